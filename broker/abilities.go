@@ -1,0 +1,52 @@
+package broker
+
+import "time"
+
+// Optional abilities of a Source, found by type assertion after Open. A decorator of a source must forward them.
+
+// A LagReporter knows how far the source is behind.
+type LagReporter interface {
+	// Lag returns the last known figures. It never blocks and may be called at any time.
+	Lag() Lag
+}
+
+// Lag says how far a source is behind. Unknown is -1 and never 0: a scaler that reads 0 for unknown takes workers away.
+type Lag struct {
+	// Waiting was never delivered to anyone.
+	Waiting int64
+	// Unsettled is Waiting and all that was delivered and not settled.
+	Unsettled int64
+	// Group: the figures are those of all replicas together (JetStream). Otherwise of this process's claims (Kafka).
+	Group bool
+	// At is when they were learned; zero: never.
+	At time.Time
+}
+
+// UnknownLag is the lag of a source that has not learned it yet.
+func UnknownLag() Lag { return Lag{Waiting: -1, Unsettled: -1} }
+
+// A Pauser can stop handing out topics and go on later. What was prefetched of them goes back, or a paused topic would keep the
+// budget from the others.
+type Pauser interface {
+	// Pause stops the topics; without arguments, all. errors.ErrUnsupported where it cannot be done by topic. It does not block.
+	Pause(topics ...string) error
+	// Resume undoes Pause. It does not block.
+	Resume(topics ...string) error
+}
+
+// A Holder can hold a whole claim: nothing of it is handed out until then. It serves retry topics, whose head is not due. What
+// was prefetched of the claim goes back.
+type Holder interface {
+	Hold(c *Claim, until time.Time)
+}
+
+// A Rebudgeter can change its budget. It holds for pulls that are not yet sent.
+type Rebudgeter interface {
+	SetBudget(Budget)
+}
+
+// A Windowed source has a bounded window of unfinished offsets per claim.
+type Windowed interface {
+	// Window says how full it is, 0..1. It is soft: near 1 the engine spills its retries; the adapter stops intake by itself.
+	Window(c *Claim) float64
+}

@@ -1,0 +1,48 @@
+package broker
+
+// An Event is what an adapter has to say outside of Receive. It comes as an event so that it is never silence.
+type Event struct {
+	Kind Kind
+	// Claim is nil where the event is about the whole source.
+	Claim *Claim
+	// From: in Gap, the first offset skipped. In Stalled, the unfinished offset that holds the commit back. Otherwise 0.
+	From int64
+	// N: in Gap, how many messages were skipped. In Unconfirmed, how many settles said nil and did not hold. -1: unknown.
+	N int64
+	// Err is the reason. Set in Ended, Down, Unconfirmed and Warning; may be set elsewhere.
+	Err error
+}
+
+// A Kind names what happened.
+type Kind int
+
+const (
+	// Assigned: a claim begins; nothing of it was handed out yet.
+	Assigned Kind = iota + 1
+	// Ended: a claim has ended. Sent after Keeper.End.
+	Ended
+	// Down: no contact with the broker, or no progress. At most one a second.
+	Down
+	// Up: the first success after Open began, or after Down. A source is ready when it was seen.
+	Up
+	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, or dropped
+	// by a broker that pushes.
+	Gap
+	// Unconfirmed: settles said nil and did not hold: a fenced commit, an expired lease, a failed delete. They come again.
+	Unconfirmed
+	// Stalled: intake of a claim stopped because its window of unfinished offsets is full.
+	Stalled
+	// Warning: foreign settings of a consumer, a session timeout, a MaxAckPending below the workers' need, and the like.
+	Warning
+)
+
+var kindNames = [...]string{Assigned: "assigned", Ended: "ended", Down: "down", Up: "up", Gap: "gap",
+	Unconfirmed: "unconfirmed", Stalled: "stalled", Warning: "warning"}
+
+// String returns the kind's name in lower case, as it appears in logs.
+func (k Kind) String() string {
+	if k < Assigned || int(k) >= len(kindNames) {
+		return "unknown"
+	}
+	return kindNames[k]
+}

@@ -1,0 +1,52 @@
+package broker
+
+import (
+	"bytes"
+	"time"
+)
+
+// A Message is one message as the handler sees it, by pointer.
+//
+// Its bytes are never written again, so a handler may keep them and the message itself. They usually lie in a fetch buffer
+// of up to several MiB that lives as long as any of them: keep a [Message.Clone] where that matters.
+type Message struct {
+	// Topic is the Kafka topic or the NATS subject.
+	Topic string
+	// Partition is the Kafka partition; -1 where the broker has none.
+	Partition int32
+	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker has none.
+	Offset int64
+	// ID names the message where Partition and Offset do not; otherwise empty.
+	ID string
+	// Key is nil where the message has none.
+	Key []byte
+	// Value is nil for a tombstone, where the broker can tell that from an empty value.
+	Value []byte
+	// Headers are decoded when they are looked at.
+	Headers Headers
+	// Nanos is the message's Unix time in nanoseconds, set by the producer or the broker. See Time.
+	Nanos int64
+
+	// Attempt is the broker's best estimate of which try this is, 1 at first. How far to trust it: Traits.Attempts.
+	Attempt int32
+	// Runs is how many handler runs of this message are known to have failed before: a lower bound, 0 when nothing is known.
+	// An adapter reports here what it was told by Back.Runs, as far as it can keep that (commit metadata, memory).
+	Runs int32
+
+	// Token names the message within its claim for Ack and Nack. It is the adapter's and the engine's; a handler leaves it alone.
+	Token uint64
+	// Claim is the right under which the message was handed out. It is the adapter's and the engine's.
+	Claim *Claim
+}
+
+// Time returns the message's time. It is the zero time's Unix epoch when the broker gave none.
+func (m *Message) Time() time.Time { return time.Unix(0, m.Nanos) }
+
+// Clone returns a copy that shares no bytes with m, so that keeping it pins no fetch buffer. Token and Claim are kept.
+func (m *Message) Clone() *Message {
+	c := *m
+	c.Key = bytes.Clone(m.Key)
+	c.Value = bytes.Clone(m.Value)
+	c.Headers.Raw = bytes.Clone(m.Headers.Raw)
+	return &c
+}

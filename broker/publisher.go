@@ -1,0 +1,40 @@
+package broker
+
+import (
+	"context"
+	"errors"
+)
+
+// A Publisher writes messages and waits until the broker has confirmed them. It serves the dead letters, the retry topics and the
+// publish handler.
+type Publisher interface {
+	// Publish connects when it is first used. nil: all are confirmed. Otherwise a *PublishError, or ctx's error (then each message
+	// is perhaps stored). ErrClosed after Close. Safe for concurrent use. ms is not kept.
+	Publish(ctx context.Context, ms []Outgoing) error
+	// Close waits for publishes under way until ctx ends. Any number of times.
+	Close(ctx context.Context) error
+}
+
+// Outgoing is a message to publish.
+type Outgoing struct {
+	Topic   string
+	Key     []byte
+	Value   []byte
+	Headers []Header
+	// ID lets the broker, or a reader, drop a repeated publish: Nats-Msg-Id on JetStream, a header on Kafka. Empty: none.
+	ID string
+}
+
+// A PublishError has one error per message, by index. nil: confirmed. ErrRefused: never stored. Any other: perhaps stored.
+type PublishError struct{ Errs []error }
+
+// Error joins the messages' errors.
+func (e *PublishError) Error() string {
+	if err := errors.Join(e.Errs...); err != nil {
+		return "publishing: " + err.Error()
+	}
+	return "publishing: no message failed"
+}
+
+// Unwrap returns the messages' errors, for errors.Is and errors.As.
+func (e *PublishError) Unwrap() []error { return e.Errs }

@@ -1,0 +1,26 @@
+package broker
+
+// Headers that longshore itself writes. Producers may forge them, so whoever reads one parses it strictly and ignores what is malformed.
+const (
+	// ReservedPrefix begins every header that longshore writes.
+	ReservedPrefix = "Longshore-"
+
+	// HeaderKey carries the key on brokers without keys (NATS).
+	HeaderKey = "Longshore-Key"
+	// HeaderID carries Outgoing.ID on brokers that have no place of their own for it.
+	HeaderID = "Longshore-Id"
+
+	// Of a dead letter: where the message came from,
+	HeaderOriginalTopic     = "Longshore-Original-Topic"
+	HeaderOriginalPartition = "Longshore-Original-Partition"
+	HeaderOriginalOffset    = "Longshore-Original-Offset"
+	HeaderOriginalTime      = "Longshore-Original-Time" // RFC 3339 with nanoseconds
+	// how it fared,
+	HeaderAttempts     = "Longshore-Attempts"
+	HeaderFirstFailure = "Longshore-First-Failure" // RFC 3339 with nanoseconds; as far as this process knows
+	HeaderLastFailure  = "Longshore-Last-Failure"
+	// and why.
+	HeaderError      = "Longshore-Error"       // the error's text, at most 1 KiB
+	HeaderErrorClass = "Longshore-Error-Class" // permanent, exhausted, oversize, timeout, panic
+	HeaderHandler    = "Longshore-Handler"
+)

@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"context"
+	"time"
+)
+
+// A Source is one subscription: it pulls messages, hands them out in chunks, and settles them.
+type Source interface {
+	// Open connects and subscribes. It is called once. Errors of configuration that the broker can tell are returned at once.
+	// While the broker is away it tries on, with Down events, until ctx ends: to fail fast, give ctx a deadline. ctx bounds Open
+	// only; nothing that goes on afterwards derives from it. After an error only Stop and Close may be called.
+	Open(ctx context.Context, o Options) (Traits, error)
+
+	// Receive blocks until there are messages, then fills dst with 1..len(dst) of them, all of one claim, in the broker's order.
+	// dst is the caller's and is not kept; len(dst) > 0. It is called by one goroutine at a time.
+	//
+	// It never returns n > 0 with an error: an error hands out nothing and loses nothing. It never hands out a message that is
+	// outstanding here, even if the broker redelivers it, and never one of a claim that is revoking (the claim may turn so a moment
+	// later). ErrClosed after Stop. Any other error ends pulling for good: the engine drains as after Stop, and calls Close.
+	//
+	// There is no ctx, Stop ends it: with one, a chunk that was already counted as outstanding could be dropped at its end.
+	Receive(dst []Message) (n int, err error)
+
+	// Ack settles messages as handled. The engine settles every message that it was handed exactly once, by Ack or Nack, also after
+	// a revocation, a claim's end, Stop, a fatal error and Close; the adapter counts on it, and each settle frees the budget whatever
+	// it returns. tokens are of messages of c, not empty, and read during the call only. From any goroutine. It does not wait for
+	// the network.
+	//
+	// nil: will be committed, by repeated tries, or reported as Unconfirmed. ErrLost: none (the claim has ended) or not all (a lease
+	// ran out). ErrSettled: not all, some were settled before. When both are true, ErrLost.
+	Ack(c *Claim, tokens []uint64) error
+
+	// Nack gives messages back to the broker, in the given order: they come again, here or elsewhere, not before Back.Delay where
+	// Delay <= Traits.NativeDelay. The adapter keeps no payload of them: Kafka marks the offsets and, while the claim is open, fetches
+	// them again. Rules and results as for Ack.
+	Nack(c *Claim, back []Back) error
+
+	// Stop ends pulling. It does not block, and may be called any number of times, by any goroutine, also before Open. No new pulls
+	// and no new claims; what Receive has not returned goes back to the broker (with Options.Ordered, not before what stands before
+	// it is settled); Receive wakes with ErrClosed. Outstanding messages stay claimed and are extended; revocations and heartbeats go on.
+	Stop()
+
+	// Close ends everything, in the order fence, end claims (cause ErrClosed), give back, last commit, leave. It may be called any
+	// number of times, by any goroutine, beside Ack and Nack, without Stop before (it implies it), and also before Open or after a
+	// failed one. It returns when the broker has received all that (received is not yet durable) or ctx ended; no goroutine outlives
+	// it by more than a network timeout. A second call waits for the first and returns its result.
+	Close(ctx context.Context) error
+}
+
+// Options is what the engine tells a source at Open.
+type Options struct {
+	Budget Budget
+	// Ordered: the engine keeps an order. Give back nothing that stands behind a message still out.
+	Ordered bool
+	// Observe is called for each event; never nil. It is quick, and is called with no lock of the adapter held, since it may call
+	// back (SetBudget, Lag, Pause). In order for each claim; the source may call it from several goroutines.
+	Observe func(Event)
+}
+
+// A Budget bounds what is between the broker and its settle. It is freed by the engine's settle, whatever that returns, and not by a
+// claim's end: else a source whose claims come and go under slow handlers would exceed it several times over.
+type Budget struct {
+	// Messages handed out and not settled. Hard.
+	Messages int
+	// Bytes of payload of those plus everything prefetched or decompressed. One response or one message may go over.
+	Bytes int64
+}
+
+// Traits are what a source can and cannot do. They are known after Open; the engine refuses a configuration that asks for more.
+type Traits struct {
+	// Ordered: one holder per key at a time, over all replicas.
+	Ordered bool
+	// Attempts says how far to trust Message.Attempt.
+	Attempts Trust
+	// NativeDelay is the longest delay that the broker itself keeps for a Nack. 0: none; then the engine parks what waits, and the
+	// adapter keeps it claimed.
+	NativeDelay time.Duration
+	// MaxDeliveries is after how many deliveries the broker drops or diverts a message; 0: never. The engine hands it on before that.
+	MaxDeliveries int
+	// AtMostOnce: nothing comes again. Ack only frees budget, and Nack says ErrLost.
+	AtMostOnce bool
+}
+
+// Trust says what Message.Attempt means.
+type Trust int
+
+const (
+	// AtLeast: a lower bound, forgotten at a restart (Kafka).
+	AtLeast Trust = iota
+	// AtMost: an upper bound, for it counts deliveries that no handler saw (JetStream, share groups). Alone it is no reason to
+	// dead-letter: five deploys that give a message back use up five of them.
+	AtMost
+	// Exact: the number of this run.
+	Exact
+)
+
+// Back is a message that is given back.
+type Back struct {
+	Token uint64
+	// Delay before it may come again; 0: at once.
+	Delay time.Duration
+	// Runs is how often a handler has run it and failed, all told; 0 where none has. A rolling deploy thus uses up no attempts. An
+	// adapter that can keep the number (commit metadata, memory) does, and reports it as Message.Runs.
+	Runs int32
+}

@@ -1,0 +1,73 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Why a handler's context ended, by context.Cause, and what ends a run that did not return.
+var (
+	// ErrShutdown: DrainTimeout has passed.
+	ErrShutdown = errors.New("consumer: shutting down")
+	// ErrTimeout: the handler ran longer than Config.Timeout.
+	ErrTimeout = errors.New("consumer: handler timed out")
+	// ErrGoexit: the handler called runtime.Goexit.
+	ErrGoexit = errors.New("consumer: handler called runtime.Goexit")
+	// ErrTooLarge: the message is larger than Config.MaxMessageBytes; no handler saw it.
+	ErrTooLarge = errors.New("consumer: message too large")
+)
+
+// Permanent marks err as one that no retry will cure: the message is dead-lettered at once. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// RetryAfter asks for the next attempt not before d, instead of the backoff. d <= 0 means at once. It still counts as an attempt.
+// RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err, max(0, d)}
+}
+
+type retryAfterError struct {
+	err   error
+	after time.Duration
+}
+
+func (e *retryAfterError) Error() string { return e.err.Error() }
+func (e *retryAfterError) Unwrap() error { return e.err }
+
+// Skip acks the message and counts it as skipped, with the reason.
+func Skip(reason string) error { return &skipError{reason} }
+
+type skipError struct{ reason string }
+
+func (e *skipError) Error() string { return "skipped: " + e.reason }
+
+// A PanicError is what a handler's panic becomes.
+type PanicError struct {
+	// Value is what was passed to panic.
+	Value any
+	// Stack is the goroutine's stack at the panic.
+	Stack []byte
+}
+
+// Error gives the value without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the value where it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
