@@ -1,0 +1,61 @@
+# `make` lists the targets. CI runs .ci/run, which is `make ci`.
+GO ?= go
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## watch longshore work on an embedded JetStream
+	$(GO) run ./cmd/longshore demo
+
+.PHONY: test
+test: ## everything a change must pass at once: all packages, short kill loops
+	$(GO) test ./...
+
+.PHONY: race
+race: ## all packages with the race detector, in random order
+	$(GO) test -race -shuffle=on ./...
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck; and golangci-lint where it is installed
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt: $$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; else echo "golangci-lint is not installed: skipped"; fi
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	FUZZTIME=$(FUZZTIME) .ci/fuzz
+
+.PHONY: integration
+integration: ## kill loops and faults on a real nats-server, in short
+	LONGSHORE_REAL=1 $(GO) test -count=1 -v ./integration/...
+
+.PHONY: chaos
+chaos: ## kill loops, faults and mutants in full: 20 SIGKILLs, 12 SIGTERMs, 6 of nats-server (about 15 minutes)
+	LONGSHORE_REAL=1 LONGSHORE_CHAOS=1 $(GO) test -count=1 -v -timeout=60m ./integration/...
+
+.PHONY: bench
+bench: ## figures beside other systems, in one run each: name value target ok|short
+	cd bench && $(GO) run .
+
+.PHONY: scenarios
+scenarios: ## the pool's load scenarios, as a table
+	$(GO) test -count=1 -run Scenarios -v ./pool
+
+.PHONY: up
+up: ## a NATS server with JetStream in Docker, on 127.0.0.1:4222
+	docker compose up -d --wait
+
+.PHONY: down
+down: ## stop it; its data stays in a volume
+	docker compose down
+
+.PHONY: ci
+ci: ## what CI runs
+	.ci/run
