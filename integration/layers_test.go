@@ -1,0 +1,135 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/longshoremq/longshore"
+
+// layers is the architecture: what each package may import. Inside the module by path below it, outside by module prefix; "std" is the
+// standard library, which all may import. A package that is not listed fails the test, so that a new one gets its place on purpose.
+// Tests of a package may import more (see testsAlso).
+var layers = []layer{
+	{"broker", nil},
+	{"pool", nil},
+	{"consumer", []string{"broker", "pool", "github.com/rs/zerolog"}},
+	{"broker/membroker", []string{"broker"}},
+	{"broker/natsbroker", []string{"broker", "github.com/nats-io"}},
+	// The conformance suite: a library for tests.
+	{"broker/brokertest", []string{"broker", "go.uber.org/goleak"}},
+	// Programs: the only place that knows all parts.
+	{"cmd/longshore", []string{"broker", "broker/membroker", "broker/natsbroker", "consumer", "pool", "github.com", "golang.org/x"}},
+	// Tests across packages, and what they need to break things.
+	{"integration", []string{"*"}},
+	{"integration/natsd", nil},
+	{"integration/faultproxy", nil},
+	{"integration/ledger", nil},
+}
+
+// testsAlso is what tests may import besides what their package may, and besides the package itself.
+var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "pool",
+	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/rs/zerolog"}
+
+type layer struct {
+	path string
+	may  []string
+}
+
+func TestLayers(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		i := slices.IndexFunc(layers, func(l layer) bool { return l.path == path })
+		if i < 0 {
+			t.Errorf("package %s is not in the table of layers: give it a place there", path)
+			continue
+		}
+		seen[path] = true
+		for _, imp := range p.Imports {
+			if !allowed(imp, layers[i].may) {
+				t.Errorf("%s imports %s; it may import: std %s", path, imp, strings.Join(layers[i].may, " "))
+			}
+		}
+		for _, imp := range append(p.TestImports, p.XTestImports...) {
+			if imp != p.ImportPath && !allowed(imp, layers[i].may) && !allowed(imp, testsAlso) {
+				t.Errorf("tests of %s import %s; they may import also: %s", path, imp, strings.Join(testsAlso, " "))
+			}
+		}
+	}
+	for _, l := range layers {
+		if !seen[l.path] {
+			t.Errorf("the table of layers has %s, which does not exist", l.path)
+		}
+	}
+}
+
+// TestLayersSeesBreaches is the proof that the test above can fail.
+func TestLayersSeesBreaches(t *testing.T) {
+	for _, c := range []struct {
+		imp  string
+		may  []string
+		want bool
+	}{
+		{"fmt", nil, true},
+		{"encoding/json", nil, true},
+		{"github.com/rs/zerolog", nil, false},
+		{"github.com/rs/zerolog/log", []string{"github.com/rs/zerolog"}, true},
+		{"github.com/rs/zerologger", []string{"github.com/rs/zerolog"}, false},
+		{module + "/broker", []string{"broker"}, true},
+		{module + "/broker/natsbroker", []string{"broker"}, false},
+		{module + "/consumer", []string{"github.com"}, false},
+		{module + "/integration/natsd", []string{"*"}, true},
+	} {
+		if got := allowed(c.imp, c.may); got != c.want {
+			t.Errorf("allowed(%q, %q) = %v, want %v", c.imp, c.may, got, c.want)
+		}
+	}
+}
+
+func allowed(imp string, may []string) bool {
+	if slices.Contains(may, "*") {
+		return true
+	}
+	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
+		return slices.Contains(may, own)
+	}
+	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return slices.ContainsFunc(may, func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") })
+}
+
+type goPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	var ps []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return ps
+		} else if err != nil {
+			t.Fatalf("go list's output: %v", err)
+		}
+		ps = append(ps, p)
+	}
+}
