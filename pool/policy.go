@@ -1,0 +1,87 @@
+package pool
+
+import "time"
+
+// A Policy decides how many workers there should be.
+//
+// Step is called by one goroutine, with no lock held, and is pure but for the state that it keeps inside: no clock, no I/O, no
+// goroutine. A Policy serves one pool.
+type Policy interface {
+	Step(Observation) Decision
+}
+
+// An Observation is what the manager sees of its pool. Totals count from the pool's start. In, Done, Backlog and InHand are messages
+// (see Config.Count), the others workers.
+type Observation struct {
+	// Now is the time since the pool's start.
+	Now time.Duration
+
+	// In is what was submitted so far; what was requeued is not in it.
+	In int64
+	// Done is what was handled so far, Work the handler time of that, and Squares the sum of the squares of its parts, in seconds².
+	Done    int64
+	Work    time.Duration
+	Squares float64
+	// Backlog is what waits: in the queue, or with submitters that are blocked.
+	Backlog int
+	// InHand is what the workers hold, started or not.
+	InHand int
+	// Full: since the last Observation the queue was full for a submitter, or nearly. What arrives is then more than In tells.
+	Full bool
+	// Fill is the part of the queue's bound in use, the fullest class counting.
+	Fill float64
+
+	// Workers is the size as last decided: those that are to go when they finish are not in it.
+	Workers int
+	// Busy is how many of them have a T in hand, for Age together, the longest for Oldest.
+	Busy        int
+	Age, Oldest time.Duration
+	// Idle is how many have none. IdleLong of them have reported an idle timeout and asked to retire, LongestIdle is the longest.
+	Idle, IdleLong int
+	LongestIdle    time.Duration
+	// Reports is how many idle timeouts were reported so far.
+	Reports int64
+	// IdleTimeout is Config.IdleTimeout.
+	IdleTimeout time.Duration
+	// Min and Max are the limits as last set.
+	Min, Max int
+
+	// Pressure is what Config.Gauge said: zero where it is not known.
+	Pressure Pressure
+	// Rates are the manager's estimates.
+	Rates Rates
+}
+
+// A Decision is how many workers there should be from now on, and why.
+type Decision struct {
+	// From is the size before.
+	From int
+	// Target is the size wanted; the manager keeps it within Min and Max.
+	Target int
+	// Force retires busy workers too, as they finish; else only idle ones go.
+	Force bool
+	// Reason says why in a few words.
+	Reason string
+	// Next is when Step wants to be called again though nothing happened. 0: only when a worker reports an idle timeout, work
+	// waits with no worker idle, or the limits change.
+	Next time.Duration
+	// Observation is what the decision is based on.
+	Observation Observation
+}
+
+// starving: work waits and no worker is free for it.
+func (o *Observation) starving() bool { return o.Idle == 0 && o.Backlog > 0 }
+
+// stay is the decision to change nothing.
+func (o *Observation) stay(reason string, next time.Duration) Decision {
+	return Decision{Target: o.Workers, Reason: reason, Next: next}
+}
+
+// Fixed keeps Max workers.
+func Fixed() Policy { return fixed{} }
+
+type fixed struct{}
+
+func (fixed) Step(o Observation) Decision {
+	return Decision{Target: o.Max, Force: true, Reason: "fixed"}
+}

@@ -1,0 +1,38 @@
+package pool
+
+import "time"
+
+// Stats is a look at a pool. Messages are counted as by Config.Count.
+type Stats struct {
+	// In is the messages submitted so far, Done those handled, Work the handler time of these.
+	In, Done int64
+	Work     time.Duration
+	// Backlog is the messages that wait, with blocked submitters too; Queued the T's in the queue; Blocked the submitters.
+	Backlog, Queued, Blocked int
+	// InHand is the messages that workers have.
+	InHand int
+	// Live is the workers: Busy with a T in hand, Idle on the stack, or just started. Stuck ones are abandoned and not in it.
+	Live, Busy, Idle, Stuck int
+	// Min and Max are the limits as last set.
+	Min, Max int
+	// Reports is the idle timeouts that workers reported, Panics and Goexits what Do did not return from.
+	Reports, Panics, Goexits int64
+	// Decisions is how often the size was changed, Last the latest of these.
+	Decisions int64
+	Last      Decision
+	// Rates are the manager's estimates as of its last step.
+	Rates Rates
+}
+
+// Stats takes a look. It costs a lock held for some tens of nanoseconds.
+func (p *Pool[T]) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{
+		In: p.in, Done: p.done, Work: p.work,
+		Backlog: p.queue.backlog, Queued: p.queue.items, Blocked: p.queue.blocked, InHand: p.inHand,
+		Live: p.live, Busy: p.busy, Idle: len(p.idle), Stuck: p.stuck, Min: p.min, Max: p.max,
+		Reports: p.reports, Panics: p.panics, Goexits: p.goexits,
+		Decisions: p.decided, Last: p.last, Rates: p.rates,
+	}
+}

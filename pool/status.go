@@ -1,0 +1,168 @@
+package pool
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Knobs of ReportStatus. Times and shares, no sizes: nothing here depends on how large a pool is.
+const (
+	shortDelay = 10 * time.Millisecond  // a backlog that is gone within this is none
+	drainTime  = 250 * time.Millisecond // in which a backlog should be gone
+	growRoots  = 2.0                    // growth: load + growRoots·√load
+	keepRoots  = 1.0                    // shrinking: never under load + keepRoots·√load
+	freeSize   = 16                     // so many workers need no evidence
+	blindTimes = 8                      // without a completion: at most so many times as many workers
+	calmSteps  = 4                      // steps with idle workers in a row that show the arrivals to be the limit
+	busyCPU    = 0.95                   // share of the processors in use at which more workers bring nothing
+)
+
+// ReportStatus is the default policy: as many workers as bring something.
+//
+// While work waits and no worker is idle, it grows to Little's law: arrivals × handler time, the backlog gone within 250 ms, and two
+// square roots for what varies (square-root staffing, Halfin and Whitt 1981); at most twofold at a time. After each growth of a
+// quarter or more it looks at the throughput: one that brought less than a quarter of what it could have is a plateau. Then it
+// goes back to the knee, which is the throughput had at the larger size times the handler time of the smaller (Kleinrock's operating
+// point, as in BBR), and probes more rarely the oftener it fails. It shrinks by the workers that report an idle timeout: with last-in
+// first-out wake-up these are exactly those that the busiest moment of the time did not need.
+func ReportStatus() Policy { return &reportStatus{} }
+
+type reportStatus struct {
+	primed bool
+	fullAt time.Duration // since when the queue is full
+	calm   int           // steps with idle workers in a row
+	seen   int           // workers at the last completion
+	done   int64         // completions then
+	grewAt time.Duration // the last change of size by grow or by a verdict
+	trial  trial
+	flat   plateau
+}
+
+// Step decides.
+func (s *reportStatus) Step(o Observation) Decision {
+	s.note(o)
+	d := o.stay("enough", s.rest(o))
+	if !o.starving() {
+		s.arrivalLimited(o)
+		if keep := s.keep(o); o.IdleLong > 0 && keep < o.Workers {
+			d = Decision{Target: keep, Reason: fmt.Sprintf("%d idle all along", o.IdleLong), Next: tick}
+		}
+		return d
+	}
+	s.calm = 0
+	if verdict, ok := s.judge(o); ok {
+		return verdict
+	}
+	full := o.Now-s.fullAt >= shortDelay
+	if full || o.Rates.Proven == 0 || s.delay(o) > shortDelay {
+		return s.grow(o, full)
+	}
+	return o.stay("short backlog", tick)
+}
+
+// note keeps what later steps need.
+func (s *reportStatus) note(o Observation) {
+	if !s.primed {
+		s.primed, s.seen, s.grewAt = true, o.Workers, -time.Hour
+		s.flat.hold = probeHold
+	}
+	if o.Done > s.done {
+		s.seen, s.done = o.Workers, o.Done
+	}
+	if !o.starving() || !o.Full {
+		s.fullAt = o.Now
+	}
+}
+
+// rest is how long the manager may sleep though nothing happens: for ever when nothing is in hand.
+func (s *reportStatus) rest(o Observation) time.Duration {
+	if o.Busy == 0 && o.Backlog == 0 {
+		return 0
+	}
+	return tick
+}
+
+// delay is how long the workers as they are need for the backlog.
+func (s *reportStatus) delay(o Observation) time.Duration {
+	return seconds(float64(o.Backlog) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
+}
+
+// arrivalLimited: idle workers mean that arrivals, not workers, bound the throughput.
+func (s *reportStatus) arrivalLimited(o Observation) {
+	if o.Idle > 0 {
+		s.calm++
+	}
+	if s.calm >= calmSteps {
+		s.settle(anchor{float64(o.Workers), o.Rates.Handler.Seconds(), o.Rates.Samples, true})
+		s.flat.on, s.flat.hold, s.flat.part = false, probeHold, 0
+	}
+	s.trial.win.open = false // a window with idle workers proves nothing
+}
+
+// keep is the size without the workers that were idle for their whole timeout.
+func (s *reportStatus) keep(o Observation) int {
+	return max(o.Workers-o.IdleLong, staff(o.Rates.Load, keepRoots))
+}
+
+// staff is square-root staffing.
+func staff(load, roots float64) int {
+	return int(math.Ceil(min(1e9, load+roots*math.Sqrt(load))))
+}
+
+// grow decides on a larger size, when there is reason for one.
+func (s *reportStatus) grow(o Observation, full bool) Decision {
+	n := o.Workers
+	free := n < freeSize && o.Pressure.CPU < busyCPU && !s.flat.on
+	if why := s.mustWait(o, full, free); why != "" {
+		return o.stay(why, tick)
+	}
+	target, why := s.wanted(o, full)
+	blind := s.seen < n && !s.flat.on
+	if blind { // nothing finished since the last growth
+		base := max(s.seen, freeSize)
+		if target = min(target, blindTimes*base, (base+o.Max+1)/2); target <= n {
+			return o.stay("nothing finishes", tick)
+		}
+	}
+	if !s.trial.pending && !s.begin(o, target, free, blind) {
+		return o.stay("measuring", tick)
+	}
+	s.trial.win.open, s.trial.looked, s.grewAt = false, false, o.Now
+	return Decision{Target: min(target, o.Max), Force: target < n, Reason: why, Next: tick}
+}
+
+// mustWait says why there is no growth now, or nothing.
+func (s *reportStatus) mustWait(o Observation, full, free bool) string {
+	gap := tick
+	if full && !free { // else growth is to a size computed, and the clock of that is the handler time
+		gap = max(tick, min(o.Rates.Proven, drainTime))
+	}
+	switch {
+	case o.Workers >= o.Max:
+		return "at max"
+	case o.Now-s.grewAt < gap:
+		return "just grown"
+	case s.trial.pending && !s.trial.foreign && !free:
+		return "judging"
+	case s.flat.on && (o.Now < s.flat.till || s.flat.windows == 0):
+		return "plateau"
+	}
+	return ""
+}
+
+// wanted is the size that the load asks for.
+func (s *reportStatus) wanted(o Observation, full bool) (target int, why string) {
+	n := o.Workers
+	if s.flat.on {
+		return s.try(o)
+	}
+	target, why = 2*n, "double"
+	if up := o.Rates.Proven.Seconds(); !full && up > 0 { // a full queue hides the arrivals
+		load := o.Rates.Arrivals*up + float64(o.Backlog)*up/drainTime.Seconds() // Little's law
+		if want := max(n+1, staff(load, growRoots)); want < target {
+			target, why = want, "arrivals × handler time"
+		}
+	}
+	return target, why
+}
