@@ -71,3 +71,18 @@ func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
+
+// skipReason is the reason of a Skip in err.
+func skipReason(err error) string {
+	var s *skipError
+	if errors.As(err, &s) {
+		return s.reason
+	}
+	return ""
+}
+
+// panicOf is the panic in err, where there is one.
+func panicOf(err error) (*PanicError, bool) {
+	var p *PanicError
+	return p, errors.As(err, &p)
+}

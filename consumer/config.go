@@ -1,0 +1,188 @@
+package consumer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
+	"github.com/rs/zerolog"
+)
+
+// Config is what a Consumer is made of. Source and Handler are required; everything else has a default that suits most services.
+type Config struct {
+	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
+	Name string
+	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required.
+	Source broker.Source
+	// Handler handles each message. Required.
+	Handler Handler
+
+	// Pool sizes the workers.
+	Pool Pool
+	// Retry says what becomes of a failed message.
+	Retry Retry
+	// DeadLetter says where messages go that are given up. Nil: none is given up; what has used up its attempts is retried for ever
+	// at the longest backoff, and reported each time.
+	DeadLetter *DeadLetter
+
+	// Timeout is how long a handler may take before its context ends with ErrTimeout. Measured by a scan: never early, late by up to
+	// 20 ms. 0 means no limit. Defaults to no limit.
+	Timeout time.Duration
+	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message retried,
+	// and its worker replaced. Its late result is void. Only with Timeout. Defaults to 10 s.
+	StuckAfter time.Duration
+	// MaxStuck is how many stuck handlers are replaced. With more the consumer is unhealthy and replaces no further ones, for each
+	// holds a goroutine and what it refers to. Defaults to 16.
+	MaxStuck int
+	// DrainTimeout is how long Run waits for running handlers after its context has ended, before it ends theirs. Choose it below what the
+	// supervisor grants before it kills (Kubernetes: 30 s). Defaults to 25 s; negative means not at all.
+	DrainTimeout time.Duration
+	// CancelGrace is how long handlers get to return after their contexts ended at the end of a drain. Defaults to 1 s.
+	CancelGrace time.Duration
+	// CloseTimeout is how long the source and the dead-letter publisher get for their last commits. Defaults to 5 s.
+	CloseTimeout time.Duration
+	// OpenTimeout is how long Run tries to reach the broker at start before it fails. 0 means for ever. Defaults to 0.
+	OpenTimeout time.Duration
+
+	// Budget bounds what is between broker and ack. Messages defaults to 4096, or to 4 × Pool.Max if that is more; it must not be below
+	// Pool.Max. Bytes defaults to 64 MiB.
+	Budget broker.Budget
+	// Chunk is the most messages taken from the source at once. Change it only with a benchmark. Defaults to 128.
+	Chunk int
+	// MaxMessageBytes is the largest payload (key and value) that a handler is given; larger ones are dead-lettered as ErrTooLarge
+	// without a handler run. Defaults to no limit.
+	MaxMessageBytes int
+
+	// Logger gets one event per thing that happened, with stable names (see Events). Defaults to none.
+	Logger zerolog.Logger
+	// Observers are told the same things, for metrics and tests.
+	Observers []Observer
+}
+
+// Pool sizes the workers. See package pool.
+type Pool struct {
+	// Min workers are always there. Defaults to 1.
+	Min int
+	// Max workers at most. Raise it for handlers that mostly wait, as long as what they wait for can take it. Defaults to 64.
+	Max int
+	// IdleTimeout is after how long without work a worker reports idle. Defaults to 1 s.
+	IdleTimeout time.Duration
+	// Policy decides on the number. Defaults to pool.ReportStatus.
+	Policy pool.Policy
+}
+
+// Retry says what becomes of a message whose handler failed.
+type Retry struct {
+	// MaxAttempts is how many runs a message gets, all told, before it is dead-lettered. Defaults to 5.
+	MaxAttempts int
+	// Backoff is the wait before the next attempt.
+	Backoff Backoff
+}
+
+// Backoff grows from Initial by Factor with each attempt up to Max; of that a random share of up to Jitter is taken off, so that what
+// failed together does not come again together.
+type Backoff struct {
+	// Initial wait. Defaults to 200 ms.
+	Initial time.Duration
+	// Max wait. Defaults to 30 s.
+	Max time.Duration
+	// Factor per attempt, at least 1. Defaults to 2.
+	Factor float64
+	// Jitter is the largest share taken off, 0..1. Defaults to 0.2; negative means none.
+	Jitter float64
+}
+
+// DeadLetter says where messages go that are given up: published and confirmed first, acked afterwards.
+type DeadLetter struct {
+	// Publisher writes them; of the same broker or another. The caller closes it. Required.
+	Publisher broker.Publisher
+	// Topic (or subject) to publish to. Required.
+	Topic string
+	// Concurrency is how many are published at once. Defaults to 4.
+	Concurrency int
+}
+
+func (c Config) withDefaults() Config {
+	c.Name = cmp.Or(c.Name, "consumer")
+	c.Pool.Min = cmp.Or(c.Pool.Min, 1)
+	c.Pool.Max = cmp.Or(c.Pool.Max, max(64, c.Pool.Min))
+	c.Retry.MaxAttempts = cmp.Or(c.Retry.MaxAttempts, 5)
+	c.Retry.Backoff = c.Retry.Backoff.withDefaults()
+	c.StuckAfter = cmp.Or(c.StuckAfter, 10*time.Second)
+	c.MaxStuck = cmp.Or(c.MaxStuck, 16)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 25*time.Second)
+	c.CancelGrace = cmp.Or(c.CancelGrace, time.Second)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
+	c.Budget.Messages = cmp.Or(c.Budget.Messages, max(4096, 4*c.Pool.Max))
+	c.Budget.Bytes = cmp.Or(c.Budget.Bytes, 64<<20)
+	c.Chunk = cmp.Or(c.Chunk, 128)
+	if c.DeadLetter != nil {
+		d := *c.DeadLetter
+		d.Concurrency = cmp.Or(d.Concurrency, 4)
+		c.DeadLetter = &d
+	}
+	return c
+}
+
+func (b Backoff) withDefaults() Backoff {
+	b.Initial = cmp.Or(b.Initial, 200*time.Millisecond)
+	b.Max = cmp.Or(b.Max, max(30*time.Second, b.Initial))
+	b.Factor = cmp.Or(b.Factor, 2)
+	b.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
+	return b
+}
+
+// maxChunk is what the run word has room for.
+const maxChunk = 1 << 16
+
+// validate reports all findings at once, each with the field's name.
+func (c Config) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
+		}
+	}
+	check(c.Source != nil, "Source is required")
+	check(c.Handler != nil, "Handler is required")
+	check(c.Pool.Min >= 1, "Pool.Min is %d, want at least 1", c.Pool.Min)
+	check(c.Pool.Max >= c.Pool.Min, "Pool.Max is %d, below Pool.Min %d", c.Pool.Max, c.Pool.Min)
+	check(c.Pool.IdleTimeout >= 0, "Pool.IdleTimeout is %v, negative", c.Pool.IdleTimeout)
+	check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages is %d, below Pool.Max %d: workers could never all be busy", c.Budget.Messages, c.Pool.Max)
+	check(c.Budget.Bytes > 0, "Budget.Bytes is %d, want more than 0", c.Budget.Bytes)
+	check(c.Chunk > 0 && c.Chunk <= maxChunk, "Chunk is %d, want 1..%d", c.Chunk, maxChunk)
+	check(c.Retry.MaxAttempts >= 1, "Retry.MaxAttempts is %d, want at least 1", c.Retry.MaxAttempts)
+	errs = append(errs, c.Retry.Backoff.validate()...)
+	check(c.Timeout >= 0, "Timeout is %v, negative", c.Timeout)
+	check(c.StuckAfter >= 0, "StuckAfter is %v, negative", c.StuckAfter)
+	check(c.MaxStuck >= 0, "MaxStuck is %d, negative", c.MaxStuck)
+	check(c.CancelGrace >= 0, "CancelGrace is %v, negative", c.CancelGrace)
+	check(c.CloseTimeout >= 0, "CloseTimeout is %v, negative", c.CloseTimeout)
+	check(c.OpenTimeout >= 0, "OpenTimeout is %v, negative", c.OpenTimeout)
+	check(c.MaxMessageBytes >= 0, "MaxMessageBytes is %d, negative", c.MaxMessageBytes)
+	if d := c.DeadLetter; d != nil {
+		check(d.Publisher != nil, "DeadLetter.Publisher is required")
+		check(d.Topic != "", "DeadLetter.Topic is required")
+		check(d.Concurrency > 0, "DeadLetter.Concurrency is %d, want at least 1", d.Concurrency)
+	}
+	return errors.Join(errs...)
+}
+
+func (b Backoff) validate() (errs []error) {
+	if b.Initial < 0 {
+		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Initial is %v, negative", b.Initial))
+	}
+	if b.Max < b.Initial {
+		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Max is %v, below Initial %v", b.Max, b.Initial))
+	}
+	if b.Factor < 1 {
+		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Factor is %v, want at least 1", b.Factor))
+	}
+	if b.Jitter > 1 {
+		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Jitter is %v, want at most 1", b.Jitter))
+	}
+	return errs
+}

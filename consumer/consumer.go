@@ -1,0 +1,187 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
+)
+
+// A Consumer handles the messages of a source. Make it with New, run it with Run, once. Its other methods are safe for concurrent use and
+// may be called at any time.
+type Consumer struct {
+	cfg       Config
+	handler   Handler
+	observers []Observer
+	feeds     []*feed
+
+	pool    *pool.Pool[*run]
+	started atomic.Bool // pool is set
+	pace    pace
+	gate    gate
+	parked  *schedule[parked]
+	letters *letters
+
+	// work is the parent of all handlers' contexts; kill ends it, at the end of a drain.
+	work context.Context
+	kill context.CancelCauseFunc
+
+	mu       sync.Mutex
+	claims   map[*broker.Claim]*claim
+	over     string // why no claim may start anything any more
+	limits   [2]int // min and max workers
+	watchers sync.WaitGroup
+	gone     chan struct{} // closed when Run has given up waiting for claims to end
+
+	// held counts messages received and not settled; empty is signalled when it falls to 0.
+	held  atomic.Int64
+	empty chan struct{}
+
+	stuck    atomic.Int64
+	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	state    atomic.Int32
+	up       atomic.Bool
+	ran      atomic.Bool
+	count    counters
+}
+
+// New checks cfg and makes a Consumer of it. The error names every field that is wrong.
+func New(cfg Config) (*Consumer, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	c := &Consumer{
+		cfg: cfg, handler: cfg.Handler, feeds: []*feed{{source: cfg.Source}},
+		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
+		gone: make(chan struct{}), empty: make(chan struct{}, 1),
+	}
+	c.letters = &letters{c: c, later: newSchedule[letter]()}
+	c.observers = append(c.observers, cfg.Observers...)
+	if cfg.Logger.Error().Enabled() { // the zero Logger writes nothing
+		c.observers = append(c.observers, LogEvents(cfg.Logger.With().Str("consumer", cfg.Name).Logger()))
+	}
+	return c, nil
+}
+
+// newPool makes the pool, which starts its workers.
+func (c *Consumer) newPool() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err := pool.New(pool.Config[*run]{
+		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy,
+		Do: c.handle, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
+		Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
+		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },
+	})
+	if err != nil {
+		return fmt.Errorf("starting the pool: %w", err)
+	}
+	c.pool = p
+	c.started.Store(true)
+	return nil
+}
+
+// SetLimits changes the least and the most workers, also while running.
+func (c *Consumer) SetLimits(minimum, maximum int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if minimum < 1 || maximum < minimum || maximum > c.cfg.Budget.Messages {
+		return fmt.Errorf("consumer %s: limits %d..%d, want 1 <= min <= max <= Budget.Messages %d", c.cfg.Name, minimum, maximum, c.cfg.Budget.Messages)
+	}
+	c.limits = [2]int{minimum, maximum}
+	if c.started.Load() {
+		return c.pool.SetLimits(minimum, maximum)
+	}
+	return nil
+}
+
+// Pause stops taking messages from the broker; what was taken is handled. It does not wait.
+func (c *Consumer) Pause() error {
+	c.gate.shut()
+	return c.eachPauser(func(p broker.Pauser) error { return p.Pause() })
+}
+
+// Resume undoes Pause.
+func (c *Consumer) Resume() error {
+	c.gate.lift()
+	return c.eachPauser(func(p broker.Pauser) error { return p.Resume() })
+}
+
+func (c *Consumer) eachPauser(do func(broker.Pauser) error) error {
+	var errs []error
+	for _, f := range c.feeds {
+		if p, ok := f.source.(broker.Pauser); ok {
+			if err := do(p); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ready says whether the consumer is running and its source had contact with the broker when it last spoke of it.
+func (c *Consumer) Ready() bool { return State(c.state.Load()) == Running && c.up.Load() }
+
+// counters count since Run began.
+type counters struct {
+	received, handled, skipped, failed, retried, deadLettered, givenBack, lost, gaps atomic.Int64
+}
+
+// Stats are a Consumer's figures, counted since Run began.
+type Stats struct {
+	State State
+	// Received from the source, redeliveries included.
+	Received int64
+	// Handled: acked because a handler returned nil.
+	Handled int64
+	// Skipped: acked because a handler returned Skip.
+	Skipped int64
+	// Failed runs.
+	Failed int64
+	// Retried: failed runs whose message is tried again.
+	Retried int64
+	// DeadLettered: published, confirmed and acked.
+	DeadLettered int64
+	// GivenBack to the broker without a finished run.
+	GivenBack int64
+	// Lost: settles that came too late.
+	Lost int64
+	// Gaps: messages that the broker no longer had when their turn came; at least, where it cannot tell how many.
+	Gaps int64
+	// InFlight: received and not settled: queued, running, parked, or on their way to the dead letters.
+	InFlight int64
+	// Parked wait here for their next attempt.
+	Parked int
+	// Stuck handlers that were replaced and have not returned.
+	Stuck int
+	// LastProgress is when a handler last returned nil; zero: never.
+	LastProgress time.Time
+	Lag          broker.Lag
+	Pool         pool.Stats
+}
+
+// Stats returns the current figures. It does not block.
+func (c *Consumer) Stats() Stats {
+	n := &c.count
+	s := Stats{
+		State: State(c.state.Load()), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
+		Retried: n.retried.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
+		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
+	}
+	if at := c.progress.Load(); at != 0 {
+		s.LastProgress = time.Unix(0, at)
+	}
+	if l, ok := c.cfg.Source.(broker.LagReporter); ok {
+		s.Lag = l.Lag()
+	}
+	if c.started.Load() {
+		s.Pool = c.pool.Stats()
+	}
+	return s
+}

@@ -1,0 +1,196 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// letter is a message on its way to the dead letters. It stays claimed and in the budget until its publish is confirmed.
+type letter struct {
+	k      *claim
+	failed Failed
+	first  int64 // when it failed first, Unix nanoseconds
+	last   time.Time
+	tries  int32
+	cut    bool // refused with all headers; now with ours only
+}
+
+// letters publishes dead letters away from the workers, a few at once: a dead-letter topic that is down must not hold workers.
+type letters struct {
+	c     *Consumer
+	later *schedule[letter] // those whose publish failed
+
+	mu     sync.Mutex
+	queue  []letter
+	active int
+	wg     sync.WaitGroup
+}
+
+const (
+	// publishTimeout bounds one publish of a dead letter.
+	publishTimeout = 10 * time.Second
+	// refusedWait is how long a letter is held that the broker refuses for good, before it is tried again (limits can be raised).
+	refusedWait = time.Minute
+	// maxErrorBytes of a failure's text go into a header.
+	maxErrorBytes = 1 << 10
+)
+
+var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second, Factor: 2, Jitter: 0.2}
+
+// add takes a letter over; it does not block.
+func (d *letters) add(x letter) {
+	x.failed.Message = x.failed.Message.Clone()
+	x.last = time.Now()
+	d.enqueue(x)
+}
+
+func (d *letters) enqueue(x letter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = append(d.queue, x)
+	if d.active < d.c.cfg.DeadLetter.Concurrency {
+		d.active++
+		d.wg.Go(d.work)
+	}
+}
+
+// work publishes until nothing waits.
+func (d *letters) work() {
+	for {
+		d.mu.Lock()
+		if len(d.queue) == 0 {
+			d.active--
+			d.mu.Unlock()
+			return
+		}
+		x := d.queue[0]
+		d.queue[0] = letter{}
+		d.queue = d.queue[1:]
+		d.mu.Unlock()
+		d.settle(x)
+	}
+}
+
+// settle publishes x and acks its message, or puts it off, or gives it back when its time is over.
+func (d *letters) settle(x letter) {
+	c := d.c
+	m := x.failed.Message
+	if x.k.ctx.Err() != nil { // shutdown, or the claim has ended: its next holder decides
+		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, "shutdown")
+		return
+	}
+	start := time.Now()
+	err := d.publish(x)
+	switch {
+	case err == nil:
+		c.count.deadLettered.Add(1)
+		c.ack(x.k, []uint64{m.Token})
+		c.tell(DeadLettered{Failed: x.failed, Topic: c.cfg.DeadLetter.Topic, Took: time.Since(start)})
+	case errors.Is(err, broker.ErrRefused) && !x.cut:
+		x.cut = true
+		d.enqueue(x)
+	default:
+		d.putOff(x, err)
+	}
+}
+
+// putOff holds x until its publish is tried again.
+func (d *letters) putOff(x letter, err error) {
+	x.tries++
+	refused := errors.Is(err, broker.ErrRefused)
+	wait := publishBackoff.delay(x.tries, rand.Float64())
+	if refused {
+		wait = refusedWait
+	}
+	d.c.tell(DeadLetterDelayed{Message: x.failed.Message, Err: err, Refused: refused, Delay: wait})
+	d.later.add(time.Now().Add(wait), x)
+	if x.k.ctx.Err() != nil { // ended after settle looked, so perhaps nobody flushes any more
+		d.flush(func(y letter) bool { return y.k == x.k })
+	}
+}
+
+// flush makes every letter that was put off due now: at shutdown, and when a claim has ended.
+func (d *letters) flush(match func(letter) bool) {
+	for _, x := range d.later.take(match) {
+		d.enqueue(x)
+	}
+}
+
+func (d *letters) publish(x letter) error {
+	ctx, cancel := context.WithTimeout(x.k.ctx, publishTimeout)
+	defer cancel()
+	to := d.c.cfg.DeadLetter
+	if err := to.Publisher.Publish(ctx, []broker.Outgoing{outgoing(x, to.Topic, d.c.cfg.Name)}); err != nil {
+		return fmt.Errorf("publishing dead letter to %s: %w", to.Topic, err)
+	}
+	return nil
+}
+
+// outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then ours.
+func outgoing(x letter, topic, name string) broker.Outgoing {
+	m := x.failed.Message
+	o := broker.Outgoing{Topic: topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
+	if !x.cut {
+		for k, v := range m.Headers.All() {
+			if !isLetterHeader(k) {
+				o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
+			}
+		}
+	}
+	set := func(k, v string) { o.Headers = append(o.Headers, broker.Header{Key: k, Value: []byte(v)}) }
+	set(broker.HeaderOriginalTopic, m.Topic)
+	if m.Partition >= 0 {
+		set(broker.HeaderOriginalPartition, strconv.Itoa(int(m.Partition)))
+	}
+	if m.Offset >= 0 {
+		set(broker.HeaderOriginalOffset, strconv.FormatInt(m.Offset, 10))
+	}
+	set(broker.HeaderOriginalTime, m.Time().UTC().Format(time.RFC3339Nano))
+	set(broker.HeaderAttempts, strconv.Itoa(int(x.failed.Runs)))
+	set(broker.HeaderFirstFailure, time.Unix(0, x.first).UTC().Format(time.RFC3339Nano))
+	set(broker.HeaderLastFailure, x.last.UTC().Format(time.RFC3339Nano))
+	set(broker.HeaderErrorClass, x.failed.Class)
+	set(broker.HeaderError, headerText(x.failed.Err.Error()))
+	set(broker.HeaderHandler, name)
+	return o
+}
+
+// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The time is in
+// it because a recreated stream uses its sequences again.
+func letterID(m *Message, name string) string {
+	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", name, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos)
+}
+
+// isLetterHeader says whether a message's own header would stand where ours goes: it was a dead letter before.
+func isLetterHeader(key string) bool {
+	switch key {
+	case broker.HeaderOriginalTopic, broker.HeaderOriginalPartition, broker.HeaderOriginalOffset, broker.HeaderOriginalTime,
+		broker.HeaderAttempts, broker.HeaderFirstFailure, broker.HeaderLastFailure,
+		broker.HeaderErrorClass, broker.HeaderError, broker.HeaderHandler, broker.HeaderID:
+		return true
+	}
+	return false
+}
+
+// headerText makes a text fit for a header: one line, valid UTF-8, bounded.
+func headerText(s string) string {
+	b := make([]byte, 0, min(len(s), maxErrorBytes))
+	for _, r := range s {
+		if len(b)+utf8.RuneLen(r) > maxErrorBytes {
+			break
+		}
+		if r < ' ' || r == 0x7f {
+			r = ' '
+		}
+		b = utf8.AppendRune(b, r)
+	}
+	return string(b)
+}

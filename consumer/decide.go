@@ -1,0 +1,144 @@
+package consumer
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A Verdict is what becomes of a message after its handler returned.
+type Verdict int
+
+const (
+	// VerdictAck: it is done.
+	VerdictAck Verdict = iota
+	// VerdictRetry: it is tried again after a delay.
+	VerdictRetry
+	// VerdictDeadLetter: it goes to the dead letters.
+	VerdictDeadLetter
+	// VerdictGiveBack: it goes back to the broker, uncounted: its handler was cancelled.
+	VerdictGiveBack
+)
+
+var verdictNames = [...]string{"ack", "retry", "dead_letter", "give_back"}
+
+// String returns the verdict's name in lower case, as it appears in logs.
+func (v Verdict) String() string {
+	if v < 0 || int(v) >= len(verdictNames) {
+		return "unknown"
+	}
+	return verdictNames[v]
+}
+
+// outcome is what is known when a handler has returned an error, or was never called.
+type outcome struct {
+	err       error
+	runs      int32 // failed runs known before this one: Message.Runs
+	attempt   int32 // the broker's count, this run included: Message.Attempt
+	trust     broker.Trust
+	cancelled bool    // the claim ended or the consumer shuts down: its context was ended before it returned
+	letters   bool    // there is a place for dead letters
+	maxDeliv  int     // the broker drops the message after so many deliveries; 0: never
+	random    float64 // 0..1, for the jitter
+}
+
+// decision is what to do about it.
+type decision struct {
+	verdict   Verdict
+	class     string
+	runs      int32 // failed runs, this one included
+	delay     time.Duration
+	exhausted bool
+	keep      bool // retry here: another delivery would be one too many for the broker
+}
+
+// generous: where the broker's count is only an upper bound, a message whose count has passed this many times MaxAttempts is given up
+// although fewer failed runs are known: they were in other processes.
+const generous = 3
+
+// decide says what becomes of a message whose handler failed. It has no clock and no I/O.
+func decide(o outcome, p Retry) decision {
+	var skip *skipError
+	if errors.As(o.err, &skip) {
+		return decision{verdict: VerdictAck}
+	}
+	if o.cancelled {
+		return decision{verdict: VerdictGiveBack, runs: o.runs}
+	}
+	d := decision{class: classOf(o.err), runs: o.runs + 1}
+	if d.class == classOversize { // no handler ran
+		d.runs = o.runs
+	}
+	d.exhausted = exhausted(o, d.runs, p.MaxAttempts)
+	final := d.class == classPermanent || d.class == classOversize
+	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
+	switch {
+	case o.letters && (final || d.exhausted || last):
+		d.verdict = VerdictDeadLetter
+		return d
+	case final || d.exhausted:
+		d.exhausted = true
+		d.verdict, d.delay = VerdictRetry, p.Backoff.delay(math.MaxInt32, o.random)
+	default:
+		d.verdict, d.delay = VerdictRetry, p.Backoff.delay(d.runs, o.random)
+	}
+	d.keep = last
+	var after *retryAfterError
+	if errors.As(o.err, &after) {
+		d.delay = after.after
+	}
+	return d
+}
+
+// exhausted says whether the attempts are used up. It takes a failed run in this process (the caller's), and then what is known for sure;
+// an upper bound counts only when it is far beyond, for deliveries that no handler saw are in it.
+func exhausted(o outcome, runs int32, maxAttempts int) bool {
+	if int(runs) >= maxAttempts {
+		return true
+	}
+	if o.trust == broker.AtMost {
+		return int64(o.attempt) >= generous*int64(maxAttempts)
+	}
+	return int(o.attempt) >= maxAttempts
+}
+
+// The classes of failures: stable words for logs, metrics and dead letters.
+const (
+	classError     = "error"
+	classPermanent = "permanent"
+	classOversize  = "oversize"
+	classTimeout   = "timeout"
+	classPanic     = "panic"
+	classGoexit    = "goexit"
+)
+
+func classOf(err error) string {
+	var (
+		permanent *permanentError
+		panicked  *PanicError
+	)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return classOversize
+	case errors.As(err, &permanent):
+		return classPermanent
+	case errors.As(err, &panicked):
+		return classPanic
+	case errors.Is(err, ErrGoexit):
+		return classGoexit
+	case errors.Is(err, ErrTimeout):
+		return classTimeout
+	}
+	return classError
+}
+
+// delay is the wait after the n-th failed run (1 at first): exponential, capped, with a random share taken off.
+func (b Backoff) delay(n int32, random float64) time.Duration {
+	d := float64(b.Initial) * math.Pow(b.Factor, float64(max(0, n-1)))
+	if d > float64(b.Max) || math.IsNaN(d) {
+		d = float64(b.Max)
+	}
+	return time.Duration(d * (1 - b.Jitter*random))
+}

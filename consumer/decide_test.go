@@ -1,0 +1,77 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+func TestDecide(t *testing.T) {
+	boom := errors.New("boom")
+	policy := Retry{MaxAttempts: 3, Backoff: Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.5}}
+	for _, tt := range []struct {
+		name string
+		in   outcome
+		want decision
+	}{
+		{"first failure", outcome{err: boom, attempt: 1, letters: true},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 100 * time.Millisecond}},
+		{"second failure waits longer", outcome{err: boom, runs: 1, attempt: 2, letters: true},
+			decision{verdict: VerdictRetry, class: "error", runs: 2, delay: 200 * time.Millisecond}},
+		{"jitter takes off its share", outcome{err: boom, attempt: 1, random: 1},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 50 * time.Millisecond}},
+		{"attempts used up", outcome{err: boom, runs: 2, attempt: 3, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 3, exhausted: true}},
+		{"used up, no place for dead letters: for ever at the longest backoff", outcome{err: boom, runs: 2, attempt: 3},
+			decision{verdict: VerdictRetry, class: "error", runs: 3, delay: time.Second, exhausted: true}},
+		{"a lower bound of attempts counts", outcome{err: boom, attempt: 3, trust: broker.AtLeast, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
+		{"an upper bound alone does not", outcome{err: boom, attempt: 8, trust: broker.AtMost, letters: true},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 100 * time.Millisecond}},
+		{"an upper bound far beyond does", outcome{err: boom, attempt: 9, trust: broker.AtMost, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
+		{"permanent", outcome{err: fmt.Errorf("decoding: %w", Permanent(boom)), attempt: 1, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "permanent", runs: 1}},
+		{"permanent, no place", outcome{err: Permanent(boom), attempt: 1},
+			decision{verdict: VerdictRetry, class: "permanent", runs: 1, delay: time.Second, exhausted: true}},
+		{"retry after", outcome{err: RetryAfter(boom, 5*time.Second), attempt: 1, letters: true},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 5 * time.Second}},
+		{"retry after counts as an attempt", outcome{err: RetryAfter(boom, time.Second), runs: 2, attempt: 3, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 3, exhausted: true}},
+		{"skip", outcome{err: Skip("old"), attempt: 9, letters: true}, decision{verdict: VerdictAck}},
+		{"skip although cancelled", outcome{err: Skip("old"), cancelled: true}, decision{verdict: VerdictAck}},
+		{"cancelled is no attempt", outcome{err: boom, runs: 2, attempt: 3, cancelled: true, letters: true},
+			decision{verdict: VerdictGiveBack, runs: 2}},
+		{"cancelled and permanent: never dead-lettered", outcome{err: Permanent(boom), runs: 2, cancelled: true, letters: true},
+			decision{verdict: VerdictGiveBack, runs: 2}},
+		{"panic", outcome{err: &PanicError{Value: "x"}, attempt: 1}, decision{verdict: VerdictRetry, class: "panic", runs: 1, delay: 100 * time.Millisecond}},
+		{"goexit", outcome{err: ErrGoexit, attempt: 1}, decision{verdict: VerdictRetry, class: "goexit", runs: 1, delay: 100 * time.Millisecond}},
+		{"timeout", outcome{err: &lateError{boom}, attempt: 1}, decision{verdict: VerdictRetry, class: "timeout", runs: 1, delay: 100 * time.Millisecond}},
+		{"too large: no run", outcome{err: ErrTooLarge, attempt: 1, letters: true}, decision{verdict: VerdictDeadLetter, class: "oversize"}},
+		{"last delivery: handed on", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 1}},
+		{"last delivery, no place: kept here", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 100 * time.Millisecond, keep: true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := decide(tt.in, policy); got != tt.want {
+				t.Errorf("decide:\n got %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBackoffIsCappedForAnyNumber(t *testing.T) {
+	b := Backoff{}.withDefaults()
+	for _, n := range []int32{-1, 0, 1, 2, 10, 1000, 1 << 30} {
+		if d := b.delay(n, 0); d < b.Initial || d > b.Max {
+			t.Errorf("delay(%d) = %v, want %v..%v", n, d, b.Initial, b.Max)
+		}
+		if d := b.delay(n, 1); d < 0 || d > b.Max {
+			t.Errorf("delay(%d) with all jitter = %v", n, d)
+		}
+	}
+}

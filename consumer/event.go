@@ -1,0 +1,121 @@
+package consumer
+
+import (
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
+)
+
+// An Observer is told each Event where it happens, by several goroutines at once, with no lock held. It must be quick: workers and the
+// source wait for it. Use a type switch for the events of interest. What an event refers to may be kept.
+type Observer func(Event)
+
+// An Event is one thing that happened. Name is stable: it is the event's name in logs and metrics.
+type Event interface{ Name() string }
+
+// The events, one type for each.
+type (
+	// StateChanged: the consumer entered a state.
+	StateChanged struct{ State State }
+
+	// SourceSaid: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same name.
+	SourceSaid struct{ broker.Event }
+
+	// Handled: N handler calls in a row by one worker returned nil; they took Took together.
+	Handled struct {
+		N    int
+		Took time.Duration
+	}
+
+	// Failed: a handler run failed, and what was decided about its message.
+	Failed struct {
+		Message *Message
+		Err     error
+		// Class is a stable word for the failure: error, panic, timeout, goexit, permanent, oversize.
+		Class string
+		// Runs is how often a handler has run it and failed, this time included, as far as is known; 0 where no handler ran.
+		Runs int32
+		// Verdict is what was decided: VerdictRetry or VerdictDeadLetter.
+		Verdict Verdict
+		// Delay before the next attempt, where Verdict is VerdictRetry.
+		Delay time.Duration
+		// Exhausted: it has used up its attempts. With VerdictRetry, there is no place for dead letters.
+		Exhausted bool
+	}
+
+	// Skipped: the handler returned Skip; the message is acked.
+	Skipped struct {
+		Message *Message
+		Reason  string
+	}
+
+	// DeadLettered: a dead letter was published and confirmed, and its message acked.
+	DeadLettered struct {
+		Failed
+		Topic string
+		Took  time.Duration
+	}
+
+	// DeadLetterDelayed: a dead letter could not be published; its message stays, and it is tried again after Delay. Refused: the broker
+	// will never take it as it is.
+	DeadLetterDelayed struct {
+		Message *Message
+		Err     error
+		Refused bool
+		Delay   time.Duration
+	}
+
+	// GivenBack: N messages that no handler finished went back to the broker; why is "revoked", "drain", "shutdown" or "lost".
+	GivenBack struct {
+		N      int
+		Reason string
+	}
+
+	// Lost: settles of up to N messages came too late, or failed; those messages come again.
+	Lost struct {
+		N   int
+		Err error
+	}
+
+	// Scaled: the pool changed its size.
+	Scaled struct{ pool.Decision }
+
+	// Stuck: a handler did not return although its context has ended.
+	Stuck struct {
+		Message *Message
+		// For is how long it has been running.
+		For time.Duration
+		// Stack is its goroutine's; empty where it could not be had.
+		Stack string
+		// Replaced: its worker and message were replaced. False: Config.MaxStuck was reached, it keeps both.
+		Replaced bool
+	}
+
+	// Drained: Run is about to return.
+	Drained struct {
+		Took time.Duration
+		// Stuck handlers that never returned.
+		Stuck int
+	}
+)
+
+func (StateChanged) Name() string      { return "state" }
+func (e SourceSaid) Name() string      { return "source_" + e.Kind.String() }
+func (Handled) Name() string           { return "handled" }
+func (Failed) Name() string            { return "failed" }
+func (Skipped) Name() string           { return "skipped" }
+func (DeadLettered) Name() string      { return "dead_lettered" }
+func (DeadLetterDelayed) Name() string { return "dead_letter_delayed" }
+func (GivenBack) Name() string         { return "given_back" }
+func (Lost) Name() string              { return "lost" }
+func (Scaled) Name() string            { return "scaled" }
+func (Stuck) Name() string             { return "stuck" }
+func (Drained) Name() string           { return "drained" }
+
+// tell passes e to every observer.
+func (c *Consumer) tell(e Event) {
+	for _, o := range c.observers {
+		o(e)
+	}
+}

@@ -1,0 +1,43 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+)
+
+// A gate holds a dispatcher while the consumer is paused and the source cannot pause by itself.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // nil: not paused; closed at resume
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == nil {
+		g.open = make(chan struct{})
+	}
+}
+
+func (g *gate) lift() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open != nil {
+		close(g.open)
+		g.open = nil
+	}
+}
+
+// wait blocks while the gate is shut and ctx lives.
+func (g *gate) wait(ctx context.Context) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-open:
+	case <-ctx.Done():
+	}
+}

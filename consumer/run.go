@@ -1,0 +1,155 @@
+package consumer
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A run is a piece of a received chunk on its way through queue and worker. Its word alone says who holds which of its messages. The
+// worker, the watchdog, the revoker and the drain each take messages by changing it, so each message has one holder at each moment, and
+// who holds it settles it, once.
+//
+//	from ........ next-1 ........ next ........ end
+//	 returned nil,  | running      | not         | given to
+//	 unsettled      |              | started     | others
+//
+// from, next and end have 20 bits each. next == 0: nobody has started. next > end: the worker has left. A run is never used again, so
+// there is no ABA.
+type run struct {
+	word atomic.Uint64
+	c    *claim
+	ms   []broker.Message
+
+	// linked, prev and next make the claim's list of live runs; under its lock.
+	linked     bool
+	prev, next *run
+
+	// The watchdog's own: the message it last saw running (plus one), and since when. So a timeout costs no clock reading per message.
+	seen   int
+	seenAt time.Time
+	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.
+	first int64
+	// stuck: it was reported as stuck.
+	stuck bool
+}
+
+const (
+	fieldBits = 20
+	fieldMask = 1<<fieldBits - 1
+	oneTaken  = 1 << fieldBits
+
+	// expired: the running message's context was ended by the watchdog; the worker must not use it for the next message.
+	expired uint64 = 1 << 60
+	// disowned: the worker is stuck, and the running message was taken from it too.
+	disowned uint64 = 1 << 61
+)
+
+func packWord(from, next, end int) uint64 {
+	return uint64(from)<<(2*fieldBits) | uint64(next)<<fieldBits | uint64(end)
+}
+
+func unpackWord(v uint64) (from, next, end int) {
+	return int(v >> (2 * fieldBits) & fieldMask), int(v >> fieldBits & fieldMask), int(v & fieldMask)
+}
+
+// withFields replaces the fields of v and keeps its flags.
+func withFields(v uint64, from, next, end int) uint64 {
+	return v&^(1<<(3*fieldBits)-1) | packWord(from, next, end)
+}
+
+func (r *run) init(c *claim, ms []broker.Message) {
+	r.c, r.ms = c, ms
+	r.word.Store(packWord(0, 0, len(ms)))
+}
+
+// take starts the next message: one atomic add. When ok is false the worker has left the run, and [from, end) of v are its successes, still
+// to settle (unless v says disowned).
+func (r *run) take() (i int, v uint64, ok bool) {
+	v = r.word.Add(oneTaken)
+	_, next, end := unpackWord(v)
+	return next - 1, v, next <= end && v&disowned == 0
+}
+
+// fail takes message i, which the worker was running, out of the run, with the successes [from, i) before it. ok is false when message i was
+// disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
+func (r *run) fail(i int) (from int, late, ok bool) {
+	for {
+		v := r.word.Load()
+		if v&disowned != 0 {
+			return 0, false, false
+		}
+		from, next, end := unpackWord(v)
+		if from > i {
+			return 0, false, false // decided before
+		}
+		if r.word.CompareAndSwap(v, withFields(v, i+1, next, end)) {
+			return from, v&expired != 0, true
+		}
+	}
+}
+
+// steal takes the successes [d0, d1) and the unstarted [u0, u1). From any goroutine, at any time.
+func (r *run) steal() (d0, d1, u0, u1 int) {
+	for {
+		v := r.word.Load()
+		from, next, end := unpackWord(v)
+		if next > end || v&disowned != 0 {
+			return 0, 0, 0, 0
+		}
+		done := from
+		if next > 0 {
+			done = max(from, next-1)
+		}
+		if done == from && next == end {
+			return 0, 0, 0, 0
+		}
+		if r.word.CompareAndSwap(v, withFields(v, done, next, next)) {
+			return from, done, next, end
+		}
+	}
+}
+
+// mark sets a flag if message i is still running.
+func (r *run) mark(i int, flag uint64) bool {
+	for {
+		v := r.word.Load()
+		_, next, end := unpackWord(v)
+		if next-1 != i || next > end || v&(flag|disowned) != 0 {
+			return false
+		}
+		if r.word.CompareAndSwap(v, v|flag) {
+			return true
+		}
+	}
+}
+
+// disown takes message i from a stuck worker, with the successes [from, i) before it and the unstarted [i+1, end) behind it.
+func (r *run) disown(i int) (from, end int, ok bool) {
+	for {
+		v := r.word.Load()
+		from, next, end := unpackWord(v)
+		if next-1 != i || next > end || v&disowned != 0 {
+			return 0, 0, false
+		}
+		if r.word.CompareAndSwap(v, withFields(v, i+1, next, next)|disowned) {
+			return from, end, true
+		}
+	}
+}
+
+// running is the index of the message in a handler; -1: none.
+func (r *run) running() int {
+	_, next, end := unpackWord(r.word.Load())
+	if next == 0 || next > end {
+		return -1
+	}
+	return next - 1
+}
+
+// unstarted is how many messages nobody has started.
+func (r *run) unstarted() int {
+	_, next, end := unpackWord(r.word.Load())
+	return max(0, end-next)
+}

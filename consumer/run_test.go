@@ -1,0 +1,110 @@
+package consumer
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+	"pgregory.net/rapid"
+)
+
+func TestRunWordPacks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(0, maxChunk)
+		from, next, end := limit.Draw(t, "from"), limit.Draw(t, "next"), limit.Draw(t, "end")
+		v := withFields(expired|disowned, from, next, end)
+		f, n, e := unpackWord(v)
+		if f != from || n != next || e != end || v&expired == 0 || v&disowned == 0 {
+			t.Fatalf("packed %d %d %d, got %d %d %d, flags %x", from, next, end, f, n, e, v>>60)
+		}
+	})
+}
+
+// One worker takes, fails and finishes, while others steal and disown: each message is settled by exactly one of them.
+func TestRunEachMessageHasOneHolder(t *testing.T) {
+	const messages = 64
+	for range 300 {
+		var r run
+		r.init(nil, make([]broker.Message, messages))
+		var holders [messages]atomic.Int32
+		settle := func(a, b int) {
+			for i := a; i < b; i++ {
+				holders[i].Add(1)
+			}
+		}
+		var wg sync.WaitGroup
+		var left atomic.Bool
+		for range 2 {
+			wg.Go(func() {
+				for !left.Load() {
+					d0, d1, u0, u1 := r.steal()
+					settle(d0, d1)
+					settle(u0, u1)
+					runtime.Gosched()
+				}
+			})
+		}
+		wg.Go(func() {
+			for !left.Load() {
+				if i := r.running(); i > messages/2 {
+					if from, end, ok := r.disown(i); ok {
+						settle(from, end) // the successes, message i, and the unstarted
+						return
+					}
+				}
+				runtime.Gosched()
+			}
+		})
+		for {
+			i, v, ok := r.take()
+			if !ok {
+				if v&disowned == 0 {
+					from, _, end := unpackWord(v)
+					settle(from, end)
+				}
+				break
+			}
+			if i%7 == 3 {
+				if from, _, ok := r.fail(i); ok {
+					settle(from, i+1)
+				}
+			}
+		}
+		left.Store(true)
+		wg.Wait()
+		for i := range holders {
+			if n := holders[i].Load(); n != 1 {
+				t.Fatalf("message %d was settled %d times", i, n)
+			}
+		}
+	}
+}
+
+func TestRunFailTwiceIsDecidedOnce(t *testing.T) {
+	var r run
+	r.init(nil, make([]broker.Message, 3))
+	r.take()
+	if _, _, ok := r.fail(0); !ok {
+		t.Fatal("the first fail was refused")
+	}
+	if _, _, ok := r.fail(0); ok {
+		t.Fatal("the second fail of the same message was accepted")
+	}
+}
+
+func TestRunMarkOnlyWhileRunning(t *testing.T) {
+	var r run
+	r.init(nil, make([]broker.Message, 2))
+	r.take()
+	if r.mark(1, expired) {
+		t.Fatal("marked a message that is not running")
+	}
+	if !r.mark(0, expired) || r.mark(0, expired) {
+		t.Fatal("a running message is marked once")
+	}
+	if _, v, _ := r.take(); v&expired == 0 {
+		t.Fatal("the worker does not see the mark at its next take")
+	}
+}

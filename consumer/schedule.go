@@ -1,0 +1,114 @@
+package consumer
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// A schedule holds things until they are due: one timer for all of them.
+type schedule[T any] struct {
+	mu    sync.Mutex
+	items dueHeap[T]
+	wake  chan struct{} // an earlier one was added
+}
+
+type due[T any] struct {
+	at   time.Time
+	item T
+}
+
+func newSchedule[T any]() *schedule[T] { return &schedule[T]{wake: make(chan struct{}, 1)} }
+
+// add holds item until at. It does not block.
+func (s *schedule[T]) add(at time.Time, item T) {
+	s.mu.Lock()
+	heap.Push(&s.items, due[T]{at, item})
+	first := s.items[0].at.Equal(at)
+	s.mu.Unlock()
+	if first {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take removes and returns all that match, in no order.
+func (s *schedule[T]) take(match func(T) bool) (out []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keep := s.items[:0]
+	for _, d := range s.items {
+		if match(d.item) {
+			out = append(out, d.item)
+		} else {
+			keep = append(keep, d)
+		}
+	}
+	clear(s.items[len(keep):])
+	s.items = keep
+	heap.Init(&s.items)
+	return out
+}
+
+// len is how many are held.
+func (s *schedule[T]) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.items)
+}
+
+// pop removes and returns what is due, and how long until the next; 0: there is none.
+func (s *schedule[T]) pop(now time.Time) (out []T, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.items) > 0 && !s.items[0].at.After(now) {
+		out = append(out, heap.Pop(&s.items).(due[T]).item)
+	}
+	if len(s.items) > 0 {
+		wait = s.items[0].at.Sub(now)
+	}
+	return out, wait
+}
+
+// run calls do with each item when it is due, until ctx ends; what is still held then stays.
+func (s *schedule[T]) run(ctx context.Context, do func(T)) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		items, wait := s.pop(time.Now())
+		for _, it := range items {
+			do(it)
+		}
+		if len(items) > 0 {
+			continue
+		}
+		if wait == 0 {
+			wait = time.Hour
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+type dueHeap[T any] []due[T]
+
+func (h dueHeap[T]) Len() int           { return len(h) }
+func (h dueHeap[T]) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap[T]) Push(x any)        { *h = append(*h, x.(due[T])) }
+func (h *dueHeap[T]) Pop() any {
+	old := *h
+	n := len(old) - 1
+	x := old[n]
+	old[n] = due[T]{}
+	*h = old[:n]
+	return x
+}

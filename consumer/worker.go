@@ -1,0 +1,154 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/longshoremq/longshore/pool"
+)
+
+// local is a worker's own: its contexts and its buffers.
+type local struct {
+	contexts
+	tokens []uint64
+	// calls and good count the handler calls in the run at hand, and those that returned nil.
+	calls, good int
+	goroutine   uint64
+}
+
+// work handles a run: the pool's Do.
+func (c *Consumer) handle(w *pool.Worker[*run], r *run) {
+	l, _ := w.Local.(*local)
+	if l == nil {
+		l = &local{goroutine: goroutineID()}
+		w.Local = l
+		w.Shown.Store(l)
+	}
+	l.calls, l.good = 0, 0
+	for !c.handleSome(l, r) {
+	}
+	if l.calls == 0 {
+		return
+	}
+	took := time.Since(w.Began())
+	w.Report(l.calls, took)
+	c.pace.observe(l.calls, took)
+	if l.good > 0 {
+		c.progress.Store(w.Began().Add(took).UnixNano())
+		if len(c.observers) > 0 {
+			c.tell(Handled{N: l.good, Took: took})
+		}
+	}
+}
+
+// handleSome runs messages of r until its end (true) or until a handler panics (false: call again for the rest).
+func (c *Consumer) handleSome(l *local, r *run) (end bool) {
+	i, clean := -1, false
+	defer func() {
+		if clean {
+			return
+		}
+		if p := recover(); p != nil {
+			c.failed(l, r, i, &PanicError{Value: p, Stack: debug.Stack()})
+			return
+		}
+		c.goexit(l, r, i)
+	}()
+	ctx := l.get(r.c)
+	for {
+		var v uint64
+		var ok bool
+		i, v, ok = r.take()
+		if v&expired != 0 {
+			r.word.And(^expired)
+			ctx = l.renew(r.c)
+		}
+		if !ok {
+			clean = true
+			c.finish(l, r, v)
+			return true
+		}
+		if !r.c.Startable() {
+			c.refuse(l, r, i)
+			continue
+		}
+		l.calls++
+		if err := c.call(ctx, &r.ms[i]); err != nil {
+			c.failed(l, r, i, err)
+		} else {
+			l.good++
+		}
+	}
+}
+
+// call calls the handler, unless the message is too large for it.
+func (c *Consumer) call(ctx context.Context, m *Message) error {
+	if limit := c.cfg.MaxMessageBytes; limit > 0 && len(m.Key)+len(m.Value) > limit {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(m.Key)+len(m.Value), limit)
+	}
+	return c.handler(ctx, m)
+}
+
+// finish settles the successes at the end of a run.
+func (c *Consumer) finish(l *local, r *run, v uint64) {
+	if v&disowned != 0 {
+		c.stuck.Add(-1)
+		return
+	}
+	from, _, end := unpackWord(v)
+	r.c.leave(r)
+	c.ackRange(l, r, from, end)
+}
+
+// refuse gives back message i, which was taken and not started because its claim is no longer open, and all behind it.
+func (c *Consumer) refuse(l *local, r *run, i int) {
+	from, _, ok := r.fail(i)
+	if !ok {
+		return
+	}
+	c.ackRange(l, r, from, i)
+	_, _, u0, u1 := r.steal()
+	c.giveBack(r.c, append(backs(r.ms[i:i+1]), backs(r.ms[u0:u1])...), "revoked")
+}
+
+// failed takes message i out of the run, with the successes before it, and decides about it.
+func (c *Consumer) failed(l *local, r *run, i int, err error) {
+	from, late, ok := r.fail(i)
+	if !ok {
+		return // disowned: the watchdog has decided
+	}
+	c.ackRange(l, r, from, i)
+	if late {
+		err = &lateError{err}
+	}
+	c.decideOn(r.c, &r.ms[i], r.first, err)
+}
+
+// lateError is what a handler returned after its context was ended by its timeout.
+type lateError struct{ err error }
+
+func (e *lateError) Error() string   { return ErrTimeout.Error() + ": " + e.err.Error() }
+func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
+
+// goexit is called while the goroutine is ending: by then the rest of the run must have left its hands.
+func (c *Consumer) goexit(l *local, r *run, i int) {
+	c.failed(l, r, i, ErrGoexit)
+	_, _, u0, u1 := r.steal()
+	if v := r.word.Add(oneTaken); v&disowned != 0 {
+		c.stuck.Add(-1)
+		return
+	}
+	r.c.leave(r)
+	if u0 < u1 {
+		c.again(r.c, r.ms[u0:u1], r.first)
+	}
+}
+
+// exit ends a leaving worker's contexts; their claims would keep them otherwise. The pool's Exit.
+func (c *Consumer) exit(w *pool.Worker[*run]) {
+	if l, _ := w.Local.(*local); l != nil {
+		l.end()
+	}
+}
