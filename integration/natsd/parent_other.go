@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package natsd
+
+import "syscall"
+
+// dieWithParent: only Linux can do it. A test process that dies without its cleanups leaves the server behind.
+func dieWithParent() *syscall.SysProcAttr { return nil }
