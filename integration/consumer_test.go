@@ -1,0 +1,193 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// consumerConfig is what a consumer process is told.
+type consumerConfig struct {
+	Discipline discipline
+	URL        string
+	Durable    string
+	Ledger     string
+	Workers    int
+	AckWait    time.Duration
+	Drain      time.Duration
+	// Open bounds the first contact with the broker; 0: for ever.
+	Open time.Duration
+	// Busy is how long a handler takes. 0: 1 to 6 ms, and one in a hundred 200 to 600 ms.
+	Busy time.Duration
+	// Hang: the handler waits until its context ends, and returns that error.
+	Hang bool
+}
+
+// A discipline is a way to consume.
+type discipline string
+
+const (
+	// longshoreConsumer is the product.
+	longshoreConsumer discipline = "longshore"
+	// ackAfter is nats.go with a pool of goroutines, acking after the handler: correct, by hand.
+	ackAfter discipline = "ack-after"
+	// ackBefore acks on receipt. It loses what it holds when it dies; the harness has to see that.
+	ackBefore discipline = "ack-before"
+)
+
+// consumerMain is the consumer process. It says "up" once it is connected and "handled" after its first message. The first SIGTERM
+// drains, the second ends at once.
+func consumerMain(arg string) int {
+	var c consumerConfig
+	if err := json.Unmarshal([]byte(arg), &c); err != nil {
+		fmt.Fprintln(os.Stderr, "consumer config:", err)
+		return 2
+	}
+	w, err := newWork(c)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-signals
+		say("stopping")
+		cancel()
+		<-signals
+		os.Exit(143)
+	}()
+	run := map[discipline]func(context.Context, consumerConfig, *work) error{
+		longshoreConsumer: runLongshore,
+		ackAfter:          runByHand,
+		ackBefore:         runByHand,
+	}[c.Discipline]
+	if err := run(ctx, c, w); err != nil {
+		fmt.Fprintln(os.Stderr, "consumer:", err)
+		return 1
+	}
+	return 0
+}
+
+// say prints one line in one write.
+func say(words ...any) { fmt.Println(words...) }
+
+// work is the handler: it takes its time, and as its last act writes to the ledger.
+type work struct {
+	c     consumerConfig
+	l     *ledger.Ledger
+	first sync.Once
+}
+
+func newWork(c consumerConfig) (*work, error) {
+	l, err := ledger.Open(c.Ledger)
+	return &work{c: c, l: l}, err
+}
+
+func (w *work) do(ctx context.Context, seq int64, body []byte) error {
+	id, err := strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
+	if err != nil {
+		return fmt.Errorf("a message without a number: %w", err)
+	}
+	if w.c.Hang {
+		w.first.Do(func() { say("hanging") })
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	select {
+	case <-time.After(w.takes()):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := w.l.Write(id, seq); err != nil {
+		return err
+	}
+	w.first.Do(func() { say("handled") })
+	return nil
+}
+
+func (w *work) takes() time.Duration {
+	switch {
+	case w.c.Busy > 0:
+		return w.c.Busy
+	case rand.IntN(100) == 0:
+		return 200*time.Millisecond + rand.N(400*time.Millisecond)
+	default:
+		return time.Millisecond + rand.N(5*time.Millisecond)
+	}
+}
+
+// runByHand consumes as one would without a framework: nats.go's Consume, a channel, a pool of goroutines.
+func runByHand(ctx context.Context, c consumerConfig, w *work) error {
+	nc, err := nats.Connect(c.URL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	cons, err := js.CreateOrUpdateConsumer(ctx, loadStream, jetstream.ConsumerConfig{Durable: c.Durable,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1})
+	if err != nil {
+		return err
+	}
+	queue := make(chan jetstream.Msg, c.Workers)
+	var workers sync.WaitGroup
+	for range c.Workers {
+		workers.Go(func() {
+			for m := range queue {
+				handleByHand(c, w, m)
+			}
+		})
+	}
+	cc, err := cons.Consume(func(m jetstream.Msg) {
+		if c.Discipline == ackBefore {
+			_ = m.Ack()
+		}
+		queue <- m
+	})
+	if err != nil {
+		return err
+	}
+	say("up")
+	<-ctx.Done()
+	cc.Drain()
+	<-cc.Closed()
+	close(queue)
+	workers.Wait()
+	return nc.FlushTimeout(5 * time.Second)
+}
+
+func handleByHand(c consumerConfig, w *work, m jetstream.Msg) {
+	meta, err := m.Metadata()
+	if err == nil {
+		err = w.do(context.Background(), int64(meta.Sequence.Stream), m.Data())
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "handler:", err)
+	case c.Discipline == ackAfter:
+		if err := m.Ack(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			fmt.Fprintln(os.Stderr, "ack:", err)
+		}
+	}
+}
