@@ -149,4 +149,6 @@ func checkLimits(least, most int) error {
 }
 
 // leastBound is the fewest T's that QueueTime leaves a class: see there.
-func (c Config[T]) leastBound() int { return min(c.Queue, max(2*c.Max, 64*runtime.GOMAXPROCS(0))) }
+func (c *Config[T]) leastBound(most int) int {
+	return min(c.Queue, max(2*most, 64*runtime.GOMAXPROCS(0)))
+}

@@ -1,6 +1,9 @@
 package pool
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // nudge lets a loop know, without waiting for it: if it knows already, once is enough.
 func nudge(ch chan struct{}) {
@@ -24,12 +27,16 @@ func (p *Pool[T]) manage() {
 	defer p.loopEnded()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	m := manager{}
+	m := manager{last: -time.Hour}
 	for {
 		select {
 		case <-p.stop:
 			return
 		case <-p.kick:
+			if rest := tick/2 - (p.now() - m.last); rest > 0 { // work that flickers between waiting and not must not drive it
+				timer.Reset(rest)
+				continue
+			}
 		case <-timer.C:
 		}
 		d := p.step(&m)
@@ -46,7 +53,9 @@ func (p *Pool[T]) manage() {
 
 // manager is what its goroutine remembers between two steps.
 type manager struct {
+	last     time.Duration // when it last looked
 	estimate estimate
+	pace     pace
 	guard    guard
 }
 
@@ -57,6 +66,7 @@ func (p *Pool[T]) step(m *manager) Decision {
 		pressure = p.cfg.Gauge()
 	}
 	o := p.observe()
+	m.last = o.Now
 	o.Pressure = pressure
 	o.Rates = m.estimate.update(&o)
 	d := p.cfg.Policy.Step(o)
@@ -69,7 +79,7 @@ func (p *Pool[T]) step(m *manager) Decision {
 	if d.Next == 0 && o.starving() {
 		d.Next = tick
 	}
-	p.apply(d, o.Rates)
+	p.apply(d, m)
 	return d
 }
 
@@ -104,9 +114,9 @@ func (p *Pool[T]) observe() Observation {
 }
 
 // apply makes the workers as many as decided.
-func (p *Pool[T]) apply(d Decision, r Rates) {
+func (p *Pool[T]) apply(d Decision, m *manager) {
 	p.mu.Lock()
-	p.rates, p.alert = r, true
+	p.rates = d.Observation.Rates
 	if d.Target != d.From {
 		p.decided++
 		p.last = d
@@ -123,17 +133,65 @@ func (p *Pool[T]) apply(d Decision, r Rates) {
 	if size = p.live - p.excess; size > d.Target && d.Force {
 		p.excess += size - d.Target
 	}
-	admitted := p.bind(r)
-	p.starved()
+	admitted := p.tune(&m.pace)
+	p.alert = p.queue.items == 0 || len(p.idle) > 0 // who sees it starve already looks again by the clock
 	p.mu.Unlock()
 	woken.wakeAll()
 	admitted.wake()
 }
 
-// bind sets the queue's bound in time. Called with the lock.
-func (p *Pool[T]) bind(r Rates) (admitted *waiter[T]) {
-	if p.cfg.QueueTime == 0 || p.in == 0 {
-		return nil
+// quickTime is how long a T may take at most on average for workers to be called one by one: about what it costs to wake one.
+const quickTime = 5 * time.Microsecond
+
+// pace is how fast T's, not messages, are handled.
+type pace struct {
+	at            time.Duration
+	handled       int64
+	work          time.Duration
+	rate, time, n float64 // T's per second; decaying sums of handler time and T's
+}
+
+// update takes the totals as of now.
+func (c *pace) update(now time.Duration, handled int64, work time.Duration) {
+	dt := (now - c.at).Seconds()
+	if now-c.at < tick/2 {
+		return
 	}
-	return nil
+	n, d := float64(handled-c.handled), (work - c.work).Seconds()
+	keep := math.Exp(-n / keepDone)
+	c.n, c.time = c.n*keep+n, c.time*keep+d
+	c.rate += weight(dt, loadMemory) * (n/dt - c.rate)
+	c.at, c.handled, c.work = now, handled, work
+}
+
+// quick: T's take less than quickTime each, with a doubling of that before it is no longer so.
+func (c *pace) quick(was bool) bool {
+	most := quickTime.Seconds()
+	if was {
+		most *= 2
+	}
+	return c.n >= keepDone/2 && c.time < c.n*most
+}
+
+// bound is how many T's a class may hold.
+func (c *pace) bound(most, least int, in time.Duration) int {
+	if in == 0 {
+		return most
+	}
+	return min(most, max(least, int(min(1e9, c.rate*in.Seconds()))))
+}
+
+// tune sets what follows from the pace: how workers are woken, and the queue's bound in time. Called with the lock.
+func (p *Pool[T]) tune(c *pace) (admitted waiters[T]) {
+	c.update(p.now(), p.handled, p.work)
+	p.quick = c.quick(p.quick)
+	was := p.queue.bound
+	p.queue.bound = c.bound(p.cfg.Queue, p.cfg.leastBound(p.max), p.cfg.QueueTime)
+	if p.queue.bound > was {
+		for i := range p.queue.classes {
+			l := p.queue.admit(&p.queue.classes[i])
+			admitted.append(l)
+		}
+	}
+	return admitted
 }

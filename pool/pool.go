@@ -37,12 +37,15 @@ type Pool[T any] struct {
 	closed   bool // Drain has begun
 	over     bool // and it is done: stop is closed
 	loops    int  // manager and scanner, as long as they run
+	quick    bool // T's are handled faster than a goroutine is woken: see call
+	calling  bool // a called worker is on its way
 	alert    bool // the manager sleeps and wants to know of starvation
 	blind    bool // the scanner sleeps and wants to know of work
 
 	in, done int64
 	work     time.Duration
 	squares  float64
+	handled  int64 // T\'s
 	reports  int64
 	panics   int64
 	goexits  int64
@@ -104,7 +107,7 @@ func (p *Pool[T]) SetLimits(least, most int) error {
 // of workers that still have a T in hand, and the pool goes on draining. Drain may be called again, and by many.
 func (p *Pool[T]) Drain(ctx context.Context) (stuck int, err error) {
 	p.mu.Lock()
-	var refused *waiter[T]
+	var refused waiters[T]
 	if !p.closed {
 		p.closed = true
 		before := p.queue.backlog

@@ -46,23 +46,73 @@ func (r *ring[T]) grow() {
 	r.buf, r.head = buf, 0
 }
 
-// class is one of the queue's lines, with the submitters that wait for room in it, longest first.
+// class is one of the queue's lines, with the submitters that wait for room in it.
 type class[T any] struct {
 	ring[T]
-	weight      int
-	first, last *waiter[T]
+	weight int
+	line   waiters[T] // with T's that found no room
+	taken  waiters[T] // whose T's are all in: woken when half of the class is empty, not for each free place
 }
 
-// waiter is a blocked submitter. Workers take its T's into the class as they make room, and wake it when they have them all.
+// waiter is a blocked submitter. Workers take its T's into the class as they make room.
 type waiter[T any] struct {
 	one  [1]T  // backs ts for Submit
 	ts   []T   // not yet taken
 	each []int // messages in each of ts
 	n    int   // in all
-	done bool  // all taken, or refused: no longer in the line
 	err  error
+	in   *waiters[T] // the list that it is in; nil: being woken
 	next *waiter[T]
 	ch   chan struct{} // room for one
+}
+
+// waiters is a list of them, longest waiting first.
+type waiters[T any] struct{ first, last *waiter[T] }
+
+func (l *waiters[T]) add(x *waiter[T]) {
+	if l.first == nil {
+		l.first = x
+	} else {
+		l.last.next = x
+	}
+	l.last, x.in = x, l
+}
+
+func (l *waiters[T]) remove(x *waiter[T]) {
+	var prev *waiter[T]
+	for y := l.first; y != x; y = y.next {
+		prev = y
+	}
+	if prev == nil {
+		l.first = x.next
+	} else {
+		prev.next = x.next
+	}
+	if l.last == x {
+		l.last = prev
+	}
+	x.next, x.in = nil, nil
+}
+
+// append moves all of m to the end of l.
+func (l *waiters[T]) append(m waiters[T]) {
+	switch {
+	case m.first == nil:
+	case l.first == nil:
+		*l = m
+	default:
+		l.last.next, l.last = m.first, m.last
+	}
+}
+
+// wake tells all of a list that their wait is over. Called without the lock, on a list that nobody else has.
+func (l waiters[T]) wake() {
+	for x := l.first; x != nil; {
+		next := x.next
+		x.next = nil
+		x.ch <- struct{}{}
+		x = next
+	}
 }
 
 // queue is the classes and whose turn it is. Everything is under the pool's lock.
@@ -94,7 +144,7 @@ func (q *queue[T]) has(class int) error {
 
 // room is how many T's a submitter may put into c. Those already waiting go first.
 func (q *queue[T]) room(c *class[T]) int {
-	if c.first != nil {
+	if c.line.first != nil {
 		return 0
 	}
 	return max(0, q.bound-c.len)
@@ -112,8 +162,8 @@ func (q *queue[T]) pushFront(c *class[T], t T, n int) {
 	q.backlog += n
 }
 
-// pop takes the next T by weight, and the waiting submitters that its going completed. Only when items > 0.
-func (q *queue[T]) pop() (x item[T], class int, woken *waiter[T]) {
+// pop takes the next T by weight, and the submitters to wake. Only when items > 0.
+func (q *queue[T]) pop() (x item[T], class int, woken waiters[T]) {
 	for q.left == 0 || q.classes[q.turn].len == 0 {
 		if q.turn++; q.turn == len(q.classes) {
 			q.turn = 0
@@ -125,91 +175,77 @@ func (q *queue[T]) pop() (x item[T], class int, woken *waiter[T]) {
 	x = c.popFront()
 	q.items--
 	q.backlog -= x.n
-	if c.first != nil {
+	if q.blocked > 0 {
 		woken = q.admit(c)
 	}
 	return x, q.turn, woken
 }
 
-// admit moves T's of waiting submitters into c's free places and returns the submitters that have none left, as a list.
-func (q *queue[T]) admit(c *class[T]) (woken *waiter[T]) {
-	for c.first != nil && c.len < q.bound {
-		x := c.first
+// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. To wake one for each free place
+// would be a switch of goroutines for each T; half a class is enough to work on until they come.
+func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
+	for c.line.first != nil && c.len < q.bound {
+		x := c.line.first
 		c.pushBack(item[T]{x.ts[0], x.each[0]})
 		q.items++
 		x.n -= x.each[0]
 		if x.ts, x.each = x.ts[1:], x.each[1:]; len(x.ts) == 0 {
-			q.unlink(c, nil, x)
-			x.next, woken = woken, x
+			c.line.remove(x)
+			c.taken.add(x)
 		}
+	}
+	if c.taken.first != nil && c.len <= q.bound-q.bound/2 {
+		woken = c.taken
+		q.release(woken)
+		c.taken = waiters[T]{}
 	}
 	return woken
 }
 
-// line puts x at the end of c's waiting submitters.
-func (q *queue[T]) line(c *class[T], x *waiter[T]) {
-	if c.first == nil {
-		c.first = x
-	} else {
-		c.last.next = x
+// release marks a list as being woken.
+func (q *queue[T]) release(l waiters[T]) {
+	for x := l.first; x != nil; x = x.next {
+		x.in = nil
+		q.blocked--
 	}
-	c.last = x
+}
+
+// wait puts x at the end of c's line.
+func (q *queue[T]) wait(c *class[T], x *waiter[T]) {
+	c.line.add(x)
 	q.blocked++
 	q.backlog += x.n
 	q.refused = true
 }
 
-// unlink takes x, which stands behind prev, out of c's line.
-func (q *queue[T]) unlink(c *class[T], prev, x *waiter[T]) {
-	if prev == nil {
-		c.first = x.next
-	} else {
-		prev.next = x.next
-	}
-	if c.last == x {
-		c.last = prev
-	}
-	x.next, x.done = nil, true
-	q.blocked--
-}
-
-// leave takes a submitter that gives up out of the line. False: too late, all was taken.
-func (q *queue[T]) leave(c *class[T], x *waiter[T]) bool {
-	if x.done {
+// leave takes a submitter that gives up out of its list. False: it is being woken.
+func (q *queue[T]) leave(x *waiter[T]) bool {
+	if x.in == nil {
 		return false
 	}
-	var prev *waiter[T]
-	for y := c.first; y != x; y = y.next {
-		prev = y
-	}
-	q.unlink(c, prev, x)
+	x.in.remove(x)
+	q.blocked--
 	q.backlog -= x.n
 	return true
 }
 
-// refuse empties the lines: all who wait get err and keep what was not taken.
-func (q *queue[T]) refuse(err error) (woken *waiter[T]) {
+// refuse empties the lists: who still has T's gets err and keeps them.
+func (q *queue[T]) refuse(err error) (woken waiters[T]) {
 	for i := range q.classes {
 		c := &q.classes[i]
-		for c.first != nil {
-			x := c.first
-			q.unlink(c, nil, x)
+		for x := c.line.first; x != nil; x = c.line.first {
+			c.line.remove(x)
 			q.backlog -= x.n
 			x.err = err
-			x.next, woken = woken, x
+			woken.add(x)
+		}
+		for x := c.taken.first; x != nil; x = c.taken.first {
+			c.taken.remove(x)
+			woken.add(x)
 		}
 	}
+	q.release(woken)
 	return woken
-}
-
-// wake tells the submitters of a list that their wait is over. Called without the lock.
-func (x *waiter[T]) wake() {
-	for x != nil {
-		next := x.next
-		x.next = nil
-		x.ch <- struct{}{}
-		x = next
-	}
 }
 
 // fill is the part of the bound in use by the fullest class.

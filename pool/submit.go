@@ -45,22 +45,28 @@ func (p *Pool[T]) offer(class int, t T, n int) (bool, error) {
 		p.mu.Unlock()
 		return false, ErrClosed
 	}
-	if len(p.idle) > 0 {
-		p.in += int64(n)
-		w := p.give(class, t, n)
-		p.mu.Unlock()
-		w.wake <- struct{}{} // has room for one, and who takes a worker off the stack is the only one to wake it
-		return true, nil
-	}
-	c := &p.queue.classes[class]
-	if p.queue.room(c) == 0 {
+	if len(p.idle) == 0 && p.queue.room(&p.queue.classes[class]) == 0 {
 		return false, nil
 	}
 	p.in += int64(n)
-	p.queue.push(c, t, n)
+	w := p.put(class, t, n)
 	p.starved()
 	p.mu.Unlock()
+	w.wakeAll()
 	return true, nil
+}
+
+// put gives t to an idle worker or the queue, whatever the bound. Called with the lock; the caller wakes the worker without it.
+func (p *Pool[T]) put(class int, t T, n int) *Worker[T] {
+	switch {
+	case len(p.idle) == 0:
+		p.queue.push(&p.queue.classes[class], t, n)
+		return nil
+	case !p.quick:
+		return p.give(class, t, n)
+	}
+	p.queue.push(&p.queue.classes[class], t, n)
+	return p.call()
 }
 
 // SubmitAll is Submit for many, in their order and with one lock for all that fit. It blocks for the rest. taken is how many were:
@@ -79,16 +85,13 @@ func (p *Pool[T]) SubmitAll(ctx context.Context, class int, ts []T) (taken int, 
 		p.mu.Unlock()
 		return 0, ErrClosed
 	}
-	c := &p.queue.classes[class]
+	fit := len(p.idle) + p.queue.room(&p.queue.classes[class])
 	var woken *Worker[T]
-	for ; taken < len(ts) && len(p.idle) > 0; taken++ {
-		w := p.give(class, ts[taken], each[taken])
-		w.woken, woken = woken, w
+	for ; taken < min(fit, len(ts)); taken++ {
 		p.in += int64(each[taken])
-	}
-	for fit := min(len(ts), taken+p.queue.room(c)); taken < fit; taken++ {
-		p.queue.push(c, ts[taken], each[taken])
-		p.in += int64(each[taken])
+		if w := p.put(class, ts[taken], each[taken]); w != nil {
+			w.woken, woken = woken, w
+		}
 	}
 	if taken < len(ts) {
 		x := p.newWaiter()
@@ -108,9 +111,8 @@ func (p *Pool[T]) SubmitAll(ctx context.Context, class int, ts []T) (taken int, 
 // wait stands in class's line with x until all of it is taken, and returns how many were not. Called with the lock, which it gives
 // up; then it wakes the workers that were given something.
 func (p *Pool[T]) wait(ctx context.Context, class int, x *waiter[T], woken *Worker[T]) (left int, err error) {
-	c := &p.queue.classes[class]
 	p.in += int64(x.n)
-	p.queue.line(c, x)
+	p.queue.wait(&p.queue.classes[class], x)
 	p.starved()
 	p.mu.Unlock()
 	woken.wakeAll()
@@ -118,13 +120,13 @@ func (p *Pool[T]) wait(ctx context.Context, class int, x *waiter[T], woken *Work
 	case <-x.ch:
 	case <-ctx.Done():
 		p.mu.Lock()
-		gone := p.queue.leave(c, x)
-		if gone {
+		left := p.queue.leave(x)
+		if left && len(x.ts) > 0 {
 			p.in -= int64(x.n)
 			x.err = context.Cause(ctx)
 		}
 		p.mu.Unlock()
-		if !gone { // whoever took it out of the line is about to say so
+		if !left { // whoever took it out of the list is about to say so
 			<-x.ch
 		}
 	}
@@ -145,11 +147,8 @@ func (p *Pool[T]) Requeue(class int, ts ...T) {
 	p.mu.Lock()
 	var woken *Worker[T]
 	for i, t := range ts {
-		if len(p.idle) > 0 {
-			w := p.give(class, t, each[i])
+		if w := p.put(class, t, each[i]); w != nil {
 			w.woken, woken = woken, w
-		} else {
-			p.queue.push(&p.queue.classes[class], t, each[i])
 		}
 	}
 	if p.live == 0 && p.queue.items > 0 { // drained already: nothing that was let in is lost
@@ -203,6 +202,6 @@ func (p *Pool[T]) newWaiter() *waiter[T] {
 func (p *Pool[T]) freeWaiter(x *waiter[T]) {
 	var zero T
 	x.one[0] = zero
-	x.ts, x.each, x.n, x.done, x.err = nil, x.each[:0], 0, false, nil
+	x.ts, x.each, x.n, x.err = nil, x.each[:0], 0, nil
 	p.waiters.Put(x)
 }

@@ -47,6 +47,7 @@ type Worker[T any] struct {
 	armed        bool          // timer runs
 	lost         bool          // abandoned at some time: has no slot
 	idleLong     bool          // has reported since it became idle
+	called       bool          // woken to look for work, and on its way
 }
 
 // Began is when the T in hand was begun. Only inside Do.
@@ -103,31 +104,40 @@ func (w *Worker[T]) serve() (again bool) {
 
 // next gives up the T in hand and waits for another. False: the worker is to go.
 func (w *Worker[T]) next() bool {
-	p := w.p
-	now := p.now()
-	p.mu.Lock()
-	if !w.finish(now) {
+	for {
+		p := w.p
+		now := p.now()
+		p.mu.Lock()
+		if !w.finish(now) {
+			p.mu.Unlock()
+			return false
+		}
+		if p.queue.items > 0 {
+			x, class, admitted := p.queue.pop()
+			w.begin(class, x.t, x.n, now)
+			var another *Worker[T]
+			if p.queue.items > 0 && len(p.idle) > 0 {
+				another = p.call()
+			}
+			p.mu.Unlock()
+			w.began = now
+			another.wakeAll()
+			admitted.wake()
+			return true
+		}
+		w.park(now)
+		woken := p.endIfDrained()
 		p.mu.Unlock()
-		return false
+		woken.wakeAll()
+		<-w.wake
+		switch w.state { // written before the wake
+		case leaving:
+			return false
+		case busy:
+			w.began = p.now()
+			return true
+		}
 	}
-	if p.queue.items > 0 {
-		x, class, admitted := p.queue.pop()
-		w.begin(class, x.t, x.n, now)
-		p.mu.Unlock()
-		w.began = now
-		admitted.wake()
-		return true
-	}
-	w.park(now)
-	woken := p.endIfDrained()
-	p.mu.Unlock()
-	woken.wakeAll()
-	<-w.wake
-	if w.state == leaving { // written before the wake
-		return false
-	}
-	w.began = p.now()
-	return true
 }
 
 // finish folds what the T in hand brought, and says whether the worker stays. Called with the lock.
@@ -142,6 +152,10 @@ func (w *Worker[T]) finish(now time.Duration) (stays bool) {
 		p.stuck--
 		w.state = leaving
 		return false
+	}
+	if w.called {
+		w.called = false
+		p.calling = false
 	}
 	if p.excess > 0 {
 		p.excess--
@@ -163,6 +177,7 @@ func (w *Worker[T]) fold(now time.Duration) {
 	} else {
 		n, d = int64(w.size), now-w.began
 	}
+	p.handled++
 	p.done += n
 	p.work += d
 	if n > 0 {
@@ -252,11 +267,28 @@ func (w *Worker[T]) timeout() {
 
 // give takes the worker that became idle last off the stack and puts t into its hand: the caller wakes it, without the lock.
 func (p *Pool[T]) give(class int, t T, n int) *Worker[T] {
+	w := p.popIdle()
+	w.begin(class, t, n, p.now())
+	return w
+}
+
+// call takes the worker that became idle last off the stack, to come and look for work: the caller wakes it, without the lock. One
+// is on its way at a time; when it takes something and more is there, it calls the next. So short work is not spread over more workers
+// than it needs, and the rest stay idle. Nil: one is on its way already. Called with the lock, and with an idle worker.
+func (p *Pool[T]) call() *Worker[T] {
+	if p.calling {
+		return nil
+	}
+	w := p.popIdle()
+	w.state, w.called, p.calling = fresh, true, true
+	return w
+}
+
+func (p *Pool[T]) popIdle() *Worker[T] {
 	last := len(p.idle) - 1
 	w := p.idle[last]
 	p.idle[last] = nil
 	p.idle = p.idle[:last]
-	w.begin(class, t, n, p.now())
 	return w
 }
 
