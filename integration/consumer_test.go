@@ -37,6 +37,12 @@ type consumerConfig struct {
 	Busy time.Duration
 	// Hang: the handler waits until its context ends, and returns that error.
 	Hang bool
+	// SlowFirst is how long the handler of number 0 takes.
+	SlowFirst time.Duration
+	// FailRuns: every tenth number fails so many times in one process before it succeeds.
+	FailRuns int
+	// Recreate goes on after the stream or the durable was made anew.
+	Recreate bool
 }
 
 // A discipline is a way to consume.
@@ -91,14 +97,16 @@ func say(words ...any) { fmt.Println(words...) }
 
 // work is the handler: it takes its time, and as its last act writes to the ledger.
 type work struct {
-	c     consumerConfig
-	l     *ledger.Ledger
-	first sync.Once
+	c      consumerConfig
+	l      *ledger.Ledger
+	first  sync.Once
+	mu     sync.Mutex
+	failed map[int64]int // runs of numbers that are to fail
 }
 
 func newWork(c consumerConfig) (*work, error) {
 	l, err := ledger.Open(c.Ledger)
-	return &work{c: c, l: l}, err
+	return &work{c: c, l: l, failed: map[int64]int{}}, err
 }
 
 func (w *work) do(ctx context.Context, seq int64, body []byte) error {
@@ -111,8 +119,11 @@ func (w *work) do(ctx context.Context, seq int64, body []byte) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
+	if w.mustFail(id) {
+		return fmt.Errorf("number %d is to fail", id)
+	}
 	select {
-	case <-time.After(w.takes()):
+	case <-time.After(w.takes(id)):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -123,8 +134,20 @@ func (w *work) do(ctx context.Context, seq int64, body []byte) error {
 	return nil
 }
 
-func (w *work) takes() time.Duration {
+func (w *work) mustFail(id int64) bool {
+	if w.c.FailRuns == 0 || id%10 != 0 {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed[id]++
+	return w.failed[id] <= w.c.FailRuns
+}
+
+func (w *work) takes(id int64) time.Duration {
 	switch {
+	case id == 0 && w.c.SlowFirst > 0:
+		return w.c.SlowFirst
 	case w.c.Busy > 0:
 		return w.c.Busy
 	case rand.IntN(100) == 0:

@@ -132,7 +132,13 @@ func runKills(t *testing.T, row killRow, kill func(*field, *testing.T, int)) acc
 // newField starts a server with an empty stream.
 func newField(t *testing.T, d discipline) *field {
 	t.Helper()
-	f := &field{server: natsd.Start(t)}
+	return fieldOn(t, natsd.Start(t), d)
+}
+
+// fieldOn makes an empty stream on a server.
+func fieldOn(t *testing.T, s *natsd.Server, d discipline) *field {
+	t.Helper()
+	f := &field{server: s}
 	f.js = connect(t, f.server.URL())
 	f.createStream(t)
 	f.config = consumerConfig{Discipline: d, URL: f.server.URL(), Durable: "workers", Ledger: filepath.Join(t.TempDir(), "ledger"),
