@@ -1,0 +1,29 @@
+package membroker
+
+// A mutant is a set of deliberate mistakes, one bit each. Only tests of this package can make one: they prove that the conformance suite
+// sees the mistake.
+type mutant uint32
+
+// testMutant is set by tests before they make a source.
+var testMutant mutant
+
+const (
+	commitThenEnd      mutant = 1 << iota // the last commit is put together before settles are fenced
+	freeAtEnd                             // a claim's end frees its budget
+	redeliverOut                          // a redelivered message is handed out although it is out
+	doneBySequence                        // finished sequences are remembered beyond the stream's recreation
+	pauseKeepsPrefetch                    // Pause keeps what was prefetched
+	nackEarly                             // the delay of a Nack is ignored
+	lostSilently                          // settles that did not hold are not reported, and a late ack says nil
+	settleTwice                           // a second settle says nil
+	errorWithMessages                     // Receive returns messages together with an error
+	stopLosesBuffer                       // Stop forgets what was prefetched
+	skipGapSilently                       // a gap is not reported
+	countGiveBacks                        // a give-back counts as a run
+	ackBeforeSettle                       // a message counts as settled when it was handed out
+	noExtension                           // leases are not extended
+	bytesUnbounded                        // the budget's bytes are ignored
+	observeLocked                         // Observe is called under the source's lock
+)
+
+func (m mutant) is(x mutant) bool { return m&x != 0 }
