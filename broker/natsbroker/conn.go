@@ -1,0 +1,339 @@
+package natsbroker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A link is one connection to the servers, for ever: nats.go reconnects it, and what nats.go closes for good (an -ERR that it does
+// not know) the link dials anew.
+type link struct {
+	cfg   Connection
+	hooks hooks
+
+	cur  atomic.Pointer[nats.Conn]
+	wire atomic.Pointer[wire] // of the newest connection
+	wg   sync.WaitGroup
+	done context.Context // ends at close
+	stop context.CancelFunc
+}
+
+// hooks tell the owner of a link what happens to it. They are called from nats.go's goroutines and do not block.
+type hooks struct {
+	lost    func(err error)                 // the connection is gone, or an attempt failed
+	back    func()                          // it is there again, perhaps as another *nats.Conn
+	problem func(*nats.Subscription, error) // an asynchronous error of a living connection
+}
+
+func newLink(cfg Connection, h hooks) *link {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &link{cfg: cfg, hooks: h, done: ctx, stop: cancel}
+}
+
+// conn is the present connection; nil before the first.
+func (l *link) conn() *nats.Conn { return l.cur.Load() }
+
+// connected says whether there is a server at the other end, as far as the client knows.
+func (l *link) connected() bool {
+	nc := l.conn()
+	return nc != nil && nc.IsConnected()
+}
+
+// open connects. It tries on until ctx ends, telling each failure to hooks.lost; what no further attempt can cure is returned at once.
+func (l *link) open(ctx context.Context) error {
+	opts, err := l.options()
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		nc, err := l.try(ctx, opts)
+		if err == nil {
+			l.cur.Store(nc)
+			return nil
+		}
+		if ctx.Err() == nil {
+			told := fmt.Errorf("connecting to %s: %w", l.cfg.where(), l.cfg.redact(err))
+			if hopeless(err) {
+				return told
+			}
+			l.hooks.lost(told)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("connecting to %s: %w; last: %w", l.cfg.where(), context.Cause(ctx), l.cfg.redact(err))
+		case <-time.After(l.cfg.pause(attempt)):
+		}
+	}
+}
+
+// try makes one attempt. nats.Connect takes no context, so it is left to end by its own timeout when ctx ends first.
+func (l *link) try(ctx context.Context, opts []nats.Option) (*nats.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	type result struct {
+		nc  *nats.Conn
+		err error
+	}
+	ch := make(chan result, 1)
+	go func() {
+		nc, err := nats.Connect(strings.Join(l.cfg.URLs, ","), opts...)
+		ch <- result{nc, err}
+	}()
+	select {
+	case r := <-ch:
+		return r.nc, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-ch; r.nc != nil {
+				r.nc.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// hopeless says that an attempt failed for a reason that stays: credentials, certificates, settings.
+func hopeless(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var alert tls.AlertError
+	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrNkeysNotSupported, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeyButNoSigCB, nats.ErrBadSubject} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return errors.As(err, &cert) || errors.As(err, &alert)
+}
+
+func (l *link) options() ([]nats.Option, error) {
+	c := l.cfg
+	opts := []nats.Option{
+		nats.Name(c.Name),
+		nats.Timeout(c.DialTimeout),
+		nats.SetCustomDialer(l),
+		nats.PingInterval(c.PingInterval),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(c.pause),
+		nats.IgnoreAuthErrorAbort(),
+		// Nothing waits in nats.go while there is no connection: the adapter keeps it, and looks at it again before it is sent.
+		nats.ReconnectBufSize(-1),
+		nats.FlusherTimeout(10 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { l.disconnected(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.disconnected(err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.hooks.back() }),
+		nats.ClosedHandler(func(nc *nats.Conn) { l.closed(nc) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.hooks.problem(sub, c.redact(err)) }),
+	}
+	auth, err := c.auth()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := c.secure()
+	if err != nil {
+		return nil, err
+	}
+	return append(append(opts, auth...), secure...), nil
+}
+
+func (l *link) disconnected(err error) {
+	if l.done.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("connection closed")
+	}
+	l.hooks.lost(fmt.Errorf("connection to %s: %w", l.cfg.where(), l.cfg.redact(err)))
+}
+
+// closed dials anew when nats.go gave the connection up though nobody asked it to.
+func (l *link) closed(nc *nats.Conn) {
+	if l.done.Err() != nil || l.cur.Load() != nc {
+		return
+	}
+	l.disconnected(nc.LastError())
+	l.wg.Go(func() {
+		if l.open(l.done) == nil {
+			l.hooks.back()
+		}
+	})
+}
+
+// close ends the connection at once; flush first. A write that hangs is torn down with its socket.
+func (l *link) close() {
+	l.stop()
+	if w := l.wire.Load(); w != nil {
+		_ = w.Close()
+	}
+	if nc := l.conn(); nc != nil {
+		nc.Close()
+	}
+	l.wg.Wait()
+	if nc := l.conn(); nc != nil { // a redial may have stored another one meanwhile
+		nc.Close()
+	}
+}
+
+// A wire is a socket that counts its reads: bytes that trickle in are a sign of life, long before they are a message.
+type wire struct {
+	net.Conn
+	reads atomic.Uint64
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 {
+		w.reads.Add(1)
+	}
+	return n, err
+}
+
+// reads is how often the present socket gave bytes.
+func (l *link) reads() uint64 {
+	if w := l.wire.Load(); w != nil {
+		return w.reads.Load()
+	}
+	return 0
+}
+
+// Dial implements nats.CustomDialer.
+func (l *link) Dial(network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: l.cfg.DialTimeout}
+	c, err := d.DialContext(l.done, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: c}
+	l.wire.Store(w)
+	return w, nil
+}
+
+// pause is how long to wait after the nth failure: doubling, with jitter of half, bounded.
+func (c Connection) pause(n int) time.Duration {
+	d := c.ReconnectWait << min(max(n-1, 0), 16)
+	if d <= 0 || d > c.MaxReconnectWait {
+		d = c.MaxReconnectWait
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+func (c Connection) auth() ([]nats.Option, error) {
+	switch {
+	case c.User != "":
+		return []nats.Option{nats.UserInfo(c.User, string(c.Password))}, nil
+	case c.Token != "":
+		return []nats.Option{nats.Token(string(c.Token))}, nil
+	case c.NKeySeedFile != "":
+		opt, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
+		if err != nil {
+			return nil, fmt.Errorf("natsbroker: NKeySeedFile %s: %w", c.NKeySeedFile, err)
+		}
+		return []nats.Option{opt}, nil
+	case c.CredsFile != "":
+		if _, err := os.Stat(c.CredsFile); err != nil {
+			return nil, fmt.Errorf("natsbroker: CredsFile: %w", err)
+		}
+		return []nats.Option{nats.UserCredentials(c.CredsFile)}, nil
+	}
+	return nil, nil
+}
+
+func (c Connection) secure() ([]nats.Option, error) {
+	if !c.TLS.wanted() {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLS.ServerName}
+	if f := c.TLS.CAFile; f != "" {
+		pem, err := os.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("natsbroker: TLS.CAFile: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("natsbroker: TLS.CAFile %s holds no certificate", f)
+		}
+	}
+	if c.TLS.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("natsbroker: TLS.CertFile %s, TLS.KeyFile %s: %w", c.TLS.CertFile, c.TLS.KeyFile, err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	opts := []nats.Option{nats.Secure(cfg)}
+	if c.TLS.HandshakeFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	return opts, nil
+}
+
+// where names the servers, without the secrets that may stand in a URL.
+func (c Connection) where() string {
+	var hosts []string
+	for _, raw := range c.URLs {
+		if !strings.Contains(raw, "://") {
+			raw = "nats://" + raw
+		}
+		if u, err := url.Parse(raw); err == nil {
+			u.User = nil
+			hosts = append(hosts, u.String())
+		}
+	}
+	return strings.Join(hosts, ",")
+}
+
+// redact takes out of an error's text whatever of ours is secret.
+func (c Connection) redact(err error) error {
+	if err == nil {
+		return nil
+	}
+	secrets := []string{string(c.Password), string(c.Token)}
+	for _, raw := range c.URLs {
+		if u, perr := url.Parse(raw); perr == nil && u.User != nil {
+			secrets = append(secrets, u.User.String())
+			if p, ok := u.User.Password(); ok {
+				secrets = append(secrets, p)
+			} else {
+				secrets = append(secrets, u.User.Username()) // a token stands where the user's name does
+			}
+		}
+	}
+	text := err.Error()
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, redacted)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return &redactedError{text, err}
+}
+
+// A redactedError says its own text and is what err is.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string        { return e.text }
+func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }

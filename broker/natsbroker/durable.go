@@ -1,0 +1,286 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A durable is the consumer as it is on the server, with its stream.
+type durable struct {
+	consumer *jetstream.ConsumerInfo
+	stream   *jetstream.StreamInfo // nil where we may not ask for it
+	warnings []error               // what differs from the configuration, one a field
+}
+
+// resumed marks a consumer that was created to go on after another one, so that its start is no foreign setting.
+const resumed = "longshore-resumed"
+
+// requestTimeout bounds one question to the JetStream API.
+const requestTimeout = 3 * time.Second
+
+// after says from where to go on, when the consumer was lost and its stream was not.
+type after struct {
+	stream  time.Time // creation of the stream that floor is of
+	floor   uint64    // all up to it is settled
+	started bool
+}
+
+// ensure finds or creates the stream and the consumer. It never changes an existing one.
+func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after) (durable, error) {
+	js, err := c.api(nc)
+	if err != nil {
+		return durable{}, err
+	}
+	d := durable{}
+	if d.stream, err = c.ensureStream(ctx, js); err != nil {
+		return d, err
+	}
+	if d.stream != nil && c.CreateStream != nil {
+		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)
+	}
+	d.consumer, err = c.ensureConsumer(ctx, js, d.resume(from))
+	if err != nil {
+		return d, err
+	}
+	if err := usable(d.consumer.Config); err != nil {
+		return d, fmt.Errorf("natsbroker: consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
+	}
+	d.warnings = append(d.warnings, c.consumerDiffers(d.consumer.Config)...)
+	return d, nil
+}
+
+// resume is the sequence to start at, or 0 to start as configured.
+func (d durable) resume(from after) uint64 {
+	if !from.started || d.stream == nil || !d.stream.Created.Equal(from.stream) {
+		return 0
+	}
+	return from.floor + 1
+}
+
+func (c Config) api(nc *nats.Conn) (jetstream.JetStream, error) {
+	if c.Domain != "" {
+		return jetstream.NewWithDomain(nc, c.Domain)
+	}
+	return jetstream.New(nc)
+}
+
+func (c Config) ensureStream(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamInfo, error) {
+	short, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	st, err := js.Stream(short, c.Stream)
+	switch {
+	case err == nil:
+		return st.CachedInfo(), nil
+	case errors.Is(err, jetstream.ErrStreamNotFound) && c.CreateStream != nil:
+		st, err = js.CreateStream(short, *c.CreateStream)
+		if err == nil {
+			return st.CachedInfo(), nil
+		}
+		return nil, fmt.Errorf("natsbroker: creating stream %s: %w", c.Stream, err)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && nc(js).IsConnected() && c.CreateStream == nil:
+		return nil, nil // perhaps we may not ask; the consumer decides
+	}
+	return nil, fmt.Errorf("natsbroker: looking for stream %s: %w", c.Stream, err)
+}
+
+func nc(js jetstream.JetStream) *nats.Conn { return js.Conn() }
+
+func (c Config) ensureConsumer(ctx context.Context, js jetstream.JetStream, start uint64) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	cons, err := js.Consumer(ctx, c.Stream, c.Consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && !c.Bind {
+		cons, err = js.CreateConsumer(ctx, c.Stream, c.wanted(start))
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster, with other settings
+			cons, err = js.Consumer(ctx, c.Stream, c.Consumer)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("natsbroker: creating consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
+		}
+		return cons.CachedInfo(), nil
+	}
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, fmt.Errorf("natsbroker: consumer %s of stream %s pushes to a subject; a pull consumer is needed: %w", c.Consumer, c.Stream, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("natsbroker: looking for consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
+	}
+	return cons.CachedInfo(), nil
+}
+
+// wanted is the consumer that we create.
+func (c Config) wanted(start uint64) jetstream.ConsumerConfig {
+	cc := jetstream.ConsumerConfig{
+		Durable:        c.Consumer,
+		DeliverPolicy:  c.Deliver,
+		OptStartSeq:    c.StartSequence,
+		AckPolicy:      jetstream.AckExplicitPolicy,
+		AckWait:        c.AckWait,
+		MaxDeliver:     -1, // a limit drops messages without a word; the engine counts
+		MaxAckPending:  c.MaxAckPending,
+		FilterSubjects: c.Subjects,
+	}
+	if len(c.Subjects) == 1 { // the form that servers before 2.10 know, too
+		cc.FilterSubject, cc.FilterSubjects = c.Subjects[0], nil
+	}
+	if !c.StartTime.IsZero() {
+		cc.OptStartTime = &c.StartTime
+	}
+	if start > 0 {
+		cc.DeliverPolicy, cc.OptStartSeq, cc.OptStartTime = jetstream.DeliverByStartSequencePolicy, start, nil
+		cc.Metadata = map[string]string{resumed: "true"}
+	}
+	return cc
+}
+
+// usable refuses a consumer on which the promises cannot be kept.
+func usable(cc jetstream.ConsumerConfig) error {
+	switch {
+	case cc.DeliverSubject != "":
+		return errors.New("it pushes to a subject; a pull consumer is needed")
+	case cc.AckPolicy != jetstream.AckExplicitPolicy:
+		return fmt.Errorf("ack_policy is %v; explicit is needed, for messages are settled one by one", cc.AckPolicy)
+	case cc.PriorityPolicy != jetstream.PriorityPolicyNone:
+		return errors.New("it has priority groups, which are not supported")
+	}
+	return nil
+}
+
+// consumerDiffers says, field by field, what an existing consumer has otherwise.
+func (c Config) consumerDiffers(cc jetstream.ConsumerConfig) []error {
+	var d differences
+	d.what = fmt.Sprintf("consumer %s of stream %s", c.Consumer, c.Stream)
+	if cc.MaxDeliver > 0 {
+		d.addf("max_deliver is %d: the server drops a message after that many deliveries; set it to -1", cc.MaxDeliver)
+	}
+	if len(cc.BackOff) > 0 {
+		d.addf("backoff is %v: it overrides ack_wait, and delays of retries; remove it", cc.BackOff)
+	}
+	if cc.HeadersOnly {
+		d.addf("headers_only is set: messages come without their payload")
+	}
+	if cc.InactiveThreshold > 0 {
+		d.addf("inactive_threshold is %v: the server deletes the consumer when nobody pulls for so long", cc.InactiveThreshold)
+	}
+	if c.Bind {
+		return d.errs
+	}
+	want := c.wanted(0)
+	if len(cc.BackOff) == 0 {
+		differs(&d, "ack_wait", cc.AckWait, want.AckWait)
+	}
+	differs(&d, "max_ack_pending", cc.MaxAckPending, want.MaxAckPending)
+	if _, ok := cc.Metadata[resumed]; !ok {
+		differs(&d, "deliver_policy", cc.DeliverPolicy, want.DeliverPolicy)
+		differs(&d, "opt_start_seq", cc.OptStartSeq, want.OptStartSeq)
+	}
+	there, here := filterOf(cc), filterOf(want)
+	if !slices.Equal(there, here) {
+		d.addf("filter_subjects is %v there and %v here: theirs holds", there, here)
+	}
+	return d.errs
+}
+
+func filterOf(cc jetstream.ConsumerConfig) []string {
+	f := slices.Clone(cc.FilterSubjects)
+	if cc.FilterSubject != "" {
+		f = append(f, cc.FilterSubject)
+	}
+	slices.Sort(f)
+	return f
+}
+
+func streamDiffers(want, have jetstream.StreamConfig) []error {
+	var d differences
+	d.what = "stream " + have.Name
+	there, here := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
+	if !slices.Equal(there, here) && len(here) > 0 {
+		d.addf("subjects is %v there and %v here: theirs holds", there, here)
+	}
+	differs(&d, "retention", have.Retention, want.Retention)
+	differs(&d, "storage", have.Storage, want.Storage)
+	differs(&d, "discard", have.Discard, want.Discard)
+	differs(&d, "num_replicas", have.Replicas, max(want.Replicas, 1))
+	differs(&d, "max_msgs", have.MaxMsgs, unlimited(want.MaxMsgs))
+	differs(&d, "max_bytes", have.MaxBytes, unlimited(want.MaxBytes))
+	differs(&d, "max_msgs_per_subject", have.MaxMsgsPerSubject, unlimited(want.MaxMsgsPerSubject))
+	differs(&d, "max_age", have.MaxAge, want.MaxAge)
+	return d.errs
+}
+
+// unlimited is how the server writes a limit that was left at 0.
+func unlimited(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+type differences struct {
+	what string
+	errs []error
+}
+
+func (d *differences) addf(format string, args ...any) {
+	d.errs = append(d.errs, fmt.Errorf("natsbroker: "+d.what+": "+format, args...))
+}
+
+func differs[T comparable](d *differences, field string, there, here T) {
+	if there != here {
+		d.addf("%s is %v there and %v here: theirs holds", field, there, here)
+	}
+}
+
+// lease is how long the server waits for a sign: the shortest that it may use.
+func lease(cc jetstream.ConsumerConfig) time.Duration {
+	if len(cc.BackOff) > 0 {
+		return slices.Min(cc.BackOff)
+	}
+	return cc.AckWait
+}
+
+// exact says whether every sequence of the stream comes to this consumer, so that a missing one was skipped.
+func (d durable) exact() bool {
+	cc := d.consumer.Config
+	for _, f := range filterOf(cc) {
+		if f != ">" {
+			return false
+		}
+	}
+	if d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+		return false
+	}
+	// These keep the last messages of a subject: what is missing was replaced, not lost.
+	return d.stream.Config.MaxMsgsPerSubject <= 0 && !d.stream.Config.AllowRollup
+}
+
+// nativeDelay is for how long JetStream keeps a delayed nak: as long as it keeps the message.
+const nativeDelay = 10 * 365 * 24 * time.Hour
+
+func (d durable) traits() broker.Traits {
+	return broker.Traits{
+		Attempts:      broker.AtMost,
+		NativeDelay:   nativeDelay,
+		MaxDeliveries: max(d.consumer.Config.MaxDeliver, 0),
+	}
+}
+
+// passing says whether an error of the JetStream API may go away by itself.
+func passing(err error) bool {
+	for _, e := range []error{context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
+		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrDisconnected, nats.ErrNoServers, nats.ErrStaleConnection} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code == 503 && api.ErrorCode != jetstream.JSErrCodeJetStreamNotEnabledForAccount
+}

@@ -1,0 +1,116 @@
+package natsbroker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A word is an event to be told; told is closed then, if it is not nil.
+type word struct {
+	event broker.Event
+	told  chan struct{}
+}
+
+// herald tells the engine what happens, one event after the other, from one goroutine, so that nobody who has an event has to let go
+// of a lock first. It keeps Down to one a second and Up to one after each Down.
+type herald struct {
+	observe func(broker.Event)
+
+	mu       sync.Mutex
+	queue    []word
+	wake     chan struct{}
+	closed   bool
+	down     bool // Down was said last
+	up       bool // Up was said at least once
+	lastDown time.Time
+	said     chan struct{} // closed when the goroutine has ended
+}
+
+func newHerald(observe func(broker.Event)) *herald {
+	h := &herald{observe: observe, wake: make(chan struct{}, 1), said: make(chan struct{})}
+	go h.run()
+	return h
+}
+
+func (h *herald) run() {
+	defer close(h.said)
+	for {
+		h.mu.Lock()
+		events, closed := h.queue, h.closed
+		h.queue = nil
+		h.mu.Unlock()
+		for _, w := range events {
+			h.observe(w.event)
+			if w.told != nil {
+				close(w.told)
+			}
+		}
+		if len(events) == 0 {
+			if closed {
+				return
+			}
+			<-h.wake
+		}
+	}
+}
+
+// tell queues an event. It does not block.
+func (h *herald) tell(e broker.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch e.Kind {
+	case broker.Down:
+		h.down = true
+		if now := time.Now(); now.Sub(h.lastDown) >= time.Second {
+			h.lastDown = now
+			break
+		}
+		return
+	case broker.Up:
+		if h.up && !h.down {
+			return
+		}
+		h.up, h.down = true, false
+	}
+	h.put(word{event: e})
+}
+
+// sync tells an event and waits until it was observed.
+func (h *herald) sync(e broker.Event) {
+	w := word{e, make(chan struct{})}
+	h.mu.Lock()
+	h.put(w)
+	h.mu.Unlock()
+	select {
+	case <-w.told:
+	case <-h.said:
+	}
+}
+
+func (h *herald) put(w word) {
+	if h.closed {
+		return
+	}
+	h.queue = append(h.queue, w)
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// warn tells a Warning.
+func (h *herald) warn(err error) { h.tell(broker.Event{Kind: broker.Warning, Err: err}) }
+
+// close waits until all is told; what comes later is not.
+func (h *herald) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+	<-h.said
+}

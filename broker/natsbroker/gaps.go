@@ -1,0 +1,66 @@
+package natsbroker
+
+// position follows where in the stream a consumer is, to notice messages that are skipped: purged, deleted, or discarded by a limit
+// before anybody got them.
+//
+// What can be known: each delivery to anybody takes the next consumer sequence, and first deliveries come in stream order. So when
+// two points with consecutive consumer sequences are known, all that lies between their stream sequences was skipped, exactly. A
+// point is a delivery to this process, or what the consumer's info said. Deliveries to other replicas leave holes between points,
+// across which nothing is known; then nothing is said, and the replica that sees both sides says it. With a filter, or where a
+// stream keeps only the last messages of a subject, numbers are missing by design, and nothing is said either.
+type position struct {
+	exact    bool // whether a missing sequence means a skipped message
+	known    bool
+	consumer uint64 // consumer sequence of the newest point
+	stream   uint64 // highest stream sequence delivered, or skipped, as of it
+	info     point  // from the consumer's info, ahead of what came to us
+}
+
+type point struct{ consumer, stream uint64 }
+
+// A gap is a run of skipped messages.
+type gap struct {
+	from uint64
+	n    int64
+}
+
+// arrived takes a delivery and returns the gap before it, if there is one.
+func (p *position) arrived(d delivery) (gap, bool) {
+	if p.info.consumer > p.consumer && p.info.consumer < d.consumer {
+		p.consumer, p.stream, p.known = p.info.consumer, max(p.info.stream, p.stream), true
+	}
+	follows := p.known && d.consumer == p.consumer+1
+	stale := p.known && d.consumer <= p.consumer
+	if stale {
+		return gap{}, false
+	}
+	before := p.stream
+	p.consumer = d.consumer
+	p.known = follows || d.delivered == 1
+	p.stream = max(p.stream, d.stream)
+	if !follows || !p.exact || d.stream <= before+1 {
+		return gap{}, false
+	}
+	return gap{from: before + 1, n: int64(d.stream - before - 1)}, true
+}
+
+// polled takes what the consumer's info says was delivered last, and returns what was skipped without any delivery: a purge of all
+// that was waiting.
+func (p *position) polled(at point) (gap, bool) {
+	if !p.known {
+		p.known, p.consumer, p.stream = true, at.consumer, max(at.stream, p.stream)
+		return gap{}, false
+	}
+	if at.consumer != p.consumer {
+		if at.consumer > p.consumer {
+			p.info = at
+		}
+		return gap{}, false
+	}
+	if at.stream <= p.stream {
+		return gap{}, false
+	}
+	g := gap{from: p.stream + 1, n: int64(at.stream - p.stream)}
+	p.stream = at.stream
+	return g, p.exact
+}

@@ -1,0 +1,84 @@
+package natsbroker
+
+import (
+	"cmp"
+	"encoding/base64"
+	"iter"
+	"slices"
+	"unsafe"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// codec reads the headers that nats.go has decoded already: it does so before a subscriber sees a message, so that writing them
+// back into one block, only to read that block again, would be a cost with no use (BenchmarkHeaders has the figures). A map is
+// one pointer, so that it fits into an interface without an allocation. Raw stays nil.
+type codec nats.Header
+
+var _ broker.HeaderCodec = codec(nil)
+
+func headersOf(h nats.Header) broker.Headers {
+	if len(h) == 0 {
+		return broker.Headers{}
+	}
+	return broker.Headers{Codec: codec(h)}
+}
+
+// Len implements broker.HeaderCodec.
+func (c codec) Len([]byte) int {
+	n := 0
+	for _, vs := range c {
+		n += len(vs)
+	}
+	return n
+}
+
+// Get implements broker.HeaderCodec.
+func (c codec) Get(_ []byte, key string) ([]byte, bool) {
+	vs := c[key]
+	if len(vs) == 0 {
+		return nil, false
+	}
+	return []byte(vs[len(vs)-1]), true
+}
+
+// All implements broker.HeaderCodec. A map has no order, but nats.go cuts all keys and values out of one copy of the header block, so
+// where a key begins in memory is where it stood in the message. Should that change, the order is lost, and no header.
+func (c codec) All([]byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		type header struct {
+			at         uintptr
+			key, value string
+		}
+		hs := make([]header, 0, len(c))
+		for k, vs := range c {
+			for _, v := range vs {
+				hs = append(hs, header{uintptr(unsafe.Pointer(unsafe.StringData(v))), k, v})
+			}
+		}
+		slices.SortStableFunc(hs, func(a, b header) int { return cmp.Compare(a.at, b.at) })
+		for _, h := range hs {
+			if !yield(h.key, []byte(h.value)) {
+				return
+			}
+		}
+	}
+}
+
+// headerKeyBase64 carries a key that a NATS header cannot carry as it is: with line breaks, or blanks at its ends.
+const headerKeyBase64 = broker.ReservedPrefix + "Key-Base64"
+
+// keyOf returns the key that a producer wrote into the headers, or nil. A malformed one counts as none.
+func keyOf(h nats.Header) []byte {
+	if vs := h[broker.HeaderKey]; len(vs) > 0 {
+		return []byte(vs[len(vs)-1])
+	}
+	if vs := h[headerKeyBase64]; len(vs) > 0 {
+		if k, err := base64.StdEncoding.DecodeString(vs[len(vs)-1]); err == nil {
+			return k
+		}
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package natsbroker
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// credit is the account of what may still be asked for: the budget, less what is out, buffered, or asked for and not yet here. It
+// does no I/O. Not safe for concurrent use.
+//
+// The server tells how much of a request remains when it ends one (Nats-Pending-Messages, Nats-Pending-Bytes), also when a batch is
+// complete and bytes remain, so the account closes without knowing which request a message answers.
+type credit struct {
+	budget     broker.Budget
+	maxBatch   int // of one request; 0: no limit
+	out        int
+	buffered   int
+	bytes      int64 // of what is out or buffered
+	asked      int
+	askedBytes int64
+	requests   []request
+	lastID     uint64
+	floor      int64 // a request for fewer bytes would be refused: the next message is larger
+}
+
+// A request is one pull request under way.
+type request struct {
+	id    uint64
+	batch int
+	bytes int64 // 0: no bound, used for a single message larger than the whole budget
+}
+
+// next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way.
+func (c *credit) next() (request, bool) {
+	free := c.budget.Messages - c.out - c.buffered - c.asked
+	if free < 1 || (c.asked > 0 && free < max(c.budget.Messages/4, 1)) {
+		return request{}, false
+	}
+	// Half at a time, so that the next request is with the server before this one is used up.
+	batch := min(free, (c.budget.Messages+1)/2)
+	if c.maxBatch > 0 {
+		batch = min(batch, c.maxBatch)
+	}
+	room := c.budget.Bytes - c.bytes - c.askedBytes
+	share := room
+	if batch < free {
+		share = max(room/int64(free)*int64(batch), min(c.floor, room))
+	}
+	idle := c.out+c.buffered+c.asked == 0
+	switch {
+	case share > 0 && share >= c.floor:
+		return request{c.lastID + 1, batch, share}, true
+	case idle: // one message may be larger than all of it
+		return request{c.lastID + 1, 1, 0}, true
+	}
+	return request{}, false
+}
+
+func (c *credit) sent(r request) {
+	c.lastID = r.id
+	c.requests = append(c.requests, r)
+	c.asked += r.batch
+	c.askedBytes += r.bytes
+}
+
+// arrived takes a message off what is asked for.
+func (c *credit) arrived(size int) {
+	c.took(1, int64(size))
+}
+
+func (c *credit) took(n int, bytes int64) {
+	c.asked = max(c.asked-n, 0)
+	c.askedBytes = max(c.askedBytes-bytes, 0)
+	if c.asked == 0 { // nothing is under way: what rounding left is void
+		c.reset()
+	}
+}
+
+// reset forgets all requests: they are void, or the connection is another one.
+func (c *credit) reset() {
+	c.asked, c.askedBytes, c.requests = 0, 0, c.requests[:0]
+}
+
+// ended takes request id off the account as the server reported it.
+func (c *credit) ended(id uint64, st status) {
+	for i, r := range c.requests {
+		if r.id != id {
+			continue
+		}
+		c.requests = append(c.requests[:i], c.requests[i+1:]...)
+		if st.verdict == pullTooLarge {
+			c.floor = min(max(2*r.bytes, c.floor), c.budget.Bytes+1)
+		} else {
+			c.floor /= 2
+		}
+		if !st.counted { // refused as a whole
+			st.messages, st.bytes = r.batch, r.bytes
+		}
+		c.took(st.messages, st.bytes)
+		return
+	}
+	// Not known: it was void when all that was asked for had come.
+}
+
+// A verdict is what a pull's answer without a message asks us to do.
+type verdict int
+
+const (
+	pullAlive    verdict = iota // a heartbeat
+	pullEnded                   // this request is over
+	pullTooLarge                // the next message does not fit into the bytes asked for
+	pullRefused                 // a limit of the consumer or the server: ask less, and later
+	pullReset                   // all requests are void: ask anew
+	pullAbsent                  // nobody answers: look whether the consumer still exists
+	pullDeleted                 // the consumer is gone
+	pullBroken                  // asking again is of no use
+)
+
+// A status is the answer to a pull that carries no message.
+type status struct {
+	verdict  verdict
+	text     string
+	counted  bool // messages and bytes were given
+	messages int
+	bytes    int64
+}
+
+// readStatus reads a status message's headers. Codes and texts are nats-server's (consumer.go), found the same in 2.10 to 2.15.
+func readStatus(h nats.Header) status {
+	code, text := h.Get("Status"), h.Get("Description")
+	st := status{verdict: pullVerdict(code, text), text: strings.TrimSpace(code + " " + text)}
+	m, merr := strconv.Atoi(h.Get("Nats-Pending-Messages"))
+	b, berr := strconv.ParseInt(h.Get("Nats-Pending-Bytes"), 10, 64)
+	if merr == nil && berr == nil && m >= 0 && b >= 0 {
+		st.counted, st.messages, st.bytes = true, m, b
+	}
+	return st
+}
+
+func pullVerdict(code, text string) verdict {
+	switch code {
+	case "100":
+		return pullAlive
+	case "404", "408":
+		return pullEnded
+	case "503":
+		return pullAbsent
+	case "409":
+		return conflict(strings.ToLower(text))
+	case "400", "412":
+		return pullBroken
+	}
+	return pullRefused
+}
+
+func conflict(text string) verdict {
+	for _, c := range []struct {
+		part string
+		v    verdict
+	}{
+		{"consumer deleted", pullDeleted},
+		{"leadership change", pullReset},
+		{"server shutdown", pullReset},
+		{"message size exceeds maxbytes", pullTooLarge},
+		{"batch completed", pullEnded},
+		{"push based", pullBroken},
+	} {
+		if strings.Contains(text, c.part) {
+			return c.v
+		}
+	}
+	return pullRefused // Exceeded MaxWaiting, MaxRequestBatch, …
+}
+
+// body is the request as the server reads it.
+func (r request) body(expires, heartbeat time.Duration) []byte {
+	b := append(make([]byte, 0, 96), `{"batch":`...)
+	b = strconv.AppendInt(b, int64(r.batch), 10)
+	if r.bytes > 0 {
+		b = append(b, `,"max_bytes":`...)
+		b = strconv.AppendInt(b, r.bytes, 10)
+	}
+	b = append(b, `,"expires":`...)
+	b = strconv.AppendInt(b, int64(expires), 10)
+	b = append(b, `,"idle_heartbeat":`...)
+	b = strconv.AppendInt(b, int64(heartbeat), 10)
+	return append(b, '}')
+}

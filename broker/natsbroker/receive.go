@@ -1,0 +1,198 @@
+package natsbroker
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Receive implements broker.Source.
+func (s *Source) Receive(dst []broker.Message) (int, error) {
+	for {
+		s.mu.Lock()
+		if err := s.receiveErr(); err != nil {
+			s.mu.Unlock()
+			return 0, err
+		}
+		if n := s.handOut(dst); n > 0 {
+			s.mu.Unlock()
+			return n, nil
+		}
+		s.waiting = true
+		s.mu.Unlock()
+		<-s.wake
+	}
+}
+
+func (s *Source) receiveErr() error {
+	switch {
+	case s.stopped:
+		return broker.ErrClosed
+	case s.fatal != nil:
+		return s.fatal
+	}
+	return nil
+}
+
+// handOut fills dst with what is buffered, as far as the budget goes. The caller holds s.mu.
+func (s *Source) handOut(dst []broker.Message) int {
+	ses := s.ses
+	if ses == nil || ses.ready.n == 0 || s.paused || ses.ended {
+		return 0
+	}
+	n, now := 0, s.clock()
+	for n < len(dst) && ses.ready.n > 0 && s.credit.out < s.credit.budget.Messages {
+		i := ses.ready.pop()
+		sl := &ses.slots.all[i]
+		if s.expired(sl, now) {
+			// The process was frozen, or cut off: another one has it by now. If not, it comes again.
+			s.drop(ses, i)
+			continue
+		}
+		fill(&dst[n], ses, i, sl)
+		s.credit.buffered--
+		s.credit.out++
+		n++
+	}
+	return n
+}
+
+func fill(m *broker.Message, ses *session, i int32, sl *slot) {
+	msg := sl.msg
+	sl.msg, sl.state = nil, slotOut
+	*m = broker.Message{
+		Topic:     msg.Subject,
+		Partition: -1,
+		Offset:    int64(sl.seq),
+		Value:     msg.Data,
+		Nanos:     sl.nanos,
+		Attempt:   int32(min(sl.delivered, 1<<31-1)),
+		Runs:      sl.runs,
+		Token:     ses.slots.token(i),
+		Claim:     ses.claim,
+	}
+	if len(msg.Header) > 0 {
+		m.Headers = headersOf(msg.Header)
+		m.Key = keyOf(msg.Header)
+	}
+}
+
+// drop lets go of a buffered message. The caller holds s.mu.
+func (s *Source) drop(ses *session, i int32) {
+	s.credit.buffered--
+	s.credit.bytes -= int64(ses.slots.all[i].size)
+	ses.slots.remove(i)
+	s.wantPull()
+}
+
+// rouse wakes Receive, if it waits. The caller holds s.mu.
+func (s *Source) rouse() {
+	if s.waiting {
+		s.waiting = false
+		s.wake <- struct{}{} // of capacity 1, and empty: only who turns waiting off sends
+	}
+}
+
+// arrived is called by nats.go for each answer to a pull, by one goroutine for each inbox.
+func (b *inbox) arrived(m *nats.Msg) {
+	s := b.src
+	d, ok := parseReply(m.Reply)
+	if !ok {
+		b.answered(m)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard++
+	if !b.retired {
+		s.credit.arrived(m.Size())
+	}
+	if b.ses == s.ses { // else of a consumer that is no more
+		s.accept(b.ses, m, d)
+	}
+}
+
+// accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new. The caller holds s.mu.
+func (s *Source) accept(ses *session, m *nats.Msg, d delivery) {
+	if ses.ended && !s.closing {
+		return
+	}
+	s.lag.delivered(d)
+	if g, ok := ses.at.arrived(d); ok {
+		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(g.from), N: g.n})
+	}
+	var failed int32
+	// First deliveries come in the order of the stream. Only what does not can be here, or be finished: after a crash the server
+	// may have forgotten that it delivered a message, and count from 1 again.
+	if d.delivered > 1 || d.stream <= ses.highest {
+		var done bool
+		if failed, done = s.again(ses, m, d); done {
+			return
+		}
+	}
+	ses.highest = max(ses.highest, d.stream)
+	if s.givesBack() && (s.closing || !s.opts.Ordered || s.credit.out+s.credit.buffered == 0) {
+		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait)
+		return
+	}
+	i, sl := ses.slots.add(d.stream, d.nanos)
+	sl.msg, sl.reply, sl.size = m, m.Reply, m.Size()
+	sl.delivered, sl.runs = uint32(min(d.delivered, 1<<32-1)), failed
+	sl.lease, sl.since, sl.round = s.contact, s.tick, s.round+1
+	s.credit.buffered++
+	s.credit.bytes += int64(sl.size)
+	ses.ready.push(i)
+	s.rouse()
+}
+
+// again deals with a message that may have been here before. done: it is dealt with. The caller holds s.mu.
+func (s *Source) again(ses *session, m *nats.Msg, d delivery) (failed int32, done bool) {
+	if sl := ses.slots.find(d.stream, d.nanos); sl != nil {
+		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
+		sl.reply = m.Reply
+		sl.lease, sl.round = s.contact, s.round+1
+		return 0, true
+	}
+	if s.finished.has(d.stream, d.nanos) {
+		s.outbox.ack(m.Reply)
+		return 0, true
+	}
+	e, ok := s.runs.get(d.stream, d.nanos)
+	if !ok {
+		return 0, false
+	}
+	if now := s.clock(); e.due > now {
+		// The nak that asked for a delay was lost with its connection.
+		s.outbox.nak(m.Reply, time.Duration(e.due-now), s.contact+s.ackWait)
+		return 0, true
+	}
+	return e.failed, false
+}
+
+// answered takes an answer without a message.
+func (b *inbox) answered(m *nats.Msg) {
+	s := b.src
+	rest, mine := strings.CutPrefix(m.Subject, b.prefix)
+	if !mine {
+		return // nothing that a JetStream consumer sends
+	}
+	id, err := strconv.ParseUint(rest, 10, 64)
+	if err != nil {
+		return
+	}
+	st := readStatus(m.Header)
+	s.mu.Lock()
+	s.heard++
+	current := !b.retired && b.ses == s.ses
+	if current && st.verdict != pullAlive {
+		s.credit.ended(id, st)
+	}
+	s.mu.Unlock()
+	if current {
+		s.react(st)
+	}
+}

@@ -1,0 +1,134 @@
+package natsbroker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Ack implements broker.Source.
+func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
+	ses := s.sessionOf(c)
+	if ses == nil {
+		return errForeign
+	}
+	var t tally
+	s.mu.Lock()
+	now := s.clock()
+	s.outbox.mu.Lock()
+	for _, token := range tokens {
+		i := ses.slots.out(token)
+		if i == noSlot {
+			t.settled = true
+			continue
+		}
+		sl := &ses.slots.all[i]
+		if ses.ended {
+			t.lost = true
+		} else {
+			t.lost = t.lost || s.expired(sl, now)
+			s.finished.add(sl.seq, sl.nanos)
+			s.runs.settled(sl.seq, sl.nanos)
+			s.outbox.acks = append(s.outbox.acks, sl.reply) // a late one is of use, too
+		}
+		s.free(ses, i)
+	}
+	s.outbox.mu.Unlock()
+	s.afterSettle(ses)
+	s.mu.Unlock()
+	s.outbox.rouse()
+	return t.err(ses)
+}
+
+// Nack implements broker.Source.
+func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
+	ses := s.sessionOf(c)
+	if ses == nil {
+		return errForeign
+	}
+	var t tally
+	s.mu.Lock()
+	now := s.clock()
+	for _, b := range back {
+		i := ses.slots.out(b.Token)
+		if i == noSlot {
+			t.settled = true
+			continue
+		}
+		sl := &ses.slots.all[i]
+		if ses.ended || s.expired(sl, now) {
+			t.lost = true
+		} else {
+			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait)
+		}
+		if !ses.ended {
+			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
+		}
+		s.free(ses, i)
+	}
+	s.afterSettle(ses)
+	s.mu.Unlock()
+	return t.err(ses)
+}
+
+func dueAt(now int64, delay time.Duration) int64 {
+	if delay <= 0 {
+		return 0
+	}
+	return now + int64(delay)
+}
+
+// free frees a handed-out message's slot and budget. The caller holds s.mu.
+func (s *Source) free(ses *session, i int32) {
+	s.credit.out--
+	s.credit.bytes -= int64(ses.slots.all[i].size)
+	ses.slots.remove(i)
+}
+
+// afterSettle does what freed budget allows. The caller holds s.mu.
+func (s *Source) afterSettle(ses *session) {
+	if ses == s.ses && ses.ready.n > 0 {
+		if s.givesBack() && s.credit.out == 0 {
+			s.giveBackBuffered()
+		} else {
+			s.rouse()
+		}
+	}
+	s.wantPull()
+}
+
+// sessionOf returns the session that c is the claim of; nil when it is none of this source.
+func (s *Source) sessionOf(c *broker.Claim) *session {
+	if ses, ok := c.State.(*session); ok && ses.src == s {
+		return ses
+	}
+	return nil
+}
+
+var (
+	errForeign = errors.New("natsbroker: settling: the claim is of another source")
+	errExpired = errors.New("the lease of at least one message had run out")
+)
+
+// tally is what became of the tokens of one settle.
+type tally struct{ lost, settled bool }
+
+func (t tally) err(ses *session) error {
+	switch {
+	case t.lost && ses.claim.Startable():
+		return lostError{errExpired}
+	case t.lost:
+		return broker.ErrLost
+	case t.settled:
+		return broker.ErrSettled
+	}
+	return nil
+}
+
+// A lostError is a broker.ErrLost that says why.
+type lostError struct{ why error }
+
+func (e lostError) Error() string        { return broker.ErrLost.Error() + ": " + e.why.Error() }
+func (e lostError) Is(target error) bool { return target == broker.ErrLost }
+func (e lostError) Unwrap() error        { return e.why }

@@ -1,0 +1,465 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.Pauser (all only) and broker.Rebudgeter.
+//
+// Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
+// Nack are kept by the server, and occupy MaxAckPending while they wait.
+type Source struct {
+	cfg    Config
+	link   *link
+	outbox *outbox
+	base   time.Time // the source's clock counts from here
+
+	life context.Context // of the loops
+	end  context.CancelFunc
+	wg   sync.WaitGroup
+
+	wake chan struct{} // to Receive
+	work chan struct{} // to pullLoop
+	ping chan struct{} // to contactLoop
+	look chan struct{} // to watchLoop
+
+	opening   sync.Mutex // held by Open, so that Close can wait for it
+	openCtx   context.Context
+	stopOpen  context.CancelFunc
+	closeOnce sync.Once
+	closed    chan struct{}
+	closeErr  error
+
+	ackWait int64     // nanoseconds; set by Open
+	created time.Time // of the consumer; owned by Open, then by watchLoop
+
+	mu        sync.Mutex
+	opts      broker.Options
+	herald    *herald
+	opened    bool
+	ses       *session
+	in        *inbox
+	credit    credit
+	finished  finished
+	runs      *runs
+	lag       lag
+	from      after
+	waiting   bool // Receive waits
+	stopped   bool
+	paused    bool
+	closing   bool
+	revive    bool // the requests are void: a round trip, a new inbox, then pull again
+	fatal     error
+	notBefore int64 // the next pull
+	heard     uint64
+	contact   int64  // when the server last answered; see extend.go
+	tick      int64  // the clock at the last round
+	round     uint64 // of extensions
+	roundOver trip
+}
+
+var (
+	_ broker.Source      = (*Source)(nil)
+	_ broker.LagReporter = (*Source)(nil)
+	_ broker.Pauser      = (*Source)(nil)
+	_ broker.Rebudgeter  = (*Source)(nil)
+)
+
+// NewSource checks cfg and returns a source that is not yet connected. The error names every field that is wrong.
+func NewSource(cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Source{
+		cfg:    cfg,
+		base:   time.Now(),
+		wake:   make(chan struct{}, 1),
+		work:   make(chan struct{}, 1),
+		ping:   make(chan struct{}, 1),
+		look:   make(chan struct{}, 1),
+		closed: make(chan struct{}),
+		runs:   newRuns(cfg.Finished),
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.openCtx, s.stopOpen = context.WithCancel(context.Background())
+	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.poke, problem: s.problem})
+	s.outbox = newOutbox(s.link, s.clock, s.unsent)
+	return s, nil
+}
+
+// clock is the source's time in nanoseconds, monotonic.
+func (s *Source) clock() int64 { return int64(time.Since(s.base)) }
+
+// Open implements broker.Source.
+func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	again, closing := s.opened, s.closing
+	if !again && !closing {
+		s.opened, s.opts = true, o
+		s.credit.budget = o.Budget
+		s.herald = newHerald(o.Observe)
+	}
+	s.mu.Unlock()
+	switch {
+	case closing:
+		return broker.Traits{}, broker.ErrClosed
+	case again:
+		return broker.Traits{}, errors.New("natsbroker: Open was called before")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.openCtx, cancel)()
+	if err := s.link.open(ctx); err != nil {
+		return broker.Traits{}, s.openErr(err)
+	}
+	d, err := s.find(ctx)
+	if err != nil {
+		return broker.Traits{}, s.openErr(err)
+	}
+	s.finished = newFinished(s.cfg.Finished)
+	s.begin(d)
+	for _, loop := range []func(context.Context){s.outbox.run, s.extendLoop, s.contactLoop, s.pullLoop, s.watchLoop} {
+		s.wg.Go(func() { loop(s.life) })
+	}
+	return d.traits(), nil
+}
+
+func (s *Source) openErr(err error) error {
+	if s.openCtx.Err() != nil {
+		return fmt.Errorf("natsbroker: opening: %w", broker.ErrClosed)
+	}
+	return err
+}
+
+// find ensures stream and consumer, as long as what stands in the way may pass.
+func (s *Source) find(ctx context.Context) (durable, error) {
+	for attempt := 1; ; attempt++ {
+		d, err := s.cfg.ensure(ctx, s.link.conn(), s.from)
+		if err == nil {
+			return d, nil
+		}
+		err = s.cfg.redact(err)
+		// No responder where JetStream should be: it is not enabled, or not yet.
+		disabled := errors.Is(err, nats.ErrNoResponders) && attempt > 5
+		if ctx.Err() == nil && (!passing(err) || disabled) {
+			return d, err
+		}
+		s.herald.tell(broker.Event{Kind: broker.Down, Err: err})
+		if !sleep(ctx, s.cfg.pause(attempt)) {
+			return d, fmt.Errorf("natsbroker: %w; last: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// begin starts a session on a consumer: a new claim.
+func (s *Source) begin(d durable) {
+	for _, w := range d.warnings {
+		s.herald.warn(w)
+	}
+	cc := d.consumer.Config
+	topic := ""
+	if f := filterOf(cc); len(f) == 1 {
+		topic = f[0]
+	}
+	ses := newSession(s, topic, s.opts.Budget.Messages)
+	ses.at.exact = d.exact()
+	ses.at.polled(point{d.consumer.Delivered.Consumer, d.consumer.Delivered.Stream})
+	ses.highest = d.consumer.Delivered.Stream
+	if cc.MaxAckPending > 0 && cc.MaxAckPending < s.opts.Budget.Messages {
+		s.herald.warn(fmt.Errorf("natsbroker: consumer %s of stream %s: max_ack_pending is %d for all processes, and this one's budget is %d messages",
+			s.cfg.Consumer, s.cfg.Stream, cc.MaxAckPending, s.opts.Budget.Messages))
+	}
+	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
+	s.created = d.consumer.Created
+	s.mu.Lock()
+	s.ackWait = int64(lease(cc))
+	s.credit.maxBatch = cc.MaxRequestBatch
+	s.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
+	if d.stream != nil {
+		s.from.stream = d.stream.Created
+	}
+	s.lag.polled(d.consumer, time.Now())
+	s.ses, s.revive = ses, true
+	s.mu.Unlock()
+	s.poke()
+}
+
+// replace ends a session whose consumer is gone, and by policy begins another. Only watchLoop calls it.
+func (s *Source) replace(ctx context.Context, ses *session, cause error) {
+	s.mu.Lock()
+	ses.ended = true // the fence
+	for ses.ready.n > 0 {
+		s.drop(ses, ses.ready.pop())
+	}
+	s.finished.forget()
+	s.runs.forget()
+	s.lag = lag{}
+	closing := s.closing
+	if !s.cfg.Recreate {
+		s.fatal = cause
+	}
+	old := s.leaveInbox()
+	s.rouse()
+	s.mu.Unlock()
+	if closing {
+		return
+	}
+	drain(old)
+	ses.keeper.End(fmt.Errorf("%w: %w", broker.ErrLost, cause))
+	s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, N: -1, Err: cause})
+	s.herald.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+	if !s.cfg.Recreate {
+		return
+	}
+	d, err := s.find(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.fail(fmt.Errorf("%w; going on: %w", cause, err))
+	default:
+		s.begin(d)
+	}
+}
+
+// fail ends pulling for good.
+func (s *Source) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fatal == nil {
+		s.fatal = err
+	}
+	s.rouse()
+	s.poke()
+}
+
+// lost is told by the link that there is no connection.
+func (s *Source) lost(err error) {
+	s.mu.Lock()
+	s.revive = true
+	h := s.herald
+	s.mu.Unlock()
+	h.tell(broker.Event{Kind: broker.Down, Err: err})
+}
+
+// problem is told of asynchronous errors: missing permissions, headers that cannot be read.
+func (s *Source) problem(_ *nats.Subscription, err error) {
+	s.mu.Lock()
+	h, closing := s.herald, s.closing
+	s.mu.Unlock()
+	if !closing {
+		h.warn(fmt.Errorf("natsbroker: %w", err))
+	}
+}
+
+// unsent is told of naks whose lease ran out before there was a connection to send them.
+func (s *Source) unsent(n int) {
+	s.herald.tell(broker.Event{Kind: broker.Unconfirmed, N: int64(n),
+		Err: errors.New("natsbroker: messages given back while there was no connection come again by their ack wait")})
+}
+
+// poke has pullLoop look at everything. It does not block.
+func (s *Source) poke() {
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
+}
+
+// Stop implements broker.Source.
+func (s *Source) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	s.rouse()
+	s.giveBackBuffered()
+	s.poke()
+}
+
+// Pause implements broker.Pauser. Single topics cannot be paused: errors.ErrUnsupported.
+func (s *Source) Pause(topics ...string) error { return s.setPaused(true, topics) }
+
+// Resume implements broker.Pauser.
+func (s *Source) Resume(topics ...string) error { return s.setPaused(false, topics) }
+
+func (s *Source) setPaused(on bool, topics []string) error {
+	if len(topics) > 0 {
+		return fmt.Errorf("natsbroker: pausing single topics of a consumer: %w", errors.ErrUnsupported)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused == on {
+		return nil
+	}
+	s.paused = on
+	if on {
+		s.giveBackBuffered()
+	}
+	s.rouse()
+	s.poke()
+	return nil
+}
+
+// SetBudget implements broker.Rebudgeter.
+func (s *Source) SetBudget(b broker.Budget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.credit.budget = b
+	s.rouse()
+	s.wantPull()
+}
+
+// givesBack says whether what is not handed out goes back. The caller holds s.mu.
+func (s *Source) givesBack() bool { return s.stopped || s.paused || s.fatal != nil }
+
+// giveBackBuffered naks what was received and not handed out; where order was promised, only when nothing is out that it stands
+// behind. The caller holds s.mu.
+func (s *Source) giveBackBuffered() {
+	ses := s.ses
+	if ses == nil || (s.opts.Ordered && s.credit.out > 0) {
+		return
+	}
+	now := s.clock()
+	for ses.ready.n > 0 {
+		i := ses.ready.pop()
+		if sl := &ses.slots.all[i]; !s.expired(sl, now) && !ses.ended {
+			s.runs.put(sl.seq, sl.nanos, sl.runs, 0)
+			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait)
+		}
+		s.drop(ses, i)
+	}
+}
+
+// Close implements broker.Source.
+func (s *Source) Close(ctx context.Context) error {
+	s.closeOnce.Do(func() {
+		defer close(s.closed)
+		s.closeErr = s.shut(ctx)
+	})
+	<-s.closed
+	return s.closeErr
+}
+
+func (s *Source) shut(ctx context.Context) error {
+	s.Stop()
+	s.stopOpen()
+	s.opening.Lock() // Open has returned
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	s.closing = true
+	ses, h := s.ses, s.herald
+	if ses != nil && ses.ended {
+		ses = nil
+	}
+	if ses != nil {
+		ses.ended = true
+	}
+	s.mu.Unlock()
+	if ses != nil {
+		ses.keeper.End(fmt.Errorf("natsbroker: %w", broker.ErrClosed))
+		h.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+		s.giveBackAll(ses)
+	}
+	err := s.finish(ctx)
+	s.end()
+	s.link.close()
+	s.wg.Wait()
+	if h != nil {
+		h.close()
+	}
+	return err
+}
+
+// giveBackAll naks, in the stream's order, what was never settled. What is out keeps its slot, for the engine's settle frees it.
+func (s *Source) giveBackAll(ses *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	var held []int32
+	for i := range ses.slots.all {
+		if ses.slots.all[i].state != slotFree {
+			held = append(held, int32(i))
+		}
+	}
+	slices.SortFunc(held, func(a, b int32) int {
+		if ses.slots.all[a].seq < ses.slots.all[b].seq {
+			return -1
+		}
+		return 1
+	})
+	for _, i := range held {
+		if sl := &ses.slots.all[i]; !s.expired(sl, now) {
+			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait)
+		}
+	}
+	for ses.ready.n > 0 {
+		s.drop(ses, ses.ready.pop())
+	}
+}
+
+// finish waits until the server has received all settles, or ctx ends.
+func (s *Source) finish(ctx context.Context) error {
+	s.mu.Lock()
+	old := s.leaveInbox()
+	started := s.ses != nil
+	s.mu.Unlock()
+	if !started {
+		return nil
+	}
+	drain(old)
+	for {
+		left := s.outbox.left()
+		nc := s.link.conn()
+		if left == 0 && !nc.IsConnected() {
+			return nil
+		}
+		if nc.IsConnected() && s.flush(ctx, nc) {
+			return nil
+		}
+		if !sleep(ctx, 10*time.Millisecond) {
+			if left = s.outbox.left(); left == 0 {
+				return nil
+			}
+			return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, context.Cause(ctx))
+		}
+	}
+}
+
+// flush makes sure that what is on its way to us was sent back, and that what is on its way to the server arrived.
+func (s *Source) flush(ctx context.Context, nc *nats.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s.outbox.again(tripOf(nc))
+	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
+		return false
+	}
+	handled := make(chan struct{})
+	if nc.Barrier(func() { close(handled) }) != nil {
+		return false
+	}
+	select {
+	case <-handled: // what came before that is in the outbox
+	case <-ctx.Done():
+		return false
+	}
+	for s.outbox.pending() > 0 {
+		if !nc.IsConnected() || !sleep(ctx, time.Millisecond) {
+			return false
+		}
+	}
+	return s.makeContact(ctx) && s.outbox.left() == 0
+}
