@@ -1,0 +1,179 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// onPartitions runs a test on a broker whose claims come and go.
+func onPartitions(t *testing.T, partitions int, f func(t *testing.T, b *membroker.Broker)) {
+	synctest.Test(t, func(t *testing.T) {
+		f(t, membroker.New(membroker.Config{Topics: map[string]int{"in": partitions}, Lease: time.Minute}))
+	})
+}
+
+// II.7: what is queued of a revoked claim goes back at once, while its running handlers go on and are acked.
+func TestRevocationReachesWhatIsQueued(t *testing.T) {
+	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 100)
+		var l ledger
+		slow := start(t, b, consumer.Config{
+			Pool:   consumer.Pool{Min: 2, Max: 2},
+			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, RevokeWait: 30 * time.Second}),
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				select {
+				case <-time.After(10 * time.Second):
+					l.add(m)
+					return nil
+				case <-ctx.Done():
+					t.Errorf("context ended while revoking: %v", context.Cause(ctx))
+					return ctx.Err()
+				}
+			}})
+		time.Sleep(5 * time.Second)
+		begin := time.Now()
+		var first atomic.Int64
+		quick := start(t, b, consumer.Config{Handler: func(_ context.Context, m *consumer.Message) error {
+			first.CompareAndSwap(0, int64(time.Since(begin)))
+			l.add(m)
+			return nil
+		}})
+		time.Sleep(100 * time.Millisecond)
+		if n := slow.Stats().InFlight; n > 2 {
+			if err := b.Revoke("group", "in", 0); err != nil { // the join did not move it
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		if n := slow.Stats().InFlight; n != 2 {
+			t.Errorf("%d messages are still held, want the 2 that run", n)
+		}
+		time.Sleep(20 * time.Second)
+		if d := time.Duration(first.Load()); d < 5*time.Second || d > 6*time.Second {
+			t.Errorf("the next owner began after %v, want when the running handlers were done", d)
+		}
+		l.check(t, 100)
+		wantUnsettled(t, b, 0)
+		if e := eventsOf[consumer.GivenBack](slow.journal); len(e) == 0 || e[0].Reason != "revoked" {
+			t.Errorf("given back: %+v", e)
+		}
+		for _, r := range []*running{slow, quick} {
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestStolenClaimEndsContextsAndLateAckIsLost(t *testing.T) {
+	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var cause atomic.Value
+		r := start(t, b, consumer.Config{
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Retry:      consumer.Retry{MaxAttempts: 1},
+			Handler: func(ctx context.Context, _ *consumer.Message) error {
+				<-ctx.Done()
+				cause.Store(context.Cause(ctx))
+				return nil
+			}})
+		time.Sleep(time.Second)
+		if err := b.Steal("group", "in", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err, _ := cause.Load().(error); !errors.Is(err, broker.ErrLost) {
+			t.Errorf("the context's cause is %v, want broker.ErrLost", err)
+		}
+		if e := eventsOf[consumer.Lost](r.journal); len(e) != 1 || e[0].N != 1 || !errors.Is(e[0].Err, broker.ErrLost) {
+			t.Errorf("lost: %+v", e)
+		}
+		if n := len(b.Messages("dead")); n != 0 {
+			t.Errorf("%d dead letters of a lost claim", n)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnsettled(t, b, 1)
+	})
+}
+
+// A message parked here when its claim is revoked goes back with its runs.
+func TestRevocationGivesParkedMessagesBack(t *testing.T) {
+	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 5)
+		r := start(t, b, consumer.Config{Handler: func(context.Context, *consumer.Message) error {
+			return consumer.RetryAfter(errors.New("boom"), 30*time.Second)
+		}})
+		time.Sleep(time.Second)
+		if n := r.Stats().Parked; n != 5 {
+			t.Fatalf("%d messages are parked, want 5", n)
+		}
+		if err := b.Revoke("group", "in", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if s := r.Stats(); s.Parked != 0 || s.InFlight != 0 {
+			t.Errorf("parked %d, in flight %d after the revocation", s.Parked, s.InFlight)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnsettled(t, b, 5)
+	})
+}
+
+// Members come and go while handlers work, fail and die: nothing is lost, and nothing stays held.
+func TestChurnOfClaims(t *testing.T) {
+	onPartitions(t, 8, func(t *testing.T, b *membroker.Broker) {
+		const messages = 4000
+		produce(t, b, messages)
+		var l ledger
+		handler := func(ctx context.Context, m *consumer.Message) error {
+			if m.Runs == 0 && m.Offset%41 == 3 {
+				return errors.New("once")
+			}
+			select {
+			case <-time.After(time.Duration(m.Offset%11) * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			l.add(m)
+			return nil
+		}
+		cfg := consumer.Config{Pool: consumer.Pool{Max: 8}, Handler: handler,
+			Retry: consumer.Retry{Backoff: consumer.Backoff{Initial: 50 * time.Millisecond}}}
+		steady := start(t, b, cfg)
+		for i := 0; i == 0 || b.Unsettled("group") > 0; i++ {
+			if i > 1000 {
+				t.Fatalf("%d of %d messages unsettled: no progress", b.Unsettled("group"), messages)
+			}
+			r := start(t, b, cfg)
+			time.Sleep(60 * time.Millisecond)
+			_ = b.Bounce("group", "in", int32(i%8)) // may have no owner in this moment
+			time.Sleep(60 * time.Millisecond)
+			if err := r.end(); err != nil {
+				t.Fatal(err)
+			}
+			if n := r.Stats().InFlight; n != 0 {
+				t.Fatalf("%d messages were never settled", n)
+			}
+		}
+		if err := steady.end(); err != nil {
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.n) != messages {
+			t.Errorf("%d of %d messages were handled", len(l.n), messages)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 100)
+		var l ledger
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 4, Max: 4},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				select {
+				case <-time.After(10 * time.Second):
+				case <-ctx.Done():
+					t.Error("a handler's context ended within DrainTimeout")
+				}
+				l.add(m)
+				return nil
+			}})
+		time.Sleep(5 * time.Second)
+		begin := time.Now()
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(begin); d < 4*time.Second || d > 6*time.Second {
+			t.Errorf("the drain took %v, want the 5 s that the handlers still needed", d)
+		}
+		l.check(t, 4)
+		wantUnsettled(t, b, 96)
+
+		var states []consumer.State
+		for _, e := range eventsOf[consumer.StateChanged](r.journal) {
+			states = append(states, e.State)
+		}
+		want := []consumer.State{consumer.Opening, consumer.Running, consumer.Stopping, consumer.Draining, consumer.Closing, consumer.Stopped}
+		if !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
+		}
+
+		// What was given back comes at once, not after a lease, and with no attempt used up.
+		next := start(t, b, consumer.Config{Handler: func(_ context.Context, m *consumer.Message) error {
+			if m.Runs != 0 {
+				t.Errorf("a message that never ran comes with %d runs", m.Runs)
+			}
+			l.add(m)
+			return nil
+		}})
+		time.Sleep(2 * time.Second)
+		if err := next.end(); err != nil {
+			t.Fatal(err)
+		}
+		l.check(t, 100)
+		wantUnsettled(t, b, 0)
+	})
+}
+
+// f06: the stop comes while a handler hangs.
+func TestDrainTimeoutEndsContextsAndNeverDeadLetters(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{
+			DrainTimeout: 3 * time.Second,
+			Retry:        consumer.Retry{MaxAttempts: 1},
+			DeadLetter:   &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(ctx context.Context, _ *consumer.Message) error {
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), consumer.ErrShutdown) {
+					t.Errorf("cause %v, want ErrShutdown", context.Cause(ctx))
+				}
+				return consumer.Permanent(ctx.Err())
+			}})
+		time.Sleep(time.Second)
+		begin := time.Now()
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(begin); d < 3*time.Second || d > 4*time.Second {
+			t.Errorf("the drain took %v, want DrainTimeout", d)
+		}
+		if n := len(b.Messages("dead")); n != 0 {
+			t.Errorf("a cancelled handler's message was dead-lettered")
+		}
+		wantUnsettled(t, b, 1)
+		if e := eventsOf[consumer.Failed](r.journal); len(e) != 0 {
+			t.Errorf("a cancelled run was counted as failed: %+v", e)
+		}
+	})
+}
+
+func TestHandlerThatIgnoresItsContextDoesNotHoldTheStop(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		release := make(chan struct{})
+		r := start(t, b, consumer.Config{
+			DrainTimeout: 3 * time.Second, CancelGrace: time.Second,
+			Handler: func(context.Context, *consumer.Message) error { <-release; return nil },
+		})
+		time.Sleep(time.Second)
+		begin := time.Now()
+		if err := r.end(); !errors.Is(err, consumer.ErrStuck) {
+			t.Errorf("Run returned %v, want ErrStuck", err)
+		}
+		if d := time.Since(begin); d > 5*time.Second {
+			t.Errorf("the stop took %v, want DrainTimeout and CancelGrace", d)
+		}
+		wantUnsettled(t, b, 1)
+		close(release)
+		synctest.Wait()
+		wantUnsettled(t, b, 1) // a late result is void
+	})
+}
+
+// II.1: what waits for its retry goes back with its runs, so that the next process does not begin anew.
+func TestDrainGivesParkedMessagesBackWithTheirRuns(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{
+			Retry: consumer.Retry{MaxAttempts: 10, Backoff: consumer.Backoff{Initial: time.Minute, Max: time.Minute}},
+			Handler: func(context.Context, *consumer.Message) error {
+				return consumer.RetryAfter(errors.New("boom"), time.Minute)
+			},
+		})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnsettled(t, b, 1)
+		var runs atomic.Int32
+		runs.Store(-1)
+		next := start(t, b, consumer.Config{Handler: func(_ context.Context, m *consumer.Message) error {
+			runs.Store(m.Runs)
+			return nil
+		}})
+		time.Sleep(2 * time.Minute)
+		if err := next.end(); err != nil {
+			t.Fatal(err)
+		}
+		if runs.Load() != 1 {
+			t.Errorf("the next process sees %d runs, want 1", runs.Load())
+		}
+	})
+}
+
+func TestSourceFailureEndsTheConsumerWithItsError(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 10)
+		fatal := errors.New("the topic is gone")
+		var l ledger
+		r := start(t, b, consumer.Config{Handler: func(_ context.Context, m *consumer.Message) error {
+			time.Sleep(time.Second)
+			l.add(m)
+			return nil
+		}})
+		time.Sleep(500 * time.Millisecond)
+		b.Fail(membroker.OpReceive, 1, fatal)
+		produce(t, b, 1)
+		<-r.done
+		if !errors.Is(r.err, fatal) {
+			t.Errorf("Run returned %v, want the source's error", r.err)
+		}
+		if s := r.Stats(); s.InFlight != 0 {
+			t.Errorf("%d messages were never settled", s.InFlight)
+		}
+	})
+}
+
+// f13: the broker is not there at the start.
+func TestOpenWaitsForTheBrokerOrFailsInTime(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		b.Down()
+		r := start(t, b, consumer.Config{Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Minute)
+		if r.Ready() {
+			t.Error("ready without a broker")
+		}
+		b.Up()
+		time.Sleep(10 * time.Second)
+		if !r.Ready() {
+			t.Error("not ready although the broker is up")
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+
+		b.Down()
+		r = start(t, b, consumer.Config{OpenTimeout: 5 * time.Second, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		<-r.done
+		if !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("Run returned %v, want a deadline error", r.err)
+		}
+	})
+}
+
+func TestStopWhileOpeningIsClean(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		b.Down()
+		r := start(t, b, consumer.Config{Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// Stops at many moments of a busy life: nothing is lost, nothing is handled twice, nothing is left.
+func TestStopAtAnyMoment(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 3000)
+		var l ledger
+		for i := 0; b.Unsettled("group") > 0 || i == 0; i++ {
+			if i > 500 {
+				t.Fatal("no progress")
+			}
+			r := start(t, b, consumer.Config{
+				Pool: consumer.Pool{Min: 1, Max: 16},
+				Handler: func(_ context.Context, m *consumer.Message) error {
+					if m.Runs == 0 && m.Offset%50 == 7 {
+						return consumer.RetryAfter(errors.New("once"), 20*time.Millisecond)
+					}
+					time.Sleep(time.Duration(m.Offset%7) * time.Millisecond)
+					l.add(m)
+					return nil
+				}})
+			time.Sleep(time.Duration(i*3%97+5) * time.Millisecond)
+			if err := r.end(); err != nil {
+				t.Fatal(err)
+			}
+			if s := r.Stats(); s.InFlight != 0 {
+				t.Fatalf("%d messages were never settled", s.InFlight)
+			}
+		}
+		l.check(t, 3000)
+	})
+}

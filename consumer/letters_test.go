@@ -1,0 +1,203 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// publisher wraps one, and does to publishes what the test says.
+type publisher struct {
+	broker.Publisher
+	mu  sync.Mutex
+	err error // what Publish returns instead
+	n   int   // calls
+}
+
+func (p *publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	p.mu.Lock()
+	p.n++
+	err := p.err
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+func (p *publisher) set(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+// f38, II.11: the dead-letter topic is down: workers go on, nothing is acked before its letter is confirmed, and nothing is lost.
+func TestDeadLetterTopicDownHoldsNoWorker(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const messages, bad = 400, 40
+		produce(t, b, messages)
+		p := &publisher{Publisher: b.Publisher()}
+		p.set(errors.New("no route"))
+		var good atomic.Int32
+		r := start(t, b, consumer.Config{
+			Pool:       consumer.Pool{Min: 2, Max: 2},
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if m.Value[len(m.Value)-1] == '3' {
+					return consumer.Permanent(errors.New("bad"))
+				}
+				good.Add(1)
+				return nil
+			}})
+		time.Sleep(10 * time.Second)
+		if good.Load() != messages-bad {
+			t.Errorf("%d good messages were handled while the dead-letter topic was down, want %d", good.Load(), messages-bad)
+		}
+		wantUnsettled(t, b, bad)
+		p.set(nil)
+		time.Sleep(time.Minute)
+		if n := len(b.Messages("dead")); n != bad {
+			t.Errorf("%d dead letters, want %d", n, bad)
+		}
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The stop comes while letters wait for their topic: they go back, to be tried by the next process.
+func TestDrainGivesUnpublishedLettersBack(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 3)
+		p := &publisher{Publisher: b.Publisher()}
+		p.set(errors.New("no route"))
+		r := start(t, b, consumer.Config{
+			DrainTimeout: 2 * time.Second,
+			DeadLetter:   &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Handler:      func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+		})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Stats().InFlight; n != 0 {
+			t.Errorf("%d messages were never settled", n)
+		}
+		wantUnsettled(t, b, 3)
+	})
+}
+
+// II.24: too large with all its headers: they are cut. Refused still: held with an alarm, never dropped.
+func TestRefusedDeadLetterIsCutThenHeld(t *testing.T) {
+	for name, value := range map[string]int{"cut": 10_000, "held": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				big := membroker.New(membroker.Config{Topics: map[string]int{"dead": 1}, MaxMessageBytes: 20_000})
+				err := b.Produce(broker.Outgoing{Topic: "in", Value: make([]byte, value), Headers: []broker.Header{{Key: "long", Value: make([]byte, 15_000)}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := start(t, b, consumer.Config{
+					DrainTimeout: time.Second,
+					DeadLetter:   &consumer.DeadLetter{Publisher: big.Publisher(), Topic: "dead"},
+					Handler:      func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+				})
+				time.Sleep(10 * time.Second)
+				dead, delayed := big.Messages("dead"), eventsOf[consumer.DeadLetterDelayed](r.journal)
+				if name == "cut" {
+					if len(dead) != 1 || len(dead[0].Value) != value {
+						t.Fatalf("%d dead letters", len(dead))
+					}
+					if _, ok := dead[0].Headers.Get("long"); ok {
+						t.Error("the long header was kept")
+					}
+					wantUnsettled(t, b, 0)
+				} else {
+					if len(dead) != 0 || len(delayed) != 1 || !delayed[0].Refused {
+						t.Errorf("%d dead letters, %+v", len(dead), delayed)
+					}
+					wantUnsettled(t, b, 1)
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// f39: the process dies between the letter's publish and the ack: the letter comes twice, under one id, and never not at all.
+func TestLetterPublishedTwiceHasOneID(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var mu sync.Mutex
+		var ids []string
+		record := recorder{func(ms []broker.Outgoing) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, ms[0].ID)
+			return nil
+		}}
+		for range 2 {
+			src := b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+			killed := recorder{func(ms []broker.Outgoing) error { err := record.do(ms); src.Kill(); return err }}
+			r := start(t, b, consumer.Config{
+				Source: src, DeadLetter: &consumer.DeadLetter{Publisher: killed, Topic: "dead"},
+				Handler: func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+			})
+			time.Sleep(2 * time.Minute)
+			_ = r.end() // the source was killed
+		}
+		if len(ids) != 2 || ids[0] != ids[1] || ids[0] == "" {
+			t.Errorf("ids %q, want one twice", ids)
+		}
+		wantUnsettled(t, b, 1)
+	})
+}
+
+type recorder struct {
+	do func([]broker.Outgoing) error
+}
+
+func (r recorder) Publish(_ context.Context, ms []broker.Outgoing) error { return r.do(ms) }
+func (r recorder) Close(context.Context) error                          { return nil }
+
+// b24: a poisoned message blocks neither the others nor itself.
+func TestPoisonedMessageBlocksNobody(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 100)
+		var good atomic.Int32
+		r := start(t, b, consumer.Config{
+			Pool:       consumer.Pool{Min: 1, Max: 1},
+			Retry:      consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: 10 * time.Second, Jitter: -1}},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if string(m.Value) == "0" {
+					return fmt.Errorf("run %d: %w", m.Runs+1, errors.New("poison"))
+				}
+				good.Add(1)
+				return nil
+			}})
+		time.Sleep(time.Second)
+		if good.Load() != 99 {
+			t.Errorf("%d good messages were handled beside the poison, want 99", good.Load())
+		}
+		time.Sleep(time.Minute)
+		if n := len(b.Messages("dead")); n != 1 {
+			t.Errorf("%d dead letters, want 1", n)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}

@@ -1,0 +1,151 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// II.6: what has returned is acked although a slow neighbour of the same run still runs, and what stands behind it goes on elsewhere.
+func TestSlowMessageDelaysNeitherAcksNorNeighbours(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var l ledger
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 2, Max: 2},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if string(m.Value) == "500" {
+					time.Sleep(time.Minute)
+				}
+				l.add(m)
+				return nil
+			}})
+		time.Sleep(time.Second) // the handlers are known to be quick: runs of many messages
+		produce(t, b, 1000)
+		time.Sleep(10 * time.Second)
+		wantUnsettled(t, b, 1)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}
+
+// II.4: the timeout ends the context of the message that is late, and of no other.
+func TestTimeoutEndsOneContextOnly(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 200)
+		var l ledger
+		var late atomic.Int32
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 1, Max: 1}, Timeout: time.Second,
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				if ctx.Err() != nil {
+					t.Errorf("message %s begins with a context that has ended: %v", m.Value, context.Cause(ctx))
+				}
+				if m.Runs == 0 && strings.HasSuffix(string(m.Value), "9") {
+					begin := time.Now()
+					<-ctx.Done()
+					if d := time.Since(begin); d < time.Second || d > 1100*time.Millisecond {
+						t.Errorf("the context ended after %v, want Timeout", d)
+					}
+					if !errors.Is(context.Cause(ctx), consumer.ErrTimeout) {
+						t.Errorf("cause %v, want ErrTimeout", context.Cause(ctx))
+					}
+					late.Add(1)
+					return ctx.Err()
+				}
+				l.add(m)
+				return nil
+			}})
+		time.Sleep(2 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		l.check(t, 200)
+		failed := eventsOf[consumer.Failed](r.journal)
+		if late.Load() != 20 || len(failed) != 20 {
+			t.Fatalf("%d were late, %d failed, want 20", late.Load(), len(failed))
+		}
+		for _, f := range failed {
+			if f.Class != "timeout" || !errors.Is(f.Err, consumer.ErrTimeout) {
+				t.Errorf("failure: class %s, %v", f.Class, f.Err)
+			}
+		}
+	})
+}
+
+// b22, II.8: a handler that never returns loses its message and its worker, not the consumer.
+func TestStuckHandlerIsReplacedAndItsLateResultIsVoid(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 50)
+		release := make(chan struct{})
+		var l ledger
+		var stuckOnce sync.Once
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 1, Max: 1}, Timeout: time.Second, StuckAfter: 2 * time.Second,
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				stuck := false
+				stuckOnce.Do(func() { stuck = true })
+				if stuck {
+					<-release
+					return nil
+				}
+				l.add(m)
+				return nil
+			}})
+		time.Sleep(time.Minute)
+		l.check(t, 50) // the stuck one too, by another run
+		wantUnsettled(t, b, 0)
+		e := eventsOf[consumer.Stuck](r.journal)
+		if len(e) != 1 || !e[0].Replaced || !strings.Contains(e[0].Stack, "TestStuckHandler") || e[0].For < 3*time.Second {
+			t.Errorf("stuck: %+v", e)
+		}
+		if n := r.Stats().Stuck; n != 1 {
+			t.Errorf("%d stuck, want 1", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := r.Stats().Stuck; n != 0 {
+			t.Errorf("%d stuck after the handler returned, want 0", n)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Stats(); s.Handled != 50 || s.InFlight != 0 {
+			t.Errorf("stats: %+v", s)
+		}
+	})
+}
+
+func TestStuckHandlersAreCapped(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 20)
+		release := make(chan struct{})
+		var calls atomic.Int32
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 2, Max: 2}, Timeout: time.Second, StuckAfter: time.Second, MaxStuck: 3, DrainTimeout: -1,
+			Handler: func(context.Context, *consumer.Message) error { calls.Add(1); <-release; return nil },
+		})
+		time.Sleep(5 * time.Minute)
+		if n := calls.Load(); n != 5 {
+			t.Errorf("%d handlers were started, want 2 workers and 3 replacements", n)
+		}
+		if n := r.Stats().Stuck; n != 3 {
+			t.Errorf("%d stuck, want MaxStuck 3", n)
+		}
+		if err := r.end(); !errors.Is(err, consumer.ErrStuck) {
+			t.Errorf("Run returned %v, want ErrStuck", err)
+		}
+		close(release)
+	})
+}
