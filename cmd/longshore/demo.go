@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	demoStream  = "DEMO"
-	demoSubject = "demo.events"
-	demoDurable = "demo-workers"
+	demoStream   = "DEMO"
+	demoSubject  = "demo.events"
+	demoConsumer = "demo-workers"
 	// demoWork is how long a demo handler takes, about.
 	demoWork = 5 * time.Millisecond
 )
@@ -99,7 +99,7 @@ func runDemo(ctx context.Context, duration time.Duration, v *view) (s demoSummar
 
 func newDemoConsumer(url string, t *tally, v *view) (*consumer.Consumer, error) {
 	source, err := natsbroker.NewSource(natsbroker.Config{
-		Conn: natsbroker.Conn{URLs: []string{url}}, Stream: demoStream, Durable: demoDurable,
+		Connection: natsbroker.Connection{URLs: []string{url}}, Stream: demoStream, Consumer: demoConsumer,
 	})
 	if err != nil {
 		return nil, err

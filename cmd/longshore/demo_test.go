@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run calls the program as a shell would.
+func run(ctx context.Context, args ...string) (stdout string, err error) {
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	err = root.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func TestDemoLosesNothingAndGrows(t *testing.T) {
+	out, err := run(t.Context(), "demo", "--duration", "4s", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s map[string]float64
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		t.Fatalf("stdout is not one JSON object: %v\n%s", err, out)
+	}
+	for _, key := range []string{"published", "handled", "lost", "duplicates", "peak_workers", "p50_ms", "p99_ms"} {
+		if _, ok := s[key]; !ok {
+			t.Errorf("no %q in %s", key, out)
+		}
+	}
+	if s["published"] < 1000 || s["handled"] != s["published"] || s["lost"] != 0 || s["peak_workers"] < 8 || s["p50_ms"] < 4 {
+		t.Errorf("summary: %s", out)
+	}
+}
+
+func TestDemoCountsWhenStoppedEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Second, cancel)
+	out, err := run(ctx, "demo", "--duration", "1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out, "published ") || !strings.Contains(out, "lost 0,") {
+		t.Errorf("summary: %s", out)
+	}
+}
+
+func TestWrongUseIsAUsageError(t *testing.T) {
+	for _, args := range [][]string{{"demo", "--duration", "soon"}, {"demo", "--duration", "1ms"}, {"demo", "extra"}, {"demo", "--colour"}, {"nothing"}} {
+		_, err := run(t.Context(), args...)
+		var use usageError
+		if !errors.As(err, &use) {
+			t.Errorf("%q: %v, want a usage error", args, err)
+		}
+	}
+}
+
+// The demo can see loss, duplicates and what was never confirmed.
+func TestTallySeesLoss(t *testing.T) {
+	var l tally
+	body := func(n uint64) []byte {
+		b := binary.BigEndian.AppendUint64(nil, n)
+		return binary.BigEndian.AppendUint64(b, uint64(time.Now().UnixNano()))
+	}
+	for _, n := range []uint64{0, 1, 1, 3, 4} {
+		if err := l.add(body(n), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := l.summary([]bool{true, true, true, false, true, true}, 7) // 2 and 5 are lost, 3 was never confirmed
+	if s.Published != 5 || s.Handled != 4 || s.Lost != 2 || s.Duplicates != 1 || s.PeakWorkers != 7 {
+		t.Errorf("summary: %+v", s)
+	}
+	if err := l.add([]byte("short"), time.Now()); err == nil {
+		t.Error("a foreign message was counted")
+	}
+}
+
+func TestPhasesCoverTheDuration(t *testing.T) {
+	sum := 0.0
+	for _, p := range demoPhases {
+		sum += p.share
+	}
+	if sum < 0.999 || sum > 1.001 {
+		t.Errorf("the phases' shares are %v together", sum)
+	}
+	if p := phaseAt(time.Minute, time.Minute); p.name != "over" {
+		t.Errorf("after the end it is %q", p.name)
+	}
+	if p := phaseAt(0, time.Minute); p.name != "trickle" {
+		t.Errorf("at the start it is %q", p.name)
+	}
+}
