@@ -1,0 +1,42 @@
+// Package brokertest is the conformance suite of broker.Source and broker.Publisher. An adapter passes when every case of [Run] does, or is
+// skipped for a reason that is true of its broker. Each case's comment, in this package's source, says what it proves.
+//
+// # Writing a Harness
+//
+// An adapter's author writes one [Harness] and one test:
+//
+//	func TestConformance(t *testing.T) { brokertest.Run(t, harness()) }
+//
+// [Harness.New] is called for each case. It makes a broker, or fresh topics and a fresh group on one that runs, and returns a [System]: the
+// topics' names and functions to act on the broker from outside. Three are required:
+//
+//   - Join: another process of the group, that is a source with its own connection, not opened;
+//   - Produce: messages of some other program, stored when it returns;
+//   - Unsettled: how many messages the broker would deliver, were all processes gone. Ask the broker, never the adapter: JetStream's
+//     NumPending + NumAckPending; on Kafka end offset minus committed offset, minus the finished ones in the commit's metadata.
+//
+// The other functions make trouble: a broker that is down, a connection that loses what is sent, a process that dies or stands still,
+// claims that are taken away, settles that fail, logs that are trimmed or made anew. Where one cannot be had, leave it nil and give the
+// reason in [Harness.Cannot] under its name: the cases that need it are skipped and say so, by name and reason. A function that is nil without a
+// reason makes its cases fail, so that nothing is left out by oversight. Some cases do not apply because of [broker.Traits]; they are skipped
+// by themselves.
+//
+// # Time
+//
+// Take a short lease (AckWait, session timeout), 100-300 ms: cases sleep for a few of them to show that something does not happen. What has to
+// happen is waited for, up to [Harness.Patience], so a slow machine makes a slow run and no failure. An adapter without I/O sets
+// [Harness.Bubble] and runs in no time inside testing/synctest. A case that wants to tell "given back" from "the lease ran out" asks for a very
+// long one in [Setup.Lease]; New has to heed it.
+//
+// # What holds in every case
+//
+// Whatever a case is about, the suite watches each Receive, settle and event of each process: never messages with an error; chunks of one claim, never
+// of one that was revoking before the call; never a message that is out here already; first deliveries of a partition in order; never more out than the budget;
+// Assigned before anything of the claim, Ended after Keeper.End; Down at most once a second; settles that say nil, ErrLost or ErrSettled; what was acked with nil does not come again
+// unless it was reported as Unconfirmed; committed offsets never go back; after Close every claim has ended.
+//
+// # Proving that the suite sees it
+//
+// [Failures] runs cases and returns what failed instead of failing. Build a deliberate mistake into the adapter, behind an unexported switch,
+// and demand that it is not empty; package membroker does that for some fifteen mistakes.
+package brokertest

@@ -1,0 +1,134 @@
+package brokertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A Harness is what an adapter's author gives the suite. See the package comment.
+type Harness struct {
+	// New makes a fresh broker for one case, or fresh topics and a fresh group on one that runs. What it starts ends by t.Cleanup.
+	New func(t testing.TB, s Setup) *System
+	// Traits that Open has to return.
+	Traits broker.Traits
+	// Lease is after how long a silence the broker takes messages, or partitions, from a process: AckWait, session timeout. Cases wait for
+	// multiples of it, so take it short: 100-300 ms on real time.
+	Lease time.Duration
+	// RevokeWait is how long the adapter lets running handlers go on when a claim is revoked. Defaults to 2 × Lease.
+	RevokeWait time.Duration
+	// Patience is how long a case waits for what has to happen. It is never waited for in a passing run. Defaults to 20 s.
+	Patience time.Duration
+	// Bubble runs each case inside testing/synctest: for adapters without I/O.
+	Bubble bool
+	// Cannot says for each function of System and Process that is nil why it is: by field name. One that is nil without a reason fails.
+	Cannot map[string]string
+
+	// NoKeys: messages have no keys at all. NilKeyIsEmpty, NilValueIsEmpty: the broker cannot tell nil from empty; either may arrive.
+	NoKeys, NilKeyIsEmpty, NilValueIsEmpty bool
+	// KeepsRuns: the adapter remembers Back.Runs as long as its process lives, and reports it as Message.Runs.
+	KeepsRuns bool
+	// StopHandsOver: after Stop another process can have what Receive has not returned. False: only after Close (Kafka's partitions).
+	StopHandsOver bool
+	// DropsRepeatedIDs: the broker stores a message with an Outgoing.ID that it has seen only once.
+	DropsRepeatedIDs bool
+	// Goroutines are parts of function names by which the adapter's goroutines are known in a stack dump, as "broker/natsbroker.".
+	Goroutines []string
+}
+
+// Setup is what a case wants of New.
+type Setup struct {
+	// Topics wanted, at least 1, and Partitions of each, where the broker has partitions.
+	Topics, Partitions int
+	// Lease to use instead of Harness.Lease when it is not 0: some cases take a long one, to tell "given back" from "ran out".
+	Lease time.Duration
+}
+
+// A System is a broker for one case, and what the suite can do to it and see of it from outside. Its functions fail t when they cannot do
+// what they should. They return when the thing is done, unless said otherwise.
+type System struct {
+	// Topics are the names of what New made.
+	Topics []string
+
+	// Join makes another process of the one group, which reads all Topics. Its source is not opened yet.
+	Join func(t testing.TB) *Process
+	// Produce stores messages as another program would, in this order, in the topic's partition (modulo their number; where the broker
+	// has no partitions it is ignored).
+	Produce func(t testing.TB, partition int, ms ...broker.Outgoing)
+	// Unsettled is how many messages the broker would still deliver to the group, were all processes gone now: by what it has stored, not by
+	// what an adapter believes.
+	Unsettled func(t testing.TB) int64
+
+	// The rest is optional.
+
+	// Floors is the committed history by partition, oldest first: for each the offset below which all is settled.
+	Floors func(t testing.TB) map[string][]int64
+	// Pulls is how many requests for messages the group has sent, Heartbeats how many heartbeats or extensions.
+	Pulls, Heartbeats func(t testing.TB) int64
+	// Publisher makes a publisher. MaxMessageBytes is what it may publish at most.
+	Publisher       func(t testing.TB) broker.Publisher
+	MaxMessageBytes int
+
+	// Down makes the broker unreachable for everybody, Up undoes it. What is stored stays.
+	Down, Up func(t testing.TB)
+	// Revoke takes a claim gently, with notice: another process of the group gets it when it was released, if there is one. It does not wait.
+	Revoke func(t testing.TB, c *broker.Claim)
+	// Steal takes a claim at once, without notice. It does not wait until the process knows.
+	Steal func(t testing.TB, c *broker.Claim)
+	// Bounce takes a claim gently and gives the same process a new one for the same partition. It does not wait.
+	Bounce func(t testing.TB, c *broker.Claim)
+	// Redeliver makes the broker deliver a message again that is out. It does not wait.
+	Redeliver func(t testing.TB, m *broker.Message)
+	// ForgetSettles makes the broker forget the settles of the last second, as one that was killed before it wrote them down. All processes
+	// are told what they would be told after that.
+	ForgetSettles func(t testing.TB)
+	// FailSettles lets the next n commits or settles that arrive fail, in a way that another try cures.
+	FailSettles func(t testing.TB, n int)
+	// SlowSettles lets each exchange with the broker take so much longer; 0 undoes it.
+	SlowSettles func(t testing.TB, d time.Duration)
+	// Trim drops the first n messages of partition 0 of the topic, as retention does.
+	Trim func(t testing.TB, topic string, n int)
+	// Recreate deletes the topic (or the stream) and makes it again, empty: its offsets begin anew.
+	Recreate func(t testing.TB, topic string)
+	// Undecodable stores something that the adapter cannot make a message of.
+	Undecodable func(t testing.TB, topic string)
+}
+
+// A Process is one process of the group. In one test binary it is a source with a connection of its own. Except Source all is optional.
+type Process struct {
+	Source broker.Source
+	// Kill ends it as SIGKILL does: nothing is sent any more, not even a goodbye by the protocol. Its Receive returns an error.
+	Kill func()
+	// Freeze stops it as SIGSTOP does, until Thaw. The suite does not call the source meanwhile.
+	Freeze, Thaw func()
+	// Cut loses what is sent in a direction, without closing the connection, until Heal.
+	Cut  func(d Direction)
+	Heal func()
+}
+
+// A Direction is one way of a connection.
+type Direction int
+
+const (
+	// ToBroker: what the process sends gets lost.
+	ToBroker Direction = iota + 1
+	// FromBroker: what the broker sends gets lost.
+	FromBroker
+	// Both.
+	Both
+)
+
+func (d Direction) String() string {
+	return [...]string{"", "to the broker", "from the broker", "both ways"}[d]
+}
+
+func (h Harness) withDefaults() Harness {
+	if h.RevokeWait == 0 {
+		h.RevokeWait = 2 * h.Lease
+	}
+	if h.Patience == 0 {
+		h.Patience = 20 * time.Second
+	}
+	return h
+}

@@ -1,0 +1,195 @@
+package brokertest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A testCase is one case of the suite. Its function's comment says what it proves.
+type testCase struct {
+	name  string
+	setup Setup
+	run   func(w *world)
+	// why says for which harness it does not apply; empty: it does.
+	why func(h *Harness) string
+}
+
+// Run runs every case against the adapter, each as a subtest. A case that cannot be run is skipped with its name and the reason.
+func Run(t *testing.T, h Harness) {
+	h = h.withDefaults()
+	if err := h.validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			if !h.Bubble {
+				c.do(t, &h)
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { c.do(t, &h) })
+		})
+	}
+}
+
+// Cases are the names of all cases, in their order.
+func Cases() []string {
+	var names []string
+	for _, c := range cases() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Failures runs cases as Run does, all or the named ones, but reports what failed instead of failing t: by case, what it said. An adapter's
+// test can thus prove that the suite sees a deliberate mistake.
+func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
+	h = h.withDefaults()
+	if err := h.validate(); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(map[string][]string)
+	for _, c := range cases() {
+		if len(names) > 0 && !slices.Contains(names, c.name) {
+			continue
+		}
+		r := &recorder{TB: t, name: t.Name() + "/" + c.name}
+		if h.Bubble {
+			synctest.Test(t, func(t *testing.T) { r.TB = t; r.do(func() { c.do(r, &h) }) })
+		} else {
+			r.do(func() { c.do(r, &h) })
+		}
+		if r.failed {
+			failed[c.name] = r.said
+		}
+	}
+	return failed
+}
+
+func (c *testCase) do(t testing.TB, h *Harness) {
+	t.Helper()
+	if c.why != nil {
+		if reason := c.why(h); reason != "" {
+			skip(t, c.name, reason)
+		}
+	}
+	w := newWorld(t, h, c)
+	c.run(w)
+	w.finish()
+}
+
+// skip says so on standard output, too: go test shows it with -v, and in the output of a failing run.
+func skip(t testing.TB, name, reason string) {
+	t.Helper()
+	fmt.Fprintf(os.Stdout, "SKIP %s: %s\n", name, reason)
+	t.Skipf("SKIP %s: %s", name, reason)
+}
+
+func (h *Harness) validate() error {
+	var missing []string
+	if h.New == nil {
+		missing = append(missing, "New is nil")
+	}
+	if h.Lease <= 0 {
+		missing = append(missing, "Lease is not set")
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("brokertest harness: %s", strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// A recorder stands in for a test's T and keeps what was said.
+type recorder struct {
+	testing.TB // for what is not overridden
+	name       string
+
+	mu       sync.Mutex
+	failed   bool
+	said     []string
+	cleanups []func()
+}
+
+// do runs f in a goroutine of its own, for FailNow ends it, and then the cleanups.
+func (r *recorder) do(f func()) {
+	r.inGoroutine(f)
+	for {
+		r.mu.Lock()
+		n := len(r.cleanups)
+		if n == 0 {
+			r.mu.Unlock()
+			return
+		}
+		last := r.cleanups[n-1]
+		r.cleanups = r.cleanups[:n-1]
+		r.mu.Unlock()
+		r.inGoroutine(last)
+	}
+}
+
+func (r *recorder) inGoroutine(f func()) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f()
+	}()
+	<-over
+}
+
+func (r *recorder) say(failed bool, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = r.failed || failed
+	if failed {
+		r.said = append(r.said, text)
+	}
+}
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Name() string                      { return r.name }
+func (r *recorder) Log(args ...any)                   {}
+func (r *recorder) Logf(format string, args ...any)   {}
+func (r *recorder) Error(args ...any)                 { r.say(true, fmt.Sprint(args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.say(true, fmt.Sprintf(format, args...)) }
+func (r *recorder) Fail()                             { r.say(true, "failed") }
+func (r *recorder) FailNow()                          { r.say(true, "failed"); runtime.Goexit() }
+func (r *recorder) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
+func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
+func (r *recorder) Skip(...any)                       { runtime.Goexit() }
+func (r *recorder) Skipf(string, ...any)              { runtime.Goexit() }
+func (r *recorder) SkipNow()                          { runtime.Goexit() }
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+var _ testing.TB = (*recorder)(nil)
+
+// poll is how often a condition is looked at.
+const poll = 2 * time.Millisecond
+
+// needsRedelivery is the reason against a case that has no sense where nothing comes again.
+func needsRedelivery(h *Harness) string {
+	if h.Traits.AtMostOnce {
+		return "Traits.AtMostOnce: nothing comes again"
+	}
+	return ""
+}
+
+var _ = broker.ErrLost

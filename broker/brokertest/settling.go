@@ -1,0 +1,260 @@
+package brokertest
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// settleOnce proves that a message is settled once: a second settle says ErrSettled, changes nothing, and frees no budget; beside a fresh
+// message it does not keep that one from being settled.
+func settleOnce(w *world) {
+	m := w.join(budget(4, 1<<20))
+	w.produce(0, 12)
+	ms := m.take(4)
+	m.mustAck(ms[0])
+	if err := m.ack(ms[0]); !errors.Is(err, broker.ErrSettled) {
+		w.Errorf("a second Ack: %v, want ErrSettled", err)
+	}
+	w.promise(m, ms[:1]) // the first one holds
+	if err := m.nack(0, 0, ms[0]); !errors.Is(err, broker.ErrSettled) {
+		w.Errorf("Nack after Ack: %v, want ErrSettled", err)
+	}
+	next := m.take(1) // the one place that was freed
+	m.quiet(w.lease, "no budget was freed")
+	if err := m.ack(ms[0], ms[1]); !errors.Is(err, broker.ErrSettled) {
+		w.Errorf("Ack of a settled message and a fresh one: %v, want ErrSettled", err)
+	}
+	next = append(next, m.take(1)...)
+	m.quiet(w.lease, "one message was settled")
+	m.mustAck(append(next, ms[2], ms[3])...)
+	m.mustAck(m.take(4)...)
+	m.mustAck(m.take(2)...)
+	w.settled()
+	w.handledOnce()
+}
+
+// settleOfManyAtOnce proves that settles may come from many goroutines, in any order, while messages are handed out.
+func settleOfManyAtOnce(w *world) {
+	m := w.join(budget(64, 1<<20), chunk(16))
+	const n = 400
+	w.produce(0, n/2)
+	w.produce(1, n/2)
+	work := make(chan *broker.Message, n)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for msg := range work {
+				m.mustAck(msg)
+			}
+		})
+	}
+	for range n {
+		work <- m.take(1)[0]
+	}
+	close(work)
+	workers.Wait()
+	w.settled()
+	w.handledOnce()
+}
+
+// giveBack proves that what is given back comes again, here as there is nobody else, and is settled then.
+func giveBack(w *world) {
+	m := w.join()
+	w.produce(0, 10)
+	ms := m.take(10)
+	m.mustAck(ms[:3]...)
+	m.mustNack(0, 1, ms[3:]...)
+	again := m.take(7)
+	want := make(map[string]bool)
+	for _, msg := range ms[3:] {
+		want[id(msg)] = true
+	}
+	for _, msg := range again {
+		if !want[id(msg)] {
+			w.Errorf("message %s came again, which was not given back", id(msg))
+		}
+	}
+	m.mustAck(again...)
+	w.settled()
+	m.quiet(w.lease, "all was acked")
+}
+
+// giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or another.
+func giveBackDelay(w *world) {
+	m := w.join()
+	w.produce(0, 6)
+	ms := m.take(6)
+	delays := []time.Duration{w.lease / 2, w.lease, 2 * w.lease, 3 * w.lease}
+	due := make(map[string]time.Time)
+	for i, d := range delays {
+		due[id(ms[i])] = time.Now().Add(d)
+		m.mustNack(d, 1, ms[i])
+	}
+	m.mustAck(ms[4:]...)
+	for range delays {
+		msg := m.take(1)[0]
+		if early := time.Until(due[id(msg)]); early > 0 {
+			w.Errorf("message %s came %v too early", id(msg), early)
+		}
+		m.mustAck(msg)
+	}
+	w.settled()
+}
+
+func needsNativeDelay(h *Harness) string {
+	if h.Traits.NativeDelay < 3*h.Lease {
+		return "Traits.NativeDelay is shorter than three leases: the engine keeps such delays"
+	}
+	return needsRedelivery(h)
+}
+
+// attempts proves that Message.Attempt is 1 at first and then what Traits.Attempts says of it: not above the truth, not below it, or the
+// truth itself.
+func attempts(w *world) {
+	m := w.join()
+	w.produce(0, 1)
+	for try := int32(1); try <= 4; try++ {
+		msg := m.take(1)[0]
+		switch trust := w.h.Traits.Attempts; {
+		case try == 1 && msg.Attempt != 1:
+			w.Errorf("the first delivery says Attempt %d", msg.Attempt)
+		case trust == broker.AtLeast && msg.Attempt > try, trust == broker.AtMost && msg.Attempt < try, trust == broker.Exact && msg.Attempt != try:
+			w.Errorf("try %d says Attempt %d, with Traits.Attempts %v", try, msg.Attempt, trust)
+		}
+		if msg.Runs > try-1 {
+			w.Errorf("try %d says %d failed runs", try, msg.Runs)
+		}
+		if try < 4 {
+			m.mustNack(0, try, msg)
+			continue
+		}
+		m.mustAck(msg)
+	}
+	w.settled()
+}
+
+// uncountedGiveBacks proves that a message which is given back unhandled, by process after process as in a rolling deploy, uses up no
+// runs, and no attempts either where they are not an upper bound.
+func uncountedGiveBacks(w *world) {
+	w.produce(0, 1)
+	for i := range 5 {
+		m := w.join()
+		msg := m.take(1)[0]
+		if msg.Runs != 0 {
+			w.Errorf("after %d give-backs that no handler saw, Runs is %d", i, msg.Runs)
+		}
+		if w.h.Traits.Attempts != broker.AtMost && msg.Attempt != 1 {
+			w.Errorf("after %d give-backs that no handler saw, Attempt is %d", i, msg.Attempt)
+		}
+		if i == 4 {
+			m.mustAck(msg)
+			break
+		}
+		m.mustNack(0, 0, msg)
+		m.close()
+	}
+	w.settled()
+}
+
+// runsAreKept proves that an adapter which can keep the number of failed runs reports what it was told, and no more.
+func runsAreKept(w *world) {
+	m := w.join()
+	w.produce(0, 2)
+	ms := m.take(2)
+	m.mustNack(0, 3, ms[0])
+	m.mustAck(ms[1])
+	msg := m.take(1)[0]
+	if msg.Runs != 3 {
+		w.Errorf("Runs is %d after a give-back that told 3", msg.Runs)
+	}
+	m.mustNack(0, 3, msg) // unhandled this time
+	if msg = m.take(1)[0]; msg.Runs != 3 {
+		w.Errorf("Runs is %d after a give-back that told 3 again", msg.Runs)
+	}
+	m.mustAck(msg)
+	w.settled()
+}
+
+func needsKeptRuns(h *Harness) string {
+	if !h.KeepsRuns {
+		return "Harness.KeepsRuns is not set: the adapter reports no runs"
+	}
+	return needsRedelivery(h)
+}
+
+// redeliveredWhileOut proves that a message which the broker delivers again while it is out is not handed out, that its settle is nil all the
+// same, and that it holds.
+func redeliveredWhileOut(w *world) {
+	w.need("Redeliver", w.sys.Redeliver != nil)
+	m := w.join()
+	w.produce(0, 10)
+	ms := m.take(10)
+	for _, msg := range ms {
+		w.sys.Redeliver(w, msg)
+	}
+	m.quiet(w.lease/2, "it is out here")
+	m.mustAck(ms...)
+	w.settled()
+	m.quiet(2*w.lease, "all was acked")
+	w.handledOnce()
+}
+
+// forgottenSettles proves that finished messages are not handled again when the broker forgets that they are: the process that finished them
+// remembers and says so again.
+func forgottenSettles(w *world) {
+	w.need("ForgetSettles", w.sys.ForgetSettles != nil)
+	w.forgets = true
+	m := w.join()
+	w.produce(0, 20)
+	m.mustAck(m.take(20)...)
+	w.settled()
+	w.sys.ForgetSettles(w)
+	m.quiet(2*w.lease, "it was finished here")
+	w.settled()
+	w.handledOnce()
+}
+
+// failedSettles proves that a settle which the broker refuses for the moment is sent again: nil was said, so it has to hold.
+func failedSettles(w *world) {
+	w.need("FailSettles", w.sys.FailSettles != nil)
+	m := w.join()
+	w.produce(0, 20)
+	ms := m.take(20)
+	for i, msg := range ms {
+		if i%5 == 0 {
+			w.sys.FailSettles(w, 2)
+		}
+		m.mustAck(msg)
+	}
+	w.settled()
+	m.quiet(w.lease, "all was acked")
+	w.handledOnce()
+}
+
+// longHandlers proves that messages which are handled for much longer than the lease, and those that wait behind them, stay with their
+// process: each is handed out once, while another process stands by.
+func longHandlers(w *world) {
+	a := w.join(budget(5, 1<<20))
+	w.eventually("the first process has a claim", func() bool { return a.seen(broker.Assigned) > 0 })
+	w.produce(0, 40)
+	ms := a.take(5)
+	b := w.join(budget(5, 1<<20))
+	if rest, _ := b.tryTake(1, w.lease); len(rest) > 0 {
+		b.mustAck(rest...)
+	}
+	time.Sleep(4 * w.lease)
+	for _, m := range []*member{a, b} {
+		defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
+	}
+	for _, of := range byClaim(ms) {
+		if err := a.ack(of...); err != nil {
+			w.Errorf("Ack after four leases: %v", err)
+		}
+	}
+	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.settled()
+	w.handledOnce()
+}

@@ -1,0 +1,219 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest/ledger"
+)
+
+// A world is one case under way: the system, its members, and the books.
+type world struct {
+	testing.TB
+	h   *Harness
+	c   *testCase
+	sys *System
+	// lease in force for this case.
+	lease time.Duration
+
+	books ledger.Ledger
+
+	mu      sync.Mutex
+	next    int
+	members []*member
+	acked   map[string]*member // an ack said nil
+	again   map[string]*member // and then it was handed out again
+	// forgets: the case makes the broker forget settles, so its committed offsets do go back.
+	forgets  bool
+	finished bool
+	isDown   bool
+	isSlow   bool
+}
+
+func newWorld(t testing.TB, h *Harness, c *testCase) *world {
+	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]*member), again: make(map[string]*member)}
+	s := c.setup
+	s.Topics, s.Partitions = max(1, s.Topics), max(1, s.Partitions)
+	if s.Lease != 0 {
+		w.lease = s.Lease
+	}
+	w.sys = h.New(t, s)
+	if w.sys == nil || w.sys.Join == nil || w.sys.Produce == nil || w.sys.Unsettled == nil {
+		t.Fatal("brokertest harness: New has to return a System with Join, Produce and Unsettled")
+	}
+	if len(w.sys.Topics) < s.Topics {
+		t.Fatalf("brokertest harness: New made %d topics, want %d", len(w.sys.Topics), s.Topics)
+	}
+	t.Cleanup(w.closeAll)
+	return w
+}
+
+// need skips the case when an ability is missing; the harness has to say why it is.
+func (w *world) need(name string, there bool) {
+	w.Helper()
+	if there {
+		return
+	}
+	reason := w.h.Cannot[name]
+	if reason == "" {
+		w.Fatalf("brokertest harness: %s is nil, and Harness.Cannot[%q] does not say why", name, name)
+	}
+	skip(w, w.c.name, name+": "+reason)
+}
+
+// produce stores n new messages in the partition of the first topic and returns their ids, which are also their values.
+func (w *world) produce(partition, n int) []string {
+	w.Helper()
+	return w.produceTo(w.sys.Topics[0], partition, n)
+}
+
+func (w *world) produceTo(topic string, partition, n int) []string {
+	w.Helper()
+	ids := make([]string, n)
+	ms := make([]broker.Outgoing, n)
+	for i := range ms {
+		ids[i] = w.newID()
+		ms[i] = broker.Outgoing{Topic: topic, Value: []byte(ids[i])}
+	}
+	w.sys.Produce(w, partition, ms...)
+	return ids
+}
+
+// newID enters a message into the books. Its value has to begin with the id; a dot ends it.
+func (w *world) newID() string {
+	w.mu.Lock()
+	w.next++
+	id := fmt.Sprintf("m%05d", w.next)
+	w.mu.Unlock()
+	w.books.Produced(id)
+	return id
+}
+
+// eventually waits until a condition holds, and fails the case when it does not.
+func (w *world) eventually(what string, cond func() bool) {
+	w.Helper()
+	for end := time.Now().Add(w.h.Patience); !cond(); time.Sleep(poll) {
+		if time.Now().After(end) {
+			w.Fatalf("%s: not within %v; books: %v", what, w.h.Patience, w.books.Report())
+		}
+	}
+}
+
+// settled waits until the broker has all down as settled.
+func (w *world) settled() {
+	w.Helper()
+	w.unsettled(0)
+}
+
+func (w *world) unsettled(want int64) {
+	w.Helper()
+	var got int64
+	for end := time.Now().Add(w.h.Patience); ; time.Sleep(poll) {
+		if got = w.sys.Unsettled(w); got == want {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("the broker has %d unsettled messages, want %d; books: %v", got, want, w.books.Report())
+		}
+	}
+}
+
+// handled fails unless every message was acked, and each handed out once.
+func (w *world) handledOnce() {
+	w.Helper()
+	r := w.books.Report()
+	if len(r.Lost) > 0 || r.Repeats > 0 || len(r.Unknown) > 0 {
+		w.Errorf("want each message handled once: %v", r)
+	}
+}
+
+// handled fails unless every message was acked.
+func (w *world) handled() {
+	w.Helper()
+	if r := w.books.Report(); len(r.Lost) > 0 || len(r.Unknown) > 0 {
+		w.Errorf("want each message handled: %v", r)
+	}
+}
+
+// finish closes what is open and checks what holds in every case.
+func (w *world) finish() {
+	w.Helper()
+	w.closeAll()
+	w.promises()
+	if w.sys.Floors == nil || w.forgets {
+		return
+	}
+	for partition, floors := range w.sys.Floors(w) {
+		for i := 1; i < len(floors); i++ {
+			if floors[i] < floors[i-1] {
+				w.Errorf("the committed offset of %s went backwards: %v", partition, floors)
+				break
+			}
+		}
+	}
+}
+
+// promises checks that what an ack said nil to did not come again, unless that was reported as Unconfirmed.
+func (w *world) promises() {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	broken := make(map[*member][]string)
+	for id, m := range w.again {
+		broken[m] = append(broken[m], id)
+	}
+	for m, ids := range broken {
+		if n, unknown := m.unconfirmed(); !m.gone && !unknown && int64(len(ids)) > n {
+			w.Errorf("%s: Ack said nil to %d messages that came again, and only %d were reported as Unconfirmed: %v", m.name, len(ids), n, ids)
+		}
+	}
+}
+
+// closeAll closes every member that is not, after mending what the case broke.
+func (w *world) closeAll() {
+	w.mu.Lock()
+	ms := append([]*member(nil), w.members...)
+	done := w.finished
+	w.finished = true
+	w.mu.Unlock()
+	if done {
+		return
+	}
+	w.up()
+	w.slow(0)
+	for _, m := range ms {
+		m.mend()
+	}
+	for _, m := range ms {
+		m.end()
+	}
+}
+
+// within is a context that ends after d.
+func within(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+func (w *world) down() {
+	w.isDown = true
+	w.sys.Down(w)
+}
+
+func (w *world) up() {
+	if w.isDown {
+		w.isDown = false
+		w.sys.Up(w)
+	}
+}
+
+// slow makes exchanges take longer where the harness can, so that what races gets time to.
+func (w *world) slow(d time.Duration) {
+	if w.sys.SlowSettles != nil && (d > 0 || w.isSlow) {
+		w.isSlow = d > 0
+		w.sys.SlowSettles(w, d)
+	}
+}
