@@ -1,0 +1,388 @@
+package natsbroker
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// PublisherConfig is a publisher to JetStream.
+type PublisherConfig struct {
+	Connection
+
+	// AckTimeout is how long to wait for the confirmation of one message; after it the message is perhaps stored. Defaults to 5 s.
+	AckTimeout time.Duration
+}
+
+// A Publisher publishes to the JetStream streams that take a subject, and waits for their confirmation. It implements
+// broker.Publisher. The subject is Outgoing.Topic. The key goes into the header Longshore-Key, or in base64 into
+// Longshore-Key-Base64 where a NATS header cannot carry it. Outgoing.ID becomes Nats-Msg-Id, by which the stream drops repetitions
+// within its duplicate window (2 minutes unless configured otherwise).
+//
+// Refused for good (broker.ErrRefused): too large, no stream takes the subject, not authorized, no valid subject, and a header that
+// NATS cannot carry unchanged. NATS cannot tell a nil value from an empty one.
+type Publisher struct {
+	cfg  PublisherConfig
+	link *link
+
+	connecting chan struct{} // of capacity 1: who holds it connects
+	closing    context.Context
+	stop       context.CancelFunc
+	closeOnce  sync.Once
+	closed     chan struct{}
+	closeErr   error
+
+	mu     sync.Mutex
+	js     jetstream.JetStream
+	of     *nats.Conn // that js is of
+	under  int        // Publish calls under way
+	idle   chan struct{}
+	denied map[string]chan struct{} // by subject under way; closed when the server denies it
+}
+
+var _ broker.Publisher = (*Publisher)(nil)
+
+// NewPublisher checks cfg. It connects at the first Publish.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	cfg.Connection = cfg.Connection.withDefaults()
+	orDuration(&cfg.AckTimeout, 5*time.Second)
+	var f findings
+	cfg.Connection.validate(&f)
+	f.positive("AckTimeout", cfg.AckTimeout)
+	if err := errors.Join(f.errs...); err != nil {
+		return nil, err
+	}
+	p := &Publisher{cfg: cfg, connecting: make(chan struct{}, 1), closed: make(chan struct{}), denied: map[string]chan struct{}{}}
+	p.closing, p.stop = context.WithCancel(context.Background())
+	p.link = newLink(cfg.Connection, hooks{lost: func(error) {}, back: func() {}, problem: p.problem})
+	return p, nil
+}
+
+// window is how many messages of one call may wait for their confirmation at a time.
+const window = 256
+
+// Publish implements broker.Publisher.
+func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if !p.enter() {
+		return broker.ErrClosed
+	}
+	defer p.leave()
+	js, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	b := batch{p: p, js: js, errs: make([]error, len(ms))}
+	for i := range ms {
+		if b.first+window <= i {
+			if err := b.wait(ctx); err != nil {
+				return err
+			}
+		}
+		b.send(ms[i])
+	}
+	for b.first < len(ms) {
+		if err := b.wait(ctx); err != nil {
+			return err
+		}
+	}
+	for _, err := range b.errs {
+		if err != nil {
+			return &broker.PublishError{Errs: b.errs}
+		}
+	}
+	return nil
+}
+
+func (p *Publisher) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing.Err() != nil {
+		return false
+	}
+	p.under++
+	return true
+}
+
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.under--
+	if p.under == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+// connect returns the JetStream of a living connection; it waits for one until ctx ends.
+func (p *Publisher) connect(ctx context.Context) (jetstream.JetStream, error) {
+	select {
+	case p.connecting <- struct{}{}:
+		defer func() { <-p.connecting }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if p.link.conn() == nil {
+		if err := p.link.open(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("natsbroker: publishing: %w", err)
+			}
+			return nil, err
+		}
+	}
+	for !p.link.connected() {
+		if !sleep(ctx, 10*time.Millisecond) {
+			return nil, fmt.Errorf("natsbroker: publishing: no connection to %s: %w", p.cfg.where(), context.Cause(ctx))
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	nc := p.link.conn()
+	if p.js == nil || p.of != nc {
+		js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<20), jetstream.WithPublishAsyncTimeout(p.cfg.AckTimeout))
+		if err != nil {
+			return nil, fmt.Errorf("natsbroker: publishing: %w", err)
+		}
+		p.js, p.of = js, nc
+	}
+	return p.js, nil
+}
+
+// batch is one call's messages on their way.
+type batch struct {
+	p     *Publisher
+	js    jetstream.JetStream
+	errs  []error
+	sent  []inflight
+	first int // the oldest that is not confirmed
+}
+
+type inflight struct {
+	subject string
+	ack     jetstream.PubAckFuture // nil: not sent
+	denied  chan struct{}
+}
+
+func (b *batch) send(o broker.Outgoing) {
+	i := len(b.sent)
+	b.sent = append(b.sent, inflight{subject: o.Topic})
+	m, err := encode(o)
+	if err != nil {
+		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", o.Topic, broker.ErrRefused, err)
+		return
+	}
+	denied := b.p.watchDenied(o.Topic)
+	// A stream that is missing for good is told apart by asking for it, not by trying again.
+	ack, err := b.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		b.errs[i] = b.p.publishErr(o.Topic, err)
+		return
+	}
+	b.sent[i] = inflight{o.Topic, ack, denied}
+}
+
+// wait waits for the oldest message. Its error is ctx's.
+func (b *batch) wait(ctx context.Context) error {
+	i, f := b.first, b.sent[b.first]
+	b.first++
+	if f.ack == nil {
+		return nil
+	}
+	select {
+	case <-f.ack.Ok():
+	case err := <-f.ack.Err():
+		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+			err = b.noStream(ctx, f.subject, err)
+		}
+		b.errs[i] = b.p.publishErr(f.subject, err)
+	case <-f.denied:
+		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
+	case <-ctx.Done():
+		return fmt.Errorf("natsbroker: publishing: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// noStream finds out whether there is no such stream, or it is only away: being moved, or choosing a leader.
+func (b *batch) noStream(ctx context.Context, subject string, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if _, serr := b.js.StreamNameBySubject(ctx, subject); errors.Is(serr, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("%w: no stream takes the subject: %w", broker.ErrRefused, err)
+	}
+	return err
+}
+
+func (p *Publisher) publishErr(subject string, err error) error {
+	err = p.cfg.redact(err)
+	if refusal(err) && !errors.Is(err, broker.ErrRefused) {
+		return fmt.Errorf("natsbroker: publishing to %q: %w: %w", subject, broker.ErrRefused, err)
+	}
+	return fmt.Errorf("natsbroker: publishing to %q: %w", subject, err)
+}
+
+// refusal says whether the server would never store the message as it is.
+func refusal(err error) bool {
+	for _, e := range []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrHeadersNotSupported, nats.ErrPermissionViolation} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	return api.Code == 400 || api.Code == 403 || api.Code == 404
+}
+
+// watchDenied returns a channel that is closed when the server denies publishing to subject: it answers so apart from the message.
+func (p *Publisher) watchDenied(subject string) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ch, ok := p.denied[subject]
+	if !ok {
+		if len(p.denied) > 1024 { // who is still waiting for one of these runs into its timeout
+			clear(p.denied)
+		}
+		ch = make(chan struct{})
+		p.denied[subject] = ch
+	}
+	return ch
+}
+
+func (p *Publisher) problem(_ *nats.Subscription, err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	_, rest, ok := strings.Cut(err.Error(), `Publish to "`)
+	subject, _, quoted := strings.Cut(rest, `"`)
+	if !ok || !quoted {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ch, ok := p.denied[subject]; ok {
+		close(ch)
+		delete(p.denied, subject)
+	}
+}
+
+// encode makes the NATS message, and refuses what NATS would change.
+func encode(o broker.Outgoing) (*nats.Msg, error) {
+	if err := publishable(o.Topic); err != nil {
+		return nil, err
+	}
+	m := &nats.Msg{Subject: o.Topic, Data: o.Value}
+	if len(o.Headers) == 0 && o.Key == nil && o.ID == "" {
+		return m, nil
+	}
+	m.Header = make(nats.Header, len(o.Headers)+2)
+	for _, h := range o.Headers {
+		if !validHeaderKey(h.Key) {
+			return nil, fmt.Errorf("header %q: the name is not one that NATS can carry", h.Key)
+		}
+		v := string(h.Value)
+		if strings.HasPrefix(h.Key, broker.ReservedPrefix) {
+			v = oneLine(v) // our own are text for people
+		}
+		if !intact(v) {
+			return nil, fmt.Errorf("header %q: NATS cannot carry line breaks, nor blanks at the ends of a value", h.Key)
+		}
+		m.Header[h.Key] = append(m.Header[h.Key], v)
+	}
+	if o.Key != nil {
+		delete(m.Header, headerKeyBase64)
+		if k := string(o.Key); intact(k) {
+			m.Header[broker.HeaderKey] = []string{k}
+		} else {
+			delete(m.Header, broker.HeaderKey)
+			m.Header[headerKeyBase64] = []string{base64.StdEncoding.EncodeToString(o.Key)}
+		}
+	}
+	if o.ID != "" {
+		if !intact(o.ID) {
+			return nil, fmt.Errorf("id %q: NATS cannot carry line breaks, nor blanks at the ends", o.ID)
+		}
+		m.Header[jetstream.MsgIDHeader] = []string{o.ID}
+	}
+	return m, nil
+}
+
+// publishable says whether a subject names one place: no wildcards, no empty tokens, no blanks.
+func publishable(subject string) error {
+	if subject == "" {
+		return errors.New("the subject is empty")
+	}
+	if strings.ContainsAny(subject, " \t\r\n\x00") {
+		return errors.New("the subject has blanks")
+	}
+	for token := range strings.SplitSeq(subject, ".") {
+		if token == "" || token == "*" || token == ">" {
+			return errors.New("the subject has wildcards or empty tokens")
+		}
+	}
+	return nil
+}
+
+// validHeaderKey is RFC 9110's token, less what nats.go refuses: printable ASCII without blanks and colons.
+func validHeaderKey(k string) bool {
+	for i := range len(k) {
+		if c := k[i]; c <= ' ' || c == ':' || c >= 0x7f {
+			return false
+		}
+	}
+	return k != ""
+}
+
+// intact says whether a header value survives the way through NATS: line breaks end a header, and blanks at the ends are cut.
+func intact(v string) bool {
+	return !strings.ContainsAny(v, "\r\n") && strings.Trim(v, " \t") == v
+}
+
+func oneLine(v string) string {
+	return strings.Trim(strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ").Replace(v), " \t")
+}
+
+// Close implements broker.Publisher.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.closeOnce.Do(func() {
+		defer close(p.closed)
+		p.closeErr = p.shut(ctx)
+	})
+	<-p.closed
+	return p.closeErr
+}
+
+func (p *Publisher) shut(ctx context.Context) error {
+	p.mu.Lock()
+	p.stop()
+	idle := make(chan struct{})
+	if p.under == 0 {
+		close(idle)
+	} else {
+		p.idle = idle
+	}
+	p.mu.Unlock()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = fmt.Errorf("natsbroker: closing the publisher: publishes are still under way: %w", context.Cause(ctx))
+	}
+	p.mu.Lock()
+	js := p.js
+	p.mu.Unlock()
+	if js != nil {
+		js.CleanupPublisher()
+	}
+	p.link.close()
+	return err
+}
