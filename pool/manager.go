@@ -79,7 +79,9 @@ func (p *Pool[T]) step(m *manager) Decision {
 	if d.Next == 0 && o.starving() {
 		d.Next = tick
 	}
-	p.apply(d, m)
+	if !p.apply(d, m) {
+		d.Target, d.Next = d.From, 0
+	}
 	return d
 }
 
@@ -113,9 +115,13 @@ func (p *Pool[T]) observe() Observation {
 	return o
 }
 
-// apply makes the workers as many as decided.
-func (p *Pool[T]) apply(d Decision, m *manager) {
+// apply makes the workers as many as decided. False: the pool is drained and needs none.
+func (p *Pool[T]) apply(d Decision, m *manager) bool {
 	p.mu.Lock()
+	if p.drained() {
+		p.mu.Unlock()
+		return false
+	}
 	p.rates = d.Observation.Rates
 	if d.Target != d.From {
 		p.decided++
@@ -138,6 +144,7 @@ func (p *Pool[T]) apply(d Decision, m *manager) {
 	p.mu.Unlock()
 	woken.wakeAll()
 	admitted.wake()
+	return true
 }
 
 // quickTime is how long a T may take at most on average for workers to be called one by one: about what it costs to wake one.
@@ -184,14 +191,10 @@ func (c *pace) bound(most, least int, in time.Duration) int {
 // tune sets what follows from the pace: how workers are woken, and the queue's bound in time. Called with the lock.
 func (p *Pool[T]) tune(c *pace) (admitted waiters[T]) {
 	c.update(p.now(), p.handled, p.work)
-	p.quick = c.quick(p.quick)
-	was := p.queue.bound
+	p.queue.quick = c.quick(p.queue.quick)
 	p.queue.bound = c.bound(p.cfg.Queue, p.cfg.leastBound(p.max), p.cfg.QueueTime)
-	if p.queue.bound > was {
-		for i := range p.queue.classes {
-			l := p.queue.admit(&p.queue.classes[i])
-			admitted.append(l)
-		}
+	for i := range p.queue.classes {
+		admitted.append(p.queue.admit(&p.queue.classes[i]))
 	}
 	return admitted
 }

@@ -37,7 +37,6 @@ type Pool[T any] struct {
 	closed   bool // Drain has begun
 	over     bool // and it is done: stop is closed
 	loops    int  // manager and scanner, as long as they run
-	quick    bool // T's are handled faster than a goroutine is woken: see call
 	calling  bool // a called worker is on its way
 	alert    bool // the manager sleeps and wants to know of starvation
 	blind    bool // the scanner sleeps and wants to know of work
@@ -71,6 +70,9 @@ func New[T any](cfg Config[T]) (*Pool[T], error) {
 		min:   cfg.Min,
 		max:   cfg.Max,
 		loops: 1,
+	}
+	if cfg.QueueTime > 0 {
+		p.queue.bound = cfg.leastBound(cfg.Max) // until the pace is known
 	}
 	if cfg.Split != nil || cfg.Held != nil {
 		p.loops++
@@ -135,11 +137,14 @@ func (p *Pool[T]) Drain(ctx context.Context) (stuck int, err error) {
 // endIfDrained sends the idle workers home once nothing is left to do: it returns those to wake. Until then they stay, for a busy
 // one may requeue. Called with the lock.
 func (p *Pool[T]) endIfDrained() (woken *Worker[T]) {
-	if !p.closed || p.queue.items > 0 || p.busy > 0 {
+	if !p.drained() {
 		return nil
 	}
 	return p.retire(len(p.idle))
 }
+
+// drained: nothing is left to do, or to be requeued by who does it. Called with the lock.
+func (p *Pool[T]) drained() bool { return p.closed && p.queue.items == 0 && p.busy == 0 }
 
 // endIfOver tells manager and scanner to end once the workers have. Called with the lock.
 func (p *Pool[T]) endIfOver() {

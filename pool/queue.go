@@ -51,7 +51,7 @@ type class[T any] struct {
 	ring[T]
 	weight int
 	line   waiters[T] // with T's that found no room
-	taken  waiters[T] // whose T's are all in: woken when half of the class is empty, not for each free place
+	taken  waiters[T] // whose T's are all in: see admit
 }
 
 // waiter is a blocked submitter. Workers take its T's into the class as they make room.
@@ -122,6 +122,7 @@ type queue[T any] struct {
 	items   int  // T's in all classes
 	backlog int  // messages in them and with blocked submitters
 	blocked int  // submitters
+	quick   bool // T's are handled faster than a goroutine is woken
 	refused bool // the queue was full for somebody since the last observation
 	turn    int  // class that is taken from
 	left    int  // T's that it may have yet
@@ -181,8 +182,8 @@ func (q *queue[T]) pop() (x item[T], class int, woken waiters[T]) {
 	return x, q.turn, woken
 }
 
-// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. To wake one for each free place
-// would be a switch of goroutines for each T; half a class is enough to work on until they come.
+// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. When T's are quick these stay
+// until half of the class is empty: to wake one for each free place would be a switch of goroutines for each T.
 func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 	for c.line.first != nil && c.len < q.bound {
 		x := c.line.first
@@ -194,7 +195,7 @@ func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 			c.taken.add(x)
 		}
 	}
-	if c.taken.first != nil && c.len <= q.bound-q.bound/2 {
+	if c.taken.first != nil && (!q.quick || c.len <= q.bound/2) {
 		woken = c.taken
 		q.release(woken)
 		c.taken = waiters[T]{}

@@ -75,12 +75,15 @@ func (s *reportStatus) note(o Observation) {
 	}
 }
 
-// rest is how long the manager may sleep though nothing happens: for ever when nothing is in hand.
+// rest is how long the manager may sleep though nothing happens: for ever when nothing is in hand and no more workers are to go.
 func (s *reportStatus) rest(o Observation) time.Duration {
-	if o.Busy == 0 && o.Backlog == 0 {
-		return 0
+	switch {
+	case o.Busy > 0 || o.Backlog > 0:
+		return tick
+	case o.IdleLong > 0 && o.Workers > o.Min:
+		return loadMemory / 5 // the load is only now forgotten
 	}
-	return tick
+	return 0
 }
 
 // delay is how long the workers as they are need for the backlog.
@@ -102,7 +105,7 @@ func (s *reportStatus) arrivalLimited(o Observation) {
 
 // keep is the size without the workers that were idle for their whole timeout.
 func (s *reportStatus) keep(o Observation) int {
-	return max(o.Workers-o.IdleLong, staff(o.Rates.Load, keepRoots))
+	return max(o.Min, o.Workers-o.IdleLong, staff(o.Rates.Load, keepRoots))
 }
 
 // staff is square-root staffing.

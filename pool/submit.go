@@ -62,7 +62,7 @@ func (p *Pool[T]) put(class int, t T, n int) *Worker[T] {
 	case len(p.idle) == 0:
 		p.queue.push(&p.queue.classes[class], t, n)
 		return nil
-	case !p.quick:
+	case !p.queue.quick:
 		return p.give(class, t, n)
 	}
 	p.queue.push(&p.queue.classes[class], t, n)

@@ -36,6 +36,7 @@ type Worker[T any] struct {
 
 	// Under the pool's lock.
 	state        state
+	told         state // what it was woken for; written before the wake, by who took it off the stack
 	cur          T
 	class        int
 	size         int           // messages in cur
@@ -130,7 +131,7 @@ func (w *Worker[T]) next() bool {
 		p.mu.Unlock()
 		woken.wakeAll()
 		<-w.wake
-		switch w.state { // written before the wake
+		switch w.told {
 		case leaving:
 			return false
 		case busy:
@@ -268,6 +269,7 @@ func (w *Worker[T]) timeout() {
 // give takes the worker that became idle last off the stack and puts t into its hand: the caller wakes it, without the lock.
 func (p *Pool[T]) give(class int, t T, n int) *Worker[T] {
 	w := p.popIdle()
+	w.told = busy
 	w.begin(class, t, n, p.now())
 	return w
 }
@@ -280,7 +282,7 @@ func (p *Pool[T]) call() *Worker[T] {
 		return nil
 	}
 	w := p.popIdle()
-	w.state, w.called, p.calling = fresh, true, true
+	w.state, w.told, w.called, p.calling = fresh, fresh, true, true
 	return w
 }
 
@@ -305,7 +307,7 @@ func (w *Worker[T]) wakeAll() {
 // retire takes the n longest idle workers off the stack and returns them, to be woken without the lock. Called with the lock.
 func (p *Pool[T]) retire(n int) (woken *Worker[T]) {
 	for _, w := range p.idle[:n] {
-		w.state = leaving
+		w.state, w.told = leaving, leaving
 		w.woken, woken = woken, w
 	}
 	p.live -= n

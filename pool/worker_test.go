@@ -1,0 +1,262 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/pool"
+)
+
+func TestAPanicLeavesTheSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []any
+		var stack string
+		exits, handled := 0, 0
+		p := newPool(t, pool.Config[int]{
+			Max: 1,
+			Do: func(w intWorker, i int) {
+				w.Local = "kept"
+				if i == 3 {
+					panic(errors.New("three"))
+				}
+				handled++
+			},
+			Panic: func(v any, s []byte) { mu.Lock(); told, stack = append(told, v), string(s); mu.Unlock() },
+			Exit: func(w intWorker) {
+				if exits++; w.Local != "kept" {
+					t.Errorf("Local is %v", w.Local)
+				}
+			},
+		})
+		for i := range 6 {
+			if err := p.Submit(t.Context(), 0, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drain(t, p)
+		if len(told) != 1 || told[0].(error).Error() != "three" || !strings.Contains(stack, "worker_test.go") {
+			t.Errorf("told %v, stack %s", told, stack)
+		}
+		if s := p.Stats(); handled != 5 || s.Done != 6 || s.Panics != 1 || exits != 1 {
+			t.Errorf("handled %d, done %d, panics %d, exits %d", handled, s.Done, s.Panics, exits)
+		}
+	})
+}
+
+func TestGoexitReplacesTheSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var handled, exits atomic.Int32
+		p := newPool(t, pool.Config[int]{
+			Min: 2, Max: 2,
+			Do: func(_ intWorker, i int) {
+				handled.Add(1)
+				runtime.Goexit()
+			},
+			Exit: func(intWorker) { exits.Add(1) },
+		})
+		for i := range 50 {
+			if err := p.Submit(t.Context(), 0, i); err != nil {
+				t.Fatal(err)
+			}
+			if live := p.Stats().Live; live != 2 {
+				t.Fatalf("%d workers, want 2", live)
+			}
+		}
+		drain(t, p)
+		if s := p.Stats(); handled.Load() != 50 || s.Done != 50 || s.Goexits != 50 || exits.Load() < 50 {
+			t.Errorf("handled %d, done %d, goexits %d, exits %d", handled.Load(), s.Done, s.Goexits, exits.Load())
+		}
+	})
+}
+
+func TestReportCountsMessages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, pool.Config[int]{
+			Max: 1, Count: func(n int) int { return n },
+			Do: func(w intWorker, n int) {
+				if d := time.Since(w.Began()); d != 0 {
+					t.Errorf("began %v ago", d)
+				}
+				time.Sleep(time.Duration(n) * time.Second)
+				if n == 4 { // in two parts, and not all of the time
+					w.Report(1, time.Second)
+					w.Report(3, 2*time.Second)
+				}
+			},
+		})
+		if _, err := p.SubmitAll(t.Context(), 0, []int{4, 2}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if s := p.Stats(); s.In != 6 || s.InHand != 4 || s.Backlog != 2 {
+			t.Errorf("in %d, in hand %d, backlog %d", s.In, s.InHand, s.Backlog)
+		}
+		drain(t, p)
+		if s := p.Stats(); s.Done != 6 || s.Work != 5*time.Second {
+			t.Errorf("done %d, work %v", s.Done, s.Work)
+		}
+	})
+}
+
+// Go wakes those that wait on a channel first in, first out: 256 workers at little load each get a T before their idle timeout and
+// never go. The stack of idle workers is last in, first out.
+func TestSurplusWorkersStayIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, pool.Config[int]{Max: 256, Do: func(intWorker, int) { time.Sleep(100 * time.Millisecond) }})
+		if _, err := p.SubmitAll(t.Context(), 0, make([]int, 2560)); err != nil {
+			t.Fatal(err)
+		}
+		for p.Stats().Done < 2560 {
+			time.Sleep(time.Millisecond)
+		}
+		if live := p.Stats().Live; live < 100 {
+			t.Fatalf("grew to %d workers only", live)
+		}
+		for range 300 { // 100 a second, of which ten at a time are in hand
+			if err := p.Submit(t.Context(), 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if live := p.Stats().Live; live > 20 {
+			t.Errorf("%d workers after 3 s at a load of 10", live)
+		}
+		drain(t, p)
+	})
+}
+
+func TestIdleWorkersReportOnceAndThePoolIsQuiet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		counted := &counting{Policy: pool.ReportStatus()}
+		p := newPool(t, pool.Config[int]{Min: 8, Max: 16, Policy: counted, Do: func(intWorker, int) { time.Sleep(time.Millisecond) }})
+		if _, err := p.SubmitAll(t.Context(), 0, make([]int, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		before := counted.steps.Load()
+		time.Sleep(time.Hour)
+		if s := p.Stats(); counted.steps.Load() != before || s.Idle != 8 || s.Reports < 8 {
+			t.Errorf("the manager looked %d times in an idle hour; idle %d, reports %d", counted.steps.Load()-before, s.Idle, s.Reports)
+		}
+		drain(t, p)
+	})
+}
+
+type counting struct {
+	pool.Policy
+	steps atomic.Int64
+}
+
+func (c *counting) Step(o pool.Observation) pool.Decision {
+	c.steps.Add(1)
+	return c.Policy.Step(o)
+}
+
+func TestSplitGivesTheRestToOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		type run struct {
+			mu   sync.Mutex
+			left int
+		}
+		take := func(r *run) bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.left--
+			return r.left >= 0
+		}
+		p := newPool(t, pool.Config[*run]{
+			Min: 4, Max: 4,
+			Do: func(w *pool.Worker[*run], r *run) {
+				for take(r) {
+					time.Sleep(time.Second)
+				}
+			},
+			Split: func(r *run) (*run, bool) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if r.left <= 0 {
+					return nil, false
+				}
+				n := (r.left + 1) / 2
+				r.left -= n
+				return &run{left: n}, true
+			},
+		})
+		start := time.Now()
+		if err := p.Submit(t.Context(), 0, &run{left: 8}); err != nil {
+			t.Fatal(err)
+		}
+		drain(t, p)
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("8 s of work took 4 workers %v", d)
+		}
+	})
+}
+
+func TestHeldAbandonsAndReplaces(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		var handled atomic.Int32
+		var shown atomic.Value
+		p := newPool(t, pool.Config[int]{
+			Max: 1, MaxStuck: 2,
+			Do: func(w intWorker, i int) {
+				if w.Shown.Store(i); i < 0 {
+					<-stuck
+				}
+				handled.Add(1)
+			},
+			Held: func(w intWorker, i int, d time.Duration) bool {
+				shown.Store(w.Shown.Load())
+				return d > time.Second
+			},
+		})
+		if _, err := p.SubmitAll(t.Context(), 0, []int{-1, -2, -3, 1}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if s := p.Stats(); s.Stuck != 2 || s.Live != 1 || s.Busy != 1 || handled.Load() != 0 {
+			t.Errorf("stuck %d, live %d, busy %d, handled %d: MaxStuck is 2", s.Stuck, s.Live, s.Busy, handled.Load())
+		}
+		if shown.Load() != -3 {
+			t.Errorf("Held saw %v", shown.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if n, err := p.Drain(ctx); n != 3 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain: %d, %v", n, err)
+		}
+		close(stuck)
+		drain(t, p)
+		synctest.Wait()
+		if s := p.Stats(); handled.Load() != 4 || s.Done != 4 || s.Stuck != 0 {
+			t.Errorf("handled %d, done %d, stuck %d", handled.Load(), s.Done, s.Stuck)
+		}
+	})
+}
+
+func TestDrainLeavesTheStuck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		p := newPool(t, pool.Config[int]{Do: func(intWorker, int) { <-stuck }, Held: func(intWorker, int, time.Duration) bool { return true }})
+		if err := p.Submit(t.Context(), 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := p.Drain(t.Context()); n != 1 || err != nil {
+			t.Errorf("Drain: %d, %v", n, err)
+		}
+		close(stuck)
+		synctest.Wait()
+		if n, err := p.Drain(t.Context()); n != 0 || err != nil {
+			t.Errorf("Drain again: %d, %v", n, err)
+		}
+	})
+}
