@@ -18,6 +18,7 @@ import (
 
 // A killRow is one run of the kill harness: a numbered load, consumers in processes of their own, and something that is killed.
 type killRow struct {
+	Fault      string         `json:"fault,omitempty"` // its id in faults.md
 	Row        string         `json:"row"`
 	Discipline discipline     `json:"discipline"`
 	Workers    int            `json:"workers"` // in each consumer
@@ -41,10 +42,13 @@ func TestKillConsumers(t *testing.T) {
 	kills := lengths(4, 20)
 	for _, d := range []discipline{longshoreConsumer, ackAfter} {
 		t.Run(string(d), func(t *testing.T) {
-			a := runKills(t, killRow{Row: "sigkill", Discipline: d, Kills: kills}, (*field).killConsumer)
+			a := runKills(t, killRow{Fault: map[discipline]string{longshoreConsumer: "f02"}[d], Row: "sigkill", Discipline: d, Kills: kills}, (*field).killConsumer)
 			a.mustKeepAll(t)
 			if bound := kills * killWorkers; a.Duplicates > bound {
 				t.Errorf("%d duplicates after %d SIGKILLs, more than one per worker and kill (%d)", a.Duplicates, kills, bound)
+			}
+			if d == longshoreConsumer {
+				verdict(t, "f02", "SIGKILL of one of two consumers, again and again", a.String())
 			}
 		})
 	}
@@ -52,18 +56,20 @@ func TestKillConsumers(t *testing.T) {
 
 // TestTerminateConsumers: a rolling deploy. Nothing is lost, nothing is done twice, each exit is clean and in time.
 func TestTerminateConsumers(t *testing.T) {
-	a := runKills(t, killRow{Row: "sigterm", Discipline: longshoreConsumer, Kills: lengths(4, 12)}, (*field).terminateConsumer)
+	a := runKills(t, killRow{Fault: "f04", Row: "sigterm", Discipline: longshoreConsumer, Kills: lengths(4, 12)}, (*field).terminateConsumer)
 	a.mustKeepAll(t)
 	if a.Duplicates != 0 {
 		t.Errorf("%d duplicates in a rolling deploy, want 0", a.Duplicates)
 	}
+	verdict(t, "f04", "SIGTERM of one of two consumers, again and again", a.String())
 }
 
 // TestKillServer: SIGKILL of nats-server, which comes back on its data. Acks of its last moments are forgotten by it: so duplicates are
 // printed and not bounded here.
 func TestKillServer(t *testing.T) {
-	a := runKills(t, killRow{Row: "server_sigkill", Discipline: longshoreConsumer, Kills: lengths(2, 6)}, (*field).killServer)
+	a := runKills(t, killRow{Fault: "f10", Row: "server_sigkill", Discipline: longshoreConsumer, Kills: lengths(2, 6)}, (*field).killServer)
 	a.mustKeepAll(t)
+	verdict(t, "f10", "SIGKILL of nats-server, again and again", a.String())
 }
 
 // TestHarnessSeesLoss: a consumer that acks before it handles loses what it holds when it is killed. A harness that reports nothing here

@@ -13,11 +13,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 // A load publishes numbered messages at a rate and remembers which ones were confirmed. One that was not is sent again, under the same
 // number and id, so that the stream drops what it has.
 type load struct {
+	name   string // makes message ids differ from another load's
 	js     jetstream.JetStream
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -37,7 +39,7 @@ func startLoad(t *testing.T, url string, rate int, limit int64) *load {
 	t.Helper()
 	js := connect(t, url)
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{js: js, cancel: cancel, acked: map[int64]int64{}}
+	l := &load{name: nuid.Next() + "-", js: js, cancel: cancel, acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
 	for range publishers {
@@ -79,7 +81,7 @@ func (l *load) publish(ctx context.Context, id int64) {
 	body := fmt.Appendf(nil, "%-100d", id)
 	for ctx.Err() == nil {
 		one, cancel := context.WithTimeout(ctx, 2*time.Second)
-		ack, err := l.js.Publish(one, "load."+strconv.FormatInt(id%10, 10), body, jetstream.WithMsgID(strconv.FormatInt(id, 10)))
+		ack, err := l.js.Publish(one, "load."+strconv.FormatInt(id%10, 10), body, jetstream.WithMsgID(l.name+strconv.FormatInt(id, 10)))
 		cancel()
 		if err == nil {
 			l.mu.Lock()
