@@ -44,6 +44,7 @@ type Consumer struct {
 
 	stuck    atomic.Int64
 	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	calm     atomic.Int64 // when Health last saw nothing to do, Unix nanoseconds
 	state    atomic.Int32
 	up       atomic.Bool
 	ran      atomic.Bool

@@ -28,6 +28,12 @@ func (g *gate) lift() {
 	}
 }
 
+func (g *gate) isShut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open != nil
+}
+
 // wait blocks while the gate is shut and ctx lives.
 func (g *gate) wait(ctx context.Context) {
 	g.mu.Lock()

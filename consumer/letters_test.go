@@ -169,7 +169,7 @@ type recorder struct {
 }
 
 func (r recorder) Publish(_ context.Context, ms []broker.Outgoing) error { return r.do(ms) }
-func (r recorder) Close(context.Context) error                          { return nil }
+func (r recorder) Close(context.Context) error                           { return nil }
 
 // b24: a poisoned message blocks neither the others nor itself.
 func TestPoisonedMessageBlocksNobody(t *testing.T) {

@@ -1,0 +1,255 @@
+package consumer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/rs/zerolog"
+)
+
+func TestPauseStopsTakingAndResumeGoesOn(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		var l ledger
+		r := start(t, b, consumer.Config{Handler: func(_ context.Context, m *consumer.Message) error { l.add(m); return nil }})
+		time.Sleep(time.Second)
+		if err := r.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, b, 100)
+		time.Sleep(time.Minute)
+		if n := r.Stats().Received; n != 0 {
+			t.Errorf("%d messages were received while paused", n)
+		}
+		if err := r.Health(time.Second); err != nil {
+			t.Errorf("paused is unhealthy: %v", err)
+		}
+		if err := r.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		l.check(t, 100)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A source that cannot pause by itself is held by the engine.
+func TestPauseHoldsASourceWithoutTheAbility(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src := struct{ broker.Source }{b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+		r := start(t, b, consumer.Config{Source: src, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		if err := r.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, b, 1000)
+		time.Sleep(time.Second)
+		first := r.Stats().Received // the Receive that was under way
+		time.Sleep(time.Minute)
+		if n := r.Stats().Received; n != first || n >= 1000 {
+			t.Errorf("%d then %d received while paused", first, n)
+		}
+		if err := r.end(); err != nil { // a paused consumer stops
+			t.Fatal(err)
+		}
+		if n := r.Stats().InFlight; n != 0 {
+			t.Errorf("%d messages were never settled", n)
+		}
+	})
+}
+
+func TestLimitsChangeAtRunTime(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 10_000)
+		var now, peak atomic.Int64
+		r := start(t, b, consumer.Config{Pool: consumer.Pool{Min: 2, Max: 4}, Handler: func(context.Context, *consumer.Message) error {
+			if n := now.Add(1); n > peak.Load() {
+				peak.Store(n)
+			}
+			time.Sleep(50 * time.Millisecond)
+			now.Add(-1)
+			return nil
+		}})
+		time.Sleep(5 * time.Second)
+		if p := peak.Load(); p != 4 {
+			t.Errorf("%d handlers at once, want Max 4", p)
+		}
+		if err := r.SetLimits(8, 32); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if p := peak.Load(); p < 8 || p > 32 {
+			t.Errorf("%d handlers at once, want 8..32", p)
+		}
+		if err := r.SetLimits(0, 4); err == nil {
+			t.Error("limits 0..4 were accepted")
+		}
+		if err := r.SetLimits(5, 4); err == nil {
+			t.Error("limits 5..4 were accepted")
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The budget is never passed, and a retry that falls due while everything is full finds its way (II.5).
+func TestBudgetHoldsAndRetriesPassAFullQueue(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 500)
+		var r *running
+		var l ledger
+		over := int64(0)
+		ready := make(chan struct{})
+		r = start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 2, Max: 2}, Budget: broker.Budget{Messages: 10, Bytes: 1 << 20},
+			Retry: consumer.Retry{Backoff: consumer.Backoff{Initial: 10 * time.Millisecond}},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				<-ready
+				if n := r.Stats().InFlight; n > 10 {
+					atomic.StoreInt64(&over, n)
+				}
+				time.Sleep(5 * time.Millisecond)
+				if m.Runs == 0 {
+					return errors.New("once")
+				}
+				l.add(m)
+				return nil
+			}})
+		close(ready)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if n := atomic.LoadInt64(&over); n > 0 {
+			t.Errorf("%d messages in flight, budget 10", n)
+		}
+		l.check(t, 500)
+	})
+}
+
+func TestHealthSeesNoProgress(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		release := make(chan struct{})
+		r := start(t, b, consumer.Config{Name: "orders", Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		probe := func(d time.Duration) (err error) {
+			for range int(d / time.Second) {
+				time.Sleep(time.Second)
+				err = r.Health(10 * time.Second)
+			}
+			return err
+		}
+		if err := probe(time.Minute); err != nil {
+			t.Errorf("idle is unhealthy: %v", err)
+		}
+		produce(t, b, 1)
+		if err := probe(8 * time.Second); err != nil {
+			t.Errorf("after 8 s: %v", err)
+		}
+		if err := probe(5 * time.Second); !errors.Is(err, consumer.ErrNoProgress) || !strings.Contains(err.Error(), "orders") {
+			t.Errorf("after 13 s: %v, want ErrNoProgress with the name", err)
+		}
+		close(release)
+		if err := probe(2 * time.Second); err != nil {
+			t.Errorf("after progress: %v", err)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Each thing that happened is one line, with a stable name, and without payloads.
+func TestLogNamesWhatHappened(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const secret = "canary-payload"
+		for range 200 {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(secret), Value: []byte(secret), Headers: []broker.Header{{Key: "h", Value: []byte(secret)}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out bytes.Buffer
+		r := start(t, b, consumer.Config{
+			Name: "orders", Logger: zerolog.New(zerolog.SyncWriter(&out)),
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("no such order")) },
+		})
+		time.Sleep(10 * time.Second)
+		if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("one more")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		lines := map[string]int{}
+		suppressed := 0.0
+		for line := range strings.Lines(out.String()) {
+			var e map[string]any
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			name, _ := e["event"].(string)
+			if e["consumer"] != "orders" || name == "" {
+				t.Errorf("line without consumer or event: %s", line)
+			}
+			lines[name]++
+			if name == "failed" {
+				n, _ := e["suppressed"].(float64)
+				suppressed += n
+				if e["class"] != "permanent" || e["verdict"] != "dead_letter" || e["error"] != "no such order" || e["topic"] != "in" {
+					t.Errorf("failed: %s", line)
+				}
+			}
+		}
+		for _, name := range []string{"state", "source_up", "failed", "dead_lettered", "drained"} {
+			if lines[name] == 0 {
+				t.Errorf("no event %q in %v", name, lines)
+			}
+		}
+		if lines["failed"] < 10 || lines["failed"]+int(suppressed) != 201 {
+			t.Errorf("%d lines and %v suppressed for 201 failures", lines["failed"], suppressed)
+		}
+		if strings.Contains(out.String(), secret) {
+			t.Error("a key, payload or header value is in the log")
+		}
+	})
+}
+
+func TestPolicyAndScalingAreTold(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 5000)
+		r := start(t, b, consumer.Config{Pool: consumer.Pool{Max: 64}, Handler: func(context.Context, *consumer.Message) error {
+			time.Sleep(20 * time.Millisecond)
+			return nil
+		}})
+		time.Sleep(20 * time.Second)
+		scaled := eventsOf[consumer.Scaled](r.journal)
+		if len(scaled) < 2 {
+			t.Fatalf("%d decisions", len(scaled))
+		}
+		up, down := false, false
+		for _, d := range scaled {
+			up, down = up || d.Target > d.From, down || d.Target < d.From
+			if d.Reason == "" {
+				t.Errorf("a decision without a reason: %+v", d)
+			}
+		}
+		if !up || !down || r.Stats().Pool.Live != 1 {
+			t.Errorf("up %v, down %v, %d workers at the end", up, down, r.Stats().Pool.Live)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
