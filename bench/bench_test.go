@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEverySystemRuns measures each once, in short: it proves that the benchmark works, not how fast anything is.
+func TestEverySystemRuns(t *testing.T) {
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			const n = 64 * 100
+			run := func(url string) {
+				median := map[string]sample{}
+				for _, s := range g.systems {
+					x := s.run(n, url)
+					if x.WallNS <= 0 {
+						t.Errorf("%s: measured %+v", s.name, x)
+					}
+					median[s.name] = x
+				}
+				for _, f := range g.figures(median) {
+					if f.name == "" || f.value != f.value {
+						t.Errorf("figure %q is %v", f.name, f.value)
+					}
+				}
+			}
+			if !g.server {
+				run("")
+				return
+			}
+			if err := withServer(n, run); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for want, f := range map[string]figure{
+		"a 0.2 <=0.25 ok":    atMost("a", 0.2, 0.25),
+		"a 0.3 <=0.25 short": atMost("a", 0.3, 0.25),
+		"a 1.01 >=1 ok":      atLeast("a", 1.01, 1),
+		"a 0.99 >=1 short":   atLeast("a", 0.99, 1),
+		"a 0 <=0 ok":         atMost("a", 0, 0),
+		"a 123457 - ok":      show("a", 123456.7),
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestMedians(t *testing.T) {
+	got := medians(map[string][]sample{"a": {{WallNS: 3, CPUNS: 1}, {WallNS: 1, CPUNS: 3}, {WallNS: 2, CPUNS: 2}}})
+	if want := (sample{WallNS: 2, CPUNS: 2}); got["a"] != want {
+		t.Errorf("got %+v, want %+v", got["a"], want)
+	}
+}
+
+func TestUnknownGroupIsRefused(t *testing.T) {
+	var out strings.Builder
+	if err := measureAll(&out, "nothing", 1, 1, false); err == nil {
+		t.Errorf("no error, printed %q", out.String())
+	}
+}

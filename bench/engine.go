@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+const (
+	partitions   = 8
+	engineBudget = 8192
+)
+
+// memory makes a broker with n messages of 100 bytes, and a source of it.
+func memory(n int) *membroker.Source {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": partitions}})
+	ms := make([]broker.Outgoing, 64)
+	for i := range ms {
+		ms[i] = broker.Outgoing{Topic: "orders", Key: fmt.Appendf(nil, "key-%d", i), Value: make([]byte, 100)}
+	}
+	for p := range partitions {
+		share := n / partitions
+		if p == 0 {
+			share += n % partitions
+		}
+		check(b.Fill(p, int64(share), ms...))
+	}
+	return b.Source(membroker.SourceConfig{Group: "workers"})
+}
+
+// serial is the floor: receive, handle, ack, in one loop, with a fresh slice each time as the engine takes one.
+func serial(n, chunk int, do func(int)) sample {
+	s := memory(n)
+	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20}, Observe: func(broker.Event) {}}))
+	m := start()
+	for left := n; left > 0; {
+		ms := make([]broker.Message, chunk)
+		got := must(s.Receive(ms))
+		tokens := make([]uint64, got)
+		for i := range ms[:got] {
+			do(i)
+			tokens[i] = ms[i].Token
+		}
+		check(s.Ack(ms[0].Claim, tokens))
+		left -= got
+	}
+	sample := m.stop(n)
+	check(s.Close(context.Background()))
+	return sample
+}
+
+// byChannel is how one would do it by hand: a loop that receives, a channel, goroutines that handle and ack.
+func byChannel(n int, do func(int)) sample {
+	s := memory(n)
+	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20}, Observe: func(broker.Event) {}}))
+	ch := make(chan broker.Message, 1024)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for m := range ch {
+				do(0)
+				check(s.Ack(m.Claim, []uint64{m.Token}))
+			}
+		})
+	}
+	m := start()
+	ms := make([]broker.Message, 128)
+	for left := n; left > 0; {
+		got := must(s.Receive(ms))
+		for _, m := range ms[:got] {
+			ch <- m
+		}
+		left -= got
+	}
+	close(ch)
+	wg.Wait()
+	sample := m.stop(n)
+	check(s.Close(context.Background()))
+	return sample
+}
+
+// engine is the whole consumer. least workers to 64.
+func engine(n, chunk, least int, do func(int)) sample {
+	done := newCounter(n)
+	c := must(consumer.New(consumer.Config{
+		Source: memory(n), Pool: consumer.Pool{Min: least, Max: workers}, Chunk: chunk,
+		Budget:  broker.Budget{Messages: engineBudget, Bytes: 64 << 20},
+		Handler: func(context.Context, *consumer.Message) error { do(0); done.add(); return nil },
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	m := start()
+	go func() { ended <- c.Run(ctx) }()
+	<-done.done
+	sample := m.stop(n)
+	cancel()
+	select {
+	case err := <-ended:
+		check(err)
+	case <-time.After(time.Minute):
+		panic("the engine does not stop")
+	}
+	return sample
+}

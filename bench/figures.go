@@ -1,0 +1,124 @@
+package main
+
+// A system is one thing that is measured, in a process of its own.
+type system struct {
+	name string
+	n    int // messages in full length
+	run  func(n int, url string) sample
+}
+
+// A group's systems take turns.
+type group struct {
+	name    string
+	server  bool // needs a nats-server with n messages
+	systems []system
+	figures func(median map[string]sample) []figure
+}
+
+// A figure is one line of output.
+type figure struct {
+	name   string
+	value  float64
+	target float64
+	least  bool // the value must be at least the target; otherwise at most
+	none   bool // no target: for comparison
+}
+
+func atMost(name string, value, target float64) figure {
+	return figure{name: name, value: value, target: target}
+}
+func atLeast(name string, value, target float64) figure {
+	return figure{name: name, value: value, target: target, least: true}
+}
+func show(name string, value float64) figure { return figure{name: name, value: value, none: true} }
+
+func (f figure) ok() bool {
+	return f.none || f.least && f.value >= f.target || !f.least && f.value <= f.target
+}
+
+func local(name string, n int, run func(n int) sample) system {
+	return system{name, n, func(n int, _ string) sample { return run(n) }}
+}
+
+var groups = []group{
+	{name: "handoff", figures: handoffFigures, systems: []system{
+		local("channel", 3_000_000, func(n int) sample { return channelPool(n, noop) }),
+		local("longshore", 10_000_000, func(n int) sample { return longshoreChunks(n, noop) }),
+		local("longshore_single", 2_000_000, func(n int) sample { return longshoreSingle(n, workers, noop) }),
+		local("ants", 1_000_000, func(n int) sample { return antsPool(n, noop) }),
+		local("pond", 1_000_000, func(n int) sample { return pondPool(n, noop) }),
+		local("errgroup", 1_000_000, func(n int) sample { return errgroupPool(n, noop) }),
+	}},
+	{name: "sleep", figures: sleepFigures, systems: []system{
+		local("channel", 200_000, func(n int) sample { return channelPool(n, millisecond) }),
+		local("longshore", 200_000, func(n int) sample { return longshoreSingle(n, 1, millisecond) }),
+		local("ants", 200_000, func(n int) sample { return antsPool(n, millisecond) }),
+		local("pond", 200_000, func(n int) sample { return pondPool(n, millisecond) }),
+		local("errgroup", 200_000, func(n int) sample { return errgroupPool(n, millisecond) }),
+	}},
+	{name: "engine", figures: engineFigures, systems: []system{
+		local("serial_64", 4_000_000, func(n int) sample { return serial(n, 64, noop) }),
+		local("engine_64", 4_000_000, func(n int) sample { return engine(n, 64, 1, noop) }),
+		local("serial_512", 4_000_000, func(n int) sample { return serial(n, 512, noop) }),
+		local("engine_512", 4_000_000, func(n int) sample { return engine(n, 512, 1, noop) }),
+	}},
+	{name: "engine_sleep", figures: engineSleepFigures, systems: []system{
+		local("channel", 200_000, func(n int) sample { return byChannel(n, millisecond) }),
+		local("engine", 200_000, func(n int) sample { return engine(n, 0, workers, millisecond) }),
+	}},
+	{name: "jetstream", server: true, figures: jetstreamFigures, systems: []system{
+		{"natsgo_consume", 500_000, func(n int, url string) sample { return natsConsume(url, n) }},
+		{"longshore", 500_000, func(n int, url string) sample { return longshoreConsume(url, n) }},
+	}},
+}
+
+func handoffFigures(m map[string]sample) []figure {
+	fs := []figure{
+		atMost("pool_handoff_vs_channel", m["longshore"].WallNS/m["channel"].WallNS, 0.25),
+		atMost("pool_handoff_allocs", round(m["longshore"].Allocs, 3), 0),
+	}
+	for _, s := range []string{"longshore", "longshore_single", "channel", "ants", "pond", "errgroup"} {
+		fs = append(fs, show("handoff_ns_"+s, m[s].WallNS))
+	}
+	return fs
+}
+
+func sleepFigures(m map[string]sample) []figure {
+	fs := []figure{atLeast("pool_1ms_throughput_vs_fixed", m["channel"].WallNS/m["longshore"].WallNS, 0.98)}
+	for _, s := range []string{"longshore", "channel", "ants", "pond", "errgroup"} {
+		fs = append(fs, show("1ms_messages_per_second_"+s, 1e9/m[s].WallNS), show("1ms_cpu_us_"+s, m[s].CPUNS/1e3))
+	}
+	return fs
+}
+
+func engineFigures(m map[string]sample) (fs []figure) {
+	for _, c := range []string{"64", "512"} {
+		e, s := m["engine_"+c], m["serial_"+c]
+		fs = append(fs,
+			atMost("engine_cpu_ns_above_serial_chunk_"+c, e.CPUNS-s.CPUNS, 60),
+			atMost("engine_allocs_above_serial_chunk_"+c, e.Allocs-s.Allocs, 0.05),
+			show("engine_cpu_ns_chunk_"+c, e.CPUNS), show("serial_cpu_ns_chunk_"+c, s.CPUNS),
+			show("engine_wall_ns_chunk_"+c, e.WallNS), show("serial_wall_ns_chunk_"+c, s.WallNS))
+	}
+	return fs
+}
+
+func engineSleepFigures(m map[string]sample) []figure {
+	e, c := m["engine"], m["channel"]
+	return []figure{
+		atMost("engine_1ms_cpu_us_above_channel", (e.CPUNS-c.CPUNS)/1e3, 2),
+		show("engine_1ms_cpu_us", e.CPUNS/1e3), show("channel_1ms_cpu_us", c.CPUNS/1e3),
+		show("engine_1ms_throughput_vs_channel", c.WallNS/e.WallNS), show("engine_1ms_allocs", e.Allocs),
+	}
+}
+
+func jetstreamFigures(m map[string]sample) []figure {
+	l, n := m["longshore"], m["natsgo_consume"]
+	return []figure{
+		atLeast("jetstream_throughput_vs_natsgo_consume", n.WallNS/l.WallNS, 1),
+		atMost("jetstream_allocs", l.Allocs, 6),
+		show("jetstream_messages_per_second_longshore", 1e9/l.WallNS), show("jetstream_messages_per_second_natsgo_consume", 1e9/n.WallNS),
+		show("jetstream_cpu_us_longshore", l.CPUNS/1e3), show("jetstream_cpu_us_natsgo_consume", n.CPUNS/1e3),
+		show("jetstream_allocs_natsgo_consume", n.Allocs),
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 5, "how often each system is measured; the median counts")
+	scale := flag.Float64("scale", 1, "share of the full number of messages")
+	only := flag.String("only", "", "the groups to measure, separated by commas: handoff,sleep,engine,engine_sleep,jetstream (default all)")
+	asJSON := flag.Bool("json", false, "print one JSON object instead of lines")
+	one := flag.String("one", "", "measure one system, group/system, in this process")
+	n := flag.Int("n", 0, "with -one: how many messages")
+	url := flag.String("url", "", "with -one: the server")
+	flag.Parse()
+	var err error
+	if *one != "" {
+		err = measureOne(os.Stdout, *one, *n, *url)
+	} else {
+		err = measureAll(os.Stdout, *only, *rounds, *scale, *asJSON)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// measureOne is the process of one measurement.
+func measureOne(out io.Writer, name string, n int, url string) error {
+	for _, g := range groups {
+		for _, s := range g.systems {
+			if g.name+"/"+s.name == name {
+				return json.NewEncoder(out).Encode(s.run(n, url))
+			}
+		}
+	}
+	return fmt.Errorf("no system %q", name)
+}
+
+func measureAll(out io.Writer, only string, rounds int, scale float64, asJSON bool) error {
+	wanted := strings.Split(only, ",")
+	figures := map[string]any{}
+	for _, g := range groups {
+		if only != "" && !slices.Contains(wanted, g.name) {
+			continue
+		}
+		fs, err := g.measure(rounds, scale)
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+		for _, f := range fs {
+			if figures[f.name] = f.value; !asJSON {
+				fmt.Fprintln(out, f)
+			}
+		}
+	}
+	if len(figures) == 0 {
+		return fmt.Errorf("no group %q", only)
+	}
+	if asJSON {
+		return json.NewEncoder(out).Encode(figures)
+	}
+	return nil
+}
+
+func (f figure) String() string {
+	value := fmt.Sprintf("%.3g", f.value)
+	if math.Abs(f.value) >= 100 {
+		value = fmt.Sprintf("%.0f", f.value)
+	}
+	if f.none {
+		return fmt.Sprintf("%s %s - ok", f.name, value)
+	}
+	sign, word := "<=", "ok"
+	if f.least {
+		sign = ">="
+	}
+	if !f.ok() {
+		word = "short"
+	}
+	return fmt.Sprintf("%s %s %s%g %s", f.name, value, sign, f.target, word)
+}
+
+// measure runs the group's systems in turns and computes its figures from their medians.
+func (g group) measure(rounds int, scale float64) (fs []figure, err error) {
+	turn := func(url string) {
+		samples := map[string][]sample{}
+		for range rounds {
+			for _, s := range g.systems {
+				x, e := measureInProcess(g.name+"/"+s.name, g.count(s, scale), url)
+				if e != nil {
+					err = e
+					return
+				}
+				samples[s.name] = append(samples[s.name], x)
+			}
+		}
+		fs = g.figures(medians(samples))
+	}
+	if !g.server {
+		turn("")
+		return fs, err
+	}
+	if e := withServer(g.count(g.systems[0], scale), turn); e != nil {
+		return nil, e
+	}
+	return fs, err
+}
+
+func (g group) count(s system, scale float64) int {
+	n := int(float64(s.n) * scale)
+	return max(n-n%chunkSize, chunkSize)
+}
+
+func measureInProcess(name string, n int, url string) (s sample, err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return s, err
+	}
+	out, err := exec.Command(exe, "-one", name, "-n", fmt.Sprint(n), "-url", url).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		return s, fmt.Errorf("measuring %s: %w", name, err)
+	}
+	if err := json.Unmarshal(out, &s); err != nil {
+		return s, fmt.Errorf("measuring %s: %w: %q", name, err, out)
+	}
+	return s, nil
+}
+
+// medians takes each of a sample's values by itself.
+func medians(samples map[string][]sample) map[string]sample {
+	ms := map[string]sample{}
+	for name, ss := range samples {
+		of := func(get func(sample) float64) float64 {
+			vs := make([]float64, len(ss))
+			for i, s := range ss {
+				vs[i] = get(s)
+			}
+			slices.Sort(vs)
+			return vs[len(vs)/2]
+		}
+		ms[name] = sample{
+			WallNS: of(func(s sample) float64 { return s.WallNS }), CPUNS: of(func(s sample) float64 { return s.CPUNS }),
+			Allocs: of(func(s sample) float64 { return s.Allocs }), Bytes: of(func(s sample) float64 { return s.Bytes }),
+		}
+	}
+	return ms
+}
+
+func round(v float64, digits int) float64 {
+	p := math.Pow10(digits)
+	return math.Round(v*p) / p
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// A sample is what one process measured, per message.
+type sample struct {
+	WallNS float64 `json:"wall_ns"`
+	CPUNS  float64 `json:"cpu_ns"` // user and system, of all threads
+	Allocs float64 `json:"allocs"`
+	Bytes  float64 `json:"bytes"`
+}
+
+// A meter takes a sample from start to stop.
+type meter struct {
+	wall time.Time
+	cpu  time.Duration
+	mem  runtime.MemStats
+}
+
+func start() *meter {
+	m := new(meter)
+	runtime.GC()
+	runtime.ReadMemStats(&m.mem)
+	m.cpu = cpuTime()
+	m.wall = time.Now()
+	return m
+}
+
+func (m *meter) stop(n int) sample {
+	wall, cpu := time.Since(m.wall), cpuTime()-m.cpu
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	per := 1 / float64(n)
+	return sample{WallNS: float64(wall) * per, CPUNS: float64(cpu) * per,
+		Allocs: float64(mem.Mallocs-m.mem.Mallocs) * per, Bytes: float64(mem.TotalAlloc-m.mem.TotalAlloc) * per}
+}
+
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(fmt.Sprintf("getrusage: %v", err))
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
