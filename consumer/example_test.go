@@ -1,0 +1,143 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// runUntil runs a consumer on the topic "orders" until a handler or observer calls stop.
+func runUntil(b *membroker.Broker, configure func(cfg *consumer.Config, stop func())) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	cfg := consumer.Config{Name: "orders", Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}})}
+	configure(&cfg, stop)
+	c, err := consumer.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := c.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// What a handler returns decides what becomes of the message.
+func ExampleHandler() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("tea")})
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			if m.Runs == 0 {
+				return consumer.RetryAfter(errors.New("the warehouse is busy"), 10*time.Millisecond)
+			}
+			fmt.Printf("%s, handled after %d failed run\n", m.Value, m.Runs)
+			stop()
+			return nil
+		}
+	})
+	// Output: tea, handled after 1 failed run
+}
+
+// A message that no retry will cure goes to the dead letters, with its story in the headers.
+func ExampleDeadLetter() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("{broken")})
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Handler = func(context.Context, *consumer.Message) error {
+			return consumer.Permanent(errors.New("not an order"))
+		}
+		cfg.DeadLetter = &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "orders-dead"}
+		cfg.Observers = []consumer.Observer{func(e consumer.Event) {
+			if _, ok := e.(consumer.DeadLettered); ok {
+				stop()
+			}
+		}}
+	})
+	for _, m := range b.Messages("orders-dead") {
+		why, _ := m.Headers.Get(broker.HeaderError)
+		fmt.Printf("%s: %s\n", m.Value, why)
+	}
+	// Output: {broken: not an order
+}
+
+// Middleware wraps the call of the handler; the first is the outermost.
+func ExampleChain() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("tea")})
+
+	shout := func(word string) consumer.Middleware {
+		return func(next consumer.Handler) consumer.Handler {
+			return func(ctx context.Context, m *consumer.Message) error {
+				fmt.Println(word, "begins")
+				defer fmt.Println(word, "ends")
+				return next(ctx, m)
+			}
+		}
+	}
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Handler = consumer.Chain(shout("outer"), shout("inner"))(func(_ context.Context, m *consumer.Message) error {
+			fmt.Printf("%s\n", m.Value)
+			stop()
+			return nil
+		})
+	})
+	// Output:
+	// outer begins
+	// inner begins
+	// tea
+	// inner ends
+	// outer ends
+}
+
+// An observer is told what happens, for metrics and tests; a type switch picks what matters.
+func ExampleObserver() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("tea")})
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Handler = func(context.Context, *consumer.Message) error { stop(); return nil }
+		cfg.Observers = []consumer.Observer{func(e consumer.Event) {
+			switch e := e.(type) {
+			case consumer.StateChanged:
+				fmt.Println(e.State)
+			case consumer.Handled:
+				fmt.Println("handled", e.N)
+			}
+		}}
+	})
+	// Unordered output:
+	// opening
+	// running
+	// handled 1
+	// stopping
+	// draining
+	// closing
+	// stopped
+}
+
+// The limits of the pool can be changed at any time.
+func ExampleConsumer_SetLimits() {
+	b := membroker.New(membroker.Config{})
+	c, err := consumer.New(consumer.Config{
+		Source:  b.Source(membroker.SourceConfig{Topics: []string{"orders"}}),
+		Handler: func(context.Context, *consumer.Message) error { return nil },
+		Pool:    consumer.Pool{Min: 1, Max: 8},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.SetLimits(2, 16))
+	fmt.Println(c.SetLimits(4, 2))
+	// Output:
+	// <nil>
+	// consumer consumer: limits 4..2, want 1 <= min <= max <= Budget.Messages 4096
+}
