@@ -23,5 +23,71 @@ func cases() []testCase {
 		{name: "ForgottenSettles", run: forgottenSettles, why: again},
 		{name: "FailedSettles", run: failedSettles, why: again},
 		{name: "LongHandlers", setup: Setup{Partitions: 2}, run: longHandlers, why: again},
+
+		// Claims.
+		{name: "EventsInOrder", run: eventsInOrder},
+		{name: "ObserveCallsBack", run: observeCallsBack},
+		{name: "Revoked", setup: Setup{Partitions: 2}, run: revoked, why: again},
+		{name: "RevokedInTime", setup: Setup{Partitions: 2}, run: revokedInTime, why: again},
+		{name: "Stolen", setup: Setup{Partitions: 2}, run: stolen, why: again},
+		{name: "Bounced", run: bounced, why: again},
+		{name: "BudgetAtEnd", run: budgetAtEnd, why: again},
+		{name: "SettleRacesEnd", run: settleRacesEnd, why: again},
+
+		// Stop and Close.
+		{name: "StopRacesReceive", run: stopRacesReceive, why: again},
+		{name: "StopKeepsWhatIsOut", run: stopKeepsWhatIsOut, why: again},
+		{name: "StopReturns", setup: Setup{Lease: longLease}, run: stopReturns, why: again},
+		{name: "StopBeforeOpen", run: stopBeforeOpen},
+		{name: "ReceiveAfterStop", run: receiveAfterStop},
+		{name: "CloseTwiceBesideAck", run: closeTwiceBesideAck, why: again},
+		{name: "CloseGivesBack", setup: Setup{Lease: longLease}, run: closeGivesBack, why: again},
+		{name: "CloseBeforeOpen", run: closeBeforeOpen},
+		{name: "OpenDeadline", run: openDeadline},
+		{name: "CloseInTime", run: closeInTime, why: again},
+		{name: "CloseWithPastDeadline", run: closeWithPastDeadline, why: again},
+
+		// Budget and pause.
+		{name: "BudgetMessages", run: budgetMessages},
+		{name: "BudgetBytes", run: budgetBytes},
+		{name: "OverBudget", run: overBudget},
+		{name: "SetBudget", run: setBudget},
+		{name: "Pause", setup: Setup{Topics: 2}, run: pauseByTopic, why: again},
+		{name: "Hold", run: held, why: again},
+
+		// Messages that are gone.
+		{name: "TrimmedWhileAway", run: trimmedWhileAway, why: again},
+		{name: "TrimmedUnderway", run: trimmedUnderway, why: again},
+		{name: "Recreated", run: recreated, why: again},
+		{name: "RecreatedWhileAway", run: recreatedWhileAway, why: again},
+		{name: "Undecodable", run: undecodable},
+		{name: "MaxDeliveries", run: maxDeliveries, why: needsMaxDeliveries},
+		{name: "AtMostOnce", run: atMostOnce, why: needsAtMostOnce},
+
+		// Trouble.
+		{name: "CutToBroker", run: cut(ToBroker), why: again},
+		{name: "CutFromBroker", run: cut(FromBroker), why: again},
+		{name: "CutBoth", run: cut(Both), why: again},
+		{name: "ShortCut", run: shortCut, why: again},
+		{name: "Killed", run: killed, why: again},
+		{name: "Frozen", run: frozen, why: again},
+		{name: "DownBeforeOpen", run: downBeforeOpen, why: again},
+		{name: "DownLater", run: downLater, why: again},
+		{name: "HeartbeatsGoOn", run: heartbeatsGoOn, why: again},
+		{name: "Idle", run: idle},
+
+		// Lag, payload, publishing, and what is left over.
+		{name: "Lag", run: lagIsRight},
+		{name: "LagWhileDown", run: lagWhileDown},
+		{name: "Payloads", run: payloads},
+		{name: "BigMessage", run: bigMessage},
+		{name: "BytesStay", run: bytesStay},
+		{name: "Publish", run: publish},
+		{name: "PublishTooLarge", run: publishTooLarge},
+		{name: "PublishRepeated", run: publishRepeated},
+		{name: "PublishWhileDown", run: publishWhileDown},
+		{name: "PublisherClose", run: publisherClose},
+		{name: "NoGoroutineLeft", run: noGoroutineLeft},
+		{name: "NoBufferLeft", run: noBufferLeft, why: again},
 	}
 }

@@ -27,6 +27,8 @@ type Harness struct {
 
 	// NoKeys: messages have no keys at all. NilKeyIsEmpty, NilValueIsEmpty: the broker cannot tell nil from empty; either may arrive.
 	NoKeys, NilKeyIsEmpty, NilValueIsEmpty bool
+	// HeadersByKey: the broker keeps the order of headers with the same key only.
+	HeadersByKey bool
 	// KeepsRuns: the adapter remembers Back.Runs as long as its process lives, and reports it as Message.Runs.
 	KeepsRuns bool
 	// StopHandsOver: after Stop another process can have what Receive has not returned. False: only after Close (Kafka's partitions).

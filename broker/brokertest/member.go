@@ -30,6 +30,7 @@ type member struct {
 
 	mu       sync.Mutex
 	got      []*broker.Message // handed out and not taken by the case
+	all      []*broker.Message // every one that was handed out, for cases that settle them all
 	heldMsgs map[string]bool   // ids that are out here
 	bytes    int64
 	total    int // handed out ever
@@ -157,8 +158,14 @@ func (m *member) turned() map[*broker.Claim]bool {
 	return cs
 }
 
+// headerID carries the id of a message whose value cannot.
+const headerID = "Case-Id"
+
 // id is what a message's value begins with.
 func id(m *broker.Message) string {
+	if v, ok := m.Headers.Get(headerID); ok {
+		return string(v)
+	}
 	s, _, _ := bytes.Cut(m.Value, []byte("."))
 	return string(s)
 }
@@ -213,6 +220,7 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 	}
 	m.w.cameAgain(name)
 	m.got = append(m.got, msg)
+	m.all = append(m.all, msg)
 }
 
 func (w *world) cameAgain(id string) {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/longshoremq/longshore/broker"
 )
 
 // A testCase is one case of the suite. Its function's comment says what it proves.
@@ -191,5 +189,3 @@ func needsRedelivery(h *Harness) string {
 	}
 	return ""
 }
-
-var _ = broker.ErrLost

@@ -53,16 +53,13 @@ func (f *faults) fail(op Op) error {
 	return f.err[op]
 }
 
-// drop loses deliveries that were told to be dropped.
-func (f *faults) drop(spans []span) []span {
+// drop loses deliveries that were told to be dropped. Nobody extends their leases.
+func (f *faults) drop(p *leases, spans []span) []span {
 	for f.drops > 0 && len(spans) > 0 {
 		sp := &spans[0]
-		n := min(int64(f.drops), sp.n)
-		f.drops -= int(n)
-		for range n {
-			sp.bytes -= sizeOf(sp.at(sp.from))
-			sp.from, sp.n = sp.from+1, sp.n-1
-		}
+		p.at(sp.from).holder = 0
+		sp.bytes -= sizeOf(sp.at(sp.from))
+		sp.from, sp.n, f.drops = sp.from+1, sp.n-1, f.drops-1
 		if sp.n == 0 {
 			spans = spans[1:]
 		}

@@ -296,7 +296,7 @@ func (m *member) fetch(limit int, maxBytes int64, now time.Time) (out []span, g 
 			break
 		}
 	}
-	out = m.g.b.faults.drop(out)
+	out = m.g.b.faults.drop(p, out)
 	for _, sp := range out {
 		m.g.delivered += sp.n
 		for o := sp.from; cfg.AtMostOnce && o < sp.from+sp.n; o++ {

@@ -12,7 +12,6 @@ import (
 // loop is the source's own goroutine, from Open to Close.
 func (s *Source) loop() {
 	defer close(s.done)
-	s.contact = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer s.flushTimer.Stop()
@@ -27,7 +26,9 @@ func (s *Source) loop() {
 		select {
 		case <-s.kick:
 		case <-s.call: // the broker has something to say
-			s.beatAt = time.Time{}
+			if !s.failing { // else at the next try: its joining would wake us again and again
+				s.beatAt = time.Time{}
+			}
 		case <-s.flushTimer.C:
 			flush = true
 		case <-timer.C:
@@ -87,22 +88,31 @@ func (s *Source) beat(now time.Time) {
 		s.beatAt = now
 		return
 	case err != nil:
-		s.beatAt = now.Add(retryEvery)
+		s.failing, s.beatAt = true, now.Add(retryEvery)
 		return
 	}
+	s.failing = false
 	s.watchLease(at)
 	if s.rejoins { // it was silent too long, whatever the broker thinks
 		s.beatAt = now
 		return
 	}
-	s.mu.Lock()
-	s.leaseLost = false
-	s.mu.Unlock()
-	s.contact, s.beatAt = at, at.Add(s.b.cfg.Lease/3)
+	s.beatAt = at.Add(s.b.cfg.Lease / 3)
 	for _, n := range ns {
 		s.follow(n)
 	}
 	s.refreshLag(at, len(ns))
+	s.touched(at)
+}
+
+// touched notes contact. What the broker had to say was followed by now, so Receive may go on.
+func (s *Source) touched(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaseLost, s.contact = false, at
+	if s.lapsed {
+		signal(s.wake)
+	}
 }
 
 // refreshLag also tells the broker how many notices were followed.
@@ -117,6 +127,7 @@ func (s *Source) refreshLag(now time.Time, followed int) {
 
 // rejoin becomes a new member after the broker has forgotten the old one, or may have.
 func (s *Source) rejoin(now time.Time) {
+	var at time.Time
 	err := s.exchange(func(now time.Time) error {
 		if s.m.known() {
 			s.m.leave()
@@ -125,20 +136,21 @@ func (s *Source) rejoin(now time.Time) {
 		if err != nil {
 			return err
 		}
-		s.m, s.contact = m, now
+		s.m, at = m, now
 		return nil
 	})
 	s.beatAt = now
-	if err != nil {
+	if s.failing = err != nil; s.failing {
 		s.beatAt = now.Add(retryEvery)
 		return
 	}
 	s.rejoins = false
+	s.touched(at)
 }
 
 // watchLease notices that there was no contact for a whole lease: what is out may be somebody else's now.
 func (s *Source) watchLease(now time.Time) {
-	if now.Sub(s.contact) <= s.b.cfg.Lease || s.rejoins {
+	if now.Sub(s.contact) < s.b.cfg.Lease || s.rejoins {
 		return
 	}
 	if s.b.stream == nil {

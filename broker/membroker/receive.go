@@ -70,6 +70,9 @@ func (s *Source) handOut(n int) (g grant, starved bool, err error) {
 	if s.stopped {
 		return grant{}, false, fmt.Errorf("membroker: receiving: %w", s.stopCause())
 	}
+	if s.lapsed = time.Since(s.contact) >= s.b.cfg.Lease; s.lapsed { // as after SIGSTOP: first hear what is still ours
+		return grant{}, true, nil
+	}
 	free := s.budget.Messages - s.outN
 	if s.starved = free <= 0; s.starved {
 		return grant{}, true, nil
@@ -176,6 +179,10 @@ func (h *holding) lease(now time.Time, maxBytes int64, lost bool) (due time.Time
 	if limit <= 0 {
 		s.starved = true
 		return due
+	}
+	if lost {
+		defer func(drops int) { s.b.faults.drops = drops }(s.b.faults.drops)
+		s.b.faults.drops = limit
 	}
 	spans, g, due := s.m.fetch(limit, maxBytes, now)
 	if lost {

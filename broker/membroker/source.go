@@ -33,8 +33,8 @@ type Source struct {
 	// The loop's own.
 	m       *member
 	beatAt  time.Time
-	contact time.Time // the last heartbeat that the broker answered
 	ending  []*ending
+	failing bool // the last heartbeat failed
 	rejoins bool // the broker does not know us any more
 
 	// mu guards what is below. The broker's lock may be taken inside it, never the other way round. It is held for memory work only.
@@ -48,8 +48,10 @@ type Source struct {
 	stopped  bool
 	paused   bool
 	pausedOf map[string]bool
-	flushing bool // the flush timer runs
-	starved  bool // Receive waits for budget
+	flushing bool      // the flush timer runs
+	starved  bool      // Receive waits for budget
+	contact  time.Time // the last heartbeat that the broker answered; only the loop writes it
+	lapsed   bool      // Receive waits for one
 	// outN and outBytes were handed out and are not settled; held is prefetched, and heldN how many they are.
 	outN            int
 	outBytes, held  int64
@@ -109,7 +111,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 		s.mu.Unlock()
 		return broker.Traits{}, err
 	}
-	s.phase = opened
+	s.phase, s.contact = opened, time.Now()
 	s.flushTimer = time.NewTimer(time.Hour)
 	s.flushTimer.Stop()
 	s.mu.Unlock()

@@ -126,3 +126,13 @@ func some(ids []string) string {
 	}
 	return fmt.Sprintf("%d %v", len(ids), ids)
 }
+
+// Times is how often the message was handed out.
+func (l *Ledger) Times(id string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[id]; e != nil {
+		return e.begun
+	}
+	return 0
+}

@@ -1,0 +1,201 @@
+package brokertest
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// budgetMessages proves that no more messages are out than the budget says, that it is used in full, and that each settle frees its place.
+func budgetMessages(w *world) {
+	m := w.join(budget(7, 1<<20), chunk(5))
+	w.produce(0, 40)
+	out := m.take(7)
+	m.quiet(w.lease, "the budget is used up")
+	m.mustAck(out[:3]...)
+	out = append(out[3:], m.take(3)...)
+	m.quiet(w.lease, "the budget is used up again")
+	m.mustAck(out...)
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handledOnce()
+}
+
+// filled makes n messages of a size.
+func (w *world) filled(topic string, n, size int) []broker.Outgoing {
+	ms := make([]broker.Outgoing, n)
+	for i := range ms {
+		value := append([]byte(w.newID()), '.')
+		ms[i] = broker.Outgoing{Topic: topic, Value: append(value, bytes.Repeat([]byte{'x'}, size-len(value))...)}
+	}
+	return ms
+}
+
+// budgetBytes proves that the budget's bytes bound what is out, but for one response or message, and that they are freed by settles.
+func budgetBytes(w *world) {
+	const limit, each, n = 10_000, 1000, 100
+	m := w.join(budget(1000, limit), chunk(3))
+	w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, each)...)
+	m.take(1)
+	time.Sleep(w.lease)
+	m.mu.Lock()
+	out := m.bytes
+	m.mu.Unlock()
+	if out > 2*limit+each {
+		w.Errorf("%d bytes are out, the budget is %d", out, limit)
+	}
+	m.mustAck(m.untook()...)
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handledOnce()
+}
+
+// untook returns the messages that are out, also those that the case has taken.
+func (m *member) untook() []*broker.Message {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ms := m.all
+	m.got, m.all = nil, nil
+	return ms
+}
+
+// overBudget proves that a message larger than the whole budget is handed out, alone, and does not stop the rest.
+func overBudget(w *world) {
+	m := w.join(budget(10, 4000))
+	ms := w.filled(w.sys.Topics[0], 5, 1000)
+	ms[2].Value = append(ms[2].Value, bytes.Repeat([]byte{'y'}, 50_000)...)
+	w.sys.Produce(w, 0, ms...)
+	for range ms {
+		m.mustAck(m.take(1)...)
+	}
+	w.settled()
+	w.handledOnce()
+}
+
+// setBudget proves that a larger budget is used at once, by a source that waits for its settles.
+func setBudget(w *world) {
+	m := w.join(budget(4, 1<<20))
+	s, ok := m.src.(broker.Rebudgeter)
+	if !ok {
+		skip(w, w.c.name, "the source is no broker.Rebudgeter")
+	}
+	w.produce(0, 40)
+	ms := m.take(4)
+	m.quiet(w.lease, "the budget is used up")
+	m.mu.Lock()
+	m.budget.Messages = 12
+	m.mu.Unlock()
+	s.SetBudget(broker.Budget{Messages: 12, Bytes: 1 << 20})
+	ms = append(ms, m.take(8)...)
+	m.quiet(w.lease, "the larger budget is used up")
+	m.mustAck(ms...)
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handledOnce()
+}
+
+// pauseByTopic proves that a paused topic takes no budget from the others: what was prefetched of it goes back. A source that
+// cannot pause by topic says ErrUnsupported; then all is paused, and another process gets everything.
+func pauseByTopic(w *world) {
+	m := w.join(budget(4, 8000), chunk(2))
+	p, ok := m.src.(broker.Pauser)
+	if !ok {
+		skip(w, w.c.name, "the source is no broker.Pauser")
+	}
+	a, b := w.sys.Topics[0], w.sys.Topics[1]
+	w.sys.Produce(w, 0, w.filled(a, 40, 1000)...)
+	ms := m.take(4)
+	if !w.mustPause(p, a) {
+		pauseAll(w, m, p, ms)
+		return
+	}
+	m.mustAck(ms...)
+	w.sys.Produce(w, 0, w.filled(b, 10, 1000)...)
+	late := 0 // of topic a: a Receive may have been under way
+	for got := 0; got < 10; {
+		msg := m.take(1)[0]
+		if msg.Topic == b {
+			got++
+		} else if late++; late > 4 {
+			w.Fatal("messages of a paused topic are handed out")
+		}
+		m.mustAck(msg)
+	}
+	m.quiet(w.lease, "its topic is paused")
+	if err := p.Resume(a); err != nil {
+		w.Errorf("Resume: %v", err)
+	}
+	for range 36 - late {
+		m.mustAck(m.take(1)...)
+	}
+	w.settled()
+	w.handledOnce()
+}
+
+// mustPause says whether the source can pause by topic.
+func (w *world) mustPause(p broker.Pauser, topic string) bool {
+	w.Helper()
+	err := p.Pause(topic)
+	if err == nil {
+		return true
+	}
+	if !errors.Is(err, errors.ErrUnsupported) {
+		w.Errorf("Pause by topic: %v, want nil or errors.ErrUnsupported", err)
+	}
+	return false
+}
+
+// pauseAll is the rest of pauseByTopic where only all can be paused.
+func pauseAll(w *world, m *member, p broker.Pauser, ms []*broker.Message) {
+	w.Helper()
+	if err := p.Pause(); err != nil {
+		w.Fatalf("Pause of all: %v", err)
+	}
+	m.mustAck(ms...)
+	late, _ := m.tryTake(4, w.lease)
+	if len(late) > 0 {
+		m.mustAck(late...)
+	}
+	m.quiet(w.lease, "all is paused")
+	left := 36 - len(late)
+	if w.h.StopHandsOver {
+		other := w.join()
+		other.mustAck(other.take(left)...)
+		left = 0
+		other.close()
+	}
+	if err := p.Resume(); err != nil {
+		w.Errorf("Resume of all: %v", err)
+	}
+	w.produce(0, 3)
+	for range left + 3 {
+		m.mustAck(m.take(1)...)
+	}
+	w.settled()
+	w.handledOnce()
+}
+
+// held proves that a claim on hold hands out nothing before its time, and does afterwards.
+func held(w *world) {
+	m := w.join()
+	s, ok := m.src.(broker.Holder)
+	if !ok {
+		skip(w, w.c.name, "the source is no broker.Holder")
+	}
+	c := m.current()
+	until := time.Now().Add(2 * w.lease)
+	s.Hold(c, until)
+	w.produce(0, 5)
+	ms := m.take(1)
+	if early := time.Until(until); early > 0 {
+		w.Errorf("a message of a held claim came %v too early", early)
+	}
+	m.mustAck(append(ms, m.take(4)...)...)
+	w.settled()
+	w.handledOnce()
+}

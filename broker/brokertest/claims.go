@@ -1,0 +1,315 @@
+package brokertest
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// current is a claim of the member that is open; it waits for one.
+func (m *member) current() *broker.Claim {
+	m.w.Helper()
+	var open *broker.Claim
+	m.w.eventually(m.name+" has an open claim", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for c := range m.claims {
+			if c.Startable() {
+				open = c
+				return true
+			}
+		}
+		return false
+	})
+	return open
+}
+
+func (w *world) ended(c *broker.Claim) {
+	w.Helper()
+	select {
+	case <-c.Ended():
+	case <-time.After(w.h.Patience):
+		w.Fatalf("the claim did not end within %v", w.h.Patience)
+	}
+}
+
+func (w *world) turned(c *broker.Claim) {
+	w.Helper()
+	select {
+	case <-c.Revoking():
+	case <-time.After(w.h.Patience):
+		w.Fatalf("the claim was not revoked within %v", w.h.Patience)
+	}
+}
+
+// pair makes two processes that have a claim each, and 2 partitions.
+func (w *world) pair(opts ...option) (a, b *member) {
+	w.Helper()
+	a, b = w.join(opts...), w.join(opts...)
+	w.eventually("both processes have one claim", func() bool {
+		return a.openClaims() == 1 && b.openClaims() == 1
+	})
+	return a, b
+}
+
+func (m *member) openClaims() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c := range m.claims {
+		if c.Startable() {
+			n++
+		}
+	}
+	return n
+}
+
+// revoked proves that a claim which is taken gently ends when all that was handed out is settled, by ack or give-back, that these settles are
+// nil and hold, and that the next owner gets the rest.
+func revoked(w *world) {
+	w.need("Revoke", w.sys.Revoke != nil)
+	a, b := w.pair(budget(20, 1<<20))
+	c := a.current()
+	w.produce(int(c.Partition), 30)
+	ms := a.take(20)
+	w.sys.Revoke(w, c)
+	w.turned(c)
+	a.mustAck(ms[:10]...)
+	a.mustNack(0, 0, ms[10:]...)
+	w.ended(c)
+	if !errors.Is(c.Cause(), broker.ErrLost) {
+		w.Errorf("a revoked claim ended with the cause %v, want ErrLost", c.Cause())
+	}
+	if err := a.src.Ack(c, []uint64{ms[0].Token}); err == nil {
+		w.Error("a second Ack after the claim's end says nil")
+	}
+	b.mustAck(b.take(20)...)
+	w.settled()
+	for _, msg := range ms[:10] {
+		if n := w.books.Times(id(msg)); n != 1 {
+			w.Errorf("message %s was acked in time and handed out %d times", id(msg), n)
+		}
+	}
+}
+
+// revokedInTime proves that a claim with a handler that does not return ends when its time is over, not before; that the late ack says
+// ErrLost; and that the next owner gets the message.
+func revokedInTime(w *world) {
+	w.need("Revoke", w.sys.Revoke != nil)
+	a, b := w.pair()
+	c := a.current()
+	w.produce(int(c.Partition), 5)
+	ms := a.take(5)
+	w.sys.Revoke(w, c)
+	w.turned(c)
+	a.mustAck(ms[1:]...)
+	w.ended(c)
+	if early := time.Until(c.By()); early > 0 {
+		w.Errorf("the claim ended %v before its time was over, with a message out", early)
+	}
+	if err := a.ack(ms[0]); !errors.Is(err, broker.ErrLost) {
+		w.Errorf("an ack after the claim's end says %v, want ErrLost", err)
+	}
+	got := b.take(1)
+	if id(got[0]) != id(ms[0]) {
+		w.Errorf("the next owner got message %s, want %s", id(got[0]), id(ms[0]))
+	}
+	b.mustAck(got...)
+	w.settled()
+}
+
+// stolen proves that a claim which is taken at once ends as soon as the process learns of it, that settles say ErrLost from then on, and that
+// the next owner gets what was not settled.
+func stolen(w *world) {
+	w.need("Steal", w.sys.Steal != nil)
+	a, b := w.pair()
+	c := a.current()
+	w.produce(int(c.Partition), 10)
+	ms := a.take(10)
+	a.mustAck(ms[:3]...)
+	w.unsettled(7)
+	w.sys.Steal(w, c)
+	w.ended(c)
+	for _, msg := range ms[3:6] {
+		if err := a.ack(msg); !errors.Is(err, broker.ErrLost) {
+			w.Errorf("an ack after the theft says %v, want ErrLost", err)
+		}
+	}
+	if err := a.nack(0, 0, ms[6:]...); !errors.Is(err, broker.ErrLost) {
+		w.Errorf("a Nack after the theft says %v, want ErrLost", err)
+	}
+	b.mustAck(b.take(7)...)
+	w.settled()
+}
+
+// bounced proves that a claim which goes away and comes straight back loses nothing and repeats nothing that was acked: running handlers
+// settle through the old claim, what is given back comes under the next one.
+func bounced(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	m := w.join(budget(20, 1<<20))
+	c := m.current()
+	w.produce(0, 30)
+	ms := m.take(20)
+	w.sys.Bounce(w, c)
+	w.turned(c)
+	m.mustNack(0, 0, ms[5:]...)
+	m.mustAck(ms[:5]...)
+	for range 5 {
+		next := m.take(5)
+		for _, msg := range next {
+			if msg.Claim == c {
+				w.Errorf("message %s came under the claim that was revoked", id(msg))
+			}
+		}
+		m.mustAck(next...)
+	}
+	w.ended(c)
+	w.settled()
+	for _, msg := range ms[:5] {
+		if n := w.books.Times(id(msg)); n != 1 {
+			w.Errorf("message %s was acked through the old claim and handed out %d times", id(msg), n)
+		}
+	}
+}
+
+// budgetAtEnd proves that the end of a claim frees no budget: claims come and go under handlers that do not return, and what is out stays
+// within the budget and is not handed out again beside them. Their late settles free it, whatever they say.
+func budgetAtEnd(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	m := w.join(budget(10, 1<<20))
+	w.produce(0, 60)
+	held := m.take(10)
+	for range 3 {
+		c := m.current()
+		w.sys.Bounce(w, c)
+		w.ended(c)
+		m.current()
+	}
+	m.quiet(w.lease, "the budget is used up by handlers that run")
+	for _, msg := range held {
+		if err := m.ack(msg); !errors.Is(err, broker.ErrLost) {
+			w.Errorf("a late ack says %v, want ErrLost", err)
+		}
+	}
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handled()
+}
+
+// settleRacesEnd proves that an ack which said nil holds even when the claim ends in that moment: either the last commit has it, or it is
+// reported as Unconfirmed. Handlers go on acking without regard to the revocation, while commits are slow.
+func settleRacesEnd(w *world) {
+	w.need("Revoke", w.sys.Revoke != nil)
+	a, b := w.join(chunk(32)), w.join(chunk(32))
+	w.slow(5 * time.Millisecond)
+	work := make(chan func(), 1000)
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for f := range work {
+				time.Sleep(3 * time.Millisecond)
+				f()
+			}
+		})
+	}
+	var stops []func()
+	for _, m := range []*member{a, b} {
+		stops = append(stops, m.handle(func(msg *broker.Message) { work <- func() { _ = m.ack(msg) } }))
+	}
+	stop := sync.OnceFunc(func() {
+		for _, f := range stops {
+			f()
+		}
+		close(work)
+		workers.Wait()
+	})
+	defer stop()
+	for range 3 {
+		w.produce(0, 700)
+		c := w.ownerOf([]*member{a, b})
+		w.sys.Revoke(w, c)
+		w.ended(c)
+	}
+	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.settled()
+	stop()
+	w.handled()
+}
+
+// ownerOf waits until one of the members has an open claim under which something was handed out.
+func (w *world) ownerOf(ms []*member) *broker.Claim {
+	w.Helper()
+	var owned *broker.Claim
+	w.eventually("a claim is in use", func() bool {
+		for _, m := range ms {
+			m.mu.Lock()
+			for c, b := range m.claims {
+				if c.Startable() && len(b.high) > 0 {
+					owned = c
+				}
+			}
+			m.mu.Unlock()
+		}
+		return owned != nil
+	})
+	return owned
+}
+
+// eventsInOrder proves that a source tells how it fares: Up when it has contact, Assigned before anything of a claim, Ended at its end, the
+// claim's own channels before its event.
+func eventsInOrder(w *world) {
+	m := w.join()
+	w.produce(0, 10)
+	m.mustAck(m.take(10)...)
+	w.eventually("an Up event came", func() bool { return m.seen(broker.Up) == 1 })
+	w.settled()
+	m.close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var kinds []broker.Kind
+	for _, e := range m.events {
+		kinds = append(kinds, e.Kind)
+		if e.Kind == broker.Ended && !errors.Is(e.Claim.Cause(), broker.ErrClosed) {
+			w.Errorf("at Close a claim ended with the cause %v, want ErrClosed", e.Claim.Cause())
+		}
+	}
+	if !slices.Contains(kinds, broker.Assigned) || !slices.Contains(kinds, broker.Ended) {
+		w.Errorf("events were %v, want assigned and ended among them", kinds)
+	}
+}
+
+// observeCallsBack proves that Observe may call the source at each event: it is called with no lock held.
+func observeCallsBack(w *world) {
+	var m *member
+	m = w.process(observing(func(broker.Event) {
+		if s, ok := m.src.(broker.LagReporter); ok {
+			s.Lag()
+		}
+		if s, ok := m.src.(broker.Rebudgeter); ok {
+			s.SetBudget(m.budget)
+		}
+		if s, ok := m.src.(broker.Pauser); ok {
+			_ = s.Pause()
+			_ = s.Resume()
+		}
+	}))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		m.open()
+		m.receive()
+		w.produce(0, 20)
+		m.mustAck(m.take(20)...)
+		w.settled()
+		m.close()
+	}()
+	select {
+	case <-over:
+	case <-time.After(3 * w.h.Patience):
+		w.Fatal("the source hangs: Observe is called with a lock held")
+	}
+	w.handledOnce()
+}

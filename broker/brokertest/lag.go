@@ -1,0 +1,67 @@
+package brokertest
+
+import (
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// lagIsRight proves that the lag is unknown, -1 and not 0, before the source has learned it; that it counts what waits and what is not
+// settled; and that it reaches 0.
+func lagIsRight(w *world) {
+	m := w.process(budget(10, 1<<20))
+	s, ok := m.src.(broker.LagReporter)
+	if !ok {
+		skip(w, w.c.name, "the source is no broker.LagReporter")
+	}
+	if l := s.Lag(); l.Waiting != -1 || l.Unsettled != -1 || !l.At.IsZero() {
+		w.Errorf("before Open the lag is %+v, want unknown", l)
+	}
+	w.produce(0, 30)
+	m.open()
+	m.receive()
+	ms := m.take(10)
+	if !w.h.Traits.AtMostOnce {
+		w.eventually("the lag counts 30 unsettled messages, of which 10 are out", func() bool {
+			l := s.Lag()
+			return l.Unsettled == 30 && l.Waiting >= 0 && l.Waiting <= 20
+		})
+	}
+	m.mustAck(ms...)
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.eventually("the lag reaches 0", func() bool { l := s.Lag(); return l.Unsettled == 0 && l.Waiting == 0 })
+	at := s.Lag().At
+	if at.IsZero() {
+		w.Error("the lag does not say when it was learned")
+	}
+	w.produce(0, 5)
+	w.eventually("a later lag was learned", func() bool { return s.Lag().At.After(at) })
+}
+
+// lagWhileDown proves that a lag that cannot be learned is not made up, and that Lag does not block.
+func lagWhileDown(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.process()
+	s, ok := m.src.(broker.LagReporter)
+	if !ok {
+		skip(w, w.c.name, "the source is no broker.LagReporter")
+	}
+	w.produce(0, 5)
+	w.down()
+	ctx, cancel := within(w.lease)
+	defer cancel()
+	_ = m.tryOpen(ctx)
+	asked := make(chan broker.Lag, 1)
+	go func() { asked <- s.Lag() }()
+	select {
+	case l := <-asked:
+		if l.Unsettled != -1 || l.Waiting != -1 {
+			w.Errorf("without ever a contact the lag is %+v, want unknown", l)
+		}
+	case <-time.After(w.h.Patience):
+		w.Fatal("Lag blocks while the broker is away")
+	}
+}

@@ -1,0 +1,87 @@
+package brokertest
+
+import (
+	"runtime"
+	"strings"
+	"time"
+	"weak"
+)
+
+// noGoroutineLeft proves that no goroutine of the adapter outlives Close: after work, after none, and after an Open that failed.
+func noGoroutineLeft(w *world) {
+	if len(w.h.Goroutines) == 0 {
+		skip(w, w.c.name, "Harness.Goroutines does not say how the adapter's goroutines are known")
+	}
+	before := w.running()
+	worked, unused := w.join(), w.process()
+	w.produce(0, 20)
+	worked.mustAck(worked.take(20)...)
+	w.settled()
+	worked.close()
+	unused.open()
+	unused.close()
+	w.process().close()
+	if w.sys.Down != nil && w.sys.Up != nil {
+		w.down()
+		failed := w.process()
+		ctx, cancel := within(w.lease)
+		defer cancel()
+		_ = failed.tryOpen(ctx)
+		failed.close()
+		w.up()
+	}
+	left := 0
+	for end := time.Now().Add(w.h.Patience); time.Now().Before(end); time.Sleep(poll) {
+		if left = len(w.running()) - len(before); left <= 0 {
+			return
+		}
+	}
+	w.Errorf("%d goroutines are left:\n%s", left, strings.Join(w.running(), "\n\n"))
+}
+
+// running returns the stacks of the adapter's goroutines.
+func (w *world) running() (stacks []string) {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for _, stack := range strings.Split(string(buf), "\n\n") {
+		for _, part := range w.h.Goroutines {
+			if strings.Contains(stack, part) && !strings.Contains(stack, "brokertest.(*world).running") {
+				stacks = append(stacks, stack)
+				break
+			}
+		}
+	}
+	return stacks
+}
+
+// noBufferLeft proves that a source which goes on does not keep the bytes of messages that were settled and let go of.
+func noBufferLeft(w *world) {
+	w.need("Trim", w.sys.Trim != nil) // a broker in this process may keep what is not trimmed
+	const n, size = 20, 200_000
+	m := w.join(budget(n, n*size))
+	w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, size)...)
+	var values []weak.Pointer[byte]
+	func() {
+		ms := m.take(n)
+		for _, msg := range ms {
+			values = append(values, weak.Make(&msg.Value[0]))
+		}
+		m.mustAck(ms...)
+	}()
+	m.untook()
+	w.settled()
+	w.sys.Trim(w, w.sys.Topics[0], n)
+	w.produce(0, 8) // others go through the same places
+	m.mustAck(m.take(8)...)
+	m.untook()
+	w.settled()
+	w.eventually("the messages' bytes were freed", func() bool {
+		runtime.GC()
+		for _, v := range values {
+			if v.Value() != nil {
+				return false
+			}
+		}
+		return true
+	})
+}

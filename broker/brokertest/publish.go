@@ -1,0 +1,177 @@
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+func (w *world) publisher() broker.Publisher {
+	w.Helper()
+	w.need("Publisher", w.sys.Publisher != nil)
+	p := w.sys.Publisher(w)
+	w.Cleanup(func() {
+		ctx, cancel := within(w.h.Patience)
+		defer cancel()
+		_ = p.Close(ctx)
+	})
+	return p
+}
+
+// publish proves that a publish which returned nil is stored, with key, value and headers as they were given, and that nothing of it is
+// kept: the caller may write over its slices.
+func publish(w *world) {
+	p := w.publisher()
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	want := make(map[string]broker.Outgoing)
+	for range 5 {
+		var ms []broker.Outgoing
+		for range 4 {
+			name := w.newID()
+			value := []byte("value of " + name)
+			ms = append(ms, broker.Outgoing{Topic: w.sys.Topics[0], Key: []byte("key"), Value: value, Headers: []broker.Header{
+				{Key: headerID, Value: []byte(name)}, {Key: "Case-Twice", Value: []byte("first")},
+				{Key: "Case-Empty", Value: []byte{}}, {Key: "Case-Twice", Value: []byte("second")},
+			}})
+			kept := ms[len(ms)-1]
+			kept.Value = []byte(string(value))
+			want[name] = kept
+		}
+		if err := p.Publish(ctx, ms); err != nil {
+			w.Fatalf("Publish: %v", err)
+		}
+		for _, o := range ms {
+			clear(o.Value)
+		}
+	}
+	for range want {
+		msg := m.take(1)[0]
+		w.same(msg, want[id(msg)])
+		m.mustAck(msg)
+	}
+	w.settled()
+	w.handledOnce()
+}
+
+// publishTooLarge proves that a message which the broker will never take says ErrRefused, by its index, and that the others are stored.
+func publishTooLarge(w *world) {
+	p := w.publisher()
+	if w.sys.MaxMessageBytes <= 0 {
+		skip(w, w.c.name, "System.MaxMessageBytes is 0: the broker takes any size")
+	}
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	ms := w.filled(w.sys.Topics[0], 1, 100)
+	ms = append(ms, broker.Outgoing{Topic: w.sys.Topics[0], Value: make([]byte, w.sys.MaxMessageBytes+1)})
+	ms = append(ms, w.filled(w.sys.Topics[0], 1, 100)...)
+	err := p.Publish(ctx, ms)
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || len(pe.Errs) != len(ms) {
+		w.Fatalf("Publish: %v, want a *broker.PublishError with %d entries", err, len(ms))
+	}
+	if pe.Errs[0] != nil || pe.Errs[2] != nil || !errors.Is(pe.Errs[1], broker.ErrRefused) {
+		w.Errorf("errors by index are %v, want ErrRefused for the second alone", pe.Errs)
+	}
+	m.mustAck(m.take(2)...)
+	w.settled()
+	w.handledOnce()
+}
+
+// publishRepeated proves that a message with the same ID is stored once.
+func publishRepeated(w *world) {
+	p := w.publisher()
+	if !w.h.DropsRepeatedIDs {
+		skip(w, w.c.name, "Harness.DropsRepeatedIDs is not set: readers drop repeated ones")
+	}
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	ms := w.filled(w.sys.Topics[0], 2, 100)
+	ms[0].ID, ms[1].ID = "one", "two"
+	for range 3 {
+		if err := p.Publish(ctx, ms); err != nil {
+			w.Fatalf("Publish: %v", err)
+		}
+	}
+	m.mustAck(m.take(2)...)
+	m.quiet(w.lease, "its ID was stored before")
+	w.settled()
+	w.handledOnce()
+}
+
+// publishWhileDown proves that a publish which nobody confirmed says so, and not that it was refused; and that it can be tried again.
+func publishWhileDown(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	p := w.publisher()
+	ms := w.filled(w.sys.Topics[0], 1, 100)
+	w.down()
+	short, cancel := within(w.lease)
+	defer cancel()
+	if err := p.Publish(short, ms); err == nil || errors.Is(err, broker.ErrRefused) {
+		w.Errorf("Publish without a broker: %v, want an error that is not ErrRefused", err)
+	}
+	w.up()
+	m := w.join()
+	ctx, cancel2 := within(w.h.Patience)
+	defer cancel2()
+	w.eventually("the message was stored", func() bool { return p.Publish(ctx, ms) == nil })
+	m.mustAck(m.take(1)...)
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) }) // it may be stored twice
+	defer stop()
+	w.settled()
+}
+
+// publisherClose proves that Close waits for publishes under way, that what said nil is stored, that later ones say ErrClosed, and that Close
+// may be called again.
+func publisherClose(w *world) {
+	p := w.publisher()
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	stored := make(map[string]bool)
+	for i := range 8 {
+		all.Go(func() {
+			for j := 0; ; j++ {
+				ms := []broker.Outgoing{{Topic: w.sys.Topics[0], Value: []byte(fmt.Sprintf("p%d-%d", i, j))}}
+				w.books.Produced(string(ms[0].Value))
+				err := p.Publish(ctx, ms)
+				if err == nil {
+					mu.Lock()
+					stored[string(ms[0].Value)] = true
+					mu.Unlock()
+					continue
+				}
+				if !errors.Is(err, broker.ErrClosed) {
+					w.Errorf("Publish beside Close: %v, want nil or ErrClosed", err)
+				}
+				return
+			}
+		})
+	}
+	m.mustAck(m.take(8)...)
+	for range 2 {
+		if err := p.Close(ctx); err != nil {
+			w.Errorf("Close: %v", err)
+		}
+	}
+	all.Wait()
+	if err := p.Publish(ctx, w.filled(w.sys.Topics[0], 1, 100)); !errors.Is(err, broker.ErrClosed) {
+		w.Errorf("Publish after Close: %v, want ErrClosed", err)
+	}
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	for name := range stored {
+		if w.books.Times(name) != 1 {
+			w.Errorf("message %s was confirmed, and handed out %d times", name, w.books.Times(name))
+		}
+	}
+}

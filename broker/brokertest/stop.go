@@ -1,0 +1,247 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// longLease is a lease that does not run out within a case.
+const longLease = 2 * time.Minute
+
+// stopRacesReceive proves that a Stop which meets Receive in any state loses nothing: what was handed out is settled, what was not goes
+// back, in process after process.
+func stopRacesReceive(w *world) {
+	const rounds, n = 8, 60
+	for i := range rounds {
+		m := w.join(chunk(1 + i))
+		w.produce(0, n)
+		taken := m.take(1 + 5*i%n)
+		for range 3 {
+			go m.src.Stop()
+		}
+		m.waitStopped("Stop")
+		rest, err := m.tryTake(1000, 0)
+		if !errors.Is(err, broker.ErrClosed) {
+			w.Errorf("after Stop Receive returned %v, want ErrClosed", err)
+		}
+		m.mustAck(append(taken, rest...)...)
+		m.close()
+	}
+	m := w.join()
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handledOnce()
+}
+
+// stopKeepsWhatIsOut proves that what is out when Stop is called stays with its process, however long it takes, and is acked with nil.
+func stopKeepsWhatIsOut(w *world) {
+	a := w.join(budget(5, 1<<20))
+	w.produce(0, 5)
+	ms := a.take(5)
+	a.src.Stop()
+	a.src.Stop()
+	b := w.join()
+	b.quiet(4*w.lease, "it is out in a process that has stopped and not ended")
+	a.mustAck(ms...)
+	w.settled()
+	w.handledOnce()
+}
+
+// stopReturns proves that what Receive has not returned goes back to the broker at Stop (or at Close, where Harness.StopHandsOver is not
+// set), and not when a lease runs out: the lease is long here.
+func stopReturns(w *world) {
+	a := w.process(chunk(1), budget(64, 1<<20))
+	w.produce(0, 50)
+	a.open()
+	if !a.receiveOnce() {
+		w.Fatalf("Receive: %v", a.err)
+	}
+	first := a.take(1)
+	a.src.Stop()
+	b := w.join()
+	if w.h.StopHandsOver {
+		b.mustAck(b.take(49)...)
+		a.mustAck(first...)
+	} else {
+		a.mustAck(first...)
+		a.close()
+		b.mustAck(b.take(49)...)
+	}
+	w.settled()
+	w.handledOnce()
+}
+
+// stopBeforeOpen proves that Stop may come first: nothing is handed out then.
+func stopBeforeOpen(w *world) {
+	w.produce(0, 5)
+	m := w.process()
+	m.src.Stop()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	if err := m.tryOpen(ctx); err != nil {
+		if !errors.Is(err, broker.ErrClosed) {
+			w.Errorf("Open after Stop: %v, want nil or ErrClosed", err)
+		}
+	} else if n, err := m.src.Receive(make([]broker.Message, 4)); n != 0 || !errors.Is(err, broker.ErrClosed) {
+		w.Errorf("Receive after Stop returned %d, %v, want ErrClosed", n, err)
+	}
+	m.close()
+	w.unsettled(5)
+}
+
+// receiveAfterStop proves that Receive says ErrClosed after Stop, each time, although there are messages.
+func receiveAfterStop(w *world) {
+	m := w.process()
+	m.open()
+	m.src.Stop()
+	w.produce(0, 5)
+	for range 3 {
+		if n, err := m.src.Receive(make([]broker.Message, 4)); n != 0 || !errors.Is(err, broker.ErrClosed) {
+			w.Errorf("Receive after Stop returned %d, %v, want ErrClosed", n, err)
+		}
+	}
+	m.close()
+	if n, err := m.src.Receive(make([]broker.Message, 4)); n != 0 || !errors.Is(err, broker.ErrClosed) {
+		w.Errorf("Receive after Close returned %d, %v, want ErrClosed", n, err)
+	}
+}
+
+// closeTwiceBesideAck proves that Close may be called by several goroutines while others settle: all calls return the same, settles say nil
+// or ErrLost, and what said nil holds.
+func closeTwiceBesideAck(w *world) {
+	a := w.join(chunk(64))
+	const n = 200
+	w.produce(0, n)
+	ms := a.take(n)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := i; j < n; j += 4 {
+				if err := a.ack(ms[j]); err != nil && !errors.Is(err, broker.ErrLost) {
+					w.Errorf("Ack beside Close: %v", err)
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	var results []error
+	for range 3 {
+		all.Go(func() {
+			ctx, cancel := within(w.h.Patience)
+			defer cancel()
+			err := a.closeCtx(ctx)
+			mu.Lock()
+			results = append(results, err)
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	for _, err := range results {
+		if err != nil {
+			w.Errorf("Close: %v", err)
+		}
+	}
+	b := w.join()
+	stop := b.handle(func(msg *broker.Message) { b.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handled()
+}
+
+// closeGivesBack proves that Close without Stop gives back at once what is not settled, while the lease is long; that settles which come
+// later say ErrLost, and that Close again says the same.
+func closeGivesBack(w *world) {
+	a := w.join()
+	w.produce(0, 10)
+	ms := a.take(10)
+	a.mustAck(ms[:4]...)
+	a.close()
+	a.close()
+	if err := a.ack(ms[4:6]...); !errors.Is(err, broker.ErrLost) {
+		w.Errorf("Ack after Close says %v, want ErrLost", err)
+	}
+	if err := a.nack(0, 0, ms[6:]...); !errors.Is(err, broker.ErrLost) {
+		w.Errorf("Nack after Close says %v, want ErrLost", err)
+	}
+	b := w.join()
+	b.mustAck(b.take(6)...)
+	w.settled()
+	w.handled()
+}
+
+// closeBeforeOpen proves that a source can be closed that never opened, and that Open says so afterwards.
+func closeBeforeOpen(w *world) {
+	m := w.process()
+	m.close()
+	m.close()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	if err := m.tryOpen(ctx); !errors.Is(err, broker.ErrClosed) {
+		w.Errorf("Open after Close: %v, want ErrClosed", err)
+	}
+	m.close()
+}
+
+// openDeadline proves that Open tries on while the broker is away, with a Down event, until its ctx ends, and says so by ctx's error; and that
+// Stop and Close may follow.
+func openDeadline(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	w.down()
+	m := w.process()
+	ctx, cancel := within(w.lease)
+	defer cancel()
+	if err := m.tryOpen(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		w.Errorf("Open without a broker: %v, want context.DeadlineExceeded", err)
+	}
+	if m.seen(broker.Down) == 0 {
+		w.Error("Open tried without a Down event")
+	}
+	m.src.Stop()
+	m.close()
+	m.close()
+}
+
+// closeInTime proves that Close returns when its ctx ends, even while the broker is away: claims have ended, settles say ErrLost. The messages
+// come again to others later.
+func closeInTime(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	a := w.join()
+	w.produce(0, 5)
+	ms := a.take(5)
+	c := ms[0].Claim
+	a.mustAck(ms[0])
+	w.unsettled(4)
+	w.down()
+	ctx, cancel := within(w.lease / 2)
+	defer cancel()
+	_ = a.closeCtx(ctx) // an error or none: what matters is that it returns
+	w.ended(c)
+	if err := a.ack(ms[1:]...); !errors.Is(err, broker.ErrLost) {
+		w.Errorf("Ack after Close says %v, want ErrLost", err)
+	}
+	w.up()
+	b := w.join()
+	b.mustAck(b.take(4)...)
+	w.settled()
+}
+
+// closeWithPastDeadline proves that Close with a ctx that has ended already still ends the claims and returns.
+func closeWithPastDeadline(w *world) {
+	a := w.join()
+	w.produce(0, 3)
+	c := a.take(3)[0].Claim
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = a.closeCtx(ctx)
+	w.ended(c)
+	b := w.join()
+	b.mustAck(b.take(3)...)
+	w.settled()
+}

@@ -1,0 +1,227 @@
+package brokertest
+
+import (
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// cut proves that a connection which loses what is sent, in one direction or both, for longer than a lease, loses no message; and that what
+// was acked with nil meanwhile does not come again.
+func cut(d Direction) func(w *world) {
+	return func(w *world) {
+		m := w.process(budget(20, 1<<20))
+		w.need("Cut", m.p.Cut != nil)
+		w.need("Heal", m.p.Heal != nil)
+		m.open()
+		m.receive()
+		w.produce(0, 40)
+		ms := m.take(20)
+		m.p.Cut(d)
+		_ = m.ack(ms[:10]...)
+		time.Sleep(3 * w.lease)
+		_ = m.ack(ms[10:15]...)
+		m.p.Heal()
+		_ = m.ack(ms[15:]...)
+		stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
+		defer stop()
+		w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+		w.settled()
+		w.handled()
+	}
+}
+
+// shortCut proves that a cut for less than a lease repeats nothing: acks are sent again, and what is out stays here.
+func shortCut(w *world) {
+	m := w.process(budget(20, 1<<20))
+	w.need("Cut", m.p.Cut != nil)
+	w.need("Heal", m.p.Heal != nil)
+	m.open()
+	m.receive()
+	for _, d := range []Direction{ToBroker, FromBroker, Both} {
+		w.produce(0, 20)
+		ms := m.take(20)
+		m.p.Cut(d)
+		m.mustAck(ms[:10]...)
+		time.Sleep(w.lease / 10)
+		m.p.Heal()
+		m.mustAck(ms[10:]...)
+		w.settled()
+	}
+	w.handledOnce()
+}
+
+// killed proves that a process which dies without a goodbye loses nothing: what it had not settled comes to another, what it had does not.
+func killed(w *world) {
+	a := w.process()
+	w.need("Kill", a.p.Kill != nil)
+	a.open()
+	a.receive()
+	w.produce(0, 10)
+	ms := a.take(10)
+	a.mustAck(ms[:4]...)
+	w.unsettled(6)
+	a.kill()
+	b := w.join()
+	b.mustAck(b.take(6)...)
+	w.settled()
+	b.quiet(w.lease, "all was acked")
+	w.handled()
+	for _, msg := range ms[:4] {
+		if n := w.books.Times(id(msg)); n != 1 {
+			w.Errorf("message %s was settled before the kill and handed out %d times", id(msg), n)
+		}
+	}
+}
+
+// frozen proves that a process which stands still for longer than the lease does no harm when it goes on: another has its messages by
+// then, and they stay there, whatever the first one acks or gives back.
+func frozen(w *world) {
+	a := w.process()
+	w.need("Freeze", a.p.Freeze != nil)
+	w.need("Thaw", a.p.Thaw != nil)
+	a.open()
+	a.receive()
+	w.produce(0, 10)
+	ms := a.take(10)
+	a.freeze()
+	b := w.join()
+	mine := b.take(10)
+	a.p.Thaw()
+	_ = a.ack(ms[:3]...)
+	_ = a.nack(0, 0, ms[3:]...)
+	a.quiet(3*w.lease, "another process has it")
+	b.quiet(0, "it is out here")
+	for _, msg := range mine {
+		_ = b.ack(msg)
+	}
+	w.settled()
+	w.handled()
+}
+
+// downBeforeOpen proves that Open waits for a broker that is away, tells so by Down, and works once it is there.
+func downBeforeOpen(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	w.produce(0, 5)
+	w.down()
+	m := w.process()
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		m.open()
+	}()
+	w.eventually("a Down event came", func() bool { return m.seen(broker.Down) > 0 })
+	if m.seen(broker.Up) > 0 {
+		w.Error("an Up event came before the broker was there")
+	}
+	w.up()
+	select {
+	case <-opened:
+	case <-time.After(w.h.Patience):
+		w.Fatal("Open did not return after the broker was there")
+	}
+	m.receive()
+	m.mustAck(m.take(5)...)
+	w.settled()
+	w.eventually("an Up event came", func() bool { return m.seen(broker.Up) > 0 })
+	w.handledOnce()
+}
+
+// downLater proves that a source outlives its broker's absence: Receive waits, settles are kept and sent later, Down and Up tell of it.
+func downLater(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.join(budget(20, 1<<20))
+	w.produce(0, 30)
+	ms := m.take(20)
+	w.down()
+	w.eventually("a Down event came", func() bool { return m.seen(broker.Down) > 0 })
+	ups := m.seen(broker.Up)
+	_ = m.ack(ms[:10]...)
+	time.Sleep(w.lease / 2)
+	w.up()
+	_ = m.ack(ms[10:]...)
+	w.eventually("an Up event came after it", func() bool { return m.seen(broker.Up) > ups })
+	stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
+	defer stop()
+	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.produce(0, 10)
+	w.eventually("messages flow again", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.settled()
+	w.handled()
+}
+
+// heartbeatsGoOn proves that a process whose handlers are all busy, so that nobody calls Receive, still tells the broker that it lives.
+func heartbeatsGoOn(w *world) {
+	w.need("Heartbeats", w.sys.Heartbeats != nil)
+	m := w.process(chunk(4))
+	m.open()
+	w.produce(0, 4)
+	if !m.receiveOnce() {
+		w.Fatalf("Receive: %v", m.err)
+	}
+	before := w.sys.Heartbeats(w)
+	w.eventually("heartbeats go on without Receive", func() bool { return w.sys.Heartbeats(w) >= before+3 })
+	m.mustAck(m.untook()...)
+	w.settled()
+	if m.handedOut() < 4 {
+		m.receive()
+		m.mustAck(m.take(4 - m.handedOut())...)
+	}
+	w.settled()
+}
+
+// idle proves that a source without messages does not ask for them in a busy loop.
+func idle(w *world) {
+	w.need("Pulls", w.sys.Pulls != nil)
+	w.join()
+	time.Sleep(w.lease)
+	before, begin := w.sys.Pulls(w), time.Now()
+	time.Sleep(3 * w.lease)
+	n, most := w.sys.Pulls(w)-before, int64(10+time.Since(begin)/(5*time.Millisecond))
+	if n > most {
+		w.Errorf("an idle source sent %d requests within %v", n, time.Since(begin))
+	}
+}
+
+// maxDeliveries proves that a broker which drops a message after so many deliveries says so in its traits.
+func maxDeliveries(w *world) {
+	m := w.join()
+	w.produce(0, 1)
+	for range w.h.Traits.MaxDeliveries {
+		m.mustNack(0, 1, m.take(1)...)
+	}
+	m.quiet(2*w.lease, "it has reached Traits.MaxDeliveries")
+}
+
+func needsMaxDeliveries(h *Harness) string {
+	if h.Traits.MaxDeliveries == 0 {
+		return "Traits.MaxDeliveries is 0: the broker never drops a message"
+	}
+	return needsRedelivery(h)
+}
+
+// atMostOnce proves that a source which cannot give back says so: Nack is ErrLost and frees budget, nothing comes again.
+func atMostOnce(w *world) {
+	m := w.join(budget(5, 1<<20))
+	m.current()
+	w.produce(0, 5)
+	ms := m.take(5)
+	m.mustAck(ms[:2]...)
+	for _, msg := range ms[2:] {
+		if err := m.nack(0, 1, msg); err == nil {
+			w.Error("Nack says nil, but nothing comes again")
+		}
+	}
+	m.quiet(2*w.lease, "nothing comes again")
+	w.produce(0, 5)
+	m.mustAck(m.take(5)...)
+}
+
+func needsAtMostOnce(h *Harness) string {
+	if !h.Traits.AtMostOnce {
+		return "Traits.AtMostOnce is not set"
+	}
+	return ""
+}
