@@ -9,8 +9,10 @@ import (
 const (
 	tick        = 5 * time.Millisecond   // the shortest time between two estimates
 	rateMemory  = 50 * time.Millisecond  // of arrivals and handler time
+	riseMemory  = 15 * time.Millisecond  // of a rise in arrivals
 	proofMemory = 20 * time.Millisecond  // of what the running handlers prove
 	loadMemory  = 250 * time.Millisecond // of busy workers
+	shortMemory = 10 * time.Second       // of the shortest handler time
 	keepDone    = 64.0                   // completions that stay remembered, however old
 	doubt       = 3.0                    // T's that must be missing to prove slower handlers
 )
@@ -19,6 +21,8 @@ const (
 type Rates struct {
 	// Arrivals per second, and Throughput: completions per second.
 	Arrivals, Throughput float64
+	// Rising is Arrivals, or what the last milliseconds show to be more, by one standard error at least.
+	Rising float64
 	// Handler is the mean time that a message took of late.
 	Handler time.Duration
 	// Proven is Handler, or what the running handlers prove already, if that is more: a slowdown shows before anything ends.
@@ -26,6 +30,8 @@ type Rates struct {
 	// Exposure is busy time per completion, of the running handlers too: the estimate for lifetimes cut short by the observation.
 	// Unlike Handler it does not favour the short ones just after a start.
 	Exposure time.Duration
+	// Shortest is the least that Handler was in the last 10 to 20 s: the handler time without a crowd.
+	Shortest time.Duration
 	// Samples is how many completions are behind Handler.
 	Samples float64
 	// Scatter is the squared coefficient of variation of handler times; 1 while unknown.
@@ -38,9 +44,12 @@ type Rates struct {
 type estimate struct {
 	primed         bool
 	prev           Observation
-	work, done     float64 // decaying sums: handler time, completions
-	squares, spent float64 // the same: squares of handler times, busy time also of the running
-	fresh, out     float64 // decaying sums (proofMemory): busy time also of the running, completions
+	work, done     float64          // decaying sums: handler time, completions
+	squares, spent float64          // the same: squares of handler times, busy time also of the running
+	rise           float64          // arrivals per second (riseMemory)
+	shortest       [2]time.Duration // least Handler in this window and in the one before
+	since          time.Duration    // start of this window
+	fresh, out     float64          // decaying sums (proofMemory): busy time also of the running, completions
 	r              Rates
 }
 
@@ -57,6 +66,8 @@ func (e *estimate) update(o *Observation) Rates {
 	work := (o.Work - e.prev.Work).Seconds()
 	busy := max(0, work+(o.Age-e.prev.Age).Seconds()) // the integral of busy workers
 	e.r.Arrivals += weight(dt, rateMemory) * (float64(o.In-e.prev.In)/dt - e.r.Arrivals)
+	e.rise += weight(dt, riseMemory) * (float64(o.In-e.prev.In)/dt - e.rise)
+	e.r.Rising = max(e.r.Arrivals, e.rise-math.Sqrt(max(0, e.rise)/(2*riseMemory.Seconds())))
 	e.r.Throughput += weight(dt, rateMemory) * (n/dt - e.r.Throughput)
 	e.r.Load += weight(dt, loadMemory) * (busy/dt - e.r.Load)
 
@@ -68,10 +79,24 @@ func (e *estimate) update(o *Observation) Rates {
 	if e.done > 1e-6 {
 		e.r.Handler, e.r.Exposure = seconds(e.work/e.done), seconds(max(e.work, e.spent)/e.done)
 	}
-	e.r.Samples, e.r.Scatter = e.done, e.scatter()
+	e.r.Samples, e.r.Scatter, e.r.Shortest = e.done, e.scatter(), e.least(o.Now)
 	e.r.Proven = max(e.r.Handler, e.proof(o))
 	e.prev = *o
 	return e.r
+}
+
+// least keeps Shortest over two windows, of which the older is forgotten.
+func (e *estimate) least(now time.Duration) time.Duration {
+	if now-e.since > shortMemory {
+		e.since, e.shortest = now, [2]time.Duration{0, e.shortest[0]}
+	}
+	if h := e.r.Handler; e.done >= enough && (e.shortest[0] == 0 || h < e.shortest[0]) {
+		e.shortest[0] = h
+	}
+	if e.shortest[0] == 0 || e.shortest[1] > 0 && e.shortest[1] < e.shortest[0] {
+		return e.shortest[1]
+	}
+	return e.shortest[0]
 }
 
 // proof is the handler time that the running handlers prove. Between two batches of equal handlers busy time per completion is too

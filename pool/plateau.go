@@ -82,7 +82,7 @@ func (s *reportStatus) begin(o Observation, target int, free, blind bool) bool {
 // judge answers whether the last growth paid: throughput after over before, by Little's law workers/handler time, against the growth.
 func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	t := &s.trial
-	if t.pending && float64(o.Workers) > t.from.n && !t.probing && o.Rates.Proven.Seconds() > t.from.h*sq(float64(o.Workers)/t.from.n) {
+	if t.pending && t.from.sure && float64(o.Workers) > t.from.n && !t.probing && o.Rates.Proven.Seconds() > t.from.h*sq(float64(o.Workers)/t.from.n) {
 		t.foreign = true // even a collapse by our growth would not be that slow
 	}
 	if !t.win.open {
@@ -105,11 +105,12 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	if n < need && secs < 1 || n == 0 || r == 0 || secs < max(tick.Seconds(), h) {
 		return Decision{}, false
 	}
-	now := anchor{float64(o.Workers), h, n, true}
-	after := min(n/secs, now.n/h)
+	now := anchor{float64(o.Workers), max(h, float64(o.Workers)*secs/n), n, true} // all are busy: who finished alone would be too short
+	after := now.n / now.h
 	gain := (after*t.from.h/t.from.n - 1) / r
 	switch {
 	case s.paid(o, gain, r, n):
+		s.doubted = gain < minGain
 		if t.probing {
 			s.flat.on, s.flat.hold, s.flat.part = false, probeHold, 0
 		}
@@ -144,7 +145,7 @@ func (s *reportStatus) level(o Observation, now anchor, after, gain, r float64) 
 		xl = large.n / large.h
 	}
 	knee := max(small.n, min(large.n, xl*small.h))
-	target := int(math.Ceil(knee * (1 + 1/float64(margin))))
+	target := int(math.Round(knee*(1+1/float64(margin)) + 0.25))
 	switch {
 	case t.probing: // it was a probe: back
 		target, f.part = int(t.from.n), min(probePart, 2*max(2, f.part))
@@ -196,7 +197,12 @@ func (s *reportStatus) watch(o Observation, n, secs, h float64) {
 func (s *reportStatus) try(o Observation) (target int, why string) {
 	n := o.Workers
 	if !s.flat.trimmed && n > o.Min {
-		return max(o.Min, n/2), "trim"
+		// The throughput times the handler time without a crowd, if that is believable: where BBR would go at once.
+		knee := int(math.Ceil(float64(n) * o.Rates.Shortest.Seconds() / o.Rates.Handler.Seconds() * (1 + 1.0/margin)))
+		if knee < n/8 || knee > n*7/8 {
+			knee = n / 2
+		}
+		return max(o.Min, knee), "trim"
 	}
 	return n + max(1, n/max(2, s.flat.part)), "probe"
 }

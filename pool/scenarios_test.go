@@ -146,10 +146,11 @@ func key(name string) string {
 	return id
 }
 
-// TestScenarios plays the loads in virtual time and prints how the default policy did. POOL_SEEDS=n plays each n times,
+// TestScenarios plays the loads in virtual time and prints how the default policy did. POOL_SEEDS=n plays each n times, from POOL_SEED on,
 // POOL_TRACE=S1 logs the decisions of those whose name starts so.
 func TestScenarios(t *testing.T) {
 	seeds, _ := strconv.Atoi(os.Getenv("POOL_SEEDS"))
+	first, _ := strconv.Atoi(os.Getenv("POOL_SEED"))
 	for _, s := range scenarios() {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			if s.long && (testing.Short() || raceEnabled) {
@@ -157,7 +158,7 @@ func TestScenarios(t *testing.T) {
 			}
 			var gs []grade
 			for seed := range max(1, seeds) {
-				g := play(t, s.load, pool.ReportStatus, uint64(seed))
+				g := play(t, s.load, pool.ReportStatus, uint64(first+seed))
 				if g.lost != 0 || g.underMin != 0 {
 					t.Errorf("%d lost, %d times under Min", g.lost, g.underMin)
 				}

@@ -29,14 +29,15 @@ const (
 func ReportStatus() Policy { return &reportStatus{} }
 
 type reportStatus struct {
-	primed bool
-	fullAt time.Duration // since when the queue is full
-	calm   int           // steps with idle workers in a row
-	seen   int           // workers at the last completion
-	done   int64         // completions then
-	grewAt time.Duration // the last change of size by grow or by a verdict
-	trial  trial
-	flat   plateau
+	primed  bool
+	fullAt  time.Duration // since when the queue is full
+	calm    int           // steps with idle workers in a row
+	seen    int           // workers at the last completion
+	done    int64         // completions then
+	doubted bool          // the last growth was let pass, but not proven to have paid
+	grewAt  time.Duration // the last change of size by grow or by a verdict
+	trial   trial
+	flat    plateau
 }
 
 // Step decides.
@@ -99,6 +100,7 @@ func (s *reportStatus) arrivalLimited(o Observation) {
 	if s.calm >= calmSteps {
 		s.settle(anchor{float64(o.Workers), o.Rates.Handler.Seconds(), o.Rates.Samples, true})
 		s.flat.on, s.flat.hold, s.flat.part = false, probeHold, 0
+		s.doubted = false
 	}
 	s.trial.win.open = false // a window with idle workers proves nothing
 }
@@ -116,6 +118,10 @@ func staff(load, roots float64) int {
 // grow decides on a larger size, when there is reason for one.
 func (s *reportStatus) grow(o Observation, full bool) Decision {
 	n := o.Workers
+	if n >= o.Max && s.doubted && !s.trial.pending && !s.flat.on {
+		s.flat = plateau{on: true, hold: probeHold, till: o.Now} // nothing larger to compare with: try smaller
+		s.doubted = false
+	}
 	free := n < freeSize && o.Pressure.CPU < busyCPU && !s.flat.on
 	if why := s.mustWait(o, full, free); why != "" {
 		return o.stay(why, tick)
@@ -142,7 +148,7 @@ func (s *reportStatus) mustWait(o Observation, full, free bool) string {
 		gap = max(tick, min(o.Rates.Proven, drainTime))
 	}
 	switch {
-	case o.Workers >= o.Max:
+	case o.Workers >= o.Max && (!s.flat.on || s.flat.trimmed):
 		return "at max"
 	case o.Now-s.grewAt < gap:
 		return "just grown"
@@ -162,7 +168,7 @@ func (s *reportStatus) wanted(o Observation, full bool) (target int, why string)
 	}
 	target, why = 2*n, "double"
 	if up := o.Rates.Proven.Seconds(); !full && up > 0 { // a full queue hides the arrivals
-		load := o.Rates.Arrivals*up + float64(o.Backlog)*up/drainTime.Seconds() // Little's law
+		load := o.Rates.Rising*up + float64(o.Backlog)*up/drainTime.Seconds() // Little's law
 		if want := max(n+1, staff(load, growRoots)); want < target {
 			target, why = want, "arrivals × handler time"
 		}
