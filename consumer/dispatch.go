@@ -19,9 +19,9 @@ type feed struct {
 // by then goes back.
 func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 	var (
-		slab  []broker.Message // fresh ones: a handler may keep *Message
-		batch []*run
-		last  *claim
+		slab []broker.Message // fresh ones: a handler may keep *Message
+		cut  cutter
+		last *claim
 	)
 	for {
 		c.gate.wait(submits)
@@ -42,27 +42,43 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 		if last == nil || last.Claim != ms[0].Claim {
 			last = c.claimOf(f, ms[0].Claim)
 		}
-		batch = c.submit(submits, last, ms, batch[:0])
+		c.submit(submits, last, cut.cut(last, ms, c.pace.quantum(n)))
 	}
 }
 
-// submit cuts a chunk into runs and queues them: one allocation and one lock for all that fits. It returns its buffer.
-func (c *Consumer) submit(ctx context.Context, k *claim, ms []broker.Message, batch []*run) []*run {
-	q := c.pace.quantum(len(ms))
-	runs := make([]run, (len(ms)+q-1)/q)
-	for i := range runs {
+// submit queues runs: one lock for all that fits.
+func (c *Consumer) submit(ctx context.Context, k *claim, runs []*run) {
+	if !k.enter(runs...) {
+		c.takeBack(k, runs)
+	} else if taken, err := c.pool.SubmitAll(ctx, k.feed.class, runs); err != nil {
+		c.takeBack(k, runs[taken:])
+	}
+}
+
+// A cutter makes runs of chunks. It allocates them many at a time: slow handlers get a run for each message.
+type cutter struct {
+	slab []run
+	out  []*run
+}
+
+const runsAtOnce = 32
+
+// cut makes runs of q messages each. What it returns is good until the next call.
+func (x *cutter) cut(k *claim, ms []broker.Message, q int) []*run {
+	clear(x.out)
+	x.out = x.out[:0]
+	for len(ms) > 0 {
+		if len(x.slab) == 0 {
+			x.slab = make([]run, runsAtOnce)
+		}
 		n := min(q, len(ms))
-		runs[i].init(k, ms[:n:n])
+		r := &x.slab[0]
+		x.slab = x.slab[1:]
+		r.init(k, ms[:n:n])
 		ms = ms[n:]
-		batch = append(batch, &runs[i])
+		x.out = append(x.out, r)
 	}
-	if !k.enter(batch...) {
-		c.takeBack(k, batch)
-	} else if taken, err := c.pool.SubmitAll(ctx, k.feed.class, batch); err != nil {
-		c.takeBack(k, batch[taken:])
-	}
-	clear(batch)
-	return batch
+	return x.out
 }
 
 // takeBack gives back what is unstarted of runs that are in no queue.
