@@ -177,3 +177,34 @@ func TestChurnOfClaims(t *testing.T) {
 		}
 	})
 }
+
+// Slow handlers hoard nothing: what the first replica cannot start soon is there for the second.
+func TestReplicasShareABacklogOfSlowWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Leased: true, Topics: map[string]int{"in": 1}, Lease: time.Minute})
+		produce(t, b, 1000)
+		var counts [2]atomic.Int32
+		replica := func(i int) *running {
+			return start(t, b, consumer.Config{
+				Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, Prefetch: 8}),
+				Pool:   consumer.Pool{Min: 8, Max: 8},
+				Handler: func(context.Context, *consumer.Message) error {
+					time.Sleep(time.Second)
+					counts[i].Add(1)
+					return nil
+				}})
+		}
+		first := replica(0)
+		time.Sleep(5 * time.Second)
+		second := replica(1)
+		time.Sleep(2 * time.Minute)
+		if a, b := counts[0].Load(), counts[1].Load(); a+b != 1000 || b < 400 {
+			t.Errorf("the first replica handled %d, the second, 5 s later, %d", a, b)
+		}
+		for _, r := range []*running{first, second} {
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -47,7 +47,8 @@ type Config struct {
 	// OpenTimeout is how long Run tries to reach the broker at start before it fails. 0 means for ever. Defaults to 0.
 	OpenTimeout time.Duration
 
-	// Budget bounds what is between broker and ack. Messages defaults to 4096, or to 4 × Pool.Max if that is more; it must not be below
+	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a second, and two
+	// messages for each worker there may be, so that replicas share what is left. Messages defaults to 4096, or to 4 × Pool.Max if that is more; it must not be below
 	// Pool.Max. Bytes defaults to 64 MiB.
 	Budget broker.Budget
 	// Chunk is the most messages taken from the source at once. Change it only with a benchmark. Defaults to 128.

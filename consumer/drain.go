@@ -46,6 +46,7 @@ func (c *Consumer) runOpened(ctx context.Context) error {
 	}
 	timers, stopTimers := context.WithCancel(context.Background())
 	var schedules sync.WaitGroup
+	schedules.Go(func() { c.keepBudgets(timers) })
 	schedules.Go(func() { c.parked.run(timers, c.unpark) })
 	schedules.Go(func() { c.letters.later.run(timers, c.letters.enqueue) })
 
@@ -80,7 +81,7 @@ func (c *Consumer) open(ctx context.Context) error {
 		defer cancel()
 	}
 	for _, f := range c.feeds {
-		t, err := f.source.Open(ctx, broker.Options{Budget: c.cfg.Budget, Observe: c.observeSource})
+		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Observe: c.observeSource})
 		if err != nil {
 			return fmt.Errorf("opening the source: %w", err)
 		}

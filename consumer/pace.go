@@ -23,6 +23,9 @@ func (p *pace) observe(n int, took time.Duration) {
 	p.mean.Store(max(1, h+(x-h)/8))
 }
 
+// call is the mean time of a handler call; 0: unknown.
+func (p *pace) call() time.Duration { return time.Duration(p.mean.Load()) }
+
 // quantum is how many messages make one hand-off: one as long as nothing is known.
 func (p *pace) quantum(limit int) int {
 	h := p.mean.Load()

@@ -1,0 +1,70 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// Config says what is served, and where.
+type Config struct {
+	// Listen is the address, host:port. Health and metrics may be opened to others ("0.0.0.0:8080" in a container, for its probes); the
+	// controls stay behind the token. Port 0 takes a free one: see Server.Addr. Defaults to "127.0.0.1:8080".
+	Listen string
+	// Token is what the controls ask for. At least 16 bytes. Defaults to none: they are refused.
+	Token string
+	// Targets are the consumers, by name. Required.
+	Targets map[string]Target
+	// Gatherer has the metrics. Defaults to none: /metrics is 404.
+	Gatherer prometheus.Gatherer
+	// NoProgress is for how long a consumer may handle nothing although there is work, before /livez fails. Choose it above the longest
+	// handler. Negative: for ever. Defaults to 1 min.
+	NoProgress time.Duration
+	// MaxConnections at a time; further ones wait. Defaults to 256.
+	MaxConnections int
+	// Logger gets controls, panics and what net/http complains of. Defaults to none.
+	Logger zerolog.Logger
+}
+
+// DefaultListen and DefaultNoProgress are defaults of Config, minToken is the shortest token.
+const (
+	DefaultListen     = "127.0.0.1:8080"
+	DefaultNoProgress = time.Minute
+	minToken          = 16
+)
+
+func (c Config) withDefaults() Config {
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.NoProgress = max(0, cmp.Or(c.NoProgress, DefaultNoProgress))
+	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
+	return c
+}
+
+// validate reports all findings at once, each with the field's name. It never shows the token.
+func (c Config) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("admin config: "+format, args...))
+		}
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	check(err == nil, "Listen is %q, want host:port", c.Listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+		check(err == nil, "Listen is %q, its port must be 0..65535", c.Listen)
+	}
+	check(c.Token == "" || len(c.Token) >= minToken, "Token has %d bytes, want at least %d", len(c.Token), minToken)
+	check(len(c.Targets) > 0, "Targets is empty")
+	for name, t := range c.Targets {
+		check(name != "" && t != nil, "Targets[%q] has no name or is nil", name)
+	}
+	check(c.MaxConnections > 0, "MaxConnections is %d, want at least 1", c.MaxConnections)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,13 @@
+// Package admin serves a process's health, metrics and controls over HTTP, on loopback unless told otherwise.
+//
+//	GET  /livez                        200, or 503 with a line for each consumer that is unhealthy, and why
+//	GET  /readyz                       200, or 503 with a line for each consumer that is not ready
+//	GET  /metrics                      Prometheus
+//	POST /consumers/{name}/pause       stops taking messages; what was taken is handled
+//	POST /consumers/{name}/resume
+//	POST /consumers/{name}/limits      {"min": 1, "max": 64}
+//
+// The POSTs need "Authorization: Bearer <token>" and are refused altogether when no token is configured. There is no profiling, no CORS and
+// nothing else to find; the server uses a mux of its own. On loopback the Host header must name loopback, so that no web page can reach it by
+// a name that it rebinds.
+package admin

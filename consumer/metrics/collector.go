@@ -1,0 +1,95 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A Watched has figures: a *consumer.Consumer.
+type Watched interface {
+	Stats() consumer.Stats
+}
+
+// A Collector is a prometheus.Collector for one consumer. Make it with New, give its Observe to the consumer's Config, and the consumer to
+// Watch. All methods are safe for concurrent use.
+type Collector struct {
+	descs  *descs
+	events *events
+	took   histogram
+	claims atomic.Int64
+	up     atomic.Int32 // 0: unknown, 1: up, -1: down
+	target atomic.Pointer[Watched]
+}
+
+// New makes a Collector. name is the consumer's in the configuration; it is the value of the label consumer. Collectors of several consumers go
+// into one registry.
+func New(name string) *Collector {
+	label := prometheus.Labels{"consumer": name}
+	return &Collector{descs: newDescs(label), events: newEvents(label)}
+}
+
+// Watch says where the figures come from. Until it is called only what was observed is exposed.
+func (c *Collector) Watch(w Watched) { c.target.Store(&w) }
+
+// Observe is a consumer.Observer. It costs some tens of nanoseconds for a Handled, and does not block.
+func (c *Collector) Observe(e consumer.Event) {
+	switch e := e.(type) {
+	case consumer.Handled:
+		c.took.observe(e.N, e.Took)
+	case consumer.Failed:
+		c.events.failed.WithLabelValues(known(failureClasses, e.Class)).Inc()
+	case consumer.DeadLettered:
+		// Counted by the consumer itself. It embeds a Failed, which was told before.
+	case consumer.DeadLetterDelayed:
+		c.events.letterDelays.WithLabelValues(yesNo(e.Refused)).Inc()
+	case consumer.GivenBack:
+		c.events.givenBack.WithLabelValues(known(giveBackReasons, e.Reason)).Add(float64(e.N))
+	case consumer.Stuck:
+		c.events.stuck.WithLabelValues(yesNo(e.Replaced)).Inc()
+	case consumer.Scaled:
+		c.events.decisions.WithLabelValues(direction(e.From, e.Target), reasonClass(e.Reason)).Inc()
+	case consumer.SourceSaid:
+		c.observeSource(e.Event)
+	}
+}
+
+func (c *Collector) observeSource(e broker.Event) {
+	c.events.source.WithLabelValues(known(sourceKinds, e.Kind.String())).Inc()
+	switch e.Kind {
+	case broker.Assigned:
+		c.claims.Add(1)
+	case broker.Ended:
+		c.claims.Add(-1)
+	case broker.Up:
+		c.up.Store(1)
+	case broker.Down:
+		c.up.Store(-1)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	c.descs.describe(ch)
+	for _, v := range c.events.all() {
+		v.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	for _, v := range c.events.all() {
+		v.Collect(ch)
+	}
+	d := c.descs
+	ch <- c.took.metric(d.handler)
+	ch <- prometheus.MustNewConstMetric(d.claims, prometheus.GaugeValue, float64(c.claims.Load()))
+	if up := c.up.Load(); up != 0 {
+		ch <- prometheus.MustNewConstMetric(d.sourceUp, prometheus.GaugeValue, float64(max(0, up)))
+	}
+	if w := c.target.Load(); w != nil {
+		d.collect(ch, (*w).Stats())
+	}
+}

@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The values that labels may have. What is not listed becomes other.
+var (
+	failureClasses  = []string{"error", "panic", "timeout", "goexit", "permanent", "oversize", other}
+	giveBackReasons = []string{"revoked", "drain", "shutdown", "lost", other}
+	sourceKinds     = []string{"assigned", "ended", "down", "up", "gap", "unconfirmed", "stalled", "warning", other}
+)
+
+const other = "other"
+
+// reasonClasses maps how a policy's reason begins (or goes on after a number) to a class. Reasons hold figures, so they cannot be labels themselves.
+var reasonClasses = []struct{ text, class string }{
+	{"arrivals", "demand"},
+	{"double", "double"},
+	{"idle", "idle"},
+	{"too many sleep", "idle"},
+	{"queue idle", "idle"},
+	{"no idle report", "busy"},
+	{"queue busy", "busy"},
+	{"work waits", "busy"},
+	{"plateau", "plateau"},
+	{"handlers slow", "slow"},
+	{"trim", "trim"},
+	{"probe", "probe"},
+	{"fixed", "fixed"},
+}
+
+// reasonClass is the class of a decision's reason.
+func reasonClass(reason string) string {
+	reason = strings.TrimLeft(reason, "0123456789 ")
+	for _, c := range reasonClasses {
+		if strings.HasPrefix(reason, c.text) {
+			return c.class
+		}
+	}
+	return other
+}
+
+func known(list []string, value string) string {
+	if slices.Contains(list, value) {
+		return value
+	}
+	return other
+}
+
+func direction(from, to int) string {
+	if to < from {
+		return "down"
+	}
+	return "up"
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// events are the metrics that are counted here, from what is observed.
+type events struct {
+	failed, letterDelays, givenBack, stuck, decisions, source *prometheus.CounterVec
+}
+
+func newEvents(label prometheus.Labels) *events {
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "longshore_" + name, Help: help, ConstLabels: label}, labels)
+	}
+	e := &events{
+		failed:       vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
+		letterDelays: vec("dead_letter_delays_total", "Dead letters that could not be published; refused: the broker will never take them as they are.", "refused"),
+		givenBack:    vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.", "reason"),
+		stuck:        vec("stuck_handlers_total", "Handlers that did not return although their context had ended.", "replaced"),
+		decisions:    vec("scale_decisions_total", "Changes of the number of workers, by direction and class of the reason.", "direction", "reason"),
+		source:       vec("source_events_total", "What the source said, by kind.", "kind"),
+	}
+	// A counter that appears at its first increase hides that increase from rate().
+	zero(e.failed, failureClasses)
+	zero(e.givenBack, giveBackReasons)
+	zero(e.source, sourceKinds)
+	zero(e.letterDelays, []string{"yes", "no"})
+	zero(e.stuck, []string{"yes", "no"})
+	return e
+}
+
+func zero(v *prometheus.CounterVec, values []string) {
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
+}
+
+func (e *events) all() []*prometheus.CounterVec {
+	return []*prometheus.CounterVec{e.failed, e.letterDelays, e.givenBack, e.stuck, e.decisions, e.source}
+}

@@ -1,0 +1,97 @@
+package metrics
+
+import (
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A figure is one number of consumer.Stats.
+type figure struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(consumer.Stats) float64
+	// known says whether there is a number at all; nil: always.
+	known func(consumer.Stats) bool
+}
+
+// descs are the metrics that are not counted here but read.
+type descs struct {
+	figures                   []figure
+	state, workers, limits    *prometheus.Desc
+	handler, claims, sourceUp *prometheus.Desc
+}
+
+func newDescs(label prometheus.Labels) *descs {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("longshore_"+name, help, labels, label)
+	}
+	d := &descs{
+		state:    desc("state", "Whether the consumer is in this state: 1 for one of them, 0 for the others.", "state"),
+		workers:  desc("workers", "Workers by what they do; stuck ones were replaced and are not among the others.", "state"),
+		limits:   desc("workers_limit", "The least and the most workers, as last set.", "bound"),
+		handler:  desc("handler_duration_seconds", "Time of handler calls that returned nil. Calls of a worker in a row count with their mean."),
+		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
+		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
+	}
+	gauge := func(name, help string, of func(consumer.Stats) float64) *figure {
+		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.GaugeValue, of: of})
+		return &d.figures[len(d.figures)-1]
+	}
+	counter := func(name, help string, of func(consumer.Stats) int64) {
+		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.CounterValue, of: func(s consumer.Stats) float64 { return float64(of(s)) }})
+	}
+	gauge("in_flight_messages", "Messages received and not settled.", func(s consumer.Stats) float64 { return float64(s.InFlight) })
+	gauge("queue_messages", "Messages that wait here for a worker.", func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
+	gauge("parked_messages", "Messages that wait here for their next attempt.", func(s consumer.Stats) float64 { return float64(s.Parked) })
+	gauge("stuck_handlers", "Handlers that were replaced and have not returned.", func(s consumer.Stats) float64 { return float64(s.Stuck) })
+	gauge("lag_messages", "Messages at the broker that were never delivered to anybody. Absent while unknown.",
+		func(s consumer.Stats) float64 { return float64(s.Lag.Waiting) }).known = func(s consumer.Stats) bool { return s.Lag.Waiting >= 0 }
+	gauge("unsettled_messages", "Messages at the broker that are not settled, delivered or not. Absent while unknown.",
+		func(s consumer.Stats) float64 { return float64(s.Lag.Unsettled) }).known = func(s consumer.Stats) bool { return s.Lag.Unsettled >= 0 }
+	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",
+		func(s consumer.Stats) float64 { return float64(s.Lag.At.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
+	gauge("last_progress_timestamp_seconds", "When a handler last returned nil. Absent before the first time.",
+		func(s consumer.Stats) float64 { return float64(s.LastProgress.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.LastProgress.IsZero() }
+
+	counter("received_messages_total", "Messages received from the source, redeliveries included.", func(s consumer.Stats) int64 { return s.Received })
+	counter("handled_messages_total", "Messages acked because a handler returned nil.", func(s consumer.Stats) int64 { return s.Handled })
+	counter("skipped_messages_total", "Messages acked because a handler returned Skip.", func(s consumer.Stats) int64 { return s.Skipped })
+	counter("retried_messages_total", "Failed runs whose message is tried again.", func(s consumer.Stats) int64 { return s.Retried })
+	counter("dead_lettered_messages_total", "Dead letters published, confirmed and acked.", func(s consumer.Stats) int64 { return s.DeadLettered })
+	counter("lost_settles_total", "Settles that came too late or failed; those messages come again.", func(s consumer.Stats) int64 { return s.Lost })
+	counter("gap_messages_total", "Messages that the broker no longer had when their turn came, at least.", func(s consumer.Stats) int64 { return s.Gaps })
+	counter("idle_reports_total", "Idle timeouts that workers reported.", func(s consumer.Stats) int64 { return s.Pool.Reports })
+	return d
+}
+
+func (d *descs) describe(ch chan<- *prometheus.Desc) {
+	for _, f := range d.figures {
+		ch <- f.desc
+	}
+	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp} {
+		ch <- one
+	}
+}
+
+func (d *descs) collect(ch chan<- prometheus.Metric, s consumer.Stats) {
+	for _, f := range d.figures {
+		if f.known == nil || f.known(s) {
+			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(s))
+		}
+	}
+	gauge := func(desc *prometheus.Desc, v int, label string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), label)
+	}
+	for state := consumer.Created; state <= consumer.Stopped; state++ {
+		in := 0
+		if state == s.State {
+			in = 1
+		}
+		gauge(d.state, in, state.String())
+	}
+	gauge(d.workers, s.Pool.Busy, "busy")
+	gauge(d.workers, max(0, s.Pool.Live-s.Pool.Busy), "idle")
+	gauge(d.workers, s.Pool.Stuck, "stuck")
+	gauge(d.limits, s.Pool.Min, "min")
+	gauge(d.limits, s.Pool.Max, "max")
+}

@@ -1,0 +1,63 @@
+package consumer
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+const (
+	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other replicas
+	// could take it; less lets workers run dry while the next pull is under way.
+	prefetchTime = 500 * time.Millisecond
+	// prefetchEvery is how often that is looked at.
+	prefetchEvery = 100 * time.Millisecond
+)
+
+// prefetch is how many messages to hold: two for each worker that there may be, so that the pool sees what it could grow for, what the
+// present ones handle in prefetchTime, and those that wait for no worker (parked ones, dead letters). Handlers of 30 s thus do not hoard
+// thousands, and those of 10 µs do not starve. mean is a handler call's; 0: unknown.
+func prefetch(limit, maxWorkers, live, waiting int, mean time.Duration) int {
+	n := 2*float64(maxWorkers) + float64(waiting)
+	if mean > 0 {
+		n += float64(live) * float64(prefetchTime) / float64(mean)
+	}
+	return int(math.Min(n, float64(limit)))
+}
+
+// openingBudget is the budget of a feed's source before anything is known.
+func (c *Consumer) openingBudget(f *feed) broker.Budget {
+	b := c.cfg.Budget
+	if _, ok := f.source.(broker.Rebudgeter); ok {
+		b.Messages = prefetch(b.Messages, c.cfg.Pool.Max, 0, 0, 0)
+	}
+	return b
+}
+
+// keepBudgets keeps the budgets of the sources that can change theirs at prefetch, until ctx ends.
+func (c *Consumer) keepBudgets(ctx context.Context) {
+	tick := time.NewTicker(prefetchEvery)
+	defer tick.Stop()
+	now := c.openingBudget(c.feeds[0]).Messages
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s := c.pool.Stats()
+		waiting := max(0, int(c.held.Load())-s.Backlog-s.InHand)
+		want := prefetch(c.cfg.Budget.Messages, s.Max, s.Live, waiting, c.pace.call())
+		if d := want - now; d >= -now/8 && d <= now/8 {
+			continue
+		}
+		now = want
+		for _, f := range c.feeds {
+			if r, ok := f.source.(broker.Rebudgeter); ok {
+				r.SetBudget(broker.Budget{Messages: want, Bytes: c.cfg.Budget.Bytes})
+			}
+		}
+	}
+}
