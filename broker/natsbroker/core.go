@@ -47,7 +47,11 @@ type CoreSource struct {
 	cfg  CoreConfig
 	link *link
 
-	wake      chan struct{}
+	wake      chan struct{} // to Receive
+	work      chan struct{} // to memberLoop
+	life      context.Context
+	end       context.CancelFunc
+	wg        sync.WaitGroup
 	openCtx   context.Context
 	stopOpen  context.CancelFunc
 	opening   sync.Mutex
@@ -71,6 +75,7 @@ type CoreSource struct {
 	waiting bool
 	stopped bool
 	paused  bool
+	away    bool // the connection is lost, and Gap was told
 	ended   bool
 }
 
@@ -87,7 +92,8 @@ func NewCoreSource(cfg CoreConfig) (*CoreSource, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &CoreSource{cfg: cfg, wake: make(chan struct{}, 1), closed: make(chan struct{}), slots: newSlots(0)}
+	s := &CoreSource{cfg: cfg, wake: make(chan struct{}, 1), work: make(chan struct{}, 1), closed: make(chan struct{}), slots: newSlots(0)}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.openCtx, s.stopOpen = context.WithCancel(context.Background())
 	s.claim, s.keeper = broker.NewClaim(coreTopic(cfg), -1, s)
 	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
@@ -128,23 +134,49 @@ func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits,
 		return broker.Traits{}, err
 	}
 	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: s.claim})
-	if err := s.subscribe(); err != nil {
+	if err := s.join(); err != nil {
 		return broker.Traits{}, s.cfg.redact(err)
 	}
+	s.wg.Go(s.memberLoop)
 	s.herald.tell(broker.Event{Kind: broker.Up})
 	return broker.Traits{Attempts: broker.Exact, AtMostOnce: true}, nil
 }
 
-// subscribe joins the queue group, unless nothing is wanted now.
-func (s *CoreSource) subscribe() error {
+// memberLoop joins and leaves the queue group as Pause, Resume, Stop and new connections want it.
+func (s *CoreSource) memberLoop() {
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-s.work:
+		}
+		s.mu.Lock()
+		wanted := !s.stopped && !s.paused
+		member := len(s.subs) > 0 && s.subs[0].IsValid()
+		s.mu.Unlock()
+		switch {
+		case !wanted:
+			s.leave()
+		case !member:
+			s.leave()
+			if err := s.join(); err != nil {
+				s.herald.tell(broker.Event{Kind: broker.Down, Err: s.cfg.redact(err)})
+				time.AfterFunc(s.cfg.MaxReconnectWait, s.poke)
+			}
+		}
+	}
+}
+
+func (s *CoreSource) poke() {
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
+}
+
+func (s *CoreSource) join() error {
 	nc := s.link.conn()
 	for _, subject := range s.cfg.Subjects {
-		s.mu.Lock()
-		unwanted := s.stopped || s.paused
-		s.mu.Unlock()
-		if unwanted {
-			return nil
-		}
 		sub, err := nc.QueueSubscribe(subject, s.cfg.Queue, s.arrived)
 		if err != nil {
 			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, err)
@@ -158,6 +190,16 @@ func (s *CoreSource) subscribe() error {
 		s.mu.Unlock()
 	}
 	return nil
+}
+
+func (s *CoreSource) leave() {
+	s.mu.Lock()
+	subs := s.subs
+	s.subs = nil
+	s.mu.Unlock()
+	for _, sub := range subs {
+		_ = sub.Drain() // fails only where the connection is gone
+	}
 }
 
 // arrived is called by nats.go for each message, by one goroutine for each subject.
@@ -315,7 +357,7 @@ func (s *CoreSource) Pause(topics ...string) error {
 	s.mu.Lock()
 	s.paused = true
 	s.mu.Unlock()
-	go s.unsubscribe()
+	s.poke()
 	return nil
 }
 
@@ -325,13 +367,10 @@ func (s *CoreSource) Resume(topics ...string) error {
 		return fmt.Errorf("natsbroker: resuming single topics: %w", errors.ErrUnsupported)
 	}
 	s.mu.Lock()
-	was := s.paused
 	s.paused = false
 	s.rouse()
 	s.mu.Unlock()
-	if was {
-		go s.resubscribe()
-	}
+	s.poke()
 	return nil
 }
 
@@ -343,28 +382,13 @@ func (s *CoreSource) SetBudget(b broker.Budget) {
 	s.rouse()
 }
 
-func (s *CoreSource) unsubscribe() {
-	s.mu.Lock()
-	subs := s.subs
-	s.subs = nil
-	s.mu.Unlock()
-	for _, sub := range subs {
-		_ = sub.Drain() // fails only where the connection is gone
-	}
-}
-
-func (s *CoreSource) resubscribe() {
-	if err := s.subscribe(); err != nil {
-		s.lost(err)
-	}
-}
-
 func (s *CoreSource) lost(err error) {
 	s.mu.Lock()
-	opened := len(s.subs) > 0
+	gap := !s.away && len(s.subs) > 0
+	s.away = true
 	s.mu.Unlock()
 	s.herald.tell(broker.Event{Kind: broker.Down, Err: err})
-	if opened {
+	if gap {
 		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: s.claim, N: -1, Err: err})
 	}
 }
@@ -372,15 +396,10 @@ func (s *CoreSource) lost(err error) {
 // back is told that there is a connection again. nats.go has renewed its own subscriptions; a new *nats.Conn has none.
 func (s *CoreSource) back() {
 	s.mu.Lock()
-	fresh := len(s.subs) > 0 && !s.subs[0].IsValid()
-	if fresh {
-		s.subs = nil
-	}
+	s.away = false
 	s.mu.Unlock()
-	if fresh {
-		s.resubscribe()
-	}
 	s.herald.tell(broker.Event{Kind: broker.Up})
+	s.poke()
 }
 
 func (s *CoreSource) problem(_ *nats.Subscription, err error) {
@@ -406,7 +425,7 @@ func (s *CoreSource) Stop() {
 		s.slots.remove(i)
 	}
 	s.lose(lost)
-	go s.unsubscribe()
+	s.poke()
 }
 
 // Close implements broker.Source.
@@ -424,7 +443,9 @@ func (s *CoreSource) shut() {
 	s.stopOpen()
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	s.unsubscribe()
+	s.end()
+	s.wg.Wait()
+	s.leave()
 	s.mu.Lock()
 	s.ended = true
 	h := s.herald

@@ -17,18 +17,11 @@ import (
 // from the contact at its receipt, and a round of extensions counts from its own time once a PING sent after it is answered.
 
 // expired says whether the server may have given the message to another. The caller holds s.mu.
-func (s *Source) expired(sl *slot, now int64) bool { return now-sl.lease >= s.ackWait }
+func (s *Source) expired(sl *slot, now int64) bool { return now-sl.lease >= s.ackWait() }
 
 // extendLoop sends +WPI for all that is here, every AckWait/3, from receipt: what waits in the engine's queue is in here too.
 func (s *Source) extendLoop(ctx context.Context) {
-	t := time.NewTicker(time.Duration(s.ackWait) / 3)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for sleep(ctx, time.Duration(s.ackWait())/3) {
 		if !s.link.connected() {
 			continue // nothing may wait in a buffer until it is too late
 		}
@@ -101,7 +94,7 @@ func (s *Source) makeContact(ctx context.Context) bool {
 	here := tripOf(nc)
 	sent := s.outbox.mark()
 	at := s.clock()
-	ctx, cancel := context.WithTimeout(ctx, min(max(time.Duration(s.ackWait), time.Second), 2*s.cfg.Heartbeat))
+	ctx, cancel := context.WithTimeout(ctx, min(max(time.Duration(s.ackWait()), time.Second), 2*s.cfg.Heartbeat))
 	defer cancel()
 	if nc.FlushWithContext(ctx) != nil {
 		return false

@@ -30,8 +30,8 @@ func (p *position) arrived(d delivery) (gap, bool) {
 		p.consumer, p.stream, p.known = p.info.consumer, max(p.info.stream, p.stream), true
 	}
 	follows := p.known && d.consumer == p.consumer+1
-	stale := p.known && d.consumer <= p.consumer
-	if stale {
+	if p.behind(d) { // the server forgot: begin anew from here
+		p.consumer, p.known, p.info = d.consumer, false, point{}
 		return gap{}, false
 	}
 	before := p.stream
@@ -43,6 +43,9 @@ func (p *position) arrived(d delivery) (gap, bool) {
 	}
 	return gap{from: before + 1, n: int64(d.stream - before - 1)}, true
 }
+
+// behind says whether a delivery has a number that was used before.
+func (p *position) behind(d delivery) bool { return p.known && d.consumer <= p.consumer }
 
 // polled takes what the consumer's info says was delivered last, and returns what was skipped without any delivery: a purge of all
 // that was waiting.

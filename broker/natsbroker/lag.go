@@ -14,11 +14,10 @@ import (
 // lag is what is known of how far the consumer is behind: from its info, and between two of them from the deliveries themselves.
 // Guarded by Source.mu.
 type lag struct {
-	known    bool
-	waiting  int64
-	unacked  int64 // delivered to anybody and not settled
-	at       time.Time
-	baseline time.Time
+	known   bool
+	waiting int64
+	unacked int64 // delivered to anybody and not settled
+	at      time.Time
 }
 
 func (l *lag) polled(info *jetstream.ConsumerInfo, now time.Time) {
@@ -71,6 +70,7 @@ func (s *Source) watchLoop(ctx context.Context) {
 func (s *Source) watch(ctx context.Context, stream bool) {
 	s.mu.Lock()
 	ses, failed := s.ses, s.fatal != nil
+	suspect := ses != nil && ses.suspect
 	s.mu.Unlock()
 	if ses == nil || failed {
 		return
@@ -91,7 +91,7 @@ func (s *Source) watch(ctx context.Context, stream bool) {
 	case !info.Created.Equal(s.created):
 		s.replace(ctx, ses, fmt.Errorf("natsbroker: consumer %s of stream %s was deleted and made anew", s.cfg.Consumer, s.cfg.Stream))
 	default:
-		s.learn(ses, info)
+		s.learn(ses, info, suspect)
 		if stream {
 			s.checkStream(ctx, info)
 		}
@@ -126,10 +126,16 @@ func (s *Source) askInfo(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return cons.CachedInfo(), nil
 }
 
-// learn takes an info of the consumer as it should be.
-func (s *Source) learn(ses *session, info *jetstream.ConsumerInfo) {
+// learn takes an info of the consumer as it should be. suspect: it was asked for because of a suspicion, and after it.
+func (s *Source) learn(ses *session, info *jetstream.ConsumerInfo, suspect bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if suspect { // it is the same consumer: what was finished is finished
+		for _, reply := range ses.limbo {
+			s.outbox.ack(reply)
+		}
+		ses.limbo, ses.suspect = nil, false
+	}
 	s.lag.polled(info, time.Now())
 	s.from.floor = info.AckFloor.Stream
 	if g, ok := ses.at.polled(point{info.Delivered.Consumer, info.Delivered.Stream}); ok && !ses.ended {

@@ -83,17 +83,22 @@ type admin struct {
 
 func (ts *testServer) admin(opts ...nats.Option) *admin {
 	ts.t.Helper()
+	return adminOf(ts.t, ts.url(), opts...)
+}
+
+func adminOf(t testing.TB, url string, opts ...nats.Option) *admin {
+	t.Helper()
 	opts = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond)}, opts...)
-	nc, err := nats.Connect(ts.url(), opts...)
+	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		ts.t.Fatal(err)
+		t.Fatal(err)
 	}
-	ts.t.Cleanup(nc.Close)
+	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
-		ts.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return &admin{ts.t, nc, js}
+	return &admin{t, nc, js}
 }
 
 func (a *admin) stream(change ...func(*jetstream.StreamConfig)) {
@@ -353,3 +358,5 @@ func TestStopGivesBackWhatWasNotHandedOut(t *testing.T) {
 	ack(t, s, out...)
 	a.settled()
 }
+
+func noJetStream(o *server.Options) { o.JetStream = false }

@@ -68,7 +68,7 @@ func (s *Source) checkQuiet(q *quiet) {
 	case s.revive || s.ses == nil:
 	case now-q.since > patience:
 		err = fmt.Errorf("natsbroker: no heartbeat of consumer %s for %v", s.cfg.Consumer, time.Duration(now-q.since).Round(time.Millisecond))
-	case now-s.contact > patience+s.ackWait:
+	case now-s.contact > patience+s.ackWait():
 		err = errors.New("natsbroker: the server does not answer")
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Source) checkQuiet(q *quiet) {
 	if err != nil {
 		s.herald.tell(broker.Event{Kind: broker.Down, Err: err})
 	}
-	if nc := s.link.conn(); nc != nil && nc.IsConnected() && now-q.still > patience && now-s.lastContact() > patience+s.ackWait/3 {
+	if nc := s.link.conn(); nc != nil && nc.IsConnected() && now-q.still > patience && now-s.lastContact() > patience+s.ackWait()/3 {
 		// A half-open connection: the socket gives no byte though we asked. A new one is found sooner than this one mends.
 		q.still = now
 		_ = nc.ForceReconnect()

@@ -118,10 +118,17 @@ func (b *inbox) arrived(m *nats.Msg) {
 
 // accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new. The caller holds s.mu.
 func (s *Source) accept(ses *session, m *nats.Msg, d delivery) {
-	if ses.ended && !s.closing {
+	if ses.ended && !s.closing { // perhaps already of the consumer that is to follow
+		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
 		return
 	}
 	s.lag.delivered(d)
+	if ses.at.behind(d) && !ses.suspect {
+		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to have
+		// everything handled again. Until it is known which, nothing counts as finished.
+		ses.suspect = true
+		s.lookNow()
+	}
 	if g, ok := ses.at.arrived(d); ok {
 		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(g.from), N: g.n})
 	}
@@ -136,7 +143,7 @@ func (s *Source) accept(ses *session, m *nats.Msg, d delivery) {
 	}
 	ses.highest = max(ses.highest, d.stream)
 	if s.givesBack() && (s.closing || !s.opts.Ordered || s.credit.out+s.credit.buffered == 0) {
-		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait)
+		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
 		return
 	}
 	i, sl := ses.slots.add(d.stream, d.nanos)
@@ -158,7 +165,11 @@ func (s *Source) again(ses *session, m *nats.Msg, d delivery) (failed int32, don
 		return 0, true
 	}
 	if s.finished.has(d.stream, d.nanos) {
-		s.outbox.ack(m.Reply)
+		if ses.suspect {
+			ses.limbo = append(ses.limbo, m.Reply)
+		} else {
+			s.outbox.ack(m.Reply)
+		}
 		return 0, true
 	}
 	e, ok := s.runs.get(d.stream, d.nanos)
@@ -167,7 +178,7 @@ func (s *Source) again(ses *session, m *nats.Msg, d delivery) (failed int32, don
 	}
 	if now := s.clock(); e.due > now {
 		// The nak that asked for a delay was lost with its connection.
-		s.outbox.nak(m.Reply, time.Duration(e.due-now), s.contact+s.ackWait)
+		s.outbox.nak(m.Reply, time.Duration(e.due-now), s.contact+s.ackWait())
 		return 0, true
 	}
 	return e.failed, false

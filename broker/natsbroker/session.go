@@ -17,7 +17,9 @@ type session struct {
 	slots   *slots
 	ready   ring // buffered slots, in the order of arrival
 	at      position
-	highest uint64 // stream sequence that was delivered here
+	highest uint64   // stream sequence that was delivered here
+	limbo   []string // replies of finished messages, until it is known whether the consumer is the same; see again
+	suspect bool
 	ended   bool
 }
 

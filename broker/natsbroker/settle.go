@@ -60,7 +60,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		if ses.ended || s.expired(sl, now) {
 			t.lost = true
 		} else {
-			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait)
+			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait())
 		}
 		if !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,8 +40,8 @@ type Source struct {
 	closed    chan struct{}
 	closeErr  error
 
-	ackWait int64     // nanoseconds; set by Open
-	created time.Time // of the consumer; owned by Open, then by watchLoop
+	ackWaitNanos atomic.Int64 // of the consumer as it is
+	created      time.Time    // of the consumer; owned by Open, then by watchLoop
 
 	mu        sync.Mutex
 	opts      broker.Options
@@ -100,6 +101,8 @@ func NewSource(cfg Config) (*Source, error) {
 // clock is the source's time in nanoseconds, monotonic.
 func (s *Source) clock() int64 { return int64(time.Since(s.base)) }
 
+func (s *Source) ackWait() int64 { return s.ackWaitNanos.Load() }
+
 // Open implements broker.Source.
 func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
 	s.opening.Lock()
@@ -153,6 +156,9 @@ func (s *Source) find(ctx context.Context) (durable, error) {
 		err = s.cfg.redact(err)
 		// No responder where JetStream should be: it is not enabled, or not yet.
 		disabled := errors.Is(err, nats.ErrNoResponders) && attempt > 5
+		if disabled {
+			err = fmt.Errorf("JetStream does not answer; is it enabled on the server and for the account? %w", err)
+		}
 		if ctx.Err() == nil && (!passing(err) || disabled) {
 			return d, err
 		}
@@ -184,7 +190,7 @@ func (s *Source) begin(d durable) {
 	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
 	s.created = d.consumer.Created
 	s.mu.Lock()
-	s.ackWait = int64(lease(cc))
+	s.ackWaitNanos.Store(int64(lease(cc)))
 	s.credit.maxBatch = cc.MaxRequestBatch
 	s.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
 	if d.stream != nil {
@@ -199,9 +205,11 @@ func (s *Source) begin(d durable) {
 // replace ends a session whose consumer is gone, and by policy begins another. Only watchLoop calls it.
 func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 	s.mu.Lock()
-	ses.ended = true // the fence
-	for ses.ready.n > 0 {
-		s.drop(ses, ses.ready.pop())
+	ses.ended = true      // the fence
+	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew; to one that is gone, a nak means nothing
+		i := ses.ready.pop()
+		s.outbox.nak(ses.slots.all[i].reply, 0, ses.slots.all[i].lease+s.ackWait())
+		s.drop(ses, i)
 	}
 	s.finished.forget()
 	s.runs.forget()
@@ -338,7 +346,7 @@ func (s *Source) giveBackBuffered() {
 		i := ses.ready.pop()
 		if sl := &ses.slots.all[i]; !s.expired(sl, now) && !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, sl.runs, 0)
-			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait)
+			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait())
 		}
 		s.drop(ses, i)
 	}
@@ -403,7 +411,7 @@ func (s *Source) giveBackAll(ses *session) {
 	})
 	for _, i := range held {
 		if sl := &ses.slots.all[i]; !s.expired(sl, now) {
-			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait)
+			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait())
 		}
 	}
 	for ses.ready.n > 0 {

@@ -1,0 +1,142 @@
+package natsbroker_test
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+)
+
+// A proxy stands between a source and its server and can break what goes through it.
+type proxy struct {
+	l      net.Listener
+	target string
+
+	mu    sync.Mutex
+	cond  *sync.Cond
+	stall [2]bool // toServer, toClient: bytes wait
+	down  bool    // new connections are refused, open ones are reset
+	done  bool
+	conns map[net.Conn]bool
+	wg    sync.WaitGroup
+}
+
+const (
+	toServer = iota
+	toClient
+)
+
+func startProxy(t testing.TB, port int) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{l: l, target: fmt.Sprintf("127.0.0.1:%d", port), conns: map[net.Conn]bool{}}
+	p.cond = sync.NewCond(&p.mu)
+	p.wg.Go(p.serve)
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *proxy) url() string { return "nats://" + p.l.Addr().String() }
+
+func (p *proxy) serve() {
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.link(c) })
+	}
+}
+
+func (p *proxy) link(c net.Conn) {
+	s, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	if err != nil || p.down || p.done {
+		p.mu.Unlock()
+		reset(c)
+		if err == nil {
+			reset(s)
+		}
+		return
+	}
+	p.conns[c], p.conns[s] = true, true
+	p.mu.Unlock()
+	p.wg.Go(func() { p.copy(s, c, toServer) })
+	p.copy(c, s, toClient)
+}
+
+func reset(c net.Conn) {
+	if tc, ok := c.(*net.TCPConn); ok {
+		_ = tc.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// copy moves bytes, but holds them while their direction is stalled.
+func (p *proxy) copy(to, from net.Conn, direction int) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		for p.stall[direction] && !p.done && p.conns[from] {
+			p.cond.Wait()
+		}
+		alive := p.conns[from] && !p.done
+		p.mu.Unlock()
+		if !alive || err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut holds bytes in a direction until heal; the connection stays.
+func (p *proxy) cut(directions ...int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range directions {
+		p.stall[d] = true
+	}
+}
+
+func (p *proxy) heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stall, p.down = [2]bool{}, false
+	p.cond.Broadcast()
+}
+
+// drop resets all connections; what was held in them is lost.
+func (p *proxy) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		reset(c)
+		delete(p.conns, c)
+	}
+	p.cond.Broadcast()
+}
+
+// shut drops all connections and refuses new ones until heal.
+func (p *proxy) shut() {
+	p.mu.Lock()
+	p.down = true
+	p.mu.Unlock()
+	p.drop()
+}
+
+func (p *proxy) close() {
+	p.mu.Lock()
+	p.done = true
+	p.mu.Unlock()
+	_ = p.l.Close()
+	p.drop()
+	p.wg.Wait()
+}
