@@ -109,6 +109,9 @@ func (d *decoder) value(path string, x any, v reflect.Value) {
 		d.errs.add(path, "has no value")
 		return
 	}
+	if t, ok := x.(Text); ok {
+		x = t.as(v)
+	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		d.text(path, x, u)
 		return
