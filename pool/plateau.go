@@ -44,19 +44,20 @@ func (w *window) read(o Observation) (n, secs, h float64) {
 
 // trial is a growth that waits for judgement.
 type trial struct {
-	from    anchor // the size before
-	pending bool
-	probing bool // it is a probe at a plateau
-	foreign bool // handlers slowed down by more than it explains
-	looked  bool // it failed once
-	win     window
+	from      anchor // the size before
+	pending   bool
+	measuring bool // not yet: from is to be measured first
+	probing   bool // it is a probe at a plateau
+	foreign   bool // handlers slowed down by more than it explains
+	looked    bool // it failed once
+	win       window
 }
 
 // plateau is the state at a size beyond which more workers bring nothing.
 type plateau struct {
 	on      bool
 	part    int  // a probe adds one part-th
-	trimmed bool // half of it was tried
+	trimmed bool // less was tried
 	hold    time.Duration
 	till    time.Duration
 	h, dev  float64 // handler time at it, and its spread between windows
@@ -74,6 +75,10 @@ func (s *reportStatus) begin(o Observation, target int, free, blind bool) bool {
 	if !known && !free && !blind && !s.flat.on {
 		return false
 	}
+	if known && !blind && !s.flat.on && !s.trial.from.sure && o.Workers > freeSize && r >= 0.25 {
+		s.trial.measuring = true // grown to here without evidence
+		return false
+	}
 	s.trial.probing = s.flat.on && target > o.Workers
 	s.trial.pending = s.flat.on || known && r >= 0.25
 	return true
@@ -86,15 +91,21 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		t.foreign = true // even a collapse by our growth would not be that slow
 	}
 	if !t.win.open {
-		h := o.Rates.Handler
-		if t.pending && o.Now >= s.grewAt+h || !t.pending && s.flat.on && o.Now >= s.grewAt+2*h {
-			t.win.start(o) // handlers begun before the growth have ended
+		if s.settled(o) {
+			t.win.start(o)
 		}
 		return Decision{}, false
 	}
 	n, secs, h := t.win.read(o)
-	if !t.pending {
+	switch {
+	case t.pending:
+	case s.flat.on:
 		s.watch(o, n, secs, h)
+		return Decision{}, false
+	default:
+		if n >= enough && secs >= max(tick.Seconds(), h) {
+			s.measured(o, anchor{float64(o.Workers), max(h, float64(o.Workers)*secs/n), n, true})
+		}
 		return Decision{}, false
 	}
 	r := float64(o.Workers)/t.from.n - 1
@@ -122,6 +133,27 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		return Decision{}, false
 	}
 	return s.level(o, now, after, gain, r), true
+}
+
+// measured takes the first evidence after growth without any. If handlers take twice the time that they took before the crowd, the
+// crowd is suspected: a smaller size is tried before a larger.
+func (s *reportStatus) measured(o Observation, a anchor) {
+	s.settle(a)
+	if o.Rates.Shortest > 0 && a.h > 2*o.Rates.Shortest.Seconds() {
+		s.flat = plateau{on: true, hold: probeHold, till: o.Now, h: a.h, windows: 1}
+	}
+}
+
+// settled: the handlers begun before the last change of size have ended, and something is to be measured.
+func (s *reportStatus) settled(o Observation) bool {
+	h := o.Rates.Handler
+	switch {
+	case s.trial.pending || s.trial.measuring:
+		return o.Now >= s.grewAt+h
+	case s.flat.on:
+		return o.Now >= s.grewAt+2*h
+	}
+	return false
 }
 
 // paid: gain is enough, or not proven to be too little.
@@ -153,7 +185,7 @@ func (s *reportStatus) level(o Observation, now anchor, after, gain, r float64) 
 		f.trimmed, f.till = false, o.Now+f.hold
 	case knee > small.n*(1+2/float64(margin)) || int(small.n) <= o.Min: // trimmed too far
 		f.trimmed, f.till = true, o.Now+f.hold
-	default: // the half did as well
+	default: // the smaller did as well
 		target = int(small.n)
 	}
 	if t.probing || f.trimmed {
@@ -169,10 +201,14 @@ func (s *reportStatus) settle(a anchor) { s.trial = trial{from: a} }
 // watch: held just above the knee, handlers are slowed a little by each other; when that ends, the downstream has become larger, and
 // a probe is due at once.
 func (s *reportStatus) watch(o Observation, n, secs, h float64) {
-	if n < 256 && secs < 1 || secs < 0.1 || n == 0 {
+	f := &s.flat
+	least := 256.0
+	if f.windows == 0 {
+		least = 2 * enough // only to know where it starts from
+	}
+	if n < least && secs < 1 || secs < 0.1 || n == 0 {
 		return
 	}
-	f := &s.flat
 	d := h - f.h
 	switch {
 	case f.windows == 0:
@@ -198,7 +234,7 @@ func (s *reportStatus) try(o Observation) (target int, why string) {
 	n := o.Workers
 	if !s.flat.trimmed && n > o.Min {
 		// The throughput times the handler time without a crowd, if that is believable: where BBR would go at once.
-		knee := int(math.Ceil(float64(n) * o.Rates.Shortest.Seconds() / o.Rates.Handler.Seconds() * (1 + 1.0/margin)))
+		knee := int(math.Ceil(float64(n) * o.Rates.Shortest.Seconds() / s.trial.from.h * (1 + 1.0/margin)))
 		if knee < n/8 || knee > n*7/8 {
 			knee = n / 2
 		}
