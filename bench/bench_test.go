@@ -52,9 +52,9 @@ func TestFigure(t *testing.T) {
 }
 
 func TestMedians(t *testing.T) {
-	got := medians(map[string][]sample{"a": {{WallNS: 3, CPUNS: 1}, {WallNS: 1, CPUNS: 3}, {WallNS: 2, CPUNS: 2}}})
-	if want := (sample{WallNS: 2, CPUNS: 2}); got["a"] != want {
-		t.Errorf("got %+v, want %+v", got["a"], want)
+	got := medians([][]figure{{atMost("a", 3, 2), show("b", 1)}, {atMost("a", 1, 2), show("b", 3)}, {atMost("a", 2, 2), show("b", 2)}})
+	if got[0] != atMost("a", 2, 2) || got[1] != show("b", 2) {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 // memory makes a broker with n messages of 100 bytes, and a source of it.
 func memory(n int) *membroker.Source {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": partitions}})
-	ms := make([]broker.Outgoing, 64)
+	ms := make([]broker.Outgoing, 1024) // longer than any chunk: a source hands out no more than one repetition at once
 	for i := range ms {
 		ms[i] = broker.Outgoing{Topic: "orders", Key: fmt.Appendf(nil, "key-%d", i), Value: make([]byte, 100)}
 	}
@@ -30,23 +30,27 @@ func memory(n int) *membroker.Source {
 		}
 		check(b.Fill(p, int64(share), ms...))
 	}
-	return b.Source(membroker.SourceConfig{Group: "workers"})
+	return b.Source(membroker.SourceConfig{Group: "workers", Prefetch: 4096})
 }
 
-// serial is the floor: receive, handle, ack, in one loop, with a fresh slice each time as the engine takes one.
+// serial is the floor: receive, handle, ack, in one loop, with slices that are never used twice, as the engine lends them.
 func serial(n, chunk int, do func(int)) sample {
 	s := memory(n)
 	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20}, Observe: func(broker.Event) {}}))
+	var slab []broker.Message
+	tokens := make([]uint64, chunk)
 	m := start()
 	for left := n; left > 0; {
-		ms := make([]broker.Message, chunk)
-		got := must(s.Receive(ms))
-		tokens := make([]uint64, got)
-		for i := range ms[:got] {
-			do(i)
-			tokens[i] = ms[i].Token
+		if len(slab) < chunk/4 {
+			slab = make([]broker.Message, chunk)
 		}
-		check(s.Ack(ms[0].Claim, tokens))
+		got := must(s.Receive(slab))
+		for i := range slab[:got] {
+			do(i)
+			tokens[i] = slab[i].Token
+		}
+		check(s.Ack(slab[0].Claim, tokens[:got]))
+		slab = slab[got:]
 		left -= got
 	}
 	sample := m.stop(n)

@@ -12,7 +12,7 @@ type group struct {
 	name    string
 	server  bool // needs a nats-server with n messages
 	systems []system
-	figures func(median map[string]sample) []figure
+	figures func(round map[string]sample) []figure
 }
 
 // A figure is one line of output.
@@ -44,14 +44,15 @@ var groups = []group{
 	{name: "handoff", figures: handoffFigures, systems: []system{
 		local("channel", 3_000_000, func(n int) sample { return channelPool(n, noop) }),
 		local("longshore", 10_000_000, func(n int) sample { return longshoreChunks(n, noop) }),
-		local("longshore_single", 2_000_000, func(n int) sample { return longshoreSingle(n, workers, noop) }),
+		local("longshore_single", 2_000_000, func(n int) sample { return longshoreSingle(n, 0, noop) }),
 		local("ants", 1_000_000, func(n int) sample { return antsPool(n, noop) }),
 		local("pond", 1_000_000, func(n int) sample { return pondPool(n, noop) }),
 		local("errgroup", 1_000_000, func(n int) sample { return errgroupPool(n, noop) }),
 	}},
 	{name: "sleep", figures: sleepFigures, systems: []system{
 		local("channel", 200_000, func(n int) sample { return channelPool(n, millisecond) }),
-		local("longshore", 200_000, func(n int) sample { return longshoreSingle(n, 1, millisecond) }),
+		local("longshore", 200_000, func(n int) sample { return longshoreSingle(n, warmUp, millisecond) }),
+		local("longshore_cold", 200_000, func(n int) sample { return longshoreSingle(n, 0, millisecond) }),
 		local("ants", 200_000, func(n int) sample { return antsPool(n, millisecond) }),
 		local("pond", 200_000, func(n int) sample { return pondPool(n, millisecond) }),
 		local("errgroup", 200_000, func(n int) sample { return errgroupPool(n, millisecond) }),
@@ -84,7 +85,10 @@ func handoffFigures(m map[string]sample) []figure {
 }
 
 func sleepFigures(m map[string]sample) []figure {
-	fs := []figure{atLeast("pool_1ms_throughput_vs_fixed", m["channel"].WallNS/m["longshore"].WallNS, 0.98)}
+	fs := []figure{
+		atLeast("pool_1ms_throughput_vs_fixed", m["channel"].WallNS/m["longshore"].WallNS, 0.98),
+		show("pool_1ms_throughput_vs_fixed_from_one_worker", m["channel"].WallNS/m["longshore_cold"].WallNS),
+	}
 	for _, s := range []string{"longshore", "channel", "ants", "pond", "errgroup"} {
 		fs = append(fs, show("1ms_messages_per_second_"+s, 1e9/m[s].WallNS), show("1ms_cpu_us_"+s, m[s].CPUNS/1e3))
 	}

@@ -66,9 +66,15 @@ func longshoreChunks(n int, do func(int)) sample {
 	return m.stop(n)
 }
 
-// longshoreSingle hands over one at a time, to a pool between the two numbers of workers.
-func longshoreSingle(n, least int, do func(int)) sample {
-	p := must(pool.New(pool.Config[int]{Min: least, Max: workers, Do: func(_ *pool.Worker[int], i int) { do(i) }}))
+// warmUp is how many messages a pool that begins with one worker is given before the clock starts.
+const warmUp = 50_000
+
+// longshoreSingle hands over one at a time, to a pool of 1 to 64 workers that decides itself.
+func longshoreSingle(n, warm int, do func(int)) sample {
+	p := must(pool.New(pool.Config[int]{Min: 1, Max: workers, Do: func(_ *pool.Worker[int], i int) { do(i) }}))
+	for i := range warm {
+		check(p.Submit(context.Background(), 0, i))
+	}
 	m := start()
 	for i := range n {
 		check(p.Submit(context.Background(), 0, i))

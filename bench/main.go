@@ -90,21 +90,21 @@ func (f figure) String() string {
 	return fmt.Sprintf("%s %s %s%g %s", f.name, value, sign, f.target, word)
 }
 
-// measure runs the group's systems in turns and computes its figures from their medians.
+// measure runs the group's systems in turns. Figures are computed from the samples of one round, so that a ratio compares neighbours in
+// time; then the median of each figure over the rounds counts.
 func (g group) measure(rounds int, scale float64) (fs []figure, err error) {
 	turn := func(url string) {
-		samples := map[string][]sample{}
+		var all [][]figure
 		for range rounds {
+			round := map[string]sample{}
 			for _, s := range g.systems {
-				x, e := measureInProcess(g.name+"/"+s.name, g.count(s, scale), url)
-				if e != nil {
-					err = e
+				if round[s.name], err = measureInProcess(g.name+"/"+s.name, g.count(s, scale), url); err != nil {
 					return
 				}
-				samples[s.name] = append(samples[s.name], x)
 			}
+			all = append(all, g.figures(round))
 		}
-		fs = g.figures(medians(samples))
+		fs = medians(all)
 	}
 	if !g.server {
 		turn("")
@@ -140,24 +140,18 @@ func measureInProcess(name string, n int, url string) (s sample, err error) {
 	return s, nil
 }
 
-// medians takes each of a sample's values by itself.
-func medians(samples map[string][]sample) map[string]sample {
-	ms := map[string]sample{}
-	for name, ss := range samples {
-		of := func(get func(sample) float64) float64 {
-			vs := make([]float64, len(ss))
-			for i, s := range ss {
-				vs[i] = get(s)
-			}
-			slices.Sort(vs)
-			return vs[len(vs)/2]
+// medians takes the figures of each round, which are the same ones in the same order.
+func medians(rounds [][]figure) []figure {
+	fs := slices.Clone(rounds[0])
+	for i := range fs {
+		vs := make([]float64, len(rounds))
+		for r := range rounds {
+			vs[r] = rounds[r][i].value
 		}
-		ms[name] = sample{
-			WallNS: of(func(s sample) float64 { return s.WallNS }), CPUNS: of(func(s sample) float64 { return s.CPUNS }),
-			Allocs: of(func(s sample) float64 { return s.Allocs }), Bytes: of(func(s sample) float64 { return s.Bytes }),
-		}
+		slices.Sort(vs)
+		fs[i].value = vs[len(vs)/2]
 	}
-	return ms
+	return fs
 }
 
 func round(v float64, digits int) float64 {
