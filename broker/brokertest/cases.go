@@ -32,6 +32,7 @@ func cases() []testCase {
 		{name: "Stolen", setup: Setup{Partitions: 2}, run: stolen, why: again},
 		{name: "Bounced", run: bounced, why: again},
 		{name: "BudgetAtEnd", run: budgetAtEnd, why: again},
+		{name: "OutAcrossClaims", run: outAcrossClaims, why: again},
 		{name: "SettleRacesEnd", run: settleRacesEnd, why: again},
 
 		// Stop and Close.
@@ -52,7 +53,7 @@ func cases() []testCase {
 		{name: "BudgetBytes", run: budgetBytes},
 		{name: "OverBudget", run: overBudget},
 		{name: "SetBudget", run: setBudget},
-		{name: "Pause", setup: Setup{Topics: 2}, run: pauseByTopic, why: again},
+		{name: "Pause", setup: Setup{Topics: 2, Lease: longLease}, run: pauseByTopic, why: again},
 		{name: "Hold", run: held, why: again},
 
 		// Messages that are gone.

@@ -199,18 +199,46 @@ func budgetAtEnd(w *world) {
 	w.handled()
 }
 
+// outAcrossClaims proves that a message which is out under a claim that has ended is not handed out under the next one: its handler still
+// runs here, and two of them at once would break the order of its key. It comes when it was settled, whatever that said.
+func outAcrossClaims(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	m := w.join(budget(40, 1<<20))
+	w.produce(0, 10)
+	held := m.take(10)
+	c := m.current()
+	w.sys.Bounce(w, c)
+	w.ended(c)
+	next := m.current()
+	m.quiet(w.lease, "it is out here, under a claim that has ended")
+	w.produce(0, 10)
+	m.mustAck(m.take(10)...) // the others go on
+	for _, msg := range held {
+		if err := m.ack(msg); !errors.Is(err, broker.ErrLost) {
+			w.Errorf("a late ack says %v, want ErrLost", err)
+		}
+	}
+	again := m.take(10)
+	for _, msg := range again {
+		if msg.Claim != next {
+			w.Errorf("message %s came again under another claim than the next one", id(msg))
+		}
+	}
+	m.mustAck(again...)
+	w.settled()
+}
+
 // settleRacesEnd proves that an ack which said nil holds even when the claim ends in that moment: either the last commit has it, or it is
 // reported as Unconfirmed. Handlers go on acking without regard to the revocation, while commits are slow.
 func settleRacesEnd(w *world) {
 	w.need("Revoke", w.sys.Revoke != nil)
-	a, b := w.join(chunk(32)), w.join(chunk(32))
-	w.slow(5 * time.Millisecond)
-	work := make(chan func(), 1000)
+	a, b := w.join(chunk(32), budget(1000, 1<<20)), w.join(chunk(32), budget(1000, 1<<20))
+	work := make(chan func(), 10_000)
 	var workers sync.WaitGroup
-	for range 4 {
+	for range 8 { // 700 messages take 1.75 times as long as the claim may
 		workers.Go(func() {
 			for f := range work {
-				time.Sleep(3 * time.Millisecond)
+				time.Sleep(w.h.RevokeWait / 50)
 				f()
 			}
 		})
@@ -230,8 +258,11 @@ func settleRacesEnd(w *world) {
 	for range 3 {
 		w.produce(0, 700)
 		c := w.ownerOf([]*member{a, b})
+		w.eventually("handlers have more to do than the claim has time", func() bool { return a.out()+b.out() > 550 })
+		w.slow(w.h.RevokeWait / 25) // two acks of each worker
 		w.sys.Revoke(w, c)
 		w.ended(c)
+		w.slow(0)
 	}
 	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
 	w.settled()

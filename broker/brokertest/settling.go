@@ -51,11 +51,12 @@ func settleOfManyAtOnce(w *world) {
 			}
 		})
 	}
+	stop := sync.OnceFunc(func() { close(work); workers.Wait() })
+	defer stop()
 	for range n {
 		work <- m.take(1)[0]
 	}
-	close(work)
-	workers.Wait()
+	stop()
 	w.settled()
 	w.handledOnce()
 }

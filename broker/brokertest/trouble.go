@@ -85,7 +85,7 @@ func frozen(w *world) {
 	w.produce(0, 10)
 	ms := a.take(10)
 	a.freeze()
-	b := w.join()
+	b := w.join(budget(10, 1<<20)) // so that it asks for nothing more, and what is pulled from it comes to a
 	mine := b.take(10)
 	a.p.Thaw()
 	_ = a.ack(ms[:3]...)

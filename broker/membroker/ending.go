@@ -106,6 +106,7 @@ func (cs *claimState) fence() {
 			cs.h.s.free(1, int64(sl.size))
 		} else {
 			cs.orphans[token(o, sl.gen)] = sl.size
+			cs.h.strays[o]++
 		}
 		sl.state = back
 		sl.gen++

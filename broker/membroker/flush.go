@@ -197,6 +197,9 @@ func (s *Source) lastExchange(bs []*batch) error {
 	for {
 		err := s.exchange(func(now time.Time) error {
 			for _, b := range bs {
+				if s.mutant.is(closeWithoutCommit) {
+					break
+				}
 				if s.send(b, now); b.err != nil && !errors.Is(b.err, errFenced) {
 					return b.err
 				}

@@ -19,6 +19,9 @@ type holding struct {
 	held  int64  // its bytes
 	heldN int
 
+	// strays are offsets that are out here under claims that have ended. They are not handed out under the next one.
+	strays strays
+
 	heldUntil time.Time // Hold
 	stalled   bool
 
@@ -42,6 +45,15 @@ type leasedBack struct {
 	runs   int32
 }
 
+// strays counts by offset what is out under ended claims of one log.
+type strays map[int64]int
+
+// logEpoch names a log between two recreations.
+type logEpoch struct {
+	cur   *cursor
+	epoch int
+}
+
 // A claimState is the source's side of a claim; it is Claim.State. Guarded by Source.mu.
 type claimState struct {
 	h      *holding
@@ -58,6 +70,7 @@ type claimState struct {
 
 func (s *Source) newHolding(n notice) *holding {
 	h := &holding{s: s, cur: n.cur, term: n.term, epoch: n.start.epoch, runs: n.start.runs}
+	h.strays = s.straysOf(h)
 	if s.b.stream == nil {
 		h.pos, h.floor, h.high = n.start.committed, n.start.committed, n.start.committed
 		h.w.lo, h.w.hi = h.floor, h.floor
@@ -70,6 +83,34 @@ func (s *Source) newHolding(n notice) *holding {
 		}
 	}
 	return h
+}
+
+// straysOf needs no s.mu: only the loop makes and ends claims. It takes it to find them.
+func (s *Source) straysOf(h *holding) strays {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := logEpoch{h.cur, h.epoch}
+	if s.strays == nil {
+		s.strays = make(map[logEpoch]strays)
+	}
+	if s.strays[key] == nil {
+		s.strays[key] = make(strays)
+	}
+	return s.strays[key]
+}
+
+// settleStray lets a message be handed out again that was out under an ended claim.
+func (h *holding) settleStray(o int64) {
+	if h.strays[o]--; h.strays[o] > 0 {
+		return
+	}
+	delete(h.strays, o)
+	for _, now := range h.s.holdings {
+		if now.cur == h.cur && now.epoch == h.epoch && h.s.b.stream == nil {
+			now.rewind(o)
+			signal(h.s.wake)
+		}
+	}
 }
 
 // begin makes the holding's next claim.
@@ -141,6 +182,9 @@ func (h *holding) rewind(o int64) {
 
 // handable says whether an offset may be handed out: not when it is out, nor when it is finished here.
 func (h *holding) handable(o int64) bool {
+	if len(h.strays) > 0 && h.strays[o] > 0 && !h.s.mutant.is(strayHandedOut) {
+		return false
+	}
 	if o >= h.w.hi {
 		return true
 	}

@@ -159,7 +159,7 @@ func (s *Source) watchLease(now time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaseLost {
+	if s.leaseLost || s.mutant.is(nackExpired) {
 		return
 	}
 	s.leaseLost = true

@@ -23,7 +23,10 @@ const (
 	ackBeforeSettle                       // a message counts as settled when it was handed out
 	noExtension                           // leases are not extended
 	bytesUnbounded                        // the budget's bytes are ignored
-	observeLocked                         // Observe is called under the source's lock
+	closeWithoutCommit                    // Close leaves without a last commit
+	lagZero                               // a lag that is not known is 0
+	nackExpired                           // what lost its lease is given back all the same
+	strayHandedOut                        // what is out under an ended claim is handed out under the next one
 )
 
 func (m mutant) is(x mutant) bool { return m&x != 0 }

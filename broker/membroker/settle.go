@@ -136,6 +136,7 @@ func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 	if cs.fenced {
 		if size, found := cs.orphans[t]; found {
 			delete(cs.orphans, t)
+			h.settleStray(o)
 			h.s.free(1, int64(size))
 		}
 		return settledLost, o

@@ -43,7 +43,8 @@ type Source struct {
 	budget   broker.Budget
 	holdings []*holding // that Receive looks at
 	revoking []*claimState
-	turn     int // whose turn it is in Receive
+	strays   map[logEpoch]strays // what is out under ended claims
+	turn     int                 // whose turn it is in Receive
 	fatal    error
 	stopped  bool
 	paused   bool
@@ -85,13 +86,17 @@ func (b *Broker) Source(c SourceConfig) *Source {
 			c.Topics = append(c.Topics, name)
 		}
 	}
-	return &Source{
+	s := &Source{
 		b: b, cfg: c, traits: b.cfg.traits(), mutant: testMutant,
 		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), call: make(chan struct{}, 1),
 		done: make(chan struct{}), abort: make(chan struct{}),
 		lag: broker.UnknownLag(), pausedOf: make(map[string]bool),
 		link: newLink(),
 	}
+	if s.mutant.is(lagZero) {
+		s.lag = broker.Lag{}
+	}
+	return s
 }
 
 // Open subscribes. See broker.Source.
