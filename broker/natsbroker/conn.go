@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 )
 
 // A link is one connection to the servers, for ever: nats.go reconnects it, and what nats.go closes for good (an -ERR that it does
@@ -58,15 +59,20 @@ func (l *link) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	handshakes := 0 // that failed one after the other
 	for attempt := 1; ; attempt++ {
 		nc, err := l.try(ctx, opts)
 		if err == nil {
 			l.cur.Store(nc)
 			return nil
 		}
+		if handshakes++; !errors.Is(err, nats.ErrTLS) {
+			handshakes = 0
+		}
 		if ctx.Err() == nil {
 			told := fmt.Errorf("connecting to %s: %w", l.cfg.where(), l.cfg.redact(err))
-			if hopeless(err) {
+			// A server that refuses our certificate may just hang up after the handshake, which once may have another reason.
+			if hopeless(err) || handshakes >= 3 {
 				return told
 			}
 			l.hooks.lost(told)
@@ -109,14 +115,14 @@ func (l *link) try(ctx context.Context, opts []nats.Option) (*nats.Conn, error) 
 // hopeless says that an attempt failed for a reason that stays: credentials, certificates, settings.
 func hopeless(err error) bool {
 	var cert *tls.CertificateVerificationError
-	var alert tls.AlertError
+	var op *net.OpError
 	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrNkeysNotSupported, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeyButNoSigCB, nats.ErrBadSubject} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return errors.As(err, &cert) || errors.As(err, &alert)
+	return errors.As(err, &cert) || (errors.As(err, &op) && op.Op == "remote error") // how crypto/tls marks the peer's alert
 }
 
 func (l *link) options() ([]nats.Option, error) {
@@ -243,12 +249,44 @@ func (c Connection) auth() ([]nats.Option, error) {
 		}
 		return []nats.Option{opt}, nil
 	case c.CredsFile != "":
-		if _, err := os.Stat(c.CredsFile); err != nil {
-			return nil, fmt.Errorf("natsbroker: CredsFile: %w", err)
+		if err := checkCreds(c.CredsFile); err != nil {
+			return nil, err
 		}
 		return []nats.Option{nats.UserCredentials(c.CredsFile)}, nil
 	}
 	return nil, nil
+}
+
+// exposed names the files with secrets that other users of the machine may read.
+func (c Connection) exposed() []error {
+	var errs []error
+	for field, file := range map[string]string{"NKeySeedFile": c.NKeySeedFile, "CredsFile": c.CredsFile, "TLS.KeyFile": c.TLS.KeyFile} {
+		if file == "" {
+			continue
+		}
+		if st, err := os.Stat(file); err == nil && st.Mode().Perm()&0o077 != 0 {
+			errs = append(errs, fmt.Errorf("natsbroker: %s %s has mode %04o: others may read it; 0600 is enough", field, file, st.Mode().Perm()))
+		}
+	}
+	return errs
+}
+
+// checkCreds reads a creds file as nats.go does at each connect, for an error that says what is wrong.
+func checkCreds(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("natsbroker: CredsFile: %w", err)
+	}
+	defer clear(content)
+	if token, err := nkeys.ParseDecoratedJWT(content); err != nil || strings.Count(token, ".") != 2 {
+		return fmt.Errorf("natsbroker: CredsFile %s holds no user JWT", file)
+	}
+	key, err := nkeys.ParseDecoratedUserNKey(content)
+	if err != nil {
+		return fmt.Errorf("natsbroker: CredsFile %s: %w", file, err)
+	}
+	key.Wipe()
+	return nil
 }
 
 func (c Connection) secure() ([]nats.Option, error) {

@@ -133,6 +133,9 @@ func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits,
 		}
 		return broker.Traits{}, err
 	}
+	for _, w := range s.cfg.exposed() {
+		s.herald.warn(w)
+	}
 	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: s.claim})
 	if err := s.join(); err != nil {
 		return broker.Traits{}, s.cfg.redact(err)

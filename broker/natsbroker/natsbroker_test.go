@@ -107,9 +107,10 @@ func (a *admin) stream(change ...func(*jetstream.StreamConfig)) {
 	for _, c := range change {
 		c(&sc)
 	}
-	if _, err := a.js.CreateStream(context.Background(), sc); err != nil {
-		a.t.Fatal(err)
-	}
+	eventually(a.t, "the stream is created", func() bool { // a server may still be removing one of that name
+		_, err := a.js.CreateStream(context.Background(), sc)
+		return err == nil
+	})
 }
 
 func (a *admin) publish(from, to int) {
@@ -360,3 +361,5 @@ func TestStopGivesBackWhatWasNotHandedOut(t *testing.T) {
 }
 
 func noJetStream(o *server.Options) { o.JetStream = false }
+
+type natsOptions = nats.Options

@@ -127,6 +127,9 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := s.link.open(ctx); err != nil {
 		return broker.Traits{}, s.openErr(err)
 	}
+	for _, w := range s.cfg.exposed() {
+		s.herald.warn(w)
+	}
 	d, err := s.find(ctx)
 	if err != nil {
 		return broker.Traits{}, s.openErr(err)

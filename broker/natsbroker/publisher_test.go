@@ -1,0 +1,202 @@
+package natsbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+func newPublisher(t testing.TB, url string, change ...func(*natsbroker.PublisherConfig)) *natsbroker.Publisher {
+	t.Helper()
+	cfg := natsbroker.PublisherConfig{Connection: config(url).Connection}
+	for _, c := range change {
+		c(&cfg)
+	}
+	p, err := natsbroker.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+// one publishes one message and returns its error.
+func one(t testing.TB, p *natsbroker.Publisher, o broker.Outgoing) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := p.Publish(ctx, []broker.Outgoing{o})
+	if err == nil {
+		return nil
+	}
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || len(pe.Errs) != 1 {
+		t.Fatalf("Publish: %v", err)
+	}
+	return pe.Errs[0]
+}
+
+func TestPublishAndReceive(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := newPublisher(t, ts.url())
+	ms := make([]broker.Outgoing, 1000) // more than one window
+	for i := range ms {
+		ms[i] = broker.Outgoing{Topic: "s.a", Value: fmt.Appendf(nil, "%d", i), ID: fmt.Sprint(i), Key: []byte{byte(i), '\n'},
+			Headers: []broker.Header{{Key: "x", Value: []byte("1")}, {Key: "x", Value: []byte("2")}}}
+	}
+	for range 2 { // the second time, the stream drops all by their ids
+		if err := p.Publish(context.Background(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, config(ts.url()))
+	for i := 0; i < 1000; {
+		for _, m := range receive(t, s, 100) {
+			v, _ := m.Headers.Get("x")
+			id, _ := m.Headers.Get("Nats-Msg-Id")
+			if string(m.Value) != fmt.Sprint(i) || string(m.Key) != string([]byte{byte(i), '\n'}) || string(v) != "2" || string(id) != fmt.Sprint(i) {
+				t.Fatalf("message %d came as %+v", i, m)
+			}
+			ack(t, s, m)
+			i++
+		}
+	}
+	a.settled()
+}
+
+func TestPublishRefused(t *testing.T) {
+	ts := startServer(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "all", Password: "word"}, {Username: "few", Password: "word", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"s.>", "none.>", "$JS.API.>"}}}}}
+	})
+	a := ts.admin(func(o *natsOptions) error { o.User, o.Password = "all", "word"; return nil })
+	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 })
+	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) { c.User, c.Password = "few", "word" })
+	for name, o := range map[string]broker.Outgoing{
+		"too large for the server": {Topic: "s.a", Value: make([]byte, 2<<20)},
+		"too large for the stream": {Topic: "s.a", Value: make([]byte, 3000)},
+		"no such stream":           {Topic: "none.a"},
+		"not allowed":              {Topic: "elsewhere"},
+		"a wildcard":               {Topic: "s.*"},
+		"a header of two lines":    {Topic: "s.a", Headers: []broker.Header{{Key: "x", Value: []byte("a\nb")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := time.Now()
+			err := one(t, p, o)
+			if !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), o.Topic) {
+				t.Fatalf("Publish: %v", err)
+			}
+			if d := time.Since(at); d > 4*time.Second {
+				t.Errorf("it took %v: a timeout, not an answer", d)
+			}
+		})
+	}
+	// One bad message does not stop the others.
+	err := p.Publish(context.Background(), []broker.Outgoing{{Topic: "s.a"}, {Topic: "a b"}, {Topic: "s.a"}})
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || pe.Errs[0] != nil || !errors.Is(pe.Errs[1], broker.ErrRefused) || pe.Errs[2] != nil {
+		t.Fatalf("Publish of three: %v", err)
+	}
+}
+
+// A full stream is no reason to give up, and says so.
+func TestPublishToAFullStream(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 1, jetstream.DiscardNew })
+	p := newPublisher(t, ts.url())
+	if err := one(t, p, broker.Outgoing{Topic: "s.a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := one(t, p, broker.Outgoing{Topic: "s.a"}); err == nil || errors.Is(err, broker.ErrRefused) {
+		t.Fatalf("Publish to a full stream: %v", err)
+	}
+}
+
+// f38: the broker is away. Publish waits as long as ctx allows, and works when it is back.
+func TestPublishWithoutServer(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := newPublisher(t, ts.url())
+	short := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		return p.Publish(ctx, []broker.Outgoing{{Topic: "s.a", ID: "1"}})
+	}
+	ts.down()
+	for range 2 {
+		if err := short(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Publish without a server: %v", err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if err := one(t, p, broker.Outgoing{Topic: "s.a", ID: "1"}); err != nil {
+				t.Errorf("Publish: %v", err)
+			}
+		})
+	}
+	ts.up()
+	wg.Wait()
+	ts.down()
+	if err := short(); err == nil {
+		t.Fatal("confirmed without a server")
+	}
+	ts.up()
+	if err := one(t, p, broker.Outgoing{Topic: "s.a", ID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	st := must(a.js.Stream(context.Background(), "S"))
+	if n := must(st.Info(context.Background())).State.Msgs; n != 1 {
+		t.Errorf("%d messages with one id", n)
+	}
+}
+
+func TestPublisherClose(t *testing.T) {
+	ts := startServer(t)
+	ts.admin().stream()
+	ctx := context.Background()
+	p := newPublisher(t, ts.url())
+	for range 2 {
+		if err := p.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Publish(ctx, []broker.Outgoing{{Topic: "s.a"}}); !errors.Is(err, broker.ErrClosed) {
+		t.Fatalf("Publish after Close: %v", err)
+	}
+
+	p = newPublisher(t, ts.url())
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if err := p.Publish(ctx, []broker.Outgoing{{Topic: "s.a"}}); err != nil && !errors.Is(err, broker.ErrClosed) {
+				t.Errorf("Publish beside Close: %v", err)
+			}
+		})
+	}
+	if err := p.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
