@@ -19,12 +19,24 @@ var layers = []layer{
 	{"broker", nil},
 	{"pool", nil},
 	{"consumer", []string{"broker", "pool", "github.com/rs/zerolog"}},
+
+	// Around the engine: none of them knows an adapter.
+	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog", "golang.org/x/net"}},
+	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
+	{"handlers", []string{"broker", "consumer", "github.com/rs/zerolog"}},
+
+	// Adapters: the contract and their client, never each other.
 	{"broker/membroker", []string{"broker"}},
 	{"broker/natsbroker", []string{"broker", "github.com/nats-io"}},
 	// The conformance suite: a library for tests.
-	{"broker/brokertest", []string{"broker", "go.uber.org/goleak"}},
+	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
+	{"broker/brokertest/ledger", []string{"broker"}},
+
 	// Programs: the only place that knows all parts.
-	{"cmd/longshore", []string{"broker", "broker/membroker", "broker/natsbroker", "consumer", "pool", "github.com", "golang.org/x"}},
+	{"cmd/longshore", []string{"broker", "broker/membroker", "broker/natsbroker", "cmd/longshore/config", "consumer", "consumer/admin",
+		"consumer/metrics", "handlers", "pool", "github.com", "golang.org/x"}},
+	{"cmd/longshore/config", []string{"broker", "consumer", "handlers", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
+
 	// Tests across packages, and what they need to break things.
 	{"integration", []string{"*"}},
 	{"integration/natsd", nil},

@@ -1,0 +1,124 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A mutant is the product with one promise broken. A test that exists has to fail for it; a mutant that survives means that nothing
+// tests the promise.
+type mutant struct {
+	name string
+	file string // below the module's root
+	old  string // must stand there exactly once
+	new  string
+	pkg  string
+	test string // -run
+}
+
+var mutants = []mutant{
+	{"ack on receipt", "broker/natsbroker/receive.go",
+		"	ses.ready.push(i)\n	s.rouse()\n", "	ses.ready.push(i)\n	s.outbox.ack(m.Reply)\n	s.rouse()\n",
+		"./integration", "TestKillConsumers/longshore"},
+	{"no extension of leases", "broker/natsbroker/extend.go",
+		"		replies = append(replies, sl.reply)\n", "",
+		"./integration", "TestFaults/f36"},
+	{"only what was handed out is extended", "broker/natsbroker/extend.go",
+		"		if sl.state == slotFree {\n			continue\n		}\n		if s.expired(sl, s.tick)", "		if sl.state != slotOut {\n			continue\n		}\n		if s.expired(sl, s.tick)",
+		"./broker/natsbroker", "TestLongHandlersAreExtended|Conformance"},
+	{"finished messages are forgotten", "broker/natsbroker/finished.go",
+		"	return len(f.entries) > 0 && f.entries[", "	return false && f.entries[",
+		"./integration", "TestFaults/f17"},
+	{"finished messages are remembered by sequence alone", "broker/natsbroker/finished.go",
+		"== finishedEntry{seq, nanos}", ".seq == seq",
+		"./broker/natsbroker", "TestFinished|TestRecreate|Conformance"},
+	{"a redelivery of what is out is handed out", "broker/natsbroker/receive.go",
+		"if sl := ses.slots.find(d.stream, d.nanos); sl != nil {", "if sl := ses.slots.find(d.stream, d.nanos); sl != nil && sl.state == slotFree {",
+		"./broker/natsbroker", "TestRedeliveryWhileOut|Conformance"},
+	{"a give-back by a lease that ran out", "broker/natsbroker/settle.go",
+		"		if ses.ended || s.expired(sl, now) {\n			t.lost = true\n", "		if ses.ended {\n			t.lost = true\n",
+		"./broker/natsbroker", "TestNoGiveBackByAnExpiredLease|Conformance"},
+	{"a durable with a delivery limit", "broker/natsbroker/durable.go",
+		"		MaxDeliver:     -1,", "		MaxDeliver:     5,",
+		"./integration", "TestFaults/f35"},
+	{"gaps are not reported", "broker/natsbroker/gaps.go",
+		"	if !follows || !p.exact || d.stream <= before+1 {", "	if follows || !p.exact || d.stream <= before+1 {",
+		"./integration", "TestFaults/f32"},
+	{"a dead letter is acked although its publish failed", "consumer/deadletter.go",
+		"	case err == nil:\n		c.count.deadLettered", "	case err == nil || x.tries < 1:\n		c.count.deadLettered",
+		"./consumer", "DeadLetter"},
+	{"a failed handler is acked", "consumer/decide.go",
+		"	if o.cancelled {\n		return decision{verdict: VerdictGiveBack, runs: o.runs}", "	if !o.cancelled {\n		return decision{verdict: VerdictAck, runs: o.runs}",
+		"./consumer", "TestFailed|TestDecide"},
+	{"what a drain finds unstarted is dropped", "consumer/settle.go",
+		"	c.nack(k, back)\n	c.tell(GivenBack", "	c.settled(len(back), nil)\n	c.tell(GivenBack",
+		"./consumer", "TestDrain"},
+	{"a message cancelled by the stop counts as an attempt", "consumer/decide.go",
+		"	if o.cancelled {\n", "	if o.cancelled && o.runs < 0 {\n",
+		"./consumer", "TestDrain|TestDecide"},
+}
+
+// TestMutants runs in full only (make chaos): each mutant is a build of its own.
+func TestMutants(t *testing.T) {
+	if !inFull() {
+		t.Skip("in short: run make chaos")
+	}
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			out, err := m.run(t)
+			switch {
+			case err == nil:
+				fmt.Printf("mutant survived: %s\n", m.name)
+				t.Errorf("with %q, %s -run %q passes: nothing tests that promise\n%s", m.name, m.pkg, m.test, out)
+			case !strings.Contains(out, "--- FAIL") && !strings.Contains(out, "panic: "):
+				t.Errorf("the mutant was not tested: %v\n%s", err, out)
+			default:
+				fmt.Printf("mutant killed: %s\n", m.name)
+			}
+		})
+	}
+}
+
+// TestMutantsApply: each mutant still has its place in the source.
+func TestMutantsApply(t *testing.T) {
+	for _, m := range mutants {
+		if n := strings.Count(read(t, filepath.Join("..", m.file)), m.old); n != 1 {
+			t.Errorf("mutant %q: its place is %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
+		}
+	}
+}
+
+// run tests the mutant by an overlay, so that no file of the source changes.
+func (m mutant) run(t *testing.T) (string, error) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mutated := filepath.Join(dir, "mutated.go")
+	source := strings.Replace(read(t, path), m.old, m.new, 1)
+	if err := os.WriteFile(mutated, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutated}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-overlay", filepath.Join(dir, "overlay.json"), "-run", m.test, m.pkg)
+	cmd.Dir = ".."
+	// The mutant's own run of this package is a short one, and not a run of mutants.
+	cmd.Env = append(os.Environ(), "LONGSHORE_CHAOS=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
