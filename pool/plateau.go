@@ -9,6 +9,7 @@ import (
 // Knobs of the judgement.
 const (
 	enough    = 32.0                   // completions that the judgement of a doubling needs
+	unjudged  = 1.25                   // growth by less than this is not judged
 	minGain   = 0.25                   // a growth paid if it brought this share of what it could
 	probeHold = 100 * time.Millisecond // the first wait at a plateau, times 8 each time ...
 	holdMost  = 30 * time.Second       // ... up to this
@@ -66,21 +67,26 @@ type plateau struct {
 
 // begin makes target a trial, if it is to be one. False: not enough is known yet.
 func (s *reportStatus) begin(o Observation, target int, free, blind bool) bool {
+	t := &s.trial
 	n := float64(o.Workers)
-	if sure := s.trial.from.sure && s.trial.from.n == n; !s.flat.on && !sure {
-		s.trial.from = anchor{n, o.Rates.Exposure.Seconds(), o.Rates.Samples, false}
+	if near := t.from.h > 0 && n >= t.from.n && n < unjudged*t.from.n; !s.flat.on && !near {
+		t.from = anchor{n, o.Rates.Exposure.Seconds(), o.Rates.Samples, false}
 	}
-	r := float64(target)/s.trial.from.n - 1
-	known := s.trial.from.h > 0 && max(s.trial.from.done, o.Rates.Samples) >= enough/(r*r)
-	if !known && !free && !blind && !s.flat.on {
+	small := float64(target) < unjudged*t.from.n // small steps are judged together, when they are none any more
+	known := t.from.h > 0 && max(t.from.done, o.Rates.Samples) >= enough
+	switch {
+	case s.flat.on:
+		t.pending, t.probing = true, target > o.Workers
+	case free || blind || small:
+		t.pending = known && !small
+	case !known:
 		return false
-	}
-	if known && !blind && !s.flat.on && !s.trial.from.sure && o.Workers > freeSize && r >= 0.25 {
-		s.trial.measuring = true // grown to here without evidence
+	case !t.from.sure && o.Workers > freeSize:
+		t.measuring = true // grown to here without evidence
 		return false
+	default:
+		t.pending = true
 	}
-	s.trial.probing = s.flat.on && target > o.Workers
-	s.trial.pending = s.flat.on || known && r >= 0.25
 	return true
 }
 

@@ -13,6 +13,8 @@ const (
 	growRoots  = 2.0                    // growth: load + growRoots·√load
 	keepRoots  = 1.0                    // shrinking: never under load + keepRoots·√load
 	freeSize   = 16                     // so many workers need no evidence
+	lindy      = 1.5                    // while nothing has finished, handlers will take so many times their age at least
+	shrinkGap  = 50 * time.Millisecond  // between two steps down: idle reports come one by one
 	blindTimes = 8                      // without a completion: at most so many times as many workers
 	calmSteps  = 4                      // steps with idle workers in a row that show the arrivals to be the limit
 	busyCPU    = 0.95                   // share of the processors in use at which more workers bring nothing
@@ -29,15 +31,16 @@ const (
 func ReportStatus() Policy { return &reportStatus{} }
 
 type reportStatus struct {
-	primed  bool
-	fullAt  time.Duration // since when the queue is full
-	calm    int           // steps with idle workers in a row
-	seen    int           // workers at the last completion
-	done    int64         // completions then
-	doubted bool          // the last growth was let pass, but not proven to have paid
-	grewAt  time.Duration // the last change of size by grow or by a verdict
-	trial   trial
-	flat    plateau
+	shrunkAt time.Duration // the last step down
+	primed   bool
+	fullAt   time.Duration // since when the queue is full
+	calm     int           // steps with idle workers in a row
+	seen     int           // workers at the last completion
+	done     int64         // completions then
+	doubted  bool          // the last growth was let pass, but not proven to have paid
+	grewAt   time.Duration // the last change of size by grow or by a verdict
+	trial    trial
+	flat     plateau
 }
 
 // Step decides.
@@ -47,6 +50,10 @@ func (s *reportStatus) Step(o Observation) Decision {
 	if !o.starving() {
 		s.arrivalLimited(o)
 		if keep := s.keep(o); o.IdleLong > 0 && keep < o.Workers {
+			if rest := shrinkGap - (o.Now - s.shrunkAt); rest > 0 {
+				return o.stay("just shrunk", rest)
+			}
+			s.shrunkAt = o.Now
 			d = Decision{Target: keep, Reason: fmt.Sprintf("%d idle all along", o.IdleLong), Next: tick}
 		}
 		return d
@@ -65,7 +72,7 @@ func (s *reportStatus) Step(o Observation) Decision {
 // note keeps what later steps need.
 func (s *reportStatus) note(o Observation) {
 	if !s.primed {
-		s.primed, s.seen, s.grewAt = true, o.Workers, -time.Hour
+		s.primed, s.seen, s.grewAt, s.shrunkAt = true, o.Workers, -time.Hour, -time.Hour
 		s.flat.hold = probeHold
 	}
 	if o.Done > s.done {
@@ -118,10 +125,7 @@ func staff(load, roots float64) int {
 // grow decides on a larger size, when there is reason for one.
 func (s *reportStatus) grow(o Observation, full bool) Decision {
 	n := o.Workers
-	if n >= o.Max && s.doubted && !s.trial.pending && !s.flat.on {
-		s.flat = plateau{on: true, hold: probeHold, till: o.Now} // nothing larger to compare with: try smaller
-		s.doubted = false
-	}
+	s.suspect(o)
 	free := n < freeSize && o.Pressure.CPU < busyCPU && !s.flat.on
 	if why := s.mustWait(o, full, free); why != "" {
 		return o.stay(why, tick)
@@ -139,6 +143,14 @@ func (s *reportStatus) grow(o Observation, full bool) Decision {
 	}
 	s.trial.win.open, s.trial.looked, s.grewAt = false, false, o.Now
 	return Decision{Target: min(target, o.Max), Force: target < n, Reason: why, Next: tick}
+}
+
+// suspect makes a plateau of a size that no larger one can be compared with: less of it is tried then.
+func (s *reportStatus) suspect(o Observation) {
+	stuck := o.Workers >= o.Max && s.doubted || o.Pressure.CPU >= busyCPU && o.Workers > 1
+	if stuck && !s.trial.pending && !s.flat.on {
+		s.flat, s.doubted = plateau{on: true, hold: probeHold, till: o.Now}, false
+	}
 }
 
 // mustWait says why there is no growth now, or nothing.
@@ -167,7 +179,11 @@ func (s *reportStatus) wanted(o Observation, full bool) (target int, why string)
 		return s.try(o)
 	}
 	target, why = 2*n, "double"
-	if up := o.Rates.Proven.Seconds(); !full && up > 0 { // a full queue hides the arrivals
+	up := o.Rates.Proven.Seconds()
+	if o.Rates.Samples == 0 {
+		up *= lindy
+	}
+	if !full && up > 0 { // a full queue hides the arrivals
 		load := o.Rates.Rising*up + float64(o.Backlog)*up/drainTime.Seconds() // Little's law
 		if want := max(n+1, staff(load, growRoots)); want < target {
 			target, why = want, "arrivals × handler time"
