@@ -113,11 +113,6 @@ func (p *process) exit(t *testing.T) int {
 	}
 }
 
-// cpu is what the process has used since it started.
-func (p *process) cpu() time.Duration {
-	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-}
-
 // lines collects what a process prints.
 type lines struct {
 	mu sync.Mutex
