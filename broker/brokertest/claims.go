@@ -264,7 +264,7 @@ func settleRacesEnd(w *world) {
 		w.ended(c)
 		w.slow(0)
 	}
-	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
 	w.settled()
 	stop()
 	w.handled()

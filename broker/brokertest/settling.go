@@ -255,7 +255,7 @@ func longHandlers(w *world) {
 			w.Errorf("Ack after four leases: %v", err)
 		}
 	}
-	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
 	w.settled()
 	w.handledOnce()
 }

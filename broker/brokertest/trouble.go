@@ -25,7 +25,7 @@ func cut(d Direction) func(w *world) {
 		_ = m.ack(ms[15:]...)
 		stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
 		defer stop()
-		w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+		w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
 		w.settled()
 		w.handled()
 	}
@@ -145,9 +145,9 @@ func downLater(w *world) {
 	w.eventually("an Up event came after it", func() bool { return m.seen(broker.Up) > ups })
 	stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
 	defer stop()
-	w.eventually("each message was handled", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
 	w.produce(0, 10)
-	w.eventually("messages flow again", func() bool { return len(w.books.Report().Lost) == 0 })
+	w.eventually("messages flow again", func() bool { return w.books.Open() == 0 })
 	w.settled()
 	w.handled()
 }

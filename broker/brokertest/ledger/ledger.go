@@ -13,6 +13,7 @@ type Ledger struct {
 	mu       sync.Mutex
 	entries  map[string]*entry
 	overlaps int
+	open     int // never settled
 	unknown  []string
 }
 
@@ -35,6 +36,7 @@ func (l *Ledger) add(id string) *entry {
 	}
 	e := &entry{}
 	l.entries[id] = e
+	l.open++
 	return e
 }
 
@@ -69,6 +71,9 @@ func (l *Ledger) End(id string, settled bool) {
 	e := l.entry(id)
 	e.running--
 	if settled {
+		if e.settled == 0 {
+			l.open--
+		}
 		e.settled++
 	}
 }
@@ -135,4 +140,11 @@ func (l *Ledger) Times(id string) int {
 		return e.begun
 	}
 	return 0
+}
+
+// Open is how many messages were never settled: len(Report().Lost), at no cost.
+func (l *Ledger) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
 }
