@@ -12,6 +12,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func runDemo(ctx context.Context, duration time.Duration, v *view) (s demoSummar
 		return s, fmt.Errorf("making a folder for the file store: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	srv, err := startNATS(dir)
+	srv, err := startNATS(dir, server.RANDOM_PORT)
 	if err != nil {
 		return s, err
 	}

@@ -1,16 +1,18 @@
 // Command longshore runs background event processing from the command line.
 //
-// Exit codes: 0 done, 1 failed at work, 2 wrong use, 130 and 143 stopped by force (a second SIGINT or SIGTERM).
+// Exit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/longshoremq/longshore/cmd/longshore/config"
 	"github.com/spf13/cobra"
 )
 
@@ -23,37 +25,63 @@ func main() {
 	ctx, stop := stopOnSignal()
 	err := newRoot().ExecuteContext(ctx)
 	stop()
-	if err == nil {
-		return
-	}
-	fmt.Fprintln(os.Stderr, "longshore:", err)
-	var use usageError
-	if errors.As(err, &use) {
-		os.Exit(exitUsage)
-	}
-	os.Exit(exitFailed)
+	os.Exit(report(err, os.Stderr))
 }
 
-// A usageError is the caller's: wrong flags or arguments.
+// report tells what went wrong, unless that was done, and says how to exit.
+func report(err error, stderr io.Writer) (code int) {
+	if err == nil {
+		return 0
+	}
+	var logged loggedError
+	var found *config.Findings
+	switch {
+	case errors.As(err, &logged):
+	case errors.As(err, &found): // a line each, as compilers do
+		fmt.Fprintln(stderr, err)
+		fmt.Fprintf(stderr, "longshore: %s: %d mistakes\n", found.File, len(found.List))
+	default:
+		fmt.Fprintln(stderr, "longshore:", err)
+	}
+	var use usageError
+	if errors.As(err, &use) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// A usageError is the caller's: wrong flags, arguments or configuration.
 type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// A loggedError was told in the log.
+type loggedError struct{ error }
+
+func (e loggedError) Unwrap() error { return e.error }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "longshore",
-		Short:         "Background event processing on Kafka and NATS JetStream",
+		Use:   "longshore",
+		Short: "Background event processing on Kafka and NATS JetStream",
+		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each message after its\n" +
+			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemo())
+	root.AddCommand(newRun(), newProduce(), newConfig(), newDemo(), newVersion(), newMan())
 	return root
+}
+
+// noArgs refuses arguments, as a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // stopOnSignal ends the context at the first SIGINT or SIGTERM, which asks for a drain; the second ends the process at once.
@@ -69,7 +97,6 @@ func stopOnSignal() (context.Context, func()) {
 			return
 		}
 		cancel()
-		fmt.Fprintln(os.Stderr, "longshore: stopping; a second signal stops at once")
 		if s, ok = <-signals; ok {
 			os.Exit(128 + int(s.(syscall.Signal)))
 		}

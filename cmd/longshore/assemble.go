@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/pool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+)
+
+// An assembly is what a configuration makes: nothing of it runs, and nothing has dialled.
+type assembly struct {
+	doc     *config.Document
+	log     zerolog.Logger
+	members []*member
+	streams []stream // of the embedded server
+	admin   *admin.Server
+	// halt ends the run with an error: a route whose policy is to stop.
+	halt context.CancelCauseFunc
+}
+
+// A member is one consumer with what is to be closed after it.
+type member struct {
+	name      string
+	consumer  *consumer.Consumer
+	publisher *natsbroker.Publisher
+	setup     *handlers.Setup
+}
+
+// assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
+func assemble(doc *config.Document, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
+	a := &assembly{doc: doc, log: log, halt: halt}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	targets := map[string]admin.Target{}
+	for _, name := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
+		cfg := doc.File.Consumers[name]
+		if cfg == nil {
+			continue
+		}
+		m, figures := a.member(name, cfg)
+		a.members = append(a.members, m)
+		if m.consumer != nil {
+			figures.Watch(m.consumer)
+			registry.MustRegister(figures)
+			targets[name] = m.consumer
+		}
+	}
+	if doc.Err() != nil {
+		return a
+	}
+	a.streams = streamsOf(&doc.File)
+	if c := doc.File.Admin; c != nil {
+		server, err := admin.New(admin.Config{
+			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Gatherer: registry, Logger: log,
+		})
+		findAll(doc, "admin", "admin config: ", err)
+		a.admin = server
+	}
+	return a
+}
+
+// member makes one consumer. Its consumer is nil where something was wrong.
+func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Collector) {
+	at := "consumers." + name
+	m := &member{name: name}
+	figures := metrics.New(name)
+	n := c.Source.NATS
+	if n == nil {
+		n = &config.NATS{} // its absence was found; routes are checked all the same
+	}
+	nats := natsSource(n, a.doc.File.Embedded)
+	log := a.log.With().Str("consumer", name).Logger()
+	m.setup = &handlers.Setup{Consumer: name, Logger: &log, Topics: n.Subjects, MaxWorkers: c.Pool.Max}
+	if p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: nats.Connection}); err == nil { // else the source says the same
+		m.publisher, m.setup.Publisher = p, p
+	}
+	handler := a.handler(at, c, m.setup)
+	if c.Source.NATS == nil {
+		return m, figures
+	}
+	source, err := natsbroker.NewSource(nats)
+	findAll(a.doc, at+".source.nats", "natsbroker: ", err)
+	if err != nil || handler == nil || m.publisher == nil {
+		return m, figures
+	}
+	cfg := consumerConfig(name, c)
+	if c.DrainTimeout == 0 && a.doc.Has(at+".drain_timeout") {
+		cfg.DrainTimeout = -1 // the engine's word for not at all
+	}
+	if c.Retry.Backoff.Jitter == 0 && a.doc.Has(at+".retry.backoff.jitter") {
+		cfg.Retry.Backoff.Jitter = -1
+	}
+	cfg.Source, cfg.Handler, cfg.Logger, cfg.Observers = source, handler, a.log, []consumer.Observer{figures.Observe}
+	if l := c.DeadLetter; l != nil {
+		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
+	}
+	m.consumer, err = consumer.New(cfg)
+	findAll(a.doc, at, "consumer config: ", err)
+	return m, figures
+}
+
+func consumerConfig(name string, c *config.Consumer) consumer.Config {
+	cfg := consumer.Config{
+		Name:            name,
+		Pool:            consumer.Pool{Min: c.Pool.Min, Max: c.Pool.Max, IdleTimeout: c.Pool.IdleTimeout, Policy: policyOf(c.Pool.Policy)},
+		Timeout:         c.Timeout,
+		StuckAfter:      c.StuckAfter,
+		MaxStuck:        c.MaxStuck,
+		DrainTimeout:    c.DrainTimeout,
+		OpenTimeout:     c.OpenTimeout,
+		MaxMessageBytes: c.MaxMessageBytes,
+	}
+	cfg.Budget.Messages, cfg.Budget.Bytes = c.Budget.Messages, c.Budget.Bytes
+	b := c.Retry.Backoff
+	cfg.Retry = consumer.Retry{MaxAttempts: c.Retry.MaxAttempts, Backoff: consumer.Backoff{Initial: b.Initial, Max: b.Max, Factor: b.Factor, Jitter: b.Jitter}}
+	return cfg
+}
+
+// policyOf makes a policy of its name, each with its defaults; nil is the engine's default.
+func policyOf(name string) pool.Policy {
+	switch name {
+	case "report-status":
+		return pool.ReportStatus()
+	case "fixed":
+		return pool.Fixed()
+	case "classic":
+		return pool.Classic(pool.ClassicConfig{})
+	case "queue-threshold":
+		return pool.QueueThreshold(pool.ThresholdConfig{})
+	case "aimd":
+		return pool.AIMD(pool.AIMDConfig{})
+	}
+	return nil
+}
+
+// handler makes a consumer's routes and what is around them; nil where something was wrong.
+func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup) consumer.Handler {
+	var routes []handlers.Route
+	whole := true
+	for i, r := range c.Routes {
+		path := at + ".routes[" + strconv.Itoa(i) + "]"
+		h, err := handlers.Default().Build(r.Handler, setup, handlers.NewOptions(r.With))
+		switch {
+		case err == nil:
+		case errors.Is(err, handlers.ErrUnknown):
+			a.doc.Find(path+".handler", "is %q, want one of %v", r.Handler, handlers.Default().Names())
+		default:
+			a.doc.FindOptions(path+".with", err)
+		}
+		if err != nil {
+			whole = false
+			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
+		}
+		routes = append(routes, handlers.Route{Match: r.Match, Headers: r.Headers, Handler: h})
+	}
+	if len(routes) == 0 {
+		return nil // was found
+	}
+	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(setup.Consumer)})
+	a.doc.FindOptions(at, err)
+	if err != nil || !whole {
+		return nil
+	}
+	return router.Handle
+}
+
+func (a *assembly) stopBecause(name string) func(error) {
+	return func(err error) { a.halt(fmt.Errorf("consumer %s: %w", name, err)) }
+}
+
+// close closes what the consumers used. After their runs, or instead of them.
+func (a *assembly) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var errs []error
+	for _, m := range a.members {
+		errs = append(errs, m.setup.Close())
+		if m.publisher != nil {
+			errs = append(errs, m.publisher.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration file, or print an example",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheck(), newConfigExample())
+	return cmd
+}
+
+func newConfigCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file without connecting to anything",
+		Long: "Reads a configuration file as run does, with the environment of this process, and makes all that it describes, but connects to nothing.\n" +
+			"All mistakes are named at once, with line and path; the exit code is then 2.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			doc, err := config.Load(args[0], os.LookupEnv)
+			if err != nil {
+				return usageError{err}
+			}
+			a := assemble(doc, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
+			if err := errors.Join(doc.Err(), a.close()); err != nil {
+				return usageError{err}
+			}
+			for _, w := range doc.Warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %s: warning: %s\n", doc.Name, w.Line, w.Path, w.Problem)
+			}
+			names := make([]string, len(a.members))
+			for i, m := range a.members {
+				names[i] = m.name
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: ok; consumers: %s\n", doc.Name, strings.Join(names, ", "))
+			return nil
+		},
+	}
+}
+
+func newConfigExample() *cobra.Command {
+	var broker string
+	cmd := &cobra.Command{
+		Use:   "example",
+		Short: "Print a complete, commented configuration file that run accepts as it is",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, ok := config.Examples[broker]
+			if !ok {
+				return usageError{fmt.Errorf("--broker is %q, there is an example for: nats", broker)}
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&broker, "broker", "nats", "broker to read from: nats")
+	return cmd
+}

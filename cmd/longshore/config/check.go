@@ -1,0 +1,221 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Defaults that contradictions are held against. They are those of the packages that take the values; a test holds them together.
+const (
+	defaultKillGrace    = 30 * time.Second
+	defaultDrainTimeout = 25 * time.Second
+	defaultStuckAfter   = 10 * time.Second
+	defaultMaxHold      = time.Hour
+	defaultNoProgress   = time.Minute
+	defaultPoolMax      = 64
+	defaultInitial      = 200 * time.Millisecond
+	minToken            = 16
+)
+
+// maxDuration is the longest duration that is taken: what brokers write as 32 bits of milliseconds.
+const maxDuration = math.MaxInt32 * time.Millisecond
+
+var (
+	logLevels    = []string{"trace", "debug", "info", "warn", "error"}
+	logFormats   = []string{"auto", "json", "console"}
+	consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+)
+
+// check finds what contradicts itself, whatever else was found.
+func (d *Document) check() {
+	f := &d.File
+	d.oneOf("log.level", f.Log.Level, logLevels)
+	d.oneOf("log.format", f.Log.Format, logFormats)
+	d.duration("kill_grace", f.KillGrace)
+	d.within("embedded.port", f.Embedded.Port, 0, math.MaxUint16)
+	if f.Admin != nil {
+		d.checkAdmin(f.Admin)
+	}
+	if len(f.Consumers) == 0 {
+		d.Find("consumers", "is missing or empty: there is nothing to run")
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
+		at := "consumers." + name
+		if !consumerName.MatchString(name) {
+			d.add(at, "a consumer's name has 1 to 63 letters, digits, - and _")
+		}
+		if c := f.Consumers[name]; c != nil {
+			d.checkConsumer(at, c)
+		}
+	}
+	d.checkDurables()
+}
+
+func (d *Document) checkAdmin(a *Admin) {
+	if a.Listen != "" {
+		_, port, err := net.SplitHostPort(a.Listen)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+			d.Find("admin.listen", "is %q, want host:port, as in 127.0.0.1:8080", a.Listen)
+		}
+	}
+	if n := len(a.Token.Reveal()); n > 0 && n < minToken {
+		path := "admin.token"
+		if a.TokenFile != "" {
+			path += "_file"
+		}
+		d.Find(path, "the token has %d bytes, want at least %d", n, minToken)
+	}
+	d.duration("admin.no_progress", a.NoProgress)
+	noProgress := cmp.Or(a.NoProgress, defaultNoProgress)
+	for name, c := range d.File.Consumers {
+		if c != nil && c.Timeout >= noProgress {
+			d.Find("admin.no_progress", "is %v, not more than consumers.%s.timeout, %v: a slow handler would look like none", noProgress, name, c.Timeout)
+			return
+		}
+	}
+}
+
+func (d *Document) checkConsumer(at string, c *Consumer) {
+	d.checkPool(at, c)
+	d.checkRetry(at+".retry", c.Retry)
+	d.checkTimes(at, c)
+	d.checkRoutes(at, c)
+	switch n := c.Source.NATS; {
+	case n != nil:
+		d.checkNATS(at, n, c)
+	case !d.Has(at + ".source.nats"):
+		d.Find(at+".source", "is missing: want source: {nats: …}")
+	}
+	if l := c.DeadLetter; l != nil {
+		d.checkDeadLetter(at, l, c)
+	}
+	d.natural(at+".max_message_bytes", int64(c.MaxMessageBytes))
+}
+
+func (d *Document) checkPool(at string, c *Consumer) {
+	p := c.Pool
+	d.atLeast(at+".pool.min", int64(p.Min), 1)
+	d.atLeast(at+".pool.max", int64(p.Max), 1)
+	d.duration(at+".pool.idle_timeout", p.IdleTimeout)
+	d.oneOf(at+".pool.policy", p.Policy, Policies)
+	most := cmp.Or(p.Max, max(defaultPoolMax, p.Min))
+	if least := cmp.Or(p.Min, 1); most < least {
+		d.Find(at+".pool.max", "is %d, below pool.min, %d", most, least)
+	}
+	d.atLeast(at+".budget.messages", int64(c.Budget.Messages), 1)
+	d.atLeast(at+".budget.bytes", c.Budget.Bytes, 1)
+	if n := c.Budget.Messages; n > 0 && n < most {
+		d.Find(at+".budget.messages", "is %d, below pool.max, %d: workers could never all be busy", n, most)
+	}
+	if n := c.Source.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
+		d.Find(at+".source.nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending, most)
+	}
+}
+
+func (d *Document) checkRetry(at string, r Retry) {
+	d.atLeast(at+".max_attempts", int64(r.MaxAttempts), 1)
+	d.duration(at+".backoff.initial", r.Backoff.Initial)
+	d.duration(at+".backoff.max", r.Backoff.Max)
+	if longest, first := r.Backoff.Max, cmp.Or(r.Backoff.Initial, defaultInitial); longest > 0 && longest < first {
+		d.Find(at+".backoff.max", "is %v, below backoff.initial, %v", longest, first)
+	}
+	if d.Has(at+".backoff.factor") && !(r.Backoff.Factor >= 1 && r.Backoff.Factor <= 100) {
+		d.Find(at+".backoff.factor", "is %v, want 1 to 100", r.Backoff.Factor)
+	}
+	if j := r.Backoff.Jitter; !(j >= 0 && j <= 1) {
+		d.Find(at+".backoff.jitter", "is %v, want 0 to 1", j)
+	}
+}
+
+func (d *Document) checkTimes(at string, c *Consumer) {
+	d.span(at+".timeout", c.Timeout)
+	d.span(at+".open_timeout", c.OpenTimeout)
+	d.span(at+".drain_timeout", c.DrainTimeout)
+	d.duration(at+".stuck_after", c.StuckAfter)
+	d.atLeast(at+".max_stuck", int64(c.MaxStuck), 1)
+	if c.Timeout == 0 {
+		for _, needs := range []string{".stuck_after", ".max_stuck"} {
+			if d.Has(at + needs) {
+				d.Find(at+needs, "is set and timeout is not: a handler without a timeout is never stuck")
+			}
+		}
+	}
+	drain := c.DrainTimeout
+	if !d.Has(at + ".drain_timeout") {
+		drain = defaultDrainTimeout
+	}
+	if grace := cmp.Or(d.File.KillGrace, defaultKillGrace); grace > 0 && drain >= grace {
+		d.Find(at+".drain_timeout", "is %v, not below kill_grace, %v: the process would be killed while it drains", drain, grace)
+	}
+	if n := c.Source.NATS; n != nil && c.Timeout > 0 {
+		hold, longest := cmp.Or(n.MaxHold, defaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, defaultStuckAfter)
+		if hold > 0 && hold < longest {
+			d.Find(at+".source.nats.max_hold", "is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
+		}
+	}
+}
+
+func (d *Document) checkRoutes(at string, c *Consumer) {
+	if len(c.Routes) == 0 {
+		d.Find(at+".routes", "is missing or empty: nothing would be handled")
+	}
+	for i, r := range c.Routes {
+		if r.Handler == "" {
+			d.Find(at+".routes["+strconv.Itoa(i)+"].handler", "is missing")
+		}
+	}
+	for i, m := range c.Middleware {
+		if m.Use == "" {
+			d.Find(at+".middleware["+strconv.Itoa(i)+"].use", "is missing")
+		}
+	}
+}
+
+// oneOf reports a value that is set and not in a list.
+func (d *Document) oneOf(path, value string, list []string) {
+	if d.Has(path) && !slices.Contains(list, value) {
+		d.Find(path, "is %q, want one of %v", value, list)
+	}
+}
+
+// duration reports one that is set and not positive, or too long.
+func (d *Document) duration(path string, v time.Duration) {
+	if d.Has(path) && v == 0 {
+		d.Find(path, "is 0s, want more")
+	}
+	d.span(path, v)
+}
+
+// span is duration for one that may be 0.
+func (d *Document) span(path string, v time.Duration) {
+	switch {
+	case v < 0:
+		d.Find(path, "is %v, negative", v)
+	case v > maxDuration:
+		d.Find(path, "is %v, more than %v (32 bits of milliseconds)", v, maxDuration)
+	}
+}
+
+func (d *Document) atLeast(path string, v, least int64) {
+	if d.Has(path) && v < least {
+		d.Find(path, "is %d, want at least %d", v, least)
+	}
+}
+
+func (d *Document) natural(path string, v int64) {
+	if v < 0 {
+		d.Find(path, "is %d, negative", v)
+	}
+}
+
+func (d *Document) within(path string, v, least, most int) {
+	if v < least || v > most {
+		d.Find(path, "is %d, want %d to %d", v, least, most)
+	}
+}

@@ -1,0 +1,39 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+)
+
+// reference is ${NAME}, ${NAME:-default}, or the escape $${; the last alternative catches what was meant so and is not.
+var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{[^}]*\}?`)
+
+// fill puts the environment into a text, and says whether there was anything to fill in. $${ stands for ${. As in a shell, the default also
+// stands for a variable that is empty.
+func (t *tree) fill(path, text string) (string, bool) {
+	if !strings.Contains(text, "${") {
+		return text, false
+	}
+	filled := false
+	text = reference.ReplaceAllStringFunc(text, func(s string) string {
+		if s == "$${" {
+			return "${"
+		}
+		m := reference.FindStringSubmatch(s)
+		name, fallback := m[1], m[2]
+		if name == "" {
+			t.doc.add(path, "has a ${ that is neither ${NAME} nor ${NAME:-default}; write $${ for the characters themselves")
+			return ""
+		}
+		filled = true
+		value, ok := t.lookup(name)
+		switch {
+		case fallback != "" && value == "":
+			return m[3]
+		case !ok:
+			t.doc.add(path, "environment variable "+name+" is not set, and there is no default: ${"+name+":-default}")
+		}
+		return value
+	})
+	return text, filled
+}

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/handlers"
+)
+
+// File is the configuration file. What the file does not say has its zero value here; the packages that take it have their defaults.
+type File struct {
+	Log       Log                  `yaml:"log"`
+	Admin     *Admin               `yaml:"admin"`
+	Embedded  Embedded             `yaml:"embedded"`
+	KillGrace time.Duration        `yaml:"kill_grace"`
+	Consumers map[string]*Consumer `yaml:"consumers"`
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level  string `yaml:"level"`
+	Format string `yaml:"format"`
+}
+
+// Admin is the admin server.
+type Admin struct {
+	Listen     string          `yaml:"listen"`
+	Token      handlers.Secret `yaml:"token"`
+	TokenFile  string          `yaml:"token_file"`
+	NoProgress time.Duration   `yaml:"no_progress"`
+}
+
+// Embedded is the JetStream server inside the process, for consumers without a url.
+type Embedded struct {
+	Dir  string `yaml:"dir"`
+	Port int    `yaml:"port"`
+}
+
+// Consumer is one consumer.
+type Consumer struct {
+	Source          Source        `yaml:"source"`
+	Pool            Pool          `yaml:"pool"`
+	Retry           Retry         `yaml:"retry"`
+	DeadLetter      *DeadLetter   `yaml:"dead_letter"`
+	Routes          []Route       `yaml:"routes"`
+	NoRoute         string        `yaml:"no_route"`
+	Middleware      []Middleware  `yaml:"middleware"`
+	Timeout         time.Duration `yaml:"timeout"`
+	StuckAfter      time.Duration `yaml:"stuck_after"`
+	MaxStuck        int           `yaml:"max_stuck"`
+	DrainTimeout    time.Duration `yaml:"drain_timeout"`
+	OpenTimeout     time.Duration `yaml:"open_timeout"`
+	Budget          Budget        `yaml:"budget"`
+	MaxMessageBytes int           `yaml:"max_message_bytes"`
+}
+
+// Source is where messages come from: one of its fields.
+type Source struct {
+	NATS *NATS `yaml:"nats"`
+}
+
+// NATS is a JetStream consumer.
+type NATS struct {
+	URL           string        `yaml:"url"`
+	URLs          []string      `yaml:"urls"`
+	Stream        string        `yaml:"stream"`
+	Subjects      []string      `yaml:"subjects"`
+	Durable       string        `yaml:"durable"`
+	Domain        string        `yaml:"domain"`
+	CreateStream  bool          `yaml:"create_stream"`
+	Deliver       string        `yaml:"deliver"`
+	AckWait       time.Duration `yaml:"ack_wait"`
+	MaxAckPending int           `yaml:"max_ack_pending"`
+	MaxHold       time.Duration `yaml:"max_hold"`
+	Recreate      bool          `yaml:"recreate"`
+
+	User          string          `yaml:"user"`
+	Password      handlers.Secret `yaml:"password"`
+	PasswordFile  string          `yaml:"password_file"`
+	Token         handlers.Secret `yaml:"token"`
+	TokenFile     string          `yaml:"token_file"`
+	NKeySeedFile  string          `yaml:"nkey_seed_file"`
+	CredsFile     string          `yaml:"creds_file"`
+	PlaintextAuth bool            `yaml:"plaintext_auth"`
+	TLS           *TLS            `yaml:"tls"`
+}
+
+// TLS is how a server is checked, and who we are to it.
+type TLS struct {
+	CAFile         string `yaml:"ca_file"`
+	CertFile       string `yaml:"cert_file"`
+	KeyFile        string `yaml:"key_file"`
+	ServerName     string `yaml:"server_name"`
+	HandshakeFirst bool   `yaml:"handshake_first"`
+}
+
+// Pool sizes the workers.
+type Pool struct {
+	Min         int           `yaml:"min"`
+	Max         int           `yaml:"max"`
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	Policy      string        `yaml:"policy"`
+}
+
+// Retry says what becomes of a failed message.
+type Retry struct {
+	MaxAttempts int     `yaml:"max_attempts"`
+	Backoff     Backoff `yaml:"backoff"`
+}
+
+// Backoff is the wait before the next attempt.
+type Backoff struct {
+	Initial time.Duration `yaml:"initial"`
+	Max     time.Duration `yaml:"max"`
+	Factor  float64       `yaml:"factor"`
+	Jitter  float64       `yaml:"jitter"`
+}
+
+// DeadLetter says where messages go that are given up.
+type DeadLetter struct {
+	To          string `yaml:"to"`
+	Concurrency int    `yaml:"concurrency"`
+}
+
+// Route leads messages to a handler.
+type Route struct {
+	Match   string            `yaml:"match"`
+	Headers map[string]string `yaml:"headers"`
+	Handler string            `yaml:"handler"`
+	With    With              `yaml:"with"`
+}
+
+// Middleware wraps all handlers of a consumer; the first is the outermost.
+type Middleware struct {
+	Use  string `yaml:"use"`
+	With With   `yaml:"with"`
+}
+
+// Budget bounds what is between broker and ack.
+type Budget struct {
+	Messages int   `yaml:"messages"`
+	Bytes    int64 `yaml:"bytes"`
+}
+
+// With are the options of a handler or middleware. They may hold secrets (a header, a URL), so printing and encoding show their names only.
+type With map[string]any
+
+// Format prints the names, whatever the verb.
+func (w With) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, w.names()) }
+
+// MarshalText is what JSON and YAML show.
+func (w With) MarshalText() ([]byte, error) { return []byte(w.names()), nil }
+
+func (w With) names() string {
+	return "{" + strings.Join(slices.Sorted(maps.Keys(w)), ", ") + "}"
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/handlers"
+)
+
+// A secret is a field and the file that may hold it instead. Its path without "_file" is the field's.
+type secret struct {
+	value *handlers.Secret
+	file  string
+}
+
+// secrets are all of them, by the path of the field.
+func (d *Document) secrets() iter.Seq2[string, secret] {
+	return func(yield func(string, secret) bool) {
+		if a := d.File.Admin; a != nil && !yield("admin.token", secret{&a.Token, a.TokenFile}) {
+			return
+		}
+		for name, c := range d.File.Consumers {
+			if c == nil || c.Source.NATS == nil {
+				continue
+			}
+			n, at := c.Source.NATS, "consumers."+name+".source.nats."
+			if !yield(at+"password", secret{&n.Password, n.PasswordFile}) || !yield(at+"token", secret{&n.Token, n.TokenFile}) {
+				return
+			}
+		}
+	}
+}
+
+// readSecret takes a secret from its file, without the line's end.
+func (d *Document) readSecret(path string, s secret) {
+	if s.file == "" {
+		if d.Has(path) && s.value.IsZero() {
+			d.Find(path, "is empty")
+		}
+		return
+	}
+	if d.Has(path) {
+		d.Find(path+"_file", "is set, and so is %s: set one", path)
+		return
+	}
+	content, ok := d.readPrivate(path+"_file", s.file)
+	if !ok {
+		return
+	}
+	text := strings.TrimRight(string(content), "\r\n")
+	if text == "" {
+		d.Find(path+"_file", "%s is empty", s.file)
+		return
+	}
+	*s.value = handlers.NewSecret(text)
+}
+
+// readPrivate reads a file that others should not read.
+func (d *Document) readPrivate(path, file string) ([]byte, bool) {
+	info, err := os.Stat(file)
+	if err == nil && info.IsDir() {
+		d.Find(path, "%s is a folder", file)
+		return nil, false
+	}
+	if err == nil && info.Size() > maxBytes {
+		d.Find(path, "%s has %d bytes: that is no secret", file, info.Size())
+		return nil, false
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		d.Find(path, "%v", err)
+		return nil, false
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		d.warn(path, "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
+	}
+	return content, true
+}
+
+// checkTLS reads the files that TLS names, so that a mistake in them is known before anything runs.
+func (d *Document) checkTLS(path string, t *TLS, now time.Time) {
+	if t.CAFile != "" {
+		if pem, err := os.ReadFile(t.CAFile); err != nil {
+			d.Find(path+".ca_file", "%v", err)
+		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			d.Find(path+".ca_file", "%s holds no certificate", t.CAFile)
+		}
+	}
+	switch {
+	case t.CertFile == "" && t.KeyFile == "":
+		return
+	case t.CertFile == "":
+		d.Find(path+".key_file", "is set and cert_file is not")
+		return
+	case t.KeyFile == "":
+		d.Find(path+".cert_file", "is set and key_file is not")
+		return
+	}
+	cert, err := os.ReadFile(t.CertFile)
+	if err != nil {
+		d.Find(path+".cert_file", "%v", err)
+	}
+	key, ok := d.readPrivate(path+".key_file", t.KeyFile)
+	if err != nil || !ok {
+		return
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		d.Find(path+".cert_file", "%s and key_file %s: %v", t.CertFile, t.KeyFile, err)
+		return
+	}
+	if end := pair.Leaf.NotAfter; now.After(end) {
+		d.Find(path+".cert_file", "%s has expired on %s", t.CertFile, end.Format(time.DateOnly))
+	} else if start := pair.Leaf.NotBefore; now.Before(start) {
+		d.Find(path+".cert_file", "%s is not valid before %s", t.CertFile, start.Format(time.DateOnly))
+	}
+}

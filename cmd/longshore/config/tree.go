@@ -1,0 +1,131 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/longshoremq/longshore/handlers"
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds on a file, against one that grows without end through aliases.
+const (
+	maxDepth  = 32
+	maxValues = 100_000
+)
+
+// A tree turns YAML nodes into values, fills in the environment, and keeps where each value stands.
+type tree struct {
+	doc    *Document
+	lookup func(string) (string, bool)
+	values int
+}
+
+// parse reads the one document of a file. nil: there is nothing in it that can be used.
+func (t *tree) parse(r io.Reader) map[string]any {
+	d := yaml.NewDecoder(r)
+	var root yaml.Node
+	if err := d.Decode(&root); errors.Is(err, io.EOF) {
+		t.doc.add("", "the file is empty")
+		return nil
+	} else if err != nil {
+		t.syntax(err)
+		return nil
+	}
+	var second yaml.Node
+	if err := d.Decode(&second); err == nil {
+		t.doc.findings = append(t.doc.findings, Finding{Line: second.Line, Problem: "there is a second document: a file has one"})
+	} else if !errors.Is(err, io.EOF) {
+		t.syntax(err)
+	}
+	m, ok := t.value("", root.Content[0], 0).(map[string]any)
+	if !ok {
+		t.doc.add("", "want a mapping with consumers, admin, …")
+	}
+	return m
+}
+
+var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// syntax reports what the parser says, which has the line in its text.
+func (t *tree) syntax(err error) {
+	text := err.Error()
+	m := syntaxLine.FindStringSubmatch(text)
+	if m == nil {
+		t.doc.add("", text)
+		return
+	}
+	line, _ := strconv.Atoi(m[1])
+	t.doc.findings = append(t.doc.findings, Finding{Line: line, Problem: "not YAML: " + text[len(m[0]):]})
+}
+
+// value is a node as map[string]any, []any, string, bool, number, handlers.Text, or nil.
+func (t *tree) value(path string, n *yaml.Node, depth int) any {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if t.values++; t.values > maxValues || depth > maxDepth {
+		if t.values <= maxValues+1 {
+			t.doc.Find(path, "there is too much here, or it contains itself")
+			t.values = max(t.values, maxValues+1)
+		}
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return t.mapping(path, n, depth)
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, e := range n.Content {
+			at := path + "[" + strconv.Itoa(i) + "]"
+			t.doc.lines[at] = e.Line
+			list[i] = t.value(at, e, depth+1)
+		}
+		return list
+	}
+	return t.scalar(path, n)
+}
+
+func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
+	m, first := make(map[string]any, len(n.Content)/2), map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
+			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, "a key here is not a plain name"})
+			continue
+		}
+		at := key.Value
+		if path != "" {
+			at = path + "." + key.Value
+		}
+		if line, ok := first[key.Value]; ok {
+			t.doc.findings = append(t.doc.findings, Finding{key.Line, at, "is here twice; the first is in line " + strconv.Itoa(line)})
+			continue
+		}
+		first[key.Value], t.doc.lines[at] = key.Line, key.Line
+		m[key.Value] = t.value(at, n.Content[i+1], depth+1)
+	}
+	return m
+}
+
+func (t *tree) scalar(path string, n *yaml.Node) any {
+	text, filled := t.fill(path, n.Value)
+	switch tag := n.ShortTag(); {
+	case filled && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0:
+		return handlers.Text(text) // its type is for the field to say
+	case tag == "!!str" || tag == "!!timestamp":
+		return text
+	case strings.HasPrefix(tag, "!!"):
+		var v any
+		if err := n.Decode(&v); err != nil {
+			t.doc.add(path, "cannot be read as "+strings.TrimPrefix(tag, "!!"))
+			return nil
+		}
+		return v
+	}
+	t.doc.add(path, "has a tag of its own; tags are not used here")
+	return nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// defaultPort is where the embedded server listens unless told otherwise, and where produce looks for one.
+const defaultPort = 4222
+
+func embeddedURL(e config.Embedded) string {
+	port := e.Port
+	if port == 0 {
+		port = defaultPort
+	}
+	return "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// natsSource turns the configuration's words into the adapter's.
+func natsSource(n *config.NATS, e config.Embedded) natsbroker.Config {
+	cfg := natsbroker.Config{
+		Connection: natsbroker.Connection{
+			URLs: n.Servers(), User: n.User, Password: natsbroker.Secret(n.Password.Reveal()), Token: natsbroker.Secret(n.Token.Reveal()),
+			NKeySeedFile: n.NKeySeedFile, CredsFile: n.CredsFile, PlaintextAuth: n.PlaintextAuth,
+		},
+		Stream: n.Stream, Consumer: n.Durable, Domain: n.Domain, Subjects: n.Subjects, Deliver: delivers[n.Deliver],
+		AckWait: n.AckWait, MaxAckPending: n.MaxAckPending, MaxHold: n.MaxHold, Recreate: n.Recreate,
+	}
+	if t := n.TLS; t != nil {
+		cfg.TLS = natsbroker.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, HandshakeFirst: t.HandshakeFirst}
+	}
+	if n.Embedded() {
+		cfg.URLs = []string{embeddedURL(e)}
+	}
+	if n.CreateStream && !n.Embedded() {
+		cfg.CreateStream = &jetstream.StreamConfig{Subjects: n.Subjects}
+	}
+	return cfg
+}
+
+var delivers = map[string]jetstream.DeliverPolicy{
+	"": jetstream.DeliverAllPolicy, "all": jetstream.DeliverAllPolicy, "new": jetstream.DeliverNewPolicy,
+	"last": jetstream.DeliverLastPolicy, "last_per_subject": jetstream.DeliverLastPerSubjectPolicy,
+}
+
+// natsNames are the adapter's fields whose names in the file are not just the same in snake case.
+var natsNames = map[string]string{"URLs": "urls", "Consumer": "durable", "NKeySeedFile": "nkey_seed_file", "TLS": "tls", "CAFile": "ca_file"}
+
+var (
+	fieldName = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
+	camelHump = regexp.MustCompile(`([a-z])([A-Z])`)
+)
+
+// findAll adds what a package found in its Config to the document, in the file's words: "natsbroker: AckWait is 1ms: …" at at + ".ack_wait".
+func findAll(d *config.Document, at, prefix string, err error) {
+	if err == nil {
+		return
+	}
+	for text := range strings.Lines(err.Error()) {
+		text = strings.TrimPrefix(strings.TrimSpace(text), prefix)
+		text = fieldName.ReplaceAllStringFunc(text, fileWord)
+		field, problem, _ := strings.Cut(text, " ")
+		field = strings.TrimRight(field, ",:")
+		if path := at + "." + field; d.Has(path) {
+			d.Find(path, "%s", problem)
+			continue
+		}
+		d.Find(at, "%s", text)
+	}
+}
+
+// fileWord is a field's name as it is in the file. Words that are no field stay.
+func fileWord(name string) string {
+	if word, ok := natsNames[name]; ok {
+		return word
+	}
+	if strings.ToUpper(name) == name { // an abbreviation
+		return name
+	}
+	return strings.ToLower(camelHump.ReplaceAllString(name, "${1}_${2}"))
+}

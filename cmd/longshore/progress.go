@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// A progress shows how many of how many: a bar on a terminal, elsewhere a line every 5 s.
+type progress struct {
+	out   io.Writer
+	bar   *progressbar.ProgressBar // nil: lines
+	count int64
+	next  time.Time
+}
+
+const progressEvery = 5 * time.Second
+
+// newProgress shows it on w. count 0: nobody knows of how many.
+func newProgress(w io.Writer, count int64) *progress {
+	p := &progress{out: w, count: count, next: time.Now().Add(progressEvery)}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		most := count
+		if most == 0 {
+			most = -1
+		}
+		p.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("confirmed"), progressbar.OptionShowCount(),
+			progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionFullWidth())
+	}
+	return p
+}
+
+func (p *progress) set(n int64) {
+	if p.bar != nil {
+		_ = p.bar.Set64(n)
+		return
+	}
+	now := time.Now()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(progressEvery)
+	if p.count > 0 {
+		fmt.Fprintf(p.out, "confirmed %d of %d\n", n, p.count)
+		return
+	}
+	fmt.Fprintf(p.out, "confirmed %d\n", n)
+}
+
+// close ends the bar's line.
+func (p *progress) close() {
+	if p.bar != nil {
+		_ = p.bar.Exit()
+		fmt.Fprintln(p.out)
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+func newRun() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Run the consumers of a configuration file",
+		Long: "Runs all consumers of a configuration file until a signal. Consumers without a url get a NATS JetStream server inside this process.\n" +
+			"The first SIGINT or SIGTERM stops fetching, gives back what was not started and lets running handlers end; a second one stops at once\n" +
+			"with 130 or 143. If one consumer fails, all drain, and the exit code is 1. Mistakes in the file are all named at once, with exit code 2.\n" +
+			"Logs go to stderr: JSON, or text on a terminal.",
+		Example: "  longshore config example > c.yaml\n  longshore run -c c.yaml",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageError{errors.New("run needs --config FILE; longshore config example prints one")}
+			}
+			return runFile(cmd.Context(), file, cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	return cmd
+}
+
+// runFile runs the consumers of a file until ctx ends. What fails from here on is logged.
+func runFile(ctx context.Context, file string, stderr io.Writer) error {
+	doc, err := config.Load(file, os.LookupEnv)
+	if err != nil {
+		return usageError{err}
+	}
+	log := newLogger(doc.File.Log, stderr)
+	ctx, halt := context.WithCancelCause(ctx)
+	defer halt(nil)
+	a := assemble(doc, log, halt)
+	if err := doc.Err(); err != nil {
+		return usageError{errors.Join(err, a.close())}
+	}
+	for _, w := range doc.Warnings {
+		log.Warn().Str("event", "config_warning").Int("line", w.Line).Str("path", w.Path).Msg(w.Problem)
+	}
+	if err := errors.Join(a.run(ctx), a.close()); err != nil {
+		log.Error().Str("event", "failed").Err(err).Send()
+		return loggedError{err}
+	}
+	log.Info().Str("event", "stopped").Send()
+	return nil
+}
+
+// run runs everything until ctx ends or a consumer fails, then drains all.
+func (a *assembly) run(ctx context.Context) error {
+	if len(a.streams) > 0 {
+		e, err := a.startEmbedded(ctx)
+		if err != nil {
+			return err
+		}
+		defer e.stop()
+	}
+	served, err := a.serve(ctx)
+	if err != nil {
+		return err
+	}
+	quiet := context.AfterFunc(ctx, func() {
+		a.log.Info().Str("event", "stopping").Msg("no new messages are fetched; a second signal stops at once")
+	})
+	defer quiet()
+	group, running := errgroup.WithContext(ctx)
+	for _, m := range a.members {
+		group.Go(func() error { return m.consumer.Run(running) })
+	}
+	err = group.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(err, cause) // a route asked to stop
+	}
+	return errors.Join(err, served())
+}
+
+// startEmbedded starts the server inside the process, with its streams, and says so.
+func (a *assembly) startEmbedded(ctx context.Context) (*embeddedNATS, error) {
+	c := a.doc.File.Embedded
+	dir := c.Dir
+	if dir == "" {
+		dir = defaultDir
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding the folder of the embedded server: %w", err)
+	}
+	port := c.Port
+	if port == 0 {
+		port = defaultPort
+	}
+	e, err := startNATS(dir, port)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.ensureStreams(ctx, a.streams); err != nil {
+		e.stop()
+		return nil, err
+	}
+	streams := zerolog.Arr()
+	for _, s := range a.streams {
+		streams.Str(s.name + ": " + strings.Join(s.subjects, " "))
+	}
+	a.log.Info().Str("event", "embedded_nats").Str("url", e.url).Str("dir", dir).Array("streams", streams).
+		Msg("no url is configured: a NATS JetStream server runs inside this process")
+	return e, nil
+}
+
+// defaultDir is the embedded server's folder, in the working directory.
+const defaultDir = "longshore-data"
+
+// serve starts the admin server, if there is one. served ends it and waits; it goes on while the consumers drain.
+func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
+	if a.admin == nil {
+		return func() error { return nil }, nil
+	}
+	if err := a.admin.Listen(ctx); err != nil {
+		return nil, err
+	}
+	a.log.Info().Str("event", "admin").Stringer("listen", a.admin.Addr()).Msg("/livez /readyz /metrics")
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		err := a.admin.Run(serving)
+		if err != nil && serving.Err() == nil {
+			a.halt(err) // without it nobody sees how we are
+		}
+		ended <- err
+	}()
+	return func() error {
+		stop()
+		return <-ended
+	}, nil
+}

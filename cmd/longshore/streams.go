@@ -1,0 +1,64 @@
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+)
+
+// deadStream is the stream of the embedded server that takes the dead letters which no other one takes.
+const deadStream = "LONGSHORE_DEAD"
+
+// streamsOf are the streams that the embedded server needs for a configuration, sorted by name. None: there is no need of the server.
+func streamsOf(f *config.File) []stream {
+	subjects := map[string][]string{}
+	var dead []string
+	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
+		c := f.Consumers[name]
+		if c.Source.NATS == nil || !c.Source.NATS.Embedded() {
+			continue
+		}
+		n := c.Source.NATS
+		subjects[n.Stream] = append(subjects[n.Stream], n.Subjects...)
+		if c.DeadLetter != nil {
+			dead = append(dead, c.DeadLetter.To)
+		}
+	}
+	for _, to := range dead {
+		if !taken(subjects, to) {
+			subjects[deadStream] = append(subjects[deadStream], to)
+		}
+	}
+	var streams []stream
+	for _, name := range slices.Sorted(maps.Keys(subjects)) {
+		streams = append(streams, stream{name, widest(subjects[name])})
+	}
+	return streams
+}
+
+func taken(subjects map[string][]string, subject string) bool {
+	for _, list := range subjects {
+		if slices.ContainsFunc(list, func(pattern string) bool { return config.Matches(pattern, subject) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// widest leaves out what another subject of the list takes, for a stream refuses subjects that overlap.
+func widest(subjects []string) []string {
+	slices.Sort(subjects)
+	subjects = slices.Compact(subjects)
+	var out []string
+	for i, s := range subjects {
+		covered := false
+		for j, other := range subjects {
+			covered = covered || i != j && config.Matches(other, s)
+		}
+		if !covered {
+			out = append(out, s)
+		}
+	}
+	return out
+}
