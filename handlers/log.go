@@ -49,7 +49,7 @@ func Log(log zerolog.Logger, c LogConfig) (consumer.Handler, error) {
 		return nil, err
 	}
 	return func(_ context.Context, m *consumer.Message) error {
-		if e := log.WithLevel(level); level >= log.GetLevel() && e.Enabled() {
+		if e := log.WithLevel(level); e.Enabled() {
 			c.fields(e, m).Send()
 		}
 		return nil

@@ -75,6 +75,9 @@ func NewRegistry() *Registry { return &Registry{} }
 func (r *Registry) AddReadyMade() error {
 	return errors.Join(
 		r.Register("log", LogFactory),
+		r.Register("webhook", WebhookFactory),
+		r.Register("exec", ExecFactory),
+		r.Register("publish", PublishFactory),
 	)
 }
 

@@ -1,0 +1,76 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// verdict says what an answer means for the message. It has no clock and no I/O.
+//
+//	2xx            acked
+//	408, 425, 429  retried, after what Retry-After says, at most longest
+//	other 4xx      permanent: the request is wrong, and the next one will be the same
+//	anything else  retried, after what Retry-After says; a 3xx among it, which is a redirect that is not followed
+func verdict(status int, h http.Header, now time.Time, longest time.Duration) error {
+	if status >= 200 && status <= 299 {
+		return nil
+	}
+	err := fmt.Errorf("status %d", status)
+	if text := http.StatusText(status); text != "" {
+		err = fmt.Errorf("status %d %s", status, text)
+	}
+	switch {
+	case status >= 300 && status <= 399:
+		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
+		if wait := retryAfter(h, now); wait > 0 {
+			return consumer.RetryAfter(err, min(wait, longest))
+		}
+		return err
+	case status >= 400:
+		return consumer.Permanent(err)
+	}
+	return err
+}
+
+// retryAfter is the wait that Retry-After asks for (RFC 9110, 10.2.3: seconds or a date), or 0. A date counts from the answer's own Date, where it
+// has one, so that the two clocks need not agree.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if text == "" {
+		return 0
+	}
+	if strings.Trim(text, "0123456789") == "" {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			n = 1<<31 - 1 // too large for us is surely longer than the longest
+		}
+		return time.Duration(n) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return max(0, at.Sub(now))
+}
+
+// sameHost is an http.Client's CheckRedirect. It follows a redirect that repeats the POST (307, 308) on the same host, from http to https
+// or with the same scheme and port; all else ends with the redirect as the answer. The others (301, 302, 303) would become a GET
+// without the payload, and its 200 would ack a message that nobody got.
+func sameHost(next *http.Request, via []*http.Request) error {
+	from := via[len(via)-1]
+	upgrade := from.URL.Scheme == "http" && next.URL.Scheme == "https" && from.URL.Hostname() == next.URL.Hostname()
+	same := from.URL.Scheme == next.URL.Scheme && from.URL.Host == next.URL.Host
+	if next.Method != http.MethodPost || len(via) > maxRedirects || !(same || upgrade) {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}

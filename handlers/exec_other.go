@@ -1,0 +1,11 @@
+//go:build !unix
+
+package handlers
+
+import "os/exec"
+
+func ownGroup(*exec.Cmd) {}
+
+func terminateGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+
+func killGroup(*exec.Cmd) {}

@@ -1,0 +1,116 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// ErrLoop says that a message would be published to where it comes from.
+var ErrLoop = errors.New("handlers: publishing to the message's own source")
+
+// PublishConfig says where Publish hands messages on to.
+type PublishConfig struct {
+	// To is the topic or subject. Required.
+	To string `yaml:"to"`
+	// DropHeaders names headers that are not copied, beside those that longshore and the broker write themselves (Longshore-…, Nats-…).
+	// Defaults to none.
+	DropHeaders []string `yaml:"drop_headers"`
+}
+
+func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
+	p, err := parsePattern(c.To)
+	switch {
+	case c.To == "":
+		errs.add("to", "is required")
+		return errs
+	case err != nil:
+		errs.add("to", "%v", err)
+		return errs
+	case strings.ContainsAny(c.To, "*>"):
+		errs.add("to", "has a wildcard: want the name of one topic or subject")
+		return errs
+	}
+	for _, s := range sources {
+		if q, err := parsePattern(s); s == c.To || (err == nil && q.covers(p)) {
+			errs.add("to", "%q is read by this consumer (%q): messages would go round for ever", c.To, s)
+		}
+	}
+	return errs
+}
+
+// Publish returns a handler that hands each message on: payload and key untouched, headers copied. It acks after the broker has confirmed. A
+// repeat (a crash between the two) has the same ID, by which the broker or a reader can drop it. What the broker refuses for good is
+// Permanent; any other failure is retried. sources are the topics that the consumer reads: To among them is refused, as is, with
+// ErrLoop, a message that comes from To. The caller closes p, after Run.
+func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Handler, error) {
+	if p == nil {
+		return nil, errors.New("publish: the publisher is nil")
+	}
+	if err := c.validate(sources).err(); err != nil {
+		return nil, fmt.Errorf("publish: %w", err)
+	}
+	return func(ctx context.Context, m *consumer.Message) error {
+		if m.Topic == c.To {
+			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
+		}
+		err := p.Publish(ctx, []broker.Outgoing{c.outgoing(m)})
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("publishing to %s: %w", c.To, err)
+		if errors.Is(err, broker.ErrRefused) {
+			return consumer.Permanent(err)
+		}
+		return err
+	}, nil
+}
+
+// PublishFactory makes Publish from options, with the Setup's publisher and topics.
+func PublishFactory(s *Setup, o Options) (consumer.Handler, error) {
+	var c PublishConfig
+	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate(s.Topics) }); err != nil {
+		return nil, err
+	}
+	if s.Publisher == nil {
+		return nil, errors.New("needs a publisher, and this consumer has none")
+	}
+	return Publish(s.Publisher, s.Topics, c)
+}
+
+func (c PublishConfig) outgoing(m *consumer.Message) broker.Outgoing {
+	o := broker.Outgoing{Topic: c.To, Key: m.Key, Value: m.Value}
+	if id := identity(m); id != "" {
+		// The target is in it because two targets may lie in one stream, which drops the second message with an ID.
+		o.ID = "publish/" + escape(c.To) + "/" + id
+	}
+	for k, v := range m.Headers.All() {
+		if !c.dropped(k) {
+			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
+		}
+	}
+	return o
+}
+
+// systemPrefixes begin headers that mean something to longshore or to the NATS server, which acts on them: Nats-Rollup deletes what is in a
+// stream, Nats-Msg-Id and Nats-Expected-… say whether a message is stored. A producer's must not be carried over to another stream.
+var systemPrefixes = []string{strings.ToLower(broker.ReservedPrefix), "nats-"}
+
+func (c PublishConfig) dropped(name string) bool {
+	lower := strings.ToLower(name)
+	for _, p := range systemPrefixes {
+		if strings.HasPrefix(lower, p) {
+			return true
+		}
+	}
+	for _, d := range c.DropHeaders {
+		if strings.EqualFold(name, d) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,208 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// ErrNoRoute says that no route matches a message.
+var ErrNoRoute = errors.New("handlers: no route")
+
+// A Route leads messages to a handler.
+type Route struct {
+	// Match is the topic or subject: a whole name, or with the wildcards of NATS over its dot-separated tokens, "*" for one token and ">" at
+	// the end for one or more. The same goes for Kafka topics. Empty matches each one.
+	Match string
+	// Headers that the message must have, each with just this value (the last one, where a header is repeated): a type header such as
+	// ce-type, for example. Names are compared exactly. Defaults to none.
+	Headers map[string]string
+	// Handler gets the messages. Required.
+	Handler consumer.Handler
+}
+
+// NoRoute says what becomes of a message that no route matches.
+type NoRoute string
+
+const (
+	// NoRouteDeadLetter dead-letters it at once, by a Permanent error that wraps ErrNoRoute.
+	NoRouteDeadLetter NoRoute = "dead_letter"
+	// NoRouteSkip acks it and counts it as skipped.
+	NoRouteSkip NoRoute = "skip"
+	// NoRouteStop calls RouterConfig.Stop and holds the message, unsettled, until its context ends, so that it goes back to the broker.
+	NoRouteStop NoRoute = "stop"
+)
+
+// RouterConfig says how a Router finds handlers.
+type RouterConfig struct {
+	// Routes are tried in their order: the first that matches has the message. A route without Match and Headers is the default; it
+	// comes last. A route that can never be reached, since an earlier one takes all it would match, is refused. Required.
+	Routes []Route
+	// NoRoute is the policy for messages without a route. Defaults to NoRouteDeadLetter.
+	NoRoute NoRoute
+	// Stop is called with what was wrong by NoRouteStop, perhaps many times and at once; it must not block. It ends the context of the
+	// consumer's Run. Required for NoRouteStop.
+	Stop func(error)
+}
+
+// A Router hands each message to the handler of the first route that matches it. Its Handle is a consumer.Handler. Which routes a topic can
+// take is worked out once and remembered for about 1,000 topics; beyond that it is worked out again, which is slower and nothing else.
+type Router struct {
+	routes  []*route
+	noRoute NoRoute
+	stop    func(error)
+	seed    maphash.Seed
+	known   [1024]atomic.Pointer[choices]
+}
+
+type route struct {
+	match   pattern // no tokens: matches all
+	headers []condition
+	handler consumer.Handler
+}
+
+type condition struct {
+	name  string
+	value []byte
+}
+
+// choices are the routes that the messages of a topic can take: at most one without headers, which is the last.
+type choices struct {
+	topic  string
+	routes []*route
+}
+
+// NewRouter checks c and reports all findings at once.
+func NewRouter(c RouterConfig) (*Router, error) {
+	r := &Router{noRoute: c.NoRoute, stop: c.Stop, seed: maphash.MakeSeed()}
+	if r.noRoute == "" {
+		r.noRoute = NoRouteDeadLetter
+	}
+	errs := c.validate()
+	for i, cr := range c.Routes {
+		nr := &route{handler: cr.Handler}
+		for _, name := range slices.Sorted(maps.Keys(cr.Headers)) {
+			nr.headers = append(nr.headers, condition{name, []byte(cr.Headers[name])})
+		}
+		var err error
+		if cr.Match != "" {
+			if nr.match, err = parsePattern(cr.Match); err != nil {
+				errs.add(fmt.Sprintf("routes[%d].match", i), "%q %v", cr.Match, err)
+			}
+		}
+		if err == nil {
+			if j := slices.IndexFunc(r.routes, func(o *route) bool { return o != nil && o.covers(nr) }); j >= 0 {
+				errs.add(fmt.Sprintf("routes[%d]", i), "is never reached: routes[%d] comes first and takes all that it matches", j)
+			}
+			r.routes = append(r.routes, nr)
+		} else {
+			r.routes = append(r.routes, nil) // keeps the positions
+		}
+	}
+	if err := errs.err(); err != nil {
+		return nil, fmt.Errorf("router: %w", err)
+	}
+	return r, nil
+}
+
+func (c RouterConfig) validate() (errs OptionErrors) {
+	if len(c.Routes) == 0 {
+		errs.add("routes", "is empty, want at least one")
+	}
+	for i, r := range c.Routes {
+		if r.Handler == nil {
+			errs.add(fmt.Sprintf("routes[%d].handler", i), "is required")
+		}
+		if _, ok := r.Headers[""]; ok {
+			errs.add(fmt.Sprintf("routes[%d].headers", i), "has an empty name")
+		}
+	}
+	switch c.NoRoute {
+	case "", NoRouteDeadLetter, NoRouteSkip:
+	case NoRouteStop:
+		if c.Stop == nil {
+			errs.add("no_route", "is %q, which needs Stop", c.NoRoute)
+		}
+	default:
+		errs.add("no_route", "is %q, want dead_letter, skip or stop", c.NoRoute)
+	}
+	return errs
+}
+
+// covers says whether r takes every message that o matches.
+func (r *route) covers(o *route) bool {
+	if len(r.match.tokens) > 0 && (len(o.match.tokens) == 0 || !r.match.covers(o.match)) {
+		return false
+	}
+	for _, c := range r.headers {
+		if !slices.ContainsFunc(o.headers, func(d condition) bool { return c.name == d.name && bytes.Equal(c.value, d.value) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Handle hands m to its handler. Safe for concurrent use.
+func (r *Router) Handle(ctx context.Context, m *consumer.Message) error {
+	if found := r.find(m); found != nil {
+		return found.handler(ctx, m)
+	}
+	err := fmt.Errorf("%w for topic %q", ErrNoRoute, m.Topic)
+	switch r.noRoute {
+	case NoRouteSkip:
+		return consumer.Skip("no route")
+	case NoRouteStop:
+		r.stop(err)
+		<-ctx.Done() // an error now would use up attempts; one after the context's end does not
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return consumer.Permanent(err)
+}
+
+// find is m's route, or nil.
+func (r *Router) find(m *consumer.Message) *route {
+	for _, o := range r.choices(m.Topic) {
+		if o.accepts(m) {
+			return o
+		}
+	}
+	return nil
+}
+
+// choices looks topic up, or works it out. The table is direct-mapped: two topics in one place push each other out.
+func (r *Router) choices(topic string) []*route {
+	place := &r.known[maphash.String(r.seed, topic)%uint64(len(r.known))]
+	if c := place.Load(); c != nil && c.topic == topic {
+		return c.routes
+	}
+	c := &choices{topic: strings.Clone(topic)} // topic may pin a fetch buffer
+	for _, o := range r.routes {
+		if len(o.match.tokens) > 0 && !o.match.matches(topic) {
+			continue
+		}
+		c.routes = append(c.routes, o)
+		if len(o.headers) == 0 {
+			break
+		}
+	}
+	place.Store(c)
+	return c.routes
+}
+
+// accepts checks the headers; the topic matches.
+func (r *route) accepts(m *consumer.Message) bool {
+	for _, c := range r.headers {
+		if v, ok := m.Headers.Get(c.name); !ok || !bytes.Equal(v, c.value) {
+			return false
+		}
+	}
+	return true
+}

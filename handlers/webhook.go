@@ -1,0 +1,204 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// A Webhook POSTs each message's payload to a URL. Its Handle is a consumer.Handler; what the server's answer means is written at verdict.
+//
+// Every request has the headers Longshore-Topic, -Attempt, -Partition and -Offset (where the broker has them), -Id (the same at each
+// delivery, so that the server can tell a repeat), -Key and -Time (where the message has them). Each value is percent-encoded: every byte
+// that is not printable ASCII, and '%' itself. Values over 4 KiB are left out and named in Longshore-Omitted.
+type Webhook struct {
+	client  *http.Client
+	url     *url.URL
+	host    string
+	header  http.Header // sent with each request; holds secrets, behind a func so that no %+v prints them
+	config  WebhookConfig
+	secrets func(http.Header)
+}
+
+const (
+	// drainBytes of an answer's body are read, so that its connection can be used again; a longer body costs the connection.
+	drainBytes = 64 << 10
+	// drainTime is how long a body may take after its headers: the status is known by then.
+	drainTime = time.Second
+	// maxRedirects are followed on one host.
+	maxRedirects = 3
+)
+
+// NewWebhook checks c and reports all findings at once. It does not dial.
+func NewWebhook(c WebhookConfig) (*Webhook, error) {
+	c = c.withDefaults()
+	if err := c.validate().err(); err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, errors.New("webhook: url: malformed") // validate has parsed it
+	}
+	w := &Webhook{url: u, host: u.Scheme + "://" + u.Host, config: c, header: http.Header{"Content-Type": {c.ContentType}}}
+	// The transport repeats a request with this header (never sent, since it has no value) when the server closes an idle connection
+	// at the moment it is used again. Without, each such close would be a failed attempt.
+	w.header["X-Idempotency-Key"] = nil
+	w.secrets = c.credentials()
+	transport := c.Transport
+	if transport == nil {
+		if transport, err = c.transport(); err != nil {
+			return nil, fmt.Errorf("webhook: %w", err)
+		}
+	}
+	w.client = &http.Client{Transport: transport, CheckRedirect: sameHost}
+	return w, nil
+}
+
+// WebhookFactory makes a Webhook from options, with at least as many connections as the consumer has workers.
+func WebhookFactory(s *Setup, o Options) (consumer.Handler, error) {
+	c := WebhookConfig{}.withDefaults()
+	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
+		return nil, err
+	}
+	c.MaxIdleConnections = max(c.MaxIdleConnections, s.MaxWorkers)
+	w, err := NewWebhook(c)
+	if err != nil {
+		return nil, err
+	}
+	s.OnClose(w.Close)
+	return w.Handle, nil
+}
+
+// transport is tuned for many requests to one host.
+func (c WebhookConfig) transport() (*http.Transport, error) {
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConnsPerHost:    c.MaxIdleConnections,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     true, // the body is thrown away
+		ForceAttemptHTTP2:      true,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if c.CAFile != "" {
+		pool, err := certPool(c.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		t.TLSClientConfig.RootCAs = pool
+	}
+	return t, nil
+}
+
+// Close closes idle connections. Call it after the last Handle.
+func (w *Webhook) Close() error {
+	w.client.CloseIdleConnections()
+	return nil
+}
+
+// String names the host only: a path or a query may be secret.
+func (w *Webhook) String() string { return "webhook to " + w.host }
+
+// Handle sends m and waits for the answer, at most Timeout. Its errors name the host and the status or the cause, neither the rest of the URL nor
+// anything of the payload or of the answer's body.
+func (w *Webhook) Handle(ctx context.Context, m *consumer.Message) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(w.config.Timeout, func() { cancel(fmt.Errorf("no answer in %v", w.config.Timeout)) })
+	defer timer.Stop()
+	answer, err := w.client.Do(w.request(ctx, m))
+	if err != nil {
+		return w.failure(ctx, err)
+	}
+	defer answer.Body.Close()
+	timer.Reset(drainTime)
+	_, _ = io.CopyN(io.Discard, answer.Body, drainBytes)
+	if err := verdict(answer.StatusCode, answer.Header, time.Now(), w.config.MaxRetryAfter); err != nil {
+		return fmt.Errorf("webhook to %s: %w", w.host, err)
+	}
+	return nil
+}
+
+func (w *Webhook) request(ctx context.Context, m *consumer.Message) *http.Request {
+	r := &http.Request{
+		Method:        http.MethodPost,
+		URL:           w.url,
+		Host:          w.url.Host,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        make(http.Header, len(w.header)+12),
+		ContentLength: int64(len(m.Value)),
+		Body:          http.NoBody,
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m.Value)), nil },
+	}
+	if len(m.Value) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(m.Value))
+	}
+	for k, v := range w.header {
+		r.Header[k] = v
+	}
+	w.describe(r.Header, m)
+	w.secrets(r.Header)
+	return r.WithContext(ctx)
+}
+
+// describe adds what is known about m, and those of its own headers that are to be forwarded.
+func (w *Webhook) describe(h http.Header, m *consumer.Message) {
+	var omitted []string
+	for _, f := range origin(m) {
+		h[broker.ReservedPrefix+f.name] = []string{f.value}
+	}
+	for _, name := range w.config.ForwardHeaders {
+		if v, ok := m.Headers.Get(name); !ok {
+			continue
+		} else if validHeaderValue(v) {
+			h[http.CanonicalHeaderKey(name)] = []string{string(v)}
+		} else {
+			omitted = append(omitted, strings.ToLower(name))
+		}
+	}
+	if omitted != nil {
+		const name = broker.ReservedPrefix + "Omitted"
+		h[name] = []string{strings.Join(append(h[name], omitted...), ",")}
+	}
+}
+
+// failure is the error of a request without an answer: retried. http.Client's own error has the URL in it.
+func (w *Webhook) failure(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("webhook to %s: %w", w.host, cause)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return fmt.Errorf("webhook to %s: %w", w.host, cutError{err})
+}
+
+// cutError bounds the text of an error that a server has a hand in.
+type cutError struct{ err error }
+
+func (e cutError) Error() string { return cutText(e.err.Error(), 256) }
+func (e cutError) Unwrap() error { return e.err }
+
+// cutText is at most n bytes of s, and "..." where there was more.
+func cutText(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
+}

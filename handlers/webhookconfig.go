@@ -1,0 +1,243 @@
+package handlers
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// WebhookConfig says where a Webhook sends to, and how.
+type WebhookConfig struct {
+	// URL to POST to: http or https, with neither user nor password (see Basic). Errors and logs show its host only. Required.
+	URL string `yaml:"url"`
+	// Headers to send with each request, such as an API key; the values are kept secret. Defaults to none.
+	Headers map[string]Secret `yaml:"headers"`
+	// BearerToken is sent as "Authorization: Bearer …". Defaults to none.
+	BearerToken Secret `yaml:"bearer_token"`
+	// Basic is sent as basic authentication. Defaults to none.
+	Basic BasicAuth `yaml:"basic"`
+	// AllowInsecureAuth lets credentials (BearerToken, Basic, Headers) be sent over plain http to a host that is not this one. Set it where
+	// something else protects the connection, a service mesh for example. Defaults to false.
+	AllowInsecureAuth bool `yaml:"allow_insecure_auth"`
+	// CAFile has the PEM certificates of authorities to trust instead of the system's. Defaults to the system's.
+	CAFile string `yaml:"ca_file"`
+
+	// ContentType of the payload. Defaults to application/octet-stream.
+	ContentType string `yaml:"content_type"`
+	// ForwardHeaders names headers of the message that are sent along under their own names, such as traceparent, ce-type or
+	// Content-Type. A value that is not a printable line of ASCII is left out and named in Longshore-Omitted. Defaults to none.
+	ForwardHeaders []string `yaml:"forward_headers"`
+
+	// Timeout is how long a request may take until its answer's headers. Keep it below the consumer's Timeout. Defaults to 30 s.
+	Timeout time.Duration `yaml:"timeout"`
+	// MaxRetryAfter is the longest wait that a server can ask for. Defaults to 5 min.
+	MaxRetryAfter time.Duration `yaml:"max_retry_after"`
+	// MaxIdleConnections are kept for the next request. Choose it at least as high as the number of workers, or connections are made again and
+	// again; by name it is raised to that. Defaults to 64.
+	MaxIdleConnections int `yaml:"max_idle_connections"`
+
+	// Transport replaces the HTTP transport, for tests and for what has no option here, such as client certificates. CAFile and
+	// MaxIdleConnections are not used then. Defaults to one of its own.
+	Transport http.RoundTripper `yaml:"-"`
+}
+
+// BasicAuth is a user and a password.
+type BasicAuth struct {
+	// User must not have a colon in it.
+	User string `yaml:"user"`
+	// Password of User.
+	Password Secret `yaml:"password"`
+}
+
+func (c WebhookConfig) withDefaults() WebhookConfig {
+	if c.ContentType == "" {
+		c.ContentType = "application/octet-stream"
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	if c.MaxRetryAfter == 0 {
+		c.MaxRetryAfter = 5 * time.Minute
+	}
+	if c.MaxIdleConnections == 0 {
+		c.MaxIdleConnections = 64
+	}
+	return c
+}
+
+func (c WebhookConfig) validate() (errs OptionErrors) {
+	u := c.checkURL(&errs)
+	c.checkHeaders(&errs)
+	c.checkAuth(u, &errs)
+	if c.CAFile != "" {
+		if _, err := certPool(c.CAFile); err != nil {
+			errs.add("ca_file", "%v", err)
+		}
+	}
+	if c.Timeout <= 0 {
+		errs.add("timeout", "is %v, want more than 0", c.Timeout)
+	}
+	if c.MaxRetryAfter <= 0 {
+		errs.add("max_retry_after", "is %v, want more than 0", c.MaxRetryAfter)
+	}
+	if c.MaxIdleConnections < 1 {
+		errs.add("max_idle_connections", "is %d, want at least 1", c.MaxIdleConnections)
+	}
+	return errs
+}
+
+// checkURL never shows the URL, which may have a secret in it. It returns nil when the URL is of no use.
+func (c WebhookConfig) checkURL(errs *OptionErrors) *url.URL {
+	if c.URL == "" {
+		errs.add("url", "is required")
+		return nil
+	}
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		errs.add("url", "is malformed")
+		return nil
+	case u.Scheme != "http" && u.Scheme != "https":
+		errs.add("url", "wants http:// or https:// at its start")
+		return nil
+	case u.Hostname() == "" || !validHost(u):
+		errs.add("url", "has no host, or a malformed one")
+		return nil
+	case u.User != nil:
+		errs.add("url", "has a user or password in it: use basic")
+	case u.Fragment != "":
+		errs.add("url", "has a fragment (#), which is never sent")
+	}
+	return u
+}
+
+// ours are headers that the request itself decides about.
+var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect",
+	"Proxy-Authorization", "Proxy-Connection", "X-Idempotency-Key"}
+
+func (c WebhookConfig) checkHeaders(errs *OptionErrors) {
+	name := func(path, name string) {
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !validHeaderName(name):
+			errs.add(path, "%q is no name for a header", name)
+		case slices.Contains(ours, canonical), strings.HasPrefix(canonical, broker.ReservedPrefix):
+			errs.add(path, "%q cannot be set", name)
+		}
+	}
+	for k, v := range c.Headers {
+		name("headers."+k, k)
+		if !validHeaderValue([]byte(v.Reveal())) {
+			errs.add("headers."+k, "has a value that cannot be sent: want one line of printable ASCII")
+		}
+	}
+	for i, k := range c.ForwardHeaders {
+		name(fmt.Sprintf("forward_headers[%d]", i), k)
+		if http.CanonicalHeaderKey(k) == "Authorization" {
+			errs.add(fmt.Sprintf("forward_headers[%d]", i), "%q would let a producer speak in this program's name", k)
+		}
+	}
+	if !validHeaderValue([]byte(c.ContentType)) {
+		errs.add("content_type", "want one line of printable ASCII")
+	}
+}
+
+func (c WebhookConfig) checkAuth(u *url.URL, errs *OptionErrors) {
+	set := 0
+	if !c.BearerToken.IsZero() {
+		set++
+		if !validHeaderValue([]byte(c.BearerToken.Reveal())) {
+			errs.add("bearer_token", "cannot be sent: want one line of printable ASCII")
+		}
+	}
+	if c.Basic.User != "" || !c.Basic.Password.IsZero() {
+		set++
+		if c.Basic.User == "" || strings.Contains(c.Basic.User, ":") {
+			errs.add("basic.user", "is required with a password, and has no colon in it")
+		}
+	}
+	for k := range c.Headers {
+		if http.CanonicalHeaderKey(k) == "Authorization" {
+			set++
+		}
+	}
+	if set > 1 {
+		errs.add("bearer_token", "only one of bearer_token, basic and headers.Authorization can be sent")
+	}
+	if u != nil && u.Scheme == "http" && (set > 0 || len(c.Headers) > 0) && !c.AllowInsecureAuth && !loopback(u.Hostname()) {
+		errs.add("url", "is plain http, over which bearer_token, basic and headers would be readable: use https, or set allow_insecure_auth")
+	}
+}
+
+// credentials returns what adds the secrets to a request. It closes over them, so that they are in no field that could be printed.
+func (c WebhookConfig) credentials() func(http.Header) {
+	add := http.Header{}
+	for k, v := range c.Headers {
+		add.Set(k, v.Reveal())
+	}
+	if !c.BearerToken.IsZero() {
+		add.Set("Authorization", "Bearer "+c.BearerToken.Reveal())
+	}
+	if c.Basic.User != "" {
+		r := http.Request{Header: add}
+		r.SetBasicAuth(c.Basic.User, c.Basic.Password.Reveal())
+	}
+	return func(h http.Header) {
+		for k, v := range add {
+			h[k] = v
+		}
+	}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// certPool reads certificates from a PEM file.
+func certPool(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no PEM certificate in " + path)
+	}
+	return pool, nil
+}
+
+// validHost: url.Parse lets through what no request can be sent to.
+func validHost(u *url.URL) bool {
+	if p := u.Port(); p != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(u.Hostname(), func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\"<>@`, c) })
+}
+
+// validHeaderName: a token (RFC 9110, 5.6.2).
+func validHeaderName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}
+
+// validHeaderValue: printable ASCII without blanks at its ends, and not empty.
+func validHeaderValue(v []byte) bool {
+	if len(v) == 0 || len(v) > maxField || v[0] == ' ' || v[len(v)-1] == ' ' {
+		return false
+	}
+	return !slices.ContainsFunc(v, func(c byte) bool { return c < ' ' || c > '~' })
+}
