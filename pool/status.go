@@ -8,16 +8,19 @@ import (
 
 // Knobs of ReportStatus. Times and shares, no sizes: nothing here depends on how large a pool is.
 const (
-	shortDelay = 10 * time.Millisecond  // a backlog that is gone within this is none
-	drainTime  = 250 * time.Millisecond // in which a backlog should be gone
-	growRoots  = 2.0                    // growth: load + growRoots·√load
-	keepRoots  = 1.0                    // shrinking: never under load + keepRoots·√load
-	freeSize   = 16                     // so many workers need no evidence
-	lindy      = 1.5                    // while nothing has finished, handlers will take so many times their age at least
-	shrinkGap  = 50 * time.Millisecond  // between two steps down: idle reports come one by one
-	blindTimes = 8                      // without a completion: at most so many times as many workers
-	calmSteps  = 4                      // steps with idle workers in a row that show the arrivals to be the limit
-	busyCPU    = 0.95                   // share of the processors in use at which more workers bring nothing
+	shortDelay   = 10 * time.Millisecond  // a backlog that is gone within this is none
+	drainTime    = 250 * time.Millisecond // in which a backlog should be gone
+	growRoots    = 2.0                    // growth: load + growRoots·√load
+	keepRoots    = 1.0                    // shrinking: never under load + keepRoots·√load
+	freeSize     = 16                     // so many workers need no evidence
+	lindy        = 1.5                    // while nothing has finished, handlers will take so many times their age at least
+	shrinkGap    = 50 * time.Millisecond  // between two steps down: idle reports come one by one
+	blindTimes   = 8                      // without a completion: at most so many times as many workers
+	calmSteps    = 4                      // steps with idle workers in a row that show the arrivals to be the limit
+	calmShare    = 0.75                   // of the arrivals that must be finished meanwhile for that
+	patience     = 10 * time.Second       // at Max with work waiting, before less is tried, times 8 each time ...
+	patienceMost = 10 * time.Minute       // ... up to this
+	busyCPU      = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
 // ReportStatus is the default policy: as many workers as bring something.
@@ -31,6 +34,7 @@ const (
 func ReportStatus() Policy { return &reportStatus{} }
 
 type reportStatus struct {
+	patience time.Duration // at Max, see suspect
 	shrunkAt time.Duration // the last step down
 	primed   bool
 	fullAt   time.Duration // since when the queue is full
@@ -73,7 +77,7 @@ func (s *reportStatus) Step(o Observation) Decision {
 func (s *reportStatus) note(o Observation) {
 	if !s.primed {
 		s.primed, s.seen, s.grewAt, s.shrunkAt = true, o.Workers, -time.Hour, -time.Hour
-		s.flat.hold = probeHold
+		s.flat.hold, s.patience = probeHold, patience
 	}
 	if o.Done > s.done {
 		s.seen, s.done = o.Workers, o.Done
@@ -99,15 +103,16 @@ func (s *reportStatus) delay(o Observation) time.Duration {
 	return seconds(float64(o.Backlog) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
 }
 
-// arrivalLimited: idle workers mean that arrivals, not workers, bound the throughput.
+// arrivalLimited: idle workers mean that arrivals, not workers, bound the throughput; unless they are idle only until the next
+// arrivals, for less comes out than goes in.
 func (s *reportStatus) arrivalLimited(o Observation) {
-	if o.Idle > 0 {
+	if o.Idle > 0 && o.Rates.Throughput >= calmShare*o.Rates.Arrivals {
 		s.calm++
 	}
 	if s.calm >= calmSteps {
 		s.settle(anchor{float64(o.Workers), o.Rates.Handler.Seconds(), o.Rates.Samples, true})
 		s.flat.on, s.flat.hold, s.flat.part = false, probeHold, 0
-		s.doubted = false
+		s.doubted, s.patience = false, patience
 	}
 	s.trial.win.open = false // a window with idle workers proves nothing
 }
@@ -145,10 +150,16 @@ func (s *reportStatus) grow(o Observation, full bool) Decision {
 	return Decision{Target: min(target, o.Max), Force: target < n, Reason: why, Next: tick}
 }
 
-// suspect makes a plateau of a size that no larger one can be compared with: less of it is tried then.
+// suspect makes a plateau of a size that no larger one can be compared with: less of it is tried then. Where that hurt, not soon again.
 func (s *reportStatus) suspect(o Observation) {
-	stuck := o.Workers >= o.Max && s.doubted || o.Pressure.CPU >= busyCPU && o.Workers > 1
-	if stuck && !s.trial.pending && !s.flat.on {
+	if s.trial.pending || s.flat.on && !s.flat.trimmed {
+		return
+	}
+	top := o.Workers >= o.Max && (s.doubted || o.Now-s.grewAt >= s.patience)
+	if top {
+		s.patience = min(8*s.patience, patienceMost)
+	}
+	if top || !s.flat.on && o.Pressure.CPU >= busyCPU && o.Workers > 1 {
 		s.flat, s.doubted = plateau{on: true, hold: probeHold, till: o.Now}, false
 	}
 }
