@@ -41,6 +41,8 @@ type consumerConfig struct {
 	SlowFirst time.Duration
 	// FailRuns: every tenth number fails so many times in one process before it succeeds.
 	FailRuns int
+	// Ping is how often the connection is tried; two unanswered drop it.
+	Ping time.Duration
 	// Recreate goes on after the stream or the durable was made anew.
 	Recreate bool
 }

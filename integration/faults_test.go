@@ -219,7 +219,7 @@ func brokerDown(t *testing.T) string {
 func brokerAbsent(t *testing.T) string {
 	server := natsd.New(t)
 	c := consumerConfig{Discipline: longshoreConsumer, URL: server.URL(), Durable: "workers", Ledger: filepath.Join(t.TempDir(), "ledger"),
-		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain}
+		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain, Ping: time.Second}
 	failFast := c
 	failFast.Open = time.Second
 	p := startProcess(t, failFast)
@@ -248,7 +248,11 @@ func brokerAbsent(t *testing.T) string {
 // lost its memory. during returns while the fault still holds, having seen that it bites.
 func overProxy(t *testing.T, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
-	f := newField(t, longshoreConsumer)
+	return fieldOverProxy(t, newField(t, longshoreConsumer), during)
+}
+
+func fieldOverProxy(t *testing.T, f *field, during func(*testing.T, *field, *faultproxy.Proxy)) string {
+	t.Helper()
 	proxy, err := faultproxy.New(f.server.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -309,8 +313,12 @@ func holdToClient(t *testing.T) string {
 	})
 }
 
+// holdToServer lets deliveries go on: the connection is not found dead meanwhile. So what is finished is delivered again, on the same connection
+// on which its acks are stuck.
 func holdToServer(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+	f := newField(t, longshoreConsumer)
+	f.config.Ping = time.Minute
+	return fieldOverProxy(t, f, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.Set(faultproxy.ToServer, faultproxy.Shape{Hold: true})
 		time.Sleep(6 * time.Second)
 		if b, _ := f.broker(t); b.Unsettled == 0 {
@@ -479,16 +487,26 @@ func manyFailures(t *testing.T) string {
 	return fmt.Sprintf("30 messages failed 8 times each; %v", a)
 }
 
+// longHandler has a second process with nothing to do: what the first did not keep extended would go there.
 func longHandler(t *testing.T) string {
 	f := newField(t, longshoreConsumer)
 	f.config.AckWait, f.config.SlowFirst, f.config.Workers = time.Second, 3*time.Second, 1
 	f.startConsumers(t, 1)
 	f.load = startLoad(t, f.server.URL(), killRate, 41)
 	f.load.finish()
+	eventually(t, "all 41 are out", func() bool { b, _ := f.broker(t); return b.Delivered >= 41 })
+	f.startConsumers(t, 1)
 	a := f.finish(t)
 	a.noDuplicates(t)
 	if a.Handled != 41 {
 		t.Errorf("%d of 41 handled", a.Handled)
 	}
-	return fmt.Sprintf("41 messages, %d runs", a.Handled+a.Duplicates)
+	pids := map[int]bool{}
+	for _, e := range f.entries(t) {
+		pids[e.Pid] = true
+	}
+	if len(pids) != 1 {
+		t.Errorf("%d processes handled them: the first did not keep what it held", len(pids))
+	}
+	return fmt.Sprintf("41 messages, %d runs, %d process", a.Handled+a.Duplicates, len(pids))
 }

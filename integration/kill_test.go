@@ -148,7 +148,7 @@ func fieldOn(t *testing.T, s *natsd.Server, d discipline) *field {
 	f.js = connect(t, f.server.URL())
 	f.createStream(t)
 	f.config = consumerConfig{Discipline: d, URL: f.server.URL(), Durable: "workers", Ledger: filepath.Join(t.TempDir(), "ledger"),
-		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain}
+		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain, Ping: time.Second}
 	return f
 }
 

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strconv"
 	"sync"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 )
 
 // A load publishes numbered messages at a rate and remembers which ones were confirmed. One that was not is sent again, under the same
@@ -39,7 +39,7 @@ func startLoad(t *testing.T, url string, rate int, limit int64) *load {
 	t.Helper()
 	js := connect(t, url)
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{name: nuid.Next() + "-", js: js, cancel: cancel, acked: map[int64]int64{}}
+	l := &load{name: rand.Text() + "-", js: js, cancel: cancel, acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
 	for range publishers {

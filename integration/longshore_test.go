@@ -19,7 +19,7 @@ import (
 func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 	source, err := natsbroker.NewSource(natsbroker.Config{
 		Connection: natsbroker.Connection{URLs: []string{c.URL}, ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second,
-			PingInterval: time.Second, DialTimeout: 2 * time.Second},
+			PingInterval: c.Ping, DialTimeout: 2 * time.Second},
 		Stream: loadStream, Consumer: c.Durable, AckWait: c.AckWait, Recreate: c.Recreate,
 		CreateStream: &jetstream.StreamConfig{Subjects: []string{"load.>"}, Storage: jetstream.FileStorage},
 		Heartbeat:    time.Second, Poll: 500 * time.Millisecond,
