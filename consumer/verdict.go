@@ -31,6 +31,12 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
+// IsPermanent says whether a handler's error is Permanent, for middleware that treats a message's own fault apart from others.
+func IsPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
+
 // RetryAfter asks for the next attempt not before d, instead of the backoff. d <= 0 means at once. It still counts as an attempt.
 // RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
@@ -52,6 +58,12 @@ func (e *retryAfterError) Unwrap() error { return e.err }
 func Skip(reason string) error { return &skipError{reason} }
 
 type skipError struct{ reason string }
+
+// IsSkip says whether a handler's error is a Skip, which acks.
+func IsSkip(err error) bool {
+	var s *skipError
+	return errors.As(err, &s)
+}
 
 func (e *skipError) Error() string { return "skipped: " + e.reason }
 

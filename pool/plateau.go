@@ -153,6 +153,9 @@ func (s *reportStatus) measured(o Observation, a anchor) {
 // settled: the handlers begun before the last change of size have ended, and something is to be measured.
 func (s *reportStatus) settled(o Observation) bool {
 	h := o.Rates.Handler
+	if float64(o.Workers) < s.trial.from.n {
+		h = max(h, seconds(1.25*s.trial.from.h)) // those of the larger size take longer
+	}
 	switch {
 	case s.trial.pending || s.trial.measuring:
 		return o.Now >= s.grewAt+h

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A proxy stands between a source and its server and can break what goes through it.
@@ -14,8 +15,9 @@ type proxy struct {
 
 	mu    sync.Mutex
 	cond  *sync.Cond
-	stall [2]bool // toServer, toClient: bytes wait
-	down  bool    // new connections are refused, open ones are reset
+	stall [2]bool       // toServer, toClient: bytes wait
+	down  bool          // new connections are refused, open ones are reset
+	wait  time.Duration // before bytes go on to the server
 	done  bool
 	conns map[net.Conn]bool
 	wg    sync.WaitGroup
@@ -87,7 +89,11 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 			p.cond.Wait()
 		}
 		alive := p.conns[from] && !p.done
+		wait := p.wait
 		p.mu.Unlock()
+		if direction == toServer && wait > 0 {
+			time.Sleep(wait)
+		}
 		if !alive || err != nil {
 			return
 		}
@@ -95,6 +101,12 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 			return
 		}
 	}
+}
+
+func (p *proxy) delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wait = d
 }
 
 // cut holds bytes in a direction until heal; the connection stays.

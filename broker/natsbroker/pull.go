@@ -32,7 +32,7 @@ type credit struct {
 type request struct {
 	id    uint64
 	batch int
-	bytes int64 // 0: no bound, used for a single message larger than the whole budget
+	bytes int64 // 0: no bound, for a single message
 }
 
 // next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way.
@@ -47,15 +47,14 @@ func (c *credit) next() (request, bool) {
 		batch = min(batch, c.maxBatch)
 	}
 	room := c.budget.Bytes - c.bytes - c.askedBytes
-	share := room
-	if batch < free {
-		share = max(room/int64(free)*int64(batch), min(c.floor, room))
+	share := room // all of it, when less was refused
+	if c.floor == 0 {
+		share = room / int64(free) * int64(batch)
 	}
-	idle := c.out+c.buffered+c.asked == 0
 	switch {
 	case share > 0 && share >= c.floor:
 		return request{c.lastID + 1, batch, share}, true
-	case idle: // one message may be larger than all of it
+	case c.asked == 0 && (room > 0 || c.bytes == 0): // one message may go over, or be larger than all of it
 		return request{c.lastID + 1, 1, 0}, true
 	}
 	return request{}, false
@@ -70,6 +69,7 @@ func (c *credit) sent(r request) {
 
 // arrived takes a message off what is asked for.
 func (c *credit) arrived(size int) {
+	c.floor = 0 // the next one is another
 	c.took(1, int64(size))
 }
 
@@ -94,9 +94,7 @@ func (c *credit) ended(id uint64, st status) {
 		}
 		c.requests = append(c.requests[:i], c.requests[i+1:]...)
 		if st.verdict == pullTooLarge {
-			c.floor = min(max(2*r.bytes, c.floor), c.budget.Bytes+1)
-		} else {
-			c.floor /= 2
+			c.floor = max(r.bytes+1, c.floor)
 		}
 		if !st.counted { // refused as a whole
 			st.messages, st.bytes = r.batch, r.bytes

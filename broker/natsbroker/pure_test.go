@@ -124,12 +124,14 @@ func TestCredit(t *testing.T) {
 			{ask, "50/500"}, {ask, "50/500"}, {answer(2, "409", "Exceeded MaxWaiting"), "50/500"}, {answer(7, "409", "Exceeded MaxWaiting"), "50/500"},
 		}},
 		"a limit of the consumer": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}, maxBatch: 20}, []check{{ask, "20/200"}}},
-		"larger than asked for: wait for more room, then for one alone": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{
-			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"},
-			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "-"}, {settled(1, 20), ""}, {ask, "5/100"},
-			{answer(3, "409", "Message Size Exceeds MaxBytes", "5", "100"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask, "-"},
+		"larger than asked for: one alone may go over": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{
+			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"}, {ask, "-"},
+			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "5/80"},
+			{answer(3, "409", "Message Size Exceeds MaxBytes", "5", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask, "-"},
+			{settled(1, 20), ""}, {ask, "-"}, {settled(1, 500), ""}, {ask, "5/50"},
 		}},
-		"reset": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
+		"no bytes at all": {credit{budget: broker.Budget{Messages: 10}}, []check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
+		"reset":           {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, s := range c.steps {
