@@ -1,0 +1,202 @@
+package middleware
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/sony/gobreaker/v2"
+)
+
+// ErrOpen says that a CircuitBreaker did not let a call through.
+var ErrOpen = errors.New("middleware: circuit breaker is open")
+
+// BreakerConfig says when a CircuitBreaker opens, and what it does then. The zero value serves.
+type BreakerConfig struct {
+	// FailureRate is the share of failed calls in Window at which it opens, above 0 and at most 1. Defaults to 0.5.
+	FailureRate float64
+	// MinCalls is how many calls Window must have before FailureRate means anything. Defaults to 20.
+	MinCalls int
+	// Window is how far back calls count, in steps of a tenth. Defaults to 10 s.
+	Window time.Duration
+	// OpenFor is how long it stays open before it tries again. Defaults to 10 s.
+	OpenFor time.Duration
+	// Probes are the calls let through to try; it closes when all succeed and opens again when one fails. Defaults to 1.
+	Probes int
+	// RetryWhenOpen returns ErrOpen as a RetryAfter while it is open, instead of waiting in the worker. That frees the worker for other
+	// handlers, and it uses up an attempt, as every error does: an outage longer than about MaxAttempts × OpenFor dead-letters what comes in it. Set it
+	// where several routes share a consumer and MaxAttempts is high. Defaults to false: calls wait, no attempt is used up, and the full queue
+	// stops the fetching.
+	RetryWhenOpen bool
+	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works. Errors of a call that the
+	// end of its claim or of the process cut short count as nothing.
+	IsFailure func(error) bool
+	// OnChange is told each new state: open, half-open or closed. It must not block, nor call the breaker. Defaults to none.
+	OnChange func(state string)
+}
+
+func (c BreakerConfig) withDefaults() BreakerConfig {
+	c.FailureRate = cmp.Or(c.FailureRate, 0.5)
+	c.MinCalls = cmp.Or(c.MinCalls, 20)
+	c.Window = cmp.Or(c.Window, 10*time.Second)
+	c.OpenFor = cmp.Or(c.OpenFor, 10*time.Second)
+	c.Probes = cmp.Or(c.Probes, 1)
+	if c.IsFailure == nil {
+		c.IsFailure = func(err error) bool { return err != nil && !consumer.IsPermanent(err) && !consumer.IsSkip(err) }
+	}
+	return c
+}
+
+func (c BreakerConfig) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("middleware: circuit breaker: "+format, args...))
+		}
+	}
+	check(c.FailureRate > 0 && c.FailureRate <= 1, "FailureRate is %v, want above 0 and at most 1", c.FailureRate)
+	check(c.MinCalls > 0, "MinCalls is %d, want at least 1", c.MinCalls)
+	check(c.Window >= 10*time.Millisecond, "Window is %v, want at least 10ms", c.Window)
+	check(c.OpenFor > 0, "OpenFor is %v, want more than 0", c.OpenFor)
+	check(c.Probes > 0 && c.Probes <= 1<<16, "Probes is %d, want 1 to 65536", c.Probes)
+	return errors.Join(errs...)
+}
+
+// A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and closes when
+// the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the same thing. A wait
+// counts toward a Timeout around it, not toward one inside. The counting is gobreaker's. Safe for concurrent use.
+type CircuitBreaker struct {
+	config BreakerConfig
+	gate   *gobreaker.TwoStepCircuitBreaker[struct{}]
+
+	mu      sync.Mutex
+	until   time.Time     // when it may be tried again, once it has opened
+	changed chan struct{} // closed, and replaced, when a waiting call should look again
+}
+
+// NewCircuitBreaker checks c and reports all findings at once.
+func NewCircuitBreaker(c BreakerConfig) (*CircuitBreaker, error) {
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	b := &CircuitBreaker{config: c, changed: make(chan struct{})}
+	b.gate = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  uint32(c.Probes), //nolint:gosec // bounded by validate
+		Interval:     c.Window,
+		BucketPeriod: c.Window / 10,
+		Timeout:      c.OpenFor,
+		ReadyToTrip: func(n gobreaker.Counts) bool {
+			calls := n.TotalSuccesses + n.TotalFailures
+			return int(calls) >= c.MinCalls && float64(n.TotalFailures) >= c.FailureRate*float64(calls)
+		},
+		IsSuccessful:  func(err error) bool { return !c.IsFailure(err) },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errCutShort) },
+		OnStateChange: b.changedTo,
+	})
+	return b, nil
+}
+
+// changedTo is called by gobreaker under its lock.
+func (b *CircuitBreaker) changedTo(_ string, _, to gobreaker.State) {
+	b.mu.Lock()
+	if to == gobreaker.StateOpen {
+		b.until = time.Now().Add(b.config.OpenFor)
+	}
+	b.mu.Unlock()
+	b.wake()
+	if b.config.OnChange != nil {
+		b.config.OnChange(to.String())
+	}
+}
+
+func (b *CircuitBreaker) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// State is open, half-open or closed.
+func (b *CircuitBreaker) State() string { return b.gate.State().String() }
+
+var (
+	// errCutShort tells gobreaker that a call says nothing about the other side.
+	errCutShort = errors.New("cut short")
+	// errUnwound is the result of a call that did not return: it panicked, or called runtime.Goexit.
+	errUnwound = errors.New("did not return")
+)
+
+// Middleware lets calls through, or not.
+func (b *CircuitBreaker) Middleware(next consumer.Handler) consumer.Handler {
+	return func(ctx context.Context, m *consumer.Message) (err error) {
+		done, err := b.enter(ctx)
+		if err != nil {
+			return err
+		}
+		result := errUnwound
+		defer func() {
+			done(result)
+			if errors.Is(result, errCutShort) {
+				b.wake() // a probe that tells nothing leaves its place to another
+			}
+		}()
+		err = next(ctx, m)
+		result = err
+		if err != nil && cutShort(ctx) {
+			result = errCutShort
+		}
+		return err
+	}
+}
+
+func cutShort(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, consumer.ErrShutdown) || errors.Is(cause, broker.ErrLost) || errors.Is(cause, context.Canceled)
+}
+
+// enter gets leave for a call, waiting for it unless RetryWhenOpen is set. What it returns is told the result.
+func (b *CircuitBreaker) enter(ctx context.Context) (done func(error), err error) {
+	for {
+		b.mu.Lock()
+		changed := b.changed // before Allow, or a change between the two would be missed
+		b.mu.Unlock()
+		if done, err = b.gate.Allow(); err == nil {
+			return done, nil
+		}
+		b.mu.Lock()
+		wait := time.Until(b.until) + time.Nanosecond // gobreaker changes after that moment, not at it
+		b.mu.Unlock()
+		if b.config.RetryWhenOpen {
+			if wait < b.config.OpenFor/10 { // half-open: the probe is under way
+				wait = b.config.OpenFor / 10
+			}
+			return nil, consumer.RetryAfter(ErrOpen, wait)
+		}
+		if err := pause(ctx, changed, wait, errors.Is(err, gobreaker.ErrOpenState)); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOpen, err)
+		}
+	}
+}
+
+// pause waits for a change and, where timed, at most d.
+func pause(ctx context.Context, changed <-chan struct{}, d time.Duration, timed bool) error {
+	var over <-chan time.Time
+	if timed {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-over:
+	case <-changed:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
