@@ -1,0 +1,233 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/pool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+)
+
+// expose is what Prometheus would scrape.
+func expose(t *testing.T, c prometheus.Collector) string {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
+
+// wantSeries looks for lines: `name{labels} value`, without the label consumer.
+func wantSeries(t *testing.T, text string, want ...string) {
+	t.Helper()
+	bare := strings.NewReplacer(`{consumer="orders"}`, "", `{consumer="orders",`, "{", `,consumer="orders"}`, "}", `,consumer="orders",`, ",").Replace(text)
+	for _, line := range want {
+		if !strings.Contains(bare, "\n"+line+"\n") {
+			t.Errorf("no %q in\n%s", line, bare)
+		}
+	}
+}
+
+const canary = "canary-7f3a"
+
+// outcomes handles a message as its payload says, the second time always well.
+func outcomes(_ context.Context, m *consumer.Message) error {
+	time.Sleep(3 * time.Millisecond)
+	if m.Runs > 0 {
+		return nil
+	}
+	switch string(m.Value) {
+	case "error":
+		return errors.New(canary)
+	case "panic":
+		panic(canary)
+	case "permanent":
+		return consumer.Permanent(errors.New(canary))
+	case "skip":
+		return consumer.Skip(canary)
+	}
+	return nil
+}
+
+// TestFiguresOfAConsumer: what a consumer did is what is exposed, and nothing of its messages is.
+func TestFiguresOfAConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 2, "dead": 1}})
+		m := metrics.New("orders")
+		before := expose(t, m)
+		if strings.Contains(before, "longshore_lag_messages") || strings.Contains(before, "longshore_in_flight_messages") {
+			t.Errorf("figures before there is a consumer:\n%s", before)
+		}
+		letters := b.Publisher()
+		c, err := consumer.New(consumer.Config{
+			Name: "orders", Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: outcomes,
+			DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"}, Observers: []consumer.Observer{m.Observe},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Watch(c)
+		for _, body := range []string{"ok", "error", "panic", "permanent", "skip", "ok", "ok"} {
+			err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(canary), Value: []byte(body), Headers: []broker.Header{{Key: canary, Value: []byte(canary)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+
+		text := expose(t, m)
+		wantSeries(t, text,
+			`longshore_received_messages_total 7`,
+			`longshore_handled_messages_total 5`,
+			`longshore_failed_runs_total{class="error"} 1`,
+			`longshore_failed_runs_total{class="panic"} 1`,
+			`longshore_failed_runs_total{class="permanent"} 1`,
+			`longshore_failed_runs_total{class="timeout"} 0`,
+			`longshore_retried_messages_total 2`,
+			`longshore_dead_lettered_messages_total 1`,
+			`longshore_skipped_messages_total 1`,
+			`longshore_in_flight_messages 0`,
+			`longshore_queue_messages 0`,
+			`longshore_handler_duration_seconds_count 5`,
+			`longshore_handler_duration_seconds_bucket{le="0.0025"} 0`,
+			`longshore_handler_duration_seconds_bucket{le="0.005"} 5`,
+			`longshore_claims 2`,
+			`longshore_source_up 1`,
+			`longshore_state{state="running"} 1`,
+			`longshore_workers{state="busy"} 0`,
+			`longshore_workers_limit{bound="max"} 64`,
+			`longshore_lag_messages 0`,
+		)
+		if strings.Contains(text, canary) {
+			t.Errorf("a key, header or error is in the metrics:\n%s", text)
+		}
+		if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
+			t.Errorf("lint: %v %v", problems, err)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		wantSeries(t, expose(t, m), `longshore_state{state="stopped"} 1`, `longshore_claims 0`)
+		_ = letters.Close(t.Context())
+	})
+}
+
+// fixedStats is a consumer whose figures a test chooses.
+type fixedStats consumer.Stats
+
+func (s fixedStats) Stats() consumer.Stats { return consumer.Stats(s) }
+
+// TestUnknownIsAbsent: an unknown lag is no series, and in no case 0.
+func TestUnknownIsAbsent(t *testing.T) {
+	m := metrics.New("orders")
+	m.Watch(fixedStats{Lag: broker.UnknownLag()})
+	text := expose(t, m)
+	for _, name := range []string{"longshore_lag_messages", "longshore_unsettled_messages", "longshore_lag_timestamp_seconds", "longshore_last_progress_timestamp_seconds", "longshore_source_up"} {
+		if strings.Contains(text, name) {
+			t.Errorf("%s is there although it is unknown:\n%s", name, text)
+		}
+	}
+	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, At: time.Unix(1700000000, 0)}, LastProgress: time.Unix(1700000001, 0)})
+	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Down}})
+	wantSeries(t, expose(t, m), `longshore_lag_messages 0`, `longshore_unsettled_messages 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
+		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`)
+}
+
+// TestLabelsAreBounded: whatever events say, the number of series stays (bad input b29).
+func TestLabelsAreBounded(t *testing.T) {
+	m := metrics.New("orders")
+	m.Watch(fixedStats{})
+	everySeries(m, func() string { return "" })
+	before := testutil.CollectAndCount(m)
+	everySeries(m, func() string { return fmt.Sprintf("%s-%d", canary, rand.Int()) })
+	if after := testutil.CollectAndCount(m); after != before {
+		t.Errorf("%d series before, %d after strange events", before, after)
+	}
+	if text := expose(t, m); strings.Contains(text, canary) {
+		t.Errorf("what an event says is a label:\n%s", text)
+	}
+}
+
+// everySeries makes all events, 100 times, with words that no list knows.
+func everySeries(m *metrics.Collector, word func() string) {
+	for range 100 {
+		msg := &consumer.Message{Topic: word(), Key: []byte(word())}
+		for _, e := range []consumer.Event{
+			consumer.Handled{N: 1, Took: time.Duration(rand.Int64N(int64(time.Hour)))},
+			consumer.Failed{Message: msg, Err: errors.New(word()), Class: word()},
+			consumer.Skipped{Message: msg, Reason: word()},
+			consumer.DeadLettered{Failed: consumer.Failed{Message: msg, Class: word()}, Topic: word()},
+			consumer.DeadLetterDelayed{Message: msg, Err: errors.New(word())},
+			consumer.GivenBack{N: 1, Reason: word()},
+			consumer.Lost{N: 1, Err: errors.New(word())},
+			consumer.Stuck{Message: msg, Stack: word()},
+			consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2, Reason: word()}},
+			consumer.SourceSaid{Event: broker.Event{Kind: broker.Kind(rand.IntN(1000) + 100)}},
+		} {
+			m.Observe(e)
+		}
+	}
+}
+
+// TestReasonsOfDecisions: each policy's reasons have their class, without the figures that they hold.
+func TestReasonsOfDecisions(t *testing.T) {
+	for reason, class := range map[string]string{
+		"arrivals × handler time, at the limit": "demand", "double": "double", "12 idle all along": "idle", "idle for all its timeouts": "idle",
+		"plateau: gain 0.03 of growth 1.00": "plateau", "probe": "probe", "trim": "trim", "queue busy: 93 % full": "busy",
+		"handlers slow: 12ms": "slow", "fixed": "fixed", "something new": "other",
+	} {
+		m := metrics.New("orders")
+		m.Observe(consumer.Scaled{Decision: pool.Decision{From: 4, Target: 2, Reason: reason}})
+		wantSeries(t, expose(t, m), `longshore_scale_decisions_total{direction="down",reason="`+class+`"} 1`)
+	}
+}
+
+// TestSeveralConsumersInOneRegistry: their series differ by the label consumer.
+func TestSeveralConsumersInOneRegistry(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	for _, name := range []string{"orders", "mails"} {
+		m := metrics.New(name)
+		m.Watch(fixedStats{})
+		if err := r.Register(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := testutil.GatherAndCount(r, "longshore_in_flight_messages"); err != nil || n != 2 {
+		t.Errorf("%d series: %v", n, err)
+	}
+}
+
+func BenchmarkObserveHandled(b *testing.B) {
+	m := metrics.New("orders")
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m.Observe(consumer.Handled{N: 64, Took: 3 * time.Millisecond})
+		}
+	})
+}
