@@ -8,19 +8,17 @@ import (
 
 // Knobs of ReportStatus. Times and shares, no sizes: nothing here depends on how large a pool is.
 const (
-	shortDelay   = 10 * time.Millisecond  // a backlog that is gone within this is none
-	drainTime    = 250 * time.Millisecond // in which a backlog should be gone
-	growRoots    = 2.0                    // growth: load + growRoots·√load
-	keepRoots    = 1.0                    // shrinking: never under load + keepRoots·√load
-	freeSize     = 16                     // so many workers need no evidence
-	lindy        = 1.5                    // while nothing has finished, handlers will take so many times their age at least
-	shrinkGap    = 50 * time.Millisecond  // between two steps down: idle reports come one by one
-	blindTimes   = 8                      // without a completion: at most so many times as many workers
-	calmSteps    = 4                      // steps with idle workers in a row that show the arrivals to be the limit
-	calmShare    = 0.75                   // of the arrivals that must be finished meanwhile for that
-	patience     = 10 * time.Second       // at Max with work waiting, before less is tried, times 8 each time ...
-	patienceMost = 10 * time.Minute       // ... up to this
-	busyCPU      = 0.95                   // share of the processors in use at which more workers bring nothing
+	shortDelay = 10 * time.Millisecond  // a backlog that is gone within this is none
+	drainTime  = 250 * time.Millisecond // in which a backlog should be gone
+	growRoots  = 2.0                    // growth: load + growRoots·√load
+	keepRoots  = 1.0                    // shrinking: never under load + keepRoots·√load
+	freeSize   = 16                     // so many workers need no evidence
+	lindy      = 1.5                    // while nothing has finished, handlers will take so many times their age at least
+	shrinkGap  = 50 * time.Millisecond  // between two steps down: idle reports come one by one
+	blindTimes = 8                      // without a completion: at most so many times as many workers
+	calmSteps  = 4                      // steps with idle workers in a row that show the arrivals to be the limit
+	calmShare  = 0.75                   // of the arrivals that must be finished meanwhile for that
+	busyCPU    = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
 // ReportStatus is the default policy: as many workers as bring something.
@@ -34,15 +32,15 @@ const (
 func ReportStatus() Policy { return &reportStatus{} }
 
 type reportStatus struct {
-	patience time.Duration // at Max, see suspect
-	shrunkAt time.Duration // the last step down
 	primed   bool
 	fullAt   time.Duration // since when the queue is full
 	calm     int           // steps with idle workers in a row
 	seen     int           // workers at the last completion
 	done     int64         // completions then
-	doubted  bool          // the last growth was let pass, but not proven to have paid
 	grewAt   time.Duration // the last change of size by grow or by a verdict
+	shrunkAt time.Duration // the last one by idle reports
+	doubted  bool          // the last growth was let pass, but not proven to have paid
+	patience time.Duration // at Max: see suspect
 	trial    trial
 	flat     plateau
 }
@@ -50,17 +48,9 @@ type reportStatus struct {
 // Step decides.
 func (s *reportStatus) Step(o Observation) Decision {
 	s.note(o)
-	d := o.stay("enough", s.rest(o))
 	if !o.starving() {
 		s.arrivalLimited(o)
-		if keep := s.keep(o); o.IdleLong > 0 && keep < o.Workers {
-			if rest := shrinkGap - (o.Now - s.shrunkAt); rest > 0 {
-				return o.stay("just shrunk", rest)
-			}
-			s.shrunkAt = o.Now
-			d = Decision{Target: keep, Reason: fmt.Sprintf("%d idle all along", o.IdleLong), Next: tick}
-		}
-		return d
+		return s.shrink(o)
 	}
 	s.calm = 0
 	if verdict, ok := s.judge(o); ok {
@@ -117,6 +107,19 @@ func (s *reportStatus) arrivalLimited(o Observation) {
 	s.trial.win.open = false // a window with idle workers proves nothing
 }
 
+// shrink lets those go that asked to, as far as the load allows.
+func (s *reportStatus) shrink(o Observation) Decision {
+	keep := s.keep(o)
+	if o.IdleLong == 0 || keep >= o.Workers {
+		return o.stay("enough", s.rest(o))
+	}
+	if rest := shrinkGap - (o.Now - s.shrunkAt); rest > 0 {
+		return o.stay("just shrunk", rest)
+	}
+	s.shrunkAt = o.Now
+	return Decision{Target: keep, Reason: fmt.Sprintf("%d idle all along", o.IdleLong), Next: shrinkGap}
+}
+
 // keep is the size without the workers that were idle for their whole timeout.
 func (s *reportStatus) keep(o Observation) int {
 	return max(o.Min, o.Workers-o.IdleLong, staff(o.Rates.Load, keepRoots))
@@ -148,20 +151,6 @@ func (s *reportStatus) grow(o Observation, full bool) Decision {
 	}
 	s.trial.win.open, s.trial.looked, s.grewAt = false, false, o.Now
 	return Decision{Target: min(target, o.Max), Force: target < n, Reason: why, Next: tick}
-}
-
-// suspect makes a plateau of a size that no larger one can be compared with: less of it is tried then. Where that hurt, not soon again.
-func (s *reportStatus) suspect(o Observation) {
-	if s.trial.pending || s.flat.on && !s.flat.trimmed {
-		return
-	}
-	top := o.Workers >= o.Max && (s.doubted || o.Now-s.grewAt >= s.patience)
-	if top {
-		s.patience = min(8*s.patience, patienceMost)
-	}
-	if top || !s.flat.on && o.Pressure.CPU >= busyCPU && o.Workers > 1 {
-		s.flat, s.doubted = plateau{on: true, hold: probeHold, till: o.Now}, false
-	}
 }
 
 // mustWait says why there is no growth now, or nothing.
