@@ -1,0 +1,267 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+const token = "canary-token-0123456789"
+
+// fakeTarget is a consumer whose health a test chooses, and which keeps what was asked of it.
+type fakeTarget struct {
+	mu     sync.Mutex
+	health error
+	down   bool
+	calls  []string
+	refuse error
+}
+
+func (f *fakeTarget) Health(noProgress time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.health != nil && f.health.Error() == "panic" {
+		panic("secret inside")
+	}
+	return f.health
+}
+
+func (f *fakeTarget) Ready() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.down
+}
+
+func (f *fakeTarget) call(what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, what)
+	return f.refuse
+}
+
+func (f *fakeTarget) Pause() error  { return f.call("pause") }
+func (f *fakeTarget) Resume() error { return f.call("resume") }
+func (f *fakeTarget) SetLimits(least, most int) error {
+	return f.call(fmt.Sprintf("limits %d %d", least, most))
+}
+
+func (f *fakeTarget) called() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.calls, ", ")
+}
+
+// buffer is a log that a test may read meanwhile.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// serve runs a server until the test ends.
+func serve(t *testing.T, cfg admin.Config) (s *admin.Server, url string) {
+	t.Helper()
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	s, err := admin.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	_, port, _ := net.SplitHostPort(s.Addr().String())
+	return s, "http://127.0.0.1:" + port
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func ask(t *testing.T, r *http.Request) answer {
+	t.Helper()
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       20 * time.Second,
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{res.StatusCode, res.Header, string(body)}
+}
+
+func request(t *testing.T, method, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func get(t *testing.T, url string) answer { return ask(t, request(t, "GET", url, "")) }
+
+// post sends a control with the right token.
+func post(t *testing.T, url, body string) answer {
+	r := request(t, "POST", url, body)
+	r.Header.Set("Authorization", "Bearer "+token)
+	return ask(t, r)
+}
+
+func TestLivezNamesTheConsumerAndWhy(t *testing.T) {
+	orders, mails := &fakeTarget{}, &fakeTarget{}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails}})
+	if a := get(t, url+"/livez"); a.status != 200 || a.body != "ok\n" {
+		t.Errorf("all is well: %d %q", a.status, a.body)
+	}
+	orders.mu.Lock()
+	orders.health = errors.New("no progress for 31s, lag 12 <script>")
+	orders.mu.Unlock()
+	a := get(t, url+"/livez")
+	if a.status != 503 || !strings.Contains(a.body, "orders: no progress for 31s, lag 12") || strings.Contains(a.body, "mails") {
+		t.Errorf("orders is unhealthy: %d %q", a.status, a.body)
+	}
+	if a.header.Get("Content-Type") != "text/plain; charset=utf-8" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("a reason could be taken for a page: %v", a.header)
+	}
+}
+
+func TestReadyz(t *testing.T) {
+	orders := &fakeTarget{}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders}})
+	if a := get(t, url+"/readyz"); a.status != 200 {
+		t.Errorf("ready: %d %q", a.status, a.body)
+	}
+	orders.mu.Lock()
+	orders.down = true
+	orders.mu.Unlock()
+	if a := get(t, url+"/readyz"); a.status != 503 || !strings.HasPrefix(a.body, "orders: ") {
+		t.Errorf("not ready: %d %q", a.status, a.body)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "a_metric", Help: "It is 7."}, func() float64 { return 7 }))
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": &fakeTarget{}}, Gatherer: r})
+	if a := get(t, url+"/metrics"); a.status != 200 || !strings.Contains(a.body, "\na_metric 7\n") {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	_, url = serve(t, admin.Config{Targets: map[string]admin.Target{"orders": &fakeTarget{}}})
+	if a := get(t, url+"/metrics"); a.status != 404 {
+		t.Errorf("without a gatherer: %d", a.status)
+	}
+}
+
+func TestControls(t *testing.T) {
+	orders := &fakeTarget{}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": &fakeTarget{}}, Token: token})
+	for _, step := range []struct{ path, body string }{
+		{"/consumers/orders/pause", ""}, {"/consumers/orders/resume", ""}, {"/consumers/orders/limits", `{"min": 2, "max": 9}`},
+	} {
+		if a := post(t, url+step.path, step.body); a.status != 200 || a.body != "{\"ok\":true}\n" {
+			t.Errorf("%s: %d %q", step.path, a.status, a.body)
+		}
+	}
+	if got := orders.called(); got != "pause, resume, limits 2 9" {
+		t.Errorf("orders was told %q", got)
+	}
+	orders.mu.Lock()
+	orders.refuse = errors.New("limits 9..2, want min <= max")
+	orders.mu.Unlock()
+	if a := post(t, url+"/consumers/orders/limits", `{"min": 9, "max": 2}`); a.status != 400 || !strings.Contains(a.body, "want min <= max") {
+		t.Errorf("refused limits: %d %q", a.status, a.body)
+	}
+	if a := post(t, url+"/consumers/orders/pause", ""); a.status != 409 {
+		t.Errorf("a pause that did not work: %d %q", a.status, a.body)
+	}
+}
+
+func TestConfigNamesEveryMistake(t *testing.T) {
+	_, err := admin.New(admin.Config{Listen: "8080", Token: "canary-short", MaxConnections: -1})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"Listen", "Token", "Targets", "MaxConnections"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %s in %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "canary") {
+		t.Errorf("the token is shown: %v", err)
+	}
+}
+
+func TestPortIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := admin.New(admin.Config{Listen: l.Addr().String(), Targets: map[string]admin.Target{"orders": &fakeTarget{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// TestPanicTellsNothing: the client gets a 500 without what is inside, the log gets it, and the server lives.
+func TestPanicTellsNothing(t *testing.T) {
+	log := &buffer{}
+	orders := &fakeTarget{health: errors.New("panic")}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders}, Logger: zerolog.New(log)})
+	if a := get(t, url+"/livez"); a.status != 500 || a.body != "internal error\n" {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	if !strings.Contains(log.String(), "secret inside") {
+		t.Errorf("not in the log: %s", log)
+	}
+	if a := get(t, url+"/readyz"); a.status != 200 {
+		t.Errorf("afterwards: %d", a.status)
+	}
+}
