@@ -93,6 +93,15 @@ func (p *serverProcess) up() {
 	p.t.Fatal("the server process did not start")
 }
 
+// stop ends the server in good order.
+func (p *serverProcess) stop() {
+	if p.cmd != nil {
+		_ = p.in.Close()
+		_ = p.cmd.Wait()
+		p.cmd = nil
+	}
+}
+
 // kill ends the server without a goodbye.
 func (p *serverProcess) kill() {
 	if p.cmd != nil {

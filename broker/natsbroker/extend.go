@@ -70,15 +70,17 @@ func (s *Source) askContact() {
 	}
 }
 
-// contactLoop finds out when the server last answered.
+// contactLoop finds out when the server last answered: after each round, and between two, since what arrives has a lease only from
+// the last contact.
 func (s *Source) contactLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.ping:
-			s.makeContact(ctx)
+		case <-time.After(time.Duration(s.ackWait()) / 6):
 		}
+		s.makeContact(ctx)
 	}
 }
 

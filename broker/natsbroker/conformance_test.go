@@ -1,0 +1,259 @@
+package natsbroker_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+// TestConformance runs the suite that every adapter passes, on an embedded server and on one in a process of its own.
+// NATSBROKER_RUNS repeats it; 10 is what a release needs.
+func TestConformance(t *testing.T) {
+	runs, _ := strconv.Atoi(os.Getenv("NATSBROKER_RUNS"))
+	for i := range max(runs, 1) {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			t.Run("embedded", func(t *testing.T) {
+				t.Parallel()
+				brokertest.Run(t, harness(embedded))
+			})
+			t.Run("process", func(t *testing.T) {
+				t.Parallel()
+				brokertest.Run(t, harness(ownProcess))
+			})
+		})
+	}
+}
+
+// A place is where the server of a case runs.
+type place struct {
+	url      string
+	port     int
+	down, up func()
+}
+
+func embedded(t testing.TB) place {
+	ts := startServer(t)
+	return place{ts.url(), ts.opts.Port, ts.down, ts.up}
+}
+
+func ownProcess(t testing.TB) place {
+	p := startServerProcess(t)
+	return place{p.url(), p.port, p.stop, p.up}
+}
+
+// Messages are really lost to another process when this one gets no processor for so long.
+const testLease = 800 * time.Millisecond
+
+func harness(where func(testing.TB) place) brokertest.Harness {
+	return brokertest.Harness{
+		New:              func(t testing.TB, s brokertest.Setup) *brokertest.System { return newSystem(t, where(t), s) },
+		Traits:           broker.Traits{Attempts: broker.AtMost, NativeDelay: 10 * 365 * 24 * time.Hour},
+		Lease:            testLease,
+		NilValueIsEmpty:  true,
+		HeadersByKey:     true, // nats.go keeps headers in a map, and writes them as it comes
+		KeepsRuns:        true,
+		StopHandsOver:    true,
+		DropsRepeatedIDs: true,
+		Goroutines:       []string{"broker/natsbroker."},
+		Cannot: map[string]string{
+			"Revoke":        "a claim is a subscription to a consumer; nobody takes it away",
+			"Steal":         "a claim is a subscription to a consumer; nobody takes it away",
+			"Bounce":        "a claim is a subscription to a consumer; nobody takes it away",
+			"Floors":        "messages are acked one by one; there is no committed offset of ours",
+			"FailSettles":   "an ack has no answer that could be a failure; lost ones are what Cut is for",
+			"ForgetSettles": "a server forgets acks only when it is killed, and not surely; see TestServerKilled",
+			"Undecodable":   "there is nothing that NATS cannot decode",
+		},
+	}
+}
+
+// conformance is one case's broker.
+type conformance struct {
+	place
+	admin  *admin
+	cfg    natsbroker.Config
+	delay  time.Duration
+	links  []*proxy
+	pulls  atomic.Int64
+	beats  atomic.Int64
+	topics []string
+}
+
+func newSystem(t testing.TB, p place, s brokertest.Setup) *brokertest.System {
+	c := &conformance{place: p, admin: adminOf(t, p.url)}
+	for i := range s.Topics {
+		c.topics = append(c.topics, fmt.Sprintf("s.topic%d", i))
+	}
+	c.cfg = config(p.url)
+	c.cfg.AckWait = testLease
+	if s.Lease != 0 {
+		c.cfg.AckWait = s.Lease
+	}
+	c.cfg.Heartbeat = 200 * time.Millisecond
+	c.cfg.Recreate = true
+	c.cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}}
+	c.admin.stream()
+	c.count(t)
+	sys := &brokertest.System{
+		Topics:          c.topics,
+		Join:            c.join,
+		Produce:         c.produce,
+		Unsettled:       c.unsettled,
+		Pulls:           func(testing.TB) int64 { return c.pulls.Load() },
+		Heartbeats:      func(testing.TB) int64 { return c.beats.Load() },
+		Publisher:       func(t testing.TB) broker.Publisher { return newPublisher(t, p.url) },
+		MaxMessageBytes: 1 << 20,
+		Down:            func(testing.TB) { p.down() },
+		Up:              func(testing.TB) { p.up() },
+		Redeliver:       c.redeliver,
+		SlowSettles:     c.slow,
+		Trim:            c.trim,
+		Recreate:        c.recreate,
+	}
+	return sys
+}
+
+// count listens to what processes send to the server.
+func (c *conformance) count(t testing.TB) {
+	t.Helper()
+	_, err := c.admin.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(*nats.Msg) { c.pulls.Add(1) })
+	if err == nil {
+		_, err = c.admin.nc.Subscribe("$JS.ACK.>", func(m *nats.Msg) {
+			if string(m.Data) == "+WPI" {
+				c.beats.Add(1)
+			}
+		})
+	}
+	if err == nil {
+		err = c.admin.nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *conformance) join(t testing.TB) *brokertest.Process {
+	p := startProxy(t, c.port)
+	p.delay(c.delay)
+	c.links = append(c.links, p)
+	cfg := c.cfg
+	cfg.URLs = []string{p.url()}
+	src, err := natsbroker.NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &brokertest.Process{
+		Source: src,
+		Kill: func() {
+			p.shut()
+			past, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = src.Close(past)
+		},
+		Freeze: func() { p.cut(toServer, toClient) },
+		Thaw:   p.heal,
+		Cut: func(d brokertest.Direction) {
+			if d != brokertest.FromBroker {
+				p.cut(toServer)
+			}
+			if d != brokertest.ToBroker {
+				p.cut(toClient)
+			}
+		},
+		Heal: p.heal,
+	}
+}
+
+func (c *conformance) produce(t testing.TB, _ int, ms ...broker.Outgoing) {
+	t.Helper()
+	p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: c.cfg.Connection})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := p.Publish(ctx, ms); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *conformance) unsettled(t testing.TB) int64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cons, err := c.admin.js.Consumer(ctx, "S", "c")
+	if err == nil {
+		i := cons.CachedInfo()
+		return int64(i.NumPending) + int64(i.NumAckPending)
+	}
+	st, serr := c.admin.js.Stream(ctx, "S")
+	if serr != nil {
+		t.Fatalf("%v, %v", err, serr)
+	}
+	return int64(st.CachedInfo().State.Msgs)
+}
+
+// redeliver naks in the name of whoever has the message: JetStream does not fence.
+func (c *conformance) redeliver(t testing.TB, m *broker.Message) {
+	t.Helper()
+	i := c.admin.info()
+	reply := fmt.Sprintf("$JS.ACK.S.c.%d.%d.%d.%d.0", m.Attempt, m.Offset, i.Delivered.Consumer, m.Nanos)
+	if err := c.admin.nc.Publish(reply, []byte("-NAK")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.admin.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *conformance) slow(_ testing.TB, d time.Duration) {
+	c.delay = d
+	for _, p := range c.links {
+		p.delay(d)
+	}
+}
+
+// trim does what retention does: a limit that is lower for a moment.
+func (c *conformance) trim(t testing.TB, topic string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := c.admin.js.Stream(ctx, "S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, state := st.CachedInfo().Config, st.CachedInfo().State
+	limited := sc
+	limited.MaxMsgs = int64(state.Msgs) - int64(n)
+	for _, sc := range []jetstream.StreamConfig{limited, sc} {
+		if _, err := c.admin.js.UpdateStream(ctx, sc); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (c *conformance) recreate(t testing.TB, _ string) {
+	t.Helper()
+	if err := c.admin.js.DeleteStream(context.Background(), "S"); err != nil && !strings.Contains(err.Error(), "not found") {
+		t.Fatal(err)
+	}
+	_, err := c.admin.js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+	if err != nil && !strings.Contains(err.Error(), "already in use") { // the source may be faster
+		c.admin.stream()
+	}
+}
