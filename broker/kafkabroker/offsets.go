@@ -1,0 +1,346 @@
+package kafkabroker
+
+import (
+	"cmp"
+	"slices"
+)
+
+// What a tracker knows of an offset.
+const (
+	out   uint8 = iota // handed out and not settled
+	done               // handled, or gone from the log
+	back               // given back, to be fetched again
+	stray              // out under a claim that has ended; to be fetched again when it is settled
+)
+
+// An entry is one message that was met and is not below the floor.
+type entry struct {
+	offset int64
+	size   uint32
+	// gen tells the times apart that an offset was handed out, so that a settle of the last time is not taken for one of this time.
+	gen   uint16
+	state uint8
+}
+
+// A tracker knows what became of the messages of a partition during one claim. It is a state machine without clock, lock or I/O.
+//
+// The messages of a log are met in its order by offer, and pass says how far the log was looked through. Offsets that were passed and not
+// offered have no message (compaction, transaction markers) and count as finished. What is committed is floor: the lowest unfinished offset, or
+// where all is finished how far the log was passed. Both the floor and what is finished above it come from one snapshot.
+//
+// The idea of tracking only what was received, with finished offsets in the commit's metadata, is parallel-consumer's.
+type tracker struct {
+	log    uint64
+	list   []entry // sorted; the first one is unfinished
+	passed int64   // all below was looked through once
+	before []span  // finished by former owners, not passed yet
+	runs   map[int64]int32
+	strays map[int64]int
+	outN   int
+	fenced bool
+	// orphans are what was out when the tracker was fenced: its size by token.
+	orphans map[uint64]uint32
+
+	begun, starts int64 // the floor at the beginning, and progress.starts there
+	// acked and confirmed count acks: all, and those that a commit has.
+	acked, confirmed int64
+	version          int64 // rises with each change that a commit would show
+	committed        int64 // the version that is committed
+
+	most      int // how many entries the window may have
+	encoded   int // length of the metadata when it was measured last
+	unmetered int // changes since
+}
+
+// newTracker begins at what is committed. strays are the offsets that are out under ended claims of the same log; the map stays the caller's.
+func newTracker(p progress, strays map[int64]int, most int) *tracker {
+	t := &tracker{
+		log: p.log, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), strays: strays,
+		begun: p.base, starts: int64(p.starts), most: most, version: 1,
+	}
+	for _, r := range p.runs {
+		t.runs[r.offset] = r.runs
+	}
+	t.trim()
+	return t
+}
+
+const offsetBits = 48
+
+func token(o int64, gen uint16) uint64 { return uint64(gen)<<offsetBits | uint64(o) }
+
+func splitToken(t uint64) (o int64, gen uint16) { return int64(t & maxOffset), uint16(t >> offsetBits) }
+
+// find returns where an offset is in the list, or belongs. Where the log is dense it is found at the first look.
+func (t *tracker) find(o int64) (int, bool) {
+	n := len(t.list)
+	if n == 0 || o > t.list[n-1].offset {
+		return n, false
+	}
+	if i := o - t.list[0].offset; i >= 0 && i < int64(n) && t.list[i].offset == o {
+		return int(i), true
+	}
+	return slices.BinarySearchFunc(t.list, o, func(e entry, o int64) int { return cmp.Compare(e.offset, o) })
+}
+
+// offer says whether the message at an offset is to be handed out now, and marks it so. It is not when it is out already, finished, or still
+// out under a claim that has ended.
+func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
+	if o < t.floor() {
+		return 0, false
+	}
+	i, found := t.find(o)
+	if !found {
+		t.list = slices.Insert(t.list, i, t.meet(o, size))
+		t.passed = max(t.passed, o+1)
+		t.changed()
+		if t.list[i].state != out {
+			t.advance()
+			return 0, false
+		}
+		t.outN++
+		return token(o, 0), true
+	}
+	e := &t.list[i]
+	if e.state != back {
+		return 0, false
+	}
+	e.state, e.size = out, size
+	t.outN++
+	return token(o, e.gen), true
+}
+
+func (t *tracker) meet(o int64, size uint32) entry {
+	switch {
+	case within(t.before, o):
+		return entry{offset: o, state: done}
+	case t.strays[o] > 0:
+		return entry{offset: o, state: stray}
+	}
+	return entry{offset: o, size: size, state: out}
+}
+
+// pass says that the log was looked through from an offset up to another: what was given back there and did not come again is not in the
+// log any more. It returns how many these are.
+func (t *tracker) pass(from, to int64) (gone int64) {
+	return t.skip(from, to, func(s uint8) bool { return s == back })
+}
+
+// jump says that the log does not have the offsets from, from+1, …, to-1 any more. It returns how many of them nobody has handled, taking it that
+// each offset that was never passed had a message.
+func (t *tracker) jump(from, to int64) (gone int64) {
+	o := max(from, t.passed)
+	for _, s := range t.before {
+		if s.from >= to {
+			break
+		}
+		gone += max(0, s.from-o)
+		o = max(o, s.to)
+	}
+	gone += max(0, to-o)
+	return gone + t.skip(0, to, func(s uint8) bool { return s == back || s == stray })
+}
+
+func (t *tracker) skip(from, to int64, isGone func(uint8) bool) (gone int64) {
+	i, _ := t.find(from)
+	for ; i < len(t.list) && t.list[i].offset < to; i++ {
+		if isGone(t.list[i].state) {
+			t.list[i].state = done
+			gone++
+		}
+	}
+	if to > t.passed || gone > 0 {
+		t.passed = max(t.passed, to)
+		t.changed()
+		t.advance()
+	}
+	t.trim()
+	return gone
+}
+
+// trim forgets what former owners finished below passed: it is in the list now.
+func (t *tracker) trim() {
+	for len(t.before) > 0 && t.before[0].to <= t.passed {
+		t.before = t.before[1:]
+	}
+	if len(t.before) > 0 && t.before[0].from < t.passed {
+		t.before[0].from = t.passed
+	}
+}
+
+// A settling says what a settle did.
+type settling int
+
+const (
+	settledNow settling = iota
+	settledBefore
+	settledLost
+)
+
+// ack settles a message as handled. size is what it takes of the budget, and is 0 when nothing changed.
+func (t *tracker) ack(tok uint64) (how settling, size uint32) {
+	e, how, size := t.settle(tok)
+	if e == nil {
+		return how, size
+	}
+	e.state = done
+	t.acked++
+	if len(t.runs) > 0 {
+		delete(t.runs, e.offset)
+	}
+	t.changed()
+	if e.offset == t.list[0].offset {
+		t.advance()
+	}
+	return how, size
+}
+
+// giveBack settles a message as not handled; runs are remembered.
+func (t *tracker) giveBack(tok uint64, runs int32) (how settling, size uint32) {
+	e, how, size := t.settle(tok)
+	if e == nil {
+		return how, size
+	}
+	e.state = back
+	e.gen++
+	if runs > t.runs[e.offset] {
+		t.runs[e.offset] = runs
+		t.changed()
+	}
+	return how, size
+}
+
+func (t *tracker) settle(tok uint64) (e *entry, how settling, size uint32) {
+	if t.fenced {
+		size = t.orphans[tok]
+		delete(t.orphans, tok)
+		return nil, settledLost, size
+	}
+	o, gen := splitToken(tok)
+	i, found := t.find(o)
+	if !found || t.list[i].gen != gen || t.list[i].state != out {
+		return nil, settledBefore, 0
+	}
+	t.outN--
+	return &t.list[i], settledNow, t.list[i].size
+}
+
+// settleStray says that a message which was out under an ended claim is settled; it can be handed out now. again: it has to be fetched again.
+func (t *tracker) settleStray(o int64) (again bool) {
+	if i, found := t.find(o); found && t.list[i].state == stray {
+		t.list[i].state = back
+		return true
+	}
+	return false
+}
+
+// fence ends it: each settle says lost from here on. It returns the offsets that are out; what they take of the budget stays taken until they are settled.
+func (t *tracker) fence() (outs []int64) {
+	if t.fenced {
+		return nil
+	}
+	t.fenced = true
+	t.orphans = make(map[uint64]uint32, t.outN)
+	for i := range t.list {
+		if e := &t.list[i]; e.state == out {
+			t.orphans[token(e.offset, e.gen)] = e.size
+			outs = append(outs, e.offset)
+			e.state = stray
+		}
+	}
+	t.outN = 0
+	return outs
+}
+
+func (t *tracker) changed() {
+	t.version++
+	t.unmetered++
+}
+
+// advance drops finished entries at the front.
+func (t *tracker) advance() {
+	n := 0
+	for n < len(t.list) && t.list[n].state == done {
+		n++
+	}
+	if n > 0 {
+		t.list = t.list[n:]
+	}
+}
+
+// floor is the lowest unfinished offset: what to commit.
+func (t *tracker) floor() int64 {
+	if len(t.list) > 0 {
+		return t.list[0].offset
+	}
+	return t.passed
+}
+
+// A snapshot is what to commit, and what will be known once it is.
+type snapshot struct {
+	progress
+	version, acked int64
+}
+
+// snapshot takes offset and map together. clean: the owner ends well, so what it leaves unfinished has not killed it.
+func (t *tracker) snapshot(clean bool) snapshot {
+	s := snapshot{progress: progress{base: t.floor(), log: t.log, starts: 1}, version: t.version, acked: t.acked}
+	if s.base == t.begun {
+		s.starts = int(t.starts) + 1
+	}
+	if clean {
+		s.starts--
+	}
+	s.done = t.finished()
+	for o, n := range t.runs {
+		if o >= s.base {
+			s.runs = append(s.runs, failedRuns{o, n})
+		} else {
+			delete(t.runs, o)
+		}
+	}
+	slices.SortFunc(s.runs, func(a, b failedRuns) int { return cmp.Compare(a.offset, b.offset) })
+	return s
+}
+
+// finished lists the finished offsets above the floor. Offsets without a message join what is finished before them.
+func (t *tracker) finished() (spans []span) {
+	for i, e := range t.list {
+		if e.state != done {
+			continue
+		}
+		to := t.passed
+		if i+1 < len(t.list) {
+			to = t.list[i+1].offset
+		}
+		spans = appendSpan(spans, span{e.offset, to})
+	}
+	for _, s := range t.before {
+		spans = appendSpan(spans, s)
+	}
+	return spans
+}
+
+// dirty says whether a commit would tell anything new.
+func (t *tracker) dirty() bool { return t.version != t.committed }
+
+// commit says that a snapshot was committed.
+func (t *tracker) commit(s snapshot) {
+	t.committed = max(t.committed, s.version)
+	t.confirmed = max(t.confirmed, s.acked)
+}
+
+// promised is how many acks no commit is known to have.
+func (t *tracker) promised() int64 { return t.acked - t.confirmed }
+
+// intakeLimit is the part of the commit's metadata that may be in use while messages are taken in.
+const intakeLimit = 0.75
+
+// window says how full the window of unfinished offsets is: 1 is where intake stops.
+func (t *tracker) window() float64 {
+	if t.unmetered > max(256, len(t.list)/8) {
+		t.unmetered = 0
+		t.encoded = len(t.snapshot(false).encode(2 * metadataLimit))
+	}
+	return max(float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit))
+}

@@ -1,0 +1,311 @@
+package kafkabroker
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// world is what is true: a log with holes, what became of each message over processes that come and go, and what is committed.
+type logModel struct {
+	t    *rapid.T
+	log  []int64 // offsets that have a message
+	end  int64
+	done map[int64]bool // acked with nil, ever
+	lost map[int64]bool // of those: acked, and not in any commit of a process that died
+	base int64
+	meta string
+
+	tr      *tracker
+	strays  map[int64]int
+	pos     int64
+	tokens  map[uint64]int64 // out under the tracker
+	orphans map[*tracker]map[uint64]int64
+	snap    *snapshot
+	acks    map[int64]bool // acked by this tracker
+}
+
+func (m *logModel) begin() {
+	p, err := decodeMetadata(m.base, m.meta)
+	if err != nil {
+		m.t.Fatalf("own metadata: %v", err)
+	}
+	for _, s := range p.done {
+		for o := s.from; o < s.to; o++ {
+			if slices.Contains(m.log, o) && !m.done[o] {
+				m.t.Fatalf("the commit says that %d is finished, which it is not", o)
+			}
+		}
+	}
+	m.tr = newTracker(p, m.strays, 1000)
+	m.pos, m.tokens, m.snap, m.acks = p.base, make(map[uint64]int64), nil, make(map[int64]bool)
+	m.committed()
+}
+
+// committed checks the one thing that must never be broken: all below the committed offset is finished.
+func (m *logModel) committed() {
+	for _, o := range m.log {
+		if o < m.base && !m.done[o] {
+			m.t.Fatalf("committed %d, and %d is not finished", m.base, o)
+		}
+	}
+}
+
+func (m *logModel) scan(n int) {
+	from, i := m.pos, 0
+	for _, o := range m.log {
+		if o < from {
+			continue
+		}
+		if i == n {
+			break
+		}
+		i++
+		if tok, ok := m.tr.offer(o, 1); ok {
+			for _, at := range m.tokens {
+				if at == o {
+					m.t.Fatalf("%d is handed out twice", o)
+				}
+			}
+			if m.strays[o] > 0 {
+				m.t.Fatalf("%d is handed out, and out under an ended claim", o)
+			}
+			if m.acks[o] {
+				m.t.Fatalf("%d is handed out after it was acked here", o)
+			}
+			m.tokens[tok] = o
+		}
+		m.pos = o + 1
+	}
+	if i < n {
+		m.pos = max(m.pos, m.end)
+	}
+	if gone := m.tr.pass(from, m.pos); gone != 0 {
+		m.t.Fatalf("%d are gone from a log that loses nothing", gone)
+	}
+}
+
+func (m *logModel) pick() (uint64, bool) {
+	if len(m.tokens) == 0 {
+		return 0, false
+	}
+	toks := slices.Sorted(maps.Keys(m.tokens))
+	return rapid.SampledFrom(toks).Draw(m.t, "token"), true
+}
+
+func (m *logModel) end1(clean bool) {
+	if clean && rapid.Bool().Draw(m.t, "last commit") {
+		outs := m.tr.fence()
+		orphans := make(map[uint64]int64)
+		for tok, o := range m.tokens {
+			if !slices.Contains(outs, o) {
+				m.t.Fatalf("%d is out and fence does not say so", o)
+			}
+			m.strays[o]++
+			orphans[tok] = o
+		}
+		m.orphans[m.tr] = orphans
+		m.take(true)
+		m.land()
+	} else {
+		clear(m.strays) // the process died
+		clear(m.orphans)
+	}
+	m.begin()
+}
+
+func (m *logModel) take(clean bool) {
+	s := m.tr.snapshot(clean)
+	m.snap = &s
+}
+
+func (m *logModel) land() {
+	if m.snap == nil {
+		return
+	}
+	if m.snap.base < m.base {
+		m.t.Fatalf("the commit goes back from %d to %d", m.base, m.snap.base)
+	}
+	m.base, m.meta = m.snap.base, m.snap.encode(metadataLimit)
+	m.tr.commit(*m.snap)
+	m.committed()
+}
+
+func (m *logModel) settleStray() {
+	for tr, os := range m.orphans {
+		for tok, o := range os {
+			delete(os, tok)
+			if how, size := tr.ack(tok); how != settledLost || size != 1 {
+				m.t.Fatalf("a late settle says %v and frees %d", how, size)
+			}
+			if m.strays[o]--; m.strays[o] == 0 {
+				delete(m.strays, o)
+				if m.tr.settleStray(o) {
+					m.pos = min(m.pos, o)
+				}
+			}
+			return
+		}
+	}
+}
+
+// TestTrackerModel proves on random histories of processes: nothing unfinished is ever below a commit or called finished in its metadata,
+// commits never go back, nothing is handed out twice, and in the end everything is finished and committed.
+func TestTrackerModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &logModel{t: t, done: make(map[int64]bool), strays: make(map[int64]int), orphans: make(map[*tracker]map[uint64]int64)}
+		m.end = rapid.Int64Range(1, 120).Draw(t, "length")
+		for o := range m.end {
+			if rapid.IntRange(0, 3).Draw(t, "hole") > 0 {
+				m.log = append(m.log, o)
+			}
+		}
+		m.begin()
+		t.Repeat(map[string]func(*rapid.T){
+			"scan": func(t *rapid.T) { m.t = t; m.scan(rapid.IntRange(1, 20).Draw(t, "n")) },
+			"ack": func(t *rapid.T) {
+				m.t = t
+				if tok, ok := m.pick(); ok {
+					if how, _ := m.tr.ack(tok); how != settledNow {
+						t.Fatalf("ack says %v", how)
+					}
+					m.done[m.tokens[tok]], m.acks[m.tokens[tok]] = true, true
+					delete(m.tokens, tok)
+					if how, _ := m.tr.ack(tok); how != settledBefore {
+						t.Fatalf("a second ack says %v", how)
+					}
+				}
+			},
+			"give back": func(t *rapid.T) {
+				m.t = t
+				if tok, ok := m.pick(); ok {
+					runs := int32(rapid.IntRange(0, 3).Draw(t, "runs"))
+					if how, _ := m.tr.giveBack(tok, runs); how != settledNow {
+						t.Fatalf("give back says %v", how)
+					}
+					m.pos = min(m.pos, m.tokens[tok])
+					delete(m.tokens, tok)
+				}
+			},
+			"snapshot": func(t *rapid.T) { m.t = t; m.take(false) },
+			"commit":   func(t *rapid.T) { m.t = t; m.land() },
+			"die":      func(t *rapid.T) { m.t = t; m.end1(false) },
+			"leave":    func(t *rapid.T) { m.t = t; m.end1(true) },
+			"late":     func(t *rapid.T) { m.t = t; m.settleStray() },
+			"":         func(t *rapid.T) { m.t = t; m.committed() },
+		})
+		m.t = t
+		for len(m.orphans) > 0 {
+			n := 0
+			for _, os := range m.orphans {
+				n += len(os)
+			}
+			if n == 0 {
+				break
+			}
+			m.settleStray()
+		}
+		m.scan(math.MaxInt)
+		for tok, o := range m.tokens {
+			m.tr.ack(tok)
+			m.done[o] = true
+		}
+		clear(m.tokens)
+		m.scan(math.MaxInt)
+		m.take(true)
+		m.land()
+		if m.base != m.end {
+			t.Fatalf("at the end %d is committed, want %d", m.base, m.end)
+		}
+		if len(m.snap.done) > 0 || m.snap.starts != 0 && m.base != m.tr.begun {
+			t.Fatalf("at the end the metadata has %v, starts %d", m.snap.done, m.snap.starts)
+		}
+	})
+}
+
+func TestTrackerGone(t *testing.T) {
+	tr := newTracker(progress{base: 10, done: []span{{15, 18}}}, nil, 100)
+	var toks []uint64
+	for o := int64(10); o < 13; o++ {
+		tok, _ := tr.offer(o, 1)
+		toks = append(toks, tok)
+	}
+	tr.pass(10, 13)
+	tr.giveBack(toks[1], 0)
+	// Retention takes 11 (given back), 13, 14, 18 and 19; 10 and 12 are out and will be settled; 15 to 17 are finished.
+	if gone := tr.jump(11, 20); gone != 5 {
+		t.Errorf("jump says that %d are gone, want 5", gone)
+	}
+	tr.ack(toks[0])
+	if tr.floor() != 12 {
+		t.Errorf("floor is %d, want 12", tr.floor())
+	}
+	tr.ack(toks[2])
+	if tr.floor() != 20 {
+		t.Errorf("floor is %d, want 20", tr.floor())
+	}
+}
+
+func TestTrackerStarts(t *testing.T) {
+	p := progress{base: 5}
+	for i := 1; i <= 3; i++ {
+		tr := newTracker(p, nil, 100)
+		tok, _ := tr.offer(5, 1)
+		if s := tr.snapshot(false); s.starts != i {
+			t.Fatalf("process %d commits %d starts", i, s.starts)
+		}
+		p, _ = decodeMetadata(5, tr.snapshot(false).encode(metadataLimit)) // and dies
+		if i < 3 {
+			continue
+		}
+		if s := tr.snapshot(true); s.starts != 2 {
+			t.Errorf("a clean end leaves %d starts, want 2", s.starts)
+		}
+		tr.ack(tok)
+		if s := tr.snapshot(false); s.base != 6 || s.starts != 1 {
+			t.Errorf("after progress: %d starts at %d, want 1 at 6", s.starts, s.base)
+		}
+	}
+}
+
+func TestTrackerWindow(t *testing.T) {
+	tr := newTracker(progress{}, nil, 1<<20)
+	n := int64(0)
+	for ; tr.window() < 1 && n < 1<<17; n++ {
+		tok, _ := tr.offer(n, 1)
+		if n%3 > 0 && n%7 > 0 { // a pattern that no run-length helps
+			tr.ack(tok)
+		}
+	}
+	if n < 10_000 || n > 30_000 {
+		t.Errorf("intake stops after %d messages with a bad pattern, want about 8 × 2300", n)
+	}
+	if s := tr.snapshot(false).encode(metadataLimit); len(s) > metadataLimit {
+		t.Errorf("metadata has %d bytes", len(s))
+	}
+	few := newTracker(progress{}, nil, 100)
+	for o := range int64(100) {
+		few.offer(o, 1)
+	}
+	if few.window() < 1 {
+		t.Errorf("window is %v with as many entries as it may have", few.window())
+	}
+}
+
+func BenchmarkTracker(b *testing.B) {
+	tr := newTracker(progress{}, nil, 1<<16)
+	toks := make([]uint64, 64)
+	for o := int64(0); b.Loop(); {
+		for i := range toks {
+			toks[i], _ = tr.offer(o, 100)
+			o++
+		}
+		for _, tok := range toks {
+			tr.ack(tok)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/msg")
+}
