@@ -10,19 +10,33 @@
 //
 // # The files, in the order of a message's life
 //
-//	config   settings, checked before any connection
-//	conn     the connection: TLS, credentials, reconnect for ever
-//	durable  the stream and the consumer: create, or compare field by field
-//	pull     how much to ask for, and what a pull's answers mean
-//	reply    what the reply subject of a delivery says
-//	receive  a delivery's way in: redelivered, finished before, or new
-//	slots    what is here: the table behind Message.Token
-//	headers  the headers as broker.Headers
-//	extend   +WPI from receipt, and which leases still hold
-//	settle   Ack and Nack, and the writer that sends them
-//	finished which messages are done, to ack again what comes again
-//	runs     how often a message that was given back has failed here
-//	gaps     which messages nobody will ever see
-//	lag      how far the consumer is behind, and whether it is still the same one
-//	source   Open, Stop, Close
+//	config    settings, checked before any connection (secret: those that are not printed)
+//	conn      the connection: TLS, credentials, reconnect for ever
+//	durable   the stream and the consumer: create, or compare field by field
+//	pull      how much to ask for, and what an answer means; pullloop asks
+//	reply     what the reply subject of a delivery says
+//	receive   a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
+//	session   one claim on one consumer
+//	slots     what is here: the table behind Message.Token
+//	headers   the headers as broker.Headers
+//	extend    +WPI from receipt, and which leases certainly hold
+//	settle    Ack and Nack
+//	outbox    what has yet to be said to the server, and what it may have to be told again
+//	finished  which messages are done, to ack again what comes again
+//	runs      how often a message that was given back has failed here, and when it is due
+//	gaps      which messages nobody will ever see
+//	lag       how far the consumer is behind, and whether it is still the same one
+//	events    what the engine is told
+//	source    Open, Stop, Pause, Close
+//	publisher and core stand by themselves
+//
+// # What cannot be known
+//
+// Gaps are counted exactly while one process, or the replica that sees both sides of a gap, follows the consumer; also those that
+// a limit of the stream made while nobody was there. A purge while nobody was there moves the consumer's own position, so that
+// nothing is left to compare; and with a filter, or on a stream that keeps only the last messages of a subject, sequences are missing
+// by design. In these cases nothing is told.
+//
+// nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those with
+// the same key.
 package natsbroker

@@ -198,170 +198,193 @@ func TestJetStreamNotEnabled(t *testing.T) {
 	}
 }
 
-func TestClose(t *testing.T) {
+func someOptions() broker.Options {
+	return broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: func(broker.Event) {}}
+}
+
+// Close and Stop before Open, twice; then Open and Receive say ErrClosed.
+func TestCloseBeforeOpen(t *testing.T) {
 	ctx := context.Background()
-	o := broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: func(broker.Event) {}}
-	t.Run("before Open", func(t *testing.T) {
-		s, _ := natsbroker.NewSource(config("nats://127.0.0.1:1"))
-		s.Stop()
-		for range 2 {
-			if err := s.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := s.Open(ctx, o); !errors.Is(err, broker.ErrClosed) {
-			t.Fatalf("Open after Close: %v", err)
-		}
-		if _, err := s.Receive(make([]broker.Message, 1)); !errors.Is(err, broker.ErrClosed) {
-			t.Fatalf("Receive after Close: %v", err)
-		}
-	})
-	t.Run("while Open tries", func(t *testing.T) {
-		s, _ := natsbroker.NewSource(config("nats://127.0.0.1:1"))
-		down := make(chan struct{}, 100)
-		opened := make(chan error)
-		go func() {
-			_, err := s.Open(ctx, broker.Options{Observe: func(broker.Event) { down <- struct{}{} }})
-			opened <- err
-		}()
-		<-down
+	s, _ := natsbroker.NewSource(config("nats://127.0.0.1:1"))
+	s.Stop()
+	for range 2 {
 		if err := s.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-opened; !errors.Is(err, broker.ErrClosed) {
-			t.Fatalf("Open: %v", err)
-		}
-	})
-	t.Run("without Stop, beside Ack", func(t *testing.T) {
-		ts := startServer(t)
-		a := ts.admin()
-		a.stream()
-		a.publish(1, 60)
-		s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 60 })
-		ms := receive(t, s, 40) // 20 stay in the adapter
-		eventually(t, "all are delivered", func() bool { return a.info().NumAckPending == 60 })
-		var acked sync.Map
-		var wg sync.WaitGroup
-		for _, m := range ms[:30] { // 10 are never settled before Close
-			wg.Go(func() {
-				if err := s.Ack(m.Claim, []uint64{m.Token}); err == nil {
-					acked.Store(m.Offset, true)
-				} else if !errors.Is(err, broker.ErrLost) {
-					t.Errorf("Ack beside Close: %v", err)
-				}
-			})
-		}
-		for range 3 {
-			wg.Go(func() { closeSource(t, s) })
-		}
-		wg.Wait()
-		if c := ms[0].Claim; c.Startable() || !errors.Is(c.Cause(), broker.ErrClosed) {
-			t.Errorf("the claim ended by %v", c.Cause())
-		}
-		if err := s.Ack(ms[39].Claim, []uint64{ms[39].Token}); !errors.Is(err, broker.ErrLost) {
-			t.Errorf("Ack after Close: %v", err)
-		}
-		if err := s.Nack(ms[38].Claim, []broker.Back{{Token: ms[38].Token}}); !errors.Is(err, broker.ErrLost) {
-			t.Errorf("Nack after Close: %v", err)
-		}
-		// Another one gets, at once, exactly what was not acked.
-		n := 0
-		acked.Range(func(_, _ any) bool { n++; return true })
-		other := open(t, config(ts.url()))
-		for _, m := range receive(t, other, 60-n) {
-			if _, ok := acked.Load(m.Offset); ok {
-				t.Errorf("message %d was acked and comes again", m.Offset)
-			}
-			ack(t, other, m)
-		}
-		a.settled()
-	})
-	t.Run("without a server", func(t *testing.T) {
-		ts := startServer(t)
-		a := ts.admin()
-		a.stream()
-		a.publish(1, 1)
-		s, _ := natsbroker.NewSource(config(ts.url()))
-		if _, err := s.Open(ctx, o); err != nil {
-			t.Fatal(err)
-		}
-		m := receive(t, s, 1)[0]
-		ts.down()
-		if err := s.Ack(m.Claim, []uint64{m.Token}); err != nil {
-			t.Fatal(err)
-		}
-		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		defer cancel()
-		if err := s.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close with an ack that cannot be sent: %v", err)
-		}
-	})
+	}
+	if _, err := s.Open(ctx, someOptions()); !errors.Is(err, broker.ErrClosed) {
+		t.Fatalf("Open after Close: %v", err)
+	}
+	if _, err := s.Receive(make([]broker.Message, 1)); !errors.Is(err, broker.ErrClosed) {
+		t.Fatalf("Receive after Close: %v", err)
+	}
 }
 
-func TestBudget(t *testing.T) {
+// Close while Open tries on ends Open.
+func TestCloseWhileOpening(t *testing.T) {
+	ctx := context.Background()
+	s, _ := natsbroker.NewSource(config("nats://127.0.0.1:1"))
+	down := make(chan struct{}, 100)
+	opened := make(chan error)
+	go func() {
+		_, err := s.Open(ctx, broker.Options{Observe: func(broker.Event) { down <- struct{}{} }})
+		opened <- err
+	}()
+	<-down
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; !errors.Is(err, broker.ErrClosed) {
+		t.Fatalf("Open: %v", err)
+	}
+}
+
+// Close without Stop, from several goroutines beside Ack: what was acked stays so, the rest goes back at once.
+func TestCloseBesideAck(t *testing.T) {
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
-	quiet := func() { // until the server has nothing more to give for what it was asked
-		last, since := uint64(0), time.Now()
-		eventually(t, "deliveries come to rest", func() bool {
-			if d := a.info().Delivered.Consumer; d != last {
-				last, since = d, time.Now()
+	a.publish(1, 60)
+	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 60 })
+	ms := receive(t, s, 40) // 20 stay in the adapter
+	eventually(t, "all are delivered", func() bool { return a.info().NumAckPending == 60 })
+	var acked sync.Map
+	var wg sync.WaitGroup
+	for _, m := range ms[:30] { // 10 are never settled before Close
+		wg.Go(func() {
+			if err := s.Ack(m.Claim, []uint64{m.Token}); err == nil {
+				acked.Store(m.Offset, true)
+			} else if !errors.Is(err, broker.ErrLost) {
+				t.Errorf("Ack beside Close: %v", err)
 			}
-			return time.Since(since) > 200*time.Millisecond
 		})
 	}
-	t.Run("messages", func(t *testing.T) {
-		a.publish(1, 100)
-		s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 10 })
-		ms := receive(t, s, 10)
-		quiet()
-		if n := a.info().NumAckPending; n != 10 {
-			t.Fatalf("%d messages are out, with a budget of 10", n)
+	for range 3 {
+		wg.Go(func() { closeSource(t, s) })
+	}
+	wg.Wait()
+	if c := ms[0].Claim; c.Startable() || !errors.Is(c.Cause(), broker.ErrClosed) {
+		t.Errorf("the claim ended by %v", c.Cause())
+	}
+	if err := s.Ack(ms[39].Claim, []uint64{ms[39].Token}); !errors.Is(err, broker.ErrLost) {
+		t.Errorf("Ack after Close: %v", err)
+	}
+	if err := s.Nack(ms[38].Claim, []broker.Back{{Token: ms[38].Token}}); !errors.Is(err, broker.ErrLost) {
+		t.Errorf("Nack after Close: %v", err)
+	}
+	// Another one gets, at once, exactly what was not acked.
+	n := 0
+	acked.Range(func(_, _ any) bool { n++; return true })
+	other := open(t, config(ts.url()))
+	for _, m := range receive(t, other, 60-n) {
+		if _, ok := acked.Load(m.Offset); ok {
+			t.Errorf("message %d was acked and comes again", m.Offset)
 		}
-		ack(t, s, ms[:3]...)
-		ms = append(ms[3:], receive(t, s, 3)...)
-		quiet()
-		if n := a.info().NumAckPending; n != 10 {
-			t.Fatalf("%d messages are out, with a budget of 10", n)
+		ack(t, other, m)
+	}
+	a.settled()
+}
+
+// Close with an ack that cannot be sent returns when its ctx ends, and says so.
+func TestCloseWithoutServer(t *testing.T) {
+	ctx := context.Background()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 1)
+	s, _ := natsbroker.NewSource(config(ts.url()))
+	if _, err := s.Open(ctx, someOptions()); err != nil {
+		t.Fatal(err)
+	}
+	m := receive(t, s, 1)[0]
+	ts.down()
+	if err := s.Ack(m.Claim, []uint64{m.Token}); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if err := s.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close with an ack that cannot be sent: %v", err)
+	}
+}
+
+func budgetServer(t *testing.T) (*testServer, *admin) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	return ts, a
+}
+
+// atRest waits until the server has nothing more to give for what it was asked.
+func atRest(a *admin) {
+	a.t.Helper()
+	last, since := uint64(0), time.Now()
+	eventually(a.t, "deliveries come to rest", func() bool {
+		if d := a.info().Delivered.Consumer; d != last {
+			last, since = d, time.Now()
 		}
-		s.SetBudget(broker.Budget{Messages: 20, Bytes: 1 << 20})
-		ms = append(ms, receive(t, s, 10)...)
-		s.SetBudget(broker.Budget{Messages: 200, Bytes: 1 << 20})
-		ack(t, s, append(ms, receive(t, s, 77)...)...)
-		a.settled()
+		return time.Since(since) > 200*time.Millisecond
 	})
-	t.Run("bytes", func(t *testing.T) {
-		payload := bytes.Repeat([]byte("x"), 10_000)
-		for range 50 {
-			if _, err := a.js.Publish(context.Background(), "s.b", payload); err != nil {
-				t.Fatal(err)
-			}
+}
+
+// The server never has more out than the budget's messages; SetBudget moves it.
+func TestBudgetMessages(t *testing.T) {
+	ts, a := budgetServer(t)
+	a.publish(1, 100)
+	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 10 })
+	ms := receive(t, s, 10)
+	atRest(a)
+	if n := a.info().NumAckPending; n != 10 {
+		t.Fatalf("%d messages are out, with a budget of 10", n)
+	}
+	ack(t, s, ms[:3]...)
+	ms = append(ms[3:], receive(t, s, 3)...)
+	atRest(a)
+	if n := a.info().NumAckPending; n != 10 {
+		t.Fatalf("%d messages are out, with a budget of 10", n)
+	}
+	s.SetBudget(broker.Budget{Messages: 20, Bytes: 1 << 20})
+	ms = append(ms, receive(t, s, 10)...)
+	s.SetBudget(broker.Budget{Messages: 200, Bytes: 1 << 20})
+	ack(t, s, append(ms, receive(t, s, 77)...)...)
+	a.settled()
+}
+
+// Nor more bytes than the budget's and one message.
+func TestBudgetBytes(t *testing.T) {
+	ts, a := budgetServer(t)
+	payload := bytes.Repeat([]byte("x"), 10_000)
+	for range 50 {
+		if _, err := a.js.Publish(context.Background(), "s.b", payload); err != nil {
+			t.Fatal(err)
 		}
-		s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget = broker.Budget{Messages: 1000, Bytes: 100_000} })
-		for left := 50; left > 0; {
-			quiet()
-			n := a.info().NumAckPending
-			if n > 11 || n == 0 {
-				t.Fatalf("%d messages of 10 kB are out, with a budget of 100 kB", n)
-			}
-			ack(t, s, receive(t, s, n)...)
-			left -= n
+	}
+	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget = broker.Budget{Messages: 1000, Bytes: 100_000} })
+	for left := 50; left > 0; {
+		atRest(a)
+		n := a.info().NumAckPending
+		if n > 11 || n == 0 {
+			t.Fatalf("%d messages of 10 kB are out, with a budget of 100 kB", n)
 		}
-		a.settled()
-	})
-	t.Run("a message larger than all of it", func(t *testing.T) {
-		for _, n := range []int{10, 900_000, 20, 900_000} {
-			if _, err := a.js.Publish(context.Background(), "s.c", make([]byte, n)); err != nil {
-				t.Fatal(err)
-			}
+		ack(t, s, receive(t, s, n)...)
+		left -= n
+	}
+	a.settled()
+}
+
+// A message larger than the whole budget comes alone.
+func TestBudgetOneLargeMessage(t *testing.T) {
+	ts, a := budgetServer(t)
+	for _, n := range []int{10, 900_000, 20, 900_000} {
+		if _, err := a.js.Publish(context.Background(), "s.c", make([]byte, n)); err != nil {
+			t.Fatal(err)
 		}
-		s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget = broker.Budget{Messages: 1000, Bytes: 10_000} })
-		for range 4 {
-			ack(t, s, receive(t, s, 1)...)
-		}
-		a.settled()
-	})
+	}
+	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget = broker.Budget{Messages: 1000, Bytes: 10_000} })
+	for range 4 {
+		ack(t, s, receive(t, s, 1)...)
+	}
+	a.settled()
 }
 
 func TestPause(t *testing.T) {

@@ -1,0 +1,300 @@
+package natsbroker_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// skipped is how many messages Gap events have told.
+func (s *opened) skipped() (n int64) {
+	for _, e := range s.events.of(broker.Gap) {
+		n += e.N
+	}
+	return n
+}
+
+// f32: what a limit takes away before anybody got it is counted exactly.
+func TestGapByLimit(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgs = 100 })
+	s := open(t, config(ts.url()))
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(1, 300)
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	ms := receive(t, s, 100)
+	if ms[0].Offset != 201 {
+		t.Fatalf("the first is %d", ms[0].Offset)
+	}
+	ack(t, s, ms...)
+	a.settled()
+	eventually(t, "the gap is told", func() bool { return s.skipped() == 200 })
+	if g := s.events.of(broker.Gap)[0]; g.From != 1 || g.Claim == nil {
+		t.Fatalf("the gap is %+v", g)
+	}
+}
+
+// f32: and what a purge takes.
+func TestGapByPurge(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	s := open(t, config(ts.url()))
+	d := drainAll(s)
+	a.publish(1, 50)
+	d.has(t, 50)
+	a.settled()
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(51, 250)
+	st, _ := a.js.Stream(context.Background(), "S")
+	if err := st.Purge(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the gap is told", func() bool { return s.skipped() == 200 })
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(251, 260)
+	d.has(t, 60)
+	a.settled()
+	d.stop(t)
+	if n := s.skipped(); n != 200 {
+		t.Fatalf("%d skipped messages were told, of 200", n)
+	}
+}
+
+// Sequences of other subjects are missing by design, and are no gap.
+func TestNoGapWithFilter(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.Subjects = []string{"s.b"}
+	s := open(t, cfg)
+	a.publish(1, 20)
+	if _, err := a.js.Publish(context.Background(), "s.b", nil); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+	if n := s.skipped(); n != 0 {
+		t.Fatalf("%d messages of other subjects were told as skipped", n)
+	}
+}
+
+// f33: deleted and recreated things are noticed within 5 s, and policy decides.
+func TestDeleted(t *testing.T) {
+	ctx := context.Background()
+	for name, remove := range map[string]func(a *admin) error{
+		"consumer": func(a *admin) error { return a.js.DeleteConsumer(ctx, "S", "c") },
+		"stream":   func(a *admin) error { return a.js.DeleteStream(ctx, "S") },
+	} {
+		for _, full := range []bool{false, true} { // with a full budget no pull is there to be told
+			t.Run(name, func(t *testing.T) {
+				ts := startServer(t)
+				a := ts.admin()
+				a.stream()
+				a.publish(1, 10)
+				s := open(t, config(ts.url()), func(o *broker.Options) {
+					if full {
+						o.Budget.Messages = 5
+					}
+				})
+				m := receive(t, s, 5)[0]
+				if err := remove(a); err != nil {
+					t.Fatal(err)
+				}
+				at := time.Now()
+				<-m.Claim.Ended()
+				if d := time.Since(at); d > 5*time.Second {
+					t.Errorf("noticed after %v", d)
+				}
+				if !errors.Is(m.Claim.Cause(), broker.ErrLost) {
+					t.Errorf("the claim ended by %v", m.Claim.Cause())
+				}
+				if err := s.Ack(m.Claim, []uint64{m.Token}); !errors.Is(err, broker.ErrLost) {
+					t.Errorf("Ack after the end: %v", err)
+				}
+				if err := s.Ack(m.Claim, []uint64{m.Token}); !errors.Is(err, broker.ErrSettled) {
+					t.Errorf("second Ack after the end: %v", err)
+				}
+				if _, err := s.Receive(make([]broker.Message, 1)); err == nil || errors.Is(err, broker.ErrClosed) {
+					t.Errorf("Receive: %v", err)
+				}
+				eventually(t, "Gap and Ended are told", func() bool {
+					g := s.events.of(broker.Gap)
+					return len(g) == 1 && g[0].N == -1 && len(s.events.of(broker.Ended)) == 1
+				})
+			})
+		}
+	}
+}
+
+// f33: a deleted consumer is created again at its ack floor; nothing that was finished comes again.
+func TestRecreateConsumer(t *testing.T) {
+	ctx := context.Background()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	s := open(t, cfg)
+	d := drainAll(s)
+	a.publish(1, 100)
+	d.has(t, 100)
+	a.settled()
+	at := time.Now()
+	eventually(t, "the floor is known", func() bool { return s.Lag().At.After(at) })
+	if err := a.js.DeleteConsumer(ctx, "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(101, 150)
+	d.has(t, 150)
+	a.settled()
+	d.stop(t)
+	if _, extra := d.seen(); extra > 0 {
+		t.Errorf("%d finished messages came again", extra)
+	}
+	if n := len(s.events.of(broker.Assigned)); n != 2 {
+		t.Errorf("%d claims", n)
+	}
+	// Nothing foreign in what we created ourselves.
+	again := open(t, cfg)
+	for _, w := range again.events.of(broker.Warning) {
+		t.Errorf("warning: %v", w.Err)
+	}
+}
+
+// A stream made anew has the sequences of the old one; its messages are not taken for finished.
+func TestRecreateStream(t *testing.T) {
+	ctx := context.Background()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}}
+	s := open(t, cfg)
+	d := drainAll(s)
+	a.publish(1, 20)
+	d.has(t, 20)
+	a.settled()
+	if err := a.js.DeleteStream(ctx, "S"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is made anew", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+	a.publish(1, 20)
+	eventually(t, "the new messages are handled, not taken for the old ones", func() bool { _, extra := d.seen(); return extra == 20 })
+	a.settled()
+	d.stop(t)
+}
+
+// The same, made anew by somebody else before the source could notice.
+func TestRecreatedByOthers(t *testing.T) {
+	ctx := context.Background()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	cfg.Poll = time.Second // the deliveries come before the next look
+	s := open(t, cfg)
+	d := drainAll(s)
+	a.publish(1, 20)
+	d.has(t, 20)
+	a.settled()
+	if err := s.Pause(); err != nil { // nothing is told that the consumer is gone
+		t.Fatal(err)
+	}
+	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
+	old := a.info().Config
+	if err := a.js.DeleteStream(ctx, "S"); err != nil {
+		t.Fatal(err)
+	}
+	a.stream()
+	if _, err := a.js.CreateConsumer(ctx, "S", old); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(1, 20)
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new messages are handled, not taken for the old ones", func() bool { _, extra := d.seen(); return extra >= 20 })
+	a.settled()
+	d.stop(t)
+}
+
+// f34: the consumer's state is gone after a loss of power. It is noticed, and by policy made anew.
+func TestConsumerStateLost(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.Recreate, cfg.AckWait = true, time.Second
+	s := open(t, cfg)
+	d := drainAll(s)
+	a.publish(1, 50)
+	d.has(t, 50)
+	a.settled()
+	ts.down()
+	if err := os.RemoveAll(filepath.Join(ts.opts.StoreDir, "jetstream", "$G", "streams", "S", "obs", "c")); err != nil {
+		t.Fatal(err)
+	}
+	ts.up()
+	eventually(t, "a new claim begins", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+	eventually(t, "the test is connected again", a.nc.IsConnected)
+	a.publish(51, 60)
+	d.has(t, 60)
+	a.settled()
+	d.stop(t)
+}
+
+// f34: the stream's messages are gone, and the consumer stands after its end. It says so, or goes on; it is never silent.
+func TestConsumerAheadOfItsStream(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.AckWait = time.Second
+	s := open(t, cfg)
+	d := drainAll(s)
+	a.publish(1, 50)
+	d.has(t, 50)
+	a.settled()
+	ts.down()
+	if err := os.RemoveAll(filepath.Join(ts.opts.StoreDir, "jetstream", "$G", "streams", "S", "msgs")); err != nil {
+		t.Fatal(err)
+	}
+	ts.up()
+	eventually(t, "the test is connected again", a.nc.IsConnected)
+	before, _ := d.seen()
+	a.publish(1, 10)
+	eventually(t, "the messages come, or a warning", func() bool {
+		distinct, extra := d.seen()
+		if distinct+extra >= before+10 {
+			return true
+		}
+		for _, e := range s.events.of(broker.Warning) {
+			if strings.Contains(e.Err.Error(), "after the end of stream") {
+				return true
+			}
+		}
+		return false
+	})
+	d.stop(t)
+}
