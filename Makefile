@@ -37,7 +37,7 @@ integration: ## kill loops and faults on a real nats-server, in short
 	LONGSHORE_REAL=1 $(GO) test -count=1 -v ./integration/...
 
 .PHONY: chaos
-chaos: ## kill loops, faults and mutants in full: 20 SIGKILLs, 12 SIGTERMs, 6 of nats-server (about 15 minutes)
+chaos: ## kill loops, faults and mutants in full: 20 SIGKILLs, 12 SIGTERMs, 6 of nats-server (about 20 minutes)
 	LONGSHORE_REAL=1 LONGSHORE_CHAOS=1 $(GO) test -count=1 -v -timeout=60m ./integration/...
 
 .PHONY: bench

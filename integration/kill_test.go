@@ -148,7 +148,7 @@ func fieldOn(t *testing.T, s *natsd.Server, d discipline) *field {
 	f.js = connect(t, f.server.URL())
 	f.createStream(t)
 	f.config = consumerConfig{Discipline: d, URL: f.server.URL(), Durable: "workers", Ledger: filepath.Join(t.TempDir(), "ledger"),
-		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain, Ping: time.Second}
+		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain, Ping: time.Second, Heartbeat: time.Second}
 	return f
 }
 
@@ -247,4 +247,14 @@ func (f *field) broker(t *testing.T) (b ledger.Broker, idle bool) {
 	}
 	b = ledger.Broker{Floor: int64(i.AckFloor.Stream), Delivered: int64(i.Delivered.Stream), Unsettled: i.NumAckPending}
 	return b, i.NumPending == 0 && i.NumAckPending == 0
+}
+
+// redelivered is how many messages are out that were delivered before.
+func (f *field) redelivered(t *testing.T) int {
+	t.Helper()
+	c, err := f.js.Consumer(t.Context(), loadStream, f.config.Durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.CachedInfo().NumRedelivered
 }

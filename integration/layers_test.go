@@ -34,7 +34,7 @@ var layers = []layer{
 
 	// Programs: the only place that knows all parts.
 	{"cmd/longshore", []string{"broker", "broker/membroker", "broker/natsbroker", "cmd/longshore/config", "consumer", "consumer/admin",
-		"consumer/metrics", "handlers", "pool", "github.com", "golang.org/x"}},
+		"consumer/metrics", "handlers", "handlers/middleware", "pool", "github.com", "golang.org/x"}},
 	{"cmd/longshore/config", []string{"broker", "consumer", "handlers", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
 
 	// Tests across packages, and what they need to break things.

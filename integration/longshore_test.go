@@ -22,7 +22,7 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 			PingInterval: c.Ping, DialTimeout: 2 * time.Second},
 		Stream: loadStream, Consumer: c.Durable, AckWait: c.AckWait, Recreate: c.Recreate,
 		CreateStream: &jetstream.StreamConfig{Subjects: []string{"load.>"}, Storage: jetstream.FileStorage},
-		Heartbeat:    time.Second, Poll: 500 * time.Millisecond,
+		Heartbeat:    c.Heartbeat, Poll: 500 * time.Millisecond,
 	})
 	if err != nil {
 		return err

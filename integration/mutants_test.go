@@ -72,7 +72,10 @@ func TestMutants(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			out, err := m.run(t)
+			if out, err := m.run(t, false); err != nil {
+				t.Fatalf("%s -run %q fails without the mutant too: it proves nothing\n%s", m.pkg, m.test, out)
+			}
+			out, err := m.run(t, true)
 			switch {
 			case err == nil:
 				fmt.Printf("mutant survived: %s\n", m.name)
@@ -95,8 +98,8 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// run tests the mutant by an overlay, so that no file of the source changes.
-func (m mutant) run(t *testing.T) (string, error) {
+// run tests the mutant by an overlay, so that no file of the source changes; or, broken false, the product as it is.
+func (m mutant) run(t *testing.T, broken bool) (string, error) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", m.file))
 	if err != nil {
@@ -104,7 +107,10 @@ func (m mutant) run(t *testing.T) (string, error) {
 	}
 	dir := t.TempDir()
 	mutated := filepath.Join(dir, "mutated.go")
-	source := strings.Replace(read(t, path), m.old, m.new, 1)
+	source := read(t, path)
+	if broken {
+		source = strings.Replace(source, m.old, m.new, 1)
+	}
 	if err := os.WriteFile(mutated, []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}
