@@ -88,12 +88,12 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	if p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: nats.Connection}); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
-	handler := a.handler(at, c, m.setup)
+	handler := a.handler(at, c, m.setup, log)
 	if c.Source.NATS == nil {
 		return m, figures
 	}
 	source, err := natsbroker.NewSource(nats)
-	findAll(a.doc, at+".source.nats", "natsbroker: ", err)
+	a.findSource(at+".source.nats", n, err)
 	if err != nil || handler == nil || m.publisher == nil {
 		return m, figures
 	}
@@ -111,6 +111,20 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	m.consumer, err = consumer.New(cfg)
 	findAll(a.doc, at, "consumer config: ", err)
 	return m, figures
+}
+
+// findSource adds what the adapter found, in the file's words.
+func (a *assembly) findSource(at string, n *config.NATS, err error) {
+	if err == nil {
+		return
+	}
+	list := asOptions("natsbroker: ", err)
+	for _, e := range list {
+		if n.URL != "" && e.Path == "urls[0]" {
+			e.Path = "url"
+		}
+	}
+	a.doc.FindOptions(at, list)
 }
 
 func consumerConfig(name string, c *config.Consumer) consumer.Config {
@@ -148,7 +162,15 @@ func policyOf(name string) pool.Policy {
 }
 
 // handler makes a consumer's routes and what is around them; nil where something was wrong.
-func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup) consumer.Handler {
+func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) consumer.Handler {
+	var h consumer.Handler
+	if r := a.router(at, c, setup); r != nil {
+		h = r.Handle
+	}
+	return a.wrap(at, c.Middleware, log, h)
+}
+
+func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup) *handlers.Router {
 	var routes []handlers.Route
 	whole := true
 	for i, r := range c.Routes {
@@ -173,9 +195,9 @@ func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup)
 	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(setup.Consumer)})
 	a.doc.FindOptions(at, err)
 	if err != nil || !whole {
-		return nil
+		router = nil
 	}
-	return router.Handle
+	return router
 }
 
 func (a *assembly) stopBecause(name string) func(error) {

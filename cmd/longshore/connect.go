@@ -8,6 +8,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/handlers"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -57,22 +58,22 @@ var (
 	camelHump = regexp.MustCompile(`([a-z])([A-Z])`)
 )
 
-// findAll adds what a package found in its Config to the document, in the file's words: "natsbroker: AckWait is 1ms: …" at at + ".ack_wait".
+// findAll adds what a package found in its Config to the document.
 func findAll(d *config.Document, at, prefix string, err error) {
-	if err == nil {
-		return
+	if err != nil {
+		d.FindOptions(at, asOptions(prefix, err))
 	}
+}
+
+// asOptions is what a package found in its Config, in the file's words: "natsbroker: AckWait is 1ms: …" is about ack_wait, and says "is 1ms: …".
+func asOptions(prefix string, err error) handlers.OptionErrors {
+	var list handlers.OptionErrors
 	for text := range strings.Lines(err.Error()) {
 		text = strings.TrimPrefix(strings.TrimSpace(text), prefix)
-		text = fieldName.ReplaceAllStringFunc(text, fileWord)
-		field, problem, _ := strings.Cut(text, " ")
-		field = strings.TrimRight(field, ",:")
-		if path := at + "." + field; d.Has(path) {
-			d.Find(path, "%s", problem)
-			continue
-		}
-		d.Find(at, "%s", text)
+		field, problem, _ := strings.Cut(fieldName.ReplaceAllStringFunc(text, fileWord), " ")
+		list = append(list, &handlers.OptionError{Path: strings.TrimRight(field, ",:"), Problem: problem})
 	}
+	return list
 }
 
 // fileWord is a field's name as it is in the file. Words that are no field stay.

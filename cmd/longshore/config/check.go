@@ -27,7 +27,8 @@ const (
 const maxDuration = math.MaxInt32 * time.Millisecond
 
 var (
-	logLevels    = []string{"trace", "debug", "info", "warn", "error"}
+	// LogLevels are what log.level may be.
+	LogLevels    = []string{"trace", "debug", "info", "warn", "error"}
 	logFormats   = []string{"auto", "json", "console"}
 	consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 )
@@ -35,7 +36,7 @@ var (
 // check finds what contradicts itself, whatever else was found.
 func (d *Document) check() {
 	f := &d.File
-	d.oneOf("log.level", f.Log.Level, logLevels)
+	d.oneOf("log.level", f.Log.Level, LogLevels)
 	d.oneOf("log.format", f.Log.Format, logFormats)
 	d.duration("kill_grace", f.KillGrace)
 	d.within("embedded.port", f.Embedded.Port, 0, math.MaxUint16)

@@ -47,7 +47,7 @@ func (d *Document) checkNATS(consumer string, n *NATS, c *Consumer) {
 	case d.Has(at+".urls") && len(n.URLs) == 0:
 		d.Find(at+".urls", "is empty")
 	}
-	if n.Embedded() {
+	if !d.Has(at+".url") && !d.Has(at+".urls") {
 		d.checkEmbedded(at, n)
 	}
 	if n.CreateStream && len(n.Subjects) == 0 {
@@ -105,7 +105,8 @@ func (d *Document) checkDeadLetter(at string, l *DeadLetter, c *Consumer) {
 // checkDurables: two consumers of one durable would take each other's messages.
 func (d *Document) checkDurables() {
 	first := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(d.File.Consumers)) {
+	names := slices.SortedFunc(maps.Keys(d.File.Consumers), func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
+	for _, name := range names {
 		c := d.File.Consumers[name]
 		if c == nil || c.Source.NATS == nil || c.Source.NATS.Durable == "" {
 			continue

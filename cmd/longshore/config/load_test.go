@@ -1,0 +1,346 @@
+package config_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"go.yaml.in/yaml/v3"
+)
+
+// parse reads text with an environment.
+func parse(text string, env map[string]string) *config.Document {
+	return config.Parse("c.yaml", []byte(text), func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
+
+// findings are the lines of a document's error.
+func findings(d *config.Document) []string {
+	err := d.Err()
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+// wantFindings holds all findings against what they begin with, in the order of the file.
+func wantFindings(t *testing.T, d *config.Document, want ...string) {
+	t.Helper()
+	got := findings(d)
+	ok := len(got) == len(want)
+	for i := 0; ok && i < len(got); i++ {
+		ok = strings.HasPrefix(got[i], "c.yaml:"+want[i])
+	}
+	if !ok {
+		t.Errorf("found:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// least is a file with nothing wrong, into which a test puts something.
+const least = `consumers:
+  orders:
+    source: {nats: {url: "nats://127.0.0.1:4222", stream: ORDERS, durable: workers}}
+    routes: [{handler: log}]
+`
+
+func TestLeastFile(t *testing.T) {
+	d := parse(least, nil)
+	wantFindings(t, d)
+	c := d.File.Consumers["orders"]
+	if c == nil || c.Source.NATS.Stream != "ORDERS" || c.Routes[0].Handler != "log" {
+		t.Errorf("%+v", d.File)
+	}
+}
+
+// TestFiveMistakes: all are named at once, with path and line (bad input b01).
+func TestFiveMistakes(t *testing.T) {
+	d := parse(`consumers:
+  orders:
+    source:
+      nats: {url: "nats://127.0.0.1:4222", stream: ORDERS, durable: workers, subjects: ["orders.>"], password: "${NATS_PASSWORD}", user: u}
+    pool:
+      min: 8
+      max: 4
+      maximum: 64
+    timeout: 30
+    dead_letter: {to: orders.dead}
+    routes: [{handler: log}]
+`, nil)
+	wantFindings(t, d,
+		"4: consumers.orders.source.nats.password: environment variable NATS_PASSWORD is not set",
+		"7: consumers.orders.pool.max: is 4, below pool.min, 8",
+		"8: consumers.orders.pool.maximum: unknown option; known: idle_timeout, max, min, policy",
+		"9: consumers.orders.timeout: wants a duration such as 10s or 1m30s, is a number",
+		`10: consumers.orders.dead_letter.to: is "orders.dead", which source.nats.subjects[0], "orders.>", takes`,
+	)
+}
+
+// TestContradictions is bad input b02 and b03: each with the value and what it contradicts.
+func TestContradictions(t *testing.T) {
+	for text, want := range map[string]string{
+		"pool: {min: 0}":                           "pool.min: is 0, want at least 1",
+		"pool: {max: -4}":                          "pool.max: is -4, want at least 1",
+		"pool: {min: 100, max: 64}":                "pool.max: is 64, below pool.min, 100",
+		"pool: {policy: fastest}":                  `pool.policy: is "fastest", want one of [report-status`,
+		"budget: {messages: 10}":                   "budget.messages: is 10, below pool.max, 64",
+		"budget: {bytes: -1}":                      "budget.bytes: is -1, want at least 1",
+		"drain_timeout: 30s":                       "drain_timeout: is 30s, not below kill_grace, 30s",
+		"drain_timeout: -1s":                       "drain_timeout: is -1s, negative",
+		"open_timeout: 700h":                       "open_timeout: is 700h0m0s, more than 596h31m23.647s",
+		"timeout: 1000000000000h":                  "timeout: wants a duration",
+		"timeout: -5s":                             "timeout: is -5s, negative",
+		"timeout: 55m\n    stuck_after: 10m":       "source.nats.max_hold: is 1h0m0s, below timeout and stuck_after together, 1h5m0s",
+		"stuck_after: 3s":                          "stuck_after: is set and timeout is not",
+		"retry: {max_attempts: 0}":                 "retry.max_attempts: is 0, want at least 1",
+		"retry: {backoff: {max: 100ms}}":           "retry.backoff.max: is 100ms, below backoff.initial, 200ms",
+		"retry: {backoff: {initial: 0s}}":          "retry.backoff.initial: is 0s, want more",
+		"retry: {backoff: {factor: 0.5}}":          "retry.backoff.factor: is 0.5, want 1 to 100",
+		"retry: {backoff: {factor: .nan}}":         "retry.backoff.factor: wants a number",
+		"retry: {backoff: {jitter: 2}}":            "retry.backoff.jitter: is 2, want 0 to 1",
+		"dead_letter: {}":                          "dead_letter.to: is missing",
+		`dead_letter: {to: "dead.*"}`:              `dead_letter.to: is "dead.*": want a subject without wildcards`,
+		"dead_letter: {to: dead, concurrency: -2}": "dead_letter.concurrency: is -2, want at least 1",
+		"max_message_bytes: -1":                    "max_message_bytes: is -1, negative",
+		"middleware: [{with: {}}]":                 "middleware[0].use: is missing",
+		"budget: {messages: 9223372036854775808}":  "budget.messages: wants a whole number",
+		"pool: {max: 1.5}":                         "pool.max: wants a whole number",
+		"max_stuck: 1e400":                         "max_stuck: wants a whole number",
+	} {
+		d := parse(least+"    "+text+"\n", nil)
+		got := findings(d)
+		if len(got) != 1 || !strings.Contains(got[0], ": consumers.orders."+want) {
+			t.Errorf("%s: found %q, want one with %q", text, got, want)
+		}
+	}
+}
+
+func TestContradictionsOfSources(t *testing.T) {
+	for nats, want := range map[string]string{
+		"{stream: S, durable: d}":                                             "nats.subjects: is missing; without a url",
+		"{durable: d, subjects: [a]}":                                         "nats.stream: is missing",
+		"{stream: S, subjects: [a]}":                                          "nats.durable: is missing",
+		"{stream: a.b, durable: d, subjects: [a]}":                            `nats.stream: is "a.b": no dots`,
+		"{stream: S, durable: d, subjects: [a..b]}":                           `nats.subjects[0]: is "a..b", which is no subject`,
+		"{stream: S, durable: d, subjects: [a], user: u}":                     "nats.user: is set and url is not",
+		"{stream: S, durable: d, subjects: [a], tls: {}}":                     "nats.tls: is set and url is not",
+		"{stream: S, durable: d, url: ''}":                                    "nats.url: is empty",
+		"{stream: S, durable: d, url: 'nats://h', urls: ['nats://h']}":        "nats.urls: is set, and so is url",
+		"{stream: S, durable: d, url: 'nats://h', create_stream: true}":       "nats.create_stream: is set and subjects is not",
+		"{stream: S, durable: d, url: 'nats://h', deliver: some}":             `nats.deliver: is "some"`,
+		"{stream: S, durable: d, url: 'nats://h', ack_wait: -1s}":             "nats.ack_wait: is -1s, negative",
+		"{stream: S, durable: d, url: 'nats://h', max_ack_pending: 8}":        "nats.max_ack_pending: is 8, below pool.max, 64",
+		"{stream: S, durable: d, url: 'nats://h', tls: {cert_file: x}}":       "nats.tls.cert_file: is set and key_file is not",
+		"{stream: S, durable: d, url: 'nats://h', creds_file: /no/such/file}": "nats.creds_file: open /no/such/file",
+		"{stream: S, durable: d, url: 'nats://h', token: t, token_file: f}":   "nats.token_file: is set, and so is",
+		"{stream: S, durable: d, url: 'nats://h', token: ''}":                 "nats.token: is empty",
+	} {
+		got := findings(parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: "+nats+"\n", nil))
+		if len(got) != 1 || !strings.HasPrefix(got[0], "c.yaml:5: consumers.orders.source."+want) {
+			t.Errorf("%s: found %q, want %q", nats, got, want)
+		}
+	}
+}
+
+func TestContradictionsOfAFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "c.yaml: the file is empty",
+		"just text":                          "c.yaml: want a mapping",
+		"- a\n- b":                           "c.yaml: want a mapping",
+		"a: [":                               "c.yaml:1: not YAML",
+		"consumers: {}":                      "c.yaml:1: consumers: is missing or empty",
+		least + "admin: {listen: localhost}": `c.yaml:5: admin.listen: is "localhost", want host:port`,
+		least + "admin: {listen: 'localhost:http'}": `c.yaml:5: admin.listen: is "localhost:http", want host:port`,
+		least + "admin: {token: short}":             "c.yaml:5: admin.token: the token has 5 bytes, want at least 16",
+		least + "    timeout: 2m\nadmin: {}":        "c.yaml:6: admin.no_progress: is 1m0s, not more than consumers.orders.timeout, 2m0s",
+		least + "embedded: {port: 70000}":           "c.yaml:5: embedded.port: is 70000, want 0 to 65535",
+		least + "kill_grace: 0s":                    "c.yaml:5: kill_grace: is 0s, want more",
+		least + "log: {level: loud}":                `c.yaml:5: log.level: is "loud"`,
+		least + "log:":                              "c.yaml:5: log: has no value",
+		least + "consumers: {}":                     "c.yaml:5: consumers: is here twice; the first is in line 1",
+		least + "---\nconsumers: {}":                "c.yaml:5: there is a second document",
+		least + "log: {level: !secret x}":           "c.yaml:5: log.level: has a tag of its own",
+		least + "kafka: {}":                         "c.yaml:5: kafka: unknown option; known: admin, consumers, embedded, kill_grace, log",
+		least + "  orders: {}":                      "c.yaml:5: consumers.orders: is here twice; the first is in line 2",
+		least + "  'a b': {source: {nats: {url: x, stream: s, durable: d}}, routes: [{handler: log}]}":                                         "c.yaml:5: consumers.a b: a consumer's name has",
+		least + "  again:\n    routes: [{handler: log}]\n    source: {nats: {url: 'nats://127.0.0.1:4222', stream: ORDERS, durable: workers}}": `c.yaml:7: consumers.again.source.nats.durable: is "workers" on stream "ORDERS", as with consumers.orders`,
+	} {
+		got := findings(parse(text, nil))
+		if len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("%s\nfound %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	env := map[string]string{"MAX": "12", "EMPTY": "", "TOKEN": "0123456789012345", "NAME": "a: {b: [c", "ON": "true"}
+	d := parse(least+`    pool: {min: "${MIN:-3}", max: "${MAX}"}
+    drain_timeout: ${DRAIN:-7s}
+    budget:
+      messages: ${BUDGET:-99}
+admin:
+  token: ${TOKEN}
+  listen: "${EMPTY:-127.0.0.1}:80${MAX}"
+log:
+  level: $${NAME}
+embedded:
+  dir: ${NAME}
+`, env)
+	wantFindings(t, d, "5: consumers.orders.pool.max: wants a whole number, is a string", "5: consumers.orders.pool.min: wants a whole number, is a string",
+		`13: log.level: is "${NAME}", want one of`)
+	f := d.File
+	c := f.Consumers["orders"]
+	if f.Admin.Token.Reveal() != env["TOKEN"] || f.Admin.Listen != "127.0.0.1:8012" || f.Embedded.Dir != env["NAME"] {
+		t.Errorf("admin %+v, embedded %+v", f.Admin, f.Embedded)
+	}
+	if c.DrainTimeout != 7*time.Second || c.Budget.Messages != 99 {
+		t.Errorf("consumer %+v", c)
+	}
+	wantFindings(t, parse(least+"log: {level: \"${}\"}\nembedded: {dir: \"${A B}${open\"}\n", nil),
+		"5: log.level: has a ${ that is neither", "6: embedded.dir: has a ${ that is neither", "6: embedded.dir: has a ${ that is neither")
+}
+
+func TestAliasesEndAndBombsDoNotGoOff(t *testing.T) {
+	d := parse("consumers:\n  a: &a\n    source: {nats: {url: x, stream: S, durable: d}}\n    routes: &r [{handler: log}]\n  b:\n    source: {nats: {url: x, stream: S, durable: e}}\n    routes: *r\n", nil)
+	wantFindings(t, d)
+	if len(d.File.Consumers["b"].Routes) != 1 {
+		t.Errorf("%+v", d.File.Consumers["b"])
+	}
+	var bomb strings.Builder
+	bomb.WriteString("x0: &x0 [a, a, a, a, a, a, a, a, a, a]\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&bomb, "x%d: &x%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*x%d, ", i-1), 10), ", "))
+	}
+	if got := findings(parse(bomb.String(), nil)); !strings.Contains(strings.Join(got, "\n"), "there is too much here") {
+		t.Errorf("a bomb: %d findings, %.200q", len(got), got)
+	}
+	if got := findings(parse("log: &a\n  level: *a\n", nil)); len(got) == 0 {
+		t.Error("a file that contains itself is accepted")
+	}
+}
+
+const canary = "canary-5a17c9d2e8b4"
+
+// everySecret is a file with a canary in each field that may hold a secret, once in the file and once in files that it names.
+func everySecret(t *testing.T) (text string, env map[string]string) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(canary+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return `admin: {token: "${SECRET}"}
+consumers:
+  a:
+    source: {nats: {url: "tls://h", stream: S, durable: a, user: u, password: "` + canary + `"}}
+    routes: [{handler: webhook, with: {url: "https://h/x", headers: {X-Key: "` + canary + `"}}}]
+    middleware: [{use: dedup, with: {header: "` + canary + `"}}]
+  b:
+    source: {nats: {url: "tls://h", stream: S, durable: b, token_file: ` + file + `}}
+    routes: [{handler: log}]
+`, map[string]string{"SECRET": canary}
+}
+
+// TestSecretsAreNotPrinted: neither by a verb, nor by an encoder.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	text, env := everySecret(t)
+	d := parse(text, env)
+	wantFindings(t, d)
+	a, b := d.File.Consumers["a"], d.File.Consumers["b"]
+	if d.File.Admin.Token.Reveal() != canary || a.Source.NATS.Password.Reveal() != canary || b.Source.NATS.Token.Reveal() != canary {
+		t.Error("a secret did not arrive")
+	}
+	asJSON, err := json.Marshal(d.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asYAML, err := yaml.Marshal(d.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outs := []string{string(asJSON), string(asYAML)}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		outs = append(outs, fmt.Sprintf(verb, *a), fmt.Sprintf(verb, *a.Source.NATS), fmt.Sprintf(verb, d.File.Admin), fmt.Sprintf(verb, a.Middleware))
+	}
+	for _, out := range outs {
+		if strings.Contains(out, canary) || strings.Contains(out, fmt.Sprintf("%x", canary)) {
+			t.Errorf("a secret is printed:\n%s", out)
+		}
+	}
+}
+
+// TestSecretsAreNotInFindings: a secret of the wrong shape is named, not shown.
+func TestSecretsAreNotInFindings(t *testing.T) {
+	for _, text := range []string{
+		"admin: {token: [" + canary + "]}", "admin: {token: {" + canary + ": " + canary + "}}", "admin: {token: " + canary[:10] + "}",
+		"admin: {no_progress: " + canary + "}", "kill_grace: ${SECRET}", "admin: {listen: {a: ${SECRET}}}", "embedded: {port: ${SECRET}}",
+	} {
+		d := parse(least+strings.ReplaceAll(text, "${SECRET}", "\"${SECRET}\""), map[string]string{"SECRET": canary})
+		got := strings.Join(findings(d), "\n")
+		if got == "" || strings.Contains(got, "canary") && !strings.Contains(text, "{"+canary) {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+func TestSecretFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	open, empty := write("open", "0123456789abcdef", 0o644), write("empty", "\n", 0o600)
+	d := parse(least+"admin: {token_file: "+open+"}", nil)
+	wantFindings(t, d)
+	if len(d.Warnings) != 1 || d.Warnings[0].Line != 5 || d.Warnings[0].Path != "admin.token_file" || !strings.Contains(d.Warnings[0].Problem, "0644") {
+		t.Errorf("warnings: %+v", d.Warnings)
+	}
+	for file, want := range map[string]string{empty: "is empty", dir: "is a folder", filepath.Join(dir, "none"): "no such file"} {
+		got := findings(parse(least+"admin: {token_file: "+file+"}", nil))
+		if len(got) != 1 || !strings.Contains(got[0], "admin.token_file: ") || !strings.Contains(got[0], want) {
+			t.Errorf("%s: %q", file, got)
+		}
+	}
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), os.LookupEnv)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
+		t.Error(err)
+	}
+}
+
+func TestMatches(t *testing.T) {
+	for _, c := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.>", "a.b.c", true}, {"a.>", "a", false},
+		{">", "a", true}, {"*", ">", false}, {"a.*", "a.>", false}, {"a.>", "a.*", true}, {"a", "a.b", false}, {"a.b", "a", false},
+	} {
+		if got := config.Matches(c.pattern, c.subject); got != c.want {
+			t.Errorf("%s takes %s: %v", c.pattern, c.subject, got)
+		}
+	}
+}
+
+// FuzzParse: whatever a file holds, it is read to an end, and each finding has its place.
+func FuzzParse(f *testing.F) {
+	f.Add(least)
+	f.Add(config.Examples["nats"])
+	f.Add("a: &a [*a]")
+	f.Add("consumers: {x: {routes: [{with: {a: ${B}}}]}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		d := parse(text, map[string]string{"B": "${B}"})
+		for _, line := range findings(d) {
+			if !strings.HasPrefix(line, "c.yaml:") && !strings.Contains(text, "\n") {
+				t.Errorf("%q", line)
+			}
+		}
+	})
+}
