@@ -81,7 +81,7 @@ func setBudget(w *world) {
 	m := w.join(budget(4, 1<<20))
 	s, ok := m.src.(broker.Rebudgeter)
 	if !ok {
-		skip(w, w.c.name, "the source is no broker.Rebudgeter")
+		w.h.skip(w, "the source is no broker.Rebudgeter")
 	}
 	w.produce(0, 40)
 	ms := m.take(4)
@@ -105,7 +105,7 @@ func pauseByTopic(w *world) {
 	m := w.process(budget(20, 8000), chunk(1))
 	p, ok := m.src.(broker.Pauser)
 	if !ok {
-		skip(w, w.c.name, "the source is no broker.Pauser")
+		w.h.skip(w, "the source is no broker.Pauser")
 	}
 	m.open()
 	a, b := w.sys.Topics[0], w.sys.Topics[1]
@@ -185,7 +185,7 @@ func held(w *world) {
 	m := w.join()
 	s, ok := m.src.(broker.Holder)
 	if !ok {
-		skip(w, w.c.name, "the source is no broker.Holder")
+		w.h.skip(w, "the source is no broker.Holder")
 	}
 	c := m.current()
 	until := time.Now().Add(2 * w.lease)

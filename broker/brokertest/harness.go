@@ -37,6 +37,8 @@ type Harness struct {
 	DropsRepeatedIDs bool
 	// Goroutines are parts of function names by which the adapter's goroutines are known in a stack dump, as "broker/natsbroker.".
 	Goroutines []string
+
+	skipped func(reason string)
 }
 
 // Setup is what a case wants of New.

@@ -12,7 +12,7 @@ func lagIsRight(w *world) {
 	m := w.process(budget(10, 1<<20))
 	s, ok := m.src.(broker.LagReporter)
 	if !ok {
-		skip(w, w.c.name, "the source is no broker.LagReporter")
+		w.h.skip(w, "the source is no broker.LagReporter")
 	}
 	if l := s.Lag(); l.Waiting != -1 || l.Unsettled != -1 || !l.At.IsZero() {
 		w.Errorf("before Open the lag is %+v, want unknown", l)
@@ -47,7 +47,7 @@ func lagWhileDown(w *world) {
 	m := w.process()
 	s, ok := m.src.(broker.LagReporter)
 	if !ok {
-		skip(w, w.c.name, "the source is no broker.LagReporter")
+		w.h.skip(w, "the source is no broker.LagReporter")
 	}
 	w.produce(0, 5)
 	w.down()

@@ -10,7 +10,7 @@ import (
 // noGoroutineLeft proves that no goroutine of the adapter outlives Close: after work, after none, and after an Open that failed.
 func noGoroutineLeft(w *world) {
 	if len(w.h.Goroutines) == 0 {
-		skip(w, w.c.name, "Harness.Goroutines does not say how the adapter's goroutines are known")
+		w.h.skip(w, "Harness.Goroutines does not say how the adapter's goroutines are known")
 	}
 	before := w.running()
 	worked, unused := w.join(), w.process()

@@ -61,7 +61,7 @@ func publish(w *world) {
 func publishTooLarge(w *world) {
 	p := w.publisher()
 	if w.sys.MaxMessageBytes <= 0 {
-		skip(w, w.c.name, "System.MaxMessageBytes is 0: the broker takes any size")
+		w.h.skip(w, "System.MaxMessageBytes is 0: the broker takes any size")
 	}
 	m := w.join()
 	ctx, cancel := within(w.h.Patience)
@@ -86,7 +86,7 @@ func publishTooLarge(w *world) {
 func publishRepeated(w *world) {
 	p := w.publisher()
 	if !w.h.DropsRepeatedIDs {
-		skip(w, w.c.name, "Harness.DropsRepeatedIDs is not set: readers drop repeated ones")
+		w.h.skip(w, "Harness.DropsRepeatedIDs is not set: readers drop repeated ones")
 	}
 	m := w.join()
 	ctx, cancel := within(w.h.Patience)

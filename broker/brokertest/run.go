@@ -2,7 +2,6 @@ package brokertest
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,20 +20,36 @@ type testCase struct {
 	why func(h *Harness) string
 }
 
-// Run runs every case against the adapter, each as a subtest. A case that cannot be run is skipped with its name and the reason.
+// Run runs every case against the adapter, each as a subtest. A case that cannot be run is skipped, with its name and the reason, and so it
+// says in the summary at the end (go test -v shows both).
 func Run(t *testing.T, h Harness) {
 	h = h.withDefaults()
 	if err := h.validate(); err != nil {
 		t.Fatal(err)
 	}
+	ran, skips := 0, []string(nil)
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
-			if !h.Bubble {
+			ran++
+			h, why := h, ""
+			h.skipped = func(reason string) { why = reason }
+			if h.Bubble {
+				synctest.Test(t, func(t *testing.T) { c.do(t, &h) })
+			} else {
+				defer func() { noteSkip(&skips, c.name, why) }() // Skip does not return
 				c.do(t, &h)
-				return
 			}
-			synctest.Test(t, func(t *testing.T) { c.do(t, &h) })
+			if noteSkip(&skips, c.name, why); why != "" {
+				t.Skip("SKIP: " + why) // the bubble's own T has no say in the outcome
+			}
 		})
+	}
+	t.Logf("%d cases ran, %d of them were skipped:\n%s", ran, len(skips), strings.Join(skips, "\n"))
+}
+
+func noteSkip(skips *[]string, name, why string) {
+	if line := "SKIP " + name + ": " + why; why != "" && !slices.Contains(*skips, line) {
+		*skips = append(*skips, line)
 	}
 }
 
@@ -76,7 +91,7 @@ func (c *testCase) do(t testing.TB, h *Harness) {
 	t.Helper()
 	if c.why != nil {
 		if reason := c.why(h); reason != "" {
-			skip(t, c.name, reason)
+			h.skip(t, reason)
 		}
 	}
 	w := newWorld(t, h, c)
@@ -84,11 +99,13 @@ func (c *testCase) do(t testing.TB, h *Harness) {
 	w.finish()
 }
 
-// skip says so on standard output, too: go test shows it with -v, and in the output of a failing run.
-func skip(t testing.TB, name, reason string) {
+// skip ends the case and says why.
+func (h *Harness) skip(t testing.TB, reason string) {
 	t.Helper()
-	fmt.Fprintf(os.Stdout, "SKIP %s: %s\n", name, reason)
-	t.Skipf("SKIP %s: %s", name, reason)
+	if h.skipped != nil {
+		h.skipped(reason)
+	}
+	t.Skip("SKIP: " + reason)
 }
 
 func (h *Harness) validate() error {

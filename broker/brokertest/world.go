@@ -62,7 +62,7 @@ func (w *world) need(name string, there bool) {
 	if reason == "" {
 		w.Fatalf("brokertest harness: %s is nil, and Harness.Cannot[%q] does not say why", name, name)
 	}
-	skip(w, w.c.name, name+": "+reason)
+	w.h.skip(w, name+": "+reason)
 }
 
 // produce stores n new messages in the partition of the first topic and returns their ids, which are also their values.

@@ -3,6 +3,8 @@ package membroker
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -89,7 +91,8 @@ func (c Config) validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("membroker config: "+format, args...))
 	}
-	for name, n := range c.Topics {
+	for _, name := range slices.Sorted(maps.Keys(c.Topics)) {
+		n := c.Topics[name]
 		if name == "" {
 			bad("Topics has an empty name")
 		}

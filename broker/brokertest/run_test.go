@@ -1,0 +1,223 @@
+package brokertest_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+	"github.com/longshoremq/longshore/broker/membroker"
+)
+
+// smallest is a harness with the required functions only, over a source that wrap may change.
+func smallest(wrap func(broker.Source) broker.Source) brokertest.Harness {
+	return brokertest.Harness{
+		Lease: 200 * time.Millisecond, Patience: 2 * time.Second, Bubble: true, KeepsRuns: true,
+		Traits: broker.Traits{Ordered: true},
+		New: func(t testing.TB, s brokertest.Setup) *brokertest.System {
+			lease := 200 * time.Millisecond
+			if s.Lease != 0 {
+				lease = s.Lease
+			}
+			topics := []string{"first", "second"}[:s.Topics]
+			b := membroker.New(membroker.Config{Partitions: s.Partitions, Lease: lease})
+			early := b.Source(membroker.SourceConfig{Topics: topics}) // so that the group's progress counts from here
+			o := broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}}
+			if _, err := early.Open(context.Background(), o); err != nil {
+				t.Fatal(err)
+			}
+			if err := early.Close(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			return &brokertest.System{
+				Topics: topics,
+				Join: func(testing.TB) *brokertest.Process {
+					return &brokertest.Process{Source: wrap(b.Source(membroker.SourceConfig{Topics: topics, RevokeWait: 400 * time.Millisecond}))}
+				},
+				Produce: func(t testing.TB, partition int, ms ...broker.Outgoing) {
+					if err := b.ProduceTo(partition, ms...); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Unsettled: func(testing.TB) int64 { return b.Unsettled("group") },
+			}
+		},
+		Cannot: map[string]string{
+			"Revoke": "not here", "Steal": "not here", "Bounce": "not here", "Redeliver": "not here", "ForgetSettles": "not here",
+			"FailSettles": "not here", "Trim": "not here", "Recreate": "not here", "Undecodable": "not here", "Down": "not here",
+			"Cut": "not here", "Kill": "not here", "Freeze": "not here", "Heartbeats": "not here", "Pulls": "not here", "Publisher": "not here",
+		},
+	}
+}
+
+func itself(s broker.Source) broker.Source { return s }
+
+// An adapter whose harness can do nothing but what is required still runs most of the suite, and the rest is skipped.
+func TestSmallestHarness(t *testing.T) { brokertest.Run(t, smallest(itself)) }
+
+// What is missing without a reason fails, so that nothing is left out by oversight.
+func TestMissingWithoutReason(t *testing.T) {
+	h := smallest(itself)
+	delete(h.Cannot, "Kill")
+	got := brokertest.Failures(t, h)
+	if names := slices.Collect(maps.Keys(got)); !slices.Equal(names, []string{"Killed"}) {
+		t.Errorf("failed: %v, want Killed alone", names)
+	}
+	if text := strings.Join(got["Killed"], " "); !strings.Contains(text, `Harness.Cannot["Kill"]`) {
+		t.Errorf("it said %q, which does not name what is missing", text)
+	}
+}
+
+func TestCasesAreNamedOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range brokertest.Cases() {
+		if seen[name] || name == "" {
+			t.Errorf("case %q is there twice", name)
+		}
+		seen[name] = true
+	}
+}
+
+// A decorator that breaks one promise each; the suite has to see it in whatever case it looks at.
+type wrapped struct {
+	broker.Source
+	receive func(s broker.Source, dst []broker.Message) (int, error)
+	ack     func(s broker.Source, c *broker.Claim, tokens []uint64) error
+	open    func(s broker.Source, ctx context.Context, o broker.Options) (broker.Traits, error)
+	close   func(s broker.Source, ctx context.Context) error
+}
+
+func (w *wrapped) Receive(dst []broker.Message) (int, error) {
+	if w.receive != nil {
+		return w.receive(w.Source, dst)
+	}
+	return w.Source.Receive(dst)
+}
+
+func (w *wrapped) Ack(c *broker.Claim, tokens []uint64) error {
+	if w.ack != nil {
+		return w.ack(w.Source, c, tokens)
+	}
+	return w.Source.Ack(c, tokens)
+}
+
+func (w *wrapped) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
+	if w.open != nil {
+		return w.open(w.Source, ctx, o)
+	}
+	return w.Source.Open(ctx, o)
+}
+
+func (w *wrapped) Close(ctx context.Context) error {
+	if w.close != nil {
+		return w.close(w.Source, ctx)
+	}
+	return w.Source.Close(ctx)
+}
+
+func TestWhatHoldsInEveryCase(t *testing.T) {
+	hiding := func(kind broker.Kind) *wrapped {
+		return &wrapped{open: func(s broker.Source, ctx context.Context, o broker.Options) (broker.Traits, error) {
+			observe := o.Observe
+			o.Observe = func(e broker.Event) {
+				if e.Kind != kind {
+					observe(e)
+				}
+			}
+			return s.Open(ctx, o)
+		}}
+	}
+	for name, tc := range map[string]struct {
+		w    func() *wrapped
+		says string
+	}{
+		"messages with an error": {func() *wrapped {
+			return &wrapped{receive: func(s broker.Source, dst []broker.Message) (int, error) {
+				n, err := s.Receive(dst)
+				if err == nil {
+					err = errors.New("beside")
+				}
+				return n, err
+			}}
+		}, "with the error beside"},
+		"nothing without an error": {func() *wrapped {
+			return &wrapped{receive: func(s broker.Source, dst []broker.Message) (int, error) { return 0, nil }}
+		}, "returned n = 0"},
+		"order": {func() *wrapped {
+			return &wrapped{receive: func(s broker.Source, dst []broker.Message) (int, error) {
+				n, err := s.Receive(dst)
+				slices.Reverse(dst[:n])
+				return n, err
+			}}
+		}, "came after"},
+		"no Assigned":             {func() *wrapped { return hiding(broker.Assigned) }, "before its claim's Assigned"},
+		"no Ended":                {func() *wrapped { return hiding(broker.Ended) }, "without an Ended event"},
+		"an error of its own":     {func() *wrapped { return &wrapped{ack: badAck} }, "want nil, ErrLost or ErrSettled"},
+		"a nil that did not hold": {func() *wrapped { return &wrapped{ack: emptyAck} }, "unsettled"},
+		"attempt 0": {func() *wrapped {
+			return &wrapped{receive: func(s broker.Source, dst []broker.Message) (int, error) {
+				n, err := s.Receive(dst)
+				for i := range dst[:n] {
+					dst[i].Attempt = 0
+				}
+				return n, err
+			}}
+		}, "Attempt 0"},
+		"other traits": {func() *wrapped {
+			return &wrapped{open: func(s broker.Source, ctx context.Context, o broker.Options) (broker.Traits, error) {
+				_, err := s.Open(ctx, o)
+				return broker.Traits{Ordered: true, MaxDeliveries: 3}, err
+			}}
+		}, "want Harness.Traits"},
+		"a budget of its own": {func() *wrapped {
+			return &wrapped{open: func(s broker.Source, ctx context.Context, o broker.Options) (broker.Traits, error) {
+				o.Budget.Messages *= 2
+				return s.Open(ctx, o)
+			}}
+		}, "the budget is"},
+		"a Close that fails": {func() *wrapped {
+			return &wrapped{close: func(s broker.Source, ctx context.Context) error {
+				return errors.Join(s.Close(ctx), errors.New("not closed"))
+			}}
+		}, "not closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := smallest(func(s broker.Source) broker.Source {
+				w := tc.w()
+				w.Source = s
+				return w
+			})
+			got := brokertest.Failures(t, h, "HandedOutOnce", "BudgetMessages", "GiveBack")
+			var said []string
+			for _, s := range got {
+				said = append(said, s...)
+			}
+			if text := strings.Join(said, "\n"); !strings.Contains(text, tc.says) {
+				t.Errorf("the suite said %q, want %q in it", text, tc.says)
+			}
+		})
+	}
+}
+
+func badAck(s broker.Source, c *broker.Claim, tokens []uint64) error {
+	return errors.Join(s.Ack(c, tokens), errors.New("of its own"))
+}
+
+func emptyAck(broker.Source, *broker.Claim, []uint64) error { return nil }
+
+// With a harness and one test an adapter is checked; this is all of it.
+func ExampleRun() {
+	harness := brokertest.Harness{
+		New: func(testing.TB, brokertest.Setup) *brokertest.System {
+			return nil /* topics, Join, Produce, Unsettled, and what can be had */
+		},
+		Lease:  200 * time.Millisecond,
+		Cannot: map[string]string{"Revoke": "a subscription is never revoked"},
+	}
+	_ = func(t *testing.T) { brokertest.Run(t, harness) } // func TestConformance
+}
