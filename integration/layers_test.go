@@ -24,10 +24,13 @@ var layers = []layer{
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog", "golang.org/x/net"}},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
 	{"handlers", []string{"broker", "consumer", "github.com/rs/zerolog"}},
+	{"handlers/middleware", []string{"broker", "consumer", "handlers", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
+		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 
 	// Adapters: the contract and their client, never each other.
 	{"broker/membroker", []string{"broker"}},
 	{"broker/natsbroker", []string{"broker", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	// The conformance suite: a library for tests.
 	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
 	{"broker/brokertest/ledger", []string{"broker"}},
@@ -46,7 +49,7 @@ var layers = []layer{
 
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
 var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "pool",
-	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/rs/zerolog"}
+	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog"}
 
 type layer struct {
 	path string
