@@ -37,13 +37,14 @@ func (s *reportStatus) level(o Observation, now anchor, after, gain, r float64) 
 		xl = large.n / large.h
 	}
 	knee := max(small.n, min(large.n, xl*small.h))
+	noise := 2 * math.Sqrt(max(o.Rates.Scatter, 0.1)*(1/small.done+1/large.done)) // two standard errors
 	target := int(math.Round(knee*(1+1/margin) + 0.25))
 	switch {
 	case t.probing: // it was a probe: back
 		target, f.part = int(t.from.n), min(probePart, 2*max(2, f.part))
 	case !f.on: // grown for nothing
 		f.trimmed, f.till = false, o.Now+f.hold
-	case knee > small.n*(1+2/margin) || int(small.n) <= o.Min: // trimmed too far
+	case knee > small.n*(1+2/margin+noise) || int(small.n) <= o.Min: // trimmed too far
 		f.trimmed, f.till = true, o.Now+f.hold
 	default: // the smaller did as well
 		target = int(small.n)

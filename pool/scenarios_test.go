@@ -66,8 +66,9 @@ func square() []phase {
 	return ps
 }
 
-// bounds are what a grade must keep. Zero: not bounded. t90, p99 and worker-seconds are those of the report-status rule in an earlier
-// measurement, in a simulator, to be kept within 20 %; where better is set, to be kept as they are.
+// bounds are what the median grade of three must keep; zero: not bounded. They are the figures of an earlier report-status rule with
+// 20 % to spare. Those of S3, S4, S7, S11 and S12 must be better than its (S3: thrash 192; S4 on 2 cores: 387/s; S7: t90 473 ms, p99
+// 303 ms; S11: t90 3138 ms; S12: t90 123 ms, thrash 176, and at most 6 % over its 2024 worker-seconds).
 type bounds struct {
 	t90, p99          time.Duration
 	workerSec, thrash float64
@@ -95,27 +96,27 @@ func scenarios() []scenario {
 		{load: load{name: "S2b Poisson 200/s, exponential 5ms", service: exponential(5 * ms), need: 1, poisson: true, phases: []phase{{60 * sec, 200}}},
 			bounds: bounds{t90: 2 * ms, p99: 28 * ms, workerSec: 288}},
 		{load: load{name: "S3 downstream of 32", service: shared(5*ms, 32, 1), need: 32, graded: 1, phases: step(sec, 20000, 20*sec, 0)},
-			bounds: bounds{t90: 40 * ms, workerSec: 776, thrash: 191, goodput: 6272, peak: 64}, long: true},
+			bounds: bounds{t90: 40 * ms, workerSec: 700, thrash: 40, goodput: 6272, peak: 64}, long: true},
 		{load: load{name: "S3b downstream of 32 collapses", service: shared(5*ms, 32, 1.3), need: 32, graded: 1, phases: step(sec, 20000, 20*sec, 0)},
-			bounds: bounds{t90: 40 * ms, workerSec: 776, thrash: 191, goodput: 6264, peak: 64}},
+			bounds: bounds{t90: 40 * ms, workerSec: 700, thrash: 40, goodput: 6264, peak: 64}},
 		{load: load{name: "S5 burst, then 200/s", service: constant(5 * ms), need: 100, graded: 1, phases: []phase{{sec, 0}, {5 * sec, 20000}, {60 * sec, 200}}},
 			bounds: bounds{t90: 65 * ms, p99: 47 * ms, workerSec: 1115}, long: true},
 		{load: load{name: "S6 20k/s, 100ms on and off", service: constant(5 * ms), need: 100, graded: -1, phases: square()},
 			bounds: bounds{t90: 65 * ms, p99: 6 * ms, workerSec: 2876}, long: true},
 		{load: load{name: "S7 handler turns from 5 to 50ms", service: from(5*sec, constant(5*ms), constant(50*ms)), need: 100, graded: 2,
 			phases: []phase{{sec, 0}, {4 * sec, 2000}, {20 * sec, 2000}, {10 * sec, 0}}},
-			bounds: bounds{t90: 450 * ms, p99: 303 * ms, workerSec: 2722}},
+			bounds: bounds{t90: 100 * ms, p99: 60 * ms, workerSec: 2722}},
 		{load: load{name: "S8 100us x 15k/s", service: constant(100 * time.Microsecond), need: 2, graded: 1, phases: step(sec, 15000, 10*sec, 10*sec)},
-			bounds: bounds{t90: 2 * ms, p99: 1 * ms, workerSec: 60}},
+			bounds: bounds{t90: 30 * ms, p99: 1 * ms, workerSec: 40}},
 		{load: load{name: "S9 500ms x 200/s", service: constant(500 * ms), need: 100, graded: 1, phases: step(sec, 200, 20*sec, 60*sec)},
 			bounds: bounds{t90: 390 * ms, p99: 600 * ms, workerSec: 3164}},
 		{load: load{name: "S10 lognormal 5ms CV 3, 20k/s", service: lognormal(5*ms, 3), need: 100, poisson: true, phases: []phase{{60 * sec, 20000}}},
 			bounds: bounds{t90: 130 * ms, p99: 66 * ms, workerSec: 8839}, long: true},
 		{load: load{name: "S11 downstream of 32, then 128", need: 100, graded: 2, service: from(20*sec, shared(5*ms, 32, 1), shared(5*ms, 128, 1)),
 			phases: []phase{{sec, 0}, {19 * sec, 20000}, {30 * sec, 20000}}},
-			bounds: bounds{t90: 3138 * ms, workerSec: 6033, goodput: 19500}, long: true},
+			bounds: bounds{t90: 600 * ms, workerSec: 5028, goodput: 25000}, long: true},
 		{load: load{name: "S12 downstream of 32, 50ms", service: shared(50*ms, 32, 1), need: 32, graded: 1, phases: step(sec, 2000, 60*sec, 0)},
-			bounds: bounds{t90: 150 * ms, workerSec: 2024, thrash: 175, goodput: 627}},
+			bounds: bounds{t90: 60 * ms, workerSec: 2150, thrash: 40, goodput: 627, peak: 200}},
 	}
 	for _, cores := range []int{2, 8, 32} {
 		for _, seen := range []bool{true, false} {
@@ -157,7 +158,13 @@ func TestScenarios(t *testing.T) {
 				t.Skip("SKIPPED: a long load, not played under -short or -race; run go test -run Scenarios -v ./pool")
 			}
 			var gs []grade
-			for seed := range max(1, seeds) {
+			n := seeds
+			if n == 0 && s.long {
+				n = 1
+			} else if n == 0 {
+				n = 3
+			}
+			for seed := range n {
 				g := play(t, s.load, pool.ReportStatus, uint64(first+seed))
 				if g.lost != 0 || g.underMin != 0 {
 					t.Errorf("%d lost, %d times under Min", g.lost, g.underMin)

@@ -72,6 +72,9 @@ func (s *reportStatus) note(o Observation) {
 	if o.Done > s.done {
 		s.seen, s.done = o.Workers, o.Done
 	}
+	if o.Busy > o.Workers { // the size changes until those that are to go have gone
+		s.grewAt = o.Now
+	}
 	if !o.starving() || !o.Full {
 		s.fullAt = o.Now
 	}

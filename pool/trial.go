@@ -119,6 +119,9 @@ func (s *reportStatus) verdict(o Observation, now anchor, secs, h float64) (Deci
 	if t.looked || r < 0 || t.probing { // a verdict against, and with scattered handlers that takes much more
 		need *= max(1, o.Rates.Scatter)
 	}
+	if r < 0 {
+		need = max(need, 4*now.n) // workers that were thinned out together finish together: some rounds even that out
+	}
 	if now.done < need && secs < 1 || r == 0 || secs < max(tick.Seconds(), h) {
 		return Decision{}, false
 	}
@@ -167,8 +170,8 @@ func (s *reportStatus) measured(o Observation, a anchor) {
 // settled: the handlers begun before the last change of size have ended, and something is to be measured.
 func (s *reportStatus) settled(o Observation) bool {
 	h := o.Rates.Handler
-	if float64(o.Workers) < s.trial.from.n {
-		h = max(h, seconds(1.25*s.trial.from.h)) // those of the larger size take longer
+	if float64(o.Workers) < s.trial.from.n && o.Now-o.Oldest < s.grewAt { // those of the larger size take longer
+		h = max(h, seconds(4*s.trial.from.h))
 	}
 	switch {
 	case s.trial.pending || s.trial.measuring:
