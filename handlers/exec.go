@@ -116,8 +116,8 @@ const (
 // in its group when it ends gets SIGKILL. Where there are no process groups (Windows), the process itself is killed at once.
 type Exec struct {
 	path   string
-	env    func() []string // a func, so that no %+v prints the values
-	redact *strings.Replacer
+	env    func() []string     // funcs, so that fmt cannot print the values:
+	redact func(string) string // with an unsuitable verb it goes through pointers
 	config ExecConfig
 }
 
@@ -144,7 +144,7 @@ func NewExec(c ExecConfig) (*Exec, error) {
 		}
 	}
 	env = slices.Clip(env)
-	return &Exec{path: path, env: func() []string { return env }, redact: strings.NewReplacer(secrets...), config: c}, nil
+	return &Exec{path: path, env: func() []string { return env }, redact: strings.NewReplacer(secrets...).Replace, config: c}, nil
 }
 
 // ExecFactory makes an Exec from options.
@@ -221,7 +221,7 @@ func (e *Exec) run(ctx context.Context, m *consumer.Message, output *tail) error
 
 // shown is the end of the output as an error shows it.
 func (e *Exec) shown(output *tail) string {
-	text := strings.TrimSpace(e.redact.Replace(string(output.b)))
+	text := strings.TrimSpace(e.redact(string(output.b)))
 	if text == "" {
 		return ""
 	}

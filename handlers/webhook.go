@@ -26,9 +26,9 @@ type Webhook struct {
 	client  *http.Client
 	url     *url.URL
 	host    string
-	header  http.Header // sent with each request; holds secrets, behind a func so that no %+v prints them
+	header  http.Header // sent with each request
 	config  WebhookConfig
-	secrets func(http.Header)
+	secrets func(http.Header) // adds them to a request; a func, so that fmt cannot print them
 }
 
 const (

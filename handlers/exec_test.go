@@ -1,0 +1,236 @@
+//go:build unix
+
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/handlers"
+)
+
+// shell makes an Exec that runs a script.
+func shell(t *testing.T, script string, change func(*handlers.ExecConfig)) *handlers.Exec {
+	t.Helper()
+	c := handlers.ExecConfig{Command: []string{"sh", "-c", script}}
+	if change != nil {
+		change(&c)
+	}
+	e, err := handlers.NewExec(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Exit codes decide about the message, seen from the engine.
+func TestExecExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		codes  []int
+		want   string
+	}{
+		{"exit 0", nil, "acked"},
+		{"exit 1", nil, "retry"},
+		{"exit 65", nil, "permanent"},
+		{"exit 75", nil, "retry"},
+		{"exit 127", nil, "retry"},
+		{"exit 65", []int{3}, "retry"},
+		{"exit 3", []int{3}, "permanent"},
+		{"exit 65", []int{}, "retry"},
+		{"kill -9 $$", nil, "retry"},
+	} {
+		t.Run(c.script, func(t *testing.T) {
+			e := shell(t, c.script, func(cfg *handlers.ExecConfig) { cfg.PermanentCodes = c.codes })
+			o := handled(t, e.Handle, broker.Outgoing{Topic: "in", Value: []byte("x")})
+			got := "acked"
+			if o.permanent() {
+				got = "permanent"
+			} else if _, ok := o.retry(); ok {
+				got = "retry"
+			}
+			if got != c.want {
+				t.Errorf("%s with %v: %s, want %s (%+v)", c.script, c.codes, got, c.want, o.failed)
+			}
+		})
+	}
+}
+
+// The command gets the payload, what is known about the message, and of the environment only what it is to have.
+func TestExecInput(t *testing.T) {
+	t.Setenv("NOT_FOR_CHILDREN", "secret")
+	t.Setenv("FOR_CHILDREN", "yes")
+	file := filepath.Join(t.TempDir(), "seen")
+	e := shell(t, `cat > "$OUT"; env | grep -E '^(LONGSHORE|NOT_FOR|FOR_|PATH=)' | sort >> "$OUT"`, func(c *handlers.ExecConfig) {
+		c.Env = map[string]handlers.Secret{"OUT": handlers.NewSecret(file)}
+		c.InheritEnv = []string{"PATH", "FOR_CHILDREN", "NOT_SET"}
+	})
+	m := message("orders.ü", "payload\x00\n")
+	m.Key = []byte("a b\nLONGSHORE_ATTEMPT=9\x00")
+	if err := e.Handle(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "payload\x00\nFOR_CHILDREN=yes\nLONGSHORE_ATTEMPT=1\nLONGSHORE_ID=orders.%C3%BC/3/42//1700000000000000001\n" +
+		"LONGSHORE_KEY=a%20b%0ALONGSHORE_ATTEMPT=9%00\nLONGSHORE_OFFSET=42\nLONGSHORE_PARTITION=3\n" +
+		"LONGSHORE_TIME=2023-11-14T22:13:20.000000001Z\nLONGSHORE_TOPIC=orders.%C3%BC\nPATH=" + os.Getenv("PATH") + "\n"
+	if string(got) != want {
+		t.Errorf("the command saw\n%q\nwant\n%q", got, want)
+	}
+}
+
+// 1 MB on standard input that nobody reads: neither a hang nor an error, and the exit code decides.
+func TestExecInputNobodyReads(t *testing.T) {
+	m := message("in", strings.Repeat("x", 1<<20))
+	if err := shell(t, "exit 0", nil).Handle(t.Context(), m); err != nil {
+		t.Errorf("exit 0: %v", err)
+	}
+	if err := shell(t, "exec <&-; exit 65", nil).Handle(t.Context(), m); !consumer.IsPermanent(err) {
+		t.Errorf("exit 65: %v", err)
+	}
+}
+
+// What it writes is bounded in memory and in the error, and escaped.
+func TestExecOutput(t *testing.T) {
+	err := shell(t, `head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred\n\377 end' >&2; exit 1`, nil).Handle(t.Context(), message("in", ""))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	text := err.Error()
+	if len(text) > 700 || !strings.Contains(text, "exit status 1") || !strings.Contains(text, `\x1b[31mred\n`) || !strings.HasSuffix(text, ` end"`) {
+		t.Errorf("%d bytes: %q", len(text), text)
+	}
+}
+
+// alive says whether the process whose number stands in file is there.
+func alive(t *testing.T, file string) bool {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && strings.Contains(string(stat), ") Z ") {
+		return false // a zombie that nobody has collected
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// gone waits until it is not.
+func gone(t *testing.T, file string) {
+	t.Helper()
+	for end := time.Now().Add(patience); alive(t, file); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("the process of %s is still there", filepath.Base(file))
+			return
+		}
+	}
+}
+
+// A command that ignores SIGTERM, and its child that does too, are killed after the grace; the message is retried.
+func TestExecIgnoresSIGTERM(t *testing.T) {
+	dir := t.TempDir()
+	e := shell(t, `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`, func(c *handlers.ExecConfig) {
+		c.Dir, c.Timeout, c.KillAfter = dir, 500*time.Millisecond, 200*time.Millisecond
+	})
+	start := time.Now()
+	err := e.Handle(t.Context(), message("in", "x"))
+	if !errors.Is(err, context.DeadlineExceeded) || consumer.IsPermanent(err) {
+		t.Errorf("error %v", err)
+	}
+	t.Logf("ended after %v: %v", time.Since(start), err)
+	gone(t, filepath.Join(dir, "parent"))
+	gone(t, filepath.Join(dir, "child"))
+}
+
+// One that heeds it ends at once, and even exit code 0 or a permanent one does not count then.
+func TestExecHeedsSIGTERM(t *testing.T) {
+	for _, code := range []int{0, 65} {
+		dir := t.TempDir()
+		e := shell(t, fmt.Sprintf(`trap 'exit %d' TERM; echo $$ > parent; while :; do sleep 0.05; done`, code), func(c *handlers.ExecConfig) {
+			c.Dir, c.KillAfter = dir, time.Hour
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Handle(ctx, message("in", "x")) }()
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if b, err := os.ReadFile(filepath.Join(dir, "parent")); err == nil && len(b) > 0 {
+				break
+			}
+		}
+		cancel(consumer.ErrShutdown)
+		if err := <-done; !errors.Is(err, consumer.ErrShutdown) || consumer.IsPermanent(err) {
+			t.Errorf("exit code %d: error %v", code, err)
+		}
+	}
+}
+
+// What a command leaves behind is killed, and does not hold the worker though it holds the output.
+func TestExecLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	e := shell(t, `sh -c 'echo $$ > child; while :; do sleep 1; done' & while [ ! -s child ]; do sleep 0.01; done; exit 0`, func(c *handlers.ExecConfig) {
+		c.Dir, c.KillAfter = dir, 100*time.Millisecond
+	})
+	if err := e.Handle(t.Context(), message("in", strings.Repeat("x", 1<<20))); err != nil {
+		t.Errorf("error %v", err)
+	}
+	gone(t, filepath.Join(dir, "child"))
+}
+
+func TestExecRefuses(t *testing.T) {
+	_, err := handlers.Default().Build("exec", nil, handlers.NewOptions(map[string]any{
+		"command": []any{"no-such-program-here"}, "dir": "/no/such/dir", "env": map[string]any{"LONGSHORE_KEY": "x", "": "y"},
+		"inherit_env": []any{"A=B"}, "timeout": "-1s", "kill_after": "-1s", "permanent_codes": []any{0, 256, 65},
+	}))
+	var all handlers.OptionErrors
+	if !errors.As(err, &all) {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, e := range all {
+		got[e.Path] = true
+	}
+	for _, path := range []string{"command[0]", "dir", "env.LONGSHORE_KEY", "env.", "inherit_env[0]", "timeout", "kill_after", "permanent_codes[0]", "permanent_codes[1]"} {
+		if !got[path] {
+			t.Errorf("%s is not told: %v", path, err)
+		}
+	}
+	if len(got) != 9 {
+		t.Errorf("told: %v", err)
+	}
+	if _, err := handlers.NewExec(handlers.ExecConfig{}); err == nil || !strings.Contains(err.Error(), "command: is required") {
+		t.Errorf("no command: %v", err)
+	}
+}
+
+func ExampleExec() {
+	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "cannot read $LONGSHORE_TOPIC: $(cat)" >&2; exit 65`}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = e.Handle(context.Background(), &consumer.Message{Topic: "orders", Value: []byte("<xml/>")})
+	fmt.Println("dead-lettered at once:", consumer.IsPermanent(err))
+	_, output, _ := strings.Cut(err.Error(), "exit status")
+	fmt.Println("exit status" + output)
+	// Output:
+	// dead-lettered at once: true
+	// exit status 65: output "cannot read orders: <xml/>"
+}

@@ -1,0 +1,180 @@
+package handlers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/rs/zerolog"
+)
+
+const canary = "canary-5f3a"
+
+// outputs is v in every way that somebody may print it.
+func outputs(t *testing.T, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%c", "%U", "%b", "%o", "%e", "%p", "%w"} {
+		fmt.Fprintf(&b, verb+"\n", v)
+	}
+	if j, err := json.Marshal(v); err == nil {
+		b.Write(j)
+	}
+	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "v", v)
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "v", v)
+	log := zerolog.New(&b)
+	log.Info().Interface("v", v).Any("w", v).Msg(fmt.Sprint(v))
+	return b.String()
+}
+
+// hidden wants no canary in text, in plain or in hexadecimal.
+func hidden(t *testing.T, what, text string) {
+	t.Helper()
+	for _, form := range []string{canary, fmt.Sprintf("%x", canary), fmt.Sprintf("%X", canary)} {
+		if strings.Contains(text, form) {
+			t.Errorf("%s shows the secret: %.300s", what, text)
+		}
+	}
+}
+
+// A secret in every secret field is in no output, whatever holds it.
+func TestSecretsAreNotShown(t *testing.T) {
+	secret := handlers.NewSecret(canary)
+	type inside struct{ hidden handlers.Secret }
+	wc := handlers.WebhookConfig{URL: "https://example.com/", Headers: map[string]handlers.Secret{"X-Api-Key": secret}, BearerToken: secret}
+	wb := handlers.WebhookConfig{URL: "https://example.com/", Basic: handlers.BasicAuth{User: "u", Password: secret}}
+	ec := handlers.ExecConfig{Command: []string{"true"}, Env: map[string]handlers.Secret{"TOKEN": secret}}
+	w1, w2 := webhook(t, wc), webhook(t, wb)
+	e, err := handlers.NewExec(ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]any{"secret": secret, "pointer": &secret, "unexported field": inside{secret}, "webhook config": wc, "basic": wb,
+		"exec config": ec, "webhook": w1, "webhook value": *w1, "basic webhook": w2, "exec": e, "exec value": *e, "list": []handlers.Secret{secret}} {
+		hidden(t, name, outputs(t, v))
+	}
+	if secret.Reveal() != canary || secret.String() != "***" || (handlers.Secret{}).String() != "" {
+		t.Error("Reveal or String")
+	}
+}
+
+// Nor in the error of any wrong configuration, in whatever field it stands.
+func TestSecretsAreNotInErrors(t *testing.T) {
+	bad := canary + "\r\n"
+	for name, values := range map[string]map[string]any{
+		"bearer":      {"url": "https://h/", "bearer_token": bad},
+		"header":      {"url": "https://h/", "headers": map[string]any{"X-Key": bad}},
+		"basic":       {"url": "https://h/", "basic": map[string]any{"password": canary}},
+		"userinfo":    {"url": "https://user:" + canary + "@h/"},
+		"plain http":  {"url": "http://example.com/", "bearer_token": canary},
+		"malformed":   {"url": "https://h:" + canary + "/%zz"},
+		"bad scheme":  {"url": "ftp://" + canary},
+		"wrong type":  {"url": "https://h/", "bearer_token": []any{canary}},
+		"wrong type2": {"url": "https://h/", "timeout": canary},
+		"two":         {"url": "https://h/", "bearer_token": canary, "basic": map[string]any{"user": "u", "password": canary}},
+	} {
+		_, err := handlers.Default().Build("webhook", nil, handlers.NewOptions(values))
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		hidden(t, name, outputs(t, err)+err.Error())
+	}
+	_, err := handlers.Default().Build("exec", nil, handlers.NewOptions(map[string]any{"command": []any{"true"}, "env": map[string]any{"A=B": canary, "OK": canary + "\x00"}}))
+	if err == nil {
+		t.Fatal("exec: accepted")
+	}
+	hidden(t, "exec", outputs(t, err))
+}
+
+// Nor in the errors of requests and commands, even when the other side says it back.
+func TestSecretsAreNotInFailures(t *testing.T) {
+	secret := handlers.NewSecret(canary)
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, r.Header.Get("Authorization"), r.Header.Get("X-Key"))
+	})
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: secret, Headers: map[string]handlers.Secret{"X-Key": secret}})
+	err := w.Handle(t.Context(), message("in", "x"))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	hidden(t, "webhook's error", outputs(t, err))
+	s.CloseClientConnections()
+	s.Close()
+	if err = w.Handle(t.Context(), message("in", "x")); err == nil {
+		t.Fatal("no error")
+	}
+	hidden(t, "webhook's network error", outputs(t, err))
+
+	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "token is $TOKEN" >&2; exit 1`}, Env: map[string]handlers.Secret{"TOKEN": secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = e.Handle(context.Background(), message("in", "x")); err == nil || !strings.Contains(err.Error(), "token is ***") {
+		t.Fatalf("error %v", err)
+	}
+	hidden(t, "exec's error", outputs(t, err))
+}
+
+// What is wrong with a webhook's options is found before anything is dialled, each with its path.
+func TestWebhookRefuses(t *testing.T) {
+	secret := handlers.NewSecret("x")
+	notPEM := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(notPEM, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cfg  handlers.WebhookConfig
+		path string
+	}{
+		{handlers.WebhookConfig{}, "url"},
+		{handlers.WebhookConfig{URL: "example.com"}, "url"},
+		{handlers.WebhookConfig{URL: "ftp://example.com"}, "url"},
+		{handlers.WebhookConfig{URL: "http://"}, "url"},
+		{handlers.WebhookConfig{URL: "http://:80/"}, "url"},
+		{handlers.WebhookConfig{URL: "http://h:0/"}, "url"},
+		{handlers.WebhookConfig{URL: "http://h:99999/"}, "url"},
+		{handlers.WebhookConfig{URL: "http://h:/"}, "url"},
+		{handlers.WebhookConfig{URL: "http://h\r\nX: y/"}, "url"},
+		{handlers.WebhookConfig{URL: "http://a b/"}, "url"},
+		{handlers.WebhookConfig{URL: "https://h/#f"}, "url"},
+		{handlers.WebhookConfig{URL: "https://u:p@h/"}, "url"},
+		{handlers.WebhookConfig{URL: "http://10.0.0.1/", BearerToken: secret}, "url"},
+		{handlers.WebhookConfig{URL: "https://h/", CAFile: "/does/not/exist.pem"}, "ca_file"},
+		{handlers.WebhookConfig{URL: "https://h/", CAFile: notPEM}, "ca_file"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"Host": secret}}, "headers.Host"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"content-length": secret}}, "headers.content-length"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"longshore-key": secret}}, "headers.longshore-key"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"X": {}}}, "headers.X"},
+		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"authorization"}}, "forward_headers[0]"},
+		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"ok", "bad name"}}, "forward_headers[1]"},
+		{handlers.WebhookConfig{URL: "https://h/", BearerToken: secret, Headers: map[string]handlers.Secret{"authorization": secret}}, "bearer_token"},
+		{handlers.WebhookConfig{URL: "https://h/", Timeout: -1}, "timeout"},
+		{handlers.WebhookConfig{URL: "https://h/", MaxRetryAfter: -1}, "max_retry_after"},
+		{handlers.WebhookConfig{URL: "https://h/", MaxIdleConnections: -1}, "max_idle_connections"},
+		{handlers.WebhookConfig{URL: "https://h/", ContentType: "a\r\nb"}, "content_type"},
+	} {
+		_, err := handlers.NewWebhook(c.cfg)
+		var all handlers.OptionErrors
+		if !errors.As(err, &all) || len(all) != 1 || all[0].Path != c.path {
+			t.Errorf("%+v: error %v, want one at %s", c.cfg, err, c.path)
+		}
+	}
+	for _, ok := range []handlers.WebhookConfig{{URL: "http://127.0.0.1:80/", BearerToken: secret}, {URL: "http://[::1]:80/", BearerToken: secret},
+		{URL: "http://10.0.0.1/", BearerToken: secret, AllowInsecureAuth: true}, {URL: "HTTPS://h/"}} {
+		if _, err := handlers.NewWebhook(ok); err != nil {
+			t.Errorf("%+v: %v", ok, err)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/handlers"
+)
+
+type order struct {
+	ID    string `json:"id"`
+	Total int8   `json:"total"`
+}
+
+// b17: what cannot be decoded is dead-lettered at once, without quoting what was in it.
+func TestJSON(t *testing.T) {
+	var got order
+	take := func(_ context.Context, o order, _ *consumer.Message) error { got = o; return nil }
+	for _, c := range []struct {
+		name, body string
+		strict     bool
+		want       string // of the error; empty: it is decoded
+	}{
+		{"good", `{"id":"a","total":5}`, false, ""},
+		{"good strict", ` {"id":"a","total":5} `, true, ""},
+		{"unknown field", `{"id":"a","total":5,"x":1}`, false, ""},
+		{"unknown field strict", `{"id":"a","total":5,"x":1}`, true, `unknown field "x"`},
+		{"empty", ``, false, "unexpected end of JSON input"},
+		{"empty strict", ``, true, "EOF"},
+		{"cut", `{"id":"a`, false, "unexpected end"},
+		{"no JSON", `<xml/>`, false, "invalid character"},
+		{"two values", `{"id":"a"}{"id":"b"}`, false, "invalid character"},
+		{"two values strict", `{"id":"a"}{"id":"b"}`, true, "data after the value"},
+		{"wrong type", `{"id":"a","total":"canary"}`, false, "field total wants int8, is a string"},
+		{"too large a number", `{"id":"a","total":4111111111111111}`, false, "field total wants int8, is a number"},
+		{"deep", strings.Repeat("[", 100_000), false, "exceeded max depth"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got = order{}
+			h := handlers.JSON(take)
+			if c.strict {
+				h = handlers.StrictJSON(take)
+			}
+			o := handled(t, h, broker.Outgoing{Topic: "in", Value: []byte(c.body)})
+			if c.want == "" {
+				if !o.acked || got != (order{"a", 5}) {
+					t.Errorf("outcome %+v, decoded %+v", o, got)
+				}
+				return
+			}
+			if !o.permanent() || !strings.Contains(o.failed.Err.Error(), c.want) {
+				t.Fatalf("outcome %+v, want a permanent error with %q", o.failed, c.want)
+			}
+			if text := o.failed.Err.Error(); strings.Contains(text, "4111") || strings.Contains(text, "canary") {
+				t.Errorf("the payload is in the error: %s", text)
+			}
+		})
+	}
+}
+
+// The function's own error is what the engine sees.
+func TestJSONPassesErrors(t *testing.T) {
+	own := errors.New("own")
+	h := handlers.JSON(func(context.Context, order, *consumer.Message) error { return own })
+	if err := h(t.Context(), message("in", `{}`)); !errors.Is(err, own) || consumer.IsPermanent(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func ExampleJSON() {
+	type Order struct {
+		ID    string
+		Cents int
+	}
+	h := handlers.JSON(func(_ context.Context, o Order, m *consumer.Message) error {
+		fmt.Println(m.Topic, o.ID, o.Cents)
+		return nil
+	})
+	_ = h(context.Background(), &consumer.Message{Topic: "orders", Value: []byte(`{"id": "o-1", "cents": 995}`)})
+	err := h(context.Background(), &consumer.Message{Topic: "orders", Value: []byte(`{"id": 1}`)})
+	fmt.Println(err, consumer.IsPermanent(err))
+	// Output:
+	// orders o-1 995
+	// decoding 9 bytes as handlers_test.Order: field ID wants string, is a number true
+}
