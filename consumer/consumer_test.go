@@ -326,7 +326,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 func TestPanicNilPanicAndGoexitAreFailures(t *testing.T) {
 	for name, die := range map[string]func(){
 		"panic":         func() { panic("boom") },
-		"nil map write": func() { var m map[string]int; m["x"] = 1 },
+		"nil map write": func() { noMap()["x"] = 1 },
 		"panic(nil)":    func() { panic(nil) }, //nolint:govet // on purpose
 		"goexit":        runtime.Goexit,
 	} {
@@ -460,3 +460,5 @@ func TestRunIsCalledOnce(t *testing.T) {
 		}
 	})
 }
+
+func noMap() map[string]int { return nil }
