@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if builtDir != "" {
+			_ = os.RemoveAll(builtDir)
+		}
+		os.Exit(code)
+	}))
+}
 
 // run calls the program as a shell would.
 func run(ctx context.Context, args ...string) (stdout string, err error) {

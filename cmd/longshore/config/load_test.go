@@ -337,6 +337,9 @@ func FuzzParse(f *testing.F) {
 	f.Add("consumers: {x: {routes: [{with: {a: ${B}}}]}}")
 	f.Fuzz(func(t *testing.T, text string) {
 		d := parse(text, map[string]string{"B": "${B}"})
+		if d.Err() == nil && len(d.File.Consumers) == 0 {
+			t.Error("nothing to run, and nothing wrong")
+		}
 		for _, line := range findings(d) {
 			if !strings.HasPrefix(line, "c.yaml:") && !strings.Contains(text, "\n") {
 				t.Errorf("%q", line)
