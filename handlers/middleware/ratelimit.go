@@ -59,9 +59,15 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 	next := newTokens(perSecond, burst)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.now
-	saved := min(max(0, int(old.limiter.Tokens())), burst)
-	next.limiter.AllowN(time.Now(), burst-saved)
+	old, now := l.now, time.Now()
+	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which calls that
+	// wait (tokens below zero) count on, is kept by taking it out that much earlier; or they would starve while Set is called often.
+	tokens := old.limiter.TokensAt(now)
+	whole := math.Floor(tokens)
+	if rest := tokens - whole; perSecond > 0 {
+		now = now.Add(-time.Duration(rest / perSecond * float64(time.Second)))
+	}
+	next.limiter.AllowN(now, burst-min(max(0, int(whole)), burst))
 	l.now = next
 	close(old.replaced)
 	return nil
