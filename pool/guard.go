@@ -51,6 +51,9 @@ func (g *guard) limit(d Decision) Decision {
 		d = Decision{From: d.From, Target: target, Force: true, Reason: fmt.Sprintf("memory %.0f %% of its limit", 100*m), Next: d.Next, Observation: d.Observation}
 	case g.full && d.Target > o.Workers:
 		d.Target, d.Reason = o.Workers, fmt.Sprintf("memory full: not %q", d.Reason)
+	case m > 0 && d.Target > o.Workers && float64(d.Target) > float64(o.Workers)*memoryFull/m:
+		// As if the workers held all of it: then so many fill it.
+		d.Target, d.Reason = max(o.Workers, int(float64(o.Workers)*memoryFull/m)), d.Reason+", as far as memory goes"
 	case o.Pressure.CPU >= busyCPU && d.Target > max(o.Workers, freeSize):
 		d.Target, d.Reason = max(o.Workers, min(d.Target, freeSize)), fmt.Sprintf("processors full: not %q", d.Reason)
 	}

@@ -107,7 +107,7 @@ func (s *reportStatus) suspect(o Observation) {
 	if s.trial.pending || s.flat.on && !s.flat.trimmed {
 		return
 	}
-	top := o.Workers >= o.Max && (s.doubted || o.Now-s.grewAt >= s.patience)
+	top := o.Workers >= o.Max && o.Workers > o.Min && (s.doubted || o.Now-max(s.grewAt, s.topAt) >= s.patience)
 	if top {
 		s.patience = min(8*s.patience, patienceMost)
 	}

@@ -41,6 +41,9 @@ type reportStatus struct {
 	shrunkAt time.Duration // the last one by idle reports
 	doubted  bool          // the last growth was let pass, but not proven to have paid
 	patience time.Duration // at Max: see suspect
+	topAt    time.Duration // since when at Max with work waiting
+	was      int           // the size at the last step
+	want     int           // and what was decided then
 	trial    trial
 	flat     plateau
 }
@@ -48,6 +51,12 @@ type reportStatus struct {
 // Step decides.
 func (s *reportStatus) Step(o Observation) Decision {
 	s.note(o)
+	d := s.decide(o)
+	s.want = max(o.Min, min(o.Max, d.Target))
+	return d
+}
+
+func (s *reportStatus) decide(o Observation) Decision {
 	if !o.starving() {
 		s.arrivalLimited(o)
 		return s.shrink(o)
@@ -68,6 +77,17 @@ func (s *reportStatus) note(o Observation) {
 	if !s.primed {
 		s.primed, s.seen, s.grewAt, s.shrunkAt = true, o.Workers, -time.Hour, -time.Hour
 		s.flat.hold, s.patience = probeHold, patience
+	}
+	switch {
+	case o.Workers < min(s.want, s.was): // somebody else took workers away: nothing that was begun means anything now
+		s.settle(anchor{})
+		s.flat, s.grewAt = plateau{hold: probeHold}, o.Now
+	case s.want > s.was && o.Workers == s.was: // growth was refused
+		s.trial.pending = false
+	}
+	s.was = o.Workers
+	if !o.starving() || o.Workers < o.Max {
+		s.topAt = o.Now
 	}
 	if o.Done > s.done {
 		s.seen, s.done = o.Workers, o.Done
