@@ -235,6 +235,9 @@ func TestRecreatedByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the new messages are handled, not taken for the old ones", func() bool { _, extra := d.seen(); return extra >= 20 })
+	eventually(t, "it is told, and a new claim begins", func() bool {
+		return len(s.events.of(broker.Gap)) == 1 && len(s.events.of(broker.Assigned)) == 2
+	})
 	a.settled()
 	d.stop(t)
 }

@@ -18,6 +18,7 @@ type proxy struct {
 	stall [2]bool       // toServer, toClient: bytes wait
 	down  bool          // new connections are refused, open ones are reset
 	wait  time.Duration // before bytes go on to the server
+	holds int           // bytes held now
 	done  bool
 	conns map[net.Conn]bool
 	wg    sync.WaitGroup
@@ -85,9 +86,11 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 	for {
 		n, err := from.Read(buf)
 		p.mu.Lock()
+		p.holds += n
 		for p.stall[direction] && !p.done && p.conns[from] {
 			p.cond.Wait()
 		}
+		p.holds -= n
 		alive := p.conns[from] && !p.done
 		wait := p.wait
 		p.mu.Unlock()
@@ -101,6 +104,12 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 			return
 		}
 	}
+}
+
+func (p *proxy) held() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.holds > 0
 }
 
 func (p *proxy) delay(d time.Duration) {

@@ -17,7 +17,8 @@ import (
 // complete and bytes remain, so the account closes without knowing which request a message answers.
 type credit struct {
 	budget     broker.Budget
-	maxBatch   int // of one request; 0: no limit
+	maxBatch   int   // of one request, by the consumer's settings; 0: no limit
+	maxBytes   int64 // the same
 	out        int
 	buffered   int
 	bytes      int64 // of what is out or buffered
@@ -50,6 +51,9 @@ func (c *credit) next() (request, bool) {
 	share := room // all of it, when less was refused
 	if c.floor == 0 {
 		share = room / int64(free) * int64(batch)
+	}
+	if c.maxBytes > 0 {
+		share = min(share, c.maxBytes)
 	}
 	switch {
 	case share > 0 && share >= c.floor:

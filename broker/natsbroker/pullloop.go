@@ -12,8 +12,15 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// pullExpires is how long the server keeps a request that it cannot answer.
-const pullExpires = 30 * time.Second
+// pullTimes are how long the server keeps a request that it cannot answer, and how often it says that it does. The server wants
+// room for two heartbeats; a consumer may allow less than 30 s.
+func pullTimes(heartbeat, most time.Duration) (expires, beat time.Duration) {
+	expires = max(30*time.Second, 3*heartbeat)
+	if most > 0 {
+		expires = min(expires, most)
+	}
+	return expires, min(heartbeat, expires/3)
+}
 
 // pullLoop keeps requests with the server: for freed budget, and anew when they are void.
 func (s *Source) pullLoop(ctx context.Context) {
@@ -179,12 +186,13 @@ func (s *Source) pull() {
 		if ok {
 			s.credit.sent(r)
 		}
+		expires, beat := pullTimes(s.cfg.Heartbeat, s.maxExpires)
 		s.mu.Unlock()
 		if !ok {
 			return
 		}
 		reply := b.prefix + strconv.FormatUint(r.id, 10)
-		if s.link.conn().PublishRequest(s.cfg.nextSubject(), reply, r.body(pullExpires, s.cfg.Heartbeat)) != nil {
+		if s.link.conn().PublishRequest(s.cfg.nextSubject(), reply, r.body(expires, beat)) != nil {
 			s.mu.Lock()
 			s.revive = true
 			s.mu.Unlock()

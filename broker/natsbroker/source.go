@@ -43,29 +43,30 @@ type Source struct {
 	ackWaitNanos atomic.Int64 // of the consumer as it is
 	created      time.Time    // of the consumer; owned by Open, then by watchLoop
 
-	mu        sync.Mutex
-	opts      broker.Options
-	herald    *herald
-	opened    bool
-	ses       *session
-	in        *inbox
-	credit    credit
-	finished  finished
-	runs      *runs
-	lag       lag
-	from      after
-	waiting   bool // Receive waits
-	stopped   bool
-	paused    bool
-	closing   bool
-	revive    bool // the requests are void: a round trip, a new inbox, then pull again
-	fatal     error
-	notBefore int64 // the next pull
-	heard     uint64
-	contact   int64  // when the server last answered; see extend.go
-	tick      int64  // the clock at the last round
-	round     uint64 // of extensions
-	roundOver trip
+	mu         sync.Mutex
+	opts       broker.Options
+	herald     *herald
+	opened     bool
+	ses        *session
+	in         *inbox
+	credit     credit
+	finished   finished
+	runs       *runs
+	lag        lag
+	from       after
+	waiting    bool // Receive waits
+	stopped    bool
+	paused     bool
+	closing    bool
+	revive     bool // the requests are void: a round trip, a new inbox, then pull again
+	fatal      error
+	notBefore  int64         // the next pull
+	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
+	heard      uint64
+	contact    int64  // when the server last answered; see extend.go
+	tick       int64  // the clock at the last round
+	round      uint64 // of extensions
+	roundOver  trip
 }
 
 var (
@@ -194,7 +195,7 @@ func (s *Source) begin(d durable) {
 	s.created = d.consumer.Created
 	s.mu.Lock()
 	s.ackWaitNanos.Store(int64(lease(cc)))
-	s.credit.maxBatch = cc.MaxRequestBatch
+	s.credit.maxBatch, s.credit.maxBytes, s.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
 	s.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
 	if d.stream != nil {
 		s.from.stream = d.stream.Created

@@ -96,6 +96,29 @@ func TestForeignSettingsAreReportedAndKept(t *testing.T) {
 	}
 }
 
+// Limits on pulls that a consumer has are kept.
+func TestLimitsOnPulls(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 100)
+	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestBatch: 7, MaxRequestMaxBytes: 4000,
+		MaxRequestExpires: 2 * time.Second}
+	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(ts.url())
+	cfg.Bind, cfg.Heartbeat = true, 20*time.Second
+	s := open(t, cfg)
+	for range 10 {
+		ack(t, s, receive(t, s, 10)...)
+	}
+	a.settled()
+	for _, w := range s.events.of(broker.Warning) {
+		t.Errorf("warning: %v", w.Err)
+	}
+}
+
 func TestUnusableConsumersAreRefused(t *testing.T) {
 	ts := startServer(t)
 	a := ts.admin()

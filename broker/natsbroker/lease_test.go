@@ -1,0 +1,88 @@
+package natsbroker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// What lay in the socket of a frozen process, or was held up by the network, looks fresh when it is read. Another has it by then.
+func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait = 400 * time.Millisecond
+	cfg.Heartbeat = 30 * time.Second // the connection is kept
+	zombie := open(t, cfg)
+	eventually(t, "it asks", func() bool { return a.info().NumWaiting > 0 })
+	p.cut(toServer, toClient)
+	a.publish(1, 5)
+	eventually(t, "they are on their way", func() bool { return a.info().NumAckPending == 5 })
+
+	cfg.URLs = []string{ts.url()}
+	other := open(t, cfg)
+	got := receive(t, other, 5) // perhaps after the server tried the zombie's requests again
+	p.heal()
+	d := drainAll(zombie)
+	end := time.Now().Add(3 * cfg.AckWait)
+	eventually(t, "three ack waits pass", func() bool { return time.Now().After(end) })
+	ack(t, other, got...)
+	a.settled()
+	d.stop(t)
+	if n, _ := d.seen(); n > 0 {
+		t.Errorf("%d messages were handed out that another process has", n)
+	}
+}
+
+// Acks that were lost with their connection are sent again over the next one, long before the server gives the messages to others.
+func TestAcksOutliveTheirConnection(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 50)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait = time.Hour
+	s := open(t, cfg)
+	out := receive(t, s, 50)
+	p.cut(toServer)
+	ack(t, s, out...)
+	eventually(t, "they are in the proxy", func() bool { return p.held() })
+	p.drop()
+	p.heal()
+	a.settled()
+}
+
+// A delay holds although the nak that asked for it was lost with its connection.
+func TestDelayIsKeptWhenTheNakIsLost(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 1)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait = time.Second
+	s := open(t, cfg)
+	m := receive(t, s, 1)[0]
+	const delay = 3 * time.Second
+	p.cut(toServer)
+	at := time.Now()
+	if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token, Delay: delay, Runs: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is in the proxy", func() bool { return p.held() })
+	p.drop()
+	p.heal()
+	again := receive(t, s, 1)[0]
+	if d := time.Since(at); d < delay {
+		t.Errorf("it came again after %v, before %v", d, delay)
+	}
+	if again.Runs != 2 {
+		t.Errorf("it came again with %d runs", again.Runs)
+	}
+	ack(t, s, again)
+	a.settled()
+}
