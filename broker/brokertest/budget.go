@@ -13,10 +13,10 @@ func budgetMessages(w *world) {
 	m := w.join(budget(7, 1<<20), chunk(5))
 	w.produce(0, 40)
 	out := m.take(7)
-	m.quiet(w.lease, "the budget is used up")
+	m.quiet(w.moment(), "the budget is used up")
 	m.mustAck(out[:3]...)
 	out = append(out[3:], m.take(3)...)
-	m.quiet(w.lease, "the budget is used up again")
+	m.quiet(w.moment(), "the budget is used up again")
 	m.mustAck(out...)
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
@@ -40,7 +40,7 @@ func budgetBytes(w *world) {
 	m := w.join(budget(1000, limit), chunk(3))
 	w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, each)...)
 	m.take(1)
-	time.Sleep(w.lease)
+	time.Sleep(w.moment())
 	m.mu.Lock()
 	out := m.bytes
 	m.mu.Unlock()
@@ -85,13 +85,13 @@ func setBudget(w *world) {
 	}
 	w.produce(0, 40)
 	ms := m.take(4)
-	m.quiet(w.lease, "the budget is used up")
+	m.quiet(w.moment(), "the budget is used up")
 	m.mu.Lock()
 	m.budget.Messages = 12
 	m.mu.Unlock()
 	s.SetBudget(broker.Budget{Messages: 12, Bytes: 1 << 20})
 	ms = append(ms, m.take(8)...)
-	m.quiet(w.lease, "the larger budget is used up")
+	m.quiet(w.moment(), "the larger budget is used up")
 	m.mustAck(ms...)
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
@@ -127,9 +127,9 @@ func pauseByTopic(w *world) {
 		}
 		m.mustAck(msg)
 	}
-	m.quiet(w.h.Lease, "its topic is paused")
+	m.quiet(w.moment(), "its topic is paused")
 	m.mustAck(first...)
-	m.quiet(w.h.Lease, "its topic is paused")
+	m.quiet(w.moment(), "its topic is paused")
 	if err := p.Resume(a); err != nil {
 		w.Errorf("Resume: %v", err)
 	}
@@ -160,7 +160,7 @@ func pauseAll(w *world, m *member, p broker.Pauser, first []*broker.Message) {
 		w.Fatalf("Pause of all: %v", err)
 	}
 	m.receive()
-	m.quiet(w.h.Lease, "all is paused")
+	m.quiet(w.moment(), "all is paused")
 	left := 39
 	if w.h.StopHandsOver {
 		other := w.join()

@@ -187,7 +187,7 @@ func budgetAtEnd(w *world) {
 		w.ended(c)
 		m.current()
 	}
-	m.quiet(w.lease, "the budget is used up by handlers that run")
+	m.quiet(w.moment(), "the budget is used up by handlers that run")
 	for _, msg := range held {
 		if err := m.ack(msg); !errors.Is(err, broker.ErrLost) {
 			w.Errorf("a late ack says %v, want ErrLost", err)
@@ -210,7 +210,7 @@ func outAcrossClaims(w *world) {
 	w.sys.Bounce(w, c)
 	w.ended(c)
 	next := m.current()
-	m.quiet(w.lease, "it is out here, under a claim that has ended")
+	m.quiet(w.moment(), "it is out here, under a claim that has ended")
 	w.produce(0, 10)
 	m.mustAck(m.take(10)...) // the others go on
 	for _, msg := range held {

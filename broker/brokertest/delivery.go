@@ -14,7 +14,7 @@ func handedOutOnce(w *world) {
 		m.mustAck(m.take(10)...)
 	}
 	w.settled()
-	m.quiet(2*w.lease, "all was acked")
+	m.quiet(w.lease, "all was acked")
 	w.handledOnce()
 }
 

@@ -76,7 +76,7 @@ func recreated(w *world) {
 	m.mustAck(ms...)
 	w.settled()
 	w.eventually("the recreation was told as a Gap", func() bool { return m.seen(broker.Gap) > 0 })
-	m.quiet(w.lease, "all was acked")
+	m.quiet(w.moment(), "all was acked")
 }
 
 // recreatedWhileAway proves the same of a topic that is made again while no process is there: all of the new messages are handed out.

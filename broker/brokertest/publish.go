@@ -99,7 +99,7 @@ func publishRepeated(w *world) {
 		}
 	}
 	m.mustAck(m.take(2)...)
-	m.quiet(w.lease, "its ID was stored before")
+	m.quiet(w.moment(), "its ID was stored before")
 	w.settled()
 	w.handledOnce()
 }

@@ -23,12 +23,12 @@ func settleOnce(w *world) {
 		w.Errorf("Nack after Ack: %v, want ErrSettled", err)
 	}
 	next := m.take(1) // the one place that was freed
-	m.quiet(w.lease, "no budget was freed")
+	m.quiet(w.moment(), "no budget was freed")
 	if err := m.ack(ms[0], ms[1]); !errors.Is(err, broker.ErrSettled) {
 		w.Errorf("Ack of a settled message and a fresh one: %v, want ErrSettled", err)
 	}
 	next = append(next, m.take(1)...)
-	m.quiet(w.lease, "one message was settled")
+	m.quiet(w.moment(), "one message was settled")
 	m.mustAck(append(next, ms[2], ms[3])...)
 	m.mustAck(m.take(4)...)
 	m.mustAck(m.take(2)...)
@@ -80,7 +80,7 @@ func giveBack(w *world) {
 	}
 	m.mustAck(again...)
 	w.settled()
-	m.quiet(w.lease, "all was acked")
+	m.quiet(w.moment(), "all was acked")
 }
 
 // giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or another.
@@ -199,7 +199,7 @@ func redeliveredWhileOut(w *world) {
 	m.quiet(w.lease/2, "it is out here")
 	m.mustAck(ms...)
 	w.settled()
-	m.quiet(2*w.lease, "all was acked")
+	m.quiet(w.lease, "all was acked")
 	w.handledOnce()
 }
 
@@ -231,7 +231,7 @@ func failedSettles(w *world) {
 		m.mustAck(msg)
 	}
 	w.settled()
-	m.quiet(w.lease, "all was acked")
+	m.quiet(w.moment(), "all was acked")
 	w.handledOnce()
 }
 
@@ -243,16 +243,16 @@ func longHandlers(w *world) {
 	w.produce(0, 40)
 	ms := a.take(5)
 	b := w.join(budget(5, 1<<20))
-	if rest, _ := b.tryTake(1, w.lease); len(rest) > 0 {
+	if rest, _ := b.tryTake(1, w.moment()); len(rest) > 0 {
 		b.mustAck(rest...)
 	}
-	time.Sleep(4 * w.lease)
+	time.Sleep(3 * w.lease)
 	for _, m := range []*member{a, b} {
 		defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
 	}
 	for _, of := range byClaim(ms) {
 		if err := a.ack(of...); err != nil {
-			w.Errorf("Ack after four leases: %v", err)
+			w.Errorf("Ack after three leases: %v", err)
 		}
 	}
 	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })

@@ -46,7 +46,7 @@ func stopKeepsWhatIsOut(w *world) {
 	a.src.Stop()
 	a.src.Stop()
 	b := w.join()
-	b.quiet(4*w.lease, "it is out in a process that has stopped and not ended")
+	b.quiet(5*w.lease/2, "it is out in a process that has stopped and not ended")
 	a.mustAck(ms...)
 	w.settled()
 	w.handledOnce()

@@ -19,7 +19,7 @@ func cut(d Direction) func(w *world) {
 		ms := m.take(20)
 		m.p.Cut(d)
 		_ = m.ack(ms[:10]...)
-		time.Sleep(3 * w.lease)
+		time.Sleep(2 * w.lease)
 		_ = m.ack(ms[10:15]...)
 		m.p.Heal()
 		_ = m.ack(ms[15:]...)
@@ -65,7 +65,7 @@ func killed(w *world) {
 	b := w.join()
 	b.mustAck(b.take(6)...)
 	w.settled()
-	b.quiet(w.lease, "all was acked")
+	b.quiet(w.moment(), "all was acked")
 	w.handled()
 	for _, msg := range ms[:4] {
 		if n := w.books.Times(id(msg)); n != 1 {
@@ -90,7 +90,7 @@ func frozen(w *world) {
 	a.p.Thaw()
 	_ = a.ack(ms[:3]...)
 	_ = a.nack(0, 0, ms[3:]...)
-	a.quiet(3*w.lease, "another process has it")
+	a.quiet(2*w.lease, "another process has it")
 	b.quiet(0, "it is out here")
 	for _, msg := range mine {
 		_ = b.ack(msg)
@@ -176,9 +176,9 @@ func heartbeatsGoOn(w *world) {
 func idle(w *world) {
 	w.need("Pulls", w.sys.Pulls != nil)
 	w.join()
-	time.Sleep(w.lease)
+	time.Sleep(w.moment())
 	before, begin := w.sys.Pulls(w), time.Now()
-	time.Sleep(3 * w.lease)
+	time.Sleep(2 * w.lease)
 	n, most := w.sys.Pulls(w)-before, int64(10+time.Since(begin)/(5*time.Millisecond))
 	if n > most {
 		w.Errorf("an idle source sent %d requests within %v", n, time.Since(begin))

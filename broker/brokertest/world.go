@@ -193,6 +193,9 @@ func (w *world) closeAll() {
 	}
 }
 
+// moment is how long a case waits for what would happen at once if it did.
+func (w *world) moment() time.Duration { return w.h.Lease / 4 }
+
 // within is a context that ends after d.
 func within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
