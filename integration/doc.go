@@ -6,7 +6,7 @@
 //   - readme_test.go: what README shows is what compiles and runs.
 //   - kill_test.go: consumers and the broker are killed under load; what was acked to the publisher is compared with a ledger that
 //     the consumers write and do not own.
-//   - faults_test.go: the fault table. faults.md says where each fault is proved.
+//   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved.
 //   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each.
 //
 // What it uses: natsd runs nats-server as a process that can be killed, frozen and restarted; faultproxy is a network that can be cut;

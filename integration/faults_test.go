@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/natsd"
 )
 
@@ -242,107 +241,6 @@ func brokerAbsent(t *testing.T) string {
 	a := f.finish(t)
 	a.noDuplicates(t)
 	return a.String()
-}
-
-// overProxy runs one consumer behind a proxy, does something to the network, and heals it. Nothing may be handled twice: the consumer never
-// lost its memory. during returns while the fault still holds, having seen that it bites.
-func overProxy(t *testing.T, during func(*testing.T, *field, *faultproxy.Proxy)) string {
-	t.Helper()
-	return fieldOverProxy(t, newField(t, longshoreConsumer), faultRate, during)
-}
-
-func fieldOverProxy(t *testing.T, f *field, rate int, during func(*testing.T, *field, *faultproxy.Proxy)) string {
-	t.Helper()
-	proxy, err := faultproxy.New(f.server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
-	f.config.URL = "nats://" + proxy.Addr()
-	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.server.URL(), rate, 0)
-	f.consumers[0].says(t, "handled", 1)
-	f.moves(t, rate)
-	began := time.Now()
-	during(t, f, proxy)
-	lasted := time.Since(began)
-	proxy.Heal()
-	back := f.moves(t, 1)
-	f.moves(t, rate)
-	a := f.finish(t)
-	a.noDuplicates(t)
-	return fmt.Sprintf("%v, back %v after healing; %v", lasted.Round(10*time.Millisecond), back.Round(time.Millisecond), a)
-}
-
-// standsStill sees to it that a fault bites: at its end, nothing is handled for half a second.
-func (f *field) standsStill(t *testing.T) {
-	t.Helper()
-	before := len(f.entries(t))
-	time.Sleep(500 * time.Millisecond)
-	if n := len(f.entries(t)) - before; n != 0 {
-		t.Errorf("%d messages handled in the last half second of the fault: it does not bite", n)
-	}
-}
-
-func cut(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
-		p.Refuse(true)
-		p.Reset()
-		time.Sleep(2500 * time.Millisecond)
-		f.standsStill(t)
-	})
-}
-
-func resetStorm(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, _ *field, p *faultproxy.Proxy) {
-		resets := 0
-		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			resets += p.Reset()
-		}
-		if resets < 3 {
-			t.Errorf("%d connections reset in 3 s: no storm", resets)
-		}
-	})
-}
-
-func holdToClient(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
-		p.Set(faultproxy.ToClient, faultproxy.Shape{Hold: true})
-		time.Sleep(5500 * time.Millisecond)
-		f.standsStill(t)
-	})
-}
-
-// holdToServer has an AckWait shorter than the second for which the consumer asks ahead, and a connection that is not found dead meanwhile. So
-// what is finished is delivered again, on the same connection on which its acks are stuck.
-func holdToServer(t *testing.T) string {
-	f := newField(t, longshoreConsumer)
-	f.config.Ping, f.config.Heartbeat, f.config.AckWait = time.Minute, 10*time.Second, 400*time.Millisecond
-	return fieldOverProxy(t, f, faultRate, func(t *testing.T, f *field, p *faultproxy.Proxy) {
-		p.Set(faultproxy.ToServer, faultproxy.Shape{Hold: true})
-		again := 0
-		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			again = max(again, f.redelivered(t))
-		}
-		if again == 0 {
-			t.Error("the broker delivered nothing again although no ack could arrive: the fault does not bite")
-		}
-	})
-}
-
-func halfOpen(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
-		p.SetBoth(faultproxy.Shape{Hold: true})
-		time.Sleep(lengths(5500*time.Millisecond, 20*time.Second))
-		f.standsStill(t)
-	})
-}
-
-func slowNetwork(t *testing.T) string {
-	return overProxy(t, func(_ *testing.T, _ *field, p *faultproxy.Proxy) {
-		p.SetBoth(faultproxy.Shape{BytesPerSecond: 4 << 10, Slice: 7})
-		time.Sleep(lengths(3*time.Second, 10*time.Second))
-	})
 }
 
 // purge lets messages vanish that nobody got: once by the stream's own limit while no process runs, once by a purge while one does. (A purge
