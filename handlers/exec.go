@@ -105,8 +105,8 @@ const (
 
 // Exec runs a command for each message. Its Handle is a consumer.Handler.
 //
-// The payload is the command's standard input; it need not read it. Its environment has LONGSHORE_TOPIC, _PARTITION, _OFFSET, _ID, _KEY,
-// _TIME and _ATTEMPT, where the message has them, encoded and bounded as Webhook's headers are.
+// The payload is the command's standard input; it need not read it. Its environment has LONGSHORE_TOPIC, _PARTITION, _OFFSET, _ID, _KEY
+// and _ATTEMPT, where the message has them, encoded and bounded as Webhook's headers are.
 //
 //	exit code 0           acked
 //	one of PermanentCodes permanent
@@ -193,8 +193,8 @@ func (e *Exec) run(ctx context.Context, m *consumer.Message, output *tail) error
 	cmd.Args[0] = e.config.Command[0]
 	cmd.Dir = e.config.Dir
 	cmd.Env = slices.Clone(e.env())
-	for _, f := range origin(m) {
-		cmd.Env = append(cmd.Env, envPrefix+strings.ToUpper(f.name)+"="+f.value)
+	for _, f := range origin(nil, m) {
+		cmd.Env = append(cmd.Env, f.variable+"="+f.value)
 	}
 	cmd.Stdin = bytes.NewReader(m.Value)
 	cmd.Stdout, cmd.Stderr = output, output

@@ -1,63 +1,73 @@
 package handlers
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 )
 
 // maxField is the most bytes of one encoded field; servers and kernels refuse headers and environments that are too large.
 const maxField = 4096
 
-// field is one thing that webhook and exec tell about a message beside its payload.
-type field struct{ name, value string }
+// field is one thing that webhook and exec tell about a message beside its payload, under a header or a variable.
+type field struct{ header, variable, value string }
 
-// origin lists what is known about m, by the last part of the name that webhook (Longshore-Attempt) and exec (LONGSHORE_ATTEMPT) give it.
-// Each value is printable ASCII without blanks (see escape). What is longer than maxField is left out and named in Omitted.
-func origin(m *consumer.Message) []field {
-	fs := make([]field, 0, 8)
+// maxFields is the most that origin lists.
+const maxFields = 7
+
+// origin appends to fs what is known about m. Each value is printable ASCII without blanks (see escape). What is longer than maxField is left
+// out and named in the last one.
+func origin(fs []field, m *consumer.Message) []field {
 	var omitted []string
-	add := func(name, value string) {
+	add := func(header, variable, value string) {
 		if len(value) > maxField {
-			omitted = append(omitted, strings.ToLower(name))
+			omitted = append(omitted, strings.ToLower(strings.TrimPrefix(header, broker.ReservedPrefix)))
 			return
 		}
-		fs = append(fs, field{name, value})
+		fs = append(fs, field{header, variable, value})
 	}
-	add("Topic", escape(m.Topic))
+	topic := escape(m.Topic)
+	add("Longshore-Topic", "LONGSHORE_TOPIC", topic)
 	if m.Partition >= 0 {
-		add("Partition", strconv.Itoa(int(m.Partition)))
+		add("Longshore-Partition", "LONGSHORE_PARTITION", strconv.Itoa(int(m.Partition)))
 	}
 	if m.Offset >= 0 {
-		add("Offset", strconv.FormatInt(m.Offset, 10))
+		add("Longshore-Offset", "LONGSHORE_OFFSET", strconv.FormatInt(m.Offset, 10))
 	}
 	if id := identity(m); id != "" {
-		add("Id", id)
+		add(broker.HeaderID, "LONGSHORE_ID", id)
 	}
 	if m.Key != nil {
-		add("Key", escape(string(m.Key)))
+		add(broker.HeaderKey, "LONGSHORE_KEY", escape(string(m.Key)))
 	}
-	if m.Nanos != 0 {
-		add("Time", m.Time().UTC().Format(time.RFC3339Nano))
-	}
-	add("Attempt", strconv.Itoa(max(1, int(m.Attempt))))
+	add("Longshore-Attempt", "LONGSHORE_ATTEMPT", strconv.Itoa(max(1, int(m.Attempt))))
 	if omitted != nil {
-		fs = append(fs, field{"Omitted", strings.Join(omitted, ",")})
+		fs = append(fs, field{headerOmitted, "LONGSHORE_OMITTED", strings.Join(omitted, ",")})
 	}
 	return fs
 }
 
-// identity names m, the same at each delivery, so that a receiver can tell a repeat: printable ASCII, or empty where the broker gives
-// nothing to tell messages apart by. The time is in it because a recreated stream or topic uses its offsets again.
+const headerOmitted = broker.ReservedPrefix + "Omitted"
+
+// identity names m, the same at each delivery, so that a receiver can tell a repeat: topic/partition/offset/id/time, the time in Unix nanoseconds,
+// in printable ASCII; or empty where the broker gives nothing to tell messages apart by. The time is in it because a recreated stream or topic uses its offsets again.
 func identity(m *consumer.Message) string {
 	if m.Offset < 0 && m.ID == "" {
 		return ""
 	}
-	part := func(s string) string { return strings.ReplaceAll(escape(s), "/", "%2F") }
-	return fmt.Sprintf("%s/%d/%d/%s/%d", part(m.Topic), m.Partition, m.Offset, part(m.ID), m.Nanos)
+	b := make([]byte, 0, 64)
+	b = append(appendPart(b, m.Topic), '/')
+	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
+	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
+	b = append(appendPart(b, m.ID), '/')
+	return string(strconv.AppendInt(b, m.Nanos, 10))
+}
+
+// appendPart appends s, escaped, and without the separator of an identity.
+func appendPart(b []byte, s string) []byte {
+	return append(b, strings.ReplaceAll(escape(s), "/", "%2F")...)
 }
 
 // escape percent-encodes every byte that is not printable ASCII, and '%' itself; url.PathUnescape reverses it. So no byte of a key

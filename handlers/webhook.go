@@ -13,15 +13,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 )
 
 // A Webhook POSTs each message's payload to a URL. Its Handle is a consumer.Handler; what the server's answer means is written at verdict.
 //
-// Every request has the headers Longshore-Topic, -Attempt, -Partition and -Offset (where the broker has them), -Id (the same at each
-// delivery, so that the server can tell a repeat), -Key and -Time (where the message has them). Each value is percent-encoded: every byte
-// that is not printable ASCII, and '%' itself. Values over 4 KiB are left out and named in Longshore-Omitted.
+// Every request has the headers Longshore-Topic, -Attempt, -Partition and -Offset (where the broker has them), -Key (where the message
+// has one) and -Id: topic/partition/offset/id/time in Unix nanoseconds, the same at each delivery, so that the server can tell a repeat. Each
+// value is percent-encoded: every byte that is not printable ASCII, and '%' itself. Values over 4 KiB are left out and named in
+// Longshore-Omitted.
 type Webhook struct {
 	client  *http.Client
 	url     *url.URL
@@ -119,17 +119,34 @@ func (w *Webhook) Handle(ctx context.Context, m *consumer.Message) error {
 	defer cancel(nil)
 	timer := time.AfterFunc(w.config.Timeout, func() { cancel(fmt.Errorf("no answer in %v", w.config.Timeout)) })
 	defer timer.Stop()
-	answer, err := w.client.Do(w.request(ctx, m))
+	answer, err := w.send(ctx, m)
 	if err != nil {
 		return w.failure(ctx, err)
 	}
-	defer answer.Body.Close()
-	timer.Reset(drainTime)
-	_, _ = io.CopyN(io.Discard, answer.Body, drainBytes)
+	if answer.Body != http.NoBody {
+		timer.Reset(drainTime)
+		_, _ = io.CopyN(io.Discard, answer.Body, drainBytes)
+		_ = answer.Body.Close()
+	}
 	if err := verdict(answer.StatusCode, answer.Header, time.Now(), w.config.MaxRetryAfter); err != nil {
 		return fmt.Errorf("webhook to %s: %w", w.host, err)
 	}
 	return nil
+}
+
+// send uses the transport, and http.Client only for redirects that it may follow: each of its requests begins with a copy of all headers, in case
+// of one.
+func (w *Webhook) send(ctx context.Context, m *consumer.Message) (*http.Response, error) {
+	answer, err := w.client.Transport.RoundTrip(w.request(ctx, m))
+	if err != nil {
+		return nil, err
+	}
+	switch answer.StatusCode {
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		_ = answer.Body.Close()
+		return w.client.Do(w.request(ctx, m))
+	}
+	return answer, nil
 }
 
 func (w *Webhook) request(ctx context.Context, m *consumer.Message) *http.Request {
@@ -159,8 +176,12 @@ func (w *Webhook) request(ctx context.Context, m *consumer.Message) *http.Reques
 // describe adds what is known about m, and those of its own headers that are to be forwarded.
 func (w *Webhook) describe(h http.Header, m *consumer.Message) {
 	var omitted []string
-	for _, f := range origin(m) {
-		h[broker.ReservedPrefix+f.name] = []string{f.value}
+	var fields [maxFields]field
+	known := origin(fields[:0], m)
+	values := make([]string, len(known)) // one allocation for all
+	for i, f := range known {
+		values[i] = f.value
+		h[f.header] = values[i : i+1 : i+1]
 	}
 	for _, name := range w.config.ForwardHeaders {
 		if v, ok := m.Headers.Get(name); !ok {
@@ -172,8 +193,7 @@ func (w *Webhook) describe(h http.Header, m *consumer.Message) {
 		}
 	}
 	if omitted != nil {
-		const name = broker.ReservedPrefix + "Omitted"
-		h[name] = []string{strings.Join(append(h[name], omitted...), ",")}
+		h[headerOmitted] = []string{strings.Join(append(h[headerOmitted], omitted...), ",")}
 	}
 }
 
