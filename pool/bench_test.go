@@ -19,6 +19,7 @@ var sink [benchWorkers * 64]int // one per worker, far enough apart
 func BenchmarkHandOff(b *testing.B) {
 	b.Run("channel", func(b *testing.B) { benchChannel(b) })
 	b.Run("pool/single", func(b *testing.B) { benchSubmit(b, 0) })
+	b.Run("pool/single/workers=1to256", func(b *testing.B) { benchSubmitSized(b, 0, 1, 256) })
 	b.Run("pool/SubmitAll=64", func(b *testing.B) { benchSubmit(b, 64) })
 	b.Run("pool/chunk=64", benchChunks)
 	for _, w := range []int{2, 256} {
@@ -52,9 +53,11 @@ func benchChannelOf(b *testing.B, workers int) {
 
 func benchSubmit(b *testing.B, all int) { benchSubmitOf(b, all, benchWorkers) }
 
-func benchSubmitOf(b *testing.B, all, workers int) {
+func benchSubmitOf(b *testing.B, all, workers int) { benchSubmitSized(b, all, workers, workers) }
+
+func benchSubmitSized(b *testing.B, all, least, most int) {
 	b.ReportAllocs()
-	p := newPool(b, pool.Config[int]{Min: workers, Max: workers, Do: func(w *pool.Worker[int], i int) {}})
+	p := newPool(b, pool.Config[int]{Min: least, Max: most, Do: func(w *pool.Worker[int], i int) {}})
 	ctx := context.Background()
 	ts := make([]int, all)
 	b.ResetTimer()
