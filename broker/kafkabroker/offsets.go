@@ -37,7 +37,10 @@ type tracker struct {
 	runs   map[int64]int32
 	strays map[int64]int
 	outN   int
+	openN  int // entries that are not done
 	fenced bool
+	// wasOrphan: the last settle was the first one of a message that was out when the tracker was fenced.
+	wasOrphan bool
 	// orphans are what was out when the tracker was fenced: its size by token.
 	orphans map[uint64]uint32
 
@@ -94,6 +97,9 @@ func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
 		t.list = slices.Insert(t.list, i, t.meet(o, size))
 		t.passed = max(t.passed, o+1)
 		t.changed()
+		if t.list[i].state != done {
+			t.openN++
+		}
 		if t.list[i].state != out {
 			t.advance()
 			return 0, false
@@ -146,6 +152,7 @@ func (t *tracker) skip(from, to int64, isGone func(uint8) bool) (gone int64) {
 	for ; i < len(t.list) && t.list[i].offset < to; i++ {
 		if isGone(t.list[i].state) {
 			t.list[i].state = done
+			t.openN--
 			gone++
 		}
 	}
@@ -184,6 +191,7 @@ func (t *tracker) ack(tok uint64) (how settling, size uint32) {
 		return how, size
 	}
 	e.state = done
+	t.openN--
 	t.acked++
 	if len(t.runs) > 0 {
 		delete(t.runs, e.offset)
@@ -212,7 +220,7 @@ func (t *tracker) giveBack(tok uint64, runs int32) (how settling, size uint32) {
 
 func (t *tracker) settle(tok uint64) (e *entry, how settling, size uint32) {
 	if t.fenced {
-		size = t.orphans[tok]
+		size, t.wasOrphan = t.orphans[tok]
 		delete(t.orphans, tok)
 		return nil, settledLost, size
 	}
@@ -335,6 +343,16 @@ func (t *tracker) promised() int64 { return t.acked - t.confirmed }
 
 // intakeLimit is the part of the commit's metadata that may be in use while messages are taken in.
 const intakeLimit = 0.75
+
+// waiting is how many messages up to the log's end were never met, and open how many were and are not finished. Offsets without a message
+// that were not passed yet count as messages.
+func (t *tracker) waiting(end int64) (waiting, open int64) {
+	waiting = max(0, end-t.passed)
+	for _, s := range t.before {
+		waiting -= max(0, min(s.to, end)-max(s.from, t.passed))
+	}
+	return max(0, waiting), int64(t.openN)
+}
 
 // window says how full the window of unfinished offsets is: 1 is where intake stops.
 func (t *tracker) window() float64 {

@@ -1,0 +1,139 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A due is a snapshot on its way to the broker.
+type due struct {
+	p *part
+	s snapshot
+	c *commitment
+}
+
+// commitLoop sends commits, one request at a time: an older one can never arrive behind a newer. It ends when lastCall is set and all is
+// committed, or life has ended.
+func (s *Source) commitLoop() {
+	defer close(s.committed)
+	tick := time.NewTicker(s.cfg.CommitInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-s.flush:
+		case <-tick.C:
+		}
+		for s.commit() && s.life.Err() == nil {
+			pause(s.life, retryWait)
+		}
+		if s.allCommitted() {
+			return
+		}
+	}
+}
+
+// allCommitted says whether Close is waiting for us and there is nothing left.
+func (s *Source) allCommitted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing && len(s.parts) == 0 && len(s.ending) == 0
+}
+
+// commit sends what is new. again: something of it should be tried again soon.
+func (s *Source) commit() (again bool) {
+	me := s.m.seat(partitionID{}) // before the snapshots: what is lost after this cannot be committed under a later name
+	ds := s.collect()
+	if len(ds) == 0 {
+		return false
+	}
+	cs := make([]*commitment, len(ds))
+	for i, d := range ds {
+		cs[i] = d.c
+	}
+	ctx, cancel := context.WithTimeout(s.life, s.c.timeout)
+	defer cancel()
+	err := s.k.commit(ctx, me, cs)
+	if err != nil {
+		s.note(err)
+		return true
+	}
+	var released []partitionID
+	s.mu.Lock()
+	for _, d := range ds {
+		retry, free := s.answered(d)
+		again = again || retry
+		if free {
+			released = append(released, d.p.partitionID)
+		}
+	}
+	s.mu.Unlock()
+	if len(released) > 0 {
+		s.m.release(released)
+	}
+	signal(s.kick)
+	return again
+}
+
+// collect takes snapshots: of open claims where something is new, and the last ones.
+func (s *Source) collect() (ds []due) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add := func(p *part, clean bool) {
+		snap := p.tr.snapshot(clean)
+		d := due{p: p, s: snap, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
+		if !p.bare {
+			d.c.metadata = snap.encode(metadataLimit)
+		}
+		ds = append(ds, d)
+	}
+	for _, p := range s.parts {
+		if p.tr.dirty() {
+			add(p, false)
+		}
+	}
+	for _, p := range s.ending {
+		add(p, true)
+	}
+	return ds
+}
+
+// answered takes note of the broker's answer for one partition; it needs s.mu. free: it may be released.
+func (s *Source) answered(d due) (retry, free bool) {
+	last := slices.Contains(s.ending, d.p)
+	switch code := codeOf(d.c.err); {
+	case d.c.err == nil:
+		d.p.tr.commit(d.s)
+		if last {
+			s.ended(d.p)
+		}
+		return false, last
+	case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
+		d.p.bare = true
+		s.say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
+		return true, false
+	case fenced(code):
+		// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership hears the
+		// same with its next heartbeat and says that all is lost.
+		return true, false
+	default:
+		s.noteLocked(d.c.err)
+		return true, false
+	}
+}
+
+func (s *Source) ended(p *part) {
+	s.ending = slices.DeleteFunc(s.ending, func(x *part) bool { return x == p })
+}
+
+// fenced says that the group has others in our place. The membership hears it with its next heartbeat.
+func fenced(code kafka.Error) bool {
+	return code == kafka.IllegalGeneration || code == kafka.UnknownMemberId || code == kafka.FencedInstanceID
+}

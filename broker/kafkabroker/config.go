@@ -1,0 +1,272 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Connection says where the brokers are and who we are.
+type Connection struct {
+	// Brokers are host:port of some brokers; the others are learned from them. Defaults to 127.0.0.1:9092.
+	Brokers []string
+	// ClientID is what brokers show for this process. Defaults to "longshore".
+	ClientID string
+	// TLS settings. The zero value connects without TLS.
+	TLS TLS
+	// SASL logs in. The zero value does not.
+	SASL SASL
+	// DialTimeout bounds connecting, TLS and login together. Defaults to 5 s.
+	DialTimeout time.Duration
+	// RequestTimeout bounds one exchange with a broker. Defaults to 10 s.
+	RequestTimeout time.Duration
+
+	// dial is a test's.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// TLS is how brokers are checked and who we are to them. The least version is TLS 1.2.
+type TLS struct {
+	// Enabled demands TLS. It is implied by the other fields. Defaults to false.
+	Enabled bool
+	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
+	CAFile string
+	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
+	CertFile string
+	KeyFile  string
+	// ServerName is the name that the brokers' certificates must carry. Defaults to the host of each.
+	ServerName string
+}
+
+func (t TLS) wanted() bool {
+	return t.Enabled || t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != ""
+}
+
+// SASL is a login by name and password.
+type SASL struct {
+	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Defaults to none.
+	Mechanism string
+	User      string
+	Password  Secret
+	// PlaintextAuth allows PLAIN without TLS to a host that is not this machine. Set it only on a network that you trust. Defaults to false.
+	PlaintextAuth bool
+}
+
+// Start is where a partition begins that has no committed offset, or one that is not in the log any more.
+type Start struct {
+	// At is "earliest", "latest" or "time".
+	At string
+	// Time goes with "time": the first message at or after it.
+	Time time.Time
+}
+
+// Config is a Kafka source: a member of a consumer group.
+type Config struct {
+	Connection
+
+	// Group is the consumer group. Processes with the same one share its messages. Required.
+	Group string
+	// Topics to consume. One that does not exist is waited for. Topics or Pattern is required.
+	Topics []string
+	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
+	// underscores) never. Defaults to none.
+	Pattern string
+	// Start is where a partition without a usable committed offset begins. The position is committed at once. Defaults to earliest.
+	Start Start
+
+	// Balancer is "sticky" (cooperative: only partitions that move stop), "range" or "roundrobin" (eager: all stop at each rebalance; for
+	// taking over a running group of other clients). Defaults to sticky.
+	Balancer string
+	// InstanceID is a static name of this process: after a restart within the session timeout it gets its partitions back and nobody else's
+	// move. It must be unique in the group. Defaults to none.
+	InstanceID string
+	// SessionTimeout is after how long a silence the broker gives our partitions to others: what a crash costs. Defaults to 10 s.
+	SessionTimeout time.Duration
+	// HeartbeatInterval is how often we tell that we live, and so how soon we learn of a rebalance. At most a third of SessionTimeout.
+	// Defaults to 1 s.
+	HeartbeatInterval time.Duration
+	// RevokeWait is how long running handlers may go on when a partition is revoked. Defaults to 15 s.
+	RevokeWait time.Duration
+	// RebalanceTimeout is how long the group waits for a member that has partitions to give up. It must exceed RevokeWait. Defaults to 60 s.
+	RebalanceTimeout time.Duration
+
+	// CommitInterval is how long progress may wait before it is committed: what a crash does again. Defaults to 1 s.
+	CommitInterval time.Duration
+	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
+	Poll time.Duration
+	// Uncommitted also hands out messages of transactions that are open or were aborted. Defaults to false: read_committed.
+	Uncommitted bool
+	// FetchBytes bounds one fetch, within the budget; one batch may go over. Defaults to 4 MiB.
+	FetchBytes int
+	// PartitionBytes bounds what one fetch brings of one partition. Defaults to 1 MiB.
+	PartitionBytes int
+	// MaxWait is how long a broker may wait for something to send. Defaults to 500 ms.
+	MaxWait time.Duration
+	// MaxBatchBytes bounds a decompressed batch; a larger one is undecodable. Defaults to 64 MiB.
+	MaxBatchBytes int
+	// SkipUndecodable skips a batch that cannot be decoded, with a Gap event. Defaults to false: Receive returns an error that names it.
+	SkipUndecodable bool
+	// Rack lets brokers name a replica in the same rack to fetch from. Defaults to none.
+	Rack string
+	// Window bounds how many messages of a partition may be handed out or finished above its lowest unfinished one. Defaults to 65,536.
+	Window int
+
+	// plan changes a leader's plan; it is a test's.
+	plan func(plan map[string][]partitionID) map[string][]partitionID
+}
+
+func or[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (c Connection) withDefaults() Connection {
+	if len(c.Brokers) == 0 {
+		c.Brokers = []string{"127.0.0.1:9092"}
+	}
+	or(&c.ClientID, "longshore")
+	or(&c.DialTimeout, 5*time.Second)
+	or(&c.RequestTimeout, 10*time.Second)
+	return c
+}
+
+func (c Config) withDefaults() Config {
+	c.Connection = c.Connection.withDefaults()
+	or(&c.Start.At, "earliest")
+	or(&c.Balancer, "sticky")
+	or(&c.SessionTimeout, 10*time.Second)
+	or(&c.HeartbeatInterval, time.Second)
+	or(&c.RevokeWait, 15*time.Second)
+	or(&c.RebalanceTimeout, time.Minute)
+	or(&c.CommitInterval, time.Second)
+	or(&c.Poll, time.Second)
+	or(&c.FetchBytes, 4<<20)
+	or(&c.PartitionBytes, 1<<20)
+	or(&c.MaxWait, 500*time.Millisecond)
+	or(&c.MaxBatchBytes, 64<<20)
+	or(&c.Window, 1<<16)
+	return c
+}
+
+// A findings list collects what is wrong with a configuration, each naming its field.
+type findings struct{ errs []error }
+
+func (f *findings) add(format string, args ...any) {
+	f.errs = append(f.errs, fmt.Errorf("kafkabroker: "+format, args...))
+}
+
+func (f *findings) positive(field string, d time.Duration) {
+	if d < time.Millisecond || d > math.MaxInt32*time.Millisecond {
+		f.add("%s is %v: it must be from 1ms to %v", field, d, math.MaxInt32*time.Millisecond)
+	}
+}
+
+func (f *findings) size(field string, n int) {
+	if n < 1 || n > math.MaxInt32/2 {
+		f.add("%s is %d: it must be from 1 to %d", field, n, math.MaxInt32/2)
+	}
+}
+
+func (c Connection) validate(f *findings) {
+	for i, b := range c.Brokers {
+		host, port, err := net.SplitHostPort(b)
+		if err != nil || host == "" || port == "" {
+			f.add("Brokers[%d] is %q: it must be host:port", i, b)
+			continue
+		}
+		if c.SASL.Mechanism == "PLAIN" && !c.TLS.wanted() && !c.SASL.PlaintextAuth && !loopback(host) {
+			f.add("Brokers[%d] is %q: a password would go there without TLS; set TLS or SASL.PlaintextAuth", i, b)
+		}
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		f.add("TLS.CertFile is %q and TLS.KeyFile is %q: set both or none", c.TLS.CertFile, c.TLS.KeyFile)
+	}
+	switch c.SASL.Mechanism {
+	case "":
+		if c.SASL.User != "" || c.SASL.Password != "" {
+			f.add("SASL.User or SASL.Password is set and SASL.Mechanism is empty")
+		}
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+		if c.SASL.User == "" || c.SASL.Password == "" {
+			f.add("SASL.Mechanism is %s: it needs SASL.User and SASL.Password", c.SASL.Mechanism)
+		}
+	default:
+		f.add("SASL.Mechanism is %q: it must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.SASL.Mechanism)
+	}
+	f.positive("DialTimeout", c.DialTimeout)
+	f.positive("RequestTimeout", c.RequestTimeout)
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (c Config) validate() error {
+	var f findings
+	c.Connection.validate(&f)
+	if c.Group == "" {
+		f.add("Group is empty")
+	}
+	if (len(c.Topics) == 0) == (c.Pattern == "") {
+		f.add("Topics has %d names and Pattern is %q: set one of them", len(c.Topics), c.Pattern)
+	}
+	for i, t := range c.Topics {
+		if t == "" || slices.Contains(c.Topics[:i], t) {
+			f.add("Topics[%d] is %q: it is empty, or there twice", i, t)
+		}
+	}
+	if _, err := regexp.Compile(c.Pattern); err != nil {
+		f.add("Pattern is %q: %w", c.Pattern, err)
+	}
+	if !slices.Contains([]string{"earliest", "latest", "time"}, c.Start.At) || (c.Start.At == "time") == c.Start.Time.IsZero() {
+		f.add("Start is %q at %v: it must be earliest, latest, or time with a time", c.Start.At, c.Start.Time)
+	}
+	if _, ok := schemes[c.Balancer]; !ok {
+		f.add("Balancer is %q: it must be sticky, range or roundrobin", c.Balancer)
+	}
+	c.validateTimes(&f)
+	f.size("FetchBytes", c.FetchBytes)
+	f.size("PartitionBytes", c.PartitionBytes)
+	f.size("MaxBatchBytes", c.MaxBatchBytes)
+	f.size("Window", c.Window)
+	return errors.Join(f.errs...)
+}
+
+func (c Config) validateTimes(f *findings) {
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"SessionTimeout", c.SessionTimeout}, {"HeartbeatInterval", c.HeartbeatInterval}, {"RevokeWait", c.RevokeWait},
+		{"RebalanceTimeout", c.RebalanceTimeout}, {"CommitInterval", c.CommitInterval}, {"Poll", c.Poll}, {"MaxWait", c.MaxWait},
+	} {
+		f.positive(d.name, d.d)
+	}
+	if 3*c.HeartbeatInterval > c.SessionTimeout {
+		f.add("HeartbeatInterval is %v: it may be at most a third of SessionTimeout, %v", c.HeartbeatInterval, c.SessionTimeout)
+	}
+	if c.RevokeWait >= c.RebalanceTimeout {
+		f.add("RevokeWait is %v: it must be less than RebalanceTimeout, %v", c.RevokeWait, c.RebalanceTimeout)
+	}
+}
+
+// wants says whether a topic is to be consumed. The pattern was checked.
+func (c Config) matcher() func(topic string) bool {
+	if c.Pattern == "" {
+		return func(t string) bool { return slices.Contains(c.Topics, t) }
+	}
+	re := regexp.MustCompile("^(?:" + c.Pattern + ")$")
+	return func(t string) bool { return !strings.HasPrefix(t, "__") && re.MatchString(t) }
+}

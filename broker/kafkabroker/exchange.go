@@ -1,0 +1,199 @@
+package kafkabroker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// The requests that we speak, by their keys.
+const (
+	keyFetch           = 1
+	keyListOffsets     = 2
+	keyMetadata        = 3
+	keyOffsetCommit    = 8
+	keyOffsetFetch     = 9
+	keyFindCoordinator = 10
+	keyJoinGroup       = 11
+	keyHeartbeat       = 12
+	keyLeaveGroup      = 13
+	keySyncGroup       = 14
+	keyAPIVersions     = 18
+)
+
+// flexibleSince is the first version of each that has the flexible encoding.
+var flexibleSince = map[int16]int16{keyFetch: 12, keyMetadata: 9}
+
+// anyNode lets the Transport choose a broker.
+const anyNode = -1
+
+// maxAnswer bounds an answer that is no fetch.
+const maxAnswer = 64 << 20
+
+// A request is one exchange with one broker. It is routed by kafka-go's Transport and written and read by us: protocol.RawExchanger.
+type request struct {
+	ctx      context.Context // cuts the connection when it ends; a deadline alone would leave it to the broker until then
+	node     int32
+	key      int16
+	version  int16
+	clientID string
+	body     []byte
+	limit    int
+	answer   []byte
+}
+
+var (
+	_ protocol.BrokerMessage = (*request)(nil)
+	_ protocol.RawExchanger  = (*request)(nil)
+)
+
+func (q *request) ApiKey() protocol.ApiKey { return protocol.ApiKey(q.key) }
+
+func (q *request) Broker(protocol.Cluster) (protocol.Broker, error) {
+	return protocol.Broker{ID: q.node}, nil
+}
+
+func (q *request) Required(map[protocol.ApiKey]int16) bool { return true }
+
+func (q *request) flexible() bool {
+	since, ok := flexibleSince[q.key]
+	return ok && q.version >= since
+}
+
+// correlation is the same for all: a connection has one request at a time.
+const correlation = 0x6c6f6e67
+
+// RawExchange writes the request and reads its answer. Any error makes the Transport close the connection.
+func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if d, ok := rw.(interface{ SetDeadline(time.Time) error }); ok {
+		stop := context.AfterFunc(q.ctx, func() { _ = d.SetDeadline(time.Unix(1, 0)) })
+		defer stop()
+	}
+	b := make([]byte, 4, 4+14+len(q.clientID)+len(q.body))
+	b = binary.BigEndian.AppendUint16(b, uint16(q.key))
+	b = binary.BigEndian.AppendUint16(b, uint16(q.version))
+	b = binary.BigEndian.AppendUint32(b, correlation)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(q.clientID)))
+	b = append(b, q.clientID...)
+	if q.flexible() {
+		b = append(b, 0)
+	}
+	b = append(b, q.body...)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	if _, err := rw.Write(b); err != nil {
+		return nil, err
+	}
+	var h [8]byte
+	if _, err := io.ReadFull(rw, h[:]); err != nil {
+		return nil, err
+	}
+	n := int64(int32(binary.BigEndian.Uint32(h[:]))) - 4
+	if n < 0 || n > int64(q.limit) || binary.BigEndian.Uint32(h[4:]) != correlation {
+		return nil, fmt.Errorf("answer of %d bytes to request %d: %w", n, q.key, errShort)
+	}
+	q.answer = make([]byte, n)
+	_, err := io.ReadFull(rw, q.answer)
+	return q, err
+}
+
+// A cluster sends requests to brokers. Safe for concurrent use.
+type cluster struct {
+	transport *kafka.Transport
+	addr      net.Addr
+	clientID  string
+	timeout   time.Duration // of one exchange
+
+	mu       sync.Mutex
+	versions map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
+}
+
+// errVersion says that a broker is too old.
+var errVersion = errors.New("the broker does not speak the request: Kafka 2.3 or newer is needed")
+
+// do sends a body in the version for which it was written.
+func (c *cluster) do(ctx context.Context, node int32, key, version int16, body []byte) (*reader, error) {
+	return c.exchange(ctx, &request{node: node, key: key, version: version, body: body, limit: maxAnswer}, c.timeout)
+}
+
+func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duration) (*reader, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	q.ctx, q.clientID = ctx, c.clientID
+	answer, err := c.transport.RoundTrip(ctx, c.addr, q)
+	if err != nil {
+		c.forget(q.node)
+		return nil, fmt.Errorf("request %d to broker %d: %w", q.key, q.node, err)
+	}
+	r := &reader{b: answer.(*request).answer, flexible: q.flexible()}
+	if r.flexible {
+		r.tags() // of the header
+	}
+	return r, r.err()
+}
+
+func (c *cluster) forget(node int32) {
+	c.mu.Lock()
+	delete(c.versions, node)
+	c.mu.Unlock()
+}
+
+// pick returns the highest of our versions that the broker speaks. ours are in falling order.
+func (c *cluster) pick(ctx context.Context, node int32, key int16, ours ...int16) (int16, error) {
+	vs, err := c.ask(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	if r, ok := vs[key]; ok {
+		for _, v := range ours {
+			if r[0] <= v && v <= r[1] {
+				return v, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("request %d: %w", key, errVersion)
+}
+
+// ask gets the broker's versions. The Transport asks too, but keeps only those that kafka-go speaks itself.
+func (c *cluster) ask(ctx context.Context, node int32) (map[int16][2]int16, error) {
+	c.mu.Lock()
+	vs := c.versions[node]
+	c.mu.Unlock()
+	if vs != nil {
+		return vs, nil
+	}
+	r, err := c.do(ctx, node, keyAPIVersions, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	if code := r.i16(); code != 0 {
+		return nil, fmt.Errorf("asking for versions: %w", kafka.Error(code))
+	}
+	vs = make(map[int16][2]int16)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		key := r.i16()
+		vs[key] = [2]int16{r.i16(), r.i16()}
+	}
+	if r.bad {
+		return nil, r.err()
+	}
+	c.mu.Lock()
+	c.versions[node] = vs
+	c.mu.Unlock()
+	return vs, nil
+}
+
+// codeErr is nil for 0.
+func codeErr(code int16) error {
+	if code == 0 {
+		return nil
+	}
+	return kafka.Error(code)
+}

@@ -1,0 +1,163 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+)
+
+// A wish is what a fetch asks of one partition.
+type wish struct {
+	partitionID
+	id     topicID
+	offset int64
+	bytes  int32
+}
+
+// A fetched is what it got.
+type fetched struct {
+	partitionID
+	err       error
+	high      int64 // high watermark
+	stable    int64 // last stable offset; -1: unknown
+	start     int64 // of the log
+	aborted   []aborted
+	preferred int32 // a replica to fetch from instead; -1: none
+	records   []byte
+}
+
+// A fetchRequest asks one broker for several partitions at once.
+type fetchRequest struct {
+	node      int32
+	maxWait   time.Duration
+	bytes     int32
+	committed bool
+	rack      string
+	wishes    []wish
+}
+
+// fetch asks and waits. The answer's records lie in one buffer. A broker sends at least the first batch whole, however large (KIP-74), so
+// the answer may exceed bytes by a batch.
+func (c *cluster) fetch(ctx context.Context, f *fetchRequest, largest int) ([]fetched, error) {
+	version, err := c.pick(ctx, f.node, keyFetch, 13, 11)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range f.wishes {
+		if w.id == (topicID{}) {
+			version = 11
+		}
+	}
+	q := &request{node: f.node, key: keyFetch, version: version, body: f.body(version), limit: int(f.bytes) + largest + 1<<20}
+	r, err := c.exchange(ctx, q, f.maxWait+c.timeout)
+	if err != nil {
+		return nil, err
+	}
+	return f.read(r, version)
+}
+
+func (f *fetchRequest) body(version int16) []byte {
+	w := writer{flexible: version >= 12, b: make([]byte, 0, 128+64*len(f.wishes))}
+	w.i32(-1) // replica
+	w.i32(int32(f.maxWait.Milliseconds()))
+	w.i32(1)
+	w.i32(f.bytes)
+	w.i8(map[bool]int8{true: 1}[f.committed])
+	w.i32(0)  // no session
+	w.i32(-1) // at all
+	by := make(map[string][]wish)
+	for _, p := range f.wishes {
+		by[p.topic] = append(by[p.topic], p)
+	}
+	w.array(len(by))
+	for name, ps := range by {
+		if version >= 13 {
+			w.id(ps[0].id)
+		} else {
+			w.str(name)
+		}
+		w.array(len(ps))
+		for _, p := range ps {
+			w.i32(p.no)
+			w.i32(-1) // leader epoch
+			w.i64(p.offset)
+			if version >= 12 {
+				w.i32(-1) // last fetched epoch
+			}
+			w.i64(-1) // log start, a follower's
+			w.i32(p.bytes)
+			w.tags()
+		}
+		w.tags()
+	}
+	w.array(0) // forgotten topics of a session
+	w.str(f.rack)
+	w.tags()
+	return w.b
+}
+
+func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
+	r.i32()
+	if err := codeErr(r.i16()); err != nil {
+		return nil, fmt.Errorf("fetching: %w", err)
+	}
+	r.i32()
+	names := make(map[topicID]string)
+	asked := make(map[partitionID]bool)
+	for _, w := range f.wishes {
+		names[w.id] = w.topic
+		asked[w.partitionID] = true
+	}
+	var got []fetched
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		name := ""
+		if version >= 13 {
+			name = names[r.id()]
+		} else {
+			name = r.str()
+		}
+		for m := r.array(); m > 0 && !r.bad; m-- {
+			p := readFetched(r, name, version)
+			if asked[p.partitionID] { // once each
+				delete(asked, p.partitionID)
+				got = append(got, p)
+			}
+		}
+		r.tags()
+	}
+	return got, r.err()
+}
+
+func readFetched(r *reader, name string, version int16) fetched {
+	p := fetched{partitionID: partitionID{name, r.i32()}, preferred: -1}
+	p.err = codeErr(r.i16())
+	p.high, p.stable, p.start = r.i64(), r.i64(), r.i64()
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		p.aborted = append(p.aborted, aborted{r.i64(), r.i64()})
+		r.tags()
+	}
+	p.preferred = r.i32()
+	p.records = r.bytes()
+	r.tags()
+	return p
+}
+
+// end is how far a consumer of this isolation can read.
+func (p *fetched) end(committed bool) int64 {
+	if committed && p.stable >= 0 {
+		return min(p.stable, p.high)
+	}
+	return p.high
+}
+
+// moved says that an answer means the partition is led, or its topic is, elsewhere by now: look again.
+func moved(err error) bool {
+	switch codeOf(err) {
+	case kafka.NotLeaderForPartition, kafka.LeaderNotAvailable, kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InconsistentTopicID,
+		kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch, kafka.ReplicaNotAvailable, kafka.KafkaStorageError, kafka.OffsetNotAvailable:
+		return true
+	}
+	return false
+}

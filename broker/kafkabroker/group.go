@@ -1,0 +1,300 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	kafka "github.com/segmentio/kafka-go"
+)
+
+// A coordinator sends requests to the broker that coordinates a group. It is found once and remembered until a broker says that it is not,
+// or does not answer. Safe for concurrent use.
+type coordinator struct {
+	c     *cluster
+	group string
+
+	mu    sync.Mutex
+	node  int32
+	found bool
+}
+
+func (k *coordinator) find(ctx context.Context) (int32, error) {
+	k.mu.Lock()
+	node, found := k.node, k.found
+	k.mu.Unlock()
+	if found {
+		return node, nil
+	}
+	w := writer{}
+	w.str(k.group)
+	w.i8(0)
+	r, err := k.c.do(ctx, anyNode, keyFindCoordinator, 1, w.b)
+	if err != nil {
+		return 0, err
+	}
+	r.i32()
+	if err := codeErr(r.i16()); err != nil {
+		return 0, fmt.Errorf("finding the group's coordinator: %w", err)
+	}
+	r.str()
+	node = r.i32()
+	if r.bad {
+		return 0, r.err()
+	}
+	k.mu.Lock()
+	k.node, k.found = node, true
+	k.mu.Unlock()
+	return node, nil
+}
+
+func (k *coordinator) forget() {
+	k.mu.Lock()
+	k.found = false
+	k.mu.Unlock()
+}
+
+func (k *coordinator) do(ctx context.Context, key, version int16, body []byte) (*reader, error) {
+	node, err := k.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := k.c.pick(ctx, node, key, version); err != nil {
+		k.forgetUnless(ctx)
+		return nil, err
+	}
+	timeout := k.c.timeout
+	if key == keyJoinGroup || key == keySyncGroup {
+		timeout = 24 * 60 * 60 * 1e9 // the caller bounds it
+	}
+	r, err := k.c.exchange(ctx, &request{node: node, key: key, version: version, body: body, limit: maxAnswer}, timeout)
+	if err != nil {
+		k.forgetUnless(ctx)
+	}
+	return r, err
+}
+
+// forgetUnless keeps the coordinator when it was the caller who gave up.
+func (k *coordinator) forgetUnless(ctx context.Context) {
+	if ctx.Err() == nil {
+		k.forget()
+	}
+}
+
+// check turns an answer's code into an error, and forgets a broker that is not the coordinator.
+func (k *coordinator) check(what string, code int16) error {
+	err := codeErr(code)
+	switch codeOf(err) {
+	case kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
+		k.forget()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// A seat is who we are in the group: what each request of a member carries.
+type seat struct {
+	member     string
+	instance   string
+	generation int32
+}
+
+// A joined is the answer to JoinGroup.
+type joined struct {
+	seat
+	protocol string
+	leads    bool
+	subs     []subscriber // for the leader
+}
+
+func (k *coordinator) join(ctx context.Context, s seat, cfg *Config, name string, subscription []byte) (j joined, err error) {
+	w := writer{}
+	w.str(k.group)
+	w.i32(int32(cfg.SessionTimeout.Milliseconds()))
+	w.i32(int32(cfg.RebalanceTimeout.Milliseconds()))
+	w.str(s.member)
+	w.nullable(s.instance)
+	w.str("consumer")
+	w.array(1)
+	w.str(name)
+	w.bytes(subscription)
+	r, err := k.do(ctx, keyJoinGroup, 5, w.b)
+	if err != nil {
+		return j, err
+	}
+	r.i32()
+	code := r.i16()
+	j.generation, j.protocol = r.i32(), r.str()
+	leader := r.str()
+	j.member, j.instance = r.str(), s.instance
+	j.leads = leader == j.member
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		sub := subscriber{id: r.str(), instance: r.str()}
+		sub.read(r.bytes())
+		j.subs = append(j.subs, sub)
+	}
+	if r.bad {
+		return j, r.err()
+	}
+	return j, k.check("joining the group", code)
+}
+
+func (k *coordinator) sync(ctx context.Context, s seat, plan map[string][]partitionID) ([]partitionID, error) {
+	w := writer{}
+	w.str(k.group)
+	s.write(&w)
+	w.array(len(plan))
+	for id, ps := range plan {
+		w.str(id)
+		w.bytes(assignment(ps))
+	}
+	r, err := k.do(ctx, keySyncGroup, 3, w.b)
+	if err != nil {
+		return nil, err
+	}
+	r.i32()
+	if err := k.check("syncing with the group", r.i16()); err != nil {
+		return nil, err
+	}
+	b := r.bytes()
+	if r.bad {
+		return nil, r.err()
+	}
+	return readAssignment(b)
+}
+
+func (s seat) write(w *writer) {
+	w.i32(s.generation)
+	w.str(s.member)
+	w.nullable(s.instance)
+}
+
+func (k *coordinator) heartbeat(ctx context.Context, s seat) error {
+	w := writer{}
+	w.str(k.group)
+	s.write(&w)
+	r, err := k.do(ctx, keyHeartbeat, 3, w.b)
+	if err != nil {
+		return err
+	}
+	r.i32()
+	code := r.i16()
+	if r.bad {
+		return r.err()
+	}
+	return k.check("heartbeat", code)
+}
+
+func (k *coordinator) leave(ctx context.Context, s seat) error {
+	w := writer{}
+	w.str(k.group)
+	w.array(1)
+	w.str(s.member)
+	w.nullable(s.instance)
+	r, err := k.do(ctx, keyLeaveGroup, 3, w.b)
+	if err != nil {
+		return err
+	}
+	r.i32()
+	return k.check("leaving the group", r.i16())
+}
+
+// A commitment is what is to be committed of one partition.
+type commitment struct {
+	partitionID
+	offset   int64
+	metadata string
+	err      error // the answer
+}
+
+// commit sends offsets with their metadata and fills in each one's answer. An error says that there is none.
+func (k *coordinator) commit(ctx context.Context, s seat, cs []*commitment) error {
+	w := writer{}
+	w.str(k.group)
+	s.write(&w)
+	by := make(map[string][]*commitment)
+	for _, c := range cs {
+		by[c.topic] = append(by[c.topic], c)
+	}
+	w.array(len(by))
+	for name, cs := range by {
+		w.str(name)
+		w.array(len(cs))
+		for _, c := range cs {
+			w.i32(c.no)
+			w.i64(c.offset)
+			w.i32(-1)
+			w.nullable(c.metadata)
+		}
+	}
+	r, err := k.do(ctx, keyOffsetCommit, 7, w.b)
+	if err != nil {
+		return err
+	}
+	r.i32()
+	answered := make(map[partitionID]int16)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		name := r.str()
+		for m := r.array(); m > 0 && !r.bad; m-- {
+			no := r.i32()
+			answered[partitionID{name, no}] = r.i16()
+		}
+	}
+	if r.bad {
+		return r.err()
+	}
+	for _, c := range cs {
+		code, ok := answered[c.partitionID]
+		if !ok {
+			return fmt.Errorf("committing: no answer for %s/%d: %w", c.topic, c.no, errShort)
+		}
+		c.err = k.check("committing", code)
+	}
+	return nil
+}
+
+// A position is what is committed of a partition; offset -1: nothing.
+type position struct {
+	offset   int64
+	metadata string
+	err      error
+}
+
+func (k *coordinator) positions(ctx context.Context, ps []partitionID) (map[partitionID]position, error) {
+	w := writer{}
+	w.str(k.group)
+	by := make(map[string][]int32)
+	for _, p := range ps {
+		by[p.topic] = append(by[p.topic], p.no)
+	}
+	w.array(len(by))
+	for name, nos := range by {
+		w.str(name)
+		w.array(len(nos))
+		for _, no := range nos {
+			w.i32(no)
+		}
+	}
+	r, err := k.do(ctx, keyOffsetFetch, 5, w.b)
+	if err != nil {
+		return nil, err
+	}
+	r.i32()
+	at := make(map[partitionID]position)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		name := r.str()
+		for m := r.array(); m > 0 && !r.bad; m-- {
+			no := r.i32()
+			offset := r.i64()
+			r.i32()
+			at[partitionID{name, no}] = position{offset: offset, metadata: r.str(), err: codeErr(r.i16())}
+		}
+	}
+	code := r.i16()
+	if r.bad {
+		return nil, r.err()
+	}
+	return at, k.check("reading committed offsets", code)
+}

@@ -1,0 +1,174 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+// A wire is the network of one test: all links of it can be cut at once.
+type network struct {
+	mu    sync.Mutex
+	down  bool
+	slow  time.Duration
+	links []*link
+}
+
+func (n *network) link() *link {
+	l := &link{n: n, conns: make(map[*linkConn]bool)}
+	n.mu.Lock()
+	n.links = append(n.links, l)
+	n.mu.Unlock()
+	return l
+}
+
+func (n *network) setDown(down bool) {
+	n.mu.Lock()
+	n.down = down
+	links := n.links
+	n.mu.Unlock()
+	for _, l := range links {
+		if down {
+			l.reset()
+		}
+	}
+}
+
+func (n *network) setSlow(d time.Duration) {
+	n.mu.Lock()
+	n.slow = d
+	n.mu.Unlock()
+}
+
+// A link is how one process reaches the brokers.
+type link struct {
+	n *network
+
+	mu     sync.Mutex
+	killed bool
+	cut    [3]bool // by brokertest.Direction
+	conns  map[*linkConn]bool
+}
+
+func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	l.n.mu.Lock()
+	down := l.n.down
+	l.n.mu.Unlock()
+	l.mu.Lock()
+	down = down || l.killed
+	l.mu.Unlock()
+	if down {
+		return nil, errors.New("connection refused")
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	lc := &linkConn{Conn: c, l: l}
+	l.mu.Lock()
+	l.conns[lc] = true
+	l.mu.Unlock()
+	return lc, nil
+}
+
+func (l *link) reset() {
+	l.mu.Lock()
+	conns := l.conns
+	l.conns = make(map[*linkConn]bool)
+	l.mu.Unlock()
+	for c := range conns {
+		c.Conn.Close()
+	}
+}
+
+func (l *link) kill() {
+	l.mu.Lock()
+	l.killed = true
+	l.mu.Unlock()
+	l.reset()
+}
+
+func (l *link) setCut(d brokertest.Direction, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d == brokertest.Both {
+		l.cut[brokertest.ToBroker], l.cut[brokertest.FromBroker] = on, on
+		return
+	}
+	l.cut[d] = on
+}
+
+func (l *link) isCut(d brokertest.Direction) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut[d]
+}
+
+// A linkConn holds bytes back while its link is cut, as a network does: they arrive after the cut, if the connection still is there then.
+type linkConn struct {
+	net.Conn
+	l *link
+
+	mu     sync.Mutex
+	until  time.Time // the deadline
+	closed bool
+}
+
+func (c *linkConn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.until = t
+	c.mu.Unlock()
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *linkConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.l.mu.Lock()
+	delete(c.l.conns, c)
+	c.l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (c *linkConn) wait(d brokertest.Direction) error {
+	for c.l.isCut(d) {
+		c.mu.Lock()
+		late, closed := !c.until.IsZero() && time.Now().After(c.until), c.closed
+		c.mu.Unlock()
+		if late {
+			return os.ErrDeadlineExceeded
+		}
+		if closed {
+			return net.ErrClosed
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func (c *linkConn) Write(b []byte) (int, error) {
+	c.l.n.mu.Lock()
+	slow := c.l.n.slow
+	c.l.n.mu.Unlock()
+	if slow > 0 {
+		time.Sleep(slow)
+	}
+	if err := c.wait(brokertest.ToBroker); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *linkConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if e := c.wait(brokertest.FromBroker); e != nil {
+		return 0, e
+	}
+	return n, err
+}

@@ -1,0 +1,444 @@
+package kafkabroker
+
+import (
+	"context"
+
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A change is what a membership tells of partitions. Each is assigned, then perhaps revoking, then released by the source; or lost, which
+// needs no release.
+type change struct {
+	kind  changeKind
+	parts []partitionID
+	err   error // of lost
+}
+
+type changeKind int
+
+const (
+	assigned changeKind = iota + 1
+	revoking
+	lost
+)
+
+// A membership is our part in a group. Nothing of the protocol shows but partitions that come and go one by one, and who we are for a
+// commit, so that KIP-848 fits behind it as well.
+type membership interface {
+	// run takes part until ctx ends, or returns what another try would not change. Changes are told by calls that must not block. After ctx has ended it does not leave the group.
+	run(ctx context.Context) error
+	// release says that revoked partitions are drained and committed. It does not block.
+	release(parts []partitionID)
+	// look says how many partitions topics have now. It does not block.
+	look(counts map[string]int32)
+	// seat is who we are for a commit of a partition.
+	seat(p partitionID) seat
+	// contact is when the group last answered; zero: not since we are unknown to it.
+	contact() time.Time
+	// leave tells the group that we are gone, after run has returned.
+	leave(ctx context.Context) error
+}
+
+// classic is the membership by JoinGroup, SyncGroup and Heartbeat.
+type classic struct {
+	k      *coordinator
+	cfg    *Config
+	proto  scheme
+	topics func() []string // to subscribe to, by what is known now
+	tell   func(change)
+	// trouble is told of failed exchanges (and nil of those that worked).
+	trouble func(error)
+
+	poke chan struct{}
+
+	mu       sync.Mutex
+	me       seat
+	leads    bool
+	rejoin   bool
+	last     time.Time
+	owned    map[partitionID]bool // told as assigned and not released or lost
+	draining map[partitionID]bool // of those: told as revoking
+	target   map[partitionID]bool // what the group wants us to have
+	shared   map[string]int32     // what the leader's plan was made of
+	names    []string             // what we subscribed to
+}
+
+var _ membership = (*classic)(nil)
+
+func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(error)) *classic {
+	return &classic{
+		k: k, cfg: cfg, proto: schemes[cfg.Balancer], topics: topics, tell: tell, trouble: trouble, poke: make(chan struct{}, 1),
+		me:    seat{instance: cfg.InstanceID, generation: -1},
+		owned: make(map[partitionID]bool), draining: make(map[partitionID]bool),
+	}
+}
+
+func (g *classic) seat(partitionID) seat {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.me
+}
+
+func (g *classic) contact() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last
+}
+
+func (g *classic) leave(ctx context.Context) error {
+	me := g.seat(partitionID{})
+	if me.member == "" || me.instance != "" { // a static member keeps its place for its next start
+		return nil
+	}
+	err := g.k.leave(ctx, me)
+	if codeOf(err) == kafka.UnknownMemberId {
+		return nil
+	}
+	return err
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// retryWait is the pause after a failed exchange, up to twice that.
+const retryWait = 50 * time.Millisecond
+
+func (g *classic) run(ctx context.Context) error {
+	for {
+		err := g.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && refused(err) {
+			g.lose(err)
+			return err
+		}
+		if g.mend(err) {
+			pause(ctx, retryWait+rand.N(retryWait))
+		}
+	}
+}
+
+// mend does what an error calls for. It says whether to wait before the next try.
+func (g *classic) mend(err error) (wait bool) {
+	switch codeOf(err) {
+	case kafka.MemberIDRequired, kafka.RebalanceInProgress:
+		g.answered()
+		return false
+	case kafka.UnknownMemberId:
+		g.lose(err)
+		g.mu.Lock()
+		g.me.member, g.me.generation = "", -1
+		g.mu.Unlock()
+		return false
+	case kafka.IllegalGeneration:
+		g.lose(err)
+		return false
+	}
+	if err != nil {
+		g.trouble(err)
+		g.silence(err)
+	}
+	return err != nil
+}
+
+// silence loses everything when nobody has answered for a session: the group has given it to others by now.
+func (g *classic) silence(err error) {
+	g.mu.Lock()
+	over := !g.last.IsZero() && time.Since(g.last) >= g.cfg.SessionTimeout
+	g.mu.Unlock()
+	if over {
+		g.lose(fmt.Errorf("no answer for %v: %w", g.cfg.SessionTimeout, err))
+	}
+}
+
+func (g *classic) answered() {
+	g.mu.Lock()
+	g.last = time.Now()
+	g.mu.Unlock()
+	g.trouble(nil)
+}
+
+func (g *classic) lose(err error) {
+	g.mu.Lock()
+	parts := sorted(g.owned)
+	clear(g.owned)
+	clear(g.draining)
+	g.target = nil
+	g.mu.Unlock()
+	if len(parts) > 0 {
+		g.tell(change{kind: lost, parts: parts, err: fmt.Errorf("%w: %w", broker.ErrLost, err)})
+	}
+}
+
+func sorted(set map[partitionID]bool) []partitionID {
+	return slices.SortedFunc(maps.Keys(set), comparePartitions)
+}
+
+// round is one generation: join, sync, take up what is assigned, and heartbeats until the group wants us to join again.
+func (g *classic) round(ctx context.Context) error {
+	if !g.proto.cooperative {
+		if err := g.yield(ctx); err != nil {
+			return err
+		}
+	}
+	j, err := g.join(ctx)
+	if err != nil {
+		return err
+	}
+	var plan map[string][]partitionID
+	if j.leads {
+		if plan, err = g.plan(ctx, j.subs); err != nil {
+			return err
+		}
+	}
+	ctx2, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
+	got, err := g.k.sync(ctx2, j.seat, plan)
+	cancel()
+	if err != nil {
+		return err
+	}
+	g.answered()
+	g.apply(got)
+	return g.beat(ctx, nil)
+}
+
+// join sends JoinGroup, which the broker answers when all members have joined, and heartbeats meanwhile: what we keep goes on.
+func (g *classic) join(ctx context.Context) (joined, error) {
+	g.mu.Lock()
+	g.rejoin, g.names = false, g.topics()
+	me := g.me
+	body := subscription(g.names, sorted(g.owned), me.generation)
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
+	defer cancel()
+	type answer struct {
+		j   joined
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		j, err := g.k.join(ctx, me, g.cfg, g.proto.name, body)
+		answers <- answer{j, err}
+	}()
+	tick := time.NewTicker(g.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case a := <-answers:
+			g.sit(a.j, a.err)
+			return a.j, a.err
+		case <-tick.C:
+			if err := g.keepAlive(ctx, me); err != nil {
+				cancel()
+				<-answers
+				return joined{}, err
+			}
+		}
+	}
+}
+
+// keepAlive is the heartbeat beside a join. That the generation is over by now is no news.
+func (g *classic) keepAlive(ctx context.Context, me seat) error {
+	if me.member == "" || me.generation < 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.beatTimeout())
+	defer cancel()
+	err := g.k.heartbeat(ctx, me)
+	switch codeOf(err) {
+	case kafka.UnknownMemberId:
+		return err
+	case kafka.RebalanceInProgress, kafka.IllegalGeneration:
+		err = nil
+	}
+	if err == nil {
+		g.answered()
+		return nil
+	}
+	g.trouble(err)
+	g.silence(err)
+	return nil
+}
+
+// beatTimeout lets a heartbeat that gets no answer be sent again within the session.
+func (g *classic) beatTimeout() time.Duration { return min(g.k.c.timeout, g.cfg.SessionTimeout/2) }
+
+func (g *classic) sit(j joined, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		g.me, g.leads, g.last = j.seat, j.leads, time.Now()
+	case codeOf(err) == kafka.MemberIDRequired:
+		g.me.member = j.member
+	}
+}
+
+// plan is the leader's work.
+func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]partitionID, error) {
+	ts, err := g.k.c.topics(ctx, wanted(subs))
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int32)
+	for name, t := range ts {
+		if t.err == nil {
+			counts[name] = int32(len(t.leaders))
+		}
+	}
+	plan := g.proto.plan(subs, counts)
+	if g.cfg.plan != nil {
+		plan = g.cfg.plan(plan)
+	}
+	if g.proto.cooperative {
+		plan = cooperative(plan, subs)
+	}
+	g.mu.Lock()
+	g.shared = counts
+	g.mu.Unlock()
+	return plan, nil
+}
+
+// apply takes up an assignment.
+func (g *classic) apply(got []partitionID) {
+	g.mu.Lock()
+	g.target = make(map[partitionID]bool)
+	var add, drop []partitionID
+	for _, p := range got {
+		g.target[p] = true
+		if !g.owned[p] {
+			g.owned[p] = true
+			add = append(add, p)
+		}
+	}
+	for _, p := range sorted(g.owned) {
+		if !g.target[p] && !g.draining[p] {
+			g.draining[p] = true
+			drop = append(drop, p)
+		}
+	}
+	g.mu.Unlock()
+	if len(drop) > 0 {
+		g.tell(change{kind: revoking, parts: drop})
+	}
+	if len(add) > 0 {
+		g.tell(change{kind: assigned, parts: add})
+	}
+}
+
+// yield gives up everything, as the eager protocol wants before each join, while heartbeats go on.
+func (g *classic) yield(ctx context.Context) error {
+	g.apply(nil)
+	return g.beat(ctx, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.owned) == 0
+	})
+}
+
+func (g *classic) release(parts []partitionID) {
+	var again []partitionID
+	g.mu.Lock()
+	for _, p := range parts {
+		if !g.draining[p] {
+			continue
+		}
+		delete(g.draining, p)
+		if g.target[p] {
+			again = append(again, p)
+		} else {
+			delete(g.owned, p)
+		}
+	}
+	if len(g.draining) == 0 && g.proto.cooperative {
+		g.rejoin = g.rejoin || len(again) < len(parts)
+	}
+	g.mu.Unlock()
+	if len(again) > 0 {
+		g.tell(change{kind: assigned, parts: again})
+	}
+	signal(g.poke)
+}
+
+var errRejoin = fmt.Errorf("the group wants us to join again: %w", kafka.RebalanceInProgress)
+
+// beat sends heartbeats until it is time to join again, or until enough (where it is not nil) says so.
+func (g *classic) beat(ctx context.Context, enough func() bool) error {
+	tick := time.NewTicker(g.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for {
+		if enough != nil && enough() {
+			return nil
+		}
+		if enough == nil && g.wantsJoin() {
+			return errRejoin
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.poke:
+			continue
+		case <-tick.C:
+		}
+		beatCtx, cancel := context.WithTimeout(ctx, g.beatTimeout())
+		err := g.k.heartbeat(beatCtx, g.seat(partitionID{}))
+		cancel()
+		switch code := codeOf(err); {
+		case err == nil:
+			g.answered()
+		case code == kafka.RebalanceInProgress:
+			g.answered()
+			if enough == nil {
+				return err
+			}
+		case code == kafka.UnknownMemberId, code == kafka.IllegalGeneration, refused(err):
+			return err
+		case ctx.Err() == nil:
+			g.trouble(err)
+			g.silence(err)
+		}
+	}
+}
+
+// wantsJoin says whether something calls for a new generation: partitions were released, or topics are not what they were.
+func (g *classic) wantsJoin() bool {
+	names := g.topics()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rejoin || !slices.Equal(names, g.names)
+}
+
+// look lets the leader call for a new generation where its plan was made of other topics.
+func (g *classic) look(counts map[string]int32) {
+	g.mu.Lock()
+	for name, n := range counts {
+		if have, known := g.shared[name]; g.leads && g.shared != nil && (!known && slices.Contains(g.names, name) || known && have != n) {
+			g.rejoin = true
+		}
+	}
+	g.mu.Unlock()
+	signal(g.poke)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,129 @@
+package kafkabroker
+
+import (
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A part is a partition during one claim; it is Claim.State. All but the claim is guarded by Source.mu.
+type part struct {
+	s *Source
+	partitionID
+	id     topicID
+	tr     *tracker
+	claim  *broker.Claim
+	keeper broker.Keeper
+
+	shut bool // revoking
+	by   time.Time
+	bare bool // the broker refused our metadata: commit without
+
+	// pos is what to fetch next; scan is how far the tracker has looked. They differ by what is prefetched.
+	pos, scan int64
+	cur       *decoder // the prefetch
+	curBytes  int64
+	busy      bool // Receive decodes from cur
+	// version tells what was fetched or decoded before a rewind from what came after it.
+	version int
+	flying  bool // a fetch is under way
+	retryAt time.Time
+	suspect int64 // the offset at which decoding failed once
+
+	leader  int32
+	replica int32 // to fetch from instead; -1: none
+	end     int64 // of the log, as far as it may be read; -1: unknown
+
+	heldUntil time.Time
+	stalled   bool
+}
+
+// drop lets the prefetch go; it is fetched again.
+func (p *part) drop() {
+	p.version++
+	p.s.held -= p.curBytes
+	p.cur, p.curBytes = nil, 0
+	p.pos = p.scan
+}
+
+// rewind makes an offset, and what follows it, be looked at again. What is prefetched begins above it, since it was met before.
+func (p *part) rewind(o int64) {
+	p.drop()
+	p.scan = min(p.scan, o)
+	p.pos = p.scan
+}
+
+// jump goes on at an offset, and returns how many messages nobody handled.
+func (p *part) jump(to int64) (gone int64) {
+	gone = p.tr.jump(p.scan, to)
+	p.drop()
+	p.scan, p.pos = to, to
+	return gone
+}
+
+// ready says whether it may be handed out from now.
+func (p *part) ready(now time.Time) bool {
+	if p.shut || p.s.isPaused(p) || now.Before(p.heldUntil) {
+		return false
+	}
+	if p.scan < p.tr.passed { // what was given back must come, however full the window is
+		return true
+	}
+	full := p.tr.window() >= 1
+	if full && !p.stalled {
+		p.stalled = true
+		p.s.say(broker.Event{Kind: broker.Stalled, Claim: p.claim, From: p.tr.floor()})
+	}
+	return !full
+}
+
+// thaw lets a stalled part go on when its window is no longer nearly full.
+func (p *part) thaw() {
+	if p.stalled && p.tr.window() < 0.9 {
+		p.stalled = false
+		signal(p.s.wake)
+		signal(p.s.kick)
+	}
+}
+
+// fence makes settles say ErrLost from here on, and remembers what is out.
+func (p *part) fence() {
+	p.shut = true
+	outs := p.tr.fence()
+	if len(outs) > 0 {
+		strays := p.s.straysOf(p.partitionID, p.id)
+		for _, o := range outs {
+			strays[o]++
+		}
+	}
+	p.drop()
+	delete(p.s.parts, p.partitionID)
+	for i, x := range p.s.turns {
+		if x == p {
+			p.s.turns = append(p.s.turns[:i:i], p.s.turns[i+1:]...)
+			break
+		}
+	}
+}
+
+// straysOf are the offsets that are out under ended claims of a log.
+func (s *Source) straysOf(p partitionID, id topicID) map[int64]int {
+	key := logKey{p, id.log()}
+	if s.strays[key] == nil {
+		s.strays[key] = make(map[int64]int)
+	}
+	return s.strays[key]
+}
+
+// settleStray lets a message be handed out again that was out under an ended claim.
+func (p *part) settleStray(o int64) {
+	strays := p.s.straysOf(p.partitionID, p.id)
+	if strays[o]--; strays[o] > 0 {
+		return
+	}
+	delete(strays, o)
+	if now := p.s.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStray(o) {
+		now.rewind(o)
+		signal(p.s.kick)
+	}
+}

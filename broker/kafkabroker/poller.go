@@ -1,0 +1,75 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// poll looks at topics every now and then, and when a fetch was told to look elsewhere.
+func (s *Source) poll() {
+	tick := time.NewTicker(s.cfg.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-tick.C:
+		case <-s.find:
+			pause(s.life, retryWait) // a broker that says so again and again is not asked more often
+		}
+		if err := s.look(s.life); err != nil {
+			s.note(err)
+		}
+	}
+}
+
+// look learns how topics are laid out, and tells whoever it concerns.
+func (s *Source) look(ctx context.Context) error {
+	ts, err := s.c.topics(ctx, s.cfg.Topics)
+	if err != nil {
+		return err
+	}
+	counts := make(map[string]int32)
+	s.mu.Lock()
+	for name, t := range ts {
+		if !s.matches(name) {
+			delete(ts, name)
+			continue
+		}
+		if codeOf(t.err) == kafka.TopicAuthorizationFailed && s.cfg.Pattern == "" {
+			err = fmt.Errorf("topic %s: %w", name, t.err)
+		}
+		if t.err == nil {
+			counts[name] = int32(len(t.leaders))
+		} else if was, known := s.layout[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) {
+			s.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("topic %s does not exist: waiting for it", name)})
+		}
+	}
+	s.layout = ts
+	for _, p := range s.parts {
+		s.follow(p, ts[p.topic])
+	}
+	s.mu.Unlock()
+	s.m.look(counts)
+	signal(s.kick)
+	return err
+}
+
+// follow takes the partition's leader, or begins it anew where the topic is another one by now; it needs s.mu.
+func (s *Source) follow(p *part, t topic) {
+	if t.err != nil || int(p.no) >= len(t.leaders) {
+		return
+	}
+	if p.leader != t.leaders[p.no] {
+		p.leader, p.replica = t.leaders[p.no], -1
+		p.retryAt = time.Time{}
+	}
+	if t.id != p.id && t.id != (topicID{}) && p.id != (topicID{}) && !p.shut {
+		s.restart(p, errRecreated)
+	}
+}

@@ -1,0 +1,207 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// PublisherConfig is a publisher to Kafka.
+type PublisherConfig struct {
+	Connection
+
+	// MaxMessageBytes is the largest key, value and headers together that are sent; larger ones are broker.ErrRefused, as are those that the
+	// broker finds too large. Keep it at the broker's message.max.bytes. Defaults to 1,000,000.
+	MaxMessageBytes int
+}
+
+// A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key go to the
+// partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no repetitions, readers may.
+//
+// Refused for good (broker.ErrRefused): too large, no such topic, not authorized, no valid topic name or record.
+type Publisher struct {
+	cfg PublisherConfig
+	c   *cluster
+	w   *kafka.Writer
+
+	life context.Context
+	end  context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	under  sync.WaitGroup
+	done   chan struct{}
+}
+
+var _ broker.Publisher = (*Publisher)(nil)
+
+// NewPublisher checks cfg. It connects at the first Publish.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	cfg.Connection = cfg.Connection.withDefaults()
+	or(&cfg.MaxMessageBytes, 1_000_000)
+	var f findings
+	cfg.Connection.validate(&f)
+	f.size("MaxMessageBytes", cfg.MaxMessageBytes)
+	if err := errors.Join(f.errs...); err != nil {
+		return nil, err
+	}
+	c, err := cfg.connect("__consumer_offsets")
+	if err != nil {
+		return nil, err
+	}
+	c.transport.MetadataTopics = nil // Writer finds leaders in the Transport's own layout
+	p := &Publisher{cfg: cfg, c: c, done: make(chan struct{})}
+	p.w = &kafka.Writer{
+		Addr: c.addr, Transport: c.transport, Balancer: keyed{}, RequiredAcks: kafka.RequireAll, MaxAttempts: 1,
+		BatchTimeout: time.Millisecond, BatchBytes: int64(cfg.MaxMessageBytes) + 1<<20, WriteTimeout: cfg.RequestTimeout, ReadTimeout: cfg.RequestTimeout,
+	}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// keyed is Java's partitioner: murmur2 of the key. Messages without a key go round.
+type keyed struct{}
+
+var (
+	murmur2 = kafka.Murmur2Balancer{Consistent: true}
+	around  = kafka.RoundRobin{}
+)
+
+func (keyed) Balance(m kafka.Message, partitions ...int) int {
+	if m.Key == nil {
+		return around.Balance(m, partitions...)
+	}
+	return murmur2.Balance(m, partitions...)
+}
+
+// Publish implements broker.Publisher.
+func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return broker.ErrClosed
+	}
+	p.under.Add(1)
+	p.mu.Unlock()
+	defer p.under.Done()
+	errs := make([]error, len(ms))
+	var out []kafka.Message
+	var index []int
+	for i := range ms {
+		m, size := outgoing(&ms[i])
+		if errs[i] = p.fits(&ms[i], size); errs[i] == nil {
+			out, index = append(out, m), append(index, i)
+		}
+	}
+	if err := p.write(ctx, out, func(i int, err error) { errs[index[i]] = err }); err != nil {
+		return err
+	}
+	for _, err := range errs {
+		if err != nil {
+			return &broker.PublishError{Errs: errs}
+		}
+	}
+	return nil
+}
+
+func (p *Publisher) fits(m *broker.Outgoing, size int) error {
+	switch {
+	case m.Topic == "":
+		return fmt.Errorf("kafkabroker: no topic: %w", broker.ErrRefused)
+	case size > p.cfg.MaxMessageBytes:
+		return fmt.Errorf("kafkabroker: message of %d bytes, MaxMessageBytes is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
+	}
+	return nil
+}
+
+// outgoing copies: the Writer may hold a message after ctx has ended.
+func outgoing(o *broker.Outgoing) (m kafka.Message, size int) {
+	c := (&broker.Message{Key: o.Key, Value: o.Value}).Clone()
+	m = kafka.Message{Topic: o.Topic, Key: c.Key, Value: c.Value}
+	size = len(o.Key) + len(o.Value)
+	for _, h := range o.Headers {
+		m.Headers = append(m.Headers, kafka.Header{Key: h.Key, Value: append([]byte(nil), h.Value...)})
+		size += len(h.Key) + len(h.Value)
+	}
+	if o.ID != "" {
+		m.Headers = append(m.Headers, kafka.Header{Key: broker.HeaderID, Value: []byte(o.ID)})
+		size += len(broker.HeaderID) + len(o.ID)
+	}
+	return m, size
+}
+
+// write sends what is left and tries again, one by one, what was refused as part of a batch that was too large. set is called for failures.
+func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.life, cancel)()
+	err := p.w.WriteMessages(ctx, ms...)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
+	}
+	var each kafka.WriteErrors
+	if !errors.As(err, &each) {
+		for i := range ms {
+			set(i, p.classify(err))
+		}
+		return nil
+	}
+	for i, err := range each {
+		if codeOf(err) == kafka.MessageSizeTooLarge && len(ms) > 1 {
+			if err := p.write(ctx, ms[i:i+1], func(_ int, err error) { set(i, err) }); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			set(i, p.classify(err))
+		}
+	}
+	return nil
+}
+
+// classify marks what another try does not change.
+func (p *Publisher) classify(err error) error {
+	err = fmt.Errorf("kafkabroker: publishing: %w", err)
+	switch codeOf(err) {
+	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed,
+		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation, kafka.UnknownTopicOrPartition:
+		return fmt.Errorf("%w: %w", err, broker.ErrRefused)
+	}
+	return err
+}
+
+// Close implements broker.Publisher.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	first := !p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if first {
+		go func() {
+			p.under.Wait()
+			_ = p.w.Close()
+			p.c.transport.CloseIdleConnections()
+			close(p.done)
+		}()
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		p.end() // publishes under way give up
+		return fmt.Errorf("kafkabroker: closing the publisher: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,348 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A Source is a member of a consumer group; see broker.Source. It implements broker.LagReporter, Pauser, Holder, Rebudgeter and Windowed.
+//
+// Goroutines, from Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and alone calls Observe;
+// the committer, which sends one commit at a time; the poller, which looks at topics; one for each fetch under way (at most two per broker), and
+// one for partitions that begin. All share mu, which is held for memory work only.
+type Source struct {
+	cfg     Config
+	matches func(topic string) bool
+	c       *cluster
+	k       *coordinator
+	m       membership
+	o       broker.Options
+
+	wake  chan struct{} // Receive
+	kick  chan struct{} // the loop
+	flush chan struct{} // the committer
+	find  chan struct{} // the poller
+
+	life      context.Context // of all goroutines
+	end       context.CancelFunc
+	loopEnd   chan struct{} // closed: the loop shall end
+	loopDone  chan struct{}
+	committed chan struct{} // the committer has ended
+	memberEnd context.CancelFunc
+	memberWas chan struct{}
+	met       chan struct{} // the group has answered once, or refused
+	metOnce   sync.Once
+	work      sync.WaitGroup // the rest
+	lastCall  context.Context
+	done      chan struct{} // closed
+
+	mu        sync.Mutex
+	phase     phase
+	stopped   bool
+	closing   bool
+	fatal     error
+	closeErr  error
+	budget    broker.Budget
+	parts     map[partitionID]*part // open and revoking
+	turns     []*part               // the same, for Receive
+	turn      int
+	beginning map[partitionID]*start
+	begun     []*start
+	ending    []*part // fenced, with a last commit to be made
+	changes   []change
+	gone      []goner
+	strays    map[logKey]map[int64]int
+	layout    map[string]topic
+	paused    bool
+	pausedOf  map[string]bool
+	flights   map[int32]int // fetches under way by broker
+	outN      int
+	outBytes  int64
+	held      int64 // prefetched or reserved for fetches
+	starved   bool  // there was no budget for somebody
+	events    []broker.Event
+	down, up  bool
+	downSaid  time.Time
+	lagAt     time.Time
+}
+
+type phase int
+
+const (
+	created phase = iota
+	opening
+	opened
+	failed
+	closed
+)
+
+// A logKey names a log: a topic that is made anew has another.
+type logKey struct {
+	partitionID
+	log uint64
+}
+
+var (
+	_ broker.Source      = (*Source)(nil)
+	_ broker.LagReporter = (*Source)(nil)
+	_ broker.Pauser      = (*Source)(nil)
+	_ broker.Holder      = (*Source)(nil)
+	_ broker.Rebudgeter  = (*Source)(nil)
+	_ broker.Windowed    = (*Source)(nil)
+)
+
+// New makes a source. It checks cfg and reads the files that TLS names; it does not connect.
+func New(cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	first := "__consumer_offsets"
+	if len(cfg.Topics) > 0 {
+		first = cfg.Topics[0]
+	}
+	c, err := cfg.connect(first)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		cfg: cfg, matches: cfg.matcher(), c: c, k: &coordinator{c: c, group: cfg.Group},
+		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), flush: make(chan struct{}, 1), find: make(chan struct{}, 1),
+		loopEnd: make(chan struct{}), loopDone: make(chan struct{}), committed: make(chan struct{}), memberWas: make(chan struct{}),
+		met: make(chan struct{}), done: make(chan struct{}),
+		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int),
+		pausedOf: make(map[string]bool), flights: make(map[int32]int),
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.m = newClassic(s.k, &s.cfg, s.subscribed, s.changed, s.noteGroup)
+	return s, nil
+}
+
+// Open connects and joins the group. See broker.Source.
+func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
+	if err := s.admit(o); err != nil {
+		return broker.Traits{}, err
+	}
+	if err := s.bootstrap(ctx); err != nil {
+		s.mu.Lock()
+		s.phase = failed
+		s.mu.Unlock()
+		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
+	}
+	s.launch()
+	select {
+	case <-s.met:
+	case <-ctx.Done():
+		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", ctx.Err())
+	case <-s.life.Done():
+		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", broker.ErrClosed)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fatal != nil {
+		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", s.fatal)
+	}
+	return broker.Traits{Ordered: true, Attempts: broker.AtLeast}, nil
+}
+
+func (s *Source) admit(o broker.Options) error {
+	var errs []error
+	if o.Budget.Messages <= 0 || o.Budget.Bytes <= 0 {
+		errs = append(errs, fmt.Errorf("kafkabroker: Options.Budget is %+v: both must be positive", o.Budget))
+	}
+	if o.Observe == nil {
+		errs = append(errs, errors.New("kafkabroker: Options.Observe is nil"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing || s.stopped:
+		return fmt.Errorf("kafkabroker: opening: %w", broker.ErrClosed)
+	case s.phase != created:
+		return errors.New("kafkabroker: opening: Open was called before")
+	case len(errs) > 0:
+		s.phase = failed
+		return errors.Join(errs...)
+	}
+	s.phase, s.o, s.budget = opening, o, o.Budget
+	return nil
+}
+
+// bootstrap looks at the topics until a broker answers.
+func (s *Source) bootstrap(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	for {
+		err := s.look(ctx)
+		s.note(err)
+		s.emit()
+		switch {
+		case err == nil:
+			return nil
+		case s.life.Err() != nil:
+			return broker.ErrClosed
+		case refused(err):
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w (last try: %w)", ctx.Err(), err)
+		}
+		pause(ctx, retryWait)
+	}
+}
+
+// launch starts the goroutines.
+func (s *Source) launch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing { // Close did not see any
+		close(s.loopDone)
+		close(s.committed)
+		close(s.memberWas)
+		return
+	}
+	s.phase = opened
+	memberCtx, end := context.WithCancel(s.life)
+	s.memberEnd = end
+	go s.loop()
+	go s.commitLoop()
+	s.work.Go(s.poll)
+	go func() {
+		defer close(s.memberWas)
+		if err := s.m.run(memberCtx); err != nil {
+			s.fail(fmt.Errorf("group %s: %w", s.cfg.Group, err))
+		}
+	}()
+}
+
+// fail ends pulling for good.
+func (s *Source) fail(err error) {
+	s.mu.Lock()
+	if s.fatal == nil {
+		s.fatal = err
+	}
+	s.mu.Unlock()
+	s.metOnce.Do(func() { close(s.met) })
+	signal(s.wake)
+}
+
+// Stop ends pulling. See broker.Source.
+func (s *Source) Stop() {
+	s.mu.Lock()
+	s.stopped = true
+	for _, p := range s.parts {
+		p.drop()
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+	signal(s.kick)
+}
+
+// SetBudget changes the budget for what is fetched and handed out from now on.
+func (s *Source) SetBudget(b broker.Budget) {
+	s.mu.Lock()
+	s.budget = b
+	s.mu.Unlock()
+	signal(s.wake)
+	signal(s.kick)
+}
+
+// Pause stops the topics, or all. What was prefetched of them is let go and fetched again.
+func (s *Source) Pause(topics ...string) error { return s.pause(true, topics) }
+
+// Resume undoes Pause. Without arguments it resumes all that was paused, by whichever call.
+func (s *Source) Resume(topics ...string) error { return s.pause(false, topics) }
+
+func (s *Source) pause(on bool, topics []string) error {
+	s.mu.Lock()
+	if len(topics) == 0 {
+		s.paused = on
+		if !on {
+			clear(s.pausedOf)
+		}
+	}
+	for _, t := range topics {
+		if on {
+			s.pausedOf[t] = true
+		} else {
+			delete(s.pausedOf, t)
+		}
+	}
+	for _, p := range s.parts {
+		if s.isPaused(p) {
+			p.drop()
+		}
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+	signal(s.kick)
+	return nil
+}
+
+func (s *Source) isPaused(p *part) bool { return s.paused || s.pausedOf[p.topic] }
+
+// Hold hands out nothing of the claim until then.
+func (s *Source) Hold(c *broker.Claim, until time.Time) {
+	p, ok := c.State.(*part)
+	if !ok || p.s != s {
+		return
+	}
+	s.mu.Lock()
+	p.heldUntil = until
+	p.drop()
+	s.mu.Unlock()
+	signal(s.kick)
+}
+
+// Window says how full the claim's window is. See broker.Windowed.
+func (s *Source) Window(c *broker.Claim) float64 {
+	p, ok := c.State.(*part)
+	if !ok || p.s != s {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(1, p.tr.window())
+}
+
+// Lag returns the figures of this process's claims, by the last answers of the brokers. See broker.LagReporter.
+func (s *Source) Lag() broker.Lag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lag := broker.Lag{At: s.lagAt}
+	for _, p := range s.parts {
+		if p.end < 0 {
+			return broker.UnknownLag()
+		}
+		waiting, open := p.tr.waiting(p.end)
+		lag.Waiting += waiting
+		lag.Unsettled += waiting + open
+	}
+	if s.lagAt.IsZero() || len(s.beginning) > 0 {
+		return broker.UnknownLag()
+	}
+	return lag
+}
+
+// subscribed are the topics to tell the group of.
+func (s *Source) subscribed() []string {
+	if s.cfg.Pattern == "" {
+		return s.cfg.Topics
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name := range s.layout {
+		if s.matches(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

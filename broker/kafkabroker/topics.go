@@ -1,0 +1,165 @@
+package kafkabroker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	kafka "github.com/segmentio/kafka-go"
+)
+
+// A topicID is Kafka's; zero where the broker has none (before 2.8).
+type topicID [16]byte
+
+// log is what progress.log keeps of it.
+func (id topicID) log() uint64 { return binary.BigEndian.Uint64(id[:8]) }
+
+// A topic is how a topic is laid out.
+type topic struct {
+	name    string
+	id      topicID
+	leaders []int32 // by partition; -1: none at the moment
+	err     error
+}
+
+// topics asks how topics are laid out, never creating any; nil names mean all.
+func (c *cluster) topics(ctx context.Context, names []string) (map[string]topic, error) {
+	version, err := c.pick(ctx, anyNode, keyMetadata, 12, 7)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.do(ctx, anyNode, keyMetadata, version, metadataBody(version, names))
+	if err != nil {
+		return nil, err
+	}
+	return readTopics(r, version)
+}
+
+func metadataBody(version int16, names []string) []byte {
+	w := writer{flexible: version >= 9}
+	if names == nil {
+		w.array(-1)
+	} else {
+		w.array(len(names))
+	}
+	for _, name := range names {
+		if version >= 10 {
+			w.id(topicID{})
+		}
+		w.str(name)
+		w.tags()
+	}
+	w.bool(false) // create missing topics
+	if version >= 8 {
+		w.bool(false) // topic authorized operations
+	}
+	w.tags()
+	return w.b
+}
+
+func readTopics(r *reader, version int16) (map[string]topic, error) {
+	r.i32()
+	for n := r.array(); n > 0 && !r.bad; n-- { // brokers: the Transport knows them
+		r.i32()
+		r.str()
+		r.i32()
+		r.str()
+		r.tags()
+	}
+	r.str()
+	r.i32()
+	ts := make(map[string]topic)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		t := readTopic(r, version)
+		ts[t.name] = t
+	}
+	return ts, r.err()
+}
+
+func readTopic(r *reader, version int16) topic {
+	t := topic{err: codeErr(r.i16()), name: r.str()}
+	if version >= 10 {
+		t.id = r.id()
+	}
+	r.i8()
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		r.i16()
+		no, leader := r.i32(), r.i32()
+		r.i32()
+		for range 3 { // replicas, in sync, offline
+			for m := r.array(); m > 0 && !r.bad; m-- {
+				r.i32()
+			}
+		}
+		r.tags()
+		if no < 0 || no > 1<<20 {
+			r.bad = true
+			break
+		}
+		for int32(len(t.leaders)) <= no {
+			t.leaders = append(t.leaders, -1)
+		}
+		t.leaders[no] = leader
+	}
+	if version >= 8 {
+		r.i32()
+	}
+	r.tags()
+	return t
+}
+
+// Times that ListOffsets takes.
+const (
+	timeEnd   = -1
+	timeStart = -2
+)
+
+// listOffset asks the partition's leader for the first offset at or after a time in ms, or for the log's end or start. -1: there is none.
+func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, at int64, isolation int8) (int64, error) {
+	w := writer{}
+	w.i32(-1)
+	w.i8(isolation)
+	w.array(1)
+	w.str(p.topic)
+	w.array(1)
+	w.i32(p.no)
+	w.i32(-1)
+	w.i64(at)
+	if _, err := c.pick(ctx, leader, keyListOffsets, 5); err != nil {
+		return 0, err
+	}
+	r, err := c.do(ctx, leader, keyListOffsets, 5, w.b)
+	if err != nil {
+		return 0, err
+	}
+	r.i32()
+	if r.array() != 1 || r.str() != p.topic || r.array() != 1 || r.i32() != p.no {
+		return 0, errShort
+	}
+	if err := codeErr(r.i16()); err != nil {
+		return 0, fmt.Errorf("listing offsets: %w", err)
+	}
+	r.i64()
+	offset := r.i64()
+	return offset, r.err()
+}
+
+// codeOf is the Kafka error code in err, or 0.
+func codeOf(err error) kafka.Error {
+	var code kafka.Error
+	if errors.As(err, &code) {
+		return code
+	}
+	return 0
+}
+
+// refusals are answers that another try does not change.
+func refused(err error) bool {
+	return errors.Is(err, errVersion) || slices.Contains([]kafka.Error{
+		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
+		kafka.UnsupportedSASLMechanism, kafka.InvalidSessionTimeout, kafka.InvalidGroupId, kafka.InconsistentGroupProtocol, kafka.InvalidTopic,
+		kafka.FencedInstanceID,
+	}, codeOf(err))
+}

@@ -1,0 +1,168 @@
+package kafkabroker
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// A writer builds a request's body. flexible is the encoding of newer versions: compact lengths (one more than the length, as an unsigned
+// varint), and a section of tagged fields, always empty here, at the end of each struct.
+type writer struct {
+	b        []byte
+	flexible bool
+}
+
+func (w *writer) i8(v int8)      { w.b = append(w.b, byte(v)) }
+func (w *writer) i16(v int16)    { w.b = binary.BigEndian.AppendUint16(w.b, uint16(v)) }
+func (w *writer) i32(v int32)    { w.b = binary.BigEndian.AppendUint32(w.b, uint32(v)) }
+func (w *writer) i64(v int64)    { w.b = binary.BigEndian.AppendUint64(w.b, uint64(v)) }
+func (w *writer) id(v [16]byte)  { w.b = append(w.b, v[:]...) }
+func (w *writer) bool(v bool)    { w.b = append(w.b, map[bool]byte{true: 1}[v]) }
+func (w *writer) compact(n int)  { w.b = binary.AppendUvarint(w.b, uint64(n+1)) }
+func (w *writer) bytes(v []byte) { w.array(len(v)); w.b = append(w.b, v...) }
+
+// array writes the length of an array or of bytes; -1 is null.
+func (w *writer) array(n int) {
+	if w.flexible {
+		w.compact(n)
+		return
+	}
+	w.i32(int32(n))
+}
+
+func (w *writer) str(s string) {
+	if w.flexible {
+		w.compact(len(s))
+	} else {
+		w.i16(int16(len(s)))
+	}
+	w.b = append(w.b, s...)
+}
+
+// nullable writes null for the empty string.
+func (w *writer) nullable(s string) {
+	switch {
+	case s != "":
+		w.str(s)
+	case w.flexible:
+		w.compact(-1)
+	default:
+		w.i16(-1)
+	}
+}
+
+func (w *writer) tags() {
+	if w.flexible {
+		w.b = append(w.b, 0)
+	}
+}
+
+var errShort = errors.New("response is malformed")
+
+// A reader reads a response's body, which is hostile input, and sticks to its first failure. Bytes are not copied.
+type reader struct {
+	b        []byte
+	flexible bool
+	bad      bool
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) i8() int8 {
+	if b := r.take(1); b != nil {
+		return int8(b[0])
+	}
+	return 0
+}
+
+func (r *reader) i16() int16 {
+	if b := r.take(2); b != nil {
+		return int16(binary.BigEndian.Uint16(b))
+	}
+	return 0
+}
+
+func (r *reader) i32() int32 {
+	if b := r.take(4); b != nil {
+		return int32(binary.BigEndian.Uint32(b))
+	}
+	return 0
+}
+
+func (r *reader) i64() int64 {
+	if b := r.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (r *reader) id() (v [16]byte) {
+	copy(v[:], r.take(16))
+	return v
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// array reads the length of an array whose elements take at least one byte each; null is 0.
+func (r *reader) array() int {
+	n := int64(0)
+	if r.flexible {
+		n = int64(r.uvarint()&(1<<40-1)) - 1
+	} else {
+		n = int64(r.i32())
+	}
+	if n > int64(len(r.b)) {
+		r.bad, r.b = true, nil
+	}
+	if n < 0 || r.bad {
+		return 0
+	}
+	return int(n)
+}
+
+// bytes is nil for null.
+func (r *reader) bytes() []byte { return r.take(r.array()) }
+
+func (r *reader) str() string {
+	if r.flexible {
+		return string(r.bytes())
+	}
+	if n := r.i16(); n > 0 {
+		return string(r.take(int(n)))
+	}
+	return ""
+}
+
+// tags skips the tagged fields of a struct.
+func (r *reader) tags() {
+	if !r.flexible {
+		return
+	}
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+		r.uvarint()
+		r.take(int(min(r.uvarint(), 1<<31)))
+	}
+}
+
+func (r *reader) err() error {
+	if r.bad {
+		return errShort
+	}
+	return nil
+}
