@@ -32,7 +32,7 @@ func TestRecover(t *testing.T) {
 				case "err":
 					return own
 				case "map":
-					var m map[string]int
+					m := noMap()
 					m["x"] = 1
 				}
 				panic(c.value)
@@ -73,3 +73,6 @@ func ExampleRecover() {
 	_ = h(context.Background(), &consumer.Message{})
 	// Output: outside: panic: boom
 }
+
+// noMap is behind a variable, or the mistake would be found before it is run.
+var noMap = func() map[string]int { return nil }
