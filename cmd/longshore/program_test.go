@@ -340,3 +340,12 @@ func TestManualPages(t *testing.T) {
 		}
 	}
 }
+
+func readFile(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
