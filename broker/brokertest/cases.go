@@ -76,6 +76,7 @@ func cases() []testCase {
 		{name: "DownLater", run: downLater, why: again},
 		{name: "HeartbeatsGoOn", run: heartbeatsGoOn, why: again},
 		{name: "Idle", run: idle},
+		{name: "Storm", setup: Setup{Partitions: 4}, run: storm, why: again},
 
 		// Lag, payload, publishing, and what is left over.
 		{name: "Lag", run: lagIsRight},

@@ -8,10 +8,10 @@ func trimmedWhileAway(w *world) {
 	w.need("Trim", w.sys.Trim != nil)
 	a := w.join(budget(5, 1<<20))
 	w.produce(0, 20)
-	a.mustAck(a.take(5)...)
-	w.unsettled(15)
-	a.src.Stop()
+	ms := a.take(5)
+	a.src.Stop() // before the acks free budget: what is given back and trimmed then, a broker may count as settled (JetStream)
 	a.waitStopped("Stop")
+	a.mustAck(ms...)
 	more, _ := a.tryTake(5, 0)
 	handled := 5 + len(more)
 	if len(more) > 0 {

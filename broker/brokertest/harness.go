@@ -20,6 +20,8 @@ type Harness struct {
 	RevokeWait time.Duration
 	// Patience is how long a case waits for what has to happen. It is never waited for in a passing run. Defaults to 20 s.
 	Patience time.Duration
+	// Seed of the case that does things at random (Storm). Defaults to 1.
+	Seed uint64
 	// Bubble runs each case inside testing/synctest: for adapters without I/O.
 	Bubble bool
 	// Cannot says for each function of System and Process that is nil why it is: by field name. One that is nil without a reason fails.
@@ -77,6 +79,7 @@ type System struct {
 	// Down makes the broker unreachable for everybody, Up undoes it. What is stored stays.
 	Down, Up func(t testing.TB)
 	// Revoke takes a claim gently, with notice: another process of the group gets it when it was released, if there is one. It does not wait.
+	// Revoke, Steal and Bounce do nothing when the claim has turned meanwhile.
 	Revoke func(t testing.TB, c *broker.Claim)
 	// Steal takes a claim at once, without notice. It does not wait until the process knows.
 	Steal func(t testing.TB, c *broker.Claim)
@@ -133,6 +136,9 @@ func (h Harness) withDefaults() Harness {
 	}
 	if h.Patience == 0 {
 		h.Patience = 20 * time.Second
+	}
+	if h.Seed == 0 {
+		h.Seed = 1
 	}
 	return h
 }

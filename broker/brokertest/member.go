@@ -226,8 +226,9 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 func (w *world) cameAgain(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if by := w.acked[id]; by != nil {
-		w.again[id] = by
+	// What was handed out about when another process acked it is a redelivery that crossed the ack, and no broken promise.
+	if p, ok := w.acked[id]; ok && time.Since(p.at) > w.h.Lease/20 {
+		w.again[id] = p.by
 	}
 }
 

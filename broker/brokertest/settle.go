@@ -16,30 +16,20 @@ func (m *member) ack(ms ...*broker.Message) error {
 	}
 	// What is settled may be handed out again before Ack has returned, so it is not out any more from here on.
 	m.release(ms, true)
-	m.w.promise(m, ms)
 	err := m.src.Ack(ms[0].Claim, tokens)
-	if err != nil {
-		m.w.unpromise(ms)
+	if err == nil {
+		m.w.promise(m, ms)
 	}
 	m.known("Ack", err)
 	return err
 }
 
-// promise books that m is about to ack; unpromise that it was not told nil.
+// promise books that m was told nil.
 func (w *world) promise(m *member, ms []*broker.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, msg := range ms {
-		w.acked[id(msg)] = m
-	}
-}
-
-func (w *world) unpromise(ms []*broker.Message) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, msg := range ms {
-		delete(w.acked, id(msg))
-		delete(w.again, id(msg))
+		w.acked[id(msg)] = promised{m, time.Now()}
 	}
 }
 

@@ -18,7 +18,6 @@ func settleOnce(w *world) {
 	if err := m.ack(ms[0]); !errors.Is(err, broker.ErrSettled) {
 		w.Errorf("a second Ack: %v, want ErrSettled", err)
 	}
-	w.promise(m, ms[:1]) // the first one holds
 	if err := m.nack(0, 0, ms[0]); !errors.Is(err, broker.ErrSettled) {
 		w.Errorf("Nack after Ack: %v, want ErrSettled", err)
 	}

@@ -164,7 +164,7 @@ func heartbeatsGoOn(w *world) {
 	before := w.sys.Heartbeats(w)
 	w.eventually("heartbeats go on without Receive", func() bool { return w.sys.Heartbeats(w) >= before+3 })
 	m.mustAck(m.untook()...)
-	w.settled()
+	w.unsettled(int64(4 - m.handedOut())) // Receive may have given fewer than there are
 	if m.handedOut() < 4 {
 		m.receive()
 		m.mustAck(m.take(4 - m.handedOut())...)

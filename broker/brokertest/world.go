@@ -25,8 +25,8 @@ type world struct {
 	mu      sync.Mutex
 	next    int
 	members []*member
-	acked   map[string]*member // an ack said nil
-	again   map[string]*member // and then it was handed out again
+	acked   map[string]promised // an ack said nil
+	again   map[string]*member  // and then it was handed out again: who had acked it
 	// forgets: the case makes the broker forget settles, so its committed offsets do go back.
 	forgets  bool
 	finished bool
@@ -34,8 +34,14 @@ type world struct {
 	isSlow   bool
 }
 
+// promised is an ack that said nil.
+type promised struct {
+	by *member
+	at time.Time
+}
+
 func newWorld(t testing.TB, h *Harness, c *testCase) *world {
-	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]*member), again: make(map[string]*member)}
+	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]*member)}
 	s := c.setup
 	s.Topics, s.Partitions = max(1, s.Topics), max(1, s.Partitions)
 	if s.Lease != 0 {

@@ -34,14 +34,24 @@ func (s *Source) revoke(cs *claimState) {
 func (s *Source) finishRevoked(now time.Time) (next time.Time) {
 	var over []*claimState
 	s.mu.Lock()
-	rest := s.revoking[:0]
+	if len(s.revoking) == 0 {
+		s.mu.Unlock()
+		return next
+	}
+	rest, waits := s.revoking[:0], make(map[*holding]bool)
 	for _, cs := range s.revoking {
-		if cs.out == 0 || !now.Before(cs.by) {
+		switch {
+		case waits[cs.h]:
+			// Older claims come first in the list: the holding's last claim ends, and is released, after them. Else what is acked through
+			// an old one after that would never be committed.
+		case cs.out == 0 || !now.Before(cs.by):
 			over = append(over, cs)
 			continue
+		default:
+			next = earlier(next, cs.by)
 		}
+		waits[cs.h] = true
 		rest = append(rest, cs)
-		next = earlier(next, cs.by)
 	}
 	s.revoking = rest
 	s.mu.Unlock()

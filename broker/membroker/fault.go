@@ -11,7 +11,7 @@ import (
 type Op int
 
 const (
-	// OpOpen: the next Source.Open fails; give an error that is no configuration's to see it tried again (it is not).
+	// OpOpen: the next Source.Open fails, as for a mistake in its configuration.
 	OpOpen Op = iota
 	// OpReceive: the next Receive fails for good.
 	OpReceive
@@ -53,11 +53,10 @@ func (f *faults) fail(op Op) error {
 	return f.err[op]
 }
 
-// drop loses deliveries that were told to be dropped. Nobody extends their leases.
-func (f *faults) drop(p *leases, spans []span) []span {
+// drop loses deliveries that were told to be dropped.
+func (f *faults) drop(spans []span) []span {
 	for f.drops > 0 && len(spans) > 0 {
 		sp := &spans[0]
-		p.at(sp.from).holder = 0
 		sp.bytes -= sizeOf(sp.at(sp.from))
 		sp.from, sp.n, f.drops = sp.from+1, sp.n-1, f.drops-1
 		if sp.n == 0 {
@@ -252,7 +251,7 @@ func (c *cursor) restart(g *group) {
 }
 
 // Revoke takes the partition from its owner gently: who has it is told, settles what runs, commits and releases. Another member of the
-// group gets it then; without one, nobody does until the next member joins or leaves. It needs a partitioned broker.
+// group gets it then, or without one the same again. It needs a partitioned broker.
 func (b *Broker) Revoke(groupName, topic string, partition int32) error {
 	return b.move(groupName, topic, partition, func(g *group, c *cursor) {
 		c.to, c.moving = g.other(c.owner), true
@@ -264,12 +263,7 @@ func (b *Broker) Revoke(groupName, topic string, partition int32) error {
 func (b *Broker) Steal(groupName, topic string, partition int32) error {
 	return b.move(groupName, topic, partition, func(g *group, c *cursor) {
 		c.owner.tell(notice{kind: taken, cur: c, term: c.term})
-		to := g.other(c.owner)
-		c.owner, c.to, c.moving = nil, nil, false
-		c.term++
-		if to != nil {
-			c.assign(to, assigned)
-		}
+		c.assign(g.other(c.owner), assigned)
 	})
 }
 
@@ -296,7 +290,7 @@ func (b *Broker) move(groupName, topic string, partition int32, f func(*group, *
 	return nil
 }
 
-// other is the member with the fewest partitions, except one.
+// other is the member with the fewest partitions, except one unless there is nobody else.
 func (g *group) other(than *member) *member {
 	has := make(map[*member]int)
 	var takers []*member
@@ -309,7 +303,7 @@ func (g *group) other(than *member) *member {
 		}
 	}
 	if len(takers) == 0 {
-		return nil
+		return than
 	}
 	return fewest(takers, has)
 }

@@ -202,9 +202,9 @@ func (g *group) expire(now time.Time) {
 	}
 }
 
-// heartbeat says that m lives, and extends what it has. It returns what the broker has to say; it says so again until it was followed, for
+// heartbeat says that m lives, and extends what it has (offsets, where leased). It returns what the broker has to say; it says so again until it was followed, for
 // the answer may get lost.
-func (m *member) heartbeat(now time.Time) ([]notice, error) {
+func (m *member) heartbeat(has []int64, now time.Time) ([]notice, error) {
 	m.g.expire(now)
 	if !m.known() {
 		return nil, errUnknown
@@ -212,7 +212,7 @@ func (m *member) heartbeat(now time.Time) ([]notice, error) {
 	m.g.heartbeats++
 	m.seen = now
 	if m.g.b.stream != nil {
-		m.g.cursors[0].leases.extend(m.id, now.UnixNano(), now.Add(m.g.b.cfg.Lease).UnixNano())
+		m.g.cursors[0].leases.extend(m.id, has, now.UnixNano(), now.Add(m.g.b.cfg.Lease).UnixNano())
 	}
 	return slices.Clone(m.notices), nil
 }
@@ -259,7 +259,9 @@ func (m *member) release(c *cursor, term int64) {
 	c.term++ // whatever it sends afterwards is fenced
 	if to != nil && to.known() && !to.leaving {
 		c.assign(to, assigned)
+		return
 	}
+	m.g.balance()
 }
 
 // fetch leases messages of the stream to m: first what comes again, then fresh ones.
@@ -296,7 +298,7 @@ func (m *member) fetch(limit int, maxBytes int64, now time.Time) (out []span, g 
 			break
 		}
 	}
-	out = m.g.b.faults.drop(p, out)
+	out = m.g.b.faults.drop(out)
 	for _, sp := range out {
 		m.g.delivered += sp.n
 		for o := sp.from; cfg.AtMostOnce && o < sp.from+sp.n; o++ {

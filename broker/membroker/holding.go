@@ -239,7 +239,11 @@ func (h *holding) take(n int) (sp span, gen uint16) {
 
 // mark sets the slots of the longest run from the span's start, at most n, that may go out as one.
 func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
-	h.w.extend(sp.from, sp.from+n)
+	first := sp.from
+	if h.s.b.stream == nil {
+		first = h.floor // what is passed over because it is a stray belongs to the window, too
+	}
+	h.w.extend(first, sp.from+n)
 	if sl := h.w.get(sp.from); sl != nil {
 		gen = sl.gen
 	}

@@ -120,9 +120,12 @@ func (p *leases) giveBack(o int64, due int64, runs int32) {
 	p.dueAt = min(p.dueAt, due)
 }
 
-// extend renews what the holder has and has not lost.
-func (p *leases) extend(holder int32, now, until int64) {
-	for o := p.floor; o < p.next; o++ {
+// extend renews what the holder says it has, unless it has lost it.
+func (p *leases) extend(holder int32, has []int64, now, until int64) {
+	for _, o := range has {
+		if o < p.floor || o >= p.next {
+			continue
+		}
 		if e := p.at(o); !e.done && e.holder == holder && e.due > now {
 			e.due = until
 		}

@@ -100,14 +100,15 @@ func (m *leaseModel) giveBack(t *rapid.T) {
 	}
 }
 
-func (m *leaseModel) extend(*rapid.T) {
+func (m *leaseModel) extend(t *rapid.T) {
 	until := m.now.Add(m.cfg.Lease)
-	for o, due := range m.due {
-		if e := m.p.at(o); e.holder == 1 && due.After(m.now) {
+	has := rapid.SliceOfN(rapid.Int64Range(0, m.p.next+2), 0, 50).Draw(t, "has")
+	for _, o := range has {
+		if due, open := m.due[o]; open && m.p.at(o).holder == 1 && due.After(m.now) {
 			m.due[o] = until
 		}
 	}
-	m.p.extend(1, m.now.UnixNano(), until.UnixNano())
+	m.p.extend(1, has, m.now.UnixNano(), until.UnixNano())
 }
 
 func (m *leaseModel) wait(t *rapid.T) {

@@ -3,7 +3,6 @@ package membroker
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -73,13 +72,10 @@ func (s *Source) beat(now time.Time) {
 	}
 	var ns []notice
 	var at time.Time
+	has := s.leased()
 	err := s.exchange(func(now time.Time) (err error) {
 		at = now
-		if s.mutant.is(noExtension) && s.b.stream != nil {
-			ns = slices.Clone(s.m.notices)
-			return nil
-		}
-		ns, err = s.m.heartbeat(now)
+		ns, err = s.m.heartbeat(has, now)
 		return err
 	})
 	switch {
@@ -115,6 +111,32 @@ func (s *Source) touched(at time.Time) {
 	}
 }
 
+// leased lists what this source has of the stream: what is out, prefetched, or settled and not sent yet.
+func (s *Source) leased() (os []int64) {
+	if s.b.stream == nil || s.mutant.is(noExtension) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.holdings {
+		for o := h.w.lo; o < h.w.hi; o++ {
+			if h.w.at(o).state == out {
+				os = append(os, o)
+			}
+		}
+		for _, sp := range h.spans {
+			for o := sp.from; o < sp.from+sp.n; o++ {
+				os = append(os, o)
+			}
+		}
+		os = append(os, h.acks...)
+		for _, b := range h.backs { // else their leases run out, and they pull the message from the next holder when they are sent
+			os = append(os, b.offset)
+		}
+	}
+	return os
+}
+
 // refreshLag also tells the broker how many notices were followed.
 func (s *Source) refreshLag(now time.Time, followed int) {
 	s.mu.Lock()
@@ -129,15 +151,8 @@ func (s *Source) refreshLag(now time.Time, followed int) {
 func (s *Source) rejoin(now time.Time) {
 	var at time.Time
 	err := s.exchange(func(now time.Time) error {
-		if s.m.known() {
-			s.m.leave()
-		}
-		m, err := s.b.join(s.cfg.Group, s.cfg.Topics, s.wake, s.call)
-		if err != nil {
-			return err
-		}
-		s.m, at = m, now
-		return nil
+		at = now
+		return s.enter()
 	})
 	s.beatAt = now
 	if s.failing = err != nil; s.failing {
@@ -190,6 +205,11 @@ func (s *Source) expelled(cause error) {
 	s.mu.Unlock()
 	for _, h := range hs {
 		s.lose(h, cause)
+	}
+	for _, e := range s.ending {
+		if e.cs != nil {
+			s.unconfirmed(e.cs.claim, e.h.promised, cause)
+		}
 	}
 	s.ending = nil
 	s.rejoins = true

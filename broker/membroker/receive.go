@@ -138,7 +138,8 @@ func (s *Source) fetch(got *bool, due *time.Time) error {
 		return nil
 	}
 	s.m.waiting = true
-	for _, h := range s.holdings {
+	for i := range s.holdings {
+		h := s.holdings[(s.turn+1+i)%len(s.holdings)] // who is next to hand out asks first, or a small budget would starve the others
 		if !h.heldUntil.IsZero() && now.Before(h.heldUntil) {
 			*due = earlier(*due, h.heldUntil)
 		}
@@ -179,10 +180,6 @@ func (h *holding) lease(now time.Time, maxBytes int64, lost bool) (due time.Time
 	if limit <= 0 {
 		s.starved = true
 		return due
-	}
-	if lost {
-		defer func(drops int) { s.b.faults.drops = drops }(s.b.faults.drops)
-		s.b.faults.drops = limit
 	}
 	spans, g, due := s.m.fetch(limit, maxBytes, now)
 	if lost {

@@ -162,11 +162,9 @@ func (s *Source) join(ctx context.Context) error {
 			if err := s.b.faults.fail(OpOpen); err != nil {
 				return &refusal{err}
 			}
-			m, err := s.b.join(s.cfg.Group, s.cfg.Topics, s.wake, s.call)
-			if err != nil {
+			if err := s.enter(); err != nil {
 				return &refusal{err}
 			}
-			s.m = m
 			return nil
 		})
 		s.emit()
@@ -191,6 +189,20 @@ func (s *Source) join(ctx context.Context) error {
 			return fmt.Errorf("membroker: opening: %w", broker.ErrClosed)
 		}
 	}
+}
+
+// enter makes a member of the source, at the broker and under its lock. It leaves as the old one, which an answer that got lost may have
+// made.
+func (s *Source) enter() error {
+	if s.m != nil && s.m.known() {
+		s.m.leave()
+	}
+	m, err := s.b.join(s.cfg.Group, s.cfg.Topics, s.wake, s.call)
+	if err != nil {
+		return err
+	}
+	s.m = m
+	return nil
 }
 
 // abandon takes back a join that Close overtook.
