@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Defaults that contradictions are held against. They are those of the packages that take the values; a test holds them together.
+// Defaults that contradictions are held against. They are those of the packages that take the values.
 const (
 	defaultKillGrace    = 30 * time.Second
 	defaultDrainTimeout = 25 * time.Second

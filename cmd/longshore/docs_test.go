@@ -1,0 +1,219 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// keys are all paths of a configuration type, with NAME and [] for what is chosen.
+func keys(t reflect.Type, at string, out map[string]bool) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		keys(t.Elem(), at, out)
+	case t == reflect.TypeFor[handlers.Secret]() || t == reflect.TypeFor[config.With]():
+		out[at] = true
+	case t.Kind() == reflect.Struct:
+		if at != "" {
+			out[at], at = true, at+"."
+		}
+		for i := range t.NumField() {
+			keys(t.Field(i).Type, at+t.Field(i).Tag.Get("yaml"), out)
+		}
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer:
+		out[at] = true
+		keys(t.Elem(), at+".NAME", out)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		out[at] = true
+		keys(t.Elem(), at+"[]", out)
+	default:
+		out[at] = true
+	}
+}
+
+// sections are keys that only hold others, and need no line of their own.
+var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.routes[]", "consumers.NAME.middleware[]"}
+
+// TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
+func TestDocsNameEveryKey(t *testing.T) {
+	want := map[string]bool{}
+	keys(reflect.TypeFor[config.File](), "", want)
+	for _, s := range sections {
+		if !want[s] {
+			t.Errorf("%s is no key any more", s)
+		}
+		delete(want, s)
+	}
+	have := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\|").FindAllStringSubmatch(section(t, "## All keys", "## Middleware"), -1) {
+		have[m[1]] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if !have[key] {
+			t.Errorf("docs/configuration.md does not have %s", key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(have)) {
+		if !want[key] {
+			t.Errorf("docs/configuration.md has %s, which is no key", key)
+		}
+	}
+}
+
+// section is a part of docs/configuration.md.
+func section(t *testing.T, from, to string) string {
+	t.Helper()
+	text := readFile(t, "../../docs", "configuration.md")
+	_, text, ok := strings.Cut(text, from+"\n")
+	if !ok {
+		t.Fatalf("docs/configuration.md has no %q", from)
+	}
+	text, _, _ = strings.Cut(text, to+"\n")
+	return text
+}
+
+// TestDocsTellTheDefaults: of those that the packages say themselves, and of those that the file is checked against.
+func TestDocsTellTheDefaults(t *testing.T) {
+	text := section(t, "## All keys", "## Middleware")
+	short := func(d time.Duration) string { // 1m, not 1m0s
+		return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+	}
+	for key, want := range map[string]string{
+		"admin.listen": admin.DefaultListen, "admin.no_progress": short(admin.DefaultNoProgress),
+		"embedded.dir": defaultDir, "embedded.port": strconv.Itoa(defaultPort),
+		"consumers.NAME.source.nats.ack_wait":        natsbroker.DefaultAckWait.String(),
+		"consumers.NAME.source.nats.max_hold":        short(natsbroker.DefaultMaxHold),
+		"consumers.NAME.source.nats.max_ack_pending": strconv.Itoa(natsbroker.DefaultMaxAckPending),
+	} {
+		if !strings.Contains(text, "| `"+key+"` | `"+want+"` |") {
+			t.Errorf("docs/configuration.md does not have %s with default %s", key, want)
+		}
+	}
+}
+
+// TestDocsNameEveryMetric: docs/operations.md has each metric that the program exposes, and no other.
+func TestDocsNameEveryMetric(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := metrics.New("orders")
+	m.Observe(consumer.Scaled{})
+	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Up}})
+	m.Watch(knownStats{})
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := readFile(t, "../../docs", "operations.md")
+	have := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(longshore_[a-z_]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(text, -1) {
+		have[row[1]+" "+row[2]] = true
+	}
+	for _, f := range families {
+		row := f.GetName() + " " + strings.ToLower(f.GetType().String())
+		if !have[row] {
+			t.Errorf("docs/operations.md does not have %s", row)
+		}
+		delete(have, row)
+	}
+	for row := range have {
+		t.Errorf("docs/operations.md has %s, which is not exposed", row)
+	}
+}
+
+// knownStats are figures of which none is unknown.
+type knownStats struct{}
+
+func (knownStats) Stats() consumer.Stats {
+	return consumer.Stats{LastProgress: time.Unix(1, 0), Lag: broker.Lag{At: time.Unix(1, 0)}}
+}
+
+// TestDocsNameEveryMiddleware: and each of their options.
+func TestDocsNameEveryMiddleware(t *testing.T) {
+	text := section(t, "## Middleware", "## None")
+	options := map[string]any{"circuit_breaker": breakerOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
+		"recover": struct{}{}, "timeout": timeoutOptions{}}
+	for name := range wrappings {
+		line := regexp.MustCompile("(?m)^\\| `" + name + "` \\|.*$").FindString(text)
+		o, ok := options[name]
+		if line == "" || !ok {
+			t.Errorf("docs/configuration.md does not have the middleware %s", name)
+			continue
+		}
+		for i := range reflect.TypeOf(o).NumField() {
+			if option := "`" + reflect.TypeOf(o).Field(i).Tag.Get("yaml") + "`"; !strings.Contains(line, option) {
+				t.Errorf("docs/configuration.md: %s does not have %s", name, option)
+			}
+		}
+	}
+}
+
+// TestExampleNamesEveryKey: config example shows all keys, in use or commented out.
+func TestExampleNamesEveryKey(t *testing.T) {
+	want := map[string]bool{}
+	keys(reflect.TypeFor[config.File](), "", want)
+	for key := range want {
+		last := strings.TrimSuffix(key[strings.LastIndexByte(key, '.')+1:], "[]")
+		// urls and middleware are shown inside a comment
+		if last != "NAME" && !regexp.MustCompile(`(?m)^[ #-]*\b`+last+`:|\b`+last+`: `).MatchString(config.Examples["nats"]) {
+			t.Errorf("the example does not show %s", key)
+		}
+	}
+}
+
+// TestExamplesOfDocsAreAccepted: every whole configuration in our pages passes config check.
+func TestExamplesOfDocsAreAccepted(t *testing.T) {
+	t.Setenv("LONGSHORE_ADMIN_TOKEN", "0123456789abcdef")
+	t.Setenv("WEBHOOK_URL", "https://hooks.example.com/orders")
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, found := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```"), 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+			if !regexp.MustCompile(`(?m)^consumers:`).MatchString(m[1]) {
+				continue // a part
+			}
+			found++
+			dir := t.TempDir()
+			writeFile(t, dir, "c.yaml", m[1])
+			if _, err := run(t.Context(), "config", "check", filepath.Join(dir, "c.yaml")); err != nil {
+				t.Errorf("%s:\n%s\n%v", page, m[1], err)
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d examples", found)
+	}
+}
+
+func TestExamplesAreAccepted(t *testing.T) {
+	for name, text := range config.Examples {
+		dir := t.TempDir()
+		writeFile(t, dir, "c.yaml", text)
+		if _, err := run(t.Context(), "config", "check", filepath.Join(dir, "c.yaml")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
