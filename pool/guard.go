@@ -77,8 +77,7 @@ func RuntimeGauge() func() Pressure {
 
 type runtimeGauge struct {
 	samples []metrics.Sample
-	counts  []uint64 // of the latency histogram at the last look
-	memory  float64
+	counts  []uint64  // of the latency histogram at the last look
 	looked  time.Time // at the histogram
 	last    Pressure
 }

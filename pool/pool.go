@@ -34,12 +34,13 @@ type Pool[T any] struct {
 	started  time.Duration // sum of the times at which they began
 	stuck    int           // abandoned
 	min, max int
-	closed   bool // Drain has begun
-	over     bool // and it is done: stop is closed
-	loops    int  // manager and scanner, as long as they run
-	calling  bool // a called worker is on its way
-	alert    bool // the manager sleeps and wants to know of starvation
-	blind    bool // the scanner sleeps and wants to know of work
+	closed   bool          // Drain has begun
+	gone     chan struct{} // closed when a worker that was started after the end has ended, if Drain waits for it
+	over     bool          // and it is done: stop is closed
+	loops    int           // manager and scanner, as long as they run
+	calling  bool          // a called worker is on its way
+	alert    bool          // the manager sleeps and wants to know of starvation
+	blind    bool          // the scanner sleeps and wants to know of work
 
 	in, done int64
 	work     time.Duration
@@ -120,18 +121,34 @@ func (p *Pool[T]) Drain(ctx context.Context) (stuck int, err error) {
 	p.mu.Unlock()
 	refused.wake()
 	woken.wakeAll()
-	select {
-	case <-p.ended:
-	default:
-		select {
-		case <-p.ended:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
+	err = await(ctx, p.ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for err == nil && p.running > 0 { // requeued after the end
+		if p.gone == nil {
+			p.gone = make(chan struct{})
+		}
+		gone := p.gone
+		p.mu.Unlock()
+		err = await(ctx, gone)
+		p.mu.Lock()
+	}
 	return p.stuck + p.busy, err
+}
+
+// await returns when ch is closed or, with its cause, when ctx ends first.
+func await(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	default:
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // endIfDrained sends the idle workers home once nothing is left to do: it returns those to wake. Until then they stay, for a busy
@@ -148,6 +165,10 @@ func (p *Pool[T]) drained() bool { return p.closed && p.queue.items == 0 && p.bu
 
 // endIfOver tells manager and scanner to end once the workers have. Called with the lock.
 func (p *Pool[T]) endIfOver() {
+	if p.gone != nil && p.running == 0 {
+		close(p.gone)
+		p.gone = nil
+	}
 	if p.closed && !p.over && p.running == 0 && p.queue.items == 0 {
 		p.over = true
 		close(p.stop)

@@ -211,10 +211,10 @@ func TestWorkersRequeueIntoAFullQueue(t *testing.T) {
 func TestRequeueAfterDrainIsHandled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var handled atomic.Int32
-		p := newPool(t, pool.Config[int]{Do: func(intWorker, int) { handled.Add(1) }})
+		p := newPool(t, pool.Config[int]{Do: func(intWorker, int) { time.Sleep(time.Second); handled.Add(1) }})
 		drain(t, p)
 		p.Requeue(0, 1, 2, 3)
-		synctest.Wait()
+		drain(t, p)
 		if got := handled.Load(); got != 3 {
 			t.Errorf("handled %d, want 3", got)
 		}

@@ -235,8 +235,8 @@ func TestHeldAbandonsAndReplaces(t *testing.T) {
 			t.Errorf("Drain: %d, %v", n, err)
 		}
 		close(stuck)
+		synctest.Wait() // or Drain would find some that have yet to return
 		drain(t, p)
-		synctest.Wait()
 		if s := p.Stats(); handled.Load() != 4 || s.Done != 4 || s.Stuck != 0 {
 			t.Errorf("handled %d, done %d, stuck %d", handled.Load(), s.Done, s.Stuck)
 		}
