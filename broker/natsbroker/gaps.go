@@ -67,3 +67,13 @@ func (p *position) polled(at point) (gap, bool) {
 	p.stream = at.stream
 	return g, p.exact
 }
+
+// begin takes the first sequence that the stream still has, when the consumer stood at delivered, and returns what was discarded in
+// between while nobody was there. What was delivered and given back, and was discarded then, the server counts as settled.
+func (p *position) begin(delivered, first uint64) (gap, bool) {
+	if !p.exact || first == 0 || delivered+1 >= first {
+		return gap{}, false
+	}
+	p.stream = first - 1
+	return gap{from: delivered + 1, n: int64(first - 1 - delivered)}, true
+}

@@ -31,6 +31,7 @@ func TestGapByLimit(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
 	a.publish(1, 300)
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
@@ -60,6 +61,7 @@ func TestGapByPurge(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
 	a.publish(51, 250)
 	st, _ := a.js.Stream(context.Background(), "S")
 	if err := st.Purge(context.Background()); err != nil {

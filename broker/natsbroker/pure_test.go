@@ -206,6 +206,28 @@ func TestPosition(t *testing.T) {
 	}
 }
 
+func TestPositionBegin(t *testing.T) {
+	for _, c := range []struct {
+		delivered, first uint64
+		want             gap
+	}{{0, 0, gap{}}, {0, 1, gap{}}, {10, 1, gap{}}, {10, 11, gap{}}, {10, 12, gap{11, 1}}, {0, 201, gap{1, 200}}} {
+		p, filtered := position{exact: true}, position{}
+		p.polled(point{1, c.delivered})
+		filtered.polled(point{1, c.delivered})
+		g, ok := p.begin(c.delivered, c.first)
+		if g != c.want || ok != (c.want.n > 0) {
+			t.Errorf("at %d of %d: %+v, %v", c.delivered, c.first, g, ok)
+		}
+		if _, ok := filtered.begin(c.delivered, c.first); ok {
+			t.Error("a filtered consumer told a gap")
+		}
+		// The next delivery does not tell it again.
+		if g, ok := p.arrived(delivery{consumer: 2, stream: max(c.first, c.delivered+1), delivered: 1}); ok {
+			t.Errorf("at %d of %d: told again: %+v", c.delivered, c.first, g)
+		}
+	}
+}
+
 // The table against a plain map, with random adds, finds and removals.
 func TestSlots(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

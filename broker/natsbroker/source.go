@@ -186,12 +186,20 @@ func (s *Source) begin(d durable) {
 	ses := newSession(s, topic, s.opts.Budget.Messages)
 	ses.at.exact = d.exact()
 	ses.at.polled(point{d.consumer.Delivered.Consumer, d.consumer.Delivered.Stream})
+	var skipped gap
+	var gone bool
+	if d.stream != nil { // it was asked before the consumer, so what it had lost then is lost
+		skipped, gone = ses.at.begin(d.consumer.Delivered.Stream, d.stream.State.FirstSeq)
+	}
 	ses.highest = d.consumer.Delivered.Stream
 	if cc.MaxAckPending > 0 && cc.MaxAckPending < s.opts.Budget.Messages {
 		s.herald.warn(fmt.Errorf("natsbroker: consumer %s of stream %s: max_ack_pending is %d for all processes, and this one's budget is %d messages",
 			s.cfg.Consumer, s.cfg.Stream, cc.MaxAckPending, s.opts.Budget.Messages))
 	}
 	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
+	if gone {
+		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(skipped.from), N: skipped.n})
+	}
 	s.created = d.consumer.Created
 	s.mu.Lock()
 	s.ackWaitNanos.Store(int64(lease(cc)))
