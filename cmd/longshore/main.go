@@ -92,13 +92,12 @@ func stopOnSignal() (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, ok := <-signals
-		if !ok {
+		if _, ok := <-signals; !ok {
 			return
 		}
 		cancel()
-		if s, ok = <-signals; ok {
-			os.Exit(128 + int(s.(syscall.Signal)))
+		if second, ok := <-signals; ok {
+			os.Exit(128 + int(second.(syscall.Signal)))
 		}
 	}()
 	return ctx, func() {
