@@ -38,5 +38,5 @@
 // # Proving that the suite sees it
 //
 // [Failures] runs cases and returns what failed instead of failing. Build a deliberate mistake into the adapter, behind an unexported switch,
-// and demand that it is not empty; package membroker does that for some fifteen mistakes.
+// and demand that it is not empty; package membroker does that for nineteen mistakes.
 package brokertest

@@ -57,7 +57,7 @@ func (f *faults) fail(op Op) error {
 func (f *faults) drop(spans []span) []span {
 	for f.drops > 0 && len(spans) > 0 {
 		sp := &spans[0]
-		sp.bytes -= sizeOf(sp.at(sp.from))
+		sp.bytes -= sp.size(sp.from)
 		sp.from, sp.n, f.drops = sp.from+1, sp.n-1, f.drops-1
 		if sp.n == 0 {
 			spans = spans[1:]

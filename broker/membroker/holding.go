@@ -219,7 +219,7 @@ func (h *holding) take(n int) (sp span, gen uint16) {
 		head := &h.spans[0]
 		for head.n > 0 && !h.handable(head.from) {
 			h.passOver(head.from)
-			h.shift(head, 1, sizeOf(head.at(head.from)))
+			h.shift(head, 1, head.size(head.from))
 		}
 		if head.n == 0 {
 			h.spans[0] = span{}
@@ -258,7 +258,7 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 		if i > 0 && (sl.gen != gen || !h.handable(o) || len(h.runs) > 0 && (h.runs[o] > 0 || h.runs[sp.from] > 0)) {
 			break
 		}
-		size := sizeOf(sp.at(o))
+		size := sp.size(o)
 		sl.state, sl.claim, sl.size = out, h.claim.no, uint32(size)
 		bytes += size
 	}

@@ -15,6 +15,20 @@ type segment struct {
 	base, n int64
 	topic   string
 	ms      []broker.Message
+	// ends[i] is how many bytes ms[:i] has: so that sizes are known without touching the messages.
+	ends []int64
+}
+
+func (sg *segment) add(ms []broker.Message) {
+	if sg.ends == nil {
+		sg.ends = append(make([]int64, 0, len(ms)+1), 0)
+	}
+	bytes := sg.ends[len(sg.ends)-1]
+	for i := range ms {
+		bytes += sizeOf(&ms[i])
+		sg.ends = append(sg.ends, bytes)
+	}
+	sg.ms = append(sg.ms, ms...)
 }
 
 // A commitLog is a partition's messages, or a stream's. Guarded by Broker.mu.
@@ -32,6 +46,7 @@ type commitLog struct {
 // A span is a run of messages on its way to Receive. attempt and runs hold for each of them.
 type span struct {
 	ms            []broker.Message // ms[0] is at base
+	ends          []int64          // as of the segment
 	base          int64
 	from, n       int64
 	bytes         int64
@@ -39,6 +54,8 @@ type span struct {
 }
 
 func (sp *span) at(o int64) *broker.Message { return &sp.ms[o-sp.base] }
+
+func (sp *span) size(o int64) int64 { return sp.ends[o-sp.base+1] - sp.ends[o-sp.base] }
 
 func sizeOf(m *broker.Message) int64 {
 	return int64(len(m.Key) + len(m.Value) + len(m.Headers.Raw))
@@ -50,13 +67,15 @@ func (l *commitLog) append(topic string, ms []broker.Message, n int64) {
 	if k := len(l.segs); !repeats && k > 0 {
 		last := l.segs[k-1]
 		if last.topic == topic && last.n == int64(len(last.ms)) && len(last.ms)+len(ms) <= segmentSize {
-			last.ms = append(last.ms, ms...)
+			last.add(ms)
 			last.n += n
 			l.end += n
 			return
 		}
 	}
-	l.segs = append(l.segs, &segment{base: l.end, n: n, topic: topic, ms: ms})
+	sg := &segment{base: l.end, n: n, topic: topic}
+	sg.add(ms)
+	l.segs = append(l.segs, sg)
 	l.end += n
 }
 
@@ -74,16 +93,13 @@ func (l *commitLog) read(from int64, limit int, maxBytes int64) (sp span, topic 
 	}
 	sg := l.segs[i]
 	at := (from - sg.base) % int64(len(sg.ms))
-	sp = span{ms: sg.ms[at:], base: from, from: from, attempt: 1}
-	n := min(int64(limit), int64(len(sp.ms)), sg.base+sg.n-from)
-	for sp.n < n {
-		size := sizeOf(&sp.ms[sp.n])
-		if sp.n > 0 && sp.bytes+size > maxBytes {
-			break
-		}
-		sp.bytes += size
-		sp.n++
+	sp = span{ms: sg.ms[at:], ends: sg.ends[at:], base: from, from: from, attempt: 1}
+	sp.n = min(int64(limit), int64(len(sp.ms)), sg.base+sg.n-from)
+	if sp.ends[sp.n]-sp.ends[0] > maxBytes {
+		over := sort.Search(int(sp.n), func(i int) bool { return sp.ends[i+1]-sp.ends[0] > maxBytes })
+		sp.n = int64(max(1, over))
 	}
+	sp.bytes = sp.ends[sp.n] - sp.ends[0]
 	return sp, sg.topic
 }
 
