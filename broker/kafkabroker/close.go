@@ -62,6 +62,9 @@ func (s *Source) shutdown(ctx context.Context) error {
 
 // goodbye makes the last commits and leaves the group, until ctx ends.
 func (s *Source) goodbye(ctx context.Context) error {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
 	signal(s.flush)
 	var err error
 	select {

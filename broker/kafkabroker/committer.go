@@ -16,6 +16,8 @@ type due struct {
 	p *part
 	s snapshot
 	c *commitment
+	// last: it was taken after the claim had ended. That it has ended by the time of the answer says nothing of the snapshot.
+	last bool
 }
 
 // commitLoop sends commits, one request at a time: an older one can never arrive behind a newer. It ends when lastCall is set and all is
@@ -44,7 +46,7 @@ func (s *Source) commitLoop() {
 func (s *Source) allCommitted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closing && len(s.parts) == 0 && len(s.ending) == 0
+	return s.leaving && len(s.ending) == 0
 }
 
 // commit sends what is new. again: something of it should be tried again soon.
@@ -88,7 +90,7 @@ func (s *Source) collect() (ds []due) {
 	defer s.mu.Unlock()
 	add := func(p *part, clean bool) {
 		snap := p.tr.snapshot(clean)
-		d := due{p: p, s: snap, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
+		d := due{p: p, s: snap, last: clean, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
 		if !p.bare {
 			d.c.metadata = snap.encode(metadataLimit)
 		}
@@ -107,14 +109,13 @@ func (s *Source) collect() (ds []due) {
 
 // answered takes note of the broker's answer for one partition; it needs s.mu. free: it may be released.
 func (s *Source) answered(d due) (retry, free bool) {
-	last := slices.Contains(s.ending, d.p)
 	switch code := codeOf(d.c.err); {
 	case d.c.err == nil:
 		d.p.tr.commit(d.s)
-		if last {
+		if d.last {
 			s.ended(d.p)
 		}
-		return false, last
+		return false, d.last
 	case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
 		d.p.bare = true
 		s.say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})

@@ -46,6 +46,7 @@ type Source struct {
 	phase     phase
 	stopped   bool
 	closing   bool
+	leaving   bool // all claims have ended for good: what is in ending is all there is
 	fatal     error
 	closeErr  error
 	budget    broker.Budget
