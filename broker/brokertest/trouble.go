@@ -164,10 +164,11 @@ func heartbeatsGoOn(w *world) {
 	before := w.sys.Heartbeats(w)
 	w.eventually("heartbeats go on without Receive", func() bool { return w.sys.Heartbeats(w) >= before+3 })
 	m.mustAck(m.untook()...)
-	w.unsettled(int64(4 - m.handedOut())) // Receive may have given fewer than there are
-	if m.handedOut() < 4 {
+	rest := 4 - m.handedOut() // Receive may have given fewer than there are
+	w.unsettled(int64(rest))
+	if rest > 0 {
 		m.receive()
-		m.mustAck(m.take(4 - m.handedOut())...)
+		m.mustAck(m.take(rest)...)
 	}
 	w.settled()
 }
