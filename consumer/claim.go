@@ -51,7 +51,6 @@ func (c *Consumer) watchClaim(k *claim) {
 	select {
 	case <-k.Ended():
 		k.cancel(k.Cause())
-		c.letters.flush(func(x letter) bool { return x.k == k })
 	case <-c.gone:
 		k.cancel(ErrShutdown)
 	}
@@ -134,4 +133,5 @@ func (c *Consumer) clear(k *claim, reason string) {
 		back = append(back, broker.Back{Token: p.m.Token, Delay: max(0, p.due.Sub(now)), Runs: p.m.Runs})
 	}
 	c.giveBack(k, back, reason)
+	c.letters.flush(k)
 }

@@ -83,8 +83,8 @@ func (d *letters) work() {
 func (d *letters) settle(x letter) {
 	c := d.c
 	m := x.failed.Message
-	if x.k.ctx.Err() != nil { // shutdown, or the claim has ended: its next holder decides
-		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, "shutdown")
+	if d.over(x) {
+		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, x.k.why())
 		return
 	}
 	start := time.Now()
@@ -102,6 +102,12 @@ func (d *letters) settle(x letter) {
 	}
 }
 
+// over says whether x is for its message's next holder: the claim has ended, or the consumer shuts down, or one of both is about to and a
+// publish has failed already.
+func (d *letters) over(x letter) bool {
+	return x.k.ctx.Err() != nil || x.tries > 0 && x.k.why() != ""
+}
+
 // putOff holds x until its publish is tried again.
 func (d *letters) putOff(x letter, err error) {
 	x.tries++
@@ -112,14 +118,14 @@ func (d *letters) putOff(x letter, err error) {
 	}
 	d.c.tell(DeadLetterDelayed{Message: x.failed.Message, Err: err, Refused: refused, Delay: wait})
 	d.later.add(time.Now().Add(wait), x)
-	if x.k.ctx.Err() != nil { // ended after settle looked, so perhaps nobody flushes any more
-		d.flush(func(y letter) bool { return y.k == x.k })
+	if d.over(x) { // perhaps nobody flushes any more
+		d.flush(x.k)
 	}
 }
 
-// flush makes every letter that was put off due now: at shutdown, and when a claim has ended.
-func (d *letters) flush(match func(letter) bool) {
-	for _, x := range d.later.take(match) {
+// flush makes every letter of k that was put off due now: when its claim is over.
+func (d *letters) flush(k *claim) {
+	for _, x := range d.later.take(func(x letter) bool { return x.k == k }) {
 		d.enqueue(x)
 	}
 }

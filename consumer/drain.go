@@ -148,7 +148,6 @@ func (c *Consumer) drain() {
 	}
 	c.enter(Cancelling)
 	c.kill(ErrShutdown)
-	c.letters.flush(func(letter) bool { return true })
 	c.waitEmpty(c.cfg.CancelGrace)
 }
 

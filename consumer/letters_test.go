@@ -81,13 +81,16 @@ func TestDrainGivesUnpublishedLettersBack(t *testing.T) {
 		p := &publisher{Publisher: b.Publisher()}
 		p.set(errors.New("no route"))
 		r := start(t, b, consumer.Config{
-			DrainTimeout: 2 * time.Second,
-			DeadLetter:   &consumer.DeadLetter{Publisher: p, Topic: "dead"},
-			Handler:      func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
 		})
 		time.Sleep(time.Second)
+		begin := time.Now()
 		if err := r.end(); err != nil {
 			t.Fatal(err)
+		}
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("the drain waited %v for a topic that is down", d)
 		}
 		if n := r.Stats().InFlight; n != 0 {
 			t.Errorf("%d messages were never settled", n)
