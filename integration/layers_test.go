@@ -49,7 +49,7 @@ var layers = []layer{
 
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
 var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "pool",
-	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog"}
+	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog", "github.com/twmb/franz-go"}
 
 type layer struct {
 	path string
