@@ -119,8 +119,8 @@ func (s *reportStatus) verdict(o Observation, now anchor, secs, h float64) (Deci
 	if t.looked || r < 0 || t.probing { // a verdict against, and with scattered handlers that takes much more
 		need *= max(1, o.Rates.Scatter)
 	}
-	if r < 0 {
-		need = max(need, 4*now.n) // workers that were thinned out together finish together: some rounds even that out
+	if r < 0 || t.looked {
+		need = max(need, 4*now.n) // workers that began together finish together: some rounds even that out
 	}
 	if now.done < need && secs < 1 || r == 0 || secs < max(tick.Seconds(), h) {
 		return Decision{}, false

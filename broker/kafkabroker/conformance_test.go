@@ -80,6 +80,10 @@ func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 }
 
 func newSystem(t testing.TB, s brokertest.Setup, balancer string) *brokertest.System {
+	return makeSystem(t, s, balancer).system()
+}
+
+func makeSystem(t testing.TB, s brokertest.Setup, balancer string, opts ...kfake.Opt) *testSystem {
 	ts := &testSystem{
 		balancer: balancer, parts: int32(s.Partitions), lease: testLease,
 		avoid: make(map[partitionID]*Source), bounce: make(map[partitionID]bool), floors: make(map[string][]int64),
@@ -90,14 +94,14 @@ func newSystem(t testing.TB, s brokertest.Setup, balancer string) *brokertest.Sy
 	for i := range s.Topics {
 		ts.topics = append(ts.topics, fmt.Sprintf("topic%d", i))
 	}
-	ts.cluster = startCluster(t, kfake.SeedTopics(ts.parts, ts.topics...))
+	ts.cluster = startCluster(t, append(opts, kfake.SeedTopics(ts.parts, ts.topics...))...)
 	admin, err := kgo.NewClient(kgo.SeedBrokers(ts.cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ts.admin = admin
 	t.Cleanup(admin.Close)
-	return ts.system()
+	return ts
 }
 
 func (ts *testSystem) system() *brokertest.System {

@@ -126,10 +126,6 @@ func (s *Source) accept(p *part, a *fetched, now time.Time) {
 	case a.err != nil:
 		p.retryAt = now.Add(20 * retryWait)
 		err := fmt.Errorf("fetching %s/%d at offset %d: %w", p.topic, p.no, p.pos, a.err)
-		if refused(err) {
-			s.fatal = err
-			return
-		}
 		s.say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		return
 	}
