@@ -1,8 +1,10 @@
 package kafkabroker
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -34,6 +36,19 @@ func (c Connection) connect(topic string) (*cluster, error) {
 		transport: tr, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, timeout: c.RequestTimeout,
 		versions: make(map[int32]map[int16][2]int16),
 	}, nil
+}
+
+// probe connects to one of the brokers and logs in. The Transport does not tell why it has no connection; this does.
+func (c Connection) probe(ctx context.Context, t *kafka.Transport) (err error) {
+	d := kafka.Dialer{ClientID: c.ClientID, Timeout: c.DialTimeout, DialFunc: t.Dial, TLS: t.TLS, SASLMechanism: t.SASL}
+	for _, b := range c.Brokers {
+		conn, e := d.DialContext(ctx, "tcp", b)
+		if e == nil {
+			return conn.Close()
+		}
+		err = errors.Join(err, fmt.Errorf("broker %s: %w", b, e))
+	}
+	return err
 }
 
 func (c Connection) tlsConfig() (*tls.Config, error) {

@@ -181,7 +181,10 @@ func (s *Source) bootstrap(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
 	for {
-		err := s.look(ctx)
+		err := s.cfg.probe(ctx, s.c.transport)
+		if err == nil {
+			err = s.look(ctx)
+		}
 		s.note(err)
 		s.emit()
 		switch {

@@ -1,0 +1,496 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+// A runner consumes and acks everything, and keeps the books.
+type runner struct {
+	t   testing.TB
+	s   *Source
+	end chan struct{}
+
+	mu     sync.Mutex
+	times  map[string]int
+	events []broker.Event
+	err    error
+	hold   bool // ack nothing
+}
+
+func startRunner(t testing.TB, cfg Config) *runner {
+	t.Helper()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runSource(t, s)
+}
+
+func runSource(t testing.TB, s *Source) *runner {
+	t.Helper()
+	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int)}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: 8 << 20}, Observe: func(e broker.Event) {
+		r.mu.Lock()
+		r.events = append(r.events, e)
+		r.mu.Unlock()
+	}})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	go r.run()
+	t.Cleanup(r.close)
+	return r
+}
+
+const patience = 20 * time.Second
+
+func (r *runner) run() {
+	defer close(r.end)
+	dst := make([]broker.Message, 64)
+	for {
+		n, err := r.s.Receive(dst)
+		r.mu.Lock()
+		if err != nil {
+			r.err = err
+			r.mu.Unlock()
+			return
+		}
+		hold := r.hold
+		for _, m := range dst[:n] {
+			r.times[string(m.Value)]++
+		}
+		r.mu.Unlock()
+		for i := 0; i < n && !hold; i++ {
+			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
+		}
+	}
+}
+
+func (r *runner) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.s.Close(ctx); err != nil {
+		r.t.Errorf("Close: %v", err)
+	}
+	<-r.end
+}
+
+func (r *runner) seen() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.times)
+}
+
+// event finds one by its kind and a part of its error's text.
+func (r *runner) event(k broker.Kind, text string) (broker.Event, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Kind == k && (text == "" || e.Err != nil && strings.Contains(e.Err.Error(), text)) {
+			return e, true
+		}
+	}
+	return broker.Event{}, false
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func newTestSystem(t testing.TB, parts int, topics int, opts ...kfake.Opt) *testSystem {
+	return makeSystem(t, brokertest.Setup{Topics: topics, Partitions: parts}, "sticky", opts...)
+}
+
+// put produces n messages round the partitions of a topic and returns their values.
+func (ts *testSystem) put(t testing.TB, topic string, from, n int) (values []string) {
+	t.Helper()
+	for i := from; i < from+n; i++ {
+		v := fmt.Sprintf("%s-%d", topic, i)
+		values = append(values, v)
+		ts.produce(t, i, broker.Outgoing{Topic: topic, Value: []byte(v)})
+	}
+	return values
+}
+
+func (r *runner) has(values []string) bool {
+	got := r.seen()
+	for _, v := range values {
+		if got[v] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// TestFaultAnswers proves for each answer of a broker that the source goes on: nothing is lost, all is committed (f23, f24, f25).
+func TestFaultAnswers(t *testing.T) {
+	for _, f := range []struct {
+		key  kmsg.Key
+		errs []*kerr.Error
+	}{
+		{kmsg.OffsetCommit, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.RequestTimedOut, kerr.GroupAuthorizationFailed, kerr.OffsetMetadataTooLarge}},
+		{kmsg.Fetch, []*kerr.Error{kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition, kerr.OffsetOutOfRange, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.CorruptMessage, kerr.FencedLeaderEpoch}},
+		{kmsg.Heartbeat, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.UnknownServerError}},
+		{kmsg.JoinGroup, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnknownMemberID, kerr.GroupMaxSizeReached, kerr.UnknownServerError}},
+		{kmsg.SyncGroup, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration}},
+		{kmsg.OffsetFetch, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnstableOffsetCommit}},
+		{kmsg.ListOffsets, []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable}},
+		{kmsg.FindCoordinator, []*kerr.Error{kerr.CoordinatorNotAvailable}},
+	} {
+		for _, e := range f.errs {
+			t.Run(f.key.Name()+"/"+e.Message, func(t *testing.T) {
+				t.Parallel()
+				ts := newTestSystem(t, 2, 1)
+				topic := ts.topics[0]
+				want := ts.put(t, topic, 0, 40)
+				early := slices.Contains([]kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.OffsetFetch, kmsg.ListOffsets, kmsg.FindCoordinator}, f.key)
+				fault := kfake.Fault{Keys: []kmsg.Key{f.key}, Err: e, Count: 3, TopLevel: f.key == kmsg.Heartbeat || f.key == kmsg.JoinGroup || f.key == kmsg.SyncGroup}
+				var h *kfake.FaultHandle
+				if early {
+					h = ts.cluster.Fault(fault)
+				}
+				r := startRunner(t, ts.config(ts.net.link()))
+				if !early {
+					eventually(t, "some messages came", func() bool { return len(r.seen()) > 0 })
+					h = ts.cluster.Fault(fault)
+				}
+				want = append(want, ts.put(t, topic, 40, 40)...)
+				eventually(t, "the fault was met", func() bool { return h.Hits() >= 1 })
+				want = append(want, ts.put(t, topic, 80, 40)...)
+				eventually(t, "all messages came", func() bool { return r.has(want) })
+				eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+			})
+		}
+	}
+}
+
+// TestMoves proves that leaders and coordinators are followed (f26).
+func TestMoves(t *testing.T) {
+	ts := newTestSystem(t, 6, 1, kfake.NumBrokers(3))
+	r := startRunner(t, ts.config(ts.net.link()))
+	var want []string
+	for i := range 8 {
+		want = append(want, ts.put(t, ts.topics[0], 30*i, 30)...)
+		ts.cluster.ShufflePartitionLeaders()
+		if i%2 == 1 {
+			ts.cluster.RehashCoordinators()
+		}
+		eventually(t, "all messages came", func() bool { return r.has(want) })
+	}
+	if err := ts.cluster.RemoveNode(ts.cluster.LeaderFor(ts.topics[0], 0)); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, ts.put(t, ts.topics[0], 240, 30)...)
+	eventually(t, "all messages came after a broker was gone", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// TestNewTopics proves that a topic that is made later, one that matches a pattern, and new partitions are picked up (f29).
+func TestNewTopics(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.Topics, cfg.Pattern = nil, "topic.*|late"
+	r := startRunner(t, cfg)
+	named := ts.config(ts.net.link())
+	named.Group, named.Topics = "named", []string{"late"}
+	other := startRunner(t, named)
+	eventually(t, "it is told that a topic does not exist", func() bool { _, ok := other.event(broker.Warning, "late"); return ok })
+	if err := ts.cluster.CreateTopic("late", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, "late", 0, 5)...)
+	eventually(t, "the late topic is read", func() bool { return r.has(want) && other.has(want[5:]) })
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = ts.topics[0], 3
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 1000
+	if _, err := ts.admin.Request(context.Background(), req); err != nil {
+		t.Fatal(err)
+	}
+	ts.parts = 3
+	ts.admin.ForceMetadataRefresh()
+	time.Sleep(10 * time.Millisecond)
+	var more []string
+	for i := range 6 {
+		v := fmt.Sprintf("new-%d", i)
+		more = append(more, v)
+		eventually(t, "the partition can be written", func() bool {
+			return ts.admin.ProduceSync(context.Background(), &kgo.Record{Topic: ts.topics[0], Partition: int32(i % 3), Value: []byte(v)}).FirstErr() == nil
+		})
+	}
+	eventually(t, "new partitions are read", func() bool { return r.has(more) })
+}
+
+// TestBeyondEnd: a committed offset beyond the log's end is told of and the policy's position taken (f31).
+func TestBeyondEnd(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	want := ts.put(t, ts.topics[0], 0, 5)
+	ts.commit(t, 5000, "")
+	r := startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "the messages came", func() bool { return r.has(want) })
+	if _, ok := r.event(broker.Gap, "beyond the log's end"); !ok {
+		t.Error("it was not told as a Gap")
+	}
+}
+
+// commit writes an offset as an administrator does.
+func (ts *testSystem) commit(t testing.TB, offset int64, metadata string) {
+	t.Helper()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation = testGroup, -1
+	rp := kmsg.NewOffsetCommitRequestTopicPartition()
+	rp.Offset, rp.Metadata = offset, &metadata
+	rt := kmsg.NewOffsetCommitRequestTopic()
+	rt.Topic, rt.Partitions = ts.topics[0], append(rt.Partitions, rp)
+	rt.TopicID = ts.cluster.TopicInfo(ts.topics[0]).TopicID
+	req.Topics = append(req.Topics, rt)
+	res, err := ts.admin.Request(context.Background(), req)
+	if err == nil {
+		err = kerr.ErrorForCode(res.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is not skipped by the
+// next process.
+func TestLatestHolds(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	ts.put(t, ts.topics[0], 0, 5)
+	l := ts.net.link()
+	cfg := ts.config(l)
+	cfg.Start.At = "latest"
+	r := startRunner(t, cfg)
+	eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
+	r.close()
+	want := ts.put(t, ts.topics[0], 5, 5)
+	next := startRunner(t, cfg)
+	eventually(t, "what came between is handed out", func() bool { return next.has(want) })
+	if len(next.seen()) != 5 {
+		t.Errorf("%d messages came, want 5", len(next.seen()))
+	}
+}
+
+// TestKiller: a message above which process after process dies is told of.
+func TestKiller(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	ts.put(t, ts.topics[0], 0, 5)
+	for range killer {
+		l := ts.net.link()
+		s, err := New(ts.config(l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true}
+		if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 5, Bytes: 1 << 20}, Observe: func(broker.Event) {}}); err != nil {
+			t.Fatal(err)
+		}
+		go r.run()
+		eventually(t, "the messages are out", func() bool { return len(r.seen()) == 5 })
+		eventually(t, "the start is committed", func() bool { return ts.starts() > 0 })
+		l.kill()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Close(ctx)
+		<-r.end
+	}
+	r := startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "it is told", func() bool { _, ok := r.event(broker.Warning, "may be killing"); return ok })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// starts is what is committed of partition 0.
+func (ts *testSystem) starts() int {
+	info := ts.cluster.GroupInfo(testGroup)
+	if info == nil {
+		return 0
+	}
+	c := info.Commits[ts.topics[0]][0]
+	p, _ := decodeMetadata(c.Offset, c.Metadata)
+	return p.starts
+}
+
+// TestUndecodableStops: by default a batch that cannot be decoded ends Receive with an error that names it; what is before it was handed out.
+func TestUndecodableStops(t *testing.T) {
+	for _, skip := range []bool{false, true} {
+		t.Run(fmt.Sprint(skip), func(t *testing.T) {
+			ts := newTestSystem(t, 1, 1)
+			want := ts.put(t, ts.topics[0], 0, 3)
+			ts.undecodable(t, ts.topics[0])
+			after := ts.put(t, ts.topics[0], 3, 3)
+			cfg := ts.config(ts.net.link())
+			cfg.SkipUndecodable = skip
+			r := startRunner(t, cfg)
+			eventually(t, "what is before it came", func() bool { return r.has(want) })
+			if skip {
+				eventually(t, "what is behind it came", func() bool { return r.has(after) })
+				if e, ok := r.event(broker.Gap, "topic0/0: record batch at offset 3"); !ok || e.From != 3 || e.N != 1 {
+					t.Errorf("the gap is %+v", e)
+				}
+				eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+				return
+			}
+			<-r.end
+			if r.err == nil || !strings.Contains(r.err.Error(), "topic0/0: record batch at offset 3") {
+				t.Errorf("Receive returned %v, want the topic, partition and offset", r.err)
+			}
+			eventually(t, "what is before it is committed", func() bool { return ts.unsettled(t) == 4 })
+		})
+	}
+}
+
+// TestTakeover proves that a running group of kafka.Reader members is taken over member by member with nothing lost.
+func TestTakeover(t *testing.T) {
+	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}} {
+		t.Run(balancer, func(t *testing.T) {
+			ts := newTestSystem(t, 4, 1)
+			ts.balancer, ts.lease = balancer, time.Second
+			var mu sync.Mutex
+			seen := make(map[string]bool)
+			read := func() (stop func()) {
+				rd := kafka.NewReader(kafka.ReaderConfig{
+					Brokers: ts.cluster.ListenAddrs(), GroupID: testGroup, Topic: ts.topics[0], GroupBalancers: []kafka.GroupBalancer{theirs},
+					StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
+					JoinGroupBackoff: 100 * time.Millisecond, MaxWait: 100 * time.Millisecond,
+				})
+				done := make(chan struct{})
+				ctx, cancel := context.WithCancel(context.Background())
+				go func() {
+					defer close(done)
+					for {
+						m, err := rd.FetchMessage(ctx)
+						if err != nil {
+							return
+						}
+						mu.Lock()
+						seen[string(m.Value)] = true
+						mu.Unlock()
+						_ = rd.CommitMessages(ctx, m)
+					}
+				}()
+				return func() { cancel(); <-done; _ = rd.Close() }
+			}
+			stop1, stop2 := read(), read()
+			var want []string
+			var ours []*runner
+			handled := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, v := range want {
+					ok := seen[v]
+					for _, r := range ours {
+						ok = ok || r.seen()[v] > 0
+					}
+					if !ok {
+						return false
+					}
+				}
+				return true
+			}
+			step := func(what string, f func()) {
+				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
+				f()
+				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
+				eventually(t, what, handled)
+			}
+			step("readers alone", func() {})
+			step("one of ours beside two readers", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
+			step("one each", stop1)
+			step("two of ours beside one reader", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
+			step("ours alone", stop2)
+			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+		})
+	}
+}
+
+// TestStatic: a static member that comes back within the session has its partitions again without a rebalance.
+func TestStatic(t *testing.T) {
+	ts := newTestSystem(t, 2, 1)
+	ts.lease = 5 * time.Second
+	cfg := ts.config(ts.net.link())
+	cfg.InstanceID = "one"
+	r := startRunner(t, cfg)
+	eventually(t, "it has claims", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
+	before := ts.cluster.GroupInfo(testGroup).Epoch
+	r.close()
+	r = startRunner(t, cfg)
+	want := ts.put(t, ts.topics[0], 0, 4)
+	eventually(t, "it goes on", func() bool { return r.has(want) })
+	if after := ts.cluster.GroupInfo(testGroup).Epoch; after != before {
+		t.Errorf("the generation went from %d to %d", before, after)
+	}
+}
+
+func TestConfigRefused(t *testing.T) {
+	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}},
+		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, Start: Start{At: "time"}})
+	if err == nil {
+		t.Fatal("a configuration full of mistakes was taken")
+	}
+	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes", "Start"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not named in:\n%v", field, err)
+		}
+	}
+	if strings.Contains(err.Error(), "canary-7f3") {
+		t.Error("the password is printed")
+	}
+	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
+		t.Errorf("a password over plaintext: %v", err)
+	}
+	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg)} {
+		if strings.Contains(s, "canary-7f3") {
+			t.Errorf("the password is printed: %s", s)
+		}
+	}
+}
+
+// TestLogin proves that SASL works, that a wrong password is an error at once, and that no error shows it (b06).
+func TestLogin(t *testing.T) {
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser(mechanism, "admin", "canary-7f3"))
+			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(), SASL: SASL{Mechanism: mechanism, User: "admin", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
+			r := startRunner(t, cfg)
+			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
+			cfg.SASL.Password = "canary-wrong"
+			s, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
+			if err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("a wrong password: %v, want an error at once that does not show it", err)
+			}
+			_ = s.Close(ctx)
+		})
+	}
+}
