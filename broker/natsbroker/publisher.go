@@ -28,6 +28,9 @@ type PublisherConfig struct {
 // Longshore-Key-Base64 where a NATS header cannot carry it. Outgoing.ID becomes Nats-Msg-Id, by which the stream drops repetitions
 // within its duplicate window (2 minutes unless configured otherwise).
 //
+// Headers that begin with Nats- are commands to the server, and one that was copied from a message would be obeyed: Nats-Rollup
+// purges the stream of the dead letters. So they are stored as Longshore-Nats-….
+//
 // Refused for good (broker.ErrRefused): too large, no stream takes the subject, not authorized, no valid subject, and a header that
 // NATS cannot carry unchanged. NATS cannot tell a nil value from an empty one.
 type Publisher struct {
@@ -289,6 +292,9 @@ func encode(o broker.Outgoing) (*nats.Msg, error) {
 		if !validHeaderKey(h.Key) {
 			return nil, fmt.Errorf("header %q: the name is not one that NATS can carry", h.Key)
 		}
+		if isCommand(h.Key) {
+			h.Key = broker.ReservedPrefix + h.Key
+		}
 		v := string(h.Value)
 		if strings.HasPrefix(h.Key, broker.ReservedPrefix) {
 			v = oneLine(v) // our own are text for people
@@ -330,6 +336,12 @@ func publishable(subject string) error {
 		}
 	}
 	return nil
+}
+
+// isCommand says whether the server would act on a header.
+func isCommand(key string) bool {
+	const prefix = "Nats-"
+	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
 }
 
 // validHeaderKey is RFC 9110's token, less what nats.go refuses: printable ASCII without blanks and colons.

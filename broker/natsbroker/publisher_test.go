@@ -200,3 +200,34 @@ func TestPublisherClose(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A message's own headers go into its dead letter. Those that the server obeys must not command it a second time.
+func TestPublishedHeadersAreNoCommands(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := newPublisher(t, ts.url())
+	if err := one(t, p, broker.Outgoing{Topic: "s.a", Value: []byte("first")}); err != nil {
+		t.Fatal(err)
+	}
+	err := one(t, p, broker.Outgoing{Topic: "s.a", Value: []byte("letter"), ID: "7", Headers: []broker.Header{
+		{Key: "Nats-Expected-Last-Sequence", Value: []byte("99")}, {Key: "nats-rollup", Value: []byte("all")}, {Key: "Nats-Msg-Id", Value: []byte("old")}}})
+	if err != nil {
+		t.Fatalf("a copied header was obeyed: %v", err)
+	}
+	s := open(t, config(ts.url()))
+	for _, want := range []string{"first", "letter"} {
+		m := receive(t, s, 1)[0]
+		if string(m.Value) != want {
+			t.Fatalf("received %q, want %q: a copied header purged the stream", m.Value, want)
+		}
+		if want == "letter" {
+			old, _ := m.Headers.Get("Longshore-Nats-Expected-Last-Sequence")
+			id, _ := m.Headers.Get("Nats-Msg-Id")
+			if string(old) != "99" || string(id) != "7" {
+				t.Errorf("the letter has the old header %q and the id %q", old, id)
+			}
+		}
+		ack(t, s, m)
+	}
+}
