@@ -21,6 +21,6 @@ const (
 	HeaderLastFailure  = "Longshore-Last-Failure"
 	// and why.
 	HeaderError      = "Longshore-Error"       // the error's text, at most 1 KiB
-	HeaderErrorClass = "Longshore-Error-Class" // permanent, exhausted, oversize, timeout, panic
+	HeaderErrorClass = "Longshore-Error-Class" // error, permanent, oversize, timeout, panic, goexit
 	HeaderHandler    = "Longshore-Handler"
 )
