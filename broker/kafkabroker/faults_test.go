@@ -494,3 +494,42 @@ func TestLogin(t *testing.T) {
 		})
 	}
 }
+
+// TestTransactions: what was aborted is dropped, what is open waits, and markers do not keep the commit from the log's end.
+func TestTransactions(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.cluster.ListenAddrs()...), kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	ctx := context.Background()
+	var want []string
+	for i := range 6 {
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for j := range 5 {
+			v := fmt.Sprintf("tx%d-%d", i, j)
+			if i%2 == 0 {
+				want = append(want, v)
+			}
+			if err := tx.ProduceSync(ctx, &kgo.Record{Topic: ts.topics[0], Value: []byte(v)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.EndTransaction(ctx, kgo.TransactionEndTry(i%2 == 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "committed transactions came", func() bool { return r.has(want) })
+	eventually(t, "the commit is at the log's end", func() bool { return ts.unsettled(t) == 0 })
+	if len(r.seen()) != len(want) {
+		t.Errorf("%d messages came, want %d", len(r.seen()), len(want))
+	}
+	cfg := ts.config(ts.net.link())
+	cfg.Group, cfg.Uncommitted = "dirty", true
+	dirty := startRunner(t, cfg)
+	eventually(t, "read_uncommitted has all", func() bool { return len(dirty.seen()) == 30 })
+}
