@@ -55,6 +55,8 @@ type discipline string
 const (
 	// longshoreConsumer is the product.
 	longshoreConsumer discipline = "longshore"
+	// wholeProgram is the product as longshore run: program_test.go.
+	wholeProgram discipline = "program"
 	// ackAfter is nats.go with a pool of goroutines, acking after the handler: correct, by hand.
 	ackAfter discipline = "ack-after"
 	// ackBefore acks on receipt. It loses what it holds when it dies; the harness has to see that.

@@ -5,7 +5,7 @@
 //   - layers_test.go: who may import whom. Its table is the architecture.
 //   - readme_test.go: what README shows is what compiles and runs.
 //   - kill_test.go: consumers and the broker are killed under load; what was acked to the publisher is compared with a ledger that
-//     the consumers write and do not own.
+//     the consumers write and do not own. program_test.go has the built program in their place, and a webhook's server that writes.
 //   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved.
 //   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each.
 //

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
@@ -37,31 +38,37 @@ const (
 	killAckWait = 2 * time.Second
 )
 
+// products is what we promise something about: the library, and the program with its webhook.
+var products = []discipline{longshoreConsumer, wholeProgram}
+
 // TestKillConsumers: SIGKILL of one of two consumers, again and again.
 func TestKillConsumers(t *testing.T) {
 	kills := lengths(4, 20)
-	for _, d := range []discipline{longshoreConsumer, ackAfter} {
+	for _, d := range products {
 		t.Run(string(d), func(t *testing.T) {
-			a := runKills(t, killRow{Fault: map[discipline]string{longshoreConsumer: "f02"}[d], Row: "sigkill", Discipline: d, Kills: kills}, (*field).killConsumer)
-			a.mustKeepAll(t)
-			if bound := kills * killWorkers; a.Duplicates > bound {
-				t.Errorf("%d duplicates after %d SIGKILLs, more than one per worker and kill (%d)", a.Duplicates, kills, bound)
-			}
-			if d == longshoreConsumer {
-				verdict(t, "f02", "SIGKILL of one of two consumers, again and again", a.String())
-			}
+			a := runKills(t, killRow{Fault: "f02", Row: "sigkill", Discipline: d, Kills: kills}, (*field).killConsumer)
+			a.mustSurvive(t, kills)
+			verdict(t, "f02", fmt.Sprintf("SIGKILL of one of two consumers (%s), again and again", d), a.String())
 		})
 	}
+	t.Run(string(ackAfter), func(t *testing.T) {
+		a := runKills(t, killRow{Row: "sigkill", Discipline: ackAfter, Kills: kills}, (*field).killConsumer)
+		a.mustSurvive(t, kills)
+	})
 }
 
 // TestTerminateConsumers: a rolling deploy. Nothing is lost, nothing is done twice, each exit is clean and in time.
 func TestTerminateConsumers(t *testing.T) {
-	a := runKills(t, killRow{Fault: "f04", Row: "sigterm", Discipline: longshoreConsumer, Kills: lengths(4, 12)}, (*field).terminateConsumer)
-	a.mustKeepAll(t)
-	if a.Duplicates != 0 {
-		t.Errorf("%d duplicates in a rolling deploy, want 0", a.Duplicates)
+	for _, d := range products {
+		t.Run(string(d), func(t *testing.T) {
+			a := runKills(t, killRow{Fault: "f04", Row: "sigterm", Discipline: d, Kills: lengths(4, 12)}, (*field).terminateConsumer)
+			a.mustKeepAll(t)
+			if a.Duplicates != 0 {
+				t.Errorf("%d duplicates in a rolling deploy, want 0", a.Duplicates)
+			}
+			verdict(t, "f04", fmt.Sprintf("SIGTERM of one of two consumers (%s), again and again", d), a.String())
+		})
 	}
-	verdict(t, "f04", "SIGTERM of one of two consumers, again and again", a.String())
 }
 
 // TestKillServer: SIGKILL of nats-server, which comes back on its data. Acks of its last moments are forgotten by it: so duplicates are
@@ -96,12 +103,22 @@ func (a account) mustKeepAll(t *testing.T) {
 	}
 }
 
+// mustSurvive: after SIGKILLs nothing is lost, and done twice is at most what each worker had done and not acked.
+func (a account) mustSurvive(t *testing.T, kills int) {
+	t.Helper()
+	a.mustKeepAll(t)
+	if bound := kills * killWorkers; a.Duplicates > bound {
+		t.Errorf("%d duplicates after %d SIGKILLs, more than one per worker and kill (%d)", a.Duplicates, kills, bound)
+	}
+}
+
 // A field is a running set-up: server, consumers, load.
 type field struct {
 	row       killRow
 	server    *natsd.Server
 	js        jetstream.JetStream
 	config    consumerConfig
+	start     func(*testing.T) *process // one more consumer
 	consumers []*process
 	load      *load
 }
@@ -117,7 +134,7 @@ func runKills(t *testing.T, row killRow, kill func(*field, *testing.T, int)) acc
 	for i := range row.Kills {
 		// A random moment, with all at work.
 		for _, p := range f.consumers {
-			p.says(t, "handled", 1)
+			p.await(t, "has handled a message", p.atWork)
 		}
 		time.Sleep(600*time.Millisecond + rand.N(600*time.Millisecond))
 		kill(f, t, i)
@@ -149,6 +166,10 @@ func fieldOn(t *testing.T, s *natsd.Server, d discipline) *field {
 	f.createStream(t)
 	f.config = consumerConfig{Discipline: d, URL: f.server.URL(), Durable: "workers", Ledger: filepath.Join(t.TempDir(), "ledger"),
 		Workers: killWorkers, AckWait: killAckWait, Drain: killDrain, Ping: time.Second, Heartbeat: time.Second}
+	f.start = func(t *testing.T) *process { return startProcess(t, f.config) }
+	if d == wholeProgram {
+		f.start = newPrograms(t, f.config).start
+	}
 	return f
 }
 
@@ -163,16 +184,17 @@ func (f *field) createStream(t *testing.T) {
 func (f *field) startConsumers(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		f.consumers = append(f.consumers, startProcess(t, f.config))
+		f.consumers = append(f.consumers, f.start(t))
 	}
 	for _, p := range f.consumers {
-		p.says(t, "up", 1)
+		p.await(t, "is connected", p.up)
 	}
 }
 
 func (f *field) killConsumer(t *testing.T, i int) {
+	t.Helper()
 	f.consumers[i%len(f.consumers)].kill()
-	f.consumers[i%len(f.consumers)] = startProcess(t, f.config)
+	f.consumers[i%len(f.consumers)] = f.start(t)
 }
 
 func (f *field) terminateConsumer(t *testing.T, i int) {
@@ -182,7 +204,7 @@ func (f *field) terminateConsumer(t *testing.T, i int) {
 		t.Errorf("SIGTERM %d: exit code %d after %v; want 0 within %v", i+1, code, took, killDrain)
 	}
 	f.row.Slowest = max(f.row.Slowest, took.Seconds())
-	f.consumers[i%len(f.consumers)] = startProcess(t, f.config)
+	f.consumers[i%len(f.consumers)] = f.start(t)
 }
 
 func (f *field) killServer(t *testing.T, _ int) {

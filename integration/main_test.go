@@ -19,7 +19,12 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(childEnv); s != "" {
 		os.Exit(consumerMain(s))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if programDir != "" {
+			_ = os.RemoveAll(programDir)
+		}
+		os.Exit(code)
+	}))
 }
 
 // inFull says whether kill loops and faults run in full length (make chaos) or in short.

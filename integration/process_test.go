@@ -26,6 +26,8 @@ type process struct {
 	out  *lines
 	err  *lines
 	done chan struct{}
+	// up is whether it is connected, atWork whether it has handled a message.
+	up, atWork func() bool
 }
 
 func startProcess(t *testing.T, c consumerConfig) *process {
@@ -38,8 +40,17 @@ func startProcess(t *testing.T, c consumerConfig) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(exe), out: &lines{}, err: &lines{}, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+string(arg))
+	p := startCommand(t, exec.Command(exe), childEnv+"="+string(arg))
+	p.up = func() bool { return p.out.count("up") > 0 }
+	p.atWork = func() bool { return p.out.count("handled") > 0 }
+	return p
+}
+
+// startCommand starts a consumer, with env beside our own environment.
+func startCommand(t *testing.T, cmd *exec.Cmd, env ...string) *process {
+	t.Helper()
+	p := &process{cmd: cmd, out: &lines{}, err: &lines{}, done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = dieWithParent()
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	if err := p.cmd.Start(); err != nil {
@@ -58,11 +69,17 @@ func startProcess(t *testing.T, c consumerConfig) *process {
 // says waits until the consumer has said word n times or more.
 func (p *process) says(t *testing.T, word string, n int) {
 	t.Helper()
-	eventually(t, "the consumer says "+word, func() bool {
+	p.await(t, "says "+word, func() bool { return p.out.count(word) >= n })
+}
+
+// await waits until ok, which the consumer brings about as long as it runs.
+func (p *process) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	eventually(t, "the consumer "+what, func() bool {
 		if p.ended() {
-			t.Fatalf("the consumer ended (%v) before it said %q; stderr: %s", p.cmd.ProcessState, word, p.err.tail())
+			t.Fatalf("the consumer ended (%v) and is awaited: %s; stderr: %s", p.cmd.ProcessState, what, p.err.tail())
 		}
-		return p.out.count(word) >= n
+		return ok()
 	})
 }
 
@@ -147,6 +164,12 @@ func (l *lines) count(word string) (n int) {
 		}
 	}
 	return n
+}
+
+func (l *lines) contains(part string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.b.Bytes(), []byte(part))
 }
 
 func (l *lines) tail() string {

@@ -1,0 +1,180 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// programDir is where buildProgram puts the program; TestMain removes it.
+var programDir string
+
+// buildProgram builds longshore, once for all tests; with the race detector where this test has it.
+var buildProgram = sync.OnceValues(func() (path string, err error) {
+	// go test takes a result from its cache when no file changed that the test itself looked at. The compiler's looks do not count.
+	for _, dir := range []string{"../cmd", "../consumer", "../handlers"} {
+		if err := filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			return "", err
+		}
+	}
+	if programDir, err = os.MkdirTemp("", "longshore-integration-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(programDir, "longshore")
+	args := []string{"build", "-o", path}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, "../cmd/longshore")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building longshore: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// programEnv gives each process a name, by which the webhook's server knows it.
+const programEnv = "LONGSHORE_TEST_PROGRAM"
+
+// programs starts longshore run, again and again on one configuration file.
+type programs struct {
+	path string // of longshore
+	file string // the configuration
+	hook *hook
+	n    int
+}
+
+func newPrograms(t *testing.T, c consumerConfig) *programs {
+	t.Helper()
+	path, err := buildProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, url := startHook(t, c)
+	p := &programs{path: path, file: filepath.Join(t.TempDir(), "c.yaml"), hook: h}
+	if err := os.WriteFile(p.file, []byte(programConfig(c, url)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// programConfig says what c says, in the file's words.
+func programConfig(c consumerConfig, url string) string {
+	return fmt.Sprintf(`log: {level: info, format: json}
+consumers:
+  %s:
+    source: {nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v}}
+    pool: {min: 1, max: %d}
+    drain_timeout: %v
+    routes:
+      - match: "load.>"
+        handler: webhook
+        with: {url: "%s/${%s}"}
+`, c.Durable, c.URL, loadStream, c.Durable, c.AckWait, c.Workers, c.Drain, url, programEnv)
+}
+
+func (ps *programs) start(t *testing.T) *process {
+	t.Helper()
+	ps.n++
+	name := strconv.Itoa(ps.n)
+	p := startCommand(t, exec.Command(ps.path, "run", "-c", ps.file), programEnv+"="+name, "GORACE=halt_on_error=1")
+	p.up = func() bool { return p.err.contains(`"event":"source_up"`) }
+	p.atWork = func() bool { return ps.hook.answered(name) > 0 }
+	return p
+}
+
+// A hook is the webhook's server. It takes as long as the other rows' handlers, and as its last act before the answer writes to the ledger:
+// also when the process that asked was killed meanwhile, as a server does that cannot know.
+type hook struct {
+	t    *testing.T
+	work *work
+
+	mu  sync.Mutex
+	n   map[string]int   // answers, by the name of the process
+	ids map[int64]string // Longshore-Id, by sequence
+}
+
+// startHook serves until the end of the test.
+func startHook(t *testing.T, c consumerConfig) (h *hook, url string) {
+	t.Helper()
+	w, err := newWork(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = &hook{t: t, work: w, n: map[string]int{}, ids: map[int64]string{}}
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		s.Close() // waits for its handlers
+		if err := w.l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h, s.URL
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, "half a request", http.StatusInternalServerError) // its sender was killed
+		return
+	}
+	id, err := strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
+	if err != nil {
+		h.refuse(w, fmt.Errorf("a request without a number: %w", err))
+		return
+	}
+	seq, err := strconv.ParseInt(r.Header.Get("Longshore-Offset"), 10, 64)
+	if err != nil {
+		h.refuse(w, fmt.Errorf("number %d without a sequence: %w", id, err))
+		return
+	}
+	if err := h.identify(seq, r.Header.Get("Longshore-Id")); err != nil {
+		h.refuse(w, err)
+		return
+	}
+	time.Sleep(h.work.takes(id))
+	if err := h.work.l.Write(id, seq); err != nil {
+		h.refuse(w, err)
+		return
+	}
+	h.mu.Lock()
+	h.n[strings.TrimPrefix(r.URL.Path, "/")]++
+	h.mu.Unlock()
+	w.WriteHeader(http.StatusOK)
+}
+
+// refuse fails the test. The message is retried, so that the account shows it too.
+func (h *hook) refuse(w http.ResponseWriter, err error) {
+	h.t.Errorf("webhook: %v", err)
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}
+
+// identify checks that a message has the same Longshore-Id at each delivery, from whichever process: a server tells repeats by it.
+func (h *hook) identify(seq int64, id string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if was, again := h.ids[seq]; id == "" || again && was != id {
+		return fmt.Errorf("sequence %d comes with Longshore-Id %q, before with %q", seq, id, was)
+	}
+	h.ids[seq] = id
+	return nil
+}
+
+// answered is how many requests of a process were answered.
+func (h *hook) answered(name string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n[name]
+}
