@@ -86,3 +86,31 @@ func TestDelayIsKeptWhenTheNakIsLost(t *testing.T) {
 	ack(t, s, again)
 	a.settled()
 }
+
+// An ack that was held up for longer than its lease said nil, and did not hold: it is told.
+func TestLateAcksAreUnconfirmed(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 10)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait = 500 * time.Millisecond
+	cfg.Heartbeat = 10 * time.Second
+	s := open(t, cfg)
+	out := receive(t, s, 10)
+	p.cut(toServer)
+	ack(t, s, out...) // each says nil
+	other := cfg
+	other.URLs = []string{ts.url()}
+	receive(t, open(t, other), 10)
+	p.heal()
+	eventually(t, "they are told", func() bool {
+		n := int64(0)
+		for _, e := range s.events.of(broker.Unconfirmed) {
+			n += e.N
+		}
+		return n == 10
+	})
+	a.settled() // a late ack settles all the same
+}

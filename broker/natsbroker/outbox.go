@@ -23,19 +23,29 @@ var (
 type outbox struct {
 	link  *link
 	clock func() int64
-	// dropped is told how many naks were not sent because their lease had run out.
-	dropped func(n int)
+	// dropped is told how many naks were not sent because their lease had run out, late how many acks may have come after theirs.
+	dropped, late func(n int)
 
 	mu       sync.Mutex
-	acks     []string
+	acks     []promise
 	naks     []nak
 	wake     chan struct{}
 	writing  bool
 	unproven []written
 	count    int // acks in unproven
 	seq      uint64
-	spare    [][]string
+	spare    [][]promise
 }
+
+// A promise is an ack that is to arrive before the lease runs out, by the source's clock; after that another process may get the
+// message.
+type promise struct {
+	reply string
+	until int64
+}
+
+// noPromise is the time of an ack that was promised to nobody: a repeated one, or one of which ErrLost was said.
+const noPromise = 1<<63 - 1
 
 type nak struct {
 	reply string
@@ -47,7 +57,7 @@ type nak struct {
 type written struct {
 	seq  uint64
 	over trip
-	acks []string
+	acks []promise
 }
 
 // A trip is one connection to one server, from its handshake to its end.
@@ -67,8 +77,8 @@ func tripOf(nc *nats.Conn) trip {
 // acked then (see finished).
 const maxUnproven = 1 << 16
 
-func newOutbox(l *link, clock func() int64, dropped func(int)) *outbox {
-	return &outbox{link: l, clock: clock, dropped: dropped, wake: make(chan struct{}, 1)}
+func newOutbox(l *link, clock func() int64, dropped, late func(int)) *outbox {
+	return &outbox{link: l, clock: clock, dropped: dropped, late: late, wake: make(chan struct{}, 1)}
 }
 
 func (o *outbox) rouse() {
@@ -78,9 +88,10 @@ func (o *outbox) rouse() {
 	}
 }
 
+// ack queues an ack that was promised to nobody.
 func (o *outbox) ack(reply string) {
 	o.mu.Lock()
-	o.acks = append(o.acks, reply)
+	o.acks = append(o.acks, promise{reply, noPromise})
 	o.mu.Unlock()
 	o.rouse()
 }
@@ -119,7 +130,7 @@ func (o *outbox) write() bool {
 	nc := o.link.conn()
 	over := tripOf(nc)
 	a := 0
-	for a < len(acks) && nc.Publish(acks[a], bodyAck) == nil {
+	for a < len(acks) && nc.Publish(acks[a].reply, bodyAck) == nil {
 		a++
 	}
 	n := 0
@@ -159,12 +170,12 @@ func nakBody(delay time.Duration) []byte {
 }
 
 // done puts back what could not be written and remembers what was.
-func (o *outbox) done(acks []string, naks []nak, over trip, sent []string) {
+func (o *outbox) done(acks []promise, naks []nak, over trip, sent []promise) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writing = false
 	if len(acks) > 0 {
-		o.acks = append(append([]string(nil), acks...), o.acks...)
+		o.acks = append(append([]promise(nil), acks...), o.acks...)
 	}
 	if len(naks) > 0 {
 		o.naks = append(append([]nak(nil), naks...), o.naks...)
@@ -190,7 +201,7 @@ func (o *outbox) forget() {
 	o.giveSpare(w.acks)
 }
 
-func (o *outbox) takeSpare() []string {
+func (o *outbox) takeSpare() []promise {
 	if n := len(o.spare); n > 0 {
 		s := o.spare[n-1]
 		o.spare = o.spare[:n-1]
@@ -199,7 +210,7 @@ func (o *outbox) takeSpare() []string {
 	return nil
 }
 
-func (o *outbox) giveSpare(s []string) {
+func (o *outbox) giveSpare(s []promise) {
 	if cap(s) > 0 && len(o.spare) < 16 {
 		clear(s)
 		o.spare = append(o.spare, s[:0])
@@ -213,12 +224,22 @@ func (o *outbox) mark() uint64 {
 	return o.seq
 }
 
-// proven lets go of the batches up to seq: a PING sent after them, over the same connection, was answered.
+// proven lets go of the batches up to seq: a PING sent after them, over the same connection, was answered now. What was promised for
+// an earlier time may not have held.
 func (o *outbox) proven(seq uint64, over trip) {
+	now, late := o.clock(), 0
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	for len(o.unproven) > 0 && o.unproven[0].seq <= seq && o.unproven[0].over == over {
+		for _, a := range o.unproven[0].acks {
+			if a.until < now {
+				late++
+			}
+		}
 		o.forget()
+	}
+	o.mu.Unlock()
+	if late > 0 {
+		o.late(late)
 	}
 }
 

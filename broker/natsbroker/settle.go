@@ -27,10 +27,13 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 		if ses.ended {
 			t.lost = true
 		} else {
-			t.lost = t.lost || s.expired(sl, now)
+			until := sl.lease + s.ackWait()
+			if s.expired(sl, now) {
+				t.lost, until = true, noPromise
+			}
 			s.finished.add(sl.seq, sl.nanos)
 			s.runs.settled(sl.seq, sl.nanos)
-			s.outbox.acks = append(s.outbox.acks, sl.reply) // a late one is of use, too
+			s.outbox.acks = append(s.outbox.acks, promise{sl.reply, until}) // a late one is of use, too
 		}
 		s.free(ses, i)
 	}

@@ -95,7 +95,7 @@ func NewSource(cfg Config) (*Source, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.openCtx, s.stopOpen = context.WithCancel(context.Background())
 	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.poke, problem: s.problem})
-	s.outbox = newOutbox(s.link, s.clock, s.unsent)
+	s.outbox = newOutbox(s.link, s.clock, s.unsent, s.late)
 	return s, nil
 }
 
@@ -287,6 +287,12 @@ func (s *Source) problem(_ *nats.Subscription, err error) {
 func (s *Source) unsent(n int) {
 	s.herald.tell(broker.Event{Kind: broker.Unconfirmed, N: int64(n),
 		Err: errors.New("natsbroker: messages given back while there was no connection come again by their ack wait")})
+}
+
+// late is told of acks that perhaps arrived after their lease.
+func (s *Source) late(n int) {
+	s.herald.tell(broker.Event{Kind: broker.Unconfirmed, N: int64(n),
+		Err: errors.New("natsbroker: acks were on their way for longer than their lease; another process may have got the messages")})
 }
 
 // poke has pullLoop look at everything. It does not block.
