@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -364,137 +362,6 @@ func TestUndecodableStops(t *testing.T) {
 	}
 }
 
-// TestTakeover proves that a running group of kafka.Reader members is taken over member by member with nothing lost.
-func TestTakeover(t *testing.T) {
-	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}} {
-		t.Run(balancer, func(t *testing.T) {
-			ts := newTestSystem(t, 4, 1)
-			ts.balancer, ts.lease = balancer, time.Second
-			var mu sync.Mutex
-			seen := make(map[string]bool)
-			read := func() (stop func()) {
-				rd := kafka.NewReader(kafka.ReaderConfig{
-					Brokers: ts.cluster.ListenAddrs(), GroupID: testGroup, Topic: ts.topics[0], GroupBalancers: []kafka.GroupBalancer{theirs},
-					StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
-					JoinGroupBackoff: 100 * time.Millisecond, MaxWait: 100 * time.Millisecond,
-				})
-				done := make(chan struct{})
-				ctx, cancel := context.WithCancel(context.Background())
-				go func() {
-					defer close(done)
-					for {
-						m, err := rd.FetchMessage(ctx)
-						if err != nil {
-							return
-						}
-						mu.Lock()
-						seen[string(m.Value)] = true
-						mu.Unlock()
-						_ = rd.CommitMessages(ctx, m)
-					}
-				}()
-				return func() { cancel(); <-done; _ = rd.Close() }
-			}
-			stop1, stop2 := read(), read()
-			var want []string
-			var ours []*runner
-			handled := func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, v := range want {
-					ok := seen[v]
-					for _, r := range ours {
-						ok = ok || r.seen()[v] > 0
-					}
-					if !ok {
-						return false
-					}
-				}
-				return true
-			}
-			step := func(what string, f func()) {
-				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
-				f()
-				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
-				eventually(t, what, handled)
-			}
-			step("readers alone", func() {})
-			step("one of ours beside two readers", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
-			step("one each", stop1)
-			step("two of ours beside one reader", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
-			step("ours alone", stop2)
-			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
-		})
-	}
-}
-
-// TestStatic: a static member that comes back within the session has its partitions again without a rebalance.
-func TestStatic(t *testing.T) {
-	ts := newTestSystem(t, 2, 1)
-	ts.lease = 5 * time.Second
-	cfg := ts.config(ts.net.link())
-	cfg.InstanceID = "one"
-	r := startRunner(t, cfg)
-	eventually(t, "it has claims", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
-	before := ts.cluster.GroupInfo(testGroup).Epoch
-	r.close()
-	r = startRunner(t, cfg)
-	want := ts.put(t, ts.topics[0], 0, 4)
-	eventually(t, "it goes on", func() bool { return r.has(want) })
-	if after := ts.cluster.GroupInfo(testGroup).Epoch; after != before {
-		t.Errorf("the generation went from %d to %d", before, after)
-	}
-}
-
-func TestConfigRefused(t *testing.T) {
-	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}},
-		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, Start: Start{At: "time"}})
-	if err == nil {
-		t.Fatal("a configuration full of mistakes was taken")
-	}
-	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes", "Start"} {
-		if !strings.Contains(err.Error(), field) {
-			t.Errorf("%s is not named in:\n%v", field, err)
-		}
-	}
-	if strings.Contains(err.Error(), "canary-7f3") {
-		t.Error("the password is printed")
-	}
-	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
-		t.Errorf("a password over plaintext: %v", err)
-	}
-	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg)} {
-		if strings.Contains(s, "canary-7f3") {
-			t.Errorf("the password is printed: %s", s)
-		}
-	}
-}
-
-// TestLogin proves that SASL works, that a wrong password is an error at once, and that no error shows it (b06).
-func TestLogin(t *testing.T) {
-	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		t.Run(mechanism, func(t *testing.T) {
-			c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser(mechanism, "admin", "canary-7f3"))
-			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(), SASL: SASL{Mechanism: mechanism, User: "admin", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
-			r := startRunner(t, cfg)
-			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
-			cfg.SASL.Password = "canary-wrong"
-			s, err := New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
-			if err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "canary") {
-				t.Errorf("a wrong password: %v, want an error at once that does not show it", err)
-			}
-			_ = s.Close(ctx)
-		})
-	}
-}
-
 // TestTransactions: what was aborted is dropped, what is open waits, and markers do not keep the commit from the log's end.
 func TestTransactions(t *testing.T) {
 	ts := newTestSystem(t, 1, 1)
@@ -532,4 +399,23 @@ func TestTransactions(t *testing.T) {
 	cfg.Group, cfg.Uncommitted = "dirty", true
 	dirty := startRunner(t, cfg)
 	eventually(t, "read_uncommitted has all", func() bool { return len(dirty.seen()) == 30 })
+}
+
+// TestLagUnderLoad: the lag grows although nothing is fetched, because the budget is used up.
+func TestLagUnderLoad(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	ts.put(t, ts.topics[0], 0, 600)
+	s, err := New(ts.config(ts.net.link()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true}
+	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 1 << 20}, Observe: func(broker.Event) {}}); err != nil {
+		t.Fatal(err)
+	}
+	go r.run()
+	defer r.close()
+	eventually(t, "the budget is used up", func() bool { return len(r.seen()) == 100 })
+	ts.put(t, ts.topics[0], 600, 50)
+	eventually(t, "the lag counts what came since", func() bool { l := s.Lag(); return l.Waiting == 550 && l.Unsettled == 650 })
 }

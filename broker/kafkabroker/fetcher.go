@@ -129,7 +129,7 @@ func (s *Source) accept(p *part, a *fetched, now time.Time) {
 		s.say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		return
 	}
-	p.end = a.end(!s.cfg.Uncommitted)
+	p.end, p.endAt = a.end(!s.cfg.Uncommitted), now
 	if a.preferred >= 0 && len(a.records) == 0 {
 		p.replica = a.preferred
 		return

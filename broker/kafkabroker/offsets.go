@@ -32,6 +32,7 @@ type entry struct {
 type tracker struct {
 	log    uint64
 	list   []entry // sorted; the first one is unfinished
+	mem    []entry // empty; where the list's memory begins
 	passed int64   // all below was looked through once
 	before []span  // finished by former owners, not passed yet
 	runs   map[int64]int32
@@ -94,6 +95,7 @@ func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
 	}
 	i, found := t.find(o)
 	if !found {
+		t.grow()
 		t.list = slices.Insert(t.list, i, t.meet(o, size))
 		t.passed = max(t.passed, o+1)
 		t.changed()
@@ -114,6 +116,18 @@ func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
 	e.state, e.size = out, size
 	t.outN++
 	return token(o, e.gen), true
+}
+
+// grow makes room for one more entry. What was dropped at the front is used again.
+func (t *tracker) grow() {
+	switch n := len(t.list); {
+	case n < cap(t.list):
+	case n < cap(t.mem)/2:
+		t.list = append(t.mem, t.list...) // to the front; the two may overlap, and copy knows that
+	default:
+		t.mem = make([]entry, 0, max(64, 2*n))
+		t.list = append(t.mem, t.list...)
+	}
 }
 
 func (t *tracker) meet(o int64, size uint32) entry {

@@ -33,6 +33,7 @@ type part struct {
 	leader  int32
 	replica int32 // to fetch from instead; -1: none
 	end     int64 // of the log, as far as it may be read; -1: unknown
+	endAt   time.Time
 
 	heldUntil time.Time
 	stalled   bool

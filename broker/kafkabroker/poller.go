@@ -25,6 +25,36 @@ func (s *Source) poll() {
 		if err := s.look(s.life); err != nil {
 			s.note(err)
 		}
+		s.measure()
+	}
+}
+
+// stale is the age from which a partition's end is asked for: nothing is fetched of it, because the budget is used up, or it is paused.
+const stale = 2 * time.Second
+
+// measure learns the ends of partitions that no fetch has told of lately. Without it the lag would stand still just when it grows.
+func (s *Source) measure() {
+	now := time.Now()
+	var old []*part
+	s.mu.Lock()
+	for _, p := range s.parts {
+		if now.Sub(p.endAt) > stale && p.leader >= 0 {
+			old = append(old, p)
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range old {
+		s.mu.Lock()
+		leader := p.leader
+		s.mu.Unlock()
+		end, err := s.c.listOffset(s.life, leader, p.partitionID, timeEnd, s.isolation())
+		if err != nil {
+			s.note(err)
+			return
+		}
+		s.mu.Lock()
+		p.end, p.endAt, s.lagAt = end, time.Now(), time.Now()
+		s.mu.Unlock()
 	}
 }
 

@@ -1,0 +1,63 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+func TestConfigRefused(t *testing.T) {
+	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}},
+		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, Start: Start{At: "time"}})
+	if err == nil {
+		t.Fatal("a configuration full of mistakes was taken")
+	}
+	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes", "Start"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not named in:\n%v", field, err)
+		}
+	}
+	if strings.Contains(err.Error(), "canary-7f3") {
+		t.Error("the password is printed")
+	}
+	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
+		t.Errorf("a password over plaintext: %v", err)
+	}
+	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg)} {
+		if strings.Contains(s, "canary-7f3") {
+			t.Errorf("the password is printed: %s", s)
+		}
+	}
+}
+
+// TestLogin proves that SASL works, that a wrong password is an error at once, and that no error shows it (b06).
+func TestLogin(t *testing.T) {
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser(mechanism, "admin", "canary-7f3"))
+			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(), SASL: SASL{Mechanism: mechanism, User: "admin", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
+			r := startRunner(t, cfg)
+			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
+			cfg.SASL.Password = "canary-wrong"
+			s, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
+			if err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("a wrong password: %v, want an error at once that does not show it", err)
+			}
+			_ = s.Close(ctx)
+		})
+	}
+}

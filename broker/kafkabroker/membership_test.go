@@ -1,0 +1,94 @@
+package kafkabroker
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// TestTakeover proves that a running group of kafka.Reader members is taken over member by member with nothing lost.
+func TestTakeover(t *testing.T) {
+	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}} {
+		t.Run(balancer, func(t *testing.T) {
+			ts := newTestSystem(t, 4, 1)
+			ts.balancer, ts.lease = balancer, time.Second
+			var mu sync.Mutex
+			seen := make(map[string]bool)
+			read := func() (stop func()) {
+				rd := kafka.NewReader(kafka.ReaderConfig{
+					Brokers: ts.cluster.ListenAddrs(), GroupID: testGroup, Topic: ts.topics[0], GroupBalancers: []kafka.GroupBalancer{theirs},
+					StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
+					JoinGroupBackoff: 100 * time.Millisecond, MaxWait: 100 * time.Millisecond,
+				})
+				done := make(chan struct{})
+				ctx, cancel := context.WithCancel(context.Background())
+				go func() {
+					defer close(done)
+					for {
+						m, err := rd.FetchMessage(ctx)
+						if err != nil {
+							return
+						}
+						mu.Lock()
+						seen[string(m.Value)] = true
+						mu.Unlock()
+						_ = rd.CommitMessages(ctx, m)
+					}
+				}()
+				return func() { cancel(); <-done; _ = rd.Close() }
+			}
+			stop1, stop2 := read(), read()
+			var want []string
+			var ours []*runner
+			handled := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, v := range want {
+					ok := seen[v]
+					for _, r := range ours {
+						ok = ok || r.seen()[v] > 0
+					}
+					if !ok {
+						return false
+					}
+				}
+				return true
+			}
+			step := func(what string, f func()) {
+				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
+				f()
+				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
+				eventually(t, what, handled)
+			}
+			step("readers alone", func() {})
+			step("one of ours beside two readers", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
+			step("one each", stop1)
+			step("two of ours beside one reader", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
+			step("ours alone", stop2)
+			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+		})
+	}
+}
+
+// TestStatic: a static member that comes back within the session has its partitions again without a rebalance.
+func TestStatic(t *testing.T) {
+	ts := newTestSystem(t, 2, 1)
+	ts.lease = 5 * time.Second
+	cfg := ts.config(ts.net.link())
+	cfg.InstanceID = "one"
+	r := startRunner(t, cfg)
+	eventually(t, "it has claims", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
+	before := ts.cluster.GroupInfo(testGroup).Epoch
+	r.close()
+	r = startRunner(t, cfg)
+	want := ts.put(t, ts.topics[0], 0, 4)
+	eventually(t, "it goes on", func() bool { return r.has(want) })
+	if after := ts.cluster.GroupInfo(testGroup).Epoch; after != before {
+		t.Errorf("the generation went from %d to %d", before, after)
+	}
+}
