@@ -28,7 +28,7 @@
 //	lag       how far the consumer is behind, and whether it is still the same one
 //	events    what the engine is told
 //	source    Open, Stop, Pause, Close
-//	publisher and core stand by themselves
+//	publisher and confirm, and core, stand by themselves
 //
 // # What cannot be known
 //

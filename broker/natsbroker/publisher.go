@@ -44,10 +44,10 @@ type Publisher struct {
 	closed     chan struct{}
 	closeErr   error
 
+	answers confirmations
+
 	mu     sync.Mutex
-	js     jetstream.JetStream
-	of     *nats.Conn // that js is of
-	under  int        // Publish calls under way
+	under  int // Publish calls under way
 	idle   chan struct{}
 	denied map[string]chan struct{} // by subject under way; closed when the server denies it
 }
@@ -66,7 +66,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	}
 	p := &Publisher{cfg: cfg, connecting: make(chan struct{}, 1), closed: make(chan struct{}), denied: map[string]chan struct{}{}}
 	p.closing, p.stop = context.WithCancel(context.Background())
-	p.link = newLink(cfg.Connection, hooks{lost: func(error) {}, back: func() {}, problem: p.problem})
+	p.link = newLink(cfg.Connection, hooks{lost: p.answers.lost, back: func() {}, problem: p.problem})
 	return p, nil
 }
 
@@ -79,11 +79,11 @@ func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 		return broker.ErrClosed
 	}
 	defer p.leave()
-	js, err := p.connect(ctx)
-	if err != nil {
+	if err := p.connect(ctx); err != nil {
 		return err
 	}
-	b := batch{p: p, js: js, errs: make([]error, len(ms))}
+	b := batch{p: p, errs: make([]error, len(ms))}
+	defer b.leave()
 	for i := range ms {
 		if b.first+window <= i {
 			if err := b.wait(ctx); err != nil {
@@ -125,44 +125,33 @@ func (p *Publisher) leave() {
 	}
 }
 
-// connect returns the JetStream of a living connection; it waits for one until ctx ends.
-func (p *Publisher) connect(ctx context.Context) (jetstream.JetStream, error) {
+// connect makes sure that there is a living connection; it waits for one until ctx ends.
+func (p *Publisher) connect(ctx context.Context) error {
 	select {
 	case p.connecting <- struct{}{}:
 		defer func() { <-p.connecting }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if p.link.conn() == nil {
 		if err := p.link.open(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil, fmt.Errorf("natsbroker: publishing: %w", err)
-			}
-			return nil, err
+			return fmt.Errorf("natsbroker: publishing: %w", err)
 		}
 	}
 	for !p.link.connected() {
 		if !sleep(ctx, 10*time.Millisecond) {
-			return nil, fmt.Errorf("natsbroker: publishing: no connection to %s: %w", p.cfg.where(), context.Cause(ctx))
+			return fmt.Errorf("natsbroker: publishing: no connection to %s: %w", p.cfg.where(), context.Cause(ctx))
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	nc := p.link.conn()
-	if p.js == nil || p.of != nc {
-		js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<20), jetstream.WithPublishAsyncTimeout(p.cfg.AckTimeout))
-		if err != nil {
-			return nil, fmt.Errorf("natsbroker: publishing: %w", err)
-		}
-		p.js, p.of = js, nc
+	if err := p.answers.use(p.link.conn()); err != nil {
+		return fmt.Errorf("natsbroker: publishing: %w", err)
 	}
-	return p.js, nil
+	return nil
 }
 
 // batch is one call's messages on their way.
 type batch struct {
 	p     *Publisher
-	js    jetstream.JetStream
 	errs  []error
 	sent  []inflight
 	first int // the oldest that is not confirmed
@@ -170,7 +159,9 @@ type batch struct {
 
 type inflight struct {
 	subject string
-	ack     jetstream.PubAckFuture // nil: not sent
+	id      uint64
+	at      time.Time
+	answer  chan error // nil: not sent
 	denied  chan struct{}
 }
 
@@ -183,42 +174,58 @@ func (b *batch) send(o broker.Outgoing) {
 		return
 	}
 	denied := b.p.watchDenied(o.Topic)
-	// A stream that is missing for good is told apart by asking for it, not by trying again.
-	ack, err := b.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+	id, answer, err := b.p.answers.publish(m)
 	if err != nil {
 		b.errs[i] = b.p.publishErr(o.Topic, err)
 		return
 	}
-	b.sent[i] = inflight{o.Topic, ack, denied}
+	b.sent[i] = inflight{o.Topic, id, time.Now(), answer, denied}
 }
 
 // wait waits for the oldest message. Its error is ctx's.
 func (b *batch) wait(ctx context.Context) error {
 	i, f := b.first, b.sent[b.first]
 	b.first++
-	if f.ack == nil {
+	if f.answer == nil {
 		return nil
 	}
+	late := time.NewTimer(b.p.cfg.AckTimeout - time.Since(f.at))
+	defer late.Stop()
 	select {
-	case <-f.ack.Ok():
-	case err := <-f.ack.Err():
-		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			err = b.noStream(ctx, f.subject, err)
+	case err := <-f.answer:
+		if errors.Is(err, nats.ErrNoResponders) {
+			err = b.p.noStream(ctx, f.subject, err)
 		}
-		b.errs[i] = b.p.publishErr(f.subject, err)
+		if err != nil {
+			b.errs[i] = b.p.publishErr(f.subject, err)
+		}
 	case <-f.denied:
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
+	case <-late.C:
+		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v", f.subject, b.p.cfg.AckTimeout)
 	case <-ctx.Done():
 		return fmt.Errorf("natsbroker: publishing: %w", context.Cause(ctx))
 	}
+	b.p.answers.forget(f.id)
 	return nil
 }
 
+// leave lets go of what nobody waits for any more.
+func (b *batch) leave() {
+	for _, f := range b.sent[max(b.first-1, 0):] {
+		b.p.answers.forget(f.id)
+	}
+}
+
 // noStream finds out whether there is no such stream, or it is only away: being moved, or choosing a leader.
-func (b *batch) noStream(ctx context.Context, subject string, err error) error {
+func (p *Publisher) noStream(ctx context.Context, subject string, err error) error {
+	js, jerr := jetstream.New(p.link.conn())
+	if jerr != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if _, serr := b.js.StreamNameBySubject(ctx, subject); errors.Is(serr, jetstream.ErrStreamNotFound) {
+	if _, serr := js.StreamNameBySubject(ctx, subject); errors.Is(serr, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("%w: no stream takes the subject: %w", broker.ErrRefused, err)
 	}
 	return err
@@ -389,12 +396,7 @@ func (p *Publisher) shut(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("natsbroker: closing the publisher: publishes are still under way: %w", context.Cause(ctx))
 	}
-	p.mu.Lock()
-	js := p.js
-	p.mu.Unlock()
-	if js != nil {
-		js.CleanupPublisher()
-	}
 	p.link.close()
+	p.answers.lost(broker.ErrClosed) // who is still waiting has outlived ctx
 	return err
 }
