@@ -154,3 +154,32 @@ func TestStartAndStopLeavesNothing(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// busyPolicy does what a submitter may do at any time: work comes between the manager's look and its doing.
+type busyPolicy struct {
+	steps atomic.Int64
+	come  func()
+}
+
+func (b *busyPolicy) Step(o pool.Observation) pool.Decision {
+	if b.steps.Add(1) == 1 {
+		b.come()
+	}
+	return pool.Decision{Target: o.Workers, Reason: "seen"}
+}
+
+func TestWorkThatComesWhileTheManagerThinksIsSeen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var p *pool.Pool[int]
+		ready := make(chan struct{})
+		policy := &busyPolicy{}
+		policy.come = func() { <-ready; p.Requeue(0, 1, 2, 3) }
+		p = newPool(t, pool.Config[int]{Policy: policy, Do: func(intWorker, int) { time.Sleep(10 * time.Second) }})
+		close(ready)
+		time.Sleep(time.Second)
+		if n := policy.steps.Load(); n < 2 {
+			t.Errorf("%d looks in a second, with three T's and one worker", n)
+		}
+		drain(t, p)
+	})
+}

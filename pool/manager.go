@@ -76,11 +76,12 @@ func (p *Pool[T]) step(m *manager) Decision {
 		d.Target, d.Reason = t, d.Reason+", at the limit"
 	}
 	d.Force = d.Force || o.Workers > o.Max
-	if d.Next == 0 && o.starving() {
-		d.Next = tick
-	}
-	if !p.apply(d, m) {
+	starving, drained := p.apply(d, m)
+	switch {
+	case drained:
 		d.Target, d.Next = d.From, 0
+	case starving && (d.Next == 0 || !o.starving()):
+		d.Next = tick // perhaps only since it looked: nobody else would wake it
 	}
 	return d
 }
@@ -115,12 +116,12 @@ func (p *Pool[T]) observe() Observation {
 	return o
 }
 
-// apply makes the workers as many as decided. False: the pool is drained and needs none.
-func (p *Pool[T]) apply(d Decision, m *manager) bool {
+// apply makes the workers as many as decided, and says whether work waits now with no worker idle. A drained pool needs no workers.
+func (p *Pool[T]) apply(d Decision, m *manager) (starving, drained bool) {
 	p.mu.Lock()
 	if p.drained() {
 		p.mu.Unlock()
-		return false
+		return false, true
 	}
 	p.rates = d.Observation.Rates
 	if d.Target != d.From {
@@ -140,11 +141,12 @@ func (p *Pool[T]) apply(d Decision, m *manager) bool {
 		p.excess += size - d.Target
 	}
 	admitted := p.tune(&m.pace)
-	p.alert = p.queue.items == 0 || len(p.idle) > 0 // who sees it starve already looks again by the clock
+	starving = p.queue.items > 0 && len(p.idle) == 0
+	p.alert = !starving // else it looks again by the clock
 	p.mu.Unlock()
 	woken.wakeAll()
 	admitted.wake()
-	return true
+	return starving, false
 }
 
 // quickTime is how long a T may take at most on average for workers to be called one by one: about what it costs to wake one.

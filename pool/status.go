@@ -13,7 +13,7 @@ const (
 	growRoots  = 2.0                    // growth: load + growRoots·√load
 	keepRoots  = 1.0                    // shrinking: never under load + keepRoots·√load
 	freeSize   = 16                     // so many workers need no evidence
-	lindy      = 1.5                    // while nothing has finished, handlers will take so many times their age at least
+	lindy      = 2.0                    // while nothing has finished, handlers are taken to take so many times their age
 	shrinkGap  = 50 * time.Millisecond  // between two steps down: idle reports come one by one
 	blindTimes = 8                      // without a completion: at most so many times as many workers
 	calmSteps  = 4                      // steps with idle workers in a row that show the arrivals to be the limit
@@ -162,6 +162,9 @@ func (s *reportStatus) grow(o Observation, full bool) Decision {
 		return o.stay(why, tick)
 	}
 	target, why := s.wanted(o, full)
+	if target == n {
+		return o.stay("enough for the backlog", tick)
+	}
 	blind := s.seen < n && !s.flat.on
 	if blind { // nothing finished since the last growth
 		base := max(s.seen, freeSize)
@@ -208,9 +211,11 @@ func (s *reportStatus) wanted(o Observation, full bool) (target int, why string)
 	}
 	if !full && up > 0 { // a full queue hides the arrivals
 		load := o.Rates.Rising*up + float64(o.Backlog)*up/drainTime.Seconds() // Little's law
-		if want := max(n+1, staff(load, growRoots)); want < target {
-			target, why = want, "arrivals × handler time"
+		want := staff(load, growRoots)
+		if want <= n && o.Now-s.grewAt >= rateMemory {
+			want = n + 1 // by that it should do, and does not
 		}
+		target, why = min(target, max(n, want)), "arrivals × handler time"
 	}
 	return target, why
 }
