@@ -143,10 +143,10 @@ func (g *classic) mend(err error) (wait bool) {
 		g.mu.Lock()
 		g.me.member, g.me.generation = "", -1
 		g.mu.Unlock()
-		return false
+		return true
 	case kafka.IllegalGeneration:
 		g.lose(err)
-		return false
+		return true
 	}
 	if err != nil {
 		g.trouble(err)
