@@ -192,6 +192,9 @@ func (s *CoreSource) join() error {
 		s.subs = append(s.subs, sub)
 		s.mu.Unlock()
 	}
+	if err := nc.FlushTimeout(s.cfg.DialTimeout); err != nil { // until then, the server has no member here to send anything to
+		return fmt.Errorf("natsbroker: subscribing: %w", err)
+	}
 	return nil
 }
 
