@@ -27,6 +27,9 @@ var mutants = []mutant{
 	{"ack on receipt", "broker/natsbroker/receive.go",
 		"	ses.ready.push(i)\n	s.rouse()\n", "	ses.ready.push(i)\n	s.outbox.ack(m.Reply)\n	s.rouse()\n",
 		"./integration", "TestKillConsumers/longshore"},
+	{"ack on receipt, in the program", "broker/natsbroker/receive.go",
+		"	ses.ready.push(i)\n	s.rouse()\n", "	ses.ready.push(i)\n	s.outbox.ack(m.Reply)\n	s.rouse()\n",
+		"./integration", "TestKillConsumers/program"},
 	{"no extension of leases", "broker/natsbroker/extend.go",
 		"		replies = append(replies, sl.reply)\n", "",
 		"./integration", "TestFaults/f36"},
@@ -121,10 +124,11 @@ func (m mutant) run(t *testing.T, broken bool) (string, error) {
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-overlay", filepath.Join(dir, "overlay.json"), "-run", m.test, m.pkg)
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-run", m.test, m.pkg)
 	cmd.Dir = ".."
-	// The mutant's own run of this package is a short one, and not a run of mutants.
-	cmd.Env = append(os.Environ(), "LONGSHORE_CHAOS=")
+	// The overlay is in the environment because a test may build the program. The mutant's own run of this package is a short one, and not
+	// a run of mutants.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+filepath.Join(dir, "overlay.json"), "LONGSHORE_CHAOS=")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
