@@ -34,17 +34,22 @@ func Example() {
 
 // Submit blocks while the queue is full: this is how a slow pool holds back a fast source. What it does not take stays the caller's.
 func ExamplePool_Submit() {
-	p, err := pool.New(pool.Config[string]{Max: 1, Queue: 1, Do: func(*pool.Worker[string], string) { time.Sleep(50 * time.Millisecond) }})
+	release := make(chan struct{})
+	p, err := pool.New(pool.Config[string]{Max: 1, Queue: 1, Do: func(*pool.Worker[string], string) { <-release }})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	for _, s := range []string{"in hand", "waits", "stays mine"} {
-		if err := p.Submit(ctx, 0, s); err != nil {
-			fmt.Println(s, "-", err)
+	for _, s := range []string{"in hand", "waits"} {
+		if err := p.Submit(context.Background(), 0, s); err != nil {
+			log.Fatal(err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := p.Submit(ctx, 0, "stays mine"); err != nil {
+		fmt.Println("stays mine -", err)
+	}
+	close(release)
 	_, _ = p.Drain(context.Background())
 	fmt.Println(errors.Is(p.Submit(context.Background(), 0, "late"), pool.ErrClosed))
 	// Output:
