@@ -96,8 +96,8 @@ func (ps *programs) start(t *testing.T) *process {
 }
 
 // A hook is the webhook's server. It takes as long as the other rows' handlers, and as its last act before the answer writes to the ledger. When
-// the process that asked is killed meanwhile, it finishes every second number, which makes the most duplicates there can be, and leaves the
-// others: if it finished all of them it would hide that a program acks what was not answered.
+// the process that asked is killed meanwhile, it finishes every second number, which makes a duplicate of each, and leaves the others: if
+// it finished all of them it would hide that a program acks what was not answered.
 type hook struct {
 	t    *testing.T
 	work *work
