@@ -183,8 +183,9 @@ func freezeConsumer(t *testing.T) string {
 	f.consumers[0].signal(t, syscall.SIGCONT)
 	f.moves(t, killRate)
 	a := f.finish(t)
-	if a.Duplicates > killWorkers {
-		t.Errorf("%d duplicates, more than one per worker of the frozen process (%d)", a.Duplicates, killWorkers)
+	// What its workers ran when it froze, and as many that were queued behind them, which it starts before it hears that they went elsewhere.
+	if a.Duplicates > 2*killWorkers {
+		t.Errorf("%d duplicates, more than two per worker of the frozen process (%d workers)", a.Duplicates, killWorkers)
 	}
 	return a.String()
 }
