@@ -22,32 +22,57 @@ func decompress(codec int, src []byte, limit int) ([]byte, error) {
 	case 0:
 		return src, nil
 	case 1:
-		z, err := gzip.NewReader(bytes.NewReader(src))
-		if err != nil {
-			return nil, fmt.Errorf("gzip: %w", err)
-		}
-		return readBounded("gzip", z, len(src), limit)
+		return inflate("gzip", src, limit, func() (io.Reader, func(), error) {
+			z, err := gzip.NewReader(bytes.NewReader(src))
+			return z, func() {}, err
+		})
 	case 2:
 		return unsnap(src, limit)
 	case 3:
-		return readBounded("lz4", lz4.NewReader(bytes.NewReader(src)), len(src), limit)
+		return inflate("lz4", src, limit, func() (io.Reader, func(), error) { return lz4.NewReader(bytes.NewReader(src)), func() {}, nil })
 	case 4:
-		return unzstd(src, limit)
+		return inflate("zstd", src, limit, func() (io.Reader, func(), error) { return unzstd(src) })
 	}
 	return nil, fmt.Errorf("unknown compression codec %d", codec)
 }
 
-func readBounded(name string, r io.Reader, hint, limit int) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(min(4*hint, limit) + bytes.MinRead)
-	n, err := b.ReadFrom(io.LimitReader(r, int64(limit)+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+// usual is the size up to which a batch is decompressed at once. A larger one is measured first, and decompressed again into just the memory
+// that it needs: one over the limit costs time, but no memory.
+const usual = 4 << 20
+
+func inflate(name string, src []byte, limit int, open func() (io.Reader, func(), error)) ([]byte, error) {
+	read := func(b []byte) (n int, more bool, rest int64, err error) {
+		r, done, err := open()
+		if err != nil {
+			return 0, false, 0, err
+		}
+		defer done()
+		for n < len(b) {
+			k, err := r.Read(b[n:])
+			n += k
+			if err == io.EOF {
+				return n, false, 0, nil
+			}
+			if err != nil { // a codec's own io.ErrUnexpectedEOF too: the data is cut short
+				return n, false, 0, err
+			}
+		}
+		rest, err = io.Copy(io.Discard, io.LimitReader(r, int64(limit-n)+1))
+		return n, rest > 0, rest, err
 	}
-	if n > int64(limit) {
-		return nil, fmt.Errorf("%s: %w of %d bytes", name, errTooLarge, limit)
+	for size := min(max(4*len(src), 4<<10), usual, limit); ; {
+		b := make([]byte, size)
+		n, more, rest, err := read(b)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", name, err)
+		case int64(n)+rest > int64(limit):
+			return nil, fmt.Errorf("%s: %w of %d bytes", name, errTooLarge, limit)
+		case !more:
+			return b[:n], nil
+		}
+		size = n + int(rest)
 	}
-	return b.Bytes(), nil
 }
 
 // xerial is how snappy's blocks are framed by Java clients: this header with two versions, then blocks with their lengths.
@@ -96,26 +121,21 @@ func unsnapBlock(dst, block []byte, limit int) ([]byte, error) {
 	return append(dst, b...), nil
 }
 
-// zstds are decoders by limit; one keeps its tables between batches.
-var zstds sync.Map
+// zstds keep their tables between batches.
+var zstds sync.Pool
 
-func unzstd(src []byte, limit int) ([]byte, error) {
-	pool, _ := zstds.LoadOrStore(limit, &sync.Pool{})
-	z, _ := pool.(*sync.Pool).Get().(*zstd.Decoder)
+// zstdWindow is the most that a frame may want to look back: what the strongest ordinary levels use, four times over.
+const zstdWindow = 32 << 20
+
+func unzstd(src []byte) (io.Reader, func(), error) {
+	z, _ := zstds.Get().(*zstd.Decoder)
 	if z == nil {
 		var err error
-		z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(limit)))
+		z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
-			return nil, fmt.Errorf("zstd: %w", err)
+			return nil, nil, err
 		}
 	}
-	defer pool.(*sync.Pool).Put(z)
-	b, err := z.DecodeAll(src, nil)
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		return nil, fmt.Errorf("zstd: %w of %d bytes", errTooLarge, limit)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("zstd: %w", err)
-	}
-	return b, nil
+	err := z.Reset(bytes.NewReader(src))
+	return z, func() { _ = z.Reset(nil); zstds.Put(z) }, err
 }

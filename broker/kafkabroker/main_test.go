@@ -8,7 +8,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("KAFKABROKER_CHILD") != "" {
+	if topic := os.Getenv("KAFKABROKER_CHILD"); topic != "" {
+		if os.Getenv("KAFKABROKER_MEMORY") != "" {
+			memoryChild(topic)
+			return
+		}
 		child()
 		return
 	}

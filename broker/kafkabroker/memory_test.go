@@ -1,0 +1,110 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// memoryChild is a consumer whose handlers never return. It prints what it was told, and the most memory it ever had.
+func memoryChild(topic string) {
+	s, err := New(Config{Connection: Connection{Brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}, Group: topic, Topics: []string{topic}})
+	if err == nil {
+		_, err = s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: memoryBudget}, Observe: func(broker.Event) {}})
+	}
+	var kept []broker.Message
+	time.AfterFunc(8*time.Second, func() { s.Stop() })
+	for err == nil {
+		dst, n := make([]broker.Message, 16), 0
+		if n, err = s.Receive(dst); err == nil {
+			kept = append(kept, dst[:n]...)
+		}
+	}
+	status, _ := os.ReadFile("/proc/self/status")
+	_, hwm, _ := strings.Cut(string(status), "VmHWM:")
+	var kb int
+	_, _ = fmt.Sscan(hwm, &kb)
+	fmt.Printf("%d %d %v\n", kb/1024, len(kept), err)
+}
+
+const memoryBudget = 64 << 20
+
+// TestMemory proves on real Kafka that a burst under handlers which stand still takes the budget and little more (f40), and that a batch of some
+// KB which inflates to 70 MB is refused and told, within 160 MB (b14).
+func TestMemory(t *testing.T) {
+	run := func(topic string) (mb, n int, told string) {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), "KAFKABROKER_CHILD="+topic, "KAFKABROKER_MEMORY=1")
+		out, err := c.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Sscan(string(out), &mb, &n)
+		t.Logf("%s", out)
+		return mb, n, string(out)
+	}
+	t.Run("burst", func(t *testing.T) {
+		admin, _, topic := realKafka(t, 4)
+		for i := range 600 {
+			admin.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: int32(i % 4), Value: make([]byte, 512<<10)}, nil)
+		}
+		if err := admin.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		mb, n, _ := run(topic)
+		if n < 100 || mb > memoryBudget>>20+40 {
+			t.Errorf("%d messages were out, with %d MB at most; the budget is %d MB", n, mb, memoryBudget>>20)
+		}
+	})
+	t.Run("bomb", func(t *testing.T) {
+		admin, _, topic := realKafka(t, 1)
+		b := testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 70<<20) }, corrupt: func(b []byte) {
+			for i := atProducer; i < atCount; i++ {
+				b[i] = 0xff
+			}
+		}}
+		produceRaw(t, admin, topic, b.bytes())
+		mb, _, told := run(topic)
+		if mb > 160 || !strings.Contains(told, topic+"/0: record batch at offset 0") || !strings.Contains(told, "limit") {
+			t.Errorf("%d MB at most; told: %s", mb, told)
+		}
+	})
+}
+
+func produceRaw(t *testing.T, admin *kgo.Client, topic string, batch []byte) {
+	t.Helper()
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 10_000
+	part := kmsg.NewProduceRequestTopicPartition()
+	part.Records = batch
+	rt := kmsg.NewProduceRequestTopic()
+	rt.Topic, rt.Partitions = topic, []kmsg.ProduceRequestTopicPartition{part}
+	meta := kmsg.NewPtrMetadataRequest()
+	mt := kmsg.NewMetadataRequestTopic()
+	mt.Topic = &topic
+	meta.Topics = append(meta.Topics, mt)
+	m, err := admin.Request(context.Background(), meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.TopicID = m.(*kmsg.MetadataResponse).Topics[0].TopicID
+	req.Topics = append(req.Topics, rt)
+	res, err := admin.Request(context.Background(), req)
+	if err == nil {
+		err = kerr.ErrorForCode(res.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
