@@ -145,18 +145,22 @@ func TestThroughput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, _ := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(20_000))
+	js, _ := jetstream.New(nc)
 	ctx := context.Background()
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	payload := make([]byte, 100)
-	for range n {
-		if _, err := js.PublishAsync("s.a", payload); err != nil {
+	load := newPublisher(t, p.url())
+	ms := make([]broker.Outgoing, 10_000)
+	for i := range ms {
+		ms[i] = broker.Outgoing{Topic: "s.a", Value: make([]byte, 100)}
+	}
+	for left := n; left > 0; left -= len(ms) {
+		ms = ms[:min(left, len(ms))]
+		if err := load.Publish(ctx, ms); err != nil {
 			t.Fatal(err)
 		}
 	}
-	<-js.PublishAsyncComplete()
 	var ours, theirs []figures
 	for i := range 5 {
 		theirs = append(theirs, consumeNats(t, p.url(), fmt.Sprint("n", i), n))
