@@ -73,6 +73,9 @@ type Pool struct {
 	IdleTimeout time.Duration
 	// Policy decides on the number. Defaults to pool.ReportStatus.
 	Policy pool.Policy
+	// Gauge tells the manager how short memory and processors are, and it stays within them: pool.RuntimeGauge() minds GOMEMLIMIT and
+	// handlers that wait for a core. Set it for handlers that compute. Defaults to none.
+	Gauge func() pool.Pressure
 }
 
 // Retry says what becomes of a message whose handler failed.

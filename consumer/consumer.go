@@ -75,7 +75,7 @@ func (c *Consumer) newPool() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, err := pool.New(pool.Config[*run]{
-		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy,
+		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge,
 		Do: c.handle, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
 		Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
 		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },

@@ -13,6 +13,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/pool"
 	"github.com/rs/zerolog"
 )
 
@@ -222,6 +223,31 @@ func TestLogNamesWhatHappened(t *testing.T) {
 		}
 		if strings.Contains(out.String(), secret) {
 			t.Error("a key, payload or header value is in the log")
+		}
+	})
+}
+
+// Handlers that wait for a core gain nothing from more workers.
+func TestGaugeHoldsGrowth(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 5000)
+		var now, peak atomic.Int64
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Max: 64, Gauge: func() pool.Pressure { return pool.Pressure{CPU: 1} }},
+			Handler: func(context.Context, *consumer.Message) error {
+				if n := now.Add(1); n > peak.Load() {
+					peak.Store(n)
+				}
+				time.Sleep(20 * time.Millisecond)
+				now.Add(-1)
+				return nil
+			}})
+		time.Sleep(5 * time.Second)
+		if n := peak.Load(); n > 16 {
+			t.Errorf("%d handlers at once although the processors are used up", n)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
