@@ -20,7 +20,7 @@ type due struct {
 	last bool
 }
 
-// commitLoop sends commits, one request at a time: an older one can never arrive behind a newer. It ends when lastCall is set and all is
+// commitLoop sends commits, one request at a time: an older one can never arrive behind a newer. It ends when no claim is left and all is
 // committed, or life has ended.
 func (s *Source) commitLoop() {
 	defer close(s.committed)

@@ -9,13 +9,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is what is true: a log with holes, what became of each message over processes that come and go, and what is committed.
+// logModel is what is true: a log with holes, what became of each message over processes that come and go, and what is committed.
 type logModel struct {
 	t    *rapid.T
 	log  []int64 // offsets that have a message
 	end  int64
 	done map[int64]bool // acked with nil, ever
-	lost map[int64]bool // of those: acked, and not in any commit of a process that died
 	base int64
 	meta string
 

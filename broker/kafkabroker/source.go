@@ -39,8 +39,7 @@ type Source struct {
 	met       chan struct{} // the group has answered once, or refused
 	metOnce   sync.Once
 	work      sync.WaitGroup // the rest
-	lastCall  context.Context
-	done      chan struct{} // closed
+	done      chan struct{}  // closed
 
 	mu        sync.Mutex
 	phase     phase
