@@ -42,7 +42,8 @@ var layers = []layer{
 
 	// Tests across packages, and what they need to break things.
 	{"integration", []string{"*"}},
-	{"integration/natsd", nil},
+	{"integration/daemon", nil},
+	{"integration/natsd", []string{"integration/daemon"}},
 	{"integration/faultproxy", nil},
 	{"integration/ledger", nil},
 }

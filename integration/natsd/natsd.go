@@ -5,9 +5,7 @@ package natsd
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,9 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/integration/daemon"
 )
 
 const serverPackage = "github.com/nats-io/nats-server/v2"
@@ -55,10 +54,8 @@ type Server struct {
 	// Dir is where its streams are.
 	Dir string
 
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{}
-	log  *tail
+	args    []string
+	process *daemon.Process
 }
 
 // Start builds nats-server from its Go module and starts it on fresh data. The server ends with the test. Where it cannot be built the
@@ -88,7 +85,7 @@ func New(t testing.TB, args ...string) *Server {
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
-			t.Logf("end of nats-server's log:\n%s", s.log)
+			t.Logf("end of nats-server's log:\n%s", s.process.Log())
 		}
 	})
 	return s
@@ -99,11 +96,11 @@ func Prepare(dir string, args ...string) (*Server, error) {
 	if _, err := binary(); err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	port, err := daemon.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Port: port, Dir: dir, args: args, log: &tail{}}, nil
+	return &Server{Port: port, Dir: dir, args: args, process: daemon.New("nats-server")}, nil
 }
 
 // URL is where clients connect.
@@ -119,31 +116,11 @@ func (s *Server) Start() error {
 		return err
 	}
 	args := append([]string{"-a", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-js", "-sd", s.Dir}, s.args...)
-	s.cmd = exec.Command(path, args...)
-	s.cmd.Stderr, s.cmd.Stdout = s.log, s.log
-	s.cmd.SysProcAttr = dieWithParent()
-	if err := s.cmd.Start(); err != nil {
-		return fmt.Errorf("starting nats-server: %w", err)
+	if err := s.process.Start(exec.Command(path, args...)); err != nil {
+		return err
 	}
-	done := make(chan struct{})
-	s.done = done
-	go func(cmd *exec.Cmd) { _ = cmd.Wait(); close(done) }(s.cmd)
-	return s.waitReady(30 * time.Second)
-}
-
-// waitReady waits for the server's greeting, which it sends once JetStream is up.
-func (s *Server) waitReady(limit time.Duration) error {
-	for end := time.Now().Add(limit); time.Now().Before(end); {
-		select {
-		case <-s.done:
-			return fmt.Errorf("nats-server ended at once:\n%s", s.log)
-		case <-time.After(5 * time.Millisecond):
-		}
-		if s.greets() {
-			return nil
-		}
-	}
-	return fmt.Errorf("nats-server does not answer within %v:\n%s", limit, s.log)
+	// The greeting is sent once JetStream is up.
+	return s.process.AwaitReady(30*time.Second, s.greets)
 }
 
 func (s *Server) greets() bool {
@@ -159,54 +136,13 @@ func (s *Server) greets() bool {
 }
 
 // Kill sends SIGKILL and waits for the end. What the server wrote stays, as after a crash of the process (not of the machine).
-func (s *Server) Kill() {
-	if s.cmd == nil || s.cmd.Process == nil {
-		return
-	}
-	_ = s.cmd.Process.Kill()
-	<-s.done
-}
+func (s *Server) Kill() { s.process.Kill() }
 
 // Freeze stops the process with SIGSTOP: connections stay, nothing answers.
-func (s *Server) Freeze() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *Server) Freeze() error { return s.process.Freeze() }
 
 // Thaw goes on after Freeze.
-func (s *Server) Thaw() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+func (s *Server) Thaw() error { return s.process.Thaw() }
 
 // Pid is the process's id.
-func (s *Server) Pid() int { return s.cmd.Process.Pid }
-
-// FreePort finds a port that nobody listens on. It lies below the range from which outgoing connections get theirs, so that none of
-// them takes it while the server is down.
-func FreePort() (int, error) {
-	for range 200 {
-		port := 15000 + rand.IntN(15000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("no free port between 15000 and 30000")
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if over := len(t.b) - 8<<10; over > 0 {
-		t.b = append(t.b[:0], t.b[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.b)
-}
+func (s *Server) Pid() int { return s.process.Pid() }

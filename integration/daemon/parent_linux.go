@@ -1,4 +1,4 @@
-package natsd
+package daemon
 
 import "syscall"
 

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package natsd
+package daemon
 
 import "syscall"
 
