@@ -67,6 +67,7 @@ type classic struct {
 	last     time.Time
 	owned    map[partitionID]bool // told as assigned and not released or lost
 	draining map[partitionID]bool // of those: told as revoking
+	gave     bool                 // something was given up since the last join
 	target   map[partitionID]bool // what the group wants us to have
 	shared   map[string]int32     // what the leader's plan was made of
 	names    []string             // what we subscribed to
@@ -219,7 +220,7 @@ func (g *classic) round(ctx context.Context) error {
 // join sends JoinGroup, which the broker answers when all members have joined, and heartbeats meanwhile: what we keep goes on.
 func (g *classic) join(ctx context.Context) (joined, error) {
 	g.mu.Lock()
-	g.rejoin, g.names = false, g.topics()
+	g.rejoin, g.gave, g.names = false, false, g.topics()
 	me := g.me
 	body := subscription(g.names, sorted(g.owned), me.generation)
 	g.mu.Unlock()
@@ -354,7 +355,7 @@ func (g *classic) release(parts []partitionID) {
 	var again []partitionID
 	g.mu.Lock()
 	for _, p := range parts {
-		if !g.draining[p] {
+		if !g.draining[p] { // not asked for: Close releases what it had, and must not join again for it
 			continue
 		}
 		delete(g.draining, p)
@@ -362,10 +363,11 @@ func (g *classic) release(parts []partitionID) {
 			again = append(again, p)
 		} else {
 			delete(g.owned, p)
+			g.gave = true
 		}
 	}
-	if len(g.draining) == 0 && g.proto.cooperative {
-		g.rejoin = g.rejoin || len(again) < len(parts)
+	if g.gave && len(g.draining) == 0 && g.proto.cooperative {
+		g.rejoin, g.gave = true, false
 	}
 	g.mu.Unlock()
 	if len(again) > 0 {

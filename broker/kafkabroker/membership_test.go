@@ -92,3 +92,37 @@ func TestStatic(t *testing.T) {
 		t.Errorf("the generation went from %d to %d", before, after)
 	}
 }
+
+// TestRejoin: a member joins again when it has given up what the group wanted back, and not when it ends: the last commit at Close also
+// releases, and a join there moves everybody else's partitions once more.
+func TestRejoin(t *testing.T) {
+	p, q, r := partitionID{"orders", 0}, partitionID{"orders", 1}, partitionID{"orders", 2}
+	for name, tc := range map[string]struct {
+		assigned [][]partitionID // one assignment after the other
+		released [][]partitionID
+		want     bool
+	}{
+		"given up":                      {[][]partitionID{{p, q}, {p}}, [][]partitionID{{q}}, true},
+		"one of two given up":           {[][]partitionID{{p, q}, {}}, [][]partitionID{{q}}, false},
+		"two given up, one by one":      {[][]partitionID{{p, q}, {}}, [][]partitionID{{q}, {p}}, true},
+		"one given up, one comes again": {[][]partitionID{{p, q, r}, {p}, {p, r}}, [][]partitionID{{q}, {r}}, true},
+		"comes again":                   {[][]partitionID{{p, r}, {p}, {p, r}}, [][]partitionID{{r}}, false},
+		"never revoked":                 {[][]partitionID{{p, q}}, [][]partitionID{{p, q}}, false},
+		"given up beside a kept one":    {[][]partitionID{{p, q}, {p}}, [][]partitionID{{p, q}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Group: testGroup, Topics: []string{"orders"}}.withDefaults()
+			g := newClassic(nil, &cfg, func() []string { return cfg.Topics }, func(change) {}, func(error) {})
+			g.names = cfg.Topics
+			for _, ps := range tc.assigned {
+				g.apply(ps)
+			}
+			for _, ps := range tc.released {
+				g.release(ps)
+			}
+			if got := g.wantsJoin(); got != tc.want {
+				t.Errorf("wantsJoin is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
