@@ -62,7 +62,7 @@ func New(cfg Config) (*Consumer, error) {
 		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
 		gone: make(chan struct{}), empty: make(chan struct{}, 1),
 	}
-	c.letters = &letters{c: c, later: newSchedule[letter]()}
+	c.letters = &letters{c: c, later: newSchedule[letter](), open: map[*Message]bool{}}
 	c.observers = append(c.observers, cfg.Observers...)
 	if cfg.Logger.Error().Enabled() { // the zero Logger writes nothing
 		c.observers = append(c.observers, LogEvents(cfg.Logger.With().Str("consumer", cfg.Name).Logger()))

@@ -31,6 +31,7 @@ type letters struct {
 	mu     sync.Mutex
 	queue  []letter
 	active int
+	open   map[*Message]bool // not settled, wherever they are
 	wg     sync.WaitGroup
 }
 
@@ -49,7 +50,17 @@ var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Sec
 func (d *letters) add(x letter) {
 	x.failed.Message = x.failed.Message.Clone()
 	x.last = time.Now()
+	d.mu.Lock()
+	d.open[x.failed.Message] = true
+	d.mu.Unlock()
 	d.enqueue(x)
+}
+
+// done forgets a letter that is about to be settled.
+func (d *letters) done(x letter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, x.failed.Message)
 }
 
 func (d *letters) enqueue(x letter) {
@@ -84,6 +95,7 @@ func (d *letters) settle(x letter) {
 	c := d.c
 	m := x.failed.Message
 	if d.over(x) {
+		d.done(x)
 		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, x.k.why())
 		return
 	}
@@ -92,6 +104,7 @@ func (d *letters) settle(x letter) {
 	switch {
 	case err == nil:
 		c.count.deadLettered.Add(1)
+		d.done(x)
 		c.ack(x.k, []uint64{m.Token})
 		c.tell(DeadLettered{Failed: x.failed, Topic: c.cfg.DeadLetter.Topic, Took: time.Since(start)})
 	case errors.Is(err, broker.ErrRefused) && !x.cut:

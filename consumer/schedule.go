@@ -53,6 +53,15 @@ func (s *schedule[T]) take(match func(T) bool) (out []T) {
 	return out
 }
 
+// each calls do with all that is held, in no order, under the lock.
+func (s *schedule[T]) each(do func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.items {
+		do(d.item)
+	}
+}
+
 // len is how many are held.
 func (s *schedule[T]) len() int {
 	s.mu.Lock()

@@ -144,6 +144,8 @@ func (knownStats) Stats() consumer.Stats {
 	return consumer.Stats{LastProgress: time.Unix(1, 0), Lag: broker.Lag{At: time.Unix(1, 0)}}
 }
 
+func (knownStats) Oldest() time.Time { return time.Unix(1, 0) }
+
 // TestDocsNameEveryMiddleware: and each of their options.
 func TestDocsNameEveryMiddleware(t *testing.T) {
 	text := section(t, "## Middleware", "## None")

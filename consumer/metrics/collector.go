@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -11,6 +12,7 @@ import (
 // A Watched has figures: a *consumer.Consumer.
 type Watched interface {
 	Stats() consumer.Stats
+	Oldest() time.Time
 }
 
 // A Collector is a prometheus.Collector for one consumer. Make it with New, give its Observe to the consumer's Config, and the consumer to
@@ -91,5 +93,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if w := c.target.Load(); w != nil {
 		d.collect(ch, (*w).Stats())
+		if at := (*w).Oldest(); !at.IsZero() {
+			ch <- prometheus.MustNewConstMetric(d.oldest, prometheus.GaugeValue, float64(at.UnixNano())/1e9)
+		}
 	}
 }

@@ -129,6 +129,9 @@ func TestFiguresOfAConsumer(t *testing.T) {
 		if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
 			t.Errorf("lint: %v %v", problems, err)
 		}
+		if strings.Contains(text, "longshore_oldest") {
+			t.Errorf("something is unfinished:\n%s", text)
+		}
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -142,6 +145,7 @@ func TestFiguresOfAConsumer(t *testing.T) {
 type fixedStats consumer.Stats
 
 func (s fixedStats) Stats() consumer.Stats { return consumer.Stats(s) }
+func (s fixedStats) Oldest() time.Time     { return time.Time{} }
 
 // TestUnknownIsAbsent: an unknown lag is no series, and in no case 0.
 func TestUnknownIsAbsent(t *testing.T) {

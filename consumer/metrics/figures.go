@@ -19,6 +19,7 @@ type descs struct {
 	figures                   []figure
 	state, workers, limits    *prometheus.Desc
 	handler, claims, sourceUp *prometheus.Desc
+	oldest                    *prometheus.Desc
 }
 
 func newDescs(label prometheus.Labels) *descs {
@@ -32,6 +33,7 @@ func newDescs(label prometheus.Labels) *descs {
 		handler:  desc("handler_duration_seconds", "Time of handler calls that returned nil. Calls of a worker in a row count with their mean."),
 		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
 		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
+		oldest:   desc("oldest_unfinished_timestamp_seconds", "Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is none."),
 	}
 	gauge := func(name, help string, of func(consumer.Stats) float64) *figure {
 		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.GaugeValue, of: of})
@@ -68,7 +70,7 @@ func (d *descs) describe(ch chan<- *prometheus.Desc) {
 	for _, f := range d.figures {
 		ch <- f.desc
 	}
-	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp} {
+	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest} {
 		ch <- one
 	}
 }
