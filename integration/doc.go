@@ -9,8 +9,8 @@
 //   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved.
 //   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each.
 //
-// What it uses: natsd runs nats-server as a process that can be killed, frozen and restarted (daemon is how); faultproxy is a network that
-// can be cut; ledger does the account.
+// What it uses: natsd and kafkad run nats-server and Apache Kafka as processes that can be killed, frozen and restarted (daemon is how);
+// faultproxy is a network that can be cut; ledger does the account.
 //
 // In short by default (go test ./...), in full with LONGSHORE_CHAOS=1 (make chaos). Where a real server cannot be built the tests are
 // skipped; with LONGSHORE_REAL=1 they fail instead.

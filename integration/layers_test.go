@@ -44,13 +44,15 @@ var layers = []layer{
 	{"integration", []string{"*"}},
 	{"integration/daemon", nil},
 	{"integration/natsd", []string{"integration/daemon"}},
+	{"integration/kafkad", []string{"integration/daemon", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
 	{"integration/faultproxy", nil},
 	{"integration/ledger", nil},
 }
 
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
 var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "pool",
-	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog", "github.com/twmb/franz-go"}
+	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog",
+	"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"}
 
 type layer struct {
 	path string
