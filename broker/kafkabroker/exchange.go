@@ -74,8 +74,7 @@ const correlation = 0x6c6f6e67
 // RawExchange writes the request and reads its answer. Any error makes the Transport close the connection.
 func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if d, ok := rw.(interface{ SetDeadline(time.Time) error }); ok {
-		stop := context.AfterFunc(q.ctx, func() { _ = d.SetDeadline(time.Unix(1, 0)) })
-		defer stop()
+		defer cutAtEnd(q.ctx, d.SetDeadline)()
 	}
 	b := make([]byte, 4, 4+14+len(q.clientID)+len(q.body))
 	b = binary.BigEndian.AppendUint16(b, uint16(q.key))
@@ -102,6 +101,21 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	q.answer = make([]byte, n)
 	_, err := io.ReadFull(rw, q.answer)
 	return q, err
+}
+
+// cutAtEnd sets a deadline in the past when ctx ends. stop undoes that, and returns when no call is under way: the Transport gives the connection to the
+// next request after it, and a late call would cut that one.
+func cutAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
+	over := make(chan struct{})
+	undo := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = setDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if !undo() {
+			<-over
+		}
+	}
 }
 
 // A cluster sends requests to brokers. Safe for concurrent use.

@@ -44,7 +44,8 @@ type membership interface {
 	seat(p partitionID) seat
 	// contact is when the group last answered; zero: not since we are unknown to it.
 	contact() time.Time
-	// leave tells the group that we are gone, after run has returned.
+	// leave tells the group that we are gone, after run has returned. While the coordinator is away it tries on until ctx ends: otherwise the others
+	// would wait for a session timeout.
 	leave(ctx context.Context) error
 }
 
@@ -100,11 +101,20 @@ func (g *classic) leave(ctx context.Context) error {
 	if me.member == "" || me.instance != "" { // a static member keeps its place for its next start
 		return nil
 	}
-	err := g.k.leave(ctx, me)
-	if codeOf(err) == kafka.UnknownMemberId {
-		return nil
+	for {
+		err := g.k.leave(ctx, me)
+		switch codeOf(err) {
+		case kafka.UnknownMemberId: // we are gone already
+			return nil
+		case 0, kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup, kafka.RequestTimedOut:
+		default:
+			return err
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, retryWait)
 	}
-	return err
 }
 
 func signal(c chan struct{}) {

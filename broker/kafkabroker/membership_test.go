@@ -7,6 +7,9 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -122,6 +125,25 @@ func TestRejoin(t *testing.T) {
 			}
 			if got := g.wantsJoin(); got != tc.want {
 				t.Errorf("wantsJoin is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestLeave: a coordinator that cannot take the goodbye at the moment is asked again, so that others need not wait for a session timeout.
+func TestLeave(t *testing.T) {
+	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID} {
+		t.Run(e.Message, func(t *testing.T) {
+			ts := newTestSystem(t, 1, 1)
+			r := startRunner(t, ts.config(ts.net.link()))
+			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
+			h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.LeaveGroup}, Err: e, Count: 2, TopLevel: true})
+			r.close() // fails the test when Close does
+			if h.Hits() == 0 {
+				t.Fatal("the fault was not met")
+			}
+			if info := ts.cluster.GroupInfo(testGroup); e != kerr.UnknownMemberID && len(info.Members) > 0 {
+				t.Errorf("the group still has %d members", len(info.Members))
 			}
 		})
 	}
