@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 )
 
@@ -23,7 +24,7 @@ type ExecConfig struct {
 	// Dir is where it runs. Defaults to the working directory.
 	Dir string `yaml:"dir"`
 	// Env is added to its environment; the values are kept secret. Defaults to none.
-	Env map[string]Secret `yaml:"env"`
+	Env map[string]broker.Secret `yaml:"env"`
 	// InheritEnv names the variables that it gets of this program's environment, which may hold secrets of other parts. Defaults to PATH, HOME,
 	// TMPDIR, LANG and TZ.
 	InheritEnv []string `yaml:"inherit_env"`

@@ -72,7 +72,7 @@ func TestExecInput(t *testing.T) {
 	t.Setenv("FOR_CHILDREN", "yes")
 	file := filepath.Join(t.TempDir(), "seen")
 	e := shell(t, `cat > "$OUT"; env | grep -E '^(LONGSHORE|NOT_FOR|FOR_|PATH=)' | sort >> "$OUT"`, func(c *handlers.ExecConfig) {
-		c.Env = map[string]handlers.Secret{"OUT": handlers.NewSecret(file)}
+		c.Env = map[string]broker.Secret{"OUT": broker.NewSecret(file)}
 		c.InheritEnv = []string{"PATH", "FOR_CHILDREN", "NOT_SET"}
 	})
 	m := message("orders.ü", "payload\x00\n")

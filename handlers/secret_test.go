@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/rs/zerolog"
 )
@@ -48,21 +49,21 @@ func hidden(t *testing.T, what, text string) {
 
 // A secret in every secret field is in no output, whatever holds it.
 func TestSecretsAreNotShown(t *testing.T) {
-	secret := handlers.NewSecret(canary)
-	type inside struct{ hidden handlers.Secret }
-	wc := handlers.WebhookConfig{URL: "https://example.com/", Headers: map[string]handlers.Secret{"X-Api-Key": secret}, BearerToken: secret}
+	secret := broker.NewSecret(canary)
+	type inside struct{ hidden broker.Secret }
+	wc := handlers.WebhookConfig{URL: "https://example.com/", Headers: map[string]broker.Secret{"X-Api-Key": secret}, BearerToken: secret}
 	wb := handlers.WebhookConfig{URL: "https://example.com/", Basic: handlers.BasicAuth{User: "u", Password: secret}}
-	ec := handlers.ExecConfig{Command: []string{"true"}, Env: map[string]handlers.Secret{"TOKEN": secret}}
+	ec := handlers.ExecConfig{Command: []string{"true"}, Env: map[string]broker.Secret{"TOKEN": secret}}
 	w1, w2 := webhook(t, wc), webhook(t, wb)
 	e, err := handlers.NewExec(ec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{"secret": secret, "pointer": &secret, "unexported field": inside{secret}, "webhook config": wc, "basic": wb,
-		"exec config": ec, "webhook": w1, "webhook value": *w1, "basic webhook": w2, "exec": e, "exec value": *e, "list": []handlers.Secret{secret}} {
+		"exec config": ec, "webhook": w1, "webhook value": *w1, "basic webhook": w2, "exec": e, "exec value": *e, "list": []broker.Secret{secret}} {
 		hidden(t, name, outputs(t, v))
 	}
-	if secret.Reveal() != canary || secret.String() != "***" || (handlers.Secret{}).String() != "" {
+	if secret.Reveal() != canary || secret.String() != "***" || (broker.Secret{}).String() != "" {
 		t.Error("Reveal or String")
 	}
 }
@@ -98,13 +99,13 @@ func TestSecretsAreNotInErrors(t *testing.T) {
 
 // Nor in the errors of requests and commands, even when the other side says it back.
 func TestSecretsAreNotInFailures(t *testing.T) {
-	secret := handlers.NewSecret(canary)
+	secret := broker.NewSecret(canary)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, r.Header.Get("Authorization"), r.Header.Get("X-Key"))
 	})
-	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: secret, Headers: map[string]handlers.Secret{"X-Key": secret}})
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: secret, Headers: map[string]broker.Secret{"X-Key": secret}})
 	err := w.Handle(t.Context(), message("in", "x"))
 	if err == nil {
 		t.Fatal("no error")
@@ -117,7 +118,7 @@ func TestSecretsAreNotInFailures(t *testing.T) {
 	}
 	hidden(t, "webhook's network error", outputs(t, err))
 
-	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "token is $TOKEN" >&2; exit 1`}, Env: map[string]handlers.Secret{"TOKEN": secret}})
+	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "token is $TOKEN" >&2; exit 1`}, Env: map[string]broker.Secret{"TOKEN": secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestSecretsAreNotInFailures(t *testing.T) {
 
 // What is wrong with a webhook's options is found before anything is dialled, each with its path.
 func TestWebhookRefuses(t *testing.T) {
-	secret := handlers.NewSecret("x")
+	secret := broker.NewSecret("x")
 	notPEM := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(notPEM, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
@@ -153,13 +154,13 @@ func TestWebhookRefuses(t *testing.T) {
 		{handlers.WebhookConfig{URL: "http://10.0.0.1/", BearerToken: secret}, "url"},
 		{handlers.WebhookConfig{URL: "https://h/", CAFile: "/does/not/exist.pem"}, "ca_file"},
 		{handlers.WebhookConfig{URL: "https://h/", CAFile: notPEM}, "ca_file"},
-		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"Host": secret}}, "headers.Host"},
-		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"content-length": secret}}, "headers.content-length"},
-		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"longshore-key": secret}}, "headers.longshore-key"},
-		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]handlers.Secret{"X": {}}}, "headers.X"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"Host": secret}}, "headers.Host"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"content-length": secret}}, "headers.content-length"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"longshore-key": secret}}, "headers.longshore-key"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"X": {}}}, "headers.X"},
 		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"authorization"}}, "forward_headers[0]"},
 		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"ok", "bad name"}}, "forward_headers[1]"},
-		{handlers.WebhookConfig{URL: "https://h/", BearerToken: secret, Headers: map[string]handlers.Secret{"authorization": secret}}, "bearer_token"},
+		{handlers.WebhookConfig{URL: "https://h/", BearerToken: secret, Headers: map[string]broker.Secret{"authorization": secret}}, "bearer_token"},
 		{handlers.WebhookConfig{URL: "https://h/", Timeout: -1}, "timeout"},
 		{handlers.WebhookConfig{URL: "https://h/", MaxRetryAfter: -1}, "max_retry_after"},
 		{handlers.WebhookConfig{URL: "https://h/", MaxIdleConnections: -1}, "max_idle_connections"},

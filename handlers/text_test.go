@@ -5,18 +5,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/handlers"
 )
 
 func TestTextIsWhatTheFieldWants(t *testing.T) {
 	var into struct {
-		Name   string          `yaml:"name"`
-		Count  int             `yaml:"count"`
-		Share  *float64        `yaml:"share"`
-		On     bool            `yaml:"on"`
-		Wait   time.Duration   `yaml:"wait"`
-		Token  handlers.Secret `yaml:"token"`
-		Nested map[string]any  `yaml:"nested"`
+		Name   string         `yaml:"name"`
+		Count  int            `yaml:"count"`
+		Share  *float64       `yaml:"share"`
+		On     bool           `yaml:"on"`
+		Wait   time.Duration  `yaml:"wait"`
+		Token  broker.Secret  `yaml:"token"`
+		Nested map[string]any `yaml:"nested"`
 	}
 	err := handlers.NewOptions(map[string]any{
 		"name": handlers.Text("12"), "count": handlers.Text("12"), "share": handlers.Text("0.5"), "on": handlers.Text("true"),

@@ -108,7 +108,7 @@ func TestWebhookRequest(t *testing.T) {
 		got <- sent{r.Method, r.URL.RequestURI(), r.Header, body}
 	})
 	w := webhook(t, handlers.WebhookConfig{URL: s.URL + "/hook?a=b", ForwardHeaders: []string{"ce-type", "traceparent", "evil", "Content-Type"},
-		Headers: map[string]handlers.Secret{"X-Team": handlers.NewSecret("blue")}, BearerToken: handlers.NewSecret("token")})
+		Headers: map[string]broker.Secret{"X-Team": broker.NewSecret("blue")}, BearerToken: broker.NewSecret("token")})
 	m := withHeaders(t, "orders", broker.Header{Key: "ce-type", Value: []byte("order.new")}, broker.Header{Key: "evil", Value: []byte("x\r\nX-Injected: 1")},
 		broker.Header{Key: "Content-Type", Value: []byte("application/json; charset=utf-8")}, broker.Header{Key: "private", Value: []byte("p")})
 	m.Topic, m.Partition, m.Offset, m.Attempt, m.Nanos = "orders.ü", 3, 42, 2, 1e18
@@ -366,7 +366,7 @@ func TestWebhookRedirects(t *testing.T) {
 	} {
 		t.Run(c.url[strings.LastIndex(c.url, "/"):], func(t *testing.T) {
 			body = ""
-			cfg := handlers.WebhookConfig{URL: c.url, BearerToken: handlers.NewSecret("token")}
+			cfg := handlers.WebhookConfig{URL: c.url, BearerToken: broker.NewSecret("token")}
 			if c.url == secure.URL {
 				cfg.Transport = secure.Client().Transport
 			}
@@ -444,7 +444,7 @@ func ExampleWebhook() {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 	}))
 	defer s.Close()
-	w, err := handlers.NewWebhook(handlers.WebhookConfig{URL: s.URL, BearerToken: handlers.NewSecret("s3cr3t")})
+	w, err := handlers.NewWebhook(handlers.WebhookConfig{URL: s.URL, BearerToken: broker.NewSecret("s3cr3t")})
 	if err != nil {
 		fmt.Println(err)
 		return

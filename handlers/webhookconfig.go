@@ -21,9 +21,9 @@ type WebhookConfig struct {
 	// URL to POST to: http or https, with neither user nor password (see Basic). Errors and logs show its host only. Required.
 	URL string `yaml:"url"`
 	// Headers to send with each request, such as an API key; the values are kept secret. Defaults to none.
-	Headers map[string]Secret `yaml:"headers"`
+	Headers map[string]broker.Secret `yaml:"headers"`
 	// BearerToken is sent as "Authorization: Bearer …". Defaults to none.
-	BearerToken Secret `yaml:"bearer_token"`
+	BearerToken broker.Secret `yaml:"bearer_token"`
 	// Basic is sent as basic authentication. Defaults to none.
 	Basic BasicAuth `yaml:"basic"`
 	// AllowInsecureAuth lets credentials (BearerToken, Basic, Headers) be sent over plain http to a host that is not this one. Set it where
@@ -56,7 +56,7 @@ type BasicAuth struct {
 	// User must not have a colon in it.
 	User string `yaml:"user"`
 	// Password of User.
-	Password Secret `yaml:"password"`
+	Password broker.Secret `yaml:"password"`
 }
 
 func (c WebhookConfig) withDefaults() WebhookConfig {

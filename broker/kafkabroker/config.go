@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // A Connection says where the brokers are and who we are.
@@ -53,7 +55,7 @@ type SASL struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Defaults to none.
 	Mechanism string
 	User      string
-	Password  Secret
+	Password  broker.Secret
 	// PlaintextAuth allows PLAIN without TLS to a host that is not this machine. Set it only on a network that you trust. Defaults to false.
 	PlaintextAuth bool
 }
@@ -191,11 +193,11 @@ func (c Connection) validate(f *findings) {
 	}
 	switch c.SASL.Mechanism {
 	case "":
-		if c.SASL.User != "" || c.SASL.Password != "" {
+		if c.SASL.User != "" || !c.SASL.Password.IsZero() {
 			f.add("SASL.User or SASL.Password is set and SASL.Mechanism is empty")
 		}
 	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
-		if c.SASL.User == "" || c.SASL.Password == "" {
+		if c.SASL.User == "" || c.SASL.Password.IsZero() {
 			f.add("SASL.Mechanism is %s: it needs SASL.User and SASL.Password", c.SASL.Mechanism)
 		}
 	default:

@@ -14,7 +14,7 @@ import (
 )
 
 func TestConfigRefused(t *testing.T) {
-	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}},
+	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
 		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, Start: Start{At: "time"}})
 	if err == nil {
 		t.Fatal("a configuration full of mistakes was taken")
@@ -27,7 +27,7 @@ func TestConfigRefused(t *testing.T) {
 	if strings.Contains(err.Error(), "canary-7f3") {
 		t.Error("the password is printed")
 	}
-	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
+	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("a password over plaintext: %v", err)
 	}
@@ -43,10 +43,10 @@ func TestLogin(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser(mechanism, "admin", "canary-7f3"))
-			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(), SASL: SASL{Mechanism: mechanism, User: "admin", Password: "canary-7f3"}}, Group: "g", Topics: []string{"t"}}
+			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(), SASL: SASL{Mechanism: mechanism, User: "admin", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
 			r := startRunner(t, cfg)
 			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
-			cfg.SASL.Password = "canary-wrong"
+			cfg.SASL.Password = broker.NewSecret("canary-wrong")
 			s, err := New(cfg)
 			if err != nil {
 				t.Fatal(err)

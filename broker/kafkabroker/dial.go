@@ -82,7 +82,7 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 func (s SASL) mechanism() (sasl.Mechanism, error) {
 	switch s.Mechanism {
 	case "PLAIN":
-		return plain.Mechanism{Username: s.User, Password: string(s.Password)}, nil
+		return plain.Mechanism{Username: s.User, Password: s.Password.Reveal()}, nil
 	case "SCRAM-SHA-256":
 		return s.scram(scram.SHA256)
 	case "SCRAM-SHA-512":
@@ -92,7 +92,7 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 }
 
 func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
-	m, err := scram.Mechanism(algo, s.User, string(s.Password))
+	m, err := scram.Mechanism(algo, s.User, s.Password.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("kafkabroker: SASL.User or SASL.Password cannot be used with %s", s.Mechanism)
 	}

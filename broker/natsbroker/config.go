@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -25,9 +26,9 @@ type Connection struct {
 
 	// User and Password log in by name.
 	User     string
-	Password Secret
+	Password broker.Secret
 	// Token logs in by a shared token.
-	Token Secret
+	Token broker.Secret
 	// NKeySeedFile is a file with an NKey user seed.
 	NKeySeedFile string
 	// CredsFile is a .creds file: a user's JWT and seed.
@@ -193,7 +194,7 @@ func (c Connection) validate(f *findings) {
 		c.validateURL(f, i, u)
 	}
 	methods := 0
-	for _, used := range []bool{c.User != "" || c.Password != "", c.Token != "", c.NKeySeedFile != "", c.CredsFile != ""} {
+	for _, used := range []bool{c.User != "" || !c.Password.IsZero(), !c.Token.IsZero(), c.NKeySeedFile != "", c.CredsFile != ""} {
 		if used {
 			methods++
 		}
@@ -201,7 +202,7 @@ func (c Connection) validate(f *findings) {
 	if methods > 1 {
 		f.add("User and Password, Token, NKeySeedFile, CredsFile: more than one is set")
 	}
-	if c.Password != "" && c.User == "" {
+	if !c.Password.IsZero() && c.User == "" {
 		f.add("Password is set and User is empty")
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
@@ -236,7 +237,7 @@ func (c Connection) validateURL(f *findings, i int, raw string) {
 		f.add("URLs[%d] is %s: it names no host", i, u.Redacted())
 		return
 	}
-	open := c.Password != "" || c.Token != "" || u.User != nil
+	open := !c.Password.IsZero() || !c.Token.IsZero() || u.User != nil
 	if open && !secure && !c.PlaintextAuth && !loopback(u.Hostname()) {
 		f.add("URLs[%d] is %s: a password or token would go there without TLS; use tls:// or set PlaintextAuth", i, u.Redacted())
 	}

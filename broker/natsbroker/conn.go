@@ -239,9 +239,9 @@ func (c Connection) pause(n int) time.Duration {
 func (c Connection) auth() ([]nats.Option, error) {
 	switch {
 	case c.User != "":
-		return []nats.Option{nats.UserInfo(c.User, string(c.Password))}, nil
-	case c.Token != "":
-		return []nats.Option{nats.Token(string(c.Token))}, nil
+		return []nats.Option{nats.UserInfo(c.User, c.Password.Reveal())}, nil
+	case !c.Token.IsZero():
+		return []nats.Option{nats.Token(c.Token.Reveal())}, nil
 	case c.NKeySeedFile != "":
 		opt, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
 		if err != nil {
@@ -344,7 +344,7 @@ func (c Connection) redact(err error) error {
 	if err == nil {
 		return nil
 	}
-	secrets := []string{string(c.Password), string(c.Token)}
+	secrets := []string{c.Password.Reveal(), c.Token.Reveal()}
 	for _, raw := range c.URLs {
 		if u, perr := url.Parse(raw); perr == nil && u.User != nil {
 			secrets = append(secrets, u.User.String())
@@ -358,7 +358,7 @@ func (c Connection) redact(err error) error {
 	text := err.Error()
 	for _, s := range secrets {
 		if s != "" {
-			text = strings.ReplaceAll(text, s, redacted)
+			text = strings.ReplaceAll(text, s, "***")
 		}
 	}
 	if text == err.Error() {

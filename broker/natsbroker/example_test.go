@@ -116,7 +116,7 @@ func ExampleCoreSource() {
 // What is wrong with a configuration is said before anything is dialed, each finding with its field.
 func ExampleNewSource_invalid() {
 	_, err := natsbroker.NewSource(natsbroker.Config{
-		Connection: natsbroker.Connection{URLs: []string{"nats://nats.example"}, User: "app", Password: "secret"},
+		Connection: natsbroker.Connection{URLs: []string{"nats://nats.example"}, User: "app", Password: broker.NewSecret("secret")},
 		Stream:     "ORDERS",
 	})
 	fmt.Println(err)

@@ -89,7 +89,7 @@ func TestPublishRefused(t *testing.T) {
 	})
 	a := ts.admin(func(o *natsOptions) error { o.User, o.Password = "all", "word"; return nil })
 	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 })
-	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) { c.User, c.Password = "few", "word" })
+	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) { c.User, c.Password = "few", broker.NewSecret("word") })
 	for name, o := range map[string]broker.Outgoing{
 		"too large for the server": {Topic: "s.a", Value: make([]byte, 2<<20)},
 		"too large for the stream": {Topic: "s.a", Value: make([]byte, 3000)},

@@ -21,7 +21,7 @@ func TestConfigNamesEveryField(t *testing.T) {
 	_, err := natsbroker.NewSource(natsbroker.Config{
 		Connection: natsbroker.Connection{
 			URLs:     []string{"ftp://x", "nats://", "nats://%zz:hunter2@x"},
-			Password: "hunter2", Token: "hunter2", MaxReconnectWait: time.Millisecond,
+			Password: broker.NewSecret("hunter2"), Token: broker.NewSecret("hunter2"), MaxReconnectWait: time.Millisecond,
 			TLS: natsbroker.TLS{CertFile: "a"}, DialTimeout: -1,
 		},
 		Stream: "a.b", AckWait: time.Millisecond, Heartbeat: time.Millisecond, MaxAckPending: -2, Finished: -1, MaxHold: -1,
@@ -49,12 +49,12 @@ func TestNoPasswordWithoutTLS(t *testing.T) {
 		ok   bool
 	}{
 		{natsbroker.Connection{URLs: []string{"nats://u:hunter2@example.com"}}, false},
-		{natsbroker.Connection{URLs: []string{"nats://example.com"}, User: "u", Password: "hunter2"}, false},
-		{natsbroker.Connection{URLs: []string{"example.com:4222"}, Token: "hunter2"}, false},
-		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: "hunter2", PlaintextAuth: true}, true},
-		{natsbroker.Connection{URLs: []string{"tls://example.com"}, Token: "hunter2"}, true},
-		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: "hunter2", TLS: natsbroker.TLS{Enabled: true}}, true},
-		{natsbroker.Connection{URLs: []string{"nats://[::1]:4222", "nats://localhost", "nats://127.1.2.3"}, Token: "hunter2"}, true},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, User: "u", Password: broker.NewSecret("hunter2")}, false},
+		{natsbroker.Connection{URLs: []string{"example.com:4222"}, Token: broker.NewSecret("hunter2")}, false},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"), PlaintextAuth: true}, true},
+		{natsbroker.Connection{URLs: []string{"tls://example.com"}, Token: broker.NewSecret("hunter2")}, true},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"), TLS: natsbroker.TLS{Enabled: true}}, true},
+		{natsbroker.Connection{URLs: []string{"nats://[::1]:4222", "nats://localhost", "nats://127.1.2.3"}, Token: broker.NewSecret("hunter2")}, true},
 	} {
 		_, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: c.conn})
 		if (err == nil) != c.ok || (err != nil && (strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "URLs[0]"))) {

@@ -27,7 +27,7 @@ func embeddedURL(e config.Embedded) string {
 func natsSource(n *config.NATS, e config.Embedded) natsbroker.Config {
 	cfg := natsbroker.Config{
 		Connection: natsbroker.Connection{
-			URLs: n.Servers(), User: n.User, Password: natsbroker.Secret(n.Password.Reveal()), Token: natsbroker.Secret(n.Token.Reveal()),
+			URLs: n.Servers(), User: n.User, Password: n.Password, Token: n.Token,
 			NKeySeedFile: n.NKeySeedFile, CredsFile: n.CredsFile, PlaintextAuth: n.PlaintextAuth,
 		},
 		Stream: n.Stream, Consumer: n.Durable, Domain: n.Domain, Subjects: n.Subjects, Deliver: delivers[n.Deliver],

@@ -18,7 +18,6 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
-	"github.com/longshoremq/longshore/handlers"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -27,7 +26,7 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		keys(t.Elem(), at, out)
-	case t == reflect.TypeFor[handlers.Secret]() || t == reflect.TypeFor[config.With]():
+	case t == reflect.TypeFor[broker.Secret]() || t == reflect.TypeFor[config.With]():
 		out[at] = true
 	case t.Kind() == reflect.Struct:
 		if at != "" {

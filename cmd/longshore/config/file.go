@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/broker"
 )
 
 // File is the configuration file. What the file does not say has its zero value here; the packages that take it have their defaults.
@@ -28,10 +28,10 @@ type Log struct {
 
 // Admin is the admin server.
 type Admin struct {
-	Listen     string          `yaml:"listen"`
-	Token      handlers.Secret `yaml:"token"`
-	TokenFile  string          `yaml:"token_file"`
-	NoProgress time.Duration   `yaml:"no_progress"`
+	Listen     string        `yaml:"listen"`
+	Token      broker.Secret `yaml:"token"`
+	TokenFile  string        `yaml:"token_file"`
+	NoProgress time.Duration `yaml:"no_progress"`
 }
 
 // Embedded is the JetStream server inside the process, for consumers without a url.
@@ -78,15 +78,15 @@ type NATS struct {
 	MaxHold       time.Duration `yaml:"max_hold"`
 	Recreate      bool          `yaml:"recreate"`
 
-	User          string          `yaml:"user"`
-	Password      handlers.Secret `yaml:"password"`
-	PasswordFile  string          `yaml:"password_file"`
-	Token         handlers.Secret `yaml:"token"`
-	TokenFile     string          `yaml:"token_file"`
-	NKeySeedFile  string          `yaml:"nkey_seed_file"`
-	CredsFile     string          `yaml:"creds_file"`
-	PlaintextAuth bool            `yaml:"plaintext_auth"`
-	TLS           *TLS            `yaml:"tls"`
+	User          string        `yaml:"user"`
+	Password      broker.Secret `yaml:"password"`
+	PasswordFile  string        `yaml:"password_file"`
+	Token         broker.Secret `yaml:"token"`
+	TokenFile     string        `yaml:"token_file"`
+	NKeySeedFile  string        `yaml:"nkey_seed_file"`
+	CredsFile     string        `yaml:"creds_file"`
+	PlaintextAuth bool          `yaml:"plaintext_auth"`
+	TLS           *TLS          `yaml:"tls"`
 }
 
 // TLS is how a server is checked, and who we are to it.

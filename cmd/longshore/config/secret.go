@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/broker"
 )
 
 // A secret is a field and the file that may hold it instead. Its path without "_file" is the field's.
 type secret struct {
-	value *handlers.Secret
+	value *broker.Secret
 	file  string
 }
 
@@ -56,7 +56,7 @@ func (d *Document) readSecret(path string, s secret) {
 		d.Find(path+"_file", "%s is empty", s.file)
 		return
 	}
-	*s.value = handlers.NewSecret(text)
+	*s.value = broker.NewSecret(text)
 }
 
 // readPrivate reads a file that others should not read.
