@@ -5,7 +5,6 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,21 +15,21 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
 // consumerConfig is what a consumer process is told.
 type consumerConfig struct {
 	Discipline discipline
-	URL        string
-	Durable    string
+	Broker     string // the name of its kind
+	URL        string // or addresses with commas
+	Topic      string // of Kafka
+	Group      string // or durable
 	Ledger     string
 	Workers    int
-	AckWait    time.Duration
-	Drain      time.Duration
+	// Lease is for how long the broker waits for a consumer that says nothing: AckWait, or the session timeout.
+	Lease time.Duration
+	Drain time.Duration
 	// Open bounds the first contact with the broker; 0: for ever.
 	Open time.Duration
 	// Busy is how long a handler takes. 0: 1 to 6 ms, and one in a hundred 200 to 600 ms.
@@ -47,6 +46,8 @@ type consumerConfig struct {
 	Heartbeat time.Duration
 	// Recreate goes on after the stream or the durable was made anew.
 	Recreate bool
+	// Churn lets the consumer run for so long, then rest for so long, again and again.
+	Churn time.Duration
 }
 
 // A discipline is a way to consume.
@@ -57,6 +58,9 @@ const (
 	longshoreConsumer discipline = "longshore"
 	// wholeProgram is the product as longshore run: program_test.go.
 	wholeProgram discipline = "program"
+	// commitEach is kafka-go's Reader with a pool of goroutines, committing each message after its handler. It loses what is unfinished below
+	// a commit when it dies.
+	commitEach discipline = "commit-each"
 	// ackAfter is nats.go with a pool of goroutines, acking after the handler: correct, by hand.
 	ackAfter discipline = "ack-after"
 	// ackBefore acks on receipt. It loses what it holds when it dies; the harness has to see that.
@@ -90,12 +94,36 @@ func consumerMain(arg string) int {
 		longshoreConsumer: runLongshore,
 		ackAfter:          runByHand,
 		ackBefore:         runByHand,
+		commitEach:        runCommitEach,
 	}[c.Discipline]
+	if c.Churn > 0 {
+		run = churn(run)
+	}
 	if err := run(ctx, c, w); err != nil {
 		fmt.Fprintln(os.Stderr, "consumer:", err)
 		return 1
 	}
 	return 0
+}
+
+// churn joins and leaves.
+func churn(run func(context.Context, consumerConfig, *work) error) func(context.Context, consumerConfig, *work) error {
+	return func(ctx context.Context, c consumerConfig, w *work) error {
+		for ctx.Err() == nil {
+			stay, cancel := context.WithTimeout(ctx, c.Churn)
+			err := run(stay, c, w)
+			cancel()
+			if err != nil {
+				return err
+			}
+			say("left")
+			select {
+			case <-time.After(c.Churn):
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}
 }
 
 // say prints one line in one write.
@@ -160,63 +188,5 @@ func (w *work) takes(id int64) time.Duration {
 		return 200*time.Millisecond + rand.N(400*time.Millisecond)
 	default:
 		return time.Millisecond + rand.N(5*time.Millisecond)
-	}
-}
-
-// runByHand consumes as one would without a framework: nats.go's Consume, a channel, a pool of goroutines.
-func runByHand(ctx context.Context, c consumerConfig, w *work) error {
-	nc, err := nats.Connect(c.URL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	cons, err := js.CreateOrUpdateConsumer(ctx, loadStream, jetstream.ConsumerConfig{Durable: c.Durable,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1})
-	if err != nil {
-		return err
-	}
-	queue := make(chan jetstream.Msg, c.Workers)
-	var workers sync.WaitGroup
-	for range c.Workers {
-		workers.Go(func() {
-			for m := range queue {
-				handleByHand(c, w, m)
-			}
-		})
-	}
-	cc, err := cons.Consume(func(m jetstream.Msg) {
-		if c.Discipline == ackBefore {
-			_ = m.Ack()
-		}
-		queue <- m
-	})
-	if err != nil {
-		return err
-	}
-	say("up")
-	<-ctx.Done()
-	cc.Drain()
-	<-cc.Closed()
-	close(queue)
-	workers.Wait()
-	return nc.FlushTimeout(5 * time.Second)
-}
-
-func handleByHand(c consumerConfig, w *work, m jetstream.Msg) {
-	meta, err := m.Metadata()
-	if err == nil {
-		err = w.do(context.Background(), int64(meta.Sequence.Stream), m.Data())
-	}
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "handler:", err)
-	case c.Discipline == ackAfter:
-		if err := m.Ack(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			fmt.Fprintln(os.Stderr, "ack:", err)
-		}
 	}
 }

@@ -4,47 +4,62 @@ package integration
 
 import (
 	"regexp"
-	"slices"
+	"strings"
 	"testing"
 )
 
 // TestFaultsIndex: faults.md and the code name the same rows and tests.
 func TestFaultsIndex(t *testing.T) {
-	code := read(t, "kill_test.go")
-	listed, proofs := map[string]bool{}, map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \|.*\| (Test\w+)(?:/(\w+))? \|$`).FindAllStringSubmatch(read(t, "faults.md"), -1) {
-		id, test, row := m[1], m[2], m[3]
-		listed[id] = true
-		proofs[id+" "+test+"/"+row] = true
-		switch {
-		case test != "TestFaults" && !regexp.MustCompile(`func `+test+`\(`).MatchString(code):
-			t.Errorf("faults.md says that %s proves %s; there is no such test", test, id)
-		case test == "TestFaults" && (row != id || !isRow(id)),
-			test != "TestFaults" && row != "" && !slices.Contains(products, discipline(row)):
-			t.Errorf("faults.md says that %s/%s proves %s; there is no such row", test, row, id)
-		}
-	}
-	for _, f := range faults {
-		if !listed[f.id] {
-			t.Errorf("faults.md does not list %s, %s", f.id, f.what)
-		}
-	}
-	want := []string{"f10 TestKillServer/"}
-	for _, d := range products {
-		want = append(want, "f02 TestKillConsumers/"+string(d), "f04 TestTerminateConsumers/"+string(d))
-	}
-	for _, proof := range want {
-		if !proofs[proof] {
+	listed, run := listedProofs(t), provenFaults()
+	for proof := range run {
+		if !listed[proof] {
 			t.Errorf("faults.md does not list %s", proof)
+		}
+	}
+	for proof := range listed {
+		if !run[proof] {
+			t.Errorf("faults.md says %s; there is no such row", proof)
+		}
+	}
+	code := read(t, "kill_test.go") + read(t, "faults_test.go")
+	for proof := range run {
+		name := regexp.MustCompile(`Test\w+`).FindString(proof)
+		if !strings.Contains(code, "func "+name+"(") {
+			t.Errorf("%s: there is no such test", proof)
 		}
 	}
 }
 
-func isRow(id string) bool {
-	for _, f := range faults {
-		if f.id == id {
-			return true
+// listedProofs is what faults.md says: "f03 on nats by TestFaults/f03".
+func listedProofs(t *testing.T) map[string]bool {
+	t.Helper()
+	proofs := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| (\w+) \|.*\| (Test[\w/]+) \|$`).FindAllStringSubmatch(read(t, "faults.md"), -1) {
+		for _, k := range kinds {
+			if m[2] == k.name || m[2] == "both" {
+				proofs[m[1]+" on "+k.name+" by "+m[3]] = true
+			}
 		}
 	}
-	return false
+	return proofs
+}
+
+// provenFaults is what the code does.
+func provenFaults() map[string]bool {
+	proofs := map[string]bool{}
+	for _, k := range kinds {
+		prove := func(id, test string) { proofs[id+" on "+k.name+" by "+test] = true }
+		for _, f := range faults {
+			if f.on == "" || f.on == k.name {
+				prove(f.id, "TestFaults/"+f.id)
+			}
+		}
+		for _, d := range k.products {
+			prove(k.sigkill, "TestKillConsumers/"+string(d))
+			prove("f04", "TestTerminateConsumers/"+string(d))
+		}
+		prove(k.serverKill, "TestKillServer")
+		prove("f11", "TestKillBoth")
+	}
+	return proofs
 }

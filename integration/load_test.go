@@ -6,21 +6,17 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A load publishes numbered messages at a rate and remembers which ones were confirmed. One that was not is sent again, under the same
-// number and id, so that the stream drops what it has.
+// number.
 type load struct {
-	name   string // makes message ids differ from another load's
-	js     jetstream.JetStream
+	name   string // differs from any other load's
+	store  publish
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	next   atomic.Int64
@@ -29,17 +25,13 @@ type load struct {
 	acked map[int64]int64 // number → sequence
 }
 
-const (
-	publishers = 8
-	loadStream = "LOAD"
-)
+const publishers = 8
 
 // startLoad publishes rate messages a second until stop. limit > 0: that many in all.
-func startLoad(t *testing.T, url string, rate int, limit int64) *load {
+func startLoad(t *testing.T, s system, rate int, limit int64) *load {
 	t.Helper()
-	js := connect(t, url)
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{name: rand.Text() + "-", js: js, cancel: cancel, acked: map[int64]int64{}}
+	l := &load{name: rand.Text() + "-", store: s.publisher(t), cancel: cancel, acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
 	for range publishers {
@@ -80,12 +72,10 @@ func (l *load) pace(ctx context.Context, turns chan<- int64, rate int, limit int
 func (l *load) publish(ctx context.Context, id int64) {
 	body := fmt.Appendf(nil, "%-100d", id)
 	for ctx.Err() == nil {
-		one, cancel := context.WithTimeout(ctx, 2*time.Second)
-		ack, err := l.js.Publish(one, "load."+strconv.FormatInt(id%10, 10), body, jetstream.WithMsgID(l.name+strconv.FormatInt(id, 10)))
-		cancel()
+		seq, err := l.store(ctx, l.name, id, body)
 		if err == nil {
 			l.mu.Lock()
-			l.acked[id] = int64(ack.Sequence)
+			l.acked[id] = seq
 			l.mu.Unlock()
 			return
 		}
@@ -114,19 +104,4 @@ func (l *load) confirmed() (map[int64]int64, int64) {
 		m[id] = seq
 	}
 	return m, l.next.Load()
-}
-
-// connect makes a client that outlives a broker's restarts.
-func connect(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }

@@ -5,31 +5,28 @@ package integration
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/ledger"
 )
 
 // runLongshore is the product as a service would use it, with short times so that faults show soon.
 func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
-	source, err := natsbroker.NewSource(natsbroker.Config{
-		Connection: natsbroker.Connection{URLs: []string{c.URL}, ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second,
-			PingInterval: c.Ping, DialTimeout: 2 * time.Second},
-		Stream: loadStream, Consumer: c.Durable, AckWait: c.AckWait, Recreate: c.Recreate,
-		CreateStream: &jetstream.StreamConfig{Subjects: []string{"load.>"}, Storage: jetstream.FileStorage},
-		Heartbeat:    c.Heartbeat, Poll: 500 * time.Millisecond,
-	})
+	source, err := newSource(c)
 	if err != nil {
 		return err
 	}
 	cons, err := consumer.New(consumer.Config{
-		Name: c.Durable, Source: source, Pool: consumer.Pool{Min: 1, Max: c.Workers},
-		Handler: func(ctx context.Context, m *consumer.Message) error { return w.do(ctx, m.Offset, m.Value) },
+		Name: c.Group, Source: source, Pool: consumer.Pool{Min: 1, Max: c.Workers},
+		Handler: func(ctx context.Context, m *consumer.Message) error { return w.do(ctx, place(m), m.Value) },
 		Retry:   consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
 
 		DrainTimeout: c.Drain, OpenTimeout: c.Open,
@@ -40,6 +37,32 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 		return err
 	}
 	return cons.Run(ctx)
+}
+
+func newSource(c consumerConfig) (broker.Source, error) {
+	if c.Broker == "kafka" {
+		return kafkabroker.New(kafkabroker.Config{
+			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
+			Group:      c.Group, Topics: []string{c.Topic},
+			SessionTimeout: c.Lease, HeartbeatInterval: min(c.Lease/5, time.Second), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
+			CommitInterval: 20 * time.Millisecond, Poll: 500 * time.Millisecond,
+		})
+	}
+	return natsbroker.NewSource(natsbroker.Config{
+		Connection: natsbroker.Connection{URLs: []string{c.URL}, ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second,
+			PingInterval: c.Ping, DialTimeout: 2 * time.Second},
+		Stream: loadStream, Consumer: c.Group, AckWait: c.Lease, Recreate: c.Recreate,
+		CreateStream: &jetstream.StreamConfig{Subjects: []string{"load.>"}, Storage: jetstream.FileStorage},
+		Heartbeat:    c.Heartbeat, Poll: 500 * time.Millisecond,
+	})
+}
+
+// place is where a message stands, in one number.
+func place(m *consumer.Message) int64 {
+	if m.Partition < 0 {
+		return m.Offset
+	}
+	return ledger.Seq(m.Partition, m.Offset)
 }
 
 // tell passes on what the test waits for.
@@ -53,5 +76,7 @@ func tell(e consumer.Event) {
 		say("up")
 	case broker.Gap:
 		say("gap", said.N)
+	case broker.Assigned, broker.Ended:
+		say(said.Kind, said.Claim.Partition, time.Now().UnixMilli())
 	}
 }

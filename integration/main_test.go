@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(childEnv); s != "" {
 		os.Exit(consumerMain(s))
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(tests{m}, goleak.Cleanup(func(code int) {
 		if programDir != "" {
 			_ = os.RemoveAll(programDir)
 		}

@@ -11,22 +11,22 @@ import (
 )
 
 // overProxy runs one consumer behind a proxy, does something to the network, and heals it. Nothing may be handled twice: the consumer never
-// lost its memory. during returns while the fault still holds, having seen that it bites.
-func overProxy(t *testing.T, during func(*testing.T, *field, *faultproxy.Proxy)) string {
+// lost its memory, and its lease, where it is a session, outlasts the fault.
+func overProxy(t *testing.T, k kind, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
-	return fieldOverProxy(t, newField(t, longshoreConsumer), faultRate, during)
+	f := newField(t, k.own(t), longshoreConsumer)
+	if k.name == "kafka" {
+		f.config.Lease = time.Minute
+	}
+	return fieldOverProxy(t, f, faultRate, during)
 }
 
 func fieldOverProxy(t *testing.T, f *field, rate int, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
-	proxy, err := faultproxy.New(f.server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
-	f.config.URL = "nats://" + proxy.Addr()
+	proxy, url := f.on.proxy(t)
+	f.config.URL = url
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.server.URL(), rate, 0)
+	f.load = startLoad(t, f.on, rate, 0)
 	f.consumers[0].says(t, "handled", 1)
 	f.moves(t, rate)
 	began := time.Now()
@@ -50,8 +50,8 @@ func (f *field) standsStill(t *testing.T) {
 	}
 }
 
-func cut(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+func cut(t *testing.T, k kind) string {
+	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.Refuse(true)
 		p.Reset()
 		time.Sleep(2500 * time.Millisecond)
@@ -59,8 +59,8 @@ func cut(t *testing.T) string {
 	})
 }
 
-func resetStorm(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, _ *field, p *faultproxy.Proxy) {
+func resetStorm(t *testing.T, k kind) string {
+	return overProxy(t, k, func(t *testing.T, _ *field, p *faultproxy.Proxy) {
 		resets := 0
 		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			resets += p.Reset()
@@ -71,25 +71,25 @@ func resetStorm(t *testing.T) string {
 	})
 }
 
-func holdToClient(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+func holdToClient(t *testing.T, k kind) string {
+	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.Set(faultproxy.ToClient, faultproxy.Shape{Hold: true})
 		time.Sleep(5500 * time.Millisecond)
 		f.standsStill(t)
 	})
 }
 
-// holdToServer has an AckWait shorter than the second for which the consumer asks ahead, and a connection that is not found dead meanwhile. So
+// holdAcks has an AckWait shorter than the second for which the consumer asks ahead, and a connection that is not found dead meanwhile. So
 // what is finished is delivered again, on the same connection on which its acks are stuck.
-func holdToServer(t *testing.T) string {
-	f := newField(t, longshoreConsumer)
-	f.config.Ping, f.config.Heartbeat, f.config.AckWait = time.Minute, 10*time.Second, 400*time.Millisecond
+func holdAcks(t *testing.T, k kind) string {
+	f := newField(t, k.own(t), longshoreConsumer)
+	f.config.Ping, f.config.Heartbeat, f.config.Lease = time.Minute, 10*time.Second, 400*time.Millisecond
 	// A slow load: what was asked for before the fault must outlast the AckWait, or the server may deliver nothing more.
 	return fieldOverProxy(t, f, faultRate/10, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.Set(faultproxy.ToServer, faultproxy.Shape{Hold: true})
 		again := 0
 		for begin := time.Now(); time.Since(begin) < 6*time.Second || again == 0 && time.Since(begin) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
-			again = max(again, f.redelivered(t))
+			again = max(again, f.onNATS().mustInfo(t).NumRedelivered)
 		}
 		if again == 0 {
 			t.Error("the broker delivered nothing again although no ack could arrive: the fault does not bite")
@@ -97,17 +97,34 @@ func holdToServer(t *testing.T) string {
 	})
 }
 
-func halfOpen(t *testing.T) string {
-	return overProxy(t, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+func halfOpen(t *testing.T, k kind) string {
+	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.SetBoth(faultproxy.Shape{Hold: true})
 		time.Sleep(lengths(5500*time.Millisecond, 20*time.Second))
 		f.standsStill(t)
 	})
 }
 
-func slowNetwork(t *testing.T) string {
-	return overProxy(t, func(_ *testing.T, _ *field, p *faultproxy.Proxy) {
+func slowNetwork(t *testing.T, k kind) string {
+	return overProxy(t, k, func(_ *testing.T, _ *field, p *faultproxy.Proxy) {
 		p.SetBoth(faultproxy.Shape{BytesPerSecond: 4 << 10, Slice: 7})
 		time.Sleep(lengths(3*time.Second, 10*time.Second))
+	})
+}
+
+// holdCommits lets fetches under way and what was fetched before go on, while no request gets through.
+func holdCommits(t *testing.T, k kind) string {
+	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+		p.Set(faultproxy.ToServer, faultproxy.Shape{Hold: true})
+		time.Sleep(5500 * time.Millisecond)
+		f.standsStill(t)
+	})
+}
+
+// slowAnswers is a far broker. Whoever takes the wait for a fetch for the limit of its answer gets nothing here.
+func slowAnswers(t *testing.T, k kind) string {
+	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+		p.SetBoth(faultproxy.Shape{Latency: 300 * time.Millisecond})
+		f.moves(t, 3*faultRate)
 	})
 }

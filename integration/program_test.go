@@ -82,7 +82,7 @@ consumers:
       - match: "load.>"
         handler: webhook
         with: {url: "%s/${%s}"}
-`, c.Durable, c.URL, loadStream, c.Durable, c.AckWait, c.Workers, c.Drain, url, programEnv)
+`, c.Group, c.URL, loadStream, c.Group, c.Lease, c.Workers, c.Drain, url, programEnv)
 }
 
 func (ps *programs) start(t *testing.T) *process {

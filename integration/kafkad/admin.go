@@ -110,7 +110,7 @@ type Progress struct {
 }
 
 // ErrNoTool: Kafka's tools cannot be run here.
-var ErrNoTool = errors.New("Kafka's own tools cannot be had here")
+var ErrNoTool = errors.New("there are no tools of Kafka here")
 
 // DescribeGroup asks Kafka's consumer-groups tool, which knows nothing of us.
 func (k *Cluster) DescribeGroup(group string) ([]Progress, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 // errUnavailable: this machine cannot run Apache Kafka. Anything else that goes wrong is a failure.
-var errUnavailable = errors.New("Apache Kafka cannot be had here")
+var errUnavailable = errors.New("there is no Apache Kafka here")
 
 // artifacts is Kafka's jars and what runs them.
 type artifacts struct{ java, jars string }

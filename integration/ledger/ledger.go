@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Ledger is a file to which several processes append, one write per entry. Safe for concurrent use.
@@ -33,6 +34,8 @@ func (l *Ledger) Write(id, seq int64) error {
 	line = strconv.AppendInt(line, seq, 10)
 	line = append(line, ' ')
 	line = strconv.AppendInt(line, int64(os.Getpid()), 10)
+	line = append(line, ' ')
+	line = strconv.AppendInt(line, time.Now().UnixMilli(), 10)
 	line = append(line, '\n')
 	if _, err := l.f.Write(line); err != nil {
 		return fmt.Errorf("writing to the ledger: %w", err)
@@ -47,6 +50,7 @@ func (l *Ledger) Close() error { return l.f.Close() }
 type Entry struct {
 	ID, Seq int64
 	Pid     int
+	At      int64 // in Unix milliseconds
 }
 
 // Read returns all whole entries. A last line without an end is being written, and is left out.
@@ -75,8 +79,8 @@ func Read(path string) ([]Entry, error) {
 
 func parse(line string) (e Entry, err error) {
 	fields := strings.Fields(line)
-	if len(fields) != 3 {
-		return e, fmt.Errorf("%q has %d fields, want 3", line, len(fields))
+	if len(fields) != 4 {
+		return e, fmt.Errorf("%q has %d fields, want 4", line, len(fields))
 	}
 	if e.ID, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
 		return e, err
@@ -84,12 +88,21 @@ func parse(line string) (e Entry, err error) {
 	if e.Seq, err = strconv.ParseInt(fields[1], 10, 64); err != nil {
 		return e, err
 	}
-	e.Pid, err = strconv.Atoi(fields[2])
+	if e.Pid, err = strconv.Atoi(fields[2]); err != nil {
+		return e, err
+	}
+	e.At, err = strconv.ParseInt(fields[3], 10, 64)
 	return e, err
 }
 
-// Broker is what the broker says at the end of a run.
-type Broker struct {
+// A Broker knows what it will still hand out.
+type Broker interface {
+	// Has says whether what is stored at seq may still come.
+	Has(seq int64) bool
+}
+
+// A Stream is what the broker says of a JetStream consumer.
+type Stream struct {
 	// Floor: everything up to this sequence is settled.
 	Floor int64
 	// Delivered is the highest sequence that was handed to a consumer.
@@ -145,7 +158,7 @@ func Settle(acked map[int64]int64, sent int64, entries []Entry, b Broker) Accoun
 	for id, seq := range acked {
 		if _, ok := first[id]; ok {
 			a.Handled++
-		} else if b.has(seq) {
+		} else if b.Has(seq) {
 			a.Unseen++
 		} else {
 			a.Lost++
@@ -157,8 +170,23 @@ func Settle(acked map[int64]int64, sent int64, entries []Entry, b Broker) Accoun
 	return a
 }
 
-// has says whether the broker may still hand out what is stored at seq. Between floor and delivered it cannot say which ones are
+// Has says whether the broker may still hand out what is stored at seq. Between floor and delivered it cannot say which ones are
 // unsettled, so any of them counts as there while some are.
-func (b Broker) has(seq int64) bool {
-	return seq > b.Delivered || seq > b.Floor && b.Unsettled > 0
+func (s Stream) Has(seq int64) bool {
+	return seq > s.Delivered || seq > s.Floor && s.Unsettled > 0
 }
+
+// Committed is the committed offset of each partition of a Kafka group.
+type Committed map[int32]int64
+
+// Has says whether the message stands at or behind its partition's committed offset.
+func (c Committed) Has(seq int64) bool {
+	partition, offset := Position(seq)
+	return offset >= c[partition]
+}
+
+// Seq is one number for a place in a Kafka topic.
+func Seq(partition int32, offset int64) int64 { return int64(partition)<<40 | offset }
+
+// Position is what Seq was made of.
+func Position(seq int64) (partition int32, offset int64) { return int32(seq >> 40), seq & (1<<40 - 1) }

@@ -1,0 +1,108 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// churnOfMembers has one member that stays and one that comes and goes, so that partitions move all the time.
+func churnOfMembers(t *testing.T, k kind) string {
+	f := newField(t, k.start(t), longshoreConsumer)
+	f.startConsumers(t, 1)
+	f.load = startLoad(t, f.on, killRate, 0)
+	f.consumers[0].says(t, "handled", 1)
+	f.config.Churn = 300 * time.Millisecond
+	guest := f.start(t)
+	f.consumers = append(f.consumers, guest)
+	for end := time.Now().Add(lengths(10*time.Second, time.Minute)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if guest.ended() {
+			t.Fatalf("the member that comes and goes ended: %s", guest.err.tail())
+		}
+	}
+	moves := len(f.consumers[0].claims()) + len(guest.claims())
+	a := f.finish(t)
+	stays := guest.out.count("left")
+	if stays < 3 || guest.out.count("assigned") == 0 {
+		t.Errorf("the guest came %d times and got %d partitions: no churn", stays, guest.out.count("assigned"))
+	}
+	if limit := a.Acked / 200; a.Duplicates > limit {
+		t.Errorf("%d of %d handled twice, more than 0.5 %%", a.Duplicates, a.Acked)
+	}
+	return fmt.Sprintf("%d stays, partitions came or went %d times; %v", stays, moves, a)
+}
+
+// longHandlers run three times as long as the session: heartbeats do not wait for them, so no partition moves.
+func longHandlers(t *testing.T, k kind) string {
+	f := newField(t, k.start(t), longshoreConsumer)
+	f.config.Busy = 3 * f.config.Lease
+	f.startConsumers(t, 2)
+	f.balanced(t)
+	before := len(f.consumers[0].claims()) + len(f.consumers[1].claims())
+	const messages = 6 * killWorkers
+	f.load = startLoad(t, f.on, killRate, messages)
+	f.load.finish()
+	eventually(t, "all are handled", func() bool { return len(f.entries(t)) >= messages })
+	moves := len(f.consumers[0].claims()) + len(f.consumers[1].claims()) - before
+	if moves != 0 {
+		t.Errorf("partitions came or went %d times under long handlers: %v, %v", moves, f.consumers[0].claims(), f.consumers[1].claims())
+	}
+	a := f.finish(t)
+	a.noDuplicates(t)
+	return fmt.Sprintf("%d messages of %v each, %d partitions moved", messages, f.config.Busy, moves)
+}
+
+// A claimSaid is a line of a consumer: a partition came or went.
+type claimSaid struct {
+	came      bool
+	partition int32
+	at        int64 // in Unix milliseconds
+}
+
+// claims is what a consumer said of its partitions, in order.
+func (p *process) claims() (all []claimSaid) {
+	for _, line := range p.out.all() {
+		words := strings.Fields(line)
+		if len(words) != 3 || words[0] != "assigned" && words[0] != "ended" {
+			continue
+		}
+		partition, _ := strconv.ParseInt(words[1], 10, 32) // it is ours, and a number
+		at, _ := strconv.ParseInt(words[2], 10, 64)
+		all = append(all, claimSaid{words[0] == "assigned", int32(partition), at})
+	}
+	return all
+}
+
+// held is the partitions that a consumer has, sorted.
+func (p *process) held() (partitions []int32) {
+	has := map[int32]bool{}
+	for _, c := range p.claims() {
+		has[c.partition] = c.came
+	}
+	for partition, yes := range has {
+		if yes {
+			partitions = append(partitions, partition)
+		}
+	}
+	slices.Sort(partitions)
+	return partitions
+}
+
+// balanced waits until the consumers have all partitions, and none two more than another.
+func (f *field) balanced(t *testing.T) {
+	t.Helper()
+	eventually(t, "the partitions are shared out evenly", func() bool {
+		var counts []int
+		sum := 0
+		for _, p := range f.consumers {
+			n := len(p.held())
+			counts, sum = append(counts, n), sum+n
+		}
+		return sum == loadPartitions && slices.Max(counts)-slices.Min(counts) <= 1
+	})
+}

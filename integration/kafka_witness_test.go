@@ -1,0 +1,143 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/integration/kafkad"
+)
+
+const offsetsTopic = "__consumer_offsets"
+
+// audit reads every commit of the group where the broker wrote it down: none may go back.
+func (s *kafkaSystem) audit(t *testing.T) {
+	t.Helper()
+	if !s.cluster.Real() {
+		return // the fake has no such topic
+	}
+	commits := s.commits(t)
+	if len(commits) == 0 {
+		t.Errorf("%s has no commit of group %s: nothing was audited", offsetsTopic, s.group)
+	}
+	last := map[int32]int64{}
+	for i, c := range commits {
+		if c.offset < last[c.partition] {
+			t.Errorf("commit %d of %d moves partition %d back, from %d to %d", i+1, len(commits), c.partition, last[c.partition], c.offset)
+		}
+		last[c.partition] = c.offset
+	}
+}
+
+// A commit is one committed offset, in the order in which the coordinator took them.
+type commit struct {
+	partition int32
+	offset    int64
+}
+
+// commits reads the coordinator's own log.
+func (s *kafkaSystem) commits(t *testing.T) (all []commit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	partitions, err := s.partitions(ctx, offsetsTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, err := s.ends(ctx, offsetsTopic, partitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := coordinatedIn(s.group, partitions)
+	reader, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Brokers()...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{offsetsTopic: {p: kgo.NewOffset().AtStart()}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for next := int64(0); next < ends[p]; {
+		fetched := reader.PollFetches(ctx)
+		if err := fetched.Err(); err != nil {
+			t.Fatalf("reading %s: %v", offsetsTopic, err)
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			next = r.Offset + 1
+			if c, ok := s.ours(r); ok {
+				all = append(all, c)
+			}
+		})
+	}
+	return all
+}
+
+// ours decodes a record of the coordinator's log, where it is a commit of our group.
+func (s *kafkaSystem) ours(r *kgo.Record) (commit, bool) {
+	var key kmsg.OffsetCommitKey
+	var value kmsg.OffsetCommitValue
+	// Keys of other versions belong to other kinds of records; one without a value removes a commit.
+	if len(r.Key) < 2 || r.Key[0] != 0 || r.Key[1] > 1 || r.Value == nil {
+		return commit{}, false
+	}
+	if key.ReadFrom(r.Key) != nil || key.Group != s.group || key.Topic != s.topic || value.ReadFrom(r.Value) != nil {
+		return commit{}, false
+	}
+	return commit{key.Partition, value.Offset}, true
+}
+
+func (s *kafkaSystem) partitions(ctx context.Context, topic string) (int32, error) {
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = append(request.Topics, t)
+	response, err := request.RequestWith(ctx, s.client)
+	if err != nil {
+		return 0, err
+	}
+	return int32(len(response.Topics[0].Partitions)), nil
+}
+
+// coordinatedIn is the partition in which Kafka keeps a group: Java's hash of its name.
+func coordinatedIn(group string, partitions int32) int32 {
+	var hash int32
+	for _, c := range []byte(group) { // ASCII, so bytes are Java's chars
+		hash = 31*hash + int32(c)
+	}
+	if hash == math.MinInt32 {
+		return 0
+	}
+	return max(hash, -hash) % partitions
+}
+
+// toolAgrees asks Kafka's own consumer-groups: every partition is committed up to its end.
+func (s *kafkaSystem) toolAgrees(t *testing.T) {
+	t.Helper()
+	ps, err := s.cluster.DescribeGroup(s.group)
+	if errors.Is(err, kafkad.ErrNoTool) {
+		t.Log(err)
+		return
+	}
+	if err != nil {
+		t.Errorf("asking consumer-groups: %v", err)
+		return
+	}
+	var committed int64
+	for _, p := range ps {
+		if committed += p.Committed; p.Topic != s.topic || p.Lag != 0 || p.Committed != p.End {
+			t.Errorf("consumer-groups says of %s/%d: committed %d, end %d, lag %d", p.Topic, p.Partition, p.Committed, p.End, p.Lag)
+		}
+	}
+	if len(ps) != loadPartitions {
+		t.Errorf("consumer-groups lists %d partitions, want %d", len(ps), loadPartitions)
+	}
+	report(struct {
+		Row        string `json:"row"`
+		Partitions int    `json:"partitions"`
+		Committed  int64  `json:"committed"`
+	}{"consumer_groups_agrees", len(ps), committed})
+}

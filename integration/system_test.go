@@ -1,0 +1,84 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/integration/kafkad"
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// A system is a real broker with one stream or topic for the load, and the durable or group that consumes it.
+type system interface {
+	// configure tells a consumer where the load is.
+	configure(*consumerConfig)
+	// publisher returns what stores the messages of a load.
+	publisher(t *testing.T) publish
+	// progress is what the broker says of the consumers.
+	progress(t *testing.T) progress
+	// audit asks witnesses that are not us whether the product kept its books in order. It is called at the end, when all is handled.
+	audit(t *testing.T)
+	// kill sends SIGKILL to the server; restart starts it on its data.
+	kill()
+	restart() error
+	// proxy is a way to the server that can be broken, and its address as a consumer's config names it.
+	proxy(t *testing.T) (*faultproxy.Proxy, string)
+}
+
+// publish stores number id of the load with that name, waits for the confirmation, and returns where it stands. An error means: unknown.
+type publish func(ctx context.Context, name string, id int64, body []byte) (seq int64, err error)
+
+type progress struct {
+	ledger.Broker
+	// idle: nothing waits, and nothing is out.
+	idle bool
+	// settled: everything that was handed out is settled for good.
+	settled bool
+}
+
+// A kind is a kind of broker.
+type kind struct {
+	name string
+	// start makes a system whose server the test leaves alone, own one whose server it may kill.
+	start, own func(*testing.T) system
+	// products is what we promise something about. byHand is correct without us, naive is known to lose.
+	products []discipline
+	byHand   []discipline
+	naive    discipline
+	// The ids of faults that differ by kind.
+	sigkill, serverKill string
+}
+
+var kinds = []kind{
+	{name: "nats", start: startNATS, own: startNATS, products: []discipline{longshoreConsumer, wholeProgram}, byHand: []discipline{ackAfter}, naive: ackBefore,
+		sigkill: "f02", serverKill: "f10"},
+	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer}, naive: commitEach,
+		sigkill: "f01", serverKill: "f09"},
+}
+
+// onEach runs a test on each kind of broker.
+func onEach(t *testing.T, test func(*testing.T, kind)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { test(t, k) })
+	}
+}
+
+// needsKafka holds what runs the Kafka adapter, which is not finished.
+func needsKafka(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LONGSHORE_KAFKA") == "" {
+		t.Skip("the Kafka adapter is not finished: LONGSHORE_KAFKA=1 runs its tests")
+	}
+}
+
+// tests ends what tests share, before the hunt for leaks.
+type tests struct{ m *testing.M }
+
+func (s tests) Run() int {
+	defer kafkad.StopShared()
+	return s.m.Run()
+}
