@@ -35,10 +35,11 @@ var layers = []layer{
 	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
 	{"broker/brokertest/ledger", []string{"broker"}},
 
-	// Programs: the only place that knows all parts.
-	{"cmd/longshore", []string{"broker", "broker/membroker", "broker/natsbroker", "cmd/longshore/config", "consumer", "consumer/admin",
-		"consumer/metrics", "handlers", "handlers/middleware", "pool", "github.com", "golang.org/x"}},
-	{"cmd/longshore/config", []string{"broker", "consumer", "handlers", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
+	// The program: the only place that knows all parts.
+	{"program", []string{"broker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics", "handlers",
+		"handlers/middleware", "pool", "program/internal/config", "github.com", "golang.org/x"}},
+	{"program/internal/config", []string{"broker", "consumer", "handlers", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
+	{"cmd/longshore", []string{"handlers", "program"}},
 
 	// Tests across packages, and what they need to break things.
 	{"integration", []string{"*"}},

@@ -1,109 +1,12 @@
-// Command longshore runs background event processing from the command line.
+// Command longshore runs background event processing from the command line. All of it is in package program, so that a program with handlers
+// of its own has the same commands.
 //
 // Exit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"syscall"
-
-	"github.com/longshoremq/longshore/cmd/longshore/config"
-	"github.com/spf13/cobra"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/program"
 )
 
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
-
-func main() {
-	ctx, stop := stopOnSignal()
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	os.Exit(report(err, os.Stderr))
-}
-
-// report tells what went wrong, unless that was done, and says how to exit.
-func report(err error, stderr io.Writer) (code int) {
-	if err == nil {
-		return 0
-	}
-	var logged loggedError
-	var found *config.Findings
-	switch {
-	case errors.As(err, &logged):
-	case errors.As(err, &found): // a line each, as compilers do
-		fmt.Fprintln(stderr, err)
-		fmt.Fprintf(stderr, "longshore: %s: %d mistakes\n", found.File, len(found.List))
-	default:
-		fmt.Fprintln(stderr, "longshore:", err)
-	}
-	var use usageError
-	if errors.As(err, &use) {
-		return exitUsage
-	}
-	return exitFailed
-}
-
-// A usageError is the caller's: wrong flags, arguments or configuration.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// A loggedError was told in the log.
-type loggedError struct{ error }
-
-func (e loggedError) Unwrap() error { return e.error }
-
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "longshore",
-		Short: "Background event processing on Kafka and NATS JetStream",
-		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each message after its\n" +
-			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRun(), newProduce(), newConfig(), newDemo(), newVersion(), newMan())
-	return root
-}
-
-// noArgs refuses arguments, as a usage error.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
-	}
-	return nil
-}
-
-// stopOnSignal ends the context at the first SIGINT or SIGTERM, which asks for a drain; the second ends the process at once.
-func stopOnSignal() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if _, ok := <-signals; !ok {
-			return
-		}
-		cancel()
-		if second, ok := <-signals; ok {
-			os.Exit(128 + int(second.(syscall.Signal)))
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		cancel()
-		<-done
-	}
-}
+func main() { program.Main(handlers.Default()) }

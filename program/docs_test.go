@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"maps"
@@ -14,10 +14,10 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
-	"github.com/longshoremq/longshore/cmd/longshore/config"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -79,7 +79,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 // section is a part of docs/configuration.md.
 func section(t *testing.T, from, to string) string {
 	t.Helper()
-	text := readFile(t, "../../docs", "configuration.md")
+	text := readFile(t, "../docs", "configuration.md")
 	_, text, ok := strings.Cut(text, from+"\n")
 	if !ok {
 		t.Fatalf("docs/configuration.md has no %q", from)
@@ -119,7 +119,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := readFile(t, "../../docs", "operations.md")
+	text := readFile(t, "../docs", "operations.md")
 	have := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(longshore_[a-z_]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(text, -1) {
 		have[row[1]+" "+row[2]] = true
@@ -182,12 +182,12 @@ func TestExampleNamesEveryKey(t *testing.T) {
 func TestExamplesOfDocsAreAccepted(t *testing.T) {
 	t.Setenv("LONGSHORE_ADMIN_TOKEN", "0123456789abcdef")
 	t.Setenv("WEBHOOK_URL", "https://hooks.example.com/orders")
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	block, found := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```"), 0
-	for _, page := range append(pages, "../../README.md") {
+	for _, page := range append(pages, "../README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

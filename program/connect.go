@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"net"
@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
-	"github.com/longshoremq/longshore/cmd/longshore/config"
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/nats-io/nats.go/jetstream"
 )
 

@@ -1,10 +1,10 @@
-package main
+package program
 
 import (
 	"maps"
 	"slices"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/program/internal/config"
 )
 
 // deadStream is the stream of the embedded server that takes the dead letters which no other one takes.

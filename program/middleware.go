@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/handlers/middleware"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 )
 

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(builtDir, "longshore")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", path, "../cmd/longshore").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building: %w\n%s", err, out)
 	}
 	return path, nil
@@ -65,6 +65,12 @@ func launch(t *testing.T, dir string, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return launchPath(t, path, dir, args...)
+}
+
+// launchPath is launch for another program.
+func launchPath(t *testing.T, path, dir string, args ...string) *program {
+	t.Helper()
 	p := &program{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.stdout, &p.stderr
 	p.cmd.WaitDelay = 5 * time.Second

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/handlers"
 	"go.uber.org/goleak"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // run calls the program as a shell would.
 func run(ctx context.Context, args ...string) (stdout string, err error) {
-	root := newRoot()
+	root := newRoot(handlers.Default())
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&out)

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"context"
@@ -7,23 +7,24 @@ import (
 	"os"
 	"strings"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
-func newConfig() *cobra.Command {
+func newConfig(r *handlers.Registry) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration file, or print an example",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newConfigCheck(), newConfigExample())
+	cmd.AddCommand(newConfigCheck(r), newConfigExample())
 	return cmd
 }
 
-func newConfigCheck() *cobra.Command {
+func newConfigCheck(r *handlers.Registry) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file without connecting to anything",
@@ -43,7 +44,7 @@ func newConfigCheck() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			a := assemble(doc, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
+			a := assemble(doc, r, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
 			if err := errors.Join(doc.Err(), a.close()); err != nil {
 				return usageError{err}
 			}

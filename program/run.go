@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
 
-func newRun() *cobra.Command {
+func newRun(r *handlers.Registry) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
@@ -30,7 +31,7 @@ func newRun() *cobra.Command {
 			if file == "" {
 				return usageError{errors.New("run needs --config FILE; longshore config example prints one")}
 			}
-			return runFile(cmd.Context(), file, cmd.ErrOrStderr())
+			return runFile(cmd.Context(), r, file, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file")
@@ -39,7 +40,7 @@ func newRun() *cobra.Command {
 }
 
 // runFile runs the consumers of a file until ctx ends. What fails from here on is logged.
-func runFile(ctx context.Context, file string, stderr io.Writer) error {
+func runFile(ctx context.Context, r *handlers.Registry, file string, stderr io.Writer) error {
 	doc, err := config.Load(file, os.LookupEnv)
 	if err != nil {
 		return usageError{err}
@@ -47,7 +48,7 @@ func runFile(ctx context.Context, file string, stderr io.Writer) error {
 	log := newLogger(doc.File.Log, stderr)
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
-	a := assemble(doc, log, halt)
+	a := assemble(doc, r, log, halt)
 	if err := doc.Err(); err != nil {
 		return usageError{errors.Join(err, a.close())}
 	}

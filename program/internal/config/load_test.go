@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"go.yaml.in/yaml/v3"
 )
 

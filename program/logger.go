@@ -1,11 +1,11 @@
-package main
+package program
 
 import (
 	"io"
 	"os"
 	"time"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 )

@@ -1,10 +1,10 @@
-package main
+package program
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/longshoremq/longshore/cmd/longshore/config"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
-	"github.com/longshoremq/longshore/cmd/longshore/config"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/pool"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
@@ -24,6 +24,7 @@ import (
 // An assembly is what a configuration makes: nothing of it runs, and nothing has dialled.
 type assembly struct {
 	doc     *config.Document
+	known   *handlers.Registry
 	log     zerolog.Logger
 	members []*member
 	streams []stream // of the embedded server
@@ -41,8 +42,8 @@ type member struct {
 }
 
 // assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
-func assemble(doc *config.Document, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
-	a := &assembly{doc: doc, log: log, halt: halt}
+func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
+	a := &assembly{doc: doc, known: known, log: log, halt: halt}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	targets := map[string]admin.Target{}
@@ -175,11 +176,11 @@ func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup) 
 	whole := true
 	for i, r := range c.Routes {
 		path := at + ".routes[" + strconv.Itoa(i) + "]"
-		h, err := handlers.Default().Build(r.Handler, setup, handlers.NewOptions(r.With))
+		h, err := a.known.Build(r.Handler, setup, handlers.NewOptions(r.With))
 		switch {
 		case err == nil:
 		case errors.Is(err, handlers.ErrUnknown):
-			a.doc.Find(path+".handler", "is %q, want one of %v", r.Handler, handlers.Default().Names())
+			a.doc.Find(path+".handler", "is %q, want one of %v", r.Handler, a.known.Names())
 		default:
 			a.doc.FindOptions(path+".with", err)
 		}
