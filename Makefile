@@ -53,12 +53,16 @@ scenarios: ## the pool's load scenarios, as a table
 	$(GO) test -count=1 -run Scenarios -v ./pool
 
 .PHONY: up
-up: ## a NATS server with JetStream in Docker, on 127.0.0.1:4222
+up: ## Kafka and NATS with JetStream in Docker, on 127.0.0.1:9092 and 127.0.0.1:4222
 	docker compose up -d --wait
 
+.PHONY: observe
+observe: ## up, with Prometheus, Grafana (127.0.0.1:3000) and a Kafka UI (127.0.0.1:8081)
+	docker compose --profile observe up -d --wait
+
 .PHONY: down
-down: ## stop it; its data stays in a volume
-	docker compose down
+down: ## stop what up and observe started; their data stay in volumes
+	docker compose --profile observe down
 
 .PHONY: ci
 ci: ## what CI runs
