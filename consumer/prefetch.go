@@ -50,7 +50,8 @@ func (c *Consumer) keepBudgets(ctx context.Context) {
 		s := c.pool.Stats()
 		waiting := max(0, int(c.held.Load())-s.Backlog-s.InHand)
 		want := prefetch(c.cfg.Budget.Messages, s.Max, s.Live, waiting, c.pace.call())
-		if d := want - now; d >= -now/8 && d <= now/8 {
+		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the intake.
+		if d, slack := want-now, max(0, now-waiting)/8; d >= -slack && d <= slack {
 			continue
 		}
 		now = want
