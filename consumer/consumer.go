@@ -44,11 +44,13 @@ type Consumer struct {
 
 	stuck    atomic.Int64
 	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
-	calm     atomic.Int64 // when Health last saw nothing to do, Unix nanoseconds
-	state    atomic.Int32
-	up       atomic.Bool
-	ran      atomic.Bool
-	count    counters
+	pulse    pulse
+	// delayedUntil is when the last of the messages that were given back with a delay may come again, Unix nanoseconds.
+	delayedUntil atomic.Int64
+	state        atomic.Int32
+	up           atomic.Bool
+	ran          atomic.Bool
+	count        counters
 }
 
 // New checks cfg and makes a Consumer of it. The error names every field that is wrong.
@@ -93,7 +95,7 @@ func (c *Consumer) SetLimits(minimum, maximum int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if minimum < 1 || maximum < minimum || maximum > c.cfg.Budget.Messages {
-		return fmt.Errorf("consumer %s: limits %d..%d, want 1 <= min <= max <= Budget.Messages %d", c.cfg.Name, minimum, maximum, c.cfg.Budget.Messages)
+		return fmt.Errorf("consumer %s: limits %d..%d, want 1 <= min <= max <= the budget of %d messages", c.cfg.Name, minimum, maximum, c.cfg.Budget.Messages)
 	}
 	c.limits = [2]int{minimum, maximum}
 	if c.started.Load() {
@@ -137,6 +139,8 @@ type counters struct {
 // Stats are a Consumer's figures, counted since Run began.
 type Stats struct {
 	State State
+	// Paused: no messages are taken until Resume.
+	Paused bool
 	// Received from the source, redeliveries included.
 	Received int64
 	// Handled: acked because a handler returned nil.
@@ -171,7 +175,7 @@ type Stats struct {
 func (c *Consumer) Stats() Stats {
 	n := &c.count
 	s := Stats{
-		State: State(c.state.Load()), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
+		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
 		Retried: n.retried.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
 		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
 	}

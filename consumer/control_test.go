@@ -30,6 +30,9 @@ func TestPauseStopsTakingAndResumeGoesOn(t *testing.T) {
 		if n := r.Stats().Received; n != 0 {
 			t.Errorf("%d messages were received while paused", n)
 		}
+		if !r.Stats().Paused {
+			t.Error("Stats do not say that it is paused")
+		}
 		if err := r.Health(time.Second); err != nil {
 			t.Errorf("paused is unhealthy: %v", err)
 		}
@@ -38,6 +41,9 @@ func TestPauseStopsTakingAndResumeGoesOn(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.check(t, 100)
+		if r.Stats().Paused {
+			t.Error("Stats say that it is paused after Resume")
+		}
 		if err := r.end(); err != nil {
 			t.Fatal(err)
 		}
@@ -136,37 +142,6 @@ func TestBudgetHoldsAndRetriesPassAFullQueue(t *testing.T) {
 			t.Errorf("%d messages in flight, budget 10", n)
 		}
 		l.check(t, 500)
-	})
-}
-
-func TestHealthSeesNoProgress(t *testing.T) {
-	onEach(t, func(t *testing.T, b *membroker.Broker) {
-		release := make(chan struct{})
-		r := start(t, b, consumer.Config{Name: "orders", Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
-		probe := func(d time.Duration) (err error) {
-			for range int(d / time.Second) {
-				time.Sleep(time.Second)
-				err = r.Health(10 * time.Second)
-			}
-			return err
-		}
-		if err := probe(time.Minute); err != nil {
-			t.Errorf("idle is unhealthy: %v", err)
-		}
-		produce(t, b, 1)
-		if err := probe(8 * time.Second); err != nil {
-			t.Errorf("after 8 s: %v", err)
-		}
-		if err := probe(5 * time.Second); !errors.Is(err, consumer.ErrNoProgress) || !strings.Contains(err.Error(), "orders") {
-			t.Errorf("after 13 s: %v, want ErrNoProgress with the name", err)
-		}
-		close(release)
-		if err := probe(2 * time.Second); err != nil {
-			t.Errorf("after progress: %v", err)
-		}
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 

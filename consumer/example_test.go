@@ -139,5 +139,5 @@ func ExampleConsumer_SetLimits() {
 	fmt.Println(c.SetLimits(4, 2))
 	// Output:
 	// <nil>
-	// consumer consumer: limits 4..2, want 1 <= min <= max <= Budget.Messages 4096
+	// consumer consumer: limits 4..2, want 1 <= min <= max <= the budget of 4096 messages
 }

@@ -3,40 +3,129 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
 // Health errors, for errors.Is.
 var (
-	// ErrNoProgress: there is work, and no handler has returned nil for too long.
+	// ErrNoProgress: there is work, and nothing moves: see Consumer.Health.
 	ErrNoProgress = errors.New("consumer: no progress")
 	// ErrTooManyStuck: MaxStuck handlers have not returned although their contexts ended. Only a restart helps.
 	ErrTooManyStuck = errors.New("consumer: too many stuck handlers")
 )
 
-// Health says what is wrong, or nil. There is no progress when for noProgress the consumer has been running unpaused, with work waiting or in
-// flight, and no handler has returned nil; choose it above the longest handler. 0 skips that check. An unknown lag is no work.
+// hungAfter is after how many times noProgress handlers are taken for hung that hold all workers, where no Timeout says how long one may take.
+const hungAfter = 10
+
+// Health says what is wrong that a restart would mend, or nil. It fails with ErrTooManyStuck when MaxStuck is reached, and with ErrNoProgress
+// when a running, unpaused consumer did one of these:
 //
-// How long work has been waiting is known only from one call to the next, so call it regularly, as a liveness probe does. It does not block.
+//   - received nothing for noProgress, although messages wait at the broker and it has contact, workers and budget to take them;
+//   - began no handler for noProgress, although messages wait here and a worker is idle;
+//   - began no handler, and had none return, although messages wait and every worker is in a handler: for Timeout, StuckAfter and noProgress
+//     together, or without a Timeout for ten times noProgress, since nobody knows how long a handler may take then.
+//
+// A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while others can
+// begin, and a message that waits for its retry or for its dead letter to be stored. 0 skips ErrNoProgress. An unknown lag is no work.
+//
+// How long nothing has moved is known only from one call to the next, so call it regularly, as a liveness probe does. It does not block.
 func (c *Consumer) Health(noProgress time.Duration) error {
 	s := c.Stats()
 	if limit := c.cfg.MaxStuck; c.cfg.Timeout > 0 && limit > 0 && s.Stuck >= limit {
 		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, c.cfg.Name, s.Stuck, limit)
 	}
 	now := time.Now()
-	if s.State != Running || c.gate.isShut() || (s.Lag.Waiting <= 0 && s.InFlight == 0) {
-		c.calm.Store(now.UnixNano())
+	v := vitals{Stats: s, up: c.up.Load(), delayed: now.UnixNano() < c.delayedUntil.Load()}
+	silent, still := c.pulse.see(v, now)
+	if noProgress <= 0 {
 		return nil
 	}
-	since := time.Unix(0, c.calm.Load())
-	if s.LastProgress.After(since) {
-		since = s.LastProgress
-	}
-	if noProgress > 0 && c.calm.CompareAndSwap(0, now.UnixNano()) {
-		return nil // the first look
-	}
-	if idle := now.Sub(since); noProgress > 0 && idle >= noProgress {
-		return fmt.Errorf("%w: %s has handled nothing for %v, with %d in flight and lag %d", ErrNoProgress, c.cfg.Name, idle.Round(time.Second), s.InFlight, s.Lag.Waiting)
+	switch limit := c.handlerLimit(noProgress); {
+	case silent >= noProgress && !c.fullOfWaiting():
+		return fmt.Errorf("%w: %s has received nothing for %v, with lag %d and %d in flight",
+			ErrNoProgress, c.cfg.Name, silent.Round(time.Second), s.Lag.Waiting, s.InFlight)
+	case still >= noProgress && v.idle():
+		return fmt.Errorf("%w: %s has begun nothing for %v, with %d waiting here and idle workers",
+			ErrNoProgress, c.cfg.Name, still.Round(time.Second), s.Pool.Backlog)
+	case still >= limit:
+		return fmt.Errorf("%w: %s: no handler has begun or returned for %v, every worker (%d) is in one, with %d waiting here and lag %d",
+			ErrNoProgress, c.cfg.Name, still.Round(time.Second), s.Pool.Busy, s.Pool.Backlog, s.Lag.Waiting)
 	}
 	return nil
+}
+
+// handlerLimit is how long all workers may be in handlers, with none that begins or returns.
+func (c *Consumer) handlerLimit(noProgress time.Duration) time.Duration {
+	if c.cfg.Timeout > 0 { // the watchdog replaces them before that
+		return c.cfg.Timeout + c.cfg.StuckAfter + noProgress
+	}
+	return hungAfter * noProgress
+}
+
+// fullOfWaiting says whether so much of the budget is in use that the source need not give anything. Half, for a source counts
+// bytes that nobody else sees: what it prefetched, and what a response is packed in.
+func (c *Consumer) fullOfWaiting() bool {
+	var messages, bytes int64
+	c.eachHeld(func(m *Message) {
+		messages++
+		bytes += int64(len(m.Key) + len(m.Value))
+	})
+	return messages >= int64(c.cfg.Budget.Messages)/2 || bytes >= c.cfg.Budget.Bytes/2
+}
+
+// vitals are what one look at a consumer saw.
+type vitals struct {
+	Stats
+	up bool // the source has contact
+	// delayed: a message was given back to the broker with a delay that is not over. Enough of those, and the broker hands out no other.
+	delayed bool
+}
+
+func (v *vitals) running() bool { return v.State == Running && !v.Paused }
+
+// idle says whether a worker is free.
+func (v *vitals) idle() bool { return v.Pool.Busy < v.Pool.Live }
+
+// shouldReceive says whether the source should be giving messages: there are some, nobody has enough here, and a worker could take one.
+func (v *vitals) shouldReceive() bool {
+	return v.running() && v.up && !v.delayed && v.Lag.Waiting > 0 && v.Pool.Backlog == 0 && v.Pool.Busy < v.Pool.Max
+}
+
+// shouldBegin says whether a handler should begin or return.
+func (v *vitals) shouldBegin() bool {
+	return v.running() && (v.Pool.Backlog > 0 || v.Lag.Waiting > 0 && v.Pool.Busy >= v.Pool.Max)
+}
+
+// A pulse remembers since when nothing has moved, from look to look. It compares counters that exist anyway, so it costs the workers nothing.
+type pulse struct {
+	mu      sync.Mutex
+	source  stillness
+	workers stillness
+}
+
+// see takes a look, and returns for how long the source was silent, and no handler has begun or returned, though they should.
+func (p *pulse) see(v vitals, now time.Time) (silent, still time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	silent = p.source.see(v.Received, v.shouldReceive(), now)
+	if !v.Lag.At.After(p.source.since) { // perhaps the lag is the one of then, and not true any more
+		silent = 0
+	}
+	begun := v.Pool.In - int64(v.Pool.Backlog)
+	return silent, p.workers.see(begun+v.Pool.Done, v.shouldBegin(), now)
+}
+
+// stillness is a counter that did not change since then, although it should have at each look.
+type stillness struct {
+	count int64
+	due   bool
+	since time.Time
+}
+
+func (s *stillness) see(count int64, should bool, now time.Time) time.Duration {
+	if !should || !s.due || count != s.count {
+		*s = stillness{count: count, due: should, since: now}
+	}
+	return now.Sub(s.since)
 }

@@ -11,18 +11,8 @@ import (
 //
 // It looks at all that is in hand, some nanoseconds for each message, under one claim's lock at a time: for a scrape, not for a hot path.
 func (c *Consumer) Oldest() time.Time {
-	c.mu.Lock()
-	claims := make([]*claim, 0, len(c.claims))
-	for _, k := range c.claims {
-		claims = append(claims, k)
-	}
-	c.mu.Unlock()
 	oldest := int64(math.MaxInt64)
-	for _, k := range claims {
-		oldest = min(oldest, k.oldest())
-	}
-	c.parked.each(func(p parked) { oldest = min(oldest, timeOf(p.m)) })
-	oldest = min(oldest, c.letters.oldest())
+	c.eachHeld(func(m *Message) { oldest = min(oldest, timeOf(m)) })
 	if oldest == math.MaxInt64 {
 		return time.Time{}
 	}
@@ -37,27 +27,43 @@ func timeOf(m *Message) int64 {
 	return m.Nanos
 }
 
-// oldest is the least time in k's live runs.
-func (k *claim) oldest() int64 {
+// eachHeld calls do with each message that was received and is not settled, in no order. do is called with locks held: it must not call back.
+func (c *Consumer) eachHeld(do func(*Message)) {
+	for _, k := range c.openClaims() {
+		k.each(do)
+	}
+	c.parked.each(func(p parked) { do(p.m) })
+	c.letters.each(do)
+}
+
+// openClaims are the claims that have not ended.
+func (c *Consumer) openClaims() []*claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	claims := make([]*claim, 0, len(c.claims))
+	for _, k := range c.claims {
+		claims = append(claims, k)
+	}
+	return claims
+}
+
+// each calls do with each message in k's live runs that is not settled.
+func (k *claim) each(do func(*Message)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	oldest := int64(math.MaxInt64)
 	for r := k.first; r != nil; r = r.next {
 		from, next, end := unpackWord(r.word.Load())
 		for i := max(from, next-1); i < end; i++ {
-			oldest = min(oldest, timeOf(&r.ms[i]))
+			do(&r.ms[i])
 		}
 	}
-	return oldest
 }
 
-// oldest is the least time among the letters that are not settled.
-func (d *letters) oldest() int64 {
+// each calls do with each message whose letter is not settled.
+func (d *letters) each(do func(*Message)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	oldest := int64(math.MaxInt64)
 	for m := range d.open {
-		oldest = min(oldest, timeOf(m))
+		do(m)
 	}
-	return oldest
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -31,8 +32,9 @@ func (c *Consumer) decideOn(k *claim, m *Message, first int64, err error) {
 	case VerdictGiveBack:
 		c.giveBack(k, []broker.Back{{Token: m.Token, Runs: d.runs}}, "shutdown")
 	default:
+		now := time.Now()
 		if first == 0 {
-			first = time.Now().UnixNano()
+			first = now.UnixNano()
 		}
 		f := Failed{Message: m, Err: err, Class: d.class, Runs: d.runs, Verdict: d.verdict, Delay: d.delay, Exhausted: d.exhausted}
 		c.count.failed.Add(1)
@@ -43,10 +45,17 @@ func (c *Consumer) decideOn(k *claim, m *Message, first int64, err error) {
 		}
 		c.count.retried.Add(1)
 		if t.NativeDelay > 0 && d.delay <= t.NativeDelay && !d.keep {
+			raise(&c.delayedUntil, now.Add(d.delay).UnixNano())
 			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}})
 			return
 		}
 		c.park(k, m, d, first)
+	}
+}
+
+// raise makes a at least v.
+func raise(a *atomic.Int64, v int64) {
+	for old := a.Load(); old < v && !a.CompareAndSwap(old, v); old = a.Load() {
 	}
 }
 

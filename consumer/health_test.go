@@ -1,0 +1,232 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// noProgress is what the tests ask with; they look every second.
+const noProgress = 10 * time.Second
+
+// probe asks for d, and returns the last answer, and after how long the first failure came; 0: none did.
+func (r *running) probe(d time.Duration) (first time.Duration, err error) {
+	for begin := time.Now(); time.Since(begin) < d; {
+		time.Sleep(time.Second)
+		if err = r.Health(noProgress); err != nil && first == 0 {
+			first = time.Since(begin)
+		}
+	}
+	return first, err
+}
+
+func (r *running) wantHealthy(t *testing.T, what string, d time.Duration) {
+	t.Helper()
+	if first, err := r.probe(d); first > 0 {
+		t.Errorf("%s: unhealthy after %v: %v", what, first, err)
+	}
+}
+
+func (r *running) wantNoProgress(t *testing.T, what string, after time.Duration, words string) {
+	t.Helper()
+	first, err := r.probe(after + 5*time.Second)
+	if !errors.Is(err, consumer.ErrNoProgress) || first < after || !strings.Contains(err.Error(), "orders") || !strings.Contains(err.Error(), words) {
+		t.Errorf("%s: %v after %v, want ErrNoProgress after %v with the name and %q", what, err, first, after, words)
+	}
+}
+
+// A source says what it is told to of its lag, and hands out nothing while it is wedged.
+type odd struct {
+	broker.Source
+	waiting atomic.Int64
+	stale   atomic.Bool
+	wedged  atomic.Bool
+	stopped chan struct{}
+}
+
+func newOdd(b *membroker.Broker) *odd {
+	return &odd{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), stopped: make(chan struct{})}
+}
+
+func (o *odd) Lag() broker.Lag {
+	l := broker.Lag{Waiting: o.waiting.Load(), Unsettled: o.waiting.Load(), At: time.Now()}
+	if o.stale.Load() {
+		l.At = time.Unix(1, 0)
+	}
+	return l
+}
+
+func (o *odd) Receive(ms []broker.Message) (int, error) {
+	if o.wedged.Load() {
+		<-o.stopped
+		return 0, broker.ErrClosed
+	}
+	return o.Source.Receive(ms)
+}
+
+func (o *odd) Stop() {
+	o.Source.Stop()
+	select {
+	case <-o.stopped:
+	default:
+		close(o.stopped)
+	}
+}
+
+// Every call fails, for minutes: what the handlers call is out, and a restart would not help.
+func TestHealthTakesErrorsForLife(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 500)
+		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Max: 2}, Handler: func(context.Context, *consumer.Message) error {
+			time.Sleep(5 * time.Second)
+			return errors.New("no route to host")
+		}})
+		r.wantHealthy(t, "errors only", 3*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// One handler takes a quarter of an hour; others are quick, or there are none.
+func TestHealthTakesALongHandlerForLife(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		release := make(chan struct{})
+		r := start(t, b, consumer.Config{Name: "orders", Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		r.wantHealthy(t, "idle", time.Minute)
+		produce(t, b, 1)
+		r.wantHealthy(t, "one long handler", 15*time.Minute)
+		close(release)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Without a Timeout nobody knows what is too long: with work waiting and every worker in a handler, ten times noProgress is.
+func TestHealthSeesThatAllHandlersHang(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		release := make(chan struct{})
+		var once atomic.Bool
+		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Max: 3}, Handler: func(context.Context, *consumer.Message) error {
+			if once.CompareAndSwap(false, true) {
+				time.Sleep(50 * time.Second) // its return is life
+				return nil
+			}
+			<-release
+			return nil
+		}})
+		produce(t, b, 1000)
+		r.wantHealthy(t, "the last return is not long ago", 50*time.Second+10*noProgress-time.Second)
+		r.wantNoProgress(t, "all hang", 0, "every worker (3)")
+		close(release)
+		r.wantHealthy(t, "after they have returned", 5*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// With a Timeout the watchdog judges handlers: what runs within it is alive, though all workers do and it is longer than noProgress.
+func TestHealthLeavesHandlersToTheirTimeout(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 100)
+		r := start(t, b, consumer.Config{Name: "orders", Timeout: 5 * time.Minute, Pool: consumer.Pool{Max: 2}, Handler: func(context.Context, *consumer.Message) error {
+			time.Sleep(4 * time.Minute)
+			return nil
+		}})
+		r.wantHealthy(t, "slow", 13*time.Minute)
+		if err := r.end(); !errors.Is(err, consumer.ErrStuck) { // they ignore their contexts
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Minute)
+	})
+}
+
+func TestHealthSeesAWedgedSource(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src := newOdd(b)
+		r := start(t, b, consumer.Config{Name: "orders", Source: src, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		src.waiting.Store(7)
+		src.stale.Store(true)
+		r.wantHealthy(t, "the lag is that of long ago", time.Minute)
+		src.stale.Store(false)
+		if err := r.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantHealthy(t, "paused", time.Minute)
+		if err := r.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantNoProgress(t, "nothing is received", noProgress, "lag 7")
+		b.Down()
+		time.Sleep(5 * time.Second)
+		r.wantHealthy(t, "no contact, of which readiness tells", time.Minute)
+		b.Up()
+		r.wantNoProgress(t, "contact and nothing received", noProgress, "received nothing")
+		src.waiting.Store(0)
+		r.wantHealthy(t, "no lag", time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A slow handler hides no wedged source.
+func TestHealthSeesAWedgedSourceBesideALongHandler(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src, release := newOdd(b), make(chan struct{})
+		src.waiting.Store(7)
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{Name: "orders", Source: src, Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		r.wantNoProgress(t, "one handler and silence", noProgress, "with lag 7 and 1 in flight")
+		close(release)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What waits for its delay or for the dead letters fills the budget, or the broker's bound of unsettled messages: silence is right then.
+func TestHealthTakesWaitingForRetriesForLife(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src := newOdd(b)
+		src.waiting.Store(100)
+		produce(t, b, 8)
+		r := start(t, b, consumer.Config{
+			Name: "orders", Source: src, Pool: consumer.Pool{Max: 4}, Budget: broker.Budget{Messages: 8, Bytes: 1 << 20},
+			Handler: func(context.Context, *consumer.Message) error {
+				return consumer.RetryAfter(errors.New("429"), 10*time.Minute)
+			}})
+		r.wantHealthy(t, "all wait", 9*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestHealthTakesDeadLettersThatAreDownForLife(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src, p := newOdd(b), &publisher{Publisher: b.Publisher()}
+		p.set(errors.New("no route"))
+		src.waiting.Store(100)
+		produce(t, b, 8)
+		r := start(t, b, consumer.Config{
+			Name: "orders", Source: src, Pool: consumer.Pool{Max: 4}, Budget: broker.Budget{Messages: 8, Bytes: 1 << 20},
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("no such order")) },
+		})
+		r.wantHealthy(t, "all wait", 10*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
