@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -135,12 +136,8 @@ func (c *Consumer) drain() {
 	c.enter(Draining)
 	c.mu.Lock()
 	c.over = "drain"
-	claims := make([]*claim, 0, len(c.claims))
-	for _, k := range c.claims {
-		claims = append(claims, k)
-	}
 	c.mu.Unlock()
-	for _, k := range claims {
+	for _, k := range c.openClaims() {
 		c.clear(k, "drain")
 	}
 	if c.waitEmpty(c.cfg.DrainTimeout) {
@@ -148,7 +145,28 @@ func (c *Consumer) drain() {
 	}
 	c.enter(Cancelling)
 	c.kill(ErrShutdown)
-	c.waitEmpty(c.cfg.CancelGrace)
+	if !c.waitEmpty(c.cfg.CancelGrace) {
+		c.tellLeft()
+	}
+}
+
+// maxLeft is how many of the handlers that a stop leaves behind are named: enough to find the culprit, and few enough to read.
+const maxLeft = 10
+
+// tellLeft tells of each handler that has not returned, the longest running first, at most maxLeft.
+func (c *Consumer) tellLeft() {
+	var left []sighting
+	for _, k := range c.openClaims() {
+		left = append(left, k.running()...)
+	}
+	if len(left) == 0 {
+		return // dead letters are what was waited for
+	}
+	slices.SortFunc(left, func(a, b sighting) int { return a.at.Compare(b.at) })
+	stacks, now := allStacks(), time.Now()
+	for _, s := range left[:min(len(left), maxLeft)] {
+		c.tell(Stuck{Message: s.m, For: now.Sub(s.at), Stack: stackOf(stacks, s.goroutine)})
+	}
 }
 
 // waitEmpty waits until everything received is settled, at most d, and says whether it is.

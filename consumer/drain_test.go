@@ -1,16 +1,21 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/pool"
+	"github.com/rs/zerolog"
 )
 
 func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
@@ -118,6 +123,62 @@ func TestHandlerThatIgnoresItsContextDoesNotHoldTheStop(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		wantUnsettled(t, b, 1) // a late result is void
+	})
+}
+
+// Who stops it must learn which handlers hang, without a Timeout too: where they are, and with what message.
+func TestStopNamesTheHandlersThatItLeavesBehind(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		release := make(chan struct{})
+		var out bytes.Buffer
+		r := start(t, b, consumer.Config{
+			Name: "orders", Logger: zerolog.New(zerolog.SyncWriter(&out)), Pool: consumer.Pool{Max: 20, Policy: pool.Fixed()}, DrainTimeout: 3 * time.Second,
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				switch string(m.Value) {
+				case "hangs":
+					<-release
+				case "obeys":
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			},
+		})
+		hang := func(payload string, n int) {
+			for range n {
+				if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte(payload)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		produce(t, b, 3)
+		hang("obeys", 1)
+		hang("hangs", 1)
+		hang("hangs", 11)
+		if err := r.end(); !errors.Is(err, consumer.ErrStuck) {
+			t.Errorf("Run returned %v, want ErrStuck", err)
+		}
+		told := eventsOf[consumer.Stuck](r.journal)
+		if len(told) != 10 {
+			t.Fatalf("%d handlers were told of, want 10 of 12", len(told))
+		}
+		for i, e := range told {
+			if string(e.Message.Value) != "hangs" || e.Replaced || !strings.Contains(e.Stack, "TestStopNamesTheHandlers") {
+				t.Errorf("message %q, replaced %v, stack:\n%s", e.Message.Value, e.Replaced, e.Stack)
+			}
+			want := 5 * time.Second // or as much later as its run was handed on by the watchdog: a second of the test's, DrainTimeout, CancelGrace
+			if i == 0 {
+				want = 6 * time.Second
+			}
+			if d := e.For - want; d < -300*time.Millisecond || d > 0 {
+				t.Errorf("the handler of offset %d ran for %v, want %v", e.Message.Offset, e.For, want)
+			}
+		}
+		if got := strings.Count(out.String(), `"event":"stuck"`); got != 10 || !strings.Contains(out.String(), `"stuck":12`) {
+			t.Errorf("%d lines name a handler; the log:\n%s", got, out.String())
+		}
+		close(release)
+		synctest.Wait()
 	})
 }
 

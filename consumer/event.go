@@ -81,14 +81,15 @@ type (
 	// Scaled: the pool changed its size.
 	Scaled struct{ pool.Decision }
 
-	// Stuck: a handler did not return although its context has ended.
+	// Stuck: a handler did not return although its context has ended: after Config.Timeout and StuckAfter, or at the end of the drain, where the
+	// ten that ran the longest are told.
 	Stuck struct {
 		Message *Message
 		// For is how long it has been running.
 		For time.Duration
 		// Stack is its goroutine's; empty where it could not be had.
 		Stack string
-		// Replaced: its worker and message were replaced. False: Config.MaxStuck was reached, it keeps both.
+		// Replaced: its worker and message were replaced. False: Config.MaxStuck was reached, or the consumer ends; it keeps both.
 		Replaced bool
 	}
 

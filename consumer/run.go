@@ -26,9 +26,11 @@ type run struct {
 	linked     bool
 	prev, next *run
 
-	// The watchdog's own: the message it last saw running (plus one), and since when. So a timeout costs no clock reading per message.
+	// What the watchdog last saw running: the message (plus one), since when, and in which goroutine. So a timeout costs no clock reading per
+	// message. Only the watchdog writes them, under the claim's lock.
 	seen   int
 	seenAt time.Time
+	seenBy uint64
 	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.
 	first int64
 	// stuck: it was reported as stuck.

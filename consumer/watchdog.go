@@ -33,23 +33,26 @@ func (c *Consumer) split(r *run) (*run, bool) {
 	return rest, true
 }
 
-// watch is the pool's Held: it ends the context of a message that runs too long, and gives up a worker that does not come back.
+// watch is the pool's Held: it notes what runs for longer than a scan, ends the context of a message that runs too long, and gives up a worker
+// that does not come back.
 func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon bool) {
 	i := r.running()
-	if c.cfg.Timeout == 0 || i < 0 {
-		return false
-	}
-	now := time.Now()
-	if r.seen != i+1 {
-		r.seen, r.seenAt, r.stuck = i+1, now, false
-		return false
-	}
-	ran := now.Sub(r.seenAt)
-	if ran < c.cfg.Timeout {
+	if i < 0 {
 		return false
 	}
 	l, _ := w.Shown.Load().(*local)
 	if l == nil {
+		return false
+	}
+	if r.seen != i+1 {
+		r.see(i, l.goroutine)
+		return false
+	}
+	if c.cfg.Timeout == 0 {
+		return false
+	}
+	ran := time.Since(r.seenAt)
+	if ran < c.cfg.Timeout {
 		return false
 	}
 	// Mark first, cancel second. The other way round: the scan sees message i over its time; the worker finishes it and starts the next
@@ -60,18 +63,50 @@ func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon
 	return ran >= c.cfg.Timeout+c.cfg.StuckAfter && c.giveUp(l, r, i, ran)
 }
 
+// see notes that message i runs, in which goroutine, and since when. Under the claim's lock, for the end of the drain reads it.
+func (r *run) see(i int, goroutine uint64) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.seen, r.seenAt, r.seenBy, r.stuck = i+1, time.Now(), goroutine, false
+}
+
+// A sighting is a message in a handler.
+type sighting struct {
+	m         *Message
+	at        time.Time // since when, late by at most two scans
+	goroutine uint64    // 0: not known yet
+}
+
+// running returns what of k is in handlers.
+func (k *claim) running() (all []sighting) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := k.first; r != nil; r = r.next {
+		i := r.running()
+		if i < 0 {
+			continue
+		}
+		s := sighting{m: &r.ms[i], at: time.Now()}
+		if r.seen == i+1 {
+			s.at, s.goroutine = r.seenAt, r.seenBy
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 // giveUp takes message i from a handler that does not return. Its late result is void.
 func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	e := Stuck{Message: &r.ms[i], For: ran}
 	if int(c.stuck.Load()) >= c.cfg.MaxStuck {
 		if !r.stuck {
 			r.stuck = true
-			e.Stack = stackOf(l.goroutine)
+			e.Stack = stackOf(allStacks(), l.goroutine)
 			c.tell(e)
 		}
 		return false
 	}
-	e.Stack = stackOf(l.goroutine)
+	e.Stack = stackOf(allStacks(), l.goroutine)
 	from, end, ok := r.disown(i)
 	if !ok {
 		return false
@@ -100,17 +135,21 @@ func goroutineID() uint64 {
 	return id
 }
 
-// stackOf returns the stack of one goroutine; "" when it is not among the first MiB of all stacks.
-func stackOf(id uint64) string {
+// allStacks returns the stacks of all goroutines, the first MiB of them. It stops the world meanwhile.
+func allStacks() []byte {
 	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
+	return buf[:runtime.Stack(buf, true)]
+}
+
+// stackOf returns the stack of one goroutine; "" when it is not among them.
+func stackOf(stacks []byte, id uint64) string {
 	head := []byte("goroutine " + strconv.FormatUint(id, 10) + " [")
-	for len(buf) > 0 {
-		one, rest, _ := bytes.Cut(buf, []byte("\n\n"))
+	for len(stacks) > 0 {
+		one, rest, _ := bytes.Cut(stacks, []byte("\n\n"))
 		if bytes.HasPrefix(one, head) {
 			return string(one)
 		}
-		buf = rest
+		stacks = rest
 	}
 	return ""
 }
