@@ -30,7 +30,7 @@ type ExecConfig struct {
 	InheritEnv []string `yaml:"inherit_env"`
 	// Timeout is how long it may run. Keep it below the consumer's Timeout. Defaults to 1 min.
 	Timeout time.Duration `yaml:"timeout"`
-	// KillAfter is how long it gets from SIGTERM to SIGKILL. Defaults to 5 s.
+	// KillAfter is how long it gets from SIGTERM to SIGKILL. A drain takes so much longer. Defaults to 5 s.
 	KillAfter time.Duration `yaml:"kill_after"`
 	// PermanentCodes are exit codes that mean: no retry will help. Defaults to 65 (EX_DATAERR of sysexits.h).
 	PermanentCodes []int `yaml:"permanent_codes"`
@@ -114,7 +114,9 @@ const (
 //	any other, 75 (EX_TEMPFAIL) among them, a signal, a start that fails   retried
 //
 // When Timeout has passed or the message's context ends, its process group gets SIGTERM, and SIGKILL after KillAfter. What it leaves behind
-// in its group when it ends gets SIGKILL. Where there are no process groups (Windows), the process itself is killed at once.
+// in its group when it ends gets SIGKILL. For this to be so at the end of a drain too, consumer.Config.CancelGrace must be longer than KillAfter by
+// a second; and where the process may exit while handlers run, KillCommands comes first. When the process is killed, the command is killed with
+// it on Linux, though not the command's children. Where there are no process groups (Windows), the process itself is killed at once.
 type Exec struct {
 	path   string
 	env    func() []string     // funcs, so that fmt cannot print the values:
@@ -149,7 +151,7 @@ func NewExec(c ExecConfig) (*Exec, error) {
 }
 
 // ExecFactory makes an Exec from options.
-func ExecFactory(_ *Setup, o Options) (consumer.Handler, error) {
+func ExecFactory(s *Setup, o Options) (consumer.Handler, error) {
 	c := ExecConfig{}.withDefaults()
 	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
 		return nil, err
@@ -158,6 +160,7 @@ func ExecFactory(_ *Setup, o Options) (consumer.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.NeedGrace(e.config.KillAfter + time.Second)
 	return e.Handle, nil
 }
 
@@ -188,7 +191,7 @@ func (e *Exec) Handle(ctx context.Context, m *consumer.Message) error {
 	return err
 }
 
-// run starts the command in a process group of its own, and leaves nothing of that group behind.
+// run runs the command on m, and collects its output.
 func (e *Exec) run(ctx context.Context, m *consumer.Message, output *tail) error {
 	cmd := exec.CommandContext(ctx, e.path, e.config.Command[1:]...)
 	cmd.Args[0] = e.config.Command[0]
@@ -199,21 +202,7 @@ func (e *Exec) run(ctx context.Context, m *consumer.Message, output *tail) error
 	}
 	cmd.Stdin = bytes.NewReader(m.Value)
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.WaitDelay = e.config.KillAfter + time.Second // later than the kill; it ends the wait for pipes that others still hold
-	ownGroup(cmd)
-	var kill *time.Timer
-	cmd.Cancel = func() error {
-		kill = time.AfterFunc(e.config.KillAfter, func() { killGroup(cmd) })
-		return terminateGroup(cmd)
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting: %w", err)
-	}
-	err := cmd.Wait()
-	if kill != nil {
-		kill.Stop()
-	}
-	killGroup(cmd)
+	err := runCommand(cmd, e.config.KillAfter)
 	if errors.Is(err, exec.ErrWaitDelay) { // it ended well, but what it left behind held its output
 		return nil
 	}

@@ -220,6 +220,19 @@ func TestExecRefuses(t *testing.T) {
 	}
 }
 
+// A stop waits for as long as the slowest command may take to end.
+func TestExecNeedsGrace(t *testing.T) {
+	var s handlers.Setup
+	for _, after := range []string{"2s", "9s", "3s"} {
+		if _, err := handlers.Default().Build("exec", &s, handlers.NewOptions(map[string]any{"command": []any{"sh"}, "kill_after": after})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.Grace(); got != 10*time.Second {
+		t.Errorf("%v, want the longest kill_after and a second", got)
+	}
+}
+
 func ExampleExec() {
 	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "cannot read $LONGSHORE_TOPIC: $(cat)" >&2; exit 65`}})
 	if err != nil {

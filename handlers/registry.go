@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -39,7 +40,14 @@ type Setup struct {
 	MaxWorkers int
 
 	closers []func() error
+	grace   time.Duration
 }
+
+// NeedGrace says that a handler may need d to return after its context has ended.
+func (s *Setup) NeedGrace(d time.Duration) { s.grace = max(s.grace, d) }
+
+// Grace is the longest that NeedGrace was given, 0 for none: consumer.Config.CancelGrace must be at least that, so that a drain waits for it.
+func (s *Setup) Grace() time.Duration { return s.grace }
 
 // OnClose has f called by Close.
 func (s *Setup) OnClose(f func() error) { s.closers = append(s.closers, f) }

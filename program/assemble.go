@@ -90,6 +90,8 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 		m.publisher, m.setup.Publisher = p, p
 	}
 	handler := a.handler(at, c, m.setup, log)
+	grace := max(config.MinCancelGrace, m.setup.Grace())
+	drain := a.doc.DrainTimeout(at, c, grace)
 	if c.Source.NATS == nil {
 		return m, figures
 	}
@@ -99,7 +101,8 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 		return m, figures
 	}
 	cfg := consumerConfig(name, c)
-	if c.DrainTimeout == 0 && a.doc.Has(at+".drain_timeout") {
+	cfg.CancelGrace, cfg.CloseTimeout = grace, config.CloseTimeout
+	if cfg.DrainTimeout = drain; drain == 0 {
 		cfg.DrainTimeout = -1 // the engine's word for not at all
 	}
 	if c.Retry.Backoff.Jitter == 0 && a.doc.Has(at+".retry.backoff.jitter") {
@@ -135,7 +138,6 @@ func consumerConfig(name string, c *config.Consumer) consumer.Config {
 		Timeout:         c.Timeout,
 		StuckAfter:      c.StuckAfter,
 		MaxStuck:        c.MaxStuck,
-		DrainTimeout:    c.DrainTimeout,
 		OpenTimeout:     c.OpenTimeout,
 		MaxMessageBytes: c.MaxMessageBytes,
 	}

@@ -36,7 +36,9 @@ func Main(r *handlers.Registry) {
 	ctx, stop := stopOnSignal()
 	err := newRoot(r).ExecuteContext(ctx)
 	stop()
-	os.Exit(report(err, os.Stderr))
+	code := report(err, os.Stderr)
+	handlers.KillCommands() // those of handlers that did not return
+	os.Exit(code)
 }
 
 // report tells what went wrong, unless that was done, and says how to exit.
@@ -108,6 +110,7 @@ func stopOnSignal() (context.Context, func()) {
 		}
 		cancel()
 		if second, ok := <-signals; ok {
+			handlers.KillCommands()
 			os.Exit(128 + int(second.(syscall.Signal)))
 		}
 	}()

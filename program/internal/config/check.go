@@ -13,14 +13,13 @@ import (
 
 // Defaults that contradictions are held against. They are those of the packages that take the values.
 const (
-	defaultKillGrace    = 30 * time.Second
-	defaultDrainTimeout = 25 * time.Second
-	defaultStuckAfter   = 10 * time.Second
-	defaultMaxHold      = time.Hour
-	defaultNoProgress   = time.Minute
-	defaultPoolMax      = 64
-	defaultInitial      = 200 * time.Millisecond
-	minToken            = 16
+	defaultKillGrace  = 30 * time.Second
+	defaultStuckAfter = 10 * time.Second
+	defaultMaxHold    = time.Hour
+	defaultNoProgress = time.Minute
+	defaultPoolMax    = 64
+	defaultInitial    = 200 * time.Millisecond
+	minToken          = 16
 )
 
 // maxDuration is the longest duration that is taken: what brokers write as 32 bits of milliseconds.
@@ -146,13 +145,6 @@ func (d *Document) checkTimes(at string, c *Consumer) {
 				d.Find(at+needs, "is set and timeout is not: a handler without a timeout is never stuck")
 			}
 		}
-	}
-	drain := c.DrainTimeout
-	if !d.Has(at + ".drain_timeout") {
-		drain = defaultDrainTimeout
-	}
-	if grace := cmp.Or(d.File.KillGrace, defaultKillGrace); grace > 0 && drain >= grace {
-		d.Find(at+".drain_timeout", "is %v, not below kill_grace, %v: the process would be killed while it drains", drain, grace)
 	}
 	if n := c.Source.NATS; n != nil && c.Timeout > 0 {
 		hold, longest := cmp.Or(n.MaxHold, defaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, defaultStuckAfter)

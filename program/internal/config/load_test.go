@@ -89,7 +89,6 @@ func TestContradictions(t *testing.T) {
 		"pool: {policy: fastest}":                  `pool.policy: is "fastest", want one of [report-status`,
 		"budget: {messages: 10}":                   "budget.messages: is 10, below pool.max, 64",
 		"budget: {bytes: -1}":                      "budget.bytes: is -1, want at least 1",
-		"drain_timeout: 30s":                       "drain_timeout: is 30s, not below kill_grace, 30s",
 		"drain_timeout: -1s":                       "drain_timeout: is -1s, negative",
 		"open_timeout: 700h":                       "open_timeout: is 700h0m0s, more than 596h31m23.647s",
 		"timeout: 1000000000000h":                  "timeout: wants a duration",

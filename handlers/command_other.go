@@ -8,4 +8,4 @@ func ownGroup(*exec.Cmd) {}
 
 func terminateGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }
 
-func killGroup(*exec.Cmd) {}
+func killGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }

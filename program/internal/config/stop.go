@@ -1,0 +1,34 @@
+package config
+
+import (
+	"cmp"
+	"time"
+)
+
+// What a stop takes after drain_timeout. MinCancelGrace is the engine's default.
+const (
+	// MinCancelGrace is what handlers get at least to return after their contexts have ended.
+	MinCancelGrace = time.Second
+	// CloseTimeout is for the last acks and commits.
+	CloseTimeout = 5 * time.Second
+)
+
+// DrainTimeout is how long the running handlers of the consumer at a path get at a stop: drain_timeout, or what kill_grace leaves. cancelGrace is
+// how long they may need to return after that. What is not done within kill_grace is found.
+func (d *Document) DrainTimeout(at string, c *Consumer, cancelGrace time.Duration) time.Duration {
+	grace := cmp.Or(d.File.KillGrace, defaultKillGrace)
+	rest := grace - cancelGrace - CloseTimeout
+	switch {
+	case grace <= 0 || c.DrainTimeout < 0 || c.DrainTimeout > maxDuration: // was found
+	case rest < 0:
+		d.Find("kill_grace", "is %v, and a stop of %s takes %v even with drain_timeout 0s: %v for handlers whose context has ended and %v for closing",
+			grace, at, cancelGrace+CloseTimeout, cancelGrace, CloseTimeout)
+	case c.DrainTimeout > rest:
+		d.Find(at+".drain_timeout", "is %v, so that a stop takes up to %v: %v more for handlers whose context has ended and %v for closing. kill_grace is %v: the process would be killed. At most %v",
+			c.DrainTimeout, c.DrainTimeout+cancelGrace+CloseTimeout, cancelGrace, CloseTimeout, grace, rest)
+	}
+	if d.Has(at + ".drain_timeout") {
+		return c.DrainTimeout
+	}
+	return max(0, rest)
+}
