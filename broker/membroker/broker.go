@@ -160,9 +160,7 @@ func message(m broker.Outgoing, l *commitLog, now time.Time) broker.Message {
 	if m.ID != "" {
 		hs = append(slices.Clone(hs), broker.Header{Key: broker.HeaderID, Value: []byte(m.ID)})
 	}
-	if len(hs) > 0 {
-		stored.Headers = broker.Headers{Raw: encodeHeaders(hs), Codec: headerCodec{}}
-	}
+	stored.Headers = broker.NewHeaders(hs...)
 	return stored
 }
 
