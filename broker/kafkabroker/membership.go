@@ -168,12 +168,16 @@ func (g *classic) mend(err error) (wait bool) {
 
 // silence loses everything when nobody has answered for a session: the group has given it to others by now.
 func (g *classic) silence(err error) {
-	g.mu.Lock()
-	over := !g.last.IsZero() && time.Since(g.last) >= g.cfg.SessionTimeout
-	g.mu.Unlock()
-	if over {
+	if g.silent() {
 		g.lose(fmt.Errorf("no answer for %v: %w", g.cfg.SessionTimeout, err))
 	}
+}
+
+// silent says whether nobody has answered for a session.
+func (g *classic) silent() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.last.IsZero() && time.Since(g.last) >= g.cfg.SessionTimeout
 }
 
 func (g *classic) answered() {
@@ -419,9 +423,12 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			}
 		case code == kafka.UnknownMemberId, code == kafka.IllegalGeneration, refused(err):
 			return err
+		case g.silent():
+			// The group may still have us as we were, for a broker that starts again gives its members new sessions. Were we to go on with
+			// heartbeats it would wait for ever for work that we have lost.
+			return err
 		case ctx.Err() == nil:
 			g.trouble(err)
-			g.silence(err)
 		}
 	}
 }

@@ -130,6 +130,26 @@ func TestRejoin(t *testing.T) {
 	}
 }
 
+// TestSilence: a coordinator that was away for longer than a session, and still has the group as it was. A broker that is killed and started again
+// is such a one: it gives every member it had written down a new session. Who gave its partitions up in the silence has to join again: heartbeats
+// alone are answered for ever, and the group thinks that they are being worked on.
+func TestSilence(t *testing.T) {
+	ts := newTestSystem(t, 2, 1)
+	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		r.(*kmsg.JoinGroupRequest).SessionTimeoutMillis = 60_000
+		return nil, nil, false
+	})
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := ts.put(t, ts.topics[0], 0, 4)
+	eventually(t, "it works", func() bool { return r.has(want) })
+	ts.net.setDown(true)
+	eventually(t, "it gives its partitions up", func() bool { _, ok := r.event(broker.Ended, ""); return ok })
+	ts.net.setDown(false)
+	want = ts.put(t, ts.topics[0], 4, 4)
+	eventually(t, "it works again", func() bool { return r.has(want) })
+}
+
 // TestLeave: a coordinator that cannot take the goodbye at the moment is asked again, so that others need not wait for a session timeout.
 func TestLeave(t *testing.T) {
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID} {
