@@ -1,6 +1,9 @@
 package consumer
 
 import (
+	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -8,12 +11,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logBurst is how many events of one name are logged in a second; the rest is counted into "suppressed" of the next one.
+// logBurst is how many events of one name are logged in a second; the rest is counted.
 const logBurst = 10
 
 // LogEvents logs events: one per thing that happened, with the event's name in "event". Names and fields are stable. Keys, payloads and header
-// values are never logged. More than 10 events of one name in a second are not written; the next one says in "suppressed" how many.
-// Handled is not logged.
+// values are never logged. More than 10 events of one name in a second are not written; when that second is over, and when the consumer has
+// stopped, a line with the event's name says in "suppressed" how many. Handled is not logged.
 func LogEvents(log zerolog.Logger) Observer {
 	l := &eventLog{log: log, seen: map[string]*burst{}}
 	return l.observe
@@ -30,10 +33,12 @@ type burst struct {
 	start      time.Time
 	n          int
 	suppressed int64
+	level      zerolog.Level // the highest of those
+	timer      *time.Timer   // tells of them; set while there are any
 }
 
-// allow says whether an event of that name may be logged now, and how many were not before it.
-func (l *eventLog) allow(name string, now time.Time) (suppressed int64, ok bool) {
+// allow says whether an event of that name may be logged now. If not, it is told of later.
+func (l *eventLog) allow(name string, level zerolog.Level, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.seen[name]
@@ -44,31 +49,55 @@ func (l *eventLog) allow(name string, now time.Time) (suppressed int64, ok bool)
 	if now.Sub(b.start) >= time.Second {
 		b.start, b.n = now, 0
 	}
-	if b.n++; b.n > logBurst {
-		b.suppressed++
-		return 0, false
+	if b.n++; b.n <= logBurst {
+		return true
 	}
-	suppressed, b.suppressed = b.suppressed, 0
-	return suppressed, true
+	if b.suppressed++; b.timer == nil {
+		b.level = level
+		b.timer = time.AfterFunc(b.start.Add(time.Second).Sub(now), func() { l.flush(name) })
+	}
+	b.level = max(b.level, level)
+	return false
+}
+
+// flush tells how many events of that name were not written.
+func (l *eventLog) flush(name string) {
+	l.mu.Lock()
+	b := l.seen[name]
+	n, level := b.suppressed, b.level
+	b.suppressed = 0
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	l.mu.Unlock()
+	if n > 0 {
+		l.log.WithLevel(level).Str("event", name).Int64("suppressed", n).Send()
+	}
+}
+
+// flushAll is flush for all names: the consumer has stopped.
+func (l *eventLog) flushAll() {
+	l.mu.Lock()
+	names := slices.Sorted(maps.Keys(l.seen))
+	l.mu.Unlock()
+	for _, name := range names {
+		l.flush(name)
+	}
 }
 
 func (l *eventLog) observe(e Event) {
 	if _, ok := e.(Handled); ok {
 		return
 	}
+	if s, ok := e.(StateChanged); ok && s.State == Stopped {
+		l.flushAll()
+	}
 	level := levelOf(e)
-	if level < l.log.GetLevel() {
+	if level < l.log.GetLevel() || !l.allow(e.Name(), level, time.Now()) {
 		return
 	}
-	suppressed, ok := l.allow(e.Name(), time.Now())
-	if !ok {
-		return
-	}
-	line := l.log.WithLevel(level).Str("event", e.Name())
-	if suppressed > 0 {
-		line = line.Int64("suppressed", suppressed)
-	}
-	fields(line, e).Send()
+	fields(l.log.WithLevel(level).Str("event", e.Name()), e).Send()
 }
 
 // levelOf: error needs somebody, warn may, info tells.
@@ -112,7 +141,8 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 		return z.Int("messages", e.N).Err(e.Err)
 	case Scaled:
 		o := e.Observation
-		return z.Int("from", e.From).Int("to", e.Target).Str("reason", e.Reason).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy)
+		return z.Int("from", e.From).Int("to", e.Target).Str("reason", e.Reason).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
+			Int("min", o.Min).Int("max", o.Max)
 	case Stuck:
 		return at(z, e.Message).Int64("running_ms", e.For.Milliseconds()).Bool("replaced", e.Replaced).Str("stack", e.Stack)
 	case Drained:
@@ -162,7 +192,7 @@ func sourceFields(z *zerolog.Event, e broker.Event) *zerolog.Event {
 	if e.N != 0 {
 		z = z.Int64("messages", e.N)
 	}
-	if e.Err != nil {
+	if e.Err != nil && !(e.Kind == broker.Ended && errors.Is(e.Err, broker.ErrClosed)) { // every stop ends claims so, and is no error
 		z = z.Err(e.Err)
 	}
 	return z

@@ -1,0 +1,145 @@
+package consumer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/rs/zerolog"
+)
+
+// sheet is a log that a test may read meanwhile.
+type sheet struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (s *sheet) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+// of returns the lines of one event so far.
+func (s *sheet) of(t *testing.T, event string) (lines []map[string]any) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for line := range strings.Lines(s.out.String()) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if e["event"] == event {
+			lines = append(lines, e)
+		}
+	}
+	return lines
+}
+
+// What was not written is told when its second is over, though nothing of that name happens any more.
+func TestLogTellsWhatItSuppressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sheet
+		observe := consumer.LogEvents(zerolog.New(&out))
+		tell := func(n int) {
+			for range n {
+				observe(consumer.Skipped{Message: &consumer.Message{Topic: "in", Partition: -1, Offset: 7}, Reason: "old"})
+			}
+			synctest.Wait()
+		}
+		want := func(lines int, suppressed float64) {
+			t.Helper()
+			got := out.of(t, "skipped")
+			if len(got) != lines {
+				t.Fatalf("%d lines, want %d", len(got), lines)
+			}
+			last := got[lines-1]
+			if n, _ := last["suppressed"].(float64); n != suppressed || (suppressed > 0) == (last["topic"] != nil) || last["level"] != "info" {
+				t.Errorf("the last line is %v, want suppressed %v", last, suppressed)
+			}
+		}
+		tell(10)
+		time.Sleep(5 * time.Second)
+		want(10, 0) // none was too many
+		tell(80)
+		want(20, 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want(21, 70)
+		time.Sleep(time.Minute)
+		want(21, 70) // told once
+		tell(15)
+		want(31, 0)
+		observe(consumer.StateChanged{State: consumer.Stopped})
+		want(32, 5) // at once: the process may end now
+		if last := out.of(t, "state"); len(last) != 1 {
+			t.Errorf("states: %v", last)
+		}
+		time.Sleep(time.Minute)
+		want(32, 5)
+	})
+}
+
+// A clean stop has no line with an error, which somebody may alert on.
+func TestLogOfACleanStopHasNoError(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		var out sheet
+		src := &ending{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+		r := start(t, b, consumer.Config{Source: src, Logger: zerolog.New(&out), Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		ended := out.of(t, "source_ended")
+		if len(ended) == 0 {
+			t.Error("the end of the claims was not told")
+		}
+		if all := out.out.String(); strings.Contains(all, `"error"`) {
+			t.Errorf("a clean stop logs an error:\n%s", all)
+		}
+		src.options.Observe(broker.Event{Kind: broker.Ended, Err: broker.ErrLost})
+		if ended = out.of(t, "source_ended"); ended[len(ended)-1]["error"] == nil {
+			t.Error("a claim was lost, and the log does not say why")
+		}
+	})
+}
+
+// ending keeps what the engine told it at Open.
+type ending struct {
+	broker.Source
+	options broker.Options
+}
+
+func (e *ending) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
+	e.options = o
+	return e.Source.Open(ctx, o)
+}
+
+// Who sees the size change sees within which limits it may.
+func TestLogOfScalingHasTheLimits(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		var out sheet
+		r := start(t, b, consumer.Config{Logger: zerolog.New(&out), Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		if err := r.SetLimits(4, 9); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		scaled := out.of(t, "scaled")
+		if len(scaled) != 1 || scaled[0]["to"] != 4.0 || scaled[0]["min"] != 4.0 || scaled[0]["max"] != 9.0 {
+			t.Errorf("scaled: %v", scaled)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
