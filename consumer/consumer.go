@@ -187,6 +187,10 @@ func (c *Consumer) Stats() Stats {
 	}
 	if c.started.Load() {
 		s.Pool = c.pool.Stats()
+	} else {
+		c.mu.Lock()
+		s.Pool.Min, s.Pool.Max = c.limits[0], c.limits[1]
+		c.mu.Unlock()
 	}
 	return s
 }

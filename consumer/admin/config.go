@@ -23,8 +23,8 @@ type Config struct {
 	Targets map[string]Target
 	// Gatherer has the metrics. Defaults to none: /metrics is 404.
 	Gatherer prometheus.Gatherer
-	// NoProgress is for how long a consumer may handle nothing although there is work, before /livez fails. Choose it above the longest
-	// handler. Negative: for ever. Defaults to 1 min.
+	// NoProgress is for how long nothing may move in a consumer that has work, before /livez fails; handlers have more: see
+	// consumer.Consumer.Health. Without a consumer's Timeout, choose it above a tenth of its longest handler. Negative: for ever. Defaults to 1 min.
 	NoProgress time.Duration
 	// MaxConnections at a time; further ones wait. Defaults to 256.
 	MaxConnections int

@@ -3,6 +3,7 @@
 //	GET  /livez                        200, or 503 with a line for each consumer that is unhealthy, and why
 //	GET  /readyz                       200, or 503 with a line for each consumer that is not ready
 //	GET  /metrics                      Prometheus
+//	GET  /consumers/{name}             its state, limits, workers and lag, as JSON
 //	POST /consumers/{name}/pause       stops taking messages; what was taken is handled
 //	POST /consumers/{name}/resume
 //	POST /consumers/{name}/limits      {"min": 1, "max": 64}

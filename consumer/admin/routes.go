@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
 )
 
 func (s *Server) routes() http.Handler {
@@ -22,8 +23,9 @@ func (s *Server) routes() http.Handler {
 			ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
 		}))
 	}
-	mux.Handle("POST /consumers/{name}/pause", s.control(func(_ *http.Request, t Target) error { return t.Pause() }))
-	mux.Handle("POST /consumers/{name}/resume", s.control(func(_ *http.Request, t Target) error { return t.Resume() }))
+	mux.HandleFunc("GET /consumers/{name}", s.show)
+	mux.Handle("POST /consumers/{name}/pause", s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Pause() }))
+	mux.Handle("POST /consumers/{name}/resume", s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Resume() }))
 	mux.Handle("POST /consumers/{name}/limits", s.control(setLimits))
 	return mux
 }
@@ -65,45 +67,77 @@ type badRequest struct{ error }
 
 func (b badRequest) Unwrap() error { return b.error }
 
+// target is the consumer that the path names; ok is false where there is none, and the client was told.
+func (s *Server) target(w http.ResponseWriter, r *http.Request) (t Target, ok bool) {
+	t, ok = s.cfg.Targets[r.PathValue("name")]
+	if !ok {
+		http.Error(w, "no such consumer; there are: "+strings.Join(s.names, ", "), http.StatusNotFound)
+	}
+	return t, ok
+}
+
+// asked is what a control asked for, beside its path, for the log.
+type asked map[string]any
+
 // control lets only who has the token through to what do does with the consumer that the path names.
-func (s *Server) control(do func(*http.Request, Target) error) http.Handler {
+func (s *Server) control(do func(*http.Request, Target) (asked, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.allowed(w, r) {
 			return
 		}
-		name := r.PathValue("name")
-		t, ok := s.cfg.Targets[name]
+		t, ok := s.target(w, r)
 		if !ok {
-			http.Error(w, "no such consumer; there are: "+strings.Join(s.names, ", "), http.StatusNotFound)
 			return
 		}
-		err := do(r, t)
-		s.cfg.Logger.Info().Str("event", "admin_control").Str("consumer", name).Str("path", r.URL.Path).AnErr("error", err).Send()
-		var large *http.MaxBytesError
-		var bad badRequest
-		switch {
-		case errors.As(err, &large):
-			http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
-		case errors.As(err, &bad):
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusConflict)
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, "{\"ok\":true}\n")
+		name := r.PathValue("name")
+		what, err := do(r, t)
+		if err != nil {
+			code := codeOf(err)
+			s.refused(r, code).Str("consumer", name).Fields(map[string]any(what)).Err(err).Send()
+			text := err.Error()
+			if code == http.StatusRequestEntityTooLarge {
+				text = "the body is too large"
+			}
+			http.Error(w, text, code)
+			return
 		}
+		s.cfg.Logger.Info().Str("event", "admin_control").Str("consumer", name).Str("path", r.URL.Path).Str("remote", r.RemoteAddr).
+			Fields(map[string]any(what)).Send()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{\"ok\":true}\n")
 	})
+}
+
+// codeOf is the answer to a request that failed.
+func codeOf(err error) int {
+	var large *http.MaxBytesError
+	var bad badRequest
+	switch {
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge
+	case errors.As(err, &bad):
+		return http.StatusBadRequest
+	}
+	return http.StatusConflict
+}
+
+// refused begins a line on a control that was not done: which route, for a path may be anything. At most ten a second are written, so that
+// nobody fills the log who has no token.
+func (s *Server) refused(r *http.Request, code int) *zerolog.Event {
+	return s.refusals.Warn().Str("event", "admin_refused").Str("route", r.Pattern).Str("remote", r.RemoteAddr).Int("status", code)
 }
 
 // allowed looks at the token. It compares digests, so the time it takes tells neither the token's length nor how much of it was right.
 func (s *Server) allowed(w http.ResponseWriter, r *http.Request) bool {
 	if s.cfg.Token == "" {
+		s.refused(r, http.StatusForbidden).Msg("controls are off: no token is configured")
 		http.Error(w, "controls are off: no token is configured", http.StatusForbidden)
 		return false
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.cfg.Token))
 	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		s.refused(r, http.StatusUnauthorized).Msg("the token is missing or wrong")
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 		return false
@@ -117,25 +151,26 @@ type limits struct {
 	Max *int `json:"max"`
 }
 
-func setLimits(r *http.Request, t Target) error {
+func setLimits(r *http.Request, t Target) (asked, error) {
 	var l limits
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
-		return badRequest{fmt.Errorf(`want {"min": 1, "max": 64}: %w`, err)}
+		return nil, badRequest{fmt.Errorf(`want {"min": 1, "max": 64}: %w`, err)}
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
-			return err
+			return nil, err
 		}
-		return badRequest{errors.New(`want {"min": 1, "max": 64} and nothing after it`)}
+		return nil, badRequest{errors.New(`want {"min": 1, "max": 64} and nothing after it`)}
 	}
 	if l.Min == nil || l.Max == nil {
-		return badRequest{errors.New("min and max are both required")}
+		return nil, badRequest{errors.New("min and max are both required")}
 	}
+	what := asked{"min": *l.Min, "max": *l.Max}
 	if err := t.SetLimits(*l.Min, *l.Max); err != nil {
-		return badRequest{err}
+		return what, badRequest{err}
 	}
-	return nil
+	return what, nil
 }

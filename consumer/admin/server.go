@@ -32,6 +32,7 @@ type Server struct {
 	names    []string // of the targets, sorted
 	listener net.Listener
 	http     *http.Server
+	refusals zerolog.Logger // for what was refused: sampled
 }
 
 // New checks cfg and makes a Server of it. The error names every field that is wrong.
@@ -40,7 +41,10 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Targets))}, nil
+	return &Server{
+		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Targets)),
+		refusals: cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second}),
+	}, nil
 }
 
 // Listen binds the address, so that a port that is taken is known before anything else starts. It does not wait.

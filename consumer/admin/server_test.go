@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/pool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 )
@@ -27,7 +30,10 @@ type fakeTarget struct {
 	down   bool
 	calls  []string
 	refuse error
+	stats  consumer.Stats
 }
+
+func (f *fakeTarget) Stats() consumer.Stats { return f.stats }
 
 func (f *fakeTarget) Health(noProgress time.Duration) error {
 	f.mu.Lock()
@@ -217,6 +223,62 @@ func TestControls(t *testing.T) {
 	}
 	if a := post(t, url+"/consumers/orders/pause", ""); a.status != 409 {
 		t.Errorf("a pause that did not work: %d %q", a.status, a.body)
+	}
+}
+
+// TestConsumer: who paused a consumer yesterday sees it today, without a token, as in the metrics.
+func TestConsumer(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	orders := &fakeTarget{stats: consumer.Stats{
+		State: consumer.Running, Paused: true, InFlight: 5, Parked: 2, Lag: broker.Lag{Waiting: 12, Unsettled: 17, At: at}, LastProgress: at,
+		Pool: pool.Stats{Min: 1, Max: 8, Live: 3, Busy: 2, Stuck: 1, Backlog: 1},
+	}}
+	mails := &fakeTarget{down: true, stats: consumer.Stats{State: consumer.Opening, Lag: broker.UnknownLag()}}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails}})
+	for name, want := range map[string]string{
+		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,"idle":1,"stuck":1},` +
+			`"in_flight":5,"queued":1,"parked":2,"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z","last_progress":"2026-03-01T12:00:00Z"}`,
+		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,"idle":0,"stuck":0},` +
+			`"in_flight":0,"queued":0,"parked":0,"lag":null,"unsettled":null,"lag_at":null,"last_progress":null}`,
+	} {
+		a := get(t, url+"/consumers/"+name)
+		if a.status != 200 || strings.TrimSpace(a.body) != want || a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %v\n%s want\n%s", name, a.status, a.header.Get("Content-Type"), a.body, want)
+		}
+	}
+	if a := get(t, url+"/consumers/other"); a.status != 404 || !strings.Contains(a.body, "mails, orders") {
+		t.Errorf("an unknown one: %d %q", a.status, a.body)
+	}
+}
+
+// TestControlsAreLogged: what was asked for and done, and at another level what was refused, by whom.
+func TestControlsAreLogged(t *testing.T) {
+	log := &buffer{}
+	orders := &fakeTarget{}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders}, Token: token, Logger: zerolog.New(log)})
+	post(t, url+"/consumers/orders/limits", `{"min": 2, "max": 9}`)
+	orders.mu.Lock()
+	orders.refuse = errors.New("want min <= max")
+	orders.mu.Unlock()
+	post(t, url+"/consumers/orders/limits", `{"min": 9, "max": 2}`)
+	begin := time.Now()
+	for range 30 {
+		ask(t, request(t, "POST", url+"/consumers/canary-name/pause", ""))
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	for i, want := range [][]string{
+		{`"level":"info"`, `"event":"admin_control"`, `"consumer":"orders"`, `"remote":"127.0.0.1:`, `"min":2`, `"max":9`},
+		{`"level":"warn"`, `"event":"admin_refused"`, `"consumer":"orders"`, `"status":400`, `"min":9`, `"max":2`, `"error":"want min <= max"`},
+		{`"level":"warn"`, `"event":"admin_refused"`, `"route":"POST /consumers/{name}/pause"`, `"remote":"127.0.0.1:`, `"status":401`, "the token is missing or wrong"},
+	} {
+		for _, w := range want {
+			if len(lines) <= i || !strings.Contains(lines[i], w) {
+				t.Fatalf("line %d has no %s in\n%s", i, w, log)
+			}
+		}
+	}
+	if most := 10 * (int(time.Since(begin).Seconds()) + 2); len(lines) > 1+most || strings.Contains(log.String(), "canary") {
+		t.Errorf("%d lines; what strangers name is in the log, or the token:\n%s", len(lines), log)
 	}
 }
 

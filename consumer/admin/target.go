@@ -1,6 +1,10 @@
 package admin
 
-import "time"
+import (
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+)
 
 // A Target is what the server shows and controls: a *consumer.Consumer. Its methods are called by several goroutines at once and do not block.
 type Target interface {
@@ -10,11 +14,12 @@ type Target interface {
 
 // A Prober knows how it is.
 type Prober interface {
-	// Health returns nil, or what is wrong: nothing handled for noProgress although there is work, too many stuck handlers. 0 skips the
-	// first.
+	// Health returns nil, or what is wrong that a restart would mend: see consumer.Consumer.Health. noProgress 0 skips a part of it.
 	Health(noProgress time.Duration) error
 	// Ready says whether it runs and has contact with its broker.
 	Ready() bool
+	// Stats are its figures.
+	Stats() consumer.Stats
 }
 
 // A Controller can be changed while it runs.

@@ -118,6 +118,7 @@ func TestFiguresOfAConsumer(t *testing.T) {
 			`longshore_handler_duration_seconds_bucket{le="0.005"} 5`,
 			`longshore_claims 2`,
 			`longshore_source_up 1`,
+			`longshore_paused 0`,
 			`longshore_state{state="running"} 1`,
 			`longshore_workers{state="busy"} 0`,
 			`longshore_workers_limit{bound="max"} 64`,
@@ -132,6 +133,10 @@ func TestFiguresOfAConsumer(t *testing.T) {
 		if strings.Contains(text, "longshore_oldest") {
 			t.Errorf("something is unfinished:\n%s", text)
 		}
+		if err := c.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		wantSeries(t, expose(t, m), `longshore_paused 1`)
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)

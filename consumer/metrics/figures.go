@@ -42,6 +42,12 @@ func newDescs(label prometheus.Labels) *descs {
 	counter := func(name, help string, of func(consumer.Stats) int64) {
 		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.CounterValue, of: func(s consumer.Stats) float64 { return float64(of(s)) }})
 	}
+	gauge("paused", "Whether somebody has paused the consumer: 1 until it is resumed.", func(s consumer.Stats) float64 {
+		if s.Paused {
+			return 1
+		}
+		return 0
+	})
 	gauge("in_flight_messages", "Messages received and not settled.", func(s consumer.Stats) float64 { return float64(s.InFlight) })
 	gauge("queue_messages", "Messages that wait here for a worker.", func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
 	gauge("parked_messages", "Messages that wait here for their next attempt.", func(s consumer.Stats) float64 { return float64(s.Parked) })

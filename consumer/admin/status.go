@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// status is the answer to GET /consumers/{name}. Its names are stable. What is unknown is null.
+type status struct {
+	Name    string  `json:"consumer"`
+	State   string  `json:"state"`
+	Paused  bool    `json:"paused"`
+	Ready   bool    `json:"ready"`
+	Limits  bounds  `json:"limits"`
+	Workers workers `json:"workers"`
+	// Messages received here and not settled, and of these what waits for a worker, and for its next attempt.
+	InFlight int64 `json:"in_flight"`
+	Queued   int   `json:"queued"`
+	Parked   int   `json:"parked"`
+	// Lag and Unsettled at the broker.
+	Lag          *int64     `json:"lag"`
+	Unsettled    *int64     `json:"unsettled"`
+	LagAt        *time.Time `json:"lag_at"`
+	LastProgress *time.Time `json:"last_progress"`
+}
+
+type bounds struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+}
+
+type workers struct {
+	Busy  int `json:"busy"`
+	Idle  int `json:"idle"`
+	Stuck int `json:"stuck"`
+}
+
+// show tells how a consumer is. As /metrics, which tells the same, it needs no token.
+func (s *Server) show(w http.ResponseWriter, r *http.Request) {
+	t, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(statusOf(r.PathValue("name"), t))
+}
+
+func statusOf(name string, t Target) status {
+	st := t.Stats()
+	return status{
+		Name: name, State: st.State.String(), Paused: st.Paused, Ready: t.Ready(),
+		Limits:   bounds{st.Pool.Min, st.Pool.Max},
+		Workers:  workers{Busy: st.Pool.Busy, Idle: max(0, st.Pool.Live-st.Pool.Busy), Stuck: st.Pool.Stuck},
+		InFlight: st.InFlight, Queued: st.Pool.Backlog, Parked: st.Parked,
+		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
+	}
+}
+
+func known(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
