@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +28,7 @@ func Load(name string, lookup func(string) (string, bool)) (*Document, error) {
 func Parse(name string, content []byte, lookup func(string) (string, bool)) *Document {
 	d := &Document{Name: name, lines: map[string]int{}}
 	t := &tree{doc: d, lookup: lookup}
-	values := t.parse(bytes.NewReader(content))
+	values := t.parse(content)
 	if values == nil {
 		return d
 	}

@@ -1,9 +1,9 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -25,41 +25,27 @@ type tree struct {
 }
 
 // parse reads the one document of a file. nil: there is nothing in it that can be used.
-func (t *tree) parse(r io.Reader) map[string]any {
-	d := yaml.NewDecoder(r)
+func (t *tree) parse(content []byte) map[string]any {
+	d := yaml.NewDecoder(bytes.NewReader(content))
 	var root yaml.Node
 	if err := d.Decode(&root); errors.Is(err, io.EOF) {
 		t.doc.add("", "the file is empty")
 		return nil
 	} else if err != nil {
-		t.syntax(err)
+		t.syntax(content, err)
 		return nil
 	}
 	var second yaml.Node
 	if err := d.Decode(&second); err == nil {
 		t.doc.findings = append(t.doc.findings, Finding{Line: second.Line, Problem: "there is a second document: a file has one"})
 	} else if !errors.Is(err, io.EOF) {
-		t.syntax(err)
+		t.syntax(content, err)
 	}
 	m, ok := t.value("", root.Content[0], 0).(map[string]any)
 	if !ok {
 		t.doc.add("", "want a mapping with consumers, admin, …")
 	}
 	return m
-}
-
-var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
-// syntax reports what the parser says, which has the line in its text.
-func (t *tree) syntax(err error) {
-	text := err.Error()
-	m := syntaxLine.FindStringSubmatch(text)
-	if m == nil {
-		t.doc.add("", text)
-		return
-	}
-	line, _ := strconv.Atoi(m[1])
-	t.doc.findings = append(t.doc.findings, Finding{Line: line, Problem: "not YAML: " + text[len(m[0]):]})
 }
 
 // value is a node as map[string]any, []any, string, bool, number, handlers.Text, or nil.
