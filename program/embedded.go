@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -48,7 +49,7 @@ func lockStore(dir string) (*flock.Flock, error) {
 	case err != nil:
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	case !ok:
-		return nil, fmt.Errorf("%s is in use by another longshore", dir)
+		return nil, fmt.Errorf("%s is in use by another longshore: set embedded.dir and embedded.port to others, or url to its server", dir)
 	}
 	return lock, nil
 }
@@ -97,7 +98,7 @@ type stream struct {
 	subjects []string
 }
 
-// ensureStreams creates the streams that are missing, and adds to the others the subjects that they lack.
+// ensureStreams creates the streams that are missing, and adds to the others the subjects that they lack. It takes no subject away.
 func (e *embeddedNATS) ensureStreams(ctx context.Context, streams []stream) error {
 	nc, err := nats.Connect(e.url)
 	if err != nil {
@@ -110,27 +111,67 @@ func (e *embeddedNATS) ensureStreams(ctx context.Context, streams []stream) erro
 	}
 	for _, s := range streams {
 		if err := ensureStream(ctx, js, s); err != nil {
-			return fmt.Errorf("creating stream %s on the embedded NATS server: %w", s.name, err)
+			return fmt.Errorf("stream %s of the embedded NATS server: %w", s.name, err)
 		}
 	}
 	return nil
 }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, s stream) error {
+	if err := othersSubjects(ctx, js, s); err != nil {
+		return err
+	}
 	have, err := js.Stream(ctx, s.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: s.name, Subjects: s.subjects})
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	cfg := have.CachedInfo().Config
-	missing := slices.DeleteFunc(slices.Clone(s.subjects), func(x string) bool { return slices.Contains(cfg.Subjects, x) })
-	if len(missing) == 0 {
+		if _, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: s.name, Subjects: s.subjects}); err != nil {
+			return fmt.Errorf("creating it: %w", err)
+		}
 		return nil
 	}
-	cfg.Subjects = append(cfg.Subjects, missing...)
-	_, err = js.UpdateStream(ctx, cfg)
-	return err
+	if err != nil {
+		return fmt.Errorf("looking for it: %w", err)
+	}
+	cfg := have.CachedInfo().Config
+	subjects, err := join(cfg.Subjects, s.subjects)
+	if err != nil || slices.Equal(subjects, slices.Sorted(slices.Values(cfg.Subjects))) {
+		return err
+	}
+	cfg.Subjects = subjects
+	if _, err = js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("changing its subjects to %q: %w", subjects, err)
+	}
+	return nil
+}
+
+// join is what takes all that a stream's subjects take, and all that is wanted.
+func join(have, wanted []string) ([]string, error) {
+	for _, s := range wanted {
+		for _, h := range have {
+			if config.Overlap(h, s) && !config.Matches(h, s) && !config.Matches(s, h) {
+				return nil, fmt.Errorf("it has the subject %q, which overlaps with %q, and neither takes the other: a stream cannot have both. Configure one that takes both", h, s)
+			}
+		}
+	}
+	return config.Widest(slices.Concat(have, wanted)), nil
+}
+
+// othersSubjects says which stream has a subject that s is to have: a subject belongs to one stream.
+func othersSubjects(ctx context.Context, js jetstream.JetStream, s stream) error {
+	list := js.ListStreams(ctx)
+	var errs []error
+	for info := range list.Info() {
+		if info.Config.Name == s.name {
+			continue
+		}
+		for _, theirs := range info.Config.Subjects {
+			if i := slices.IndexFunc(s.subjects, func(x string) bool { return config.Overlap(theirs, x) }); i >= 0 {
+				errs = append(errs, fmt.Errorf("its subject %q overlaps with %q, which belongs to stream %s, made by an earlier configuration and now with %d messages. Read it from there (stream: %s), or set embedded.dir to a new folder",
+					s.subjects[i], theirs, info.Config.Name, info.State.Msgs, info.Config.Name))
+			}
+		}
+	}
+	if err := list.Err(); err != nil {
+		return fmt.Errorf("listing the streams: %w", err)
+	}
+	return errors.Join(errs...)
 }

@@ -99,7 +99,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // stopOnSignal ends the context at the first SIGINT or SIGTERM, which asks for a drain; the second ends the process at once.
 func stopOnSignal() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	words := &lastWords{}
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), lastWordsKey{}, words))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
@@ -111,6 +112,7 @@ func stopOnSignal() (context.Context, func()) {
 		cancel()
 		if second, ok := <-signals; ok {
 			handlers.KillCommands()
+			words.speak(second)
 			os.Exit(128 + int(second.(syscall.Signal)))
 		}
 	}()

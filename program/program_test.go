@@ -277,7 +277,7 @@ func TestStoreIsLocked(t *testing.T) {
 	}
 	writeFile(t, dir, "c.yaml", embeddedFile(freePort(t), "routes: [{handler: log}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")
-	if code := run.code(t); code != 1 || !strings.Contains(run.stderr.String(), "is in use by another longshore") {
+	if code := run.code(t); code != 1 || !strings.Contains(run.stderr.String(), "is in use by another longshore: set embedded.dir and embedded.port") {
 		t.Errorf("exit code %d: %s", code, run.stderr.String())
 	}
 	e.stop()

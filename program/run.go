@@ -55,12 +55,23 @@ func runFile(ctx context.Context, r *handlers.Registry, file string, stderr io.W
 	for _, w := range doc.Warnings {
 		log.Warn().Str("event", "config_warning").Int("line", w.Line).Str("path", w.Path).Msg(w.Problem)
 	}
+	onForcedStop(ctx, a.tellForced)
 	if err := errors.Join(a.run(ctx), a.close()); err != nil {
 		log.Error().Str("event", "failed").Err(err).Send()
 		return loggedError{err}
 	}
 	log.Info().Str("event", "stopped").Send()
 	return nil
+}
+
+// tellForced logs that a second signal ends the process, and what it leaves behind.
+func (a *assembly) tellForced(s os.Signal) {
+	inFlight := int64(0)
+	for _, m := range a.members {
+		inFlight += m.consumer.Stats().InFlight
+	}
+	a.log.Warn().Str("event", "forced_stop").Stringer("signal", s).Int64("in_flight", inFlight).
+		Msg("a second signal: stopped at once; what is in flight comes again")
 }
 
 // run runs everything until ctx ends or a consumer fails, then drains all.

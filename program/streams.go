@@ -32,7 +32,7 @@ func streamsOf(f *config.File) []stream {
 	}
 	var streams []stream
 	for _, name := range slices.Sorted(maps.Keys(subjects)) {
-		streams = append(streams, stream{name, widest(subjects[name])})
+		streams = append(streams, stream{name, config.Widest(subjects[name])})
 	}
 	return streams
 }
@@ -44,21 +44,4 @@ func taken(subjects map[string][]string, subject string) bool {
 		}
 	}
 	return false
-}
-
-// widest leaves out what another subject of the list takes, for a stream refuses subjects that overlap.
-func widest(subjects []string) []string {
-	slices.Sort(subjects)
-	subjects = slices.Compact(subjects)
-	var out []string
-	for i, s := range subjects {
-		covered := false
-		for j, other := range subjects {
-			covered = covered || i != j && config.Matches(other, s)
-		}
-		if !covered {
-			out = append(out, s)
-		}
-	}
-	return out
 }

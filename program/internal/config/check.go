@@ -55,6 +55,7 @@ func (d *Document) check() {
 		}
 	}
 	d.checkDurables()
+	d.checkStreams()
 }
 
 func (d *Document) checkAdmin(a *Admin) {
@@ -159,8 +160,13 @@ func (d *Document) checkRoutes(at string, c *Consumer) {
 		d.Find(at+".routes", "is missing or empty: nothing would be handled")
 	}
 	for i, r := range c.Routes {
+		path := at + ".routes[" + strconv.Itoa(i) + "]"
 		if r.Handler == "" {
-			d.Find(at+".routes["+strconv.Itoa(i)+"].handler", "is missing")
+			d.Find(path+".handler", "is missing")
+		}
+		if n := c.Source.NATS; n != nil && len(n.Subjects) > 0 && r.Match != "" &&
+			!slices.ContainsFunc(n.Subjects, func(s string) bool { return Overlap(s, r.Match) }) {
+			d.Find(path+".match", "is %q, and no message of source.nats.subjects, %q, can match it: the route would never be taken", r.Match, n.Subjects)
 		}
 	}
 	for i, m := range c.Middleware {

@@ -125,6 +125,7 @@ func TestContradictionsOfSources(t *testing.T) {
 		"{stream: S, subjects: [a]}":                                          "nats.durable: is missing",
 		"{stream: a.b, durable: d, subjects: [a]}":                            `nats.stream: is "a.b": no dots`,
 		"{stream: S, durable: d, subjects: [a..b]}":                           `nats.subjects[0]: is "a..b", which is no subject`,
+		"{stream: S, durable: d, subjects: [a.>, b, a.c]}":                    `nats.subjects[2]: is "a.c", which overlaps with subjects[0], "a.>"`,
 		"{stream: S, durable: d, subjects: [a], user: u}":                     "nats.user: is set and url is not",
 		"{stream: S, durable: d, subjects: [a], tls: {}}":                     "nats.tls: is set and url is not",
 		"{stream: S, durable: d, url: ''}":                                    "nats.url: is empty",
@@ -311,20 +312,6 @@ func TestLoadWithoutFile(t *testing.T) {
 	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), os.LookupEnv)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Error(err)
-	}
-}
-
-func TestMatches(t *testing.T) {
-	for _, c := range []struct {
-		pattern, subject string
-		want             bool
-	}{
-		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.>", "a.b.c", true}, {"a.>", "a", false},
-		{">", "a", true}, {"*", ">", false}, {"a.*", "a.>", false}, {"a.>", "a.*", true}, {"a", "a.b", false}, {"a.b", "a", false},
-	} {
-		if got := config.Matches(c.pattern, c.subject); got != c.want {
-			t.Errorf("%s takes %s: %v", c.pattern, c.subject, got)
-		}
 	}
 }
 

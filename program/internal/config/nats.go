@@ -34,11 +34,7 @@ func (d *Document) checkNATS(consumer string, n *NATS, c *Consumer) {
 			d.Find(at+needed.name, "is %q: no dots, wildcards, blanks or slashes", needed.value)
 		}
 	}
-	for i, s := range n.Subjects {
-		if !validSubject(s) {
-			d.Find(at+".subjects["+strconv.Itoa(i)+"]", "is %q, which is no subject", s)
-		}
-	}
+	d.checkSubjects(at, n.Subjects)
 	switch {
 	case n.URL != "" && d.Has(at+".urls"):
 		d.Find(at+".urls", "is set, and so is url: set one")
@@ -70,6 +66,18 @@ func (d *Document) checkNATS(consumer string, n *NATS, c *Consumer) {
 	}
 }
 
+// checkSubjects: a server refuses a durable whose subjects overlap.
+func (d *Document) checkSubjects(at string, subjects []string) {
+	for i, s := range subjects {
+		path := at + ".subjects[" + strconv.Itoa(i) + "]"
+		if !validSubject(s) {
+			d.Find(path, "is %q, which is no subject", s)
+		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return Overlap(o, s) }); j >= 0 {
+			d.Find(path, "is %q, which overlaps with subjects[%d], %q: a message would come by both", s, j, subjects[j])
+		}
+	}
+}
+
 // checkEmbedded: the server inside the process makes its streams from the subjects, and has neither users nor TLS.
 func (d *Document) checkEmbedded(at string, n *NATS) {
 	if len(n.Subjects) == 0 {
@@ -80,6 +88,37 @@ func (d *Document) checkEmbedded(at string, n *NATS) {
 			d.Find(at+"."+name, "is set and url is not: the embedded server has no such thing")
 		}
 	}
+}
+
+// checkStreams: on one server, a subject belongs to one stream, and no two subjects of a stream may overlap unless one takes the other.
+func (d *Document) checkStreams() {
+	type owned struct{ consumer, stream, subject string }
+	var before []owned
+	for _, name := range d.inOrder() {
+		c := d.File.Consumers[name]
+		if c == nil || c.Source.NATS == nil || !c.Source.NATS.Embedded() {
+			continue
+		}
+		n := c.Source.NATS
+		for i, s := range n.Subjects {
+			path := "consumers." + name + ".source.nats.subjects[" + strconv.Itoa(i) + "]"
+			for _, o := range before {
+				switch {
+				case o.consumer == name || !validSubject(s) || !Overlap(o.subject, s):
+				case o.stream != n.Stream:
+					d.Find(path, "is %q, which overlaps with %q of stream %s (consumers.%s): a subject belongs to one stream. Read it from there, stream: %s", s, o.subject, o.stream, o.consumer, o.stream)
+				case !Matches(o.subject, s) && !Matches(s, o.subject):
+					d.Find(path, "is %q, which overlaps with %q of the same stream (consumers.%s), and neither takes the other: the embedded server cannot have both", s, o.subject, o.consumer)
+				}
+			}
+			before = append(before, owned{name, n.Stream, s})
+		}
+	}
+}
+
+// inOrder are the consumers' names in the order of the file.
+func (d *Document) inOrder() []string {
+	return slices.SortedFunc(maps.Keys(d.File.Consumers), func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
 }
 
 func (d *Document) checkDeadLetter(at string, l *DeadLetter, c *Consumer) {
@@ -105,8 +144,7 @@ func (d *Document) checkDeadLetter(at string, l *DeadLetter, c *Consumer) {
 // checkDurables: two consumers of one durable would take each other's messages.
 func (d *Document) checkDurables() {
 	first := map[string]string{}
-	names := slices.SortedFunc(maps.Keys(d.File.Consumers), func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
-	for _, name := range names {
+	for _, name := range d.inOrder() {
 		c := d.File.Consumers[name]
 		if c == nil || c.Source.NATS == nil || c.Source.NATS.Durable == "" {
 			continue
@@ -118,28 +156,4 @@ func (d *Document) checkDurables() {
 		}
 		first[key] = name
 	}
-}
-
-func validSubject(s string) bool {
-	tokens := strings.Split(s, ".")
-	for i, t := range tokens {
-		if t == "" || strings.ContainsAny(t, " \t\r\n") || t == ">" && i < len(tokens)-1 {
-			return false
-		}
-	}
-	return true
-}
-
-// Matches says whether a subject with NATS's wildcards takes every message of another.
-func Matches(pattern, subject string) bool {
-	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
-	for i, t := range p {
-		switch {
-		case t == ">":
-			return len(s) > i
-		case i >= len(s) || t != s[i] && (t != "*" || s[i] == ">"):
-			return false
-		}
-	}
-	return len(p) == len(s)
 }
