@@ -114,3 +114,42 @@ func TestLateAcksAreUnconfirmed(t *testing.T) {
 	})
 	a.settled() // a late ack settles all the same
 }
+
+// A server that was started again lets leases run out up to a second sooner than it granted them, for it stores when they began in whole
+// seconds. A source that is cut off meanwhile cannot know, says nil, and has to tell it afterwards.
+func TestAcksAfterARestartAreUnconfirmed(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait, cfg.MaxReconnectWait = 2*time.Second, 100*time.Millisecond
+	s := open(t, cfg)
+	for begin := time.Now(); begin.Nanosecond() < 850_000_000; begin = time.Now() { // most of the second is lost then
+		time.Sleep(time.Until(begin.Truncate(time.Second).Add(900 * time.Millisecond)))
+	}
+	a.publish(1, 10)
+	out := receive(t, s, 10)
+	p.shut()
+	ts.down()
+	ts.up()
+	other := cfg
+	other.URLs = []string{ts.url()}
+	receive(t, open(t, other), 10)
+	kept := int64(0)
+	for _, m := range out {
+		if s.Ack(m.Claim, []uint64{m.Token}) == nil {
+			kept++
+		}
+	}
+	p.heal()
+	eventually(t, "each ack that said nil is told", func() bool {
+		n := int64(0)
+		for _, e := range s.events.of(broker.Unconfirmed) {
+			n += e.N
+		}
+		return n >= kept
+	})
+	t.Logf("%d of %d acks said nil", kept, len(out))
+	a.settled()
+}

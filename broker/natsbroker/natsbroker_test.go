@@ -88,7 +88,7 @@ func (ts *testServer) admin(opts ...nats.Option) *admin {
 
 func adminOf(t testing.TB, url string, opts ...nats.Option) *admin {
 	t.Helper()
-	opts = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond)}, opts...)
+	opts = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond), nats.Timeout(patience)}, opts...)
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,9 @@ type outbox struct {
 	count    int // acks in unproven
 	seq      uint64
 	spare    [][]promise
+	// server is the id of the last one that was written to; restarted is when it was last found to be another, by the source's clock.
+	server    string
+	restarted int64
 }
 
 // A promise is an ack that is to arrive before the lease runs out, by the source's clock; after that another process may get the
@@ -60,18 +63,23 @@ type written struct {
 	acks []promise
 }
 
-// A trip is one connection to one server, from its handshake to its end.
+// A trip is one connection to one server, from its handshake to its end. The server's id changes when it is started again.
 type trip struct {
-	conn *nats.Conn
-	nth  uint64
+	conn   *nats.Conn
+	nth    uint64
+	server string
 }
 
 func tripOf(nc *nats.Conn) trip {
 	if nc == nil {
 		return trip{}
 	}
-	return trip{nc, nc.Stats().Reconnects}
+	return trip{nc, nc.Stats().Reconnects, nc.ConnectedServerId()}
 }
+
+// restartLoss is how much sooner leases may run out after the server was started again: it stores when they began in whole seconds, rounded
+// down (EncodeConsumerState of nats-server).
+const restartLoss = int64(time.Second)
 
 // maxUnproven bounds the acks kept to be sent again. The oldest are let go first; one that was lost all the same comes again, and is
 // acked then (see finished).
@@ -85,6 +93,38 @@ func (o *outbox) rouse() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
+	}
+}
+
+// promise is the ack of a message whose lease began or was last extended at lease and holds for ackWait. The caller holds o.mu.
+func (o *outbox) promise(reply string, lease, ackWait int64) promise {
+	p := promise{reply, lease + ackWait}
+	if lease < o.restarted {
+		p.until -= restartLoss
+	}
+	return p
+}
+
+// meet looks which server a connection leads to. After a restart, what was promised before may hold for less long. The caller holds o.mu.
+func (o *outbox) meet(server string) {
+	if server == "" || server == o.server {
+		return
+	}
+	if o.server != "" {
+		o.restarted = o.clock()
+		shorten(o.acks)
+		for _, w := range o.unproven {
+			shorten(w.acks)
+		}
+	}
+	o.server = server
+}
+
+func shorten(ps []promise) {
+	for i := range ps {
+		if ps[i].until != noPromise {
+			ps[i].until -= restartLoss
+		}
 	}
 }
 
@@ -118,7 +158,10 @@ func (o *outbox) run(ctx context.Context) {
 
 // write sends what is there and says whether there was anything.
 func (o *outbox) write() bool {
+	nc := o.link.conn()
+	over := tripOf(nc)
 	o.mu.Lock()
+	o.meet(over.server)
 	acks, naks := o.acks, o.naks
 	o.acks, o.naks = o.takeSpare(), nil
 	o.writing = len(acks)+len(naks) > 0
@@ -127,8 +170,6 @@ func (o *outbox) write() bool {
 		o.done(nil, nil, trip{}, acks)
 		return false
 	}
-	nc := o.link.conn()
-	over := tripOf(nc)
 	a := 0
 	for a < len(acks) && nc.Publish(acks[a].reply, bodyAck) == nil {
 		a++
@@ -247,6 +288,7 @@ func (o *outbox) proven(seq uint64, over trip) {
 func (o *outbox) again(now trip) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.meet(now.server)
 	for len(o.unproven) > 0 && o.unproven[0].over != now {
 		o.acks = append(o.acks, o.unproven[0].acks...)
 		o.forget()

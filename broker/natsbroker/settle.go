@@ -27,13 +27,13 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 		if ses.ended {
 			t.lost = true
 		} else {
-			until := sl.lease + s.ackWait()
+			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
 			if s.expired(sl, now) {
-				t.lost, until = true, noPromise
+				t.lost, p.until = true, noPromise
 			}
 			s.finished.add(sl.seq, sl.nanos)
 			s.runs.settled(sl.seq, sl.nanos)
-			s.outbox.acks = append(s.outbox.acks, promise{sl.reply, until}) // a late one is of use, too
+			s.outbox.acks = append(s.outbox.acks, p) // a late one is of use, too
 		}
 		s.free(ses, i)
 	}
