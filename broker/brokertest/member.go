@@ -218,6 +218,7 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 		}
 		book.high[at] = msg.Offset
 	}
+	m.w.tell([]*broker.Message{msg}, "%s got it, attempt %d", m.name, msg.Attempt)
 	m.w.cameAgain(name)
 	m.got = append(m.got, msg)
 	m.all = append(m.all, msg)

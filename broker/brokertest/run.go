@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"fmt"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -36,8 +37,7 @@ func Run(t *testing.T, h Harness) {
 			if h.Bubble {
 				synctest.Test(t, func(t *testing.T) { c.do(t, &h) })
 			} else {
-				defer func() { noteSkip(&skips, c.name, why) }() // Skip does not return
-				c.do(t, &h)
+				c.doUnstarved(t, &h)
 			}
 			if noteSkip(&skips, c.name, why); why != "" {
 				t.Skip("SKIP: " + why) // the bubble's own T has no say in the outcome
@@ -85,6 +85,29 @@ func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 		}
 	}
 	return failed
+}
+
+// tries is how often a case is run at most, whose process got no processor for too long.
+const tries = 5
+
+// doUnstarved runs the case in real time. A failure counts only when the process was let run: see pulse.
+func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
+	t.Helper()
+	for try := 1; ; try++ {
+		r := &recorder{TB: t, name: t.Name()}
+		p := startPulse()
+		r.do(func() { c.do(r, h) })
+		waited := p.stop()
+		if !r.failed {
+			return
+		}
+		text := strings.Join(r.said, "\n")
+		if waited < h.Lease/8 || try == tries {
+			t.Errorf("%s\n(the longest wait for a processor was %v)", text, waited)
+			return
+		}
+		t.Logf("VOID: this process waited %v for a processor, of a lease of %v; once more. It had said: %s", waited, h.Lease, text)
+	}
 }
 
 func (c *testCase) do(t testing.TB, h *Harness) {
@@ -159,12 +182,30 @@ func (r *recorder) inGoroutine(f func()) {
 	<-over
 }
 
-func (r *recorder) say(failed bool, text string) {
+func (r *recorder) say(text string) {
+	if at := position(); at != "" {
+		text = at + ": " + text
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed = r.failed || failed
-	if failed {
-		r.said = append(r.said, text)
+	r.failed = true
+	r.said = append(r.said, text)
+}
+
+// position says where in the suite, and called from where in it, something failed.
+func position() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	var at []string
+	for {
+		f, more := frames.Next()
+		file := path.Base(f.File)
+		if strings.Contains(f.Function, "/brokertest.") && file != "run.go" {
+			at = append(at, fmt.Sprintf("%s:%d", file, f.Line))
+		}
+		if !more {
+			return strings.Join(at, " from ")
+		}
 	}
 }
 
@@ -172,10 +213,10 @@ func (r *recorder) Helper()                           {}
 func (r *recorder) Name() string                      { return r.name }
 func (r *recorder) Log(args ...any)                   {}
 func (r *recorder) Logf(format string, args ...any)   {}
-func (r *recorder) Error(args ...any)                 { r.say(true, fmt.Sprint(args...)) }
-func (r *recorder) Errorf(format string, args ...any) { r.say(true, fmt.Sprintf(format, args...)) }
-func (r *recorder) Fail()                             { r.say(true, "failed") }
-func (r *recorder) FailNow()                          { r.say(true, "failed"); runtime.Goexit() }
+func (r *recorder) Error(args ...any)                 { r.say(fmt.Sprint(args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.say(fmt.Sprintf(format, args...)) }
+func (r *recorder) Fail()                             { r.say("failed") }
+func (r *recorder) FailNow()                          { r.say("failed"); runtime.Goexit() }
 func (r *recorder) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
 func (r *recorder) Skip(...any)                       { runtime.Goexit() }

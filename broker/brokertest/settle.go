@@ -17,6 +17,7 @@ func (m *member) ack(ms ...*broker.Message) error {
 	// What is settled may be handed out again before Ack has returned, so it is not out any more from here on.
 	m.release(ms, true)
 	err := m.src.Ack(ms[0].Claim, tokens)
+	m.w.tell(ms, "%s acked: %v", m.name, err)
 	if err == nil {
 		m.w.promise(m, ms)
 	}
@@ -51,6 +52,7 @@ func (m *member) nack(delay time.Duration, runs int32, ms ...*broker.Message) er
 	}
 	m.release(ms, false)
 	err := m.src.Nack(ms[0].Claim, backs)
+	m.w.tell(ms, "%s nacked with delay %v: %v", m.name, delay, err)
 	m.known("Nack", err)
 	return err
 }

@@ -96,21 +96,36 @@ func (s *weather) take() *member {
 	return m
 }
 
-func (s *weather) leave() { s.take().close() }
-func (s *weather) kill()  { s.take().kill() }
+func (s *weather) leave() {
+	m := s.take()
+	s.w.did("%s leaves", m.name)
+	m.close()
+	s.w.did("%s has left", m.name)
+}
+
+func (s *weather) kill() {
+	m := s.take()
+	s.w.did("%s is killed", m.name)
+	m.kill()
+}
 
 // cut loses what is sent for a while, at times for longer than the lease.
 func (s *weather) cut() {
 	m := s.any()
-	m.p.Cut(Direction(1 + s.rnd.IntN(3)))
+	d := Direction(1 + s.rnd.IntN(3))
+	s.w.did("%s is cut off, direction %d", m.name, d)
+	m.p.Cut(d)
 	time.Sleep(time.Duration(s.rnd.Int64N(int64(s.w.lease))) * 5 / 4)
 	m.p.Heal()
+	s.w.did("%s is healed", m.name)
 }
 
 func (s *weather) down() {
+	s.w.did("the broker goes down")
 	s.w.down()
 	time.Sleep(time.Duration(s.rnd.Int64N(int64(s.w.lease / 2))))
 	s.w.up()
+	s.w.did("the broker is up")
 }
 
 // move takes an open claim, if there is one; nil: it cannot.

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ type world struct {
 	members []*member
 	acked   map[string]promised // an ack said nil
 	again   map[string]*member  // and then it was handed out again: who had acked it
+	stories map[string][]string // what became of each message, for those of which a case complains
+	weather []string            // what the case did to everybody
+	began   time.Time
 	// forgets: the case makes the broker forget settles, so its committed offsets do go back.
 	forgets  bool
 	finished bool
@@ -41,7 +45,7 @@ type promised struct {
 }
 
 func newWorld(t testing.TB, h *Harness, c *testCase) *world {
-	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]*member)}
+	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]*member), stories: make(map[string][]string), began: time.Now()}
 	s := c.setup
 	s.Topics, s.Partitions = max(1, s.Topics), max(1, s.Partitions)
 	if s.Lease != 0 {
@@ -56,6 +60,35 @@ func newWorld(t testing.TB, h *Harness, c *testCase) *world {
 	}
 	t.Cleanup(w.closeAll)
 	return w
+}
+
+// tell adds to the stories of messages.
+func (w *world) tell(ms []*broker.Message, format string, args ...any) {
+	line := fmt.Sprintf("%v ", time.Since(w.began).Round(100*time.Microsecond)) + fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range ms {
+		w.stories[id(m)] = append(w.stories[id(m)], line)
+	}
+}
+
+// did notes what the case did to everybody.
+func (w *world) did(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.weather = append(w.weather, fmt.Sprintf("%v ", time.Since(w.began).Round(100*time.Microsecond))+fmt.Sprintf(format, args...))
+}
+
+// story is what became of the first few messages, and what was done meanwhile. The caller holds w.mu.
+func (w *world) story(ids []string) string {
+	var b strings.Builder
+	for _, id := range ids[:min(len(ids), 3)] {
+		fmt.Fprintf(&b, "\n%s: %s", id, strings.Join(w.stories[id], "; "))
+	}
+	if len(w.weather) > 0 {
+		fmt.Fprintf(&b, "\nthe case: %s", strings.Join(w.weather, "; "))
+	}
+	return b.String()
 }
 
 // need skips the case when an ability is missing; the harness has to say why it is.
@@ -174,7 +207,7 @@ func (w *world) promises() {
 	}
 	for m, ids := range broken {
 		if n, unknown := m.unconfirmed(); !m.gone && !unknown && int64(len(ids)) > n {
-			w.Errorf("%s: Ack said nil to %d messages that came again, and only %d were reported as Unconfirmed: %v", m.name, len(ids), n, ids)
+			w.Errorf("%s: Ack said nil to %d messages that came again, and only %d were reported as Unconfirmed: %v%s", m.name, len(ids), n, ids, w.story(ids))
 		}
 	}
 }
