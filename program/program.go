@@ -111,8 +111,8 @@ func stopOnSignal() (context.Context, func()) {
 		}
 		cancel()
 		if second, ok := <-signals; ok {
-			handlers.KillCommands()
 			words.speak(second)
+			handlers.KillCommands()
 			os.Exit(128 + int(second.(syscall.Signal)))
 		}
 	}()

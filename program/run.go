@@ -121,7 +121,10 @@ func (a *assembly) startEmbedded(ctx context.Context) (*embeddedNATS, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.ensureStreams(ctx, a.streams); err != nil {
+	if err = e.ensureStreams(ctx, a.streams); err == nil {
+		err = e.ensureDurables(ctx, &a.doc.File, a.log)
+	}
+	if err != nil {
 		e.stop()
 		return nil, err
 	}
