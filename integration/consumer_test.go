@@ -42,7 +42,7 @@ type consumerConfig struct {
 	FailRuns int
 	// Ping is how often the connection is tried; two unanswered drop it.
 	Ping time.Duration
-	// Heartbeat is how often the server must say that it still knows our pull.
+	// Heartbeat is how often the server must say that it still knows our pull, and a member of a group that it lives, or more often.
 	Heartbeat time.Duration
 	// Recreate goes on after the stream or the durable was made anew.
 	Recreate bool

@@ -206,7 +206,7 @@ func brokerDown(t *testing.T, k kind) string {
 	p.says(t, "handled", 1)
 	down := lengths(4*time.Second, 60*time.Second)
 	f.on.kill()
-	time.Sleep(500 * time.Millisecond) // what is under way ends
+	time.Sleep(f.config.Lease + 500*time.Millisecond) // what is under way ends, and partitions that are lost are reported
 	cpu, logged := cpuOf(t, p), len(p.err.all())
 	time.Sleep(down)
 	cpu, logged = cpuOf(t, p)-cpu, len(p.err.all())-logged
@@ -214,6 +214,7 @@ func brokerDown(t *testing.T, k kind) string {
 		t.Fatal(err)
 	}
 	back := f.moves(t, 1)
+	f.moves(t, faultRate)
 	if limit := down / 20; cpu > limit {
 		t.Errorf("the consumer used %v of CPU in %v without a broker, more than 5 %%: a busy loop", cpu, down)
 	}
@@ -245,6 +246,7 @@ func brokerAbsent(t *testing.T, k kind) string {
 	patient.says(t, "up", 1)
 	f.load = startLoad(t, f.on, faultRate, 0)
 	patient.says(t, "handled", 1)
+	f.moves(t, faultRate)
 	a := f.finish(t)
 	a.noDuplicates(t)
 	return a.String()

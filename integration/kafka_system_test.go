@@ -20,40 +20,33 @@ import (
 
 const loadPartitions = 8
 
-// kafkaSystem is a Kafka cluster with a topic and a group of its own. Its client is franz-go, which shares nothing with the product.
+// kafkaSystem is a topic and a group of its own on a Kafka cluster. Its client is franz-go, which shares nothing with the product.
 type kafkaSystem struct {
 	cluster      *kafkad.Cluster
 	topic, group string
 	client       *kgo.Client
-	link         *faultproxy.Proxy // nil where the cluster is shared
 }
 
 func startKafka(t *testing.T) system {
 	t.Helper()
 	needsKafka(t)
-	return newKafkaSystem(t, kafkad.Shared(t), nil)
+	return newKafkaSystem(t, kafkad.Shared(t))
 }
 
-// ownKafka starts a broker that may be killed, and is also reached over a proxy.
+// ownKafka has a broker that may be killed and cut off.
 func ownKafka(t *testing.T) system {
 	t.Helper()
 	needsKafka(t)
-	var link *faultproxy.Proxy
-	cluster := kafkad.Start(t, kafkad.Config{Proxied: func(target string) (string, error) {
-		p, err := faultproxy.New(target)
-		if err != nil {
-			return "", err
-		}
-		t.Cleanup(func() { p.Close() })
-		link = p
-		return p.Addr(), nil
-	}})
-	return newKafkaSystem(t, cluster, link)
+	cluster := kafkad.Shared(t)
+	if !cluster.Controls() {
+		cluster = kafkad.Start(t, kafkad.Config{})
+	}
+	return newKafkaSystem(t, cluster)
 }
 
-func newKafkaSystem(t *testing.T, cluster *kafkad.Cluster, link *faultproxy.Proxy) *kafkaSystem {
+func newKafkaSystem(t *testing.T, cluster *kafkad.Cluster) *kafkaSystem {
 	t.Helper()
-	s := &kafkaSystem{cluster: cluster, topic: kafkad.Unique("load"), group: kafkad.Unique("workers"), link: link}
+	s := &kafkaSystem{cluster: cluster, topic: kafkad.Unique("load"), group: kafkad.Unique("workers")}
 	if err := cluster.CreateTopic(t.Context(), s.topic, loadPartitions, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -171,4 +164,7 @@ func (s *kafkaSystem) kill() { s.cluster.Kill(0) }
 
 func (s *kafkaSystem) restart() error { return s.cluster.Restart(0) }
 
-func (s *kafkaSystem) proxy(*testing.T) (*faultproxy.Proxy, string) { return s.link, s.link.Addr() }
+func (s *kafkaSystem) proxy(*testing.T) (*faultproxy.Proxy, string) {
+	p := s.cluster.Proxies()[0]
+	return p, p.Addr()
+}

@@ -45,7 +45,7 @@ var layers = []layer{
 	{"integration", []string{"*"}},
 	{"integration/daemon", nil},
 	{"integration/natsd", []string{"integration/daemon"}},
-	{"integration/kafkad", []string{"integration/daemon", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
+	{"integration/kafkad", []string{"integration/daemon", "integration/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
 	{"integration/faultproxy", nil},
 	{"integration/ledger", nil},
 }

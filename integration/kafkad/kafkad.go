@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package kafkad runs Apache Kafka as processes of its own, from its Maven artifacts (integration/pom.xml pins them), so that brokers can be
-// killed, frozen and restarted on the same data and ports. It needs a JDK and Maven; where they cannot be had, tests that kill no broker run on
+// killed, frozen and restarted on the same data and ports, and reached over a network that can be cut. It needs a JDK and Maven; where they cannot be had, tests that kill no broker run on
 // an in-process fake, which is announced, and the others are skipped. With LONGSHORE_REAL set both fail instead.
 package kafkad
 
@@ -19,6 +19,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/longshoremq/longshore/integration/faultproxy"
 )
 
 // Config says what kind of cluster to start.
@@ -27,9 +29,6 @@ type Config struct {
 	Nodes int
 	// Properties come over those of the brokers' files.
 	Properties map[string]string
-	// Proxied, if set, gives each broker a second listener at target, and returns the address under which clients of it find the broker:
-	// that of a proxy. See Cluster.Proxied.
-	Proxied func(target string) (advertised string, err error)
 }
 
 // A Cluster is one or more brokers. Its methods are for one goroutine at a time.
@@ -69,15 +68,19 @@ var shared struct {
 	err     error
 }
 
-// Shared is one single-node cluster for all tests of a process: KAFKA_BROKERS (addresses, with commas) where that is set, else one that is
-// started with the first call, else the in-process fake. Tests use topics and groups of their own on it (see Unique) and leave its nodes alone. A
-// process that called it ends with StopShared.
+// Shared is one single-node cluster for all tests of a process, which run one after the other: KAFKA_BROKERS (addresses, with commas) where that
+// is set, else one that is started with the first call, else the in-process fake. Tests use topics and groups of their own on it (see Unique).
+// Where it has Controls they may kill and freeze its node too: the next call finds it running and its network healed. A process that called it ends
+// with StopShared.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil && shared.err == nil {
 		shared.cluster, shared.err = openShared(os.Getenv("KAFKA_BROKERS"), os.Getenv("LONGSHORE_REAL") != "")
+	}
+	if shared.err == nil {
+		shared.err = shared.cluster.revive()
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -148,11 +151,9 @@ func startOn(a artifacts, c Config) (k *Cluster, err error) {
 	if k.nodes, err = newNodes(a, k.dir, cmp.Or(c.Nodes, 1)); err != nil {
 		return k, err
 	}
-	if c.Proxied != nil {
-		for _, n := range k.nodes {
-			if n.advertised, err = c.Proxied(loopback(n.second)); err != nil {
-				return k, err
-			}
+	for _, n := range k.nodes {
+		if n.proxy, err = faultproxy.New(loopback(n.second)); err != nil {
+			return k, err
 		}
 	}
 	id := make([]byte, 16)
@@ -180,6 +181,9 @@ func (k *Cluster) each(do func(*node) error) error {
 func (k *Cluster) close() {
 	for _, n := range k.nodes {
 		n.process.Kill()
+		if n.proxy != nil {
+			n.proxy.Close()
+		}
 	}
 	if k.fake != nil {
 		k.fake.Close()
@@ -209,13 +213,31 @@ func (k *Cluster) Brokers() []string {
 	return addrs
 }
 
-// Proxied are the addresses that Config.Proxied returned. Who begins there stays on them.
-func (k *Cluster) Proxied() []string {
-	var addrs []string
+// Controls says whether the nodes are ours to kill, freeze and cut off: all methods below want that.
+func (k *Cluster) Controls() bool { return len(k.nodes) > 0 }
+
+// Proxies are ways to the nodes over which clients that begin there stay: each broker names them the proxies' addresses.
+func (k *Cluster) Proxies() []*faultproxy.Proxy {
+	var proxies []*faultproxy.Proxy
 	for _, n := range k.nodes {
-		addrs = append(addrs, n.advertised)
+		proxies = append(proxies, n.proxy)
 	}
-	return addrs
+	return proxies
+}
+
+// revive undoes what a test that failed half-way left behind.
+func (k *Cluster) revive() error {
+	for _, n := range k.nodes {
+		n.proxy.Heal()
+		_ = n.process.Thaw() // no harm to one that runs or is gone
+		if n.process.Running() {
+			continue
+		}
+		if err := n.launch(); err != nil {
+			return err
+		}
+	}
+	return k.each(func(n *node) error { return n.awaitReady(len(k.nodes)) })
 }
 
 // Kill sends SIGKILL to node i, counted from 0, and waits for its end. What it wrote stays, as after a crash of the process (not of the machine).

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // needsKafka holds what starts brokers until the adapter that they are for is finished.
@@ -25,8 +26,11 @@ func needsKafka(t *testing.T) {
 func TestShared(t *testing.T) {
 	needsKafka(t)
 	k := Shared(t)
-	if Shared(t) != k {
-		t.Fatal("two shared clusters")
+	if k.Controls() {
+		k.Kill(0)
+	}
+	if Shared(t) != k || len(liveBrokers(k.Brokers()[0])) == 0 {
+		t.Fatal("two shared clusters, or one that does not run")
 	}
 	topic := Unique("shared")
 	create(t, k, topic, 2)
@@ -115,14 +119,42 @@ func TestKilledBrokerComesBackWithItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, k, "kept", 0, 1)
+	testProxy(t, k)
 	if err := k.Stop(0); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// testProxy: who begins at a proxy stays there.
+func testProxy(t *testing.T, k *Cluster) {
+	t.Helper()
+	proxy := k.Proxies()[0]
+	over := &Cluster{brokers: []string{proxy.Addr()}}
+	put(t, over, "kept", 0, 1)
+	proxy.Refuse(true)
+	proxy.Reset()
+	if ids := liveBrokers(proxy.Addr()); len(ids) != 0 {
+		t.Errorf("a refusing proxy answers: %v", ids)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		t.Errorf("without the proxy: %v", err)
+	}
+	proxy.Heal()
+}
+
 // TestThreeNodes: with one of three killed, the others lead and confirm.
 func TestThreeNodes(t *testing.T) {
 	needsKafka(t)
+	if os.Getenv("LONGSHORE_CHAOS") == "" {
+		t.Skip("in short: run make chaos")
+	}
 	k := Start(t, Config{Nodes: 3})
 	create(t, k, "replicated", 3)
 	for p := range 3 {

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/integration/daemon"
+	"github.com/longshoremq/longshore/integration/faultproxy"
 )
 
 // A node is one broker, which is a controller too, in a JVM of its own. Ports and data stay over restarts.
@@ -27,7 +28,7 @@ type node struct {
 	process    *daemon.Process
 
 	port, controller, second int
-	advertised               string // for the second listener; empty: there is none
+	proxy                    *faultproxy.Proxy // to the second listener
 }
 
 func (n *node) addr() string { return loopback(n.port) }
@@ -74,10 +75,6 @@ func (n *node) settings(all []*node, extra map[string]string) string {
 	for _, v := range all {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, loopback(v.controller)))
 	}
-	listeners, advertised := "PLAINTEXT://"+n.addr(), "PLAINTEXT://"+n.addr()
-	if n.advertised != "" {
-		listeners, advertised = listeners+",SECOND://"+loopback(n.second), advertised+",SECOND://"+n.advertised
-	}
 	replicas, inSync := strconv.Itoa(len(all)), strconv.Itoa(len(all)/2+1)
 	settings := [][2]string{
 		{"process.roles", "broker,controller"},
@@ -85,9 +82,9 @@ func (n *node) settings(all []*node, extra map[string]string) string {
 		{"controller.quorum.voters", strings.Join(voters, ",")},
 		{"controller.listener.names", "CONTROLLER"},
 		{"inter.broker.listener.name", "PLAINTEXT"},
-		{"listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,CONTROLLER:PLAINTEXT"},
-		{"listeners", listeners + ",CONTROLLER://" + loopback(n.controller)},
-		{"advertised.listeners", advertised},
+		{"listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"},
+		{"listeners", "PLAINTEXT://" + n.addr() + ",PROXIED://" + loopback(n.second) + ",CONTROLLER://" + loopback(n.controller)},
+		{"advertised.listeners", "PLAINTEXT://" + n.addr() + ",PROXIED://" + n.proxy.Addr()},
 		{"log.dirs", filepath.Join(n.dir, "data")},
 
 		{"default.replication.factor", replicas},
