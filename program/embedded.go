@@ -100,21 +100,31 @@ type stream struct {
 
 // ensureStreams creates the streams that are missing, and adds to the others the subjects that they lack. It takes no subject away.
 func (e *embeddedNATS) ensureStreams(ctx context.Context, streams []stream) error {
-	nc, err := nats.Connect(e.url)
+	js, end, err := e.jetStream()
 	if err != nil {
-		return fmt.Errorf("connecting to the embedded NATS server: %w", err)
+		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("using the embedded NATS server: %w", err)
-	}
+	defer end()
 	for _, s := range streams {
 		if err := ensureStream(ctx, js, s); err != nil {
 			return fmt.Errorf("stream %s of the embedded NATS server: %w", s.name, err)
 		}
 	}
 	return nil
+}
+
+// jetStream is a connection to the server, which end closes.
+func (e *embeddedNATS) jetStream() (js jetstream.JetStream, end func(), err error) {
+	nc, err := nats.Connect(e.url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the embedded NATS server: %w", err)
+	}
+	js, err = jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, fmt.Errorf("using the embedded NATS server: %w", err)
+	}
+	return js, nc.Close, nil
 }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, s stream) error {

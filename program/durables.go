@@ -1,0 +1,92 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+)
+
+// ensureDurables gives durables of the embedded server the settings of the file, where they are there already and have others, and says so. The
+// adapter changes no durable, for others may use it; this server is ours.
+func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log zerolog.Logger) error {
+	js, end, err := e.jetStream()
+	if err != nil {
+		return err
+	}
+	defer end()
+	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
+		n := f.Consumers[name].Source.NATS
+		if n == nil || !n.Embedded() {
+			continue
+		}
+		changes, err := changeDurable(ctx, js, n)
+		if err != nil {
+			return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Durable, n.Stream, err)
+		}
+		if len(changes) > 0 {
+			log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable", n.Durable).Strs("changes", changes).
+				Msg("the configuration has other settings than before")
+		}
+	}
+	return nil
+}
+
+// changeDurable changes a durable that is there, and says what.
+func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS) (changes []string, err error) {
+	have, err := js.Consumer(ctx, n.Stream, n.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, nil // the adapter makes it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for it: %w", err)
+	}
+	wanted, changes := durableChanges(have.CachedInfo().Config, n)
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	// The first answer after the server's start shows the settings from before (2.15), in which the client then misses the filters.
+	if _, err := js.UpdateConsumer(ctx, n.Stream, wanted); err != nil && !errors.Is(err, jetstream.ErrConsumerMultipleFilterSubjectsNotSupported) {
+		return nil, fmt.Errorf("changing it (%q): %w", changes, err)
+	}
+	info, err := have.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("looking whether it was changed: %w", err)
+	}
+	if _, left := durableChanges(info.Config, n); len(left) > 0 {
+		return nil, fmt.Errorf("the server did not change %q", left)
+	}
+	return changes, nil
+}
+
+// durableChanges is a durable's configuration with the settings of the file that can be changed, and what that changes.
+func durableChanges(have jetstream.ConsumerConfig, n *config.NATS) (wanted jetstream.ConsumerConfig, changes []string) {
+	wanted = have
+	if wait := cmp.Or(n.AckWait, natsbroker.DefaultAckWait); wait != have.AckWait {
+		changes = append(changes, fmt.Sprintf("ack_wait: %v, was %v", wait, have.AckWait))
+		wanted.AckWait = wait
+	}
+	if most := cmp.Or(n.MaxAckPending, natsbroker.DefaultMaxAckPending); most != have.MaxAckPending {
+		changes = append(changes, fmt.Sprintf("max_ack_pending: %d, was %d", most, have.MaxAckPending))
+		wanted.MaxAckPending = most
+	}
+	before := slices.Sorted(slices.Values(have.FilterSubjects))
+	if have.FilterSubject != "" {
+		before = []string{have.FilterSubject}
+	}
+	if after := slices.Sorted(slices.Values(n.Subjects)); !slices.Equal(before, after) {
+		changes = append(changes, fmt.Sprintf("subjects: %q, was %q", after, before))
+		wanted.FilterSubject, wanted.FilterSubjects = "", after
+		if len(after) == 1 { // as the adapter makes it
+			wanted.FilterSubject, wanted.FilterSubjects = after[0], nil
+		}
+	}
+	return wanted, changes
+}
