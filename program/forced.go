@@ -8,7 +8,9 @@ import (
 )
 
 // lastWords are what a command has to say when a second signal stops the process at once.
-type lastWords struct{ say atomic.Pointer[func(os.Signal)] }
+type lastWords struct {
+	say atomic.Pointer[func(os.Signal)]
+}
 
 type lastWordsKey struct{}
 

@@ -1,0 +1,110 @@
+package program
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// sources are the texts of a package's files, without its tests.
+func sources(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %v, %v", dir, files, err)
+	}
+	var all strings.Builder
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// TestDocsNameEveryEvent: docs/operations.md has each event that the program may log, and no other.
+func TestDocsNameEveryEvent(t *testing.T) {
+	want := map[string]bool{}
+	for k := broker.Assigned; k.String() != "unknown"; k++ {
+		want["source_"+k.String()] = true
+	}
+	for _, m := range regexp.MustCompile(`\) Name\(\) string +\{ return "([a-z_]+)" \}`).FindAllStringSubmatch(sources(t, "consumer"), -1) {
+		want[m[1]] = true
+	}
+	for _, dir := range []string{"program", "consumer/admin", "handlers", "handlers/middleware"} {
+		for _, m := range regexp.MustCompile(`Str\("event", "([a-z_]+)"\)`).FindAllStringSubmatch(sources(t, dir), -1) {
+			want[m[1]] = true
+		}
+	}
+	if len(want) < 30 {
+		t.Errorf("only %d events were found: %v", len(want), slices.Sorted(maps.Keys(want)))
+	}
+	_, table, _ := strings.Cut(readFile(t, "../docs", "operations.md"), "| event | means | do |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	have := map[string]bool{}
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
+			have[m[1]] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if !have[name] {
+			t.Errorf("docs/operations.md does not have the event %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		if !want[name] {
+			t.Errorf("docs/operations.md has the event %s, which nothing logs", name)
+		}
+	}
+}
+
+// TestDocsNameEveryLabelValue: the values that labels may have stand in the metric's row.
+func TestDocsNameEveryLabelValue(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := metrics.New("orders")
+	m.Watch(knownStats{})
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, n := readFile(t, "../docs", "operations.md"), 0
+	has := func(metric, value string) {
+		n++
+		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|.*$").FindString(text)
+		if !regexp.MustCompile(`\b` + value + `\b`).MatchString(row) {
+			t.Errorf("docs/operations.md does not have the value %s of %s", value, metric)
+		}
+	}
+	for _, f := range families {
+		for _, one := range f.GetMetric() {
+			for _, l := range one.GetLabel() {
+				if l.GetName() != "consumer" {
+					has(f.GetName(), l.GetValue())
+				}
+			}
+		}
+	}
+	classes := regexp.MustCompile(`\{"[a-z ]+", "([a-z]+)"\},`).FindAllStringSubmatch(sources(t, "consumer/metrics"), -1)
+	for _, c := range classes {
+		has("longshore_scale_decisions_total", c[1])
+	}
+	if len(classes) < 10 || n < 40 {
+		t.Errorf("%d classes of reasons and %d values were looked for", len(classes), n)
+	}
+}
