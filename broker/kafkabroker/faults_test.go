@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // A runner consumes and acks everything, and keeps the books.
@@ -117,10 +117,6 @@ func eventually(t testing.TB, what string, cond func() bool) {
 			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
-}
-
-func newTestSystem(t testing.TB, parts int, topics int, opts ...kfake.Opt) *testSystem {
-	return makeSystem(t, brokertest.Setup{Topics: topics, Partitions: parts}, "sticky", opts...)
 }
 
 // put produces n messages round the partitions of a topic and returns their values.
@@ -418,4 +414,24 @@ func TestLagUnderLoad(t *testing.T) {
 	eventually(t, "the budget is used up", func() bool { return len(r.seen()) == 100 })
 	ts.put(t, ts.topics[0], 600, 50)
 	eventually(t, "the lag counts what came since", func() bool { l := s.Lag(); return l.Waiting == 550 && l.Unsettled == 650 })
+}
+
+// TestPublishToNewTopic: a topic that is made while a publish is under way takes it; one that is not made is refused for good.
+func TestPublishToNewTopic(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	p := ts.publisher(t)
+	defer func() { _ = p.Close(context.Background()) }()
+	time.AfterFunc(200*time.Millisecond, func() { _ = ts.cluster.CreateTopic("late", 1, nil) })
+	ms := []broker.Outgoing{{Topic: "late", Value: []byte("a")}, {Topic: ts.topics[0], Value: []byte("b")}, {Topic: "never", Value: []byte("c")}, {Topic: "late", Value: []byte("d")}}
+	err := p.Publish(context.Background(), ms)
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || pe.Errs[0] != nil || pe.Errs[1] != nil || !errors.Is(pe.Errs[2], broker.ErrRefused) || pe.Errs[3] != nil {
+		t.Errorf("Publish returned %v, want only the third one refused", err)
+	}
+	if n := ts.cluster.PartitionInfo("late", 0).HighWatermark; n != 2 {
+		t.Errorf("%d messages are stored, want 2", n)
+	}
+	if n := ts.cluster.PartitionInfo(ts.topics[0], 0).HighWatermark; n != 1 {
+		t.Errorf("%d messages are stored beside them, want 1", n)
+	}
 }

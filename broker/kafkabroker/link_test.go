@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -17,6 +18,44 @@ type network struct {
 	down  bool
 	slow  time.Duration
 	links []*link
+	count map[int16]int64 // requests sent, by their key
+	bad   map[int16]int   // how many of the next ones break their connection
+}
+
+// sent is how many requests of a kind were sent.
+func (n *network) sent(key int16) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count[key]
+}
+
+// breakAt lets the next requests of a kind break their connections.
+func (n *network) breakAt(key int16, times int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bad == nil {
+		n.bad = make(map[int16]int)
+	}
+	n.bad[key] += times
+}
+
+// see notes a request, where b is one, and says what shall become of it.
+func (n *network) see(b []byte) (slow time.Duration, broken bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(b) < 6 || int(binary.BigEndian.Uint32(b))+4 != len(b) {
+		return n.slow, false
+	}
+	if n.count == nil {
+		n.count = make(map[int16]int64)
+	}
+	key := int16(binary.BigEndian.Uint16(b[4:]))
+	n.count[key]++
+	broken = n.bad[key] > 0
+	if broken {
+		n.bad[key]--
+	}
+	return n.slow, broken
 }
 
 func (n *network) link() *link {
@@ -153,12 +192,12 @@ func (c *linkConn) wait(d brokertest.Direction) error {
 }
 
 func (c *linkConn) Write(b []byte) (int, error) {
-	c.l.n.mu.Lock()
-	slow := c.l.n.slow
-	c.l.n.mu.Unlock()
-	if slow > 0 {
-		time.Sleep(slow)
+	slow, broken := c.l.n.see(b)
+	if broken {
+		c.Close()
+		return 0, net.ErrClosed
 	}
+	time.Sleep(slow)
 	if err := c.wait(brokertest.ToBroker); err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type PublisherConfig struct {
 // A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key go to the
 // partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no repetitions, readers may.
 //
-// Refused for good (broker.ErrRefused): too large, no such topic, not authorized, no valid topic name or record.
+// Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or record.
 type Publisher struct {
 	cfg PublisherConfig
 	c   *cluster
@@ -99,7 +100,7 @@ func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 			out, index = append(out, m), append(index, i)
 		}
 	}
-	if err := p.write(ctx, out, func(i int, err error) { errs[index[i]] = err }); err != nil {
+	if err := p.insist(ctx, out, func(i int, err error) { errs[index[i]] = err }); err != nil {
 		return err
 	}
 	for _, err := range errs {
@@ -136,6 +137,30 @@ func outgoing(o *broker.Outgoing) (m kafka.Message, size int) {
 	return m, size
 }
 
+// insist sends messages again whose topic is not known, until RequestTimeout is over: a topic that was just made is not known to every broker yet.
+// Nothing of them is stored when that is said.
+func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
+	index := make([]int, len(ms))
+	for i := range index {
+		index[i] = i
+	}
+	for over := time.Now().Add(p.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
+		var again []kafka.Message
+		var whose []int
+		err := p.write(ctx, ms, func(i int, err error) {
+			if codeOf(err) == kafka.UnknownTopicOrPartition && time.Now().Before(over) {
+				again, whose = append(again, ms[i]), append(whose, index[i])
+				return
+			}
+			set(index[i], err)
+		})
+		if err != nil || len(again) == 0 {
+			return err
+		}
+		ms, index = again, whose
+	}
+}
+
 // write sends what is left and tries again, one by one, what was refused as part of a batch that was too large. set is called for failures.
 func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
 	if len(ms) == 0 {
@@ -152,7 +177,10 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 		return fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
 	}
 	var each kafka.WriteErrors
-	if !errors.As(err, &each) {
+	if !errors.As(err, &each) { // nothing was sent
+		if rest := slices.IndexFunc(ms, func(m kafka.Message) bool { return m.Topic != ms[0].Topic }); rest > 0 {
+			return p.apart(ctx, ms, set)
+		}
 		for i := range ms {
 			set(i, p.classify(err))
 		}
@@ -167,6 +195,24 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 		}
 		if err != nil {
 			set(i, p.classify(err))
+		}
+	}
+	return nil
+}
+
+// apart sends each topic by itself, so that one that is missing does not keep the others back.
+func (p *Publisher) apart(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
+	by := make(map[string][]int)
+	for i := range ms {
+		by[ms[i].Topic] = append(by[ms[i].Topic], i)
+	}
+	for _, index := range by {
+		part := make([]kafka.Message, len(index))
+		for j, i := range index {
+			part[j] = ms[i]
+		}
+		if err := p.write(ctx, part, func(j int, err error) { set(index[j], err) }); err != nil {
+			return err
 		}
 	}
 	return nil

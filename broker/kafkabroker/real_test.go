@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // realKafka is the brokers of KAFKA_BROKERS, with a fresh topic. Without it the test is skipped.
@@ -31,48 +32,54 @@ func realKafka(t *testing.T, partitions int32) (admin *kgo.Client, brokers []str
 	return admin, brokers, topic
 }
 
-func createTopic(t *testing.T, admin *kgo.Client, topic string, partitions int32) {
+// realLease is the shortest session timeout that the brokers grant, and not less than a second: the broker is another process, and pauses.
+func realLease(t testing.TB) time.Duration {
 	t.Helper()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, -1
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
-	res, err := admin.Request(context.Background(), req)
-	if err == nil {
-		err = kerr.ErrorForCode(res.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// committedOn is the sum of what the broker says is committed.
-func committedOn(t *testing.T, admin *kgo.Client, group, topic string, partitions int32) (sum int64) {
-	t.Helper()
-	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Group = group
-	rt := kmsg.NewOffsetFetchRequestTopic()
-	rt.Topic = topic
-	rg := kmsg.NewOffsetFetchRequestGroup()
-	rg.Group = group
-	gt := kmsg.NewOffsetFetchRequestGroupTopic()
-	gt.Topic = topic
-	for p := range partitions {
-		rt.Partitions = append(rt.Partitions, p)
-		gt.Partitions = append(gt.Partitions, p)
-	}
-	req.Topics, rg.Topics = append(req.Topics, rt), append(rg.Topics, gt)
-	req.Groups = append(req.Groups, rg)
-	res, err := admin.Request(context.Background(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range res.(*kmsg.OffsetFetchResponse).Groups {
-		for _, p := range g.Topics[0].Partitions {
-			sum += max(0, p.Offset)
+	ts := plainTestSystem(brokertest.Setup{}, "sticky", 0)
+	ts.brokers = strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
+	ts.connect(t)
+	brokers := ask(t, ts.admin, kmsg.NewPtrMetadataRequest(), func(*kmsg.MetadataResponse) int16 { return 0 }).Brokers
+	name := "group.min.session.timeout.ms"
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	rr := kmsg.NewDescribeConfigsRequestResource()
+	rr.ResourceType, rr.ResourceName, rr.ConfigNames = kmsg.ConfigResourceTypeBroker, fmt.Sprint(brokers[0].NodeID), []string{name}
+	req.Resources = append(req.Resources, rr)
+	r := ask(t, ts.admin, req, func(r *kmsg.DescribeConfigsResponse) int16 { return r.Resources[0].ErrorCode })
+	var ms int
+	for _, c := range r.Resources[0].Configs {
+		if c.Name == name && c.Value != nil {
+			if _, err := fmt.Sscan(*c.Value, &ms); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	return sum
+	return max(time.Second, time.Duration(ms)*time.Millisecond)
+}
+
+// realSystem is a system with topics and a group of its own on the brokers of KAFKA_BROKERS.
+func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
+	t.Helper()
+	ts := plainTestSystem(s, balancer, realLease(t))
+	ts.brokers = strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
+	ts.connect(t)
+	ts.group = fmt.Sprintf("longshore-%d", time.Now().UnixNano())
+	for i := range s.Topics {
+		topic := fmt.Sprintf("%s-%d", ts.group, i)
+		createTopic(t, ts.admin, topic, ts.parts)
+		ts.topics = append(ts.topics, topic)
+		t.Cleanup(func() { deleteTopic(t, ts.admin, topic) })
+	}
+	return ts
+}
+
+func (ts *testSystem) realProgress(t testing.TB, topic string) (ps []progressOf) {
+	t.Helper()
+	at := committedOf(t, ts.admin, ts.group, topic, ts.parts)
+	starts := listOffsets(t, ts.admin, topic, ts.parts, timeStart)
+	for no, end := range listOffsets(t, ts.admin, topic, ts.parts, timeEnd) {
+		ps = append(ps, progressOf{start: starts[no], end: end, committed: at[no].offset, metadata: at[no].metadata})
+	}
+	return ps
 }
 
 // TestReal proves on Apache Kafka that members come and go under load with nothing lost, nothing twice, and everything committed; in each
@@ -135,14 +142,7 @@ func TestRealRecreated(t *testing.T) {
 	}
 	want := put(0, 50)
 	eventually(t, "the first messages came", func() bool { return r.has(want) })
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	dt := kmsg.NewDeleteTopicsRequestTopic()
-	dt.Topic = &topic
-	req.Topics, req.TopicNames, req.TimeoutMillis = append(req.Topics, dt), []string{topic}, 10_000
-	if _, err := admin.Request(context.Background(), req); err != nil {
-		t.Fatal(err)
-	}
-	admin.PurgeTopicsFromClient(topic)
+	deleteTopic(t, admin, topic)
 	createTopic(t, admin, topic, 1)
 	want = put(100, 80) // more than were read of the old one
 	eventually(t, "all of the new topic came", func() bool { return r.has(want) })

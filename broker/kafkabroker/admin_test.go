@@ -1,0 +1,161 @@
+package kafkabroker
+
+import (
+	"context"
+	"testing"
+
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ask sends what an administrator does, and fails t when it cannot be done. code is the answer's error code.
+func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, code func(R) int16) R {
+	t.Helper()
+	res, err := admin.Request(context.Background(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := res.(R)
+	if err := kerr.ErrorForCode(code(r)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func createTopic(t testing.TB, admin *kgo.Client, topic string, partitions int32) {
+	t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, -1
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	ask(t, admin, req, func(r *kmsg.CreateTopicsResponse) int16 { return r.Topics[0].ErrorCode })
+}
+
+func deleteTopic(t testing.TB, admin *kgo.Client, topic string) {
+	t.Helper()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	rt := kmsg.NewDeleteTopicsRequestTopic()
+	rt.Topic = &topic
+	req.Topics, req.TopicNames, req.TimeoutMillis = append(req.Topics, rt), []string{topic}, 10_000
+	ask(t, admin, req, func(r *kmsg.DeleteTopicsResponse) int16 { return r.Topics[0].ErrorCode })
+	admin.PurgeTopicsFromClient(topic)
+}
+
+// trimTopic deletes the records of partition 0 below an offset, as retention does.
+func trimTopic(t testing.TB, admin *kgo.Client, topic string, below int64) {
+	t.Helper()
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Offset = below
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	ask(t, admin, req, func(r *kmsg.DeleteRecordsResponse) int16 { return r.Topics[0].Partitions[0].ErrorCode })
+}
+
+// listOffsets asks for the starts or the ends of a topic's partitions.
+func listOffsets(t testing.TB, admin *kgo.Client, topic string, partitions int32, at int64) []int64 {
+	t.Helper()
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = topic
+	for no := range partitions {
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = no, at
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req.Topics = append(req.Topics, rt)
+	offsets := make([]int64, partitions)
+	for _, shard := range admin.RequestSharded(context.Background(), req) { // one for each leader
+		if shard.Err != nil {
+			t.Fatal(shard.Err)
+		}
+		for _, p := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				t.Fatal(err)
+			}
+			offsets[p.Partition] = p.Offset
+		}
+	}
+	return offsets
+}
+
+// committedOf is what the broker says is committed, by partition; offset -1: nothing.
+func committedOf(t testing.TB, admin *kgo.Client, group, topic string, partitions int32) []position {
+	t.Helper()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	rt := kmsg.NewOffsetFetchRequestGroupTopic()
+	rt.Topic = topic
+	for no := range partitions {
+		rt.Partitions = append(rt.Partitions, no)
+	}
+	rg := kmsg.NewOffsetFetchRequestGroup()
+	rg.Group, rg.Topics = group, append(rg.Topics, rt)
+	req.Groups = append(req.Groups, rg)
+	r := ask(t, admin, req, func(r *kmsg.OffsetFetchResponse) int16 { return r.Groups[0].ErrorCode })
+	at := make([]position, partitions)
+	for _, p := range r.Groups[0].Topics[0].Partitions {
+		at[p.Partition].offset = p.Offset
+		if p.Metadata != nil {
+			at[p.Partition].metadata = *p.Metadata
+		}
+	}
+	return at
+}
+
+// committedOn is the sum of it.
+func committedOn(t testing.TB, admin *kgo.Client, group, topic string, partitions int32) (sum int64) {
+	t.Helper()
+	for _, at := range committedOf(t, admin, group, topic, partitions) {
+		sum += max(0, at.offset)
+	}
+	return sum
+}
+
+// produceRaw stores a batch as it is.
+func produceRaw(t testing.TB, admin *kgo.Client, topic string, batch []byte) {
+	t.Helper()
+	meta := kmsg.NewPtrMetadataRequest()
+	mt := kmsg.NewMetadataRequestTopic()
+	mt.Topic = &topic
+	meta.Topics = append(meta.Topics, mt)
+	m := ask(t, admin, meta, func(r *kmsg.MetadataResponse) int16 { return r.Topics[0].ErrorCode })
+	part := kmsg.NewProduceRequestTopicPartition()
+	part.Records = batch
+	rt := kmsg.NewProduceRequestTopic()
+	rt.Topic, rt.TopicID, rt.Partitions = topic, m.Topics[0].TopicID, []kmsg.ProduceRequestTopicPartition{part}
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis, req.Topics = -1, 10_000, append(req.Topics, rt)
+	ask(t, admin, req, func(r *kmsg.ProduceResponse) int16 { return r.Topics[0].Partitions[0].ErrorCode })
+}
+
+// unproduced are the fields of a batch that no idempotent producer fills.
+func unproduced(b []byte) {
+	for i := atProducer; i < atCount; i++ {
+		b[i] = 0xff
+	}
+}
+
+func (ts *testSystem) trim(t testing.TB, topic string, n int) {
+	t.Helper()
+	trimTopic(t, ts.admin, topic, listOffsets(t, ts.admin, topic, 1, timeStart)[0]+int64(n))
+}
+
+func (ts *testSystem) recreate(t testing.TB, topic string) {
+	t.Helper()
+	deleteTopic(t, ts.admin, topic)
+	createTopic(t, ts.admin, topic, ts.parts)
+	ts.set(func() { clear(ts.floors) })
+}
+
+// undecodable stores a batch that says it is gzip and is not. A real broker looks into batches, so it gets one that is more than MaxBatchBytes.
+func (ts *testSystem) undecodable(t testing.TB, topic string) {
+	t.Helper()
+	b := testBatch{offsets: []int64{0}, attrs: 1, producer: -1, corrupt: unproduced}
+	if ts.cluster == nil {
+		b = testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 5<<20) }, corrupt: unproduced}
+	}
+	produceRaw(t, ts.admin, topic, b.bytes())
+}

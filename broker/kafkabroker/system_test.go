@@ -1,0 +1,289 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+const testGroup = "workers"
+
+// A testSystem is a group and its topics for one case, on a cluster in this process or on a real one.
+type testSystem struct {
+	balancer string
+	group    string
+	brokers  []string
+	cluster  *kfake.Cluster // nil on a real one
+	admin    *kgo.Client
+	net      network
+	topics   []string
+	parts    int32
+	short    time.Duration // the harness's lease
+	lease    time.Duration // this case's
+
+	mu      sync.Mutex
+	sources []*Source
+	avoid   map[partitionID]*Source // plans give the partition to somebody else
+	bounce  map[partitionID]bool    // the next plan gives it to nobody
+	floors  map[string][]int64
+}
+
+// plainTestSystem knows its names and nothing of a cluster.
+func plainTestSystem(s brokertest.Setup, balancer string, lease time.Duration) *testSystem {
+	ts := &testSystem{
+		balancer: balancer, parts: int32(s.Partitions), short: lease, lease: lease,
+		avoid: make(map[partitionID]*Source), bounce: make(map[partitionID]bool), floors: make(map[string][]int64),
+	}
+	if s.Lease != 0 {
+		ts.lease = max(s.Lease, lease)
+	}
+	return ts
+}
+
+func (ts *testSystem) connect(t testing.TB) {
+	t.Helper()
+	admin, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4<<20),
+		kgo.UnknownTopicRetries(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.admin = admin
+	t.Cleanup(admin.Close)
+}
+
+func (ts *testSystem) system() *brokertest.System {
+	return &brokertest.System{
+		Topics: ts.topics, Join: ts.join, Produce: ts.produce, Unsettled: ts.unsettled, MaxMessageBytes: 1_000_000,
+		Floors:      ts.history,
+		Pulls:       func(testing.TB) int64 { return ts.net.sent(keyFetch) },
+		Heartbeats:  func(testing.TB) int64 { return ts.net.sent(keyHeartbeat) },
+		Publisher:   ts.publisher,
+		Down:        func(testing.TB) { ts.net.setDown(true) },
+		Up:          func(testing.TB) { ts.net.setDown(false) },
+		Revoke:      ts.revoke,
+		Bounce:      ts.bounceClaim,
+		Steal:       ts.steal,
+		FailSettles: func(_ testing.TB, n int) { ts.failCommits(n) },
+		SlowSettles: func(_ testing.TB, d time.Duration) { ts.net.setSlow(d) },
+		Trim:        ts.trim,
+		Recreate:    ts.recreate,
+		Undecodable: ts.undecodable,
+	}
+}
+
+func claimed(c *broker.Claim) partitionID { return partitionID{c.Topic, c.Partition} }
+
+func (ts *testSystem) set(f func()) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	f()
+}
+
+func (ts *testSystem) revoke(_ testing.TB, c *broker.Claim) {
+	ts.set(func() { ts.avoid[claimed(c)] = c.State.(*part).s })
+	ts.rebalance()
+}
+
+func (ts *testSystem) bounceClaim(_ testing.TB, c *broker.Claim) {
+	if schemes[ts.balancer].cooperative { // an eager group takes everything away at each join
+		ts.set(func() { ts.bounce[claimed(c)] = true })
+	}
+	ts.rebalance()
+}
+
+// steal takes the owner out of the group, as an administrator can.
+func (ts *testSystem) steal(t testing.TB, c *broker.Claim) {
+	owner := c.State.(*part).s
+	ts.set(func() { ts.avoid[claimed(c)] = owner })
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group = ts.group
+	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: owner.m.seat(partitionID{}).member}}
+	if _, err := ts.admin.Request(context.Background(), req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// failCommits lets the next ones fail: by the broker's answer, or where that cannot be scripted by a connection that breaks.
+func (ts *testSystem) failCommits(n int) {
+	if ts.cluster != nil {
+		ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: n})
+		return
+	}
+	ts.net.breakAt(keyOffsetCommit, n)
+}
+
+// rebalance lets the group's leader join again.
+func (ts *testSystem) rebalance() {
+	ts.mu.Lock()
+	sources := slices.Clone(ts.sources)
+	ts.mu.Unlock()
+	for _, s := range sources {
+		g := s.m.(*classic)
+		g.mu.Lock()
+		g.rejoin = g.rejoin || g.leads
+		g.mu.Unlock()
+		signal(g.poke)
+	}
+}
+
+// plan is what leaders make of their plans.
+func (ts *testSystem) plan(plan map[string][]partitionID) map[string][]partitionID {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	who := make(map[string]*Source)
+	for _, s := range ts.sources {
+		who[s.m.seat(partitionID{}).member] = s
+	}
+	for id, ps := range plan {
+		var keep []partitionID
+		for _, p := range ps {
+			if ts.bounce[p] {
+				delete(ts.bounce, p)
+				continue
+			}
+			if avoided := ts.avoid[p]; avoided != nil && who[id] == avoided {
+				if other := otherThan(plan, who, avoided); other != "" {
+					plan[other] = append(plan[other], p)
+					continue
+				}
+			}
+			keep = append(keep, p)
+		}
+		plan[id] = keep
+	}
+	return plan
+}
+
+func otherThan(plan map[string][]partitionID, who map[string]*Source, avoided *Source) string {
+	for id := range plan {
+		if who[id] != nil && who[id] != avoided {
+			return id
+		}
+	}
+	return ""
+}
+
+func (ts *testSystem) config(l *link) Config {
+	return Config{
+		Connection: Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: l.dial},
+		Group:      ts.group, Topics: ts.topics, Balancer: ts.balancer, SessionTimeout: ts.lease, HeartbeatInterval: min(ts.lease/10, 100*time.Millisecond),
+		RevokeWait: revokeWait(ts.balancer, ts.short), RebalanceTimeout: 6 * time.Second, CommitInterval: 5 * time.Millisecond, Poll: 100 * time.Millisecond,
+		MaxWait: 100 * time.Millisecond, MaxBatchBytes: 4 << 20, plan: ts.plan,
+	}
+}
+
+func (ts *testSystem) join(t testing.TB) *brokertest.Process {
+	l := ts.net.link()
+	s, err := New(ts.config(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.set(func() { ts.sources = append(ts.sources, s) })
+	return &brokertest.Process{
+		Source: s,
+		Kill: func() {
+			l.kill()
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = s.Close(ctx)
+		},
+		Freeze: func() { l.setCut(brokertest.Both, true) },
+		Thaw:   func() { l.setCut(brokertest.Both, false) },
+		Cut:    func(d brokertest.Direction) { l.setCut(d, true) },
+		Heal:   func() { l.setCut(brokertest.Both, false) },
+	}
+}
+
+func (ts *testSystem) produce(t testing.TB, partition int, ms ...broker.Outgoing) {
+	t.Helper()
+	var rs []*kgo.Record
+	for _, m := range ms {
+		r := &kgo.Record{Topic: m.Topic, Partition: int32(partition) % ts.parts, Key: m.Key, Value: m.Value}
+		for _, h := range m.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		}
+		rs = append(rs, r)
+	}
+	if err := ts.admin.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (ts *testSystem) publisher(t testing.TB) broker.Publisher {
+	p, err := NewPublisher(PublisherConfig{
+		Connection:      Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: ts.net.link().dial},
+		MaxMessageBytes: 1_000_000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A progressOf is what the cluster has of a partition, and of the group's progress in it.
+type progressOf struct {
+	start, end int64
+	committed  int64 // -1: nothing
+	metadata   string
+}
+
+// unsettled goes by the cluster's own state.
+func (ts *testSystem) unsettled(t testing.TB) (n int64) {
+	t.Helper()
+	for _, topic := range ts.topics {
+		var ps []progressOf
+		if ts.cluster != nil {
+			ps = ts.fakeProgress(topic)
+		} else {
+			ps = ts.realProgress(t, topic)
+		}
+		for no, p := range ps {
+			n += ts.left(t, topic, no, p)
+		}
+	}
+	return n
+}
+
+// left is how many messages of a partition are not settled.
+func (ts *testSystem) left(t testing.TB, topic string, no int, p progressOf) int64 {
+	t.Helper()
+	at, done := p.start, []span(nil)
+	if p.committed >= 0 {
+		ts.floor(topic, no, p.committed)
+		pr, err := decodeMetadata(p.committed, p.metadata)
+		if err != nil {
+			t.Errorf("committed metadata of %s/%d: %v", topic, no, err)
+		}
+		at, done = max(at, p.committed), pr.done
+	}
+	n := max(0, p.end-at)
+	for _, s := range done {
+		n -= max(0, min(s.to, p.end)-max(s.from, at))
+	}
+	return n
+}
+
+func (ts *testSystem) floor(topic string, no int, offset int64) {
+	key := fmt.Sprintf("%s/%d", topic, no)
+	ts.set(func() {
+		if h := ts.floors[key]; len(h) == 0 || h[len(h)-1] != offset {
+			ts.floors[key] = append(h, offset)
+		}
+	})
+}
+
+func (ts *testSystem) history(t testing.TB) map[string][]int64 {
+	ts.unsettled(t)
+	return ts.floors
+}
