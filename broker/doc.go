@@ -28,10 +28,25 @@
 //
 // At the end of a claim the adapter keeps one order, at a revocation and at Close alike:
 //
-//	fence (settles now say ErrLost) → Keeper.End → last commit → release
+//	fence (settles now say ErrLost) → Keeper.End → last commit, which gives back what was not settled → release
 //
-// Another order loses acknowledgements: take the commit's snapshot, then a worker's Ack returns nil, then the commit lands
+// At Close the release of the last claim is that the process leaves its group. Another order loses acknowledgements: take the commit's snapshot, then a worker's Ack returns nil, then the commit lands
 // without it, then the claim ends; the next owner does again what was said to be done.
+//
+// # Redeliveries
+//
+// A broker delivers again what it believes to be lost, and that may cross a settle of ours on its way. By what the adapter last did with the
+// message:
+//
+//   - it is out here: not handed out. Its lease counts anew, and its settle goes by the newest delivery;
+//   - it was acked: not handed out, and acked again, for the first ack may be what got lost;
+//   - it was given back: it may be handed out at once, be it the answer to the Nack or older, unless its Delay is known not to be over: then
+//     it is given back for the rest of it. The Nack itself is sent once and never repeated: by then it could pull the message from under
+//     the next handler.
+//
+// For that an adapter remembers finished messages, by what names them beyond a recreation of the stream. Memory bounds how many: all whose
+// settle is not known to be written down, and of the others as many as a broker may forget when it is killed; the adapters here keep the last
+// 8,192 and more. What it has forgotten, it hands out again, which at-least-once allows.
 //
 // # What an adapter must never do
 //
@@ -39,6 +54,6 @@
 //   - wait for the network, or for a handler, in Ack, Nack, Stop or Lag;
 //   - call Options.Observe while it holds a lock;
 //   - return messages together with an error;
-//   - give back (Nack, extend) by a lease that has run out: on a broker that does not fence, that pulls the message from
-//     whoever has it now. A late Ack stays useful and is sent.
+//   - give back or extend by a lease that has run out: on a broker that does not fence, that pulls the message from whoever has
+//     it now, or keeps it there for longer. A late Ack stays useful and is sent, though it says ErrLost.
 package broker

@@ -5,7 +5,8 @@ type Event struct {
 	Kind Kind
 	// Claim is nil where the event is about the whole source.
 	Claim *Claim
-	// From: in Gap, the first offset skipped. In Stalled, the unfinished offset that holds the commit back. Otherwise 0.
+	// From: in Gap, the first offset skipped, where there are offsets and it is known. In Stalled, the unfinished offset that holds
+	// the commit back. Otherwise 0.
 	From int64
 	// N: in Gap, how many messages were skipped. In Unconfirmed, how many settles said nil and did not hold. -1: unknown.
 	N int64
@@ -28,7 +29,8 @@ const (
 	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, or dropped
 	// by a broker that pushes.
 	Gap
-	// Unconfirmed: settles said nil and did not hold: a fenced commit, an expired lease, a failed delete. They come again.
+	// Unconfirmed: settles said nil and did not hold, or perhaps did not: a fenced commit, a lease that ran out before the settle arrived, a
+	// failed delete. They come again. It is said of settles, when they are found out, and never in advance.
 	Unconfirmed
 	// Stalled: intake of a claim stopped because its window of unfinished offsets is full.
 	Stalled

@@ -16,7 +16,8 @@ type Message struct {
 	Partition int32
 	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker has none.
 	Offset int64
-	// ID names the message where Partition and Offset do not; otherwise empty.
+	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also where
+	// nothing comes again and the broker has no name for it (core NATS).
 	ID string
 	// Key is nil where the message has none.
 	Key []byte

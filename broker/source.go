@@ -10,14 +10,21 @@ type Source interface {
 	// Open connects and subscribes. It is called once. Errors of configuration that the broker can tell are returned at once.
 	// While the broker is away it tries on, with Down events, until ctx ends: to fail fast, give ctx a deadline. ctx bounds Open
 	// only; nothing that goes on afterwards derives from it. After an error only Stop and Close may be called.
+	//
+	// Close ends an Open that waits, and Open says ErrClosed then, as it does after Close. Stop does not end it: that is ctx's part. After a
+	// Stop, before Open or under way, Open says ErrClosed, or opens a source that pulls nothing; no claim need begin then, and where none was
+	// Assigned none is Ended.
 	Open(ctx context.Context, o Options) (Traits, error)
 
-	// Receive blocks until there are messages, then fills dst with 1..len(dst) of them, all of one claim, in the broker's order.
-	// dst is the caller's and is not kept; len(dst) > 0. It is called by one goroutine at a time.
+	// Receive blocks until there are messages, then fills dst with 1..len(dst) of them, all of one claim. They come in the order in which
+	// the broker delivers them, which with Traits.Ordered is, for what was never delivered before, that of the offsets of a partition. A
+	// broker that keeps none promises none. dst is the caller's and is not kept; len(dst) > 0. It is called by one goroutine at a time.
 	//
 	// It never returns n > 0 with an error: an error hands out nothing and loses nothing. It never hands out a message that is
 	// outstanding here, even if the broker redelivers it, and never one of a claim that is revoking (the claim may turn so a moment
-	// later). ErrClosed after Stop. Any other error ends pulling for good: the engine drains as after Stop, and calls Close.
+	// later). ErrClosed after Stop. Any other error ends pulling for good: the engine drains as after Stop, and calls Close. Claims do not
+	// end by it: until Close what is out stays claimed and extended, and acks are nil and hold, as after Stop. A claim that is lost itself
+	// (its consumer was deleted, the group refuses the member) ends at once, as ever.
 	//
 	// There is no ctx, Stop ends it: with one, a chunk that was already counted as outstanding could be dropped at its end.
 	Receive(dst []Message) (n int, err error)
@@ -27,31 +34,38 @@ type Source interface {
 	// it returns. tokens are of messages of c, not empty, and read during the call only. From any goroutine. It does not wait for
 	// the network.
 	//
-	// nil: will be committed, by repeated tries, or reported as Unconfirmed. ErrLost: none (the claim has ended) or not all (a lease
-	// ran out). ErrSettled: not all, some were settled before. When both are true, ErrLost.
+	// nil: will be committed, by repeated tries, or reported as Unconfirmed; until either is known the adapter remembers it, and acks again
+	// what is delivered again (see Redeliveries in the package comment). ErrLost: none (the claim has ended) or not all (a lease ran out).
+	// ErrSettled: not all, some were settled before. When both are true, ErrLost.
 	Ack(c *Claim, tokens []uint64) error
 
 	// Nack gives messages back to the broker, in the given order: they come again, here or elsewhere, not before Back.Delay where
 	// Delay <= Traits.NativeDelay. The adapter keeps no payload of them: Kafka marks the offsets and, while the claim is open, fetches
 	// them again. Rules and results as for Ack.
+	//
+	// nil promises only that they come again. One that could not be said to the broker before its lease ran out is not said any more: that is
+	// reported as Unconfirmed, and the message comes again by its lease, elsewhere perhaps before its Delay and without its Runs. One that was
+	// sent and got lost on the way comes again so, too; where the adapter cannot know that, it reports nothing.
 	Nack(c *Claim, back []Back) error
 
-	// Stop ends pulling. It does not block, and may be called any number of times, by any goroutine, also before Open. No new pulls
+	// Stop ends pulling. It does not block, and may be called any number of times, by any goroutine, also before or beside Open. No new pulls
 	// and no new claims; what Receive has not returned goes back to the broker (with Options.Ordered, not before what stands before
 	// it is settled); Receive wakes with ErrClosed. Outstanding messages stay claimed and are extended; revocations and heartbeats go on.
 	Stop()
 
-	// Close ends everything, in the order fence, end claims (cause ErrClosed), give back, last commit, leave. It may be called any
-	// number of times, by any goroutine, beside Ack and Nack, without Stop before (it implies it), and also before Open or after a
-	// failed one. It returns when the broker has received all that (received is not yet durable) or ctx ended; no goroutine outlives
-	// it by more than a network timeout. A second call waits for the first and returns its result.
+	// Close ends everything, in the order of the package comment: fence, end the claims (cause ErrClosed), last commit with what is given
+	// back, leave. It may be called any number of times, by any goroutine, beside Ack and Nack, without Stop before (it implies it), and also
+	// before Open, beside it, or after a failed one. It returns when the broker has received all that (received is not yet durable) or ctx
+	// ended; no goroutine outlives it by more than a network timeout. The first call's ctx decides: any other waits until that has returned,
+	// also beyond its own ctx, and returns its result.
 	Close(ctx context.Context) error
 }
 
 // Options is what the engine tells a source at Open.
 type Options struct {
 	Budget Budget
-	// Ordered: the engine keeps an order. Give back nothing that stands behind a message still out.
+	// Ordered: the engine keeps an order. Give back nothing that stands behind a message still out: at Stop and Pause, what is prefetched
+	// goes back when all that is out was settled. It holds whatever Traits.Ordered says, since the engine learns the traits only from Open.
 	Ordered bool
 	// Observe is called for each event; never nil. It is quick, and is called with no lock of the adapter held, since it may call
 	// back (SetBudget, Lag, Pause). In order for each claim; the source may call it from several goroutines.
@@ -95,12 +109,23 @@ const (
 	Exact
 )
 
+var trustNames = [...]string{AtLeast: "at least", AtMost: "at most", Exact: "exact"}
+
+// String returns the name in lower case.
+func (t Trust) String() string {
+	if t < AtLeast || int(t) >= len(trustNames) {
+		return "unknown"
+	}
+	return trustNames[t]
+}
+
 // Back is a message that is given back.
 type Back struct {
 	Token uint64
 	// Delay before it may come again; 0: at once.
 	Delay time.Duration
-	// Runs is how often a handler has run it and failed, all told; 0 where none has. A rolling deploy thus uses up no attempts. An
-	// adapter that can keep the number (commit metadata, memory) does, and reports it as Message.Runs.
+	// Runs is how often a handler has run it and failed, all told; 0 where none has. A rolling deploy thus uses up no attempts. It is never
+	// less than the Message.Runs that the message came with. An adapter that can keep the number (commit metadata, memory) does, the larger
+	// one where it knows of two, and reports it as Message.Runs.
 	Runs int32
 }
