@@ -153,7 +153,8 @@ func NewExec(c ExecConfig) (*Exec, error) {
 // ExecFactory makes an Exec from options.
 func ExecFactory(s *Setup, o Options) (consumer.Handler, error) {
 	c := ExecConfig{}.withDefaults()
-	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
+	c.Timeout = s.within(c.Timeout)
+	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.validate()) }); err != nil {
 		return nil, err
 	}
 	e, err := NewExec(c)

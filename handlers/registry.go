@@ -38,6 +38,9 @@ type Setup struct {
 	Topics []string
 	// MaxWorkers is how many handlers run at once at most: webhook keeps as many connections. Defaults to 64.
 	MaxWorkers int
+	// Timeout is the consumer's, which ends a handler's context. webhook and exec refuse a timeout that is not below it, and default to nine
+	// tenths of it where their own default is not below it. 0: there is none.
+	Timeout time.Duration
 
 	closers []func() error
 	grace   time.Duration
@@ -61,6 +64,22 @@ func (s *Setup) Close() error {
 	}
 	s.closers = nil
 	return errors.Join(errs...)
+}
+
+// within is a handler's default for a timeout of its own: below the consumer's.
+func (s *Setup) within(d time.Duration) time.Duration {
+	if s.Timeout > 0 && d >= s.Timeout {
+		return s.Timeout / 10 * 9
+	}
+	return d
+}
+
+// checkTimeout finds a timeout that the consumer's would come before.
+func (s *Setup) checkTimeout(d time.Duration, errs OptionErrors) OptionErrors {
+	if s.Timeout > 0 && d >= s.Timeout {
+		errs.add("timeout", "is %v, not below the consumer's timeout, %v, which would end the call before", d, s.Timeout)
+	}
+	return errs
 }
 
 func (s *Setup) logger() zerolog.Logger {

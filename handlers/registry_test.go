@@ -1,11 +1,15 @@
 package handlers_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+
 	"bytes"
 	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
@@ -244,5 +248,50 @@ func TestLog(t *testing.T) {
 	}
 	if out := build(map[string]any{"level": "debug"}); out == "" {
 		t.Error("a logger that writes debug events got none")
+	}
+}
+
+// A handler's own timeout stays below the consumer's: a default is lowered, another one is refused.
+func TestTimeoutsBelowTheConsumers(t *testing.T) {
+	options := map[string]map[string]any{"webhook": {"url": "https://h/"}, "exec": {"command": []any{"sh"}}}
+	for name, o := range options {
+		for _, c := range []struct {
+			consumer time.Duration
+			timeout  string
+			ok       bool
+		}{
+			{0, "", true}, {0, "10h", true}, {5 * time.Second, "", true}, {5 * time.Second, "4s", true}, {5 * time.Second, "5s", false}, {time.Hour, "2h", false},
+		} {
+			if delete(o, "timeout"); c.timeout != "" {
+				o["timeout"] = c.timeout
+			}
+			s := &handlers.Setup{Timeout: c.consumer}
+			_, err := handlers.Default().Build(name, s, handlers.NewOptions(o))
+			if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "not below the consumer's timeout, "+c.consumer.String()) {
+				t.Errorf("%s with %q, the consumer's %v: %v", name, c.timeout, c.consumer, err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// With a timeout of 200 ms the consumer would end the call by its own; the handler's default, 30 s otherwise, comes before.
+func TestDefaultTimeoutIsBelowTheConsumers(t *testing.T) {
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-ended }))
+	defer server.Close()
+	defer close(ended)
+	s := &handlers.Setup{Timeout: 200 * time.Millisecond}
+	defer s.Close()
+	h, err := handlers.Default().Build("webhook", s, handlers.NewOptions(map[string]any{"url": server.URL}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := h(ctx, message("in", "x")); err == nil || ctx.Err() != nil {
+		t.Errorf("%v, the context: %v", err, ctx.Err())
 	}
 }

@@ -68,7 +68,8 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 // WebhookFactory makes a Webhook from options, with at least as many connections as the consumer has workers.
 func WebhookFactory(s *Setup, o Options) (consumer.Handler, error) {
 	c := WebhookConfig{}.withDefaults()
-	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
+	c.Timeout = s.within(c.Timeout)
+	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.validate()) }); err != nil {
 		return nil, err
 	}
 	c.MaxIdleConnections = max(c.MaxIdleConnections, s.MaxWorkers)

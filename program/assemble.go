@@ -85,7 +85,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	}
 	nats := natsSource(n, a.doc.File.Embedded)
 	log := a.log.With().Str("consumer", name).Logger()
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: n.Subjects, MaxWorkers: c.Pool.Max}
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: n.Subjects, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
 	if p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: nats.Connection}); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}

@@ -52,7 +52,11 @@ func report(err error, stderr io.Writer) (code int) {
 	case errors.As(err, &logged):
 	case errors.As(err, &found): // a line each, as compilers do
 		fmt.Fprintln(stderr, err)
-		fmt.Fprintf(stderr, "longshore: %s: %d mistakes\n", found.File, len(found.List))
+		mistakes := "1 mistake"
+		if n := len(found.List); n > 1 {
+			mistakes = fmt.Sprintf("%d mistakes", n)
+		}
+		fmt.Fprintf(stderr, "longshore: %s: %s\n", found.File, mistakes)
 	default:
 		fmt.Fprintln(stderr, "longshore:", err)
 	}

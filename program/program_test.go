@@ -154,9 +154,13 @@ func wantJSONLines(t *testing.T, log string) (events map[string]int) {
 	for line := range strings.Lines(log) {
 		var e struct {
 			Event string `json:"event"`
+			Time  string `json:"time"`
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Errorf("a line of the log is not JSON: %q", line)
+		}
+		if _, err := time.Parse("2006-01-02T15:04:05.000Z07:00", e.Time); err != nil {
+			t.Errorf("the time of %q: %v", line, err)
 		}
 		events[e.Event]++
 	}
@@ -287,6 +291,7 @@ func TestStoreIsLocked(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "bad.yaml", "consumers:\n  orders: {pool: {max: many}}\n")
+	writeFile(t, dir, "one.yaml", "consumers: {}\n")
 	writeFile(t, dir, "good.yaml", embeddedFile("4222", "routes: [{handler: log}]"))
 	for _, c := range []struct {
 		args string
@@ -296,6 +301,9 @@ func TestExitCodes(t *testing.T) {
 		{"run", 2, "run needs --config FILE"},
 		{"run -c none.yaml", 2, "none.yaml: no such file"},
 		{"run -c bad.yaml", 2, "bad.yaml:2: consumers.orders.pool.max: wants a whole number, is a string\n"},
+		{"run good.yaml", 2, "run takes no arguments; name the file with -c: longshore run -c good.yaml"},
+		{"config check one.yaml", 2, "\nlongshore: one.yaml: 1 mistake\n"},
+		{"config check bad.yaml", 2, "\nlongshore: bad.yaml: 3 mistakes\n"},
 		{"run -c", 2, "flag needs an argument"},
 		{"config check bad.yaml", 2, "bad.yaml:2: consumers.orders.routes: is missing or empty"},
 		{"config check", 2, "accepts 1 arg(s)"},
@@ -354,4 +362,15 @@ func readFile(t *testing.T, dir, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+func TestVersionAsText(t *testing.T) {
+	for v, want := range map[version]string{
+		{Version: "v1.2.3", Go: "go1.26", Platform: "linux/amd64"}:                                                                 "longshore v1.2.3 go1.26 linux/amd64",
+		{Version: "(devel)", Go: "go1.26", Platform: "linux/amd64", Revision: "abc", Time: "2026-11-21T15:00:00Z", Modified: true}: "longshore (devel) go1.26 linux/amd64, commit abc of 2026-11-21T15:00:00Z, modified",
+	} {
+		if got := v.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

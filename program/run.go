@@ -26,7 +26,12 @@ func newRun(r *handlers.Registry) *cobra.Command {
 			"with 130 or 143. If one consumer fails, all drain, and the exit code is 1. Mistakes in the file are all named at once, with exit code 2.\n" +
 			"Logs go to stderr: JSON, or text on a terminal.",
 		Example: "  longshore config example > c.yaml\n  longshore run -c c.yaml",
-		Args:    noArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("run takes no arguments; name the file with -c: longshore run -c %s", args[0])}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return usageError{errors.New("run needs --config FILE; longshore config example prints one")}

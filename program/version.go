@@ -9,15 +9,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A version is what the Go toolchain wrote into the binary.
+// A version is what the Go toolchain wrote into the binary: revision, time and modified by go build in a git work tree, not by go run.
 type version struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
+	Revision string `json:"revision,omitempty"` // of the main module, so not for a main function outside of longshore
 	Time     string `json:"time,omitempty"`
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
+
+const modulePath = "github.com/longshoremq/longshore"
 
 func readVersion() version {
 	v := version{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
@@ -26,6 +28,15 @@ func readVersion() version {
 		return v
 	}
 	v.Version = info.Main.Version
+	if info.Main.Path != modulePath { // a main function of a user
+		v.Version = "unknown"
+		for _, d := range info.Deps {
+			if d.Path == modulePath {
+				v.Version = d.Version
+			}
+		}
+		return v
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -39,21 +50,30 @@ func readVersion() version {
 	return v
 }
 
+// String is one line.
+func (v version) String() string {
+	s := fmt.Sprintf("longshore %s %s %s", v.Version, v.Go, v.Platform)
+	if v.Revision != "" {
+		s += fmt.Sprintf(", commit %s of %s", v.Revision, v.Time)
+	}
+	if v.Modified {
+		s += ", modified"
+	}
+	return s
+}
+
 func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, and what it was built from",
+		Short: "Print the version, and the commit where the build knows it",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, out := readVersion(), cmd.OutOrStdout()
 			if asJSON {
 				return json.NewEncoder(out).Encode(v)
 			}
-			_, err := fmt.Fprintf(out, "longshore %s %s %s\n", v.Version, v.Go, v.Platform)
-			if v.Revision != "" && err == nil {
-				_, err = fmt.Fprintf(out, "revision %s of %s, modified: %v\n", v.Revision, v.Time, v.Modified)
-			}
+			_, err := fmt.Fprintln(out, v)
 			return err
 		},
 	}
