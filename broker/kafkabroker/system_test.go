@@ -178,7 +178,7 @@ func (ts *testSystem) config(l *link) Config {
 	return Config{
 		Connection: Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: l.dial},
 		Group:      ts.group, Topics: ts.topics, Balancer: ts.balancer, SessionTimeout: ts.lease, HeartbeatInterval: min(ts.lease/10, 100*time.Millisecond),
-		RevokeWait: revokeWait(ts.balancer, ts.short), RebalanceTimeout: 6 * time.Second, CommitInterval: 5 * time.Millisecond, Poll: 100 * time.Millisecond,
+		RevokeWait: revokeWait(ts.balancer, ts.short), RebalanceTimeout: 20 * ts.short, CommitInterval: 5 * time.Millisecond, Poll: 100 * time.Millisecond,
 		MaxWait: 100 * time.Millisecond, MaxBatchBytes: 4 << 20, plan: ts.plan,
 	}
 }
