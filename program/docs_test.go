@@ -218,3 +218,31 @@ func TestExamplesAreAccepted(t *testing.T) {
 		}
 	}
 }
+
+// TestContributorsFindTheFiles: the table of CONTRIBUTING.md names files that exist.
+func TestContributorsFindTheFiles(t *testing.T) {
+	_, table, ok := strings.Cut(readFile(t, "..", "CONTRIBUTING.md"), "## To add something\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	if !ok {
+		t.Fatal("CONTRIBUTING.md has no table")
+	}
+	found := 0
+	for _, m := range regexp.MustCompile("`([a-z0-9_./]+\\.(?:go|md|yaml))`").FindAllStringSubmatch(table, -1) {
+		found++
+		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+			t.Errorf("CONTRIBUTING.md: %v", err)
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d files", found)
+	}
+}
+
+// TestEveryPolicyIsMade: each name that a file may have is one that assemble knows.
+func TestEveryPolicyIsMade(t *testing.T) {
+	for _, name := range config.Policies {
+		if policyOf(name) == nil {
+			t.Errorf("no policy for %s", name)
+		}
+	}
+}

@@ -27,7 +27,9 @@ const maxDuration = math.MaxInt32 * time.Millisecond
 
 var (
 	// LogLevels are what log.level may be.
-	LogLevels    = []string{"trace", "debug", "info", "warn", "error"}
+	LogLevels = []string{"trace", "debug", "info", "warn", "error"}
+	// Policies are the names that pool.policy may have.
+	Policies     = []string{"report-status", "fixed", "classic", "queue-threshold", "aimd"}
 	logFormats   = []string{"auto", "json", "console"}
 	consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 )

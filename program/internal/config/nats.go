@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// Policies are the names that pool.policy may have, Delivers those of source.nats.deliver.
-var (
-	Policies = []string{"report-status", "fixed", "classic", "queue-threshold", "aimd"}
-	Delivers = []string{"all", "new", "last", "last_per_subject"}
-)
+// delivers are the names that source.nats.deliver may have.
+var delivers = []string{"all", "new", "last", "last_per_subject"}
 
 // Embedded says whether a consumer reads from the server inside the process.
 func (n *NATS) Embedded() bool { return n.URL == "" && len(n.URLs) == 0 }
@@ -49,7 +46,7 @@ func (d *Document) checkNATS(consumer string, n *NATS, c *Consumer) {
 	if n.CreateStream && len(n.Subjects) == 0 {
 		d.Find(at+".create_stream", "is set and subjects is not: a stream needs subjects")
 	}
-	d.oneOf(at+".deliver", n.Deliver, Delivers)
+	d.oneOf(at+".deliver", n.Deliver, delivers)
 	d.duration(at+".ack_wait", n.AckWait)
 	d.duration(at+".max_hold", n.MaxHold)
 	if n.MaxAckPending < -1 || d.Has(at+".max_ack_pending") && n.MaxAckPending == 0 {
