@@ -55,7 +55,7 @@ func longHandlers(t *testing.T, k kind) string {
 	}
 	a := f.finish(t)
 	a.noDuplicates(t)
-	return fmt.Sprintf("%d messages of %v each, %d partitions moved", messages, f.config.Busy, moves)
+	return fmt.Sprintf("%d messages of %v each, %d partitions moved; %v", messages, f.config.Busy, moves, a)
 }
 
 // A claimSaid is a line of a consumer: a partition came or went.

@@ -64,7 +64,7 @@ func (f *field) allHeld() map[int32]int {
 // scaled checks and prints what happened from a moment until now.
 func (f *field) scaled(t *testing.T, members string, before, after map[int32]int, from time.Time) {
 	t.Helper()
-	row := scaleRow{Row: "scale", Broker: "kafka", Members: members}
+	row := scaleRow{Row: "scale", Broker: f.on.broker(), Members: members}
 	stood := standstills(f.entries(t), from.UnixMilli(), time.Now().UnixMilli())
 	for p := range int32(loadPartitions) {
 		seconds := float64(stood[p]) / 1000

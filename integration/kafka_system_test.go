@@ -60,6 +60,14 @@ func newKafkaSystem(t *testing.T, cluster *kafkad.Cluster) *kafkaSystem {
 	return s
 }
 
+// broker says so where nothing is proved about Kafka itself.
+func (s *kafkaSystem) broker() string {
+	if !s.cluster.Real() {
+		return "kafka: " + s.cluster.Name
+	}
+	return "kafka"
+}
+
 func (s *kafkaSystem) configure(c *consumerConfig) {
 	c.Broker, c.URL, c.Topic, c.Group, c.Lease = "kafka", strings.Join(s.cluster.Brokers(), ","), s.topic, s.group, time.Second
 }

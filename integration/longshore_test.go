@@ -45,7 +45,7 @@ func newSource(c consumerConfig) (broker.Source, error) {
 			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
 			Group:      c.Group, Topics: []string{c.Topic},
 			SessionTimeout: c.Lease, HeartbeatInterval: min(c.Lease/5, c.Heartbeat), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
-			CommitInterval: 20 * time.Millisecond, Poll: 500 * time.Millisecond,
+			CommitInterval: commitInterval, Poll: 500 * time.Millisecond,
 		})
 	}
 	return natsbroker.NewSource(natsbroker.Config{

@@ -38,6 +38,8 @@ func startNATS(t *testing.T) system {
 // onNATS is the field's system, where it is JetStream.
 func (f *field) onNATS() *natsSystem { return f.on.(*natsSystem) }
 
+func (s *natsSystem) broker() string { return "nats" }
+
 func (s *natsSystem) createStream(t *testing.T) {
 	t.Helper()
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: loadStream, Subjects: []string{"load.>"}, Storage: jetstream.FileStorage})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/kafkad"
@@ -14,6 +15,8 @@ import (
 
 // A system is a real broker with one stream or topic for the load, and the durable or group that consumes it.
 type system interface {
+	// broker names it in what is printed.
+	broker() string
 	// configure tells a consumer where the load is.
 	configure(*consumerConfig)
 	// publisher returns what stores the messages of a load.
@@ -40,6 +43,9 @@ type progress struct {
 	settled bool
 }
 
+// commitInterval is that of the product's consumers on Kafka.
+const commitInterval = 20 * time.Millisecond
+
 // A kind is a kind of broker.
 type kind struct {
 	name string
@@ -58,6 +64,15 @@ var kinds = []kind{
 		sigkill: "f02", serverKill: "f10"},
 	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer}, naive: commitEach,
 		sigkill: "f01", serverKill: "f09"},
+}
+
+// perKill is how many messages one killed consumer may leave to be done again: at most one for each worker, which had done it and not acked
+// it; and on Kafka what was acked and not yet committed.
+func (k kind) perKill(rate int) int {
+	if k.name == "kafka" {
+		return killWorkers + int(commitInterval.Seconds()*float64(rate))
+	}
+	return killWorkers
 }
 
 // onEach runs a test on each kind of broker.
