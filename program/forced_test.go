@@ -40,13 +40,13 @@ func TestForcedStopWaitsForNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words := &lastWords{}
 		words.speak(os.Interrupt) // nobody has anything to say
-		release, said := make(chan struct{}), os.Signal(nil)
-		onForcedStop(context.WithValue(t.Context(), lastWordsKey{}, words), func(s os.Signal) { said = s; <-release })
+		release, said := make(chan struct{}), make(chan os.Signal, 1)
+		onForcedStop(context.WithValue(t.Context(), lastWordsKey{}, words), func(s os.Signal) { said <- s; <-release })
 		onForcedStop(t.Context(), func(os.Signal) { t.Error("of another command") })
 		begin := time.Now()
 		words.speak(os.Interrupt)
-		if d := time.Since(begin); d != time.Second || said != os.Interrupt {
-			t.Errorf("said %v, waited %v", said, d)
+		if s, d := <-said, time.Since(begin); d != time.Second || s != os.Interrupt {
+			t.Errorf("said %v, waited %v", s, d)
 		}
 		close(release)
 	})
