@@ -359,6 +359,7 @@ func (s *Source) open(b *start) {
 	delete(s.beginning, b.partitionID)
 	s.parts[b.partitionID] = p
 	s.turns = append(s.turns, p)
+	s.hurry = true // that we have begun is what tells the next process that we died
 	signal(s.flush)
 }
 

@@ -24,22 +24,63 @@ type due struct {
 // committed, or life has ended.
 func (s *Source) commitLoop() {
 	defer close(s.committed)
-	tick := time.NewTicker(s.cfg.CommitInterval)
-	defer tick.Stop()
+	timer := time.NewTimer(s.cfg.CommitInterval)
+	defer timer.Stop()
+	last, size := time.Now(), 0
 	for {
 		select {
 		case <-s.life.Done():
 			return
 		case <-s.flush:
-		case <-tick.C:
+		case <-timer.C:
 		}
-		for s.commit() && s.life.Err() == nil {
-			pause(s.life, retryWait)
+		if wait := time.Until(last.Add(s.cfg.commitWait(s.backlog(), size))); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		again := true
+		for again && s.life.Err() == nil {
+			if size, again = s.commit(); again {
+				pause(s.life, retryWait)
+			}
 		}
 		if s.allCommitted() {
 			return
 		}
+		last = time.Now()
+		timer.Reset(s.cfg.CommitInterval)
 	}
+}
+
+const (
+	// commitGap is the least time between two commits, but for those that somebody waits for.
+	commitGap = 20 * time.Millisecond
+	// commitBytes a second is how much metadata is written for a long time. The broker keeps each commit until its log is compacted.
+	commitBytes = 256 << 10
+)
+
+// A backlog is what the next commit would have to tell.
+type backlog struct {
+	finished int64 // messages handled since the last one
+	waited   bool  // somebody waits for it: a claim has begun or ended
+}
+
+// commitWait is how long to wait after the last commit, which had so many bytes of metadata. A few finished messages wait for CommitInterval; from
+// CommitMessages on they go out at once: what a crash does again is bounded by their number where there are many, and by time where there are few.
+func (c *Config) commitWait(b backlog, size int) time.Duration {
+	switch {
+	case b.waited:
+		return 0
+	case b.finished >= int64(c.CommitMessages):
+		return min(c.CommitInterval, max(commitGap, time.Duration(size)*time.Second/commitBytes))
+	}
+	return c.CommitInterval
+}
+
+func (s *Source) backlog() backlog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return backlog{finished: s.finished, waited: s.hurry || s.leaving || len(s.ending) > 0}
 }
 
 // allCommitted says whether Close is waiting for us and there is nothing left.
@@ -49,23 +90,24 @@ func (s *Source) allCommitted() bool {
 	return s.leaving && len(s.ending) == 0
 }
 
-// commit sends what is new. again: something of it should be tried again soon.
-func (s *Source) commit() (again bool) {
+// commit sends what is new, with so many bytes of metadata. again: something of it should be tried again soon.
+func (s *Source) commit() (size int, again bool) {
 	me := s.m.seat(partitionID{}) // before the snapshots: what is lost after this cannot be committed under a later name
 	ds := s.collect()
 	if len(ds) == 0 {
-		return false
+		return 0, false
 	}
 	cs := make([]*commitment, len(ds))
 	for i, d := range ds {
 		cs[i] = d.c
+		size += len(d.c.metadata)
 	}
 	ctx, cancel := context.WithTimeout(s.life, s.c.timeout)
 	defer cancel()
 	err := s.k.commit(ctx, me, cs)
 	if err != nil {
 		s.note(err)
-		return true
+		return size, true
 	}
 	var released []partitionID
 	s.mu.Lock()
@@ -81,13 +123,14 @@ func (s *Source) commit() (again bool) {
 		s.m.release(released)
 	}
 	signal(s.kick)
-	return again
+	return size, again
 }
 
 // collect takes snapshots: of open claims where something is new, and the last ones.
 func (s *Source) collect() (ds []due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.finished, s.hurry = 0, false
 	add := func(p *part, clean bool) {
 		snap := p.tr.snapshot(clean)
 		d := due{p: p, s: snap, last: clean, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
@@ -120,7 +163,7 @@ func (s *Source) answered(d due) (retry, free bool) {
 		d.p.bare = true
 		s.say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
 		return true, false
-	case fenced(code):
+	case fenced(code), code == kafka.RebalanceInProgress:
 		// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership hears the
 		// same with its next heartbeat and says that all is lost.
 		return true, false

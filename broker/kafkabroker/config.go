@@ -98,8 +98,12 @@ type Config struct {
 	// RebalanceTimeout is how long the group waits for a member that has partitions to give up. It must exceed RevokeWait. Defaults to 60 s.
 	RebalanceTimeout time.Duration
 
-	// CommitInterval is how long progress may wait before it is committed: what a crash does again. Defaults to 1 s.
+	// CommitInterval is how long progress may wait before it is committed, when it is little. Defaults to 1 s.
 	CommitInterval time.Duration
+	// CommitMessages is from how many finished messages on progress is committed at once, all partitions in one request. With CommitInterval it bounds
+	// what a crash does again, beside what handlers are at. It holds up to 50 commits a second (fewer where their metadata is large); above that it is what is
+	// finished in 20 ms. Raise it where many processes share a coordinator that is busy. Defaults to 8.
+	CommitMessages int
 	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
 	Poll time.Duration
 	// Uncommitted also hands out messages of transactions that are open or were aborted. Defaults to false: read_committed.
@@ -149,6 +153,7 @@ func (c Config) withDefaults() Config {
 	or(&c.RevokeWait, 15*time.Second)
 	or(&c.RebalanceTimeout, time.Minute)
 	or(&c.CommitInterval, time.Second)
+	or(&c.CommitMessages, 8)
 	or(&c.Poll, time.Second)
 	or(&c.FetchBytes, 4<<20)
 	or(&c.PartitionBytes, 1<<20)
@@ -239,6 +244,7 @@ func (c Config) validate() error {
 		f.add("Balancer is %q: it must be sticky, range or roundrobin", c.Balancer)
 	}
 	c.validateTimes(&f)
+	f.size("CommitMessages", c.CommitMessages)
 	f.size("FetchBytes", c.FetchBytes)
 	f.size("PartitionBytes", c.PartitionBytes)
 	f.size("MaxBatchBytes", c.MaxBatchBytes)

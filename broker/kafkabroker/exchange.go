@@ -143,7 +143,9 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 	q.ctx, q.clientID = ctx, c.clientID
 	answer, err := c.transport.RoundTrip(ctx, c.addr, q)
 	if err != nil {
-		c.forget(q.node)
+		if ctx.Err() == nil { // a broker that is slow is the same broker: asking for its versions again would take a heartbeat's time
+			c.forget(q.node)
+		}
 		return nil, fmt.Errorf("request %d to broker %d: %w", q.key, q.node, err)
 	}
 	r := &reader{b: answer.(*request).answer, flexible: q.flexible()}

@@ -23,7 +23,7 @@ func child() {
 	var mu sync.Mutex
 	n := 0
 	cfg := Config{Connection: Connection{Brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}, Group: os.Getenv("KAFKABROKER_CHILD"),
-		Topics: []string{os.Getenv("KAFKABROKER_CHILD")}, SessionTimeout: time.Second, HeartbeatInterval: 200 * time.Millisecond, CommitInterval: 20 * time.Millisecond}
+		Topics: []string{os.Getenv("KAFKABROKER_CHILD")}, SessionTimeout: time.Second, HeartbeatInterval: 200 * time.Millisecond}
 	startCrew(t, cfg, 16, func(m *broker.Message) {
 		d := 5 * time.Millisecond
 		mu.Lock()

@@ -17,11 +17,22 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var lost, twice bool
+	before := p.tr.acked
 	for _, t := range tokens {
 		how, size := p.tr.ack(t)
 		s.settled(p, t, how, size, &lost, &twice)
 	}
+	s.count(p.tr.acked - before)
 	return s.verdict(p, lost, twice)
+}
+
+// count adds finished messages, and wakes the committer when they are enough for a commit of their own; it needs s.mu.
+func (s *Source) count(n int64) {
+	enough := int64(s.cfg.CommitMessages)
+	if s.finished < enough && s.finished+n >= enough {
+		signal(s.flush)
+	}
+	s.finished += n
 }
 
 // Nack gives messages back: they are fetched again while the claim is open. See broker.Source.

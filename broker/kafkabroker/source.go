@@ -66,6 +66,8 @@ type Source struct {
 	outBytes  int64
 	held      int64 // prefetched or reserved for fetches
 	starved   bool  // there was no budget for somebody
+	finished  int64 // acks since the last commit was put together
+	hurry     bool  // somebody waits for the next commit
 	events    []broker.Event
 	down, up  bool
 	downSaid  time.Time
