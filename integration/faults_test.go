@@ -130,6 +130,7 @@ func killOneOfThree(t *testing.T, k kind) string {
 
 func terminateTwice(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
+	f.config.Lease = 3 * time.Second // the next process waits for it, and a busy machine does not reach it
 	good := f.config
 	f.config.Hang, f.config.Drain = true, time.Hour
 	f.startConsumers(t, 1)
@@ -155,6 +156,7 @@ func terminateTwice(t *testing.T, k kind) string {
 
 func terminateHanging(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
+	f.calm()
 	good := f.config
 	f.config.Hang, f.config.Drain = true, 2*time.Second
 	f.startConsumers(t, 1)
@@ -227,6 +229,7 @@ func brokerDown(t *testing.T, k kind) string {
 
 func brokerAbsent(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
+	f.calm()
 	f.on.kill()
 	failFast := f.config
 	failFast.Open = time.Second

@@ -14,6 +14,7 @@ import (
 // churnOfMembers has one member that stays and one that comes and goes, so that partitions move all the time.
 func churnOfMembers(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
+	f.calm()
 	f.config.Heartbeat = 50 * time.Millisecond // a cooperative move takes two rebalances, and the guest stays for 300 ms
 	f.startConsumers(t, 1)
 	f.load = startLoad(t, f.on, killRate, 0)
@@ -41,11 +42,12 @@ func churnOfMembers(t *testing.T, k kind) string {
 // longHandlers run three times as long as the session: heartbeats do not wait for them, so no partition moves.
 func longHandlers(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
+	f.config.Lease = 2 * time.Second
 	f.config.Busy = 3 * f.config.Lease
 	f.startConsumers(t, 2)
 	f.balanced(t)
 	before := len(f.consumers[0].claims()) + len(f.consumers[1].claims())
-	const messages = 6 * killWorkers
+	const messages = 4 * killWorkers
 	f.load = startLoad(t, f.on, killRate, messages)
 	f.load.finish()
 	eventually(t, "all are handled", func() bool { return len(f.entries(t)) >= messages })

@@ -25,6 +25,7 @@ type scaleRow struct {
 // TestScaleMembers: two members, three, and two again, with handlers of a second. Only partitions that move stop.
 func TestScaleMembers(t *testing.T) {
 	f := newField(t, startKafka(t), longshoreConsumer)
+	f.calm()
 	f.config.Busy = time.Second
 	f.startConsumers(t, 2)
 	f.balanced(t)

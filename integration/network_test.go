@@ -15,9 +15,7 @@ import (
 func overProxy(t *testing.T, k kind, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
 	f := newField(t, k.own(t), longshoreConsumer)
-	if k.name == "kafka" {
-		f.config.Lease = time.Minute
-	}
+	f.calm()
 	return fieldOverProxy(t, f, faultRate, during)
 }
 
