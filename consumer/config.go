@@ -38,7 +38,8 @@ type Config struct {
 	// holds a goroutine and what it refers to. Defaults to 16.
 	MaxStuck int
 	// DrainTimeout is how long Run waits for running handlers after its context has ended, before it ends theirs. Choose it below what the
-	// supervisor grants before it kills (Kubernetes: 30 s). Defaults to 25 s; negative means not at all.
+	// supervisor grants before it kills, with CancelGrace and CloseTimeout beside it (Kubernetes grants 30 s). Defaults to 20 s; negative
+	// means not at all.
 	DrainTimeout time.Duration
 	// CancelGrace is how long handlers get to return after their contexts ended at the end of a drain. Defaults to 1 s.
 	CancelGrace time.Duration
@@ -117,7 +118,7 @@ func (c Config) withDefaults() Config {
 	c.Retry.Backoff = c.Retry.Backoff.withDefaults()
 	c.StuckAfter = cmp.Or(c.StuckAfter, 10*time.Second)
 	c.MaxStuck = cmp.Or(c.MaxStuck, 16)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, 25*time.Second)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
 	c.CancelGrace = cmp.Or(c.CancelGrace, time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	c.Budget.Messages = cmp.Or(c.Budget.Messages, max(4096, 4*c.Pool.Max))
