@@ -80,7 +80,7 @@ func (e loggedError) Unwrap() error { return e.error }
 func newRoot(r *handlers.Registry) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "longshore",
-		Short: "Background event processing on Kafka and NATS JetStream",
+		Short: "Background event processing on NATS JetStream",
 		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each message after its\n" +
 			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).",
 		SilenceUsage:  true,

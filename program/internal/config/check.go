@@ -75,13 +75,6 @@ func (d *Document) checkAdmin(a *Admin) {
 		d.Find(path, "the token has %d bytes, want at least %d", n, minToken)
 	}
 	d.duration("admin.no_progress", a.NoProgress)
-	noProgress := cmp.Or(a.NoProgress, defaultNoProgress)
-	for name, c := range d.File.Consumers {
-		if c != nil && c.Timeout >= noProgress {
-			d.Find("admin.no_progress", "is %v, not more than consumers.%s.timeout, %v: a slow handler would look like none", noProgress, name, c.Timeout)
-			return
-		}
-	}
 }
 
 func (d *Document) checkConsumer(at string, c *Consumer) {

@@ -156,7 +156,6 @@ func TestContradictionsOfAFile(t *testing.T) {
 		least + "admin: {listen: localhost}": `c.yaml:5: admin.listen: is "localhost", want host:port`,
 		least + "admin: {listen: 'localhost:http'}": `c.yaml:5: admin.listen: is "localhost:http", want host:port`,
 		least + "admin: {token: short}":             "c.yaml:5: admin.token: the token has 5 bytes, want at least 16",
-		least + "    timeout: 2m\nadmin: {}":        "c.yaml:6: admin.no_progress: is 1m0s, not more than consumers.orders.timeout, 2m0s",
 		least + "embedded: {port: 70000}":           "c.yaml:5: embedded.port: is 70000, want 0 to 65535",
 		least + "kill_grace: 0s":                    "c.yaml:5: kill_grace: is 0s, want more",
 		least + "log: {level: loud}":                `c.yaml:5: log.level: is "loud"`,
