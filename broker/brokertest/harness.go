@@ -67,13 +67,14 @@ type Setup struct {
 }
 
 // A System is a broker for one case, and what the suite can do to it and see of it from outside. Its functions fail t when they cannot do
-// what they should. They return when the thing is done, unless said otherwise. Produce, Unsettled and what looks at the broker or changes it are called
-// only while it is up.
+// what they should. They return when the thing is done, unless said otherwise. Produce, Unsettled and what else asks the broker or changes it are
+// called only while it is up.
 type System struct {
 	// Topics are the names of what New made.
 	Topics []string
 
-	// Join makes another process of the one group, which reads all Topics. Its source is not opened yet.
+	// Join makes another process of the one group, which reads all Topics. Its source is not opened yet. It is called while the broker is down,
+	// too.
 	Join func(t testing.TB) *Process
 	// Produce stores messages as another program would, in this order, in the topic's partition (modulo their number; where the broker
 	// has no partitions it is ignored).
