@@ -45,48 +45,53 @@ func TestHeaderStyles(t *testing.T) {
 			t.Fatalf("%d dead letters", len(dead))
 		}
 		for _, m := range dead {
-			all := map[string]string{}
-			for k, v := range m.Headers.All() {
-				if _, twice := all[k]; twice {
-					t.Errorf("header %s is there twice", k)
-				}
-				all[k] = string(v)
-			}
-			class, text := "longshore.error", "broken line"
-			offset := byte(0)
-			if string(m.Value) == "panic" {
-				class, text, offset = "longshore.panic", "oh", 1
-			}
-			for k, want := range map[string]string{
-				"own":                                   "h",
-				broker.HeaderOriginalTopic:              "in",
-				"kafka_dlt-original-topic":              "in",
-				"kafka_dlt-original-partition":          "\x00\x00\x00\x00",
-				"kafka_dlt-original-offset":             "\x00\x00\x00\x00\x00\x00\x00" + string(rune(offset)),
-				"kafka_dlt-original-timestamp-type":     "CreateTime",
-				"kafka_dlt-exception-fqcn":              class,
-				"__connect.errors.topic":                "in",
-				"__connect.errors.partition":            "0",
-				"__connect.errors.offset":               string(rune('0' + offset)),
-				"__connect.errors.connector.name":       "orders",
-				"__connect.errors.exception.class.name": class,
-			} {
-				if all[k] != want {
-					t.Errorf("%s: header %s is %q, want %q", m.Value, k, all[k], want)
-				}
-			}
-			if !strings.Contains(all["kafka_dlt-exception-message"], text) || all["kafka_dlt-exception-message"] != all["__connect.errors.exception.message"] {
-				t.Errorf("messages: %q, %q", all["kafka_dlt-exception-message"], all["__connect.errors.exception.message"])
-			}
-			if len(all["kafka_dlt-original-timestamp"]) != 8 {
-				t.Errorf("timestamp %q", all["kafka_dlt-original-timestamp"])
-			}
-			stack := all["kafka_dlt-exception-stacktrace"]
-			if got := strings.Contains(stack, "headerstyle_test.go"); got != (text == "oh") || stack != all["__connect.errors.exception.stacktrace"] {
-				t.Errorf("stack of %s: %.100q", m.Value, stack)
-			}
+			checkStyles(t, m)
 		}
 	})
+}
+
+func checkStyles(t *testing.T, m broker.Message) {
+	t.Helper()
+	all := map[string]string{}
+	for k, v := range m.Headers.All() {
+		if _, twice := all[k]; twice {
+			t.Errorf("header %s is there twice", k)
+		}
+		all[k] = string(v)
+	}
+	class, text := "longshore.error", "broken line"
+	offset := byte(0)
+	if string(m.Value) == "panic" {
+		class, text, offset = "longshore.panic", "oh", 1
+	}
+	for k, want := range map[string]string{
+		"own":                                   "h",
+		broker.HeaderOriginalTopic:              "in",
+		"kafka_dlt-original-topic":              "in",
+		"kafka_dlt-original-partition":          "\x00\x00\x00\x00",
+		"kafka_dlt-original-offset":             "\x00\x00\x00\x00\x00\x00\x00" + string(rune(offset)),
+		"kafka_dlt-original-timestamp-type":     "CreateTime",
+		"kafka_dlt-exception-fqcn":              class,
+		"__connect.errors.topic":                "in",
+		"__connect.errors.partition":            "0",
+		"__connect.errors.offset":               string(rune('0' + offset)),
+		"__connect.errors.connector.name":       "orders",
+		"__connect.errors.exception.class.name": class,
+	} {
+		if all[k] != want {
+			t.Errorf("%s: header %s is %q, want %q", m.Value, k, all[k], want)
+		}
+	}
+	if !strings.Contains(all["kafka_dlt-exception-message"], text) || all["kafka_dlt-exception-message"] != all["__connect.errors.exception.message"] {
+		t.Errorf("messages: %q, %q", all["kafka_dlt-exception-message"], all["__connect.errors.exception.message"])
+	}
+	if len(all["kafka_dlt-original-timestamp"]) != 8 {
+		t.Errorf("timestamp %q", all["kafka_dlt-original-timestamp"])
+	}
+	stack := all["kafka_dlt-exception-stacktrace"]
+	if got := strings.Contains(stack, "headerstyle_test.go"); got != (text == "oh") || stack != all["__connect.errors.exception.stacktrace"] {
+		t.Errorf("stack of %s: %.100q", m.Value, stack)
+	}
 }
 
 func TestUnknownHeaderStyle(t *testing.T) {
