@@ -65,7 +65,9 @@ type Source interface {
 type Options struct {
 	Budget Budget
 	// Ordered: the engine keeps an order. Give back nothing that stands behind a message still out: at Stop and Pause, what is prefetched
-	// goes back when all that is out was settled. It holds whatever Traits.Ordered says, since the engine learns the traits only from Open.
+	// goes back when all that is out was settled. And hand out nothing under a claim while messages are out here under an earlier claim of the same
+	// topic and partition: they come again, perhaps, and what comes after them would be ahead of them. It holds whatever Traits.Ordered says, since
+	// the engine learns the traits only from Open.
 	Ordered bool
 	// Observe is called for each event; never nil. It is quick, and is called with no lock of the adapter held, since it may call
 	// back (SetBudget, Lag, Pause). In order for each claim; the source may call it from several goroutines.

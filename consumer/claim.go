@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -17,6 +18,9 @@ type claim struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	lanes  *lanes      // nil: there is no order
+	closed atomic.Bool // over is set
+
 	mu          sync.Mutex
 	over        string // why nothing of it may start any more; "": it may
 	first, last *run   // live runs, oldest first
@@ -29,6 +33,8 @@ func (c *Consumer) claimOf(f *feed, b *broker.Claim) *claim {
 	k := c.claims[b]
 	if k == nil {
 		k = &claim{Claim: b, feed: f, over: c.over}
+		k.closed.Store(c.over != "")
+		k.lanes = c.lanesOf(k)
 		k.ctx, k.cancel = context.WithCancelCause(c.work)
 		c.claims[b] = k
 		c.watchers.Go(func() { c.watchClaim(k) })
@@ -51,11 +57,15 @@ func (c *Consumer) watchClaim(k *claim) {
 	select {
 	case <-k.Ended():
 		k.cancel(k.Cause())
+		c.dropWaiting(k)
 	case <-c.gone:
 		k.cancel(ErrShutdown)
 	}
 	c.mu.Lock()
 	delete(c.claims, k.Claim)
+	if k.lanes != nil {
+		k.lanes.users--
+	}
 	c.mu.Unlock()
 }
 
@@ -105,6 +115,7 @@ func (k *claim) close(reason string) (live []*run) {
 	defer k.mu.Unlock()
 	if k.over == "" {
 		k.over = reason
+		k.closed.Store(true)
 	}
 	for r := k.first; r != nil; r = r.next {
 		live = append(live, r)
@@ -123,15 +134,18 @@ func (k *claim) why() string {
 // on. Queued runs stay in the queue as empty husks.
 func (c *Consumer) clear(k *claim, reason string) {
 	var back []broker.Back
+	var numbers []uint64
 	for _, r := range k.close(reason) {
 		d0, d1, u0, u1 := r.steal()
 		c.ackRange(nil, r, d0, d1)
 		back = append(back, backs(r.ms[u0:u1])...)
+		numbers = append(numbers, r.lanesOf(u0, u1)...)
 	}
 	now := time.Now()
 	for _, p := range c.parked.take(func(p parked) bool { return p.k == k }) {
-		back = append(back, broker.Back{Token: p.m.Token, Delay: max(0, p.due.Sub(now)), Runs: p.m.Runs})
+		back = append(back, p.back(now))
+		numbers = append(numbers, p.lane...)
 	}
-	c.giveBack(k, back, reason)
+	c.giveBack(k, back, numbers, reason)
 	c.letters.flush(k)
 }

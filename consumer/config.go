@@ -20,6 +20,11 @@ type Config struct {
 	// Handler handles each message. Required.
 	Handler Handler
 
+	// Order says which messages are handled one after the other. Everything else is handled in parallel. Defaults to OrderNone.
+	Order Order
+	// Lane bounds what waits for its turn in an order. Not used with OrderNone.
+	Lane Lane
+
 	// Pool sizes the workers.
 	Pool Pool
 	// Retry says what becomes of a failed message.
@@ -32,7 +37,8 @@ type Config struct {
 	// 20 ms. 0 means no limit. Defaults to no limit.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message retried,
-	// and its worker replaced. Its late result is void. Only with Timeout. Defaults to 10 s.
+	// and its worker replaced. Its late result is void. With an Order only the worker is replaced: what comes after the message waits until
+	// the handler returns, and its result counts. Only with Timeout. Defaults to 10 s.
 	StuckAfter time.Duration
 	// MaxStuck is how many stuck handlers are replaced. With more the consumer is unhealthy and replaces no further ones, for each
 	// holds a goroutine and what it refers to. Defaults to 16.
@@ -162,6 +168,9 @@ func (c Config) withDefaults() Config {
 	c.Budget.Messages = cmp.Or(c.Budget.Messages, max(4096, 4*c.Pool.Max))
 	c.Budget.Bytes = cmp.Or(c.Budget.Bytes, 64<<20)
 	c.Chunk = cmp.Or(c.Chunk, 128)
+	c.Order = cmp.Or(c.Order, OrderNone)
+	c.Lane.Full = cmp.Or(c.Lane.Full, LaneBlock)
+	c.Lane.Limit = cmp.Or(c.Lane.Limit, max(1, c.Budget.Messages/laneShare))
 	if c.DeadLetter != nil {
 		d := *c.DeadLetter
 		d.Concurrency = cmp.Or(d.Concurrency, defaultConcurrency)
@@ -203,6 +212,7 @@ func (c Config) validate() error {
 	check(c.Retry.MaxAttempts >= 1, "Retry.MaxAttempts is %d, want at least 1", c.Retry.MaxAttempts)
 	errs = append(errs, c.Retry.Backoff.validate()...)
 	errs = append(errs, c.Retry.Topics.validate()...)
+	errs = append(errs, c.validateOrder()...)
 	check(c.Timeout >= 0, "Timeout is %v, negative", c.Timeout)
 	check(c.StuckAfter >= 0, "StuckAfter is %v, negative", c.StuckAfter)
 	check(c.MaxStuck >= 0, "MaxStuck is %d, negative", c.MaxStuck)

@@ -33,6 +33,7 @@ type Consumer struct {
 
 	mu       sync.Mutex
 	claims   map[*broker.Claim]*claim
+	lanes    map[laneKey]*lanes
 	over     string // why no claim may start anything any more
 	limits   [2]int // min and max workers
 	watchers sync.WaitGroup
@@ -60,7 +61,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, handler: cfg.Handler, feeds: []*feed{{source: cfg.Source}},
-		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
+		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, lanes: map[laneKey]*lanes{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
 		gone: make(chan struct{}), empty: make(chan struct{}, 1),
 	}
 	if t := cfg.Retry.Topics; t != nil {
@@ -174,6 +175,8 @@ type Stats struct {
 	InFlight int64
 	// Parked wait here for their next attempt.
 	Parked int
+	// Lanes is how many keys or partitions are at large in an order, and Waiting how many messages wait for their turn in them.
+	Lanes, Waiting int
 	// Stuck handlers that were replaced and have not returned.
 	Stuck int
 	// LastProgress is when a handler last returned nil; zero: never.
@@ -189,6 +192,10 @@ func (c *Consumer) Stats() Stats {
 		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
 		Retried: n.retried.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
 		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
+	}
+	for _, t := range c.allLanes() {
+		n, waiting := t.size()
+		s.Lanes, s.Waiting = s.Lanes+n, s.Waiting+waiting
 	}
 	if at := c.progress.Load(); at != 0 {
 		s.LastProgress = time.Unix(0, at)

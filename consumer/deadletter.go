@@ -25,6 +25,7 @@ type letter struct {
 	// step and due are set for a retry topic: which, and when its message's delay has passed.
 	step RetryStep
 	due  time.Time
+	lane []uint64 // nil: there is no order
 }
 
 // spills says whether x is for a retry topic.
@@ -58,7 +59,7 @@ var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Sec
 
 // add takes a letter over; it does not block.
 func (d *letters) add(x letter) {
-	x.failed.Message = x.failed.Message.Clone()
+	x.failed.Message, x.lane = x.failed.Message.Clone(), slices.Clone(x.lane)
 	x.last = time.Now()
 	d.mu.Lock()
 	d.open[x.failed.Message] = true
@@ -113,7 +114,7 @@ func (d *letters) settle(x letter) {
 	m := x.failed.Message
 	if d.over(x) {
 		d.done(x)
-		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, x.k.why())
+		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, x.lane, x.k.why())
 		return
 	}
 	start := time.Now()
@@ -124,7 +125,7 @@ func (d *letters) settle(x letter) {
 	case err == nil:
 		c.count.deadLettered.Add(1)
 		d.done(x)
-		c.ack(x.k, []uint64{m.Token})
+		c.ack(x.k, []uint64{m.Token}, x.lane)
 		c.tell(DeadLettered{Failed: x.failed, Topic: c.cfg.DeadLetter.Topic, Took: time.Since(start)})
 	case errors.Is(err, broker.ErrRefused) && !x.cut:
 		x.cut = true

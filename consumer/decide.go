@@ -41,6 +41,7 @@ type outcome struct {
 	cancelled bool    // the claim ended or the consumer shuts down: its context was ended before it returned
 	letters   bool    // there is a place for dead letters
 	maxDeliv  int     // the broker drops the message after so many deliveries; 0: never
+	crowded   bool    // too many wait behind it, and it shall make room
 	random    float64 // 0..1, for the jitter
 }
 
@@ -75,7 +76,7 @@ func decide(o outcome, p Retry) decision {
 	final := d.class == classPermanent || d.class == classOversize
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
 	switch {
-	case o.letters && (final || d.exhausted || last):
+	case o.letters && (final || d.exhausted || last || o.crowded):
 		d.verdict = VerdictDeadLetter
 		return d
 	case final || d.exhausted:

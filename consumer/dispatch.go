@@ -45,7 +45,11 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 		if last == nil || last.Claim != ms[0].Claim {
 			last = c.claimOf(f, ms[0].Claim)
 		}
-		c.submit(submits, last, cut.cut(last, ms, c.pace.quantum(n)))
+		if c.ordered() {
+			c.dispatchInOrder(submits, last, ms, &cut)
+			continue
+		}
+		c.submit(submits, last, cut.cut(last, ms, nil, c.pace.quantum(n)))
 	}
 }
 
@@ -60,14 +64,16 @@ func (c *Consumer) submit(ctx context.Context, k *claim, runs []*run) {
 
 // A cutter makes runs of chunks. It allocates them many at a time: slow handlers get a run for each message.
 type cutter struct {
-	slab []run
-	out  []*run
+	slab    []run
+	out     []*run
+	numbers []uint64 // of lanes; fresh ones, as runs keep theirs
+	stash   stash
 }
 
 const runsAtOnce = 32
 
 // cut makes runs of q messages each. What it returns is good until the next call.
-func (x *cutter) cut(k *claim, ms []broker.Message, q int) []*run {
+func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*run {
 	clear(x.out)
 	x.out = x.out[:0]
 	for len(ms) > 0 {
@@ -77,8 +83,10 @@ func (x *cutter) cut(k *claim, ms []broker.Message, q int) []*run {
 		n := min(q, len(ms))
 		r := &x.slab[0]
 		x.slab = x.slab[1:]
-		r.init(k, ms[:n:n])
-		ms = ms[n:]
+		r.init(k, ms[:n:n], nil)
+		if ms = ms[n:]; lanes != nil {
+			r.lanes, lanes = lanes[:n:n], lanes[n:]
+		}
 		x.out = append(x.out, r)
 	}
 	return x.out
@@ -87,14 +95,16 @@ func (x *cutter) cut(k *claim, ms []broker.Message, q int) []*run {
 // takeBack gives back what is unstarted of runs that are in no queue.
 func (c *Consumer) takeBack(k *claim, runs []*run) {
 	var back []broker.Back
+	var lanes []uint64
 	for _, r := range runs {
 		_, _, u0, u1 := r.steal()
 		k.leave(r)
 		back = append(back, backs(r.ms[u0:u1])...)
+		lanes = append(lanes, r.lanesOf(u0, u1)...)
 	}
 	reason := k.why()
 	if reason == "" {
 		reason = "drain"
 	}
-	c.giveBack(k, back, reason)
+	c.giveBack(k, back, lanes, reason)
 }

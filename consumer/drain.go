@@ -82,7 +82,7 @@ func (c *Consumer) open(ctx context.Context) error {
 		defer cancel()
 	}
 	for _, f := range c.feeds {
-		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Observe: func(e broker.Event) { c.observeSource(f, e) }})
+		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Ordered: c.ordered(), Observe: func(e broker.Event) { c.observeSource(f, e) }})
 		if err != nil {
 			return fmt.Errorf("opening the source: %w", err)
 		}

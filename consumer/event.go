@@ -83,6 +83,14 @@ type (
 		Err     error
 	}
 
+	// LaneFull: so many messages wait in the lanes of a topic and partition that one has reached Lane.Limit: its first message fails again and again,
+	// or takes long. Nothing more of them is taken from the broker until half of that is left.
+	LaneFull struct {
+		Topic     string
+		Partition int32
+		Waiting   int
+	}
+
 	// GivenBack: N messages that no handler finished went back to the broker; why is "revoked", "drain", "shutdown" or "lost".
 	GivenBack struct {
 		N      int
@@ -127,6 +135,7 @@ func (DeadLettered) Name() string      { return "dead_lettered" }
 func (DeadLetterDelayed) Name() string { return "dead_letter_delayed" }
 func (Spilled) Name() string           { return "spilled" }
 func (SpillFailed) Name() string       { return "spill_failed" }
+func (LaneFull) Name() string          { return "lane_full" }
 func (GivenBack) Name() string         { return "given_back" }
 func (Lost) Name() string              { return "lost" }
 func (Scaled) Name() string            { return "scaled" }

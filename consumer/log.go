@@ -105,7 +105,7 @@ func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
 	case DeadLetterDelayed, Stuck:
 		return zerolog.ErrorLevel
-	case Failed, DeadLettered, Lost, SpillFailed:
+	case Failed, DeadLettered, Lost, SpillFailed, LaneFull:
 		return zerolog.WarnLevel
 	case SourceSaid:
 		switch e.Kind {
@@ -139,6 +139,12 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 		return at(z, e.Message).Err(e.Err).Bool("refused", e.Refused).Int64("delay_ms", e.Delay.Milliseconds())
 	case Skipped:
 		return at(z, e.Message).Str("reason", e.Reason)
+	case LaneFull:
+		z = z.Str("topic", e.Topic).Int("waiting", e.Waiting)
+		if e.Partition >= 0 {
+			z = z.Int32("partition", e.Partition)
+		}
+		return z
 	case GivenBack:
 		return z.Int("messages", e.N).Str("reason", e.Reason)
 	case Lost:

@@ -32,6 +32,9 @@ func (c *Consumer) eachHeld(do func(*Message)) {
 	for _, k := range c.openClaims() {
 		k.each(do)
 	}
+	for _, t := range c.allLanes() {
+		t.each(do)
+	}
 	c.parked.each(func(p parked) { do(p.m) })
 	c.letters.each(do)
 }

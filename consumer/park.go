@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,45 +14,48 @@ import (
 type parked struct {
 	k      *claim
 	m      *Message
+	lane   []uint64
 	failed Failed // why it waits
 	due    time.Time
 	first  int64
 }
 
-// decideOn settles a message whose handler failed, or passes it on to who will. first is when it failed first, in Unix nanoseconds; 0: now.
-func (c *Consumer) decideOn(k *claim, m *Message, first int64, err error) {
-	t := &k.feed.traits
+// decideOn settles a message whose handler failed, or passes it on to who will.
+func (c *Consumer) decideOn(k *claim, x piece, err error) {
+	t, m := &k.feed.traits, x.m
 	d := decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: t.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: c.cfg.DeadLetter != nil, maxDeliv: t.MaxDeliveries, random: rand.Float64(),
+		crowded: c.cfg.Lane.Full == LaneDeadLetter && c.crowded(k, x.lane),
 	}, c.cfg.Retry)
 	switch d.verdict {
 	case VerdictAck:
 		c.count.skipped.Add(1)
-		c.ack(k, []uint64{m.Token})
+		c.ack(k, []uint64{m.Token}, x.lane)
 		c.tell(Skipped{Message: m, Reason: skipReason(err)})
 	case VerdictGiveBack:
-		c.giveBack(k, []broker.Back{{Token: m.Token, Runs: d.runs}}, "shutdown")
+		c.giveBack(k, []broker.Back{{Token: m.Token, Runs: d.runs}}, x.lane, "shutdown")
 	default:
 		now := time.Now()
-		if first == 0 {
-			first = now.UnixNano()
+		if x.first == 0 {
+			x.first = now.UnixNano()
 		}
 		f := Failed{Message: m, Err: err, Class: d.class, Runs: d.runs, Verdict: d.verdict, Delay: d.delay, Exhausted: d.exhausted}
 		c.count.failed.Add(1)
 		c.tell(f)
 		if d.verdict == VerdictDeadLetter {
-			c.letters.add(letter{k: k, failed: f, first: first})
+			c.letters.add(letter{k: k, failed: f, first: x.first, lane: x.lane})
 			return
 		}
 		c.count.retried.Add(1)
-		if t.NativeDelay > 0 && d.delay <= t.NativeDelay && !d.keep {
+		// In an order it waits here: given back, it would let the next one pass.
+		if t.NativeDelay > 0 && d.delay <= t.NativeDelay && !d.keep && x.lane == nil {
 			raise(&c.delayedUntil, now.Add(d.delay).UnixNano())
-			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}})
+			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}}, nil)
 			return
 		}
-		if !c.spill(k, f, first) {
-			c.park(k, f, first)
+		if !c.spill(k, f, x.first) {
+			c.park(k, f, x.lane, x.first)
 		}
 	}
 }
@@ -63,9 +67,9 @@ func raise(a *atomic.Int64, v int64) {
 }
 
 // park holds a copy of f's message until its delay has passed, unless nothing of its claim may start any more.
-func (c *Consumer) park(k *claim, f Failed, first int64) {
+func (c *Consumer) park(k *claim, f Failed, lane []uint64, first int64) {
 	m := f.Message
-	p := parked{k: k, m: m.Clone(), failed: f, due: time.Now().Add(f.Delay), first: first}
+	p := parked{k: k, m: m.Clone(), lane: slices.Clone(lane), failed: f, due: time.Now().Add(f.Delay), first: first}
 	p.failed.Message = p.m
 	p.m.Runs = f.Runs
 	p.m.Attempt++
@@ -76,21 +80,30 @@ func (c *Consumer) park(k *claim, f Failed, first int64) {
 	}
 	k.mu.Unlock()
 	if over {
-		c.nack(k, []broker.Back{{Token: m.Token, Delay: f.Delay, Runs: f.Runs}})
+		c.nack(k, []broker.Back{p.back(time.Now())}, lane)
 	}
 }
 
+// back gives it back with the rest of its delay; in an order with none, or those behind it would come first.
+func (p *parked) back(now time.Time) broker.Back {
+	b := broker.Back{Token: p.m.Token, Runs: p.m.Runs}
+	if p.lane == nil {
+		b.Delay = max(0, p.due.Sub(now))
+	}
+	return b
+}
+
 // unpark queues a message whose delay has passed.
-func (c *Consumer) unpark(p parked) { c.again(p.k, []broker.Message{*p.m}, p.first) }
+func (c *Consumer) unpark(p parked) { c.again(p.k, []broker.Message{*p.m}, p.lane, p.first) }
 
 // again queues messages that were let in before; it never blocks.
-func (c *Consumer) again(k *claim, ms []broker.Message, first int64) {
+func (c *Consumer) again(k *claim, ms []broker.Message, lanes []uint64, first int64) {
 	r := new(run)
-	r.init(k, ms)
+	r.init(k, ms, lanes)
 	r.first = first
 	if k.enter(r) {
 		c.pool.Requeue(k.feed.class, r)
 		return
 	}
-	c.giveBack(k, backs(ms), k.why())
+	c.giveBack(k, backs(ms), lanes, k.why())
 }

@@ -95,13 +95,13 @@ func (d *letters) spilled(x letter, err error) {
 	d.done(x)
 	if err == nil {
 		c.count.spilled.Add(1)
-		c.ack(x.k, []uint64{m.Token})
+		c.ack(x.k, []uint64{m.Token}, x.lane)
 		c.tell(Spilled{Failed: x.failed, Topic: x.step.Topic})
 		return
 	}
 	c.tell(SpillFailed{Message: m, Topic: x.step.Topic, Err: err})
 	x.failed.Delay = max(0, time.Until(x.due))
-	c.park(x.k, x.failed, x.first)
+	c.park(x.k, x.failed, x.lane, x.first)
 }
 
 // relieve sends what waits here to the retry topics where it fills a window: what was handled above it counts there, so that one message which
@@ -156,7 +156,7 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 			}
 			o.restore(&ms[i])
 			r := new(run)
-			r.init(k, ms[i:i+1:i+1])
+			r.init(k, ms[i:i+1:i+1], nil)
 			r.first = o.first
 			runs = append(runs, r)
 		}
@@ -188,7 +188,7 @@ func (c *Consumer) hold(k *claim, ms []broker.Message, due, now time.Time) {
 			back[i].Delay = min(until.Sub(now), k.feed.traits.NativeDelay)
 		}
 	}
-	c.nack(k, back)
+	c.nack(k, back, nil)
 }
 
 // lateness is how much later than its time a message of that topic may come.

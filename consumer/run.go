@@ -21,6 +21,8 @@ type run struct {
 	word atomic.Uint64
 	c    *claim
 	ms   []broker.Message
+	// lanes has each message's lane; nil: there is no order.
+	lanes []uint64
 
 	// linked, prev and next make the claim's list of live runs; under its lock.
 	linked     bool
@@ -46,6 +48,8 @@ const (
 	expired uint64 = 1 << 60
 	// disowned: the worker is stuck, and the running message was taken from it too.
 	disowned uint64 = 1 << 61
+	// replaced: the worker is stuck and was replaced, but keeps the running message, because of its order.
+	replaced uint64 = 1 << 62
 )
 
 func packWord(from, next, end int) uint64 {
@@ -61,10 +65,27 @@ func withFields(v uint64, from, next, end int) uint64 {
 	return v&^(1<<(3*fieldBits)-1) | packWord(from, next, end)
 }
 
-func (r *run) init(c *claim, ms []broker.Message) {
-	r.c, r.ms = c, ms
+func (r *run) init(c *claim, ms []broker.Message, lanes []uint64) {
+	r.c, r.ms, r.lanes = c, ms, lanes
 	r.word.Store(packWord(0, 0, len(ms)))
 }
+
+// lanesOf are the lanes of messages [a, b).
+func (r *run) lanesOf(a, b int) []uint64 {
+	if r.lanes == nil {
+		return nil
+	}
+	return r.lanes[a:b:b]
+}
+
+// A piece is a message that left its run alone.
+type piece struct {
+	m     *Message
+	lane  []uint64 // its lane; nil: there is no order
+	first int64    // when it failed first, Unix nanoseconds; 0: it did not before
+}
+
+func (r *run) piece(i int) piece { return piece{m: &r.ms[i], lane: r.lanesOf(i, i+1), first: r.first} }
 
 // take starts the next message: one atomic add. When ok is false the worker has left the run, and [from, end) of v are its successes, still
 // to settle (unless v says disowned).

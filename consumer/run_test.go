@@ -27,7 +27,7 @@ func TestRunEachMessageHasOneHolder(t *testing.T) {
 	const messages = 64
 	for range 300 {
 		var r run
-		r.init(nil, make([]broker.Message, messages))
+		r.init(nil, make([]broker.Message, messages), nil)
 		var holders [messages]atomic.Int32
 		settle := func(a, b int) {
 			for i := a; i < b; i++ {
@@ -84,7 +84,7 @@ func TestRunEachMessageHasOneHolder(t *testing.T) {
 
 func TestRunFailTwiceIsDecidedOnce(t *testing.T) {
 	var r run
-	r.init(nil, make([]broker.Message, 3))
+	r.init(nil, make([]broker.Message, 3), nil)
 	r.take()
 	if _, _, ok := r.fail(0); !ok {
 		t.Fatal("the first fail was refused")
@@ -96,7 +96,7 @@ func TestRunFailTwiceIsDecidedOnce(t *testing.T) {
 
 func TestRunMarkOnlyWhileRunning(t *testing.T) {
 	var r run
-	r.init(nil, make([]broker.Message, 2))
+	r.init(nil, make([]broker.Message, 2), nil)
 	r.take()
 	if r.mark(1, expired) {
 		t.Fatal("marked a message that is not running")

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"errors"
+
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -17,26 +19,30 @@ func (c *Consumer) ackRange(l *local, r *run, a, b int) {
 		l.tokens = append(l.tokens, r.ms[i].Token)
 	}
 	c.count.handled.Add(int64(b - a))
-	c.ack(r.c, l.tokens)
+	c.ack(r.c, l.tokens, r.lanesOf(a, b))
 }
 
-// ack settles messages of k as done.
-func (c *Consumer) ack(k *claim, tokens []uint64) {
-	c.settled(len(tokens), k.feed.source.Ack(k.Claim, tokens))
+// ack settles messages of k as done; what waits for them in their lanes follows.
+func (c *Consumer) ack(k *claim, tokens []uint64, lanes []uint64) {
+	err := k.feed.source.Ack(k.Claim, tokens)
+	c.settled(len(tokens), err)
+	c.release(k, lanes, errors.Is(err, broker.ErrLost))
 }
 
-// nack gives messages of k back to the broker.
-func (c *Consumer) nack(k *claim, back []broker.Back) {
-	c.settled(len(back), k.feed.source.Nack(k.Claim, back))
+// nack gives messages of k back to the broker; what waits for them in their lanes goes back, too.
+func (c *Consumer) nack(k *claim, back []broker.Back, lanes []uint64) {
+	err := k.feed.source.Nack(k.Claim, back)
+	c.settled(len(back), err)
+	c.release(k, lanes, true)
 }
 
 // giveBack nacks what no handler finished, and says so.
-func (c *Consumer) giveBack(k *claim, back []broker.Back, reason string) {
+func (c *Consumer) giveBack(k *claim, back []broker.Back, lanes []uint64, reason string) {
 	if len(back) == 0 {
 		return
 	}
 	c.count.givenBack.Add(int64(len(back)))
-	c.nack(k, back)
+	c.nack(k, back, lanes)
 	c.tell(GivenBack{N: len(back), Reason: reason})
 }
 

@@ -23,11 +23,11 @@ func (c *Consumer) split(r *run) (*run, bool) {
 		return nil, false
 	}
 	rest := new(run)
-	rest.init(r.c, r.ms[u0:u1])
+	rest.init(r.c, r.ms[u0:u1], r.lanesOf(u0, u1))
 	rest.first = r.first
 	if !r.c.enter(rest) {
 		_, _, u0, u1 = rest.steal()
-		c.giveBack(r.c, backs(rest.ms[u0:u1]), r.c.why())
+		c.giveBack(r.c, backs(rest.ms[u0:u1]), rest.lanesOf(u0, u1), r.c.why())
 		return nil, false
 	}
 	return rest, true
@@ -95,7 +95,8 @@ func (k *claim) running() (all []sighting) {
 	return all
 }
 
-// giveUp takes message i from a handler that does not return. Its late result is void.
+// giveUp replaces a worker whose handler does not return, and takes message i from it: its late result is void. With an order the message stays with it, or
+// the next of its lane would run beside it.
 func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	e := Stuck{Message: &r.ms[i], For: ran}
 	if int(c.stuck.Load()) >= c.cfg.MaxStuck {
@@ -107,6 +108,15 @@ func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 		return false
 	}
 	e.Stack = stackOf(allStacks(), l.goroutine)
+	if r.lanes != nil {
+		if !r.mark(i, replaced) {
+			return false
+		}
+		c.stuck.Add(1)
+		e.Replaced = true
+		c.tell(e)
+		return true
+	}
 	from, end, ok := r.disown(i)
 	if !ok {
 		return false
@@ -117,9 +127,9 @@ func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	r.c.leave(r)
 	c.ackRange(nil, r, from, i)
 	if i+1 < end {
-		c.again(r.c, r.ms[i+1:end], r.first)
+		c.again(r.c, r.ms[i+1:end], nil, r.first)
 	}
-	c.decideOn(r.c, &r.ms[i], r.first, &lateError{errors.New("handler did not return")})
+	c.decideOn(r.c, r.piece(i), &lateError{errors.New("handler did not return")})
 	return true
 }
 

@@ -93,8 +93,10 @@ func (c *Consumer) call(ctx context.Context, m *Message) error {
 
 // finish settles the successes at the end of a run.
 func (c *Consumer) finish(l *local, r *run, v uint64) {
-	if v&disowned != 0 {
+	if v&(disowned|replaced) != 0 {
 		c.stuck.Add(-1)
+	}
+	if v&disowned != 0 {
 		return
 	}
 	from, _, end := unpackWord(v)
@@ -110,7 +112,7 @@ func (c *Consumer) refuse(l *local, r *run, i int) {
 	}
 	c.ackRange(l, r, from, i)
 	_, _, u0, u1 := r.steal()
-	c.giveBack(r.c, append(backs(r.ms[i:i+1]), backs(r.ms[u0:u1])...), "revoked")
+	c.giveBack(r.c, append(backs(r.ms[i:i+1]), backs(r.ms[u0:u1])...), append(r.lanesOf(i, i+1), r.lanesOf(u0, u1)...), "revoked")
 }
 
 // failed takes message i out of the run, with the successes before it, and decides about it.
@@ -123,7 +125,7 @@ func (c *Consumer) failed(l *local, r *run, i int, err error) {
 	if late {
 		err = &lateError{err}
 	}
-	c.decideOn(r.c, &r.ms[i], r.first, err)
+	c.decideOn(r.c, r.piece(i), err)
 }
 
 // lateError is what a handler returned after its context was ended by its timeout.
@@ -136,13 +138,16 @@ func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
 func (c *Consumer) goexit(l *local, r *run, i int) {
 	c.failed(l, r, i, ErrGoexit)
 	_, _, u0, u1 := r.steal()
-	if v := r.word.Add(oneTaken); v&disowned != 0 {
+	v := r.word.Add(oneTaken)
+	if v&(disowned|replaced) != 0 {
 		c.stuck.Add(-1)
+	}
+	if v&disowned != 0 {
 		return
 	}
 	r.c.leave(r)
 	if u0 < u1 {
-		c.again(r.c, r.ms[u0:u1], r.first)
+		c.again(r.c, r.ms[u0:u1], r.lanesOf(u0, u1), r.first)
 	}
 }
 

@@ -93,7 +93,7 @@ func (p *Pool[T]) observe() Observation {
 	now := p.now()
 	o := Observation{
 		Now: now, In: p.in, Done: p.done, Work: p.work, Squares: p.squares,
-		Backlog: p.queue.backlog, InHand: p.inHand, Fill: p.queue.fill(),
+		Backlog: p.queue.backlog, Expected: p.expected, InHand: p.inHand, Fill: p.queue.fill(),
 		Workers: p.live - p.excess, Busy: p.busy, Idle: len(p.idle), Reports: p.reports,
 		IdleTimeout: p.cfg.IdleTimeout, Min: p.min, Max: p.max,
 		Age: time.Duration(p.busy)*now - p.started,

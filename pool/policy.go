@@ -16,7 +16,7 @@ type Observation struct {
 	// Now is the time since the pool's start.
 	Now time.Duration
 
-	// In is what was submitted so far; what was requeued is not in it.
+	// In is what was submitted or expected so far; what was requeued is not in it.
 	In int64
 	// Done is what was handled so far, Work the handler time of that, and Squares the sum of the squares of its parts, in seconds².
 	Done    int64
@@ -24,6 +24,8 @@ type Observation struct {
 	Squares float64
 	// Backlog is what waits: in the queue, or with submitters that are blocked.
 	Backlog int
+	// Expected is what was announced by Expect and not requeued yet: it waits for what is in the queue or in hand, and not for a worker.
+	Expected int
 	// InHand is what the workers hold, started or not.
 	InHand int
 	// Full: since the last Observation the queue was full for a submitter, or nearly. What arrives is then more than In tells.

@@ -43,6 +43,7 @@ type Pool[T any] struct {
 	blind    bool          // the scanner sleeps and wants to know of work
 
 	in, done int64
+	expected int // see Expect
 	work     time.Duration
 	squares  float64
 	handled  int64 // T\'s

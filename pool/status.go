@@ -113,7 +113,7 @@ func (s *reportStatus) rest(o Observation) time.Duration {
 
 // delay is how long the workers as they are need for the backlog.
 func (s *reportStatus) delay(o Observation) time.Duration {
-	return seconds(float64(o.Backlog) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
+	return seconds(float64(o.Backlog+o.Expected) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
 }
 
 // arrivalLimited: idle workers mean that arrivals, not workers, bound the throughput; unless they are idle only until the next
@@ -210,7 +210,7 @@ func (s *reportStatus) wanted(o Observation, full bool) (target int, why string)
 		up *= lindy
 	}
 	if !full && up > 0 { // a full queue hides the arrivals
-		load := o.Rates.Rising*up + float64(o.Backlog)*up/drainTime.Seconds() // Little's law
+		load := o.Rates.Rising*up + float64(o.Backlog+o.Expected)*up/drainTime.Seconds() // Little's law
 		want := staff(load, growRoots)
 		if want <= n && o.Now-s.grewAt >= rateMemory {
 			want = n + 1 // by that it should do, and does not

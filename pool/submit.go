@@ -138,7 +138,9 @@ func (p *Pool[T]) wait(ctx context.Context, class int, x *waiter[T], woken *Work
 // Requeue puts ts at the end of their class. It never blocks and works while the pool drains, and afterwards too: it is for what was
 // let in before (rests of work, successors, retries that are due) and not counted as an arrival. Workers must use it, never Submit.
 // The slice is not kept.
-func (p *Pool[T]) Requeue(class int, ts ...T) {
+func (p *Pool[T]) Requeue(class int, ts ...T) { p.requeue(class, false, ts) }
+
+func (p *Pool[T]) requeue(class int, expected bool, ts []T) {
 	if err := p.queue.has(class); err != nil {
 		panic(err)
 	}
@@ -147,6 +149,9 @@ func (p *Pool[T]) Requeue(class int, ts ...T) {
 	p.mu.Lock()
 	var woken *Worker[T]
 	for i, t := range ts {
+		if expected {
+			p.expected -= each[i]
+		}
 		if w := p.put(class, t, each[i]); w != nil {
 			w.woken, woken = woken, w
 		}
@@ -158,6 +163,18 @@ func (p *Pool[T]) Requeue(class int, ts ...T) {
 	p.mu.Unlock()
 	woken.wakeAll()
 }
+
+// Expect announces n messages that wait for others to be handled and will be passed to RequeueExpected then: the manager counts them as arrivals, and
+// as a backlog, where it works out how many workers the load asks for. A negative n takes back what will not come. It does not block.
+func (p *Pool[T]) Expect(n int) {
+	p.mu.Lock()
+	p.in += int64(n)
+	p.expected += n
+	p.mu.Unlock()
+}
+
+// RequeueExpected is Requeue for what was announced by Expect.
+func (p *Pool[T]) RequeueExpected(class int, ts ...T) { p.requeue(class, true, ts) }
 
 // requeueFront puts the rest of what a worker has in hand before everything that came after it.
 func (p *Pool[T]) requeueFront(class int, t T) {

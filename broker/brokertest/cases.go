@@ -42,6 +42,7 @@ func cases() []testCase {
 		{name: "Bounced", run: bounced, why: again},
 		{name: "BudgetAtEnd", run: budgetAtEnd, why: again},
 		{name: "OutAcrossClaims", run: outAcrossClaims, why: again},
+		{name: "OrderAcrossClaims", run: orderAcrossClaims, why: again},
 		{name: "SettleRacesEnd", run: settleRacesEnd, why: again},
 
 		// Stop and Close.

@@ -199,6 +199,28 @@ func budgetAtEnd(w *world) {
 	w.handled()
 }
 
+// orderAcrossClaims proves that with Options.Ordered nothing is handed out under a claim while a message is out here under an earlier one of the same
+// partition: it comes again, and what comes after it must not be ahead of it.
+func orderAcrossClaims(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	m := w.join(budget(40, 1<<20), ordered())
+	w.produce(0, 10)
+	held := m.take(10)
+	c := m.current()
+	w.sys.Bounce(w, c)
+	w.ended(c)
+	m.current()
+	w.produce(0, 10)
+	m.quiet(w.moment(), "it stands behind a message that is out here under a claim that has ended, and Options.Ordered is set")
+	for _, msg := range held {
+		_ = m.ack(msg) // it comes again
+	}
+	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
+	defer stop()
+	w.settled()
+	w.handled()
+}
+
 // outAcrossClaims proves that a message which is out under a claim that has ended is not handed out under the next one: its handler still
 // runs here, and two of them at once would break the order of its key. It comes when it was settled, whatever that said.
 func outAcrossClaims(w *world) {

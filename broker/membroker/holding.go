@@ -1,6 +1,7 @@
 package membroker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -105,12 +106,23 @@ func (h *holding) settleStray(o int64) {
 		return
 	}
 	delete(h.strays, o)
+	if len(h.strays) == 0 {
+		signal(h.s.wake) // for what stands behind them
+	}
 	for _, now := range h.s.holdings {
 		if now.cur == h.cur && now.epoch == h.epoch && h.s.b.stream == nil {
 			now.rewind(o)
 			signal(h.s.wake)
 		}
 	}
+}
+
+// behindStrays says whether an order wants that nothing is handed out before what is out under earlier claims was settled.
+func (h *holding) behindStrays() bool {
+	if !h.s.o.Ordered || h.s.mutant.is(orderedIgnored) {
+		return false
+	}
+	return len(h.strays) > 0 || slices.ContainsFunc(h.s.revoking, func(cs *claimState) bool { return cs.h == h && cs != h.claim && cs.out > 0 })
 }
 
 // begin makes the holding's next claim.

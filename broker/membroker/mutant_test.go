@@ -51,6 +51,7 @@ func TestMutantsFail(t *testing.T) {
 		{"second close does not wait", closeTwiceAtOnce, []Config{partitioned, leased}, "CloseWaits"},
 		{"order not kept at stop", orderedIgnored, []Config{leased}, "StopInOrder"},
 		{"order not kept at pause", orderedIgnored, []Config{leased}, "PauseInOrder"},
+		{"order not kept across claims", orderedIgnored, []Config{partitioned}, "OrderAcrossClaims"},
 		{"leases of the prefetch not extended", prefetchNotExtended, []Config{leased}, "PrefetchStays"},
 		{"leases of unsent settles not extended", unsentNotExtended, []Config{leased}, "FailedForLong"},
 		{"down without a reason", downWithoutErr, []Config{partitioned, leased}, "DownLater"},

@@ -80,7 +80,7 @@ func (s *Source) handOut(n int) (g grant, starved bool, err error) {
 	for range s.holdings {
 		s.turn = (s.turn + 1) % len(s.holdings)
 		h := s.holdings[s.turn]
-		if len(h.spans) == 0 || !h.ready(time.Now) {
+		if len(h.spans) == 0 || !h.ready(time.Now) || h.behindStrays() {
 			continue
 		}
 		if sp, gen := h.take(min(n, free)); sp.n > 0 {

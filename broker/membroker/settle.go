@@ -157,7 +157,9 @@ func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 	if to == back {
 		sl.gen++
 	}
-	cs.out--
+	if cs.out--; cs.out == 0 && cs != h.claim {
+		signal(h.s.wake) // for what stands behind it
+	}
 	h.s.free(1, int64(sl.size))
 	return how, o
 }

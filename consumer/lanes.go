@@ -1,0 +1,261 @@
+package consumer
+
+import (
+	"sync"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// lanes keep the order of the messages of one partition (of one source, where it has none). A lane is there as long as a message of its number is at large:
+// queued as one that may start, running, parked, or on its way to the dead letters. Later ones wait in it, the oldest first, and the next one follows
+// when that one is settled. They outlive claims: a message that runs under a claim that has ended is still running when the next claim brings the next.
+//
+// A table with open addressing: a lane is found, made and removed some hundred thousand times a second. Its size follows the number of lanes, which the budget bounds.
+type lanes struct {
+	limit int
+
+	mu      sync.Mutex
+	slots   []lane // a power of two, at most half of them in use
+	n       int
+	waiting int
+	full    int // lanes that have reached the limit and are not down to half of it
+	// users are the open claims; under Consumer.mu.
+	users int
+}
+
+// A lane; number 0: a free slot.
+type lane struct {
+	number      uint64
+	first, last *waiting
+	n           int
+	full        bool
+}
+
+// waiting is a message in a lane. Memory for it is taken many at a time, and no slot is used again: a handler may keep its message.
+type waiting struct {
+	m      [1]broker.Message
+	number [1]uint64
+	k      *claim
+	next   *waiting
+}
+
+const waitingAtOnce = 32
+
+// A stash makes waiting ones.
+type stash []waiting
+
+func (s *stash) take() *waiting {
+	if len(*s) == 0 {
+		*s = make(stash, waitingAtOnce)
+	}
+	w := &(*s)[0]
+	*s = (*s)[1:]
+	return w
+}
+
+const (
+	fewSlots = 16
+	// keptSlots are kept by an empty table; more were a burst.
+	keptSlots = 1 << 10
+)
+
+// find returns the slot of a lane, or the free one where it belongs.
+func (t *lanes) find(number uint64) *lane {
+	mask := uint64(len(t.slots) - 1)
+	for i := number & mask; ; i = (i + 1) & mask {
+		if s := &t.slots[i]; s.number == number || s.number == 0 {
+			return s
+		}
+	}
+}
+
+func (t *lanes) grow() {
+	if 2*(t.n+1) <= len(t.slots) {
+		return
+	}
+	old := t.slots
+	t.slots = make([]lane, max(fewSlots, 2*len(old)))
+	for _, s := range old {
+		if s.number != 0 {
+			*t.find(s.number) = s
+		}
+	}
+}
+
+// remove frees a slot, and moves what stands behind it because of it.
+func (t *lanes) remove(s *lane) {
+	if s.full {
+		t.full--
+	}
+	t.n--
+	if t.n == 0 && len(t.slots) > keptSlots {
+		t.slots = nil
+		return
+	}
+	mask := uint64(len(t.slots) - 1)
+	hole := s.number & mask
+	for &t.slots[hole] != s {
+		hole = (hole + 1) & mask
+	}
+	for i := (hole + 1) & mask; t.slots[i].number != 0; i = (i + 1) & mask {
+		if home := t.slots[i].number & mask; (i-home)&mask >= (i-hole)&mask {
+			t.slots[hole] = t.slots[i]
+			hole = i
+		}
+	}
+	t.slots[hole] = lane{}
+}
+
+// add takes messages in, in their order. Those that may start come to the front of ms, in their order, and their numbers to the front of numbers; n is
+// how many. The others are copied into their lanes; full says whether one of these lanes is full.
+func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, full fullness) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range ms {
+		if number := numbers[i]; number != 0 {
+			t.grow()
+			if s := t.find(number); s.number == 0 {
+				s.number = number
+				t.n++
+			} else {
+				w := st.take()
+				w.m[0], w.number[0], w.k = ms[i], number, k
+				full = max(full, t.push(s, w))
+				continue
+			}
+		}
+		if n != i {
+			ms[n], numbers[n] = ms[i], numbers[i]
+		}
+		n++
+	}
+	return n, full
+}
+
+// fullness of a lane that was added to.
+type fullness int
+
+const (
+	notFull fullness = iota
+	isFull
+	becameFull
+)
+
+func (t *lanes) push(s *lane, w *waiting) fullness {
+	if s.last != nil {
+		s.last.next = w
+	} else {
+		s.first = w
+	}
+	s.last = w
+	s.n++
+	t.waiting++
+	switch {
+	case s.full:
+		return isFull
+	case s.n < t.limit:
+		return notFull
+	}
+	s.full = true
+	t.full++
+	return becameFull
+}
+
+// pop takes the first out of a lane that has one.
+func (t *lanes) pop(s *lane) *waiting {
+	w := s.first
+	s.first, w.next = w.next, nil
+	if s.first == nil {
+		s.last = nil
+	}
+	s.n--
+	t.waiting--
+	if s.full && s.n <= t.limit/2 {
+		s.full = false
+		t.full--
+	}
+	return w
+}
+
+// A followers list is what follows the settled: next may start; back goes back, in this order, for its claim is over.
+type followers struct{ next, back []*waiting }
+
+// done says that the messages at large of these lanes are settled, and appends to f what follows. again: they come again, before which nothing of
+// their lanes may start, so all of it goes back. thawed: no lane is full any more.
+func (t *lanes) done(numbers []uint64, again bool, f *followers) (thawed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.full
+	for _, number := range numbers {
+		if number == 0 {
+			continue
+		}
+		s := t.find(number)
+		for s.first != nil && (again || s.first.k.closed.Load()) {
+			f.back = append(f.back, t.pop(s))
+		}
+		if s.first == nil {
+			t.remove(s)
+			continue
+		}
+		f.next = append(f.next, t.pop(s))
+	}
+	return was > 0 && t.full == 0
+}
+
+// drop takes out what waits under a claim that has ended: it comes again whatever runs before it.
+func (t *lanes) drop(k *claim, f *followers) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.slots {
+		s := &t.slots[i]
+		all := s.first
+		s.first, s.last, t.waiting, s.n = nil, nil, t.waiting-s.n, 0
+		if s.full {
+			s.full = false
+			t.full--
+		}
+		for w := all; w != nil; {
+			next := w.next
+			w.next = nil
+			if w.k == k {
+				f.back = append(f.back, w)
+			} else {
+				t.push(s, w)
+			}
+			w = next
+		}
+	}
+}
+
+// crowded says whether a lane is full.
+func (t *lanes) crowded(number uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.slots) > 0 && number != 0 && t.find(number).full
+}
+
+// stillFull says whether any lane is full.
+func (t *lanes) stillFull() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full > 0
+}
+
+// size is how many lanes there are, and how many messages wait in them.
+func (t *lanes) size() (n, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n, t.waiting
+}
+
+// each calls do with each message that waits, under the lock.
+func (t *lanes) each(do func(*Message)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.slots {
+		for w := t.slots[i].first; w != nil; w = w.next {
+			do(&w.m[0])
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package consumer
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+	"pgregory.net/rapid"
+)
+
+// A laneModel is lanes as one would write them without a care for speed: of each lane the offsets in it, the one at large first.
+type laneModel map[uint64][]int64
+
+// TestLanesAgainstModel: whatever comes and goes, a lane has one message at large, the others follow in their order, and a lane that is empty is gone.
+func TestLanesAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 6).Draw(t, "limit")
+		l := &lanes{limit: limit}
+		claims := []*claim{{}, {}, {}}
+		model, of, full := laneModel{}, map[int64]*claim{}, map[uint64]bool{}
+		var st stash
+		next := int64(0)
+		see := func(number uint64) { // what the limit says of a lane after a change
+			if n := len(model[number]) - 1; n >= limit {
+				full[number] = true
+			} else if n <= limit/2 {
+				delete(full, number)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				k := rapid.SampledFrom(claims).Draw(t, "claim")
+				numbers := rapid.SliceOfN(rapid.Uint64Range(0, 40), 1, 20).Draw(t, "numbers")
+				ms := make([]broker.Message, len(numbers))
+				var starts []int64
+				for i, number := range numbers {
+					ms[i].Offset = next
+					of[next] = k
+					if number == 0 || len(model[number]) == 0 {
+						starts = append(starts, next)
+					}
+					if number != 0 {
+						model[number] = append(model[number], next)
+						see(number)
+					}
+					next++
+				}
+				n, how := l.add(k, ms, slices.Clone(numbers), &st)
+				var got []int64
+				for _, m := range ms[:n] {
+					got = append(got, m.Offset)
+				}
+				if !slices.Equal(got, starts) {
+					t.Fatalf("%v start, want %v", got, starts)
+				}
+				anyFull := slices.ContainsFunc(numbers, func(number uint64) bool { return full[number] && len(model[number]) > 1 })
+				if how != notFull != anyFull {
+					t.Fatalf("add says %v, full lanes: %v", how, full)
+				}
+			},
+			"done": func(t *rapid.T) {
+				var numbers []uint64
+				for number := uint64(1); number <= 40; number++ {
+					if len(model[number]) > 0 && rapid.Bool().Draw(t, "settled") {
+						numbers = append(numbers, number)
+					}
+				}
+				again := rapid.Bool().Draw(t, "again")
+				var want, wantBack []int64
+				for _, number := range numbers {
+					rest := model[number][1:]
+					for len(rest) > 0 && (again || of[rest[0]].closed.Load()) {
+						wantBack = append(wantBack, rest[0])
+						rest = rest[1:]
+					}
+					model[number] = rest
+					if len(rest) > 0 {
+						want = append(want, rest[0])
+					} else {
+						delete(model, number)
+					}
+					see(number)
+				}
+				var f followers
+				l.done(numbers, again, &f)
+				sameOffsets(t, "next", f.next, want)
+				sameOffsets(t, "back", f.back, wantBack)
+			},
+			"close": func(t *rapid.T) {
+				i := rapid.IntRange(0, len(claims)-1).Draw(t, "claim")
+				claims[i].closed.Store(true)
+				claims[i] = &claim{}
+			},
+			"drop": func(t *rapid.T) {
+				k := rapid.SampledFrom(claims).Draw(t, "claim")
+				want := map[int64]bool{}
+				for number, offsets := range model {
+					model[number] = append(offsets[:1:1], slices.DeleteFunc(slices.Clone(offsets[1:]), func(o int64) bool {
+						if of[o] == k {
+							want[o] = true
+						}
+						return of[o] == k
+					})...)
+					if delete(full, number); len(model[number]) > limit {
+						full[number] = true
+					}
+				}
+				var f followers
+				l.drop(k, &f)
+				if len(f.back) != len(want) {
+					t.Fatalf("%d dropped, want %d", len(f.back), len(want))
+				}
+				for _, w := range f.back {
+					if !want[w.m[0].Offset] {
+						t.Fatalf("%d was dropped", w.m[0].Offset)
+					}
+				}
+			},
+			"": func(t *rapid.T) {
+				waiting := 0
+				for number, offsets := range model {
+					waiting += len(offsets) - 1
+					if got := l.crowded([]uint64{number}[0]); got != full[number] {
+						t.Fatalf("lane %d with %d waiting, limit %d: full %v", number, len(offsets)-1, limit, got)
+					}
+				}
+				if n, w := l.size(); n != len(model) || w != waiting || l.full != len(full) || l.stillFull() != (len(full) > 0) {
+					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, l.full, len(model), waiting, len(full))
+				}
+				if len(model) == 0 && len(l.slots) > keptSlots {
+					t.Fatalf("%d slots for no lane", len(l.slots))
+				}
+			},
+		})
+	})
+}
+
+func sameOffsets(t *rapid.T, what string, ws []*waiting, want []int64) {
+	t.Helper()
+	var got []int64
+	for _, w := range ws {
+		got = append(got, w.m[0].Offset)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// BenchmarkLanes is one message in and out, of a chunk of 64.
+func BenchmarkLanes(b *testing.B) {
+	for name, keys := range map[string]uint64{"100 keys": 100, "10000 keys": 10_000} {
+		b.Run(name, func(b *testing.B) {
+			l, k := &lanes{limit: 1 << 20}, &claim{}
+			ms, numbers := make([]broker.Message, 64), make([]uint64, 64)
+			var st stash
+			var f followers
+			b.ReportAllocs()
+			for i := 0; i < b.N; i += len(ms) {
+				for j := range numbers {
+					numbers[j] = 1 + (uint64(i+j)*0x9e3779b97f4a7c15>>20)%keys
+				}
+				n, _ := l.add(k, ms, numbers, &st)
+				for at := numbers[:n]; len(at) > 0; {
+					f.next = f.next[:0]
+					l.done(at, false, &f)
+					at = at[:0]
+					for _, w := range f.next {
+						at = append(at, w.number[0])
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package consumer
+
+import (
+	"fmt"
+	"hash/maphash"
+)
+
+// An Order says which messages are handled one after the other, in the order in which the source hands them out.
+type Order string
+
+const (
+	// OrderNone: none are. A retried message comes after later ones.
+	OrderNone Order = "none"
+	// OrderKey: those of one key, topic and partition. A message without a key is ordered with nothing.
+	OrderKey Order = "key"
+	// OrderPartition: those of one topic and partition; where the broker has no partitions (JetStream), of one subject.
+	OrderPartition Order = "partition"
+)
+
+// A LanePolicy says what becomes of messages that fail while LaneLimit others wait behind them.
+type LanePolicy string
+
+const (
+	// LaneBlock: they are retried as ever. Nothing more of their partition is taken from the broker meanwhile, or where it cannot be told
+	// apart, nothing at all.
+	LaneBlock LanePolicy = "block"
+	// LaneDeadLetter: they are dead-lettered at once, without their remaining attempts, until half as many wait.
+	LaneDeadLetter LanePolicy = "dead_letter"
+)
+
+// A Lane is what keeps an order: a message and those that wait behind it, because of its key or partition.
+type Lane struct {
+	// Limit is how many may wait in one lane; a few more do, because a chunk is taken whole. Raise it where one key has bursts that are
+	// larger, lower it where a key that fails shall not use so much of the budget. Defaults to an eighth of Budget.Messages.
+	Limit int
+	// Full says what to do with a message that fails while Limit others wait behind it. Defaults to LaneBlock.
+	Full LanePolicy
+}
+
+// laneShare of the budget may wait in one lane: one in so many.
+const laneShare = 8
+
+func (c Config) validateOrder() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
+		}
+	}
+	check(c.Order == OrderNone || c.Order == OrderKey || c.Order == OrderPartition, "Order is %q, want %q, %q or %q", c.Order, OrderNone, OrderKey, OrderPartition)
+	check(c.Lane.Limit > 0, "Lane.Limit is %d, want at least 1", c.Lane.Limit)
+	check(c.Lane.Full == LaneBlock || c.Lane.Full == LaneDeadLetter, "Lane.Full is %q, want %q or %q", c.Lane.Full, LaneBlock, LaneDeadLetter)
+	check(c.Lane.Full != LaneDeadLetter || c.DeadLetter != nil, "Lane.Full is %q and DeadLetter is nil: there is no place for them", c.Lane.Full)
+	check(c.Order == OrderNone || c.Retry.Topics == nil, "Order is %q and Retry.Topics is set: what waits there has lost its place", c.Order)
+	return errs
+}
+
+// ordered says whether there is an order to keep.
+func (c *Consumer) ordered() bool { return c.cfg.Order != OrderNone }
+
+// laneSeed is of this process: two keys that meet in one lane cost each other parallelism, and nobody outside can know which do.
+var laneSeed = maphash.MakeSeed()
+
+// laneOf is the number of the lane that m belongs to within its claim's; 0: to none. Keys of one number share a lane, which costs them parallelism
+// and never order, so that no key need be kept.
+func (o Order) laneOf(m *Message) uint64 {
+	if o == OrderPartition {
+		return max(1, maphash.String(laneSeed, m.Topic))
+	}
+	if m.Key == nil {
+		return 0
+	}
+	// The topic need not be in it: it is the claim's, or on a broker whose claims are of many topics, equal keys of two topics share a lane.
+	return max(1, maphash.Bytes(laneSeed, m.Key))
+}

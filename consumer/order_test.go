@@ -1,0 +1,483 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// produceKeyed writes n messages, key by key in turn; each one's value is its key and its number within the key.
+func produceKeyed(t *testing.T, b *membroker.Broker, n, keys int) {
+	t.Helper()
+	for i := range n {
+		key := fmt.Sprintf("k%d", i%keys)
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: fmt.Appendf(nil, "%s %d", key, i/keys)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An orderBook holds runs of handlers against the order that they must keep: those of a key do not overlap, and a message that was not handled before
+// comes after all before it were.
+type orderBook struct {
+	mu         sync.Mutex
+	running    map[string]bool
+	handled    map[string]int // numbers of the key that are, all below
+	inversions []string
+	most       int // running at once
+}
+
+func newOrderBook() *orderBook {
+	return &orderBook{running: map[string]bool{}, handled: map[string]int{}}
+}
+
+func keyAndNumber(m *consumer.Message) (string, int) {
+	key, no, _ := strings.Cut(string(m.Value), " ")
+	n, _ := strconv.Atoi(no)
+	return key, n
+}
+
+func (b *orderBook) begin(m *consumer.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, n := keyAndNumber(m)
+	if b.running[key] {
+		b.inversions = append(b.inversions, fmt.Sprintf("%s runs beside another of its key", m.Value))
+	}
+	if n > b.handled[key] {
+		b.inversions = append(b.inversions, fmt.Sprintf("%s runs although %d is the next of its key", m.Value, b.handled[key]))
+	}
+	b.running[key] = true
+	b.most = max(b.most, len(b.running))
+}
+
+func (b *orderBook) end(m *consumer.Message, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, n := keyAndNumber(m)
+	delete(b.running, key)
+	if ok && n == b.handled[key] {
+		b.handled[key]++
+	}
+}
+
+func (b *orderBook) check(t *testing.T, n, keys int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.inversions[:min(10, len(b.inversions))] {
+		t.Error(s)
+	}
+	total := 0
+	for _, got := range b.handled {
+		total += got
+	}
+	if total != n || len(b.handled) != keys {
+		t.Errorf("%d of %d messages and %d of %d keys were handled", total, n, len(b.handled), keys)
+	}
+}
+
+// handle runs f between begin and end.
+func (b *orderBook) handle(f func(m *consumer.Message) error) consumer.Handler {
+	return func(_ context.Context, m *consumer.Message) (err error) {
+		b.begin(m)
+		defer func() { b.end(m, err == nil) }()
+		return f(m)
+	}
+}
+
+// Messages of a key are handled one at a time and in order, also through retries; those of other keys beside them.
+func TestKeyOrder(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const messages, keys = 3000, 97
+		produceKeyed(t, b, messages, keys)
+		book := newOrderBook()
+		var failures atomic.Int64
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey,
+			Retry: consumer.Retry{MaxAttempts: 100},
+			Handler: book.handle(func(m *consumer.Message) error {
+				time.Sleep(time.Duration(rand.Int64N(int64(10 * time.Millisecond))))
+				if rand.IntN(50) == 0 {
+					failures.Add(1)
+					return errors.New("dice")
+				}
+				return nil
+			})})
+		time.Sleep(10 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, messages, keys)
+		wantUnsettled(t, b, 0)
+		if book.most < 32 || failures.Load() == 0 {
+			t.Errorf("at most %d keys ran at once, %d failures", book.most, failures.Load())
+		}
+		if s := r.Stats(); s.Lanes != 0 || s.Waiting != 0 || s.InFlight != 0 || s.Handled != messages {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}
+
+// Of a partition, one after the other; partitions beside each other. Where there are none, subjects.
+func TestPartitionOrder(t *testing.T) {
+	for name, cfg := range map[string]membroker.Config{
+		"partitioned": {Topics: map[string]int{"in": 4}}, "leased": {Topics: map[string]int{"in.0": 1, "in.1": 1, "in.2": 1, "in.3": 1}, Leased: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(cfg)
+				const messages, lanes = 2000, 4
+				for i := range messages {
+					lane := i % lanes
+					o := broker.Outgoing{Topic: "in", Value: fmt.Appendf(nil, "%d %d", lane, i/lanes)}
+					if cfg.Leased {
+						o.Topic = fmt.Sprintf("in.%d", lane)
+					}
+					if err := b.ProduceTo(map[bool]int{true: -1, false: lane}[cfg.Leased], o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				book := newOrderBook()
+				r := start(t, b, consumer.Config{
+					Source: b.Source(membroker.SourceConfig{}), Order: consumer.OrderPartition,
+					Handler: book.handle(func(*consumer.Message) error { time.Sleep(time.Millisecond); return nil }),
+				})
+				time.Sleep(time.Minute)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				book.check(t, messages, lanes)
+				if book.most != lanes {
+					t.Errorf("%d partitions ran at once, want %d", book.most, lanes)
+				}
+			})
+		})
+	}
+}
+
+// A message without a key is ordered with nothing; an empty key is a key.
+func TestNoKeyNoOrder(t *testing.T) {
+	for name, key := range map[string][]byte{"nil": nil, "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				for range 100 {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: key, Value: []byte("v")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var running, most atomic.Int64
+				r := start(t, b, consumer.Config{
+					Order: consumer.OrderKey, Pool: consumer.Pool{Min: 20, Max: 20},
+					Handler: func(context.Context, *consumer.Message) error {
+						if n := running.Add(1); n > most.Load() {
+							most.Store(n)
+						}
+						time.Sleep(100 * time.Millisecond)
+						running.Add(-1)
+						return nil
+					}})
+				time.Sleep(time.Minute)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if want := map[bool]int64{true: 20, false: 1}[key == nil]; most.Load() != want {
+					t.Errorf("%d ran at once, want %d", most.Load(), want)
+				}
+			})
+		})
+	}
+}
+
+// The order is kept from one process to the next: what waits behind a running message goes back when that is settled, not before, and nothing that
+// was given back is overtaken.
+func TestOrderOverStops(t *testing.T) {
+	for name, cfg := range kinds {
+		for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition} {
+			t.Run(name+" "+string(order), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cfg.Topics = map[string]int{"in": 1}
+					b := membroker.New(cfg)
+					const messages = 1500
+					keys := map[consumer.Order]int{consumer.OrderKey: 23, consumer.OrderPartition: 1}[order]
+					produceKeyed(t, b, messages, keys)
+					book := newOrderBook()
+					handler := book.handle(func(*consumer.Message) error {
+						time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+						if rand.IntN(40) == 0 {
+							return errors.New("dice")
+						}
+						return nil
+					})
+					for stop := 0; ; stop++ {
+						r := start(t, b, consumer.Config{Order: order, Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}}, Handler: handler})
+						time.Sleep(time.Duration(100+rand.IntN(900)) * time.Millisecond)
+						left := b.Unsettled("group")
+						if err := r.end(); err != nil {
+							t.Fatal(err)
+						}
+						if n := r.Stats().InFlight; n != 0 {
+							t.Fatalf("%d messages were never settled", n)
+						}
+						if left == 0 || stop > 2000 {
+							t.Logf("%d stops", stop)
+							break
+						}
+					}
+					book.check(t, messages, keys)
+				})
+			})
+		}
+	}
+}
+
+// The order is kept when partitions go to and fro between two processes, with warning and without.
+func TestOrderOverRebalances(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 3}, Lease: 2 * time.Second})
+				const messages, keys = 3000, 53
+				produceKeyed(t, b, messages, keys)
+				book := newOrderBook()
+				random := rand.New(rand.NewPCG(seed, 0))
+				var rs []*running
+				for range 2 {
+					rs = append(rs, start(t, b, consumer.Config{
+						Order: consumer.OrderKey, Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}},
+						Handler: book.handle(func(*consumer.Message) error {
+							time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond))))
+							if rand.IntN(40) == 0 {
+								return errors.New("dice")
+							}
+							return nil
+						})}))
+				}
+				for range 60 {
+					time.Sleep(200 * time.Millisecond)
+					_ = b.Revoke("group", "in", int32(random.IntN(3)))
+				}
+				time.Sleep(5 * time.Minute)
+				for _, r := range rs {
+					if err := r.end(); err != nil {
+						t.Error(err)
+					}
+					if s := r.Stats(); s.InFlight != 0 || s.Lanes != 0 || s.Waiting != 0 {
+						t.Errorf("left: %+v", s)
+					}
+				}
+				book.check(t, messages, keys)
+				wantUnsettled(t, b, 0)
+			})
+		})
+	}
+}
+
+// A claim that is lost and comes back at once: what still runs of it keeps its lane shut for what the new claim brings.
+func TestLanesOutliveClaims(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 2}})
+				const messages, keys = 1000, 17
+				produceKeyed(t, b, messages, keys)
+				book := newOrderBook()
+				random := rand.New(rand.NewPCG(seed, 0))
+				r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: book.handle(func(*consumer.Message) error {
+					time.Sleep(time.Duration(rand.Int64N(int64(30 * time.Millisecond))))
+					return nil
+				})})
+				for range 40 {
+					time.Sleep(25 * time.Millisecond)
+					_ = b.Bounce("group", "in", int32(random.IntN(2)))
+				}
+				time.Sleep(5 * time.Minute)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				book.check(t, messages, keys)
+				wantUnsettled(t, b, 0)
+			})
+		})
+	}
+}
+
+// A stuck handler costs a worker, which is replaced, and its key, which waits for it; its result counts. Nothing else.
+func TestStuckInOrder(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const messages, keys = 200, 10
+		produceKeyed(t, b, messages, keys)
+		book := newOrderBook()
+		release := make(chan struct{})
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Pool: consumer.Pool{Min: 2, Max: 2}, Timeout: time.Second, StuckAfter: time.Second,
+			Handler: book.handle(func(m *consumer.Message) error {
+				if string(m.Value) == "k3 5" {
+					<-release
+				}
+				return nil
+			})})
+		time.Sleep(20 * time.Second)
+		if s := r.Stats(); s.Handled != messages-messages/keys+5 || s.Stuck != 1 || s.Lanes != 1 || s.Waiting != messages/keys-6 {
+			t.Errorf("stats %+v", s)
+		}
+		close(release)
+		time.Sleep(10 * time.Second)
+		if s := r.Stats(); s.Handled != messages || s.Stuck != 0 || s.Failed != 0 || s.Pool.Live != 2 {
+			t.Errorf("stats %+v", s)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, messages, keys)
+	})
+}
+
+// II.16: a key whose lane is never empty does not keep the only worker.
+func TestHotKeySharesItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		for i := range 2000 {
+			key := "hot"
+			if i%100 == 99 {
+				key = fmt.Sprint("cold", i)
+			}
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(key)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var hot, last atomic.Int64
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Pool: consumer.Pool{Min: 1, Max: 1}, Lane: consumer.Lane{Limit: 4000},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				time.Sleep(time.Millisecond)
+				if string(m.Key) == "hot" {
+					hot.Add(1)
+				} else {
+					last.Store(hot.Load())
+				}
+				return nil
+			}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if hot.Load() != 1980 || last.Load() > 1500 {
+			t.Errorf("the last of 20 other keys came after %d of %d of the hot one", last.Load(), hot.Load())
+		}
+	})
+}
+
+// II.3: a key that fails for ever, with a fifth of the traffic. Its lane fills; what becomes of it is the policy's, and others go on.
+func TestPoisonedKey(t *testing.T) {
+	for _, full := range []consumer.LanePolicy{consumer.LaneBlock, consumer.LaneDeadLetter} {
+		t.Run(string(full), func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				const messages, limit = 5000, 50
+				for i := range messages {
+					key := fmt.Sprint("k", i%200)
+					if i%5 == 0 {
+						key = "poison"
+					}
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(key)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var good, poisoned, crowd atomic.Int64
+				r := start(t, b, consumer.Config{
+					Order: consumer.OrderKey, Lane: consumer.Lane{Limit: limit, Full: full}, Budget: broker.Budget{Messages: 400},
+					Retry:      consumer.Retry{MaxAttempts: 1000},
+					DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if string(m.Key) == "poison" {
+							poisoned.Add(1)
+							return errors.New("poison")
+						}
+						good.Add(1)
+						return nil
+					}})
+				for range 6000 {
+					time.Sleep(10 * time.Millisecond)
+					crowd.Store(max(crowd.Load(), int64(r.Stats().Waiting)))
+				}
+				events := eventsOf[consumer.LaneFull](r.journal)
+				s := r.Stats()
+				if len(events) == 0 || events[0].Waiting < limit {
+					t.Errorf("events %+v", events)
+				}
+				if crowd.Load() > 2*(limit+128) { // in two partitions
+					t.Errorf("%d waited, the limit is %d", crowd.Load(), limit)
+				}
+				switch full {
+				case consumer.LaneDeadLetter:
+					if good.Load() != messages*4/5 || len(b.Messages("dead")) < messages/5-2*limit {
+						t.Errorf("%d good ones handled, %d dead letters: %+v", good.Load(), len(b.Messages("dead")), s)
+					}
+				case consumer.LaneBlock:
+					if n := good.Load(); n == messages*4/5 || n < limit*4 || len(b.Messages("dead")) > 0 {
+						t.Errorf("%d good ones handled, %d dead letters: %+v", good.Load(), len(b.Messages("dead")), s)
+					}
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if n := r.Stats().InFlight; n != 0 {
+					t.Errorf("%d messages were never settled", n)
+				}
+			})
+		})
+	}
+}
+
+// A full lane that empties lets its partition go on.
+func TestFullLaneThaws(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produceKeyed(t, b, 3000, 3)
+		book := newOrderBook()
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20}, Handler: book.handle(func(*consumer.Message) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})})
+		time.Sleep(2 * time.Minute)
+		if len(eventsOf[consumer.LaneFull](r.journal)) == 0 {
+			t.Error("no lane was ever full")
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, 3000, 3)
+	})
+}
+
+func TestOrderIsChecked(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+	_, err := consumer.New(consumer.Config{
+		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil },
+		Order: "random", Lane: consumer.Lane{Limit: -1, Full: "drop"}, Retry: consumer.Retry{Topics: retries(b)},
+	})
+	for _, want := range []string{`Order is "random"`, "Lane.Limit is -1", `Lane.Full is "drop"`, "Retry.Topics is set: what waits there has lost its place"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	_, err = consumer.New(consumer.Config{
+		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil },
+		Order: consumer.OrderKey, Lane: consumer.Lane{Full: consumer.LaneDeadLetter},
+	})
+	if err == nil || !strings.Contains(err.Error(), "DeadLetter is nil: there is no place for them") {
+		t.Error(err)
+	}
+}
