@@ -171,3 +171,31 @@ func ExampleRetryTopics() {
 	// waits in orders-retry-20ms
 	// tea of orders, handled after 1 failed run
 }
+
+// The messages of one key are handled one after the other, in the order in which they were written, also through retries; those of other keys
+// beside them.
+func ExampleOrder() {
+	b := membroker.New(membroker.Config{})
+	for _, step := range []string{"ordered", "paid", "shipped"} {
+		_ = b.Produce(broker.Outgoing{Topic: "orders", Key: []byte("order 7"), Value: []byte(step)})
+	}
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Order = consumer.OrderKey
+		cfg.Retry.Backoff.Initial = 10 * time.Millisecond
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			if string(m.Value) == "paid" && m.Runs == 0 {
+				return errors.New("the bank does not answer")
+			}
+			fmt.Printf("%s: %s\n", m.Key, m.Value)
+			if string(m.Value) == "shipped" {
+				stop()
+			}
+			return nil
+		}
+	})
+	// Output:
+	// order 7: ordered
+	// order 7: paid
+	// order 7: shipped
+}

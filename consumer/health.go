@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,9 +64,12 @@ func (c *Consumer) handlerLimit(noProgress time.Duration) time.Duration {
 	return hungAfter * noProgress
 }
 
-// fullOfWaiting says whether so much of the budget is in use that the source need not give anything. Half, for a source counts
+// fullOfWaiting says whether so much of the budget is in use that the source need not give anything, or a lane is full. Half, for a source counts
 // bytes that nobody else sees: what it prefetched, and what a response is packed in.
 func (c *Consumer) fullOfWaiting() bool {
+	if slices.ContainsFunc(c.allLanes(), (*lanes).stillFull) {
+		return true
+	}
 	var messages, bytes int64
 	c.eachHeld(func(m *Message) {
 		messages++

@@ -462,6 +462,19 @@ func TestFullLaneThaws(t *testing.T) {
 	})
 }
 
+// A lane that is full because its first message fails again and again is no reason to restart.
+func TestFullLaneIsHealthy(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produceKeyed(t, b, 3000, 2)
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20}, Retry: consumer.Retry{MaxAttempts: 1 << 20},
+			Handler: func(context.Context, *consumer.Message) error { return errors.New("never") }})
+		r.wantHealthy(t, "a key fails", 10*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestOrderIsChecked(t *testing.T) {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 	_, err := consumer.New(consumer.Config{

@@ -43,6 +43,7 @@ func cases() []testCase {
 		{name: "BudgetAtEnd", run: budgetAtEnd, why: again},
 		{name: "OutAcrossClaims", run: outAcrossClaims, why: again},
 		{name: "OrderAcrossClaims", run: orderAcrossClaims, why: again},
+		{name: "OrderAcrossRevoking", run: orderAcrossRevoking, why: again},
 		{name: "SettleRacesEnd", run: settleRacesEnd, why: again},
 
 		// Stop and Close.

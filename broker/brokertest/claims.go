@@ -221,6 +221,25 @@ func orderAcrossClaims(w *world) {
 	w.handled()
 }
 
+// orderAcrossRevoking proves the same while the earlier claim is revoking, where the next one begins before its end: what its handlers settle in that
+// time holds, and then the rest comes.
+func orderAcrossRevoking(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	m := w.join(budget(40, 1<<20), ordered())
+	w.produce(0, 10)
+	held := m.take(10)
+	c := m.current()
+	w.sys.Bounce(w, c)
+	w.turned(c)
+	w.produce(0, 10)
+	m.quiet(w.moment(), "it stands behind a message that is out here under a claim that is revoking, and Options.Ordered is set")
+	m.mustAck(held...)
+	m.mustAck(m.take(10)...)
+	w.ended(c)
+	w.settled()
+	w.handledOnce()
+}
+
 // outAcrossClaims proves that a message which is out under a claim that has ended is not handed out under the next one: its handler still
 // runs here, and two of them at once would break the order of its key. It comes when it was settled, whatever that said.
 func outAcrossClaims(w *world) {

@@ -51,6 +51,8 @@ func newDescs(label prometheus.Labels) *descs {
 	gauge("in_flight_messages", "Messages received and not settled.", func(s consumer.Stats) float64 { return float64(s.InFlight) })
 	gauge("queue_messages", "Messages that wait here for a worker.", func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
 	gauge("parked_messages", "Messages that wait here for their next attempt.", func(s consumer.Stats) float64 { return float64(s.Parked) })
+	gauge("lanes", "Keys or partitions that have a message at large, where there is an order.", func(s consumer.Stats) float64 { return float64(s.Lanes) })
+	gauge("lane_waiting_messages", "Messages that wait here for the one before them in their order.", func(s consumer.Stats) float64 { return float64(s.Waiting) })
 	gauge("stuck_handlers", "Handlers that were replaced and have not returned.", func(s consumer.Stats) float64 { return float64(s.Stuck) })
 	gauge("lag_messages", "Messages at the broker that were never delivered to anybody. Absent while unknown.",
 		func(s consumer.Stats) float64 { return float64(s.Lag.Waiting) }).known = func(s consumer.Stats) bool { return s.Lag.Waiting >= 0 }
