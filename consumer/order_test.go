@@ -29,18 +29,19 @@ func produceKeyed(t *testing.T, b *membroker.Broker, n, keys int) {
 	}
 }
 
-// An orderBook holds runs of handlers against the order that they must keep: those of a key do not overlap, and a message that was not handled before
-// comes after all before it were.
+// An orderBook holds runs of handlers against the order that they must keep: those of a key do not overlap, and what follows a message that was
+// handled is the next one, or one that comes again, and then all after it come again.
 type orderBook struct {
 	mu         sync.Mutex
 	running    map[string]bool
-	handled    map[string]int // numbers of the key that are, all below
+	handled    map[string]int // the number that follows what was handled last
+	seen       map[string]int // the numbers that were handled, all below
 	inversions []string
 	most       int // running at once
 }
 
 func newOrderBook() *orderBook {
-	return &orderBook{running: map[string]bool{}, handled: map[string]int{}}
+	return &orderBook{running: map[string]bool{}, handled: map[string]int{}, seen: map[string]int{}}
 }
 
 func keyAndNumber(m *consumer.Message) (string, int) {
@@ -68,8 +69,9 @@ func (b *orderBook) end(m *consumer.Message, ok bool) {
 	defer b.mu.Unlock()
 	key, n := keyAndNumber(m)
 	delete(b.running, key)
-	if ok && n == b.handled[key] {
-		b.handled[key]++
+	if ok {
+		b.handled[key] = n + 1
+		b.seen[key] = max(b.seen[key], n+1)
 	}
 }
 
@@ -81,11 +83,11 @@ func (b *orderBook) check(t *testing.T, n, keys int) {
 		t.Error(s)
 	}
 	total := 0
-	for _, got := range b.handled {
+	for _, got := range b.seen {
 		total += got
 	}
-	if total != n || len(b.handled) != keys {
-		t.Errorf("%d of %d messages and %d of %d keys were handled", total, n, len(b.handled), keys)
+	if total != n || len(b.seen) != keys {
+		t.Errorf("%d of %d messages and %d of %d keys were handled", total, n, len(b.seen), keys)
 	}
 }
 
@@ -404,6 +406,9 @@ func TestPoisonedKey(t *testing.T) {
 					Handler: func(_ context.Context, m *consumer.Message) error {
 						if string(m.Key) == "poison" {
 							poisoned.Add(1)
+							if full == consumer.LaneDeadLetter {
+								return consumer.RetryAfter(errors.New("poison"), time.Hour)
+							}
 							return errors.New("poison")
 						}
 						good.Add(1)
@@ -440,6 +445,68 @@ func TestPoisonedKey(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What waits behind a handler that runs on after its claim was lost frees the budget at once: it comes again anyway.
+func TestLostLaneFreesBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produceKeyed(t, b, 50, 1)
+		book := newOrderBook()
+		var slept atomic.Bool
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: book.handle(func(*consumer.Message) error {
+			if slept.CompareAndSwap(false, true) {
+				time.Sleep(time.Minute) // whatever its context says
+			}
+			return nil
+		})})
+		time.Sleep(time.Second)
+		if n := r.Stats().InFlight; n != 50 {
+			t.Fatalf("%d in flight", n)
+		}
+		if err := b.Steal("group", "in", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if s := r.Stats(); s.InFlight != 1 || s.Lanes != 1 || s.Waiting != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		time.Sleep(2 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, 50, 1)
+	})
+}
+
+// A handler that outlives its lease has its message come again. What waits behind it comes after that, and not in between.
+func TestOrderOverLostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Leased: true, Lease: 2 * time.Second})
+		produceKeyed(t, b, 20, 1)
+		book := newOrderBook()
+		var slept atomic.Bool
+		source := b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+		r := start(t, b, consumer.Config{Source: source, Order: consumer.OrderKey, Handler: book.handle(func(*consumer.Message) error {
+			if slept.CompareAndSwap(false, true) {
+				time.Sleep(7 * time.Second)
+			}
+			return nil
+		})})
+		time.Sleep(time.Second)
+		source.Cut(membroker.Both)
+		time.Sleep(8 * time.Second)
+		source.Heal()
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if r.Stats().Lost == 0 {
+			t.Error("no lease was lost")
+		}
+		book.check(t, 20, 1)
+		wantUnsettled(t, b, 0)
+	})
 }
 
 // A full lane that empties lets its partition go on.

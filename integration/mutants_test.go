@@ -61,11 +61,17 @@ var mutants = []mutant{
 		"	if o.cancelled {\n		return decision{verdict: VerdictGiveBack, runs: o.runs}", "	if !o.cancelled {\n		return decision{verdict: VerdictAck, runs: o.runs}",
 		"./consumer", "TestFailed|TestDecide"},
 	{"what a drain finds unstarted is dropped", "consumer/settle.go",
-		"	c.nack(k, back)\n	c.tell(GivenBack", "	c.settled(len(back), nil)\n	c.tell(GivenBack",
+		"	c.nack(k, back, lanes)\n	c.tell(GivenBack", "	c.settled(len(back), nil)\n	c.tell(GivenBack",
 		"./consumer", "TestDrain"},
 	{"a message cancelled by the stop counts as an attempt", "consumer/decide.go",
 		"	if o.cancelled {\n", "	if o.cancelled && o.runs < 0 {\n",
 		"./consumer", "TestDrain|TestDecide"},
+	{"a failed message is acked before its retry topic has it", "consumer/retrytopic.go",
+		"	if err == nil {\n		c.count.spilled", "	if err == nil || x.tries == 0 {\n		c.count.spilled",
+		"./consumer", "TestRetryTopic"},
+	{"a retry lets the next of its key pass", "consumer/park.go",
+		"!d.keep && x.lane == nil {", "!d.keep {",
+		"./consumer", "TestKeyOrder"},
 }
 
 // TestMutants runs in full only (make chaos): each mutant is a build of its own.
