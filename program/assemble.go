@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
@@ -37,7 +37,7 @@ type assembly struct {
 type member struct {
 	name      string
 	consumer  *consumer.Consumer
-	publisher *natsbroker.Publisher
+	publisher broker.Publisher
 	setup     *handlers.Setup
 }
 
@@ -79,24 +79,20 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	at := "consumers." + name
 	m := &member{name: name}
 	figures := metrics.New(name)
-	n := c.Source.NATS
-	if n == nil {
-		n = &config.NATS{} // its absence was found; routes are checked all the same
-	}
-	nats := natsSource(n, a.doc.File.Embedded)
+	from := adapterOf(c.Source, a.doc.File.Embedded)
 	log := a.log.With().Str("consumer", name).Logger()
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: n.Subjects, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
-	if p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: nats.Connection}); err == nil { // else the source says the same
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: from.topics, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
+	if p, err := from.publisher(); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
 	handler := a.handler(at, c, m.setup, log)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
-	if c.Source.NATS == nil {
+	if from.source == nil {
 		return m, figures
 	}
-	source, err := natsbroker.NewSource(nats)
-	a.findSource(at+".source.nats", n, err)
+	source, err := from.source()
+	a.findSource(at, c, from, err)
 	if err != nil || handler == nil || m.publisher == nil {
 		return m, figures
 	}
@@ -118,17 +114,17 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 }
 
 // findSource adds what the adapter found, in the file's words.
-func (a *assembly) findSource(at string, n *config.NATS, err error) {
+func (a *assembly) findSource(at string, c *config.Consumer, from adapter, err error) {
 	if err == nil {
 		return
 	}
-	list := asOptions("natsbroker: ", err)
+	list := asOptions(from.prefix, err)
 	for _, e := range list {
-		if n.URL != "" && e.Path == "urls[0]" {
+		if n := c.Source.NATS; n != nil && n.URL != "" && e.Path == "urls[0]" {
 			e.Path = "url"
 		}
 	}
-	a.doc.FindOptions(at, list)
+	a.doc.FindOptions(at+from.section, list)
 }
 
 func consumerConfig(name string, c *config.Consumer) consumer.Config {

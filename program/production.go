@@ -16,7 +16,7 @@ import (
 // A production publishes numbered messages.
 type production struct {
 	publisher broker.Publisher
-	subject   string
+	topic     string
 	rate      float64
 	count     int64
 	size      int
@@ -106,7 +106,7 @@ func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 
 // message is number n.
 func (p *production) message(n int64) broker.Outgoing {
-	m := broker.Outgoing{Topic: p.subject, ID: p.id + "-" + strconv.FormatInt(n, 10)}
+	m := broker.Outgoing{Topic: p.topic, ID: p.id + "-" + strconv.FormatInt(n, 10)}
 	body := struct {
 		Number int64  `json:"number"`
 		Pad    string `json:"pad"`

@@ -60,7 +60,8 @@ type Consumer struct {
 
 // Source is where messages come from: one of its fields.
 type Source struct {
-	NATS *NATS `yaml:"nats"`
+	NATS  *NATS  `yaml:"nats"`
+	Kafka *Kafka `yaml:"kafka"`
 }
 
 // NATS is a JetStream consumer.
@@ -89,7 +90,50 @@ type NATS struct {
 	TLS           *TLS          `yaml:"tls"`
 }
 
-// TLS is how a server is checked, and who we are to it.
+// Kafka is a member of a consumer group.
+type Kafka struct {
+	Brokers       []string `yaml:"brokers"`
+	Topics        []string `yaml:"topics"`
+	TopicsPattern string   `yaml:"topics_pattern"`
+	Group         string   `yaml:"group"`
+	InstanceID    string   `yaml:"instance_id"`
+	Balancer      string   `yaml:"balancer"`
+	// Start is earliest, latest, or a time as in RFC 3339.
+	Start             string        `yaml:"start"`
+	SessionTimeout    time.Duration `yaml:"session_timeout"`
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval"`
+	RevokeWait        time.Duration `yaml:"revoke_wait"`
+	RebalanceTimeout  time.Duration `yaml:"rebalance_timeout"`
+	CommitInterval    time.Duration `yaml:"commit_interval"`
+	CommitMessages    int           `yaml:"commit_messages"`
+	Isolation         string        `yaml:"isolation"`
+	Rack              string        `yaml:"rack"`
+	OnBadBatch        string        `yaml:"on_bad_batch"`
+	MaxBatchBytes     int           `yaml:"max_batch_bytes"`
+	MaxPublishBytes   int           `yaml:"max_publish_bytes"`
+
+	TLS  *KafkaTLS `yaml:"tls"`
+	SASL *SASL     `yaml:"sasl"`
+}
+
+// KafkaTLS is how brokers are checked, and who we are to them.
+type KafkaTLS struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// SASL is a login at Kafka by name and password.
+type SASL struct {
+	Mechanism     string        `yaml:"mechanism"`
+	User          string        `yaml:"user"`
+	Password      broker.Secret `yaml:"password"`
+	PasswordFile  string        `yaml:"password_file"`
+	PlaintextAuth bool          `yaml:"plaintext_auth"`
+}
+
+// TLS is how a NATS server is checked, and who we are to it.
 type TLS struct {
 	CAFile         string `yaml:"ca_file"`
 	CertFile       string `yaml:"cert_file"`

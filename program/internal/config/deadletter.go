@@ -1,0 +1,41 @@
+package config
+
+import "strings"
+
+func (d *Document) checkDeadLetter(at string, c *Consumer) {
+	l, path := c.DeadLetter, at+".dead_letter.to"
+	d.atLeast(at+".dead_letter.concurrency", int64(l.Concurrency), 1)
+	switch {
+	case l.To == "":
+		d.Find(path, "is missing")
+	case c.Source.Kafka != nil:
+		d.checkDeadTopic(path, l.To, c.Source.Kafka)
+	default:
+		d.checkDeadSubject(path, l.To, c.Source.NATS)
+	}
+}
+
+func (d *Document) checkDeadSubject(path, to string, n *NATS) {
+	if !validSubject(to) || strings.ContainsAny(to, "*>") {
+		d.Find(path, "is %q: want a subject without wildcards", to)
+		return
+	}
+	if n == nil {
+		return
+	}
+	for i, s := range n.Subjects {
+		if Matches(s, to) {
+			d.Find(path, "is %q, which source.nats.subjects[%d], %q, takes: dead letters would be consumed again", to, i, s)
+		}
+	}
+}
+
+func (d *Document) checkDeadTopic(path, to string, k *Kafka) {
+	if !validTopic(to) {
+		d.Find(path, "is %q: want a topic's name", to)
+		return
+	}
+	if where, reads := k.reads(to); reads {
+		d.Find(path, "is %q, which source.kafka.%s takes: dead letters would be consumed again", to, where)
+	}
+}
