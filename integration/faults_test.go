@@ -122,7 +122,7 @@ func killOneOfThree(t *testing.T, k kind) string {
 	f.consumers[0].kill()
 	f.moves(t, faultRate)
 	a := f.finish(t)
-	if limit := k.perKill(faultRate); a.Duplicates > limit {
+	if limit := k.perKill(faultRate / 3); a.Duplicates > limit {
 		t.Errorf("%d duplicates, more than what one process had done and not yet settled (%d)", a.Duplicates, limit)
 	}
 	return a.String()

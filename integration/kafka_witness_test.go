@@ -5,7 +5,9 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,13 +28,21 @@ func (s *kafkaSystem) audit(t *testing.T) {
 	if len(commits) == 0 {
 		t.Errorf("%s has no commit of group %s: nothing was audited", offsetsTopic, s.group)
 	}
+	for _, r := range rewinds(commits) {
+		t.Error(r)
+	}
+}
+
+// rewinds tells of the commits that move their partition back.
+func rewinds(commits []commit) (found []string) {
 	last := map[int32]int64{}
 	for i, c := range commits {
-		if c.offset < last[c.partition] {
-			t.Errorf("commit %d of %d moves partition %d back, from %d to %d", i+1, len(commits), c.partition, last[c.partition], c.offset)
+		if was := last[c.partition]; c.offset < was {
+			found = append(found, fmt.Sprintf("commit %d of %d moves partition %d back, from %d to %d", i+1, len(commits), c.partition, was, c.offset))
 		}
 		last[c.partition] = c.offset
 	}
+	return found
 }
 
 // A commit is one committed offset, in the order in which the coordinator took them.
@@ -140,4 +150,35 @@ func (s *kafkaSystem) toolAgrees(t *testing.T) {
 		Partitions int    `json:"partitions"`
 		Committed  int64  `json:"committed"`
 	}{"consumer_groups_agrees", len(ps), committed})
+}
+
+// TestWitness is the proof that the audit finds our commits in the coordinator's log, and one that goes back.
+func TestWitness(t *testing.T) {
+	s := &kafkaSystem{topic: "load", group: "workers"}
+	record := func(group string, partition int32, offset int64) *kgo.Record {
+		key := kmsg.OffsetCommitKey{Version: 1, Group: group, Topic: "load", Partition: partition}
+		value := kmsg.OffsetCommitValue{Version: 3, Offset: offset, LeaderEpoch: -1, Metadata: "finished above"}
+		return &kgo.Record{Key: key.AppendTo(nil), Value: value.AppendTo(nil)}
+	}
+	var commits []commit
+	for _, r := range []*kgo.Record{
+		record("workers", 0, 5), record("others", 0, 3), record("workers", 1, 2), record("workers", 0, 5), record("workers", 0, 4),
+		{Key: []byte{0, 2, 0, 1, 'w'}, Value: []byte("metadata of a group")}, {Key: record("workers", 0, 0).Key},
+	} {
+		if c, ok := s.ours(r); ok {
+			commits = append(commits, c)
+		}
+	}
+	if want := []commit{{0, 5}, {1, 2}, {0, 5}, {0, 4}}; !slices.Equal(commits, want) {
+		t.Fatalf("found %v, want %v", commits, want)
+	}
+	if found := rewinds(commits); len(found) != 1 {
+		t.Errorf("found %q, want the last commit", found)
+	}
+	// Java's hash codes of these names are 96354, -421004483, and the least int.
+	for group, want := range map[string]int32{"abc": 96354 % 5, "consumers": 421004483 % 5, "polygenelubricants": 0} {
+		if got := coordinatedIn(group, 5); got != want {
+			t.Errorf("group %s is in partition %d, want %d", group, got, want)
+		}
+	}
 }

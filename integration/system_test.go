@@ -66,8 +66,8 @@ var kinds = []kind{
 		sigkill: "f01", serverKill: "f09"},
 }
 
-// perKill is how many messages one killed consumer may leave to be done again: at most one for each worker, which had done it and not acked
-// it; and on Kafka what was acked and not yet committed.
+// perKill is how many messages one killed consumer, which had so many a second, may leave to be done again: at most one for each worker, which had
+// done it and not acked it; and on Kafka what was acked and not yet committed.
 func (k kind) perKill(rate int) int {
 	if k.name == "kafka" {
 		return killWorkers + int(commitInterval.Seconds()*float64(rate))

@@ -76,7 +76,8 @@ func overBudget(w *world) {
 	w.handledOnce()
 }
 
-// setBudget proves that a larger budget is used at once, by a source that waits for its settles.
+// setBudget proves that a larger budget is used at once, by a source that waits for its settles; and that a smaller one is kept, once what was
+// asked for before has come.
 func setBudget(w *world) {
 	m := w.join(budget(4, 1<<20))
 	s, ok := m.src.(broker.Rebudgeter)
@@ -94,7 +95,19 @@ func setBudget(w *world) {
 	m.quiet(w.moment(), "the larger budget is used up")
 	m.mustAck(ms...)
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
-	defer stop()
+	w.settled()
+	s.SetBudget(broker.Budget{Messages: 3, Bytes: 1 << 20})
+	w.produce(0, 20) // what was asked for with the larger one is among these
+	w.settled()
+	stop()
+	m.mu.Lock()
+	m.budget.Messages = 3
+	m.mu.Unlock()
+	w.produce(0, 20)
+	ms = m.take(3)
+	m.quiet(w.moment(), "the smaller budget is used up")
+	m.mustAck(ms...)
+	defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
 	w.settled()
 	w.handledOnce()
 }
@@ -164,7 +177,7 @@ func pauseAll(w *world, m *member, p broker.Pauser, first []*broker.Message) {
 	left := 39
 	if w.h.StopHandsOver {
 		other := w.join()
-		other.mustAck(other.take(left)...)
+		other.mustAck(other.take(left, "which Pause of all has to give back, for Harness.StopHandsOver is set and the lease does not run out here")...)
 		left = 0
 		other.close()
 	}

@@ -4,11 +4,15 @@ package brokertest
 func cases() []testCase {
 	again := needsRedelivery
 	return []testCase{
+		// The harness itself.
+		{name: "HarnessIsWhole", run: harnessIsWhole},
+		{name: "LeaseIsHeeded", setup: Setup{Lease: longLease}, run: leaseIsHeeded, why: again},
+
 		// What is handed out.
 		{name: "HandedOutOnce", run: handedOutOnce},
 		{name: "SharedByGroup", setup: Setup{Partitions: 4}, run: sharedByGroup},
 		{name: "AtLeastOnce", setup: Setup{Partitions: 4}, run: atLeastOnce, why: again},
-		{name: "Order", run: order},
+		{name: "Order", run: order, why: needsOrder},
 		{name: "SeveralTopics", setup: Setup{Topics: 2, Partitions: 2}, run: severalTopics},
 
 		// Settling.
@@ -22,7 +26,12 @@ func cases() []testCase {
 		{name: "RedeliveredWhileOut", run: redeliveredWhileOut, why: again},
 		{name: "ForgottenSettles", run: forgottenSettles, why: again},
 		{name: "FailedSettles", run: failedSettles, why: again},
+		{name: "FailedForLong", run: failedForLong, why: again},
+		{name: "SettlesDoNotWait", run: settlesDoNotWait, why: again},
+		{name: "UnconfirmedIsTold", run: unconfirmedIsTold, why: again},
+		{name: "LateAck", run: lateAck, why: needsLateAcks},
 		{name: "LongHandlers", setup: Setup{Partitions: 2}, run: longHandlers, why: again},
+		{name: "PrefetchStays", run: prefetchStays, why: again},
 
 		// Claims.
 		{name: "EventsInOrder", run: eventsInOrder},
@@ -39,11 +48,15 @@ func cases() []testCase {
 		{name: "StopRacesReceive", run: stopRacesReceive, why: again},
 		{name: "StopKeepsWhatIsOut", run: stopKeepsWhatIsOut, why: again},
 		{name: "StopReturns", setup: Setup{Lease: longLease}, run: stopReturns, why: again},
+		{name: "StopInOrder", setup: Setup{Lease: longLease}, run: stopInOrder, why: again},
 		{name: "StopBeforeOpen", run: stopBeforeOpen},
 		{name: "ReceiveAfterStop", run: receiveAfterStop},
 		{name: "CloseTwiceBesideAck", run: closeTwiceBesideAck, why: again},
+		{name: "CloseWaits", run: closeWaits, why: again},
+		{name: "SettleRacesClose", run: settleRacesClose, why: again},
 		{name: "CloseGivesBack", setup: Setup{Lease: longLease}, run: closeGivesBack, why: again},
 		{name: "CloseBeforeOpen", run: closeBeforeOpen},
+		{name: "CloseBesideOpen", run: closeBesideOpen},
 		{name: "OpenDeadline", run: openDeadline},
 		{name: "CloseInTime", run: closeInTime, why: again},
 		{name: "CloseWithPastDeadline", run: closeWithPastDeadline, why: again},
@@ -54,6 +67,7 @@ func cases() []testCase {
 		{name: "OverBudget", run: overBudget},
 		{name: "SetBudget", run: setBudget},
 		{name: "Pause", setup: Setup{Topics: 2, Lease: longLease}, run: pauseByTopic, why: again},
+		{name: "PauseInOrder", setup: Setup{Lease: longLease}, run: pauseInOrder, why: again},
 		{name: "Hold", run: held, why: again},
 
 		// Messages that are gone.
@@ -80,6 +94,7 @@ func cases() []testCase {
 
 		// Lag, payload, publishing, and what is left over.
 		{name: "Lag", run: lagIsRight},
+		{name: "LagOfTwo", setup: Setup{Partitions: 2}, run: lagOfTwo, why: again},
 		{name: "LagWhileDown", run: lagWhileDown},
 		{name: "Payloads", run: payloads},
 		{name: "BigMessage", run: bigMessage},

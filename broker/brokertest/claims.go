@@ -233,27 +233,7 @@ func outAcrossClaims(w *world) {
 func settleRacesEnd(w *world) {
 	w.need("Revoke", w.sys.Revoke != nil)
 	a, b := w.join(chunk(32), budget(1000, 1<<20)), w.join(chunk(32), budget(1000, 1<<20))
-	work := make(chan func(), 10_000)
-	var workers sync.WaitGroup
-	for range 8 { // 700 messages take 1.75 times as long as the claim may
-		workers.Go(func() {
-			for f := range work {
-				time.Sleep(w.h.RevokeWait / 50)
-				f()
-			}
-		})
-	}
-	var stops []func()
-	for _, m := range []*member{a, b} {
-		stops = append(stops, m.handle(func(msg *broker.Message) { work <- func() { _ = m.ack(msg) } }))
-	}
-	stop := sync.OnceFunc(func() {
-		for _, f := range stops {
-			f()
-		}
-		close(work)
-		workers.Wait()
-	})
+	stop := w.ackSlowly(a, b)
 	defer stop()
 	for range 3 {
 		w.produce(0, 700)
@@ -272,6 +252,52 @@ func settleRacesEnd(w *world) {
 	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
 	w.settled()
 	stop()
+	w.handled()
+}
+
+// ackSlowly acks what comes, without regard to revocations: 700 messages take 1.75 times as long as a claim may when it is revoked.
+func (w *world) ackSlowly(ms ...*member) (stop func()) {
+	work := make(chan func(), 10_000)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for f := range work {
+				time.Sleep(w.h.RevokeWait / 50)
+				f()
+			}
+		})
+	}
+	var stops []func()
+	for _, m := range ms {
+		stops = append(stops, m.handle(func(msg *broker.Message) { work <- func() { _ = m.ack(msg) } }))
+	}
+	return sync.OnceFunc(func() {
+		for _, f := range stops {
+			f()
+		}
+		close(work)
+		workers.Wait()
+	})
+}
+
+// settleRacesClose proves the same of Close, on any broker: handlers go on acking while it commits slowly.
+func settleRacesClose(w *world) {
+	for range 3 {
+		a := w.join(chunk(32), budget(1000, 1<<20))
+		stop := w.ackSlowly(a)
+		defer stop()
+		open := w.books.Open() + 200
+		w.produce(0, 200)
+		w.eventually("handlers have acked some, and have more to do", func() bool { return w.books.Open() <= open-24 && a.out() > 24 })
+		w.slow(w.h.RevokeWait / 25)
+		a.close()
+		w.slow(0)
+		stop()
+	}
+	b := w.join()
+	defer b.handle(func(msg *broker.Message) { b.mustAck(msg) })()
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
+	w.settled()
 	w.handled()
 }
 
@@ -344,8 +370,9 @@ func observeCallsBack(w *world) {
 	}()
 	select {
 	case <-over:
-	case <-time.After(3 * w.h.Patience):
-		w.Fatal("the source hangs: Observe is called with a lock held")
+	case <-time.After(2 * w.h.Patience):
+		m.abandon()
+		w.Fatalf("the source hangs: Observe is called with a lock held%s", w.stacks())
 	}
 	w.handledOnce()
 }

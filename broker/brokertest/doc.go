@@ -18,8 +18,11 @@
 // The other functions make trouble: a broker that is down, a connection that loses what is sent, a process that dies or stands still,
 // claims that are taken away, settles that fail, logs that are trimmed or made anew. Where one cannot be had, leave it nil and give the
 // reason in [Harness.Cannot] under its name: the cases that need it are skipped and say so, by name and reason. A function that is nil without a
-// reason makes its cases fail, so that nothing is left out by oversight. Some cases do not apply because of [broker.Traits]; they are skipped
-// by themselves.
+// reason makes its cases fail, and the case HarnessIsWhole, so that nothing is left out by oversight. Some cases do not apply because of
+// [broker.Traits]; they are skipped by themselves.
+//
+// A broker of leased messages that nobody can take away (a queue) has no Revoke, Steal and Bounce. The order at a claim's end, fence, End,
+// commit, is then held by the cases SettleRacesClose and CloseTwiceBesideAck, so give it SlowSettles.
 //
 // # Time
 //
@@ -31,12 +34,16 @@
 // # What holds in every case
 //
 // Whatever a case is about, the suite watches each Receive, settle and event of each process: never messages with an error; chunks of one claim, never
-// of one that was revoking before the call; never a message that is out here already; first deliveries of a partition in order; never more out than the budget;
-// Assigned before anything of the claim, Ended after Keeper.End; Down at most once a second; settles that say nil, ErrLost or ErrSettled; what was acked with nil does not come again
-// unless it was reported as Unconfirmed; committed offsets never go back; after Close every claim has ended.
+// of one that was revoking before the call; never a message that is out here already; with Traits.Ordered first deliveries of a partition in
+// order; never more out than the budget; Assigned before anything of the claim, Ended after Keeper.End; Err where an event has to have one;
+// Down at most once a second; settles that say nil, ErrLost or ErrSettled; what was acked with nil does not come again unless it was reported as
+// Unconfirmed after that ack; committed offsets never go back; after Close every claim has ended.
+//
+// What was handed out within a twentieth of a lease after another process acked it is forgiven: that redelivery was under way when the ack
+// was made.
 //
 // # Proving that the suite sees it
 //
 // [Failures] runs cases and returns what failed instead of failing. Build a deliberate mistake into the adapter, behind an unexported switch,
-// and demand that it is not empty; package membroker does that for nineteen mistakes.
+// and demand that it is not empty; package membroker does that for some thirty mistakes.
 package brokertest

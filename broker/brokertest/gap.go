@@ -1,6 +1,10 @@
 package brokertest
 
-import "github.com/longshoremq/longshore/broker"
+import (
+	"math"
+
+	"github.com/longshoremq/longshore/broker"
+)
 
 // trimmedWhileAway proves that messages which retention took while no process was there are counted by a Gap event, exactly, and that the
 // rest is handled.
@@ -17,6 +21,7 @@ func trimmedWhileAway(w *world) {
 	if len(more) > 0 {
 		a.mustAck(more...)
 	}
+	last := append(ms, more...)[handled-1]
 	a.close()
 	w.unsettled(int64(20 - handled))
 	w.sys.Trim(w, w.sys.Topics[0], 15)
@@ -27,6 +32,22 @@ func trimmedWhileAway(w *world) {
 	if _, n, unknown := b.gaps(); unknown || n != int64(15-handled) {
 		w.Errorf("Gap events say %d messages (unknown: %v), want %d", n, unknown, 15-handled)
 	}
+	if from := b.gapFrom(); last.Offset >= 0 && !w.h.Unordered && from != last.Offset+1 {
+		w.Errorf("the first Gap says From %d, want %d, which is after what was handled", from, last.Offset+1)
+	}
+}
+
+// gapFrom is the lowest From of all Gap events.
+func (m *member) gapFrom() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from := int64(math.MaxInt64)
+	for _, e := range m.events {
+		if e.Kind == broker.Gap {
+			from = min(from, e.From)
+		}
+	}
+	return from
 }
 
 // trimmedUnderway proves the same of a source that runs: what was produced is what is handed out, plus what Gap events count. Messages that

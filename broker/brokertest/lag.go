@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -38,6 +39,32 @@ func lagIsRight(w *world) {
 	}
 	w.produce(0, 5)
 	w.eventually("a later lag was learned", func() bool { return s.Lag().At.After(at) })
+}
+
+// lagOfTwo proves that Lag.Group is true: of two processes that have half of the messages each, both know of all with it, and of their own
+// half without.
+func lagOfTwo(w *world) {
+	a, b := w.pair(budget(5, 1<<20))
+	of := func(m *member) broker.Lag { return m.src.(broker.LagReporter).Lag() }
+	if _, ok := a.src.(broker.LagReporter); !ok {
+		w.h.skip(w, "the source is no broker.LagReporter")
+	}
+	w.produce(0, 20)
+	w.produce(1, 20)
+	first, second := a.take(5), b.take(5)
+	right := func(l broker.Lag) bool { return l.Unsettled == map[bool]int64{true: 40, false: 20}[l.Group] }
+	for _, m := range []*member{a, b} {
+		w.eventually(fmt.Sprintf("%s: the lag is 40 unsettled where Lag.Group is set (%v), and otherwise 20", m.name, of(m).Group), func() bool {
+			return right(of(m))
+		})
+	}
+	a.mustAck(first...)
+	b.mustAck(second...)
+	for _, m := range []*member{a, b} {
+		defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
+	}
+	w.settled()
+	w.handledOnce()
 }
 
 // lagWhileDown proves that a lag that cannot be learned is not made up, and that Lag does not block.

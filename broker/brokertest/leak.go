@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"time"
@@ -14,6 +15,9 @@ func noGoroutineLeft(w *world) {
 	}
 	before := w.running()
 	worked, unused := w.join(), w.process()
+	w.eventually(fmt.Sprintf("Harness.Goroutines %q match something while a source is open", w.h.Goroutines), func() bool {
+		return len(w.running()) > len(before)
+	})
 	w.produce(0, 20)
 	worked.mustAck(worked.take(20)...)
 	w.settled()
@@ -54,9 +58,19 @@ func (w *world) running() (stacks []string) {
 	return stacks
 }
 
+// stacks is what the adapter's goroutines do, as far as the harness says how they are known.
+func (w *world) stacks() string {
+	if running := w.running(); len(running) > 0 {
+		return "\n" + strings.Join(running, "\n\n")
+	}
+	return ""
+}
+
 // noBufferLeft proves that a source which goes on does not keep the bytes of messages that were settled and let go of.
 func noBufferLeft(w *world) {
-	w.need("Trim", w.sys.Trim != nil) // a broker in this process may keep what is not trimmed
+	if !w.h.DropsSettled {
+		w.need("Trim", w.sys.Trim != nil) // a broker in this process may keep what is not trimmed
+	}
 	const n, size = 20, 200_000
 	m := w.join(budget(n, n*size))
 	w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, size)...)
@@ -70,7 +84,9 @@ func noBufferLeft(w *world) {
 	}()
 	m.untook()
 	w.settled()
-	w.sys.Trim(w, w.sys.Topics[0], n)
+	if w.sys.Trim != nil {
+		w.sys.Trim(w, w.sys.Topics[0], n)
+	}
 	w.produce(0, 8) // others go through the same places
 	m.mustAck(m.take(8)...)
 	m.untook()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type member struct {
 	err      error
 	closed   bool
 	gone     bool // killed or frozen: it cannot keep its promises
+	hangs    bool
 	claims   map[*broker.Claim]*claimBook
 	events   []stamped
 }
@@ -202,9 +204,12 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 		m.w.Errorf("%s: message of topic %q under a claim of %q", m.name, msg.Topic, c.Topic)
 	case c != nil && c.Partition >= 0 && c.Partition != msg.Partition:
 		m.w.Errorf("%s: message of partition %d under a claim of %d", m.name, msg.Partition, c.Partition)
+	case m.w.h.NoPartitions && msg.Partition != -1:
+		m.w.Errorf("%s: message %s says partition %d, want -1: Harness.NoPartitions", m.name, name, msg.Partition)
 	case msg.Attempt < 1 || msg.Runs < 0:
 		m.w.Errorf("%s: message %s has Attempt %d, Runs %d", m.name, name, msg.Attempt, msg.Runs)
 	}
+	m.w.named(m, name, msg)
 	if m.heldMsgs[name] {
 		m.w.Errorf("%s: message %s was handed out again while it is out here", m.name, name)
 	}
@@ -222,15 +227,6 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 	m.w.cameAgain(name)
 	m.got = append(m.got, msg)
 	m.all = append(m.all, msg)
-}
-
-func (w *world) cameAgain(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	// What was handed out about when another process acked it is a redelivery that crossed the ack, and no broken promise.
-	if p, ok := w.acked[id]; ok && time.Since(p.at) > w.h.Lease/20 {
-		w.again[id] = p.by
-	}
 }
 
 func (m *member) book(c *broker.Claim) *claimBook {
@@ -265,6 +261,12 @@ func (m *member) saw(e broker.Event) {
 // check holds an event against those before it.
 func (m *member) check(e broker.Event, now time.Time) {
 	switch e.Kind {
+	case broker.Ended, broker.Down, broker.Unconfirmed, broker.Warning:
+		if e.Err == nil {
+			m.w.Errorf("%s: event %v has no Err", m.name, e.Kind)
+		}
+	}
+	switch e.Kind {
 	case broker.Assigned:
 		b := m.book(e.Claim)
 		if b.assigned {
@@ -273,8 +275,11 @@ func (m *member) check(e broker.Event, now time.Time) {
 		b.assigned = true
 	case broker.Ended:
 		b := m.book(e.Claim)
-		if !b.assigned || b.ended {
-			m.w.Errorf("%s: Ended without Assigned before it, or twice", m.name)
+		if !b.assigned {
+			m.w.Errorf("%s: Ended of a claim that was not Assigned before", m.name)
+		}
+		if b.ended {
+			m.w.Errorf("%s: a claim Ended twice", m.name)
 		}
 		b.ended = true
 		select {
@@ -284,9 +289,6 @@ func (m *member) check(e broker.Event, now time.Time) {
 			}
 		default:
 			m.w.Errorf("%s: the Ended event came before Keeper.End", m.name)
-		}
-		if e.Err == nil {
-			m.w.Errorf("%s: Ended without Err", m.name)
 		}
 	case broker.Down:
 		for _, x := range m.events[:len(m.events)-1] {
@@ -312,19 +314,10 @@ func (m *member) seen(k broker.Kind) int {
 
 // gaps sums up the Gap events. unknown: at least one did not know its N.
 func (m *member) gaps() (events int, n int64, unknown bool) {
-	return m.sum(broker.Gap)
-}
-
-func (m *member) unconfirmed() (n int64, unknown bool) {
-	_, n, unknown = m.sum(broker.Unconfirmed)
-	return n, unknown
-}
-
-func (m *member) sum(k broker.Kind) (events int, n int64, unknown bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.events {
-		if e.Kind == k {
+		if e.Kind == broker.Gap {
 			events++
 			unknown = unknown || e.N < 0
 			n += max(0, e.N)
@@ -333,12 +326,12 @@ func (m *member) sum(k broker.Kind) (events int, n int64, unknown bool) {
 	return events, n, unknown
 }
 
-// take waits for n messages and takes them.
-func (m *member) take(n int) []*broker.Message {
+// take waits for n messages and takes them. why says, where it is not plain, what they are and why they have to come.
+func (m *member) take(n int, why ...string) []*broker.Message {
 	m.w.Helper()
 	ms, err := m.tryTake(n, m.w.h.Patience)
 	if len(ms) < n {
-		m.w.Fatalf("%s: %d messages came, want %d; Receive: %v; books: %v", m.name, len(ms), n, err, m.w.books.Report())
+		m.w.Fatalf("%s: %d messages came, want %s; Receive: %v; books: %v", m.name, len(ms), strings.Join(append([]string{fmt.Sprint(n)}, why...), " "), err, m.w.books.Report())
 	}
 	return ms
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -35,7 +34,9 @@ func Run(t *testing.T, h Harness) {
 			h, why := h, ""
 			h.skipped = func(reason string) { why = reason }
 			if h.Bubble {
-				synctest.Test(t, func(t *testing.T) { c.do(t, &h) })
+				if left := c.inBubble(t, func(t *testing.T) { c.do(t, &h) }); left != "" {
+					t.Error(left)
+				}
 			} else {
 				c.doUnstarved(t, &h)
 			}
@@ -76,7 +77,10 @@ func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 		}
 		r := &recorder{TB: t, name: t.Name() + "/" + c.name}
 		if h.Bubble {
-			synctest.Test(t, func(t *testing.T) { r.TB = t; r.do(func() { c.do(r, &h) }) })
+			left := c.inBubble(t, func(t *testing.T) { r.TB = t; r.do(func() { c.do(r, &h) }) })
+			if r.TB = t; left != "" {
+				r.Error(left)
+			}
 		} else {
 			r.do(func() { c.do(r, &h) })
 		}
@@ -132,7 +136,7 @@ func (h *Harness) skip(t testing.TB, reason string) {
 }
 
 func (h *Harness) validate() error {
-	var missing []string
+	missing := h.unknown()
 	if h.New == nil {
 		missing = append(missing, "New is nil")
 	}

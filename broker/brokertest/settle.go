@@ -16,22 +16,14 @@ func (m *member) ack(ms ...*broker.Message) error {
 	}
 	// What is settled may be handed out again before Ack has returned, so it is not out any more from here on.
 	m.release(ms, true)
+	heard := m.heard()
 	err := m.src.Ack(ms[0].Claim, tokens)
 	m.w.tell(ms, "%s acked: %v", m.name, err)
 	if err == nil {
-		m.w.promise(m, ms)
+		m.w.promise(m, ms, heard)
 	}
 	m.known("Ack", err)
 	return err
-}
-
-// promise books that m was told nil.
-func (w *world) promise(m *member, ms []*broker.Message) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, msg := range ms {
-		w.acked[id(msg)] = promised{m, time.Now()}
-	}
 }
 
 // mustAck is ack that has to return nil.
@@ -134,9 +126,24 @@ func (m *member) closeCtx(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
-	err := m.src.Close(ctx)
+	err := m.bounded(ctx)
 	m.waitStopped("Close")
 	return err
+}
+
+// bounded calls Close, and does not wait for ever when that does.
+func (m *member) bounded(ctx context.Context) error {
+	result := make(chan error, 1)
+	go func() { result <- m.src.Close(ctx) }()
+	late := time.NewTimer(2 * m.w.h.Patience) // ctx has ended for long by then
+	defer late.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-late.C:
+		m.w.Errorf("%s: Close did not return within %v, although its ctx has ended%s", m.name, 2*m.w.h.Patience, m.w.stacks())
+		return nil
+	}
 }
 
 // waitStopped waits until Receive has returned its error.
@@ -168,8 +175,21 @@ func (m *member) freeze() {
 	m.p.Freeze()
 }
 
+// abandon leaves a member alone that hangs: the case has failed, and closing it would hang, too.
+func (m *member) abandon() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone, m.closed, m.hangs = true, true, true
+}
+
 // mend undoes what was done to the process.
 func (m *member) mend() {
+	m.mu.Lock()
+	hangs := m.hangs
+	m.mu.Unlock()
+	if hangs {
+		return
+	}
 	if m.p.Thaw != nil {
 		m.p.Thaw()
 	}

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -65,12 +66,12 @@ func stopReturns(w *world) {
 	a.src.Stop()
 	b := w.join()
 	if w.h.StopHandsOver {
-		b.mustAck(b.take(49)...)
+		b.mustAck(b.take(49, "which Stop has to give back, for Harness.StopHandsOver is set and the lease does not run out here")...)
 		a.mustAck(first...)
 	} else {
 		a.mustAck(first...)
 		a.close()
-		b.mustAck(b.take(49)...)
+		b.mustAck(b.take(49, "which Close has to give back, for the lease does not run out here")...)
 	}
 	w.settled()
 	w.handledOnce()
@@ -153,6 +154,71 @@ func closeTwiceBesideAck(w *world) {
 	w.handled()
 }
 
+// closeWaits proves that a second Close waits for the first, also when its own ctx has ended, and returns the same. The first cannot return
+// while the broker is away, if it has something to say to it.
+func closeWaits(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.join(budget(5, 1<<20))
+	w.produce(0, 5)
+	ms := m.take(5)
+	w.down()
+	_ = m.ack(ms...)
+	first, second := make(chan error, 1), make(chan error, 1)
+	long, cancel := within(w.h.Patience)
+	defer cancel()
+	go func() { first <- m.closeCtx(long) }()
+	w.ended(ms[0].Claim)
+	past, end := context.WithCancel(context.Background())
+	end()
+	go func() { second <- m.closeCtx(past) }()
+	var errs [2]error
+	select {
+	case errs[1] = <-second:
+		select {
+		case errs[0] = <-first:
+		case <-time.After(w.moment()):
+			w.Errorf("a second Close returned %v while the first was still under way", errs[1])
+			w.up()
+			errs[0] = <-first
+		}
+	case <-time.After(w.moment()):
+		w.up()
+		errs[0], errs[1] = <-first, <-second
+	}
+	w.up()
+	if fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) {
+		w.Errorf("two calls of Close returned %v and %v, want the same", errs[0], errs[1])
+	}
+	next := w.join()
+	defer next.handle(func(msg *broker.Message) { next.mustAck(msg) })()
+	w.settled()
+	w.handled()
+}
+
+// closeBesideOpen proves that Close ends an Open that waits for a broker: Open says ErrClosed.
+func closeBesideOpen(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	w.down()
+	m := w.process()
+	opened := make(chan error, 1)
+	ctx, cancel := within(2 * w.h.Patience)
+	defer cancel()
+	go func() { opened <- m.tryOpen(ctx) }()
+	w.eventually("a Down event came", func() bool { return m.seen(broker.Down) > 0 })
+	m.close()
+	select {
+	case err := <-opened:
+		if !errors.Is(err, broker.ErrClosed) {
+			w.Errorf("Open beside Close: %v, want ErrClosed", err)
+		}
+	case <-time.After(w.h.Patience):
+		w.Error("Open did not return after Close")
+	}
+	w.up()
+}
+
 // closeGivesBack proves that Close without Stop gives back at once what is not settled, while the lease is long; that settles which come
 // later say ErrLost, and that Close again says the same.
 func closeGivesBack(w *world) {
@@ -169,7 +235,7 @@ func closeGivesBack(w *world) {
 		w.Errorf("Nack after Close says %v, want ErrLost", err)
 	}
 	b := w.join()
-	b.mustAck(b.take(6)...)
+	b.mustAck(b.take(6, "which Close has to give back, for the lease does not run out here")...)
 	w.settled()
 	w.handled()
 }

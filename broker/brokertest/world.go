@@ -27,7 +27,8 @@ type world struct {
 	next    int
 	members []*member
 	acked   map[string]promised // an ack said nil
-	again   map[string]*member  // and then it was handed out again: who had acked it
+	again   map[string]promised // and then it was handed out again
+	names   map[string]string   // Message.ID by our id
 	stories map[string][]string // what became of each message, for those of which a case complains
 	weather []string            // what the case did to everybody
 	began   time.Time
@@ -38,14 +39,8 @@ type world struct {
 	isSlow   bool
 }
 
-// promised is an ack that said nil.
-type promised struct {
-	by *member
-	at time.Time
-}
-
 func newWorld(t testing.TB, h *Harness, c *testCase) *world {
-	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]*member), stories: make(map[string][]string), began: time.Now()}
+	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]promised), names: make(map[string]string), stories: make(map[string][]string), began: time.Now()}
 	s := c.setup
 	s.Topics, s.Partitions = max(1, s.Topics), max(1, s.Partitions)
 	if s.Lease != 0 {
@@ -72,6 +67,19 @@ func (w *world) tell(ms []*broker.Message, format string, args ...any) {
 	}
 }
 
+// named checks that a message without an offset has an ID, where it may come again, and the same one each time.
+func (w *world) named(m *member, id string, msg *broker.Message) {
+	if msg.Offset == -1 && msg.ID == "" && !w.h.Traits.AtMostOnce {
+		w.Errorf("%s: message %s has neither Offset nor ID", m.name, id)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if was, known := w.names[id]; known && was != msg.ID {
+		w.Errorf("%s: message %s says ID %q, and said %q before", m.name, id, msg.ID, was)
+	}
+	w.names[id] = msg.ID
+}
+
 // did notes what the case did to everybody.
 func (w *world) did(format string, args ...any) {
 	w.mu.Lock()
@@ -79,8 +87,10 @@ func (w *world) did(format string, args ...any) {
 	w.weather = append(w.weather, fmt.Sprintf("%v ", time.Since(w.began).Round(100*time.Microsecond))+fmt.Sprintf(format, args...))
 }
 
-// story is what became of the first few messages, and what was done meanwhile. The caller holds w.mu.
+// story is what became of the first few messages, and what was done meanwhile.
 func (w *world) story(ids []string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var b strings.Builder
 	for _, id := range ids[:min(len(ids), 3)] {
 		fmt.Fprintf(&b, "\n%s: %s", id, strings.Join(w.stories[id], "; "))
@@ -192,22 +202,6 @@ func (w *world) finish() {
 				w.Errorf("the committed offset of %s went backwards: %v", partition, floors)
 				break
 			}
-		}
-	}
-}
-
-// promises checks that what an ack said nil to did not come again, unless that was reported as Unconfirmed.
-func (w *world) promises() {
-	w.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	broken := make(map[*member][]string)
-	for id, m := range w.again {
-		broken[m] = append(broken[m], id)
-	}
-	for m, ids := range broken {
-		if n, unknown := m.unconfirmed(); !m.gone && !unknown && int64(len(ids)) > n {
-			w.Errorf("%s: Ack said nil to %d messages that came again, and only %d were reported as Unconfirmed: %v%s", m.name, len(ids), n, ids, w.story(ids))
 		}
 	}
 }

@@ -114,18 +114,22 @@ func committedOn(t testing.TB, admin *kgo.Client, group, topic string, partition
 	return sum
 }
 
+func topicIDOf(t testing.TB, admin *kgo.Client, topic string) [16]byte {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &topic
+	req.Topics = append(req.Topics, rt)
+	return ask(t, admin, req, func(r *kmsg.MetadataResponse) int16 { return r.Topics[0].ErrorCode }).Topics[0].TopicID
+}
+
 // produceRaw stores a batch as it is.
 func produceRaw(t testing.TB, admin *kgo.Client, topic string, batch []byte) {
 	t.Helper()
-	meta := kmsg.NewPtrMetadataRequest()
-	mt := kmsg.NewMetadataRequestTopic()
-	mt.Topic = &topic
-	meta.Topics = append(meta.Topics, mt)
-	m := ask(t, admin, meta, func(r *kmsg.MetadataResponse) int16 { return r.Topics[0].ErrorCode })
 	part := kmsg.NewProduceRequestTopicPartition()
 	part.Records = batch
 	rt := kmsg.NewProduceRequestTopic()
-	rt.Topic, rt.TopicID, rt.Partitions = topic, m.Topics[0].TopicID, []kmsg.ProduceRequestTopicPartition{part}
+	rt.Topic, rt.TopicID, rt.Partitions = topic, topicIDOf(t, admin, topic), []kmsg.ProduceRequestTopicPartition{part}
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks, req.TimeoutMillis, req.Topics = -1, 10_000, append(req.Topics, rt)
 	ask(t, admin, req, func(r *kmsg.ProduceResponse) int16 { return r.Topics[0].Partitions[0].ErrorCode })

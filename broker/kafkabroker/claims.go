@@ -279,22 +279,14 @@ func (s *Source) lookUp(b *start) error {
 		b.progress.log = b.id.log()
 		return nil
 	}
-	return s.reset(b, t.leaders[b.no], pos.offset)
+	return s.reset(b, t.leaders[b.no])
 }
 
 var errRecreated = errors.New("the topic was deleted and made again")
 
-// reset finds the first offset by policy. A topic that was made again is read from its beginning, whatever the policy: all of it is new.
-func (s *Source) reset(b *start, leader int32, committed int64) error {
-	at := int64(timeStart)
-	if !errors.Is(b.reset, errRecreated) {
-		switch s.cfg.Start.At {
-		case "latest":
-			at = timeEnd
-		case "time":
-			at = s.cfg.Start.Time.UnixMilli()
-		}
-	}
+// reset finds the first offset by policy, and commits it.
+func (s *Source) reset(b *start, leader int32) error {
+	at := s.cfg.resetTime(b.reset)
 	offset, err := s.c.listOffset(b.ctx, leader, b.partitionID, at, s.isolation())
 	if err == nil && offset < 0 { // nothing is as late as that
 		offset, err = s.c.listOffset(b.ctx, leader, b.partitionID, timeEnd, s.isolation())
@@ -366,7 +358,7 @@ func (s *Source) open(b *start) {
 // restart ends a claim whose log is not what it was, and begins the partition anew; it needs s.mu.
 func (s *Source) restart(p *part, why error) {
 	p.fence()
-	err := fmt.Errorf("kafkabroker: %s/%d: %w: %w", p.topic, p.no, why, broker.ErrLost)
+	err := fmt.Errorf("kafkabroker: %w: %w", why, broker.ErrLost)
 	p.tr.confirmed = p.tr.acked // what was acked is gone with its log
 	s.gone = append(s.gone, goner{p, err})
 	s.begin(p.partitionID, why)

@@ -60,7 +60,7 @@ type SASL struct {
 	PlaintextAuth bool
 }
 
-// Start is where a partition begins that has no committed offset, or one that is not in the log any more.
+// Start is where a partition begins that has no committed offset.
 type Start struct {
 	// At is "earliest", "latest" or "time".
 	At string
@@ -79,8 +79,13 @@ type Config struct {
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
 	// underscores) never. Defaults to none.
 	Pattern string
-	// Start is where a partition without a usable committed offset begins. The position is committed at once. Defaults to earliest.
+	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
 	Start Start
+	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and "latest" both go on at the
+	// first message that is left, and a Gap event has the number of those that nobody handled. Where it is beyond the log's end (the log was cut off by an
+	// unclean election, or offsets were set by hand), "earliest" begins at the log's first message, so that messages come again, and "latest" at its end, with
+	// a Gap event. "stop" ends Receive with an error in both cases. Defaults to earliest.
+	OutOfRange string
 
 	// Balancer is "sticky" (cooperative: only partitions that move stop), "range" or "roundrobin" (eager: all stop at each rebalance; for
 	// taking over a running group of other clients). Defaults to sticky.
@@ -147,6 +152,7 @@ func (c Connection) withDefaults() Connection {
 func (c Config) withDefaults() Config {
 	c.Connection = c.Connection.withDefaults()
 	or(&c.Start.At, "earliest")
+	or(&c.OutOfRange, "earliest")
 	or(&c.Balancer, "sticky")
 	or(&c.SessionTimeout, 10*time.Second)
 	or(&c.HeartbeatInterval, time.Second)
@@ -161,6 +167,23 @@ func (c Config) withDefaults() Config {
 	or(&c.MaxBatchBytes, 64<<20)
 	or(&c.Window, 1<<16)
 	return c
+}
+
+// resetTime is the time that ListOffsets takes for where to begin, why being what is wrong with the position; nil: there is none.
+func (c *Config) resetTime(why error) int64 {
+	switch {
+	case errors.Is(why, errRecreated): // all of it is new
+		return timeStart
+	case errors.Is(why, errBeyond) && c.OutOfRange == "latest":
+		return timeEnd
+	case errors.Is(why, errBeyond):
+		return timeStart
+	case c.Start.At == "latest":
+		return timeEnd
+	case c.Start.At == "time":
+		return c.Start.Time.UnixMilli()
+	}
+	return timeStart
 }
 
 // A findings list collects what is wrong with a configuration, each naming its field.
@@ -239,6 +262,9 @@ func (c Config) validate() error {
 	}
 	if !slices.Contains([]string{"earliest", "latest", "time"}, c.Start.At) || (c.Start.At == "time") == c.Start.Time.IsZero() {
 		f.add("Start is %q at %v: it must be earliest, latest, or time with a time", c.Start.At, c.Start.Time)
+	}
+	if !slices.Contains([]string{"earliest", "latest", "stop"}, c.OutOfRange) {
+		f.add("OutOfRange is %q: it must be earliest, latest or stop", c.OutOfRange)
 	}
 	if _, ok := schemes[c.Balancer]; !ok {
 		f.add("Balancer is %q: it must be sticky, range or roundrobin", c.Balancer)

@@ -15,11 +15,11 @@ import (
 
 func TestConfigRefused(t *testing.T) {
 	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
-		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, Start: Start{At: "time"}})
+		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, CommitMessages: -1, OutOfRange: "perhaps", Start: Start{At: "time"}})
 	if err == nil {
 		t.Fatal("a configuration full of mistakes was taken")
 	}
-	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes", "Start"} {
+	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes", "CommitMessages", "OutOfRange", "Start"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in:\n%v", field, err)
 		}

@@ -239,38 +239,6 @@ func TestNewTopics(t *testing.T) {
 	eventually(t, "new partitions are read", func() bool { return r.has(more) })
 }
 
-// TestBeyondEnd: a committed offset beyond the log's end is told of and the policy's position taken (f31).
-func TestBeyondEnd(t *testing.T) {
-	ts := newTestSystem(t, 1, 1)
-	want := ts.put(t, ts.topics[0], 0, 5)
-	ts.commit(t, 5000, "")
-	r := startRunner(t, ts.config(ts.net.link()))
-	eventually(t, "the messages came", func() bool { return r.has(want) })
-	if _, ok := r.event(broker.Gap, "beyond the log's end"); !ok {
-		t.Error("it was not told as a Gap")
-	}
-}
-
-// commit writes an offset as an administrator does.
-func (ts *testSystem) commit(t testing.TB, offset int64, metadata string) {
-	t.Helper()
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group, req.Generation = testGroup, -1
-	rp := kmsg.NewOffsetCommitRequestTopicPartition()
-	rp.Offset, rp.Metadata = offset, &metadata
-	rt := kmsg.NewOffsetCommitRequestTopic()
-	rt.Topic, rt.Partitions = ts.topics[0], append(rt.Partitions, rp)
-	rt.TopicID = ts.cluster.TopicInfo(ts.topics[0]).TopicID
-	req.Topics = append(req.Topics, rt)
-	res, err := ts.admin.Request(context.Background(), req)
-	if err == nil {
-		err = kerr.ErrorForCode(res.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is not skipped by the
 // next process.
 func TestLatestHolds(t *testing.T) {
@@ -359,9 +327,10 @@ func TestUndecodableStops(t *testing.T) {
 }
 
 // TestTransactions: what was aborted is dropped, what is open waits, and markers do not keep the commit from the log's end.
-func TestTransactions(t *testing.T) {
-	ts := newTestSystem(t, 1, 1)
-	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.cluster.ListenAddrs()...), kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+func TestTransactions(t *testing.T) { onEach(t, 1, testTransactions) }
+
+func testTransactions(t *testing.T, ts *testSystem) {
+	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.TransactionalID(ts.group), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +361,7 @@ func TestTransactions(t *testing.T) {
 		t.Errorf("%d messages came, want %d", len(r.seen()), len(want))
 	}
 	cfg := ts.config(ts.net.link())
-	cfg.Group, cfg.Uncommitted = "dirty", true
+	cfg.Group, cfg.Uncommitted = ts.group+"-dirty", true
 	dirty := startRunner(t, cfg)
 	eventually(t, "read_uncommitted has all", func() bool { return len(dirty.seen()) == 30 })
 }

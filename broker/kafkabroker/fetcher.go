@@ -169,13 +169,28 @@ func (s *Source) outOfRange(p *part, pos int64) {
 		return
 	}
 	p.retryAt = time.Time{}
+	if pos >= first && pos <= end {
+		return // a replica, or a leader that was new, did not have it yet
+	}
+	s.leaveRange(p, pos, first, end)
+}
+
+// leaveRange does what the policy says of a position that the log does not have; it needs s.mu.
+func (s *Source) leaveRange(p *part, pos, first, end int64) {
+	why := fmt.Errorf("%s/%d: %w: position %d, end %d", p.topic, p.no, errBeyond, pos, end)
+	if pos < first {
+		why = fmt.Errorf("%s/%d: %w: from %d to %d", p.topic, p.no, errTrimmed, p.scan, first)
+	}
 	switch {
+	case s.cfg.OutOfRange == "stop":
+		s.fatal = fmt.Errorf("OutOfRange is stop: %w", why)
+		signal(s.wake)
 	case pos < first:
 		from := p.scan
 		if gone := p.jump(first); gone > 0 {
-			s.say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: fmt.Errorf("%s/%d: %w: from %d to %d", p.topic, p.no, errTrimmed, from, first)})
+			s.say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: why})
 		}
-	case pos > end:
-		s.restart(p, fmt.Errorf("%w: position %d, end %d", errBeyond, pos, end))
+	default:
+		s.restart(p, why)
 	}
 }

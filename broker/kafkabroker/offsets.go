@@ -368,6 +368,11 @@ func (t *tracker) waiting(end int64) (waiting, open int64) {
 	return max(0, waiting), int64(t.openN)
 }
 
+// room is how many messages may be looked at from an offset on until the window is full; at least 1.
+func (t *tracker) room(from int64) int {
+	return int(max(1, int64(t.most-len(t.list))+max(0, t.passed-from)))
+}
+
 // window says how full the window of unfinished offsets is: 1 is where intake stops.
 func (t *tracker) window() float64 {
 	if t.unmetered > max(256, len(t.list)/8) {

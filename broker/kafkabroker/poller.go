@@ -100,6 +100,6 @@ func (s *Source) follow(p *part, t topic) {
 		p.retryAt = time.Time{}
 	}
 	if t.id != p.id && t.id != (topicID{}) && p.id != (topicID{}) && !p.shut {
-		s.restart(p, errRecreated)
+		s.restart(p, fmt.Errorf("%s/%d: %w", p.topic, p.no, errRecreated))
 	}
 }

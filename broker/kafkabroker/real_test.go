@@ -72,6 +72,15 @@ func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
 	return ts
 }
 
+// onEach runs a test on a cluster in this process, and where KAFKA_BROKERS is set on a real one too.
+func onEach(t *testing.T, partitions int, test func(t *testing.T, ts *testSystem)) {
+	setup := brokertest.Setup{Topics: 1, Partitions: partitions}
+	t.Run("fake", func(t *testing.T) { test(t, fakeSystem(t, setup, "sticky")) })
+	if os.Getenv("KAFKA_BROKERS") != "" {
+		t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "sticky")) })
+	}
+}
+
 func (ts *testSystem) realProgress(t testing.TB, topic string) (ps []progressOf) {
 	t.Helper()
 	at := committedOf(t, ts.admin, ts.group, topic, ts.parts)

@@ -69,7 +69,7 @@ func (s *Source) lend(n int) (l loan, err error) {
 			continue
 		}
 		p.busy = true
-		return loan{p: p, d: p.cur, version: p.version, n: min(n, free), bytes: bytes}, nil
+		return loan{p: p, d: p.cur, version: p.version, n: min(n, free, p.tr.room(p.scan)), bytes: bytes}, nil
 	}
 	return l, nil
 }

@@ -21,6 +21,8 @@ func harness(c Config) brokertest.Harness {
 		RevokeWait:       2 * testLease,
 		Bubble:           true,
 		KeepsRuns:        true,
+		NoPartitions:     c.Leased,
+		LateAcks:         c.Leased,
 		StopHandsOver:    c.Leased,
 		DropsRepeatedIDs: true,
 		Goroutines:       []string{"broker/membroker."},

@@ -177,7 +177,7 @@ func (s *Source) lose(h *holding, cause error) {
 }
 
 func (s *Source) unconfirmed(c *broker.Claim, n int64, cause error) {
-	if n > 0 && !s.mutant.is(lostSilently) {
+	if n > 0 && !s.mutant.is(lostSilently|neverUnconfirmed) {
 		s.tell(broker.Event{Kind: broker.Unconfirmed, Claim: c, N: n, Err: cause})
 	}
 }
@@ -221,8 +221,11 @@ func (s *Source) returnPrefetch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.holdings {
-		stopped := s.stopped && (!s.o.Ordered || s.outN == 0)
-		if len(h.spans) == 0 || !stopped {
+		if len(h.spans) == 0 || !(s.stopped || s.pausedHolding(h)) || s.keepsOrder() {
+			continue
+		}
+		if !s.stopped {
+			s.putBackOne(h)
 			continue
 		}
 		if s.mutant.is(stopLosesBuffer) {
@@ -237,6 +240,9 @@ func (s *Source) returnPrefetch() {
 		}
 	}
 }
+
+// keepsOrder says whether something is out that the prefetch stands behind, and may not go back before; it needs s.mu.
+func (s *Source) keepsOrder() bool { return s.o.Ordered && s.outN > 0 && !s.mutant.is(orderedIgnored) }
 
 // loseBuffer is a mutant's.
 func (h *holding) loseBuffer() {

@@ -138,6 +138,9 @@ func (s *Source) sent(b *batch, err error) {
 
 // shutdown is Close's work: fence, end the claims, give back, last commit, leave.
 func (s *Source) shutdown() {
+	if s.mutant.is(commitThenEndAtClose) {
+		s.flush(time.Now())
+	}
 	s.mu.Lock()
 	var bs []*batch
 	var over []*claimState
@@ -158,6 +161,9 @@ func (s *Source) shutdown() {
 	}
 	for _, e := range s.ending {
 		bs = append(bs, &batch{h: e.h, term: e.h.term, p: e.p, promised: e.h.promised})
+	}
+	if s.mutant.is(commitThenEndAtClose) {
+		bs = nil
 	}
 	s.revoking, s.holdings = nil, nil
 	s.mu.Unlock()

@@ -59,7 +59,7 @@ func (s *Source) Thaw() {
 func (s *Source) Kill() {
 	s.mu.Lock()
 	already := s.killed
-	s.killed, s.closing, s.stopped = true, true, true
+	s.killed, s.closing, s.stopped = true, true, !s.mutant.is(killKeepsReceiving)
 	open := s.phase == opened
 	if s.phase == created {
 		s.phase = closed
@@ -179,6 +179,9 @@ func (s *Source) note(err error) {
 	case errDown, errCut:
 		if s.downSaid.IsZero() || now.Sub(s.downSaid) >= time.Second {
 			s.downSaid = now
+			if s.mutant.is(downWithoutErr) {
+				err = nil
+			}
 			s.say(broker.Event{Kind: broker.Down, Err: err})
 		}
 		s.down = true

@@ -125,9 +125,12 @@ func (s *Source) leased() (os []int64) {
 			}
 		}
 		for _, sp := range h.spans {
-			for o := sp.from; o < sp.from+sp.n; o++ {
+			for o := sp.from; o < sp.from+sp.n && !s.mutant.is(prefetchNotExtended); o++ {
 				os = append(os, o)
 			}
+		}
+		if s.mutant.is(unsentNotExtended) {
+			continue
 		}
 		os = append(os, h.acks...)
 		for _, b := range h.backs { // else their leases run out, and they pull the message from the next holder when they are sent
@@ -192,7 +195,7 @@ func (h *holding) expire() {
 			sl.state = expired
 		}
 	}
-	if n := len(h.backs) + len(h.acks); n > 0 && !h.s.mutant.is(lostSilently) {
+	if n := len(h.backs) + len(h.acks); n > 0 && !h.s.mutant.is(lostSilently|neverUnconfirmed) {
 		h.s.say(broker.Event{Kind: broker.Unconfirmed, Claim: h.claim.claim, N: int64(n), Err: errors.New("membroker: lease has run out")})
 	}
 	h.backs = nil

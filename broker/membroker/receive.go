@@ -253,7 +253,11 @@ func (s *Source) sayGap(c *broker.Claim, g *gap, err error) {
 	if s.mutant.is(skipGapSilently) {
 		return
 	}
-	s.say(broker.Event{Kind: broker.Gap, Claim: c, From: g.from, N: g.n, Err: err})
+	from := g.from
+	if s.mutant.is(gapFromZero) {
+		from = 0
+	}
+	s.say(broker.Event{Kind: broker.Gap, Claim: c, From: from, N: g.n, Err: err})
 }
 
 // await sleeps until something may have changed.
@@ -281,6 +285,9 @@ func (s *Source) learnLag(now time.Time) {
 		for _, h := range s.holdings {
 			lag.Waiting += max(0, h.cur.log.end-max(h.high, h.cur.log.first))
 		}
+	}
+	if s.mutant.is(lagGroupWrong) {
+		lag.Group = !lag.Group
 	}
 	s.lag = lag
 }

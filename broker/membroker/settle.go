@@ -2,6 +2,7 @@ package membroker
 
 import (
 	"errors"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -13,6 +14,9 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 	cs, ok := c.State.(*claimState)
 	if !ok || cs.h.s != s {
 		return errForeign
+	}
+	if s.mutant.is(ackWaits) {
+		_ = s.exchange(func(time.Time) error { return nil })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +34,7 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			}
 		case sl == settledLate:
 			lost = true
-			if s.b.stream != nil {
+			if s.b.stream != nil && !s.mutant.is(lateAckDropped) {
 				cs.h.acks = append(cs.h.acks, o) // of use still: it spares the next holder the work
 			}
 		case sl == settledLost:

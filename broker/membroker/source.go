@@ -119,6 +119,9 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	s.phase, s.contact = opened, time.Now()
 	s.flushTimer = time.NewTimer(time.Hour)
 	s.flushTimer.Stop()
+	if s.mutant.is(unconfirmedAtOpen) {
+		s.say(broker.Event{Kind: broker.Unconfirmed, N: -1, Err: errors.New("membroker: mutant")})
+	}
 	s.mu.Unlock()
 	go s.loop()
 	return s.traits, nil
@@ -241,6 +244,9 @@ func (s *Source) Close(ctx context.Context) error {
 	signal(s.wake)
 	signal(s.kick)
 	if !first {
+		if s.mutant.is(closeTwiceAtOnce) {
+			return nil
+		}
 		<-s.done
 		return s.result()
 	}
@@ -282,7 +288,9 @@ func (s *Source) Lag() broker.Lag {
 // SetBudget changes the budget for what is asked for from now on.
 func (s *Source) SetBudget(b broker.Budget) {
 	s.mu.Lock()
-	s.budget = b
+	if b.Messages >= s.budget.Messages || !s.mutant.is(shrinkIgnored) {
+		s.budget = b
+	}
 	s.mu.Unlock()
 	signal(s.wake)
 }
@@ -320,12 +328,18 @@ func (s *Source) pause(on bool, topics []string) error {
 	return nil
 }
 
-// putBack gives the prefetch of paused holdings back; it needs s.mu.
+// putBack gives the prefetch of paused holdings back, unless it stands behind what is out: the loop does it then. It needs s.mu.
 func (s *Source) putBack() {
 	for _, h := range s.holdings {
-		if s.pausedHolding(h) && !s.mutant.is(pauseKeepsPrefetch) {
-			h.dropPrefetch()
+		if s.pausedHolding(h) && !s.keepsOrder() {
+			s.putBackOne(h)
 		}
+	}
+}
+
+func (s *Source) putBackOne(h *holding) {
+	if !s.mutant.is(pauseKeepsPrefetch) {
+		h.dropPrefetch()
 	}
 }
 

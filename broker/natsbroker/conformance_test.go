@@ -61,6 +61,8 @@ func harness(where func(testing.TB) place) brokertest.Harness {
 		New:              func(t testing.TB, s brokertest.Setup) *brokertest.System { return newSystem(t, where(t), s) },
 		Traits:           broker.Traits{Attempts: broker.AtMost, NativeDelay: 10 * 365 * 24 * time.Hour},
 		Lease:            testLease,
+		NoPartitions:     true,
+		LateAcks:         true,
 		NilValueIsEmpty:  true,
 		HeadersByKey:     true, // nats.go keeps headers in a map, and writes them as it comes
 		KeepsRuns:        true,

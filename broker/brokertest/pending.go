@@ -1,0 +1,175 @@
+package brokertest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// settlesDoNotWait proves that Ack, Nack, Lag and Stop do not wait for the network: the connection is slow and cut off, and half of the
+// calls of each have to return long before anything could have been answered. (Half of them, for a process may get no processor now and then.)
+func settlesDoNotWait(w *world) {
+	const n = 40
+	m := w.process(budget(2*n, 1<<20), chunk(2*n))
+	w.need("Cut", m.p.Cut != nil)
+	w.need("Heal", m.p.Heal != nil)
+	m.open()
+	m.receive()
+	w.produce(0, 2*n)
+	ms := m.take(2 * n)
+	w.slow(w.lease / 4)
+	m.p.Cut(Both)
+	w.atOnce("Ack", n, func(i int) { _ = m.ack(ms[i]) })
+	w.atOnce("Nack", n, func(i int) { _ = m.nack(0, 0, ms[n+i]) })
+	if s, ok := m.src.(broker.LagReporter); ok {
+		w.atOnce("Lag", n, func(int) { s.Lag() })
+	}
+	w.atOnce("Stop", n, func(int) { m.src.Stop() })
+	w.slow(0)
+	m.p.Heal()
+	m.close()
+	next := w.join()
+	defer next.handle(func(msg *broker.Message) { _ = next.ack(msg) })()
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
+	w.settled()
+	w.handled()
+}
+
+// atOnce fails the case when half of n calls take part of an exchange's time.
+func (w *world) atOnce(what string, n int, call func(i int)) {
+	w.Helper()
+	took := make([]time.Duration, n)
+	for i := range took {
+		begin := time.Now()
+		call(i)
+		took[i] = time.Since(begin)
+	}
+	slices.Sort(took)
+	if half := took[n/2]; half > w.lease/50 {
+		w.Errorf("%s waits for the network, or for something that does: while the connection was slow and cut off, half of %d calls took %v and more", what, n, half)
+	}
+}
+
+// drain acks what comes to a process that stands by, until nothing comes for a moment, and returns how many they were.
+func (m *member) drain() (n int) {
+	m.w.Helper()
+	for {
+		ms, _ := m.tryTake(1, m.w.moment())
+		if len(ms) == 0 {
+			return n
+		}
+		m.mustAck(ms...)
+		n++
+	}
+}
+
+// prefetchStays proves that leases of messages which Receive has not returned yet are extended: they wait in the adapter for some leases, while
+// another process stands by, and each is handed out once, by its first delivery.
+func prefetchStays(w *world) {
+	a := w.process(chunk(1), budget(20, 1<<20))
+	w.produce(0, 20)
+	a.open()
+	if !a.receiveOnce() {
+		w.Fatalf("Receive: %v", a.err)
+	}
+	first := a.take(1)
+	b := w.join(budget(20, 1<<20))
+	b.drain()
+	b.quiet(3*w.lease, "another process has prefetched it")
+	a.receive()
+	a.mustAck(first...)
+	w.ackAll([]*member{a, b}, func(msg *broker.Message) { // of both: a group may move a partition when b joins
+		if msg.Attempt != 1 {
+			w.Errorf("message %s waited in the adapter and says Attempt %d: its lease was not extended", id(msg), msg.Attempt)
+		}
+	})
+	w.handledOnce()
+}
+
+// ackAll acks what comes to several processes until all is settled.
+func (w *world) ackAll(ms []*member, look func(*broker.Message)) {
+	w.Helper()
+	for _, m := range ms {
+		defer m.handle(func(msg *broker.Message) {
+			look(msg)
+			m.mustAck(msg)
+		})()
+	}
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
+	w.settled()
+}
+
+// failedForLong proves that acks which the broker refuses for longer than a lease hold: their messages stay with the process, which lives and
+// tries on, and do not come to another.
+func failedForLong(w *world) {
+	w.need("FailSettles", w.sys.FailSettles != nil)
+	a := w.join(budget(20, 1<<20))
+	w.produce(0, 20)
+	ms := a.take(20)
+	a.src.Stop() // it would pass over what comes again to itself
+	b := w.join()
+	w.sys.FailSettles(w, 30)
+	a.mustAck(ms...)
+	b.quiet(2*w.lease, "it was acked by a process that lives and tries on")
+	w.settled()
+	w.handledOnce()
+}
+
+// ordered sets Options.Ordered.
+func ordered() option { return func(m *member) { m.ordered = true } }
+
+// stopInOrder proves that with Options.Ordered nothing is given back at Stop that stands behind a message still out, and all of it when that
+// one is settled.
+func stopInOrder(w *world) {
+	a, b, first, left := w.behind()
+	a.src.Stop()
+	b.quiet(w.moment(), "it stands behind a message that is out in a process that has stopped, and Options.Ordered is set")
+	a.mustAck(first...)
+	if !w.h.StopHandsOver {
+		a.close()
+	}
+	b.mustAck(b.take(left, "which stood behind a message that is settled now")...)
+	w.settled()
+	w.handledOnce()
+}
+
+// pauseInOrder proves the same of Pause.
+func pauseInOrder(w *world) {
+	a, b, first, left := w.behind()
+	p, ok := a.src.(broker.Pauser)
+	if !ok {
+		w.h.skip(w, "the source is no broker.Pauser")
+	}
+	if err := p.Pause(); err != nil {
+		w.Fatalf("Pause of all: %v", err)
+	}
+	b.quiet(w.moment(), "it stands behind a message that is out in a process that has paused, and Options.Ordered is set")
+	a.mustAck(first...)
+	if w.h.StopHandsOver {
+		b.mustAck(b.take(left, "which stood behind a message that is settled now")...)
+	} else {
+		if err := p.Resume(); err != nil {
+			w.Errorf("Resume of all: %v", err)
+		}
+		a.receive()
+		w.ackAll([]*member{a, b}, func(*broker.Message) {})
+	}
+	w.settled()
+	w.handledOnce()
+}
+
+// behind makes a process with Options.Ordered that has one message out and may have prefetched left ones behind it; another, which stands by,
+// has acked the rest.
+func (w *world) behind() (a, b *member, first []*broker.Message, left int) {
+	w.Helper()
+	a = w.process(chunk(1), budget(64, 1<<20), ordered())
+	w.produce(0, 20)
+	a.open()
+	if !a.receiveOnce() {
+		w.Fatalf("Receive: %v", a.err)
+	}
+	first = a.take(1)
+	b = w.join()
+	return a, b, first, 19 - b.drain()
+}

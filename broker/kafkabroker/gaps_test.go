@@ -1,0 +1,127 @@
+package kafkabroker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+func TestResetTime(t *testing.T) {
+	at := time.UnixMilli(1_700_000_000_000)
+	beyond := fmt.Errorf("t/0: %w", errBeyond)
+	for name, tc := range map[string]struct {
+		cfg  Config
+		why  error
+		want int64
+	}{
+		"no position":                {want: timeStart},
+		"no position, latest":        {cfg: Config{Start: Start{At: "latest"}}, want: timeEnd},
+		"no position, a time":        {cfg: Config{Start: Start{At: "time", Time: at}}, want: at.UnixMilli()},
+		"beyond the end":             {cfg: Config{Start: Start{At: "latest"}}, why: beyond, want: timeStart},
+		"beyond the end, latest":     {cfg: Config{OutOfRange: "latest"}, why: beyond, want: timeEnd},
+		"no position, latest beyond": {cfg: Config{OutOfRange: "latest"}, want: timeStart},
+		"made again":                 {cfg: Config{OutOfRange: "latest", Start: Start{At: "latest"}}, why: errRecreated, want: timeStart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tc.cfg.withDefaults()
+			if got := c.resetTime(tc.why); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestBeyondEnd: a committed offset beyond the log's end is told of, and the policy says where to go on (f31).
+func TestBeyondEnd(t *testing.T) {
+	for _, policy := range []string{"earliest", "latest", "stop"} {
+		t.Run(policy, func(t *testing.T) { onEach(t, 1, func(t *testing.T, ts *testSystem) { testBeyondEnd(t, ts, policy) }) })
+	}
+}
+
+func testBeyondEnd(t *testing.T, ts *testSystem, policy string) {
+	old := ts.put(t, ts.topics[0], 0, 5)
+	ts.commit(t, 5000, "")
+	cfg := ts.config(ts.net.link())
+	cfg.OutOfRange = policy
+	r := startRunner(t, cfg)
+	if policy == "stop" {
+		<-r.end
+		if r.err == nil || !strings.Contains(r.err.Error(), ts.topics[0]+"/0: "+errBeyond.Error()+": position 5000, end 5") {
+			t.Errorf("Receive returned %v, want the topic, partition, position and end", r.err)
+		}
+		if len(r.seen()) > 0 {
+			t.Errorf("%d messages came", len(r.seen()))
+		}
+		return
+	}
+	var gap broker.Event
+	eventually(t, "it was told as a Gap", func() bool {
+		e, ok := r.event(broker.Gap, errBeyond.Error())
+		gap = e
+		return ok
+	})
+	want := ts.put(t, ts.topics[0], 5, 3)
+	from := int64(5)
+	if policy == "earliest" {
+		want, from = append(old, want...), 0
+	}
+	eventually(t, "the messages came", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	if n := len(r.seen()); n != len(want) || gap.From != from || gap.N != -1 {
+		t.Errorf("%d messages came, want %d; the gap is %+v", n, len(want), gap)
+	}
+}
+
+// TestTrimmed: where retention has passed the committed offset, the number of messages that nobody handled is told exactly; what was finished above the
+// offset is not among them (f30). With stop it ends Receive.
+func TestTrimmed(t *testing.T) {
+	for _, policy := range []string{"earliest", "latest", "stop"} {
+		t.Run(policy, func(t *testing.T) { onEach(t, 1, func(t *testing.T, ts *testSystem) { testTrimmed(t, ts, policy) }) })
+	}
+}
+
+func testTrimmed(t *testing.T, ts *testSystem, policy string) {
+	all := ts.put(t, ts.topics[0], 0, 100)
+	done := progress{base: 5, done: []span{{8, 10}, {53, 60}}}
+	ts.commit(t, done.base, done.encode(metadataLimit))
+	trimTopic(t, ts.admin, ts.topics[0], 57)
+	cfg := ts.config(ts.net.link())
+	cfg.OutOfRange = policy
+	r := startRunner(t, cfg)
+	if policy == "stop" {
+		<-r.end
+		if r.err == nil || !errors.Is(r.err, errTrimmed) || !strings.Contains(r.err.Error(), ts.topics[0]+"/0") || !strings.Contains(r.err.Error(), "from 5 to 57") {
+			t.Errorf("Receive returned %v, want the topic, partition and offsets", r.err)
+		}
+		return
+	}
+	eventually(t, "what is left came", func() bool { return r.has(all[60:]) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	if n := len(r.seen()); n != 40 {
+		t.Errorf("%d messages came, want 40", n)
+	}
+	// 5, 6, 7 and 10 up to 52
+	if e, ok := r.event(broker.Gap, errTrimmed.Error()); !ok || e.From != 5 || e.N != 46 {
+		t.Errorf("the gap is %+v, want 46 messages from 5", e)
+	}
+}
+
+// commit writes an offset as an administrator does.
+func (ts *testSystem) commit(t testing.TB, offset int64, metadata string) {
+	t.Helper()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation = ts.group, -1
+	rp := kmsg.NewOffsetCommitRequestTopicPartition()
+	rp.Offset, rp.Metadata = offset, &metadata
+	rt := kmsg.NewOffsetCommitRequestTopic()
+	rt.Topic, rt.Partitions = ts.topics[0], append(rt.Partitions, rp)
+	rt.TopicID = topicIDOf(t, ts.admin, ts.topics[0])
+	req.Topics = append(req.Topics, rt)
+	ask(t, ts.admin, req, func(r *kmsg.OffsetCommitResponse) int16 { return r.Topics[0].Partitions[0].ErrorCode })
+}

@@ -1,0 +1,84 @@
+package kafkabroker
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// racks lets a cluster behave as one with replica.selector.class set: the leader of partition 0 sends who is in the rack "near" to a follower. The fake
+// serves fetches by followers, and has no racks of its own.
+type racks struct {
+	mu       sync.Mutex
+	near     int32
+	referred int // how often the leader said so
+	served   int // fetches that the follower got
+	led      int // fetches that the leader got
+}
+
+func (k *racks) control(ts *testSystem) {
+	leader := ts.cluster.LeaderFor(ts.topics[0], 0)
+	id := ts.cluster.TopicInfo(ts.topics[0]).TopicID
+	ts.cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		r := req.(*kmsg.FetchRequest)
+		if ts.cluster.CurrentNode() != leader {
+			k.served++
+			return nil, nil, false
+		}
+		k.led++
+		if r.Rack != "near" || k.near < 0 {
+			return nil, nil, false
+		}
+		k.referred++
+		p := kmsg.NewFetchResponseTopicPartition()
+		p.PreferredReadReplica, p.HighWatermark, p.LastStableOffset, p.RecordBatches = k.near, 1_000, 1_000, []byte{}
+		t := kmsg.NewFetchResponseTopic()
+		t.Topic, t.TopicID, t.Partitions = ts.topics[0], id, append(t.Partitions, p)
+		res := req.ResponseKind().(*kmsg.FetchResponse)
+		res.Topics = append(res.Topics, t)
+		return res, nil, true
+	})
+}
+
+func (k *racks) counts() (referred, served, led int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.referred, k.served, k.led
+}
+
+// TestRack: who has a rack fetches from the follower that the leader names, stays with it, and goes back to the leader when the follower has the partition
+// no more (KIP-392).
+func TestRack(t *testing.T) {
+	ts := newTestSystem(t, 1, 1, kfake.NumBrokers(2))
+	leader := ts.cluster.LeaderFor(ts.topics[0], 0)
+	k := &racks{near: 1 - leader}
+	ts.cluster.SetFollowers(ts.topics[0], 0, []int32{k.near})
+	k.control(ts)
+	want := ts.put(t, ts.topics[0], 0, 20)
+	cfg := ts.config(ts.net.link())
+	cfg.Rack = "near"
+	r := startRunner(t, cfg)
+	eventually(t, "the messages came", func() bool { return r.has(want) })
+	referred, served, led := k.counts()
+	if referred == 0 || served == 0 {
+		t.Fatalf("the leader referred us %d times, the follower got %d fetches", referred, served)
+	}
+	want = append(want, ts.put(t, ts.topics[0], 20, 20)...)
+	eventually(t, "more messages came", func() bool { return r.has(want) })
+	eventually(t, "the follower is asked again", func() bool { _, now, _ := k.counts(); return now > served+3 })
+	if _, _, now := k.counts(); now != led {
+		t.Errorf("the leader got %d more fetches", now-led)
+	}
+	k.mu.Lock()
+	k.near = -1
+	k.mu.Unlock()
+	ts.cluster.SetFollowers(ts.topics[0], 0, nil) // it answers that it does not have the partition
+	want = append(want, ts.put(t, ts.topics[0], 40, 20)...)
+	eventually(t, "messages came from the leader", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
