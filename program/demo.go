@@ -105,6 +105,7 @@ func playDemo(ctx context.Context, c *consumer.Consumer, l *load, t *tally, v *v
 	defer stop()
 	consumed, shown := make(chan error, 1), make(chan struct{})
 	go func() { consumed <- c.Run(running) }()
+	waitAssigned(ctx, c, consumed)
 	go func() { defer close(shown); v.run(running, c, l, t) }()
 
 	err = l.run(ctx)
@@ -113,6 +114,25 @@ func playDemo(ctx context.Context, c *consumer.Consumer, l *load, t *tally, v *v
 	stop()
 	<-shown
 	return t.summary(confirmed, v.peakWorkers()), errors.Join(err, <-consumed)
+}
+
+// assignPatience is how long the demo waits for its consumer to have something to read. Kafka waits 3 s by default for more members of a new group.
+const assignPatience = 20 * time.Second
+
+// waitAssigned waits until the consumer knows its lag, and so has what it reads: else the first messages would wait for that, and not for workers.
+func waitAssigned(ctx context.Context, c *consumer.Consumer, consumed chan error) {
+	ctx, cancel := context.WithTimeout(ctx, assignPatience)
+	defer cancel()
+	for c.Stats().Lag.Waiting < 0 {
+		select {
+		case err := <-consumed:
+			consumed <- err
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // waitHandled waits until n messages were handled, or nothing more was for 10 s.

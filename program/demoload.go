@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -71,7 +70,7 @@ const loadPatience = 10 * time.Second
 func (l *load) run(ctx context.Context) error {
 	var sending errgroup.Group
 	sending.SetLimit(loadAtOnce)
-	start, owed := time.Now(), 0.0
+	start, owed := time.Now(), debt(0)
 	tick := time.NewTicker(loadTick)
 	defer tick.Stop()
 	last, n := start, uint64(0)
@@ -83,10 +82,8 @@ func (l *load) run(ctx context.Context) error {
 			p := phaseAt(now.Sub(start), l.duration)
 			l.phase.Store(&p.name)
 			over = p.name == "over"
-			owed += p.rate * now.Sub(last).Seconds()
+			whole := owed.pay(p.rate, now.Sub(last))
 			last = now
-			whole := uint64(owed)
-			owed -= float64(whole)
 			if from := n; whole > 0 {
 				n += whole
 				sending.Go(func() error { l.publish(context.WithoutCancel(ctx), from, whole); return nil })
@@ -100,6 +97,18 @@ func (l *load) run(ctx context.Context) error {
 	return nil
 }
 
+// A debt is the part of a message that is due.
+type debt float64
+
+// pay says how many whole messages are due when so much time has passed at a rate, and keeps the rest. Time may go back: a ticker that is
+// late stamps its ticks with when they were due, but for the delay of its own, which may be less the next time.
+func (d *debt) pay(rate float64, passed time.Duration) uint64 {
+	*d += debt(rate * passed.Seconds())
+	whole := uint64(max(0, *d))
+	*d -= debt(whole)
+	return whole
+}
+
 // publish publishes count messages, numbered from a number on.
 func (l *load) publish(ctx context.Context, from, count uint64) {
 	ms := make([]broker.Outgoing, count)
@@ -111,23 +120,19 @@ func (l *load) publish(ctx context.Context, from, count uint64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
-	err := l.publisher.Publish(ctx, ms)
-	var each *broker.PublishError
-	errors.As(err, &each)
+	failed, err := confirm(ctx, l.publisher, ms)
+	not := make(map[string]bool, len(failed))
+	for i := range failed {
+		not[failed[i].ID] = true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stored = append(l.stored, make([]bool, max(0, int(from+count)-len(l.stored)))...)
 	for i := range ms {
-		why := err
-		if each != nil {
-			why = each.Errs[i]
-		}
-		l.stored[from+uint64(i)] = why == nil
-		if why != nil {
-			l.unknown++
-			l.failure = cmp.Or(l.failure, why)
-		}
+		l.stored[from+uint64(i)] = !not[ms[i].ID]
 	}
+	l.unknown += len(failed)
+	l.failure = cmp.Or(l.failure, err)
 }
 
 // confirmed says which numbers the broker has confirmed. After run.

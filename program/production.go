@@ -66,16 +66,23 @@ func (p *production) step(ctx context.Context, n int64) error {
 		ms[i] = p.message(p.sum.Sent + int64(i))
 	}
 	p.sum.Sent += n
+	failed, err := confirm(ctx, p.publisher, ms)
+	p.sum.Confirmed += n - int64(len(failed))
+	return err
+}
+
+// confirm publishes messages, and again those that were perhaps not stored, until all are confirmed, one is refused, or ctx ends. It returns those that are not,
+// and why.
+func confirm(ctx context.Context, p broker.Publisher, ms []broker.Outgoing) ([]broker.Outgoing, error) {
 	for {
-		failed, err := unconfirmed(ms, p.publisher.Publish(ctx, ms))
-		p.sum.Confirmed += int64(len(ms) - len(failed))
+		failed, err := unconfirmed(ms, p.Publish(ctx, ms))
 		if err == nil || errors.Is(err, broker.ErrRefused) || ctx.Err() != nil {
-			return err
+			return failed, err
 		}
 		ms = failed
 		select {
 		case <-ctx.Done():
-			return err
+			return ms, err
 		case <-time.After(retryPause):
 		}
 	}
