@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -120,8 +121,11 @@ func (a *assembly) findSource(at string, c *config.Consumer, from adapter, err e
 	}
 	list := asOptions(from.prefix, err)
 	for _, e := range list {
-		if n := c.Source.NATS; n != nil && n.URL != "" && e.Path == "urls[0]" {
+		switch n := c.Source.NATS; {
+		case n != nil && n.URL != "" && e.Path == "urls[0]":
 			e.Path = "url"
+		case c.Source.Kafka != nil && strings.HasPrefix(e.Path, "sasl."): // no second finding where a part of it was wrong
+			e.Path = "sasl"
 		}
 	}
 	a.doc.FindOptions(at+from.section, list)

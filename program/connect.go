@@ -52,7 +52,7 @@ var delivers = map[string]jetstream.DeliverPolicy{
 }
 
 func kafkaConnection(k *config.Kafka) kafkabroker.Connection {
-	c := kafkabroker.Connection{Brokers: k.Brokers}
+	c := kafkabroker.Connection{Brokers: k.Brokers, ClientID: k.ClientID}
 	if t := k.TLS; t != nil {
 		c.TLS = kafkabroker.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
 	}
@@ -66,7 +66,7 @@ func kafkaConnection(k *config.Kafka) kafkabroker.Connection {
 func kafkaSource(k *config.Kafka) kafkabroker.Config {
 	cfg := kafkabroker.Config{
 		Connection: kafkaConnection(k), Group: k.Group, Topics: k.Topics, Pattern: k.TopicsPattern,
-		Start: kafkabroker.Start{At: k.Start}, Balancer: k.Balancer, InstanceID: k.InstanceID,
+		Start: kafkabroker.Start{At: k.Start}, OutOfRange: k.OutOfRange, Balancer: k.Balancer, InstanceID: k.InstanceID,
 		SessionTimeout: k.SessionTimeout, HeartbeatInterval: k.HeartbeatInterval, RevokeWait: k.RevokeWait, RebalanceTimeout: k.RebalanceTimeout,
 		CommitInterval: k.CommitInterval, CommitMessages: k.CommitMessages,
 		Uncommitted: k.Isolation == "read_uncommitted", Rack: k.Rack, SkipUndecodable: k.OnBadBatch == "skip", MaxBatchBytes: k.MaxBatchBytes,

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	l, path := c.DeadLetter, at+".dead_letter.to"
@@ -10,6 +13,9 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 		d.Find(path, "is missing")
 	case c.Source.Kafka != nil:
 		d.checkDeadTopic(path, l.To, c.Source.Kafka)
+		if most := cmp.Or(c.Source.Kafka.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
+			d.Find(at+".max_message_bytes", "is %d, above source.kafka.max_publish_bytes, %d: a message between could never become a dead letter", c.MaxMessageBytes, most)
+		}
 	default:
 		d.checkDeadSubject(path, l.To, c.Source.NATS)
 	}

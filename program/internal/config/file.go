@@ -96,10 +96,12 @@ type Kafka struct {
 	Topics        []string `yaml:"topics"`
 	TopicsPattern string   `yaml:"topics_pattern"`
 	Group         string   `yaml:"group"`
+	ClientID      string   `yaml:"client_id"`
 	InstanceID    string   `yaml:"instance_id"`
 	Balancer      string   `yaml:"balancer"`
 	// Start is earliest, latest, or a time as in RFC 3339.
 	Start             string        `yaml:"start"`
+	OutOfRange        string        `yaml:"out_of_range"`
 	SessionTimeout    time.Duration `yaml:"session_timeout"`
 	HeartbeatInterval time.Duration `yaml:"heartbeat_interval"`
 	RevokeWait        time.Duration `yaml:"revoke_wait"`

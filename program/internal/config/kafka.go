@@ -20,6 +20,7 @@ const (
 	defaultHeartbeat = time.Second
 	defaultRevoke    = 15 * time.Second
 	defaultRebalance = time.Minute
+	defaultPublish   = 1_000_000
 )
 
 // maxBytesOfKafka is half of what Kafka's 32-bit lengths can say.
@@ -27,6 +28,7 @@ const maxBytesOfKafka = math.MaxInt32 / 2
 
 var (
 	balancers  = []string{"sticky", "range", "roundrobin"}
+	outOfRange = []string{"earliest", "latest", "stop"}
 	isolations = []string{"read_committed", "read_uncommitted"}
 	badBatches = []string{"stop", "skip"}
 	mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
@@ -59,17 +61,16 @@ func (d *Document) checkKafka(at string, k *Kafka) {
 	if k.Group == "" {
 		d.Find(at+".group", "is missing")
 	}
-	for _, name := range []struct{ key, value string }{{".instance_id", k.InstanceID}, {".rack", k.Rack}} {
+	for _, name := range []struct{ key, value string }{{".client_id", k.ClientID}, {".instance_id", k.InstanceID}, {".rack", k.Rack}} {
 		if d.Has(at+name.key) && name.value == "" {
 			d.Find(at+name.key, "is empty")
 		}
 	}
 	d.oneOf(at+".balancer", k.Balancer, balancers)
+	d.oneOf(at+".out_of_range", k.OutOfRange, outOfRange)
 	d.oneOf(at+".isolation", k.Isolation, isolations)
 	d.oneOf(at+".on_bad_batch", k.OnBadBatch, badBatches)
-	if _, ok := k.StartTime(); d.Has(at+".start") && !ok && k.Start != "earliest" && k.Start != "latest" {
-		d.Find(at+".start", "is %q, want earliest, latest, or a time such as 2026-11-21T15:04:05Z", k.Start)
-	}
+	d.checkStart(at+".start", k)
 	d.checkGroupTimes(at, k)
 	d.atLeast(at+".commit_messages", int64(k.CommitMessages), 1)
 	for _, n := range []struct {
@@ -85,6 +86,16 @@ func (d *Document) checkKafka(at string, k *Kafka) {
 	}
 	if k.SASL != nil {
 		d.checkSASL(at, k)
+	}
+}
+
+// checkStart: Kafka counts times from 1970, and takes what is before for a code.
+func (d *Document) checkStart(path string, k *Kafka) {
+	switch at, ok := k.StartTime(); {
+	case ok && at.UnixMilli() < 0:
+		d.Find(path, "is %q, want a time from 1970 on", k.Start)
+	case d.Has(path) && !ok && k.Start != "earliest" && k.Start != "latest":
+		d.Find(path, "is %q, want earliest, latest, or a time such as 2026-11-21T15:04:05Z", k.Start)
 	}
 }
 
