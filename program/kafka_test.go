@@ -110,8 +110,8 @@ consumers:
 		t.Errorf("exit code %d", code)
 	}
 	log := run.stderr.String()
-	if n := strings.Count(log, `"Longshore-Original-Topic":"copy-eu"`); n != 20 {
-		t.Errorf("%d messages of the log are dead letters of copy-eu:\n%.2000s", n, log)
+	if n := strings.Count(log, `"header_Longshore-Original-Topic":"copy-eu"`); n != 20 {
+		t.Errorf("%d messages of the log are dead letters of copy-eu:\n%s", n, log)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := commitOffset(ctx, client, "workers", "orders", 4); err != nil {
+	if err := commitOffset(ctx, t, client, "workers", "orders", 4); err != nil {
 		t.Fatal(err)
 	}
 	table, err := run(ctx, "lag", "--brokers", broker, "--group", "workers")
