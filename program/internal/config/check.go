@@ -59,6 +59,7 @@ func (d *Document) check() {
 	d.checkDurables()
 	d.checkStreams()
 	d.checkGroups()
+	d.checkCircles()
 }
 
 func (d *Document) checkAdmin(a *Admin) {

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/longshoremq/longshore/handlers"
 )
 
 // Defaults of the Kafka adapter that contradictions are held against.
@@ -193,15 +191,9 @@ func loopback(host string) bool {
 
 // checkRoundTrip: what is published to a topic that the pattern matches comes back. With topics, publish finds it itself.
 func (d *Document) checkRoundTrip(path string, r Route, k *Kafka) {
-	if r.Handler != "publish" || k.TopicsPattern == "" {
+	to := r.publishesTo()
+	if to == "" || k.TopicsPattern == "" {
 		return
-	}
-	to := ""
-	switch v := r.With["to"].(type) {
-	case string:
-		to = v
-	case handlers.Text:
-		to = string(v)
 	}
 	if by, reads := k.reads(to); reads {
 		d.Find(path+".with.to", "is %q, which source.kafka.%s takes: messages would go round for ever", to, by)
