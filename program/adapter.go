@@ -14,6 +14,8 @@ type adapter struct {
 	topics    []string // what it reads, as far as the file says
 	publisher func() (broker.Publisher, error)
 	source    func() (broker.Source, error) // nil: there is none, which was found
+	// retries reads the topics of retry. nil: the broker keeps delays itself.
+	retries func(topics []string) (broker.Source, error)
 }
 
 func adapterOf(s config.Source, e config.Embedded) adapter {
@@ -47,5 +49,10 @@ func kafkaAdapter(k *config.Kafka) adapter {
 			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes})
 		},
 		source: func() (broker.Source, error) { return kafkabroker.New(cfg) },
+		retries: func(topics []string) (broker.Source, error) {
+			r := cfg
+			r.Group, r.Topics, r.Pattern, r.Start = k.RetryGroup(), topics, "", kafkabroker.Start{}
+			return kafkabroker.New(r)
+		},
 	}
 }

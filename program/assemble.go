@@ -82,7 +82,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	figures := metrics.New(name)
 	from := adapterOf(c.Source, a.doc.File.Embedded)
 	log := a.log.With().Str("consumer", name).Logger()
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: from.topics, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: slices.Concat(from.topics, c.Retry.Names()), MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
 	if p, err := from.publisher(); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
@@ -108,10 +108,33 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	cfg.Source, cfg.Handler, cfg.Logger, cfg.Observers = source, handler, a.log, []consumer.Observer{figures.Observe}
 	if l := c.DeadLetter; l != nil {
 		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
+		for _, style := range l.Headers {
+			cfg.DeadLetter.Headers = append(cfg.DeadLetter.Headers, consumer.HeaderStyle(style))
+		}
+	}
+	if cfg.Retry.Topics, err = retryTopics(c.Retry, from, m.publisher); err != nil {
+		a.findSource(at, c, from, err)
+		return m, figures
 	}
 	m.consumer, err = consumer.New(cfg)
 	findAll(a.doc, at, "consumer config: ", err)
 	return m, figures
+}
+
+// retryTopics are where failed messages wait that would stand in the way; nil: nowhere.
+func retryTopics(r config.Retry, from adapter, p broker.Publisher) (*consumer.RetryTopics, error) {
+	if len(r.Topics) == 0 || from.retries == nil { // the second was found
+		return nil, nil
+	}
+	source, err := from.retries(r.Names())
+	if err != nil {
+		return nil, err
+	}
+	topics := &consumer.RetryTopics{Publisher: p, Source: source}
+	for _, t := range r.Topics {
+		topics.Steps = append(topics.Steps, consumer.RetryStep{Topic: t.Topic, Delay: t.Delay})
+	}
+	return topics, nil
 }
 
 // findSource adds what the adapter found, in the file's words.

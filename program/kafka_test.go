@@ -115,6 +115,49 @@ consumers:
 	}
 }
 
+// TestRetryTopics: what has to wait for long does so in a retry topic, comes back as what it was, and becomes a dead letter with the headers that were asked for.
+func TestRetryTopics(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-retry-1s", "dead"))
+	dir, admin := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%s"}
+consumers:
+  orders:
+    source: {kafka: {brokers: ["%s"], topics: [orders], group: workers}}
+    retry: {max_attempts: 2, backoff: {initial: 1s, jitter: 0}, topics: [{topic: orders-retry-1s, delay: 1s}]}
+    dead_letter: {to: dead, headers: [spring, connect]}
+    routes: [{match: orders, handler: exec, with: {command: ["false"]}}]
+`, admin, broker))
+	if p := launch(t, dir, "produce", "--brokers", broker, "--count", "20", "--rate", "0"); p.code(t) != 0 {
+		t.Fatalf("produce: %s", p.stderr.String())
+	}
+	p := launch(t, dir, "run", "-c", "c.yaml")
+	p.eventually(t, "20 are dead letters", func() bool { return metric(admin, "dead_lettered_messages_total", "orders", 20) })
+	if !metric(admin, "spilled_messages_total", "orders", 20) {
+		t.Error("not all were in the retry topic")
+	}
+	p.signal(t, syscall.SIGTERM)
+	if code := p.code(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, p.stderr.String())
+	}
+	lag, err := run(t.Context(), "lag", "-c", filepath.Join(dir, "c.yaml"), "--json")
+	var r lagReport
+	if jerr := json.Unmarshal([]byte(lag), &r); err != nil || jerr != nil || r.Lag != 0 || len(r.Rows) != 2 || r.Rows[1].Group != "workers-retry" || r.Rows[1].Topic != "orders-retry-1s" || *r.Rows[1].End != 20 {
+		t.Errorf("%v %v %s", err, jerr, lag)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ConsumeTopics("dead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	have := map[string]string{}
+	for _, h := range client.PollRecords(t.Context(), 1).Records()[0].Headers {
+		have[h.Key] = string(h.Value)
+	}
+	if have["Longshore-Original-Topic"] != "orders" || have["Longshore-Attempts"] != "2" || have["kafka_dlt-original-topic"] != "orders" || have["__connect.errors.topic"] != "orders" {
+		t.Errorf("headers of the dead letter: %q", have)
+	}
+}
+
 // TestKafkaIsAway: the log names the broker, and after open_timeout the process ends.
 func TestKafkaIsAway(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)

@@ -160,19 +160,30 @@ func fileViews(name string) (views []lagView, err error) {
 		return nil, err
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
-		var v lagView
-		switch s := doc.File.Consumers[consumer].Source; {
-		case s.Kafka != nil:
-			c := kafkaSource(s.Kafka)
-			v, err = kafkaView(consumer, kafkabroker.LagViewConfig{Connection: c.Connection, Group: c.Group, Topics: c.Topics, Pattern: c.Pattern, Uncommitted: c.Uncommitted})
-		case s.NATS != nil:
-			c := natsSource(s.NATS, doc.File.Embedded)
-			v, err = natsView(consumer, natsbroker.LagViewConfig{Connection: c.Connection, Stream: c.Stream, Consumer: c.Consumer, Domain: c.Domain})
-		}
+		more, err := consumerViews(consumer, doc.File.Consumers[consumer], doc.File.Embedded)
+		views = append(views, more...)
 		if err != nil {
 			return views, err
 		}
-		views = append(views, v)
 	}
 	return views, nil
+}
+
+// consumerViews are that of a consumer's source, and that of its retry topics where it has some.
+func consumerViews(name string, c *config.Consumer, e config.Embedded) (views []lagView, err error) {
+	add := func(v lagView, failed error) { views, err = append(views, v), errors.Join(err, failed) }
+	if n := c.Source.NATS; n != nil {
+		cfg := natsSource(n, e)
+		add(natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain}))
+	}
+	if k := c.Source.Kafka; k != nil {
+		cfg := kafkaSource(k)
+		view := kafkabroker.LagViewConfig{Connection: cfg.Connection, Group: cfg.Group, Topics: cfg.Topics, Pattern: cfg.Pattern, Uncommitted: cfg.Uncommitted}
+		add(kafkaView(name, view))
+		if len(c.Retry.Topics) > 0 {
+			view.Group, view.Topics, view.Pattern = k.RetryGroup(), c.Retry.Names(), ""
+			add(kafkaView(name, view))
+		}
+	}
+	return views, err
 }

@@ -85,6 +85,7 @@ func (d *Document) checkConsumer(at string, c *Consumer) {
 	d.checkTimes(at, c)
 	d.checkRoutes(at, c)
 	d.checkSource(at, c)
+	d.checkRetryTopics(at, c)
 	if c.DeadLetter != nil {
 		d.checkDeadLetter(at, c)
 	}

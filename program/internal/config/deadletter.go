@@ -2,12 +2,26 @@ package config
 
 import (
 	"cmp"
+	"slices"
+	"strconv"
 	"strings"
 )
+
+// headerStyles are the names that dead_letter.headers may have.
+var headerStyles = []string{"spring", "connect"}
 
 func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	l, path := c.DeadLetter, at+".dead_letter.to"
 	d.atLeast(at+".dead_letter.concurrency", int64(l.Concurrency), 1)
+	for i, h := range l.Headers {
+		path := at + ".dead_letter.headers[" + strconv.Itoa(i) + "]"
+		switch {
+		case !slices.Contains(headerStyles, h):
+			d.Find(path, "is %q, want one of %v", h, headerStyles)
+		case h == "spring" && c.Source.Kafka == nil:
+			d.Find(path, "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
+		}
+	}
 	switch {
 	case l.To == "":
 		d.Find(path, "is missing")

@@ -154,8 +154,15 @@ type Pool struct {
 
 // Retry says what becomes of a failed message.
 type Retry struct {
-	MaxAttempts int     `yaml:"max_attempts"`
-	Backoff     Backoff `yaml:"backoff"`
+	MaxAttempts int          `yaml:"max_attempts"`
+	Backoff     Backoff      `yaml:"backoff"`
+	Topics      []RetryTopic `yaml:"topics"`
+}
+
+// RetryTopic is a topic of Kafka whose messages all wait for the same time.
+type RetryTopic struct {
+	Topic string        `yaml:"topic"`
+	Delay time.Duration `yaml:"delay"`
 }
 
 // Backoff is the wait before the next attempt.
@@ -168,8 +175,9 @@ type Backoff struct {
 
 // DeadLetter says where messages go that are given up.
 type DeadLetter struct {
-	To          string `yaml:"to"`
-	Concurrency int    `yaml:"concurrency"`
+	To          string   `yaml:"to"`
+	Concurrency int      `yaml:"concurrency"`
+	Headers     []string `yaml:"headers"`
 }
 
 // Route leads messages to a handler.

@@ -127,6 +127,49 @@ func TestContradictionsOfKafkaWithOthers(t *testing.T) {
 	}
 }
 
+// TestContradictionsOfRetryTopics: where failed messages wait.
+func TestContradictionsOfRetryTopics(t *testing.T) {
+	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}", "nats: {url: 'nats://h', stream: S, durable: d}"
+	for _, c := range []struct{ source, topics, want string }{
+		{kafka, "[{topic: b, delay: 1m}, {topic: c, delay: 10m}]", ""},
+		{kafka, "[]", "4: consumers.o.retry.topics: is empty"},
+		{nats, "[{topic: b, delay: 1m}]", "4: consumers.o.retry.topics: is set and source.kafka is not"},
+		{kafka, "[{delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "": want a topic's name`},
+		{kafka, "[{topic: b}]", "4: consumers.o.retry.topics[0].delay: is 0s, want more than 0s"},
+		{kafka, "[{topic: b, delay: -1m}]", "4: consumers.o.retry.topics[0].delay: is -1m0s, negative"},
+		{kafka, "[{topic: b, delay: 1m}, {topic: c, delay: 1m}]", "4: consumers.o.retry.topics[1].delay: is 1m0s, want more than 1m0s"},
+		{kafka, "[{topic: b, delay: 1m}, {topic: b, delay: 2m}]", `4: consumers.o.retry.topics[1].topic: is "b", and so is topics[0]`},
+		{kafka, "[{topic: a, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "a", which source.kafka.topics[0] takes`},
+		{"kafka: {brokers: ['127.0.0.1:9092'], group: g, topics_pattern: 'a.*'}", "[{topic: a-1m, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "a-1m", which source.kafka.topics_pattern`},
+		{kafka, "[{topic: dead, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "dead", and so is dead_letter.to`},
+	} {
+		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    retry: {topics: "+c.topics+"}\n    dead_letter: {to: dead}\n    source: {"+c.source+"}\n", nil)
+		if c.want == "" {
+			wantFindings(t, d)
+		} else {
+			wantFindings(t, d, c.want)
+		}
+	}
+}
+
+// TestHeaderStyles: Spring's are binary, which only Kafka's headers can be.
+func TestHeaderStyles(t *testing.T) {
+	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}", "nats: {url: 'nats://h', stream: S, durable: d}"
+	for _, c := range []struct{ source, headers, want string }{
+		{kafka, "[spring, connect]", ""},
+		{nats, "[connect]", ""},
+		{nats, "[spring]", `4: consumers.o.dead_letter.headers[0]: is "spring" and source.kafka is not set`},
+		{kafka, "[connect, camel]", `4: consumers.o.dead_letter.headers[1]: is "camel", want one of [spring connect]`},
+	} {
+		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    dead_letter: {to: dead, headers: "+c.headers+"}\n    source: {"+c.source+"}\n", nil)
+		if c.want == "" {
+			wantFindings(t, d)
+		} else {
+			wantFindings(t, d, c.want)
+		}
+	}
+}
+
 func TestContradictionsOfGroups(t *testing.T) {
 	two := func(one, other string) string {
 		return "consumers:\n  a:\n    routes: [{handler: log}]\n    source: {kafka: {brokers: ['h:1', 'i:1'], " + one +
