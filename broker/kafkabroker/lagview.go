@@ -191,7 +191,11 @@ var errNoLeader = errors.New("it has no leader at the moment")
 // lagOf puts together what is known of a partition.
 func lagOf(p partitionID, pos position, id topicID, start, end bound) PartitionLag {
 	l := PartitionLag{Topic: p.topic, Partition: p.no, Committed: -1, Lag: -1, End: end.offset}
-	if err := cmp.Or(pos.err, start.err, end.err); err != nil {
+	err := cmp.Or(pos.err, start.err, end.err)
+	if err == nil && (start.offset < 0 || end.offset < 0) {
+		err = errShort
+	}
+	if err != nil {
 		return PartitionLag{Topic: p.topic, Partition: p.no, Committed: -1, End: -1, Lag: -1, Err: fmt.Errorf("kafkabroker: %s/%d: %w", p.topic, p.no, err)}
 	}
 	if pos.offset < 0 {
@@ -269,6 +273,10 @@ func (c *cluster) listOffsets(ctx context.Context, leader int32, ps []partitionI
 	if err != nil {
 		return nil, err
 	}
+	return readBounds(r)
+}
+
+func readBounds(r *reader) (map[partitionID]bound, error) {
 	r.i32()
 	at := make(map[partitionID]bound)
 	for n := r.array(); n > 0 && !r.bad; n-- {

@@ -33,6 +33,7 @@ func TestLagOf(t *testing.T) {
 		"retention has passed":  {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{offset: 21}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 19, Finished: 1}},
 		"beyond the end":        {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 8}, PartitionLag{Committed: 10, End: 8}},
 		"an end is not known":   {position{offset: 10}, bound{}, bound{err: broken}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: broken}},
+		"an end is nonsense":    {position{offset: 10}, bound{}, bound{offset: -7}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: errShort}},
 		"position is not known": {position{err: broken}, bound{}, bound{}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: broken}},
 	} {
 		got := lagOf(p, c.pos, id, c.start, c.end)
@@ -126,4 +127,22 @@ func TestLagViewUnreachable(t *testing.T) {
 	if _, err := v.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "broker 127.0.0.1:1: ") || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
+}
+
+// FuzzLag: whatever a broker answers, no more is finished than there is to do.
+func FuzzLag(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 'a', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64(3), "", int64(0), int64(9))
+	f.Add([]byte{}, int64(5), progress{base: 5, done: []span{{7, 9}, {100, 4000}}}.encode(metadataLimit), int64(8), int64(200))
+	f.Fuzz(func(t *testing.T, b []byte, offset int64, metadata string, start, end int64) {
+		if at, _, err := readPositions(&reader{b: b}); err == nil && len(at) > len(b) {
+			t.Fatalf("%d positions of %d bytes", len(at), len(b))
+		}
+		if at, err := readBounds(&reader{b: b}); err == nil && len(at) > len(b) {
+			t.Fatalf("%d bounds of %d bytes", len(at), len(b))
+		}
+		l := lagOf(partitionID{"a", 0}, position{offset: offset, metadata: metadata}, topicID{}, bound{offset: start}, bound{offset: end})
+		if l.Lag < -1 || l.Finished < 0 || l.Finished > max(0, l.Lag) || l.Lag > max(0, end) {
+			t.Fatalf("%+v of %d from %d to %d", l, offset, start, end)
+		}
+	})
 }
