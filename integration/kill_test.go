@@ -200,7 +200,7 @@ func newField(t *testing.T, on system, d discipline) *field {
 	on.configure(&f.config)
 	f.start = func(t *testing.T) *process { return startProcess(t, f.config) }
 	if d == wholeProgram {
-		f.start = newPrograms(t, &f.config).start
+		f.start = newPrograms(t, f.config).start
 	}
 	return f
 }

@@ -18,8 +18,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/longshoremq/longshore/integration/ledger"
 )
 
 // programDir is where buildProgram puts the program; TestMain removes it.
@@ -52,50 +50,44 @@ const programEnv = "LONGSHORE_TEST_PROGRAM"
 
 // programs starts longshore run, again and again on one configuration file.
 type programs struct {
-	path   string // of longshore
-	config *consumerConfig
-	file   string // what config says, in the file's words
-	url    string // of the hook
-	hook   *hook
-	n      int
+	path string // of longshore
+	file string // the configuration
+	hook *hook
+	n    int
 }
 
-// newPrograms reads c when the first one is started.
-func newPrograms(t *testing.T, c *consumerConfig) *programs {
+func newPrograms(t *testing.T, c consumerConfig) *programs {
 	t.Helper()
 	path, err := buildProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, url := startHook(t, *c)
-	return &programs{path: path, config: c, file: filepath.Join(t.TempDir(), "c.yaml"), url: url, hook: h}
+	h, url := startHook(t, c)
+	p := &programs{path: path, file: filepath.Join(t.TempDir(), "c.yaml"), hook: h}
+	if err := os.WriteFile(p.file, []byte(programConfig(c, url)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // programConfig says what c says, in the file's words.
-func programConfig(c *consumerConfig, url string) string {
-	source := fmt.Sprintf(`{nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v}}`, c.URL, loadStream, c.Group, c.Lease)
-	if c.Broker == "kafka" {
-		source = fmt.Sprintf(`{kafka: {brokers: [%s], topics: [%s], group: %s, session_timeout: %v, heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}}`,
-			c.URL, c.Topic, c.Group, c.Lease, min(c.Lease/5, c.Heartbeat), commitInterval)
-	}
+func programConfig(c consumerConfig, url string) string {
 	return fmt.Sprintf(`log: {level: info, format: json}
 consumers:
-  load:
-    source: %s
+  %s:
+    source: {nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v}}
     pool: {min: 1, max: %d}
     drain_timeout: %v
     routes:
-      - handler: webhook
+      - match: "load.>"
+        handler: webhook
         with: {url: "%s/${%s}"}
-`, source, c.Workers, c.Drain, url, programEnv)
+`, c.Group, c.URL, loadStream, c.Group, c.Lease, c.Workers, c.Drain, url, programEnv)
 }
 
 func (ps *programs) start(t *testing.T) *process {
 	t.Helper()
 	ps.n++
-	if err := os.WriteFile(ps.file, []byte(programConfig(ps.config, ps.url)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	name := strconv.Itoa(ps.n)
 	p := startCommand(t, exec.Command(ps.path, "run", "-c", ps.file), programEnv+"="+name, "GORACE=halt_on_error=1")
 	p.up = func() bool { return p.err.contains(`"event":"source_up"`) }
@@ -144,7 +136,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, fmt.Errorf("a request without a number: %w", err))
 		return
 	}
-	seq, err := placeOf(r.Header)
+	seq, err := strconv.ParseInt(r.Header.Get("Longshore-Offset"), 10, 64)
 	if err != nil {
 		h.refuse(w, fmt.Errorf("number %d without a sequence: %w", id, err))
 		return
@@ -166,16 +158,6 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.n[strings.TrimPrefix(r.URL.Path, "/")]++
 	h.mu.Unlock()
 	w.WriteHeader(http.StatusOK)
-}
-
-// placeOf is what place says of a message, by the webhook's headers.
-func placeOf(h http.Header) (int64, error) {
-	offset, err := strconv.ParseInt(h.Get("Longshore-Offset"), 10, 64)
-	if err != nil || h.Get("Longshore-Partition") == "" {
-		return offset, err
-	}
-	partition, err := strconv.ParseInt(h.Get("Longshore-Partition"), 10, 32)
-	return ledger.Seq(int32(partition), offset), err
 }
 
 // gone ends the work on a request whose sender is gone; nil where that does not matter.

@@ -62,7 +62,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "nats", start: startNATS, own: startNATS, products: []discipline{longshoreConsumer, wholeProgram}, byHand: []discipline{ackAfter}, naive: ackBefore,
 		sigkill: "f02", serverKill: "f10"},
-	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer, wholeProgram}, naive: commitEach,
+	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer}, naive: commitEach,
 		sigkill: "f01", serverKill: "f09"},
 }
 
