@@ -232,21 +232,6 @@ func (k *coordinator) allPositions(ctx context.Context) (map[partitionID]positio
 	return at, k.check("reading committed offsets", code)
 }
 
-func readPositions(r *reader) (at map[partitionID]position, code int16, err error) {
-	r.i32()
-	at = make(map[partitionID]position)
-	for n := r.array(); n > 0 && !r.bad; n-- {
-		name := r.str()
-		for m := r.array(); m > 0 && !r.bad; m-- {
-			no := r.i32()
-			offset := r.i64()
-			r.i32()
-			at[partitionID{name, no}] = position{offset: offset, metadata: r.str(), err: codeErr(r.i16())}
-		}
-	}
-	return at, r.i16(), r.err()
-}
-
 // listOffsets is listOffset for many partitions of one leader.
 func (c *cluster) listOffsets(ctx context.Context, leader int32, ps []partitionID, which int64, isolation int8) (map[partitionID]bound, error) {
 	if _, err := c.pick(ctx, leader, keyListOffsets, 5); err != nil {
