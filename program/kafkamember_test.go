@@ -11,10 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// shortSessions lets members of a test's group be given up quickly.
-func shortSessions() kfake.Opt { return kfake.GroupMinSessionTimeout(200 * time.Millisecond) }
-
-// figure of a gauge, or "" where it is absent.
+// gauge is the value of one, or "" where it is absent.
 func gauge(admin, name, consumer string) string {
 	m := regexp.MustCompile(fmt.Sprintf(`(?m)^longshore_%s\{consumer=%q\} (\S+)$`, name, consumer)).FindStringSubmatch(fetch("http://127.0.0.1:" + admin + "/metrics"))
 	if m == nil {
@@ -26,14 +23,14 @@ func gauge(admin, name, consumer string) string {
 // TestMemberWithoutPartitions: where there are more processes than partitions, those that wait are alive and ready, also while messages wait for the
 // other; and they take over from one that is killed.
 func TestMemberWithoutPartitions(t *testing.T) {
-	_, broker := startKafka(t, shortSessions(), kfake.SeedTopics(1, "orders"))
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
 	dir := t.TempDir()
 	start := func() (p *program, admin string) {
 		admin = freePort(t)
 		writeFile(t, dir, admin+".yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%s", token: %s-token, no_progress: 1s}
 consumers:
   orders:
-    source: {kafka: {brokers: ["%s"], topics: [orders], group: workers, session_timeout: 1s, heartbeat_interval: 100ms}}
+    source: {kafka: {brokers: ["%s"], topics: [orders], group: workers, session_timeout: 6s, heartbeat_interval: 500ms}}
     routes: [{handler: log}]
 `, admin, canary, broker))
 		p = launch(t, dir, "run", "-c", admin+".yaml")
