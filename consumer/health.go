@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // Health errors, for errors.Is.
@@ -28,7 +30,8 @@ const hungAfter = 10
 //     together, or without a Timeout for ten times noProgress, since nobody knows how long a handler may take then.
 //
 // A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while others can
-// begin, and a message that waits for its retry or for its dead letter to be stored. 0 skips ErrNoProgress. An unknown lag is no work.
+// begin, and a message that waits for its retry or for its dead letter to be stored, also where it keeps the window of its claim full, so that
+// nothing of that can be received. 0 skips ErrNoProgress. An unknown lag is no work.
 //
 // How long nothing has moved is known only from one call to the next, so call it regularly, as a liveness probe does. It does not block.
 func (c *Consumer) Health(noProgress time.Duration) error {
@@ -43,7 +46,7 @@ func (c *Consumer) Health(noProgress time.Duration) error {
 		return nil
 	}
 	switch limit := c.handlerLimit(noProgress); {
-	case silent >= noProgress && !c.fullOfWaiting():
+	case silent >= noProgress && !c.fullOfWaiting() && !c.holdsWindow():
 		return fmt.Errorf("%w: %s has received nothing for %v, with lag %d and %d in flight",
 			ErrNoProgress, c.cfg.Name, silent.Round(time.Second), s.Lag.Waiting, s.InFlight)
 	case still >= noProgress && v.idle():
@@ -76,6 +79,22 @@ func (c *Consumer) fullOfWaiting() bool {
 		bytes += int64(len(m.Key) + len(m.Value))
 	})
 	return messages >= int64(c.cfg.Budget.Messages)/2 || bytes >= c.cfg.Budget.Bytes/2
+}
+
+// holdsWindow says whether the window of a claim is full because of what is held here. Full of anything else, it is the source that has forgotten something.
+func (c *Consumer) holdsWindow() bool {
+	w, ok := c.cfg.Source.(broker.Windowed)
+	if !ok {
+		return false
+	}
+	held := map[*broker.Claim]bool{}
+	c.eachHeld(func(m *Message) { held[m.Claim] = true })
+	for claim := range held {
+		if w.Window(claim) >= 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // vitals are what one look at a consumer saw.

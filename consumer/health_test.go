@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -194,6 +195,57 @@ func TestHealthSeesAWedgedSourceBesideALongHandler(t *testing.T) {
 		}
 	})
 }
+
+// One message that waits for its retry, or is long in its handler, fills the window of its partition: nothing of it can be received, and no restart would change that.
+func TestHealthTakesAFullWindowForLife(t *testing.T) {
+	for name, handle := range map[string]func() error{
+		"a retry":        func() error { return consumer.RetryAfter(errors.New("429"), 10*time.Minute) },
+		"a long handler": func() error { time.Sleep(10 * time.Minute); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				produce(t, b, 100)
+				r := start(t, b, consumer.Config{
+					Name: "orders", Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, Window: 16}),
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if m.Offset == 3 {
+							return handle()
+						}
+						return nil
+					}})
+				time.Sleep(time.Second)
+				if s := r.Stats(); s.Lag.Waiting == 0 || s.Received == 100 {
+					t.Fatalf("the window is not full: %+v", s)
+				}
+				r.wantHealthy(t, name, 9*time.Minute)
+				if err := r.end(); err != nil && !errors.Is(err, consumer.ErrStuck) {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Minute) // the long handler returns
+			})
+		})
+	}
+}
+
+// A window that is full of nothing that is here is the source's mistake.
+func TestHealthSeesAWindowThatIsFullOfNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src := &fullWindow{newOdd(b)}
+		src.waiting.Store(7)
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{Name: "orders", Source: src, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r.wantNoProgress(t, "nothing is received", noProgress, "lag 7 and 0 in flight")
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A fullWindow says that it cannot take in anything.
+type fullWindow struct{ *odd }
+
+func (fullWindow) Window(*broker.Claim) float64 { return 1 }
 
 // What waits for its delay or for the dead letters fills the budget, or the broker's bound of unsettled messages: silence is right then.
 func TestHealthTakesWaitingForRetriesForLife(t *testing.T) {

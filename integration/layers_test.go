@@ -36,8 +36,8 @@ var layers = []layer{
 	{"broker/brokertest/ledger", []string{"broker"}},
 
 	// The program: the only place that knows all parts.
-	{"program", []string{"broker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics", "handlers",
-		"handlers/middleware", "pool", "program/internal/config", "github.com", "golang.org/x"}},
+	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics",
+		"handlers", "handlers/middleware", "pool", "program/internal/config", "github.com", "golang.org/x"}},
 	{"program/internal/config", []string{"broker", "consumer", "handlers", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
 	{"cmd/longshore", []string{"handlers", "program"}},
 

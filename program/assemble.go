@@ -7,9 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
@@ -37,7 +38,7 @@ type assembly struct {
 type member struct {
 	name      string
 	consumer  *consumer.Consumer
-	publisher *natsbroker.Publisher
+	publisher broker.Publisher
 	setup     *handlers.Setup
 }
 
@@ -79,24 +80,20 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	at := "consumers." + name
 	m := &member{name: name}
 	figures := metrics.New(name)
-	n := c.Source.NATS
-	if n == nil {
-		n = &config.NATS{} // its absence was found; routes are checked all the same
-	}
-	nats := natsSource(n, a.doc.File.Embedded)
+	from := adapterOf(c.Source, a.doc.File.Embedded)
 	log := a.log.With().Str("consumer", name).Logger()
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: n.Subjects, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
-	if p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: nats.Connection}); err == nil { // else the source says the same
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: slices.Concat(from.topics, c.Retry.Names()), MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
+	if p, err := from.publisher(); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
 	handler := a.handler(at, c, m.setup, log)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
-	if c.Source.NATS == nil {
+	if from.source == nil {
 		return m, figures
 	}
-	source, err := natsbroker.NewSource(nats)
-	a.findSource(at+".source.nats", n, err)
+	source, err := from.source()
+	a.findSource(at, c, from, err)
 	if err != nil || handler == nil || m.publisher == nil {
 		return m, figures
 	}
@@ -111,24 +108,50 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	cfg.Source, cfg.Handler, cfg.Logger, cfg.Observers = source, handler, a.log, []consumer.Observer{figures.Observe}
 	if l := c.DeadLetter; l != nil {
 		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
+		for _, style := range l.Headers {
+			cfg.DeadLetter.Headers = append(cfg.DeadLetter.Headers, consumer.HeaderStyle(style))
+		}
+	}
+	if cfg.Retry.Topics, err = retryTopics(c.Retry, from, m.publisher); err != nil {
+		a.findSource(at, c, from, err)
+		return m, figures
 	}
 	m.consumer, err = consumer.New(cfg)
 	findAll(a.doc, at, "consumer config: ", err)
 	return m, figures
 }
 
+// retryTopics are where failed messages wait that would stand in the way; nil: nowhere.
+func retryTopics(r config.Retry, from adapter, p broker.Publisher) (*consumer.RetryTopics, error) {
+	if len(r.Topics) == 0 || from.retries == nil { // the second was found
+		return nil, nil
+	}
+	source, err := from.retries(r.Names())
+	if err != nil {
+		return nil, err
+	}
+	topics := &consumer.RetryTopics{Publisher: p, Source: source}
+	for _, t := range r.Topics {
+		topics.Steps = append(topics.Steps, consumer.RetryStep{Topic: t.Topic, Delay: t.Delay})
+	}
+	return topics, nil
+}
+
 // findSource adds what the adapter found, in the file's words.
-func (a *assembly) findSource(at string, n *config.NATS, err error) {
+func (a *assembly) findSource(at string, c *config.Consumer, from adapter, err error) {
 	if err == nil {
 		return
 	}
-	list := asOptions("natsbroker: ", err)
+	list := asOptions(from.prefix, err)
 	for _, e := range list {
-		if n.URL != "" && e.Path == "urls[0]" {
+		switch n := c.Source.NATS; {
+		case n != nil && n.URL != "" && e.Path == "urls[0]":
 			e.Path = "url"
+		case c.Source.Kafka != nil && strings.HasPrefix(e.Path, "sasl."): // no second finding where a part of it was wrong
+			e.Path = "sasl"
 		}
 	}
-	a.doc.FindOptions(at, list)
+	a.doc.FindOptions(at+from.section, list)
 }
 
 func consumerConfig(name string, c *config.Consumer) consumer.Config {

@@ -70,12 +70,12 @@ func newConfigExample() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, ok := config.Examples[broker]
 			if !ok {
-				return usageError{fmt.Errorf("--broker is %q, there is an example for: nats", broker)}
+				return usageError{fmt.Errorf("--broker is %q, there is an example for: kafka, nats", broker)}
 			}
 			_, err := fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&broker, "broker", "nats", "broker to read from: nats")
+	cmd.Flags().StringVar(&broker, "broker", "nats", "broker to read from: kafka, nats")
 	return cmd
 }

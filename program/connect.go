@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
@@ -50,8 +51,37 @@ var delivers = map[string]jetstream.DeliverPolicy{
 	"last": jetstream.DeliverLastPolicy, "last_per_subject": jetstream.DeliverLastPerSubjectPolicy,
 }
 
-// natsNames are the adapter's fields whose names in the file are not just the same in snake case.
-var natsNames = map[string]string{"URLs": "urls", "Consumer": "durable", "NKeySeedFile": "nkey_seed_file", "TLS": "tls", "CAFile": "ca_file"}
+func kafkaConnection(k *config.Kafka) kafkabroker.Connection {
+	c := kafkabroker.Connection{Brokers: k.Brokers, ClientID: k.ClientID}
+	if t := k.TLS; t != nil {
+		c.TLS = kafkabroker.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+	}
+	if s := k.SASL; s != nil {
+		c.SASL = kafkabroker.SASL{Mechanism: s.Mechanism, User: s.User, Password: s.Password, PlaintextAuth: s.PlaintextAuth}
+	}
+	return c
+}
+
+// kafkaSource turns the configuration's words into the adapter's.
+func kafkaSource(k *config.Kafka) kafkabroker.Config {
+	cfg := kafkabroker.Config{
+		Connection: kafkaConnection(k), Group: k.Group, Topics: k.Topics, Pattern: k.TopicsPattern,
+		Start: kafkabroker.Start{At: k.Start}, OutOfRange: k.OutOfRange, Balancer: k.Balancer, InstanceID: k.InstanceID,
+		SessionTimeout: k.SessionTimeout, HeartbeatInterval: k.HeartbeatInterval, RevokeWait: k.RevokeWait, RebalanceTimeout: k.RebalanceTimeout,
+		CommitInterval: k.CommitInterval, CommitMessages: k.CommitMessages,
+		Uncommitted: k.Isolation == "read_uncommitted", Rack: k.Rack, SkipUndecodable: k.OnBadBatch == "skip", MaxBatchBytes: k.MaxBatchBytes,
+	}
+	if at, ok := k.StartTime(); ok {
+		cfg.Start = kafkabroker.Start{At: "time", Time: at}
+	}
+	return cfg
+}
+
+// otherNames are the adapters' fields whose names in the file are not just the same in snake case.
+var otherNames = map[string]string{
+	"URLs": "urls", "Consumer": "durable", "NKeySeedFile": "nkey_seed_file", "TLS": "tls", "CAFile": "ca_file",
+	"Pattern": "topics_pattern", "SASL": "sasl",
+}
 
 var (
 	fieldName = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
@@ -78,7 +108,7 @@ func asOptions(prefix string, err error) handlers.OptionErrors {
 
 // fileWord is a field's name as it is in the file. Words that are no field stay.
 func fileWord(name string) string {
-	if word, ok := natsNames[name]; ok {
+	if word, ok := otherNames[name]; ok {
 		return word
 	}
 	if strings.ToUpper(name) == name { // an abbreviation

@@ -10,33 +10,28 @@ import (
 	"os"
 	"time"
 
-	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 )
 
-const (
-	demoStream   = "DEMO"
-	demoSubject  = "demo.events"
-	demoConsumer = "demo-workers"
-	// demoWork is how long a demo handler takes, about.
-	demoWork = 5 * time.Millisecond
-)
+// demoWork is how long a demo handler takes, about.
+const demoWork = 5 * time.Millisecond
 
 func newDemo() *cobra.Command {
 	var (
 		duration time.Duration
 		asJSON   bool
+		brokers  []string
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the pool sizing itself on an embedded NATS JetStream server",
+		Short: "Show the pool sizing itself on an embedded NATS JetStream server, or on a Kafka of yours",
 		Long: "Starts a NATS JetStream server inside this process (file store in a temporary folder), publishes a load that steps up,\n" +
-			"bursts and falls, and handles it with handlers that take about 5 ms. Progress goes to stderr, the summary to stdout.\n" +
+			"bursts and falls, and handles it with handlers that take about 5 ms. With --kafka it does so on that broker, in a topic and\n" +
+			"a group of its own, which it deletes at the end. Progress goes to stderr, the summary to stdout.\n" +
 			"Exits with 1 if anything was lost.",
+		Example: "  longshore demo\n  longshore demo --kafka 127.0.0.1:9092",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return usageError{err}
@@ -47,7 +42,7 @@ func newDemo() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := runDemo(cmd.Context(), duration, newView(os.Stderr))
+			s, err := runDemo(cmd.Context(), brokers, duration, newView(os.Stderr))
 			if err != nil {
 				return err
 			}
@@ -60,51 +55,34 @@ func newDemo() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringSliceVar(&brokers, "kafka", nil, "Kafka brokers, host:port, instead of the embedded server")
 	cmd.Flags().DurationVar(&duration, "duration", 20*time.Second, "how long the load lasts")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summary as JSON")
 	return cmd
 }
 
-// runDemo runs the whole demo; ctx's end stops the load early and still counts.
-func runDemo(ctx context.Context, duration time.Duration, v *view) (s demoSummary, err error) {
-	dir, err := os.MkdirTemp("", "longshore-demo-")
-	if err != nil {
-		return s, fmt.Errorf("making a folder for the file store: %w", err)
+// runDemo runs the whole demo, on Kafka where there are brokers; ctx's end stops the load early and still counts.
+func runDemo(ctx context.Context, brokers []string, duration time.Duration, v *view) (s demoSummary, err error) {
+	var at venue
+	if len(brokers) > 0 {
+		at, err = kafkaVenue(ctx, brokers)
+	} else {
+		at, err = natsVenue(ctx)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	srv, err := startNATS(dir, server.RANDOM_PORT)
 	if err != nil {
 		return s, err
 	}
-	defer srv.stop()
-	nc, err := nats.Connect(srv.url)
-	if err != nil {
-		return s, fmt.Errorf("connecting to the embedded server: %w", err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(8192))
-	if err != nil {
-		return s, fmt.Errorf("using JetStream: %w", err)
-	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: demoStream, Subjects: []string{demoSubject}}); err != nil {
-		return s, fmt.Errorf("creating the stream: %w", err)
-	}
-	l := &load{js: js, subject: demoSubject, duration: duration}
+	defer func() { err = errors.Join(err, closePublisher(at.publisher), at.clear()) }()
+	l := &load{publisher: at.publisher, topic: at.topic, duration: duration}
 	t := &tally{}
-	c, err := newDemoConsumer(srv.url, t, v)
+	c, err := newDemoConsumer(at.source, t, v)
 	if err != nil {
 		return s, err
 	}
 	return playDemo(ctx, c, l, t, v)
 }
 
-func newDemoConsumer(url string, t *tally, v *view) (*consumer.Consumer, error) {
-	source, err := natsbroker.NewSource(natsbroker.Config{
-		Connection: natsbroker.Connection{URLs: []string{url}}, Stream: demoStream, Consumer: demoConsumer,
-	})
-	if err != nil {
-		return nil, err
-	}
+func newDemoConsumer(source broker.Source, t *tally, v *view) (*consumer.Consumer, error) {
 	return consumer.New(consumer.Config{
 		Name:   "demo",
 		Source: source,
@@ -127,6 +105,7 @@ func playDemo(ctx context.Context, c *consumer.Consumer, l *load, t *tally, v *v
 	defer stop()
 	consumed, shown := make(chan error, 1), make(chan struct{})
 	go func() { consumed <- c.Run(running) }()
+	waitAssigned(ctx, c, consumed)
 	go func() { defer close(shown); v.run(running, c, l, t) }()
 
 	err = l.run(ctx)
@@ -135,6 +114,25 @@ func playDemo(ctx context.Context, c *consumer.Consumer, l *load, t *tally, v *v
 	stop()
 	<-shown
 	return t.summary(confirmed, v.peakWorkers()), errors.Join(err, <-consumed)
+}
+
+// assignPatience is how long the demo waits for its consumer to have something to read. Kafka waits 3 s by default for more members of a new group.
+const assignPatience = 20 * time.Second
+
+// waitAssigned waits until the consumer knows its lag, and so has what it reads: else the first messages would wait for that, and not for workers.
+func waitAssigned(ctx context.Context, c *consumer.Consumer, consumed chan error) {
+	ctx, cancel := context.WithTimeout(ctx, assignPatience)
+	defer cancel()
+	for c.Stats().Lag.Waiting < 0 {
+		select {
+		case err := <-consumed:
+			consumed <- err
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // waitHandled waits until n messages were handled, or nothing more was for 10 s.

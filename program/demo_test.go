@@ -9,8 +9,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/handlers"
 	"go.uber.org/goleak"
 )
@@ -111,4 +113,43 @@ func TestPhasesCoverTheDuration(t *testing.T) {
 	if p := phaseAt(0, time.Minute); p.name != "trickle" {
 		t.Errorf("at the start it is %q", p.name)
 	}
+}
+
+// TestDebt: what is due adds up, also where a late tick is stamped before the one before it.
+func TestDebt(t *testing.T) {
+	var d debt
+	for i, c := range []struct {
+		passed time.Duration
+		want   uint64
+	}{{time.Millisecond, 6}, {100 * time.Microsecond, 0}, {100 * time.Microsecond, 1}, {-2 * time.Millisecond, 0}, {time.Millisecond, 0}, {2 * time.Millisecond, 6}} {
+		if got := d.pay(6000, c.passed); got != c.want {
+			t.Errorf("step %d: %d, want %d", i, got, c.want)
+		}
+	}
+}
+
+// TestLoadTriesAgain: what was perhaps not stored is published again; what is refused is not, and does not count as published.
+func TestLoadTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &brokenPublisher{stored: map[string]int{}, fail: func(call, i int) error {
+			switch {
+			case call < 3 && i%2 == 1:
+				return errors.New("not the leader")
+			case call == 3 && i == 0:
+				return broker.ErrRefused
+			}
+			return nil
+		}}
+		l := &load{publisher: b, topic: "t"}
+		l.publish(t.Context(), 5, 10)
+		stored := 0
+		for _, ok := range l.confirmed() {
+			if ok {
+				stored++
+			}
+		}
+		if stored != 9 || len(b.stored) != 9 || l.unknown != 1 || !errors.Is(l.failure, broker.ErrRefused) || len(l.confirmed()) != 15 {
+			t.Errorf("%d stored, %d at the broker, %d unknown: %v", stored, len(b.stored), l.unknown, l.failure)
+		}
+	})
 }

@@ -1,15 +1,17 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/longshoremq/longshore/broker"
+	"golang.org/x/sync/errgroup"
 )
 
 // A phase of the demo's load: a share of its duration at a rate.
@@ -41,82 +43,97 @@ func phaseAt(t, duration time.Duration) phase {
 	return phase{name: "over"}
 }
 
-// load publishes numbered messages and keeps count of those the server has confirmed.
+// load publishes numbered messages and keeps count of those the broker has confirmed.
 type load struct {
-	js       jetstream.JetStream
-	subject  string
-	duration time.Duration
+	publisher broker.Publisher
+	topic     string
+	duration  time.Duration
 
 	phase atomic.Pointer[string]
-	// futures are the server's answers, by number. The load's own until run has returned.
-	futures []jetstream.PubAckFuture
+
+	mu      sync.Mutex
+	stored  []bool // by number
+	unknown int    // not confirmed
+	failure error  // why, of the first
 }
 
 // loadTick is how often the load publishes.
 const loadTick = 5 * time.Millisecond
 
+// loadAtOnce is how many ticks' messages are on their way together.
+const loadAtOnce = 16
+
+// loadPatience is how long a message may take to be confirmed.
+const loadPatience = 10 * time.Second
+
 // run publishes until its duration has passed or ctx ends, then waits for the last confirmations.
 func (l *load) run(ctx context.Context) error {
-	start, owed := time.Now(), 0.0
+	var sending errgroup.Group
+	sending.SetLimit(loadAtOnce)
+	start, owed := time.Now(), debt(0)
 	tick := time.NewTicker(loadTick)
 	defer tick.Stop()
-	last := start
-	var n uint64
-	for {
-		var now time.Time
+	last, n := start, uint64(0)
+	for over := false; !over; {
 		select {
 		case <-ctx.Done():
-			return l.settle(context.WithoutCancel(ctx))
-		case now = <-tick.C:
-		}
-		p := phaseAt(now.Sub(start), l.duration)
-		l.phase.Store(&p.name)
-		if p.name == "over" {
-			return l.settle(ctx)
-		}
-		owed += p.rate * now.Sub(last).Seconds()
-		last = now
-		for ; owed >= 1; owed-- {
-			if err := l.publish(n); err != nil {
-				return fmt.Errorf("publishing message %d: %w", n, err)
+			over = true
+		case now := <-tick.C:
+			p := phaseAt(now.Sub(start), l.duration)
+			l.phase.Store(&p.name)
+			over = p.name == "over"
+			whole := owed.pay(p.rate, now.Sub(last))
+			last = now
+			if from := n; whole > 0 {
+				n += whole
+				sending.Go(func() error { l.publish(context.WithoutCancel(ctx), from, whole); return nil })
 			}
-			n++
 		}
 	}
+	_ = sending.Wait()
+	if l.failure != nil {
+		return fmt.Errorf("%d messages were not confirmed: %w", l.unknown, l.failure)
+	}
+	return nil
 }
 
-func (l *load) publish(n uint64) error {
-	body := make([]byte, 16)
-	binary.BigEndian.PutUint64(body, n)
-	binary.BigEndian.PutUint64(body[8:], uint64(time.Now().UnixNano()))
-	f, err := l.js.PublishMsgAsync(&nats.Msg{Subject: l.subject, Data: body}, jetstream.WithMsgID(strconv.FormatUint(n, 10)))
-	if err == nil {
-		l.futures = append(l.futures, f)
-	}
-	return err
+// A debt is the part of a message that is due.
+type debt float64
+
+// pay says how many whole messages are due when so much time has passed at a rate, and keeps the rest. Time may go back: a ticker that is
+// late stamps its ticks with when they were due, but for the delay of its own, which may be less the next time.
+func (d *debt) pay(rate float64, passed time.Duration) uint64 {
+	*d += debt(rate * passed.Seconds())
+	whole := uint64(max(0, *d))
+	*d -= debt(whole)
+	return whole
 }
 
-// confirmed says which numbers the server has confirmed. After run.
-func (l *load) confirmed() []bool {
-	ok := make([]bool, len(l.futures))
-	for i, f := range l.futures {
-		select {
-		case <-f.Ok():
-			ok[i] = true
-		default:
-		}
+// publish publishes count messages, numbered from a number on.
+func (l *load) publish(ctx context.Context, from, count uint64) {
+	ms := make([]broker.Outgoing, count)
+	for i := range ms {
+		n := from + uint64(i)
+		body := binary.BigEndian.AppendUint64(make([]byte, 0, 16), n)
+		body = binary.BigEndian.AppendUint64(body, uint64(time.Now().UnixNano()))
+		ms[i] = broker.Outgoing{Topic: l.topic, Value: body, ID: strconv.FormatUint(n, 10)}
 	}
-	return ok
+	ctx, cancel := context.WithTimeout(ctx, loadPatience)
+	defer cancel()
+	failed, err := confirm(ctx, l.publisher, ms)
+	not := make(map[string]bool, len(failed))
+	for i := range failed {
+		not[failed[i].ID] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stored = append(l.stored, make([]bool, max(0, int(from+count)-len(l.stored)))...)
+	for i := range ms {
+		l.stored[from+uint64(i)] = !not[ms[i].ID]
+	}
+	l.unknown += len(failed)
+	l.failure = cmp.Or(l.failure, err)
 }
 
-// settle waits until the server has answered every publish.
-func (l *load) settle(ctx context.Context) error {
-	select {
-	case <-l.js.PublishAsyncComplete():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(10 * time.Second):
-		return fmt.Errorf("the server did not confirm %d publishes", l.js.PublishAsyncPending())
-	}
-}
+// confirmed says which numbers the broker has confirmed. After run.
+func (l *load) confirmed() []bool { return l.stored }

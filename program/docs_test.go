@@ -48,7 +48,7 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 
 // sections are keys that only hold others, and need no line of their own.
 var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
-	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.routes[]", "consumers.NAME.middleware[]"}
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.retry.topics[]", "consumers.NAME.routes[]", "consumers.NAME.middleware[]"}
 
 // TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
 func TestDocsNameEveryKey(t *testing.T) {
@@ -104,6 +104,37 @@ func TestDocsTellTheDefaults(t *testing.T) {
 		if !strings.Contains(text, "| `"+key+"` | `"+want+"` |") {
 			t.Errorf("docs/configuration.md does not have %s with default %s", key, want)
 		}
+	}
+}
+
+// TestDocsTellKafkasDefaults: the adapter does not export them, so they are read where it sets them.
+func TestDocsTellKafkasDefaults(t *testing.T) {
+	text, n := section(t, "## All keys", "## Middleware"), 0
+	values := map[string]string{`time.Minute`: "1m", `time.Second`: "1s", `1_000_000`: "1000000", `64<<20`: "67108864"}
+	for _, m := range regexp.MustCompile(`or\(&c(?:fg)?\.([A-Za-z.]+), ([^)]+)\)`).FindAllStringSubmatch(sources(t, "broker/kafkabroker"), -1) {
+		field, value := m[1], m[2]
+		key := map[string]string{"Start.At": "start", "MaxMessageBytes": "max_publish_bytes", "ClientID": "client_id"}[field]
+		if key == "" {
+			key = fileWord(field)
+		}
+		key = "consumers.NAME.source.kafka." + key
+		if !strings.Contains(text, "| `"+key+"` |") {
+			continue // no key of the file
+		}
+		n++
+		want := values[value]
+		if want == "" {
+			want = strings.Trim(strings.TrimSuffix(value, "*time.Second"), `"`)
+		}
+		if strings.HasSuffix(value, "*time.Second") {
+			want += "s"
+		}
+		if !strings.Contains(text, "| `"+key+"` | `"+want+"` |") {
+			t.Errorf("docs/configuration.md does not have %s with default %s", key, want)
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d defaults were found", n)
 	}
 }
 
@@ -165,22 +196,37 @@ func TestDocsNameEveryMiddleware(t *testing.T) {
 	}
 }
 
-// TestExampleNamesEveryKey: config example shows all keys, in use or commented out.
+// TestExampleNamesEveryKey: config example shows all keys of its broker, in use or commented out.
 func TestExampleNamesEveryKey(t *testing.T) {
 	want := map[string]bool{}
 	keys(reflect.TypeFor[config.File](), "", want)
-	for key := range want {
-		last := strings.TrimSuffix(key[strings.LastIndexByte(key, '.')+1:], "[]")
-		// urls and middleware are shown inside a comment
-		if last != "NAME" && !regexp.MustCompile(`(?m)^[ #-]*\b`+last+`:|\b`+last+`: `).MatchString(config.Examples["nats"]) {
-			t.Errorf("the example does not show %s", key)
+	for broker, text := range config.Examples {
+		for key := range want {
+			last := strings.TrimSuffix(key[strings.LastIndexByte(key, '.')+1:], "[]")
+			// urls and middleware are shown inside a comment
+			shown := last == "NAME" || regexp.MustCompile(`(?m)^[ #-]*\b`+last+`:|\b`+last+`: `).MatchString(text)
+			if !shown && !ofAnother(key, broker) {
+				t.Errorf("the example of %s does not show %s", broker, key)
+			}
 		}
 	}
+}
+
+// ofAnother says whether a key is only for another broker than this one.
+func ofAnother(key, broker string) bool {
+	if broker == "nats" && strings.HasPrefix(key, "consumers.NAME.retry.topics") {
+		return true
+	}
+	if source, ok := strings.CutPrefix(key, "consumers.NAME.source."); ok {
+		return source != broker && !strings.HasPrefix(source, broker+".")
+	}
+	return broker != "nats" && (key == "embedded" || strings.HasPrefix(key, "embedded."))
 }
 
 // TestExamplesOfDocsAreAccepted: every whole configuration in our pages passes config check.
 func TestExamplesOfDocsAreAccepted(t *testing.T) {
 	t.Setenv("LONGSHORE_ADMIN_TOKEN", "0123456789abcdef")
+	t.Setenv("KAFKA_PASSWORD", canary)
 	t.Setenv("WEBHOOK_URL", "https://hooks.example.com/orders")
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {

@@ -1,16 +1,14 @@
 package program
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/broker"
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 )
@@ -24,58 +22,51 @@ const (
 )
 
 func newProduce() *cobra.Command {
-	p := &production{}
+	p, to := &production{}, &target{}
 	var asJSON bool
-	var creds, url string
 	cmd := &cobra.Command{
 		Use:   "produce",
-		Short: "Publish test messages to a JetStream stream, each confirmed",
-		Long: "Publishes numbered messages, {\"number\": 17, \"pad\": \"…\"}, and waits until the server has stored each one. The defaults are those of\n" +
-			"config example and its embedded server. Progress goes to stderr, the summary to stdout. Exits with 1 if not all were confirmed.\n" +
-			"The url may come from NATS_URL, so that a password in it is not on the command line.",
-		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20",
+		Short: "Publish test messages to a JetStream stream or a Kafka topic, each confirmed",
+		Long: "Publishes numbered messages, {\"number\": 17, \"pad\": \"…\"}, and waits until the broker has stored each one. The defaults are those of\n" +
+			"config example and its embedded server; --brokers or --topic publishes to Kafka. Progress goes to stderr, the summary to stdout. Exits\n" +
+			"with 1 if not all were confirmed. The url may come from NATS_URL, so that a password in it is not on the command line, the brokers from\n" +
+			"KAFKA_BROKERS.",
+		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20\n  longshore produce --brokers 127.0.0.1:9092 --topic orders",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
 			}
-			return p.check()
+			return p.check(to.choose(cmd))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url = cmp.Or(url, os.Getenv("NATS_URL"), "nats://127.0.0.1:4222")
-			publisher, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{
-				Connection: natsbroker.Connection{URLs: []string{url}, CredsFile: creds, Name: "longshore produce"},
-			})
+			publisher, err := to.publisher(p.size)
 			if err != nil {
 				return usageError{err}
 			}
-			p.publisher = publisher
+			p.publisher, p.topic = publisher, to.name()
 			s, err := p.run(cmd.Context(), newProgress(cmd.ErrOrStderr(), p.count))
 			return errors.Join(err, closePublisher(publisher), s.print(cmd.OutOrStdout(), asJSON))
 		},
 	}
+	to.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&url, "url", "", "server (default $NATS_URL, or nats://127.0.0.1:4222)")
-	f.StringVar(&creds, "creds", "", "credentials file")
-	f.StringVar(&p.subject, "subject", "orders.created", "subject to publish to; a stream must take it")
 	f.Float64Var(&p.rate, "rate", 100, "messages per second; 0: as fast as they are confirmed")
 	f.Int64Var(&p.count, "count", 1000, "number of messages; 0: until stopped")
 	f.IntVar(&p.size, "size", 100, "bytes of each message")
 	f.IntVar(&p.keys, "keys", 0, "number of different keys; 0: no keys")
 	f.DurationVar(&p.timeout, "timeout", 10*time.Second, "how long to try to connect, and to have messages confirmed")
 	f.BoolVar(&asJSON, "json", false, "print the summary as JSON")
-	_ = cmd.MarkFlagFilename("creds", "creds")
 	return cmd
 }
 
-// check reports all that is wrong with the flags at once.
-func (p *production) check() error {
-	var errs []error
+// check reports all that is wrong with the flags at once; target is what is wrong with where to publish to.
+func (p *production) check(target error) error {
+	errs := []error{target}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(p.subject != "", "--subject is empty")
 	check(p.rate >= 0 && p.rate <= 1e7, "--rate is %v, want 0 to 10,000,000", p.rate)
 	check(p.count >= 0, "--count is %d, negative", p.count)
 	check(p.size >= minSize && p.size <= maxSize, "--size is %d, want %d to %d", p.size, minSize, maxSize)
@@ -96,7 +87,7 @@ func (p *production) limiter() (l *rate.Limiter, together int) {
 	return rate.NewLimiter(rate.Limit(p.rate), together), together
 }
 
-func closePublisher(p *natsbroker.Publisher) error {
+func closePublisher(p broker.Publisher) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return p.Close(ctx)

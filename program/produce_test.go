@@ -22,7 +22,7 @@ func quiet() *progress { return newProgress(io.Discard, 0) }
 func TestProductionKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-		p := &production{publisher: b.Publisher(), subject: "in", rate: 100, count: 1000, size: 64, keys: 7, timeout: time.Second}
+		p := &production{publisher: b.Publisher(), topic: "in", rate: 100, count: 1000, size: 64, keys: 7, timeout: time.Second}
 		s, err := p.run(t.Context(), quiet())
 		if err != nil || s.Sent != 1000 || s.Confirmed != 1000 || s.Bytes != 64000 {
 			t.Errorf("%+v %v", s, err)
@@ -81,7 +81,7 @@ func TestProductionTriesAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		p := &production{publisher: b, subject: "in", rate: 0, count: 100, size: 64, timeout: 10 * time.Second}
+		p := &production{publisher: b, topic: "in", rate: 0, count: 100, size: 64, timeout: 10 * time.Second}
 		s, err := p.run(t.Context(), quiet())
 		if err != nil || s.Confirmed != 100 || len(b.stored) != 100 {
 			t.Errorf("%+v, stored %d: %v", s, len(b.stored), err)
@@ -103,7 +103,7 @@ func TestProductionEndsWhenRefusedOrUnconfirmed(t *testing.T) {
 				}
 				return nil
 			}}
-			p := &production{publisher: b, subject: "in", rate: 200, count: 0, size: 64, timeout: time.Second}
+			p := &production{publisher: b, topic: "in", rate: 200, count: 0, size: 64, timeout: time.Second}
 			start := time.Now()
 			s, err := p.run(t.Context(), quiet())
 			if !errors.Is(err, cause) || s.Sent == s.Confirmed || s.Confirmed == 0 {
@@ -120,7 +120,7 @@ func TestProductionEndsWhenRefusedOrUnconfirmed(t *testing.T) {
 func TestProductionStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &brokenPublisher{stored: map[string]int{}, fail: func(int, int) error { return nil }}
-		p := &production{publisher: b, subject: "in", rate: 100, count: 0, size: 64, timeout: time.Second}
+		p := &production{publisher: b, topic: "in", rate: 100, count: 0, size: 64, timeout: time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		s, err := p.run(ctx, quiet())

@@ -16,7 +16,7 @@ import (
 // A production publishes numbered messages.
 type production struct {
 	publisher broker.Publisher
-	subject   string
+	topic     string
 	rate      float64
 	count     int64
 	size      int
@@ -66,16 +66,23 @@ func (p *production) step(ctx context.Context, n int64) error {
 		ms[i] = p.message(p.sum.Sent + int64(i))
 	}
 	p.sum.Sent += n
+	failed, err := confirm(ctx, p.publisher, ms)
+	p.sum.Confirmed += n - int64(len(failed))
+	return err
+}
+
+// confirm publishes messages, and again those that were perhaps not stored, until all are confirmed, one is refused, or ctx ends. It returns those that are not,
+// and why.
+func confirm(ctx context.Context, p broker.Publisher, ms []broker.Outgoing) ([]broker.Outgoing, error) {
 	for {
-		failed, err := unconfirmed(ms, p.publisher.Publish(ctx, ms))
-		p.sum.Confirmed += int64(len(ms) - len(failed))
+		failed, err := unconfirmed(ms, p.Publish(ctx, ms))
 		if err == nil || errors.Is(err, broker.ErrRefused) || ctx.Err() != nil {
-			return err
+			return failed, err
 		}
 		ms = failed
 		select {
 		case <-ctx.Done():
-			return err
+			return ms, err
 		case <-time.After(retryPause):
 		}
 	}
@@ -106,7 +113,7 @@ func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 
 // message is number n.
 func (p *production) message(n int64) broker.Outgoing {
-	m := broker.Outgoing{Topic: p.subject, ID: p.id + "-" + strconv.FormatInt(n, 10)}
+	m := broker.Outgoing{Topic: p.topic, ID: p.id + "-" + strconv.FormatInt(n, 10)}
 	body := struct {
 		Number int64  `json:"number"`
 		Pad    string `json:"pad"`

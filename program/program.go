@@ -1,4 +1,4 @@
-// Package program is the command longshore: run, produce, config and the other commands. A main function of your own that calls Main has them
+// Package program is the command longshore: run, produce, lag, config and the other commands. A main function of your own that calls Main has them
 // all, with your handlers beside the ready-made ones in its configuration files:
 //
 //	func main() {
@@ -80,7 +80,7 @@ func (e loggedError) Unwrap() error { return e.error }
 func newRoot(r *handlers.Registry) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "longshore",
-		Short: "Background event processing on NATS JetStream",
+		Short: "Background event processing on Kafka and NATS JetStream",
 		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each message after its\n" +
 			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).",
 		SilenceUsage:  true,
@@ -89,7 +89,7 @@ func newRoot(r *handlers.Registry) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRun(r), newProduce(), newConfig(r), newDemo(), newVersion(), newMan())
+	root.AddCommand(newRun(r), newProduce(), newLag(), newConfig(r), newDemo(), newVersion(), newMan())
 	return root
 }
 

@@ -281,8 +281,16 @@ func (k *coordinator) positions(ctx context.Context, ps []partitionID) (map[part
 	if err != nil {
 		return nil, err
 	}
+	at, code, err := readPositions(r)
+	if err != nil {
+		return nil, err
+	}
+	return at, k.check("reading committed offsets", code)
+}
+
+func readPositions(r *reader) (at map[partitionID]position, code int16, err error) {
 	r.i32()
-	at := make(map[partitionID]position)
+	at = make(map[partitionID]position)
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		name := r.str()
 		for m := r.array(); m > 0 && !r.bad; m-- {
@@ -292,9 +300,5 @@ func (k *coordinator) positions(ctx context.Context, ps []partitionID) (map[part
 			at[partitionID{name, no}] = position{offset: offset, metadata: r.str(), err: codeErr(r.i16())}
 		}
 	}
-	code := r.i16()
-	if r.bad {
-		return nil, r.err()
-	}
-	return at, k.check("reading committed offsets", code)
+	return at, r.i16(), r.err()
 }

@@ -58,6 +58,8 @@ func (d *Document) check() {
 	}
 	d.checkDurables()
 	d.checkStreams()
+	d.checkGroups()
+	d.checkCircles()
 }
 
 func (d *Document) checkAdmin(a *Admin) {
@@ -82,16 +84,28 @@ func (d *Document) checkConsumer(at string, c *Consumer) {
 	d.checkRetry(at+".retry", c.Retry)
 	d.checkTimes(at, c)
 	d.checkRoutes(at, c)
-	switch n := c.Source.NATS; {
-	case n != nil:
-		d.checkNATS(at, n, c)
-	case !d.Has(at + ".source.nats"):
-		d.Find(at+".source", "is missing: want source: {nats: …}")
-	}
-	if l := c.DeadLetter; l != nil {
-		d.checkDeadLetter(at, l, c)
+	d.checkSource(at, c)
+	d.checkRetryTopics(at, c)
+	if c.DeadLetter != nil {
+		d.checkDeadLetter(at, c)
 	}
 	d.natural(at+".max_message_bytes", int64(c.MaxMessageBytes))
+}
+
+func (d *Document) checkSource(at string, c *Consumer) {
+	nats, kafka := d.Has(at+".source.nats"), d.Has(at+".source.kafka")
+	switch {
+	case nats && kafka:
+		d.Find(at+".source", "has nats and kafka: a consumer reads from one")
+	case !nats && !kafka:
+		d.Find(at+".source", "is missing: want source: {nats: …} or source: {kafka: …}")
+	}
+	if n := c.Source.NATS; n != nil {
+		d.checkNATS(at, n, c)
+	}
+	if k := c.Source.Kafka; k != nil {
+		d.checkKafka(at+".source.kafka", k)
+	}
 }
 
 func (d *Document) checkPool(at string, c *Consumer) {
@@ -159,15 +173,26 @@ func (d *Document) checkRoutes(at string, c *Consumer) {
 		if r.Handler == "" {
 			d.Find(path+".handler", "is missing")
 		}
-		if n := c.Source.NATS; n != nil && len(n.Subjects) > 0 && r.Match != "" &&
-			!slices.ContainsFunc(n.Subjects, func(s string) bool { return Overlap(s, r.Match) }) {
-			d.Find(path+".match", "is %q, and no message of source.nats.subjects, %q, can match it: the route would never be taken", r.Match, n.Subjects)
-		}
+		d.checkMatch(path, r, c)
 	}
 	for i, m := range c.Middleware {
 		if m.Use == "" {
 			d.Find(at+".middleware["+strconv.Itoa(i)+"].use", "is missing")
 		}
+	}
+}
+
+// checkMatch: a route that no message can take is a mistake, where it is known which messages there are.
+func (d *Document) checkMatch(path string, r Route, c *Consumer) {
+	reads, key := []string(nil), ""
+	if n := c.Source.NATS; n != nil {
+		reads, key = n.Subjects, "nats.subjects"
+	} else if k := c.Source.Kafka; k != nil {
+		reads, key = k.Topics, "kafka.topics"
+		d.checkRoundTrip(path, r, k)
+	}
+	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, func(s string) bool { return Overlap(s, r.Match) }) {
+		d.Find(path+".match", "is %q, and no message of source.%s, %q, can match it: the route would never be taken", r.Match, key, reads)
 	}
 }
 

@@ -60,7 +60,8 @@ type Consumer struct {
 
 // Source is where messages come from: one of its fields.
 type Source struct {
-	NATS *NATS `yaml:"nats"`
+	NATS  *NATS  `yaml:"nats"`
+	Kafka *Kafka `yaml:"kafka"`
 }
 
 // NATS is a JetStream consumer.
@@ -89,7 +90,52 @@ type NATS struct {
 	TLS           *TLS          `yaml:"tls"`
 }
 
-// TLS is how a server is checked, and who we are to it.
+// Kafka is a member of a consumer group.
+type Kafka struct {
+	Brokers       []string `yaml:"brokers"`
+	Topics        []string `yaml:"topics"`
+	TopicsPattern string   `yaml:"topics_pattern"`
+	Group         string   `yaml:"group"`
+	ClientID      string   `yaml:"client_id"`
+	InstanceID    string   `yaml:"instance_id"`
+	Balancer      string   `yaml:"balancer"`
+	// Start is earliest, latest, or a time as in RFC 3339.
+	Start             string        `yaml:"start"`
+	OutOfRange        string        `yaml:"out_of_range"`
+	SessionTimeout    time.Duration `yaml:"session_timeout"`
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval"`
+	RevokeWait        time.Duration `yaml:"revoke_wait"`
+	RebalanceTimeout  time.Duration `yaml:"rebalance_timeout"`
+	CommitInterval    time.Duration `yaml:"commit_interval"`
+	CommitMessages    int           `yaml:"commit_messages"`
+	Isolation         string        `yaml:"isolation"`
+	Rack              string        `yaml:"rack"`
+	OnBadBatch        string        `yaml:"on_bad_batch"`
+	MaxBatchBytes     int           `yaml:"max_batch_bytes"`
+	MaxPublishBytes   int           `yaml:"max_publish_bytes"`
+
+	TLS  *KafkaTLS `yaml:"tls"`
+	SASL *SASL     `yaml:"sasl"`
+}
+
+// KafkaTLS is how brokers are checked, and who we are to them.
+type KafkaTLS struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// SASL is a login at Kafka by name and password.
+type SASL struct {
+	Mechanism     string        `yaml:"mechanism"`
+	User          string        `yaml:"user"`
+	Password      broker.Secret `yaml:"password"`
+	PasswordFile  string        `yaml:"password_file"`
+	PlaintextAuth bool          `yaml:"plaintext_auth"`
+}
+
+// TLS is how a NATS server is checked, and who we are to it.
 type TLS struct {
 	CAFile         string `yaml:"ca_file"`
 	CertFile       string `yaml:"cert_file"`
@@ -108,8 +154,15 @@ type Pool struct {
 
 // Retry says what becomes of a failed message.
 type Retry struct {
-	MaxAttempts int     `yaml:"max_attempts"`
-	Backoff     Backoff `yaml:"backoff"`
+	MaxAttempts int          `yaml:"max_attempts"`
+	Backoff     Backoff      `yaml:"backoff"`
+	Topics      []RetryTopic `yaml:"topics"`
+}
+
+// RetryTopic is a topic of Kafka whose messages all wait for the same time.
+type RetryTopic struct {
+	Topic string        `yaml:"topic"`
+	Delay time.Duration `yaml:"delay"`
 }
 
 // Backoff is the wait before the next attempt.
@@ -122,8 +175,9 @@ type Backoff struct {
 
 // DeadLetter says where messages go that are given up.
 type DeadLetter struct {
-	To          string `yaml:"to"`
-	Concurrency int    `yaml:"concurrency"`
+	To          string   `yaml:"to"`
+	Concurrency int      `yaml:"concurrency"`
+	Headers     []string `yaml:"headers"`
 }
 
 // Route leads messages to a handler.

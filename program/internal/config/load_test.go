@@ -239,6 +239,12 @@ consumers:
   b:
     source: {nats: {url: "tls://h", stream: S, durable: b, token_file: ` + file + `}}
     routes: [{handler: log}]
+  c:
+    source: {kafka: {brokers: ["h:9093"], topics: [t], group: c, tls: {}, sasl: {mechanism: PLAIN, user: u, password: "${SECRET}"}}}
+    routes: [{handler: log}]
+  d:
+    source: {kafka: {brokers: ["h:9093"], topics: [t], group: d, tls: {}, sasl: {mechanism: PLAIN, user: u, password_file: ` + file + `}}}
+    routes: [{handler: log}]
 `, map[string]string{"SECRET": canary}
 }
 
@@ -251,6 +257,10 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	if d.File.Admin.Token.Reveal() != canary || a.Source.NATS.Password.Reveal() != canary || b.Source.NATS.Token.Reveal() != canary {
 		t.Error("a secret did not arrive")
 	}
+	k, f := d.File.Consumers["c"].Source.Kafka, d.File.Consumers["d"].Source.Kafka
+	if k.SASL.Password.Reveal() != canary || f.SASL.Password.Reveal() != canary {
+		t.Error("a secret for Kafka did not arrive")
+	}
 	asJSON, err := json.Marshal(d.File)
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +271,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 	outs := []string{string(asJSON), string(asYAML)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		outs = append(outs, fmt.Sprintf(verb, *a), fmt.Sprintf(verb, *a.Source.NATS), fmt.Sprintf(verb, d.File.Admin), fmt.Sprintf(verb, a.Middleware))
+		outs = append(outs, fmt.Sprintf(verb, *a), fmt.Sprintf(verb, *a.Source.NATS), fmt.Sprintf(verb, *k.SASL), fmt.Sprintf(verb, d.File.Admin), fmt.Sprintf(verb, a.Middleware))
 	}
 	for _, out := range outs {
 		if strings.Contains(out, canary) || strings.Contains(out, fmt.Sprintf("%x", canary)) {
@@ -318,6 +328,7 @@ func TestLoadWithoutFile(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(least)
 	f.Add(config.Examples["nats"])
+	f.Add(config.Examples["kafka"])
 	f.Add("a: &a [*a]")
 	f.Add("consumers: {x: {routes: [{with: {a: ${B}}}]}}")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -118,26 +118,6 @@ func (d *Document) inOrder() []string {
 	return slices.SortedFunc(maps.Keys(d.File.Consumers), func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
 }
 
-func (d *Document) checkDeadLetter(at string, l *DeadLetter, c *Consumer) {
-	path := at + ".dead_letter.to"
-	d.atLeast(at+".dead_letter.concurrency", int64(l.Concurrency), 1)
-	switch {
-	case l.To == "":
-		d.Find(path, "is missing")
-		return
-	case !validSubject(l.To) || strings.ContainsAny(l.To, "*>"):
-		d.Find(path, "is %q: want a subject without wildcards", l.To)
-		return
-	}
-	if n := c.Source.NATS; n != nil {
-		for i, s := range n.Subjects {
-			if Matches(s, l.To) {
-				d.Find(path, "is %q, which source.nats.subjects[%d], %q, takes: dead letters would be consumed again", l.To, i, s)
-			}
-		}
-	}
-}
-
 // checkDurables: two consumers of one durable would take each other's messages.
 func (d *Document) checkDurables() {
 	first := map[string]string{}

@@ -24,11 +24,15 @@ func (d *Document) secrets() iter.Seq2[string, secret] {
 			return
 		}
 		for name, c := range d.File.Consumers {
-			if c == nil || c.Source.NATS == nil {
+			if c == nil {
 				continue
 			}
-			n, at := c.Source.NATS, "consumers."+name+".source.nats."
-			if !yield(at+"password", secret{&n.Password, n.PasswordFile}) || !yield(at+"token", secret{&n.Token, n.TokenFile}) {
+			at := "consumers." + name + ".source."
+			if n := c.Source.NATS; n != nil &&
+				(!yield(at+"nats.password", secret{&n.Password, n.PasswordFile}) || !yield(at+"nats.token", secret{&n.Token, n.TokenFile})) {
+				return
+			}
+			if k := c.Source.Kafka; k != nil && k.SASL != nil && !yield(at+"kafka.sasl.password", secret{&k.SASL.Password, k.SASL.PasswordFile}) {
 				return
 			}
 		}

@@ -1,0 +1,148 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+func TestLagOf(t *testing.T) {
+	p, id := partitionID{"orders", 3}, topicID{1}
+	meta := func(pr progress) string { return pr.encode(metadataLimit) }
+	done := []span{{12, 15}, {20, 22}}
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		pos        position
+		start, end bound
+		want       PartitionLag
+	}{
+		"nothing committed":     {position{offset: -1}, bound{}, bound{offset: 40}, PartitionLag{Committed: -1, End: 40, Lag: -1}},
+		"all done":              {position{offset: 40}, bound{}, bound{offset: 40}, PartitionLag{Committed: 40, End: 40}},
+		"another client":        {position{offset: 10, metadata: "theirs"}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30}},
+		"finished above":        {position{offset: 10, metadata: meta(progress{base: 10, log: id.log(), done: done})}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30, Finished: 5}},
+		"the topic has no id":   {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30, Finished: 5}},
+		"of an older topic":     {position{offset: 10, metadata: meta(progress{base: 10, log: 7, done: done})}, bound{}, bound{offset: 4}, PartitionLag{Committed: -1, End: 4, Lag: -1}},
+		"malformed":             {position{offset: 10, metadata: metadataPrefix + "xx"}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30}},
+		"retention has passed":  {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{offset: 21}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 19, Finished: 1}},
+		"beyond the end":        {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 8}, PartitionLag{Committed: 10, End: 8}},
+		"an end is not known":   {position{offset: 10}, bound{}, bound{err: broken}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: broken}},
+		"an end is nonsense":    {position{offset: 10}, bound{}, bound{offset: -7}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: errShort}},
+		"position is not known": {position{err: broken}, bound{}, bound{}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: broken}},
+	} {
+		got := lagOf(p, c.pos, id, c.start, c.end)
+		if !errors.Is(got.Err, c.want.Err) {
+			t.Errorf("%s: %v", name, got.Err)
+		}
+		c.want.Topic, c.want.Partition, c.want.Err = "orders", 3, got.Err
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestLagViewRefused(t *testing.T) {
+	_, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"nohost"}}, Topics: []string{"a"}, Pattern: "a("})
+	for _, want := range []string{"Brokers[0]", "Group is empty", "Topics has 1 names", "Pattern is"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not named in: %v", want, err)
+		}
+	}
+}
+
+// TestLagView looks at what is committed on a cluster, by topics, by pattern and by what the group has.
+func TestLagView(t *testing.T) {
+	ts := newTestSystem(t, 2, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	at := Connection{Brokers: ts.brokers}
+	pub, err := NewPublisher(PublisherConfig{Connection: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close(ctx)
+	for range 10 {
+		if err := pub.Publish(ctx, []broker.Outgoing{{Topic: ts.topics[0], Key: []byte("k"), Value: []byte("v")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	no := int32(murmur2.Balance(kafka.Message{Key: []byte("k")}, 0, 1))
+	read := func(cfg LagViewConfig) []PartitionLag {
+		t.Helper()
+		cfg.Connection, cfg.Group = at, testGroup
+		v, err := NewLagView(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		lags, err := v.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lags
+	}
+	if lags := read(LagViewConfig{}); len(lags) != 0 {
+		t.Errorf("of a group without commits: %+v", lags)
+	}
+	commitAs(t, at, &commitment{partitionID: partitionID{ts.topics[0], no}, offset: 2, metadata: progress{base: 2, done: []span{{4, 7}}}.encode(metadataLimit)})
+	want := []PartitionLag{{Topic: ts.topics[0], Committed: -1, Lag: -1}, {Topic: ts.topics[0], Partition: 1, Committed: -1, Lag: -1}}
+	want[no] = PartitionLag{Topic: ts.topics[0], Partition: no, Committed: 2, End: 10, Lag: 8, Finished: 3}
+	for _, cfg := range []LagViewConfig{{}, {Topics: ts.topics[:1]}, {Pattern: ".*0"}} {
+		if got := read(cfg); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v %v: %+v, want %+v", cfg.Topics, cfg.Pattern, got, want)
+		}
+	}
+	if lags := read(LagViewConfig{Topics: []string{"none"}}); len(lags) != 1 || codeOf(lags[0].Err) != kafka.UnknownTopicOrPartition || lags[0].Topic != "none" {
+		t.Errorf("of a topic that is not there: %+v", lags)
+	}
+}
+
+// commitAs commits as somebody who is no member.
+func commitAs(t *testing.T, at Connection, c *commitment) {
+	t.Helper()
+	cl, err := at.withDefaults().connect("__consumer_offsets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.transport.CloseIdleConnections()
+	k := &coordinator{c: cl, group: testGroup}
+	if err := k.commit(t.Context(), seat{generation: -1}, []*commitment{c}); err != nil || c.err != nil {
+		t.Fatal(err, c.err)
+	}
+}
+
+// TestLagViewUnreachable: the error says which broker, and why.
+func TestLagViewUnreachable(t *testing.T) {
+	v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}, DialTimeout: time.Second}, Group: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if _, err := v.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "broker 127.0.0.1:1: ") || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+}
+
+// FuzzLag: whatever a broker answers, no more is finished than there is to do.
+func FuzzLag(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 'a', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64(3), "", int64(0), int64(9))
+	f.Add([]byte{}, int64(5), progress{base: 5, done: []span{{7, 9}, {100, 4000}}}.encode(metadataLimit), int64(8), int64(200))
+	f.Fuzz(func(t *testing.T, b []byte, offset int64, metadata string, start, end int64) {
+		if at, _, err := readPositions(&reader{b: b}); err == nil && len(at) > len(b) {
+			t.Fatalf("%d positions of %d bytes", len(at), len(b))
+		}
+		if at, err := readBounds(&reader{b: b}); err == nil && len(at) > len(b) {
+			t.Fatalf("%d bounds of %d bytes", len(at), len(b))
+		}
+		l := lagOf(partitionID{"a", 0}, position{offset: offset, metadata: metadata}, topicID{}, bound{offset: start}, bound{offset: end})
+		if l.Lag < -1 || l.Finished < 0 || l.Finished > max(0, l.Lag) || l.Lag > max(0, end) {
+			t.Fatalf("%+v of %d from %d to %d", l, offset, start, end)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+)
+
+// LagViewConfig says whose lag to look at.
+type LagViewConfig struct {
+	Connection
+
+	// Stream and Consumer are names. Required.
+	Stream   string
+	Consumer string
+	// Domain is the JetStream domain, where it is not the connection's own. Defaults to none.
+	Domain string
+}
+
+// A ConsumerLag is how far a durable consumer is behind.
+type ConsumerLag struct {
+	// Committed is the ack floor: all messages of the stream up to this sequence are settled.
+	Committed int64
+	// End is the sequence of the stream's last message.
+	End int64
+	// Lag is how many of the consumer's messages are above the floor: never delivered, delivered and not settled, and finished.
+	Lag int64
+	// Finished is how many of these are settled already. Where messages were delivered more than once or the consumer reads only a part of its
+	// stream, the server does not tell, and this is the most that it can be.
+	Finished int64
+}
+
+// A LagView asks the server for a consumer's state, without reading its messages. Not safe for concurrent use.
+type LagView struct {
+	cfg  Config
+	link *link
+}
+
+// NewLagView checks cfg. It connects at the first Read.
+func NewLagView(cfg LagViewConfig) (*LagView, error) {
+	var f findings
+	c := Config{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain}.withDefaults()
+	c.Connection.validate(&f)
+	f.name("Stream", c.Stream)
+	f.name("Consumer", c.Consumer)
+	if err := errors.Join(f.errs...); err != nil {
+		return nil, err
+	}
+	none := hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}}
+	return &LagView{cfg: c, link: newLink(c.Connection, none)}, nil
+}
+
+// Close closes the connection.
+func (v *LagView) Close() { v.link.close() }
+
+// Read asks the server. It tries to connect until ctx ends.
+func (v *LagView) Read(ctx context.Context) (l ConsumerLag, err error) {
+	if v.link.conn() == nil {
+		if err := v.link.open(ctx); err != nil {
+			return l, fmt.Errorf("natsbroker: reading lag: %w", err)
+		}
+	}
+	js, err := v.cfg.api(v.link.conn())
+	if err != nil {
+		return l, fmt.Errorf("natsbroker: reading lag: %w", err)
+	}
+	cons, err := js.Consumer(ctx, v.cfg.Stream, v.cfg.Consumer)
+	if err != nil {
+		return l, fmt.Errorf("natsbroker: reading lag of consumer %s of stream %s: %w", v.cfg.Consumer, v.cfg.Stream, err)
+	}
+	st, err := js.Stream(ctx, v.cfg.Stream)
+	if err != nil {
+		return l, fmt.Errorf("natsbroker: reading lag of stream %s: %w", v.cfg.Stream, err)
+	}
+	info := cons.CachedInfo()
+	delivered := min(info.Delivered.Stream-info.AckFloor.Stream, info.Delivered.Consumer-info.AckFloor.Consumer)
+	l = ConsumerLag{
+		Committed: int64(info.AckFloor.Stream), End: int64(st.CachedInfo().State.LastSeq),
+		Finished: max(0, int64(delivered)-int64(info.NumAckPending)),
+	}
+	l.Lag = int64(info.NumPending) + int64(info.NumAckPending) + l.Finished
+	return l, nil
+}

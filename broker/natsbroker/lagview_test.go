@@ -1,0 +1,65 @@
+package natsbroker_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestLagView: 10 published, 6 delivered, of these the 3rd and 5th settled above the floor at 1.
+func TestLagView(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 10)
+	cons, err := a.js.CreateConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := cons.Fetch(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range batch.Messages() {
+		if n := string(m.Data()); n == "1" || n == "3" || n == "5" {
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{ts.url()}}, Stream: "S", Consumer: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	want := natsbroker.ConsumerLag{Committed: 1, End: 10, Lag: 9, Finished: 2}
+	for range 2 { // the second on the same connection
+		if got, err := v.Read(t.Context()); err != nil || got != want {
+			t.Errorf("%+v %v, want %+v", got, err, want)
+		}
+	}
+}
+
+func TestLagViewErrors(t *testing.T) {
+	if _, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Stream: "a.b"}); err == nil || !strings.Contains(err.Error(), "Stream is") || !strings.Contains(err.Error(), "Consumer is empty") {
+		t.Error(err)
+	}
+	ts := startServer(t)
+	ts.admin().stream()
+	for url, want := range map[string]string{ts.url(): "consumer c of stream S: ", "nats://127.0.0.1:1": "connecting to nats://127.0.0.1:1"} {
+		v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{url}}, Stream: "S", Consumer: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if _, err := v.Read(ctx); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+		cancel()
+		v.Close()
+	}
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/longshoremq/longshore/handlers"
+)
+
+// checkCircles warns where a consumer hands dead letters back to the one that they came from: a message that always fails would go round for ever.
+func (d *Document) checkCircles() {
+	for _, name := range d.inOrder() {
+		c := d.File.Consumers[name]
+		if c == nil {
+			continue
+		}
+		for i, r := range c.Routes {
+			to := r.publishesTo()
+			for _, other := range d.inOrder() {
+				o := d.File.Consumers[other]
+				if to == "" || o == nil || o.DeadLetter == nil || !c.Source.sameBroker(o.Source) {
+					continue
+				}
+				if c.Source.takes(o.DeadLetter.To) && o.Source.takes(to) {
+					d.warn("consumers."+name+".routes["+strconv.Itoa(i)+"].with.to",
+						"is %q, which consumers.%s reads, whose dead letters, %q, are read here: a message that always fails goes round for ever", to, other, o.DeadLetter.To)
+				}
+			}
+		}
+	}
+}
+
+// publishesTo is where a route hands messages on to; "": nowhere.
+func (r Route) publishesTo() string {
+	if r.Handler != "publish" {
+		return ""
+	}
+	switch to := r.With["to"].(type) {
+	case string:
+		return to
+	case handlers.Text:
+		return string(to)
+	}
+	return ""
+}
+
+// takes says whether messages of a topic or subject are read, as far as the file tells.
+func (s Source) takes(topic string) bool {
+	switch {
+	case s.Kafka != nil:
+		_, ok := s.Kafka.reads(topic)
+		return ok
+	case s.NATS != nil:
+		return slices.ContainsFunc(s.NATS.Subjects, func(subject string) bool { return Matches(subject, topic) })
+	}
+	return false
+}
+
+// sameBroker says whether two sources name the same servers.
+func (s Source) sameBroker(o Source) bool {
+	var one, other []string
+	switch {
+	case s.Kafka != nil && o.Kafka != nil:
+		one, other = s.Kafka.Brokers, o.Kafka.Brokers
+	case s.NATS != nil && o.NATS != nil:
+		one, other = s.NATS.Servers(), o.NATS.Servers()
+	default:
+		return false
+	}
+	return slices.Equal(slices.Sorted(slices.Values(one)), slices.Sorted(slices.Values(other)))
+}

@@ -1,0 +1,52 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Names are the topics that hold failed messages.
+func (r Retry) Names() (names []string) {
+	for _, t := range r.Topics {
+		names = append(names, t.Topic)
+	}
+	return names
+}
+
+// RetryGroup is the group that reads the topics of retry.
+func (k *Kafka) RetryGroup() string { return k.Group + "-retry" }
+
+// checkRetryTopics: each waits longer than the one before, is written by nobody else, and read by the consumer only as what it is.
+func (d *Document) checkRetryTopics(at string, c *Consumer) {
+	path := at + ".retry.topics"
+	switch {
+	case !d.Has(path):
+		return
+	case len(c.Retry.Topics) == 0:
+		d.Find(path, "is empty")
+	case c.Source.Kafka == nil:
+		d.Find(path, "is set and source.kafka is not: JetStream keeps delays itself")
+		return
+	}
+	names, before := c.Retry.Names(), time.Duration(0)
+	for i, t := range c.Retry.Topics {
+		at := path + "[" + strconv.Itoa(i) + "]"
+		where, reads := c.Source.Kafka.reads(t.Topic)
+		switch j := slices.Index(names, t.Topic); {
+		case !validTopic(t.Topic):
+			d.Find(at+".topic", "is %q: want a topic's name", t.Topic)
+		case j < i:
+			d.Find(at+".topic", "is %q, and so is topics[%d]: messages of a topic wait equally long", t.Topic, j)
+		case reads:
+			d.Find(at+".topic", "is %q, which source.kafka.%s takes: its messages would not wait", t.Topic, where)
+		case c.DeadLetter != nil && c.DeadLetter.To == t.Topic:
+			d.Find(at+".topic", "is %q, and so is dead_letter.to: dead letters would be consumed again", t.Topic)
+		}
+		d.span(at+".delay", t.Delay)
+		if t.Delay <= before {
+			d.Find(at+".delay", "is %v, want more than %v: the topics stand by increasing delay", t.Delay, before)
+		}
+		before = max(before, t.Delay)
+	}
+}

@@ -1,0 +1,329 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// startKafka is a Kafka in this process.
+func startKafka(t *testing.T, opts ...kfake.Opt) (c *kfake.Cluster, broker string) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, c.ListenAddrs()[0]
+}
+
+// metric is the line that /metrics has of a counter.
+func metric(admin, name, consumer string, value int) bool {
+	return strings.Contains(fetch("http://127.0.0.1:"+admin+"/metrics"), fmt.Sprintf("\nlongshore_%s{consumer=%q} %d\n", name, consumer, value))
+}
+
+// TestNewKafkaUser goes the way of the example: example, run, produce in a second terminal, lag, SIGTERM.
+func TestNewKafkaUser(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(4, "orders", "orders-dead"))
+	dir, admin := t.TempDir(), freePort(t)
+	example := launch(t, dir, "config", "example", "--broker", "kafka")
+	if code := example.code(t); code != 0 {
+		t.Fatal(code)
+	}
+	text := strings.Replace(example.stdout.String(), "listen: 127.0.0.1:8080", "listen: 127.0.0.1:"+admin, 1)
+	writeFile(t, dir, "c.yaml", strings.Replace(text, "${KAFKA_BROKER:-127.0.0.1:9092}", broker, 1))
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch("http://127.0.0.1:"+admin+"/readyz"), "200") })
+	produce := launch(t, dir, "produce", "--brokers", broker, "--count", "300", "--rate", "0", "--keys", "20", "--json")
+	if code := produce.code(t); code != 0 {
+		t.Fatalf("produce: %d %s", code, produce.stderr.String())
+	}
+	var sum map[string]float64
+	if err := json.Unmarshal([]byte(produce.stdout.String()), &sum); err != nil || sum["confirmed"] != 300 || sum["sent"] != 300 || sum["bytes"] != 30000 {
+		t.Errorf("produce: %v %v", produce.stdout.String(), err)
+	}
+	run.eventually(t, "300 handled", func() bool { return metric(admin, "handled_messages_total", "orders", 300) })
+	if live := fetch("http://127.0.0.1:" + admin + "/livez"); live != "200\nok\n" {
+		t.Errorf("/livez: %q", live)
+	}
+	run.signal(t, syscall.SIGTERM)
+	if code := run.code(t); code != 0 {
+		t.Errorf("exit code %d; stderr:\n%s", code, run.stderr.String())
+	}
+	events := wantJSONLines(t, run.stderr.String())
+	for _, name := range []string{"admin", "stopping", "drained", "stopped"} {
+		if events[name] != 1 {
+			t.Errorf("%d events %q", events[name], name)
+		}
+	}
+	if events["embedded_nats"] != 0 || run.stdout.String() != "" {
+		t.Errorf("%d servers inside the process, stdout %q", events["embedded_nats"], run.stdout.String())
+	}
+	lag := launch(t, dir, "lag", "-c", "c.yaml", "--json")
+	var r lagReport
+	if code := lag.code(t); code != 0 || json.Unmarshal([]byte(lag.stdout.String()), &r) != nil {
+		t.Fatalf("lag: %d\n%s%s", code, lag.stdout.String(), lag.stderr.String())
+	}
+	if r.Lag != 0 || r.Unknown != 0 || len(r.Rows) != 4 {
+		t.Errorf("lag after a drain: %s", lag.stdout.String())
+	}
+}
+
+// TestConsumersOnKafka: several in one process, one of them fed by the other's publish; what fails becomes a dead letter, and so they add up.
+func TestConsumersOnKafka(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(2, "in", "copy-eu", "dead"))
+	dir, admin := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%s"}
+consumers:
+  first:
+    source: {kafka: {brokers: ["%s"], topics: [in], group: first, session_timeout: 6s}}
+    routes: [{match: in, handler: publish, with: {to: copy-eu}}]
+  second:
+    source: {kafka: {brokers: ["%s"], topics_pattern: "copy-.*", group: second, session_timeout: 6s}}
+    retry: {max_attempts: 2, backoff: {initial: 10ms}}
+    dead_letter: {to: dead}
+    routes: [{handler: exec, with: {command: ["false"]}}]
+  look:
+    source: {kafka: {brokers: ["%s"], topics: [dead], group: look, start: 2020-01-01T00:00:00Z}}
+    routes: [{handler: log, with: {headers: [Longshore-Original-Topic, Longshore-Handler]}}]
+`, admin, broker, broker, broker))
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch("http://127.0.0.1:"+admin+"/readyz"), "200") })
+	if p := launch(t, dir, "produce", "--brokers", broker, "--topic", "in", "--count", "20", "--rate", "0"); p.code(t) != 0 {
+		t.Fatalf("produce: %s", p.stderr.String())
+	}
+	run.eventually(t, "20 dead letters are seen", func() bool {
+		return metric(admin, "handled_messages_total", "first", 20) && metric(admin, "dead_lettered_messages_total", "second", 20) &&
+			metric(admin, "handled_messages_total", "look", 20)
+	})
+	run.signal(t, syscall.SIGTERM)
+	if code := run.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	log := run.stderr.String()
+	if n := strings.Count(log, `"header_Longshore-Original-Topic":"copy-eu"`); n != 20 {
+		t.Errorf("%d messages of the log are dead letters of copy-eu:\n%s", n, log)
+	}
+}
+
+// TestRetryTopics: what has to wait for long does so in a retry topic, comes back as what it was, and becomes a dead letter with the headers that were asked for.
+func TestRetryTopics(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-retry-1s", "dead"))
+	dir, admin := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%s"}
+consumers:
+  orders:
+    source: {kafka: {brokers: ["%s"], topics: [orders], group: workers}}
+    retry: {max_attempts: 2, backoff: {initial: 1s, jitter: 0}, topics: [{topic: orders-retry-1s, delay: 1s}]}
+    dead_letter: {to: dead, headers: [spring, connect]}
+    routes: [{match: orders, handler: exec, with: {command: ["false"]}}]
+`, admin, broker))
+	if p := launch(t, dir, "produce", "--brokers", broker, "--count", "20", "--rate", "0"); p.code(t) != 0 {
+		t.Fatalf("produce: %s", p.stderr.String())
+	}
+	p := launch(t, dir, "run", "-c", "c.yaml")
+	p.eventually(t, "20 are dead letters", func() bool { return metric(admin, "dead_lettered_messages_total", "orders", 20) })
+	if !metric(admin, "spilled_messages_total", "orders", 20) {
+		t.Error("not all were in the retry topic")
+	}
+	p.signal(t, syscall.SIGTERM)
+	if code := p.code(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, p.stderr.String())
+	}
+	lag, err := run(t.Context(), "lag", "-c", filepath.Join(dir, "c.yaml"), "--json")
+	var r lagReport
+	if jerr := json.Unmarshal([]byte(lag), &r); err != nil || jerr != nil || r.Lag != 0 || len(r.Rows) != 2 || r.Rows[1].Group != "workers-retry" || r.Rows[1].Topic != "orders-retry-1s" || *r.Rows[1].End != 20 {
+		t.Errorf("%v %v %s", err, jerr, lag)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ConsumeTopics("dead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	have := map[string]string{}
+	for _, h := range client.PollRecords(t.Context(), 1).Records()[0].Headers {
+		have[h.Key] = string(h.Value)
+	}
+	if have["Longshore-Original-Topic"] != "orders" || have["Longshore-Attempts"] != "2" || have["kafka_dlt-original-topic"] != "orders" || have["__connect.errors.topic"] != "orders" {
+		t.Errorf("headers of the dead letter: %q", have)
+	}
+}
+
+// TestKafkaIsAway: the log names the broker, and after open_timeout the process ends.
+func TestKafkaIsAway(t *testing.T) {
+	dir, port := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", `consumers:
+  orders:
+    source: {kafka: {brokers: ["127.0.0.1:`+port+`"], topics: [orders], group: g}}
+    open_timeout: 2s
+    routes: [{handler: log}]
+`)
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	if code := run.code(t); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	log := run.stderr.String()
+	if events := wantJSONLines(t, log); events["failed"] != 1 || events["source_down"] < 1 || !strings.Contains(log, "consumer orders: opening the source: kafkabroker: ") ||
+		!strings.Contains(log, "broker 127.0.0.1:"+port+": ") {
+		t.Errorf("neither broker nor reason:\n%s", log)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"lag -c c.yaml", "broker 127.0.0.1:" + port + ": "},
+		{"demo --kafka 127.0.0.1:" + port, "connecting to 127.0.0.1:" + port + ": "},
+		{"produce --brokers 127.0.0.1:" + port + " --count 1 --timeout 1s", "1 of 1 messages were not confirmed: "},
+	} {
+		p := launch(t, dir, strings.Fields(c.args)...)
+		if code := p.code(t); code != 1 || !strings.Contains(p.stderr.String(), c.want) {
+			t.Errorf("%s: exit code %d, stderr %s", c.args, code, p.stderr.String())
+		}
+	}
+}
+
+func TestProduceToNoTopic(t *testing.T) {
+	_, broker := startKafka(t)
+	out, err := run(t.Context(), "produce", "--brokers", broker, "--topic", "nobody", "--count", "3", "--timeout", "15s")
+	if err == nil || !strings.Contains(out, "sent 3, confirmed 0") || !strings.Contains(err.Error(), "Unknown Topic") {
+		t.Errorf("%q: %v", out, err)
+	}
+}
+
+// TestDemoOnKafka: nothing is lost, and neither topic nor group is left.
+func TestDemoOnKafka(t *testing.T) {
+	c, broker := startKafka(t)
+	out, err := run(t.Context(), "demo", "--kafka", broker, "--duration", "4s", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s map[string]float64
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		t.Fatalf("stdout is not one JSON object: %v\n%s", err, out)
+	}
+	if s["published"] < 1000 || s["handled"] != s["published"] || s["lost"] != 0 || s["peak_workers"] < 8 {
+		t.Errorf("summary: %s", out)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if left := leftOnKafka(t, client); len(left) > 0 {
+		t.Errorf("left on %v: %v", c.ListenAddrs(), left)
+	}
+}
+
+// TestLag: of a group that has handled a part, once as a table and once as JSON, and of a durable consumer and a group by one file.
+func TestLag(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := run(ctx, "produce", "--brokers", broker, "--count", "10", "--rate", "0"); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := commitOffset(ctx, t, client, "workers", "orders", 4); err != nil {
+		t.Fatal(err)
+	}
+	table, err := run(ctx, "lag", "--brokers", broker, "--group", "workers")
+	want := "CONSUMER  READS     AS       COMMITTED  END  LAG  FINISHED\n-         orders/0  workers  4          10   6    0\nlag 6, of these finished 0\n"
+	if err != nil || table != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, table, want)
+	}
+	e, err := startNATS(t.TempDir(), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.stop()
+	if err := e.ensureStreams(ctx, []stream{{"ORDERS", []string{"orders.>"}}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`consumers:
+  a: {source: {kafka: {brokers: ["%s"], topics: [orders, later], group: workers}}, routes: [{handler: log}]}
+  b: {source: {nats: {url: "%s", stream: ORDERS, durable: workers}}, routes: [{handler: log}]}
+`, broker, e.url))
+	out, err := run(ctx, "lag", "-c", filepath.Join(dir, "c.yaml"), "--json")
+	var r lagReport
+	if jerr := json.Unmarshal([]byte(out), &r); jerr != nil || err == nil || len(r.Rows) != 3 || r.Lag != 6 || r.Unknown != 2 {
+		t.Fatalf("%v %v\n%s", err, jerr, out)
+	}
+	// The topic that is not there yet, and the durable that nobody has made, are told; the rest is shown.
+	if r.Rows[0].Topic != "later" || r.Rows[0].Error == "" || *r.Rows[1].Committed != 4 || r.Rows[1].Consumer != "a" || !strings.Contains(err.Error(), "consumer workers of stream ORDERS") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if v, err := time.Parse(time.RFC3339, r.Time); err != nil || time.Since(v) > time.Hour {
+		t.Errorf("time %q", r.Time)
+	}
+}
+
+// TestLagWatch: an object a line, until it is stopped.
+func TestLagWatch(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
+	p := launch(t, t.TempDir(), "lag", "--brokers", broker, "--group", "g", "--topic", "orders", "--watch", "--every", "10ms", "--json")
+	p.eventually(t, "three looks", func() bool { return strings.Count(p.stdout.String(), "\n") >= 3 })
+	p.signal(t, syscall.SIGINT)
+	if code := p.code(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+	for line := range strings.Lines(p.stdout.String()) {
+		var r lagReport
+		if err := json.Unmarshal([]byte(line), &r); err != nil || len(r.Rows) != 1 || r.Rows[0].Committed != nil || *r.Rows[0].End != 0 {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+func TestWrongFlagsForABroker(t *testing.T) {
+	for args, want := range map[string]string{
+		"lag":                                      "lag needs -c FILE",
+		"lag --group g --stream S":                 "--group and --stream are set",
+		"lag --topic t":                            "--group is missing",
+		"lag --stream S":                           "--stream and --durable are wanted both",
+		"lag -c c.yaml --group g":                  "--config and --group are set",
+		"lag --group g --every 0s":                 "--every is 0s, want more than 0",
+		"lag --group g --brokers nohost":           `Brokers[0] is "nohost"`,
+		"lag -c none.yaml":                         "none.yaml: no such file",
+		"produce --brokers h:1 --subject s":        "--subject and --brokers are set: the first is for NATS, the second for Kafka",
+		"produce --brokers nohost":                 `Brokers[0] is "nohost": it must be host:port`,
+		"produce --brokers h:1 --topic= --rate -1": "--topic is empty\n--rate is -1",
+		"demo --kafka nohost --duration 1s":        `Brokers[0] is "nohost": it must be host:port`,
+	} {
+		_, err := run(t.Context(), strings.Fields(args)...)
+		var use usageError
+		if !errors.As(err, &use) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want a usage error with %q", args, err, want)
+		}
+	}
+}
+
+// TestKafkaInTheFilesWords: what the adapter alone finds has the file's names.
+func TestKafkaInTheFilesWords(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  orders:
+    routes: [{handler: log}]
+    source:
+      kafka:
+        brokers: ["h:1"]
+        topics: [orders]
+        group: g
+        session_timeout: 10us
+        heartbeat_interval: 1us
+`)
+	_, err := run(t.Context(), "config", "check", filepath.Join(dir, "c.yaml"))
+	if err == nil || !strings.Contains(err.Error(), "c.yaml:9: consumers.orders.source.kafka.session_timeout: is 10µs: it must be from 1ms") {
+		t.Error(err)
+	}
+}

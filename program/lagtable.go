@@ -1,0 +1,83 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+
+	"golang.org/x/term"
+)
+
+// A lagReport is what lag prints.
+type lagReport struct {
+	Time string   `json:"time"`
+	Rows []lagRow `json:"rows"`
+	// Lag and Finished are sums of what is known.
+	Lag      int64 `json:"lag"`
+	Finished int64 `json:"finished"`
+	Unknown  int   `json:"unknown_rows"`
+}
+
+func (r lagReport) printJSON(w io.Writer) error {
+	if r.Rows == nil {
+		r.Rows = []lagRow{}
+	}
+	return json.NewEncoder(w).Encode(r)
+}
+
+// A lagTable shows reports for people, on a terminal each in the place of the one before.
+type lagTable struct {
+	out    io.Writer
+	redraw bool
+}
+
+func (t *lagTable) print(r lagReport) error {
+	var b bytes.Buffer
+	if t.redraw {
+		b.WriteString("\x1b[H\x1b[2J")
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CONSUMER\tREADS\tAS\tCOMMITTED\tEND\tLAG\tFINISHED")
+	for _, row := range r.Rows {
+		reads, as := row.Stream, row.Durable
+		if row.Broker == "kafka" {
+			if reads, as = row.Topic, row.Group; row.Partition != nil {
+				reads += "/" + strconv.Itoa(int(*row.Partition))
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", dash(row.Consumer), dash(reads), as, figure(row.Committed), figure(row.End), figure(row.Lag), figure(row.Finished))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "lag %d, of these finished %d", r.Lag, r.Finished)
+	if r.Unknown > 0 {
+		fmt.Fprintf(&b, "; %d unknown", r.Unknown)
+	}
+	b.WriteByte('\n')
+	_, err := t.out.Write(b.Bytes())
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func figure(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,101 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+// A lagRow is how far behind a consumer is, in one partition on Kafka. What is unknown is nil.
+type lagRow struct {
+	Consumer string `json:"consumer,omitempty"` // of the configuration file
+	Broker   string `json:"broker"`             // kafka, nats
+
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	Group     string `json:"group,omitempty"`
+
+	Stream  string `json:"stream,omitempty"`
+	Durable string `json:"durable,omitempty"`
+
+	Committed *int64 `json:"committed"` // all below it (Kafka), or up to it (JetStream), is settled
+	End       *int64 `json:"end"`       // the offset that comes next (Kafka), or the last sequence (JetStream)
+	Lag       *int64 `json:"lag"`
+	Finished  *int64 `json:"finished"` // of the lag
+	Error     string `json:"error,omitempty"`
+}
+
+// A lagView reads the rows of one consumer.
+type lagView struct {
+	read  func(context.Context) ([]lagRow, error)
+	close func()
+}
+
+func kafkaView(consumer string, cfg kafkabroker.LagViewConfig) (lagView, error) {
+	v, err := kafkabroker.NewLagView(cfg)
+	if err != nil {
+		return lagView{close: func() {}}, err
+	}
+	return lagView{close: v.Close, read: func(ctx context.Context) (rows []lagRow, err error) {
+		lags, err := v.Read(ctx)
+		if err != nil {
+			return []lagRow{{Consumer: consumer, Broker: "kafka", Group: cfg.Group, Error: err.Error()}}, err
+		}
+		for _, l := range lags {
+			row := lagRow{Consumer: consumer, Broker: "kafka", Topic: l.Topic, Group: cfg.Group}
+			if l.Partition >= 0 {
+				row.Partition = &l.Partition
+			}
+			if l.Err != nil {
+				row.Error, err = l.Err.Error(), errors.Join(err, l.Err)
+			} else if row.End = &l.End; l.Committed >= 0 {
+				row.Committed, row.Lag, row.Finished = &l.Committed, &l.Lag, &l.Finished
+			}
+			rows = append(rows, row)
+		}
+		return rows, err
+	}}, nil
+}
+
+func natsView(consumer string, cfg natsbroker.LagViewConfig) (lagView, error) {
+	v, err := natsbroker.NewLagView(cfg)
+	if err != nil {
+		return lagView{close: func() {}}, err
+	}
+	return lagView{close: v.Close, read: func(ctx context.Context) ([]lagRow, error) {
+		row := lagRow{Consumer: consumer, Broker: "nats", Stream: cfg.Stream, Durable: cfg.Consumer}
+		l, err := v.Read(ctx)
+		if err != nil {
+			row.Error = err.Error()
+			return []lagRow{row}, err
+		}
+		row.Committed, row.End, row.Lag, row.Finished = &l.Committed, &l.End, &l.Lag, &l.Finished
+		return []lagRow{row}, nil
+	}}, nil
+}
+
+// readLags reads all views, one after the other, each for at most timeout. What could not be read is in the rows, and in err.
+func readLags(ctx context.Context, views []lagView, timeout time.Duration) (r lagReport, err error) {
+	for _, v := range views {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		rows, e := v.read(bounded)
+		cancel()
+		r.Rows, err = append(r.Rows, rows...), errors.Join(err, e)
+	}
+	r.Time = time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	for _, row := range r.Rows {
+		if row.Lag != nil {
+			r.Lag, r.Finished = r.Lag+*row.Lag, r.Finished+*row.Finished
+		} else {
+			r.Unknown++
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("not all could be read: %w", err)
+	}
+	return r, err
+}

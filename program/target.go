@@ -1,0 +1,94 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/spf13/cobra"
+)
+
+const (
+	defaultServer = "nats://127.0.0.1:4222"
+	defaultBroker = "127.0.0.1:9092"
+)
+
+// A target is where produce publishes to: a subject of NATS, or a topic of Kafka when a flag of Kafka's is set.
+type target struct {
+	url, creds, subject string
+	brokers             []string
+	topic               string
+	kafka               bool
+}
+
+func (t *target) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.url, "url", "", "NATS server (default $NATS_URL, or "+defaultServer+")")
+	f.StringVar(&t.creds, "creds", "", "NATS credentials file")
+	f.StringVar(&t.subject, "subject", "orders.created", "NATS subject to publish to; a stream must take it")
+	f.StringSliceVar(&t.brokers, "brokers", nil, "Kafka brokers, host:port (default $KAFKA_BROKERS, or "+defaultBroker+")")
+	f.StringVar(&t.topic, "topic", "orders", "Kafka topic to publish to; it must be there")
+	_ = cmd.MarkFlagFilename("creds", "creds")
+}
+
+// choose finds out which broker is meant.
+func (t *target) choose(cmd *cobra.Command) error {
+	nats := setFlags(cmd, "url", "creds", "subject")
+	kafka := setFlags(cmd, "brokers", "topic")
+	if len(nats) > 0 && len(kafka) > 0 {
+		return fmt.Errorf("%s and %s are set: the first is for NATS, the second for Kafka", nats[0], kafka[0])
+	}
+	t.kafka = len(kafka) > 0
+	switch {
+	case t.kafka && t.topic == "":
+		return errors.New("--topic is empty")
+	case !t.kafka && t.subject == "":
+		return errors.New("--subject is empty")
+	}
+	return nil
+}
+
+// setFlags are those of the names that are set on the command line.
+func setFlags(cmd *cobra.Command, names ...string) (set []string) {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			set = append(set, "--"+name)
+		}
+	}
+	return set
+}
+
+// name is of the subject or topic.
+func (t *target) name() string {
+	if t.kafka {
+		return t.topic
+	}
+	return t.subject
+}
+
+// publisher makes one for messages of so many bytes.
+func (t *target) publisher(size int) (broker.Publisher, error) {
+	if !t.kafka {
+		return natsbroker.NewPublisher(natsbroker.PublisherConfig{
+			Connection: natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore produce"},
+		})
+	}
+	return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{
+		Connection:      kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-produce"},
+		MaxMessageBytes: size + 1024, // with key and id; what is too large is for the broker to say
+	})
+}
+
+func natsURL(flag string) string { return cmp.Or(flag, os.Getenv("NATS_URL"), defaultServer) }
+
+func kafkaBrokers(flag []string) []string {
+	if len(flag) > 0 {
+		return flag
+	}
+	return strings.Split(cmp.Or(os.Getenv("KAFKA_BROKERS"), defaultBroker), ",")
+}
