@@ -39,7 +39,6 @@ func revokeWait(balancer string, lease time.Duration) time.Duration {
 
 // TestConformance runs the suite on an in-process Kafka.
 func TestConformance(t *testing.T) {
-	needsKafka(t)
 	for _, balancer := range []string{"sticky", "range"} {
 		t.Run(balancer, func(t *testing.T) { brokertest.Run(t, harness(balancer, testLease, fakeSystem)) })
 	}
