@@ -24,10 +24,16 @@ func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, cod
 	return r
 }
 
-func createTopic(t testing.TB, admin *kgo.Client, topic string, partitions int32) {
+// createTopic makes one with settings given as names and values in turns.
+func createTopic(t testing.TB, admin *kgo.Client, topic string, partitions int32, settings ...string) {
 	t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
+	for i := 0; i < len(settings); i += 2 {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = settings[i], &settings[i+1]
+		rt.Configs = append(rt.Configs, c)
+	}
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, -1
 	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
 	ask(t, admin, req, func(r *kmsg.CreateTopicsResponse) int16 { return r.Topics[0].ErrorCode })

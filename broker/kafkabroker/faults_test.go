@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -204,39 +205,59 @@ func TestMoves(t *testing.T) {
 }
 
 // TestNewTopics proves that a topic that is made later, one that matches a pattern, and new partitions are picked up (f29).
-func TestNewTopics(t *testing.T) {
-	ts := newTestSystem(t, 1, 1)
+func TestNewTopics(t *testing.T) { onEach(t, 1, testNewTopics) }
+
+func testNewTopics(t *testing.T, ts *testSystem) {
+	late := ts.topics[0] + "-late"
 	cfg := ts.config(ts.net.link())
-	cfg.Topics, cfg.Pattern = nil, "topic.*|late"
+	cfg.Topics, cfg.Pattern = nil, regexp.QuoteMeta(ts.topics[0])+".*"
 	r := startRunner(t, cfg)
 	named := ts.config(ts.net.link())
-	named.Group, named.Topics = "named", []string{"late"}
+	named.Group, named.Topics = ts.group+"-named", []string{late}
 	other := startRunner(t, named)
-	eventually(t, "it is told that a topic does not exist", func() bool { _, ok := other.event(broker.Warning, "late"); return ok })
-	if err := ts.cluster.CreateTopic("late", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, "late", 0, 5)...)
+	eventually(t, "it is told that a topic does not exist", func() bool { _, ok := other.event(broker.Warning, late); return ok })
+	createTopic(t, ts.admin, late, 1)
+	t.Cleanup(func() { deleteTopic(t, ts.admin, late) })
+	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, late, 0, 5)...)
 	eventually(t, "the late topic is read", func() bool { return r.has(want) && other.has(want[5:]) })
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	rt := kmsg.NewCreatePartitionsRequestTopic()
 	rt.Topic, rt.Count = ts.topics[0], 3
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 1000
-	if _, err := ts.admin.Request(context.Background(), req); err != nil {
-		t.Fatal(err)
-	}
-	ts.parts = 3
-	ts.admin.ForceMetadataRefresh()
-	time.Sleep(10 * time.Millisecond)
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	ask(t, ts.admin, req, func(r *kmsg.CreatePartitionsResponse) int16 { return r.Topics[0].ErrorCode })
 	var more []string
 	for i := range 6 {
 		v := fmt.Sprintf("new-%d", i)
 		more = append(more, v)
 		eventually(t, "the partition can be written", func() bool {
+			ts.admin.ForceMetadataRefresh()
 			return ts.admin.ProduceSync(context.Background(), &kgo.Record{Topic: ts.topics[0], Partition: int32(i % 3), Value: []byte(v)}).FirstErr() == nil
 		})
 	}
 	eventually(t, "new partitions are read", func() bool { return r.has(more) })
+}
+
+// TestDeletedTopic: one of two topics is deleted with progress in it that is not committed. Its claims end, those of the other one go on, and Close does not
+// wait for a commit that nobody can take.
+func TestDeletedTopic(t *testing.T) { onEach(t, 1, testDeletedTopic) }
+
+func testDeletedTopic(t *testing.T, ts *testSystem) {
+	doomed := ts.topics[0] + "-doomed"
+	createTopic(t, ts.admin, doomed, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.Topics, cfg.CommitInterval, cfg.CommitMessages = []string{ts.topics[0], doomed}, 10*patience, 1_000_000
+	r := startRunner(t, cfg)
+	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, doomed, 0, 5)...)
+	eventually(t, "both are read", func() bool { return r.has(want) })
+	deleteTopic(t, ts.admin, doomed)
+	eventually(t, "its claim ends", func() bool {
+		e, _ := r.event(broker.Ended, "")
+		return e.Claim != nil && e.Claim.Topic == doomed
+	})
+	want = ts.put(t, ts.topics[0], 5, 5)
+	eventually(t, "the other topic goes on", func() bool { return r.has(want) })
+	r.close()
+	eventually(t, "the other topic is committed", func() bool { return ts.unsettled(t) == 0 })
 }
 
 // TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is not skipped by the

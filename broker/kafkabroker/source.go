@@ -59,6 +59,7 @@ type Source struct {
 	gone      []goner
 	strays    map[logKey]map[int64]int
 	layout    map[string]topic
+	missing   map[string]int // looks in a row that did not find a topic
 	paused    bool
 	pausedOf  map[string]bool
 	flights   map[int32]int // fetches under way by broker
@@ -119,7 +120,7 @@ func New(cfg Config) (*Source, error) {
 		loopEnd: make(chan struct{}), loopDone: make(chan struct{}), committed: make(chan struct{}), memberWas: make(chan struct{}),
 		met: make(chan struct{}), done: make(chan struct{}),
 		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int),
-		pausedOf: make(map[string]bool), flights: make(map[int32]int),
+		missing: make(map[string]int), pausedOf: make(map[string]bool), flights: make(map[int32]int),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.m = newClassic(s.k, &s.cfg, s.subscribed, s.changed, s.noteGroup)
