@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -26,13 +25,13 @@ type commits struct {
 }
 
 func (c *commits) watch(ts *testSystem) {
-	ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true, When: func(req kmsg.Request) bool {
-		r := req.(*kmsg.OffsetCommitRequest)
+	ts.cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.all = append(c.all, r.MemberID)
-		return true
-	}})
+		c.all = append(c.all, req.(*kmsg.OffsetCommitRequest).MemberID)
+		return nil, nil, false
+	})
 }
 
 func (c *commits) since(n int) []string {
@@ -91,9 +90,9 @@ func TestLostUnderHandlers(t *testing.T) {
 	}
 	ts.set(func() { ts.sources = append(ts.sources, next) })
 	r := runSource(t, next)
+	before := len(seen.since(0))
 	ts.steal(t, out[0].Claim)
 	<-out[0].Claim.Ended()
-	before := len(seen.since(0))
 	for _, m := range out {
 		if err := s.Ack(m.Claim, []uint64{m.Token}); !errors.Is(err, broker.ErrLost) {
 			t.Errorf("an ack of offset %d says %v, want ErrLost", m.Offset, err)

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"testing"
@@ -81,12 +82,14 @@ func testOddHeaders(t *testing.T, ts *testSystem) {
 
 // TestOddTimes: what a producer says of the time is clamped to what a time can hold, and nothing else depends on it (b26).
 func TestOddTimes(t *testing.T) {
-	for name, at := range map[string]time.Time{"1970": time.Unix(0, 0), "before 1970": time.Unix(-1000, 0), "9999": time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
+	for name, at := range map[string]time.Time{"292278994": time.UnixMilli(math.MaxInt64 - 5), "1970": time.Unix(0, 0), "before 1970": time.Unix(-1000, 0), "9999": time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestSystem(t, 1, 1)
-			if err := ts.admin.ProduceSync(context.Background(), &kgo.Record{Topic: ts.topics[0], Value: []byte("x"), Timestamp: at}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			b := testBatch{offsets: []int64{0}, corrupt: func(b []byte) {
+				unproduced(b)
+				binary.BigEndian.PutUint64(b[atFirstTime:], uint64(at.UnixMilli()-5)) // its record is of 5 ms later
+			}}
+			produceRaw(t, ts.admin, ts.topics[0], b.bytes())
 			want := at
 			if latest := time.Unix(0, math.MaxInt64).Truncate(time.Millisecond); at.After(latest) {
 				want = latest
