@@ -37,6 +37,29 @@ func createTopic(t testing.TB, admin *kgo.Client, topic string, partitions int32
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, -1
 	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
 	ask(t, admin, req, func(r *kmsg.CreateTopicsResponse) int16 { return r.Topics[0].ErrorCode })
+	awaitLeaders(t, admin, topic, partitions)
+}
+
+// awaitLeaders waits until brokers know a topic: it is the controller that has made it.
+func awaitLeaders(t testing.TB, admin *kgo.Client, topic string, partitions int32) {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &topic
+	req.Topics = append(req.Topics, rt)
+	eventually(t, "topic "+topic+" has leaders", func() bool {
+		r, err := req.RequestWith(context.Background(), admin)
+		if err != nil {
+			return false
+		}
+		led := int32(0)
+		for _, p := range r.Topics[0].Partitions {
+			if p.ErrorCode == 0 && p.Leader >= 0 {
+				led++
+			}
+		}
+		return led == partitions
+	})
 }
 
 func deleteTopic(t testing.TB, admin *kgo.Client, topic string) {

@@ -30,7 +30,7 @@ func TestMovesReal(t *testing.T) {
 	if !realWanted() {
 		t.Skip("NO REAL KAFKA: LONGSHORE_KAFKA=1 starts one, LONGSHORE_REAL=1 demands one")
 	}
-	k := kafkad.Start(t, kafkad.Config{Nodes: 3})
+	k := kafkad.Start(t, kafkad.Config{Nodes: 3, Properties: map[string]string{"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}})
 	const partitions, n = 6, 300
 	topic := kafkad.Unique("moves")
 	if err := k.CreateTopic(t.Context(), topic, partitions, nil); err != nil {

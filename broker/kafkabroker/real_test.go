@@ -65,6 +65,7 @@ func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
 	ts.brokers = realBrokers(t)
 	ts.connect(t)
 	ts.group = fmt.Sprintf("longshore-%d", time.Now().UnixNano())
+	ts.awaitCoordinator(t)
 	for i := range s.Topics {
 		topic := fmt.Sprintf("%s-%d", ts.group, i)
 		createTopic(t, ts.admin, topic, ts.parts)
@@ -79,6 +80,21 @@ func onEach(t *testing.T, partitions int, test func(t *testing.T, ts *testSystem
 	setup := brokertest.Setup{Topics: 1, Partitions: partitions}
 	t.Run("fake", func(t *testing.T) { test(t, fakeSystem(t, setup, "sticky")) })
 	t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "sticky")) })
+}
+
+// awaitCoordinator waits for one: the first group of a fresh Kafka has none until the topic of commits is made.
+func (ts *testSystem) awaitCoordinator(t testing.TB) {
+	t.Helper()
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKeys = []string{ts.group}
+	eventually(t, "the group has a coordinator", func() bool {
+		shard := ts.admin.RequestSharded(context.Background(), req)[0]
+		if shard.Err != nil {
+			return false
+		}
+		r := shard.Resp.(*kmsg.FindCoordinatorResponse)
+		return r.ErrorCode == 0 && len(r.Coordinators) == 1 && r.Coordinators[0].ErrorCode == 0
+	})
 }
 
 func (ts *testSystem) realProgress(t testing.TB, topic string) (ps []progressOf) {
