@@ -30,7 +30,8 @@ type runner struct {
 	times  map[string]int
 	events []broker.Event
 	err    error
-	hold   bool // ack nothing
+	hold   bool                // ack nothing
+	out    chan broker.Message // where what comes goes to; nil: nowhere
 }
 
 func startRunner(t testing.TB, cfg Config) *runner {
@@ -45,9 +46,15 @@ func startRunner(t testing.TB, cfg Config) *runner {
 func runSource(t testing.TB, s *Source) *runner {
 	t.Helper()
 	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int)}
+	r.open(t)
+	return r
+}
+
+func (r *runner) open(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: 8 << 20}, Observe: func(e broker.Event) {
+	_, err := r.s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: 8 << 20}, Observe: func(e broker.Event) {
 		r.mu.Lock()
 		r.events = append(r.events, e)
 		r.mu.Unlock()
@@ -57,7 +64,6 @@ func runSource(t testing.TB, s *Source) *runner {
 	}
 	go r.run()
 	t.Cleanup(r.close)
-	return r
 }
 
 const patience = 20 * time.Second
@@ -78,6 +84,11 @@ func (r *runner) run() {
 			r.times[string(m.Value)]++
 		}
 		r.mu.Unlock()
+		for _, m := range dst[:n] {
+			if r.out != nil {
+				r.out <- m
+			}
+		}
 		for i := 0; i < n && !hold; i++ {
 			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
 		}
