@@ -65,10 +65,11 @@ type Source struct {
 	flights   map[int32]int // fetches under way by broker
 	outN      int
 	outBytes  int64
-	held      int64 // prefetched or reserved for fetches
-	starved   bool  // there was no budget for somebody
-	finished  int64 // acks since the last commit was put together
-	hurry     bool  // somebody waits for the next commit
+	held      int64     // prefetched or reserved for fetches
+	starved   bool      // there was no budget for somebody
+	refillAt  time.Time // when what was freed of it since is used, however little; zero: nothing was
+	finished  int64     // acks since the last commit was put together
+	hurry     bool      // somebody waits for the next commit
 	events    []broker.Event
 	down, up  bool
 	downSaid  time.Time
