@@ -168,7 +168,7 @@ func kafkaWatermill(where string, n int) sample {
 	sub := must(wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: r.brokers, Unmarshaler: wmkafka.DefaultMarshaler{}, ConsumerGroup: r.group,
 		OverwriteSaramaConfig: cfg}, watermill.NopLogger{}))
 	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	router.AddNoPublisherHandler("bench", r.topic, sub, func(*message.Message) error { r.saw(); return nil })
+	router.AddConsumerHandler("bench", r.topic, sub, func(*message.Message) error { r.saw(); return nil })
 	go func() { check(router.Run(context.Background())) }()
 	return r.result(n)
 }

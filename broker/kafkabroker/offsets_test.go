@@ -173,6 +173,44 @@ func (m *logModel) settleStray() {
 	}
 }
 
+// actions are what may happen at any time.
+func (m *logModel) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"scan": func(t *rapid.T) { m.t = t; m.scan(rapid.IntRange(1, 20).Draw(t, "n")) },
+		"ack": func(t *rapid.T) {
+			m.t = t
+			if tok, ok := m.pick(); ok {
+				if how, _ := m.tr.ack(tok); how != settledNow {
+					t.Fatalf("ack says %v", how)
+				}
+				m.done[m.tokens[tok]], m.acks[m.tokens[tok]] = true, true
+				delete(m.tokens, tok)
+				if how, _ := m.tr.ack(tok); how != settledBefore {
+					t.Fatalf("a second ack says %v", how)
+				}
+			}
+		},
+		"give back": func(t *rapid.T) {
+			m.t = t
+			if tok, ok := m.pick(); ok {
+				runs := int32(rapid.IntRange(0, 3).Draw(t, "runs"))
+				if how, _ := m.tr.giveBack(tok, runs); how != settledNow {
+					t.Fatalf("give back says %v", how)
+				}
+				m.pos = min(m.pos, m.tokens[tok])
+				delete(m.tokens, tok)
+			}
+		},
+		"retention": func(t *rapid.T) { m.t = t; m.from = rapid.Int64Range(m.from, m.end).Draw(t, "first") },
+		"snapshot":  func(t *rapid.T) { m.t = t; m.take(false) },
+		"commit":    func(t *rapid.T) { m.t = t; m.land() },
+		"die":       func(t *rapid.T) { m.t = t; m.end1(false) },
+		"leave":     func(t *rapid.T) { m.t = t; m.end1(true) },
+		"late":      func(t *rapid.T) { m.t = t; m.settleStray() },
+		"":          func(t *rapid.T) { m.t = t; m.committed() },
+	}
+}
+
 // TestTrackerModel proves on random histories of processes: nothing unfinished is ever below a commit or called finished in its metadata,
 // commits never go back, nothing is handed out twice, and in the end everything is finished and committed. Messages are given back in any order, and retention
 // takes some at any time.
@@ -186,40 +224,7 @@ func TestTrackerModel(t *testing.T) {
 			}
 		}
 		m.begin()
-		t.Repeat(map[string]func(*rapid.T){
-			"scan": func(t *rapid.T) { m.t = t; m.scan(rapid.IntRange(1, 20).Draw(t, "n")) },
-			"ack": func(t *rapid.T) {
-				m.t = t
-				if tok, ok := m.pick(); ok {
-					if how, _ := m.tr.ack(tok); how != settledNow {
-						t.Fatalf("ack says %v", how)
-					}
-					m.done[m.tokens[tok]], m.acks[m.tokens[tok]] = true, true
-					delete(m.tokens, tok)
-					if how, _ := m.tr.ack(tok); how != settledBefore {
-						t.Fatalf("a second ack says %v", how)
-					}
-				}
-			},
-			"give back": func(t *rapid.T) {
-				m.t = t
-				if tok, ok := m.pick(); ok {
-					runs := int32(rapid.IntRange(0, 3).Draw(t, "runs"))
-					if how, _ := m.tr.giveBack(tok, runs); how != settledNow {
-						t.Fatalf("give back says %v", how)
-					}
-					m.pos = min(m.pos, m.tokens[tok])
-					delete(m.tokens, tok)
-				}
-			},
-			"retention": func(t *rapid.T) { m.t = t; m.from = rapid.Int64Range(m.from, m.end).Draw(t, "first") },
-			"snapshot":  func(t *rapid.T) { m.t = t; m.take(false) },
-			"commit":    func(t *rapid.T) { m.t = t; m.land() },
-			"die":       func(t *rapid.T) { m.t = t; m.end1(false) },
-			"leave":     func(t *rapid.T) { m.t = t; m.end1(true) },
-			"late":      func(t *rapid.T) { m.t = t; m.settleStray() },
-			"":          func(t *rapid.T) { m.t = t; m.committed() },
-		})
+		t.Repeat(m.actions())
 		m.t = t
 		for len(m.orphans) > 0 {
 			n := 0
