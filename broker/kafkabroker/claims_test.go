@@ -53,6 +53,7 @@ func (ts *testSystem) watchCommits() (seen func() []commitSeen) {
 // TestLostUnderHandlers: a partition is lost while 13 of its messages are in handlers, and 3 are acked and not committed yet (f28). The acks of the 13 say
 // ErrLost, the 3 are reported as Unconfirmed, and the next owner gets all 16. The loser never commits any of them, also not when it is in the group again.
 func TestLostUnderHandlers(t *testing.T) {
+	t.Parallel()
 	const n, acked = 16, 3
 	ts := newTestSystem(t, 1, 1)
 	seen := ts.watchCommits()
@@ -110,6 +111,7 @@ func TestLostUnderHandlers(t *testing.T) {
 
 // TestDyingConnections: each connection dies between 0.5 s and 1.5 s after it was made, for as long as 10,000 messages take (f22).
 func TestDyingConnections(t *testing.T) {
+	t.Parallel()
 	const n = 10_000
 	ts := newTestSystem(t, 4, 1)
 	ts.lease = 3 * time.Second

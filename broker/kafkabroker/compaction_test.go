@@ -42,6 +42,7 @@ func (ts *testSystem) serve(log []testBatch, end int64) {
 // TestCompacted: batches without their last records, and without any, are passed wherever they stand in an answer and in the log; all is committed up to
 // the log's end, and nothing is handed out twice.
 func TestCompacted(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.serve([]testBatch{
 		{offsets: offsets(0, 3), last: 2},
@@ -124,7 +125,10 @@ func (ts *testSystem) count(t *testing.T) (n int) {
 }
 
 // TestCodecs: whatever a producer compresses with is read.
-func TestCodecs(t *testing.T) { onEach(t, 1, testCodecs) }
+func TestCodecs(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testCodecs)
+}
 
 func testCodecs(t *testing.T, ts *testSystem) {
 	var want []string

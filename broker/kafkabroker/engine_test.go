@@ -74,6 +74,7 @@ func headerOf(r *kgo.Record, key string) string {
 // TestDeadLetterTopicDown: the dead-letter topic takes nothing (f38). The other messages are handled, and nothing is committed past a message whose letter is
 // not confirmed; when the topic is back, all letters are there.
 func TestDeadLetterTopicDown(t *testing.T) {
+	t.Parallel()
 	const n, every, first = 40, 10, 3
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1}, "sticky")
 	fault := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: ts.topics[1], Err: kerr.NotEnoughReplicas, Count: -1})
@@ -128,6 +129,7 @@ func (d dying) Publish(ctx context.Context, ms []broker.Outgoing) error {
 
 // TestCrashAfterDeadLetter: the process dies between the letter's publish and the commit (f39): the letter comes twice, under one id, and never not at all.
 func TestCrashAfterDeadLetter(t *testing.T) {
+	t.Parallel()
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1}, "sticky")
 	ts.put(t, ts.topics[0], 0, 1)
 	p := ts.publisher(t)
@@ -159,6 +161,7 @@ func TestCrashAfterDeadLetter(t *testing.T) {
 // TestWorkersComeAndGo: the number of workers changes every 100 ms under load (f41): nothing is lost and nothing is handled twice, and at each key's
 // partition the committed offset ends at the log's end. (Goroutines left behind fail TestMain.)
 func TestWorkersComeAndGo(t *testing.T) {
+	t.Parallel()
 	const n = 2000
 	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 4}, "sticky")
 	ts.lease = 3 * time.Second

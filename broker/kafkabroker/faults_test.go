@@ -196,6 +196,7 @@ func TestFaultAnswers(t *testing.T) {
 
 // TestMoves proves that leaders and coordinators are followed (f26).
 func TestMoves(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 6, 1, kfake.NumBrokers(3))
 	r := startRunner(t, ts.config(ts.net.link()))
 	var want []string
@@ -216,7 +217,10 @@ func TestMoves(t *testing.T) {
 }
 
 // TestNewTopics proves that a topic that is made later, one that matches a pattern, and new partitions are picked up (f29).
-func TestNewTopics(t *testing.T) { onEach(t, 1, testNewTopics) }
+func TestNewTopics(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testNewTopics)
+}
 
 func testNewTopics(t *testing.T, ts *testSystem) {
 	late := ts.topics[0] + "-late"
@@ -250,7 +254,10 @@ func testNewTopics(t *testing.T, ts *testSystem) {
 
 // TestDeletedTopic: one of two topics is deleted with progress in it that is not committed. Its claims end, those of the other one go on, and Close does not
 // wait for a commit that nobody can take.
-func TestDeletedTopic(t *testing.T) { onEach(t, 1, testDeletedTopic) }
+func TestDeletedTopic(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testDeletedTopic)
+}
 
 func testDeletedTopic(t *testing.T, ts *testSystem) {
 	doomed := ts.topics[0] + "-doomed"
@@ -274,6 +281,7 @@ func testDeletedTopic(t *testing.T, ts *testSystem) {
 // TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is not skipped by the
 // next process.
 func TestLatestHolds(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 5)
 	l := ts.net.link()
@@ -292,6 +300,7 @@ func TestLatestHolds(t *testing.T) {
 
 // TestKiller: a message above which process after process dies is told of.
 func TestKiller(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 5)
 	for i := range killer {
@@ -359,7 +368,10 @@ func TestUndecodableStops(t *testing.T) {
 }
 
 // TestTransactions: what was aborted is dropped, what is open waits, and markers do not keep the commit from the log's end.
-func TestTransactions(t *testing.T) { onEach(t, 1, testTransactions) }
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testTransactions)
+}
 
 func testTransactions(t *testing.T, ts *testSystem) {
 	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.TransactionalID(ts.group), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -400,6 +412,7 @@ func testTransactions(t *testing.T, ts *testSystem) {
 
 // TestLagUnderLoad: the lag grows although nothing is fetched, because the budget is used up.
 func TestLagUnderLoad(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 600)
 	s, err := New(ts.config(ts.net.link()))
@@ -419,6 +432,7 @@ func TestLagUnderLoad(t *testing.T) {
 
 // TestPublishToNewTopic: a topic that is made while a publish is under way takes it; one that is not made is refused for good.
 func TestPublishToNewTopic(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	p := ts.publisher(t)
 	defer func() { _ = p.Close(context.Background()) }()

@@ -20,6 +20,7 @@ import (
 func TestTakeover(t *testing.T) {
 	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}} {
 		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, 4, func(t *testing.T, ts *testSystem) { testTakeover(t, ts, balancer, theirs) })
 		})
 	}
@@ -85,6 +86,7 @@ func testTakeover(t *testing.T, ts *testSystem, balancer string, theirs kafka.Gr
 
 // TestStatic: a static member that comes back within the session has its partitions again without a rebalance.
 func TestStatic(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
 	ts.lease = 5 * time.Second
 	cfg := ts.config(ts.net.link())
@@ -102,7 +104,10 @@ func TestStatic(t *testing.T) {
 }
 
 // TestStaticTwice: of two processes with one instance id the first is fenced: it ends with an error that says so, and the second has its partitions.
-func TestStaticTwice(t *testing.T) { onEach(t, 2, testStaticTwice) }
+func TestStaticTwice(t *testing.T) {
+	t.Parallel()
+	onEach(t, 2, testStaticTwice)
+}
 
 func testStaticTwice(t *testing.T, ts *testSystem) {
 	cfg := ts.config(ts.net.link())
@@ -160,6 +165,7 @@ func TestRejoin(t *testing.T) {
 // is such a one: it gives every member it had written down a new session. Who gave its partitions up in the silence has to join again: heartbeats
 // alone are answered for ever, and the group thinks that they are being worked on.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
 	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		ts.cluster.KeepControl()
@@ -178,6 +184,7 @@ func TestSilence(t *testing.T) {
 
 // TestLeave: a coordinator that cannot take the goodbye at the moment is asked again, so that others need not wait for a session timeout.
 func TestLeave(t *testing.T) {
+	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID} {
 		t.Run(e.Message, func(t *testing.T) {
 			ts := newTestSystem(t, 1, 1)

@@ -12,6 +12,7 @@ import (
 // TestWindow: one message that stays out holds the commit back; when the window above it is full, intake stops with a Stalled event that names it, and goes
 // on when it is settled. Other partitions go on meanwhile.
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	const window, n = 10, 40
 	ts := newTestSystem(t, 2, 1)
 	cfg := ts.config(ts.net.link())
