@@ -41,7 +41,7 @@ chaos: ## kill loops, faults and mutants in full: 20 SIGKILLs, 12 SIGTERMs, 6 of
 	LONGSHORE_REAL=1 LONGSHORE_CHAOS=1 $(GO) test -count=1 -v -timeout=60m ./integration/...
 
 .PHONY: kafka
-kafka: ## the tests of the unfinished Kafka adapter, in process and on Apache Kafka (KAFKA_BROKERS, or fetched with Maven)
+kafka: ## the tests of the Kafka adapter, those on Apache Kafka too (KAFKA_BROKERS, or fetched with Maven)
 	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m ./broker/kafkabroker ./integration/kafkad
 	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m -v -run '/kafka|TestScaleMembers' ./integration
 

@@ -9,8 +9,9 @@ type system struct {
 
 // A group's systems take turns.
 type group struct {
-	name    string
-	server  bool // needs a nats-server with n messages
+	name string
+	// server runs a broker with n messages, and calls do with its address; nil: none is needed.
+	server  func(n int, do func(url string)) error
 	systems []system
 	figures func(round map[string]sample) []figure
 }
@@ -71,9 +72,21 @@ var groups = []group{
 		local("channel", 200_000, func(n int) sample { return byChannel(n, millisecond) }),
 		local("engine", 200_000, func(n int) sample { return engine(n, 0, workers, millisecond) }),
 	}},
-	{name: "jetstream", server: true, figures: jetstreamFigures, systems: []system{
+	{name: "jetstream", server: withNATS, figures: jetstreamFigures, systems: []system{
 		{"natsgo_consume", 500_000, func(n int, url string) sample { return natsConsume(url, n) }},
 		{"longshore", 500_000, func(n int, url string) sample { return longshoreConsume(url, n) }},
+	}},
+	{name: "kafka", server: withKafka, figures: kafkaFigures, systems: []system{
+		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaLongshore(at, n, 0, noop) }},
+		{"reader", 1_000_000, func(n int, at string) sample { return kafkaReader(at, n) }},
+		{"franz", 1_000_000, func(n int, at string) sample { return kafkaFranz(at, n) }},
+		{"watermill", 200_000, func(n int, at string) sample { return kafkaWatermill(at, n) }},
+	}},
+	{name: "kafka_sleep", server: withKafka, figures: kafkaSleepFigures, systems: []system{
+		{"longshore_256", 600_000, func(n int, at string) sample { return kafkaLongshore(at, n, 256, millisecond) }},
+		local("bare_256", 600_000, func(n int) sample { return bare(n, 256, millisecond) }),
+		{"longshore_64", 200_000, func(n int, at string) sample { return kafkaLongshore(at, n, 64, millisecond) }},
+		local("bare_64", 200_000, func(n int) sample { return bare(n, 64, millisecond) }),
 	}},
 }
 
@@ -130,4 +143,29 @@ func jetstreamFigures(m map[string]sample) []figure {
 		show("jetstream_cpu_us_longshore", l.CPUNS/1e3), show("jetstream_cpu_us_natsgo_consume", n.CPUNS/1e3),
 		show("jetstream_allocs_natsgo_consume", n.Allocs),
 	}
+}
+
+func kafkaFigures(m map[string]sample) []figure {
+	l := m["longshore"]
+	fs := []figure{
+		atMost("kafka_cpu_vs_reader", l.CPUNS/m["reader"].CPUNS, 0.35),
+		atMost("kafka_cpu_vs_franz", l.CPUNS/m["franz"].CPUNS, 1.2),
+		atMost("kafka_cpu_vs_watermill", l.CPUNS/m["watermill"].CPUNS, 0.06),
+		atMost("kafka_allocs", l.Allocs, 0.1),
+	}
+	for _, s := range []string{"longshore", "reader", "franz", "watermill"} {
+		fs = append(fs, show("kafka_cpu_us_"+s, m[s].CPUNS/1e3), show("kafka_messages_per_second_"+s, 1e9/m[s].WallNS))
+	}
+	return fs
+}
+
+func kafkaSleepFigures(m map[string]sample) (fs []figure) {
+	for _, w := range []string{"64", "256"} {
+		l, b := m["longshore_"+w], m["bare_"+w]
+		fs = append(fs,
+			atLeast("kafka_1ms_"+w+"_throughput_vs_bare", b.WallNS/l.WallNS, 0.95),
+			atMost("kafka_1ms_"+w+"_cpu_us_above_bare", (l.CPUNS-b.CPUNS)/1e3, 2),
+			show("kafka_1ms_"+w+"_messages_per_second", 1e9/l.WallNS), show("kafka_1ms_"+w+"_cpu_us", l.CPUNS/1e3), show("bare_1ms_"+w+"_cpu_us", b.CPUNS/1e3))
+	}
+	return fs
 }

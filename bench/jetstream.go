@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 
 const benchStream = "BENCH"
 
-// withServer runs nats-server in a process of its own, with n messages of 100 bytes in a stream in memory.
-func withServer(n int, do func(url string)) error {
+// withNATS runs nats-server in a process of its own, with n messages of 100 bytes in a stream in memory.
+func withNATS(n int, do func(url string)) error {
 	dir, err := os.MkdirTemp("", "longshore-bench")
 	if err != nil {
 		return err
@@ -93,11 +92,7 @@ func (r *jetstreamRun) durable() jetstream.Consumer {
 }
 
 func (r *jetstreamRun) saw() {
-	r.once.Do(func() {
-		r.meter = &meter{}
-		runtime.ReadMemStats(&r.meter.mem)
-		r.meter.cpu, r.meter.wall = cpuTime(), time.Now()
-	})
+	r.once.Do(func() { r.meter = begin() })
 	r.done.add()
 }
 

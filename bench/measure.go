@@ -23,8 +23,13 @@ type meter struct {
 }
 
 func start() *meter {
-	m := new(meter)
 	runtime.GC()
+	return begin()
+}
+
+// begin is start without a garbage collection, for where the system is under way already.
+func begin() *meter {
+	m := new(meter)
 	runtime.ReadMemStats(&m.mem)
 	m.cpu = cpuTime()
 	m.wall = time.Now()

@@ -24,13 +24,42 @@ func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, cod
 	return r
 }
 
-func createTopic(t testing.TB, admin *kgo.Client, topic string, partitions int32) {
+// createTopic makes one with settings given as names and values in turns.
+func createTopic(t testing.TB, admin *kgo.Client, topic string, partitions int32, settings ...string) {
 	t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
+	for i := 0; i < len(settings); i += 2 {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = settings[i], &settings[i+1]
+		rt.Configs = append(rt.Configs, c)
+	}
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, -1
 	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
 	ask(t, admin, req, func(r *kmsg.CreateTopicsResponse) int16 { return r.Topics[0].ErrorCode })
+	awaitLeaders(t, admin, topic, partitions)
+}
+
+// awaitLeaders waits until brokers know a topic: it is the controller that has made it.
+func awaitLeaders(t testing.TB, admin *kgo.Client, topic string, partitions int32) {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &topic
+	req.Topics = append(req.Topics, rt)
+	eventually(t, "topic "+topic+" has leaders", func() bool {
+		r, err := req.RequestWith(context.Background(), admin)
+		if err != nil {
+			return false
+		}
+		led := int32(0)
+		for _, p := range r.Topics[0].Partitions {
+			if p.ErrorCode == 0 && p.Leader >= 0 {
+				led++
+			}
+		}
+		return led == partitions
+	})
 }
 
 func deleteTopic(t testing.TB, admin *kgo.Client, topic string) {

@@ -105,7 +105,7 @@ func (d *decoder) next(r *record) (bool, error) {
 			}
 		}
 		if d.body.b != nil {
-			if len(d.body.b) > 0 {
+			if d.body.left() > 0 {
 				return false, d.failed(d.at, errors.New("bytes are left behind the last record"))
 			}
 			d.finish()
@@ -118,12 +118,12 @@ func (d *decoder) next(r *record) (bool, error) {
 
 // finish passes the batch's end, whatever records compaction has left in it.
 func (d *decoder) finish() {
-	d.body.b = nil
+	d.body = recordReader{}
 	d.at = max(d.at, d.last+1)
 }
 
 func (d *decoder) failed(offset int64, err error) error {
-	d.left, d.body.b, d.raw = 0, nil, nil
+	d.left, d.body, d.raw = 0, recordReader{}, nil
 	return &batchError{offset: offset, next: max(d.at, d.last) + 1, err: err}
 }
 
@@ -148,7 +148,7 @@ func (d *decoder) begin() (bool, error) {
 		if err := d.open(b, attrs); err != nil {
 			return false, err
 		}
-		if d.left > 0 || len(d.body.b) > 0 {
+		if d.left > 0 || d.body.left() > 0 {
 			return true, nil
 		}
 		d.finish()
@@ -286,9 +286,9 @@ func (d *decoder) record(r *record) error {
 		ms = d.logTime
 	}
 	r.nanos = nanosOf(ms)
-	if r.headers = e.b; len(e.b) == 1 && e.b[0] == 0 {
+	if r.headers = e.rest(); len(r.headers) == 1 && r.headers[0] == 0 {
 		r.headers = nil
-	} else if !wellFormed(e.b) {
+	} else if !wellFormed(r.headers) {
 		return errHeaders
 	}
 	d.prev = r.offset
@@ -299,7 +299,7 @@ func (d *decoder) record(r *record) error {
 func wellFormed(raw []byte) bool {
 	r := recordReader{b: raw}
 	n := r.varint()
-	if n < 0 || n > int64(len(r.b)/2) {
+	if n < 0 || n > int64(r.left()/2) {
 		return false
 	}
 	for ; n > 0 && !r.bad; n-- {
@@ -308,7 +308,7 @@ func wellFormed(raw []byte) bool {
 		}
 		r.bytes()
 	}
-	return !r.bad && len(r.b) == 0
+	return !r.bad && r.left() == 0
 }
 
 // nanosOf clamps what a producer may write: years 1677 to 2262 fit.
@@ -316,10 +316,14 @@ func nanosOf(ms int64) int64 {
 	return min(max(ms, math.MinInt64/1_000_000), math.MaxInt64/1_000_000) * 1_000_000
 }
 
-// fill writes a record into a message, but for what the tracker knows.
+// fill writes a record into a message, but for what the tracker and the claim know. Field by field: assigning the whole struct costs a barrier for each of its
+// pointers, twice, while the garbage collector works.
 func (r *record) fill(m *broker.Message, topic string, partition int32) {
-	*m = broker.Message{Topic: topic, Partition: partition, Offset: r.offset, Key: r.key, Value: r.value, Nanos: r.nanos, Attempt: 1}
+	m.Topic, m.Partition, m.Offset, m.ID = topic, partition, r.offset, ""
+	m.Key, m.Value, m.Nanos = r.key, r.value, r.nanos
+	m.Attempt, m.Runs, m.Token = 1, 0, 0
+	m.Headers.Raw, m.Headers.Codec = r.headers, nil
 	if r.headers != nil {
-		m.Headers = broker.Headers{Raw: r.headers, Codec: headerCodec{}}
+		m.Headers.Codec = headerCodec{}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -171,6 +172,23 @@ func TestDecoderNil(t *testing.T) {
 	}
 	if _, err := d.next(&r); err != nil || r.value == nil {
 		t.Errorf("an empty value is nil, %v", err)
+	}
+}
+
+// TestFill: nothing of what a message held before stays in it, but the claim, which Receive sets.
+func TestFill(t *testing.T) {
+	dirty := broker.Message{Topic: "old", Partition: 9, Offset: 9, ID: "old", Key: []byte("old"), Value: []byte("old"),
+		Headers: broker.Headers{Raw: []byte{2, 0, 0}, Codec: headerCodec{}}, Nanos: 9, Attempt: 9, Runs: 9, Token: 9}
+	if v := reflect.ValueOf(dirty); slices.IndexFunc(reflect.VisibleFields(v.Type()), func(f reflect.StructField) bool {
+		return f.Name != "Claim" && v.FieldByIndex(f.Index).IsZero()
+	}) >= 0 {
+		t.Fatal("a field of the message is not tested")
+	}
+	r := record{offset: 1, nanos: 2, value: []byte("new")}
+	r.fill(&dirty, "t", 3)
+	want := broker.Message{Topic: "t", Partition: 3, Offset: 1, Nanos: 2, Value: []byte("new"), Attempt: 1}
+	if !reflect.DeepEqual(dirty, want) {
+		t.Errorf("it is %+v, want %+v", dirty, want)
 	}
 }
 

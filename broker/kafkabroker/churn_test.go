@@ -3,7 +3,6 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -73,21 +72,13 @@ func (c *crew) stop(t *testing.T) {
 }
 
 // TestChurn: a member joins and leaves every 300 ms under load, with handlers of 5 ms and one of a hundred of 400 ms (f27). Nothing is lost and
-// nothing comes twice, since all members leave in good order. On real Kafka where KAFKA_BROKERS is set.
-func TestChurn(t *testing.T) {
-	const partitions = 8
-	var cfg Config
-	var admin *kgo.Client
-	if os.Getenv("KAFKA_BROKERS") != "" {
-		a, brokers, topic := realKafka(t, partitions)
-		admin = a
-		cfg = Config{Connection: Connection{Brokers: brokers}, Group: topic, Topics: []string{topic}, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond}
-	} else {
-		ts := newTestSystem(t, partitions, 1)
-		ts.lease = time.Second
-		cfg, admin = ts.config(ts.net.link()), ts.admin
-		cfg.dial, cfg.plan = nil, nil
-	}
+// nothing comes twice, since all members leave in good order.
+func TestChurn(t *testing.T) { onEach(t, 8, testChurn) }
+
+func testChurn(t *testing.T, ts *testSystem) {
+	ts.lease = time.Second
+	cfg := ts.config(ts.net.link())
+	cfg.dial, cfg.plan = nil, nil
 	cfg.RevokeWait, cfg.RebalanceTimeout = 5*time.Second, 10*time.Second
 	var mu sync.Mutex
 	times, slow := make(map[string]int), 0
@@ -106,10 +97,10 @@ func TestChurn(t *testing.T) {
 	go func() {
 		n := 0
 		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); n++ {
-			admin.Produce(context.Background(), &kgo.Record{Topic: cfg.Topics[0], Partition: int32(n % partitions), Value: []byte(fmt.Sprint(n))}, nil)
+			ts.admin.Produce(context.Background(), &kgo.Record{Topic: cfg.Topics[0], Partition: int32(n) % ts.parts, Value: []byte(fmt.Sprint(n))}, nil)
 			time.Sleep(time.Millisecond)
 		}
-		_ = admin.Flush(context.Background())
+		_ = ts.admin.Flush(context.Background())
 		over <- n
 	}()
 	n, joins := 0, 0
@@ -129,6 +120,7 @@ func TestChurn(t *testing.T) {
 	seen := func() int { mu.Lock(); defer mu.Unlock(); return len(times) }
 	eventually(t, "all messages were handled", func() bool { return seen() == n })
 	stay.stop(t)
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 	twice := 0
 	for _, k := range times {
 		twice += k - 1

@@ -109,10 +109,11 @@ func (s *Source) step(now time.Time) (next time.Time) {
 	next = s.finishRevoked(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	next = sooner(next, s.refill(now))
 	for _, p := range s.parts {
-		for _, at := range []time.Time{p.heldUntil, p.retryAt} {
-			if at.After(now) && (next.IsZero() || at.Before(next)) {
-				next = at
+		for _, at := range [...]time.Time{p.heldUntil, p.retryAt} {
+			if at.After(now) {
+				next = sooner(next, at)
 			}
 		}
 		if p.cur != nil && !p.heldUntil.IsZero() && !p.heldUntil.After(now) {
@@ -121,6 +122,14 @@ func (s *Source) step(now time.Time) (next time.Time) {
 	}
 	s.schedule()
 	return next
+}
+
+// sooner is the earlier time of two, of which either may be zero for never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // buryGone ends the claims of what was lost.

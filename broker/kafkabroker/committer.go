@@ -163,6 +163,12 @@ func (s *Source) answered(d due) (retry, free bool) {
 		d.p.bare = true
 		s.say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
 		return true, false
+	case code == kafka.UnknownTopicOrPartition && s.isGone(d.p.topic):
+		if d.last { // what was acked is gone with its log
+			d.p.tr.confirmed = d.p.tr.acked
+			s.ended(d.p)
+		}
+		return false, d.last
 	case fenced(code), code == kafka.RebalanceInProgress:
 		// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership hears the
 		// same with its next heartbeat and says that all is lost.

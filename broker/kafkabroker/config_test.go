@@ -38,7 +38,15 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// TestLogin proves that SASL works, that a wrong password is an error at once, and that no error shows it (b06).
+// TestUnusablePassword: what SCRAM cannot take for a password is refused by its field's name, and not shown.
+func TestUnusablePassword(t *testing.T) {
+	_, err := New(Config{Connection: Connection{SASL: SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: broker.NewSecret("canary-\x00\u200e\ufffe")}}, Group: "g", Topics: []string{"t"}})
+	if err == nil || !strings.Contains(err.Error(), "SASL.Password") || strings.Contains(err.Error(), "canary") {
+		t.Errorf("got %v, want SASL.Password named and not shown", err)
+	}
+}
+
+// TestLogin proves that SASL works, that a wrong password is an error at once, and that neither errors nor events nor printed values show it (b06).
 func TestLogin(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
@@ -51,13 +59,21 @@ func TestLogin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var said strings.Builder
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
-			if err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "canary") {
-				t.Errorf("a wrong password: %v, want an error at once that does not show it", err)
+			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) { fmt.Fprintf(&said, "%+v\n", e) }})
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a wrong password: %v, want an error at once", err)
 			}
 			_ = s.Close(ctx)
+			fmt.Fprintf(&said, "%v\n%+v\n%#v\n%+v\n%#v", err, cfg, cfg, s, s)
+			r.mu.Lock()
+			fmt.Fprintf(&said, "%+v", r.events)
+			r.mu.Unlock()
+			if strings.Contains(said.String(), "canary") {
+				t.Errorf("a password is printed:\n%s", said.String())
+			}
 		})
 	}
 }

@@ -189,21 +189,26 @@ func (c *cluster) ask(ctx context.Context, node int32) (map[int16][2]int16, erro
 	if err != nil {
 		return nil, err
 	}
-	if code := r.i16(); code != 0 {
-		return nil, fmt.Errorf("asking for versions: %w", kafka.Error(code))
-	}
-	vs = make(map[int16][2]int16)
-	for n := r.array(); n > 0 && !r.bad; n-- {
-		key := r.i16()
-		vs[key] = [2]int16{r.i16(), r.i16()}
-	}
-	if r.bad {
-		return nil, r.err()
+	if vs, err = readVersions(r); err != nil {
+		return nil, fmt.Errorf("asking for versions: %w", err)
 	}
 	c.mu.Lock()
 	c.versions[node] = vs
 	c.mu.Unlock()
 	return vs, nil
+}
+
+// readVersions reads the least and the highest version of each request.
+func readVersions(r *reader) (map[int16][2]int16, error) {
+	if err := codeErr(r.i16()); err != nil {
+		return nil, err
+	}
+	vs := make(map[int16][2]int16)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		key := r.i16()
+		vs[key] = [2]int16{r.i16(), r.i16()}
+	}
+	return vs, r.err()
 }
 
 // codeErr is nil for 0.

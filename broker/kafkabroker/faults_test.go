@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,8 @@ type runner struct {
 	times  map[string]int
 	events []broker.Event
 	err    error
-	hold   bool // ack nothing
+	hold   bool                // ack nothing
+	out    chan broker.Message // where what comes goes to; nil: nowhere
 }
 
 func startRunner(t testing.TB, cfg Config) *runner {
@@ -44,9 +46,15 @@ func startRunner(t testing.TB, cfg Config) *runner {
 func runSource(t testing.TB, s *Source) *runner {
 	t.Helper()
 	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int)}
+	r.open(t)
+	return r
+}
+
+func (r *runner) open(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: 8 << 20}, Observe: func(e broker.Event) {
+	_, err := r.s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: 8 << 20}, Observe: func(e broker.Event) {
 		r.mu.Lock()
 		r.events = append(r.events, e)
 		r.mu.Unlock()
@@ -56,7 +64,6 @@ func runSource(t testing.TB, s *Source) *runner {
 	}
 	go r.run()
 	t.Cleanup(r.close)
-	return r
 }
 
 const patience = 20 * time.Second
@@ -77,6 +84,11 @@ func (r *runner) run() {
 			r.times[string(m.Value)]++
 		}
 		r.mu.Unlock()
+		for _, m := range dst[:n] {
+			if r.out != nil {
+				r.out <- m
+			}
+		}
 		for i := 0; i < n && !hold; i++ {
 			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
 		}
@@ -184,6 +196,7 @@ func TestFaultAnswers(t *testing.T) {
 
 // TestMoves proves that leaders and coordinators are followed (f26).
 func TestMoves(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 6, 1, kfake.NumBrokers(3))
 	r := startRunner(t, ts.config(ts.net.link()))
 	var want []string
@@ -205,43 +218,70 @@ func TestMoves(t *testing.T) {
 
 // TestNewTopics proves that a topic that is made later, one that matches a pattern, and new partitions are picked up (f29).
 func TestNewTopics(t *testing.T) {
-	ts := newTestSystem(t, 1, 1)
+	t.Parallel()
+	onEach(t, 1, testNewTopics)
+}
+
+func testNewTopics(t *testing.T, ts *testSystem) {
+	late := ts.topics[0] + "-late"
 	cfg := ts.config(ts.net.link())
-	cfg.Topics, cfg.Pattern = nil, "topic.*|late"
+	cfg.Topics, cfg.Pattern = nil, regexp.QuoteMeta(ts.topics[0])+".*"
 	r := startRunner(t, cfg)
 	named := ts.config(ts.net.link())
-	named.Group, named.Topics = "named", []string{"late"}
+	named.Group, named.Topics = ts.group+"-named", []string{late}
 	other := startRunner(t, named)
-	eventually(t, "it is told that a topic does not exist", func() bool { _, ok := other.event(broker.Warning, "late"); return ok })
-	if err := ts.cluster.CreateTopic("late", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, "late", 0, 5)...)
+	eventually(t, "it is told that a topic does not exist", func() bool { _, ok := other.event(broker.Warning, late); return ok })
+	createTopic(t, ts.admin, late, 1)
+	t.Cleanup(func() { deleteTopic(t, ts.admin, late) })
+	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, late, 0, 5)...)
 	eventually(t, "the late topic is read", func() bool { return r.has(want) && other.has(want[5:]) })
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	rt := kmsg.NewCreatePartitionsRequestTopic()
 	rt.Topic, rt.Count = ts.topics[0], 3
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 1000
-	if _, err := ts.admin.Request(context.Background(), req); err != nil {
-		t.Fatal(err)
-	}
-	ts.parts = 3
-	ts.admin.ForceMetadataRefresh()
-	time.Sleep(10 * time.Millisecond)
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	ask(t, ts.admin, req, func(r *kmsg.CreatePartitionsResponse) int16 { return r.Topics[0].ErrorCode })
 	var more []string
 	for i := range 6 {
 		v := fmt.Sprintf("new-%d", i)
 		more = append(more, v)
 		eventually(t, "the partition can be written", func() bool {
+			ts.admin.ForceMetadataRefresh()
 			return ts.admin.ProduceSync(context.Background(), &kgo.Record{Topic: ts.topics[0], Partition: int32(i % 3), Value: []byte(v)}).FirstErr() == nil
 		})
 	}
 	eventually(t, "new partitions are read", func() bool { return r.has(more) })
 }
 
+// TestDeletedTopic: one of two topics is deleted with progress in it that is not committed. Its claims end, those of the other one go on, and Close does not
+// wait for a commit that nobody can take.
+func TestDeletedTopic(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testDeletedTopic)
+}
+
+func testDeletedTopic(t *testing.T, ts *testSystem) {
+	doomed := ts.topics[0] + "-doomed"
+	createTopic(t, ts.admin, doomed, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.Topics, cfg.CommitInterval, cfg.CommitMessages = []string{ts.topics[0], doomed}, 10*patience, 1_000_000
+	r := startRunner(t, cfg)
+	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, doomed, 0, 5)...)
+	eventually(t, "both are read", func() bool { return r.has(want) })
+	deleteTopic(t, ts.admin, doomed)
+	eventually(t, "its claim ends", func() bool {
+		e, _ := r.event(broker.Ended, "")
+		return e.Claim != nil && e.Claim.Topic == doomed
+	})
+	want = ts.put(t, ts.topics[0], 5, 5)
+	eventually(t, "the other topic goes on", func() bool { return r.has(want) })
+	r.close()
+	eventually(t, "the other topic is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
 // TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is not skipped by the
 // next process.
 func TestLatestHolds(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 5)
 	l := ts.net.link()
@@ -260,6 +300,7 @@ func TestLatestHolds(t *testing.T) {
 
 // TestKiller: a message above which process after process dies is told of.
 func TestKiller(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 5)
 	for i := range killer {
@@ -327,7 +368,10 @@ func TestUndecodableStops(t *testing.T) {
 }
 
 // TestTransactions: what was aborted is dropped, what is open waits, and markers do not keep the commit from the log's end.
-func TestTransactions(t *testing.T) { onEach(t, 1, testTransactions) }
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testTransactions)
+}
 
 func testTransactions(t *testing.T, ts *testSystem) {
 	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.TransactionalID(ts.group), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -368,6 +412,7 @@ func testTransactions(t *testing.T, ts *testSystem) {
 
 // TestLagUnderLoad: the lag grows although nothing is fetched, because the budget is used up.
 func TestLagUnderLoad(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 600)
 	s, err := New(ts.config(ts.net.link()))
@@ -387,6 +432,7 @@ func TestLagUnderLoad(t *testing.T) {
 
 // TestPublishToNewTopic: a topic that is made while a publish is under way takes it; one that is not made is refused for good.
 func TestPublishToNewTopic(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	p := ts.publisher(t)
 	defer func() { _ = p.Close(context.Background()) }()

@@ -40,7 +40,10 @@ func TestResetTime(t *testing.T) {
 // TestBeyondEnd: a committed offset beyond the log's end is told of, and the policy says where to go on (f31).
 func TestBeyondEnd(t *testing.T) {
 	for _, policy := range []string{"earliest", "latest", "stop"} {
-		t.Run(policy, func(t *testing.T) { onEach(t, 1, func(t *testing.T, ts *testSystem) { testBeyondEnd(t, ts, policy) }) })
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, 1, func(t *testing.T, ts *testSystem) { testBeyondEnd(t, ts, policy) })
+		})
 	}
 }
 
@@ -82,7 +85,10 @@ func testBeyondEnd(t *testing.T, ts *testSystem, policy string) {
 // offset is not among them (f30). With stop it ends Receive.
 func TestTrimmed(t *testing.T) {
 	for _, policy := range []string{"earliest", "latest", "stop"} {
-		t.Run(policy, func(t *testing.T) { onEach(t, 1, func(t *testing.T, ts *testSystem) { testTrimmed(t, ts, policy) }) })
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, 1, func(t *testing.T, ts *testSystem) { testTrimmed(t, ts, policy) })
+		})
 	}
 }
 

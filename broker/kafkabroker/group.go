@@ -33,19 +33,23 @@ func (k *coordinator) find(ctx context.Context) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.i32()
-	if err := codeErr(r.i16()); err != nil {
+	if node, err = readCoordinator(r); err != nil {
 		return 0, fmt.Errorf("finding the group's coordinator: %w", err)
-	}
-	r.str()
-	node = r.i32()
-	if r.bad {
-		return 0, r.err()
 	}
 	k.mu.Lock()
 	k.node, k.found = node, true
 	k.mu.Unlock()
 	return node, nil
+}
+
+func readCoordinator(r *reader) (node int32, err error) {
+	r.i32()
+	if err := codeErr(r.i16()); err != nil {
+		return 0, err
+	}
+	r.str()
+	node = r.i32()
+	return node, r.err()
 }
 
 func (k *coordinator) forget() {
@@ -124,21 +128,27 @@ func (k *coordinator) join(ctx context.Context, s seat, cfg *Config, name string
 	if err != nil {
 		return j, err
 	}
+	j, code, err := readJoined(r)
+	if err != nil {
+		return j, err
+	}
+	j.instance = s.instance
+	return j, k.check("joining the group", code)
+}
+
+func readJoined(r *reader) (j joined, code int16, err error) {
 	r.i32()
-	code := r.i16()
+	code = r.i16()
 	j.generation, j.protocol = r.i32(), r.str()
 	leader := r.str()
-	j.member, j.instance = r.str(), s.instance
+	j.member = r.str()
 	j.leads = leader == j.member
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		sub := subscriber{id: r.str(), instance: r.str()}
 		sub.read(r.bytes())
 		j.subs = append(j.subs, sub)
 	}
-	if r.bad {
-		return j, r.err()
-	}
-	return j, k.check("joining the group", code)
+	return j, code, r.err()
 }
 
 func (k *coordinator) sync(ctx context.Context, s seat, plan map[string][]partitionID) ([]partitionID, error) {
@@ -233,17 +243,9 @@ func (k *coordinator) commit(ctx context.Context, s seat, cs []*commitment) erro
 	if err != nil {
 		return err
 	}
-	r.i32()
-	answered := make(map[partitionID]int16)
-	for n := r.array(); n > 0 && !r.bad; n-- {
-		name := r.str()
-		for m := r.array(); m > 0 && !r.bad; m-- {
-			no := r.i32()
-			answered[partitionID{name, no}] = r.i16()
-		}
-	}
-	if r.bad {
-		return r.err()
+	answered, err := readCommitted(r)
+	if err != nil {
+		return err
 	}
 	for _, c := range cs {
 		code, ok := answered[c.partitionID]
@@ -253,6 +255,20 @@ func (k *coordinator) commit(ctx context.Context, s seat, cs []*commitment) erro
 		c.err = k.check("committing", code)
 	}
 	return nil
+}
+
+// readCommitted reads the code of each partition.
+func readCommitted(r *reader) (map[partitionID]int16, error) {
+	r.i32()
+	answered := make(map[partitionID]int16)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		name := r.str()
+		for m := r.array(); m > 0 && !r.bad; m-- {
+			no := r.i32()
+			answered[partitionID{name, no}] = r.i16()
+		}
+	}
+	return answered, r.err()
 }
 
 // A position is what is committed of a partition; offset -1: nothing.

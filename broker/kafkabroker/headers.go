@@ -52,42 +52,61 @@ func (headerCodec) each(raw []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// A recordReader reads the fields of a record, and sticks to its first failure.
+// A recordReader reads the fields of a record, and sticks to its first failure. It counts up an index rather than cutting the slice: this is the hottest code there
+// is, and each write of a slice costs a barrier while the garbage collector works.
 type recordReader struct {
 	b   []byte
+	i   int // where to go on
 	bad bool
 }
 
+// left is how many bytes there are still.
+func (r *recordReader) left() int { return len(r.b) - r.i }
+
+// rest is all that was not read.
+func (r *recordReader) rest() []byte { return r.b[r.i:] }
+
+func (r *recordReader) fail() { r.bad, r.i = true, len(r.b) }
+
 func (r *recordReader) varint() int64 {
-	if len(r.b) > 0 && r.b[0] < 0x80 { // most are this short
-		v := int64(r.b[0]>>1) ^ -int64(r.b[0]&1)
-		r.b = r.b[1:]
-		return v
+	if r.i < len(r.b) && r.b[r.i] < 0x80 { // most are this short
+		c := r.b[r.i]
+		r.i++
+		return int64(c>>1) ^ -int64(c&1)
 	}
-	v, n := binary.Varint(r.b)
+	return r.longVarint()
+}
+
+func (r *recordReader) longVarint() int64 {
+	if r.i+1 < len(r.b) && r.b[r.i+1] < 0x80 {
+		u := int64(r.b[r.i]&0x7f) | int64(r.b[r.i+1])<<7
+		r.i += 2
+		return u>>1 ^ -(u & 1)
+	}
+	v, n := binary.Varint(r.rest())
 	if n <= 0 {
-		r.bad, r.b = true, nil
+		r.fail()
 		return 0
 	}
-	r.b = r.b[n:]
+	r.i += n
 	return v
 }
 
 // bytes reads a length and so many bytes; nil for the length -1.
 func (r *recordReader) bytes() []byte {
 	n := r.varint()
-	if n < 0 && n == -1 && !r.bad {
+	if n == -1 && !r.bad {
 		return nil
 	}
 	return r.take(n)
 }
 
 func (r *recordReader) take(n int64) []byte {
-	if n < 0 || n > int64(len(r.b)) {
-		r.bad, r.b = true, nil
+	if n < 0 || n > int64(r.left()) {
+		r.fail()
 		return nil
 	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
+	from := r.i
+	r.i += int(n)
+	return r.b[from:r.i:r.i]
 }

@@ -11,14 +11,11 @@ import (
 
 func TestMain(m *testing.M) {
 	if topic := os.Getenv("KAFKABROKER_CHILD"); topic != "" {
-		if os.Getenv("KAFKABROKER_MEMORY") != "" {
-			memoryChild(topic)
-			return
-		}
-		child()
+		memoryChild(topic)
 		return
 	}
 	code := m.Run()
+	stopSharedKafka()
 	if err := leaked(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

@@ -38,7 +38,7 @@ type membership interface {
 	run(ctx context.Context) error
 	// release says that revoked partitions are drained and committed. It does not block.
 	release(parts []partitionID)
-	// look says how many partitions topics have now. It does not block.
+	// look says how many partitions topics have now; 0 of one that was deleted. It does not block.
 	look(counts map[string]int32)
 	// seat is who we are for a commit of a partition.
 	seat(p partitionID) seat
@@ -445,7 +445,7 @@ func (g *classic) wantsJoin() bool {
 func (g *classic) look(counts map[string]int32) {
 	g.mu.Lock()
 	for name, n := range counts {
-		if have, known := g.shared[name]; g.leads && g.shared != nil && (!known && slices.Contains(g.names, name) || known && have != n) {
+		if have, known := g.shared[name]; g.leads && g.shared != nil && (!known && n > 0 && slices.Contains(g.names, name) || known && have != n) {
 			g.rejoin = true
 		}
 	}

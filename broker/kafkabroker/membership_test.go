@@ -2,6 +2,8 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,68 +20,73 @@ import (
 func TestTakeover(t *testing.T) {
 	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}} {
 		t.Run(balancer, func(t *testing.T) {
-			ts := newTestSystem(t, 4, 1)
-			ts.balancer, ts.lease = balancer, time.Second
-			var mu sync.Mutex
-			seen := make(map[string]bool)
-			read := func() (stop func()) {
-				rd := kafka.NewReader(kafka.ReaderConfig{
-					Brokers: ts.cluster.ListenAddrs(), GroupID: testGroup, Topic: ts.topics[0], GroupBalancers: []kafka.GroupBalancer{theirs},
-					StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
-					JoinGroupBackoff: 100 * time.Millisecond, MaxWait: 100 * time.Millisecond,
-				})
-				done := make(chan struct{})
-				ctx, cancel := context.WithCancel(context.Background())
-				go func() {
-					defer close(done)
-					for {
-						m, err := rd.FetchMessage(ctx)
-						if err != nil {
-							return
-						}
-						mu.Lock()
-						seen[string(m.Value)] = true
-						mu.Unlock()
-						_ = rd.CommitMessages(ctx, m)
-					}
-				}()
-				return func() { cancel(); <-done; _ = rd.Close() }
-			}
-			stop1, stop2 := read(), read()
-			var want []string
-			var ours []*runner
-			handled := func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, v := range want {
-					ok := seen[v]
-					for _, r := range ours {
-						ok = ok || r.seen()[v] > 0
-					}
-					if !ok {
-						return false
-					}
-				}
-				return true
-			}
-			step := func(what string, f func()) {
-				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
-				f()
-				want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
-				eventually(t, what, handled)
-			}
-			step("readers alone", func() {})
-			step("one of ours beside two readers", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
-			step("one each", stop1)
-			step("two of ours beside one reader", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
-			step("ours alone", stop2)
-			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+			t.Parallel()
+			onEach(t, 4, func(t *testing.T, ts *testSystem) { testTakeover(t, ts, balancer, theirs) })
 		})
 	}
 }
 
+func testTakeover(t *testing.T, ts *testSystem, balancer string, theirs kafka.GroupBalancer) {
+	ts.balancer, ts.lease = balancer, time.Second
+	var mu sync.Mutex
+	seen := make(map[string]bool)
+	read := func() (stop func()) {
+		rd := kafka.NewReader(kafka.ReaderConfig{
+			Brokers: ts.brokers, GroupID: ts.group, Topic: ts.topics[0], GroupBalancers: []kafka.GroupBalancer{theirs},
+			StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
+			JoinGroupBackoff: 100 * time.Millisecond, MaxWait: 100 * time.Millisecond,
+		})
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			defer close(done)
+			for {
+				m, err := rd.FetchMessage(ctx)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				seen[string(m.Value)] = true
+				mu.Unlock()
+				_ = rd.CommitMessages(ctx, m)
+			}
+		}()
+		return func() { cancel(); <-done; _ = rd.Close() }
+	}
+	stop1, stop2 := read(), read()
+	var want []string
+	var ours []*runner
+	handled := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, v := range want {
+			ok := seen[v]
+			for _, r := range ours {
+				ok = ok || r.seen()[v] > 0
+			}
+			if !ok {
+				return false
+			}
+		}
+		return true
+	}
+	step := func(what string, f func()) {
+		want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
+		f()
+		want = append(want, ts.put(t, ts.topics[0], len(want), 40)...)
+		eventually(t, what, handled)
+	}
+	step("readers alone", func() {})
+	step("one of ours beside two readers", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
+	step("one each", stop1)
+	step("two of ours beside one reader", func() { ours = append(ours, startRunner(t, ts.config(ts.net.link()))) })
+	step("ours alone", stop2)
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
 // TestStatic: a static member that comes back within the session has its partitions again without a rebalance.
 func TestStatic(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
 	ts.lease = 5 * time.Second
 	cfg := ts.config(ts.net.link())
@@ -93,6 +100,30 @@ func TestStatic(t *testing.T) {
 	eventually(t, "it goes on", func() bool { return r.has(want) })
 	if after := ts.cluster.GroupInfo(testGroup).Epoch; after != before {
 		t.Errorf("the generation went from %d to %d", before, after)
+	}
+}
+
+// TestStaticTwice: of two processes with one instance id the first is fenced: it ends with an error that says so, and the second has its partitions.
+func TestStaticTwice(t *testing.T) {
+	t.Parallel()
+	onEach(t, 2, testStaticTwice)
+}
+
+func testStaticTwice(t *testing.T, ts *testSystem) {
+	cfg := ts.config(ts.net.link())
+	cfg.InstanceID = "one"
+	first := startRunner(t, cfg)
+	eventually(t, "it has claims", func() bool { _, ok := first.event(broker.Assigned, ""); return ok })
+	second := startRunner(t, cfg)
+	<-first.end
+	if !errors.Is(first.err, kafka.FencedInstanceID) || !strings.Contains(first.err.Error(), ts.group) {
+		t.Errorf("Receive of the first one returned %v, want that its instance id is taken, and the group", first.err)
+	}
+	want := ts.put(t, ts.topics[0], 0, 10)
+	eventually(t, "the second one has all", func() bool { return second.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	if _, ended := first.event(broker.Ended, ""); !ended {
+		t.Error("the first one's claims go on")
 	}
 }
 
@@ -134,6 +165,7 @@ func TestRejoin(t *testing.T) {
 // is such a one: it gives every member it had written down a new session. Who gave its partitions up in the silence has to join again: heartbeats
 // alone are answered for ever, and the group thinks that they are being worked on.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
 	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		ts.cluster.KeepControl()
@@ -152,6 +184,7 @@ func TestSilence(t *testing.T) {
 
 // TestLeave: a coordinator that cannot take the goodbye at the moment is asked again, so that others need not wait for a session timeout.
 func TestLeave(t *testing.T) {
+	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID} {
 		t.Run(e.Message, func(t *testing.T) {
 			ts := newTestSystem(t, 1, 1)

@@ -96,7 +96,11 @@ func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
 	i, found := t.find(o)
 	if !found {
 		t.grow()
-		t.list = slices.Insert(t.list, i, t.meet(o, size))
+		if e := t.meet(o, size); i == len(t.list) {
+			t.list = append(t.list, e)
+		} else {
+			t.list = slices.Insert(t.list, i, e)
+		}
 		t.passed = max(t.passed, o+1)
 		t.changed()
 		if t.list[i].state != done {
@@ -132,9 +136,9 @@ func (t *tracker) grow() {
 
 func (t *tracker) meet(o int64, size uint32) entry {
 	switch {
-	case within(t.before, o):
+	case len(t.before) > 0 && within(t.before, o):
 		return entry{offset: o, state: done}
-	case t.strays[o] > 0:
+	case len(t.strays) > 0 && t.strays[o] > 0:
 		return entry{offset: o, state: stray}
 	}
 	return entry{offset: o, size: size, state: out}

@@ -14,7 +14,8 @@ type logModel struct {
 	t    *rapid.T
 	log  []int64 // offsets that have a message
 	end  int64
-	done map[int64]bool // acked with nil, ever
+	from int64          // retention has taken what is below
+	done map[int64]bool // acked with nil, ever; or gone without anybody having it out
 	base int64
 	meta string
 
@@ -53,7 +54,28 @@ func (m *logModel) committed() {
 	}
 }
 
+// jump is what a fetch below the log's first offset leads to.
+func (m *logModel) jump() {
+	if m.pos >= m.from {
+		return
+	}
+	var out []int64
+	for _, o := range m.tokens {
+		out = append(out, o)
+	}
+	for _, o := range m.log {
+		if o < m.from && !slices.Contains(out, o) {
+			m.done[o] = true
+		}
+	}
+	if gone := m.tr.jump(m.pos, m.from); gone < 0 || gone > m.from {
+		m.t.Fatalf("%d are gone of the first %d", gone, m.from)
+	}
+	m.pos = m.from
+}
+
 func (m *logModel) scan(n int) {
+	m.jump()
 	from, i := m.pos, 0
 	for _, o := range m.log {
 		if o < from {
@@ -151,8 +173,47 @@ func (m *logModel) settleStray() {
 	}
 }
 
+// actions are what may happen at any time.
+func (m *logModel) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"scan": func(t *rapid.T) { m.t = t; m.scan(rapid.IntRange(1, 20).Draw(t, "n")) },
+		"ack": func(t *rapid.T) {
+			m.t = t
+			if tok, ok := m.pick(); ok {
+				if how, _ := m.tr.ack(tok); how != settledNow {
+					t.Fatalf("ack says %v", how)
+				}
+				m.done[m.tokens[tok]], m.acks[m.tokens[tok]] = true, true
+				delete(m.tokens, tok)
+				if how, _ := m.tr.ack(tok); how != settledBefore {
+					t.Fatalf("a second ack says %v", how)
+				}
+			}
+		},
+		"give back": func(t *rapid.T) {
+			m.t = t
+			if tok, ok := m.pick(); ok {
+				runs := int32(rapid.IntRange(0, 3).Draw(t, "runs"))
+				if how, _ := m.tr.giveBack(tok, runs); how != settledNow {
+					t.Fatalf("give back says %v", how)
+				}
+				m.pos = min(m.pos, m.tokens[tok])
+				delete(m.tokens, tok)
+			}
+		},
+		"retention": func(t *rapid.T) { m.t = t; m.from = rapid.Int64Range(m.from, m.end).Draw(t, "first") },
+		"snapshot":  func(t *rapid.T) { m.t = t; m.take(false) },
+		"commit":    func(t *rapid.T) { m.t = t; m.land() },
+		"die":       func(t *rapid.T) { m.t = t; m.end1(false) },
+		"leave":     func(t *rapid.T) { m.t = t; m.end1(true) },
+		"late":      func(t *rapid.T) { m.t = t; m.settleStray() },
+		"":          func(t *rapid.T) { m.t = t; m.committed() },
+	}
+}
+
 // TestTrackerModel proves on random histories of processes: nothing unfinished is ever below a commit or called finished in its metadata,
-// commits never go back, nothing is handed out twice, and in the end everything is finished and committed.
+// commits never go back, nothing is handed out twice, and in the end everything is finished and committed. Messages are given back in any order, and retention
+// takes some at any time.
 func TestTrackerModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &logModel{t: t, done: make(map[int64]bool), strays: make(map[int64]int), orphans: make(map[*tracker]map[uint64]int64)}
@@ -163,39 +224,7 @@ func TestTrackerModel(t *testing.T) {
 			}
 		}
 		m.begin()
-		t.Repeat(map[string]func(*rapid.T){
-			"scan": func(t *rapid.T) { m.t = t; m.scan(rapid.IntRange(1, 20).Draw(t, "n")) },
-			"ack": func(t *rapid.T) {
-				m.t = t
-				if tok, ok := m.pick(); ok {
-					if how, _ := m.tr.ack(tok); how != settledNow {
-						t.Fatalf("ack says %v", how)
-					}
-					m.done[m.tokens[tok]], m.acks[m.tokens[tok]] = true, true
-					delete(m.tokens, tok)
-					if how, _ := m.tr.ack(tok); how != settledBefore {
-						t.Fatalf("a second ack says %v", how)
-					}
-				}
-			},
-			"give back": func(t *rapid.T) {
-				m.t = t
-				if tok, ok := m.pick(); ok {
-					runs := int32(rapid.IntRange(0, 3).Draw(t, "runs"))
-					if how, _ := m.tr.giveBack(tok, runs); how != settledNow {
-						t.Fatalf("give back says %v", how)
-					}
-					m.pos = min(m.pos, m.tokens[tok])
-					delete(m.tokens, tok)
-				}
-			},
-			"snapshot": func(t *rapid.T) { m.t = t; m.take(false) },
-			"commit":   func(t *rapid.T) { m.t = t; m.land() },
-			"die":      func(t *rapid.T) { m.t = t; m.end1(false) },
-			"leave":    func(t *rapid.T) { m.t = t; m.end1(true) },
-			"late":     func(t *rapid.T) { m.t = t; m.settleStray() },
-			"":         func(t *rapid.T) { m.t = t; m.committed() },
-		})
+		t.Repeat(m.actions())
 		m.t = t
 		for len(m.orphans) > 0 {
 			n := 0

@@ -74,9 +74,14 @@ func (s *Source) look(ctx context.Context) error {
 		if codeOf(t.err) == kafka.TopicAuthorizationFailed && s.cfg.Pattern == "" {
 			err = fmt.Errorf("topic %s: %w", name, t.err)
 		}
-		if t.err == nil {
+		s.miss(name, t.err)
+		if t.err == nil || s.isGone(name) {
 			counts[name] = int32(len(t.leaders))
-		} else if was, known := s.layout[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) {
+		}
+		if t.err == nil {
+			continue
+		}
+		if was, known := s.layout[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) {
 			s.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("topic %s does not exist: waiting for it", name)})
 		}
 	}
@@ -88,6 +93,24 @@ func (s *Source) look(ctx context.Context) error {
 	s.m.look(counts)
 	signal(s.kick)
 	return err
+}
+
+// missingLooks is from how many looks on, one after the other, a topic that no broker knows was deleted. A broker that has just started may not know it yet.
+const missingLooks = 2
+
+// miss counts looks that did not find a topic; it needs s.mu.
+func (s *Source) miss(topic string, err error) {
+	if codeOf(err) == kafka.UnknownTopicOrPartition {
+		s.missing[topic]++
+	} else {
+		delete(s.missing, topic)
+	}
+}
+
+// isGone says whether a topic was deleted; it needs s.mu.
+func (s *Source) isGone(topic string) bool {
+	_, known := s.layout[topic]
+	return s.missing[topic] >= missingLooks || !known && s.cfg.Pattern != ""
 }
 
 // follow takes the partition's leader, or begins it anew where the topic is another one by now; it needs s.mu.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,29 +13,32 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// realKafka is the brokers of KAFKA_BROKERS, with a fresh topic. Without it the test is skipped.
+// realBrokers are those of a real Kafka: KAFKA_BROKERS, or one that is started for the tests. Who asks for neither gets a skip; with LONGSHORE_REAL a
+// Kafka that cannot be had is a failure.
+func realBrokers(t testing.TB) []string {
+	t.Helper()
+	if !realWanted() {
+		t.Skip("NO REAL KAFKA: LONGSHORE_KAFKA=1 starts one, KAFKA_BROKERS=host:port,... names one, LONGSHORE_REAL=1 demands one")
+	}
+	return sharedKafka(t)
+}
+
+func realWanted() bool {
+	return os.Getenv("LONGSHORE_REAL") != "" || os.Getenv("LONGSHORE_KAFKA") != "" || os.Getenv("KAFKA_BROKERS") != ""
+}
+
+// realKafka is a real Kafka with a fresh topic.
 func realKafka(t *testing.T, partitions int32) (admin *kgo.Client, brokers []string, topic string) {
 	t.Helper()
-	env := os.Getenv("KAFKA_BROKERS")
-	if env == "" {
-		t.Skip("KAFKA_BROKERS is not set: nothing was tested on real Kafka")
-	}
-	brokers = strings.Split(env, ",")
-	admin, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(admin.Close)
-	topic = fmt.Sprintf("longshore-%d", time.Now().UnixNano())
-	createTopic(t, admin, topic, partitions)
-	return admin, brokers, topic
+	ts := realSystem(t, brokertest.Setup{Topics: 1, Partitions: int(partitions)}, "sticky")
+	return ts.admin, ts.brokers, ts.topics[0]
 }
 
 // realLease is the shortest session timeout that the brokers grant, and not less than a second: the broker is another process, and pauses.
 func realLease(t testing.TB) time.Duration {
 	t.Helper()
 	ts := plainTestSystem(brokertest.Setup{}, "sticky", 0)
-	ts.brokers = strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
+	ts.brokers = realBrokers(t)
 	ts.connect(t)
 	brokers := ask(t, ts.admin, kmsg.NewPtrMetadataRequest(), func(*kmsg.MetadataResponse) int16 { return 0 }).Brokers
 	name := "group.min.session.timeout.ms"
@@ -56,13 +58,14 @@ func realLease(t testing.TB) time.Duration {
 	return max(time.Second, time.Duration(ms)*time.Millisecond)
 }
 
-// realSystem is a system with topics and a group of its own on the brokers of KAFKA_BROKERS.
+// realSystem is a system with topics and a group of its own on a real Kafka.
 func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
 	t.Helper()
 	ts := plainTestSystem(s, balancer, realLease(t))
-	ts.brokers = strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
+	ts.brokers = realBrokers(t)
 	ts.connect(t)
 	ts.group = fmt.Sprintf("longshore-%d", time.Now().UnixNano())
+	ts.awaitCoordinator(t)
 	for i := range s.Topics {
 		topic := fmt.Sprintf("%s-%d", ts.group, i)
 		createTopic(t, ts.admin, topic, ts.parts)
@@ -72,13 +75,26 @@ func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
 	return ts
 }
 
-// onEach runs a test on a cluster in this process, and where KAFKA_BROKERS is set on a real one too.
+// onEach runs a test on a cluster in this process and on a real one.
 func onEach(t *testing.T, partitions int, test func(t *testing.T, ts *testSystem)) {
 	setup := brokertest.Setup{Topics: 1, Partitions: partitions}
 	t.Run("fake", func(t *testing.T) { test(t, fakeSystem(t, setup, "sticky")) })
-	if os.Getenv("KAFKA_BROKERS") != "" {
-		t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "sticky")) })
-	}
+	t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "sticky")) })
+}
+
+// awaitCoordinator waits for one: the first group of a fresh Kafka has none until the topic of commits is made.
+func (ts *testSystem) awaitCoordinator(t testing.TB) {
+	t.Helper()
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKeys = []string{ts.group}
+	eventually(t, "the group has a coordinator", func() bool {
+		shard := ts.admin.RequestSharded(context.Background(), req)[0]
+		if shard.Err != nil {
+			return false
+		}
+		r := shard.Resp.(*kmsg.FindCoordinatorResponse)
+		return r.ErrorCode == 0 && len(r.Coordinators) == 1 && r.Coordinators[0].ErrorCode == 0
+	})
 }
 
 func (ts *testSystem) realProgress(t testing.TB, topic string) (ps []progressOf) {

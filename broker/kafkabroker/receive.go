@@ -108,8 +108,10 @@ func (s *Source) take(l *loan, dst []broker.Message) (n int) {
 		if !ok {
 			continue
 		}
-		if runs := p.tr.runs[m.Offset]; runs > 0 {
-			m.Runs, m.Attempt = runs, runs+1
+		if len(p.tr.runs) > 0 {
+			if runs := p.tr.runs[m.Offset]; runs > 0 {
+				m.Runs, m.Attempt = runs, runs+1
+			}
 		}
 		m.Token, m.Claim = tok, p.claim
 		if n != i {
@@ -140,7 +142,7 @@ func (s *Source) progress(l *loan) {
 		s.undecodable(p, l.err)
 		return
 	}
-	left := int64(len(l.d.raw) + len(l.d.body.b))
+	left := int64(len(l.d.raw) + l.d.body.left())
 	s.held += left - p.curBytes
 	p.curBytes = left
 	if l.over {

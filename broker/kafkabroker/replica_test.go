@@ -54,6 +54,7 @@ func (k *racks) counts() (referred, served, led int) {
 // TestRack: who has a rack fetches from the follower that the leader names, stays with it, and goes back to the leader when the follower has the partition
 // no more (KIP-392).
 func TestRack(t *testing.T) {
+	t.Parallel()
 	ts := newTestSystem(t, 1, 1, kfake.NumBrokers(2))
 	leader := ts.cluster.LeaderFor(ts.topics[0], 0)
 	k := &racks{near: 1 - leader}

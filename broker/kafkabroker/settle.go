@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"errors"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -79,11 +80,7 @@ func (s *Source) settled(p *part, tok uint64, how settling, size uint32, lost, t
 
 // verdict does what each settle ends with; it needs s.mu.
 func (s *Source) verdict(p *part, lost, twice bool) error {
-	if s.starved {
-		s.starved = false
-		signal(s.wake)
-		signal(s.kick)
-	}
+	s.feed()
 	if p.shut && p.tr.outN == 0 {
 		signal(s.kick)
 	}
@@ -95,4 +92,33 @@ func (s *Source) verdict(p *part, lost, twice bool) error {
 		return broker.ErrSettled
 	}
 	return nil
+}
+
+// refillWait is how long a little freed budget waits for more.
+const refillWait = time.Millisecond
+
+// feed wakes whoever waits for budget, when there is enough of it or it has waited for long enough. Were Receive woken by each settle, it would hand out one message
+// at a time under a budget that is used up; small budgets are refilled at once, for they may be all that keeps the workers busy. It needs s.mu.
+func (s *Source) feed() {
+	if !s.starved {
+		return
+	}
+	enough := func(free, of int64) bool { return free > 0 && (of <= 256 || free >= of/8) }
+	if enough(int64(s.budget.Messages-s.outN), int64(s.budget.Messages)) && enough(s.budget.Bytes-s.outBytes, s.budget.Bytes) {
+		s.starved, s.refillAt = false, time.Time{}
+		signal(s.wake)
+		signal(s.kick)
+	} else if s.refillAt.IsZero() {
+		s.refillAt = time.Now().Add(refillWait)
+		signal(s.kick)
+	}
+}
+
+// refill is feed's second half, when the wait is over. It returns when that is; it needs s.mu.
+func (s *Source) refill(now time.Time) time.Time {
+	if !s.refillAt.IsZero() && !now.Before(s.refillAt) {
+		s.starved, s.refillAt = false, time.Time{}
+		signal(s.wake)
+	}
+	return s.refillAt
 }

@@ -59,15 +59,17 @@ type Source struct {
 	gone      []goner
 	strays    map[logKey]map[int64]int
 	layout    map[string]topic
+	missing   map[string]int // looks in a row that did not find a topic
 	paused    bool
 	pausedOf  map[string]bool
 	flights   map[int32]int // fetches under way by broker
 	outN      int
 	outBytes  int64
-	held      int64 // prefetched or reserved for fetches
-	starved   bool  // there was no budget for somebody
-	finished  int64 // acks since the last commit was put together
-	hurry     bool  // somebody waits for the next commit
+	held      int64     // prefetched or reserved for fetches
+	starved   bool      // there was no budget for somebody
+	refillAt  time.Time // when what was freed of it since is used, however little; zero: nothing was
+	finished  int64     // acks since the last commit was put together
+	hurry     bool      // somebody waits for the next commit
 	events    []broker.Event
 	down, up  bool
 	downSaid  time.Time
@@ -119,7 +121,7 @@ func New(cfg Config) (*Source, error) {
 		loopEnd: make(chan struct{}), loopDone: make(chan struct{}), committed: make(chan struct{}), memberWas: make(chan struct{}),
 		met: make(chan struct{}), done: make(chan struct{}),
 		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int),
-		pausedOf: make(map[string]bool), flights: make(map[int32]int),
+		missing: make(map[string]int), pausedOf: make(map[string]bool), flights: make(map[int32]int),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.m = newClassic(s.k, &s.cfg, s.subscribed, s.changed, s.noteGroup)

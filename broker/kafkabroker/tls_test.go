@@ -56,6 +56,7 @@ func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate, p
 
 // TestTLS proves mutual TLS, and that a mismatch of TLS and plaintext is told within the dial timeout, with the broker's address (b05).
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile, pair, pool := selfSigned(t)
 	secure := startCluster(t, kfake.SeedTopics(1, "t"), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}))
 	plain := startCluster(t, kfake.SeedTopics(1, "t"))

@@ -134,6 +134,10 @@ func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, a
 	if err != nil {
 		return 0, err
 	}
+	return readOffset(r, p)
+}
+
+func readOffset(r *reader, p partitionID) (int64, error) {
 	r.i32()
 	if r.array() != 1 || r.str() != p.topic || r.array() != 1 || r.i32() != p.no {
 		return 0, errShort

@@ -12,6 +12,7 @@ import (
 // TestWindow: one message that stays out holds the commit back; when the window above it is full, intake stops with a Stalled event that names it, and goes
 // on when it is settled. Other partitions go on meanwhile.
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	const window, n = 10, 40
 	ts := newTestSystem(t, 2, 1)
 	cfg := ts.config(ts.net.link())
@@ -25,37 +26,8 @@ func TestWindow(t *testing.T) {
 		ts.produce(t, 1, broker.Outgoing{Topic: ts.topics[0], Value: []byte{1, byte(i)}})
 	}
 	events := make(chan broker.Event, 1000)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}, Observe: func(e broker.Event) { events <- e }}); err != nil {
-		t.Fatal(err)
-	}
-	var got [2]atomic.Int32
 	first := make(chan broker.Message, 1)
-	var end sync.WaitGroup
-	end.Go(func() {
-		dst := make([]broker.Message, 64)
-		for {
-			m, err := s.Receive(dst)
-			if err != nil {
-				return
-			}
-			for i := range dst[:m] {
-				got[dst[i].Partition].Add(1)
-				if dst[i].Partition == 0 && dst[i].Offset == 0 {
-					first <- dst[i]
-				} else if err := s.Ack(dst[i].Claim, []uint64{dst[i].Token}); err != nil {
-					t.Errorf("Ack: %v", err)
-				}
-			}
-		}
-	})
-	defer func() {
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		end.Wait()
-	}()
+	got := holdFirst(t, s, events, first)
 	held := <-first
 	for e := range events {
 		if e.Kind == broker.Stalled {
@@ -77,4 +49,42 @@ func TestWindow(t *testing.T) {
 	if w := s.Window(held.Claim); w > 0.5 {
 		t.Errorf("the window is %v full after all was acked", w)
 	}
+}
+
+// holdFirst opens a source of two partitions and acks all but the first message of partition 0, which it sends. It counts what came of each partition.
+func holdFirst(t *testing.T, s *Source, events chan<- broker.Event, first chan<- broker.Message) (got *[2]atomic.Int32) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}, Observe: func(e broker.Event) { events <- e }}); err != nil {
+		t.Fatal(err)
+	}
+	got = new([2]atomic.Int32)
+	var end sync.WaitGroup
+	end.Go(func() {
+		dst := make([]broker.Message, 64)
+		for {
+			m, err := s.Receive(dst)
+			if err != nil {
+				return
+			}
+			for i := range dst[:m] {
+				got[dst[i].Partition].Add(1)
+				if dst[i].Partition == 0 && dst[i].Offset == 0 {
+					first <- dst[i]
+				} else if err := s.Ack(dst[i].Claim, []uint64{dst[i].Token}); err != nil {
+					t.Errorf("Ack: %v", err)
+				}
+			}
+		}
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		end.Wait()
+	})
+	return got
 }

@@ -1,6 +1,8 @@
 package kafkabroker
 
 import (
+	"bytes"
+	"io"
 	"reflect"
 	"testing"
 )
@@ -26,6 +28,43 @@ func FuzzAnswers(f *testing.F) {
 			if got, err := req.read(&reader{b: b, flexible: v >= 12}, v); err == nil && len(got) > 1 {
 				t.Fatalf("%d answers to one wish", len(got))
 			}
+		}
+		if j, _, err := readJoined(&reader{b: b}); err == nil && len(j.subs) > len(b) {
+			t.Fatalf("%d members of %d bytes", len(j.subs), len(b))
+		}
+		if codes, err := readCommitted(&reader{b: b}); err == nil && len(codes) > len(b) {
+			t.Fatalf("%d commits of %d bytes", len(codes), len(b))
+		}
+		if at, _, err := readPositions(&reader{b: b}); err == nil && len(at) > len(b) {
+			t.Fatalf("%d positions of %d bytes", len(at), len(b))
+		}
+		if vs, err := readVersions(&reader{b: b}); err == nil && len(vs) > len(b) {
+			t.Fatalf("%d versions of %d bytes", len(vs), len(b))
+		}
+		if _, err := readCoordinator(&reader{b: b}); err == nil && len(b) < 12 {
+			t.Fatalf("a coordinator of %d bytes", len(b))
+		}
+		if _, err := readOffset(&reader{b: b}, partitionID{"a", 0}); err == nil && len(b) < 37 {
+			t.Fatalf("an offset of %d bytes", len(b))
+		}
+	})
+}
+
+// FuzzExchange: whatever comes instead of an answer is an error, or an answer of the length that it claims and the caller allows.
+func FuzzExchange(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 6, 'l', 'o', 'n', 'g', 0, 7})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 'l', 'o', 'n', 'g'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q := &request{ctx: t.Context(), key: keyHeartbeat, version: 3, limit: 1000}
+		_, err := q.RawExchange(struct {
+			io.Reader
+			io.Writer
+		}{bytes.NewReader(b), io.Discard})
+		if err == nil && (len(q.answer) > q.limit || !bytes.Equal(q.answer, b[8:8+len(q.answer)])) {
+			t.Fatalf("the answer is %x", q.answer)
+		}
+		if len(q.answer) > q.limit {
+			t.Fatalf("%d bytes were taken for an answer", len(q.answer))
 		}
 	})
 }

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	kafka "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/kafkad"
+)
+
+const kafkaPartitions = 4
+
+// withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes in a topic of 4 partitions. where
+// is the topic and the brokers, as "topic@host:port,host:port".
+func withKafka(n int, do func(where string)) error {
+	brokers := strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
+	if brokers[0] == "" {
+		k, err := kafkad.Launch(kafkad.Config{})
+		if err != nil {
+			return err
+		}
+		defer k.Close()
+		brokers = k.Brokers()
+	}
+	topic := kafkad.Unique("bench")
+	if err := fillTopic(brokers, topic, n); err != nil {
+		return fmt.Errorf("filling the topic: %w", err)
+	}
+	do(topic + "@" + strings.Join(brokers, ","))
+	return nil
+}
+
+func fillTopic(brokers []string, topic string, n int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
+		kgo.ProducerBatchMaxBytes(64<<10), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(100_000))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, kafkaPartitions, -1
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	res, err := req.RequestWith(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := kerr.ErrorForCode(res.Topics[0].ErrorCode); err != nil {
+		return err
+	}
+	var first error
+	var once sync.Once
+	body := make([]byte, 100)
+	for i := range n {
+		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(i % kafkaPartitions), Value: body}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				once.Do(func() { first = err })
+			}
+		})
+	}
+	if err := c.Flush(ctx); err != nil {
+		return err
+	}
+	return first
+}
+
+// A kafkaRun measures from the first handled message to the last one, in a group of its own.
+type kafkaRun struct {
+	topic   string
+	brokers []string
+	group   string
+	done    *counter
+	once    sync.Once
+	meter   *meter
+}
+
+func newKafkaRun(where string, n int) *kafkaRun {
+	topic, brokers, _ := strings.Cut(where, "@")
+	return &kafkaRun{topic: topic, brokers: strings.Split(brokers, ","), group: kafkad.Unique("bench"), done: newCounter(n)}
+}
+
+func (r *kafkaRun) saw() {
+	r.once.Do(func() { r.meter = begin() })
+	r.done.add()
+}
+
+func (r *kafkaRun) result(n int) sample {
+	<-r.done.done
+	return r.meter.stop(n)
+}
+
+// kafkaLongshore is the whole framework; with its defaults where workers is 0.
+func kafkaLongshore(where string, n, workers int, do func(int)) sample {
+	r := newKafkaRun(where, n)
+	source := must(kafkabroker.New(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group, Topics: []string{r.topic}}))
+	c := must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
+		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
+		Observers: []consumer.Observer{func(e consumer.Event) {
+			if said, ok := e.(consumer.SourceSaid); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
+				fmt.Fprintln(os.Stderr, "source says:", said.Err)
+			}
+		}}}))
+	go func() { check(c.Run(context.Background())) }()
+	return r.result(n)
+}
+
+// kafkaReader is kafka-go's own, bare: one loop, and a commit each second.
+func kafkaReader(where string, n int) sample {
+	r := newKafkaRun(where, n)
+	rd := kafka.NewReader(kafka.ReaderConfig{Brokers: r.brokers, GroupID: r.group, Topic: r.topic, StartOffset: kafka.FirstOffset})
+	go func() {
+		var latest [kafkaPartitions]kafka.Message
+		last := time.Now()
+		for i := 0; ; i++ {
+			m := must(rd.FetchMessage(context.Background()))
+			latest[m.Partition] = m
+			if i%256 == 0 && time.Since(last) > time.Second {
+				last = time.Now()
+				for _, m := range latest {
+					if m.Topic != "" {
+						check(rd.CommitMessages(context.Background(), m))
+					}
+				}
+			}
+			r.saw()
+		}
+	}()
+	return r.result(n)
+}
+
+// kafkaFranz is franz-go, bare: one loop, and its own commits of what earlier polls returned.
+func kafkaFranz(where string, n int) sample {
+	r := newKafkaRun(where, n)
+	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(time.Second)))
+	go func() {
+		for {
+			fs := c.PollFetches(context.Background())
+			check(fs.Err())
+			fs.EachRecord(func(*kgo.Record) { r.saw() })
+		}
+	}()
+	return r.result(n)
+}
+
+// kafkaWatermill is watermill's documented consumer: a Router with one handler; a nil return acks the message.
+func kafkaWatermill(where string, n int) sample {
+	r := newKafkaRun(where, n)
+	cfg := wmkafka.DefaultSaramaSubscriberConfig()
+	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
+	sub := must(wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: r.brokers, Unmarshaler: wmkafka.DefaultMarshaler{}, ConsumerGroup: r.group,
+		OverwriteSaramaConfig: cfg}, watermill.NopLogger{}))
+	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
+	router.AddConsumerHandler("bench", r.topic, sub, func(*message.Message) error { r.saw(); return nil })
+	go func() { check(router.Run(context.Background())) }()
+	return r.result(n)
+}
+
+// bare is as many goroutines that only call the handler: what sleeping handlers can reach on this machine, without a broker.
+func bare(n, workers int, do func(int)) sample {
+	each := max(1, n/workers)
+	var wg sync.WaitGroup
+	m := start()
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				do(0)
+			}
+		})
+	}
+	wg.Wait()
+	return m.stop(each * workers)
+}

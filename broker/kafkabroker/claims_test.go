@@ -1,0 +1,162 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A commitSeen is a commit of partition 0 as the broker received it.
+type commitSeen struct {
+	member   string
+	offset   int64
+	finished int // above it, by the metadata
+}
+
+// watchCommits notes all commits of a cluster.
+func (ts *testSystem) watchCommits() (seen func() []commitSeen) {
+	var mu sync.Mutex
+	var all []commitSeen
+	ts.cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		r := req.(*kmsg.OffsetCommitRequest)
+		p := r.Topics[0].Partitions[0]
+		c := commitSeen{member: r.MemberID, offset: p.Offset}
+		if p.Metadata != nil {
+			known, _ := decodeMetadata(p.Offset, *p.Metadata)
+			c.finished = len(known.done)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, c)
+		return nil, nil, false
+	})
+	return func() []commitSeen {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+// TestLostUnderHandlers: a partition is lost while 13 of its messages are in handlers, and 3 are acked and not committed yet (f28). The acks of the 13 say
+// ErrLost, the 3 are reported as Unconfirmed, and the next owner gets all 16. The loser never commits any of them, also not when it is in the group again.
+func TestLostUnderHandlers(t *testing.T) {
+	t.Parallel()
+	const n, acked = 16, 3
+	ts := newTestSystem(t, 1, 1)
+	seen := ts.watchCommits()
+	want := ts.put(t, ts.topics[0], 0, n)
+	cfg := ts.config(ts.net.link())
+	cfg.CommitInterval, cfg.CommitMessages = 10*patience, 1_000_000
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loser := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true, out: make(chan broker.Message, n)}
+	loser.open(t)
+	ts.set(func() { ts.sources = append(ts.sources, s) })
+	var out []broker.Message
+	for range n {
+		out = append(out, <-loser.out)
+	}
+	for _, m := range out[:acked] {
+		if err := s.Ack(m.Claim, []uint64{m.Token}); err != nil {
+			t.Errorf("an ack before the loss says %v", err)
+		}
+	}
+	was := s.m.seat(partitionID{}).member
+	next, err := New(ts.config(ts.net.link()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.set(func() { ts.sources = append(ts.sources, next) })
+	winner := runSource(t, next)
+	ts.steal(t, out[0].Claim)
+	<-out[0].Claim.Ended()
+	for _, m := range out[acked:] {
+		if err := s.Ack(m.Claim, []uint64{m.Token}); !errors.Is(err, broker.ErrLost) {
+			t.Errorf("an ack of offset %d says %v, want ErrLost", m.Offset, err)
+		}
+	}
+	eventually(t, "the next owner has all", func() bool { return winner.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	eventually(t, "it is told", func() bool { e, ok := loser.event(broker.Unconfirmed, ""); return ok && e.N == acked })
+	eventually(t, "the loser is in the group again", func() bool {
+		me := s.m.seat(partitionID{})
+		return me.member != was && me.generation >= 0
+	})
+	loser.close()
+	if left := ts.unsettled(t); left != 0 {
+		t.Errorf("%d messages are unsettled again", left)
+	}
+	owner := next.m.seat(partitionID{}).member
+	for _, c := range seen() {
+		if c.member != owner && (c.offset > 0 || c.finished > 0) {
+			t.Errorf("%s, which is not the owner's %s, commits offset %d and %d finished spans", c.member, owner, c.offset, c.finished)
+		}
+	}
+}
+
+// TestDyingConnections: each connection dies between 0.5 s and 1.5 s after it was made, for as long as 10,000 messages take (f22).
+func TestDyingConnections(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	ts := newTestSystem(t, 4, 1)
+	ts.lease = 3 * time.Second
+	cfg := ts.config(ts.net.link())
+	var deaths atomic.Int32
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err == nil {
+			time.AfterFunc(500*time.Millisecond+rand.N(time.Second), func() {
+				deaths.Add(1)
+				_ = c.Close()
+			})
+		}
+		return c, err
+	}
+	rs := make([]*kgo.Record, n)
+	for i := range rs {
+		rs[i] = &kgo.Record{Topic: ts.topics[0], Partition: int32(i) % ts.parts, Value: fmt.Append(nil, i)}
+	}
+	if err := ts.admin.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	times := make(map[string]int)
+	c := startCrew(t, cfg, 16, func(m *broker.Message) {
+		time.Sleep(5 * time.Millisecond)
+		mu.Lock()
+		times[string(m.Value)]++
+		mu.Unlock()
+	})
+	began := time.Now()
+	done := func() bool { mu.Lock(); defer mu.Unlock(); return len(times) == n }
+	eventually(t, "a third is handled", func() bool { mu.Lock(); defer mu.Unlock(); return len(times) > n/3 })
+	eventually(t, "two thirds are handled", func() bool { mu.Lock(); defer mu.Unlock(); return len(times) > 2*n/3 })
+	eventually(t, "all are handled", done)
+	took := time.Since(began)
+	c.stop(t)
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	twice := -n
+	for _, k := range times {
+		twice += k
+	}
+	t.Logf("%d messages in %v, %d connections died, %d handled again", n, took.Round(time.Millisecond), deaths.Load(), twice)
+	if deaths.Load() < 5 {
+		t.Errorf("only %d connections died", deaths.Load())
+	}
+}
