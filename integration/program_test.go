@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +34,7 @@ var buildProgram = sync.OnceValues(func() (path string, err error) {
 	}
 	path = filepath.Join(programDir, "longshore")
 	args := []string{"build", "-o", path}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raceDetector() {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, "../cmd/longshore")...).CombinedOutput(); err != nil {

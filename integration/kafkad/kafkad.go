@@ -46,7 +46,7 @@ type Cluster struct {
 // instead.
 func Start(t testing.TB, c Config) *Cluster {
 	t.Helper()
-	k, err := start(c)
+	k, err := Open(c)
 	switch {
 	case errors.Is(err, errUnavailable) && os.Getenv("LONGSHORE_REAL") == "":
 		t.Skipf("NO REAL BROKER: %v", err)
@@ -57,7 +57,7 @@ func Start(t testing.TB, c Config) *Cluster {
 		if t.Failed() {
 			t.Log(k.logs())
 		}
-		k.close()
+		k.Close()
 	})
 	return k
 }
@@ -98,7 +98,7 @@ func StopShared() {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster != nil {
-		shared.cluster.close()
+		shared.cluster.Close()
 	}
 	shared.cluster = nil
 }
@@ -107,7 +107,7 @@ func openShared(brokers string, demandReal bool) (*Cluster, error) {
 	if brokers != "" {
 		return &Cluster{Name: "KAFKA_BROKERS", brokers: strings.Split(brokers, ",")}, nil
 	}
-	k, err := start(Config{})
+	k, err := Open(Config{})
 	switch {
 	case !errors.Is(err, errUnavailable):
 		return k, err
@@ -122,8 +122,8 @@ func openShared(brokers string, demandReal bool) (*Cluster, error) {
 	return &Cluster{Name: "kfake, NOT REAL", fake: fake, brokers: fake.ListenAddrs()}, nil
 }
 
-// start starts a cluster of our own and waits until all of it serves.
-func start(c Config) (*Cluster, error) {
+// Open starts brokers on fresh data and waits until all of them serve. Close ends them.
+func Open(c Config) (*Cluster, error) {
 	a, err := apache()
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func start(c Config) (*Cluster, error) {
 		}
 		// Between the choice of a port and the JVM's use of it lie seconds, in which another process may take it.
 		again := strings.Contains(k.logs(), "Address already in use") && try < 3
-		k.close()
+		k.Close()
 		if !again {
 			return nil, err
 		}
@@ -178,7 +178,8 @@ func (k *Cluster) each(do func(*node) error) error {
 	return g.Wait()
 }
 
-func (k *Cluster) close() {
+// Close kills the brokers and removes their data.
+func (k *Cluster) Close() {
 	for _, n := range k.nodes {
 		n.process.Kill()
 		if n.proxy != nil {
