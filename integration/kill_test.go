@@ -298,7 +298,7 @@ func (f *field) entries(t *testing.T) []ledger.Entry {
 func (f *field) settle(t *testing.T) account {
 	t.Helper()
 	acked, sent := f.load.confirmed()
-	quiet := lengths(10*time.Second, 20*time.Second)
+	quiet := lengths(10*time.Second, 20*time.Second) + 2*f.config.Busy
 	last, since := -1, time.Now()
 	for time.Since(since) < quiet {
 		b := f.on.progress(t)
