@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,6 +23,23 @@ func (k *Cluster) CommitOffset(ctx context.Context, group, topic string, partiti
 		var o kadm.Offsets
 		o.AddOffset(topic, int32(partition), offset, -1)
 		return c.CommitAllOffsets(ctx, group, o)
+	})
+}
+
+// awaitCoordinator waits until groups can be used: the first who asks for one makes Kafka create the topic of their offsets.
+func (k *Cluster) awaitCoordinator() error {
+	return k.admin(context.Background(), "waiting for groups", func(ctx context.Context, c *kadm.Client) error {
+		for {
+			answer, err := c.FetchOffsets(ctx, "nobody")
+			if err = errors.Join(err, answer.Error()); err == nil {
+				return nil
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return errors.Join(ctx.Err(), err)
+			}
+		}
 	})
 }
 
