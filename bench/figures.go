@@ -22,6 +22,8 @@ type figure struct {
 	target float64
 	least  bool // the value must be at least the target; otherwise at most
 	none   bool // no target: for comparison
+
+	low, high float64 // of all rounds
 }
 
 func atMost(name string, value, target float64) figure {
@@ -58,10 +60,12 @@ var groups = []group{
 		local("errgroup", 200_000, func(n int) sample { return errgroupPool(n, millisecond) }),
 	}},
 	{name: "engine", figures: engineFigures, systems: []system{
-		local("serial_64", 4_000_000, func(n int) sample { return serial(n, 64, noop) }),
-		local("engine_64", 4_000_000, func(n int) sample { return engine(n, 64, 1, noop) }),
-		local("serial_512", 4_000_000, func(n int) sample { return serial(n, 512, noop) }),
-		local("engine_512", 4_000_000, func(n int) sample { return engine(n, 512, 1, noop) }),
+		local("serial_64", 4_000_000, inHeap(serviceHeap, func(n int) sample { return serial(n, 64, noop) })),
+		local("engine_64", 4_000_000, inHeap(serviceHeap, func(n int) sample { return engine(n, 64, 1, noop) })),
+		local("serial_512", 4_000_000, inHeap(serviceHeap, func(n int) sample { return serial(n, 512, noop) })),
+		local("engine_512", 4_000_000, inHeap(serviceHeap, func(n int) sample { return engine(n, 512, 1, noop) })),
+		local("serial_no_heap", 4_000_000, func(n int) sample { return serial(n, 64, noop) }),
+		local("engine_no_heap", 4_000_000, func(n int) sample { return engine(n, 64, 1, noop) }),
 	}},
 	{name: "engine_sleep", figures: engineSleepFigures, systems: []system{
 		local("channel", 200_000, func(n int) sample { return byChannel(n, millisecond) }),
@@ -104,6 +108,7 @@ func engineFigures(m map[string]sample) (fs []figure) {
 			show("engine_cpu_ns_chunk_"+c, e.CPUNS), show("serial_cpu_ns_chunk_"+c, s.CPUNS),
 			show("engine_wall_ns_chunk_"+c, e.WallNS), show("serial_wall_ns_chunk_"+c, s.WallNS))
 	}
+	fs = append(fs, show("engine_cpu_ns_above_serial_chunk_64_without_a_heap", m["engine_no_heap"].CPUNS-m["serial_no_heap"].CPUNS))
 	return fs
 }
 

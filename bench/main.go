@@ -62,6 +62,9 @@ func measureAll(out io.Writer, only string, rounds int, scale float64, asJSON bo
 				fmt.Fprintln(out, f)
 			}
 		}
+		for _, f := range fs {
+			fmt.Fprintf(os.Stderr, "spread of %d rounds: %s %.3g..%.3g\n", rounds, f.name, f.low, f.high)
+		}
 	}
 	if len(figures) == 0 {
 		return fmt.Errorf("no group %q", only)
@@ -149,7 +152,7 @@ func medians(rounds [][]figure) []figure {
 			vs[r] = rounds[r][i].value
 		}
 		slices.Sort(vs)
-		fs[i].value = vs[len(vs)/2]
+		fs[i].value, fs[i].low, fs[i].high = vs[len(vs)/2], vs[0], vs[len(vs)-1]
 	}
 	return fs
 }
