@@ -46,7 +46,6 @@ var layers = []layer{
 	{"integration/daemon", nil},
 	{"integration/natsd", []string{"integration/daemon"}},
 	{"integration/kafkad", []string{"integration/daemon", "integration/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
-	{"integration/kafkad/withkafka", []string{"integration/kafkad"}},
 	{"integration/faultproxy", nil},
 	{"integration/ledger", nil},
 }

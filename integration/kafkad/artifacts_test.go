@@ -98,7 +98,7 @@ func TestWhereKafkaComesFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
+	defer k.close()
 	if k.Real() || len(k.Brokers()) != 1 || len(liveBrokers(k.Brokers()[0])) != 1 {
 		t.Fatalf("%s at %v does not answer", k.Name, k.Brokers())
 	}

@@ -46,7 +46,7 @@ type Cluster struct {
 // instead.
 func Start(t testing.TB, c Config) *Cluster {
 	t.Helper()
-	k, err := Open(c)
+	k, err := start(c)
 	switch {
 	case errors.Is(err, errUnavailable) && os.Getenv("LONGSHORE_REAL") == "":
 		t.Skipf("NO REAL BROKER: %v", err)
@@ -57,7 +57,7 @@ func Start(t testing.TB, c Config) *Cluster {
 		if t.Failed() {
 			t.Log(k.logs())
 		}
-		k.Close()
+		k.close()
 	})
 	return k
 }
@@ -98,7 +98,7 @@ func StopShared() {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster != nil {
-		shared.cluster.Close()
+		shared.cluster.close()
 	}
 	shared.cluster = nil
 }
@@ -107,7 +107,7 @@ func openShared(brokers string, demandReal bool) (*Cluster, error) {
 	if brokers != "" {
 		return &Cluster{Name: "KAFKA_BROKERS", brokers: strings.Split(brokers, ",")}, nil
 	}
-	k, err := Open(Config{})
+	k, err := start(Config{})
 	switch {
 	case !errors.Is(err, errUnavailable):
 		return k, err
@@ -122,8 +122,8 @@ func openShared(brokers string, demandReal bool) (*Cluster, error) {
 	return &Cluster{Name: "kfake, NOT REAL", fake: fake, brokers: fake.ListenAddrs()}, nil
 }
 
-// Open starts brokers on fresh data and waits until all of them serve. Close ends them.
-func Open(c Config) (*Cluster, error) {
+// start starts a cluster of our own and waits until all of it serves.
+func start(c Config) (*Cluster, error) {
 	a, err := apache()
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func Open(c Config) (*Cluster, error) {
 		}
 		// Between the choice of a port and the JVM's use of it lie seconds, in which another process may take it.
 		again := strings.Contains(k.logs(), "Address already in use") && try < 3
-		k.Close()
+		k.close()
 		if !again {
 			return nil, err
 		}
@@ -181,8 +181,7 @@ func (k *Cluster) each(do func(*node) error) error {
 	return g.Wait()
 }
 
-// Close kills the brokers and removes their data.
-func (k *Cluster) Close() {
+func (k *Cluster) close() {
 	for _, n := range k.nodes {
 		n.process.Kill()
 		if n.proxy != nil {
