@@ -70,7 +70,7 @@ func newSource(c consumerConfig) (broker.Source, error) {
 		return kafkabroker.New(kafkabroker.Config{
 			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), ClientID: clientID(os.Getpid()), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
 			Group:      c.Group, Topics: []string{c.Topic},
-			SessionTimeout: c.Lease, HeartbeatInterval: min(c.Lease/5, c.Heartbeat), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
+			SessionTimeout: c.Lease, HeartbeatInterval: c.memberHeartbeat(), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
 			CommitInterval: commitInterval, Poll: 500 * time.Millisecond, OutOfRange: c.OutOfRange,
 		})
 	}
@@ -82,6 +82,9 @@ func newSource(c consumerConfig) (broker.Source, error) {
 		Heartbeat:    c.Heartbeat, Poll: 500 * time.Millisecond,
 	})
 }
+
+// memberHeartbeat is how often a member of a group says that it lives.
+func (c consumerConfig) memberHeartbeat() time.Duration { return min(c.Lease/5, c.Heartbeat) }
 
 // clientID names a consumer process to the broker.
 func clientID(pid int) string { return "consumer-" + strconv.Itoa(pid) }
