@@ -41,9 +41,9 @@ chaos: ## kill loops, faults and mutants in full, on nats-server and Apache Kafk
 	LONGSHORE_REAL=1 LONGSHORE_CHAOS=1 LONGSHORE_KAFKA=1 $(GO) test -count=1 -v -timeout=120m ./integration/...
 
 .PHONY: kafka
-kafka: ## what runs on Apache Kafka, in short: KAFKA_BROKERS, or fetched with Maven; without either most runs on a fake
-	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m ./broker/kafkabroker ./integration/kafkad/...
-	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=30m -v -run '/kafka|TestScaleMembers' ./integration
+kafka: ## the tests of the Kafka adapter, those on Apache Kafka too (KAFKA_BROKERS, or fetched with Maven)
+	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m ./broker/kafkabroker ./integration/kafkad
+	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m -v -run '/kafka|TestScaleMembers' ./integration
 
 .PHONY: bench
 bench: ## figures beside other systems, in one run each: name value target ok|short
