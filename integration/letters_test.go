@@ -13,6 +13,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
@@ -43,9 +44,9 @@ func newLetters(c consumerConfig) (broker.Publisher, error) {
 func newPublisher(c consumerConfig) (broker.Publisher, error) {
 	if c.Broker == "kafka" {
 		return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: kafkabroker.Connection{Brokers: strings.Split(c.LettersURL, ","),
-			DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second}})
+			DialTimeout: 2 * time.Second, RequestTimeout: time.Second}})
 	}
-	return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: natsbroker.Connection{URLs: []string{c.LettersURL},
+	return natsbroker.NewPublisher(natsbroker.PublisherConfig{AckTimeout: time.Second, Connection: natsbroker.Connection{URLs: []string{c.LettersURL},
 		ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second, DialTimeout: 2 * time.Second}})
 }
 
@@ -88,7 +89,7 @@ func (f *field) copies(t *testing.T) map[int64]int {
 	return n
 }
 
-// lettersDown: dead letters cannot be published for a while. Messages stay until they are: also those whose process is killed meanwhile.
+// lettersDown: dead letters cannot be published for a while, twice. Messages stay until they are: also those whose process is killed meanwhile.
 func lettersDown(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
 	f.everFailing(t)
@@ -99,9 +100,8 @@ func lettersDown(t *testing.T, k kind) string {
 	eventually(t, "there are dead letters", func() bool { return len(f.letters(t)) >= 3 })
 
 	down := lengths(3*time.Second, 10*time.Second)
-	outage := func() (before int) {
-		proxy.Refuse(true)
-		proxy.Reset()
+	outage := func(begin func()) (before int) {
+		begin()
 		time.Sleep(200 * time.Millisecond) // what was under way has arrived
 		before = len(f.letters(t))
 		f.moves(t, faultRate/2) // the others go on
@@ -111,10 +111,11 @@ func lettersDown(t *testing.T, k kind) string {
 		}
 		return before
 	}
-	before := outage()
+	before := outage(func() { proxy.SetBoth(faultproxy.Shape{Hold: true}) }) // publishes fail, for want of an answer
+	proxy.Reset() // and what was held back is gone
 	proxy.Heal()
 	eventually(t, "dead letters arrive again", func() bool { return len(f.letters(t)) > before+int(down.Seconds())*faultRate/20 })
-	outage()
+	outage(func() { proxy.Refuse(true); proxy.Reset() }) // publishers wait for a connection
 	f.consumers[0].kill()
 	proxy.Heal()
 	f.consumers = nil
