@@ -23,4 +23,7 @@ const (
 	HeaderError      = "Longshore-Error"       // the error's text, at most 1 KiB
 	HeaderErrorClass = "Longshore-Error-Class" // error, permanent, oversize, timeout, panic, goexit
 	HeaderHandler    = "Longshore-Handler"
+
+	// HeaderRetryAt is when a message of a retry topic is due, beside the headers of a dead letter. RFC 3339 with nanoseconds.
+	HeaderRetryAt = "Longshore-Retry-At"
 )

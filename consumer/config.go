@@ -85,6 +85,32 @@ type Retry struct {
 	MaxAttempts int
 	// Backoff is the wait before the next attempt.
 	Backoff Backoff
+	// Topics hold messages whose next attempt is far away, or for which there is no room. Only for brokers that keep no delays (Kafka). Nil: all
+	// wait in this process.
+	Topics *RetryTopics
+}
+
+// RetryTopics are where failed messages wait that would stand in the way here. A message that waits in this process for its next attempt stays
+// claimed, in the budget, and in its partition's window of unfinished offsets. It is published to a retry topic instead, confirmed, and acked,
+// when its delay is at least that of the first step, or when half of the window or of the budget is in use by such messages; unless its delay is
+// longer than that of the last step. It keeps its payload, key and headers, and comes again, never before its delay and late by up to a twentieth of
+// the step's (at most 1 s), as a message of its original topic, with its runs. Among the messages of a partition it has lost its place.
+//
+// Where the publish fails the message waits here after all.
+type RetryTopics struct {
+	// Steps are the topics, by increasing delay. Required.
+	Steps []RetryStep
+	// Publisher writes to them. The caller closes it. Required.
+	Publisher broker.Publisher
+	// Source reads all of them, and nothing else. On Kafka it has a group of its own, shared by all processes of the consumer. Run opens and closes
+	// it. It gets an eighth of the budget. Required.
+	Source broker.Source
+}
+
+// A RetryStep is a topic whose messages all wait for the same time, so that the first is always the next one due.
+type RetryStep struct {
+	Topic string
+	Delay time.Duration
 }
 
 // Backoff grows from Initial by Factor with each attempt up to Max; of that a random share of up to Jitter is taken off, so that what
@@ -108,7 +134,19 @@ type DeadLetter struct {
 	Topic string
 	// Concurrency is how many are published at once. Defaults to 4.
 	Concurrency int
+	// Headers of other systems to write beside our own, so that their tools understand the letters. Defaults to none.
+	Headers []HeaderStyle
 }
+
+// A HeaderStyle is how another system describes a dead letter in its headers.
+type HeaderStyle string
+
+const (
+	// SpringHeaders are those of Spring for Apache Kafka (kafka_dlt-original-topic and so on). Numbers are binary, so they are for Kafka only.
+	SpringHeaders HeaderStyle = "spring"
+	// ConnectHeaders are those of Kafka Connect (__connect.errors.topic and so on).
+	ConnectHeaders HeaderStyle = "connect"
+)
 
 func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, "consumer")
@@ -126,7 +164,7 @@ func (c Config) withDefaults() Config {
 	c.Chunk = cmp.Or(c.Chunk, 128)
 	if c.DeadLetter != nil {
 		d := *c.DeadLetter
-		d.Concurrency = cmp.Or(d.Concurrency, 4)
+		d.Concurrency = cmp.Or(d.Concurrency, defaultConcurrency)
 		c.DeadLetter = &d
 	}
 	return c
@@ -158,9 +196,13 @@ func (c Config) validate() error {
 	check(c.Pool.IdleTimeout >= 0, "Pool.IdleTimeout is %v, negative", c.Pool.IdleTimeout)
 	check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages is %d, below Pool.Max %d: workers could never all be busy", c.Budget.Messages, c.Pool.Max)
 	check(c.Budget.Bytes > 0, "Budget.Bytes is %d, want more than 0", c.Budget.Bytes)
+	if main := c.mainBudget(); c.Retry.Topics != nil && c.Budget.Messages >= c.Pool.Max {
+		check(main.Messages >= c.Pool.Max, "Budget.Messages is %d, of which %d are left beside the retry topics, below Pool.Max %d", c.Budget.Messages, main.Messages, c.Pool.Max)
+	}
 	check(c.Chunk > 0 && c.Chunk <= maxChunk, "Chunk is %d, want 1..%d", c.Chunk, maxChunk)
 	check(c.Retry.MaxAttempts >= 1, "Retry.MaxAttempts is %d, want at least 1", c.Retry.MaxAttempts)
 	errs = append(errs, c.Retry.Backoff.validate()...)
+	errs = append(errs, c.Retry.Topics.validate()...)
 	check(c.Timeout >= 0, "Timeout is %v, negative", c.Timeout)
 	check(c.StuckAfter >= 0, "StuckAfter is %v, negative", c.StuckAfter)
 	check(c.MaxStuck >= 0, "MaxStuck is %d, negative", c.MaxStuck)
@@ -171,6 +213,9 @@ func (c Config) validate() error {
 	if d := c.DeadLetter; d != nil {
 		check(d.Publisher != nil, "DeadLetter.Publisher is required")
 		check(d.Topic != "", "DeadLetter.Topic is required")
+		for i, s := range d.Headers {
+			check(styles[s] != nil, "DeadLetter.Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
+		}
 		check(d.Concurrency > 0, "DeadLetter.Concurrency is %d, want at least 1", d.Concurrency)
 	}
 	return errors.Join(errs...)

@@ -48,7 +48,6 @@ type Consumer struct {
 	// delayedUntil is when the last of the messages that were given back with a delay may come again, Unix nanoseconds.
 	delayedUntil atomic.Int64
 	state        atomic.Int32
-	up           atomic.Bool
 	ran          atomic.Bool
 	count        counters
 }
@@ -63,6 +62,9 @@ func New(cfg Config) (*Consumer, error) {
 		cfg: cfg, handler: cfg.Handler, feeds: []*feed{{source: cfg.Source}},
 		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
 		gone: make(chan struct{}), empty: make(chan struct{}, 1),
+	}
+	if t := cfg.Retry.Topics; t != nil {
+		c.feeds = append(c.feeds, &feed{source: t.Source, retries: true})
 	}
 	c.letters = &letters{c: c, later: newSchedule[letter](), open: map[*Message]bool{}}
 	c.observers = append(c.observers, cfg.Observers...)
@@ -128,12 +130,19 @@ func (c *Consumer) eachPauser(do func(broker.Pauser) error) error {
 	return errors.Join(errs...)
 }
 
-// Ready says whether the consumer is running and its source had contact with the broker when it last spoke of it.
-func (c *Consumer) Ready() bool { return State(c.state.Load()) == Running && c.up.Load() }
+// Ready says whether the consumer is running and its sources had contact with the broker when they last spoke of it.
+func (c *Consumer) Ready() bool {
+	for _, f := range c.feeds {
+		if !f.up.Load() {
+			return false
+		}
+	}
+	return State(c.state.Load()) == Running
+}
 
 // counters count since Run began.
 type counters struct {
-	received, handled, skipped, failed, retried, deadLettered, givenBack, lost, gaps atomic.Int64
+	received, handled, skipped, failed, retried, spilled, deadLettered, givenBack, lost, gaps atomic.Int64
 }
 
 // Stats are a Consumer's figures, counted since Run began.
@@ -151,6 +160,8 @@ type Stats struct {
 	Failed int64
 	// Retried: failed runs whose message is tried again.
 	Retried int64
+	// Spilled: of those, published to a retry topic, confirmed and acked. They are received again when they are due.
+	Spilled int64
 	// DeadLettered: published, confirmed and acked.
 	DeadLettered int64
 	// GivenBack to the broker without a finished run.
@@ -176,7 +187,7 @@ func (c *Consumer) Stats() Stats {
 	n := &c.count
 	s := Stats{
 		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Retried: n.retried.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
+		Retried: n.retried.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
 		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
 	}
 	if at := c.progress.Load(); at != 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// letter is a message on its way to the dead letters. It stays claimed and in the budget until its publish is confirmed.
+// letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish is confirmed.
 type letter struct {
 	k      *claim
 	failed Failed
@@ -21,9 +22,16 @@ type letter struct {
 	last   time.Time
 	tries  int32
 	cut    bool // refused with all headers; now with ours only
+	// step and due are set for a retry topic: which, and when its message's delay has passed.
+	step RetryStep
+	due  time.Time
 }
 
-// letters publishes dead letters away from the workers, a few at once: a dead-letter topic that is down must not hold workers.
+// spills says whether x is for a retry topic.
+func (x *letter) spills() bool { return x.step.Topic != "" }
+
+// letters publishes dead letters, and what goes to the retry topics, away from the workers, a few at once: a dead-letter topic that is down must
+// not hold workers.
 type letters struct {
 	c     *Consumer
 	later *schedule[letter] // those whose publish failed
@@ -40,6 +48,8 @@ const (
 	publishTimeout = 10 * time.Second
 	// refusedWait is how long a letter is held that the broker refuses for good, before it is tried again (limits can be raised).
 	refusedWait = time.Minute
+	// defaultConcurrency is how many letters are published at once.
+	defaultConcurrency = 4
 	// maxErrorBytes of a failure's text go into a header.
 	maxErrorBytes = 1 << 10
 )
@@ -67,10 +77,17 @@ func (d *letters) enqueue(x letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queue = append(d.queue, x)
-	if d.active < d.c.cfg.DeadLetter.Concurrency {
+	if d.active < d.concurrency() {
 		d.active++
 		d.wg.Go(d.work)
 	}
+}
+
+func (d *letters) concurrency() int {
+	if to := d.c.cfg.DeadLetter; to != nil {
+		return to.Concurrency
+	}
+	return defaultConcurrency
 }
 
 // work publishes until nothing waits.
@@ -102,6 +119,8 @@ func (d *letters) settle(x letter) {
 	start := time.Now()
 	err := d.publish(x)
 	switch {
+	case x.spills():
+		d.spilled(x, err)
 	case err == nil:
 		c.count.deadLettered.Add(1)
 		d.done(x)
@@ -146,12 +165,28 @@ func (d *letters) flush(k *claim) {
 func (d *letters) publish(x letter) error {
 	ctx, cancel := context.WithTimeout(x.k.ctx, publishTimeout)
 	defer cancel()
+	if x.spills() {
+		o := outgoing(x, x.step.Topic, d.c.cfg.Name)
+		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
+		o.Headers = append(o.Headers, header(broker.HeaderRetryAt, time.Now().Add(x.step.Delay).UTC().Format(time.RFC3339Nano)))
+		if err := d.c.cfg.Retry.Topics.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
+			return fmt.Errorf("publishing to retry topic %s: %w", o.Topic, err)
+		}
+		return nil
+	}
 	to := d.c.cfg.DeadLetter
-	if err := to.Publisher.Publish(ctx, []broker.Outgoing{outgoing(x, to.Topic, d.c.cfg.Name)}); err != nil {
+	o := outgoing(x, to.Topic, d.c.cfg.Name)
+	o.Headers = slices.DeleteFunc(o.Headers, func(h broker.Header) bool { return foreign(to.Headers, h.Key) })
+	for _, s := range to.Headers {
+		o.Headers = append(o.Headers, styles[s](x, d.c.cfg.Name)...)
+	}
+	if err := to.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
 		return fmt.Errorf("publishing dead letter to %s: %w", to.Topic, err)
 	}
 	return nil
 }
+
+func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
 
 // outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then ours.
 func outgoing(x letter, topic, name string) broker.Outgoing {
@@ -164,7 +199,7 @@ func outgoing(x letter, topic, name string) broker.Outgoing {
 			}
 		}
 	}
-	set := func(k, v string) { o.Headers = append(o.Headers, broker.Header{Key: k, Value: []byte(v)}) }
+	set := func(k, v string) { o.Headers = append(o.Headers, header(k, v)) }
 	set(broker.HeaderOriginalTopic, m.Topic)
 	if m.Partition >= 0 {
 		set(broker.HeaderOriginalPartition, strconv.Itoa(int(m.Partition)))
@@ -193,7 +228,7 @@ func isLetterHeader(key string) bool {
 	switch key {
 	case broker.HeaderOriginalTopic, broker.HeaderOriginalPartition, broker.HeaderOriginalOffset, broker.HeaderOriginalTime,
 		broker.HeaderAttempts, broker.HeaderFirstFailure, broker.HeaderLastFailure,
-		broker.HeaderErrorClass, broker.HeaderError, broker.HeaderHandler, broker.HeaderID:
+		broker.HeaderErrorClass, broker.HeaderError, broker.HeaderHandler, broker.HeaderID, broker.HeaderRetryAt:
 		return true
 	}
 	return false

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
 // A feed is one source and what its dispatcher needs.
 type feed struct {
-	source broker.Source
-	class  int // its class in the pool's queue
-	traits broker.Traits
+	source  broker.Source
+	class   int // its class in the pool's queue
+	traits  broker.Traits
+	retries bool // it reads the retry topics
+	up      atomic.Bool
 }
 
 // dispatch receives from a feed until its source is stopped or fails. submits ends when the consumer stops: what the full queue has not taken

@@ -82,7 +82,7 @@ func (c *Consumer) open(ctx context.Context) error {
 		defer cancel()
 	}
 	for _, f := range c.feeds {
-		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Observe: c.observeSource})
+		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Observe: func(e broker.Event) { c.observeSource(f, e) }})
 		if err != nil {
 			return fmt.Errorf("opening the source: %w", err)
 		}
@@ -91,16 +91,16 @@ func (c *Consumer) open(ctx context.Context) error {
 	return nil
 }
 
-func (c *Consumer) observeSource(e broker.Event) {
+func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	switch e.Kind {
 	case broker.Up:
-		c.up.Store(true)
+		f.up.Store(true)
 	case broker.Down:
-		c.up.Store(false)
+		f.up.Store(false)
 	case broker.Gap:
 		c.count.gaps.Add(max(1, e.N))
 	}
-	c.tell(SourceSaid{e})
+	c.tell(SourceSaid{Event: e, Retries: f.retries})
 }
 
 // receive dispatches until ctx ends or a source fails. When it returns, all that was ever received is in the pool, parked, or settled.
@@ -114,7 +114,11 @@ func (c *Consumer) receive(ctx context.Context) error {
 	var dispatchers sync.WaitGroup
 	for i, f := range c.feeds {
 		dispatchers.Go(func() {
-			errs[i] = c.dispatch(ctx, f)
+			if f.retries {
+				errs[i] = c.dispatchRetries(ctx, f)
+			} else {
+				errs[i] = c.dispatch(ctx, f)
+			}
 			stop() // a source that cannot go on ends the consumer
 		})
 	}

@@ -20,7 +20,11 @@ type (
 	StateChanged struct{ State State }
 
 	// SourceSaid: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same name.
-	SourceSaid struct{ broker.Event }
+	SourceSaid struct {
+		broker.Event
+		// Retries: it is the source of the retry topics.
+		Retries bool
+	}
 
 	// Handled: N handler calls in a row by one worker returned nil; they took Took together.
 	Handled struct {
@@ -66,6 +70,19 @@ type (
 		Delay   time.Duration
 	}
 
+	// Spilled: a message that failed was published to a retry topic and confirmed, and acked here.
+	Spilled struct {
+		Failed
+		Topic string
+	}
+
+	// SpillFailed: a message could not be published to a retry topic; it waits in this process.
+	SpillFailed struct {
+		Message *Message
+		Topic   string
+		Err     error
+	}
+
 	// GivenBack: N messages that no handler finished went back to the broker; why is "revoked", "drain", "shutdown" or "lost".
 	GivenBack struct {
 		N      int
@@ -108,6 +125,8 @@ func (Failed) Name() string            { return "failed" }
 func (Skipped) Name() string           { return "skipped" }
 func (DeadLettered) Name() string      { return "dead_lettered" }
 func (DeadLetterDelayed) Name() string { return "dead_letter_delayed" }
+func (Spilled) Name() string           { return "spilled" }
+func (SpillFailed) Name() string       { return "spill_failed" }
 func (GivenBack) Name() string         { return "given_back" }
 func (Lost) Name() string              { return "lost" }
 func (Scaled) Name() string            { return "scaled" }

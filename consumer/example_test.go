@@ -141,3 +141,33 @@ func ExampleConsumer_SetLimits() {
 	// <nil>
 	// consumer consumer: limits 4..2, want 1 <= min <= max <= the budget of 4096 messages
 }
+
+// A message that has to wait long waits in a retry topic, and not in the way of others. It comes back as what it was, with its runs.
+func ExampleRetryTopics() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("tea")})
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Retry.Topics = &consumer.RetryTopics{
+			Steps:     []consumer.RetryStep{{Topic: "orders-retry-20ms", Delay: 20 * time.Millisecond}, {Topic: "orders-retry-1h", Delay: time.Hour}},
+			Publisher: b.Publisher(),
+			Source:    b.Source(membroker.SourceConfig{Group: "orders-retry", Topics: []string{"orders-retry-20ms", "orders-retry-1h"}}),
+		}
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			if m.Runs == 0 {
+				return consumer.RetryAfter(errors.New("the warehouse is closed"), 20*time.Millisecond)
+			}
+			fmt.Printf("%s of %s, handled after %d failed run\n", m.Value, m.Topic, m.Runs)
+			stop()
+			return nil
+		}
+		cfg.Observers = []consumer.Observer{func(e consumer.Event) {
+			if s, ok := e.(consumer.Spilled); ok {
+				fmt.Println("waits in", s.Topic)
+			}
+		}}
+	})
+	// Output:
+	// waits in orders-retry-20ms
+	// tea of orders, handled after 1 failed run
+}

@@ -36,7 +36,7 @@ func (c *Consumer) Health(noProgress time.Duration) error {
 		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, c.cfg.Name, s.Stuck, limit)
 	}
 	now := time.Now()
-	v := vitals{Stats: s, up: c.up.Load(), delayed: now.UnixNano() < c.delayedUntil.Load()}
+	v := vitals{Stats: s, up: c.feeds[0].up.Load(), delayed: now.UnixNano() < c.delayedUntil.Load()}
 	silent, still := c.pulse.see(v, now)
 	if noProgress <= 0 {
 		return nil

@@ -105,7 +105,7 @@ func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
 	case DeadLetterDelayed, Stuck:
 		return zerolog.ErrorLevel
-	case Failed, DeadLettered, Lost:
+	case Failed, DeadLettered, Lost, SpillFailed:
 		return zerolog.WarnLevel
 	case SourceSaid:
 		switch e.Kind {
@@ -126,11 +126,15 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 	case StateChanged:
 		return z.Stringer("state", e.State)
 	case SourceSaid:
-		return sourceFields(z, e.Event)
+		return sourceFields(z, e)
 	case Failed:
 		return failedFields(z, e)
 	case DeadLettered:
 		return failedFields(z, e.Failed).Str("to", e.Topic).Int64("took_ms", e.Took.Milliseconds())
+	case Spilled:
+		return failedFields(z, e.Failed).Str("to", e.Topic)
+	case SpillFailed:
+		return at(z, e.Message).Str("to", e.Topic).Err(e.Err)
 	case DeadLetterDelayed:
 		return at(z, e.Message).Err(e.Err).Bool("refused", e.Refused).Int64("delay_ms", e.Delay.Milliseconds())
 	case Skipped:
@@ -179,7 +183,10 @@ func failedFields(z *zerolog.Event, e Failed) *zerolog.Event {
 	return z
 }
 
-func sourceFields(z *zerolog.Event, e broker.Event) *zerolog.Event {
+func sourceFields(z *zerolog.Event, e SourceSaid) *zerolog.Event {
+	if e.Retries {
+		z = z.Bool("retries", true)
+	}
 	if e.Claim != nil {
 		z = z.Str("topic", e.Claim.Topic)
 		if e.Claim.Partition >= 0 {

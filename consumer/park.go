@@ -11,10 +11,11 @@ import (
 // parked is a message that waits here for its next attempt, because the broker cannot keep the delay. It stays claimed and in the budget,
 // copied, so that it pins no fetch buffer.
 type parked struct {
-	k     *claim
-	m     *Message
-	due   time.Time
-	first int64
+	k      *claim
+	m      *Message
+	failed Failed // why it waits
+	due    time.Time
+	first  int64
 }
 
 // decideOn settles a message whose handler failed, or passes it on to who will. first is when it failed first, in Unix nanoseconds; 0: now.
@@ -49,7 +50,9 @@ func (c *Consumer) decideOn(k *claim, m *Message, first int64, err error) {
 			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}})
 			return
 		}
-		c.park(k, m, d, first)
+		if !c.spill(k, f, first) {
+			c.park(k, f, first)
+		}
 	}
 }
 
@@ -59,10 +62,12 @@ func raise(a *atomic.Int64, v int64) {
 	}
 }
 
-// park holds a copy of m until its delay has passed, unless nothing of its claim may start any more.
-func (c *Consumer) park(k *claim, m *Message, d decision, first int64) {
-	p := parked{k: k, m: m.Clone(), due: time.Now().Add(d.delay), first: first}
-	p.m.Runs = d.runs
+// park holds a copy of f's message until its delay has passed, unless nothing of its claim may start any more.
+func (c *Consumer) park(k *claim, f Failed, first int64) {
+	m := f.Message
+	p := parked{k: k, m: m.Clone(), failed: f, due: time.Now().Add(f.Delay), first: first}
+	p.failed.Message = p.m
+	p.m.Runs = f.Runs
 	p.m.Attempt++
 	k.mu.Lock()
 	over := k.over != ""
@@ -71,7 +76,7 @@ func (c *Consumer) park(k *claim, m *Message, d decision, first int64) {
 	}
 	k.mu.Unlock()
 	if over {
-		c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}})
+		c.nack(k, []broker.Back{{Token: m.Token, Delay: f.Delay, Runs: f.Runs}})
 	}
 }
 

@@ -29,7 +29,10 @@ func prefetch(limit, maxWorkers, live, waiting int, mean time.Duration) int {
 
 // openingBudget is the budget of a feed's source before anything is known.
 func (c *Consumer) openingBudget(f *feed) broker.Budget {
-	b := c.cfg.Budget
+	if f.retries {
+		return c.cfg.retryBudget()
+	}
+	b := c.cfg.mainBudget()
 	if _, ok := f.source.(broker.Rebudgeter); ok {
 		b.Messages = prefetch(b.Messages, c.cfg.Pool.Max, 0, 0, 0)
 	}
@@ -47,18 +50,18 @@ func (c *Consumer) keepBudgets(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		c.relieve()
 		s := c.pool.Stats()
 		waiting := max(0, int(c.held.Load())-s.Backlog-s.InHand)
-		want := prefetch(c.cfg.Budget.Messages, s.Max, s.Live, waiting, c.pace.call())
+		limit := c.cfg.mainBudget()
+		want := prefetch(limit.Messages, s.Max, s.Live, waiting, c.pace.call())
 		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the intake.
 		if d, slack := want-now, max(0, now-waiting)/8; d >= -slack && d <= slack {
 			continue
 		}
 		now = want
-		for _, f := range c.feeds {
-			if r, ok := f.source.(broker.Rebudgeter); ok {
-				r.SetBudget(broker.Budget{Messages: want, Bytes: c.cfg.Budget.Bytes})
-			}
+		if r, ok := c.feeds[0].source.(broker.Rebudgeter); ok {
+			r.SetBudget(broker.Budget{Messages: want, Bytes: limit.Bytes})
 		}
 	}
 }

@@ -43,8 +43,8 @@ func (c *Collector) Observe(e consumer.Event) {
 		c.took.observe(e.N, e.Took)
 	case consumer.Failed:
 		c.events.failed.WithLabelValues(known(failureClasses, e.Class)).Inc()
-	case consumer.DeadLettered:
-		// Counted by the consumer itself. It embeds a Failed, which was told before.
+	case consumer.DeadLettered, consumer.Spilled:
+		// Counted by the consumer itself. They embed a Failed, which was told before.
 	case consumer.DeadLetterDelayed:
 		c.events.letterDelays.WithLabelValues(yesNo(e.Refused)).Inc()
 	case consumer.GivenBack:
@@ -53,22 +53,28 @@ func (c *Collector) Observe(e consumer.Event) {
 		c.events.stuck.WithLabelValues(yesNo(e.Replaced)).Inc()
 	case consumer.Scaled:
 		c.events.decisions.WithLabelValues(direction(e.From, e.Target), reasonClass(e.Reason)).Inc()
+	case consumer.SpillFailed:
+		c.events.spillFailures.WithLabelValues().Inc()
 	case consumer.SourceSaid:
-		c.observeSource(e.Event)
+		c.observeSource(e)
 	}
 }
 
-func (c *Collector) observeSource(e broker.Event) {
+func (c *Collector) observeSource(e consumer.SourceSaid) {
 	c.events.source.WithLabelValues(known(sourceKinds, e.Kind.String())).Inc()
 	switch e.Kind {
 	case broker.Assigned:
 		c.claims.Add(1)
 	case broker.Ended:
 		c.claims.Add(-1)
-	case broker.Up:
+	case broker.Up, broker.Down:
+		if e.Retries { // /metrics has it of the source itself
+			return
+		}
 		c.up.Store(1)
-	case broker.Down:
-		c.up.Store(-1)
+		if e.Kind == broker.Down {
+			c.up.Store(-1)
+		}
 	}
 }
 

@@ -1,0 +1,394 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// retries are two retry topics on b.
+func retries(b *membroker.Broker) *consumer.RetryTopics {
+	return &consumer.RetryTopics{
+		Steps:     []consumer.RetryStep{{Topic: "in-1m", Delay: time.Minute}, {Topic: "in-10m", Delay: 10 * time.Minute}},
+		Publisher: b.Publisher(),
+		Source:    b.Source(membroker.SourceConfig{Group: "group-retry", Topics: []string{"in-1m", "in-10m"}}),
+	}
+}
+
+// withRetries runs a test on a broker with retry topics, in a bubble of virtual time.
+func withRetries(t *testing.T, f func(t *testing.T, b *membroker.Broker)) {
+	synctest.Test(t, func(t *testing.T) {
+		f(t, membroker.New(membroker.Config{Topics: map[string]int{"in": 2, "in-1m": 2, "in-10m": 2, "dead": 1}, Lease: time.Minute}))
+	})
+}
+
+// A call is what a handler saw of a message.
+type call struct {
+	consumer.Message
+	after time.Duration
+	own   string // its header
+}
+
+type calls struct {
+	mu    sync.Mutex
+	begin time.Time
+	all   []call
+}
+
+func (c *calls) add(m *consumer.Message) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own, _ := m.Headers.Get("own")
+	c.all = append(c.all, call{*m, time.Since(c.begin), string(own) + strings.Repeat("!", m.Headers.Len()-1)})
+	return len(c.all)
+}
+
+// What comes from a retry topic is what its handler saw before: topic, place, time, key, headers, and the runs; and comes neither early nor much late.
+// Meanwhile nothing of it is left in its own topic.
+func TestRetryTopicKeepsTheMessage(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte("v"), Headers: []broker.Header{{Key: "own", Value: []byte("h")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := calls{begin: time.Now()}
+		r := start(t, b, consumer.Config{
+			Retry: consumer.Retry{MaxAttempts: 10, Topics: retries(b)},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				switch seen.add(m) {
+				case 1:
+					return consumer.RetryAfter(errors.New("first"), 50*time.Second) // less than a step: here
+				case 2:
+					return consumer.RetryAfter(errors.New("second"), time.Minute)
+				case 3:
+					return consumer.RetryAfter(errors.New("third"), 3*time.Minute) // waits for the next step, ten
+				case 4:
+					return consumer.RetryAfter(errors.New("fourth"), time.Hour) // longer than all: here
+				}
+				return nil
+			}})
+		time.Sleep(90 * time.Second)
+		if n := b.Unsettled("group"); n != 0 {
+			t.Errorf("%d messages are unsettled in their own topic while they wait in a retry topic", n)
+		}
+		time.Sleep(2 * time.Hour)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		first := seen.all[0]
+		for i, least := range []time.Duration{0, 50 * time.Second, 110 * time.Second, 710 * time.Second, 710*time.Second + time.Hour} {
+			got := seen.all[i]
+			if got.after < least || got.after > least+time.Duration(i+1)*2*time.Second {
+				t.Errorf("run %d began after %v, want %v", i+1, got.after, least)
+			}
+			if got.Topic != "in" || got.Partition != first.Partition || got.Offset != first.Offset || got.Nanos != first.Nanos ||
+				string(got.Key) != "k" || string(got.Value) != "v" || got.own != "h" {
+				t.Errorf("run %d: %+v, the first time %+v", i+1, got, first)
+			}
+			if got.Runs != int32(i) || got.Attempt != int32(i+1) {
+				t.Errorf("run %d: runs %d, attempt %d", i+1, got.Runs, got.Attempt)
+			}
+		}
+		s := r.Stats()
+		if len(seen.all) != 5 || s.Spilled != 2 || s.Retried != 4 || s.Handled != 1 || s.InFlight != 0 || b.Unsettled("group-retry") != 0 {
+			t.Errorf("%d runs, stats %+v", len(seen.all), s)
+		}
+	})
+}
+
+// A retry topic outlives the process: another one goes on where the first has ended, with the runs.
+func TestRetryTopicOutlivesTheProcess(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 20)
+		cfg := func(handler consumer.Handler) consumer.Config {
+			return consumer.Config{Retry: consumer.Retry{Topics: retries(b)}, Handler: handler}
+		}
+		r := start(t, b, cfg(func(context.Context, *consumer.Message) error {
+			return consumer.RetryAfter(errors.New("not today"), 5*time.Minute)
+		}))
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.Unsettled("group-retry"); n != 20 {
+			t.Fatalf("%d messages wait in the retry topics, want 20", n)
+		}
+		var l ledger
+		begin := time.Now()
+		r = start(t, b, cfg(func(_ context.Context, m *consumer.Message) error {
+			if m.Runs != 1 || time.Since(begin) < 8*time.Minute {
+				t.Errorf("%s came after %v with %d runs", m.Value, time.Since(begin), m.Runs)
+			}
+			l.add(m)
+			return nil
+		}))
+		time.Sleep(15 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		l.check(t, 20)
+	})
+}
+
+// Messages that wait here for a short delay fill the window of their partition, because all that is handled above them counts. With retry
+// topics they make room, and all others are handled meanwhile; without, the partition stands still.
+func TestFullWindowSpills(t *testing.T) {
+	for name, spills := range map[string]bool{"with retry topics": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			withRetries(t, func(t *testing.T, b *membroker.Broker) {
+				const messages = 5000
+				produce(t, b, messages)
+				var good atomic.Int64
+				cfg := consumer.Config{
+					Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, Window: 500}),
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if m.Offset%1000 == 0 && m.Runs == 0 {
+							return consumer.RetryAfter(errors.New("in a while"), 40*time.Second)
+						}
+						time.Sleep(time.Millisecond)
+						good.Add(1)
+						return nil
+					}}
+				if spills {
+					cfg.Retry.Topics = retries(b)
+				}
+				r := start(t, b, cfg)
+				time.Sleep(30 * time.Second)
+				if n := good.Load(); (n >= messages-10) != spills {
+					t.Errorf("%d of %d messages were handled beside those that wait", n, messages)
+				}
+				time.Sleep(10 * time.Minute)
+				if good.Load() != messages || r.Stats().Spilled > 0 != spills {
+					t.Errorf("%d of %d messages were handled, stats %+v", good.Load(), messages, r.Stats())
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// The budget is not eaten by what waits: with half of it in use, the rest is spilled, however short its delay is.
+func TestFullBudgetSpills(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1000)
+		var good atomic.Int64
+		r := start(t, b, consumer.Config{
+			Budget: broker.Budget{Messages: 80}, Pool: consumer.Pool{Max: 8},
+			Retry: consumer.Retry{Topics: retries(b)},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if m.Offset%2 == 0 && m.Runs == 0 {
+					return consumer.RetryAfter(errors.New("in a while"), 50*time.Second)
+				}
+				good.Add(1)
+				return nil
+			}})
+		time.Sleep(20 * time.Second)
+		if n := good.Load(); n != 500 {
+			t.Errorf("%d of 500 good messages were handled while the others wait", n)
+		}
+		if s := r.Stats(); s.Parked > 40 || s.Spilled < 400 {
+			t.Errorf("stats %+v", s)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := good.Load(); n != 1000 {
+			t.Errorf("%d of 1000 messages were handled", n)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// f38: the retry topics are down: what fails waits here after all, nothing is acked, and nothing is lost.
+func TestRetryTopicDown(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 50)
+		topics := retries(b)
+		p := &publisher{Publisher: b.Publisher()}
+		p.set(errors.New("no route"))
+		topics.Publisher = p
+		var l ledger
+		r := start(t, b, consumer.Config{
+			Retry: consumer.Retry{Topics: topics},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if m.Runs == 0 {
+					return consumer.RetryAfter(errors.New("later"), 2*time.Minute)
+				}
+				l.add(m)
+				return nil
+			}})
+		time.Sleep(time.Minute)
+		wantUnsettled(t, b, 50)
+		if n := len(eventsOf[consumer.SpillFailed](r.journal)); n != 50 {
+			t.Errorf("%d events of 50 failures", n)
+		}
+		time.Sleep(2 * time.Minute)
+		l.check(t, 50)
+		if s := r.Stats(); s.Spilled != 0 || s.Parked != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Attempts are counted across retry topics, and what uses them up becomes a dead letter of its original topic.
+func TestAttemptsAcrossRetryTopics(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var runs atomic.Int64
+		r := start(t, b, consumer.Config{
+			Retry:      consumer.Retry{MaxAttempts: 4, Backoff: consumer.Backoff{Initial: time.Minute, Max: 5 * time.Minute, Jitter: -1}, Topics: retries(b)},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { runs.Add(1); return errors.New("never") },
+		})
+		begin := time.Now()
+		time.Sleep(time.Hour)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		dead := b.Messages("dead")
+		if runs.Load() != 4 || len(dead) != 1 {
+			t.Fatalf("%d runs, %d dead letters", runs.Load(), len(dead))
+		}
+		for key, want := range map[string]string{
+			broker.HeaderOriginalTopic: "in", broker.HeaderOriginalOffset: "0", broker.HeaderAttempts: "4",
+			broker.HeaderFirstFailure: begin.UTC().Format(time.RFC3339Nano), broker.HeaderRetryAt: "",
+		} {
+			if got, _ := dead[0].Headers.Get(key); string(got) != want {
+				t.Errorf("%s is %q, want %q", key, got, want)
+			}
+		}
+	})
+}
+
+// Whatever producers write into the headers, a retry topic's messages are handled, in time.
+func TestForgedRetryHeaders(t *testing.T) {
+	for _, forged := range []broker.Header{
+		{Key: broker.HeaderRetryAt, Value: []byte("9999-01-01T00:00:00Z")},
+		{Key: broker.HeaderRetryAt, Value: []byte("soon")},
+		{Key: broker.HeaderAttempts, Value: []byte("-7")},
+		{Key: broker.HeaderAttempts, Value: []byte("99999999999")},
+		{Key: broker.HeaderOriginalPartition, Value: []byte("x")},
+		{Key: broker.HeaderOriginalTime, Value: []byte("yesterday")},
+		{Key: broker.HeaderOriginalTopic, Value: nil},
+		{Key: "own", Value: []byte{0, 255}},
+	} {
+		t.Run(fmt.Sprintf("%s=%q", forged.Key, forged.Value), func(t *testing.T) {
+			withRetries(t, func(t *testing.T, b *membroker.Broker) {
+				if err := b.Produce(broker.Outgoing{Topic: "in-1m", Value: []byte("0"), Headers: []broker.Header{forged}}); err != nil {
+					t.Fatal(err)
+				}
+				var l ledger
+				r := start(t, b, consumer.Config{
+					Retry: consumer.Retry{Topics: retries(b)},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if m.Topic != "in-1m" || m.Runs != 0 || m.Attempt != 1 {
+							t.Errorf("%+v", m)
+						}
+						l.add(m)
+						return nil
+					}})
+				time.Sleep(11 * time.Minute)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				l.check(t, 1)
+			})
+		})
+	}
+}
+
+// Everything at once: failures with delays of all sizes, small windows, and retry topics whose partitions move between two processes.
+func TestRetryTopicStorm(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { withRetries(t, func(t *testing.T, b *membroker.Broker) { retryStorm(t, b, seed) }) })
+	}
+}
+
+func retryStorm(t *testing.T, b *membroker.Broker, seed uint64) {
+	const messages = 600
+	random, moves := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
+	produce(t, b, messages)
+	var mu sync.Mutex
+	done := map[string]int{}
+	handler := func(_ context.Context, m *consumer.Message) error {
+		mu.Lock()
+		dice, wait := random.Float64(), time.Duration(random.Int64N(int64(12*time.Minute)))
+		mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+		if m.Topic != "in" {
+			t.Errorf("topic %s", m.Topic)
+		}
+		if m.Runs < 3 && dice < 0.4 {
+			return consumer.RetryAfter(errors.New("dice"), wait)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done[string(m.Value)]++
+		return nil
+	}
+	var rs []*running
+	for range 2 {
+		rs = append(rs, start(t, b, consumer.Config{
+			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, Window: 200}), Handler: handler,
+			Retry: consumer.Retry{Topics: retries(b)},
+		}))
+	}
+	for range 60 {
+		time.Sleep(time.Minute)
+		topic := []string{"in", "in-1m", "in-10m"}[moves.IntN(3)]
+		group := map[bool]string{true: "group", false: "group-retry"}[topic == "in"]
+		_ = b.Revoke(group, topic, int32(moves.IntN(2)))
+	}
+	time.Sleep(time.Hour)
+	for _, r := range rs {
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if n := r.Stats().InFlight; n != 0 {
+			t.Errorf("%d messages were never settled", n)
+		}
+	}
+	if len(done) != messages {
+		t.Errorf("%d of %d messages were handled", len(done), messages)
+	}
+	if a, r := b.Unsettled("group"), b.Unsettled("group-retry"); a+r != 0 {
+		t.Errorf("%d messages are unsettled, and %d in the retry topics", a, r)
+	}
+}
+
+func TestRetryTopicsAreChecked(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+	cfg := consumer.Config{
+		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil }, Budget: broker.Budget{Messages: 64},
+		Retry: consumer.Retry{Topics: &consumer.RetryTopics{Steps: []consumer.RetryStep{{Topic: "", Delay: time.Minute}, {Topic: "b", Delay: time.Minute}}}},
+	}
+	_, err := consumer.New(cfg)
+	for _, want := range []string{
+		"Retry.Topics.Publisher is required", "Retry.Topics.Source is required", "Retry.Topics.Steps[0].Topic is empty",
+		"Retry.Topics.Steps[1].Delay is 1m0s, want more than 1m0s", "of which 56 are left beside the retry topics, below Pool.Max 64",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	cfg.Retry.Topics.Steps = nil
+	if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), "Retry.Topics.Steps is empty") {
+		t.Error(err)
+	}
+}
