@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
@@ -32,20 +34,36 @@ type consumerConfig struct {
 	Drain time.Duration
 	// Open bounds the first contact with the broker; 0: for ever.
 	Open time.Duration
-	// Busy is how long a handler takes. 0: 1 to 6 ms, and one in a hundred 200 to 600 ms.
+	// Busy is how long a handler takes. 0: 1 to 6 ms.
 	Busy time.Duration
+	// SlowOneIn: the handlers of one number in so many take 400 ms, however often they run. 0: none.
+	SlowOneIn int
+	// Seed chooses which ones those are.
+	Seed uint64
+	// Gate is a file: handlers begin their work when it is there.
+	Gate string
+	// Loud says "begun" at the begin of each handler, and "cancelled" with the reason when its context ends.
+	Loud bool
 	// Hang: the handler waits until its context ends, and returns that error.
 	Hang bool
 	// SlowFirst is how long the handler of number 0 takes.
 	SlowFirst time.Duration
 	// FailRuns: every tenth number fails so many times in one process before it succeeds.
 	FailRuns int
+	// Letters is where dead letters go, after two failed runs, by the server at LettersURL. Empty: none.
+	Letters, LettersURL string
+	// StayAt lets the publisher of dead letters never return again from the first one that is confirmed: it says "stays".
+	StayAt bool
 	// Ping is how often the connection is tried; two unanswered drop it.
 	Ping time.Duration
 	// Heartbeat is how often the server must say that it still knows our pull, and a member of a group that it lives, or more often.
 	Heartbeat time.Duration
 	// Recreate goes on after the stream or the durable was made anew.
 	Recreate bool
+	// OutOfRange is what to do where the log does not have our position.
+	OutOfRange string
+	// Flap lets the pool be as small and as large as it may be, in turns of so long.
+	Flap time.Duration
 	// Churn lets the consumer run for so long, then rest for so long, again and again.
 	Churn time.Duration
 }
@@ -68,7 +86,7 @@ const (
 )
 
 // consumerMain is the consumer process. It says "up" once it is connected and "handled" after its first message. The first SIGTERM
-// drains, the second ends at once.
+// drains, the second ends at once. The product must leave no goroutine behind; if it does, the exit code is 3.
 func consumerMain(arg string) int {
 	var c consumerConfig
 	if err := json.Unmarshal([]byte(arg), &c); err != nil {
@@ -90,6 +108,7 @@ func consumerMain(arg string) int {
 		<-signals
 		os.Exit(143)
 	}()
+	before := goleak.IgnoreCurrent()
 	run := map[discipline]func(context.Context, consumerConfig, *work) error{
 		longshoreConsumer: runLongshore,
 		ackAfter:          runByHand,
@@ -102,6 +121,13 @@ func consumerMain(arg string) int {
 	if err := run(ctx, c, w); err != nil {
 		fmt.Fprintln(os.Stderr, "consumer:", err)
 		return 1
+	}
+	if c.Discipline != longshoreConsumer {
+		return 0
+	}
+	if err := goleak.Find(before); err != nil {
+		fmt.Fprintln(os.Stderr, "left behind:", err)
+		return 3
 	}
 	return 0
 }
@@ -148,24 +174,44 @@ func (w *work) do(ctx context.Context, seq int64, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("a message without a number: %w", err)
 	}
-	if w.c.Hang {
-		w.first.Do(func() { say("hanging") })
-		<-ctx.Done()
-		return context.Cause(ctx)
+	if w.c.Loud {
+		say("begun")
 	}
-	if w.mustFail(id) {
-		return fmt.Errorf("number %d is to fail", id)
-	}
-	select {
-	case <-time.After(w.takes(id)):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := w.spend(ctx, id); err != nil {
+		if w.c.Loud {
+			say("cancelled", err)
+		}
+		return err
 	}
 	if err := w.l.Write(id, seq); err != nil {
 		return err
 	}
 	w.first.Do(func() { say("handled") })
 	return nil
+}
+
+// spend is the time that a handler takes. It returns why its context ended, where that came first, or why it fails.
+func (w *work) spend(ctx context.Context, id int64) error {
+	if w.c.Hang {
+		w.first.Do(func() { say("hanging") })
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	for w.c.Gate != "" && ctx.Err() == nil {
+		if _, err := os.Stat(w.c.Gate); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if w.mustFail(id) {
+		return fmt.Errorf("number %d is to fail", id)
+	}
+	select {
+	case <-time.After(w.takes(id)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *work) mustFail(id int64) bool {
@@ -179,14 +225,17 @@ func (w *work) mustFail(id int64) bool {
 }
 
 func (w *work) takes(id int64) time.Duration {
+	r := rand.New(rand.NewPCG(w.c.Seed, uint64(id)))
 	switch {
 	case id == 0 && w.c.SlowFirst > 0:
 		return w.c.SlowFirst
+	case w.c.SlowOneIn > 0 && r.IntN(w.c.SlowOneIn) == 0:
+		return slowHandler
 	case w.c.Busy > 0:
 		return w.c.Busy
-	case rand.IntN(100) == 0:
-		return 200*time.Millisecond + rand.N(400*time.Millisecond)
 	default:
-		return time.Millisecond + rand.N(5*time.Millisecond)
+		return time.Millisecond + time.Duration(r.Int64N(int64(5*time.Millisecond)))
 	}
 }
+
+const slowHandler = 400 * time.Millisecond

@@ -8,6 +8,7 @@
 //     the consumers write and do not own. program_test.go has the built program in their place, and a webhook's server that writes.
 //   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved. What is of one broker alone stands in
 //     nats_*_test.go and kafka_*_test.go; system_test.go says in what they differ.
+//   - letters_test.go: dead letters, whatever happens to those who write them. pool_faults_test.go: the pool under bursts.
 //   - kafka_scale_test.go: members of a group come and go, and only the partitions that move stop.
 //   - kafka_witness_test.go: what Kafka itself and its own tool say of our commits.
 //   - compose_test.go: docker-compose.yml and what it mounts.
@@ -16,6 +17,7 @@
 // What it uses: natsd and kafkad run nats-server and Apache Kafka as processes that can be killed, frozen and restarted (daemon is how);
 // faultproxy is a network that can be cut; ledger does the account.
 //
-// In short by default (go test ./...), in full with LONGSHORE_CHAOS=1 (make chaos). Where a real server cannot be had the tests are
+// In short by default (go test ./...), in full with LONGSHORE_CHAOS=1 (make chaos). What runs on Kafka wants LONGSHORE_KAFKA=1 (make kafka, make chaos,
+// .ci/run): it starts JVMs and takes minutes. LONGSHORE_SEED sets the seed of kills, which each row prints. Where a real server cannot be had the tests are
 // skipped, or run on a fake that is named in their lines; with LONGSHORE_REAL=1 they fail instead. KAFKA_BROKERS names a Kafka to use.
 package integration

@@ -34,13 +34,24 @@ var faults = []fault{
 	{"f19", "half-open connection that heals", "", halfOpen},
 	{"f20", "latency of 300 ms in both directions", "kafka", slowAnswers},
 	{"f21", "4 KB/s in slices of 7 bytes", "", slowNetwork},
+	{"f22", "every connection dies after 0.5 to 1.5 s", "", shortLives},
+	{"f25", "the coordinator moves, and dies; of three brokers", "kafka", coordinatorMoves},
+	{"f26", "leaders move, a broker stops and comes back, a broker dies; of three", "kafka", leadersMove},
 	{"f27", "a member joins and leaves every 300 ms", "kafka", churnOfMembers},
+	{"f28", "a partition is lost under running handlers", "kafka", lostPartitions},
+	{"f29", "topic made late, partitions added", "kafka", lateTopic},
+	{"f30", "retention passes the committed offset", "kafka", trimmed},
+	{"f31", "committed offset beyond the end of the log", "kafka", beyondEnd},
 	{"f32", "messages purged that nobody handled", "nats", purge},
 	{"f33", "durable or stream deleted and made anew", "nats", recreate},
 	{"f34", "the broker forgets acks, or the whole durable", "nats", forgottenAcks},
 	{"f35", "more failures than any MaxDeliver", "nats", manyFailures},
 	{"f36", "handler longer than AckWait, and 40 queued behind it", "nats", longHandler},
 	{"f37", "handlers longer than the session timeout", "kafka", longHandlers},
+	{"f38", "dead letters cannot be published", "", lettersDown},
+	{"f39", "SIGKILL between the publish of a dead letter and the ack", "", letterTwice},
+	{"f40", "burst of large messages while handlers stand still", "", burst},
+	{"f41", "the pool grows and shrinks every 100 ms", "", flapPool},
 }
 
 // TestFaults prints one line for each: `fNN pass|fail what: figures`.
@@ -90,6 +101,9 @@ func (f *field) finish(t *testing.T) account {
 		}
 	}
 	f.on.audit(t)
+	if inFull() {
+		f.on.toolAgrees(t)
+	}
 	return a
 }
 

@@ -3,7 +3,10 @@
 package integration
 
 import (
+	"fmt"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +29,31 @@ func TestFaultsIndex(t *testing.T) {
 		name := regexp.MustCompile(`Test\w+`).FindString(proof)
 		if !strings.Contains(code, "func "+name+"(") {
 			t.Errorf("%s: there is no such test", proof)
+		}
+	}
+}
+
+// TestFaultsElsewhere: the tests of other packages that faults.md names exist, and of those faults that concern Kafka none is left out.
+func TestFaultsElsewhere(t *testing.T) {
+	table := read(t, "faults.md")
+	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| \w+ \|.*\| (kafkabroker|consumer) (Test\w+).*\|$`).FindAllStringSubmatch(table, -1) {
+		dir := map[string]string{"kafkabroker": "../broker/kafkabroker", "consumer": "../consumer"}[m[2]]
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := func(file string) bool { return strings.Contains(read(t, file), "func "+m[3]+"(") }
+		if !slices.ContainsFunc(files, there) {
+			t.Errorf("faults.md says that %s is proved by %s in %s; there is no such test", m[1], m[3], dir)
+		}
+	}
+	for n := 1; n <= 41; n++ {
+		id := fmt.Sprintf("f%02d", n)
+		if slices.Contains([]string{"f02", "f08", "f10", "f17", "f32", "f33", "f34", "f35", "f36"}, id) {
+			continue // of NATS alone
+		}
+		if !regexp.MustCompile(`(?m)^\| ` + id + ` \| (kafka|both) \|`).MatchString(table) {
+			t.Errorf("faults.md has nothing on %s and Kafka", id)
 		}
 	}
 }

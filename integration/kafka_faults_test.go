@@ -9,12 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // churnOfMembers has one member that stays and one that comes and goes, so that partitions move all the time.
 func churnOfMembers(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.calm()
+	f.config.Busy = 5 * time.Millisecond
 	f.config.Heartbeat = 50 * time.Millisecond // a cooperative move takes two rebalances, and the guest stays for 300 ms
 	f.startConsumers(t, 1)
 	f.load = startLoad(t, f.on, killRate, 0)
@@ -43,7 +46,7 @@ func churnOfMembers(t *testing.T, k kind) string {
 func longHandlers(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.config.Lease = 2 * time.Second
-	f.config.Busy = 3 * f.config.Lease
+	f.config.Busy, f.config.SlowOneIn = 3*f.config.Lease, 0
 	f.startConsumers(t, 2)
 	f.balanced(t)
 	before := len(f.consumers[0].claims()) + len(f.consumers[1].claims())
@@ -58,6 +61,36 @@ func longHandlers(t *testing.T, k kind) string {
 	a := f.finish(t)
 	a.noDuplicates(t)
 	return fmt.Sprintf("%d messages of %v each, %d partitions moved; %v", messages, f.config.Busy, moves, a)
+}
+
+// lostPartitions takes a member out of its group while it works on all of its partitions, as an administrator can. Its handlers are told, what they
+// did not finish goes to the other member, and nothing that it says of them counts.
+func lostPartitions(t *testing.T, k kind) string {
+	f := newField(t, k.start(t), longshoreConsumer)
+	s := f.onKafka()
+	f.calm()
+	f.config.Busy, f.config.SlowOneIn, f.config.Loud = 6*time.Second, 0, true
+	f.startConsumers(t, 2)
+	f.balanced(t)
+	f.load = startLoad(t, f.on, killRate, 4*killWorkers)
+	f.load.finish()
+	p := f.consumers[0]
+	p.says(t, "begun", killWorkers)
+	if err := s.cluster.RemoveMember(t.Context(), s.group, clientID(p.cmd.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	p.says(t, "cancelled", killWorkers)
+	for _, line := range p.out.all() {
+		if strings.HasPrefix(line, "cancelled") && !strings.Contains(line, broker.ErrLost.Error()) {
+			t.Errorf("a handler's context ended for another reason: %q", line)
+		}
+	}
+	if n := len(f.entries(t)); n != 0 {
+		t.Logf("%d were handled before the member was taken out", n)
+	}
+	a := f.finish(t)
+	a.noDuplicates(t)
+	return fmt.Sprintf("%d handlers were told; %v", p.out.count("cancelled"), a)
 }
 
 // A claimSaid is a line of a consumer: a partition came or went.

@@ -26,7 +26,7 @@ type scaleRow struct {
 func TestScaleMembers(t *testing.T) {
 	f := newField(t, startKafka(t), longshoreConsumer)
 	f.calm()
-	f.config.Busy = time.Second
+	f.config.Busy, f.config.SlowOneIn = time.Second, 0
 	f.startConsumers(t, 2)
 	f.balanced(t)
 	f.load = startLoad(t, f.on, 2*loadPartitions, 0)
@@ -49,6 +49,7 @@ func TestScaleMembers(t *testing.T) {
 	f.scaled(t, "3 to 2", grown, f.allHeld(), from)
 	a := f.finish(t)
 	a.noDuplicates(t)
+	f.on.toolAgrees(t)
 }
 
 // allHeld is who has which partition: by partition, the pid.

@@ -4,15 +4,19 @@ package integration
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/kafkad"
 	"github.com/longshoremq/longshore/integration/ledger"
@@ -24,8 +28,13 @@ const loadPartitions = 8
 type kafkaSystem struct {
 	cluster      *kafkad.Cluster
 	topic, group string
+	partitions   atomic.Int32
 	client       *kgo.Client
+	admin        *kadm.Client
 }
+
+// onKafka is the field's system, where it is Kafka.
+func (f *field) onKafka() *kafkaSystem { return f.on.(*kafkaSystem) }
 
 func startKafka(t *testing.T) system {
 	t.Helper()
@@ -46,17 +55,31 @@ func ownKafka(t *testing.T) system {
 
 func newKafkaSystem(t *testing.T, cluster *kafkad.Cluster) *kafkaSystem {
 	t.Helper()
-	s := &kafkaSystem{cluster: cluster, topic: kafkad.Unique("load"), group: kafkad.Unique("workers")}
-	if err := cluster.CreateTopic(t.Context(), s.topic, loadPartitions, nil); err != nil {
+	s := lateKafkaSystem(t, cluster)
+	s.createTopic(t, loadPartitions)
+	return s
+}
+
+// createTopic makes the load's topic.
+func (s *kafkaSystem) createTopic(t *testing.T, partitions int32) {
+	t.Helper()
+	if err := s.cluster.CreateTopic(t.Context(), s.topic, int(partitions), nil); err != nil {
 		t.Fatal(err)
 	}
+	s.partitions.Store(partitions)
+}
+
+// lateKafkaSystem is one whose topic is not made yet.
+func lateKafkaSystem(t *testing.T, cluster *kafkad.Cluster) *kafkaSystem {
+	t.Helper()
+	s := &kafkaSystem{cluster: cluster, topic: kafkad.Unique("load"), group: kafkad.Unique("workers")}
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	s.client = client
+	s.client, s.admin = client, kadm.NewClient(client)
 	return s
 }
 
@@ -75,8 +98,9 @@ func (s *kafkaSystem) configure(c *consumerConfig) {
 // publisher leaves it to franz-go to send again: its producer is idempotent, so the broker drops what it has.
 func (s *kafkaSystem) publisher(*testing.T) publish {
 	return func(ctx context.Context, _ string, id int64, body []byte) (int64, error) {
-		r, err := s.client.ProduceSync(ctx, &kgo.Record{Topic: s.topic, Partition: int32(id % loadPartitions), Value: body}).First()
+		r, err := s.client.ProduceSync(ctx, &kgo.Record{Topic: s.topic, Partition: int32(id % int64(s.partitions.Load())), Value: body}).First()
 		if err != nil {
+			s.client.ForceMetadataRefresh() // perhaps it does not know a new partition
 			return 0, err
 		}
 		return ledger.Seq(r.Partition, r.Offset), nil
@@ -93,7 +117,7 @@ func (s *kafkaSystem) progress(t *testing.T) progress {
 		t.Logf("asking for the group: %v", err)
 		return progress{Broker: ledger.Committed{}}
 	}
-	ends, err := s.ends(ctx, s.topic, loadPartitions)
+	ends, err := s.ends(ctx, s.topic)
 	if err != nil {
 		t.Logf("asking for the ends: %v", err)
 		return progress{Broker: ledger.Committed{}}
@@ -107,65 +131,93 @@ func (s *kafkaSystem) progress(t *testing.T) progress {
 
 // committed is where each partition would begin again; 0 where nothing is committed.
 func (s *kafkaSystem) committed(ctx context.Context) (ledger.Committed, error) {
-	request := kmsg.NewPtrOffsetFetchRequest()
-	group := kmsg.NewOffsetFetchRequestGroup()
-	group.Group = s.group
-	request.Groups = append(request.Groups, group)
-	response, err := request.RequestWith(ctx, s.client)
-	if err != nil {
-		return nil, err
-	}
 	offsets := ledger.Committed{}
-	for p := range int32(loadPartitions) {
+	for p := range s.partitions.Load() {
 		offsets[p] = 0
 	}
-	for _, g := range response.Groups {
-		if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
-			return nil, err
-		}
-		for _, topic := range g.Topics {
-			for _, p := range topic.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return nil, err
-				}
-				if topic.Topic == s.topic {
-					offsets[p.Partition] = max(p.Offset, 0)
-				}
-			}
-		}
+	answer, err := s.admin.FetchOffsets(ctx, s.group)
+	if err = errors.Join(err, answer.Error()); err != nil {
+		return nil, err
+	}
+	for p, o := range answer[s.topic] {
+		offsets[p] = max(o.At, 0)
 	}
 	return offsets, nil
 }
 
 // ends is the next offset of each partition.
-func (s *kafkaSystem) ends(ctx context.Context, topic string, partitions int32) (map[int32]int64, error) {
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = topic
-	for p := range partitions {
-		one := kmsg.NewListOffsetsRequestTopicPartition()
-		one.Partition, one.Timestamp = p, -1
-		t.Partitions = append(t.Partitions, one)
+func (s *kafkaSystem) ends(ctx context.Context, topic string) (map[int32]int64, error) {
+	answer, err := s.admin.ListEndOffsets(ctx, topic)
+	if err = errors.Join(err, answer.Error()); err != nil {
+		return nil, err
 	}
-	request := kmsg.NewPtrListOffsetsRequest()
-	request.Topics = append(request.Topics, t)
 	ends := map[int32]int64{}
-	for _, shard := range s.client.RequestSharded(ctx, request) {
-		if shard.Err != nil {
-			return nil, shard.Err
+	for p, o := range answer[topic] {
+		ends[p] = o.Offset
+	}
+	return ends, nil
+}
+
+// letters reads a topic to its end.
+func (s *kafkaSystem) letters(t *testing.T, topic string) (all []letter) {
+	t.Helper()
+	for r := range s.records(t, topic, 0) {
+		header := func(key string) string {
+			i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == key })
+			if i < 0 {
+				t.Errorf("a dead letter without %s: %v", key, r.Headers)
+				return ""
+			}
+			return string(r.Headers[i].Value)
 		}
-		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
-			for _, p := range t.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return nil, err
+		partition, err := strconv.ParseInt(header(broker.HeaderOriginalPartition), 10, 32)
+		offset, err2 := strconv.ParseInt(header(broker.HeaderOriginalOffset), 10, 64)
+		if err := errors.Join(err, err2); err != nil {
+			t.Error(err)
+		}
+		all = append(all, newLetter(t, r.Value, ledger.Seq(int32(partition), offset), header(broker.HeaderID)))
+	}
+	return all
+}
+
+// records reads a partition from its begin to the end that it has now.
+func (s *kafkaSystem) records(t *testing.T, topic string, partition int32) iter.Seq[*kgo.Record] {
+	t.Helper()
+	return func(yield func(*kgo.Record) bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		ends, err := s.ends(ctx, topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Brokers()...),
+			kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		for next := int64(0); next < ends[partition]; {
+			fetched := reader.PollFetches(ctx)
+			if err := fetched.Err(); err != nil {
+				t.Fatalf("reading %s: %v", topic, err)
+			}
+			for _, r := range fetched.Records() {
+				if next = r.Offset + 1; !yield(r) {
+					return
 				}
-				ends[p.Partition] = p.Offset
 			}
 		}
 	}
-	if len(ends) != int(partitions) {
-		return nil, fmt.Errorf("the ends of %d of %d partitions of %s", len(ends), partitions, topic)
+}
+
+// lettersTo makes a topic for dead letters.
+func (s *kafkaSystem) lettersTo(t *testing.T) string {
+	t.Helper()
+	topic := kafkad.Unique("dead")
+	if err := s.cluster.CreateTopic(t.Context(), topic, 1, nil); err != nil {
+		t.Fatal(err)
 	}
-	return ends, nil
+	return topic
 }
 
 func (s *kafkaSystem) kill() { s.cluster.Kill(0) }

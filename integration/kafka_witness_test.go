@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -54,34 +53,14 @@ type commit struct {
 // commits reads the coordinator's own log.
 func (s *kafkaSystem) commits(t *testing.T) (all []commit) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	partitions, err := s.partitions(ctx, offsetsTopic)
-	if err != nil {
+	topics, err := s.admin.ListTopicsWithInternal(t.Context(), offsetsTopic)
+	if err = errors.Join(err, topics.Error()); err != nil {
 		t.Fatal(err)
 	}
-	ends, err := s.ends(ctx, offsetsTopic, partitions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := coordinatedIn(s.group, partitions)
-	reader, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Brokers()...),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{offsetsTopic: {p: kgo.NewOffset().AtStart()}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	for next := int64(0); next < ends[p]; {
-		fetched := reader.PollFetches(ctx)
-		if err := fetched.Err(); err != nil {
-			t.Fatalf("reading %s: %v", offsetsTopic, err)
+	for r := range s.records(t, offsetsTopic, coordinatedIn(s.group, int32(len(topics[offsetsTopic].Partitions)))) {
+		if c, ok := s.ours(r); ok {
+			all = append(all, c)
 		}
-		fetched.EachRecord(func(r *kgo.Record) {
-			next = r.Offset + 1
-			if c, ok := s.ours(r); ok {
-				all = append(all, c)
-			}
-		})
 	}
 	return all
 }
@@ -98,18 +77,6 @@ func (s *kafkaSystem) ours(r *kgo.Record) (commit, bool) {
 		return commit{}, false
 	}
 	return commit{key.Partition, value.Offset}, true
-}
-
-func (s *kafkaSystem) partitions(ctx context.Context, topic string) (int32, error) {
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &topic
-	request := kmsg.NewPtrMetadataRequest()
-	request.Topics = append(request.Topics, t)
-	response, err := request.RequestWith(ctx, s.client)
-	if err != nil {
-		return 0, err
-	}
-	return int32(len(response.Topics[0].Partitions)), nil
 }
 
 // coordinatedIn is the partition in which Kafka keeps a group: Java's hash of its name.
@@ -142,8 +109,8 @@ func (s *kafkaSystem) toolAgrees(t *testing.T) {
 			t.Errorf("consumer-groups says of %s/%d: committed %d, end %d, lag %d", p.Topic, p.Partition, p.Committed, p.End, p.Lag)
 		}
 	}
-	if len(ps) != loadPartitions {
-		t.Errorf("consumer-groups lists %d partitions, want %d", len(ps), loadPartitions)
+	if len(ps) != int(s.partitions.Load()) {
+		t.Errorf("consumer-groups lists %d partitions, want %d", len(ps), s.partitions.Load())
 	}
 	report(struct {
 		Row        string `json:"row"`

@@ -17,6 +17,7 @@ import (
 type load struct {
 	name   string // differs from any other load's
 	store  publish
+	size   int // of each message, at least
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	next   atomic.Int64
@@ -27,11 +28,16 @@ type load struct {
 
 const publishers = 8
 
-// startLoad publishes rate messages a second until stop. limit > 0: that many in all.
+// startLoad publishes rate messages of 100 bytes a second until stop. limit > 0: that many in all.
 func startLoad(t *testing.T, s system, rate int, limit int64) *load {
 	t.Helper()
+	return startSizedLoad(t, s, rate, limit, 100)
+}
+
+func startSizedLoad(t *testing.T, s system, rate int, limit int64, size int) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{name: rand.Text() + "-", store: s.publisher(t), cancel: cancel, acked: map[int64]int64{}}
+	l := &load{name: rand.Text() + "-", store: s.publisher(t), size: size, cancel: cancel, acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
 	for range publishers {
@@ -70,7 +76,7 @@ func (l *load) pace(ctx context.Context, turns chan<- int64, rate int, limit int
 }
 
 func (l *load) publish(ctx context.Context, id int64) {
-	body := fmt.Appendf(nil, "%-100d", id)
+	body := fmt.Appendf(nil, "%-*d", l.size, id)
 	for ctx.Err() == nil {
 		seq, err := l.store(ctx, l.name, id, body)
 		if err == nil {

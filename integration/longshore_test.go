@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/ledger"
+	"github.com/longshoremq/longshore/pool"
 )
 
 // runLongshore is the product as a service would use it, with short times so that faults show soon.
@@ -24,7 +26,7 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 	if err != nil {
 		return err
 	}
-	cons, err := consumer.New(consumer.Config{
+	config := consumer.Config{
 		Name: c.Group, Source: source, Pool: consumer.Pool{Min: 1, Max: c.Workers},
 		Handler: func(ctx context.Context, m *consumer.Message) error { return w.do(ctx, place(m), m.Value) },
 		Retry:   consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
@@ -32,20 +34,44 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 		DrainTimeout: c.Drain, OpenTimeout: c.Open,
 		Logger:    zerolog.New(os.Stderr).Level(zerolog.InfoLevel),
 		Observers: []consumer.Observer{tell},
-	})
+	}
+	if c.Letters != "" {
+		publisher, err := newLetters(c)
+		if err != nil {
+			return err
+		}
+		defer publisher.Close(context.WithoutCancel(ctx))
+		config.Retry.MaxAttempts = 2
+		config.DeadLetter = &consumer.DeadLetter{Publisher: publisher, Topic: c.Letters}
+	}
+	if c.Flap > 0 {
+		config.Pool.Policy = flapping{c.Flap}
+	}
+	cons, err := consumer.New(config)
 	if err != nil {
 		return err
 	}
 	return cons.Run(ctx)
 }
 
+// flapping wants as many workers as there may be, and as few, in turns.
+type flapping struct{ turn time.Duration }
+
+func (f flapping) Step(o pool.Observation) pool.Decision {
+	d := pool.Decision{Target: o.Min, Force: true, Reason: "flapping", Next: f.turn - o.Now%f.turn}
+	if o.Now/f.turn%2 == 0 {
+		d.Target = o.Max
+	}
+	return d
+}
+
 func newSource(c consumerConfig) (broker.Source, error) {
 	if c.Broker == "kafka" {
 		return kafkabroker.New(kafkabroker.Config{
-			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
+			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), ClientID: clientID(os.Getpid()), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
 			Group:      c.Group, Topics: []string{c.Topic},
-			SessionTimeout: c.Lease, HeartbeatInterval: min(c.Lease/5, c.Heartbeat), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
-			CommitInterval: commitInterval, Poll: 500 * time.Millisecond,
+			SessionTimeout: c.Lease, HeartbeatInterval: c.memberHeartbeat(), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
+			CommitInterval: commitInterval, Poll: 500 * time.Millisecond, OutOfRange: c.OutOfRange,
 		})
 	}
 	return natsbroker.NewSource(natsbroker.Config{
@@ -57,6 +83,12 @@ func newSource(c consumerConfig) (broker.Source, error) {
 	})
 }
 
+// memberHeartbeat is how often a member of a group says that it lives.
+func (c consumerConfig) memberHeartbeat() time.Duration { return min(c.Lease/5, c.Heartbeat) }
+
+// clientID names a consumer process to the broker.
+func clientID(pid int) string { return "consumer-" + strconv.Itoa(pid) }
+
 // place is where a message stands, in one number.
 func place(m *consumer.Message) int64 {
 	if m.Partition < 0 {
@@ -67,6 +99,9 @@ func place(m *consumer.Message) int64 {
 
 // tell passes on what the test waits for.
 func tell(e consumer.Event) {
+	if scaled, ok := e.(consumer.Scaled); ok && scaled.Reason == "flapping" {
+		say("scaled", scaled.Target)
+	}
 	said, ok := e.(consumer.SourceSaid)
 	if !ok {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/ledger"
 	"github.com/longshoremq/longshore/integration/natsd"
@@ -101,8 +102,41 @@ func (s *natsSystem) mustInfo(t *testing.T) *jetstream.ConsumerInfo {
 	return i
 }
 
+// lettersTo makes a stream for dead letters, and returns the subject.
+func (s *natsSystem) lettersTo(t *testing.T) string {
+	t.Helper()
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.>"}, Storage: jetstream.FileStorage}); err != nil {
+		t.Fatal(err)
+	}
+	return "dead.load"
+}
+
+// letters reads the stream of dead letters.
+func (s *natsSystem) letters(t *testing.T, _ string) (all []letter) {
+	t.Helper()
+	stream, err := s.js.Stream(t.Context(), "DEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range stream.CachedInfo().State.LastSeq {
+		m, err := stream.GetMsg(t.Context(), n+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq, err := strconv.ParseInt(m.Header.Get(broker.HeaderOriginalOffset), 10, 64)
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, newLetter(t, m.Data, seq, m.Header.Get(jetstream.MsgIDHeader)))
+	}
+	return all
+}
+
 // audit has nothing to add: progress comes from the server itself, by nats.go.
 func (s *natsSystem) audit(*testing.T) {}
+
+// toolAgrees neither: there is no such command.
+func (s *natsSystem) toolAgrees(*testing.T) {}
 
 func (s *natsSystem) kill() { s.server.Kill() }
 

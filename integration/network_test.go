@@ -126,3 +126,17 @@ func slowAnswers(t *testing.T, k kind) string {
 		f.moves(t, 3*faultRate)
 	})
 }
+
+// shortLives lets each connection live for 0.5 to 1.5 s, whatever is under way on it.
+func shortLives(t *testing.T, k kind) string {
+	f := newField(t, k.own(t), longshoreConsumer)
+	f.calm()
+	return fieldOverProxy(t, f, killRate, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+		p.Live(500*time.Millisecond, 1500*time.Millisecond)
+		p.Reset()
+		f.moves(t, lengths(3_000, 10_000))
+		if n := p.Died(); n < 3 {
+			t.Errorf("%d connections died: the fault does not bite", n)
+		}
+	})
+}

@@ -11,13 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/integration/ledger"
 )
 
 // programDir is where buildProgram puts the program; TestMain removes it.
@@ -36,7 +36,7 @@ var buildProgram = sync.OnceValues(func() (path string, err error) {
 	}
 	path = filepath.Join(programDir, "longshore")
 	args := []string{"build", "-o", path}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raceDetector() {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, "../cmd/longshore")...).CombinedOutput(); err != nil {
@@ -72,17 +72,23 @@ func newPrograms(t *testing.T, c consumerConfig) *programs {
 
 // programConfig says what c says, in the file's words.
 func programConfig(c consumerConfig, url string) string {
+	source, match := fmt.Sprintf(`nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v}`,
+		c.URL, loadStream, c.Group, c.Lease), "load.>"
+	if c.Broker == "kafka" {
+		source, match = fmt.Sprintf(`kafka: {brokers: [%q], topics: [%s], group: %s, session_timeout: %v, heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}`,
+			c.URL, c.Topic, c.Group, c.Lease, c.memberHeartbeat(), commitInterval), c.Topic
+	}
 	return fmt.Sprintf(`log: {level: info, format: json}
 consumers:
   %s:
-    source: {nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v}}
+    source: {%s}
     pool: {min: 1, max: %d}
     drain_timeout: %v
     routes:
-      - match: "load.>"
+      - match: %q
         handler: webhook
         with: {url: "%s/${%s}"}
-`, c.Group, c.URL, loadStream, c.Group, c.Lease, c.Workers, c.Drain, url, programEnv)
+`, c.Group, source, c.Workers, c.Drain, match, url, programEnv)
 }
 
 func (ps *programs) start(t *testing.T) *process {
@@ -136,7 +142,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, fmt.Errorf("a request without a number: %w", err))
 		return
 	}
-	seq, err := strconv.ParseInt(r.Header.Get("Longshore-Offset"), 10, 64)
+	seq, err := placeOf(r.Header)
 	if err != nil {
 		h.refuse(w, fmt.Errorf("number %d without a sequence: %w", id, err))
 		return
@@ -158,6 +164,17 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.n[strings.TrimPrefix(r.URL.Path, "/")]++
 	h.mu.Unlock()
 	w.WriteHeader(http.StatusOK)
+}
+
+// placeOf is where a webhook's message stands, in one number.
+func placeOf(h http.Header) (int64, error) {
+	offset, err := strconv.ParseInt(h.Get("Longshore-Offset"), 10, 64)
+	if partition := h.Get("Longshore-Partition"); err == nil && partition != "" {
+		var no int64
+		no, err = strconv.ParseInt(partition, 10, 32)
+		return ledger.Seq(int32(no), offset), err
+	}
+	return offset, err
 }
 
 // gone ends the work on a request whose sender is gone; nil where that does not matter.

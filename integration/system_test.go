@@ -23,8 +23,13 @@ type system interface {
 	publisher(t *testing.T) publish
 	// progress is what the broker says of the consumers.
 	progress(t *testing.T) progress
+	// lettersTo makes a place for dead letters and returns its topic; letters are those that are there.
+	lettersTo(t *testing.T) string
+	letters(t *testing.T, topic string) []letter
 	// audit asks witnesses that are not us whether the product kept its books in order. It is called at the end, when all is handled.
 	audit(t *testing.T)
+	// toolAgrees asks the broker's own command whether everything is committed, which takes a second or two.
+	toolAgrees(t *testing.T)
 	// kill sends SIGKILL to the server; restart starts it on its data.
 	kill()
 	restart() error
@@ -55,15 +60,17 @@ type kind struct {
 	products []discipline
 	byHand   []discipline
 	naive    discipline
+	// seeds is how often kills run in full.
+	seeds int
 	// The ids of faults that differ by kind.
 	sigkill, serverKill string
 }
 
 var kinds = []kind{
 	{name: "nats", start: startNATS, own: startNATS, products: []discipline{longshoreConsumer, wholeProgram}, byHand: []discipline{ackAfter}, naive: ackBefore,
-		sigkill: "f02", serverKill: "f10"},
+		seeds: 1, sigkill: "f02", serverKill: "f10"},
 	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer}, naive: commitEach,
-		sigkill: "f01", serverKill: "f09"},
+		seeds: 3, sigkill: "f01", serverKill: "f09"},
 }
 
 // perKill is how many messages one killed consumer, which had so many a second, may leave to be done again: at most one for each worker, which had

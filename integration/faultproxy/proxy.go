@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -44,6 +45,9 @@ type Proxy struct {
 	shape   [2]Shape
 	changed chan struct{} // closed at each change of shape, and then replaced
 	links   map[*link]struct{}
+	least   time.Duration // how long new connections live
+	most    time.Duration
+	died    int
 	refuse  bool
 	closed  bool
 }
@@ -87,6 +91,7 @@ func (p *Proxy) SetBoth(s Shape) {
 func (p *Proxy) Heal() {
 	p.SetBoth(Shape{})
 	p.Refuse(false)
+	p.Live(0, 0)
 }
 
 // Refuse resets new connections (true), or accepts them again.
@@ -108,6 +113,20 @@ func (p *Proxy) Reset() int {
 		l.reset()
 	}
 	return len(links)
+}
+
+// Live lets each new connection be reset after a random time between least and most; with 0 and 0 they live on.
+func (p *Proxy) Live(least, most time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.least, p.most = least, most
+}
+
+// Died is how many connections were reset because of Live.
+func (p *Proxy) Died() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.died
 }
 
 // Links is how many connections pass now.
@@ -154,6 +173,10 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		return
 	}
 	defer p.remove(l)
+	if life := p.life(); life > 0 {
+		end := time.AfterFunc(life, func() { p.die(l) })
+		defer end.Stop()
+	}
 	var both sync.WaitGroup
 	both.Go(func() { p.pass(l, ToServer, l.client, l.server) })
 	both.Go(func() { p.pass(l, ToClient, l.server, l.client) })
@@ -170,6 +193,29 @@ func (p *Proxy) add(l *link) bool {
 	}
 	p.links[l] = struct{}{}
 	return true
+}
+
+// life is how long a connection that begins now is to live; 0: on and on.
+func (p *Proxy) life() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.most <= p.least {
+		return p.least
+	}
+	return p.least + rand.N(p.most-p.least)
+}
+
+// die resets a connection whose time is over, unless it ended before.
+func (p *Proxy) die(l *link) {
+	p.mu.Lock()
+	_, there := p.links[l]
+	if there {
+		p.died++
+	}
+	p.mu.Unlock()
+	if there {
+		l.reset()
+	}
 }
 
 func (p *Proxy) remove(l *link) {

@@ -62,6 +62,23 @@ func TestResetIsSeenByTheClient(t *testing.T) {
 	echo(t, dial(t, p), "after")
 }
 
+func TestConnectionsDieOfAge(t *testing.T) {
+	p, before := open(t)
+	echo(t, before, "before")
+	p.Live(10*time.Millisecond, 20*time.Millisecond)
+	c := dial(t, p)
+	_ = c.SetDeadline(time.Now().Add(deadline))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("read from a connection whose time is over: %v, want connection reset", err)
+	}
+	if n := p.Died(); n != 1 {
+		t.Errorf("%d connections died, want 1", n)
+	}
+	echo(t, before, "one that was there before lives on")
+	p.Heal()
+	echo(t, dial(t, p), "after")
+}
+
 func TestResetEndsWhatIsHeld(t *testing.T) {
 	p, c := open(t)
 	p.SetBoth(faultproxy.Shape{Hold: true})

@@ -167,7 +167,10 @@ func startOn(a artifacts, c Config) (k *Cluster, err error) {
 			return k, err
 		}
 	}
-	return k, k.each(func(n *node) error { return n.awaitReady(len(k.nodes)) })
+	if err := k.each(func(n *node) error { return n.awaitReady(len(k.nodes)) }); err != nil {
+		return k, err
+	}
+	return k, k.awaitCoordinator()
 }
 
 func (k *Cluster) each(do func(*node) error) error {

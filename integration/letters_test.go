@@ -1,0 +1,157 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// A letter is a dead letter as it is stored: the entry that its message would have in the ledger, and the name by which a copy is told.
+type letter struct {
+	ledger.Entry
+	name string
+}
+
+func newLetter(t *testing.T, body []byte, seq int64, name string) letter {
+	t.Helper()
+	id, err := strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
+	if err != nil {
+		t.Errorf("a dead letter without a number: %v", err)
+	}
+	return letter{ledger.Entry{ID: id, Seq: seq}, name}
+}
+
+// newLetters is the publisher of dead letters in a consumer process.
+func newLetters(c consumerConfig) (broker.Publisher, error) {
+	p, err := newPublisher(c)
+	if err == nil && c.StayAt {
+		p = staying{p}
+	}
+	return p, err
+}
+
+func newPublisher(c consumerConfig) (broker.Publisher, error) {
+	if c.Broker == "kafka" {
+		return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: kafkabroker.Connection{Brokers: strings.Split(c.LettersURL, ","),
+			DialTimeout: 2 * time.Second, RequestTimeout: time.Second}})
+	}
+	return natsbroker.NewPublisher(natsbroker.PublisherConfig{AckTimeout: time.Second, Connection: natsbroker.Connection{URLs: []string{c.LettersURL},
+		ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second, DialTimeout: 2 * time.Second}})
+}
+
+// staying never returns from a publish that was confirmed: what comes after it does not come.
+type staying struct{ broker.Publisher }
+
+func (s staying) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	err := s.Publisher.Publish(ctx, ms)
+	if err != nil {
+		return err
+	}
+	say("stays")
+	select {}
+}
+
+// everFailing lets every tenth number fail for good, and its dead letter go to a new place.
+func (f *field) everFailing(t *testing.T) {
+	t.Helper()
+	f.config.FailRuns = 1 << 30
+	f.config.Letters, f.config.LettersURL = f.on.lettersTo(t), f.config.URL
+}
+
+// letters are the dead letters so far.
+func (f *field) letters(t *testing.T) []letter { return f.on.letters(t, f.config.Letters) }
+
+// copies is how many dead letters there are of each number. Those of one number have the same name, as whoever drops copies needs it.
+func (f *field) copies(t *testing.T) map[int64]int {
+	t.Helper()
+	n, name := map[int64]int{}, map[int64]string{}
+	for _, l := range f.letters(t) {
+		n[l.ID]++
+		if was, again := name[l.ID]; l.name == "" || again && was != l.name {
+			t.Errorf("a dead letter of number %d is named %q, before %q", l.ID, l.name, was)
+		}
+		name[l.ID] = l.name
+		if l.ID%10 != 0 {
+			t.Errorf("number %d is among the dead letters, and did not fail", l.ID)
+		}
+	}
+	return n
+}
+
+// lettersDown: dead letters cannot be published for a while, twice. Messages stay until they are: also those whose process is killed meanwhile.
+func lettersDown(t *testing.T, k kind) string {
+	f := newField(t, k.own(t), longshoreConsumer)
+	f.everFailing(t)
+	proxy, url := f.on.proxy(t)
+	f.config.LettersURL = url
+	f.startConsumers(t, 1)
+	f.load = startLoad(t, f.on, faultRate, 0)
+	eventually(t, "there are dead letters", func() bool { return len(f.letters(t)) >= 3 })
+
+	down := lengths(3*time.Second, 10*time.Second)
+	outage := func(begin func()) (before int) {
+		begin()
+		time.Sleep(200 * time.Millisecond) // what was under way has arrived
+		before = len(f.letters(t))
+		f.moves(t, faultRate/2) // the others go on
+		time.Sleep(down)
+		if n := len(f.letters(t)) - before; n != 0 {
+			t.Errorf("%d dead letters arrived while none could: the fault does not bite", n)
+		}
+		return before
+	}
+	before := outage(func() { proxy.SetBoth(faultproxy.Shape{Hold: true}) }) // publishes fail, for want of an answer
+	proxy.Reset() // and what was held back is gone
+	proxy.Heal()
+	eventually(t, "dead letters arrive again", func() bool { return len(f.letters(t)) > before+int(down.Seconds())*faultRate/20 })
+	outage(func() { proxy.Refuse(true); proxy.Reset() }) // publishers wait for a connection
+	f.consumers[0].kill()
+	proxy.Heal()
+	f.consumers = nil
+	f.startConsumers(t, 1)
+	f.moves(t, faultRate)
+	a := f.finish(t)
+	return fmt.Sprintf("%v without, twice, with a SIGKILL in the second; %d numbers in dead letters; %v", down, len(f.copies(t)), a)
+}
+
+// letterTwice: SIGKILL between the publish of a dead letter and the ack of its message. The letter is there, and perhaps twice, never not at all.
+func letterTwice(t *testing.T, k kind) string {
+	f := newField(t, k.start(t), longshoreConsumer)
+	f.everFailing(t)
+	f.config.StayAt = true
+	f.startConsumers(t, 1)
+	f.load = startLoad(t, f.on, faultRate, 200)
+	f.load.finish()
+	f.consumers[0].says(t, "stays", 1)
+	f.consumers[0].kill()
+	stored := len(f.letters(t))
+	f.config.StayAt, f.consumers = false, nil
+	f.startConsumers(t, 1)
+	a := f.finish(t)
+	twice := 0
+	copies := f.copies(t)
+	for _, n := range copies {
+		if n > 1 {
+			twice++
+		}
+	}
+	if len(copies) != 20 {
+		t.Errorf("%d numbers in dead letters, want 20", len(copies))
+	}
+	// JetStream drops the copy by its name; on Kafka it is there, and its name tells.
+	if k.name == "nats" && twice != 0 || k.name == "kafka" && twice == 0 {
+		t.Errorf("%d numbers are there more than once; the killed process had published %d", twice, stored)
+	}
+	return fmt.Sprintf("%d published before the SIGKILL, %d numbers in dead letters, %d of them twice; %v", stored, len(copies), twice, a)
+}
