@@ -56,7 +56,7 @@ var kafkaMutants = []mutant{
 		"		return d.aborting[producer]\n", "		return false\n",
 		"./broker/kafkabroker", "TestTransactions/fake"},
 	{"the end of a compacted batch is not passed", "broker/kafkabroker/batch.go",
-		"	d.body.b = nil\n	d.at = max(d.at, d.last+1)\n", "	d.body.b = nil\n",
+		"	d.body = recordReader{}\n	d.at = max(d.at, d.last+1)\n", "	d.body = recordReader{}\n",
 		"./broker/kafkabroker", "TestCompacted$"},
 	{"checksums are not checked", "broker/kafkabroker/batch.go",
 		"binary.BigEndian.Uint32(b[atCRC:]); got != want {", "binary.BigEndian.Uint32(b[atCRC:]); got != want && len(b) < 0 {",

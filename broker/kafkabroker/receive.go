@@ -65,7 +65,7 @@ func (s *Source) lend(n int) (l loan, err error) {
 	for range s.turns {
 		s.turn = (s.turn + 1) % len(s.turns)
 		p := s.turns[s.turn]
-		if p.cur == nil || !p.ready(now) {
+		if p.cur == nil || !p.ready(now) || p.behindStrays() {
 			continue
 		}
 		p.busy = true
