@@ -109,6 +109,11 @@ func engine(n, chunk, least int, do func(int)) sample {
 		Budget:  broker.Budget{Messages: engineBudget, Bytes: 64 << 20},
 		Handler: func(context.Context, *consumer.Message) error { do(0); return nil },
 	}))
+	return untilHandled(c, n)
+}
+
+// untilHandled runs c until n messages are acked.
+func untilHandled(c *consumer.Consumer, n int) sample {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	m := start()

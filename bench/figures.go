@@ -1,5 +1,7 @@
 package main
 
+import "github.com/longshoremq/longshore/consumer"
+
 // A system is one thing that is measured, in a process of its own.
 type system struct {
 	name string
@@ -67,6 +69,13 @@ var groups = []group{
 		local("engine_512", 4_000_000, inHeap(serviceHeap, func(n int) sample { return engine(n, 512, 1, noop) })),
 		local("serial_no_heap", 4_000_000, func(n int) sample { return serial(n, 64, noop) }),
 		local("engine_no_heap", 4_000_000, func(n int) sample { return engine(n, 64, 1, noop) }),
+	}},
+	{name: "order", figures: orderFigures, systems: []system{
+		local("none", 2_000_000, inHeap(serviceHeap, func(n int) sample { return inOrder(n, consumer.OrderNone, noop) })),
+		local("key", 2_000_000, inHeap(serviceHeap, func(n int) sample { return inOrder(n, consumer.OrderKey, noop) })),
+		local("partition", 1_000_000, inHeap(serviceHeap, func(n int) sample { return inOrder(n, consumer.OrderPartition, noop) })),
+		local("key_5ms", 60_000, func(n int) sample { return inOrder(n, consumer.OrderKey, fiveMilliseconds) }),
+		local("partition_5ms", 2_000, func(n int) sample { return inOrder(n, consumer.OrderPartition, fiveMilliseconds) }),
 	}},
 	{name: "engine_sleep", figures: engineSleepFigures, systems: []system{
 		local("channel", 200_000, func(n int) sample { return byChannel(n, millisecond) }),
