@@ -157,6 +157,8 @@ func (a *assembly) findSource(at string, c *config.Consumer, from adapter, err e
 func consumerConfig(name string, c *config.Consumer) consumer.Config {
 	cfg := consumer.Config{
 		Name:            name,
+		Order:           consumer.Order(c.Order),
+		Lane:            consumer.Lane{Limit: c.Lane.Limit, Full: consumer.LanePolicy(c.Lane.Full)},
 		Pool:            consumer.Pool{Min: c.Pool.Min, Max: c.Pool.Max, IdleTimeout: c.Pool.IdleTimeout, Policy: policyOf(c.Pool.Policy)},
 		Timeout:         c.Timeout,
 		StuckAfter:      c.StuckAfter,

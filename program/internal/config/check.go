@@ -80,6 +80,7 @@ func (d *Document) checkAdmin(a *Admin) {
 }
 
 func (d *Document) checkConsumer(at string, c *Consumer) {
+	d.checkOrder(at, c)
 	d.checkPool(at, c)
 	d.checkRetry(at+".retry", c.Retry)
 	d.checkTimes(at, c)

@@ -43,6 +43,8 @@ type Embedded struct {
 // Consumer is one consumer.
 type Consumer struct {
 	Source          Source        `yaml:"source"`
+	Order           string        `yaml:"order"`
+	Lane            Lane          `yaml:"lane"`
 	Pool            Pool          `yaml:"pool"`
 	Retry           Retry         `yaml:"retry"`
 	DeadLetter      *DeadLetter   `yaml:"dead_letter"`
@@ -142,6 +144,12 @@ type TLS struct {
 	KeyFile        string `yaml:"key_file"`
 	ServerName     string `yaml:"server_name"`
 	HandshakeFirst bool   `yaml:"handshake_first"`
+}
+
+// Lane bounds what waits for its turn in an order.
+type Lane struct {
+	Limit int    `yaml:"limit"`
+	Full  string `yaml:"full"`
 }
 
 // Pool sizes the workers.
