@@ -80,6 +80,11 @@ type Config struct {
 
 	// Subjects are the consumer's filter. Defaults to the whole stream.
 	Subjects []string
+	// KeyHeader is the header whose value is a message's key, for producers that are not longshore. Defaults to where longshore's publisher writes it.
+	KeyHeader string
+	// KeyToken takes a message's key from its subject instead: the first token is 1, the last one -1. A subject that has not so many gives none.
+	// Defaults to 0: from the header.
+	KeyToken int
 	// Deliver is where a new consumer starts. Defaults to jetstream.DeliverAllPolicy.
 	Deliver jetstream.DeliverPolicy
 	// StartSequence goes with jetstream.DeliverByStartSequencePolicy.
@@ -260,6 +265,9 @@ func (c Config) validate() error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n") {
 			f.add("Subjects[%d] is %q: it is no subject", i, s)
 		}
+	}
+	if c.KeyHeader != "" && c.KeyToken != 0 {
+		f.add("KeyHeader is %q and KeyToken is %d: set one of them", c.KeyHeader, c.KeyToken)
 	}
 	f.positive("MaxHold", c.MaxHold)
 	f.positive("Poll", c.Poll)

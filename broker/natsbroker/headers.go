@@ -2,7 +2,6 @@ package natsbroker
 
 import (
 	"cmp"
-	"encoding/base64"
 	"iter"
 	"slices"
 	"unsafe"
@@ -69,16 +68,3 @@ func (c codec) All([]byte) iter.Seq2[string, []byte] {
 
 // headerKeyBase64 carries a key that a NATS header cannot carry as it is: with line breaks, or blanks at its ends.
 const headerKeyBase64 = broker.ReservedPrefix + "Key-Base64"
-
-// keyOf returns the key that a producer wrote into the headers, or nil. A malformed one counts as none.
-func keyOf(h nats.Header) []byte {
-	if vs := h[broker.HeaderKey]; len(vs) > 0 {
-		return []byte(vs[len(vs)-1])
-	}
-	if vs := h[headerKeyBase64]; len(vs) > 0 {
-		if k, err := base64.StdEncoding.DecodeString(vs[len(vs)-1]); err == nil {
-			return k
-		}
-	}
-	return nil
-}

@@ -77,7 +77,9 @@ func fill(m *broker.Message, ses *session, i int32, sl *slot) {
 	}
 	if len(msg.Header) > 0 {
 		m.Headers = headersOf(msg.Header)
-		m.Key = keyOf(msg.Header)
+	}
+	if len(msg.Header) > 0 || ses.src.cfg.KeyToken != 0 {
+		m.Key = ses.src.cfg.key(msg)
 	}
 }
 

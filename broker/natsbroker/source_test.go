@@ -25,7 +25,7 @@ func TestConfigNamesEveryField(t *testing.T) {
 			TLS: natsbroker.TLS{CertFile: "a"}, DialTimeout: -1,
 		},
 		Stream: "a.b", AckWait: time.Millisecond, Heartbeat: time.Millisecond, MaxAckPending: -2, Finished: -1, MaxHold: -1,
-		Subjects: []string{"a b"}, StartSequence: 4, StartTime: time.Now(), Bind: true, Recreate: true,
+		Subjects: []string{"a b"}, StartSequence: 4, StartTime: time.Now(), Bind: true, Recreate: true, KeyHeader: "k", KeyToken: 2,
 		CreateStream: &jetstream.StreamConfig{Name: "other"},
 	})
 	if err == nil {
@@ -33,7 +33,7 @@ func TestConfigNamesEveryField(t *testing.T) {
 	}
 	for _, field := range []string{"URLs[0]", "URLs[1]", "URLs[2]", "more than one", "Password is set and User", "TLS.KeyFile", "DialTimeout",
 		"MaxReconnectWait", "Stream", "Consumer", "AckWait", "Heartbeat", "MaxAckPending", "Finished", "MaxHold", "Subjects[0]",
-		"StartSequence", "StartTime", "Bind and Recreate", "CreateStream.Name"} {
+		"StartSequence", "StartTime", "KeyHeader", "Bind and Recreate", "CreateStream.Name"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("nothing is said of %s", field)
 		}

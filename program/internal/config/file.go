@@ -80,6 +80,8 @@ type NATS struct {
 	MaxAckPending int           `yaml:"max_ack_pending"`
 	MaxHold       time.Duration `yaml:"max_hold"`
 	Recreate      bool          `yaml:"recreate"`
+	KeyHeader     string        `yaml:"key_header"`
+	KeyToken      int           `yaml:"key_token"`
 
 	User          string        `yaml:"user"`
 	Password      broker.Secret `yaml:"password"`

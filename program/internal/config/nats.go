@@ -43,6 +43,14 @@ func (d *Document) checkNATS(consumer string, n *NATS, c *Consumer) {
 	if !d.Has(at+".url") && !d.Has(at+".urls") {
 		d.checkEmbedded(at, n)
 	}
+	switch {
+	case d.Has(at+".key_header") && n.KeyHeader == "":
+		d.Find(at+".key_header", "is empty")
+	case d.Has(at+".key_token") && n.KeyToken == 0:
+		d.Find(at+".key_token", "is 0, want 1 for the first token of the subject, -1 for the last")
+	case n.KeyHeader != "" && n.KeyToken != 0:
+		d.Find(at+".key_token", "is set, and so is key_header: set one")
+	}
 	if n.CreateStream && len(n.Subjects) == 0 {
 		d.Find(at+".create_stream", "is set and subjects is not: a stream needs subjects")
 	}
