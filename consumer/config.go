@@ -11,12 +11,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config is what a Consumer is made of. Source and Handler are required; everything else has a default that suits most services.
+// Config is what a Consumer is made of. Source (or Sources) and Handler are required; everything else has a default that suits most services.
 type Config struct {
 	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
 	Name string
-	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required.
+	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required, unless there are Sources.
 	Source broker.Source
+	// Sources are several sources with weights, instead of Source: they share the workers, and each has an equal part of the budget. Retry.Topics,
+	// Order and everything else hold for all of them. Defaults to none.
+	Sources []Input
+	// Priority tells important messages from others. Defaults to none: those of a source are handled in the order in which they come.
+	Priority *Priority
 	// Handler handles each message. Required.
 	Handler Handler
 
@@ -198,15 +203,15 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
 		}
 	}
-	check(c.Source != nil, "Source is required")
+	errs = append(errs, c.validateInputs()...)
 	check(c.Handler != nil, "Handler is required")
 	check(c.Pool.Min >= 1, "Pool.Min is %d, want at least 1", c.Pool.Min)
 	check(c.Pool.Max >= c.Pool.Min, "Pool.Max is %d, below Pool.Min %d", c.Pool.Max, c.Pool.Min)
 	check(c.Pool.IdleTimeout >= 0, "Pool.IdleTimeout is %v, negative", c.Pool.IdleTimeout)
 	check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages is %d, below Pool.Max %d: workers could never all be busy", c.Budget.Messages, c.Pool.Max)
 	check(c.Budget.Bytes > 0, "Budget.Bytes is %d, want more than 0", c.Budget.Bytes)
-	if main := c.mainBudget(); c.Retry.Topics != nil && c.Budget.Messages >= c.Pool.Max {
-		check(main.Messages >= c.Pool.Max, "Budget.Messages is %d, of which %d are left beside the retry topics, below Pool.Max %d", c.Budget.Messages, main.Messages, c.Pool.Max)
+	if share := c.mainBudget().Messages; share < c.Budget.Messages && c.Budget.Messages >= c.Pool.Max {
+		check(share >= c.Pool.Max, "Budget.Messages is %d, of which each source has %d, below Pool.Max %d", c.Budget.Messages, share, c.Pool.Max)
 	}
 	check(c.Chunk > 0 && c.Chunk <= maxChunk, "Chunk is %d, want 1..%d", c.Chunk, maxChunk)
 	check(c.Retry.MaxAttempts >= 1, "Retry.MaxAttempts is %d, want at least 1", c.Retry.MaxAttempts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,9 +61,12 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{
-		cfg: cfg, handler: cfg.Handler, feeds: []*feed{{source: cfg.Source}},
+		cfg: cfg, handler: cfg.Handler,
 		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, lanes: map[laneKey]*lanes{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
 		gone: make(chan struct{}), empty: make(chan struct{}, 1),
+	}
+	for i, in := range cfg.inputs() {
+		c.feeds = append(c.feeds, &feed{source: in.Source, class: i * cfg.levels()})
 	}
 	if t := cfg.Retry.Topics; t != nil {
 		c.feeds = append(c.feeds, &feed{source: t.Source, retries: true})
@@ -82,7 +86,7 @@ func (c *Consumer) newPool() error {
 	p, err := pool.New(pool.Config[*run]{
 		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge,
 		Do: c.handle, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
-		Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
+		Weights: c.cfg.weights(), Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
 		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },
 	})
 	if err != nil {
@@ -131,14 +135,34 @@ func (c *Consumer) eachPauser(do func(broker.Pauser) error) error {
 	return errors.Join(errs...)
 }
 
-// Ready says whether the consumer is running and its sources had contact with the broker when they last spoke of it.
-func (c *Consumer) Ready() bool {
+// lag is that of all sources together; unknown where one's is. The retry topics' is not in it: what lies there waits on purpose.
+func (c *Consumer) lag() (sum broker.Lag) {
 	for _, f := range c.feeds {
-		if !f.up.Load() {
-			return false
+		if f.retries {
+			continue
+		}
+		l, ok := f.source.(broker.LagReporter)
+		if !ok {
+			return broker.UnknownLag()
+		}
+		lag := l.Lag()
+		if lag.Waiting < 0 || lag.Unsettled < 0 {
+			return broker.UnknownLag()
+		}
+		sum.Waiting, sum.Unsettled, sum.Group = sum.Waiting+lag.Waiting, sum.Unsettled+lag.Unsettled, sum.Group || lag.Group
+		if sum.At.IsZero() || lag.At.Before(sum.At) {
+			sum.At = lag.At
 		}
 	}
-	return State(c.state.Load()) == Running
+	return sum
+}
+
+// Ready says whether the consumer is running and its sources had contact with the broker when they last spoke of it.
+func (c *Consumer) Ready() bool { return State(c.state.Load()) == Running && c.connected() }
+
+// connected says whether all sources had contact when they last spoke of it.
+func (c *Consumer) connected() bool {
+	return !slices.ContainsFunc(c.feeds, func(f *feed) bool { return !f.up.Load() })
 }
 
 // counters count since Run began.
@@ -200,9 +224,7 @@ func (c *Consumer) Stats() Stats {
 	if at := c.progress.Load(); at != 0 {
 		s.LastProgress = time.Unix(0, at)
 	}
-	if l, ok := c.cfg.Source.(broker.LagReporter); ok {
-		s.Lag = l.Lag()
-	}
+	s.Lag = c.lag()
 	if c.started.Load() {
 		s.Pool = c.pool.Stats()
 	} else {

@@ -71,7 +71,7 @@ type running struct {
 func start(t *testing.T, b *membroker.Broker, cfg consumer.Config) *running {
 	t.Helper()
 	r := &running{journal: &journal{}, done: make(chan struct{})}
-	if cfg.Source == nil {
+	if cfg.Source == nil && cfg.Sources == nil {
 		cfg.Source = b.Source(membroker.SourceConfig{Topics: []string{"in"}})
 	}
 	cfg.Observers = append(cfg.Observers, r.observe)

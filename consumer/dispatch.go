@@ -23,7 +23,7 @@ type feed struct {
 func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 	var (
 		slab []broker.Message // fresh ones: a handler may keep *Message
-		cut  cutter
+		cut  = cutter{c: c}
 		last *claim
 	)
 	for {
@@ -57,13 +57,14 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 func (c *Consumer) submit(ctx context.Context, k *claim, runs []*run) {
 	if !k.enter(runs...) {
 		c.takeBack(k, runs)
-	} else if taken, err := c.pool.SubmitAll(ctx, k.feed.class, runs); err != nil {
-		c.takeBack(k, runs[taken:])
+	} else if left, err := c.submitAll(ctx, k, runs); err != nil {
+		c.takeBack(k, left)
 	}
 }
 
 // A cutter makes runs of chunks. It allocates them many at a time: slow handlers get a run for each message.
 type cutter struct {
+	c       *Consumer
 	slab    []run
 	out     []*run
 	numbers []uint64 // of lanes; fresh ones, as runs keep theirs
@@ -81,6 +82,13 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*ru
 			x.slab = make([]run, runsAtOnce)
 		}
 		n := min(q, len(ms))
+		if c := x.c; c.cfg.Priority != nil { // a run is of one class
+			for class, i := c.classOf(k, &ms[0]), 1; i < n; i++ {
+				if c.classOf(k, &ms[i]) != class {
+					n = i
+				}
+			}
+		}
 		r := &x.slab[0]
 		x.slab = x.slab[1:]
 		r.init(k, ms[:n:n], nil)

@@ -40,7 +40,7 @@ func (c *Consumer) Health(noProgress time.Duration) error {
 		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, c.cfg.Name, s.Stuck, limit)
 	}
 	now := time.Now()
-	v := vitals{Stats: s, up: c.feeds[0].up.Load(), delayed: now.UnixNano() < c.delayedUntil.Load()}
+	v := vitals{Stats: s, up: c.connected(), delayed: now.UnixNano() < c.delayedUntil.Load()}
 	silent, still := c.pulse.see(v, now)
 	if noProgress <= 0 {
 		return nil
@@ -83,15 +83,14 @@ func (c *Consumer) fullOfWaiting() bool {
 
 // holdsWindow says whether the window of a claim is full because of what is held here. Full of anything else, it is the source that has forgotten something.
 func (c *Consumer) holdsWindow() bool {
-	w, ok := c.cfg.Source.(broker.Windowed)
-	if !ok {
-		return false
-	}
 	held := map[*broker.Claim]bool{}
 	c.eachHeld(func(m *Message) { held[m.Claim] = true })
-	for claim := range held {
-		if w.Window(claim) >= 1 {
-			return true
+	for _, f := range c.feeds {
+		w, ok := f.source.(broker.Windowed)
+		for claim := range held {
+			if ok && w.Window(claim) >= 1 {
+				return true
+			}
 		}
 	}
 	return false

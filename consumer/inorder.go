@@ -88,10 +88,11 @@ func (c *Consumer) follow(next []*waiting) (over []uint64) {
 	q := c.pace.quantum(len(next))
 	for len(next) > 0 {
 		n := 1
-		for n < min(q, len(next)) && next[n].k == next[0].k {
+		k, r := next[0].k, new(run)
+		class := c.classOf(k, &next[0].m[0])
+		for n < min(q, len(next)) && next[n].k == k && c.classOf(k, &next[n].m[0]) == class {
 			n++
 		}
-		k, r := next[0].k, new(run)
 		if n == 1 {
 			r.init(k, next[0].m[:], next[0].number[:])
 		} else {
@@ -103,7 +104,7 @@ func (c *Consumer) follow(next []*waiting) (over []uint64) {
 		}
 		next = next[n:]
 		if k.enter(r) {
-			c.pool.RequeueExpected(k.feed.class, r)
+			c.pool.RequeueExpected(class, r)
 			continue
 		}
 		c.pool.Expect(-len(r.ms))

@@ -105,7 +105,7 @@ func (c *Consumer) again(k *claim, ms []broker.Message, lanes []uint64, first in
 	r.init(k, ms, lanes)
 	r.first = first
 	if k.enter(r) {
-		c.pool.Requeue(k.feed.class, r)
+		c.pool.Requeue(c.classOf(k, &ms[0]), r)
 		return
 	}
 	c.giveBack(k, backs(ms), lanes, k.why())

@@ -60,8 +60,10 @@ func (c *Consumer) keepBudgets(ctx context.Context) {
 			continue
 		}
 		now = want
-		if r, ok := c.feeds[0].source.(broker.Rebudgeter); ok {
-			r.SetBudget(broker.Budget{Messages: want, Bytes: limit.Bytes})
+		for _, f := range c.feeds {
+			if r, ok := f.source.(broker.Rebudgeter); ok && !f.retries {
+				r.SetBudget(broker.Budget{Messages: want, Bytes: limit.Bytes})
+			}
 		}
 	}
 }

@@ -69,17 +69,18 @@ func (c *Consumer) spill(k *claim, f Failed, first int64) bool {
 
 // pressure is how much of the room for messages that wait here is in use.
 func (c *Consumer) pressure(k *claim) float64 {
-	p := float64(c.parked.len()) / float64(c.cfg.mainBudget().Messages)
+	p := float64(c.parked.len()) / float64(c.cfg.Budget.Messages-c.cfg.retryBudget().Messages)
 	if w, ok := k.feed.source.(broker.Windowed); ok {
 		p = max(p, w.Window(k.Claim))
 	}
 	return p
 }
 
-// mainBudget is the budget without what the retry topics' source has.
+// mainBudget is what each source has of the budget, but for that of the retry topics.
 func (c Config) mainBudget() broker.Budget {
 	b, r := c.Budget, c.retryBudget()
-	return broker.Budget{Messages: b.Messages - r.Messages, Bytes: b.Bytes - r.Bytes}
+	n := len(c.inputs())
+	return broker.Budget{Messages: (b.Messages - r.Messages) / n, Bytes: (b.Bytes - r.Bytes) / int64(n)}
 }
 
 func (c Config) retryBudget() broker.Budget {

@@ -1,0 +1,111 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// An Input is one of several sources of a consumer.
+type Input struct {
+	// Source as in Config. Required.
+	Source broker.Source
+	// Weight is how many hand-offs of this source's messages are made in a row while those of others wait, too. A thousand beside one is as good as
+	// strict: the other still moves. Defaults to 1.
+	Weight int
+}
+
+// A Priority tells important messages of a source from others. Those wait for a worker in lines of their own. It orders what has been received and waits here, at most
+// the budget: what is still with the broker comes in the broker's order, so that an important message behind a million others waits for these. Where that matters
+// give it a topic, and a source, of its own.
+type Priority struct {
+	// Levels are the weights of the levels, as Input.Weight; two at least.
+	Levels []int
+	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large as the last. It is called several times for a message, by
+	// several goroutines, and must be quick. Required.
+	Of func(*Message) int
+}
+
+// validateInputs reports what is wrong with Source, Sources and Priority.
+func (c Config) validateInputs() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
+		}
+	}
+	check(c.Source != nil || len(c.Sources) > 0, "Source is required")
+	check(c.Source == nil || len(c.Sources) == 0, "Source and Sources are set: set one")
+	for i, in := range c.Sources {
+		check(in.Source != nil, "Sources[%d].Source is required", i)
+		check(in.Weight >= 0, "Sources[%d].Weight is %d, negative", i, in.Weight)
+	}
+	if p := c.Priority; p != nil {
+		check(p.Of != nil, "Priority.Of is required")
+		check(len(p.Levels) > 1, "Priority.Levels has %d weights, want at least 2", len(p.Levels))
+		for i, w := range p.Levels {
+			check(w > 0, "Priority.Levels[%d] is %d, want at least 1", i, w)
+		}
+	}
+	return errs
+}
+
+// inputs are the sources, however they were given.
+func (c Config) inputs() []Input {
+	if len(c.Sources) > 0 {
+		return c.Sources
+	}
+	return []Input{{Source: c.Source}}
+}
+
+// levels is how many classes each source has.
+func (c Config) levels() int {
+	if c.Priority == nil {
+		return 1
+	}
+	return len(c.Priority.Levels)
+}
+
+// weights are those of the pool's classes: of each source, each level.
+func (c Config) weights() (all []int) {
+	for _, in := range c.inputs() {
+		for level := range c.levels() {
+			w := max(1, in.Weight)
+			if c.Priority != nil {
+				w *= c.Priority.Levels[level]
+			}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// classOf is the class in which a message waits for a worker.
+func (c *Consumer) classOf(k *claim, m *Message) int {
+	p := c.cfg.Priority
+	if p == nil {
+		return k.feed.class
+	}
+	return k.feed.class + min(max(0, p.Of(m)), len(p.Levels)-1)
+}
+
+// submitAll queues runs of any classes: one lock for those of a class that fit. left are those that were not taken.
+func (c *Consumer) submitAll(ctx context.Context, k *claim, runs []*run) (left []*run, err error) {
+	if c.cfg.Priority == nil {
+		taken, err := c.pool.SubmitAll(ctx, k.feed.class, runs)
+		return runs[taken:], err
+	}
+	for level := range c.cfg.levels() {
+		class := k.feed.class + level
+		var some []*run
+		for _, r := range runs {
+			if c.classOf(k, &r.ms[0]) == class {
+				some = append(some, r)
+			}
+		}
+		taken, e := c.pool.SubmitAll(ctx, class, some)
+		left, err = append(left, some[taken:]...), errors.Join(err, e)
+	}
+	return left, err
+}

@@ -1,0 +1,179 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// fill writes n messages to a topic, with a header.
+func fill(t *testing.T, b *membroker.Broker, topic, urgency string, n int) {
+	t.Helper()
+	for i := range n {
+		o := broker.Outgoing{Topic: topic, Value: fmt.Appendf(nil, "%s %d", urgency, i), Headers: []broker.Header{{Key: "urgency", Value: []byte(urgency)}}}
+		if err := b.Produce(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A sequence keeps the order in which things were handled.
+type sequence struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *sequence) add(x string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, x)
+}
+
+// share is how many of the first n are x.
+func (s *sequence) share(x string, n int) (k int) {
+	for _, y := range s.all[:n] {
+		if x == y {
+			k++
+		}
+	}
+	return k
+}
+
+// Sources that are all full share the workers by weight; none starves, and one that is empty leaves its part to the others.
+func TestSourcesByWeight(t *testing.T) {
+	for name, weights := range map[string][2]int{"8 to 1": {8, 1}, "strict": {1000, 1}, "default": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"gold": 1, "lead": 1}})
+				fill(t, b, "gold", "gold", 900)
+				fill(t, b, "lead", "lead", 900)
+				var seen sequence
+				r := start(t, b, consumer.Config{
+					Source: nil, Pool: consumer.Pool{Max: 1},
+					Sources: []consumer.Input{
+						{Source: b.Source(membroker.SourceConfig{Group: "gold", Topics: []string{"gold"}}), Weight: weights[0]},
+						{Source: b.Source(membroker.SourceConfig{Group: "lead", Topics: []string{"lead"}}), Weight: weights[1]},
+					},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						time.Sleep(10 * time.Millisecond)
+						seen.add(m.Topic)
+						return nil
+					}})
+				time.Sleep(time.Minute)
+				if s := r.Stats(); s.Handled != 1800 || s.Lag.Waiting != 0 || s.InFlight != 0 || !r.Ready() {
+					t.Errorf("stats %+v, ready %v", s, r.Ready())
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				want := map[string][2]int{"8 to 1": {400, 460}, "strict": {495, 500}, "default": {240, 300}}[name]
+				if n := seen.share("gold", 500); n < want[0] || n > want[1] {
+					t.Errorf("%d of the first 500 are gold, want %v", n, want)
+				}
+			})
+		})
+	}
+}
+
+var urgencies = []string{"high", "normal", "low"}
+
+// byHeader is a priority with three levels.
+func byHeader(weights ...int) *consumer.Priority {
+	return &consumer.Priority{Levels: weights, Of: func(m *consumer.Message) int {
+		v, _ := m.Headers.Get("urgency")
+		return slices.Index(urgencies, string(v)) // what has none, or another, is the first's
+	}}
+}
+
+// Of a source's messages, the important ones pass those that wait here; and come again in their own line when they fail.
+func TestPriorityByHeader(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		fill(t, b, "in", "low", 600)
+		fill(t, b, "in", "normal", 200)
+		fill(t, b, "in", "high", 100)
+		var seen sequence
+		r := start(t, b, consumer.Config{
+			Priority: byHeader(16, 4, 1), Pool: consumer.Pool{Max: 1}, Budget: broker.Budget{Messages: 2000},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				time.Sleep(time.Millisecond)
+				urgency, no, _ := strings.Cut(string(m.Value), " ")
+				if no == "7" && m.Runs == 0 {
+					return consumer.RetryAfter(errors.New("once"), 20*time.Millisecond)
+				}
+				seen.add(urgency)
+				return nil
+			}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.all) != 900 {
+			t.Fatalf("%d handled", len(seen.all))
+		}
+		// Only what is here can be passed: it begins with low ones, and takes in the others within the first half second.
+		last := slices.Index(seen.all, "high")
+		for i, u := range seen.all {
+			if u == "high" {
+				last = i
+			}
+		}
+		if last > 700 {
+			t.Errorf("the last high one came as number %d of 900", last)
+		}
+	})
+}
+
+// What has a level that there is not goes to the nearest, and an order is kept whatever the levels are.
+func TestPriorityInOrder(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produceKeyed(t, b, 2000, 31)
+		book := newOrderBook()
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Retry: consumer.Retry{MaxAttempts: 100},
+			Priority: &consumer.Priority{Levels: []int{5, 1}, Of: func(m *consumer.Message) int { return int(m.Offset)%7 - 3 }},
+			Handler: book.handle(func(*consumer.Message) error {
+				time.Sleep(time.Millisecond)
+				if rand.IntN(30) == 0 {
+					return errors.New("dice")
+				}
+				return nil
+			})})
+		time.Sleep(5 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, 2000, 31)
+	})
+}
+
+func TestInputsAreChecked(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+	handler := func(context.Context, *consumer.Message) error { return nil }
+	source := func() broker.Source { return b.Source(membroker.SourceConfig{}) }
+	for want, cfg := range map[string]consumer.Config{
+		"Source is required":                          {},
+		"Source and Sources are set: set one":         {Source: source(), Sources: []consumer.Input{{Source: source()}}},
+		"Sources[1].Source is required":               {Sources: []consumer.Input{{Source: source()}, {}}},
+		"Sources[0].Weight is -1, negative":           {Sources: []consumer.Input{{Source: source(), Weight: -1}}},
+		"Priority.Of is required":                     {Source: source(), Priority: &consumer.Priority{Levels: []int{1, 2}}},
+		"Priority.Levels has 1 weights":               {Source: source(), Priority: byHeader(1)},
+		"Priority.Levels[1] is 0":                     {Source: source(), Priority: byHeader(1, 0)},
+		"of which each source has 40, below Pool.Max": {Sources: []consumer.Input{{Source: source()}, {Source: source()}}, Budget: broker.Budget{Messages: 80}},
+	} {
+		cfg.Handler = handler
+		if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in %v", want, err)
+		}
+	}
+}
