@@ -167,7 +167,7 @@ func (c *Consumer) connected() bool {
 
 // counters count since Run began.
 type counters struct {
-	received, handled, skipped, failed, retried, spilled, deadLettered, givenBack, lost, gaps atomic.Int64
+	received, handled, skipped, failed, retried, deferred, spilled, deadLettered, givenBack, lost, gaps atomic.Int64
 }
 
 // Stats are a Consumer's figures, counted since Run began.
@@ -187,6 +187,8 @@ type Stats struct {
 	Retried int64
 	// Spilled: of those, published to a retry topic, confirmed and acked. They are received again when they are due.
 	Spilled int64
+	// Deferred: calls that returned Defer.
+	Deferred int64
 	// DeadLettered: published, confirmed and acked.
 	DeadLettered int64
 	// GivenBack to the broker without a finished run.
@@ -197,7 +199,7 @@ type Stats struct {
 	Gaps int64
 	// InFlight: received and not settled: queued, running, parked, or on their way to the dead letters.
 	InFlight int64
-	// Parked wait here for their next attempt.
+	// Parked wait here for their next attempt, or are deferred.
 	Parked int
 	// Lanes is how many keys or partitions are at large in an order, and Waiting how many messages wait for their turn in them.
 	Lanes, Waiting int
@@ -214,7 +216,7 @@ func (c *Consumer) Stats() Stats {
 	n := &c.count
 	s := Stats{
 		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Retried: n.retried.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
+		Retried: n.retried.Load(), Deferred: n.deferred.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
 		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
 	}
 	for _, t := range c.allLanes() {

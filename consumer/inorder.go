@@ -193,7 +193,7 @@ func (c *Consumer) thaw(k *claim) {
 
 // clearHeads dead-letters what waits for its next attempt at the head of a full lane.
 func (c *Consumer) clearHeads(k *claim) {
-	for _, p := range c.parked.take(func(p parked) bool { return p.k.lanes == k.lanes && c.crowded(p.k, p.lane) }) {
+	for _, p := range c.parked.take(func(p parked) bool { return p.failed.Message != nil && p.k.lanes == k.lanes && c.crowded(p.k, p.lane) }) {
 		p.failed.Verdict = VerdictDeadLetter
 		c.letters.add(letter{k: p.k, failed: p.failed, first: p.first, lane: p.lane})
 	}

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -15,7 +16,7 @@ type parked struct {
 	k      *claim
 	m      *Message
 	lane   []uint64
-	failed Failed // why it waits
+	failed Failed // why it waits; without a Message: it was deferred
 	due    time.Time
 	first  int64
 }
@@ -23,6 +24,11 @@ type parked struct {
 // decideOn settles a message whose handler failed, or passes it on to who will.
 func (c *Consumer) decideOn(k *claim, x piece, err error) {
 	t, m := &k.feed.traits, x.m
+	var later *deferError
+	if errors.As(err, &later) && k.ctx.Err() == nil {
+		c.putOff(k, x, later)
+		return
+	}
 	d := decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: t.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: c.cfg.DeadLetter != nil, maxDeliv: t.MaxDeliveries, random: rand.Float64(),

@@ -119,7 +119,7 @@ func (c *Consumer) relieve() {
 		now := time.Now()
 		steps := map[*Message]RetryStep{}
 		for _, p := range c.parked.take(func(p parked) bool {
-			if p.k != k {
+			if p.k != k || p.failed.Message == nil {
 				return false
 			}
 			step, ok := c.cfg.Retry.Topics.step(p.due.Sub(now), pressure)

@@ -15,16 +15,18 @@ type schedule[T any] struct {
 }
 
 type due[T any] struct {
-	at   time.Time
-	item T
+	at    time.Time
+	item  T
+	index int // in the heap; -1: not there any more
 }
 
 func newSchedule[T any]() *schedule[T] { return &schedule[T]{wake: make(chan struct{}, 1)} }
 
-// add holds item until at. It does not block.
-func (s *schedule[T]) add(at time.Time, item T) {
+// add holds item until at. It does not block. What it returns is for remove.
+func (s *schedule[T]) add(at time.Time, item T) *due[T] {
+	d := &due[T]{at: at, item: item}
 	s.mu.Lock()
-	heap.Push(&s.items, due[T]{at, item})
+	heap.Push(&s.items, d)
 	first := s.items[0].at.Equal(at)
 	s.mu.Unlock()
 	if first {
@@ -33,6 +35,18 @@ func (s *schedule[T]) add(at time.Time, item T) {
 		default:
 		}
 	}
+	return d
+}
+
+// remove takes out one item before it is due. False: it is not held any more.
+func (s *schedule[T]) remove(d *due[T]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.index < 0 {
+		return false
+	}
+	heap.Remove(&s.items, d.index)
+	return true
 }
 
 // take removes and returns all that match, in no order.
@@ -43,7 +57,9 @@ func (s *schedule[T]) take(match func(T) bool) (out []T) {
 	for _, d := range s.items {
 		if match(d.item) {
 			out = append(out, d.item)
+			d.index = -1
 		} else {
+			d.index = len(keep)
 			keep = append(keep, d)
 		}
 	}
@@ -74,7 +90,7 @@ func (s *schedule[T]) pop(now time.Time) (out []T, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.items) > 0 && !s.items[0].at.After(now) {
-		out = append(out, heap.Pop(&s.items).(due[T]).item)
+		out = append(out, heap.Pop(&s.items).(*due[T]).item)
 	}
 	if len(s.items) > 0 {
 		wait = s.items[0].at.Sub(now)
@@ -107,17 +123,25 @@ func (s *schedule[T]) run(ctx context.Context, do func(T)) {
 	}
 }
 
-type dueHeap[T any] []due[T]
+type dueHeap[T any] []*due[T]
 
 func (h dueHeap[T]) Len() int           { return len(h) }
 func (h dueHeap[T]) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap[T]) Push(x any)        { *h = append(*h, x.(due[T])) }
+func (h dueHeap[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *dueHeap[T]) Push(x any) {
+	d := x.(*due[T])
+	d.index = len(*h)
+	*h = append(*h, d)
+}
 func (h *dueHeap[T]) Pop() any {
 	old := *h
 	n := len(old) - 1
 	x := old[n]
-	old[n] = due[T]{}
+	x.index = -1
+	old[n] = nil
 	*h = old[:n]
 	return x
 }

@@ -122,6 +122,9 @@ func (c *Consumer) failed(l *local, r *run, i int, err error) {
 		return // disowned: the watchdog has decided
 	}
 	c.ackRange(l, r, from, i)
+	if IsDeferred(err) {
+		l.calls-- // it handled nothing, and tells nothing of how long that takes
+	}
 	if late {
 		err = &lateError{err}
 	}

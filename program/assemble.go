@@ -192,13 +192,13 @@ func policyOf(name string) pool.Policy {
 // handler makes a consumer's routes and what is around them; nil where something was wrong.
 func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) consumer.Handler {
 	var h consumer.Handler
-	if r := a.router(at, c, setup); r != nil {
+	if r := a.router(at, c, setup, log); r != nil {
 		h = r.Handle
 	}
 	return a.wrap(at, c.Middleware, log, h)
 }
 
-func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup) *handlers.Router {
+func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) *handlers.Router {
 	var routes []handlers.Route
 	whole := true
 	for i, r := range c.Routes {
@@ -214,6 +214,9 @@ func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup) 
 		if err != nil {
 			whole = false
 			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
+		}
+		if h = a.wrap(path, r.Middleware, log, h); h == nil {
+			return nil // was found
 		}
 		routes = append(routes, handlers.Route{Match: r.Match, Headers: r.Headers, Handler: h})
 	}

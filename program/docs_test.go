@@ -48,7 +48,7 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 
 // sections are keys that only hold others, and need no line of their own.
 var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
-	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.routes[]", "consumers.NAME.middleware[]"}
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
 
 // TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
 func TestDocsNameEveryKey(t *testing.T) {
@@ -179,7 +179,7 @@ func (knownStats) Oldest() time.Time { return time.Unix(1, 0) }
 // TestDocsNameEveryMiddleware: and each of their options.
 func TestDocsNameEveryMiddleware(t *testing.T) {
 	text := section(t, "## Middleware", "## None")
-	options := map[string]any{"circuit_breaker": breakerOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
+	options := map[string]any{"circuit_breaker": breakerOptions{}, "concurrency_limit": concurrencyOptions{}, "key_rate_limit": rateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
 		"recover": struct{}{}, "timeout": timeoutOptions{}}
 	for name := range wrappings {
 		line := regexp.MustCompile("(?m)^\\| `" + name + "` \\|.*$").FindString(text)

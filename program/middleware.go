@@ -19,10 +19,12 @@ type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware,
 
 // wrappings are the middleware of package handlers/middleware, by the name they have in a file.
 var wrappings = map[string]wrapping{
-	"circuit_breaker": wrapBreaker,
-	"dedup":           wrapDedup,
-	"logging":         wrapLogging,
-	"rate_limit":      wrapRateLimit,
+	"circuit_breaker":   wrapBreaker,
+	"concurrency_limit": wrapConcurrencyLimit,
+	"dedup":             wrapDedup,
+	"key_rate_limit":    wrapKeyRateLimit,
+	"logging":           wrapLogging,
+	"rate_limit":        wrapRateLimit,
 	"recover": func(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
 		return middleware.Recover(), o.Decode(&struct{}{})
 	},
@@ -87,18 +89,58 @@ type rateOptions struct {
 	Burst     int     `yaml:"burst"`
 }
 
-func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func decodeRate(o handlers.Options) (rateOptions, error) {
 	with := rateOptions{Burst: 1}
+	if err := o.Decode(&with); err != nil {
+		return with, err
+	}
+	if !(with.PerSecond > 0) { // 0 would hold every message for ever
+		return with, handlers.OptionErrors{{Path: "per_second", Problem: fmt.Sprintf("is %v, want more than 0", with.PerSecond)}}
+	}
+	if with.Burst < 1 {
+		return with, handlers.OptionErrors{{Path: "burst", Problem: fmt.Sprintf("is %d, want at least 1", with.Burst)}}
+	}
+	return with, nil
+}
+
+func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+	with, err := decodeRate(o)
+	if err != nil {
+		return nil, err
+	}
+	l, err := middleware.NewRateLimit(with.PerSecond, with.Burst)
+	if err != nil {
+		return nil, err
+	}
+	return l.Middleware, nil
+}
+
+func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+	with, err := decodeRate(o)
+	if err != nil {
+		return nil, err
+	}
+	l, err := middleware.NewKeyRateLimit(with.PerSecond, with.Burst)
+	if err != nil {
+		return nil, err
+	}
+	return l.Middleware, nil
+}
+
+// concurrencyOptions are those of a concurrency limit.
+type concurrencyOptions struct {
+	Limit int `yaml:"limit"`
+}
+
+func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+	var with concurrencyOptions
 	if err := o.Decode(&with); err != nil {
 		return nil, err
 	}
-	if !(with.PerSecond > 0) { // 0 would hold every message for ever
-		return nil, handlers.OptionErrors{{Path: "per_second", Problem: fmt.Sprintf("is %v, want more than 0", with.PerSecond)}}
+	if with.Limit < 1 {
+		return nil, handlers.OptionErrors{{Path: "limit", Problem: fmt.Sprintf("is %d, want at least 1", with.Limit)}}
 	}
-	if with.Burst < 1 {
-		return nil, handlers.OptionErrors{{Path: "burst", Problem: fmt.Sprintf("is %d, want at least 1", with.Burst)}}
-	}
-	l, err := middleware.NewRateLimit(with.PerSecond, with.Burst)
+	l, err := middleware.NewConcurrencyLimit(with.Limit)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,9 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 	c.OpenFor = cmp.Or(c.OpenFor, 10*time.Second)
 	c.Probes = cmp.Or(c.Probes, 1)
 	if c.IsFailure == nil {
-		c.IsFailure = func(err error) bool { return err != nil && !consumer.IsPermanent(err) && !consumer.IsSkip(err) }
+		c.IsFailure = func(err error) bool {
+			return err != nil && !consumer.IsPermanent(err) && !consumer.IsSkip(err) && !consumer.IsDeferred(err)
+		}
 	}
 	return c
 }

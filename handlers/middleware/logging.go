@@ -19,6 +19,8 @@ func Logging(log zerolog.Logger, level zerolog.Level) consumer.Middleware {
 			err := next(ctx, m)
 			outcome, at := "ok", level
 			switch {
+			case consumer.IsDeferred(err):
+				return err // it was not handled
 			case consumer.IsSkip(err):
 				outcome = "skip"
 			case consumer.IsPermanent(err):

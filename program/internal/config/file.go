@@ -196,9 +196,11 @@ type Route struct {
 	Headers map[string]string `yaml:"headers"`
 	Handler string            `yaml:"handler"`
 	With    With              `yaml:"with"`
+	// Middleware is around this route's handler, inside the consumer's.
+	Middleware []Middleware `yaml:"middleware"`
 }
 
-// Middleware wraps all handlers of a consumer; the first is the outermost.
+// Middleware wraps the handler of a route, or all of a consumer; the first is the outermost.
 type Middleware struct {
 	Use  string `yaml:"use"`
 	With With   `yaml:"with"`

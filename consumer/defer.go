@@ -1,0 +1,58 @@
+package consumer
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Defer says that the message cannot be handled now, for no fault of its own: a limit is reached. It waits, without a worker, for wait or until wake is
+// called, and is then passed to the handler again. It is no attempt, and neither failure nor success. until, where it is not nil, is called once with wake, which may be
+// called at any time, by any goroutine, any number of times; it does not block. It says whether the message was waiting still: false means that it is
+// on its way already, or is not here any more, so that another one can have the place.
+//
+// In an order, what comes after the message waits, too.
+func Defer(wait time.Duration, until func(wake func() bool)) error {
+	return &deferError{max(0, wait), until}
+}
+
+type deferError struct {
+	wait  time.Duration
+	until func(wake func() bool)
+}
+
+func (e *deferError) Error() string { return "deferred" }
+
+// IsDeferred says whether a handler's error is a Defer, for middleware that counts failures.
+func IsDeferred(err error) bool {
+	var d *deferError
+	return errors.As(err, &d)
+}
+
+// putOff holds a copy of a message that its handler deferred.
+func (c *Consumer) putOff(k *claim, x piece, e *deferError) {
+	p := parked{k: k, m: x.m.Clone(), lane: slices.Clone(x.lane), due: time.Now().Add(e.wait), first: x.first}
+	var held *due[parked]
+	k.mu.Lock()
+	if k.over == "" {
+		held = c.parked.add(p.due, p) // under k's lock, as in park
+	}
+	k.mu.Unlock()
+	if held == nil {
+		c.giveBack(k, []broker.Back{{Token: x.m.Token, Runs: x.m.Runs}}, x.lane, k.why())
+		return
+	}
+	c.count.deferred.Add(1)
+	if e.until == nil {
+		return
+	}
+	e.until(func() bool {
+		if !c.parked.remove(held) {
+			return false
+		}
+		c.unpark(p)
+		return true
+	})
+}

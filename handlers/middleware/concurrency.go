@@ -1,0 +1,120 @@
+package middleware
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// A ConcurrencyLimit lets so many calls run at once; its Middleware is a consumer.Middleware. One may wrap several handlers, which share it. A message
+// beyond the limit waits without a worker (see consumer.Defer), so that a slow handler cannot take every worker from the others; the one that has
+// waited longest is next. Safe for concurrent use.
+type ConcurrencyLimit struct {
+	mu      sync.Mutex
+	limit   int
+	running int
+	line    list.List // of *place
+	places  map[message]*list.Element
+}
+
+// A message as it is named while it is here.
+type message struct {
+	claim *broker.Claim
+	token uint64
+}
+
+// A place in the line.
+type place struct {
+	m    message
+	wake func() bool
+}
+
+// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone back to the broker.
+const lookAgain = 5 * time.Second
+
+// NewConcurrencyLimit allows limit calls at once, at least 1.
+func NewConcurrencyLimit(limit int) (*ConcurrencyLimit, error) {
+	l := &ConcurrencyLimit{places: map[message]*list.Element{}}
+	return l, l.Set(limit)
+}
+
+// Set changes the limit. Calls that run go on.
+func (l *ConcurrencyLimit) Set(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("middleware: concurrency limit: %d, want at least 1", limit)
+	}
+	l.mu.Lock()
+	l.limit = limit
+	l.mu.Unlock()
+	l.wake()
+	return nil
+}
+
+// Middleware defers what is beyond the limit.
+func (l *ConcurrencyLimit) Middleware(next consumer.Handler) consumer.Handler {
+	return func(ctx context.Context, m *consumer.Message) error {
+		name := message{m.Claim, m.Token}
+		if !l.enter(name) {
+			return consumer.Defer(lookAgain, func(wake func() bool) { l.wait(name, wake) })
+		}
+		defer l.leave()
+		return next(ctx, m)
+	}
+}
+
+// enter takes a free slot.
+func (l *ConcurrencyLimit) enter(m message) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(m)
+	if l.running >= l.limit {
+		return false
+	}
+	l.running++
+	return true
+}
+
+func (l *ConcurrencyLimit) forget(m message) {
+	if e := l.places[m]; e != nil {
+		l.line.Remove(e)
+		delete(l.places, m)
+	}
+}
+
+// wait takes a place in the line.
+func (l *ConcurrencyLimit) wait(m message, wake func() bool) {
+	l.mu.Lock()
+	l.places[m] = l.line.PushBack(&place{m, wake})
+	l.mu.Unlock()
+	l.wake() // a slot may have become free since it was refused one
+}
+
+func (l *ConcurrencyLimit) leave() {
+	l.mu.Lock()
+	l.running--
+	l.mu.Unlock()
+	l.wake()
+}
+
+// wake calls as many out of the line as there are free slots. One that is not waiting any more makes room for the next.
+func (l *ConcurrencyLimit) wake() {
+	for called := 0; ; {
+		l.mu.Lock()
+		first := l.line.Front()
+		if first == nil || l.running+called >= l.limit {
+			l.mu.Unlock()
+			return
+		}
+		p := first.Value.(*place)
+		l.forget(p.m)
+		l.mu.Unlock()
+		if p.wake() {
+			called++
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package middleware
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+	"golang.org/x/time/rate"
+)
+
+// A KeyRateLimit lets calls for messages of one key begin at a rate at most; its Middleware is a consumer.Middleware. A message that is early waits
+// without a worker (see consumer.Defer). Messages without a key are not limited. Keys are told apart by a 64-bit hash; one whose bucket is full
+// again is forgotten, so that memory follows the keys that were seen of late. Safe for concurrent use.
+type KeyRateLimit struct {
+	mu        sync.Mutex
+	perSecond float64
+	burst     int
+	buckets   map[uint64]*rate.Limiter
+	sweep     int // calls until the full buckets are forgotten
+}
+
+var keySeed = maphash.MakeSeed()
+
+// NewKeyRateLimit allows each key perSecond calls a second on average and burst at once.
+func NewKeyRateLimit(perSecond float64, burst int) (*KeyRateLimit, error) {
+	l := &KeyRateLimit{buckets: map[uint64]*rate.Limiter{}}
+	return l, l.Set(perSecond, burst)
+}
+
+// Set changes the limit. Messages that wait look again when their time is over as it was.
+func (l *KeyRateLimit) Set(perSecond float64, burst int) error {
+	if err := checkRate(perSecond, burst); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.perSecond, l.burst = perSecond, burst
+	now := time.Now()
+	for _, b := range l.buckets {
+		b.SetLimitAt(now, rate.Limit(perSecond))
+		b.SetBurstAt(now, burst)
+	}
+	return nil
+}
+
+// Middleware defers what is early.
+func (l *KeyRateLimit) Middleware(next consumer.Handler) consumer.Handler {
+	return func(ctx context.Context, m *consumer.Message) error {
+		if m.Key != nil {
+			if wait := l.take(maphash.Bytes(keySeed, m.Key), time.Now()); wait > 0 {
+				return consumer.Defer(wait, nil)
+			}
+		}
+		return next(ctx, m)
+	}
+}
+
+// longestWait is how long a message waits at most until it looks again, for the limit may be another by then.
+const longestWait = 10 * time.Second
+
+// take takes a token of a key, or says how long until there may be one.
+func (l *KeyRateLimit) take(key uint64, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sweep--; l.sweep < 0 {
+		l.forgetFull(now)
+	}
+	b := l.buckets[key]
+	if b == nil {
+		b = rate.NewLimiter(rate.Limit(l.perSecond), l.burst)
+		l.buckets[key] = b
+	}
+	r := b.ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait > 0 {
+		r.CancelAt(now)
+	}
+	return min(wait, longestWait)
+}
+
+// forgetFull forgets the keys that have all their tokens: a new bucket has them, too.
+func (l *KeyRateLimit) forgetFull(now time.Time) {
+	for key, b := range l.buckets {
+		if b.TokensAt(now) >= float64(l.burst) {
+			delete(l.buckets, key)
+		}
+	}
+	l.sweep = max(1024, len(l.buckets))
+}
+
+// Keys is how many keys are remembered.
+func (l *KeyRateLimit) Keys() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.buckets)
+}
