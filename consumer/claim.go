@@ -22,6 +22,7 @@ type claim struct {
 	closed atomic.Bool // over is set
 
 	mu          sync.Mutex
+	gathering   *gathering
 	over        string // why nothing of it may start any more; "": it may
 	first, last *run   // live runs, oldest first
 }
@@ -138,8 +139,11 @@ func (c *Consumer) clear(k *claim, reason string) {
 	for _, r := range k.close(reason) {
 		d0, d1, u0, u1 := r.steal()
 		c.ackRange(nil, r, d0, d1)
-		back = append(back, backs(r.ms[u0:u1])...)
+		back = append(back, backs(r.part(u0, u1))...)
 		numbers = append(numbers, r.lanesOf(u0, u1)...)
+	}
+	if ms, lanes := c.takeGathering(k); len(ms) > 0 {
+		back, numbers = append(back, backs(ms)...), append(numbers, lanes...)
 	}
 	now := time.Now()
 	for _, p := range c.parked.take(func(p parked) bool { return p.k == k }) {

@@ -22,8 +22,10 @@ type Config struct {
 	Sources []Input
 	// Priority tells important messages from others. Defaults to none: those of a source are handled in the order in which they come.
 	Priority *Priority
-	// Handler handles each message. Required.
+	// Handler handles each message. Required, unless there is a Batch.
 	Handler Handler
+	// Batch hands messages over in batches, to a handler of its own. Defaults to nil: one by one.
+	Batch *Batch
 
 	// Order says which messages are handled one after the other. Everything else is handled in parallel. Defaults to OrderNone.
 	Order Order
@@ -173,6 +175,7 @@ func (c Config) withDefaults() Config {
 	c.Budget.Messages = cmp.Or(c.Budget.Messages, max(4096, 4*c.Pool.Max))
 	c.Budget.Bytes = cmp.Or(c.Budget.Bytes, 64<<20)
 	c.Chunk = cmp.Or(c.Chunk, 128)
+	c.Batch = c.Batch.withDefaults()
 	c.Order = cmp.Or(c.Order, OrderNone)
 	c.Lane.Full = cmp.Or(c.Lane.Full, LaneBlock)
 	c.Lane.Limit = cmp.Or(c.Lane.Limit, max(1, c.Budget.Messages/laneShare))
@@ -204,7 +207,6 @@ func (c Config) validate() error {
 		}
 	}
 	errs = append(errs, c.validateInputs()...)
-	check(c.Handler != nil, "Handler is required")
 	check(c.Pool.Min >= 1, "Pool.Min is %d, want at least 1", c.Pool.Min)
 	check(c.Pool.Max >= c.Pool.Min, "Pool.Max is %d, below Pool.Min %d", c.Pool.Max, c.Pool.Min)
 	check(c.Pool.IdleTimeout >= 0, "Pool.IdleTimeout is %v, negative", c.Pool.IdleTimeout)
@@ -218,6 +220,7 @@ func (c Config) validate() error {
 	errs = append(errs, c.Retry.Backoff.validate()...)
 	errs = append(errs, c.Retry.Topics.validate()...)
 	errs = append(errs, c.validateOrder()...)
+	errs = append(errs, c.validateBatch()...)
 	check(c.Timeout >= 0, "Timeout is %v, negative", c.Timeout)
 	check(c.StuckAfter >= 0, "StuckAfter is %v, negative", c.StuckAfter)
 	check(c.MaxStuck >= 0, "MaxStuck is %d, negative", c.MaxStuck)

@@ -26,6 +26,7 @@ type Consumer struct {
 	pace    pace
 	gate    gate
 	parked  *schedule[parked]
+	lingers *schedule[*gathering]
 	letters *letters
 
 	// work is the parent of all handlers' contexts; kill ends it, at the end of a drain.
@@ -62,7 +63,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, handler: cfg.Handler,
-		parked: newSchedule[parked](), claims: map[*broker.Claim]*claim{}, lanes: map[laneKey]*lanes{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
+		parked: newSchedule[parked](), lingers: newSchedule[*gathering](), claims: map[*broker.Claim]*claim{}, lanes: map[laneKey]*lanes{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
 		gone: make(chan struct{}), empty: make(chan struct{}, 1),
 	}
 	for i, in := range cfg.inputs() {

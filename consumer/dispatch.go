@@ -45,6 +45,10 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 		if last == nil || last.Claim != ms[0].Claim {
 			last = c.claimOf(f, ms[0].Claim)
 		}
+		if c.cfg.Batch != nil && !c.ordered() {
+			c.gather(last, ms, nil, 0)
+			continue
+		}
 		if c.ordered() {
 			c.dispatchInOrder(submits, last, ms, &cut)
 			continue
@@ -107,7 +111,7 @@ func (c *Consumer) takeBack(k *claim, runs []*run) {
 	for _, r := range runs {
 		_, _, u0, u1 := r.steal()
 		k.leave(r)
-		back = append(back, backs(r.ms[u0:u1])...)
+		back = append(back, backs(r.part(u0, u1))...)
 		lanes = append(lanes, r.lanesOf(u0, u1)...)
 	}
 	reason := k.why()

@@ -199,3 +199,61 @@ func ExampleOrder() {
 	// order 7: paid
 	// order 7: shipped
 }
+
+// A batch handler gets several messages at once, and says of each what became of it.
+func ExampleBatch() {
+	b := membroker.New(membroker.Config{})
+	for _, item := range []string{"tea", "", "coffee"} {
+		_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte(item)})
+	}
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.DeadLetter = &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "orders-dead"}
+		cfg.Batch = &consumer.Batch{Size: 3, Handler: func(_ context.Context, ms []*consumer.Message) error {
+			outcome := &consumer.BatchError{Errs: make([]error, len(ms))}
+			for i, m := range ms {
+				if len(m.Value) == 0 {
+					outcome.Errs[i] = consumer.Permanent(errors.New("an order of nothing"))
+				}
+			}
+			fmt.Println("one call for", len(ms), "orders")
+			return outcome
+		}}
+		cfg.Observers = []consumer.Observer{func(e consumer.Event) {
+			if _, ok := e.(consumer.DeadLettered); ok {
+				stop()
+			}
+		}}
+	})
+	fmt.Println(b.Unsettled("group"), "left,", len(b.Messages("orders-dead")), "dead letter")
+	// Output:
+	// one call for 3 orders
+	// 0 left, 1 dead letter
+}
+
+// Several sources share the workers by weight, and messages of one source by their level.
+func ExamplePriority() {
+	b := membroker.New(membroker.Config{})
+	for _, m := range []broker.Outgoing{{Topic: "orders", Key: []byte("retail")}, {Topic: "orders", Key: []byte("retail")}, {Topic: "orders", Key: []byte("gold")}} {
+		_ = b.Produce(m)
+	}
+
+	handled := 0
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Pool.Max = 1
+		cfg.Priority = &consumer.Priority{Levels: []int{10, 1}, Of: func(m *consumer.Message) int {
+			if string(m.Key) == "gold" {
+				return 0
+			}
+			return 1
+		}}
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			if handled++; handled == 3 {
+				stop()
+			}
+			return nil
+		}
+	})
+	fmt.Println(handled, "handled")
+	// Output: 3 handled
+}

@@ -59,7 +59,11 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	if n < len(ms) {
 		c.pool.Expect(len(ms) - n)
 	}
-	if n > 0 {
+	switch {
+	case n == 0:
+	case c.cfg.Batch != nil:
+		c.gather(k, ms[:n], numbers[:n], 0)
+	default:
 		c.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], c.pace.quantum(n)))
 	}
 	if full > 0 {
@@ -85,6 +89,13 @@ func (c *Consumer) release(k *claim, numbers []uint64, again bool) {
 
 // follow queues messages whose turn it is. It returns the lanes of those that must not start any more; they are given back.
 func (c *Consumer) follow(next []*waiting) (over []uint64) {
+	if c.cfg.Batch != nil {
+		for _, w := range next {
+			c.pool.Expect(-1)
+			c.gather(w.k, w.m[:], w.number[:], 0)
+		}
+		return nil
+	}
 	q := c.pace.quantum(len(next))
 	for len(next) > 0 {
 		n := 1

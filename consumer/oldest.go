@@ -56,8 +56,14 @@ func (k *claim) each(do func(*Message)) {
 	defer k.mu.Unlock()
 	for r := k.first; r != nil; r = r.next {
 		from, next, end := unpackWord(r.word.Load())
-		for i := max(from, next-1); i < end; i++ {
-			do(&r.ms[i])
+		left := r.part(min(max(from, next-1), end), end)
+		for i := range left {
+			do(&left[i])
+		}
+	}
+	if k.gathering != nil {
+		for i := range k.gathering.ms {
+			do(&k.gathering.ms[i])
 		}
 	}
 }

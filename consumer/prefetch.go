@@ -18,9 +18,9 @@ const (
 
 // prefetch is how many messages to hold: two for each worker that there may be, so that the pool sees what it could grow for, what the
 // present ones handle in prefetchTime, and those that wait for no worker (parked ones, dead letters). Handlers of 30 s thus do not hoard
-// thousands, and those of 10 µs do not starve. mean is a handler call's; 0: unknown.
-func prefetch(limit, maxWorkers, live, waiting int, mean time.Duration) int {
-	n := 2*float64(maxWorkers) + float64(waiting)
+// thousands, and those of 10 µs do not starve. Workers that take batches get two of these each. mean is a handler call's; 0: unknown.
+func prefetch(limit, maxWorkers, live, waiting, batch int, mean time.Duration) int {
+	n := float64(max(2*maxWorkers, 2*batch*(live+1)) + waiting)
 	if mean > 0 {
 		n += float64(live) * float64(prefetchTime) / float64(mean)
 	}
@@ -34,7 +34,7 @@ func (c *Consumer) openingBudget(f *feed) broker.Budget {
 	}
 	b := c.cfg.mainBudget()
 	if _, ok := f.source.(broker.Rebudgeter); ok {
-		b.Messages = prefetch(b.Messages, c.cfg.Pool.Max, 0, 0, 0)
+		b.Messages = prefetch(b.Messages, c.cfg.Pool.Max, 0, 0, c.cfg.batchSize(), 0)
 	}
 	return b
 }
@@ -54,7 +54,7 @@ func (c *Consumer) keepBudgets(ctx context.Context) {
 		s := c.pool.Stats()
 		waiting := max(0, int(c.held.Load())-s.Backlog-s.InHand)
 		limit := c.cfg.mainBudget()
-		want := prefetch(limit.Messages, s.Max, s.Live, waiting, c.pace.call())
+		want := prefetch(limit.Messages, s.Max, s.Live, waiting, c.cfg.batchSize(), c.pace.call())
 		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the intake.
 		if d, slack := want-now, max(0, now-waiting)/8; d >= -slack && d <= slack {
 			continue

@@ -25,7 +25,7 @@ func TestPrefetch(t *testing.T) {
 		{"what waits for no worker takes nobody's place", 4096, 64, 64, 500, 30 * time.Second, 629},
 		{"never above the budget", 100, 64, 64, 0, time.Second, 100},
 	} {
-		if got := prefetch(tt.limit, tt.max, tt.live, tt.waiting, tt.mean); got != tt.want {
+		if got := prefetch(tt.limit, tt.max, tt.live, tt.waiting, 0, tt.mean); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -156,12 +156,16 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 				break
 			}
 			o.restore(&ms[i])
+			c.count.received.Add(1)
+			if c.cfg.Batch != nil {
+				c.gather(k, ms[i:i+1], nil, o.first)
+				continue
+			}
 			r := new(run)
 			r.init(k, ms[i:i+1:i+1], nil)
 			r.first = o.first
 			runs = append(runs, r)
 		}
-		c.count.received.Add(int64(len(runs)))
 		if len(runs) > 0 {
 			c.submit(submits, k, runs)
 		}

@@ -23,6 +23,9 @@ type run struct {
 	ms   []broker.Message
 	// lanes has each message's lane; nil: there is no order.
 	lanes []uint64
+	// batch: its messages are handled by one call. Then the word counts that one, not them. firsts has each one's piece.first.
+	batch  bool
+	firsts []int64
 
 	// linked, prev and next make the claim's list of live runs; under its lock.
 	linked     bool
@@ -70,12 +73,33 @@ func (r *run) init(c *claim, ms []broker.Message, lanes []uint64) {
 	r.word.Store(packWord(0, 0, len(ms)))
 }
 
-// lanesOf are the lanes of messages [a, b).
+func (r *run) initBatch(g *gathering) {
+	r.c, r.ms, r.lanes, r.firsts, r.batch = g.k, g.ms, g.lanes, g.firsts, true
+	r.word.Store(packWord(0, 0, 1))
+}
+
+// part is the messages [a, b) of the word; of a batch all or none.
+func (r *run) part(a, b int) []broker.Message {
+	if r.batch && a < b {
+		return r.ms
+	}
+	return r.ms[a:b]
+}
+
+// lanesOf are the lanes of part.
 func (r *run) lanesOf(a, b int) []uint64 {
-	if r.lanes == nil {
+	if r.batch && a < b {
+		return r.lanes
+	}
+	return lanePart(r.lanes, a, b)
+}
+
+// lanePart is lanes[a:b]; nil where there is no order.
+func lanePart(lanes []uint64, a, b int) []uint64 {
+	if lanes == nil {
 		return nil
 	}
-	return r.lanes[a:b:b]
+	return lanes[a:b:b]
 }
 
 // A piece is a message that left its run alone.
@@ -174,5 +198,8 @@ func (r *run) running() int {
 // unstarted is how many messages nobody has started.
 func (r *run) unstarted() int {
 	_, next, end := unpackWord(r.word.Load())
+	if r.batch && next < end {
+		return len(r.ms)
+	}
 	return max(0, end-next)
 }

@@ -15,10 +15,11 @@ func (c *Consumer) ackRange(l *local, r *run, a, b int) {
 		l = &local{}
 	}
 	l.tokens = l.tokens[:0]
-	for i := a; i < b; i++ {
-		l.tokens = append(l.tokens, r.ms[i].Token)
+	ms := r.part(a, b)
+	for i := range ms {
+		l.tokens = append(l.tokens, ms[i].Token)
 	}
-	c.count.handled.Add(int64(b - a))
+	c.count.handled.Add(int64(len(ms)))
 	c.ack(r.c, l.tokens, r.lanesOf(a, b))
 }
 

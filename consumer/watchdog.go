@@ -126,6 +126,10 @@ func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	c.tell(e)
 	r.c.leave(r)
 	c.ackRange(nil, r, from, i)
+	if r.batch {
+		c.failedBatch(r, &lateError{errors.New("handler did not return")}, false)
+		return true
+	}
 	if i+1 < end {
 		c.again(r.c, r.ms[i+1:end], nil, r.first)
 	}

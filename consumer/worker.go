@@ -74,6 +74,15 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 			c.refuse(l, r, i)
 			continue
 		}
+		if r.batch {
+			l.calls += len(r.ms)
+			if err := c.callBatch(ctx, r); err != nil {
+				c.failed(l, r, i, err)
+			} else {
+				l.good += len(r.ms)
+			}
+			continue
+		}
 		l.calls++
 		if err := c.call(ctx, &r.ms[i]); err != nil {
 			c.failed(l, r, i, err)
@@ -85,10 +94,17 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 
 // call calls the handler, unless the message is too large for it.
 func (c *Consumer) call(ctx context.Context, m *Message) error {
+	if err := c.tooLarge(m); err != nil {
+		return err
+	}
+	return c.handler(ctx, m)
+}
+
+func (c *Consumer) tooLarge(m *Message) error {
 	if limit := c.cfg.MaxMessageBytes; limit > 0 && len(m.Key)+len(m.Value) > limit {
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(m.Key)+len(m.Value), limit)
 	}
-	return c.handler(ctx, m)
+	return nil
 }
 
 // finish settles the successes at the end of a run.
@@ -112,7 +128,7 @@ func (c *Consumer) refuse(l *local, r *run, i int) {
 	}
 	c.ackRange(l, r, from, i)
 	_, _, u0, u1 := r.steal()
-	c.giveBack(r.c, append(backs(r.ms[i:i+1]), backs(r.ms[u0:u1])...), append(r.lanesOf(i, i+1), r.lanesOf(u0, u1)...), "revoked")
+	c.giveBack(r.c, append(backs(r.part(i, i+1)), backs(r.part(u0, u1))...), append(r.lanesOf(i, i+1), r.lanesOf(u0, u1)...), "revoked")
 }
 
 // failed takes message i out of the run, with the successes before it, and decides about it.
@@ -122,6 +138,10 @@ func (c *Consumer) failed(l *local, r *run, i int, err error) {
 		return // disowned: the watchdog has decided
 	}
 	c.ackRange(l, r, from, i)
+	if r.batch {
+		l.good += c.failedBatch(r, err, late)
+		return
+	}
 	if IsDeferred(err) {
 		l.calls-- // it handled nothing, and tells nothing of how long that takes
 	}

@@ -1,0 +1,253 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A BatchHandler handles several messages of one claim (on Kafka: of one partition) at once, in the order in which they came. nil acks all of them; an error
+// retries all, or decides as a Handler's would; a *BatchError decides for each. ctx is as a Handler's, and Timeout is for the whole call. ms may be kept.
+type BatchHandler func(ctx context.Context, ms []*Message) error
+
+// A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed since its first message came. A message that
+// failed waits its backoff alone, and then for a batch again. With an order, a batch has at most one message of a lane.
+type Batch struct {
+	// Handler handles each batch, instead of Config.Handler. Required.
+	Handler BatchHandler
+	// Size is the most messages in a batch; at most half of each source's budget. Defaults to 100.
+	Size int
+	// Bytes is the size of keys and values at which a batch is complete; one message may go over. Defaults to 1 MiB.
+	Bytes int
+	// Linger is how long a message waits for others at most. Longer means larger batches where little comes. Defaults to 100 ms.
+	Linger time.Duration
+}
+
+// A BatchError says what became of each message of a batch.
+type BatchError struct {
+	// Errs has an entry for each message, as a Handler would return it; nil acks it.
+	Errs []error
+}
+
+// Error joins those of the messages.
+func (e *BatchError) Error() string {
+	if err := errors.Join(e.Errs...); err != nil {
+		return err.Error()
+	}
+	return "no message of the batch failed"
+}
+
+// Unwrap returns the messages' errors.
+func (e *BatchError) Unwrap() []error { return e.Errs }
+
+// defaults of Batch.
+const (
+	defaultBatchSize   = 100
+	defaultBatchBytes  = 1 << 20
+	defaultBatchLinger = 100 * time.Millisecond
+)
+
+func (b *Batch) withDefaults() *Batch {
+	if b == nil {
+		return nil
+	}
+	d := *b
+	if d.Size == 0 {
+		d.Size = defaultBatchSize
+	}
+	if d.Bytes == 0 {
+		d.Bytes = defaultBatchBytes
+	}
+	if d.Linger == 0 {
+		d.Linger = defaultBatchLinger
+	}
+	return &d
+}
+
+func (c Config) validateBatch() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
+		}
+	}
+	b := c.Batch
+	if b == nil {
+		check(c.Handler != nil, "Handler is required")
+		return errs
+	}
+	check(c.Handler == nil, "Handler and Batch are set: set one")
+	check(b.Handler != nil, "Batch.Handler is required")
+	check(b.Size > 0, "Batch.Size is %d, want at least 1", b.Size)
+	check(b.Bytes > 0, "Batch.Bytes is %d, want at least 1", b.Bytes)
+	check(b.Linger > 0, "Batch.Linger is %v, want more than 0", b.Linger)
+	share := c.mainBudget().Messages / 2
+	check(b.Size <= share || c.Budget.Messages < c.Pool.Max, "Batch.Size is %d, above half of a source's budget, %d: a batch might never be full", b.Size, share)
+	return errs
+}
+
+// batchSize is how many messages a worker takes at once; 0: not in batches.
+func (c Config) batchSize() int {
+	if c.Batch == nil {
+		return 0
+	}
+	return c.Batch.Size
+}
+
+// A gathering is a batch that is not complete. It is its claim's, under the claim's lock.
+type gathering struct {
+	k      *claim
+	ms     []broker.Message
+	lanes  []uint64 // as run.lanes
+	firsts []int64  // as piece.first
+	bytes  int
+}
+
+// add takes a message in, and says whether the batch is complete by it.
+func (g *gathering) add(m *broker.Message, lanes []uint64, first int64, b *Batch) bool {
+	g.ms = append(g.ms, *m)
+	g.lanes = append(g.lanes, lanes...)
+	g.firsts = append(g.firsts, first)
+	g.bytes += len(m.Key) + len(m.Value)
+	return len(g.ms) >= b.Size || g.bytes >= b.Bytes
+}
+
+// gather takes messages of k into batches, and queues those that are complete. It never blocks: the budget bounds what is here.
+func (c *Consumer) gather(k *claim, ms []broker.Message, lanes []uint64, first int64) {
+	var full []*gathering
+	var begun *gathering
+	k.mu.Lock()
+	over := k.over != ""
+	for i := range ms {
+		if over {
+			break
+		}
+		if k.gathering == nil {
+			k.gathering = &gathering{k: k, ms: make([]broker.Message, 0, c.cfg.Batch.Size)}
+			begun = k.gathering
+		}
+		if k.gathering.add(&ms[i], lanePart(lanes, i, i+1), first, c.cfg.Batch) {
+			full = append(full, k.gathering)
+			k.gathering = nil
+		}
+	}
+	if begun != nil && begun == k.gathering {
+		c.lingers.add(time.Now().Add(c.cfg.Batch.Linger), begun)
+	}
+	k.mu.Unlock()
+	if over {
+		c.giveBack(k, backs(ms), lanes, k.why())
+		return
+	}
+	c.pool.Expect(len(ms))
+	for _, g := range full {
+		c.queueBatch(g)
+	}
+}
+
+// lingered queues a batch whose time is over, complete or not.
+func (c *Consumer) lingered(g *gathering) {
+	g.k.mu.Lock()
+	mine := g.k.gathering == g
+	if mine {
+		g.k.gathering = nil
+	}
+	g.k.mu.Unlock()
+	if mine {
+		c.queueBatch(g)
+	}
+}
+
+// queueBatch queues a batch that is in nobody's hands.
+func (c *Consumer) queueBatch(g *gathering) {
+	r := new(run)
+	r.initBatch(g)
+	if g.k.enter(r) {
+		c.pool.RequeueExpected(c.classOf(g.k, &g.ms[0]), r)
+		return
+	}
+	c.pool.Expect(-len(g.ms))
+	c.giveBack(g.k, backs(g.ms), g.lanes, g.k.why())
+}
+
+// takeGathering takes what is gathering of a claim that is over.
+func (c *Consumer) takeGathering(k *claim) (ms []broker.Message, lanes []uint64) {
+	k.mu.Lock()
+	g := k.gathering
+	k.gathering = nil
+	k.mu.Unlock()
+	if g == nil {
+		return nil, nil
+	}
+	c.pool.Expect(-len(g.ms))
+	return g.ms, g.lanes
+}
+
+// callBatch calls the handler with those that are not too large for it.
+func (c *Consumer) callBatch(ctx context.Context, r *run) error {
+	ms := make([]*Message, 0, len(r.ms))
+	errs := make([]error, len(r.ms))
+	for i := range r.ms {
+		if errs[i] = c.tooLarge(&r.ms[i]); errs[i] == nil {
+			ms = append(ms, &r.ms[i])
+		}
+	}
+	if len(ms) == 0 {
+		return &BatchError{errs}
+	}
+	err := c.cfg.Batch.Handler(ctx, ms)
+	if len(ms) == len(r.ms) {
+		return err
+	}
+	of := errorsOf(err, len(ms))
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i], of = of[0], of[1:]
+		}
+	}
+	return &BatchError{errs}
+}
+
+// errorsOf is what err says of each of n messages.
+func errorsOf(err error, n int) []error {
+	var each *BatchError
+	if errors.As(err, &each) {
+		if len(each.Errs) == n {
+			return each.Errs
+		}
+		err = fmt.Errorf("the batch handler told of %d messages, the batch has %d: %w", len(each.Errs), n, err)
+	}
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// failedBatch decides about each message of a batch that was taken out of its run. It returns how many were acked.
+func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
+	var tokens, lanes []uint64
+	errs := errorsOf(err, len(r.ms))
+	for i, e := range errs {
+		if e == nil {
+			tokens = append(tokens, r.ms[i].Token)
+			lanes = append(lanes, lanePart(r.lanes, i, i+1)...)
+		}
+	}
+	if len(tokens) > 0 {
+		c.count.handled.Add(int64(len(tokens)))
+		c.ack(r.c, tokens, lanes)
+	}
+	for i, e := range errs {
+		if e == nil {
+			continue
+		}
+		if late {
+			e = &lateError{e}
+		}
+		c.decideOn(r.c, piece{m: &r.ms[i], lane: lanePart(r.lanes, i, i+1), first: r.firsts[i]}, e)
+	}
+	return len(tokens)
+}
