@@ -99,11 +99,11 @@ func TestBatchBytes(t *testing.T) {
 			return nil
 		}}})
 		time.Sleep(time.Second)
-		if len(seen.sizes) != 10 {
-			t.Errorf("batches of %v, want ten of 3", seen.sizes)
-		}
 		if err := r.end(); err != nil {
 			t.Fatal(err)
+		}
+		if len(seen.sizes) != 10 {
+			t.Errorf("batches of %v, want ten of 3", seen.sizes)
 		}
 	})
 }
