@@ -115,7 +115,7 @@ func TestHealthSeesThatAllHandlersHang(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		release := make(chan struct{})
 		var once atomic.Bool
-		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Max: 3}, Handler: func(context.Context, *consumer.Message) error {
+		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Min: 3, Max: 3}, Handler: func(context.Context, *consumer.Message) error {
 			if once.CompareAndSwap(false, true) {
 				time.Sleep(50 * time.Second) // its return is life
 				return nil
