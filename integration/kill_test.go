@@ -28,8 +28,8 @@ type killRow struct {
 	Kills      int            `json:"kills"`
 	SlowOneIn  int            `json:"slow_one_in"`
 	Seed       uint64         `json:"seed"` // of the moments of the kills and of which handlers are slow; LONGSHORE_SEED sets it
-	Messages   int64          `json:"-"` // at least so many, where that takes longer than the kills
-	Calm       bool           `json:"-"` // see field.calm
+	Messages   int64          `json:"-"`    // at least so many, where that takes longer than the kills
+	Calm       bool           `json:"-"`    // see field.calm
 	Account    ledger.Account `json:"account"`
 	// PerKill is duplicates per kill; Slowest the longest exit after SIGTERM.
 	PerKill float64 `json:"duplicates_per_kill"`
