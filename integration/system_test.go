@@ -26,8 +26,9 @@ type system interface {
 	// lettersTo makes a place for dead letters and returns its topic; letters are those that are there.
 	lettersTo(t *testing.T) string
 	letters(t *testing.T, topic string) []letter
-	// audit asks witnesses that are not us whether the product kept its books in order. It is called at the end, when all is handled.
-	audit(t *testing.T)
+	// audit asks witnesses that are not us whether the product kept its books in order, and returns what moved back. It is called at the end, when
+	// all is handled.
+	audit(t *testing.T) (rewinds []string)
 	// toolAgrees asks the broker's own command whether everything is committed, which takes a second or two.
 	toolAgrees(t *testing.T)
 	// kill sends SIGKILL to the server; restart starts it on its data.
