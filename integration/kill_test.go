@@ -128,7 +128,7 @@ func TestKillBoth(t *testing.T) {
 // that reports nothing here proves nothing above. In short there are few kills, and so more slow handlers, under which commits pass.
 func TestHarnessSeesLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
-		kills := lengths(4, 20)
+		kills := lengths(8, 20)
 		a := runKills(t, k.start(t), killRow{Row: "sigkill", Discipline: k.naive, Kills: kills, SlowOneIn: lengths(20, 100),
 			Messages: lengths[int64](0, 30_000)}, (*field).killConsumer)
 		if a.Lost == 0 {
