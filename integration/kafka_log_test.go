@@ -65,7 +65,7 @@ func trimmed(t *testing.T, k kind) string {
 	if code, _ := p.terminate(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.audit(t)
+	f.audit(t)
 	return fmt.Sprintf("75 skipped, %d reported", gaps(p))
 }
 

@@ -17,19 +17,17 @@ import (
 
 const offsetsTopic = "__consumer_offsets"
 
-// audit reads every commit of the group where the broker wrote it down: none may go back.
-func (s *kafkaSystem) audit(t *testing.T) {
+// audit reads every commit of the group where the broker wrote it down, and returns those that go back.
+func (s *kafkaSystem) audit(t *testing.T) []string {
 	t.Helper()
 	if !s.cluster.Real() {
-		return // the fake has no such topic
+		return nil // the fake has no such topic
 	}
 	commits := s.commits(t)
 	if len(commits) == 0 {
 		t.Errorf("%s has no commit of group %s: nothing was audited", offsetsTopic, s.group)
 	}
-	for _, r := range rewinds(commits) {
-		t.Error(r)
-	}
+	return rewinds(commits)
 }
 
 // rewinds tells of the commits that move their partition back.

@@ -28,8 +28,8 @@ type killRow struct {
 	Kills      int            `json:"kills"`
 	SlowOneIn  int            `json:"slow_one_in"`
 	Seed       uint64         `json:"seed"` // of the moments of the kills and of which handlers are slow; LONGSHORE_SEED sets it
-	Messages   int64          `json:"-"` // at least so many, where that takes longer than the kills
-	Calm       bool           `json:"-"` // see field.calm
+	Messages   int64          `json:"-"`    // at least so many, where that takes longer than the kills
+	Calm       bool           `json:"-"`    // see field.calm
 	Account    ledger.Account `json:"account"`
 	// PerKill is duplicates per kill; Slowest the longest exit after SIGTERM.
 	PerKill float64 `json:"duplicates_per_kill"`
@@ -128,7 +128,7 @@ func TestKillBoth(t *testing.T) {
 // that reports nothing here proves nothing above. In short there are few kills, and so more slow handlers, under which commits pass.
 func TestHarnessSeesLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
-		kills := lengths(4, 20)
+		kills := lengths(8, 20)
 		a := runKills(t, k.start(t), killRow{Row: "sigkill", Discipline: k.naive, Kills: kills, SlowOneIn: lengths(20, 100),
 			Messages: lengths[int64](0, 30_000)}, (*field).killConsumer)
 		if a.Lost == 0 {
@@ -175,6 +175,9 @@ type field struct {
 	start     func(*testing.T) *process // one more consumer
 	consumers []*process
 	load      *load
+	// overtakes: the network may hand a request over after one that was sent later, on another connection. Kafka takes a commit that comes so,
+	// and none of its members can help that.
+	overtakes bool
 }
 
 // runKills runs a row and returns its account.
@@ -208,7 +211,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 		}
 	}
 	if f.isProduct() {
-		f.on.audit(t)
+		f.audit(t)
 		f.on.toolAgrees(t)
 	}
 	f.row.Account = a.Account

@@ -112,7 +112,7 @@ func lettersDown(t *testing.T, k kind) string {
 		return before
 	}
 	before := outage(func() { proxy.SetBoth(faultproxy.Shape{Hold: true}) }) // publishes fail, for want of an answer
-	proxy.Reset() // and what was held back is gone
+	proxy.Reset()                                                            // and what was held back is gone
 	proxy.Heal()
 	eventually(t, "dead letters arrive again", func() bool { return len(f.letters(t)) > before+int(down.Seconds())*faultRate/20 })
 	outage(func() { proxy.Refuse(true); proxy.Reset() }) // publishers wait for a connection

@@ -97,6 +97,7 @@ func holdAcks(t *testing.T, k kind) string {
 
 func halfOpen(t *testing.T, k kind) string {
 	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+		f.overtakes = true
 		p.SetBoth(faultproxy.Shape{Hold: true})
 		time.Sleep(lengths(5500*time.Millisecond, 20*time.Second))
 		f.standsStill(t)
@@ -110,9 +111,11 @@ func slowNetwork(t *testing.T, k kind) string {
 	})
 }
 
-// holdCommits lets fetches under way and what was fetched before go on, while no request gets through.
+// holdCommits lets fetches under way and what was fetched before go on, while no request gets through. What was held arrives in the end, in any
+// order: each try to commit went out on a connection of its own.
 func holdCommits(t *testing.T, k kind) string {
 	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
+		f.overtakes = true
 		p.Set(faultproxy.ToServer, faultproxy.Shape{Hold: true})
 		time.Sleep(5500 * time.Millisecond)
 		f.standsStill(t)

@@ -26,8 +26,9 @@ type system interface {
 	// lettersTo makes a place for dead letters and returns its topic; letters are those that are there.
 	lettersTo(t *testing.T) string
 	letters(t *testing.T, topic string) []letter
-	// audit asks witnesses that are not us whether the product kept its books in order. It is called at the end, when all is handled.
-	audit(t *testing.T)
+	// audit asks witnesses that are not us whether the product kept its books in order, and returns what moved back. It is called at the end, when
+	// all is handled.
+	audit(t *testing.T) (rewinds []string)
 	// toolAgrees asks the broker's own command whether everything is committed, which takes a second or two.
 	toolAgrees(t *testing.T)
 	// kill sends SIGKILL to the server; restart starts it on its data.
@@ -89,11 +90,11 @@ func onEach(t *testing.T, test func(*testing.T, kind)) {
 	}
 }
 
-// needsKafka holds what runs the Kafka adapter, which is not finished.
+// needsKafka skips what runs on Kafka unless it is asked for: it starts JVMs and takes minutes.
 func needsKafka(t *testing.T) {
 	t.Helper()
-	if os.Getenv("LONGSHORE_KAFKA") == "" {
-		t.Skip("the Kafka adapter is not finished: LONGSHORE_KAFKA=1 runs its tests")
+	if os.Getenv("LONGSHORE_KAFKA") == "" && os.Getenv("KAFKA_BROKERS") == "" {
+		t.Skip("LONGSHORE_KAFKA=1, or KAFKA_BROKERS, runs the rows on Kafka")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// needsKafka holds what starts brokers until the adapter that they are for is finished.
+// needsKafka skips what starts JVMs unless it is asked for.
 func needsKafka(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LONGSHORE_KAFKA") == "" {
