@@ -70,7 +70,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "nats", start: startNATS, own: startNATS, products: []discipline{longshoreConsumer, wholeProgram}, byHand: []discipline{ackAfter}, naive: ackBefore,
 		seeds: 1, sigkill: "f02", serverKill: "f10"},
-	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer}, naive: commitEach,
+	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer, wholeProgram}, naive: commitEach,
 		seeds: 3, sigkill: "f01", serverKill: "f09"},
 }
 
