@@ -32,6 +32,7 @@ type runner struct {
 	err    error
 	hold   bool                // ack nothing
 	out    chan broker.Message // where what comes goes to; nil: nowhere
+	killed bool
 }
 
 func startRunner(t testing.TB, cfg Config) *runner {
@@ -95,7 +96,20 @@ func (r *runner) run() {
 	}
 }
 
+// kill ends it without a goodbye.
+func (r *runner) kill(l *link) {
+	l.kill()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.s.Close(ctx)
+	<-r.end
+	r.killed = true
+}
+
 func (r *runner) close() {
+	if r.killed {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := r.s.Close(ctx); err != nil {
@@ -316,11 +330,7 @@ func TestKiller(t *testing.T) {
 		go r.run()
 		eventually(t, "the messages are out", func() bool { return len(r.seen()) == 5 })
 		eventually(t, "the start is committed", func() bool { return ts.starts() == i+1 })
-		l.kill()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = s.Close(ctx)
-		<-r.end
+		r.kill(l)
 	}
 	r := startRunner(t, ts.config(ts.net.link()))
 	eventually(t, "it is told", func() bool { _, ok := r.event(broker.Warning, "may be killing"); return ok })
