@@ -301,9 +301,24 @@ func TestLatestHolds(t *testing.T) {
 	l := ts.net.link()
 	cfg := ts.config(l)
 	cfg.Start.At = "latest"
-	r := startRunner(t, cfg)
-	eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
-	r.close()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed := make(chan int64, 1)
+	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) {
+		if e.Kind == broker.Assigned {
+			committed <- ts.fakeProgress(ts.topics[0])[0].committed
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-committed; at != 5 {
+		t.Errorf("when the claim begins %d is committed, want 5", at)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
 	want := ts.put(t, ts.topics[0], 5, 5)
 	next := startRunner(t, cfg)
 	eventually(t, "what came between is handed out", func() bool { return next.has(want) })
