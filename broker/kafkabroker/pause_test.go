@@ -14,21 +14,10 @@ import (
 // TestPauseLetsGo: what is prefetched of a topic fills the budget when it is paused. It is let go, or the other topics would get nothing.
 func TestPauseLetsGo(t *testing.T) {
 	t.Parallel()
-	const budget, value = 256 << 10, 10_000
+	const budget = 256 << 10
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1}, "sticky")
 	paused, other := ts.topics[0], ts.topics[1]
-	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	rs := make([]*kgo.Record, 60) // one batch, which is more than the budget
-	for i := range rs {
-		rs[i] = &kgo.Record{Topic: paused, Value: make([]byte, value)}
-	}
-	if err := c.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	ts.putBatch(t, paused, 60, 10_000)
 	s, err := New(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
@@ -75,5 +64,22 @@ func TestPauseLetsGo(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("the other topic gets nothing")
 		}
+	}
+}
+
+// putBatch stores n messages of a size in one batch.
+func (ts *testSystem) putBatch(t *testing.T, topic string, n, size int) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	rs := make([]*kgo.Record, n)
+	for i := range rs {
+		rs[i] = &kgo.Record{Topic: topic, Value: make([]byte, size)}
+	}
+	if err := c.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+		t.Fatal(err)
 	}
 }
