@@ -50,7 +50,8 @@ type stamped struct {
 
 type claimBook struct {
 	assigned, ended bool
-	high            map[string]int64 // by partition: the highest offset that was handed out
+	high            map[string]int64 // by partition: the highest offset that was handed out for the first time
+	handed          int              // messages, repeated ones too
 }
 
 // An option changes a member before it opens.
@@ -216,6 +217,7 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 	m.heldMsgs[name] = true
 	m.bytes += size(msg)
 	m.total++
+	book.handed++
 	before, _ := m.w.books.Begin(name)
 	if at := fmt.Sprintf("%s/%d", msg.Topic, msg.Partition); before == 0 && m.w.h.Traits.Ordered {
 		if high, ok := book.high[at]; ok && msg.Offset <= high {

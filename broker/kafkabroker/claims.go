@@ -248,7 +248,7 @@ func (s *Source) begin(id partitionID, reset error) {
 			if err == nil {
 				break
 			}
-			s.note(err)
+			s.note(time.Time{}, err)
 			signal(s.find)
 			pause(b.ctx, retryWait)
 		}

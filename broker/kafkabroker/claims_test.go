@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -107,6 +108,129 @@ func TestLostUnderHandlers(t *testing.T) {
 			t.Errorf("%s, which is not the owner's %s, commits offset %d and %d finished spans", c.member, owner, c.offset, c.finished)
 		}
 	}
+}
+
+// TestFinishedTravel: messages that are finished above one that is not do not come again to the next owner, whether the first one closed or was killed.
+func TestFinishedTravel(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"closed": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, 1, func(t *testing.T, ts *testSystem) { testFinishedTravel(t, ts, killed) })
+		})
+	}
+}
+
+func testFinishedTravel(t *testing.T, ts *testSystem, killed bool) {
+	const n = 20
+	values := ts.put(t, ts.topics[0], 0, n)
+	l := ts.net.link()
+	s, err := New(ts.config(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true, out: make(chan broker.Message, n)}
+	first.open(t)
+	want := make(map[string]int)
+	for range n {
+		m := <-first.out
+		if m.Offset%3 == 0 {
+			want[values[m.Offset]] = 1
+		} else if err := s.Ack(m.Claim, []uint64{m.Token}); err != nil {
+			t.Errorf("Ack: %v", err)
+		}
+	}
+	eventually(t, "what is acked is committed", func() bool { return ts.unsettled(t) == int64(len(want)) })
+	if killed {
+		first.kill(l)
+	} else {
+		first.close()
+	}
+	next := startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	if got := next.seen(); !maps.Equal(got, want) {
+		t.Errorf("the next owner got %v, want %v", got, want)
+	}
+}
+
+// TestGiveBacks: messages are given back in random order, one by one and many at once, again and again. Each comes again until it is acked, and none while it is
+// out.
+func TestGiveBacks(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testGiveBacks(t, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
+
+func testGiveBacks(t *testing.T, random *rand.Rand) {
+	const n = 300
+	ts := newTestSystem(t, 2, 1)
+	ts.lease = patience // nothing comes again by itself
+	var rs []*kgo.Record
+	for i := range n {
+		rs = append(rs, &kgo.Record{Topic: ts.topics[0], Partition: int32(i) % ts.parts, Value: fmt.Append(nil, i)})
+	}
+	if err := ts.admin.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(ts.config(ts.net.link()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true, out: make(chan broker.Message, 10_000)}
+	r.open(t)
+	out := make(map[*broker.Claim]map[int64]broker.Message)
+	acked, overdue := 0, time.After(patience)
+	for acked < n {
+		select {
+		case m := <-r.out:
+			if out[m.Claim] == nil {
+				out[m.Claim] = make(map[int64]broker.Message)
+			}
+			if _, is := out[m.Claim][m.Offset]; is {
+				t.Fatalf("%d/%d is out and came again", m.Partition, m.Offset)
+			}
+			out[m.Claim][m.Offset] = m
+			if random.IntN(20) > 0 {
+				continue
+			}
+		case <-time.After(10 * time.Millisecond): // all is out
+		case <-overdue:
+			t.Fatalf("%d of %d messages are acked", acked, n)
+		}
+		for c, ms := range out { // in an order of its own each time
+			var back []broker.Back
+			for o, m := range ms {
+				switch random.IntN(4) {
+				case 0: // stays out
+					continue
+				case 1:
+					acked++
+					if err := s.Ack(c, []uint64{m.Token}); err != nil {
+						t.Fatalf("Ack: %v", err)
+					}
+				default:
+					back = append(back, broker.Back{Token: m.Token})
+				}
+				delete(ms, o)
+				if len(back) > 0 && random.IntN(3) == 0 || len(ms) == 0 {
+					giveBack(t, s, c, &back)
+				}
+			}
+			giveBack(t, s, c, &back)
+		}
+	}
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+func giveBack(t *testing.T, s *Source, c *broker.Claim, back *[]broker.Back) {
+	t.Helper()
+	if len(*back) == 0 {
+		return
+	}
+	if err := s.Nack(c, *back); err != nil {
+		t.Fatalf("Nack: %v", err)
+	}
+	*back = nil
 }
 
 // TestDyingConnections: each connection dies between 0.5 s and 1.5 s after it was made, for as long as 10,000 messages take (f22).

@@ -106,7 +106,7 @@ func (s *Source) commit() (size int, again bool) {
 	defer cancel()
 	err := s.k.commit(ctx, me, cs)
 	if err != nil {
-		s.note(err)
+		s.note(time.Time{}, err)
 		return size, true
 	}
 	var released []partitionID
@@ -174,7 +174,7 @@ func (s *Source) answered(d due) (retry, free bool) {
 		// same with its next heartbeat and says that all is lost.
 		return true, false
 	default:
-		s.noteLocked(d.c.err)
+		s.noteLocked(time.Time{}, d.c.err)
 		return true, false
 	}
 }

@@ -28,14 +28,15 @@ func (s *Source) emit() {
 	}
 }
 
-// note takes note of whether an exchange with a broker worked.
-func (s *Source) note(err error) {
+// note takes note of whether an exchange with a broker worked that began at a time. An answer that was on its way when contact was lost says nothing of now: an Up by
+// it would be false, and the next failure, within a second of the last, would not be told.
+func (s *Source) note(began time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noteLocked(err)
+	s.noteLocked(began, err)
 }
 
-func (s *Source) noteLocked(err error) {
+func (s *Source) noteLocked(began time.Time, err error) {
 	if s.life.Err() != nil {
 		return
 	}
@@ -44,17 +45,19 @@ func (s *Source) noteLocked(err error) {
 		if s.down || now.Sub(s.downSaid) >= time.Second {
 			s.downSaid = now
 			s.say(broker.Event{Kind: broker.Down, Err: err})
-			s.down = true
+			if !s.down {
+				s.down, s.downSince = true, now
+			}
 		}
-	case err == nil && (s.down || !s.up) && s.phase == opened:
+	case err == nil && (s.down && began.After(s.downSince) || !s.down && !s.up) && s.phase == opened:
 		s.down, s.up = false, true
 		s.say(broker.Event{Kind: broker.Up})
 	}
 }
 
 // noteGroup is note for the membership's exchanges. The first answer, of whatever kind, lets Open return.
-func (s *Source) noteGroup(err error) {
-	s.note(err)
+func (s *Source) noteGroup(began time.Time, err error) {
+	s.note(began, err)
 	if err == nil {
 		s.metOnce.Do(func() { close(s.met) })
 		signal(s.wake)

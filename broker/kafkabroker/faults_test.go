@@ -32,6 +32,7 @@ type runner struct {
 	err    error
 	hold   bool                // ack nothing
 	out    chan broker.Message // where what comes goes to; nil: nowhere
+	killed bool
 }
 
 func startRunner(t testing.TB, cfg Config) *runner {
@@ -95,7 +96,20 @@ func (r *runner) run() {
 	}
 }
 
+// kill ends it without a goodbye.
+func (r *runner) kill(l *link) {
+	l.kill()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.s.Close(ctx)
+	<-r.end
+	r.killed = true
+}
+
 func (r *runner) close() {
+	if r.killed {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := r.s.Close(ctx); err != nil {
@@ -287,9 +301,24 @@ func TestLatestHolds(t *testing.T) {
 	l := ts.net.link()
 	cfg := ts.config(l)
 	cfg.Start.At = "latest"
-	r := startRunner(t, cfg)
-	eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
-	r.close()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed := make(chan int64, 1)
+	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) {
+		if e.Kind == broker.Assigned {
+			committed <- ts.fakeProgress(ts.topics[0])[0].committed
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-committed; at != 5 {
+		t.Errorf("when the claim begins %d is committed, want 5", at)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
 	want := ts.put(t, ts.topics[0], 5, 5)
 	next := startRunner(t, cfg)
 	eventually(t, "what came between is handed out", func() bool { return next.has(want) })
@@ -316,11 +345,7 @@ func TestKiller(t *testing.T) {
 		go r.run()
 		eventually(t, "the messages are out", func() bool { return len(r.seen()) == 5 })
 		eventually(t, "the start is committed", func() bool { return ts.starts() == i+1 })
-		l.kill()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = s.Close(ctx)
-		<-r.end
+		r.kill(l)
 	}
 	r := startRunner(t, ts.config(ts.net.link()))
 	eventually(t, "it is told", func() bool { _, ok := r.event(broker.Warning, "may be killing"); return ok })

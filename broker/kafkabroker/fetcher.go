@@ -76,8 +76,9 @@ func (s *Source) send(f *flight, free int64) {
 	s.held += int64(f.req.bytes)
 	s.flights[f.req.node]++
 	s.work.Go(func() {
+		began := time.Now()
 		got, err := s.c.fetch(s.life, &f.req, s.cfg.MaxBatchBytes)
-		s.note(err)
+		s.note(began, err)
 		s.arrived(f, got, err)
 	})
 }
@@ -158,7 +159,7 @@ func (s *Source) outOfRange(p *part, pos int64) {
 		end, err = s.c.listOffset(s.life, leader, p.partitionID, timeEnd, 0)
 	}
 	if err != nil {
-		s.note(err)
+		s.note(time.Time{}, err)
 		signal(s.find)
 		return
 	}

@@ -81,6 +81,25 @@ func testBeyondEnd(t *testing.T, ts *testSystem, policy string) {
 	}
 }
 
+// TestOtherLog: what is committed names another log, as it may where a topic was made again and the group's offsets were kept. It is not believed: all of the
+// topic is read, and a Gap says why.
+func TestOtherLog(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, testOtherLog)
+}
+
+func testOtherLog(t *testing.T, ts *testSystem) {
+	want := ts.put(t, ts.topics[0], 0, 10)
+	old := progress{base: 3, log: 12345, done: []span{{5, 8}}}
+	ts.commit(t, old.base, old.encode(metadataLimit))
+	r := startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "all messages came", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	if e, ok := r.event(broker.Gap, errRecreated.Error()); !ok || e.From != 0 || e.N != -1 {
+		t.Errorf("the gap is %+v, want one that says the topic was made again", e)
+	}
+}
+
 // TestTrimmed: where retention has passed the committed offset, the number of messages that nobody handled is told exactly; what was finished above the
 // offset is not among them (f30). With stop it ends Receive.
 func TestTrimmed(t *testing.T) {

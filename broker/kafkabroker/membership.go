@@ -56,8 +56,8 @@ type classic struct {
 	proto  scheme
 	topics func() []string // to subscribe to, by what is known now
 	tell   func(change)
-	// trouble is told of failed exchanges (and nil of those that worked).
-	trouble func(error)
+	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
+	trouble func(began time.Time, err error)
 
 	poke chan struct{}
 
@@ -76,7 +76,7 @@ type classic struct {
 
 var _ membership = (*classic)(nil)
 
-func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(error)) *classic {
+func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(time.Time, error)) *classic {
 	return &classic{
 		k: k, cfg: cfg, proto: schemes[cfg.Balancer], topics: topics, tell: tell, trouble: trouble, poke: make(chan struct{}, 1),
 		me:    seat{instance: cfg.InstanceID, generation: -1},
@@ -129,6 +129,7 @@ const retryWait = 50 * time.Millisecond
 
 func (g *classic) run(ctx context.Context) error {
 	for {
+		began := time.Now()
 		err := g.round(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -137,17 +138,17 @@ func (g *classic) run(ctx context.Context) error {
 			g.lose(err)
 			return err
 		}
-		if g.mend(err) {
+		if g.mend(began, err) {
 			pause(ctx, retryWait+rand.N(retryWait))
 		}
 	}
 }
 
 // mend does what an error calls for. It says whether to wait before the next try.
-func (g *classic) mend(err error) (wait bool) {
+func (g *classic) mend(began time.Time, err error) (wait bool) {
 	switch codeOf(err) {
 	case kafka.MemberIDRequired, kafka.RebalanceInProgress:
-		g.answered()
+		g.answered(began)
 		return false
 	case kafka.UnknownMemberId:
 		g.lose(err)
@@ -160,7 +161,7 @@ func (g *classic) mend(err error) (wait bool) {
 		return true
 	}
 	if err != nil {
-		g.trouble(err)
+		g.trouble(time.Time{}, err)
 		g.silence(err)
 	}
 	return err != nil
@@ -180,11 +181,11 @@ func (g *classic) silent() bool {
 	return !g.last.IsZero() && time.Since(g.last) >= g.cfg.SessionTimeout
 }
 
-func (g *classic) answered() {
+func (g *classic) answered(began time.Time) {
 	g.mu.Lock()
 	g.last = time.Now()
 	g.mu.Unlock()
-	g.trouble(nil)
+	g.trouble(began, nil)
 }
 
 func (g *classic) lose(err error) {
@@ -220,13 +221,14 @@ func (g *classic) round(ctx context.Context) error {
 			return err
 		}
 	}
+	began := time.Now()
 	ctx2, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
 	got, err := g.k.sync(ctx2, j.seat, plan)
 	cancel()
 	if err != nil {
 		return err
 	}
-	g.answered()
+	g.answered(began)
 	g.apply(got)
 	return g.beat(ctx, nil)
 }
@@ -273,6 +275,7 @@ func (g *classic) keepAlive(ctx context.Context, me seat) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.beatTimeout())
 	defer cancel()
+	began := time.Now()
 	err := g.k.heartbeat(ctx, me)
 	switch codeOf(err) {
 	case kafka.UnknownMemberId:
@@ -281,10 +284,10 @@ func (g *classic) keepAlive(ctx context.Context, me seat) error {
 		err = nil
 	}
 	if err == nil {
-		g.answered()
+		g.answered(began)
 		return nil
 	}
-	g.trouble(err)
+	g.trouble(time.Time{}, err)
 	g.silence(err)
 	return nil
 }
@@ -410,14 +413,15 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			continue
 		case <-tick.C:
 		}
+		began := time.Now()
 		beatCtx, cancel := context.WithTimeout(ctx, g.beatTimeout())
 		err := g.k.heartbeat(beatCtx, g.seat(partitionID{}))
 		cancel()
 		switch code := codeOf(err); {
 		case err == nil:
-			g.answered()
+			g.answered(began)
 		case code == kafka.RebalanceInProgress:
-			g.answered()
+			g.answered(began)
 			if enough == nil {
 				return err
 			}
@@ -428,7 +432,7 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			// heartbeats it would wait for ever for work that we have lost.
 			return err
 		case ctx.Err() == nil:
-			g.trouble(err)
+			g.trouble(time.Time{}, err)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestRejoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Group: testGroup, Topics: []string{"orders"}}.withDefaults()
-			g := newClassic(nil, &cfg, func() []string { return cfg.Topics }, func(change) {}, func(error) {})
+			g := newClassic(nil, &cfg, func() []string { return cfg.Topics }, func(change) {}, func(time.Time, error) {})
 			g.names = cfg.Topics
 			for _, ps := range tc.assigned {
 				g.apply(ps)

@@ -76,3 +76,46 @@ func TestMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestPrefetchBudget: what is prefetched of several partitions stays within the budget of bytes, and one batch over, while nobody takes it.
+func TestPrefetchBudget(t *testing.T) {
+	t.Parallel()
+	const budget, value, each = 1 << 20, 10_000, 300
+	ts := newTestSystem(t, 4, 1)
+	var rs []*kgo.Record
+	for i := range 4 * each {
+		rs = append(rs, &kgo.Record{Topic: ts.topics[0], Partition: int32(i % 4), Value: make([]byte, value)})
+	}
+	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(2*value), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(ts.config(ts.net.link()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: budget}, Observe: func(broker.Event) {}}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}()
+	most := int64(0)
+	eventually(t, "the budget is used up", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		most = max(most, s.held)
+		return s.starved && s.held >= budget/2
+	})
+	if most > budget+2*value {
+		t.Errorf("%d bytes are prefetched with a budget of %d", most, budget)
+	}
+}

@@ -23,7 +23,7 @@ func (s *Source) poll() {
 			pause(s.life, retryWait) // a broker that says so again and again is not asked more often
 		}
 		if err := s.look(s.life); err != nil {
-			s.note(err)
+			s.note(time.Time{}, err)
 		}
 		s.measure()
 	}
@@ -49,7 +49,7 @@ func (s *Source) measure() {
 		s.mu.Unlock()
 		end, err := s.c.listOffset(s.life, leader, p.partitionID, timeEnd, s.isolation())
 		if err != nil {
-			s.note(err)
+			s.note(time.Time{}, err)
 			return
 		}
 		s.mu.Lock()

@@ -72,6 +72,7 @@ type Source struct {
 	hurry     bool      // somebody waits for the next commit
 	events    []broker.Event
 	down, up  bool
+	downSince time.Time
 	downSaid  time.Time
 	lagAt     time.Time
 }
@@ -184,11 +185,12 @@ func (s *Source) bootstrap(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
 	for {
+		began := time.Now()
 		err := s.cfg.probe(ctx, s.c.transport)
 		if err == nil {
 			err = s.look(ctx)
 		}
-		s.note(err)
+		s.note(began, err)
 		s.emit()
 		switch {
 		case err == nil:
