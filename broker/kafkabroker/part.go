@@ -109,7 +109,9 @@ func (p *part) fence() {
 
 // behindStrays says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it comes again, perhaps, and
 // what comes after it would be ahead of it.
-func (p *part) behindStrays() bool { return p.s.o.Ordered && len(p.s.straysOf(p.partitionID, p.id)) > 0 }
+func (p *part) behindStrays() bool {
+	return p.s.o.Ordered && len(p.s.straysOf(p.partitionID, p.id)) > 0
+}
 
 // straysOf are the offsets that are out under ended claims of a log.
 func (s *Source) straysOf(p partitionID, id topicID) map[int64]int {
