@@ -138,8 +138,12 @@ func shortLives(t *testing.T, k kind) string {
 		p.Live(500*time.Millisecond, 1500*time.Millisecond)
 		p.Reset()
 		f.moves(t, lengths(3_000, 10_000))
-		if n := p.Died(); n < 3 {
-			t.Errorf("%d connections died: the fault does not bite", n)
+		for range 20 { // a consumer of NATS has one connection, and a short row ends in the lives of two
+			if p.Died() >= 3 {
+				return
+			}
+			f.moves(t, 500)
 		}
+		t.Errorf("%d connections died: the fault does not bite", p.Died())
 	})
 }
