@@ -89,6 +89,7 @@ func (f *field) finish(t *testing.T) account {
 	f.load.stop()
 	a := f.settle(t)
 	a.mustKeepAll(t)
+	a.mustKeepOrder(t)
 	if b := f.on.progress(t); !b.settled {
 		t.Errorf("at the end the broker says %+v: something was delivered and never settled", b)
 	}
@@ -127,7 +128,11 @@ func (a account) noDuplicates(t *testing.T) {
 }
 
 func (a account) String() string {
-	return fmt.Sprintf("acked %d, lost %d, duplicates %d, on %s", a.Acked, a.Lost, a.Duplicates, a.broker)
+	s := fmt.Sprintf("acked %d, lost %d, duplicates %d, on %s", a.Acked, a.Lost, a.Duplicates, a.broker)
+	if o := a.kept; o != nil {
+		s += fmt.Sprintf("; %d inversions, %d overlaps in %d runs of %d keys, %d failed, at most %d at once", o.Inversions, o.Overlaps, o.Runs, o.Keys, o.Failed, o.Abreast)
+	}
+	return s
 }
 
 // moves waits until n more messages are handled.
@@ -139,9 +144,9 @@ func (f *field) moves(t *testing.T, n int) time.Duration {
 }
 
 func killOneOfThree(t *testing.T, k kind) string {
-	f := newField(t, k.start(t), longshoreConsumer)
+	f := k.newField(t, k.start(t))
 	f.startConsumers(t, 3)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	for _, p := range f.consumers {
 		p.says(t, "handled", 1)
 	}
@@ -160,7 +165,7 @@ func terminateTwice(t *testing.T, k kind) string {
 	good := f.config
 	f.config.Hang, f.config.Drain = true, time.Hour
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	p := f.consumers[0]
 	p.says(t, "hanging", 1)
 	p.signal(t, syscall.SIGTERM)
@@ -186,7 +191,7 @@ func terminateHanging(t *testing.T, k kind) string {
 	good := f.config
 	f.config.Hang, f.config.Drain = true, 2*time.Second
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	f.consumers[0].says(t, "hanging", 1)
 	code, took := f.consumers[0].terminate(t)
 	if code != 0 {
@@ -209,7 +214,7 @@ func terminateHanging(t *testing.T, k kind) string {
 func freezeConsumer(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.startConsumers(t, 2)
-	f.load = startLoad(t, f.on, killRate, 0)
+	f.load = f.startLoad(t, killRate, 0)
 	for _, p := range f.consumers {
 		p.says(t, "handled", 1)
 	}
@@ -229,7 +234,7 @@ func freezeConsumer(t *testing.T, k kind) string {
 func brokerDown(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	p := f.consumers[0]
 	p.says(t, "handled", 1)
 	down := lengths(4*time.Second, 60*time.Second)
@@ -273,7 +278,7 @@ func brokerAbsent(t *testing.T, k kind) string {
 		t.Fatal(err)
 	}
 	patient.says(t, "up", 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	patient.says(t, "handled", 1)
 	f.moves(t, faultRate)
 	a := f.finish(t)
@@ -284,6 +289,6 @@ func brokerAbsent(t *testing.T, k kind) string {
 // publish stores n messages and waits for their confirmation.
 func (f *field) publish(t *testing.T, n int64) {
 	t.Helper()
-	l := startLoad(t, f.on, killRate, n)
+	l := f.startLoad(t, killRate, n)
 	l.finish()
 }

@@ -1,0 +1,156 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/kafkad"
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// A spread gives each number of a load a key: some keys have a few messages close behind each other, then it is the next ones' turn. So all keys come by,
+// and a message has others of its key on its heels.
+type spread struct {
+	keys    int64 // in all
+	abreast int64 // at once
+	each    int64 // messages of a key in its turn
+}
+
+func (s spread) keyOf(id int64) int64 {
+	turn := id / (s.abreast * s.each)
+	return (turn*s.abreast + id%s.abreast) % s.keys
+}
+
+// once is how many messages all keys have in their first turn.
+func (s spread) once() int64 { return s.keys * s.each }
+
+// newSpread is one whose messages of a key are 40 apart: at the rate of a kill row as long as a first backoff.
+func newSpread(keys int64) spread { return spread{keys: keys, abreast: 40, each: 5} }
+
+func TestSpread(t *testing.T) {
+	s := newSpread(200)
+	n := map[int64]int64{}
+	for id := range s.once() {
+		n[s.keyOf(id)]++
+	}
+	if int64(len(n)) != s.keys || s.keyOf(0) != s.keyOf(40) || s.keyOf(0) == s.keyOf(200) || s.keyOf(s.once()) != 0 {
+		t.Errorf("keys %v", n)
+	}
+	for key, got := range n {
+		if got != s.each {
+			t.Errorf("key %d has %d messages, want %d", key, got, s.each)
+		}
+	}
+}
+
+// withKeys gives the load keys, and has each run of a handler stamped.
+func (f *field) withKeys(t *testing.T, keys int64, order consumer.Order) {
+	t.Helper()
+	s := newSpread(keys)
+	f.spread, f.config.Order = &s, order
+	dir, err := os.MkdirTemp("", "clock") // t.TempDir's may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.config.Clock = filepath.Join(dir, "s")
+	if f.clock, err = ledger.StartClock(f.config.Clock); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		f.clock.Close()
+		_ = os.RemoveAll(dir)
+	})
+}
+
+// kept is how the order was kept; nil where there was none to keep.
+func (f *field) kept() *ledger.Order {
+	if f.clock == nil {
+		return nil
+	}
+	runs, letters := f.clock.Stamped()
+	order := ledger.Inspect(runs, letters, f.spread.keyOf)
+	return &order
+}
+
+// mustKeepOrder fails where an order was to be kept and was not, or where the run proves nothing.
+func (a account) mustKeepOrder(t *testing.T) {
+	t.Helper()
+	if a.kept == nil {
+		return
+	}
+	if a.kept.Inversions != 0 || a.kept.Overlaps != 0 {
+		t.Errorf("%d inversions and %d overlaps: %v", a.kept.Inversions, a.kept.Overlaps, a.kept.Found)
+	}
+	if a.kept.Queued == 0 || a.kept.Abreast < 2 {
+		t.Errorf("the run proves nothing: %+v", *a.kept)
+	}
+}
+
+// inOrder is the kinds of broker with an order by key. Where Kafka is not asked for, a fake of its protocol stands in.
+func inOrder() []kind {
+	all := slices.Clone(kinds)
+	for i := range all {
+		all[i].order = consumer.OrderKey
+		if all[i].name == "kafka" && os.Getenv("LONGSHORE_KAFKA") == "" && os.Getenv("KAFKA_BROKERS") == "" {
+			all[i].start = func(t *testing.T) system { return newKafkaSystem(t, kafkad.Fake(t)) }
+		}
+	}
+	return all
+}
+
+// newField is a field of the product, in the kind's order.
+func (k kind) newField(t *testing.T, on system) *field {
+	t.Helper()
+	f := newField(t, on, longshoreConsumer)
+	if k.order != "" {
+		f.withKeys(t, faultKeys, k.order)
+	}
+	return f
+}
+
+// faultKeys is how many keys the fault rows have in an order.
+const faultKeys = 400
+
+// orderedKill is a kill row by key: 64 workers, and 1 % of the messages fail twice before they succeed.
+func orderedKill(order consumer.Order) killRow {
+	keys := lengths[int64](1000, 10_000)
+	return killRow{Fault: "order", Row: "sigkill_in_order", Discipline: longshoreConsumer, Order: order, Keys: keys, Workers: 64, Kills: lengths(2, 5),
+		Messages: newSpread(keys).once() * 6 / 5}
+}
+
+// TestKillInOrder: SIGKILL of one of two consumers, again and again. The order of each key is kept.
+func TestKillInOrder(t *testing.T) {
+	for _, k := range inOrder() {
+		t.Run(k.name, func(t *testing.T) {
+			row := orderedKill(k.order)
+			a := runKills(t, k.start(t), row, (*field).killConsumer)
+			a.mustSurvive(t, row.Kills, k.perKill(killRate/2)+row.Workers-killWorkers)
+			a.mustKeepOrder(t)
+			if a.kept.Failed == 0 || int64(a.kept.Keys) != row.Keys {
+				t.Errorf("the run proves little: %+v", *a.kept)
+			}
+			verdict(t, "order", fmt.Sprintf("SIGKILL of one of two consumers, %d times, %d keys, %d workers", row.Kills, row.Keys, row.Workers), a.String())
+		})
+	}
+}
+
+// TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing above.
+func TestHarnessSeesDisorder(t *testing.T) {
+	for _, k := range inOrder() {
+		t.Run(k.name, func(t *testing.T) {
+			row := orderedKill(consumer.OrderNone)
+			a := runKills(t, k.start(t), row, (*field).killConsumer)
+			a.mustKeepAll(t)
+			if a.kept.Inversions == 0 || a.kept.Overlaps == 0 {
+				t.Errorf("%d inversions and %d overlaps without an order: this harness cannot see them", a.kept.Inversions, a.kept.Overlaps)
+			}
+			verdict(t, "disorder", "the same without an order", a.String())
+		})
+	}
+}
