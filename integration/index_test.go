@@ -24,7 +24,7 @@ func TestFaultsIndex(t *testing.T) {
 			t.Errorf("faults.md says %s; there is no such row", proof)
 		}
 	}
-	code := read(t, "kill_test.go") + read(t, "faults_test.go")
+	code := read(t, "kill_test.go") + read(t, "faults_test.go") + read(t, "inorder_test.go")
 	for proof := range run {
 		name := regexp.MustCompile(`Test\w+`).FindString(proof)
 		if !strings.Contains(code, "func "+name+"(") {
@@ -78,14 +78,19 @@ func provenFaults() map[string]bool {
 	for _, k := range kinds {
 		prove := func(id, test string) { proofs[id+" on "+k.name+" by "+test] = true }
 		for _, f := range faults {
-			if f.on == "" || f.on == k.name {
-				prove(f.id, "TestFaults/"+f.id)
+			if !f.concerns(k) {
+				continue
+			}
+			prove(f.id, "TestFaults/"+f.id)
+			if slices.Contains(orderedFaults, f.id) {
+				prove(f.id, "TestFaultsInOrder/"+f.id)
 			}
 		}
 		for _, d := range k.products {
 			prove(k.sigkill, "TestKillConsumers/"+string(d))
 			prove("f04", "TestTerminateConsumers/"+string(d))
 		}
+		prove(k.sigkill, "TestKillInOrder")
 		prove(k.serverKill, "TestKillServer")
 		prove("f11", "TestKillBoth")
 	}

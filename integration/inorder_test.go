@@ -31,7 +31,7 @@ func (s spread) keyOf(id int64) int64 {
 func (s spread) once() int64 { return s.keys * s.each }
 
 // newSpread is one whose messages of a key are 40 apart: at the rate of a kill row as long as a first backoff.
-func newSpread(keys int64) spread { return spread{keys: keys, abreast: 40, each: 5} }
+func newSpread(keys int64) spread { return spread{keys: keys, abreast: 40, each: 4} }
 
 func TestSpread(t *testing.T) {
 	s := newSpread(200)
@@ -39,7 +39,7 @@ func TestSpread(t *testing.T) {
 	for id := range s.once() {
 		n[s.keyOf(id)]++
 	}
-	if int64(len(n)) != s.keys || s.keyOf(0) != s.keyOf(40) || s.keyOf(0) == s.keyOf(200) || s.keyOf(s.once()) != 0 {
+	if int64(len(n)) != s.keys || s.keyOf(0) != s.keyOf(40) || s.keyOf(0) == s.keyOf(160) || s.keyOf(s.once()) != 0 {
 		t.Errorf("keys %v", n)
 	}
 	for key, got := range n {
@@ -92,11 +92,19 @@ func (a account) mustKeepOrder(t *testing.T) {
 	}
 }
 
-// inOrder is the kinds of broker with an order by key. Where Kafka is not asked for, a fake of its protocol stands in.
+// inOrder is the kinds of broker with an order by key.
 func inOrder() []kind {
 	all := slices.Clone(kinds)
 	for i := range all {
 		all[i].order = consumer.OrderKey
+	}
+	return all
+}
+
+// inOrderAlways has a fake of Kafka's protocol where Kafka is not asked for.
+func inOrderAlways() []kind {
+	all := inOrder()
+	for i := range all {
 		if all[i].name == "kafka" && os.Getenv("LONGSHORE_KAFKA") == "" && os.Getenv("KAFKA_BROKERS") == "" {
 			all[i].start = func(t *testing.T) system { return newKafkaSystem(t, kafkad.Fake(t)) }
 		}
@@ -120,29 +128,30 @@ const faultKeys = 400
 // orderedKill is a kill row by key: 64 workers, and 1 % of the messages fail twice before they succeed.
 func orderedKill(order consumer.Order) killRow {
 	keys := lengths[int64](1000, 10_000)
-	return killRow{Fault: "order", Row: "sigkill_in_order", Discipline: longshoreConsumer, Order: order, Keys: keys, Workers: 64, Kills: lengths(2, 5),
+	return killRow{Row: "sigkill_in_order", Discipline: longshoreConsumer, Order: order, Keys: keys, Workers: 64, Kills: lengths(2, 5),
 		Messages: newSpread(keys).once() * 6 / 5}
 }
 
 // TestKillInOrder: SIGKILL of one of two consumers, again and again. The order of each key is kept.
 func TestKillInOrder(t *testing.T) {
-	for _, k := range inOrder() {
+	for _, k := range inOrderAlways() {
 		t.Run(k.name, func(t *testing.T) {
 			row := orderedKill(k.order)
+			row.Fault = k.sigkill
 			a := runKills(t, k.start(t), row, (*field).killConsumer)
 			a.mustSurvive(t, row.Kills, k.perKill(killRate/2)+row.Workers-killWorkers)
 			a.mustKeepOrder(t)
 			if a.kept.Failed == 0 || int64(a.kept.Keys) != row.Keys {
 				t.Errorf("the run proves little: %+v", *a.kept)
 			}
-			verdict(t, "order", fmt.Sprintf("SIGKILL of one of two consumers, %d times, %d keys, %d workers", row.Kills, row.Keys, row.Workers), a.String())
+			verdict(t, k.sigkill, fmt.Sprintf("SIGKILL of one of two consumers in key order, %d times, %d keys, %d workers", row.Kills, row.Keys, row.Workers), a.String())
 		})
 	}
 }
 
 // TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing above.
 func TestHarnessSeesDisorder(t *testing.T) {
-	for _, k := range inOrder() {
+	for _, k := range inOrderAlways() {
 		t.Run(k.name, func(t *testing.T) {
 			row := orderedKill(consumer.OrderNone)
 			a := runKills(t, k.start(t), row, (*field).killConsumer)
@@ -151,6 +160,22 @@ func TestHarnessSeesDisorder(t *testing.T) {
 				t.Errorf("%d inversions and %d overlaps without an order: this harness cannot see them", a.kept.Inversions, a.kept.Overlaps)
 			}
 			verdict(t, "disorder", "the same without an order", a.String())
+		})
+	}
+}
+
+// orderedFaults are the rows that run with an order, too.
+var orderedFaults = []string{"f03", "f27", "f28", "f38", "f39", "f41"}
+
+// TestFaultsInOrder are rows of TestFaults by key: what holds there holds here, and the order is kept.
+func TestFaultsInOrder(t *testing.T) {
+	for _, k := range inOrder() {
+		t.Run(k.name, func(t *testing.T) {
+			for _, f := range faults {
+				if slices.Contains(orderedFaults, f.id) && f.concerns(k) {
+					t.Run(f.id, func(t *testing.T) { f.test(t, k, f.what+", in key order") })
+				}
+			}
 		})
 	}
 }

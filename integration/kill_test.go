@@ -210,7 +210,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 	for i := range row.Kills {
 		if row.Keys > 0 { // all over the load
 			due := row.Messages * int64(i+1) / int64(row.Kills+1)
-			eventually(t, "the load goes on", func() bool { return f.load.next.Load() >= due })
+			eventually(t, fmt.Sprintf("%d messages are stored", due), func() bool { return f.load.stored() >= due })
 		}
 		// A random moment, with all at work.
 		for _, p := range f.consumers {
@@ -219,7 +219,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 		time.Sleep(600*time.Millisecond + f.upTo(600*time.Millisecond))
 		kill(f, t, i)
 	}
-	eventually(t, "the load is long enough", func() bool { return f.load.next.Load() >= row.Messages })
+	eventually(t, "the load is long enough", func() bool { return f.load.stored() >= row.Messages })
 	f.load.stop()
 	a := f.settle(t)
 	for _, p := range f.consumers {

@@ -28,7 +28,11 @@ type load struct {
 	acked map[int64]int64 // number → sequence
 }
 
-const publishers = 8
+// publishers wait for a confirmation each. Where there are keys, more of them store a key's messages close behind each other.
+const (
+	publishers      = 8
+	keyedPublishers = 32
+)
 
 // startLoad publishes rate messages of 100 bytes a second until stop. limit > 0: that many in all.
 func (f *field) startLoad(t *testing.T, rate int, limit int64) *load {
@@ -42,7 +46,11 @@ func (f *field) startSizedLoad(t *testing.T, rate int, limit int64, size int) *l
 	l := &load{name: rand.Text() + "-", store: f.on.publisher(t), size: size, spread: f.spread, cancel: cancel, acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
-	for range publishers {
+	n := publishers
+	if f.spread != nil {
+		n = keyedPublishers
+	}
+	for range n {
 		l.wg.Go(func() {
 			for id := range turns {
 				l.publish(ctx, id)
@@ -104,6 +112,13 @@ func (l *load) finish() { l.wg.Wait() }
 func (l *load) stop() {
 	l.cancel()
 	l.wg.Wait()
+}
+
+// stored is how many were confirmed.
+func (l *load) stored() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.acked))
 }
 
 // confirmed returns a copy of what was confirmed, and how many numbers were handed out.
