@@ -29,7 +29,7 @@ func (c *Consumer) lanesOf(k *claim) *lanes {
 	key := laneKey{k.feed, k.Topic, k.Partition}
 	t := c.lanes[key]
 	if t == nil {
-		t = &lanes{limit: c.cfg.Lane.Limit}
+		t = newLanes(c.cfg.Lane)
 		c.lanes[key] = t
 	}
 	t.users++
@@ -55,7 +55,7 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	for i := range ms {
 		numbers[i] = c.cfg.Order.laneOf(&ms[i])
 	}
-	n, full := k.lanes.add(k, ms, numbers, &cut.stash)
+	n, crowded, full := k.lanes.add(k, ms, numbers, &cut.stash)
 	if n < len(ms) {
 		c.pool.Expect(len(ms) - n)
 	}
@@ -66,8 +66,11 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	default:
 		c.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], c.pace.quantum(n)))
 	}
-	if full > 0 {
-		c.laneFull(submits, k, full)
+	if crowded {
+		c.laneCrowded(k)
+	}
+	if full {
+		c.laneFull(submits, k)
 	}
 }
 
@@ -155,7 +158,7 @@ func (c *Consumer) dropWaiting(k *claim) {
 	c.giveBackWaiting(f.back)
 }
 
-// crowded says whether the lane of a message is full.
+// crowded says whether the lane of a message is.
 func (c *Consumer) crowded(k *claim, lane []uint64) bool {
 	return len(lane) > 0 && k.lanes.crowded(lane[0])
 }
@@ -167,16 +170,17 @@ const (
 	lookFull = 10 * time.Millisecond
 )
 
-// laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all. It also makes room where the policy
-// says so.
-func (c *Consumer) laneFull(submits context.Context, k *claim, how fullness) {
-	if how == becameFull {
-		_, waiting := k.lanes.size()
-		c.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting})
-	}
+// laneCrowded says that a lane has reached its limit, and makes room where the policy says so.
+func (c *Consumer) laneCrowded(k *claim) {
+	_, waiting := k.lanes.size()
+	c.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting})
 	if c.cfg.Lane.Full == LaneDeadLetter {
 		c.clearHeads(k)
 	}
+}
+
+// laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all.
+func (c *Consumer) laneFull(submits context.Context, k *claim) {
 	if h, ok := k.feed.source.(broker.Holder); ok {
 		h.Hold(k.Claim, time.Now().Add(holdFull))
 		if !k.lanes.stillFull() { // thawed before it was held
@@ -202,7 +206,7 @@ func (c *Consumer) thaw(k *claim) {
 	}
 }
 
-// clearHeads dead-letters what waits for its next attempt at the head of a full lane.
+// clearHeads dead-letters what waits for its next attempt at the head of a crowded lane.
 func (c *Consumer) clearHeads(k *claim) {
 	for _, p := range c.parked.take(func(p parked) bool { return p.failed.Message != nil && p.k.lanes == k.lanes && c.crowded(p.k, p.lane) }) {
 		p.failed.Verdict = VerdictDeadLetter
