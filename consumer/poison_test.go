@@ -16,7 +16,7 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A poisonRun is a minute of messages of 1,000 keys, 250 a second, and beside them of a key whose handler always fails.
+// A poisonRun is a minute of messages of 1,000 keys, 100 a second, and beside them of a key whose handler always fails.
 type poisonRun struct {
 	broker membroker.Config
 	policy consumer.LanePolicy
@@ -25,8 +25,8 @@ type poisonRun struct {
 }
 
 const (
-	poisonOthers = 15_000
-	poisonPause  = 4 * time.Millisecond
+	poisonOthers = 6_000
+	poisonPause  = 10 * time.Millisecond
 )
 
 // p99 is how long the messages of the other keys took from the broker to their handler's end, and full how often a lane was full meanwhile.
@@ -41,7 +41,7 @@ func (p poisonRun) p99(t *testing.T) (others time.Duration, full int) {
 		)
 		poisoned.Store(-2)
 		r := start(t, b, consumer.Config{
-			Order: consumer.OrderKey, Lane: consumer.Lane{Full: p.policy}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 100, Full: p.policy}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
 			Retry: consumer.Retry{MaxAttempts: 1 << 20}, // it always fails, and never runs out
 			Handler: func(_ context.Context, m *consumer.Message) error {
 				time.Sleep(time.Duration(1+m.Nanos/int64(poisonPause)%5) * time.Millisecond)
@@ -94,7 +94,7 @@ func (p poisonRun) produce(t *testing.T, b *membroker.Broker) {
 // A key that fails for a minute costs 1,000 others nothing. In virtual time there is no noise but that of the goroutines' order: two runs without it say
 // how much that is.
 func TestPoisonedKeyCostsOthersNothing(t *testing.T) {
-	const asOthers, hot = 4 * time.Second, 40 * time.Millisecond // of all messages, a thousandth and a tenth
+	const asOthers, hot = 10 * time.Second, 100 * time.Millisecond // of all messages, a thousandth and a tenth
 	for name, kind := range kinds {
 		without := poisonRun{broker: kind}
 		one, _ := without.p99(t)
