@@ -1,15 +1,8 @@
 package natsbroker_test
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
@@ -65,5 +58,3 @@ func TestOnePinnedAtATime(t *testing.T) {
 	}
 }
 
-// newest keeps what is used of these helpers.
-var _ = []any{context.Background, fmt.Sprint, slices.Max[[]int], strings.Cut, new(sync.Mutex), nats.Connect}
