@@ -24,11 +24,11 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended {
+		if ses.ended && ses.pin.lost == nil {
 			t.lost = true
 		} else {
 			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
-			if s.expired(sl, now) {
+			if ses.ended || s.expired(sl, now) {
 				t.lost, p.until = true, noPromise
 			}
 			s.finished.add(sl.seq, sl.nanos)
@@ -60,9 +60,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended || s.expired(sl, now) {
-			t.lost = true
-		} else {
+		if t.lost = t.lost || ses.ended || s.expired(sl, now); !s.expired(sl, now) && (!ses.ended || ses.pin.lost != nil) {
 			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait())
 		}
 		if !ses.ended {
@@ -70,6 +68,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		}
 		s.free(ses, i)
 	}
+	s.regather(ses)
 	s.afterSettle(ses)
 	s.mu.Unlock()
 	return t.err(ses)
@@ -85,18 +84,22 @@ func dueAt(now int64, delay time.Duration) int64 {
 // free frees a handed-out message's slot and budget. The caller holds s.mu.
 func (s *Source) free(ses *session, i int32) {
 	s.credit.out--
+	ses.out--
 	s.credit.bytes -= int64(ses.slots.all[i].size)
 	ses.slots.remove(i)
 }
 
 // afterSettle does what freed budget allows. The caller holds s.mu.
 func (s *Source) afterSettle(ses *session) {
-	if ses == s.ses && ses.ready.n > 0 {
+	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.opts.Ordered) {
 		if s.givesBack() && s.credit.out == 0 {
 			s.giveBackBuffered()
 		} else {
 			s.rouse()
 		}
+	}
+	if s.group != "" && ses.out == 0 && (ses.pin.lost != nil || s.givesBack()) {
+		s.tendPin()
 	}
 	s.wantPull()
 }
