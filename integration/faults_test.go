@@ -151,10 +151,8 @@ func killOneOfThree(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
 	f.startConsumers(t, 3)
 	f.load = f.startLoad(t, faultRate, 0)
-	for _, p := range f.consumers {
-		p.says(t, "handled", 1)
-	}
-	f.consumers[0].kill()
+	f.atWork(t)
+	f.consumers[f.working(0)].kill()
 	f.moves(t, faultRate)
 	a := f.finish(t)
 	if limit := k.perKill(faultRate / 3); a.Duplicates > limit {

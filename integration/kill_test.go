@@ -213,9 +213,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 			eventually(t, fmt.Sprintf("%d messages are stored", due), func() bool { return f.load.stored() >= due })
 		}
 		// A random moment, with all at work.
-		for _, p := range f.consumers {
-			p.await(t, "has handled a message", p.atWork)
-		}
+		f.atWork(t)
 		time.Sleep(600*time.Millisecond + f.upTo(600*time.Millisecond))
 		kill(f, t, i)
 	}

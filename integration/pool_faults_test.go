@@ -74,8 +74,8 @@ func flapPool(t *testing.T, k kind) string {
 	f.startConsumers(t, 2)
 	f.load = f.startLoad(t, faultRate, 0)
 	turns := lengths(20, 200)
+	f.atWork(t)
 	for _, p := range f.consumers {
-		p.says(t, "handled", 1)
 		p.says(t, "scaled", turns)
 	}
 	a := f.finish(t)
