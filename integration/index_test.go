@@ -38,14 +38,7 @@ func TestFaultsElsewhere(t *testing.T) {
 	table := read(t, "faults.md")
 	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| \w+ \|.*\| (kafkabroker|consumer) (Test\w+).*\|$`).FindAllStringSubmatch(table, -1) {
 		dir := map[string]string{"kafkabroker": "../broker/kafkabroker", "consumer": "../consumer"}[m[2]]
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		there := func(file string) bool { return strings.Contains(read(t, file), "func "+m[3]+"(") }
-		if !slices.ContainsFunc(files, there) {
-			t.Errorf("faults.md says that %s is proved by %s in %s; there is no such test", m[1], m[3], dir)
-		}
+		mustHaveTest(t, m[1], dir, m[3])
 	}
 	for n := 1; n <= 41; n++ {
 		id := fmt.Sprintf("f%02d", n)
@@ -55,6 +48,35 @@ func TestFaultsElsewhere(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^\| ` + id + ` \| (kafka|both) \|`).MatchString(table) {
 			t.Errorf("faults.md has nothing on %s and Kafka", id)
 		}
+	}
+}
+
+// TestBadInputsIndex: the tests that faults.md names for bad inputs exist.
+func TestBadInputsIndex(t *testing.T) {
+	dirs := map[string]string{"consumer": "../consumer", "handlers": "../handlers", "kafkabroker": "../broker/kafkabroker", "natsbroker": "../broker/natsbroker",
+		"config": "../program/internal/config"}
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (b\d\d) \|.*\| (\w+) (Test\w+) \|$`).FindAllStringSubmatch(read(t, "faults.md"), -1) {
+		listed[m[1]] = true
+		mustHaveTest(t, m[1], dirs[m[2]], m[3])
+	}
+	for _, id := range []string{"b07", "b10", "b11", "b17", "b18", "b24", "b25"} {
+		if !listed[id] {
+			t.Errorf("faults.md has nothing on %s", id)
+		}
+	}
+}
+
+// mustHaveTest fails where a folder has no test of that name.
+func mustHaveTest(t *testing.T, id, dir, test string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := func(file string) bool { return strings.Contains(read(t, file), "func "+test+"(") }
+	if !slices.ContainsFunc(files, there) {
+		t.Errorf("faults.md says that %s is proved by %s in %s; there is no such test", id, test, dir)
 	}
 }
 
