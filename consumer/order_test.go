@@ -504,6 +504,9 @@ func TestOrderOverLostLease(t *testing.T) {
 		if r.Stats().Lost == 0 {
 			t.Error("no lease was lost")
 		}
+		if n := r.Stats().Handled; n != 21 {
+			t.Errorf("%d runs of 20 messages: what waited behind the one whose lease was lost went on without a lease", n)
+		}
 		book.check(t, 20, 1)
 		wantUnsettled(t, b, 0)
 	})
