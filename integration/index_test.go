@@ -110,9 +110,9 @@ func provenFaults() map[string]bool {
 		}
 		for _, d := range k.products {
 			prove(k.sigkill, "TestKillConsumers/"+string(d))
+			prove(k.sigkill, "TestKillInOrder/"+string(d))
 			prove("f04", "TestTerminateConsumers/"+string(d))
 		}
-		prove(k.sigkill, "TestKillInOrder")
 		prove(k.serverKill, "TestKillServer")
 		prove("f11", "TestKillBoth")
 	}

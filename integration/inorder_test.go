@@ -94,7 +94,7 @@ func (f *field) working(i int) int {
 		return i % len(f.consumers)
 	}
 	runs, _ := f.clock.Stamped()
-	return max(0, slices.IndexFunc(f.consumers, func(p *process) bool { return p.cmd.Process.Pid == runs[len(runs)-1].Pid }))
+	return max(0, slices.IndexFunc(f.consumers, func(p *process) bool { return p.id == runs[len(runs)-1].Pid }))
 }
 
 // killWorking is killConsumer, of one that gets messages.
@@ -171,17 +171,23 @@ func orderedKill(order consumer.Order) killRow {
 func TestKillInOrder(t *testing.T) {
 	for _, k := range inOrderAlways() {
 		t.Run(k.name, func(t *testing.T) {
-			row := orderedKill(k.order)
-			row.Fault = k.sigkill
-			a := runKills(t, k.start(t), row, (*field).killWorking)
-			a.mustSurvive(t, row.Kills, k.perKill(killRate/2)+row.Workers-killWorkers)
-			a.mustKeepOrder(t)
-			if a.kept.Failed == 0 || int64(a.kept.Keys) != row.Keys {
-				t.Errorf("the run proves little: %+v", *a.kept)
+			for _, d := range k.products {
+				t.Run(string(d), func(t *testing.T) { killInOrder(t, k, d) })
 			}
-			verdict(t, k.sigkill, fmt.Sprintf("SIGKILL of one of two consumers in key order, %d times, %d keys, %d workers", row.Kills, row.Keys, row.Workers), a.String())
 		})
 	}
+}
+
+func killInOrder(t *testing.T, k kind, d discipline) {
+	row := orderedKill(k.order)
+	row.Fault, row.Discipline = k.sigkill, d
+	a := runKills(t, k.start(t), row, (*field).killWorking)
+	a.mustSurvive(t, row.Kills, k.perKill(killRate/2)+row.Workers-killWorkers)
+	a.mustKeepOrder(t)
+	if a.kept.Failed == 0 || int64(a.kept.Keys) != row.Keys {
+		t.Errorf("the run proves little: %+v", *a.kept)
+	}
+	verdict(t, k.sigkill, fmt.Sprintf("SIGKILL of one of two consumers (%s) in key order, %d times, %d keys, %d workers", d, row.Kills, row.Keys, row.Workers), a.String())
 }
 
 // TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing above.

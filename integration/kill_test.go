@@ -244,7 +244,13 @@ func newField(t *testing.T, on system, d discipline) *field {
 	on.configure(&f.config)
 	f.start = func(t *testing.T) *process { return startProcess(t, f.config) }
 	if d == wholeProgram {
-		f.start = newPrograms(t, f.config).start
+		var all *programs // made with the configuration of the first start
+		f.start = func(t *testing.T) *process {
+			if all == nil {
+				all = newPrograms(t, f.config)
+			}
+			return all.start(t)
+		}
 	}
 	return f
 }

@@ -133,7 +133,10 @@ func (s *stamps) Letter(l Letter, _ *bool) error {
 }
 
 // A Reporter reports to a Clock in another process. Its methods return when the stamp is taken. Safe for concurrent use.
-type Reporter struct{ client *rpc.Client }
+type Reporter struct {
+	client *rpc.Client
+	pid    int
+}
 
 // NewReporter connects with the clock at path.
 func NewReporter(path string) (*Reporter, error) {
@@ -141,12 +144,15 @@ func NewReporter(path string) (*Reporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the clock: %w", err)
 	}
-	return &Reporter{client}, nil
+	return &Reporter{client, os.Getpid()}, nil
 }
+
+// For reports on behalf of another process.
+func (r *Reporter) For(pid int) *Reporter { return &Reporter{r.client, pid} }
 
 // Begin is a handler's first act, for the message of number id that is stored at seq. It returns the run's number.
 func (r *Reporter) Begin(id, seq int64) (run int, err error) {
-	err = r.client.Call("Clock.Begin", Run{ID: id, Seq: seq, Pid: os.Getpid()}, &run)
+	err = r.client.Call("Clock.Begin", Run{ID: id, Seq: seq, Pid: r.pid}, &run)
 	return run, err
 }
 
@@ -157,7 +163,7 @@ func (r *Reporter) End(run int, how Outcome) error {
 
 // Letter says that the dead letter of the message at seq was confirmed.
 func (r *Reporter) Letter(seq int64) error {
-	return r.client.Call("Clock.Letter", Letter{Seq: seq, Pid: os.Getpid()}, new(bool))
+	return r.client.Call("Clock.Letter", Letter{Seq: seq, Pid: r.pid}, new(bool))
 }
 
 // Close ends the connection.
