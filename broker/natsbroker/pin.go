@@ -45,8 +45,8 @@ type pin struct {
 	again     bool   // the newest delivery was not its message's first
 	arrived   int64  // when it came
 
-	unsure  uint64 // the newest delivery by the server's count, where it is not one that came here
-	since   int64  // since when it is
+	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
+	since  int64  // since when it is
 
 	renewed int64 // when the pin was last asked for
 	freed   bool  // unpinned, at Stop

@@ -10,10 +10,10 @@ import (
 
 func inOrder(o *broker.Options) { o.Ordered = true }
 
-// pinConfig is one with short times.
+// pinConfig is one with short times. They are the least with which a busy machine keeps its pins.
 func pinConfig(url string) natsbroker.Config {
 	cfg := config(url)
-	cfg.AckWait, cfg.RevokeWait = 800*time.Millisecond, 800*time.Millisecond
+	cfg.AckWait, cfg.RevokeWait = 2*time.Second, 2*time.Second
 	return cfg
 }
 
@@ -27,7 +27,7 @@ func TestOnePinnedAtATime(t *testing.T) {
 		t.Error("Traits.Ordered is not set")
 	}
 	cc := a.info().Config
-	if len(cc.PriorityGroups) != 1 || cc.PinnedTTL != time.Second {
+	if len(cc.PriorityGroups) != 1 || cc.PinnedTTL != 2500*time.Millisecond {
 		t.Fatalf("the consumer was created with groups %v, timeout %v", cc.PriorityGroups, cc.PinnedTTL)
 	}
 	a.publish(1, 20)
@@ -57,4 +57,3 @@ func TestOnePinnedAtATime(t *testing.T) {
 		t.Errorf("%d Down events of the process that stood by", n)
 	}
 }
-
