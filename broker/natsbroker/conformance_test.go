@@ -94,7 +94,13 @@ func orderedHarness() brokertest.Harness {
 }
 
 // orderedCases are those that look at what an order changes.
-var orderedCases = []string{}
+var orderedCases = []string{
+	"HandedOutOnce", "AtLeastOnce", "Order", "SettleOnce", "GiveBack", "Attempts", "RedeliveredWhileOut", "LongHandlers",
+	"EventsInOrder", "ObserveCallsBack", "OrderAfterKill", "OrderAfterFreeze", "OrderAfterClose",
+	"StopKeepsWhatIsOut", "StopInOrder", "CloseGivesBack", "CloseWaits", "SettleRacesClose", "BudgetMessages", "PauseInOrder",
+	"TrimmedUnderway", "Recreated", "CutBoth", "ShortCut", "Killed", "Frozen", "DownBeforeOpen", "DownLater", "Idle", "Lag", "Storm",
+	"NoGoroutineLeft", "NoBufferLeft",
+}
 
 // conformance is one case's broker.
 type conformance struct {
