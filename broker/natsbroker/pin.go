@@ -40,12 +40,13 @@ type pin struct {
 
 	gathering bool
 	want      int    // how many to ask for, to gather
+	twice     int    // deliveries since then of what is here
 	last      uint64 // the consumer sequence of the newest delivery
 	again     bool   // the newest delivery was not its message's first
 	arrived   int64  // when it came
 
-	unsure  uint64 // the newest delivery by the server's count, where it is not one that came here
-	since   int64  // since when it is
+	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
+	since  int64  // since when it is
 
 	renewed int64 // when the pin was last asked for
 	freed   bool  // unpinned, at Stop
@@ -103,7 +104,8 @@ func gatherPause(ackWait int64) int64 {
 func (p *pin) wants(n int, sure bool, now, pause int64) int {
 	switch {
 	case n > 0 && sure && p.again:
-		return n // what is to be redelivered comes first, so the others do, too
+		// What is to be redelivered comes before all else, so the others do, too. Some of that may be here, when we are slow ourselves.
+		return n + p.twice
 	case n > 0 && now-p.arrived >= pause:
 		return 1
 	}

@@ -117,10 +117,17 @@ func (s *Source) mine(ses *session, id, reply string, d delivery) bool {
 	if p.id == "" {
 		p.id, p.seen, p.gathering = id, s.contact, true
 		ses.assigned = true
+		if s.credit.asked > 0 { // a second request, of another inbox: without the pin's id nobody answers it now
+			s.revive = true
+			s.poke()
+		}
 		s.herald.tell(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
 	}
 	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, s.clock()
 	if p.gathering {
+		if ses.slots.find(d.stream, d.nanos) != nil {
+			p.twice++
+		}
 		s.tendPin()
 	}
 	return true
@@ -172,12 +179,15 @@ func (s *Source) endSession(ses *session) {
 		s.herald.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: cause})
 	}
 	s.mu.Lock()
+	var old *inbox
 	if s.ses == ses && s.fatal == nil && !s.closing {
 		next := newSession(s, ses.claim.Topic, s.opts.Budget.Messages)
 		next.at, next.highest = ses.at, ses.highest
 		s.ses = next
+		old = s.leaveInbox() // its requests carry the pin's id
 	}
 	s.mu.Unlock()
+	drain(old)
 	s.poke()
 }
 
@@ -191,7 +201,7 @@ func (s *Source) renewPin(ctx context.Context, ses *session) {
 	if !s.link.connected() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewEvery(s.term()))
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.term()/2))
 	defer cancel()
 	m, err := s.link.conn().RequestWithContext(ctx, s.cfg.apiSubject("MSG.NEXT"), renewal(group, id))
 	if err != nil {
@@ -215,7 +225,7 @@ func (s *Source) gather(ctx context.Context, ses *session) {
 	if !s.link.connected() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewEvery(s.term()))
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.term()/2))
 	defer cancel()
 	info, err := s.askInfo(ctx)
 	if err != nil {

@@ -141,7 +141,7 @@ func (s *Source) newInbox(nc *nats.Conn) bool {
 		return false
 	}
 	s.mu.Lock()
-	if s.closing { // it has left its inbox already
+	if s.closing || s.ses != ses { // it has left its inbox already
 		s.mu.Unlock()
 		drain(b)
 		return false
@@ -207,7 +207,7 @@ func (s *Source) pull() {
 		r, ok := s.nextRequest()
 		if ok {
 			s.credit.sent(r)
-			b.ses.pin.want = 0
+			b.ses.pin.want, b.ses.pin.twice = 0, 0
 		}
 		group, id := s.group, b.ses.pin.id
 		expires, beat := pullTimes(s.cfg.Heartbeat, s.maxExpires)
