@@ -83,18 +83,7 @@ func (bad badInput) test(t *testing.T, b *membroker.Broker, down time.Duration) 
 		note("letter")
 		return dead.Publish(context.Background(), ms)
 	}}
-	bad.message.Topic, bad.message.Key = "in", []byte("k")
-	for _, m := range []broker.Outgoing{bad.message, {Topic: "in", Key: []byte("k"), Value: []byte("k1")}, {Topic: "in", Key: []byte("k"), Value: []byte("k2")}} {
-		if err := b.Produce(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 100 {
-		key := fmt.Appendf(nil, "other%d", i)
-		if err := b.Produce(broker.Outgoing{Topic: "in", Key: key, Value: key}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	bad.produce(t, b)
 	others := 0
 	r := start(t, b, consumer.Config{
 		Order: consumer.OrderKey, MaxMessageBytes: 1000, DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"},
@@ -128,6 +117,20 @@ func (bad badInput) test(t *testing.T, b *membroker.Broker, down time.Duration) 
 	}
 	bad.stored(t, b.Messages("dead"))
 	wantUnsettled(t, b, 0)
+}
+
+// produce writes it, two good ones of its key, and 100 of other keys.
+func (bad badInput) produce(t *testing.T, b *membroker.Broker) {
+	t.Helper()
+	bad.message.Topic, bad.message.Key = "in", []byte("k")
+	all := []broker.Outgoing{bad.message, {Topic: "in", Key: []byte("k"), Value: []byte("k1")}, {Topic: "in", Key: []byte("k"), Value: []byte("k2")}}
+	for i := range 100 {
+		key := fmt.Appendf(nil, "other%d", i)
+		all = append(all, broker.Outgoing{Topic: "in", Key: key, Value: key})
+	}
+	if err := b.Produce(all...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // stored checks the dead letter.
