@@ -36,7 +36,7 @@
 //	gaps      which messages nobody will ever see
 //	lag       how far the consumer is behind, and whether it is still the same one
 //	events    what the engine is told
-//	source    Open, Stop, Pause, Close
+//	source    Open, Stop, Pause; and close
 //	publisher and confirm, and core, stand by themselves
 //
 // # What cannot be known

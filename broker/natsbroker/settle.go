@@ -24,7 +24,7 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended && ses.pin.lost == nil {
+		if ses.ended && (ses.pin.lost == nil || ses.givenBack) {
 			t.lost = true
 		} else {
 			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
@@ -60,8 +60,13 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if t.lost = t.lost || ses.ended || s.expired(sl, now); !s.expired(sl, now) && (!ses.ended || ses.pin.lost != nil) {
+		if ses.ended || s.expired(sl, now) {
+			t.lost = true
+		} else {
 			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait())
+		}
+		if ses.ended && ses.pin.lost != nil && !ses.givenBack && !s.expired(sl, now) { // its handler has returned, and whoever is pinned waits for it
+			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait())
 		}
 		if !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
