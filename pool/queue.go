@@ -119,6 +119,7 @@ func (l waiters[T]) wake() {
 type queue[T any] struct {
 	classes []class[T]
 	bound   int  // per class
+	slack   int  // so many places of a class must be free before blocked submitters are woken
 	items   int  // T's in all classes
 	backlog int  // messages in them and with blocked submitters
 	blocked int  // submitters
@@ -182,8 +183,8 @@ func (q *queue[T]) pop() (x item[T], class int, woken waiters[T]) {
 	return x, q.turn, woken
 }
 
-// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. When T's are quick these stay
-// until half of the class is empty: to wake one for each free place would be a switch of goroutines for each T.
+// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. These stay until there is some slack:
+// to wake one for each free place would be a switch of goroutines for each T.
 func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 	for c.line.first != nil && c.len < q.bound {
 		x := c.line.first
@@ -195,7 +196,7 @@ func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 			c.taken.add(x)
 		}
 	}
-	if c.taken.first != nil && (!q.quick || c.len <= q.bound/2) {
+	if c.taken.first != nil && c.len <= q.bound-q.slack {
 		woken = c.taken
 		q.release(woken)
 		c.taken = waiters[T]{}
