@@ -203,6 +203,7 @@ func (p *Pool[T]) tune(c *pace) (admitted waiters[T]) {
 	c.update(p.now(), p.handled, p.work)
 	p.queue.quick = c.quick(p.queue.quick)
 	p.queue.bound = c.bound(p.cfg.Queue, p.cfg.leastBound(p.max), p.cfg.QueueTime)
+	p.queue.rate = c.rate
 	p.queue.slack = c.slack(p.queue.bound)
 	for i := range p.queue.classes {
 		admitted.append(p.queue.admit(&p.queue.classes[i]))

@@ -118,15 +118,16 @@ func (l waiters[T]) wake() {
 // queue is the classes and whose turn it is. Everything is under the pool's lock.
 type queue[T any] struct {
 	classes []class[T]
-	bound   int  // per class
-	slack   int  // so many places of a class must be free before blocked submitters are woken
-	items   int  // T's in all classes
-	backlog int  // messages in them and with blocked submitters
-	blocked int  // submitters
-	quick   bool // T's are handled faster than a goroutine is woken
-	refused bool // the queue was full for somebody since the last observation
-	turn    int  // class that is taken from
-	left    int  // T's that it may have yet
+	bound   int     // per class
+	rate    float64 // T's taken per second
+	slack   int     // so many places of a class must be free before blocked submitters are woken
+	items   int     // T's in all classes
+	backlog int     // messages in them and with blocked submitters
+	blocked int     // submitters
+	quick   bool    // T's are handled faster than a goroutine is woken
+	refused bool    // the queue was full for somebody since the last observation
+	turn    int     // class that is taken from
+	left    int     // T's that it may have yet
 }
 
 func newQueue[T any](weights []int, bound int) queue[T] {
