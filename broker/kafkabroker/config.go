@@ -78,7 +78,7 @@ type Config struct {
 	// Topics to consume. One that does not exist is waited for. Topics or Pattern is required.
 	Topics []string
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
-	// underscores) never. Defaults to none.
+	// underscores) never. Where it matches none, a Warning says so once, and one is waited for. Defaults to none.
 	Pattern string
 	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
 	Start Start

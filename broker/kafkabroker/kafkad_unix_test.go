@@ -28,7 +28,7 @@ func stopSharedKafka() { kafkad.StopShared() }
 // TestMovesReal: each of three brokers is killed and started again, so that leaders and the group's coordinator move (f26, f09).
 func TestMovesReal(t *testing.T) {
 	if !realWanted() {
-		t.Skip("NO REAL KAFKA: LONGSHORE_KAFKA=1 starts one, LONGSHORE_REAL=1 demands one")
+		t.Skip(notWanted)
 	}
 	k := kafkad.Start(t, kafkad.Config{Nodes: 3, Properties: map[string]string{"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}})
 	const partitions, n = 6, 300

@@ -116,7 +116,7 @@ func (p *Publisher) fits(m *broker.Outgoing, size int) error {
 	case m.Topic == "":
 		return fmt.Errorf("kafkabroker: no topic: %w", broker.ErrRefused)
 	case size > p.cfg.MaxMessageBytes:
-		return fmt.Errorf("kafkabroker: message of %d bytes, MaxMessageBytes is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
+		return fmt.Errorf("kafkabroker: message of %d bytes, the limit is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
 	}
 	return nil
 }
