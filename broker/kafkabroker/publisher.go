@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,6 +179,7 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 	}
 	var each kafka.WriteErrors
 	if !errors.As(err, &each) { // nothing was sent
+		err = p.explain(ctx, err)
 		if rest := slices.IndexFunc(ms, func(m kafka.Message) bool { return m.Topic != ms[0].Topic }); rest > 0 {
 			return p.apart(ctx, ms, set)
 		}
@@ -200,6 +202,16 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 	return nil
 }
 
+// explain finds out why there is no connection, which the Transport does not tell.
+func (p *Publisher) explain(ctx context.Context, err error) error {
+	if de := (*dialError)(nil); codeOf(err) != 0 || errors.As(err, &de) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.DialTimeout)
+	defer cancel()
+	return cmp.Or(p.cfg.probe(ctx, p.c.transport), err)
+}
+
 // apart sends each topic by itself, so that one that is missing does not keep the others back.
 func (p *Publisher) apart(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
 	by := make(map[string][]int)
@@ -220,7 +232,7 @@ func (p *Publisher) apart(ctx context.Context, ms []kafka.Message, set func(i in
 
 // classify marks what another try does not change.
 func (p *Publisher) classify(err error) error {
-	err = fmt.Errorf("kafkabroker: publishing: %w", err)
+	err = fmt.Errorf("kafkabroker: %w", err)
 	switch codeOf(err) {
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation, kafka.UnknownTopicOrPartition:
