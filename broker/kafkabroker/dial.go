@@ -148,7 +148,34 @@ func (c Connection) probe(ctx context.Context, t *kafka.Transport) (err error) {
 	return err
 }
 
+// tryBroker goes through the steps on two connections: kafka-go's login asks for versions too, and Kafka answers that once for each before a login.
 func (c Connection) tryBroker(ctx context.Context, t *kafka.Transport, address string) error {
+	var vs map[int16][2]int16
+	err := c.onConn(ctx, t, address, func(ctx context.Context, conn net.Conn) (step, error) {
+		r, err := (&request{ctx: ctx, key: keyAPIVersions, clientID: c.ClientID, limit: maxAnswer}).over(conn)
+		if err == nil {
+			vs, err = readVersions(r)
+		}
+		return greeting, err
+	})
+	if err != nil {
+		return err
+	}
+	return c.onConn(ctx, t, address, func(ctx context.Context, conn net.Conn) (step, error) {
+		if err := c.logIn(ctx, t, conn, address); err != nil {
+			return loggingIn, err
+		}
+		version, err := choose(vs, keyMetadata, 7)
+		if err == nil {
+			q := request{ctx: ctx, key: keyMetadata, version: version, clientID: c.ClientID, body: metadataBody(version, []string{}), limit: maxAnswer}
+			_, err = q.over(conn)
+		}
+		return asking, err
+	})
+}
+
+// onConn does steps on a connection of its own, within DialTimeout.
+func (c Connection) onConn(ctx context.Context, t *kafka.Transport, address string, do func(context.Context, net.Conn) (step, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	conn, err := t.Dial(ctx, "tcp", address)
@@ -157,31 +184,14 @@ func (c Connection) tryBroker(ctx context.Context, t *kafka.Transport, address s
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	failed := func(s step, err error) error {
-		if ctx.Err() != nil {
-			err = ctx.Err() // it was we who closed
-		}
-		return c.failed(address, s, err)
+	s, err := do(ctx, conn)
+	if err == nil {
+		return nil
 	}
-	r, err := (&request{ctx: ctx, key: keyAPIVersions, clientID: c.ClientID, limit: maxAnswer}).over(conn)
-	if err != nil {
-		return failed(greeting, err)
+	if ctx.Err() != nil {
+		err = ctx.Err() // it was we who closed
 	}
-	vs, err := readVersions(r)
-	if err != nil {
-		return failed(greeting, err)
-	}
-	if err := c.logIn(ctx, t, conn, address); err != nil {
-		return failed(loggingIn, err)
-	}
-	version, err := choose(vs, keyMetadata, 7)
-	if err != nil {
-		return failed(asking, err)
-	}
-	if _, err := (&request{ctx: ctx, key: keyMetadata, version: version, clientID: c.ClientID, body: metadataBody(version, []string{}), limit: maxAnswer}).over(conn); err != nil {
-		return failed(asking, err)
-	}
-	return nil
+	return c.failed(address, s, err)
 }
 
 // logIn has kafka-go's Dialer log in on a connection that there is.

@@ -204,7 +204,12 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 
 // explain finds out why there is no connection, which the Transport does not tell.
 func (p *Publisher) explain(ctx context.Context, err error) error {
-	if de := (*dialError)(nil); codeOf(err) != 0 || errors.As(err, &de) {
+	switch codeOf(err) {
+	case 0, kafka.SASLAuthenticationFailed, kafka.IllegalSASLState, kafka.UnsupportedSASLMechanism:
+	default:
+		return err
+	}
+	if de := (*dialError)(nil); errors.As(err, &de) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.DialTimeout)
