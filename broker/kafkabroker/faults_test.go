@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -481,38 +480,4 @@ func TestLagUnderLoad(t *testing.T) {
 	eventually(t, "the budget is used up", func() bool { return len(r.seen()) == 100 })
 	ts.put(t, ts.topics[0], 600, 50)
 	eventually(t, "the lag counts what came since", func() bool { l := s.Lag(); return l.Waiting == 550 && l.Unsettled == 650 })
-}
-
-// TestPublishTooLarge: what is too large is refused for good, with its size and the limit, without a broker and without a name of a Go field.
-func TestPublishTooLarge(t *testing.T) {
-	p, err := NewPublisher(PublisherConfig{MaxMessageBytes: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = p.Close(context.Background()) }()
-	err = p.Publish(context.Background(), []broker.Outgoing{{Topic: "t", Value: make([]byte, 101)}})
-	if !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), "message of 101 bytes, the limit is 100") {
-		t.Errorf("Publish returned %v, want ErrRefused, 101 and 100", err)
-	}
-}
-
-// TestPublishToNewTopic: a topic that is made while a publish is under way takes it; one that is not made is refused for good.
-func TestPublishToNewTopic(t *testing.T) {
-	t.Parallel()
-	ts := newTestSystem(t, 1, 1)
-	p := ts.publisher(t)
-	defer func() { _ = p.Close(context.Background()) }()
-	time.AfterFunc(200*time.Millisecond, func() { _ = ts.cluster.CreateTopic("late", 1, nil) })
-	ms := []broker.Outgoing{{Topic: "late", Value: []byte("a")}, {Topic: ts.topics[0], Value: []byte("b")}, {Topic: "never", Value: []byte("c")}, {Topic: "late", Value: []byte("d")}}
-	err := p.Publish(context.Background(), ms)
-	var pe *broker.PublishError
-	if !errors.As(err, &pe) || pe.Errs[0] != nil || pe.Errs[1] != nil || !errors.Is(pe.Errs[2], broker.ErrRefused) || pe.Errs[3] != nil {
-		t.Errorf("Publish returned %v, want only the third one refused", err)
-	}
-	if n := ts.cluster.PartitionInfo("late", 0).HighWatermark; n != 2 {
-		t.Errorf("%d messages are stored, want 2", n)
-	}
-	if n := ts.cluster.PartitionInfo(ts.topics[0], 0).HighWatermark; n != 1 {
-		t.Errorf("%d messages are stored beside them, want 1", n)
-	}
 }
