@@ -218,7 +218,7 @@ func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, 
 		if h = a.wrap(path, r.Middleware, log, h); h == nil {
 			return nil // was found
 		}
-		routes = append(routes, handlers.Route{Match: r.Match, Headers: r.Headers, Handler: h})
+		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Handler: h})
 	}
 	if len(routes) == 0 {
 		return nil // was found

@@ -193,6 +193,7 @@ type DeadLetter struct {
 // Route leads messages to a handler.
 type Route struct {
 	Match   string            `yaml:"match"`
+	Type    string            `yaml:"type"`
 	Headers map[string]string `yaml:"headers"`
 	Handler string            `yaml:"handler"`
 	With    With              `yaml:"with"`
