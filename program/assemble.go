@@ -80,21 +80,21 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	at := "consumers." + name
 	m := &member{name: name}
 	figures := metrics.New(name)
-	from := adapterOf(c.Source, a.doc.File.Embedded)
+	all := adaptersOf(c, a.doc.File.Embedded)
+	topics := c.Retry.Names()
+	for _, from := range all {
+		topics = append(topics, from.topics...)
+	}
 	log := a.log.With().Str("consumer", name).Logger()
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: slices.Concat(from.topics, c.Retry.Names()), MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
-	if p, err := from.publisher(); err == nil { // else the source says the same
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: topics, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
+	if p, err := all[0].publisher(); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
 	handler := a.handler(at, c, m.setup, log)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
-	if from.source == nil {
-		return m, figures
-	}
-	source, err := from.source()
-	a.findSource(at, c, from, err)
-	if err != nil || handler == nil || m.publisher == nil {
+	inputs := a.inputs(at, all)
+	if inputs == nil || handler == nil || m.publisher == nil {
 		return m, figures
 	}
 	cfg := consumerConfig(name, c)
@@ -105,20 +105,68 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	if c.Retry.Backoff.Jitter == 0 && a.doc.Has(at+".retry.backoff.jitter") {
 		cfg.Retry.Backoff.Jitter = -1
 	}
-	cfg.Source, cfg.Handler, cfg.Logger, cfg.Observers = source, handler, a.log, []consumer.Observer{figures.Observe}
+	cfg.Sources, cfg.Handler, cfg.Logger, cfg.Observers = inputs, handler, a.log, []consumer.Observer{figures.Observe}
+	cfg.Priority, cfg.Strict = priorityOf(c.Priority)
 	if l := c.DeadLetter; l != nil {
 		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
 		for _, style := range l.Headers {
 			cfg.DeadLetter.Headers = append(cfg.DeadLetter.Headers, consumer.HeaderStyle(style))
 		}
 	}
-	if cfg.Retry.Topics, err = retryTopics(c.Retry, from, m.publisher); err != nil {
-		a.findSource(at, c, from, err)
+	var err error
+	if cfg.Retry.Topics, err = retryTopics(c.Retry, all[0], m.publisher); err != nil {
+		a.findSource(at, all[0], err)
 		return m, figures
 	}
 	m.consumer, err = consumer.New(cfg)
 	findAll(a.doc, at, "consumer config: ", err)
 	return m, figures
+}
+
+// inputs are the sources, with their weights. nil: something was wrong with one.
+func (a *assembly) inputs(at string, all []adapter) (inputs []consumer.Input) {
+	whole := true
+	for _, from := range all {
+		if from.source == nil {
+			whole = false
+			continue
+		}
+		source, err := from.source()
+		a.findSource(at, from, err)
+		whole = whole && err == nil
+		inputs = append(inputs, consumer.Input{Source: source, Weight: from.read.Weight})
+	}
+	if !whole {
+		return nil
+	}
+	return inputs
+}
+
+// priorityOf is the engine's of the file's. Messages whose header has another value, or that have none, belong to the last level.
+func priorityOf(p *config.Priority) (levels *consumer.Priority, strict bool) {
+	if p == nil {
+		return nil, false
+	}
+	strict = p.Mode == "strict"
+	if len(p.Levels) == 0 {
+		return nil, strict
+	}
+	of, last := map[string]int{}, len(p.Levels)-1
+	weights := make([]int, len(p.Levels))
+	for i, l := range p.Levels {
+		weights[i] = max(1, l.Weight)
+		for _, v := range l.Values {
+			of[v] = i
+		}
+	}
+	return &consumer.Priority{Levels: weights, Of: func(m *consumer.Message) int {
+		if v, ok := m.Headers.Get(p.Header); ok {
+			if level, ok := of[string(v)]; ok {
+				return level
+			}
+		}
+		return last
+	}}, strict
 }
 
 // retryTopics are where failed messages wait that would stand in the way; nil: nowhere.
@@ -138,20 +186,20 @@ func retryTopics(r config.Retry, from adapter, p broker.Publisher) (*consumer.Re
 }
 
 // findSource adds what the adapter found, in the file's words.
-func (a *assembly) findSource(at string, c *config.Consumer, from adapter, err error) {
+func (a *assembly) findSource(at string, from adapter, err error) {
 	if err == nil {
 		return
 	}
 	list := asOptions(from.prefix, err)
 	for _, e := range list {
-		switch n := c.Source.NATS; {
+		switch n := from.read.NATS; {
 		case n != nil && n.URL != "" && e.Path == "urls[0]":
 			e.Path = "url"
-		case c.Source.Kafka != nil && strings.HasPrefix(e.Path, "sasl."): // no second finding where a part of it was wrong
+		case from.read.Kafka != nil && strings.HasPrefix(e.Path, "sasl."): // no second finding where a part of it was wrong
 			e.Path = "sasl"
 		}
 	}
-	a.doc.FindOptions(at+from.section, list)
+	a.doc.FindOptions(at+"."+from.at, list)
 }
 
 func consumerConfig(name string, c *config.Consumer) consumer.Config {

@@ -33,7 +33,12 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 			out[at], at = true, at+"."
 		}
 		for i := range t.NumField() {
-			keys(t.Field(i).Type, at+t.Field(i).Tag.Get("yaml"), out)
+			key := at + t.Field(i).Tag.Get("yaml")
+			if t == reflect.TypeFor[config.Input]() && t.Field(i).Type.Kind() == reflect.Pointer {
+				out[key] = true // what is in it is as in source
+				continue
+			}
+			keys(t.Field(i).Type, key, out)
 		}
 	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer:
 		out[at] = true
@@ -48,7 +53,7 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 
 // sections are keys that only hold others, and need no line of their own.
 var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
-	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.sources[]", "consumers.NAME.priority.levels[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
 
 // TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
 func TestDocsNameEveryKey(t *testing.T) {
@@ -217,6 +222,8 @@ func ofAnother(key, broker string) bool {
 	if broker == "nats" && strings.HasPrefix(key, "consumers.NAME.retry.topics") {
 		return true
 	}
+	key = strings.Replace(key, ".sources[].nats", ".source.nats", 1)
+	key = strings.Replace(key, ".sources[].kafka", ".source.kafka", 1)
 	if source, ok := strings.CutPrefix(key, "consumers.NAME.source."); ok {
 		return source != broker && !strings.HasPrefix(source, broker+".")
 	}
