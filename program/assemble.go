@@ -40,6 +40,7 @@ type member struct {
 	consumer  *consumer.Consumer
 	publisher broker.Publisher
 	setup     *handlers.Setup
+	limits    limits
 }
 
 // assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
@@ -47,7 +48,7 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 	a := &assembly{doc: doc, known: known, log: log, halt: halt}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
-	targets := map[string]admin.Target{}
+	targets, changeable := map[string]admin.Target{}, map[string]map[string]admin.Limit{}
 	for _, name := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
 		cfg := doc.File.Consumers[name]
 		if cfg == nil {
@@ -58,7 +59,8 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 		if m.consumer != nil {
 			figures.Watch(m.consumer)
 			registry.MustRegister(figures)
-			targets[name] = m.consumer
+			figures.WatchLimits(m.limits.watched())
+			targets[name], changeable[name] = m.consumer, m.limits
 		}
 	}
 	if doc.Err() != nil {
@@ -67,7 +69,7 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 	a.streams = streamsOf(&doc.File)
 	if c := doc.File.Admin; c != nil {
 		server, err := admin.New(admin.Config{
-			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Gatherer: registry, Logger: log,
+			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable, Gatherer: registry, Logger: log,
 		})
 		findAll(doc, "admin", "admin config: ", err)
 		a.admin = server
@@ -78,7 +80,7 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 // member makes one consumer. Its consumer is nil where something was wrong.
 func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Collector) {
 	at := "consumers." + name
-	m := &member{name: name}
+	m := &member{name: name, limits: limits{}}
 	figures := metrics.New(name)
 	all := adaptersOf(c, a.doc.File.Embedded)
 	topics := c.Retry.Names()
@@ -90,7 +92,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	if p, err := all[0].publisher(); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
-	handler := a.handler(at, c, m.setup, log)
+	handler := a.handler(at, c, m, log)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
 	inputs := a.inputs(at, all)
@@ -238,20 +240,20 @@ func policyOf(name string) pool.Policy {
 }
 
 // handler makes a consumer's routes and what is around them; nil where something was wrong.
-func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) consumer.Handler {
+func (a *assembly) handler(at string, c *config.Consumer, m *member, log zerolog.Logger) consumer.Handler {
 	var h consumer.Handler
-	if r := a.router(at, c, setup, log); r != nil {
+	if r := a.router(at, c, m, log); r != nil {
 		h = r.Handle
 	}
-	return a.wrap(at, c.Middleware, log, h)
+	return a.wrap(at, c.Middleware, m.limits, log, h)
 }
 
-func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) *handlers.Router {
+func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.Logger) *handlers.Router {
 	var routes []handlers.Route
 	whole := true
 	for i, r := range c.Routes {
 		path := at + ".routes[" + strconv.Itoa(i) + "]"
-		h, err := a.known.Build(r.Handler, setup, handlers.NewOptions(r.With))
+		h, err := a.known.Build(r.Handler, m.setup, handlers.NewOptions(r.With))
 		switch {
 		case err == nil:
 		case errors.Is(err, handlers.ErrUnknown):
@@ -263,7 +265,7 @@ func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, 
 			whole = false
 			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
 		}
-		if h = a.wrap(path, r.Middleware, log, h); h == nil {
+		if h = a.wrap(path, r.Middleware, m.limits, log, h); h == nil {
 			return nil // was found
 		}
 		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Handler: h})
@@ -271,7 +273,7 @@ func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, 
 	if len(routes) == 0 {
 		return nil // was found
 	}
-	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(setup.Consumer)})
+	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(m.name)})
 	a.doc.FindOptions(at, err)
 	if err != nil || !whole {
 		router = nil

@@ -17,6 +17,7 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/handlers/middleware"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -150,6 +151,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	m.Observe(consumer.Scaled{})
 	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Up}})
 	m.Watch(knownStats{})
+	m.WatchLimits(knownLimits(t))
 	registry.MustRegister(m)
 	families, err := registry.Gather()
 	if err != nil {
@@ -170,6 +172,20 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	for row := range have {
 		t.Errorf("docs/operations.md has %s, which is not exposed", row)
 	}
+}
+
+// knownLimits are one of each kind.
+func knownLimits(t *testing.T) map[string]metrics.Limit {
+	t.Helper()
+	rate, err := middleware.NewRateLimit(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	concurrency, err := middleware.NewConcurrencyLimit(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]metrics.Limit{"a": rate, "b": concurrency}
 }
 
 // knownStats are figures of which none is unknown.

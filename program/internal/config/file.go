@@ -225,7 +225,9 @@ type Route struct {
 
 // Middleware wraps the handler of a route, or all of a consumer; the first is the outermost.
 type Middleware struct {
-	Use  string `yaml:"use"`
+	Use string `yaml:"use"`
+	// Name is of its limit on the admin address.
+	Name string `yaml:"name"`
 	With With   `yaml:"with"`
 }
 
