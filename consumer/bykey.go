@@ -157,7 +157,7 @@ func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
 	if late {
 		err = &lateError{err}
 	}
-	c.decideOn(r.c, piece{m: &r.ms[n], lane: r.lanes[:1], first: r.firsts[n]}, err)
+	c.decideOn(r.c, piece{m: &r.ms[n], lane: r.lanes[:1], first: r.batch.firsts[n]}, err)
 	return acked
 }
 

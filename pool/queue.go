@@ -119,15 +119,17 @@ func (l waiters[T]) wake() {
 // queue is the classes and whose turn it is. Everything is under the pool's lock.
 type queue[T any] struct {
 	classes []class[T]
-	bound   int  // per class
-	items   int  // T's in all classes
-	backlog int  // messages in them and with blocked submitters
-	blocked int  // submitters
-	quick   bool // T's are handled faster than a goroutine is woken
-	refused bool // the queue was full for somebody since the last observation
-	strict  bool // by rank and not by weight
-	turn    int  // class that is taken from
-	left    int  // T's that it may have yet
+	bound   int     // per class
+	rate    float64 // T's taken per second
+	slack   int     // so many places of a class must be free before blocked submitters are woken
+	items   int     // T's in all classes
+	backlog int     // messages in them and with blocked submitters
+	blocked int     // submitters
+	quick   bool    // T's are handled faster than a goroutine is woken
+	refused bool    // the queue was full for somebody since the last observation
+	strict  bool    // by rank and not by weight
+	turn    int     // class that is taken from
+	left    int     // T's that it may have yet
 }
 
 func newQueue[T any](weights []int, strict bool, bound int) queue[T] {
@@ -217,8 +219,8 @@ func (q *queue[T]) ranked() int {
 	return pick
 }
 
-// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. When T's are quick these stay
-// until half of the class is empty: to wake one for each free place would be a switch of goroutines for each T.
+// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. These stay until there is some slack:
+// to wake one for each free place would be a switch of goroutines for each T.
 func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 	for c.line.first != nil && c.len < q.bound {
 		x := c.line.first
@@ -230,7 +232,7 @@ func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 			c.taken.add(x)
 		}
 	}
-	if c.taken.first != nil && (!q.quick || c.len <= q.bound/2) {
+	if c.taken.first != nil && c.len <= q.bound-q.slack {
 		woken = c.taken
 		q.release(woken)
 		c.taken = waiters[T]{}

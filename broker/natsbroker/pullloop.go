@@ -137,6 +137,11 @@ func (s *Source) newInbox(nc *nats.Conn) bool {
 		return false
 	}
 	s.mu.Lock()
+	if s.closing { // it has left its inbox already
+		s.mu.Unlock()
+		drain(b)
+		return false
+	}
 	old := s.leaveInbox()
 	s.in = b
 	s.mu.Unlock()

@@ -164,6 +164,10 @@ func (s *Source) again(ses *session, m *nats.Msg, d delivery) (failed int32, don
 		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
 		sl.reply = m.Reply
 		sl.lease, sl.round = s.contact, s.round+1
+		if ses.givenBack {
+			// Close gave it back, and the server found our last pull, which it had not yet been told to forget.
+			s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
+		}
 		return 0, true
 	}
 	if s.finished.has(d.stream, d.nanos) {

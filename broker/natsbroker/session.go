@@ -21,6 +21,8 @@ type session struct {
 	limbo   []string // replies of finished messages, until it is known whether the consumer is the same; see again
 	suspect bool
 	ended   bool
+
+	givenBack bool // by Close: naks are sent for all that is here
 }
 
 func newSession(src *Source, topic string, size int) *session {

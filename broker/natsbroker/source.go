@@ -394,7 +394,9 @@ func (s *Source) shut(ctx context.Context) error {
 	if ses != nil {
 		ses.ended = true
 	}
+	old := s.leaveInbox()
 	s.mu.Unlock()
+	drain(old) // before anything is given back, or it comes to us again
 	if ses != nil {
 		ses.keeper.End(fmt.Errorf("natsbroker: %w", broker.ErrClosed))
 		h.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
@@ -414,6 +416,7 @@ func (s *Source) shut(ctx context.Context) error {
 func (s *Source) giveBackAll(ses *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ses.givenBack = true
 	now := s.clock()
 	var held []int32
 	for i := range ses.slots.all {
@@ -440,13 +443,11 @@ func (s *Source) giveBackAll(ses *session) {
 // finish waits until the server has received all settles, or ctx ends.
 func (s *Source) finish(ctx context.Context) error {
 	s.mu.Lock()
-	old := s.leaveInbox()
 	started := s.ses != nil
 	s.mu.Unlock()
 	if !started {
 		return nil
 	}
-	drain(old)
 	for {
 		left := s.outbox.left()
 		nc := s.link.conn()
