@@ -35,6 +35,7 @@ func newJudge() *judge {
 // A replica is one process of a durable.
 type replica struct {
 	name string
+	c    *consumer.Consumer
 	link *proxy
 	src  *natsbroker.Source
 	stop func() error
@@ -107,7 +108,7 @@ func (j *judge) reach(t *testing.T, n int) {
 }
 
 // join starts a process.
-func (j *judge) join(t *testing.T, ts *testServer, name string) *replica {
+func (j *judge) join(t *testing.T, ts *testServer, name string, change ...func(*consumer.Config)) *replica {
 	t.Helper()
 	r := &replica{name: name, link: startProxy(t, ts.opts.Port)}
 	src, err := natsbroker.NewSource(pinConfig(r.link.url()))
@@ -115,7 +116,7 @@ func (j *judge) join(t *testing.T, ts *testServer, name string) *replica {
 		t.Fatal(err)
 	}
 	r.src = src
-	c, err := consumer.New(consumer.Config{
+	cfg := consumer.Config{
 		Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 8, Max: 16}, CloseTimeout: 3 * time.Second,
 		Retry: consumer.Retry{MaxAttempts: 1 << 20, Backoff: consumer.Backoff{Initial: 5 * time.Millisecond, Max: 20 * time.Millisecond}},
 		Handler: func(ctx context.Context, m *consumer.Message) error {
@@ -130,10 +131,15 @@ func (j *judge) join(t *testing.T, ts *testServer, name string) *replica {
 			j.end(r, m, err == nil)
 			return err
 		},
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.c = c
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- c.Run(ctx) }()
@@ -222,4 +228,39 @@ func TestKeyOrderOverProcesses(t *testing.T) {
 			t.Logf("%d messages, handled %d times", total, j.handled)
 		})
 	}
+}
+
+// Who stands by beside a process that does not get on with a backlog is healthy: no restart would help it.
+func TestStandingByIsHealthy(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	feed(t, newPublisher(t, ts.url()), map[int]int{}, 500)
+	j, hold := newJudge(), make(chan struct{})
+	slow := func(c *consumer.Config) {
+		c.Handler = func(ctx context.Context, _ *consumer.Message) error {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}
+	}
+	busy := j.join(t, ts, "busy", slow)
+	eventually(t, "its workers are busy", func() bool { return busy.c.Stats().Pool.Busy > 0 })
+	idle := j.join(t, ts, "idle", slow)
+	eventually(t, "the other one knows that nothing is its own", func() bool {
+		l := idle.c.Stats().Lag
+		return idle.c.Stats().State == consumer.Running && l.Waiting == 0 && !l.At.IsZero()
+	})
+	const noProgress = 300 * time.Millisecond
+	for end := time.Now().Add(5 * noProgress); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err := idle.c.Health(noProgress); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := idle.c.Stats(); s.Pool.Live > 8 || s.InFlight > 0 {
+		t.Errorf("it stands by with %d workers and %d messages", s.Pool.Live, s.InFlight)
+	}
+	close(hold)
 }
