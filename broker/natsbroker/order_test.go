@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
@@ -105,6 +109,21 @@ func (j *judge) reach(t *testing.T, n int) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// verdict fails when something was out of order.
+func (j *judge) verdict(t *testing.T, total int) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, w := range j.wrong {
+		if i == 10 {
+			t.Errorf("and %d more", len(j.wrong)-10)
+			break
+		}
+		t.Error(w)
+	}
+	t.Logf("%d messages, handled %d times", total, j.handled)
 }
 
 // join starts a process.
@@ -216,16 +235,7 @@ func TestKeyOrderOverProcesses(t *testing.T) {
 				j.reach(t, total)
 			}
 			a.settled()
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			for i, w := range j.wrong {
-				if i == 10 {
-					t.Errorf("and %d more", len(j.wrong)-10)
-					break
-				}
-				t.Error(w)
-			}
-			t.Logf("%d messages, handled %d times", total, j.handled)
+			j.verdict(t, total)
 		})
 	}
 }
@@ -263,4 +273,55 @@ func TestStandingByIsHealthy(t *testing.T) {
 		t.Errorf("it stands by with %d workers and %d messages", s.Pool.Live, s.InFlight)
 	}
 	close(hold)
+}
+
+// startCluster makes three servers that replicate what they store.
+func startCluster(t *testing.T) (servers []*testServer) {
+	t.Helper()
+	var ports []int
+	var routes []string
+	for range 3 {
+		p := freePort(t)
+		ports, routes = append(ports, p), append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
+	}
+	for i, port := range ports {
+		servers = append(servers, startServer(t, func(o *server.Options) {
+			o.ServerName = fmt.Sprintf("n%d", i)
+			o.Cluster = server.ClusterOpts{Name: "C", Host: "127.0.0.1", Port: port}
+			o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		}))
+	}
+	return servers
+}
+
+// A new leader of the consumer knows nothing of the pin, while the process that has it is alive and well. Whoever is pinned next waits for it.
+func TestKeyOrderOverLeaders(t *testing.T) {
+	servers := startCluster(t)
+	ts := servers[0]
+	a := ts.admin()
+	a.stream(func(sc *jetstream.StreamConfig) { sc.Replicas = 3 })
+	j := newJudge()
+	for i, ts := range servers[1:] {
+		j.join(t, ts, fmt.Sprintf("p%d", i))
+	}
+	pub := newPublisher(t, ts.url())
+	total, next := 0, map[int]int{}
+	for range 4 {
+		feed(t, pub, next, 400)
+		total += 400
+		j.reach(t, total-300)
+		leader := a.info().Cluster.Leader
+		eventually(t, "another server leads", func() bool {
+			m, err := a.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.c", nil, time.Second)
+			if err != nil || !strings.Contains(string(m.Data), `"success":true`) {
+				return false
+			}
+			time.Sleep(100 * time.Millisecond)
+			c, err := a.js.Consumer(context.Background(), "S", "c")
+			return err == nil && c.CachedInfo().Cluster.Leader != leader
+		})
+		j.reach(t, total)
+	}
+	a.settled()
+	j.verdict(t, total)
 }
