@@ -24,6 +24,7 @@ var layers = []layer{
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog", "golang.org/x/net"}},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
 	{"handlers", []string{"broker", "consumer", "github.com/rs/zerolog"}},
+	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
 		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 

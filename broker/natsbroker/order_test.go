@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
@@ -35,6 +39,7 @@ func newJudge() *judge {
 // A replica is one process of a durable.
 type replica struct {
 	name string
+	c    *consumer.Consumer
 	link *proxy
 	src  *natsbroker.Source
 	stop func() error
@@ -106,8 +111,23 @@ func (j *judge) reach(t *testing.T, n int) {
 	}
 }
 
+// verdict fails when something was out of order.
+func (j *judge) verdict(t *testing.T, total int) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, w := range j.wrong {
+		if i == 10 {
+			t.Errorf("and %d more", len(j.wrong)-10)
+			break
+		}
+		t.Error(w)
+	}
+	t.Logf("%d messages, handled %d times", total, j.handled)
+}
+
 // join starts a process.
-func (j *judge) join(t *testing.T, ts *testServer, name string) *replica {
+func (j *judge) join(t *testing.T, ts *testServer, name string, change ...func(*consumer.Config)) *replica {
 	t.Helper()
 	r := &replica{name: name, link: startProxy(t, ts.opts.Port)}
 	src, err := natsbroker.NewSource(pinConfig(r.link.url()))
@@ -115,7 +135,7 @@ func (j *judge) join(t *testing.T, ts *testServer, name string) *replica {
 		t.Fatal(err)
 	}
 	r.src = src
-	c, err := consumer.New(consumer.Config{
+	cfg := consumer.Config{
 		Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 8, Max: 16}, CloseTimeout: 3 * time.Second,
 		Retry: consumer.Retry{MaxAttempts: 1 << 20, Backoff: consumer.Backoff{Initial: 5 * time.Millisecond, Max: 20 * time.Millisecond}},
 		Handler: func(ctx context.Context, m *consumer.Message) error {
@@ -130,10 +150,15 @@ func (j *judge) join(t *testing.T, ts *testServer, name string) *replica {
 			j.end(r, m, err == nil)
 			return err
 		},
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.c = c
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- c.Run(ctx) }()
@@ -210,16 +235,93 @@ func TestKeyOrderOverProcesses(t *testing.T) {
 				j.reach(t, total)
 			}
 			a.settled()
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			for i, w := range j.wrong {
-				if i == 10 {
-					t.Errorf("and %d more", len(j.wrong)-10)
-					break
-				}
-				t.Error(w)
-			}
-			t.Logf("%d messages, handled %d times", total, j.handled)
+			j.verdict(t, total)
 		})
 	}
+}
+
+// Who stands by beside a process that does not get on with a backlog is healthy: no restart would help it.
+func TestStandingByIsHealthy(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	feed(t, newPublisher(t, ts.url()), map[int]int{}, 500)
+	j, hold := newJudge(), make(chan struct{})
+	slow := func(c *consumer.Config) {
+		c.Handler = func(ctx context.Context, _ *consumer.Message) error {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}
+	}
+	busy := j.join(t, ts, "busy", slow)
+	eventually(t, "its workers are busy", func() bool { return busy.c.Stats().Pool.Busy > 0 })
+	idle := j.join(t, ts, "idle", slow)
+	eventually(t, "the other one knows that nothing is its own", func() bool {
+		l := idle.c.Stats().Lag
+		return idle.c.Stats().State == consumer.Running && l.Waiting == 0 && !l.At.IsZero()
+	})
+	const noProgress = 300 * time.Millisecond
+	for end := time.Now().Add(5 * noProgress); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err := idle.c.Health(noProgress); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := idle.c.Stats(); s.Pool.Live > 8 || s.InFlight > 0 {
+		t.Errorf("it stands by with %d workers and %d messages", s.Pool.Live, s.InFlight)
+	}
+	close(hold)
+}
+
+// startCluster makes three servers that replicate what they store.
+func startCluster(t *testing.T) (servers []*testServer) {
+	t.Helper()
+	var ports []int
+	var routes []string
+	for range 3 {
+		p := freePort(t)
+		ports, routes = append(ports, p), append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
+	}
+	for i, port := range ports {
+		servers = append(servers, startServer(t, func(o *server.Options) {
+			o.ServerName = fmt.Sprintf("n%d", i)
+			o.Cluster = server.ClusterOpts{Name: "C", Host: "127.0.0.1", Port: port}
+			o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		}))
+	}
+	return servers
+}
+
+// A new leader of the consumer knows nothing of the pin, while the process that has it is alive and well. Whoever is pinned next waits for it.
+func TestKeyOrderOverLeaders(t *testing.T) {
+	servers := startCluster(t)
+	ts := servers[0]
+	a := ts.admin()
+	a.stream(func(sc *jetstream.StreamConfig) { sc.Replicas = 3 })
+	j := newJudge()
+	for i, ts := range servers[1:] {
+		j.join(t, ts, fmt.Sprintf("p%d", i))
+	}
+	pub := newPublisher(t, ts.url())
+	total, next := 0, map[int]int{}
+	for range 4 {
+		feed(t, pub, next, 400)
+		total += 400
+		j.reach(t, total-300)
+		leader := a.info().Cluster.Leader
+		eventually(t, "another server leads", func() bool {
+			m, err := a.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.c", nil, time.Second)
+			if err != nil || !strings.Contains(string(m.Data), `"success":true`) {
+				return false
+			}
+			time.Sleep(100 * time.Millisecond)
+			c, err := a.js.Consumer(context.Background(), "S", "c")
+			return err == nil && c.CachedInfo().Cluster.Leader != leader
+		})
+		j.reach(t, total)
+	}
+	a.settled()
+	j.verdict(t, total)
 }

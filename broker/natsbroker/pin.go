@@ -118,6 +118,9 @@ func term(ackWait, ttl int64) int64 { return min(ackWait, ttl) }
 // doubtful says that the server has been silent for so long that nothing more may be started: at the end of the term another process may begin.
 func (p *pin) doubtful(now, term int64) bool { return p.id != "" && now-p.seen >= term*3/4 }
 
+// defaultPinTTL is the server's, where a consumer does not say its own.
+const defaultPinTTL = 2 * time.Minute
+
 // pinTTL is the consumer's priority_timeout: when the server takes the pin from a process that died, all that it had has come back already.
 func (c Config) pinTTL() time.Duration { return c.AckWait + c.AckWait/4 }
 

@@ -146,6 +146,45 @@ func TestDurableWithoutAGroup(t *testing.T) {
 	a.settled()
 }
 
+// Such a durable gets the group by an update, as docs/configuration.md says, and loses it by one, and goes on where it is.
+func TestDurableGetsAGroup(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := pinConfig(ts.url())
+	a.publish(1, 5)
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 5)...)
+	closeSource(t, s)
+	cc := a.info().Config
+	cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"longshore"}, 2500*time.Millisecond
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg, inOrder)
+	if !s.traits.Ordered {
+		t.Error("Traits.Ordered is not set")
+	}
+	a.publish(6, 10)
+	ack(t, s, receive(t, s, 5)...)
+	closeSource(t, s)
+	if ws := s.events.of(broker.Warning); len(ws) > 0 {
+		t.Errorf("warnings: %v", ws[0].Err)
+	}
+	cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyNone, nil, 0
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg)
+	a.publish(11, 15)
+	if ms := receive(t, s, 5); ms[0].Offset != 11 {
+		t.Errorf("it went on at %d", ms[0].Offset)
+	} else {
+		ack(t, s, ms...)
+	}
+	a.settled()
+}
+
 // With a group but no order the processes would be pinned for nothing, and one that pulls without it would break the order of the others.
 func TestDurableWithAGroupIsForAnOrder(t *testing.T) {
 	ts := startServer(t)

@@ -24,8 +24,9 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended && ses.pin.lost == nil {
+		if ses.ended && (ses.pin.lost == nil || ses.givenBack) {
 			t.lost = true
+			s.giveBackFenced(ses, sl, 0, now)
 		} else {
 			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
 			if ses.ended || s.expired(sl, now) {
@@ -53,6 +54,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 	var t tally
 	s.mu.Lock()
 	now := s.clock()
+	s.outbox.mu.Lock()
 	for _, b := range back {
 		i := ses.slots.out(b.Token)
 		if i == noSlot {
@@ -60,18 +62,34 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if t.lost = t.lost || ses.ended || s.expired(sl, now); !s.expired(sl, now) && (!ses.ended || ses.pin.lost != nil) {
-			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait())
+		switch {
+		case ses.ended:
+			t.lost = true
+			s.giveBackFenced(ses, sl, b.Delay, now)
+		case s.expired(sl, now):
+			t.lost = true
+		default:
+			s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + s.ackWait()})
 		}
 		if !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
 		}
 		s.free(ses, i)
 	}
+	s.outbox.mu.Unlock()
 	s.regather(ses)
 	s.afterSettle(ses)
 	s.mu.Unlock()
+	s.outbox.rouse()
 	return t.err(ses)
+}
+
+// giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the pin was lost,
+// when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu and outbox.mu.
+func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
+	if (s.closing || ses.pin.lost != nil) && !ses.givenBack && !s.expired(sl, now) {
+		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait()})
+	}
 }
 
 func dueAt(now int64, delay time.Duration) int64 {
