@@ -61,6 +61,9 @@ func New(cfg Config) (*Letters, error) {
 	return &Letters{cfg: cfg}, nil
 }
 
+// Reach asks the broker for the topic. It tries until ctx ends, where the Store does; broker.ErrNoTopic: there is none.
+func (l *Letters) Reach(ctx context.Context) error { return l.identify(ctx) }
+
 // List calls each for every letter that the filter chooses, in the order of the topic, and returns the first error of each; broker.ErrStopScan ends it
 // without one. It changes nothing.
 func (l *Letters) List(ctx context.Context, f Filter, each func(*Letter) error) error {

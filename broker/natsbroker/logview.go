@@ -258,9 +258,10 @@ func (v *LogView) Remove(ctx context.Context, subject string, places []broker.Pl
 		one, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := st.DeleteMsg(one, uint64(p.Offset))
 		cancel()
-		var api *jetstream.APIError
-		if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeMessageNotFound || errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
+		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // the code is not in the error: look whether it is there at all
+			if m, gerr := v.get(ctx, js, info.Config.Name, ">", uint64(p.Offset)); errors.Is(gerr, jetstream.ErrMsgNotFound) || gerr == nil && m.Seq > uint64(p.Offset) {
+				continue
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("natsbroker: deleting message %d of stream %s: %w", p.Offset, info.Config.Name, err)
