@@ -224,7 +224,13 @@ func (v *LogView) decode(p piece, from int64, a *fetched, each func(*broker.Mess
 // CreateLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor. nil where it is there already.
 // like is not used: what a topic needs to be as safe as another one is the broker's default.
 func (v *LogView) CreateLog(ctx context.Context, name, _ string) error {
-	client := &kafka.Client{Addr: v.c.addr, Transport: v.c.transport, Timeout: v.cfg.RequestTimeout}
+	c, err := v.cfg.connect("")
+	if err != nil {
+		return err
+	}
+	c.transport.MetadataTopics = nil // it waits until the topic shows in its layout, which has to be of all topics then
+	defer c.transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: c.addr, Transport: c.transport, Timeout: v.cfg.RequestTimeout}
 	made, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: name, NumPartitions: 1, ReplicationFactor: -1,
 		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "retention.ms", ConfigValue: "-1"}, {ConfigName: "retention.bytes", ConfigValue: "-1"}, {ConfigName: "cleanup.policy", ConfigValue: "delete"}},
