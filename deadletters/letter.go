@@ -52,6 +52,8 @@ type Letter struct {
 	ReplayedAt time.Time
 	ReplayedTo string
 	Edited     bool
+	// PerhapsTwice: it was replayed a second time since nobody could tell whether it had arrived.
+	PerhapsTwice bool
 }
 
 // At is when the letter failed last, or when it was stored where it does not say that.

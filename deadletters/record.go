@@ -39,6 +39,8 @@ type record struct {
 	Suffix string `json:"suffix,omitempty"`
 	// Of is the run that began the letters, where this one found out what became of them.
 	Of string `json:"of,omitempty"`
+	// Twice are those of the letters that were perhaps stored twice by this run: their publish was tried again.
+	Twice map[string]spans `json:"twice,omitempty"`
 }
 
 // spans are places: by partition, as [from, to) of offsets, sorted and disjoint.
@@ -101,9 +103,11 @@ func decodeRecord(b []byte) (r record, err error) {
 	case r.Version < 1 || r.Run == "" || r.At.IsZero():
 		return r, errors.New("it is no record of a replay")
 	}
-	for to, s := range r.Letters {
-		if _, err := s.places(); err != nil || to == "" {
-			return r, fmt.Errorf("it has letters to %q with %w", to, cmp.Or(err, errors.New("no name")))
+	for _, letters := range []map[string]spans{r.Letters, r.Twice} {
+		for to, s := range letters {
+			if _, err := s.places(); err != nil || to == "" {
+				return r, fmt.Errorf("it has letters to %q with %w", to, cmp.Or(err, errors.New("no name")))
+			}
 		}
 	}
 	return r, nil
@@ -114,6 +118,8 @@ type mark struct {
 	to   string
 	done *record // its latest confirmed replay
 	open *record // a replay that was begun and neither confirmed nor undone
+	// twice: it was perhaps published twice.
+	twice bool
 }
 
 // marks are all that the journal says of one log of dead letters.
@@ -141,6 +147,7 @@ func (m *marks) add(r record) {
 			ours := was.open != nil && was.open.Run == cmp.Or(r.Of, r.Run)
 			switch {
 			case r.Step == stepBegin:
+				was.twice = was.twice || was.open != nil && was.open.Run != r.Run // begun again though nobody knows what became of it
 				was.to, was.open = to, &r
 			case r.Step == stepDone && ours:
 				was.to, was.done, was.open = to, &r, nil
@@ -149,6 +156,14 @@ func (m *marks) add(r record) {
 			case r.Step == stepUndone && ours:
 				was.open = nil
 			}
+			m.by[p] = was
+		}
+	}
+	for _, s := range r.Twice {
+		places, _ := s.places()
+		for _, p := range places {
+			was := m.by[p]
+			was.twice = true
 			m.by[p] = was
 		}
 	}
@@ -167,7 +182,7 @@ func (m *marks) tell(l *Letter) {
 		l.State = Waiting
 		return
 	}
-	l.ReplayedAt, l.ReplayedTo, l.Edited = r.At, k.to, r.Edited
+	l.ReplayedAt, l.ReplayedTo, l.Edited, l.PerhapsTwice = r.At, k.to, r.Edited, k.twice
 }
 
 // uncertain are the letters of which it is not known whether they were published, sorted.

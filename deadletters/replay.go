@@ -326,22 +326,30 @@ func (r *replay) flush(ctx context.Context) error {
 }
 
 func (r *replay) record(step string, batch []parcel) record {
+	return record{Step: step, Letters: byDestination(batch), Handled: r.o.Handle != nil, Edited: r.o.Edit != nil, Suffix: r.suffix()}
+}
+
+func byDestination(batch []parcel) map[string]spans {
 	by := map[string][]broker.Place{}
 	for _, x := range batch {
 		by[x.to] = append(by[x.to], x.letter.Place)
 	}
-	rec := record{Step: step, Letters: map[string]spans{}, Handled: r.o.Handle != nil, Edited: r.o.Edit != nil, Suffix: r.suffix()}
+	letters := map[string]spans{}
 	for to, places := range by {
-		rec.Letters[to] = spansOf(places)
+		letters[to] = spansOf(places)
 	}
-	return rec
+	return letters
 }
 
-func (r *replay) write(ctx context.Context, step string, batch []parcel) error {
+func (r *replay) write(ctx context.Context, step string, batch []parcel, twice ...parcel) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	return r.j.append(ctx, r.record(step, batch))
+	rec := r.record(step, batch)
+	if len(twice) > 0 {
+		rec.Twice = byDestination(twice)
+	}
+	return r.j.append(ctx, rec)
 }
 
 // publish does not end with ctx: what was begun is finished.
@@ -357,7 +365,7 @@ func (r *replay) publish(ctx context.Context, batch []parcel) []sending {
 
 // published writes down what became of a batch. What is neither confirmed nor refused stays begun, and the replay ends.
 func (r *replay) published(ctx context.Context, batch []parcel, sent []sending) error {
-	var done, undone []parcel
+	var done, undone, twice []parcel
 	var unknown int
 	var why error
 	for i, s := range sent {
@@ -365,6 +373,7 @@ func (r *replay) published(ctx context.Context, batch []parcel, sent []sending) 
 		case s.err == nil:
 			done = append(done, batch[i])
 			if s.twice {
+				twice = append(twice, batch[i])
 				r.sum.twice(batch[i].letter.Place)
 			}
 		case errors.Is(s.err, broker.ErrRefused) && !s.twice:
@@ -374,7 +383,7 @@ func (r *replay) published(ctx context.Context, batch []parcel, sent []sending) 
 			unknown, why = unknown+1, s.err
 		}
 	}
-	if err := errors.Join(r.write(ctx, stepDone, done), r.write(ctx, stepUndone, undone)); err != nil {
+	if err := errors.Join(r.write(ctx, stepDone, done, twice...), r.write(ctx, stepUndone, undone)); err != nil {
 		return err
 	}
 	r.sum.Replayed += int64(len(done))

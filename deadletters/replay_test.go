@@ -245,6 +245,9 @@ func TestPerhapsTwiceIsSaid(t *testing.T) {
 			if copies(t, b, "orders")[string(x.Message.Value)] != 1 && !named[x.Place] {
 				t.Errorf("letter %v is there twice, and it was not said", x.Place)
 			}
+			if !x.PerhapsTwice || x.State != Replayed {
+				t.Errorf("letter %v is listed as %s, perhaps twice: %v", x.Place, x.State, x.PerhapsTwice)
+			}
 		}
 	})
 }

@@ -107,7 +107,7 @@ func (t *letterTable) add(l *deadletters.Letter) error {
 	if t.n == 0 {
 		fmt.Fprintln(t.w, "LETTER\tFAILED\tSTATE\tHANDLER\tCLASS\tATTEMPTS\tREPLAYS\tKEY\tFROM\tERROR")
 	}
-	_, err := fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", deadletters.FormatPlace(l.Place), l.At().UTC().Format("2006-01-02T15:04:05Z"), l.State,
+	_, err := fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", deadletters.FormatPlace(l.Place), l.At().UTC().Format("2006-01-02T15:04:05Z"), stateText(l),
 		dash(shown([]byte(l.Handler), 40)), dash(shown([]byte(l.Class), 20)), l.Attempts, l.Replays, dash(shown(l.Message.Key, 32)), dash(shown([]byte(l.OriginalTopic), 60)),
 		dash(shown([]byte(l.Error), 80)))
 	if t.n++; err == nil && t.n%tableRows == 0 {
@@ -127,12 +127,9 @@ func printLetter(out io.Writer, topic string, l *deadletters.Letter) error {
 	}
 	row("letter", topic+" "+deadletters.FormatPlace(l.Place))
 	row("stored", timeText(l.Message.Time()))
-	state := string(l.State)
+	state := stateText(l)
 	if l.State != deadletters.Waiting {
 		state += " " + timeText(l.ReplayedAt) + ", to " + shown([]byte(l.ReplayedTo), 0)
-	}
-	if l.Edited {
-		state += ", edited"
 	}
 	row("state", state)
 	from := shown([]byte(l.OriginalTopic), 0)
@@ -164,6 +161,18 @@ func printLetter(out io.Writer, topic string, l *deadletters.Letter) error {
 	return printPayload(out, l.Message.Value)
 }
 
+// stateText is what became of a letter.
+func stateText(l *deadletters.Letter) string {
+	s := string(l.State)
+	if l.Edited {
+		s += ",edited"
+	}
+	if l.PerhapsTwice {
+		s += ",perhaps-twice"
+	}
+	return s
+}
+
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -182,6 +191,7 @@ type letterJSON struct {
 	ReplayedAt        string       `json:"replayed_at,omitempty"`
 	ReplayedTo        string       `json:"replayed_to,omitempty"`
 	Edited            bool         `json:"edited,omitempty"`
+	PerhapsTwice      bool         `json:"perhaps_twice,omitempty"`
 	OriginalTopic     string       `json:"original_topic,omitempty"`
 	OriginalPartition *int32       `json:"original_partition,omitempty"`
 	OriginalOffset    *int64       `json:"original_offset,omitempty"`
@@ -212,7 +222,7 @@ type headerJSON struct {
 func letterOf(topic string, l *deadletters.Letter, whole bool) letterJSON {
 	j := letterJSON{
 		Letter: deadletters.FormatPlace(l.Place), Topic: topic, Offset: l.Offset, Stored: timeText(l.Message.Time()),
-		State: string(l.State), ReplayedAt: timeText(l.ReplayedAt), ReplayedTo: l.ReplayedTo, Edited: l.Edited,
+		State: string(l.State), ReplayedAt: timeText(l.ReplayedAt), ReplayedTo: l.ReplayedTo, Edited: l.Edited, PerhapsTwice: l.PerhapsTwice,
 		OriginalTopic: l.OriginalTopic, OriginalTime: timeText(l.OriginalTime), Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
 		FirstFailure: timeText(l.FirstFailure), LastFailure: timeText(l.LastFailure), Replays: l.Replays, History: l.History, Bytes: len(l.Message.Value),
 	}
