@@ -14,6 +14,29 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
+// validate reports what is wrong; nil is right.
+func (d *DeadLetter) validate(inputs []Input) (errs []error) {
+	if d == nil {
+		return nil
+	}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("consumer config: DeadLetter."+format, args...))
+		}
+	}
+	check(d.Publisher != nil, "Publisher is required")
+	check(d.Topic != "", "Topic is required")
+	for i, s := range d.Headers {
+		check(styles[s] != nil, "Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
+	}
+	check(d.Concurrency > 0, "Concurrency is %d, want at least 1", d.Concurrency)
+	for _, in := range inputs {
+		s, ok := in.Source.(broker.SelfReader)
+		check(!ok || d.Publisher == nil || !s.Reads(d.Publisher, d.Topic), "Topic is %q, which the consumer itself reads: dead letters would be handled again, and again", d.Topic)
+	}
+	return errs
+}
+
 // letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish is confirmed.
 type letter struct {
 	k      *claim

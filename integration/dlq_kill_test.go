@@ -28,6 +28,7 @@ type graveyard struct {
 	store    deadletters.Store
 	// records of the journal so far, and where to look for the next.
 	records, seen int64
+	step          string // of the last one
 }
 
 // onGraveyards runs a test on each broker. Kafka is the in-process fake where the real one was not asked for.
@@ -114,8 +115,10 @@ func (g *graveyard) arrived(t *testing.T) (copies map[int]int, all int) {
 func (g *graveyard) written(t *testing.T) int64 {
 	t.Helper()
 	_, err := g.store.Scan(t.Context(), broker.Scan{Topic: deadletters.JournalTopic(g.dead), Offset: g.seen}, func(m *broker.Message) error {
-		g.records, g.seen = g.records+1, m.Offset+1
-		return nil
+		var r struct{ Step string }
+		err := json.Unmarshal(m.Value, &r)
+		g.records, g.seen, g.step = g.records+1, m.Offset+1, r.Step
+		return err
 	})
 	if err != nil && !errors.Is(err, broker.ErrNoTopic) {
 		t.Fatal(err)
@@ -129,31 +132,36 @@ func TestKillReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kills, letters := lengths(4, 12), lengths(6000, 20000)
+	kills, letters := lengths(4, 12), lengths(4000, 12000)
 	onGraveyards(t, letters, func(t *testing.T, g *graveyard) {
-		middle := 0
-		for kill := range kills {
+		middle, open, done := 0, 0, 0
+		for ; done < kills || open == 0 && done < 3*kills; done++ {
 			before := g.written(t)
 			p := startCommand(t, exec.Command(path, g.args("--rate", "0")...))
-			eventually(t, "a batch is confirmed", func() bool { return g.written(t) > before+2 || p.ended() })
-			time.Sleep(rand.N(40 * time.Millisecond))
+			eventually(t, "a batch is begun", func() bool {
+				n := g.written(t)
+				return n > before+2 && (done%2 == 1 || g.step == "begin") || p.ended()
+			})
+			time.Sleep(rand.N(time.Duration(1+done%2*20) * time.Millisecond))
 			if !p.ended() {
 				middle++
 			}
 			p.kill()
 			if p.err.contains("panic") || p.err.contains("DATA RACE") {
-				t.Fatalf("kill %d: %s", kill, p.err.tail())
+				t.Fatalf("kill %d: %s", done, p.err.tail())
+			}
+			if g.written(t); g.step == "begin" {
+				open++
 			}
 		}
-		_, before := g.arrived(t)
-		if middle < kills || before == letters {
-			t.Errorf("%d of %d kills were in the middle, %d of %d letters had arrived", middle, kills, before, letters)
+		if _, before := g.arrived(t); middle < done || before >= letters || open == 0 {
+			t.Errorf("%d of %d kills were in the middle, %d left a batch begun, %d of %d letters had arrived", middle, done, open, before, letters)
 		}
 		last := startCommand(t, exec.Command(path, g.args("--rate", "0")...))
 		if code := last.exit(t); code != 0 {
 			t.Fatalf("exit code %d: %s", code, last.err.tail())
 		}
-		g.audit(t, fmt.Sprintf("%d kills", kills), last)
+		g.audit(t, fmt.Sprintf("%d kills, %d left a batch begun", done, open), last)
 	})
 }
 
