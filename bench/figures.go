@@ -91,6 +91,10 @@ var groups = []group{
 		{"franz", 1_000_000, func(n int, at string) sample { return kafkaFranz(at, n) }},
 		{"watermill", 200_000, func(n int, at string) sample { return kafkaWatermill(at, n) }},
 	}},
+	{name: "kafka_key", server: withKafka, figures: kafkaKeyFigures, systems: []system{
+		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaConsumer(at, n, 0, consumer.OrderKey, noop) }},
+		{"franz", 1_000_000, func(n int, at string) sample { return kafkaFranzByKey(at, n) }},
+	}},
 	{name: "kafka_sleep", server: withKafka, figures: kafkaSleepFigures, systems: []system{
 		{"longshore_256", 600_000, func(n int, at string) sample { return kafkaLongshore(at, n, 256, millisecond) }},
 		local("bare_256", 600_000, func(n int) sample { return bare(n, 256, millisecond) }),
@@ -166,6 +170,14 @@ func kafkaFigures(m map[string]sample) []figure {
 		fs = append(fs, show("kafka_cpu_us_"+s, m[s].CPUNS/1e3), show("kafka_messages_per_second_"+s, 1e9/m[s].WallNS))
 	}
 	return fs
+}
+
+func kafkaKeyFigures(m map[string]sample) []figure {
+	return []figure{
+		atMost("kafka_key_cpu_us", m["longshore"].CPUNS/1e3, 1),
+		show("kafka_key_cpu_us_franz", m["franz"].CPUNS/1e3), show("kafka_key_allocs", m["longshore"].Allocs),
+		show("kafka_key_messages_per_second_longshore", 1e9/m["longshore"].WallNS), show("kafka_key_messages_per_second_franz", 1e9/m["franz"].WallNS),
+	}
 }
 
 func kafkaSleepFigures(m map[string]sample) (fs []figure) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"strings"
 	"sync"
@@ -25,8 +26,8 @@ import (
 
 const kafkaPartitions = 4
 
-// withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes in a topic of 4 partitions. where
-// is the topic and the brokers, as "topic@host:port,host:port".
+// withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes and 10,000 keys in a topic of 4
+// partitions. where is the topic and the brokers, as "topic@host:port,host:port".
 func withKafka(n int, do func(where string)) error {
 	brokers := strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
 	if brokers[0] == "" {
@@ -68,8 +69,12 @@ func fillTopic(brokers []string, topic string, n int) error {
 	var first error
 	var once sync.Once
 	body := make([]byte, 100)
+	keys := make([][]byte, orderKeys) // key i is always in partition i % 4
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "key-%d", i)
+	}
 	for i := range n {
-		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(i % kafkaPartitions), Value: body}, func(_ *kgo.Record, err error) {
+		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(i % kafkaPartitions), Key: keys[i%orderKeys], Value: body}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				once.Do(func() { first = err })
 			}
@@ -108,9 +113,13 @@ func (r *kafkaRun) result(n int) sample {
 
 // kafkaLongshore is the whole framework; with its defaults where workers is 0.
 func kafkaLongshore(where string, n, workers int, do func(int)) sample {
+	return kafkaConsumer(where, n, workers, consumer.OrderNone, do)
+}
+
+func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(int)) sample {
 	r := newKafkaRun(where, n)
 	source := must(kafkabroker.New(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group, Topics: []string{r.topic}}))
-	c := must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
+	c := must(consumer.New(consumer.Config{Source: source, Order: order, Pool: consumer.Pool{Min: workers, Max: workers},
 		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
 		Observers: []consumer.Observer{func(e consumer.Event) {
 			if said, ok := e.(consumer.SourceSaid); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
@@ -155,6 +164,32 @@ func kafkaFranz(where string, n int) sample {
 			fs := c.PollFetches(context.Background())
 			check(fs.Err())
 			fs.EachRecord(func(*kgo.Record) { r.saw() })
+		}
+	}()
+	return r.result(n)
+}
+
+// kafkaFranzByKey is how one keeps the order of keys by hand: a goroutine and a channel for each of 64 hashes. It commits what no goroutine has
+// handled yet.
+func kafkaFranzByKey(where string, n int) sample {
+	r := newKafkaRun(where, n)
+	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(time.Second)))
+	var hands [workers]chan *kgo.Record
+	for i := range hands {
+		hands[i] = make(chan *kgo.Record, 256)
+		go func() {
+			for range hands[i] {
+				r.saw()
+			}
+		}()
+	}
+	seed := maphash.MakeSeed()
+	go func() {
+		for {
+			fs := c.PollFetches(context.Background())
+			check(fs.Err())
+			fs.EachRecord(func(m *kgo.Record) { hands[maphash.Bytes(seed, m.Key)%workers] <- m })
 		}
 	}()
 	return r.result(n)

@@ -247,7 +247,7 @@ func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
 		if late {
 			e = &lateError{e}
 		}
-		c.decideOn(r.c, piece{m: &r.ms[i], lane: lanePart(r.lanes, i, i+1), first: r.firsts[i]}, e)
+		c.decideOn(r.c, piece{m: &r.ms[i], lane: lanePart(r.lanes, i, i+1), first: r.batch.firsts[i]}, e)
 	}
 	return len(tokens)
 }

@@ -18,12 +18,16 @@ type contextSlot struct {
 	k      *claim
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	gone   bool // it is in no slot any more; the worker's own
 }
 
-// get returns the worker's context for k.
+// get returns the worker's context for k. One that the watchdog has ended is not here any more: see renew.
 func (x *contexts) get(k *claim) context.Context {
+	if s := x.shown.Load(); s != nil && s.k == k && !s.gone {
+		return s.ctx
+	}
 	for _, s := range x.slots {
-		if s != nil && s.k == k && s.ctx.Err() == nil {
+		if s != nil && s.k == k {
 			x.shown.Store(s)
 			return s.ctx
 		}
@@ -32,7 +36,7 @@ func (x *contexts) get(k *claim) context.Context {
 	s.ctx, s.cancel = context.WithCancelCause(k.ctx)
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
-		old.cancel(context.Canceled)
+		old.drop()
 	}
 	x.slots[x.hand] = s
 	x.shown.Store(s)
@@ -43,7 +47,7 @@ func (x *contexts) get(k *claim) context.Context {
 func (x *contexts) renew(k *claim) context.Context {
 	for i, s := range x.slots {
 		if s != nil && s.k == k {
-			s.cancel(context.Canceled)
+			s.drop()
 			x.slots[i] = nil
 		}
 	}
@@ -53,8 +57,13 @@ func (x *contexts) renew(k *claim) context.Context {
 func (x *contexts) end() {
 	for i, s := range x.slots {
 		if s != nil {
-			s.cancel(context.Canceled)
+			s.drop()
 			x.slots[i] = nil
 		}
 	}
+}
+
+func (s *contextSlot) drop() {
+	s.gone = true
+	s.cancel(context.Canceled)
 }

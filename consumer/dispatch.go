@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -25,13 +26,20 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 		slab []broker.Message // fresh ones: a handler may keep *Message
 		cut  = cutter{c: c}
 		last *claim
+		got  int // last time
 	)
 	for {
 		c.gate.wait(submits)
+		if few := c.cfg.Chunk / 4; got < few {
+			if queued, rate := c.pool.Queued(); mayRest(got, queued, rate) {
+				nap(submits, restTime)
+			}
+		}
 		if len(slab) < max(1, c.cfg.Chunk/4) {
 			slab = make([]broker.Message, c.cfg.Chunk)
 		}
 		n, err := f.source.Receive(slab)
+		got = n
 		if errors.Is(err, broker.ErrClosed) {
 			return nil
 		}
@@ -57,6 +65,26 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 	}
 }
 
+// restTime is for how long a dispatcher lets room gather at its source.
+const restTime = time.Millisecond
+
+// mayRest says whether a dispatcher that got few messages may rest before it asks again: the queue holds work for some rests, so no worker waits for it,
+// and much more will be there afterwards. Where the budget is used up, each ack would wake it for one message else.
+func mayRest(got, queued int, perSecond float64) bool {
+	inRest := perSecond * restTime.Seconds()
+	return got > 0 && inRest >= 8*float64(got) && float64(queued) >= 4*inRest
+}
+
+// nap waits for d, or until ctx ends.
+func nap(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
 // submit queues runs: one lock for all that fits.
 func (c *Consumer) submit(ctx context.Context, k *claim, runs []*run) {
 	if !k.enter(runs...) {
@@ -75,7 +103,7 @@ type cutter struct {
 	stash   stash
 }
 
-const runsAtOnce = 32
+const runsAtOnce = 36 // 4 KiB
 
 // cut makes runs of q messages each. What it returns is good until the next call.
 func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*run {

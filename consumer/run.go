@@ -23,23 +23,24 @@ type run struct {
 	ms   []broker.Message
 	// lanes has each message's lane; nil: there is no order.
 	lanes []uint64
-	// batch: its messages are handled by one call. Then the word counts that one, not them. firsts has each one's piece.first.
-	batch  bool
-	firsts []int64
+	// batch is set where its messages are handled by one call. Then the word counts that one, not them.
+	batch *gathering
+	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.
+	first int64
 
 	// linked, prev and next make the claim's list of live runs; under its lock.
 	linked     bool
 	prev, next *run
+	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, under the claim's lock.
+	seen *seen
+}
 
-	// What the watchdog last saw running: the message (plus one), since when, and in which goroutine. So a timeout costs no clock reading per
-	// message. Only the watchdog writes them, under the claim's lock.
-	seen   int
-	seenAt time.Time
-	seenBy uint64
-	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.
-	first int64
-	// stuck: it was reported as stuck.
-	stuck bool
+// seen is a message in a handler, as the watchdog found it. So a timeout costs no clock reading per message.
+type seen struct {
+	i         int
+	at        time.Time
+	goroutine uint64
+	stuck     bool // it was reported as stuck
 }
 
 const (
@@ -74,13 +75,13 @@ func (r *run) init(c *claim, ms []broker.Message, lanes []uint64) {
 }
 
 func (r *run) initBatch(g *gathering) {
-	r.c, r.ms, r.lanes, r.firsts, r.batch = g.k, g.ms, g.lanes, g.firsts, true
+	r.c, r.ms, r.lanes, r.batch = g.k, g.ms, g.lanes, g
 	r.word.Store(packWord(0, 0, 1))
 }
 
 // part is the messages [a, b) of the word; of a batch all or none.
 func (r *run) part(a, b int) []broker.Message {
-	if r.batch && a < b {
+	if r.batch != nil && a < b {
 		return r.ms
 	}
 	return r.ms[a:b]
@@ -88,7 +89,7 @@ func (r *run) part(a, b int) []broker.Message {
 
 // lanesOf are the lanes of part.
 func (r *run) lanesOf(a, b int) []uint64 {
-	if r.batch && a < b {
+	if r.batch != nil && a < b {
 		return r.lanes
 	}
 	return lanePart(r.lanes, a, b)
@@ -198,7 +199,7 @@ func (r *run) running() int {
 // unstarted is how many messages nobody has started.
 func (r *run) unstarted() int {
 	_, next, end := unpackWord(r.word.Load())
-	if r.batch && next < end {
+	if r.batch != nil && next < end {
 		return len(r.ms)
 	}
 	return max(0, end-next)

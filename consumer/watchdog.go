@@ -44,14 +44,14 @@ func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon
 	if l == nil {
 		return false
 	}
-	if r.seen != i+1 {
+	if r.seen == nil || r.seen.i != i {
 		r.see(i, l.goroutine)
 		return false
 	}
 	if c.cfg.Timeout == 0 {
 		return false
 	}
-	ran := time.Since(r.seenAt)
+	ran := time.Since(r.seen.at)
 	if ran < c.cfg.Timeout {
 		return false
 	}
@@ -67,7 +67,7 @@ func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon
 func (r *run) see(i int, goroutine uint64) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	r.seen, r.seenAt, r.seenBy, r.stuck = i+1, time.Now(), goroutine, false
+	r.seen = &seen{i: i, at: time.Now(), goroutine: goroutine}
 }
 
 // A sighting is a message in a handler.
@@ -87,8 +87,8 @@ func (k *claim) running() (all []sighting) {
 			continue
 		}
 		s := sighting{m: &r.ms[i], at: time.Now()}
-		if r.seen == i+1 {
-			s.at, s.goroutine = r.seenAt, r.seenBy
+		if r.seen != nil && r.seen.i == i {
+			s.at, s.goroutine = r.seen.at, r.seen.goroutine
 		}
 		all = append(all, s)
 	}
@@ -100,8 +100,8 @@ func (k *claim) running() (all []sighting) {
 func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	e := Stuck{Message: &r.ms[i], For: ran}
 	if int(c.stuck.Load()) >= c.cfg.MaxStuck {
-		if !r.stuck {
-			r.stuck = true
+		if !r.seen.stuck {
+			r.seen.stuck = true
 			e.Stack = stackOf(allStacks(), l.goroutine)
 			c.tell(e)
 		}
@@ -126,7 +126,7 @@ func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	c.tell(e)
 	r.c.leave(r)
 	c.ackRange(nil, r, from, i)
-	if r.batch {
+	if r.batch != nil {
 		c.failedBatch(r, &lateError{errors.New("handler did not return")}, false)
 		return true
 	}

@@ -74,7 +74,7 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 			c.refuse(l, r, i)
 			continue
 		}
-		if r.batch {
+		if r.batch != nil {
 			l.calls += len(r.ms)
 			if err := c.callBatch(ctx, r); err != nil {
 				c.failed(l, r, i, err)
@@ -138,7 +138,7 @@ func (c *Consumer) failed(l *local, r *run, i int, err error) {
 		return // disowned: the watchdog has decided
 	}
 	c.ackRange(l, r, from, i)
-	if r.batch {
+	if r.batch != nil {
 		l.good += c.failedBatch(r, err, late)
 		return
 	}

@@ -47,7 +47,7 @@ var mutants = []mutant{
 		"if sl := ses.slots.find(d.stream, d.nanos); sl != nil {", "if sl := ses.slots.find(d.stream, d.nanos); sl != nil && sl.state == slotFree {",
 		"./broker/natsbroker", "TestRedeliveryWhileOut|Conformance"},
 	{"a give-back by a lease that ran out", "broker/natsbroker/settle.go",
-		"		if ses.ended || s.expired(sl, now) {\n			t.lost = true\n", "		if ses.ended {\n			t.lost = true\n",
+		"		case s.expired(sl, now):\n", "		case false:\n",
 		"./broker/natsbroker", "TestNoGiveBackByAnExpiredLease|Conformance"},
 	{"a durable with a delivery limit", "broker/natsbroker/durable.go",
 		"		MaxDeliver:     -1,", "		MaxDeliver:     5,",

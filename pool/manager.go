@@ -190,11 +190,21 @@ func (c *pace) bound(most, least int, in time.Duration) int {
 	return min(most, max(least, int(min(1e9, c.rate*in.Seconds()))))
 }
 
+// slackTime is how long a submitter may sleep while places become free: short enough not to matter beside what the queue holds.
+const slackTime = time.Millisecond
+
+// slack is how many places should be free before a submitter is woken: what is taken in slackTime, at most half of all.
+func (c *pace) slack(bound int) int {
+	return min(bound/2, int(min(1e9, c.rate*slackTime.Seconds())))
+}
+
 // tune sets what follows from the pace: how workers are woken, and the queue's bound in time. Called with the lock.
 func (p *Pool[T]) tune(c *pace) (admitted waiters[T]) {
 	c.update(p.now(), p.handled, p.work)
 	p.queue.quick = c.quick(p.queue.quick)
 	p.queue.bound = c.bound(p.cfg.Queue, p.cfg.leastBound(p.max), p.cfg.QueueTime)
+	p.queue.rate = c.rate
+	p.queue.slack = c.slack(p.queue.bound)
 	for i := range p.queue.classes {
 		admitted.append(p.queue.admit(&p.queue.classes[i]))
 	}

@@ -118,14 +118,16 @@ func (l waiters[T]) wake() {
 // queue is the classes and whose turn it is. Everything is under the pool's lock.
 type queue[T any] struct {
 	classes []class[T]
-	bound   int  // per class
-	items   int  // T's in all classes
-	backlog int  // messages in them and with blocked submitters
-	blocked int  // submitters
-	quick   bool // T's are handled faster than a goroutine is woken
-	refused bool // the queue was full for somebody since the last observation
-	turn    int  // class that is taken from
-	left    int  // T's that it may have yet
+	bound   int     // per class
+	rate    float64 // T's taken per second
+	slack   int     // so many places of a class must be free before blocked submitters are woken
+	items   int     // T's in all classes
+	backlog int     // messages in them and with blocked submitters
+	blocked int     // submitters
+	quick   bool    // T's are handled faster than a goroutine is woken
+	refused bool    // the queue was full for somebody since the last observation
+	turn    int     // class that is taken from
+	left    int     // T's that it may have yet
 }
 
 func newQueue[T any](weights []int, bound int) queue[T] {
@@ -182,8 +184,8 @@ func (q *queue[T]) pop() (x item[T], class int, woken waiters[T]) {
 	return x, q.turn, woken
 }
 
-// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. When T's are quick these stay
-// until half of the class is empty: to wake one for each free place would be a switch of goroutines for each T.
+// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. These stay until there is some slack:
+// to wake one for each free place would be a switch of goroutines for each T.
 func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 	for c.line.first != nil && c.len < q.bound {
 		x := c.line.first
@@ -195,7 +197,7 @@ func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 			c.taken.add(x)
 		}
 	}
-	if c.taken.first != nil && (!q.quick || c.len <= q.bound/2) {
+	if c.taken.first != nil && c.len <= q.bound-q.slack {
 		woken = c.taken
 		q.release(woken)
 		c.taken = waiters[T]{}

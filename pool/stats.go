@@ -36,3 +36,11 @@ func (p *Pool[T]) Stats() Stats {
 		Decisions: p.decided, Last: p.last, Rates: p.rates,
 	}
 }
+
+// Queued is the T's in the queue, and how many are taken from it per second at the pace of the last moments. It costs a lock held for some
+// nanoseconds: a submitter can ask for each of its rounds.
+func (p *Pool[T]) Queued() (now int, perSecond float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.items, p.queue.rate
+}

@@ -53,7 +53,7 @@ func cases() []testCase {
 		{name: "StopInOrder", setup: Setup{Lease: longLease}, run: stopInOrder, why: again},
 		{name: "StopBeforeOpen", run: stopBeforeOpen},
 		{name: "ReceiveAfterStop", run: receiveAfterStop},
-		{name: "CloseTwiceBesideAck", run: closeTwiceBesideAck, why: again},
+		{name: "CloseTwiceBesideAck", setup: Setup{Lease: longLease}, run: closeTwiceBesideAck, why: again},
 		{name: "CloseWaits", run: closeWaits, why: again},
 		{name: "SettleRacesClose", run: settleRacesClose, why: again},
 		{name: "CloseGivesBack", setup: Setup{Lease: longLease}, run: closeGivesBack, why: again},

@@ -113,7 +113,7 @@ func receiveAfterStop(w *world) {
 }
 
 // closeTwiceBesideAck proves that Close may be called by several goroutines while others settle: all calls return the same, settles say nil
-// or ErrLost, and what said nil holds.
+// or ErrLost, what said nil holds, and all else comes again at once, while the lease is long.
 func closeTwiceBesideAck(w *world) {
 	a := w.join(chunk(64))
 	const n = 200

@@ -26,6 +26,7 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 		sl := &ses.slots.all[i]
 		if ses.ended {
 			t.lost = true
+			s.giveBackFenced(ses, sl, 0, now)
 		} else {
 			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
 			if s.expired(sl, now) {
@@ -53,6 +54,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 	var t tally
 	s.mu.Lock()
 	now := s.clock()
+	s.outbox.mu.Lock()
 	for _, b := range back {
 		i := ses.slots.out(b.Token)
 		if i == noSlot {
@@ -60,19 +62,33 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended || s.expired(sl, now) {
+		switch {
+		case ses.ended:
 			t.lost = true
-		} else {
-			s.outbox.nak(sl.reply, max(b.Delay, 0), sl.lease+s.ackWait())
+			s.giveBackFenced(ses, sl, b.Delay, now)
+		case s.expired(sl, now):
+			t.lost = true
+		default:
+			s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + s.ackWait()})
 		}
 		if !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
 		}
 		s.free(ses, i)
 	}
+	s.outbox.mu.Unlock()
 	s.afterSettle(ses)
 	s.mu.Unlock()
+	s.outbox.rouse()
 	return t.err(ses)
+}
+
+// giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more. Its handler is done,
+// so another may have it at once. The caller holds s.mu and outbox.mu.
+func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
+	if s.closing && !ses.givenBack && !s.expired(sl, now) {
+		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait()})
+	}
 }
 
 func dueAt(now int64, delay time.Duration) int64 {
