@@ -67,18 +67,14 @@ func (l *Letter) At() time.Time {
 // ParsePlace reads what FormatPlace wrote: partition/offset on Kafka, a sequence on JetStream.
 func ParsePlace(s string) (p broker.Place, err error) {
 	p.Partition = -1
-	before, after, parted := strings.Cut(s, "/")
-	if !parted {
-		before, after = "", s
-	} else if no, perr := strconv.ParseInt(before, 10, 32); perr == nil && no >= 0 {
-		p.Partition = int32(no)
-	} else {
-		err = fmt.Errorf("%q: want partition/offset (Kafka) or a sequence (JetStream)", s)
+	offset := s
+	if partition, rest, parted := strings.Cut(s, "/"); parted {
+		p.Partition, offset = int32(readNumber(partition, 32, -1)), rest
 	}
-	if p.Offset, _ = strconv.ParseInt(after, 10, 64); after == "" || p.Offset < 0 || strconv.FormatInt(p.Offset, 10) != after {
-		err = fmt.Errorf("%q: want partition/offset (Kafka) or a sequence (JetStream)", s)
+	if p.Offset = readNumber(offset, 64, -1); p.Offset < 0 || FormatPlace(p) != s {
+		return p, fmt.Errorf("%q: want partition/offset (Kafka) or a sequence (JetStream)", s)
 	}
-	return p, err
+	return p, nil
 }
 
 // FormatPlace writes where a letter is: partition/offset on Kafka, a sequence on JetStream.

@@ -18,6 +18,7 @@ const (
 	stepBegin  = "begin"  // these letters are about to be published
 	stepDone   = "done"   // they are confirmed
 	stepUndone = "undone" // they were surely not published
+	stepEnd    = "end"    // a replay with Again has replayed all
 )
 
 // recordVersion is that of the format.
@@ -35,6 +36,8 @@ type record struct {
 	Letters map[string]spans `json:"letters,omitempty"`
 	Handled bool             `json:"handled,omitempty"`
 	Edited  bool             `json:"edited,omitempty"`
+	// Again, of a run: it replays what was replayed already.
+	Again bool `json:"again,omitempty"`
 	// Suffix ends the ids of the messages.
 	Suffix string `json:"suffix,omitempty"`
 	// Of is the run that began the letters, where this one found out what became of them.
@@ -127,18 +130,27 @@ type marks struct {
 	log string
 	by  map[broker.Place]mark
 	run string // the replay that began last
+	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not replayed again.
+	again map[string]bool
 }
 
-func newMarks(log string) *marks { return &marks{log: log, by: map[broker.Place]mark{}} }
+func newMarks(log string) *marks {
+	return &marks{log: log, by: map[broker.Place]mark{}, again: map[string]bool{}}
+}
 
 // add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice.
 func (m *marks) add(r record) {
 	if r.Step == stepRun {
 		m.run = r.Run
-		return
 	}
 	if r.Log != m.log { // of a topic that was deleted and made again
 		return
+	}
+	switch {
+	case r.Step == stepRun && r.Again:
+		m.again[r.Run] = true
+	case r.Step == stepEnd:
+		clear(m.again)
 	}
 	for to, s := range r.Letters {
 		places, _ := s.places() // was checked

@@ -37,7 +37,8 @@ type Replay struct {
 	Limit int64
 	// MaxReplays is how often a message may be replayed, all told; a letter that came back so often is refused. Defaults to 5.
 	MaxReplays int
-	// Again replays letters that were replayed before, too.
+	// Again replays letters that were replayed before, too. A replay with Again goes on with one that was stopped or killed: what that one has replayed
+	// is left out.
 	Again bool
 	// Edit changes each message before it is published. A letter whose edited copy was published counts as replayed. Defaults to nil.
 	Edit func(*broker.Outgoing) error
@@ -202,7 +203,7 @@ func (r *replay) prepare(ctx context.Context) (err error) {
 	if err := r.l.cfg.Store.CreateLog(ctx, r.j.topic, r.l.cfg.Topic); err != nil {
 		return fmt.Errorf("making the journal of replays: %w", err)
 	}
-	if err := r.j.append(ctx, record{Step: stepRun}); err != nil {
+	if err := r.j.append(ctx, record{Step: stepRun, Again: r.o.Again}); err != nil {
 		return err
 	}
 	if r.known, err = r.j.load(ctx); err != nil {
@@ -233,6 +234,9 @@ func (r *replay) run(ctx context.Context) error {
 	if err == nil {
 		err = r.flush(ctx)
 	}
+	if err == nil && r.o.Again && !r.o.DryRun {
+		err = r.j.append(ctx, record{Step: stepEnd})
+	}
 	return err
 }
 
@@ -250,7 +254,12 @@ func (r *replay) count(ctx context.Context) error {
 }
 
 // wanted says whether a letter that the filter takes is to be replayed: it was not, or it is not known, or it is wanted again.
-func (r *replay) wanted(x *Letter) bool { return x.State != Replayed || r.o.Again }
+func (r *replay) wanted(x *Letter) bool {
+	if x.State != Replayed {
+		return true
+	}
+	return r.o.Again && !r.known.again[r.known.by[x.Place].done.Run]
+}
 
 // take puts a letter into the batch, or refuses it.
 func (r *replay) take(ctx context.Context, x *Letter) error {

@@ -479,3 +479,86 @@ func TestEditAndPurge(t *testing.T) {
 		}
 	})
 }
+
+// A replay with Again that is killed goes on, too, and when it got to its end the next one begins anew.
+func TestKilledAgainGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 20)
+		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{}); err != nil || sum.Replayed != 20 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		for kill := range 2 {
+			_, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}), Replay{Again: true, Batch: 4})
+			if ended {
+				t.Fatalf("kill %d is late", kill)
+			}
+		}
+		l := open(t, b, noIDs{b.Publisher()})
+		if sum, err := l.Replay(t.Context(), Replay{Again: true}); err != nil || len(sum.PerhapsTwice) != 0 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		for v, n := range copies(t, b, "orders") {
+			if n != 2 {
+				t.Errorf("%s is there %d times", v, n)
+			}
+		}
+		if sum, err := l.Replay(t.Context(), Replay{Again: true, Limit: 3}); err != nil || sum.Replayed != 3 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+	})
+}
+
+// Handlers that ran when the process was killed run again, and that is said.
+func TestKilledHandlersRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 5)
+		l := open(t, b, b.Publisher())
+		r := &replay{l: l, o: Replay{HandlerName: "h", Handle: func(context.Context, *broker.Message) error { return nil }}.withDefaults()}
+		if err := r.prepare(t.Context()); err != nil { // and the process dies after it has begun a letter
+			t.Fatal(err)
+		}
+		x := list(t, l, Filter{})[1]
+		if err := r.write(t.Context(), stepBegin, []parcel{{letter: x, to: "h"}}); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := l.Replay(t.Context(), r.o)
+		if err != nil || sum.Replayed != 5 || len(sum.PerhapsTwice) != 1 || sum.PerhapsTwice[0] != x.Place {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		if x, err := l.Get(t.Context(), x.Place); err != nil || !x.PerhapsTwice || x.State != Replayed {
+			t.Errorf("%+v %v", x, err)
+		}
+	})
+}
+
+// A publish that is tried again since nobody confirmed it is named.
+func TestTriedAgainIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 3)
+		p := &deaf{Publisher: noIDs{b.Publisher()}}
+		sum, err := open(t, b, p).Replay(t.Context(), Replay{Filter: Filter{Class: "error"}})
+		if err != nil || sum.Replayed != 2 || len(sum.PerhapsTwice) != 2 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		for _, x := range list(t, open(t, b, nil), Filter{Class: "error"}) {
+			if n := copies(t, b, "orders")[string(x.Message.Value)]; n != 2 || !x.PerhapsTwice {
+				t.Errorf("%d copies, perhaps twice: %v", n, x.PerhapsTwice)
+			}
+		}
+	})
+}
+
+// deaf does not hear the first confirmation of a replay.
+type deaf struct {
+	broker.Publisher
+	heard bool
+}
+
+func (d *deaf) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	err := d.Publisher.Publish(ctx, ms)
+	if ms[0].Topic == "orders" && !d.heard {
+		d.heard = true
+		return errors.New("no confirmation within 5s")
+	}
+	return err
+}

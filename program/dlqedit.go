@@ -123,6 +123,9 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
 	}
 	sum, err := box.Replay(ctx, o)
+	if err == nil && sum.Chosen == 0 { // it was on its way when a replay was stopped, and had arrived
+		err = errors.New("nothing was published: the letter turned out to be replayed already (--again edits and replays it once more)")
+	}
 	return errors.Join(err, e.tell(stdout, sum), outcome(sum))
 }
 

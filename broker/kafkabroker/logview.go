@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -23,8 +24,9 @@ type LogViewConfig struct {
 
 // A LogView reads what is stored in topics, and cuts logs off, without being a member of any group. Safe for concurrent use.
 type LogView struct {
-	cfg LogViewConfig
-	c   *cluster
+	cfg     LogViewConfig
+	c       *cluster
+	reached atomic.Bool
 }
 
 // NewLogView checks cfg. It connects when it is first used.
@@ -92,8 +94,11 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 
 // layout is the topic's, with a leader for each partition. A topic that was just made has none for a moment, and is not known to each broker.
 func (v *LogView) layout(ctx context.Context, name string) (topic, error) {
-	if err := v.cfg.probe(ctx, v.c.transport); err != nil { // the Transport would only say that its time is over
-		return topic{}, err
+	if !v.reached.Load() { // the Transport would only say that its time is over
+		if err := v.cfg.probe(ctx, v.c.transport); err != nil {
+			return topic{}, err
+		}
+		v.reached.Store(true)
 	}
 	for over := time.Now().Add(v.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
 		ts, err := v.c.topics(ctx, []string{name})
@@ -131,6 +136,10 @@ type piece struct {
 func (v *LogView) piece(ctx context.Context, t topic, no int32, s broker.Scan) (piece, error) {
 	p := piece{partitionID: partitionID{t.name, no}, id: t.id, leader: t.leaders[no]}
 	start, err := v.c.listOffset(ctx, p.leader, p.partitionID, timeStart, 0)
+	var end int64
+	if err == nil {
+		end, err = v.c.listOffset(ctx, p.leader, p.partitionID, timeEnd, 0)
+	}
 	if err == nil {
 		p.to, err = v.c.listOffset(ctx, p.leader, p.partitionID, timeEnd, 1)
 	}
@@ -145,6 +154,7 @@ func (v *LogView) piece(ctx context.Context, t topic, no int32, s broker.Scan) (
 	} else {
 		p.whole = start <= s.Offset
 	}
+	p.whole = p.whole && p.to >= end // an open transaction hides what comes after its begin
 	p.from = max(p.from, start)
 	if err != nil {
 		return p, fmt.Errorf("partition %d: %w", no, err)
