@@ -72,8 +72,8 @@ func comparePlaces(a, b broker.Place) int {
 	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-// maxSpan bounds what one record can be made to say: a batch has far less.
-const maxSpan = 1 << 20
+// maxSpan is how many letters one record can have, and so a batch.
+const maxSpan = 1 << 16
 
 // places unpacks them.
 func (s spans) places() (ps []broker.Place, err error) {
@@ -107,9 +107,14 @@ func decodeRecord(b []byte) (r record, err error) {
 		return r, errors.New("it is no record of a replay")
 	}
 	for _, letters := range []map[string]spans{r.Letters, r.Twice} {
+		n := 0
 		for to, s := range letters {
-			if _, err := s.places(); err != nil || to == "" {
+			ps, err := s.places()
+			if n += len(ps); err != nil || to == "" {
 				return r, fmt.Errorf("it has letters to %q with %w", to, cmp.Or(err, errors.New("no name")))
+			}
+			if n > maxSpan {
+				return r, fmt.Errorf("it has more than %d letters", maxSpan)
 			}
 		}
 	}

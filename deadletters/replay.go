@@ -89,7 +89,7 @@ func (o Replay) validate(topic string) error {
 	check(o.Limit >= 0, "Limit is %d, negative", o.Limit)
 	check(o.MaxReplays > 0, "MaxReplays is %d, want at least 1", o.MaxReplays)
 	check(o.Workers > 0, "Workers is %d, want at least 1", o.Workers)
-	check(o.Batch > 0, "Batch is %d, want at least 1", o.Batch)
+	check(o.Batch > 0 && o.Batch <= maxSpan, "Batch is %d, want 1 to %d", o.Batch, maxSpan)
 	check(o.Handle == nil || o.HandlerName != "", "HandlerName is required with Handle")
 	check(o.Handle == nil || o.To == "", "To is %q, and Handle is set: one of them", o.To)
 	check(o.Handle == nil || o.Edit == nil, "Edit is set, and Handle: an edited letter is published")
