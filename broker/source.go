@@ -85,7 +85,8 @@ type Budget struct {
 
 // Traits are what a source can and cannot do. They are known after Open; the engine refuses a configuration that asks for more.
 type Traits struct {
-	// Ordered: one holder per key at a time, over all replicas.
+	// Ordered: one holder per key at a time, over all replicas. It may depend on Options.Ordered: with it, a broker whose processes share messages
+	// may let one of them work at a time. Not set, the engine keeps an order within the process, and warns.
 	Ordered bool
 	// Attempts says how far to trust Message.Attempt.
 	Attempts Trust

@@ -14,7 +14,7 @@ import (
 type BatchHandler func(ctx context.Context, ms []*Message) error
 
 // A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed since its first message came. A message that
-// failed waits its backoff alone, and then for a batch again. With an order, a batch has at most one message of a lane.
+// failed waits its backoff alone, and then for a batch again. With an order, a batch has at most one message of a lane, unless it is ByKey.
 type Batch struct {
 	// Handler handles each batch, instead of Config.Handler. Required.
 	Handler BatchHandler
@@ -22,6 +22,10 @@ type Batch struct {
 	Size int
 	// Bytes is the size of keys and values at which a batch is complete; one message may go over. Defaults to 1 MiB.
 	Bytes int
+	// ByKey gives each batch the messages of one key only; those without a key have batches of their own. Where there are many keys, it is mostly Linger that
+	// completes them. With an order, a batch is consecutive messages of one lane, and the first of them that fails ends it: it is retried, and those behind it are
+	// handled again after it, one by one, whatever was said of them; they have used up no attempt. Defaults to false.
+	ByKey bool
 	// Linger is how long a message waits for others at most. Longer means larger batches where little comes. Defaults to 100 ms.
 	Linger time.Duration
 }
@@ -83,6 +87,7 @@ func (c Config) validateBatch() (errs []error) {
 	check(b.Size > 0, "Batch.Size is %d, want at least 1", b.Size)
 	check(b.Bytes > 0, "Batch.Bytes is %d, want at least 1", b.Bytes)
 	check(b.Linger > 0, "Batch.Linger is %v, want more than 0", b.Linger)
+	check(!b.ByKey || c.Order == OrderNone || b.Size <= c.Lane.Limit, "Batch.Size is %d, above Lane.Limit, %d: a batch might never be full", b.Size, c.Lane.Limit)
 	share := c.mainBudget().Messages / 2
 	check(b.Size <= share || c.Budget.Messages < c.Pool.Max, "Batch.Size is %d, above half of a source's budget, %d: a batch might never be full", b.Size, share)
 	return errs
@@ -99,6 +104,7 @@ func (c Config) batchSize() int {
 // A gathering is a batch that is not complete. It is its claim's, under the claim's lock.
 type gathering struct {
 	k      *claim
+	of     group
 	ms     []broker.Message
 	lanes  []uint64 // as run.lanes
 	firsts []int64  // as piece.first
@@ -111,30 +117,45 @@ func (g *gathering) add(m *broker.Message, lanes []uint64, first int64, b *Batch
 	g.lanes = append(g.lanes, lanes...)
 	g.firsts = append(g.firsts, first)
 	g.bytes += len(m.Key) + len(m.Value)
-	return len(g.ms) >= b.Size || g.bytes >= b.Bytes
+	return g.complete(b)
 }
 
-// gather takes messages of k into batches, and queues those that are complete. It never blocks: the budget bounds what is here.
-func (c *Consumer) gather(k *claim, ms []broker.Message, lanes []uint64, first int64) {
-	var full []*gathering
-	var begun *gathering
+func (g *gathering) complete(b *Batch) bool { return len(g.ms) >= b.Size || g.bytes >= b.Bytes }
+
+// gather takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It never blocks: the
+// budget bounds what is here.
+func (c *Consumer) gather(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) {
+	var full, begun []*gathering
+	thawed := false
 	k.mu.Lock()
 	over := k.over != ""
 	for i := range ms {
 		if over {
 			break
 		}
-		if k.gathering == nil {
-			k.gathering = &gathering{k: k, ms: make([]broker.Message, 0, c.cfg.Batch.Size)}
-			begun = k.gathering
+		of := c.groupOf(&ms[i], lanePart(lanes, i, i+1))
+		g := k.gathering(of)
+		if g == nil {
+			g = c.newGathering(k, of)
+			begun = append(begun, g)
 		}
-		if k.gathering.add(&ms[i], lanePart(lanes, i, i+1), first, c.cfg.Batch) {
-			full = append(full, k.gathering)
-			k.gathering = nil
+		complete := g.add(&ms[i], lanePart(lanes, i, i+1), first, c.cfg.Batch)
+		if of.lane != 0 {
+			if alone || c.tooLarge(&ms[i]) != nil {
+				complete = true
+			} else if !complete {
+				complete = c.absorb(g, &thawed)
+			}
+		}
+		if complete {
+			full = append(full, g)
+			k.setGathering(of, nil)
 		}
 	}
-	if begun != nil && begun == k.gathering {
-		c.lingers.add(time.Now().Add(c.cfg.Batch.Linger), begun)
+	for _, g := range begun {
+		if k.gathering(g.of) == g {
+			c.lingers.add(time.Now().Add(c.cfg.Batch.Linger), g)
+		}
 	}
 	k.mu.Unlock()
 	if over {
@@ -145,14 +166,27 @@ func (c *Consumer) gather(k *claim, ms []broker.Message, lanes []uint64, first i
 	for _, g := range full {
 		c.queueBatch(g)
 	}
+	if thawed {
+		c.thaw(k)
+	}
+}
+
+// newGathering begins one. It needs k.mu.
+func (c *Consumer) newGathering(k *claim, of group) *gathering {
+	g := &gathering{k: k, of: of}
+	if !of.byKey { // else most are small
+		g.ms = make([]broker.Message, 0, c.cfg.Batch.Size)
+	}
+	k.setGathering(of, g)
+	return g
 }
 
 // lingered queues a batch whose time is over, complete or not.
 func (c *Consumer) lingered(g *gathering) {
 	g.k.mu.Lock()
-	mine := g.k.gathering == g
+	mine := g.k.gathering(g.of) == g
 	if mine {
-		g.k.gathering = nil
+		g.k.setGathering(g.of, nil)
 	}
 	g.k.mu.Unlock()
 	if mine {
@@ -175,14 +209,13 @@ func (c *Consumer) queueBatch(g *gathering) {
 // takeGathering takes what is gathering of a claim that is over.
 func (c *Consumer) takeGathering(k *claim) (ms []broker.Message, lanes []uint64) {
 	k.mu.Lock()
-	g := k.gathering
-	k.gathering = nil
-	k.mu.Unlock()
-	if g == nil {
-		return nil, nil
+	for g := range k.gatherings() {
+		ms, lanes = append(ms, g.ms...), append(lanes, g.lanes...)
 	}
-	c.pool.Expect(-len(g.ms))
-	return g.ms, g.lanes
+	k.plain, k.byKey = nil, nil
+	k.mu.Unlock()
+	c.pool.Expect(-len(ms))
+	return ms, lanes
 }
 
 // callBatch calls the handler with those that are not too large for it.
@@ -228,8 +261,11 @@ func errorsOf(err error, n int) []error {
 
 // failedBatch decides about each message of a batch that was taken out of its run. It returns how many were acked.
 func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
-	var tokens, lanes []uint64
 	errs := errorsOf(err, len(r.ms))
+	if r.lanes != nil && c.cfg.Batch.ByKey && r.lanes[0] != 0 {
+		return c.failedLane(r, errs, late)
+	}
+	var tokens, lanes []uint64
 	for i, e := range errs {
 		if e == nil {
 			tokens = append(tokens, r.ms[i].Token)

@@ -331,6 +331,7 @@ func TestBatchIsChecked(t *testing.T) {
 		"Batch.Size is -1, want at least 1":        {Batch: &consumer.Batch{Handler: many, Size: -1}},
 		"Batch.Bytes is -1, want at least 1":       {Batch: &consumer.Batch{Handler: many, Bytes: -1}},
 		"Batch.Linger is -1ns, want more than 0":   {Batch: &consumer.Batch{Handler: many, Linger: -1}},
+		"Batch.Size is 51, above Lane.Limit, 50":   {Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 50}, Batch: &consumer.Batch{Handler: many, ByKey: true, Size: 51}},
 		"Batch.Size is 51, above half of a source": {Batch: &consumer.Batch{Handler: many, Size: 51}, Budget: broker.Budget{Messages: 100}},
 	} {
 		cfg.Source = b.Source(membroker.SourceConfig{})

@@ -22,9 +22,10 @@ type claim struct {
 	closed atomic.Bool // over is set
 
 	mu          sync.Mutex
-	gathering   *gathering
-	over        string // why nothing of it may start any more; "": it may
-	first, last *run   // live runs, oldest first
+	plain       *gathering           // what gathers, whatever its key
+	byKey       map[group]*gathering // or what gathers by key
+	over        string               // why nothing of it may start any more; "": it may
+	first, last *run                 // live runs, oldest first
 }
 
 // claimOf finds or makes the engine's side of b.

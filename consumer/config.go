@@ -22,6 +22,9 @@ type Config struct {
 	Sources []Input
 	// Priority tells important messages from others. Defaults to none: those of a source are handled in the order in which they come.
 	Priority *Priority
+	// Strict takes from Sources, and within each from the levels of Priority, in their order instead of by weight: what comes later waits as long as something
+	// of what comes before is here, but never for more than about a hundred hand-offs in a row. Only with Sources or Priority. Defaults to false.
+	Strict bool
 	// Handler handles each message. Required, unless there is a Batch.
 	Handler Handler
 	// Batch hands messages over in batches, to a handler of its own. Defaults to nil: one by one.

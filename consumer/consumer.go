@@ -87,7 +87,7 @@ func (c *Consumer) newPool() error {
 	p, err := pool.New(pool.Config[*run]{
 		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge,
 		Do: c.handle, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
-		Weights: c.cfg.weights(), Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
+		Weights: c.cfg.weights(), Strict: c.cfg.Strict, Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
 		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },
 	})
 	if err != nil {

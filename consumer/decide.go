@@ -73,7 +73,7 @@ func decide(o outcome, p Retry) decision {
 		d.runs = o.runs
 	}
 	d.exhausted = exhausted(o, d.runs, p.MaxAttempts)
-	final := d.class == classPermanent || d.class == classOversize
+	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
 	switch {
 	case o.letters && (final || d.exhausted || last || o.crowded):
@@ -109,6 +109,7 @@ func exhausted(o outcome, runs int32, maxAttempts int) bool {
 const (
 	classError     = "error"
 	classPermanent = "permanent"
+	classDecode    = "decode"
 	classOversize  = "oversize"
 	classTimeout   = "timeout"
 	classPanic     = "panic"
@@ -117,12 +118,15 @@ const (
 
 func classOf(err error) string {
 	var (
-		permanent *permanentError
-		panicked  *PanicError
+		undecodable *undecodableError
+		permanent   *permanentError
+		panicked    *PanicError
 	)
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		return classOversize
+	case errors.As(err, &undecodable):
+		return classDecode
 	case errors.As(err, &permanent):
 		return classPermanent
 	case errors.As(err, &panicked):

@@ -37,6 +37,8 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictDeadLetter, class: "permanent", runs: 1}},
 		{"permanent, no place", outcome{err: Permanent(boom), attempt: 1},
 			decision{verdict: VerdictRetry, class: "permanent", runs: 1, delay: time.Second, exhausted: true}},
+		{"undecodable", outcome{err: fmt.Errorf("own: %w", Undecodable(boom)), attempt: 1, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "decode", runs: 1}},
 		{"retry after", outcome{err: RetryAfter(boom, 5*time.Second), attempt: 1, letters: true},
 			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 5 * time.Second}},
 		{"retry after counts as an attempt", outcome{err: RetryAfter(boom, time.Second), runs: 2, attempt: 3, letters: true},

@@ -54,7 +54,7 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 			last = c.claimOf(f, ms[0].Claim)
 		}
 		if c.cfg.Batch != nil && !c.ordered() {
-			c.gather(last, ms, nil, 0)
+			c.gather(last, ms, nil, 0, false)
 			continue
 		}
 		if c.ordered() {

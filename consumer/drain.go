@@ -88,9 +88,14 @@ func (c *Consumer) open(ctx context.Context) error {
 			return fmt.Errorf("opening the source: %w", err)
 		}
 		f.traits = t
+		if c.ordered() && !f.retries && !t.Ordered {
+			c.observeSource(f, broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
+		}
 	}
 	return nil
 }
+
+var errOrderHere = errors.New("consumer: the order holds within this process only: its source lets several processes share messages")
 
 func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	switch e.Kind {

@@ -36,7 +36,7 @@ type (
 	Failed struct {
 		Message *Message
 		Err     error
-		// Class is a stable word for the failure: error, panic, timeout, goexit, permanent, oversize.
+		// Class is a stable word for the failure: error, panic, timeout, goexit, permanent, decode, oversize.
 		Class string
 		// Runs is how often a handler has run it and failed, this time included, as far as is known; 0 where no handler ran.
 		Runs int32

@@ -231,6 +231,33 @@ func ExampleBatch() {
 	// 0 left, 1 dead letter
 }
 
+// Batches of one key, in the key's order: a customer's changes are written with one call, and no other of the customer's runs beside it.
+func ExampleBatch_byKey() {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1}})
+	for i, customer := range []string{"ann", "bob", "ann", "ann", "bob"} {
+		_ = b.Produce(broker.Outgoing{Topic: "orders", Key: []byte(customer), Value: fmt.Append(nil, i)})
+	}
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		handled := 0
+		cfg.Order = consumer.OrderKey
+		cfg.Pool.Max = 1
+		cfg.Batch = &consumer.Batch{ByKey: true, Size: 3, Handler: func(_ context.Context, ms []*consumer.Message) error {
+			fmt.Print(string(ms[0].Key), ":")
+			for _, m := range ms {
+				fmt.Printf(" %s", m.Value)
+			}
+			fmt.Println()
+			if handled += len(ms); handled == 5 {
+				stop()
+			}
+			return nil
+		}}
+	})
+	// Output:
+	// ann: 0 2 3
+	// bob: 1 4
+}
+
 // Several sources share the workers by weight, and messages of one source by their level.
 func ExamplePriority() {
 	b := membroker.New(membroker.Config{})

@@ -55,6 +55,10 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	for i := range ms {
 		numbers[i] = c.cfg.Order.laneOf(&ms[i])
 	}
+	var all []uint64
+	if b := c.cfg.Batch; b != nil && b.ByKey {
+		all = slices.Clone(numbers) // add moves them
+	}
 	n, full := k.lanes.add(k, ms, numbers, &cut.stash)
 	if n < len(ms) {
 		c.pool.Expect(len(ms) - n)
@@ -62,9 +66,12 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	switch {
 	case n == 0:
 	case c.cfg.Batch != nil:
-		c.gather(k, ms[:n], numbers[:n], 0)
+		c.gather(k, ms[:n], numbers[:n], 0, false)
 	default:
 		c.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], c.pace.quantum(n)))
+	}
+	if all != nil && n < len(ms) {
+		c.absorbAll(k, all)
 	}
 	if full > 0 {
 		c.laneFull(submits, k, full)
@@ -92,7 +99,7 @@ func (c *Consumer) follow(next []*waiting) (over []uint64) {
 	if c.cfg.Batch != nil {
 		for _, w := range next {
 			c.pool.Expect(-1)
-			c.gather(w.k, w.m[:], w.number[:], 0)
+			c.gather(w.k, w.m[:], w.number[:], 0, w.alone)
 		}
 		return nil
 	}

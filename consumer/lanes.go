@@ -36,6 +36,7 @@ type waiting struct {
 	m      [1]broker.Message
 	number [1]uint64
 	k      *claim
+	alone  bool // it was in a batch that failed before it, and is to be one of its own
 	next   *waiting
 }
 

@@ -61,9 +61,9 @@ func (k *claim) each(do func(*Message)) {
 			do(&left[i])
 		}
 	}
-	if k.gathering != nil {
-		for i := range k.gathering.ms {
-			do(&k.gathering.ms[i])
+	for g := range k.gatherings() {
+		for i := range g.ms {
+			do(&g.ms[i])
 		}
 	}
 }

@@ -509,6 +509,29 @@ func TestOrderOverLostLease(t *testing.T) {
 	})
 }
 
+// Where processes share messages no engine can keep an order over them; that is said at the start.
+func TestOrderWithinOneProcessIsWarnedOf(t *testing.T) {
+	for leased, want := range map[bool]int{false: 0, true: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Leased: leased})
+			r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: func(context.Context, *consumer.Message) error { return nil }})
+			time.Sleep(time.Second)
+			n := 0
+			for _, e := range eventsOf[consumer.SourceSaid](r.journal) {
+				if e.Kind == broker.Warning && strings.Contains(e.Err.Error(), "within this process only") {
+					n++
+				}
+			}
+			if n != want {
+				t.Errorf("leased %v: %d warnings, want %d", leased, n, want)
+			}
+			if err := r.end(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // A full lane that empties lets its partition go on.
 func TestFullLaneThaws(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {

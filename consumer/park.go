@@ -108,7 +108,7 @@ func (c *Consumer) unpark(p parked) { c.again(p.k, []broker.Message{*p.m}, p.lan
 // again queues messages that were let in before; it never blocks.
 func (c *Consumer) again(k *claim, ms []broker.Message, lanes []uint64, first int64) {
 	if c.cfg.Batch != nil {
-		c.gather(k, ms, lanes, first)
+		c.gather(k, ms, lanes, first, first != 0)
 		return
 	}
 	r := new(run)

@@ -12,8 +12,7 @@ import (
 type Input struct {
 	// Source as in Config. Required.
 	Source broker.Source
-	// Weight is how many hand-offs of this source's messages are made in a row while those of others wait, too. A thousand beside one is as good as
-	// strict: the other still moves. Defaults to 1.
+	// Weight is how many hand-offs of this source's messages are made in a row while those of others wait, too. Not used with Config.Strict. Defaults to 1.
 	Weight int
 }
 
@@ -21,7 +20,7 @@ type Input struct {
 // the budget: what is still with the broker comes in the broker's order, so that an important message behind a million others waits for these. Where that matters
 // give it a topic, and a source, of its own.
 type Priority struct {
-	// Levels are the weights of the levels, as Input.Weight; two at least.
+	// Levels are the weights of the levels, as Input.Weight; two at least. With Config.Strict their order alone counts.
 	Levels []int
 	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large as the last. It is called several times for a message, by
 	// several goroutines, and must be quick. Required.
@@ -48,6 +47,7 @@ func (c Config) validateInputs() (errs []error) {
 			check(w > 0, "Priority.Levels[%d] is %d, want at least 1", i, w)
 		}
 	}
+	check(!c.Strict || len(c.Sources) > 1 || c.Priority != nil, "Strict is set, and there is neither a Priority nor more than one of Sources: nothing goes before anything")
 	return errs
 }
 

@@ -157,6 +157,73 @@ func TestPriorityInOrder(t *testing.T) {
 	})
 }
 
+// Strict: while the first has something here the second waits, but it never starves; nor does the third behind both.
+func TestStrictSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics := []string{"gold", "silver", "lead"}
+		b := membroker.New(membroker.Config{Topics: map[string]int{"gold": 1, "silver": 1, "lead": 1}})
+		cfg := consumer.Config{Pool: consumer.Pool{Max: 1}, Strict: true}
+		var seen sequence
+		for _, topic := range topics {
+			fill(t, b, topic, topic, 1500)
+			cfg.Sources = append(cfg.Sources, consumer.Input{Source: b.Source(membroker.SourceConfig{Group: topic, Topics: []string{topic}})})
+		}
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			time.Sleep(time.Millisecond)
+			seen.add(m.Topic)
+			return nil
+		}
+		r := start(t, b, cfg)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.all) != 4500 {
+			t.Fatalf("%d handled", len(seen.all))
+		}
+		if gold, silver, lead := seen.share("gold", 1400), seen.share("silver", 1400), seen.share("lead", 1400); gold < 1300 || silver < 5 || lead < 5 {
+			t.Errorf("of the first 1400: gold %d, silver %d, lead %d", gold, silver, lead)
+		}
+		if silver := seen.share("silver", 3000); silver < 1300 {
+			t.Errorf("%d silver ones in the first 3000: lead did not wait for them", silver)
+		}
+	})
+}
+
+// A header's levels, strictly: low ones go on while high ones never end.
+func TestStrictLevelsDoNotStarve(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		for i := range 40 {
+			fill(t, b, "in", "high", 100)
+			if i == 0 {
+				fill(t, b, "in", "low", 30)
+			}
+		}
+		var seen sequence
+		r := start(t, b, consumer.Config{
+			Priority: byHeader(1, 1, 1), Strict: true, Pool: consumer.Pool{Max: 1}, Budget: broker.Budget{Messages: 1000},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				time.Sleep(time.Millisecond)
+				urgency, _, _ := strings.Cut(string(m.Value), " ")
+				seen.add(urgency)
+				return nil
+			}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.all) != 4030 {
+			t.Fatalf("%d handled", len(seen.all))
+		}
+		if n := seen.share("low", 3900); n < 30 {
+			t.Errorf("%d of the 30 low ones came while there were high ones", n)
+		}
+		if n := seen.share("low", 1000); n > 12 {
+			t.Errorf("%d low ones among the first 1000", n)
+		}
+	})
+}
+
 func TestInputsAreChecked(t *testing.T) {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 	handler := func(context.Context, *consumer.Message) error { return nil }
@@ -166,6 +233,7 @@ func TestInputsAreChecked(t *testing.T) {
 		"Source and Sources are set: set one":         {Source: source(), Sources: []consumer.Input{{Source: source()}}},
 		"Sources[1].Source is required":               {Sources: []consumer.Input{{Source: source()}, {}}},
 		"Sources[0].Weight is -1, negative":           {Sources: []consumer.Input{{Source: source(), Weight: -1}}},
+		"Strict is set, and there is neither":         {Source: source(), Strict: true},
 		"Priority.Of is required":                     {Source: source(), Priority: &consumer.Priority{Levels: []int{1, 2}}},
 		"Priority.Levels has 1 weights":               {Source: source(), Priority: byHeader(1)},
 		"Priority.Levels[1] is 0":                     {Source: source(), Priority: byHeader(1, 0)},

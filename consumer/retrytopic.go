@@ -158,7 +158,7 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 			o.restore(&ms[i])
 			c.count.received.Add(1)
 			if c.cfg.Batch != nil {
-				c.gather(k, ms[i:i+1], nil, o.first)
+				c.gather(k, ms[i:i+1], nil, o.first, false)
 				continue
 			}
 			r := new(run)

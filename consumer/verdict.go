@@ -37,6 +37,20 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
+// Undecodable is Permanent for a message whose content cannot be read; the class of its failure is decode. Undecodable(nil) is nil. Its text
+// goes to logs and into the dead letter, so it should not quote the content.
+func Undecodable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{&undecodableError{err}}
+}
+
+type undecodableError struct{ err error }
+
+func (e *undecodableError) Error() string { return e.err.Error() }
+func (e *undecodableError) Unwrap() error { return e.err }
+
 // RetryAfter asks for the next attempt not before d, instead of the backoff. d <= 0 means at once. It still counts as an attempt.
 // RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {

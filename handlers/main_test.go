@@ -27,6 +27,11 @@ type outcome struct {
 // permanent says whether the message was dead-lettered at once.
 func (o outcome) permanent() bool { return o.failed != nil && o.failed.Class == "permanent" }
 
+// undecodable says whether the message was dead-lettered at once, as one that cannot be read.
+func (o outcome) undecodable() bool {
+	return o.failed != nil && o.failed.Class == "decode" && o.failed.Verdict == consumer.VerdictDeadLetter
+}
+
 // retry is the wait before the next attempt, when there is one.
 func (o outcome) retry() (time.Duration, bool) {
 	if o.failed == nil || o.failed.Verdict != consumer.VerdictRetry {

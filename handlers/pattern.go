@@ -63,3 +63,8 @@ func (p pattern) covers(q pattern) bool {
 	}
 	return len(p.tokens) == len(q.tokens)
 }
+
+// coversAll is covers where no tokens stand for everything.
+func (p pattern) coversAll(q pattern) bool {
+	return len(p.tokens) == 0 || len(q.tokens) > 0 && p.covers(q)
+}

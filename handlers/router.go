@@ -22,8 +22,11 @@ type Route struct {
 	// Match is the topic or subject: a whole name, or with the wildcards of NATS over its dot-separated tokens, "*" for one token and ">" at
 	// the end for one or more. The same goes for Kafka topics. Empty matches each one.
 	Match string
-	// Headers that the message must have, each with just this value (the last one, where a header is repeated): a type header such as
-	// ce-type, for example. Names are compared exactly. Defaults to none.
+	// Type is the CloudEvents type that the message must have, a whole one or with wildcards as in Match. It is looked for in the headers ce_type (as on
+	// Kafka) and ce-type (as on NATS; also Ce-Type, as HTTP writes it). Events in structured mode, which have it in the payload, have none here. Empty matches each one.
+	Type string
+	// Headers that the message must have, each with just this value (the last one, where a header is repeated). Names are compared exactly.
+	// Defaults to none.
 	Headers map[string]string
 	// Handler gets the messages. Required.
 	Handler consumer.Handler
@@ -43,7 +46,7 @@ const (
 
 // RouterConfig says how a Router finds handlers.
 type RouterConfig struct {
-	// Routes are tried in their order: the first that matches has the message. A route without Match and Headers is the default; it
+	// Routes are tried in their order: the first that matches has the message. A route without Match, Type and Headers is the default; it
 	// comes last. A route that can never be reached, since an earlier one takes all it would match, is refused. Required.
 	Routes []Route
 	// NoRoute is the policy for messages without a route. Defaults to NoRouteDeadLetter.
@@ -65,6 +68,7 @@ type Router struct {
 
 type route struct {
 	match   pattern // no tokens: matches all
+	typ     pattern // no tokens: matches all, and none
 	headers []condition
 	handler consumer.Handler
 }
@@ -74,10 +78,11 @@ type condition struct {
 	value []byte
 }
 
-// choices are the routes that the messages of a topic can take: at most one without headers, which is the last.
+// choices are the routes that the messages of a topic can take: at most one without type and headers, which is the last.
 type choices struct {
 	topic  string
 	routes []*route
+	typed  bool // one of them asks for a type
 }
 
 // NewRouter checks c and reports all findings at once.
@@ -88,29 +93,44 @@ func NewRouter(c RouterConfig) (*Router, error) {
 	}
 	errs := c.validate()
 	for i, cr := range c.Routes {
-		nr := &route{handler: cr.Handler}
-		for _, name := range slices.Sorted(maps.Keys(cr.Headers)) {
-			nr.headers = append(nr.headers, condition{name, []byte(cr.Headers[name])})
-		}
-		var err error
-		if cr.Match != "" {
-			if nr.match, err = parsePattern(cr.Match); err != nil {
-				errs.add(fmt.Sprintf("routes[%d].match", i), "%q %v", cr.Match, err)
-			}
-		}
-		if err == nil {
+		nr := cr.parse(i, &errs)
+		if nr != nil {
 			if j := slices.IndexFunc(r.routes, func(o *route) bool { return o != nil && o.covers(nr) }); j >= 0 {
 				errs.add(fmt.Sprintf("routes[%d]", i), "is never reached: routes[%d] comes first and takes all that it matches", j)
 			}
-			r.routes = append(r.routes, nr)
-		} else {
-			r.routes = append(r.routes, nil) // keeps the positions
 		}
+		r.routes = append(r.routes, nr) // nil keeps the positions
 	}
 	if err := errs.err(); err != nil {
 		return nil, fmt.Errorf("router: %w", err)
 	}
 	return r, nil
+}
+
+// parse makes a route of the i-th; nil where a pattern of it is wrong.
+func (c Route) parse(i int, errs *OptionErrors) *route {
+	r := &route{handler: c.Handler}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		r.headers = append(r.headers, condition{name, []byte(c.Headers[name])})
+	}
+	whole := true
+	for _, p := range []struct {
+		name, text string
+		to         *pattern
+	}{{"match", c.Match, &r.match}, {"type", c.Type, &r.typ}} {
+		if p.text == "" {
+			continue
+		}
+		var err error
+		if *p.to, err = parsePattern(p.text); err != nil {
+			errs.add(fmt.Sprintf("routes[%d].%s", i, p.name), "%q %v", p.text, err)
+			whole = false
+		}
+	}
+	if !whole {
+		return nil
+	}
+	return r
 }
 
 func (c RouterConfig) validate() (errs OptionErrors) {
@@ -139,7 +159,7 @@ func (c RouterConfig) validate() (errs OptionErrors) {
 
 // covers says whether r takes every message that o matches.
 func (r *route) covers(o *route) bool {
-	if len(r.match.tokens) > 0 && (len(o.match.tokens) == 0 || !r.match.covers(o.match)) {
+	if !r.match.coversAll(o.match) || !r.typ.coversAll(o.typ) {
 		return false
 	}
 	for _, c := range r.headers {
@@ -169,8 +189,13 @@ func (r *Router) Handle(ctx context.Context, m *consumer.Message) error {
 
 // find is m's route, or nil.
 func (r *Router) find(m *consumer.Message) *route {
-	for _, o := range r.choices(m.Topic) {
-		if o.accepts(m) {
+	c, typ := r.choices(m.Topic), ""
+	if c.typed {
+		v, _ := lastOf(m, "ce_type", "ce-type", "Ce-Type")
+		typ = string(v) // here and not in the loop: a short one stays off the heap
+	}
+	for _, o := range c.routes {
+		if o.accepts(m, typ) {
 			return o
 		}
 	}
@@ -178,27 +203,30 @@ func (r *Router) find(m *consumer.Message) *route {
 }
 
 // choices looks topic up, or works it out. The table is direct-mapped: two topics in one place push each other out.
-func (r *Router) choices(topic string) []*route {
+func (r *Router) choices(topic string) *choices {
 	place := &r.known[maphash.String(r.seed, topic)%uint64(len(r.known))]
 	if c := place.Load(); c != nil && c.topic == topic {
-		return c.routes
+		return c
 	}
 	c := &choices{topic: strings.Clone(topic)} // topic may pin a fetch buffer
 	for _, o := range r.routes {
 		if len(o.match.tokens) > 0 && !o.match.matches(topic) {
 			continue
 		}
-		c.routes = append(c.routes, o)
-		if len(o.headers) == 0 {
+		c.routes, c.typed = append(c.routes, o), c.typed || len(o.typ.tokens) > 0
+		if len(o.headers) == 0 && len(o.typ.tokens) == 0 {
 			break
 		}
 	}
 	place.Store(c)
-	return c.routes
+	return c
 }
 
-// accepts checks the headers; the topic matches.
-func (r *route) accepts(m *consumer.Message) bool {
+// accepts checks the type, "" for none, and the headers; the topic matches.
+func (r *route) accepts(m *consumer.Message, typ string) bool {
+	if len(r.typ.tokens) > 0 && (typ == "" || !r.typ.matches(typ)) {
+		return false
+	}
 	for _, c := range r.headers {
 		if v, ok := m.Headers.Get(c.name); !ok || !bytes.Equal(v, c.value) {
 			return false

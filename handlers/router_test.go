@@ -80,6 +80,51 @@ func TestRouter(t *testing.T) {
 	}
 }
 
+// The type of an event is that of CloudEvents, as Kafka, NATS and HTTP write it.
+func TestRouterByType(t *testing.T) {
+	var hit string
+	r, err := handlers.NewRouter(handlers.RouterConfig{NoRoute: handlers.NoRouteSkip, Routes: named(&hit,
+		handlers.Route{Type: "shop.order.created.v1"},                                       // 0
+		handlers.Route{Type: "shop.order.*.v1", Headers: map[string]string{"region": "eu"}}, // 1
+		handlers.Route{Match: "orders", Type: "shop.order.>"},                               // 2
+		handlers.Route{Match: "orders"},                                                     // 3
+		handlers.Route{Type: ">"},                                                           // 4: any that has one
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		topic, header, value, want string
+	}{
+		{"orders", "ce_type", "shop.order.created.v1", "0"},
+		{"any", "ce-type", "shop.order.created.v1", "0"},
+		{"any", "Ce-Type", "shop.order.created.v1", "0"},
+		{"any", "ce_typ", "shop.order.created.v1", ""},
+		{"any", "type", "shop.order.created.v1", ""},
+		{"orders", "ce_type", "shop.order.paid.v1", "2"},
+		{"orders", "ce_type", "shop.order", "3"},
+		{"orders", "ce_type", "Shop.order.x", "3"},
+		{"orders", "x", "", "3"},
+		{"orders", "ce_type", "", "3"},
+		{"any", "ce_type", "invoice", "4"},
+		{"any", "ce_type", "", ""},
+	} {
+		for range 2 {
+			hit = ""
+			if err := r.Handle(t.Context(), withHeaders(t, c.topic, broker.Header{Key: c.header, Value: []byte(c.value)})); err != nil && !consumer.IsSkip(err) {
+				t.Fatal(err)
+			}
+			if hit != c.want {
+				t.Errorf("%s %s=%q: route %q, want %q", c.topic, c.header, c.value, hit, c.want)
+			}
+		}
+	}
+	two := withHeaders(t, "any", broker.Header{Key: "region", Value: []byte("eu")}, broker.Header{Key: "ce_type", Value: []byte("shop.order.paid.v1")})
+	if err := r.Handle(t.Context(), two); err != nil || hit != "1" {
+		t.Errorf("type and header: route %q, error %v", hit, err)
+	}
+}
+
 func TestRouterRefuses(t *testing.T) {
 	h := func(context.Context, *consumer.Message) error { return nil }
 	for name, c := range map[string]struct {
@@ -98,6 +143,10 @@ func TestRouterRefuses(t *testing.T) {
 			[]string{"routes[2]: is never reached: routes[0]"}},
 		"behind fewer headers": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a", Headers: map[string]string{"x": "1"}, Handler: h},
 			{Match: "a", Headers: map[string]string{"x": "1", "y": "2"}, Handler: h}}}, []string{"routes[1]: is never reached"}},
+		"types": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a..b", Type: "x.>.y", Handler: h}, {Type: "a b", Handler: h}}},
+			[]string{`routes[0].match: "a..b" has an empty token`, `routes[0].type: "x.>.y" has ">" before its end`, `routes[1].type: "a b" has a blank`}},
+		"behind a type": {handlers.RouterConfig{Routes: []handlers.Route{{Type: "a.*", Handler: h}, {Match: "x", Type: "a.b", Handler: h}}},
+			[]string{"routes[1]: is never reached: routes[0]"}},
 		"stop without Stop": {handlers.RouterConfig{NoRoute: handlers.NoRouteStop, Routes: []handlers.Route{{Handler: h}}}, []string{"no_route", "needs Stop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,10 +291,19 @@ func TestRouterManyTopics(t *testing.T) {
 
 func TestRouterDoesNotAllocate(t *testing.T) {
 	r, m := routerOf(t, 32)
+	var hit string
+	byType, err := handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Type: "a.b"}, handlers.Route{Type: "shop.order.*"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := withHeaders(t, "in", broker.Header{Key: "ce_type", Value: []byte("shop.order.created")})
 	_ = r.Handle(t.Context(), m)
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() { _ = r.Handle(ctx, m) }); n != 0 {
 		t.Errorf("%v allocations per message", n)
+	}
+	if n := testing.AllocsPerRun(1000, func() { _ = byType.Handle(ctx, event) }); n != 0 {
+		t.Errorf("%v allocations per message by type", n)
 	}
 }
 
@@ -272,6 +330,61 @@ func BenchmarkRouter(b *testing.B) {
 			}
 		})
 	}
+}
+
+// FuzzType: a type finds the route that the plainest way to say it finds, and a route is refused as never reached only where it is.
+func FuzzType(f *testing.F) {
+	for _, p := range []string{"a", "*", ">", "a.*", "*.b.>"} {
+		for _, typ := range []string{"a", "a.b", ".", "", "a..b", "a.b.c"} {
+			f.Add(p, "*.b", typ)
+		}
+	}
+	f.Fuzz(func(t *testing.T, p, q, typ string) {
+		var hit string
+		one, err := handlers.NewRouter(handlers.RouterConfig{NoRoute: handlers.NoRouteSkip, Routes: named(&hit, handlers.Route{Type: p})})
+		if err != nil || p == "" {
+			return
+		}
+		_ = one.Handle(t.Context(), &consumer.Message{Topic: "in", Headers: broker.NewHeaders(broker.Header{Key: "ce_type", Value: []byte(typ)})})
+		if want := typ != "" && reference(strings.Split(p, "."), strings.Split(typ, ".")); (hit == "0") != want {
+			t.Fatalf("pattern %q, type %q: matched %v, want %v", p, typ, hit == "0", want)
+		}
+		_, err = handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Type: p}, handlers.Route{Match: "in", Type: q})})
+		if err != nil && strings.Contains(err.Error(), "never reached") {
+			if reference(strings.Split(q, "."), strings.Split(typ, ".")) && !reference(strings.Split(p, "."), strings.Split(typ, ".")) {
+				t.Fatalf("%q is called covered by %q, which does not match %q", q, p, typ)
+			}
+		}
+	})
+}
+
+// Events of different types come by one topic, and each finds its handler.
+func ExampleRoute_byType() {
+	type Order struct{ ID string }
+	show := func(what string) consumer.Handler {
+		return handlers.JSON(func(_ context.Context, o Order, _ *consumer.Message) error {
+			fmt.Println(what, o.ID)
+			return nil
+		})
+	}
+	r, err := handlers.NewRouter(handlers.RouterConfig{Routes: []handlers.Route{
+		{Type: "shop.order.created", Handler: show("created")},
+		{Type: "shop.order.*", Handler: show("changed")},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, typ := range []string{"shop.order.created", "shop.order.paid", "shop.mail.sent"} {
+		m := &consumer.Message{Topic: "events", Value: []byte(`{"id": "o-1"}`), Headers: broker.NewHeaders(broker.Header{Key: "ce_type", Value: []byte(typ)})}
+		if err := r.Handle(context.Background(), m); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// created o-1
+	// changed o-1
+	// handlers: no route for topic "events"
 }
 
 func ExampleRouter() {

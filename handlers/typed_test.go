@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -13,8 +14,10 @@ import (
 )
 
 type order struct {
-	ID    string `json:"id"`
-	Total int8   `json:"total"`
+	ID    string     `json:"id"`
+	Total int8       `json:"total"`
+	At    *time.Time `json:"at"`
+	Text  int        `json:"text,string"`
 }
 
 // b17: what cannot be decoded is dead-lettered at once, without quoting what was in it.
@@ -30,6 +33,7 @@ func TestJSON(t *testing.T) {
 		{"good strict", ` {"id":"a","total":5} `, true, ""},
 		{"unknown field", `{"id":"a","total":5,"x":1}`, false, ""},
 		{"unknown field strict", `{"id":"a","total":5,"x":1}`, true, `unknown field "x"`},
+		{"unknown field with a long name", `{"canary` + strings.Repeat("x", 1000) + `":1}`, true, "unknown field with a name of 1008 bytes"},
 		{"empty", ``, false, "unexpected end of JSON input"},
 		{"empty strict", ``, true, "EOF"},
 		{"cut", `{"id":"a`, false, "unexpected end"},
@@ -38,6 +42,9 @@ func TestJSON(t *testing.T) {
 		{"two values strict", `{"id":"a"}{"id":"b"}`, true, "data after the value"},
 		{"wrong type", `{"id":"a","total":"canary"}`, false, "field total wants int8, is a string"},
 		{"too large a number", `{"id":"a","total":4111111111111111}`, false, "field total wants int8, is a number"},
+		{"a type's own decoder", `{"at":"canary"}`, false, "a value does not fit its field (*time.ParseError)"},
+		{"a number in a string", `{"text":"canary"}`, false, "a value does not fit its field"},
+		{"a number in a string, strict", `{"text":"canary"}`, true, "a value does not fit its field"},
 		{"deep", strings.Repeat("[", 100_000), false, "exceeded max depth"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,13 +55,13 @@ func TestJSON(t *testing.T) {
 			}
 			o := handled(t, h, broker.Outgoing{Topic: "in", Value: []byte(c.body)})
 			if c.want == "" {
-				if !o.acked || got != (order{"a", 5}) {
+				if !o.acked || got != (order{ID: "a", Total: 5}) {
 					t.Errorf("outcome %+v, decoded %+v", o, got)
 				}
 				return
 			}
-			if !o.permanent() || !strings.Contains(o.failed.Err.Error(), c.want) {
-				t.Fatalf("outcome %+v, want a permanent error with %q", o.failed, c.want)
+			if !o.undecodable() || !strings.Contains(o.failed.Err.Error(), c.want) {
+				t.Fatalf("outcome %+v, want an error of the class decode with %q", o.failed, c.want)
 			}
 			if text := o.failed.Err.Error(); strings.Contains(text, "4111") || strings.Contains(text, "canary") {
 				t.Errorf("the payload is in the error: %s", text)
@@ -70,6 +77,39 @@ func TestJSONPassesErrors(t *testing.T) {
 	if err := h(t.Context(), message("in", `{}`)); !errors.Is(err, own) || consumer.IsPermanent(err) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// A value is made for each message where the function takes a pointer, and what an error hides can still be had.
+func TestTypedPointers(t *testing.T) {
+	var got []*order
+	h := handlers.JSON(func(_ context.Context, o *order, _ *consumer.Message) error { got = append(got, o); return nil })
+	for _, body := range []string{`{"id":"a"}`, `{"total":1}`, `null`} {
+		if err := h(t.Context(), message("in", body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(got) != 3 || *got[0] != (order{ID: "a"}) || *got[1] != (order{Total: 1}) || *got[2] != (order{}) {
+		t.Errorf("decoded %+v", got)
+	}
+	var parse *time.ParseError
+	if err := h(t.Context(), message("in", `{"at":"x"}`)); !errors.As(err, &parse) || !consumer.IsPermanent(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// FuzzJSON: any payload is decoded or refused, and what is said of it stays short.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{`{"id":"a","total":5}`, `{"total":1e9}`, `{"at":"x"}`, `{"text":"7"}`, `[[[`, `{"a":{"b":[]}}`, "\xff", ``} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, c := range []handlers.JSONCodec{{}, {Strict: true}} {
+			var o order
+			if err := c.Decode(&consumer.Message{Value: b}, &o); err != nil && len(err.Error()) > 200 {
+				t.Fatalf("%d bytes about %d: %v", len(err.Error()), len(b), err)
+			}
+		}
+	})
 }
 
 func ExampleJSON() {

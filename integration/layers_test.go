@@ -25,6 +25,7 @@ var layers = []layer{
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
 	{"deadletters", []string{"broker", "golang.org/x/time"}},
 	{"handlers", []string{"broker", "consumer", "github.com/rs/zerolog"}},
+	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
 		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 

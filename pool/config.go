@@ -40,6 +40,9 @@ type Config[T any] struct {
 	QueueTime time.Duration
 	// Weights has an entry for each class: the T's that it may have in a row while others wait too. Defaults to one class.
 	Weights []int
+	// Strict takes from the classes by rank instead: from a later one only while all before it are empty, except that one that waits is never passed over
+	// more than about a hundred times in a row. Of Weights only the number counts then. Defaults to false.
+	Strict bool
 	// Count says how many messages a T holds, when it is taken in and when its handling starts. It counts messages in arrivals,
 	// backlog and handler time, and it must be safe to call from any goroutine. Defaults to 1 for each T.
 	Count func(T) int

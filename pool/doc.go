@@ -5,7 +5,7 @@
 //
 // A T enters through one of two doors. Submit (SubmitAll, TrySubmit) is for sources: it blocks at the bound, which is the
 // back-pressure. Requeue is for those inside (workers, timers): it never blocks, because workers that wait for room only workers can
-// make are a deadlock. T's wait in one line per class, taken from by weight.
+// make are a deadlock. T's wait in one line per class, taken from by weight or by rank.
 //
 // # The workers
 //

@@ -68,7 +68,7 @@ func New[T any](cfg Config[T]) (*Pool[T], error) {
 		look:  make(chan struct{}, 1),
 		stop:  make(chan struct{}),
 		ended: make(chan struct{}),
-		queue: newQueue[T](cfg.Weights, cfg.Queue),
+		queue: newQueue[T](cfg.Weights, cfg.Strict, cfg.Queue),
 		min:   cfg.Min,
 		max:   cfg.Max,
 		loops: 1,

@@ -50,6 +50,7 @@ func (r *ring[T]) grow() {
 type class[T any] struct {
 	ring[T]
 	weight int
+	passed int        // T's of others taken while this one waited, with strict
 	line   waiters[T] // with T's that found no room
 	taken  waiters[T] // whose T's are all in: see admit
 }
@@ -126,12 +127,13 @@ type queue[T any] struct {
 	blocked int     // submitters
 	quick   bool    // T's are handled faster than a goroutine is woken
 	refused bool    // the queue was full for somebody since the last observation
+	strict  bool    // by rank and not by weight
 	turn    int     // class that is taken from
 	left    int     // T's that it may have yet
 }
 
-func newQueue[T any](weights []int, bound int) queue[T] {
-	q := queue[T]{classes: make([]class[T], len(weights)), bound: bound, left: weights[0]}
+func newQueue[T any](weights []int, strict bool, bound int) queue[T] {
+	q := queue[T]{classes: make([]class[T], len(weights)), bound: bound, strict: strict, left: weights[0]}
 	for i, n := range weights {
 		q.classes[i].weight = n
 	}
@@ -165,15 +167,13 @@ func (q *queue[T]) pushFront(c *class[T], t T, n int) {
 	q.backlog += n
 }
 
-// pop takes the next T by weight, and the submitters to wake. Only when items > 0.
+// pop takes the next T by weight or rank, and the submitters to wake. Only when items > 0.
 func (q *queue[T]) pop() (x item[T], class int, woken waiters[T]) {
-	for q.left == 0 || q.classes[q.turn].len == 0 {
-		if q.turn++; q.turn == len(q.classes) {
-			q.turn = 0
-		}
-		q.left = q.classes[q.turn].weight
+	if q.strict {
+		q.turn = q.ranked()
+	} else {
+		q.weighed()
 	}
-	q.left--
 	c := &q.classes[q.turn]
 	x = c.popFront()
 	q.items--
@@ -182,6 +182,41 @@ func (q *queue[T]) pop() (x item[T], class int, woken waiters[T]) {
 		woken = q.admit(c)
 	}
 	return x, q.turn, woken
+}
+
+// weighed goes on to the next class with something, when the present one has had its share.
+func (q *queue[T]) weighed() {
+	for q.left == 0 || q.classes[q.turn].len == 0 {
+		if q.turn++; q.turn == len(q.classes) {
+			q.turn = 0
+		}
+		q.left = q.classes[q.turn].weight
+	}
+	q.left--
+}
+
+// mostPassed is how many T's of others a class that waits lets pass by with strict.
+const mostPassed = 100
+
+// ranked is the first class that has something, or a later one that was passed over so often: of several that which was passed over most.
+func (q *queue[T]) ranked() int {
+	pick := -1
+	for i := range q.classes {
+		c := &q.classes[i]
+		switch {
+		case c.len == 0:
+			c.passed = 0
+		case pick < 0, c.passed >= mostPassed && c.passed > q.classes[pick].passed:
+			pick = i
+		}
+	}
+	for i := range q.classes {
+		if c := &q.classes[i]; c.len > 0 {
+			c.passed++
+		}
+	}
+	q.classes[pick].passed = 0
+	return pick
 }
 
 // admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. These stay until there is some slack:

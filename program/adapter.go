@@ -7,9 +7,10 @@ import (
 	"github.com/longshoremq/longshore/program/internal/config"
 )
 
-// An adapter is what a consumer's section source stands for.
+// An adapter is what a consumer's section source stands for, or one of its sources.
 type adapter struct {
-	section   string   // its path below the consumer
+	at        string // its path below the consumer: source.nats
+	read      config.Read
 	prefix    string   // of the package's errors
 	topics    []string // what it reads, as far as the file says
 	publisher func() (broker.Publisher, error)
@@ -18,22 +19,34 @@ type adapter struct {
 	retries func(topics []string) (broker.Source, error)
 }
 
-func adapterOf(s config.Source, e config.Embedded) adapter {
-	switch {
-	case s.NATS != nil:
-		return natsAdapter(s.NATS, e)
-	case s.Kafka != nil:
-		return kafkaAdapter(s.Kafka)
+// adaptersOf are those of a consumer's sources; one at least. What is published goes to the first.
+func adaptersOf(c *config.Consumer, e config.Embedded) (all []adapter) {
+	for _, in := range c.Reads() {
+		all = append(all, adapterOf(in, e))
 	}
-	none := natsAdapter(&config.NATS{}, e) // so that routes can be checked all the same
-	none.source = nil
-	return none
+	return all
+}
+
+func adapterOf(in config.Read, e config.Embedded) (a adapter) {
+	switch {
+	case in.NATS != nil:
+		a = natsAdapter(in.NATS, e)
+		a.at = in.Name + ".nats"
+	case in.Kafka != nil:
+		a = kafkaAdapter(in.Kafka)
+		a.at = in.Name + ".kafka"
+	default:
+		a = natsAdapter(&config.NATS{}, e) // so that routes can be checked all the same
+		a.source = nil
+	}
+	a.read = in
+	return a
 }
 
 func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 	cfg := natsSource(n, e)
 	return adapter{
-		section: ".source.nats", prefix: "natsbroker: ", topics: n.Subjects,
+		prefix: "natsbroker: ", topics: n.Subjects,
 		publisher: func() (broker.Publisher, error) {
 			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection})
 		},
@@ -44,7 +57,7 @@ func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 func kafkaAdapter(k *config.Kafka) adapter {
 	cfg := kafkaSource(k)
 	return adapter{
-		section: ".source.kafka", prefix: "kafkabroker: ", topics: k.Topics,
+		prefix: "kafkabroker: ", topics: k.Topics,
 		publisher: func() (broker.Publisher, error) {
 			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes})
 		},

@@ -41,6 +41,7 @@ type member struct {
 	consumer  *consumer.Consumer
 	publisher broker.Publisher
 	setup     *handlers.Setup
+	limits    limits
 }
 
 // assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
@@ -48,7 +49,7 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 	a := &assembly{doc: doc, known: known, log: log, halt: halt}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
-	targets := map[string]admin.Target{}
+	targets, changeable := map[string]admin.Target{}, map[string]map[string]admin.Limit{}
 	for _, name := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
 		cfg := doc.File.Consumers[name]
 		if cfg == nil {
@@ -59,7 +60,8 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 		if m.consumer != nil {
 			figures.Watch(m.consumer)
 			registry.MustRegister(figures)
-			targets[name] = m.consumer
+			figures.WatchLimits(m.limits.watched())
+			targets[name], changeable[name] = m.consumer, m.limits
 		}
 	}
 	if doc.Err() != nil {
@@ -68,7 +70,7 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 	a.streams = streamsOf(&doc.File)
 	if c := doc.File.Admin; c != nil {
 		server, err := admin.New(admin.Config{
-			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Gatherer: registry, Logger: log,
+			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable, Gatherer: registry, Logger: log,
 		})
 		findAll(doc, "admin", "admin config: ", err)
 		a.admin = server
@@ -79,24 +81,24 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 // member makes one consumer. Its consumer is nil where something was wrong.
 func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Collector) {
 	at := "consumers." + name
-	m := &member{name: name}
+	m := &member{name: name, limits: limits{}}
 	figures := metrics.New(name)
-	from := adapterOf(c.Source, a.doc.File.Embedded)
+	all := adaptersOf(c, a.doc.File.Embedded)
+	topics := c.Retry.Names()
+	for _, from := range all {
+		topics = append(topics, from.topics...)
+	}
 	log := a.log.With().Str("consumer", name).Logger()
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: slices.Concat(from.topics, c.Retry.Names()), MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
-	if p, err := from.publisher(); err == nil { // else the source says the same
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: topics, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
+	if p, err := all[0].publisher(); err == nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
-	handler := a.handler(at, c, m.setup, log)
+	handler := a.handler(at, c, m, log)
 	m.handler = handler
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
-	if from.source == nil {
-		return m, figures
-	}
-	source, err := from.source()
-	a.findSource(at, c, from, err)
-	if err != nil || handler == nil || m.publisher == nil {
+	inputs := a.inputs(at, all)
+	if inputs == nil || handler == nil || m.publisher == nil {
 		return m, figures
 	}
 	cfg := consumerConfig(name, c)
@@ -107,20 +109,68 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	if c.Retry.Backoff.Jitter == 0 && a.doc.Has(at+".retry.backoff.jitter") {
 		cfg.Retry.Backoff.Jitter = -1
 	}
-	cfg.Source, cfg.Handler, cfg.Logger, cfg.Observers = source, handler, a.log, []consumer.Observer{figures.Observe}
+	cfg.Sources, cfg.Handler, cfg.Logger, cfg.Observers = inputs, handler, a.log, []consumer.Observer{figures.Observe}
+	cfg.Priority, cfg.Strict = priorityOf(c.Priority)
 	if l := c.DeadLetter; l != nil {
 		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
 		for _, style := range l.Headers {
 			cfg.DeadLetter.Headers = append(cfg.DeadLetter.Headers, consumer.HeaderStyle(style))
 		}
 	}
-	if cfg.Retry.Topics, err = retryTopics(c.Retry, from, m.publisher); err != nil {
-		a.findSource(at, c, from, err)
+	var err error
+	if cfg.Retry.Topics, err = retryTopics(c.Retry, all[0], m.publisher); err != nil {
+		a.findSource(at, all[0], err)
 		return m, figures
 	}
 	m.consumer, err = consumer.New(cfg)
 	findAll(a.doc, at, "consumer config: ", err)
 	return m, figures
+}
+
+// inputs are the sources, with their weights. nil: something was wrong with one.
+func (a *assembly) inputs(at string, all []adapter) (inputs []consumer.Input) {
+	whole := true
+	for _, from := range all {
+		if from.source == nil {
+			whole = false
+			continue
+		}
+		source, err := from.source()
+		a.findSource(at, from, err)
+		whole = whole && err == nil
+		inputs = append(inputs, consumer.Input{Source: source, Weight: from.read.Weight})
+	}
+	if !whole {
+		return nil
+	}
+	return inputs
+}
+
+// priorityOf is the engine's of the file's. Messages whose header has another value, or that have none, belong to the last level.
+func priorityOf(p *config.Priority) (levels *consumer.Priority, strict bool) {
+	if p == nil {
+		return nil, false
+	}
+	strict = p.Mode == "strict"
+	if len(p.Levels) == 0 {
+		return nil, strict
+	}
+	of, last := map[string]int{}, len(p.Levels)-1
+	weights := make([]int, len(p.Levels))
+	for i, l := range p.Levels {
+		weights[i] = max(1, l.Weight)
+		for _, v := range l.Values {
+			of[v] = i
+		}
+	}
+	return &consumer.Priority{Levels: weights, Of: func(m *consumer.Message) int {
+		if v, ok := m.Headers.Get(p.Header); ok {
+			if level, ok := of[string(v)]; ok {
+				return level
+			}
+		}
+		return last
+	}}, strict
 }
 
 // retryTopics are where failed messages wait that would stand in the way; nil: nowhere.
@@ -140,20 +190,20 @@ func retryTopics(r config.Retry, from adapter, p broker.Publisher) (*consumer.Re
 }
 
 // findSource adds what the adapter found, in the file's words.
-func (a *assembly) findSource(at string, c *config.Consumer, from adapter, err error) {
+func (a *assembly) findSource(at string, from adapter, err error) {
 	if err == nil {
 		return
 	}
 	list := asOptions(from.prefix, err)
 	for _, e := range list {
-		switch n := c.Source.NATS; {
+		switch n := from.read.NATS; {
 		case n != nil && n.URL != "" && e.Path == "urls[0]":
 			e.Path = "url"
-		case c.Source.Kafka != nil && strings.HasPrefix(e.Path, "sasl."): // no second finding where a part of it was wrong
+		case from.read.Kafka != nil && strings.HasPrefix(e.Path, "sasl."): // no second finding where a part of it was wrong
 			e.Path = "sasl"
 		}
 	}
-	a.doc.FindOptions(at+from.section, list)
+	a.doc.FindOptions(at+"."+from.at, list)
 }
 
 func consumerConfig(name string, c *config.Consumer) consumer.Config {
@@ -192,20 +242,20 @@ func policyOf(name string) pool.Policy {
 }
 
 // handler makes a consumer's routes and what is around them; nil where something was wrong.
-func (a *assembly) handler(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) consumer.Handler {
+func (a *assembly) handler(at string, c *config.Consumer, m *member, log zerolog.Logger) consumer.Handler {
 	var h consumer.Handler
-	if r := a.router(at, c, setup, log); r != nil {
+	if r := a.router(at, c, m, log); r != nil {
 		h = r.Handle
 	}
-	return a.wrap(at, c.Middleware, log, h)
+	return a.wrap(at, c.Middleware, m.limits, log, h)
 }
 
-func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, log zerolog.Logger) *handlers.Router {
+func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.Logger) *handlers.Router {
 	var routes []handlers.Route
 	whole := true
 	for i, r := range c.Routes {
 		path := at + ".routes[" + strconv.Itoa(i) + "]"
-		h, err := a.known.Build(r.Handler, setup, handlers.NewOptions(r.With))
+		h, err := a.known.Build(r.Handler, m.setup, handlers.NewOptions(r.With))
 		switch {
 		case err == nil:
 		case errors.Is(err, handlers.ErrUnknown):
@@ -217,15 +267,15 @@ func (a *assembly) router(at string, c *config.Consumer, setup *handlers.Setup, 
 			whole = false
 			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
 		}
-		if h = a.wrap(path, r.Middleware, log, h); h == nil {
+		if h = a.wrap(path, r.Middleware, m.limits, log, h); h == nil {
 			return nil // was found
 		}
-		routes = append(routes, handlers.Route{Match: r.Match, Headers: r.Headers, Handler: h})
+		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Handler: h})
 	}
 	if len(routes) == 0 {
 		return nil // was found
 	}
-	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(setup.Consumer)})
+	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(m.name)})
 	a.doc.FindOptions(at, err)
 	if err != nil || !whole {
 		router = nil

@@ -17,6 +17,7 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/handlers/middleware"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -33,7 +34,12 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 			out[at], at = true, at+"."
 		}
 		for i := range t.NumField() {
-			keys(t.Field(i).Type, at+t.Field(i).Tag.Get("yaml"), out)
+			key := at + t.Field(i).Tag.Get("yaml")
+			if t == reflect.TypeFor[config.Input]() && t.Field(i).Type.Kind() == reflect.Pointer {
+				out[key] = true // what is in it is as in source
+				continue
+			}
+			keys(t.Field(i).Type, key, out)
 		}
 	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer:
 		out[at] = true
@@ -48,7 +54,7 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 
 // sections are keys that only hold others, and need no line of their own.
 var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
-	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.sources[]", "consumers.NAME.priority.levels[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
 
 // TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
 func TestDocsNameEveryKey(t *testing.T) {
@@ -145,6 +151,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	m.Observe(consumer.Scaled{})
 	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Up}})
 	m.Watch(knownStats{})
+	m.WatchLimits(knownLimits(t))
 	registry.MustRegister(m)
 	families, err := registry.Gather()
 	if err != nil {
@@ -165,6 +172,20 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	for row := range have {
 		t.Errorf("docs/operations.md has %s, which is not exposed", row)
 	}
+}
+
+// knownLimits are one of each kind.
+func knownLimits(t *testing.T) map[string]metrics.Limit {
+	t.Helper()
+	rate, err := middleware.NewRateLimit(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	concurrency, err := middleware.NewConcurrencyLimit(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]metrics.Limit{"a": rate, "b": concurrency}
 }
 
 // knownStats are figures of which none is unknown.
@@ -217,6 +238,8 @@ func ofAnother(key, broker string) bool {
 	if broker == "nats" && strings.HasPrefix(key, "consumers.NAME.retry.topics") {
 		return true
 	}
+	key = strings.Replace(key, ".sources[].nats", ".source.nats", 1)
+	key = strings.Replace(key, ".sources[].kafka", ".source.kafka", 1)
 	if source, ok := strings.CutPrefix(key, "consumers.NAME.source."); ok {
 		return source != broker && !strings.HasPrefix(source, broker+".")
 	}

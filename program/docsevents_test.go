@@ -78,6 +78,7 @@ func TestDocsNameEveryLabelValue(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := metrics.New("orders")
 	m.Watch(knownStats{})
+	m.WatchLimits(knownLimits(t))
 	registry.MustRegister(m)
 	families, err := registry.Gather()
 	if err != nil {
@@ -94,7 +95,7 @@ func TestDocsNameEveryLabelValue(t *testing.T) {
 	for _, f := range families {
 		for _, one := range f.GetMetric() {
 			for _, l := range one.GetLabel() {
-				if l.GetName() != "consumer" {
+				if l.GetName() != "consumer" && l.GetName() != "limit" { // these are names of the file
 					has(f.GetName(), l.GetValue())
 				}
 			}

@@ -23,17 +23,19 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 	}
 	defer end()
 	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
-		n := f.Consumers[name].Source.NATS
-		if n == nil || !n.Embedded() {
-			continue
-		}
-		changes, err := changeDurable(ctx, js, n)
-		if err != nil {
-			return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Durable, n.Stream, err)
-		}
-		if len(changes) > 0 {
-			log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable", n.Durable).Strs("changes", changes).
-				Msg("the configuration has other settings than before")
+		for _, in := range f.Consumers[name].Reads() {
+			n := in.NATS
+			if n == nil || !n.Embedded() {
+				continue
+			}
+			changes, err := changeDurable(ctx, js, n)
+			if err != nil {
+				return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Durable, n.Stream, err)
+			}
+			if len(changes) > 0 {
+				log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable", n.Durable).Strs("changes", changes).
+					Msg("the configuration has other settings than before")
+			}
 		}
 	}
 	return nil

@@ -169,20 +169,22 @@ func fileViews(name string) (views []lagView, err error) {
 	return views, nil
 }
 
-// consumerViews are that of a consumer's source, and that of its retry topics where it has some.
+// consumerViews are those of a consumer's sources, and that of its retry topics where it has some.
 func consumerViews(name string, c *config.Consumer, e config.Embedded) (views []lagView, err error) {
 	add := func(v lagView, failed error) { views, err = append(views, v), errors.Join(err, failed) }
-	if n := c.Source.NATS; n != nil {
-		cfg := natsSource(n, e)
-		add(natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain}))
-	}
-	if k := c.Source.Kafka; k != nil {
-		cfg := kafkaSource(k)
-		view := kafkabroker.LagViewConfig{Connection: cfg.Connection, Group: cfg.Group, Topics: cfg.Topics, Pattern: cfg.Pattern, Uncommitted: cfg.Uncommitted}
-		add(kafkaView(name, view))
-		if len(c.Retry.Topics) > 0 {
-			view.Group, view.Topics, view.Pattern = k.RetryGroup(), c.Retry.Names(), ""
+	for i, in := range c.Reads() {
+		if n := in.NATS; n != nil {
+			cfg := natsSource(n, e)
+			add(natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain}))
+		}
+		if k := in.Kafka; k != nil {
+			cfg := kafkaSource(k)
+			view := kafkabroker.LagViewConfig{Connection: cfg.Connection, Group: cfg.Group, Topics: cfg.Topics, Pattern: cfg.Pattern, Uncommitted: cfg.Uncommitted}
 			add(kafkaView(name, view))
+			if i == 0 && len(c.Retry.Topics) > 0 {
+				view.Group, view.Topics, view.Pattern = k.RetryGroup(), c.Retry.Names(), ""
+				add(kafkaView(name, view))
+			}
 		}
 	}
 	return views, err

@@ -3,36 +3,48 @@ package program
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/handlers/middleware"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 )
 
-// A wrapping makes a middleware of its options. It returns handlers.OptionErrors, or an error of the middleware's own.
-type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, error)
+// A wrapping makes a middleware of its options, and its limit where it has one. It returns handlers.OptionErrors, or an error of the middleware's own.
+type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error)
 
 // wrappings are the middleware of package handlers/middleware, by the name they have in a file.
 var wrappings = map[string]wrapping{
-	"circuit_breaker":   wrapBreaker,
+	"circuit_breaker":   unlimited(wrapBreaker),
 	"concurrency_limit": wrapConcurrencyLimit,
-	"dedup":             wrapDedup,
+	"dedup":             unlimited(wrapDedup),
 	"key_rate_limit":    wrapKeyRateLimit,
-	"logging":           wrapLogging,
+	"logging":           unlimited(wrapLogging),
 	"rate_limit":        wrapRateLimit,
-	"recover": func(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+	"recover": unlimited(func(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
 		return middleware.Recover(), o.Decode(&struct{}{})
-	},
-	"timeout": wrapTimeout,
+	}),
+	"timeout": unlimited(wrapTimeout),
 }
 
-// wrap puts a consumer's middleware around h, the first outermost. nil where something was wrong.
-func (a *assembly) wrap(at string, list []config.Middleware, log zerolog.Logger, h consumer.Handler) consumer.Handler {
+// unlimited is a wrapping without a limit.
+func unlimited(f func(zerolog.Logger, handlers.Options) (consumer.Middleware, error)) wrapping {
+	return func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
+		m, err := f(log, o)
+		return m, nil, err
+	}
+}
+
+// wrap puts the middleware of a section around h, the first outermost, and adds their limits to limits. nil where something was wrong.
+func (a *assembly) wrap(at string, list []config.Middleware, limits limits, log zerolog.Logger, h consumer.Handler) consumer.Handler {
 	var chain []consumer.Middleware
 	whole := true
 	for i, m := range list {
@@ -43,11 +55,14 @@ func (a *assembly) wrap(at string, list []config.Middleware, log zerolog.Logger,
 			whole = false
 			continue
 		}
-		w, err := make(log, handlers.NewOptions(m.With))
+		w, limit, err := make(log, handlers.NewOptions(m.With))
 		if err != nil {
 			a.doc.FindOptions(path+".with", err)
 			whole = false
 			continue
+		}
+		if problem := limits.add(path, m.Name, limit); problem != "" {
+			a.doc.Find(path+".name", "%s", problem)
 		}
 		chain = append(chain, w)
 	}
@@ -55,6 +70,40 @@ func (a *assembly) wrap(at string, list []config.Middleware, log zerolog.Logger,
 		return nil
 	}
 	return consumer.Chain(chain...)(h)
+}
+
+// limits are those of a consumer's handlers that can be changed while it runs, by name.
+type limits map[string]admin.Limit
+
+var limitName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+
+// add adds the limit of the middleware at a path, and says what is wrong with its name. Without a name it has that of its place: "routes.0.middleware.1" for
+// consumers.orders.routes[0].middleware[1].
+func (ls limits) add(path, name string, l admin.Limit) (problem string) {
+	switch {
+	case l == nil && name != "":
+		return "is set, and the middleware has nothing that can be changed"
+	case l == nil:
+		return ""
+	case name != "" && !limitName.MatchString(name):
+		return "want 1 to 63 letters, digits, - and _, a letter first"
+	case name != "" && ls[name] != nil:
+		return fmt.Sprintf("is %q, and so is that of another limit of the consumer", name)
+	case name == "":
+		_, place, _ := strings.Cut(strings.TrimPrefix(path, "consumers."), ".")
+		name = strings.NewReplacer("[", ".", "]", "").Replace(place)
+	}
+	ls[name] = l
+	return ""
+}
+
+// watched are the same for package metrics.
+func (ls limits) watched() map[string]metrics.Limit {
+	all := map[string]metrics.Limit{}
+	for name, l := range ls {
+		all[name] = l
+	}
+	return all
 }
 
 // breakerOptions are those of middleware.BreakerConfig.
@@ -103,28 +152,28 @@ func decodeRate(o handlers.Options) (rateOptions, error) {
 	return with, nil
 }
 
-func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
 	with, err := decodeRate(o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l, err := middleware.NewRateLimit(with.PerSecond, with.Burst)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return l.Middleware, nil
+	return l.Middleware, l, nil
 }
 
-func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
 	with, err := decodeRate(o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l, err := middleware.NewKeyRateLimit(with.PerSecond, with.Burst)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return l.Middleware, nil
+	return l.Middleware, l, nil
 }
 
 // concurrencyOptions are those of a concurrency limit.
@@ -132,19 +181,19 @@ type concurrencyOptions struct {
 	Limit int `yaml:"limit"`
 }
 
-func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
 	var with concurrencyOptions
 	if err := o.Decode(&with); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if with.Limit < 1 {
-		return nil, handlers.OptionErrors{{Path: "limit", Problem: fmt.Sprintf("is %d, want at least 1", with.Limit)}}
+		return nil, nil, handlers.OptionErrors{{Path: "limit", Problem: fmt.Sprintf("is %d, want at least 1", with.Limit)}}
 	}
 	l, err := middleware.NewConcurrencyLimit(with.Limit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return l.Middleware, nil
+	return l.Middleware, l, nil
 }
 
 // timeoutOptions are those of a timeout.

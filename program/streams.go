@@ -19,8 +19,9 @@ func streamsOf(f *config.File) []stream {
 		if c.Source.NATS == nil || !c.Source.NATS.Embedded() {
 			continue
 		}
-		n := c.Source.NATS
-		subjects[n.Stream] = append(subjects[n.Stream], n.Subjects...)
+		for _, in := range c.Reads() { // all are on one server
+			subjects[in.NATS.Stream] = append(subjects[in.NATS.Stream], in.NATS.Subjects...)
+		}
 		if c.DeadLetter != nil {
 			dead = append(dead, c.DeadLetter.To)
 		}

@@ -44,6 +44,9 @@ func cases() []testCase {
 		{name: "OutAcrossClaims", run: outAcrossClaims, why: again},
 		{name: "OrderAcrossClaims", run: orderAcrossClaims, why: again},
 		{name: "OrderAcrossRevoking", run: orderAcrossRevoking, why: again},
+		{name: "OrderAfterKill", setup: Setup{Partitions: 2}, run: orderAfterKill, why: again},
+		{name: "OrderAfterFreeze", setup: Setup{Partitions: 2}, run: orderAfterFreeze, why: again},
+		{name: "OrderAfterClose", setup: Setup{Partitions: 2}, run: orderAfter((*member).close), why: again},
 		{name: "SettleRacesEnd", run: settleRacesEnd, why: again},
 
 		// Stop and Close.

@@ -34,6 +34,13 @@ type Harness struct {
 	// Unordered: the broker keeps no order, so the case Order does not apply. Not set, messages of a partition that nobody gives back have to
 	// come in the order in which they were produced, whatever Traits.Ordered says, which is about keys over all replicas.
 	Unordered bool
+	// OrdersOnDemand: Traits.Ordered is set where Options.Ordered is, though Harness.Traits says otherwise: one process at a time gets messages then
+	// (JetStream). All processes of a group have to be opened with the same.
+	OrdersOnDemand bool
+	// Ordered: every process is opened with Options.Ordered, in each case.
+	Ordered bool
+	// Only names the cases to run. Empty: all.
+	Only []string
 	// NoPartitions: the broker has none, so Message.Partition has to be -1.
 	NoPartitions bool
 	// LateAcks: the broker takes an ack by whom has lost the message to another (JetStream), so that the adapter has to send it.

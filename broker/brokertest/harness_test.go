@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,46 @@ func TestUnordered(t *testing.T) {
 	h.Unordered = true
 	if got := brokertest.Failures(t, h, "Order"); len(got) != 0 {
 		t.Errorf("the case does not apply, and said %v", got)
+	}
+}
+
+// A process that takes over and begins with later messages breaks the order that was kept before.
+func TestOrderAfterClose(t *testing.T) {
+	var closed atomic.Bool
+	h := smallest(func(s broker.Source) broker.Source {
+		return &wrapped{
+			Source: s,
+			receive: func(s broker.Source, dst []broker.Message) (int, error) {
+				n, err := s.Receive(dst)
+				if closed.Load() {
+					slices.Reverse(dst[:n])
+				}
+				return n, err
+			},
+			close: func(s broker.Source, ctx context.Context) error {
+				closed.Store(true)
+				return s.Close(ctx)
+			},
+		}
+	})
+	if got := saidBy(brokertest.Failures(t, h, "OrderAfterClose")); !strings.Contains(got, "which stands before it, is neither settled nor out there") {
+		t.Errorf("the suite said %q", got)
+	}
+}
+
+// Only the cases run that Only names.
+func TestOnly(t *testing.T) {
+	ran := 0
+	h := smallest(itself)
+	h.Only = []string{"Order", "GiveBack"}
+	before := h.New
+	h.New = func(t testing.TB, s brokertest.Setup) *brokertest.System {
+		ran++
+		return before(t, s)
+	}
+	brokertest.Run(t, h)
+	if ran != 2 {
+		t.Errorf("%d cases ran, want 2", ran)
 	}
 }
 

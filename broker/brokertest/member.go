@@ -75,7 +75,7 @@ func (w *world) process(opts ...option) *member {
 	w.mu.Lock()
 	m := &member{
 		w: w, p: p, src: p.Source, name: fmt.Sprintf("member %d", len(w.members)+1),
-		budget: broker.Budget{Messages: 256, Bytes: 64 << 20}, chunk: 8,
+		budget: broker.Budget{Messages: 256, Bytes: 64 << 20}, chunk: 8, ordered: w.h.Ordered,
 		more: make(chan struct{}, 1), heldMsgs: make(map[string]bool), claims: make(map[*broker.Claim]*claimBook),
 	}
 	w.members = append(w.members, m)
@@ -102,8 +102,10 @@ func (m *member) open() {
 	if err := m.tryOpen(ctx); err != nil {
 		m.w.Fatalf("%s: Open: %v", m.name, err)
 	}
-	if m.traits != m.w.h.Traits {
-		m.w.Errorf("%s: Open returned %+v, want Harness.Traits %+v", m.name, m.traits, m.w.h.Traits)
+	want := m.w.h.Traits
+	want.Ordered = want.Ordered || m.ordered && m.w.h.OrdersOnDemand
+	if m.traits != want {
+		m.w.Errorf("%s: Open returned %+v, want %+v by Harness.Traits", m.name, m.traits, want)
 	}
 }
 
@@ -219,7 +221,7 @@ func (m *member) enterOne(msg *broker.Message, c *broker.Claim, book *claimBook)
 	m.total++
 	book.handed++
 	before, _ := m.w.books.Begin(name)
-	if at := fmt.Sprintf("%s/%d", msg.Topic, msg.Partition); before == 0 && m.w.h.Traits.Ordered {
+	if at := fmt.Sprintf("%s/%d", msg.Topic, msg.Partition); before == 0 && m.traits.Ordered {
 		if high, ok := book.high[at]; ok && msg.Offset <= high {
 			m.w.Errorf("%s: offset %d of %s came after %d", m.name, msg.Offset, at, high)
 		}

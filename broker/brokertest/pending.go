@@ -170,6 +170,6 @@ func (w *world) behind() (a, b *member, first []*broker.Message, left int) {
 		w.Fatalf("Receive: %v", a.err)
 	}
 	first = a.take(1)
-	b = w.join()
+	b = w.join(ordered())
 	return a, b, first, 19 - b.drain()
 }

@@ -29,6 +29,9 @@ func Run(t *testing.T, h Harness) {
 	}
 	ran, skips := 0, []string(nil)
 	for _, c := range cases() {
+		if len(h.Only) > 0 && !slices.Contains(h.Only, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			ran++
 			h, why := h, ""
@@ -142,6 +145,11 @@ func (h *Harness) validate() error {
 	}
 	if h.Lease <= 0 {
 		missing = append(missing, "Lease is not set")
+	}
+	for _, name := range h.Only {
+		if !slices.Contains(Cases(), name) {
+			missing = append(missing, fmt.Sprintf("Only names %s, which is no case", name))
+		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("brokertest harness: %s", strings.Join(missing, "; "))

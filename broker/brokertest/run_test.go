@@ -67,7 +67,7 @@ func TestMissingWithoutReason(t *testing.T) {
 	h := smallest(itself)
 	delete(h.Cannot, "Kill")
 	got := brokertest.Failures(t, h)
-	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"HarnessIsWhole", "Killed", "LeaseIsHeeded"}) {
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"HarnessIsWhole", "Killed", "LeaseIsHeeded", "OrderAfterKill"}) {
 		t.Errorf("failed: %v, want HarnessIsWhole and the cases that need Kill", names)
 	}
 	if text := strings.Join(got["Killed"], " "); !strings.Contains(text, `Harness.Cannot["Kill"]`) {

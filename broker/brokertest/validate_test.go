@@ -8,12 +8,12 @@ import (
 
 // A reason under a name that is nobody's excuses nothing, so it is a mistake; each finding names its field.
 func TestValidate(t *testing.T) {
-	h := Harness{Cannot: map[string]string{"Stael": "misspelt", "Steal": "not here"}}
+	h := Harness{Cannot: map[string]string{"Stael": "misspelt", "Steal": "not here"}, Only: []string{"Order", "Odrer"}}
 	err := h.validate()
 	if err == nil {
 		t.Fatal("a harness without New and Lease is valid")
 	}
-	for _, want := range []string{"New is nil", "Lease is not set", `Cannot["Stael"]`} {
+	for _, want := range []string{"New is nil", "Lease is not set", `Cannot["Stael"]`, "Only names Odrer"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("validate said %q, want %q in it", err, want)
 		}

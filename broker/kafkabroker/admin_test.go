@@ -3,25 +3,42 @@ package kafkabroker
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ask sends what an administrator does, and fails t when it cannot be done. code is the answer's error code.
-func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, code func(R) int16) R {
+func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, code func(R) int16) (r R) {
 	t.Helper()
-	res, err := admin.Request(context.Background(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := res.(R)
-	if err := kerr.ErrorForCode(code(r)); err != nil {
-		t.Fatal(err)
-	}
+	again(t, func() error {
+		res, err := admin.Request(context.Background(), req)
+		if err != nil {
+			return err
+		}
+		r = res.(R)
+		return kerr.ErrorForCode(code(r))
+	})
 	return r
+}
+
+// again does something until it works, or fails t when patience is over or another try does not help. A broker says what is retriable while it is not
+// ready: the topic of commits is being made, a new topic is not known everywhere.
+func again(t testing.TB, do func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if !kerr.IsRetriable(err) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // createTopic makes one with settings given as names and values in turns.
@@ -97,17 +114,20 @@ func listOffsets(t testing.TB, admin *kgo.Client, topic string, partitions int32
 	}
 	req.Topics = append(req.Topics, rt)
 	offsets := make([]int64, partitions)
-	for _, shard := range admin.RequestSharded(context.Background(), req) { // one for each leader
-		if shard.Err != nil {
-			t.Fatal(shard.Err)
-		}
-		for _, p := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				t.Fatal(err)
+	again(t, func() error {
+		for _, shard := range admin.RequestSharded(context.Background(), req) { // one for each leader
+			if shard.Err != nil {
+				return shard.Err
 			}
-			offsets[p.Partition] = p.Offset
+			for _, p := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return err
+				}
+				offsets[p.Partition] = p.Offset
+			}
 		}
-	}
+		return nil
+	})
 	return offsets
 }
 
@@ -191,4 +211,23 @@ func (ts *testSystem) undecodable(t testing.TB, topic string) {
 		b = testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 5<<20) }, corrupt: unproduced}
 	}
 	produceRaw(t, ts.admin, topic, b.bytes())
+}
+
+// TestAskAgain: the tests' own questions are asked again where a broker is not ready for them: the group's coordinator is being made, a new topic is not
+// known everywhere.
+func TestAskAgain(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 2, 1)
+	ts.put(t, ts.topics[0], 0, 4)
+	ts.commit(t, 1, "")
+	for _, f := range []kfake.Fault{
+		{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.CoordinatorNotAvailable, Count: 4},
+		{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.UnknownTopicOrPartition, Count: 4},
+	} {
+		h := ts.cluster.Fault(f)
+		at, ends := committedOf(t, ts.admin, ts.group, ts.topics[0], 2), listOffsets(t, ts.admin, ts.topics[0], 2, timeEnd)
+		if at[0].offset != 1 || ends[0] != 2 || ends[1] != 2 || h.Hits() == 0 {
+			t.Errorf("committed %+v, ends %v, after %d faults", at, ends, h.Hits())
+		}
+	}
 }

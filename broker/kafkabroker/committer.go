@@ -20,8 +20,8 @@ type due struct {
 	last bool
 }
 
-// commitLoop sends commits, one request at a time: an older one can never arrive behind a newer. It ends when no claim is left and all is
-// committed, or life has ended.
+// commitLoop sends commits, one request at a time: only one that got no answer can arrive behind a newer, see doubt. It ends when no claim is left and all
+// is committed, or life has ended.
 func (s *Source) commitLoop() {
 	defer close(s.committed)
 	timer := time.NewTimer(s.cfg.CommitInterval)
@@ -33,6 +33,9 @@ func (s *Source) commitLoop() {
 			return
 		case <-s.flush:
 		case <-timer.C:
+		}
+		if s.k.doubtOver(time.Now()) {
+			s.uncommit()
 		}
 		if wait := time.Until(last.Add(s.cfg.commitWait(s.backlog(), size))); wait > 0 {
 			timer.Reset(wait)
@@ -49,6 +52,15 @@ func (s *Source) commitLoop() {
 		}
 		last = time.Now()
 		timer.Reset(s.cfg.CommitInterval)
+	}
+}
+
+// uncommit lets all be committed again.
+func (s *Source) uncommit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.parts {
+		p.tr.uncommit()
 	}
 }
 

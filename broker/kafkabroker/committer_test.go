@@ -1,8 +1,11 @@
 package kafkabroker
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestCommitWait(t *testing.T) {
@@ -48,4 +51,67 @@ func TestCommitMessages(t *testing.T) {
 	}
 	r.close()
 	eventually(t, "three more are committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+func TestDoubt(t *testing.T) {
+	const least, at = 10 * time.Second, time.Second
+	zero := time.Unix(1_000_000, 0)
+	for name, tc := range map[string]struct {
+		unanswered, answered []time.Duration // when, in this order
+		want                 time.Duration   // when it is over; 0: never
+	}{
+		"all answered":             {answered: []time.Duration{at, 2 * at}},
+		"none answered":            {unanswered: []time.Duration{at, 2 * at}},
+		"one lost":                 {unanswered: []time.Duration{at}, answered: []time.Duration{2 * at, 5 * at}, want: 12 * at},
+		"as long as the silence":   {unanswered: []time.Duration{at, 8 * at, 15 * at}, answered: []time.Duration{31 * at}, want: 61 * at},
+		"no longer than TCP tries": {unanswered: []time.Duration{at}, answered: []time.Duration{time.Hour}, want: time.Hour + doubtLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d doubt
+			for _, at := range tc.unanswered {
+				d.unanswered(zero.Add(at))
+			}
+			for _, at := range tc.answered {
+				d.answered(zero.Add(at), least)
+			}
+			if tc.want == 0 {
+				if d.over(zero.Add(24 * time.Hour)) {
+					t.Error("it is over, and there was none, or there still is")
+				}
+				return
+			}
+			if d.over(zero.Add(tc.want - 1)) {
+				t.Error("it is over too early")
+			}
+			if !d.over(zero.Add(tc.want)) || d.over(zero.Add(tc.want+time.Hour)) {
+				t.Errorf("it is not over, once, at %v", tc.want)
+			}
+		})
+	}
+}
+
+// TestLateCommit: a commit that got no answer arrives behind later ones, when nothing more is to be committed. What the group went back by is committed again.
+func TestLateCommit(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.RequestTimeout = 5 * time.Second
+	r := startRunner(t, cfg)
+	want := ts.put(t, ts.topics[0], 0, 3)
+	eventually(t, "three are committed", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+	held := make(chan *kmsg.OffsetCommitRequest, 1)
+	ts.cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		held <- req.(*kmsg.OffsetCommitRequest)
+		return nil, errors.New("the connection is gone"), true
+	})
+	ts.put(t, ts.topics[0], 3, 1)
+	late := <-held
+	ts.put(t, ts.topics[0], 4, 2)
+	eventually(t, "six are committed", func() bool { return ts.unsettled(t) == 0 })
+	late.Topics[0].TopicID = topicIDOf(t, ts.admin, ts.topics[0])
+	ask(t, ts.admin, late, func(r *kmsg.OffsetCommitResponse) int16 { return r.Topics[0].Partitions[0].ErrorCode })
+	if n := ts.fakeProgress(ts.topics[0])[0].committed; n >= 6 {
+		t.Fatalf("%d are committed after the late one: the test is wrong", n)
+	}
+	eventually(t, "six are committed again", func() bool { return ts.fakeProgress(ts.topics[0])[0].committed == 6 })
 }

@@ -56,7 +56,8 @@ type SASL struct {
 	Mechanism string
 	User      string
 	Password  broker.Secret
-	// PlaintextAuth allows PLAIN without TLS to a host that is not this machine. Set it only on a network that you trust. Defaults to false.
+	// PlaintextAuth allows a login without TLS to a host that is not this machine: PLAIN shows the password to who reads it there, SCRAM lets them try
+	// passwords offline, and both let who stands between act in our name. Set it only on a network that you trust. Defaults to false.
 	PlaintextAuth bool
 }
 
@@ -64,7 +65,7 @@ type SASL struct {
 type Start struct {
 	// At is "earliest", "latest" or "time".
 	At string
-	// Time goes with "time": the first message at or after it.
+	// Time goes with "time": the first message at or after it. Not before 1970.
 	Time time.Time
 }
 
@@ -77,7 +78,7 @@ type Config struct {
 	// Topics to consume. One that does not exist is waited for. Topics or Pattern is required.
 	Topics []string
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
-	// underscores) never. Defaults to none.
+	// underscores) never. Where it matches none, a Warning says so once, and one is waited for. Defaults to none.
 	Pattern string
 	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
 	Start Start
@@ -212,8 +213,8 @@ func (c Connection) validate(f *findings) {
 			f.add("Brokers[%d] is %q: it must be host:port", i, b)
 			continue
 		}
-		if c.SASL.Mechanism == "PLAIN" && !c.TLS.wanted() && !c.SASL.PlaintextAuth && !loopback(host) {
-			f.add("Brokers[%d] is %q: a password would go there without TLS; set TLS or SASL.PlaintextAuth", i, b)
+		if !c.mayLogIn(host) {
+			f.add("Brokers[%d] is %q: the login would go there without TLS; set TLS or SASL.PlaintextAuth", i, b)
 		}
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
@@ -233,6 +234,11 @@ func (c Connection) validate(f *findings) {
 	}
 	f.positive("DialTimeout", c.DialTimeout)
 	f.positive("RequestTimeout", c.RequestTimeout)
+}
+
+// mayLogIn says whether the login may be sent to a host.
+func (c Connection) mayLogIn(host string) bool {
+	return c.SASL.Mechanism == "" || c.TLS.wanted() || c.SASL.PlaintextAuth || loopback(host)
 }
 
 func loopback(host string) bool {
@@ -262,6 +268,8 @@ func (c Config) validate() error {
 	}
 	if !slices.Contains([]string{"earliest", "latest", "time"}, c.Start.At) || (c.Start.At == "time") == c.Start.Time.IsZero() {
 		f.add("Start is %q at %v: it must be earliest, latest, or time with a time", c.Start.At, c.Start.Time)
+	} else if c.Start.At == "time" && c.Start.Time.UnixMilli() < 0 { // which ListOffsets takes for something else
+		f.add("Start is at %v: it must not be before 1970", c.Start.Time)
 	}
 	if !slices.Contains([]string{"earliest", "latest", "stop"}, c.OutOfRange) {
 		f.add("OutOfRange is %q: it must be earliest, latest or stop", c.OutOfRange)

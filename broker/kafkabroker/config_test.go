@@ -38,6 +38,46 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
+// TestPasswordInTheClear: no login goes to another host without TLS, unless that is allowed. What SCRAM sends can be attacked offline by who reads it, and its
+// messages be changed by who stands between.
+func TestPasswordInTheClear(t *testing.T) {
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		login := SASL{Mechanism: mechanism, User: "u", Password: broker.NewSecret("canary-7f3")}
+		allowed := login
+		allowed.PlaintextAuth = true
+		for _, tc := range []struct {
+			name    string
+			c       Connection
+			refused bool
+		}{
+			{"another host", Connection{Brokers: []string{"127.0.0.1:9092", "broker.example:9092"}, SASL: login}, true},
+			{"another host, allowed", Connection{Brokers: []string{"broker.example:9092"}, SASL: allowed}, false},
+			{"another host, TLS", Connection{Brokers: []string{"broker.example:9092"}, SASL: login, TLS: TLS{Enabled: true}}, false},
+			{"this host", Connection{Brokers: []string{"127.0.0.1:9092", "localhost:9092", "[::1]:9092"}, SASL: login}, false},
+		} {
+			_, err := New(Config{Connection: tc.c, Group: "g", Topics: []string{"t"}})
+			if refused := err != nil && strings.Contains(err.Error(), "broker.example") && strings.Contains(err.Error(), "without TLS"); refused != tc.refused || err != nil && !refused {
+				t.Errorf("%s, %s: %v", mechanism, tc.name, err)
+			}
+		}
+	}
+}
+
+// TestStartTime: Kafka takes times before 1970 for other things: -1 for the end, -2 for the start.
+func TestStartTime(t *testing.T) {
+	for _, tc := range []struct {
+		at      time.Time
+		refused bool
+	}{
+		{time.UnixMilli(-1), true}, {time.UnixMilli(-2), true}, {time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), true}, {time.UnixMilli(0), false}, {time.Now(), false},
+	} {
+		_, err := New(Config{Group: "g", Topics: []string{"t"}, Start: Start{At: "time", Time: tc.at}})
+		if refused := err != nil && strings.Contains(err.Error(), "Start") && strings.Contains(err.Error(), "1970"); refused != tc.refused || err != nil && !refused {
+			t.Errorf("%v: %v", tc.at, err)
+		}
+	}
+}
+
 // TestUnusablePassword: what SCRAM cannot take for a password is refused by its field's name, and not shown.
 func TestUnusablePassword(t *testing.T) {
 	_, err := New(Config{Connection: Connection{SASL: SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: broker.NewSecret("canary-\x00\u200e\ufffe")}}, Group: "g", Topics: []string{"t"}})

@@ -96,11 +96,28 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	}
 	n := int64(int32(binary.BigEndian.Uint32(h[:]))) - 4
 	if n < 0 || n > int64(q.limit) || binary.BigEndian.Uint32(h[4:]) != correlation {
-		return nil, fmt.Errorf("answer of %d bytes to request %d: %w", n, q.key, errShort)
+		return nil, fmt.Errorf("answer of %d bytes: %w", n, errShort)
 	}
 	q.answer = make([]byte, n)
 	_, err := io.ReadFull(rw, q.answer)
 	return q, err
+}
+
+// over makes the exchange on a connection that nobody else uses.
+func (q *request) over(conn net.Conn) (*reader, error) {
+	if _, err := q.RawExchange(conn); err != nil {
+		return nil, err
+	}
+	return q.read()
+}
+
+// read begins to read the answer.
+func (q *request) read() (*reader, error) {
+	r := &reader{b: q.answer, flexible: q.flexible()}
+	if r.flexible {
+		r.tags() // of the header
+	}
+	return r, r.err()
 }
 
 // cutAtEnd sets a deadline in the past when ctx ends. stop undoes that, and returns when no call is under way: the Transport gives the connection to the
@@ -125,8 +142,9 @@ type cluster struct {
 	clientID  string
 	timeout   time.Duration // of one exchange
 
-	mu       sync.Mutex
-	versions map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
+	mu        sync.Mutex
+	versions  map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
+	addresses map[int32]string             // by broker, as they tell them
 }
 
 // errVersion says that a broker is too old.
@@ -146,13 +164,26 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 		if ctx.Err() == nil { // a broker that is slow is the same broker: asking for its versions again would take a heartbeat's time
 			c.forget(q.node)
 		}
-		return nil, fmt.Errorf("request %d to broker %d: %w", q.key, q.node, err)
+		return nil, c.failed(q, err)
 	}
-	r := &reader{b: answer.(*request).answer, flexible: q.flexible()}
-	if r.flexible {
-		r.tags() // of the header
+	return answer.(*request).read()
+}
+
+// failed says which request failed, and to whom it went where the error does not tell.
+func (c *cluster) failed(q *request, err error) error {
+	if de := (*dialError)(nil); errors.As(err, &de) {
+		return fmt.Errorf("%v request: %w", q.ApiKey(), err)
 	}
-	return r, r.err()
+	if q.node == anyNode {
+		return fmt.Errorf("%v request to broker %v: %w", q.ApiKey(), c.addr, err)
+	}
+	c.mu.Lock()
+	address, known := c.addresses[q.node]
+	c.mu.Unlock()
+	if !known {
+		return fmt.Errorf("%v request to broker %d: %w", q.ApiKey(), q.node, err)
+	}
+	return fmt.Errorf("%v request to broker %s (%d): %w", q.ApiKey(), address, q.node, err)
 }
 
 func (c *cluster) forget(node int32) {
@@ -167,6 +198,10 @@ func (c *cluster) pick(ctx context.Context, node int32, key int16, ours ...int16
 	if err != nil {
 		return 0, err
 	}
+	return choose(vs, key, ours...)
+}
+
+func choose(vs map[int16][2]int16, key int16, ours ...int16) (int16, error) {
 	if r, ok := vs[key]; ok {
 		for _, v := range ours {
 			if r[0] <= v && v <= r[1] {
@@ -174,7 +209,7 @@ func (c *cluster) pick(ctx context.Context, node int32, key int16, ours ...int16
 			}
 		}
 	}
-	return 0, fmt.Errorf("request %d: %w", key, errVersion)
+	return 0, fmt.Errorf("%v request: %w", protocol.ApiKey(key), errVersion)
 }
 
 // ask gets the broker's versions. The Transport asks too, but keeps only those that kafka-go speaks itself.

@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -81,17 +80,17 @@ func (r *runner) run() {
 			return
 		}
 		hold := r.hold
+		r.mu.Unlock()
+		for i := 0; i < n && !hold; i++ {
+			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
+		}
+		r.mu.Lock() // who sees that a message came may close at once, and find it acked
 		for _, m := range dst[:n] {
 			r.times[string(m.Value)]++
 		}
 		r.mu.Unlock()
-		for _, m := range dst[:n] {
-			if r.out != nil {
-				r.out <- m
-			}
-		}
-		for i := 0; i < n && !hold; i++ {
-			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
+		for i := 0; i < n && r.out != nil; i++ {
+			r.out <- dst[i]
 		}
 	}
 }
@@ -264,6 +263,34 @@ func testNewTopics(t *testing.T, ts *testSystem) {
 		})
 	}
 	eventually(t, "new partitions are read", func() bool { return r.has(more) })
+}
+
+// TestUnmatchedPattern: a pattern that matches no topic, as a mistyped one, is told of once, and waited for.
+func TestUnmatchedPattern(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.Topics, cfg.Pattern = nil, "later.*"
+	r := startRunner(t, cfg)
+	told := func() (n int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, e := range r.events {
+			if e.Kind == broker.Warning && strings.Contains(e.Err.Error(), `no topic matches "later.*": waiting for one`) {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "it is told", func() bool { return told() == 1 })
+	looks := ts.net.sent(keyMetadata)
+	eventually(t, "topics are looked at again", func() bool { return ts.net.sent(keyMetadata) > looks+10 })
+	createTopic(t, ts.admin, "later-0", 1)
+	want := ts.put(t, "later-0", 0, 3)
+	eventually(t, "the late topic is read", func() bool { return r.has(want) })
+	if n := told(); n != 1 {
+		t.Errorf("it was told %d times", n)
+	}
 }
 
 // TestDeletedTopic: one of two topics is deleted with progress in it that is not committed. Its claims end, those of the other one go on, and Close does not
@@ -453,25 +480,4 @@ func TestLagUnderLoad(t *testing.T) {
 	eventually(t, "the budget is used up", func() bool { return len(r.seen()) == 100 })
 	ts.put(t, ts.topics[0], 600, 50)
 	eventually(t, "the lag counts what came since", func() bool { l := s.Lag(); return l.Waiting == 550 && l.Unsettled == 650 })
-}
-
-// TestPublishToNewTopic: a topic that is made while a publish is under way takes it; one that is not made is refused for good.
-func TestPublishToNewTopic(t *testing.T) {
-	t.Parallel()
-	ts := newTestSystem(t, 1, 1)
-	p := ts.publisher(t)
-	defer func() { _ = p.Close(context.Background()) }()
-	time.AfterFunc(200*time.Millisecond, func() { _ = ts.cluster.CreateTopic("late", 1, nil) })
-	ms := []broker.Outgoing{{Topic: "late", Value: []byte("a")}, {Topic: ts.topics[0], Value: []byte("b")}, {Topic: "never", Value: []byte("c")}, {Topic: "late", Value: []byte("d")}}
-	err := p.Publish(context.Background(), ms)
-	var pe *broker.PublishError
-	if !errors.As(err, &pe) || pe.Errs[0] != nil || pe.Errs[1] != nil || !errors.Is(pe.Errs[2], broker.ErrRefused) || pe.Errs[3] != nil {
-		t.Errorf("Publish returned %v, want only the third one refused", err)
-	}
-	if n := ts.cluster.PartitionInfo("late", 0).HighWatermark; n != 2 {
-		t.Errorf("%d messages are stored, want 2", n)
-	}
-	if n := ts.cluster.PartitionInfo(ts.topics[0], 0).HighWatermark; n != 1 {
-		t.Errorf("%d messages are stored beside them, want 1", n)
-	}
 }

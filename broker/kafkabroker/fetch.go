@@ -22,7 +22,6 @@ type fetched struct {
 	err       error
 	high      int64 // high watermark
 	stable    int64 // last stable offset; -1: unknown
-	start     int64 // of the log
 	aborted   []aborted
 	preferred int32 // a replica to fetch from instead; -1: none
 	records   []byte
@@ -133,7 +132,8 @@ func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 func readFetched(r *reader, name string, version int16) fetched {
 	p := fetched{partitionID: partitionID{name, r.i32()}, preferred: -1}
 	p.err = codeErr(r.i16())
-	p.high, p.stable, p.start = r.i64(), r.i64(), r.i64()
+	p.high, p.stable = r.i64(), r.i64()
+	r.i64() // the log's start
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		p.aborted = append(p.aborted, aborted{r.i64(), r.i64()})
 		r.tags()

@@ -184,7 +184,7 @@ func (s *Source) leaveRange(p *part, pos, first, end int64) {
 	}
 	switch {
 	case s.cfg.OutOfRange == "stop":
-		s.fatal = fmt.Errorf("OutOfRange is stop: %w", why)
+		s.fatal = fmt.Errorf("ended by the policy stop: %w", why)
 		signal(s.wake)
 	case pos < first:
 		from := p.scan

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 )
@@ -17,6 +18,7 @@ type coordinator struct {
 	mu    sync.Mutex
 	node  int32
 	found bool
+	doubt doubt
 }
 
 func (k *coordinator) find(ctx context.Context) (int32, error) {
@@ -219,8 +221,28 @@ type commitment struct {
 	err      error // the answer
 }
 
-// commit sends offsets with their metadata and fills in each one's answer. An error says that there is none.
+// commit sends offsets with their metadata and fills in each one's answer. An error says that there is none, and leaves a doubt.
 func (k *coordinator) commit(ctx context.Context, s seat, cs []*commitment) error {
+	sent := time.Now()
+	err := k.sendCommit(ctx, s, cs)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		k.doubt.unanswered(sent)
+	} else {
+		k.doubt.answered(time.Now(), k.c.timeout)
+	}
+	return err
+}
+
+// doubtOver says, once, that it is time to commit again what may have been set back.
+func (k *coordinator) doubtOver(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.doubt.over(now)
+}
+
+func (k *coordinator) sendCommit(ctx context.Context, s seat, cs []*commitment) error {
 	w := writer{}
 	w.str(k.group)
 	s.write(&w)

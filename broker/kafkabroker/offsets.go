@@ -356,6 +356,9 @@ func (t *tracker) commit(s snapshot) {
 	t.confirmed = max(t.confirmed, s.acked)
 }
 
+// uncommit forgets that anything was committed, so that it is dirty.
+func (t *tracker) uncommit() { t.committed = 0 }
+
 // promised is how many acks no commit is known to have.
 func (t *tracker) promised() int64 { return t.acked - t.confirmed }
 

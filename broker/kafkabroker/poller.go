@@ -85,6 +85,10 @@ func (s *Source) look(ctx context.Context) error {
 			s.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("topic %s does not exist: waiting for it", name)})
 		}
 	}
+	if s.cfg.Pattern != "" && len(ts) == 0 && !s.unmatched {
+		s.unmatched = true
+		s.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("no topic matches %q: waiting for one", s.cfg.Pattern)})
+	}
 	s.layout = ts
 	for _, p := range s.parts {
 		s.follow(p, ts[p.topic])

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -25,7 +27,8 @@ type PublisherConfig struct {
 // A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key go to the
 // partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no repetitions, readers may.
 //
-// Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or record.
+// Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or record. A partition without a leader
+// is waited for as long; then its messages are unconfirmed.
 type Publisher struct {
 	cfg PublisherConfig
 	c   *cluster
@@ -60,7 +63,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	p := &Publisher{cfg: cfg, c: c, done: make(chan struct{})}
 	p.w = &kafka.Writer{
 		Addr: c.addr, Transport: c.transport, Balancer: keyed{}, RequiredAcks: kafka.RequireAll, MaxAttempts: 1,
-		BatchTimeout: time.Millisecond, BatchBytes: int64(cfg.MaxMessageBytes) + 1<<20, WriteTimeout: cfg.RequestTimeout, ReadTimeout: cfg.RequestTimeout,
+		Completion: answered, BatchTimeout: time.Millisecond, BatchBytes: int64(cfg.MaxMessageBytes) + 1<<20, WriteTimeout: cfg.RequestTimeout, ReadTimeout: cfg.RequestTimeout,
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p, nil
@@ -116,7 +119,7 @@ func (p *Publisher) fits(m *broker.Outgoing, size int) error {
 	case m.Topic == "":
 		return fmt.Errorf("kafkabroker: no topic: %w", broker.ErrRefused)
 	case size > p.cfg.MaxMessageBytes:
-		return fmt.Errorf("kafkabroker: message of %d bytes, MaxMessageBytes is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
+		return fmt.Errorf("kafkabroker: message of %d bytes, the limit is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
 	}
 	return nil
 }
@@ -124,7 +127,7 @@ func (p *Publisher) fits(m *broker.Outgoing, size int) error {
 // outgoing copies: the Writer may hold a message after ctx has ended.
 func outgoing(o *broker.Outgoing) (m kafka.Message, size int) {
 	c := (&broker.Message{Key: o.Key, Value: o.Value}).Clone()
-	m = kafka.Message{Topic: o.Topic, Key: c.Key, Value: c.Value}
+	m = kafka.Message{Topic: o.Topic, Key: c.Key, Value: c.Value, WriterData: &answer{base: nowhere}}
 	size = len(o.Key) + len(o.Value)
 	for _, h := range o.Headers {
 		m.Headers = append(m.Headers, kafka.Header{Key: h.Key, Value: append([]byte(nil), h.Value...)})
@@ -137,8 +140,38 @@ func outgoing(o *broker.Outgoing) (m kafka.Message, size int) {
 	return m, size
 }
 
-// insist sends messages again whose topic is not known, until RequestTimeout is over: a topic that was just made is not known to every broker yet.
-// Nothing of them is stored when that is said.
+// An answer is what the broker said to the batch that a message was in. The Writer reports only its error, and the rest to Completion.
+type answer struct {
+	base int64 // the offset of the batch's first message
+}
+
+// nowhere is the base of a batch that was not stored, or not sent.
+const nowhere = -1
+
+// answered is called for each batch, before WriteMessages returns. Without an answer the base is 0: the batch may be stored.
+func answered(ms []kafka.Message, _ error) {
+	for i := range ms {
+		ms[i].WriterData.(*answer).base = ms[0].Offset
+	}
+}
+
+func baseOf(m kafka.Message) int64 { return m.WriterData.(*answer).base }
+
+// unstored says whether a message is certainly not stored, and another try may be lucky soon: its topic or the partition's leader is not known everywhere yet. A
+// leader that has stored a batch and is deposed before the replicas have it says the same, but with the batch's offset: the next leader may have it.
+func unstored(err error, base int64) bool {
+	if errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader) {
+		return true // the Transport knew of nobody to send it to
+	}
+	switch codeOf(err) {
+	case kafka.UnknownTopicOrPartition, kafka.NotLeaderForPartition, kafka.LeaderNotAvailable:
+		return base == nowhere
+	}
+	return false
+}
+
+// insist sends messages again that are not stored for want of a topic or a leader, until RequestTimeout is over: a topic that was just made is not known to
+// every broker yet.
 func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
 	index := make([]int, len(ms))
 	for i := range index {
@@ -148,7 +181,7 @@ func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i i
 		var again []kafka.Message
 		var whose []int
 		err := p.write(ctx, ms, func(i int, err error) {
-			if codeOf(err) == kafka.UnknownTopicOrPartition && time.Now().Before(over) {
+			if unstored(err, baseOf(ms[i])) && time.Now().Before(over) {
 				again, whose = append(again, ms[i]), append(whose, index[i])
 				return
 			}
@@ -169,6 +202,9 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
+	for i := range ms {
+		ms[i].WriterData.(*answer).base = nowhere
+	}
 	err := p.w.WriteMessages(ctx, ms...)
 	if err == nil {
 		return nil
@@ -178,11 +214,12 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 	}
 	var each kafka.WriteErrors
 	if !errors.As(err, &each) { // nothing was sent
+		err = p.explain(ctx, err)
 		if rest := slices.IndexFunc(ms, func(m kafka.Message) bool { return m.Topic != ms[0].Topic }); rest > 0 {
 			return p.apart(ctx, ms, set)
 		}
 		for i := range ms {
-			set(i, p.classify(err))
+			set(i, classify(err, nowhere))
 		}
 		return nil
 	}
@@ -194,10 +231,25 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 			continue
 		}
 		if err != nil {
-			set(i, p.classify(err))
+			set(i, classify(err, baseOf(ms[i])))
 		}
 	}
 	return nil
+}
+
+// explain finds out why there is no connection, which the Transport does not tell.
+func (p *Publisher) explain(ctx context.Context, err error) error {
+	switch codeOf(err) {
+	case 0, kafka.SASLAuthenticationFailed, kafka.IllegalSASLState, kafka.UnsupportedSASLMechanism:
+	default:
+		return err
+	}
+	if de := (*dialError)(nil); errors.As(err, &de) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.DialTimeout)
+	defer cancel()
+	return cmp.Or(p.cfg.probe(ctx, p.c.transport), err)
 }
 
 // apart sends each topic by itself, so that one that is missing does not keep the others back.
@@ -219,14 +271,19 @@ func (p *Publisher) apart(ctx context.Context, ms []kafka.Message, set func(i in
 }
 
 // classify marks what another try does not change.
-func (p *Publisher) classify(err error) error {
-	err = fmt.Errorf("kafkabroker: publishing: %w", err)
+func classify(err error, base int64) error {
+	err = fmt.Errorf("kafkabroker: %w", err)
 	switch codeOf(err) {
+	case kafka.UnknownTopicOrPartition:
+		if base != nowhere {
+			return err
+		}
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed,
-		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation, kafka.UnknownTopicOrPartition:
-		return fmt.Errorf("%w: %w", err, broker.ErrRefused)
+		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation:
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", err, broker.ErrRefused)
 }
 
 // Close implements broker.Publisher.

@@ -13,18 +13,34 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// realBrokers are those of a real Kafka: KAFKA_BROKERS, or one that is started for the tests. Who asks for neither gets a skip; with LONGSHORE_REAL a
-// Kafka that cannot be had is a failure.
+// realBrokers are those of a real Kafka: KAFKA_BROKERS, or one that is started for the tests. Who asks for neither gets a skip. Who does gets one too where no
+// Kafka can be had, and with LONGSHORE_REAL a failure.
 func realBrokers(t testing.TB) []string {
 	t.Helper()
 	if !realWanted() {
-		t.Skip("NO REAL KAFKA: LONGSHORE_KAFKA=1 starts one, KAFKA_BROKERS=host:port,... names one, LONGSHORE_REAL=1 demands one")
+		t.Skip(notWanted)
 	}
 	return sharedKafka(t)
 }
 
-func realWanted() bool {
-	return os.Getenv("LONGSHORE_REAL") != "" || os.Getenv("LONGSHORE_KAFKA") != "" || os.Getenv("KAFKA_BROKERS") != ""
+const notWanted = "NO REAL KAFKA: LONGSHORE_KAFKA=1 starts one, KAFKA_BROKERS=host:port,... names one"
+
+// realWanted says whether tests go to a Kafka. LONGSHORE_REAL alone only says that where they do it has to be a real one.
+func realWanted() bool { return os.Getenv("LONGSHORE_KAFKA") != "" || os.Getenv("KAFKA_BROKERS") != "" }
+
+// TestRealWanted is about the tests: what CI runs on each change must start no Kafka.
+func TestRealWanted(t *testing.T) {
+	for _, tc := range []struct {
+		real, kafka, brokers string
+		want                 bool
+	}{{}, {real: "1"}, {kafka: "1", want: true}, {real: "1", kafka: "1", want: true}, {brokers: "127.0.0.1:1", want: true}} {
+		t.Setenv("LONGSHORE_REAL", tc.real)
+		t.Setenv("LONGSHORE_KAFKA", tc.kafka)
+		t.Setenv("KAFKA_BROKERS", tc.brokers)
+		if realWanted() != tc.want {
+			t.Errorf("%+v: realWanted says %v", tc, !tc.want)
+		}
+	}
 }
 
 // realKafka is a real Kafka with a fresh topic.

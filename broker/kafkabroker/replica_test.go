@@ -61,8 +61,9 @@ func TestRack(t *testing.T) {
 	ts.cluster.SetFollowers(ts.topics[0], 0, []int32{k.near})
 	k.control(ts)
 	want := ts.put(t, ts.topics[0], 0, 20)
+	ts.lease = patience // who loses the partition, or gets no answer in time, rightly asks the leader first
 	cfg := ts.config(ts.net.link())
-	cfg.Rack = "near"
+	cfg.Rack, cfg.RequestTimeout = "near", patience
 	r := startRunner(t, cfg)
 	eventually(t, "the messages came", func() bool { return r.has(want) })
 	referred, served, led := k.counts()

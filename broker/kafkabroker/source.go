@@ -60,6 +60,7 @@ type Source struct {
 	strays    map[logKey]map[int64]int
 	layout    map[string]topic
 	missing   map[string]int // looks in a row that did not find a topic
+	unmatched bool           // it was told that the pattern matches none
 	paused    bool
 	pausedOf  map[string]bool
 	flights   map[int32]int // fetches under way by broker

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	kafka "github.com/segmentio/kafka-go"
 )
@@ -34,7 +36,13 @@ func (c *cluster) topics(ctx context.Context, names []string) (map[string]topic,
 	if err != nil {
 		return nil, err
 	}
-	return readTopics(r, version)
+	ts, brokers, err := readTopics(r, version)
+	if err == nil {
+		c.mu.Lock()
+		c.addresses = brokers
+		c.mu.Unlock()
+	}
+	return ts, err
 }
 
 func metadataBody(version int16, names []string) []byte {
@@ -59,23 +67,25 @@ func metadataBody(version int16, names []string) []byte {
 	return w.b
 }
 
-func readTopics(r *reader, version int16) (map[string]topic, error) {
+// readTopics reads topics by their names, and the addresses of brokers.
+func readTopics(r *reader, version int16) (ts map[string]topic, brokers map[int32]string, err error) {
 	r.i32()
-	for n := r.array(); n > 0 && !r.bad; n-- { // brokers: the Transport knows them
-		r.i32()
-		r.str()
-		r.i32()
+	brokers = make(map[int32]string)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		id := r.i32()
+		host := r.str()
+		brokers[id] = net.JoinHostPort(host, strconv.Itoa(int(r.i32())))
 		r.str()
 		r.tags()
 	}
 	r.str()
 	r.i32()
-	ts := make(map[string]topic)
+	ts = make(map[string]topic)
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		t := readTopic(r, version)
 		ts[t.name] = t
 	}
-	return ts, r.err()
+	return ts, brokers, r.err()
 }
 
 func readTopic(r *reader, version int16) topic {

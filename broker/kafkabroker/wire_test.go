@@ -19,7 +19,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Fatalf("%d partitions of %d bytes", len(ps), len(b))
 		}
 		for _, v := range []int16{7, 12} {
-			if ts, err := readTopics(&reader{b: b, flexible: v >= 9}, v); err == nil && len(ts) > len(b) {
+			if ts, _, err := readTopics(&reader{b: b, flexible: v >= 9}, v); err == nil && len(ts) > len(b) {
 				t.Fatalf("%d topics of %d bytes", len(ts), len(b))
 			}
 		}

@@ -109,6 +109,9 @@ type Config struct {
 	// MaxHold is how long one message is extended, from receipt. After it the server gives the message to another. Change it when
 	// handlers need longer. Defaults to 1 h.
 	MaxHold time.Duration
+	// RevokeWait is how long running handlers may go on when another process was pinned instead of this one, which happens with
+	// broker.Options.Ordered only: after a restart of the server, for example. Defaults to 15 s.
+	RevokeWait time.Duration
 	// Heartbeat is how often the server must show that it still knows our pull; two missed ones and we ask anew. Defaults to 5 s.
 	Heartbeat time.Duration
 	// Poll is how often lag is asked for, and whether the consumer is still the same. Defaults to 2 s.
@@ -123,6 +126,7 @@ const (
 	DefaultAckWait       = 30 * time.Second
 	DefaultMaxAckPending = 20_000
 	DefaultMaxHold       = time.Hour
+	DefaultRevokeWait    = 15 * time.Second
 	DefaultHeartbeat     = 5 * time.Second
 	DefaultPoll          = 2 * time.Second
 	DefaultFinished      = 1 << 16
@@ -144,6 +148,7 @@ func (c Config) withDefaults() Config {
 	c.Connection = c.Connection.withDefaults()
 	orDuration(&c.AckWait, DefaultAckWait)
 	orDuration(&c.MaxHold, DefaultMaxHold)
+	orDuration(&c.RevokeWait, DefaultRevokeWait)
 	orDuration(&c.Heartbeat, DefaultHeartbeat)
 	orDuration(&c.Poll, DefaultPoll)
 	if c.MaxAckPending == 0 {
@@ -270,6 +275,7 @@ func (c Config) validate() error {
 		f.add("KeyHeader is %q and KeyToken is %d: set one of them", c.KeyHeader, c.KeyToken)
 	}
 	f.positive("MaxHold", c.MaxHold)
+	f.positive("RevokeWait", c.RevokeWait)
 	f.positive("Poll", c.Poll)
 	if c.AckWait < 20*time.Millisecond {
 		f.add("AckWait is %v: it must be at least 20ms", c.AckWait)

@@ -28,6 +28,10 @@ func TestConformance(t *testing.T) {
 				t.Parallel()
 				brokertest.Run(t, harness(embedded))
 			})
+			t.Run("ordered", func(t *testing.T) {
+				t.Parallel()
+				brokertest.Run(t, orderedHarness())
+			})
 			t.Run("process", func(t *testing.T) {
 				t.Parallel()
 				brokertest.Run(t, harness(ownProcess))
@@ -67,6 +71,7 @@ func harness(where func(testing.TB) place) brokertest.Harness {
 		HeadersByKey:     true, // nats.go keeps headers in a map, and writes them as it comes
 		KeepsRuns:        true,
 		StopHandsOver:    true,
+		OrdersOnDemand:   true,
 		DropsRepeatedIDs: true,
 		Goroutines:       []string{"broker/natsbroker."},
 		Cannot: map[string]string{
@@ -79,6 +84,23 @@ func harness(where func(testing.TB) place) brokertest.Harness {
 			"Undecodable":   "there is nothing that NATS cannot decode",
 		},
 	}
+}
+
+// orderedHarness opens every process with Options.Ordered: one at a time is pinned.
+func orderedHarness() brokertest.Harness {
+	h := harness(embedded)
+	h.Ordered, h.Only = true, orderedCases
+	return h
+}
+
+// orderedCases are those that an order may change. Not among them are those that want both of two processes to get messages, or a claim before
+// there is a message; what is published, and what headers and payloads become, is no different.
+var orderedCases = []string{
+	"HandedOutOnce", "AtLeastOnce", "Order", "SettleOnce", "GiveBack", "Attempts", "RedeliveredWhileOut",
+	"EventsInOrder", "ObserveCallsBack", "OrderAfterKill", "OrderAfterFreeze", "OrderAfterClose",
+	"StopKeepsWhatIsOut", "StopInOrder", "CloseGivesBack", "CloseWaits", "SettleRacesClose", "BudgetMessages", "PauseInOrder",
+	"TrimmedUnderway", "Recreated", "CutBoth", "ShortCut", "Killed", "Frozen", "DownBeforeOpen", "DownLater", "Idle", "Lag", "Storm",
+	"NoGoroutineLeft", "NoBufferLeft",
 }
 
 // conformance is one case's broker.

@@ -136,7 +136,8 @@ func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits,
 	for _, w := range s.cfg.exposed() {
 		s.herald.warn(w)
 	}
-	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: s.claim})
+	s.herald.tell(broker.Event{Kind: broker.Assigned, Claim: s.claim})
+	s.herald.flush()
 	if err := s.join(); err != nil {
 		return broker.Traits{}, s.cfg.redact(err)
 	}

@@ -8,12 +8,21 @@
 // the missing heartbeat; and what was prefetched and never handed out goes back at Stop. nats.go's iterators keep a hidden buffer
 // in which the ack timer runs out, and drop it at Stop.
 //
+// # One process at a time, for an order
+//
+// With broker.Options.Ordered the consumer is created with a priority group (nats-server 2.11): the server pins one process at a time and gives
+// it all messages, and the others stand by. A pin says who gets the next message, and not what became of those that the process before has. So
+// whoever is pinned gathers: it hands out nothing until all that the server counts as unsettled is here. A claim is then one process's turn, and
+// a process that stands by has none. Traits.Ordered says whether the consumer has the group; one from before has not, which is warned of, and
+// then the order holds within each process.
+//
 // # The files, in the order of a message's life
 //
 //	config    settings, checked before any connection (secret: those that are not printed)
 //	conn      the connection: TLS, credentials, reconnect for ever
 //	durable   the stream and the consumer: create, or compare field by field
 //	pull      how much to ask for, and what an answer means; pullloop asks
+//	pin       whose turn it is, and what is missing at its beginning; pinloop keeps it
 //	reply     what the reply subject of a delivery says
 //	receive   a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
 //	session   one claim on one consumer
@@ -27,7 +36,7 @@
 //	gaps      which messages nobody will ever see
 //	lag       how far the consumer is behind, and whether it is still the same one
 //	events    what the engine is told
-//	source    Open, Stop, Pause, Close
+//	source    Open, Stop, Pause; and close
 //	publisher and confirm, and core, stand by themselves
 //
 // # What cannot be known

@@ -34,7 +34,7 @@ type after struct {
 }
 
 // ensure finds or creates the stream and the consumer. It never changes an existing one.
-func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after) (durable, error) {
+func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered bool) (durable, error) {
 	js, err := c.api(nc)
 	if err != nil {
 		return durable{}, err
@@ -46,14 +46,14 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after) (durable,
 	if d.stream != nil && c.CreateStream != nil {
 		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)
 	}
-	d.consumer, err = c.ensureConsumer(ctx, js, d.resume(from))
+	d.consumer, err = c.ensureConsumer(ctx, js, c.wanted(d.resume(from), ordered))
 	if err != nil {
 		return d, err
 	}
-	if err := usable(d.consumer.Config); err != nil {
+	if err := usable(d.consumer.Config, ordered); err != nil {
 		return d, fmt.Errorf("natsbroker: consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
 	}
-	d.warnings = append(d.warnings, c.consumerDiffers(d.consumer.Config)...)
+	d.warnings = append(d.warnings, c.consumerDiffers(d.consumer.Config, ordered)...)
 	return d, nil
 }
 
@@ -93,12 +93,12 @@ func (c Config) ensureStream(ctx context.Context, js jetstream.JetStream) (*jets
 
 func nc(js jetstream.JetStream) *nats.Conn { return js.Conn() }
 
-func (c Config) ensureConsumer(ctx context.Context, js jetstream.JetStream, start uint64) (*jetstream.ConsumerInfo, error) {
+func (c Config) ensureConsumer(ctx context.Context, js jetstream.JetStream, wanted jetstream.ConsumerConfig) (*jetstream.ConsumerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	cons, err := js.Consumer(ctx, c.Stream, c.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) && !c.Bind {
-		cons, err = js.CreateConsumer(ctx, c.Stream, c.wanted(start))
+		cons, err = c.create(ctx, js, wanted)
 		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster, with other settings
 			cons, err = js.Consumer(ctx, c.Stream, c.Consumer)
 		}
@@ -116,8 +116,24 @@ func (c Config) ensureConsumer(ctx context.Context, js jetstream.JetStream, star
 	return cons.CachedInfo(), nil
 }
 
+// create makes the consumer. A server that cannot pin does not say so: it makes one without the group.
+func (c Config) create(ctx context.Context, js jetstream.JetStream, wanted jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	pins := pinned(wanted) != ""
+	if err := canPin(nc(js).ConnectedServerVersion()); pins && err != nil {
+		return nil, err
+	}
+	cons, err := js.CreateConsumer(ctx, c.Stream, wanted)
+	if err == nil && pins && pinned(cons.CachedInfo().Config) == "" {
+		if err := js.DeleteConsumer(ctx, c.Stream, c.Consumer); err != nil {
+			return nil, fmt.Errorf("%w; deleting it again: %w", errNotPinned, err)
+		}
+		return nil, errNotPinned
+	}
+	return cons, err
+}
+
 // wanted is the consumer that we create.
-func (c Config) wanted(start uint64) jetstream.ConsumerConfig {
+func (c Config) wanted(start uint64, ordered bool) jetstream.ConsumerConfig {
 	cc := jetstream.ConsumerConfig{
 		Durable:        c.Consumer,
 		DeliverPolicy:  c.Deliver,
@@ -131,6 +147,9 @@ func (c Config) wanted(start uint64) jetstream.ConsumerConfig {
 	if len(c.Subjects) == 1 { // the form that servers before 2.10 know, too
 		cc.FilterSubject, cc.FilterSubjects = c.Subjects[0], nil
 	}
+	if ordered {
+		cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyPinned, []string{pinGroup}, c.pinTTL()
+	}
 	if !c.StartTime.IsZero() {
 		cc.OptStartTime = &c.StartTime
 	}
@@ -142,20 +161,22 @@ func (c Config) wanted(start uint64) jetstream.ConsumerConfig {
 }
 
 // usable refuses a consumer on which the promises cannot be kept.
-func usable(cc jetstream.ConsumerConfig) error {
+func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 	switch {
 	case cc.DeliverSubject != "":
 		return errors.New("it pushes to a subject; a pull consumer is needed")
 	case cc.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("ack_policy is %v; explicit is needed, for messages are settled one by one", cc.AckPolicy)
-	case cc.PriorityPolicy != jetstream.PriorityPolicyNone:
-		return errors.New("it has priority groups, which are not supported")
+	case pinned(cc) != "" && !ordered:
+		return fmt.Errorf("it has the priority group %s with priority_policy pinned_client, which is for an order: with none, use a consumer without it", pinned(cc))
+	case cc.PriorityPolicy != jetstream.PriorityPolicyNone && pinned(cc) == "":
+		return errors.New("its priority_policy is neither none nor pinned_client: others are not supported")
 	}
 	return nil
 }
 
 // consumerDiffers says, field by field, what an existing consumer has otherwise.
-func (c Config) consumerDiffers(cc jetstream.ConsumerConfig) []error {
+func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []error {
 	var d differences
 	d.what = fmt.Sprintf("consumer %s of stream %s", c.Consumer, c.Stream)
 	if cc.MaxDeliver > 0 {
@@ -170,10 +191,17 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig) []error {
 	if cc.InactiveThreshold > 0 {
 		d.addf("inactive_threshold is %v: the server deletes the consumer when nobody pulls for so long", cc.InactiveThreshold)
 	}
+	want := c.wanted(0, ordered)
+	if ordered && pinned(cc) == "" {
+		d.addf("it has no priority group: the order holds within this process only, and not beside another one; set priority_policy to pinned_client, "+
+			"priority_groups to %v and priority_timeout to %v (nats-server %s)", want.PriorityGroups, want.PinnedTTL, pinVersion)
+	}
 	if c.Bind {
 		return d.errs
 	}
-	want := c.wanted(0)
+	if pinned(cc) != "" {
+		differs(&d, "priority_timeout", cc.PinnedTTL, want.PinnedTTL)
+	}
 	if len(cc.BackOff) == 0 {
 		differs(&d, "ack_wait", cc.AckWait, want.AckWait)
 	}
@@ -265,8 +293,9 @@ func (d durable) exact() bool {
 // nativeDelay is for how long JetStream keeps a delayed nak: as long as it keeps the message.
 const nativeDelay = 10 * 365 * 24 * time.Hour
 
-func (d durable) traits() broker.Traits {
+func (d durable) traits(ordered bool) broker.Traits {
 	return broker.Traits{
+		Ordered:       ordered && pinned(d.consumer.Config) != "",
 		Attempts:      broker.AtMost,
 		NativeDelay:   nativeDelay,
 		MaxDeliveries: max(d.consumer.Config.MaxDeliver, 0),

@@ -7,7 +7,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A word is an event to be told; told is closed then, if it is not nil.
+// A word is an event to be told; or, where told is not nil, none: it is closed when those before it were.
 type word struct {
 	event broker.Event
 	told  chan struct{}
@@ -42,9 +42,10 @@ func (h *herald) run() {
 		h.queue = nil
 		h.mu.Unlock()
 		for _, w := range events {
-			h.observe(w.event)
 			if w.told != nil {
 				close(w.told)
+			} else {
+				h.observe(w.event)
 			}
 		}
 		if len(events) == 0 {
@@ -77,9 +78,9 @@ func (h *herald) tell(e broker.Event) {
 	h.put(word{event: e})
 }
 
-// sync tells an event and waits until it was observed.
-func (h *herald) sync(e broker.Event) {
-	w := word{e, make(chan struct{})}
+// flush waits until what was told before was observed.
+func (h *herald) flush() {
+	w := word{told: make(chan struct{})}
 	h.mu.Lock()
 	h.put(w)
 	h.mu.Unlock()

@@ -17,12 +17,14 @@ type lag struct {
 	known   bool
 	waiting int64
 	unacked int64 // delivered to anybody and not settled
+	pinned  bool  // somebody is
 	at      time.Time
 }
 
 func (l *lag) polled(info *jetstream.ConsumerInfo, now time.Time) {
 	l.known, l.at = true, now
 	l.waiting, l.unacked = int64(info.NumPending), int64(info.NumAckPending)
+	l.pinned = pinnedNow(info) != ""
 }
 
 // delivered takes what a delivery's reply subject says: how many were waiting behind it.
@@ -40,10 +42,13 @@ func (s *Source) Lag() broker.Lag {
 		return broker.UnknownLag()
 	}
 	here := int64(s.credit.out + s.credit.buffered)
+	if s.standsBy() && s.lag.pinned { // all of it is another's to do
+		return broker.Lag{Unsettled: here, At: s.lag.at}
+	}
 	return broker.Lag{
 		Waiting:   s.lag.waiting,
 		Unsettled: s.lag.waiting + max(s.lag.unacked, here),
-		Group:     true,
+		Group:     s.group == "",
 		At:        s.lag.at,
 	}
 }
@@ -69,8 +74,11 @@ func (s *Source) watchLoop(ctx context.Context) {
 // watch looks once.
 func (s *Source) watch(ctx context.Context, stream bool) {
 	s.mu.Lock()
-	ses, failed := s.ses, s.fatal != nil
+	ses, failed, id := s.ses, s.fatal != nil, ""
 	suspect := ses != nil && ses.suspect
+	if ses != nil {
+		id = ses.pin.id
+	}
 	s.mu.Unlock()
 	if ses == nil || failed {
 		return
@@ -91,7 +99,7 @@ func (s *Source) watch(ctx context.Context, stream bool) {
 	case !info.Created.Equal(s.created):
 		s.replace(ctx, ses, fmt.Errorf("natsbroker: consumer %s of stream %s was deleted and made anew", s.cfg.Consumer, s.cfg.Stream))
 	default:
-		s.learn(ses, info, suspect)
+		s.learn(ses, info, suspect, id)
 		if stream {
 			s.checkStream(ctx, info)
 		}
@@ -126,10 +134,12 @@ func (s *Source) askInfo(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return cons.CachedInfo(), nil
 }
 
-// learn takes an info of the consumer as it should be. suspect: it was asked for because of a suspicion, and after it.
-func (s *Source) learn(ses *session, info *jetstream.ConsumerInfo, suspect bool) {
+// learn takes an info of the consumer as it should be. suspect: it was asked for because of a suspicion, and after it. pinID was our pin's when
+// it was asked for.
+func (s *Source) learn(ses *session, info *jetstream.ConsumerInfo, suspect bool, pinID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checkPin(ses, pinID, info)
 	if suspect { // it is the same consumer: what was finished is finished
 		for _, reply := range ses.limbo {
 			s.outbox.ack(reply)

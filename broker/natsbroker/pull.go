@@ -120,6 +120,7 @@ const (
 	pullReset                   // all requests are void: ask anew
 	pullAbsent                  // nobody answers: look whether the consumer still exists
 	pullDeleted                 // the consumer is gone
+	pullUnpinned                // another process is pinned
 	pullBroken                  // asking again is of no use
 )
 
@@ -154,6 +155,8 @@ func pullVerdict(code, text string) verdict {
 		return pullAbsent
 	case "409":
 		return conflict(strings.ToLower(text))
+	case "423":
+		return pullUnpinned
 	case "400", "412":
 		return pullBroken
 	}
@@ -179,9 +182,9 @@ func conflict(text string) verdict {
 	return pullRefused // Exceeded MaxWaiting, MaxRequestBatch, …
 }
 
-// body is the request as the server reads it.
-func (r request) body(expires, heartbeat time.Duration) []byte {
-	b := append(make([]byte, 0, 96), `{"batch":`...)
+// body is the request as the server reads it. group and id are empty where there are none.
+func (r request) body(expires, heartbeat time.Duration, group, id string) []byte {
+	b := append(make([]byte, 0, 160), `{"batch":`...)
 	b = strconv.AppendInt(b, int64(r.batch), 10)
 	if r.bytes > 0 {
 		b = append(b, `,"max_bytes":`...)
@@ -189,7 +192,15 @@ func (r request) body(expires, heartbeat time.Duration) []byte {
 	}
 	b = append(b, `,"expires":`...)
 	b = strconv.AppendInt(b, int64(expires), 10)
-	b = append(b, `,"idle_heartbeat":`...)
-	b = strconv.AppendInt(b, int64(heartbeat), 10)
+	if heartbeat > 0 {
+		b = append(b, `,"idle_heartbeat":`...)
+		b = strconv.AppendInt(b, int64(heartbeat), 10)
+	}
+	if group != "" {
+		b = append(append(append(b, `,"group":"`...), group...), '"')
+	}
+	if id != "" {
+		b = append(append(append(b, `,"id":"`...), id...), '"')
+	}
 	return append(b, '}')
 }

@@ -36,7 +36,7 @@ func (s *Source) pullLoop(ctx context.Context) {
 			s.checkQuiet(&q)
 		}
 		s.mu.Lock()
-		idle := s.givesBack() || s.closing || s.ses == nil || s.ses.ended
+		idle := s.givesBack() || s.closing || s.ses == nil || s.ses.ended || s.ses.pin.lost != nil
 		var old *inbox
 		if idle {
 			old = s.leaveInbox()
@@ -73,6 +73,8 @@ func (s *Source) checkQuiet(q *quiet) {
 	var err error
 	switch {
 	case s.revive || s.ses == nil:
+	case s.standsBy(): // a server that is busy with whoever is pinned sends no heartbeats to others
+		s.revive = now-q.since > patience
 	case now-q.since > patience:
 		err = fmt.Errorf("natsbroker: no heartbeat of consumer %s for %v", s.cfg.Consumer, time.Duration(now-q.since).Round(time.Millisecond))
 	case now-s.contact > patience+s.ackWait():
@@ -80,6 +82,8 @@ func (s *Source) checkQuiet(q *quiet) {
 	}
 	if err != nil {
 		s.revive = true
+	}
+	if s.revive {
 		q.since = now
 	}
 	s.mu.Unlock()
@@ -137,7 +141,7 @@ func (s *Source) newInbox(nc *nats.Conn) bool {
 		return false
 	}
 	s.mu.Lock()
-	if s.closing { // it has left its inbox already
+	if s.closing || s.ses != ses { // it has left its inbox already
 		s.mu.Unlock()
 		drain(b)
 		return false
@@ -173,9 +177,22 @@ func (s *Source) wantPull() {
 	if s.in == nil {
 		return
 	}
-	if _, ok := s.credit.next(); ok {
+	if _, ok := s.nextRequest(); ok {
 		s.poke()
 	}
+}
+
+// nextRequest says what to ask for now. The caller holds s.mu.
+func (s *Source) nextRequest() (request, bool) {
+	if s.group != "" && s.ses != nil {
+		return s.ses.pin.next(&s.credit)
+	}
+	return s.credit.next()
+}
+
+// standsBy says that another process is pinned, or nobody yet. The caller holds s.mu.
+func (s *Source) standsBy() bool {
+	return s.group != "" && s.ses != nil && (s.ses.pin.id == "" || s.ses.pin.lost != nil)
 }
 
 // pull sends what the credit allows.
@@ -187,17 +204,19 @@ func (s *Source) pull() {
 			s.mu.Unlock()
 			return
 		}
-		r, ok := s.credit.next()
+		r, ok := s.nextRequest()
 		if ok {
 			s.credit.sent(r)
+			b.ses.pin.want, b.ses.pin.twice = 0, 0
 		}
+		group, id := s.group, b.ses.pin.id
 		expires, beat := pullTimes(s.cfg.Heartbeat, s.maxExpires)
 		s.mu.Unlock()
 		if !ok {
 			return
 		}
 		reply := b.prefix + strconv.FormatUint(r.id, 10)
-		if s.link.conn().PublishRequest(s.cfg.nextSubject(), reply, r.body(expires, beat)) != nil {
+		if s.link.conn().PublishRequest(s.cfg.apiSubject("MSG.NEXT"), reply, r.body(expires, beat, group, id)) != nil {
 			s.mu.Lock()
 			s.revive = true
 			s.mu.Unlock()

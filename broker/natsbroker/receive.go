@@ -41,24 +41,41 @@ func (s *Source) receiveErr() error {
 // handOut fills dst with what is buffered, as far as the budget goes. The caller holds s.mu.
 func (s *Source) handOut(dst []broker.Message) int {
 	ses := s.ses
-	if ses == nil || ses.ready.n == 0 || s.paused || ses.ended {
+	if ses == nil || ses.ready.n == 0 || s.paused || ses.ended || s.outOfOrder(ses) {
 		return 0
 	}
 	n, now := 0, s.clock()
+	if ses.pin.doubtful(now, s.term()) {
+		s.tendPin()
+		return 0
+	}
+	if ses.unsorted {
+		ses.sortReady()
+	}
 	for n < len(dst) && ses.ready.n > 0 && s.credit.out < s.credit.budget.Messages {
 		i := ses.ready.pop()
 		sl := &ses.slots.all[i]
 		if s.expired(sl, now) {
 			// The process was frozen, or cut off: another one has it by now. If not, it comes again.
 			s.drop(ses, i)
+			if s.group != "" { // and nothing that stands behind it may be ahead of it then
+				s.regather(ses)
+				return n
+			}
 			continue
 		}
 		fill(&dst[n], ses, i, sl)
 		s.credit.buffered--
 		s.credit.out++
+		ses.out++
 		n++
 	}
 	return n
+}
+
+// outOfOrder says whether something may come that stands before what is here, or is still out under an earlier claim. The caller holds s.mu.
+func (s *Source) outOfOrder(ses *session) bool {
+	return s.opts.Ordered && (s.credit.out > ses.out || ses.pin.gathering || ses.pin.lost != nil)
 }
 
 func fill(m *broker.Message, ses *session, i int32, sl *slot) {
@@ -113,9 +130,14 @@ func (b *inbox) arrived(m *nats.Msg) {
 	if !b.retired {
 		s.credit.arrived(m.Size())
 	}
-	if b.ses == s.ses { // else of a consumer that is no more
-		s.accept(b.ses, m, d)
-	}
+	switch id := s.pinOf(m); {
+	case b.ses == s.ses:
+		if s.group == "" || b.ses.ended || s.mine(b.ses, id, m.Reply, d) {
+			s.accept(b.ses, m, d)
+		}
+	case b.ses.pin.lost != nil: // whoever is pinned now waits for it
+		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
+	} // else of a consumer that is no more
 }
 
 // accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new. The caller holds s.mu.
@@ -143,6 +165,7 @@ func (s *Source) accept(ses *session, m *nats.Msg, d delivery) {
 			return
 		}
 	}
+	ses.unsorted = ses.unsorted || d.stream < ses.highest
 	ses.highest = max(ses.highest, d.stream)
 	if s.givesBack() && (s.closing || !s.opts.Ordered || s.credit.out+s.credit.buffered == 0) {
 		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
@@ -207,6 +230,9 @@ func (b *inbox) answered(m *nats.Msg) {
 	current := !b.retired && b.ses == s.ses
 	if current && st.verdict != pullAlive {
 		s.credit.ended(id, st)
+	}
+	if b.ses == s.ses && st.verdict == pullUnpinned {
+		s.lose(b.ses, errPinTaken)
 	}
 	s.mu.Unlock()
 	if current {

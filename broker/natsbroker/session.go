@@ -22,6 +22,11 @@ type session struct {
 	suspect bool
 	ended   bool
 
+	out      int  // handed out and not settled
+	unsorted bool // ready may not be in the stream's order
+	assigned bool // the engine knows the claim
+	pin      pin
+
 	givenBack bool // by Close: naks are sent for all that is here
 }
 
@@ -67,11 +72,11 @@ func (r *ring) pop() int32 {
 	return i
 }
 
-// subject of a pull request to the consumer.
-func (c Config) nextSubject() string {
+// apiSubject is that of a request about the consumer.
+func (c Config) apiSubject(verb string) string {
 	prefix := "$JS.API"
 	if c.Domain != "" {
 		prefix = "$JS." + c.Domain + ".API"
 	}
-	return fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", prefix, c.Stream, c.Consumer)
+	return fmt.Sprintf("%s.CONSUMER.%s.%s.%s", prefix, verb, c.Stream, c.Consumer)
 }

@@ -24,12 +24,12 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended {
+		if ses.ended && (ses.pin.lost == nil || ses.givenBack) {
 			t.lost = true
 			s.giveBackFenced(ses, sl, 0, now)
 		} else {
 			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
-			if s.expired(sl, now) {
+			if ses.ended || s.expired(sl, now) {
 				t.lost, p.until = true, noPromise
 			}
 			s.finished.add(sl.seq, sl.nanos)
@@ -77,16 +77,17 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		s.free(ses, i)
 	}
 	s.outbox.mu.Unlock()
+	s.regather(ses)
 	s.afterSettle(ses)
 	s.mu.Unlock()
 	s.outbox.rouse()
 	return t.err(ses)
 }
 
-// giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more. Its handler is done,
-// so another may have it at once. The caller holds s.mu and outbox.mu.
+// giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the pin was lost,
+// when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu and outbox.mu.
 func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
-	if s.closing && !ses.givenBack && !s.expired(sl, now) {
+	if (s.closing || ses.pin.lost != nil) && !ses.givenBack && !s.expired(sl, now) {
 		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait()})
 	}
 }
@@ -101,18 +102,22 @@ func dueAt(now int64, delay time.Duration) int64 {
 // free frees a handed-out message's slot and budget. The caller holds s.mu.
 func (s *Source) free(ses *session, i int32) {
 	s.credit.out--
+	ses.out--
 	s.credit.bytes -= int64(ses.slots.all[i].size)
 	ses.slots.remove(i)
 }
 
 // afterSettle does what freed budget allows. The caller holds s.mu.
 func (s *Source) afterSettle(ses *session) {
-	if ses == s.ses && ses.ready.n > 0 {
+	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.opts.Ordered) {
 		if s.givesBack() && s.credit.out == 0 {
 			s.giveBackBuffered()
 		} else {
 			s.rouse()
 		}
+	}
+	if s.group != "" && ses.out == 0 && (ses.pin.lost != nil || s.givesBack()) {
+		s.tendPin()
 	}
 	s.wantPull()
 }

@@ -1,10 +1,10 @@
 package natsbroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +17,8 @@ import (
 // A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.Pauser (all only) and broker.Rebudgeter.
 //
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
-// Nack are kept by the server, and occupy MaxAckPending while they wait.
+// Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time gets
+// messages; while one waits for the delay of a Nack, it gets no others.
 type Source struct {
 	cfg    Config
 	link   *link
@@ -32,6 +33,8 @@ type Source struct {
 	work chan struct{} // to pullLoop
 	ping chan struct{} // to contactLoop
 	look chan struct{} // to watchLoop
+
+	pinned chan struct{} // to pinLoop
 
 	opening   sync.Mutex // held by Open, so that Close can wait for it
 	openCtx   context.Context
@@ -62,6 +65,8 @@ type Source struct {
 	fatal      error
 	notBefore  int64         // the next pull
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
+	group      string        // in which one process at a time is pinned; empty: all get messages
+	pinTTL     int64         // of the consumer as it is
 	heard      uint64
 	contact    int64  // when the server last answered; see extend.go
 	tick       int64  // the clock at the last round
@@ -89,6 +94,7 @@ func NewSource(cfg Config) (*Source, error) {
 		work:   make(chan struct{}, 1),
 		ping:   make(chan struct{}, 1),
 		look:   make(chan struct{}, 1),
+		pinned: make(chan struct{}, 1),
 		closed: make(chan struct{}),
 		runs:   newRuns(cfg.Finished),
 	}
@@ -137,10 +143,10 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	}
 	s.finished = newFinished(s.cfg.Finished)
 	s.begin(d)
-	for _, loop := range []func(context.Context){s.outbox.run, s.extendLoop, s.contactLoop, s.pullLoop, s.watchLoop} {
+	for _, loop := range []func(context.Context){s.outbox.run, s.extendLoop, s.contactLoop, s.pullLoop, s.watchLoop, s.pinLoop} {
 		s.wg.Go(func() { loop(s.life) })
 	}
-	return d.traits(), nil
+	return d.traits(o.Ordered), nil
 }
 
 func (s *Source) openErr(err error) error {
@@ -153,7 +159,7 @@ func (s *Source) openErr(err error) error {
 // find ensures stream and consumer, as long as what stands in the way may pass.
 func (s *Source) find(ctx context.Context) (durable, error) {
 	for attempt := 1; ; attempt++ {
-		d, err := s.cfg.ensure(ctx, s.link.conn(), s.from)
+		d, err := s.cfg.ensure(ctx, s.link.conn(), s.from, s.opts.Ordered)
 		if err == nil {
 			return d, nil
 		}
@@ -196,12 +202,22 @@ func (s *Source) begin(d durable) {
 		s.herald.warn(fmt.Errorf("natsbroker: consumer %s of stream %s: max_ack_pending is %d for all processes, and this one's budget is %d messages",
 			s.cfg.Consumer, s.cfg.Stream, cc.MaxAckPending, s.opts.Budget.Messages))
 	}
-	s.herald.sync(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
+	group := ""
+	if s.opts.Ordered {
+		group = pinned(cc)
+	}
+	var claim *broker.Claim
+	if group == "" {
+		claim, ses.assigned = ses.claim, true
+		s.herald.tell(broker.Event{Kind: broker.Assigned, Claim: claim})
+		s.herald.flush()
+	}
 	if gone {
-		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(skipped.from), N: skipped.n})
+		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: claim, From: int64(skipped.from), N: skipped.n})
 	}
 	s.created = d.consumer.Created
 	s.mu.Lock()
+	s.group, s.pinTTL = group, int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
 	s.ackWaitNanos.Store(int64(lease(cc)))
 	s.credit.maxBatch, s.credit.maxBytes, s.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
 	s.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
@@ -217,6 +233,10 @@ func (s *Source) begin(d durable) {
 // replace ends a session whose consumer is gone, and by policy begins another. Only watchLoop calls it.
 func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 	s.mu.Lock()
+	if s.ses != ses || ses.ended { // by pinLoop: the next look tells again
+		s.mu.Unlock()
+		return
+	}
 	ses.ended = true      // the fence
 	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew; to one that is gone, a nak means nothing
 		i := ses.ready.pop()
@@ -238,8 +258,12 @@ func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 	}
 	drain(old)
 	ses.keeper.End(fmt.Errorf("%w: %w", broker.ErrLost, cause))
-	s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, N: -1, Err: cause})
-	s.herald.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+	if ses.assigned {
+		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: ses.claim, N: -1, Err: cause})
+		s.herald.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+	} else {
+		s.herald.tell(broker.Event{Kind: broker.Gap, N: -1, Err: cause})
+	}
 	if !s.cfg.Recreate {
 		return
 	}
@@ -257,6 +281,11 @@ func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 func (s *Source) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.failed(err)
+}
+
+// failed is fail for a caller that holds s.mu.
+func (s *Source) failed(err error) {
 	if s.fatal == nil {
 		s.fatal = err
 	}
@@ -314,6 +343,7 @@ func (s *Source) Stop() {
 	s.rouse()
 	s.giveBackBuffered()
 	s.poke()
+	s.tendPin()
 }
 
 // Pause implements broker.Pauser. Single topics cannot be paused: errors.ErrUnsupported.
@@ -337,6 +367,7 @@ func (s *Source) setPaused(on bool, topics []string) error {
 	}
 	s.rouse()
 	s.poke()
+	s.tendPin()
 	return nil
 }
 
@@ -355,9 +386,15 @@ func (s *Source) givesBack() bool { return s.stopped || s.paused || s.fatal != n
 // giveBackBuffered naks what was received and not handed out; where order was promised, only when nothing is out that it stands
 // behind. The caller holds s.mu.
 func (s *Source) giveBackBuffered() {
-	ses := s.ses
-	if ses == nil || (s.opts.Ordered && s.credit.out > 0) {
-		return
+	if ses := s.ses; ses != nil && (!s.opts.Ordered || s.credit.out == 0) {
+		s.dropReady(ses)
+	}
+}
+
+// dropReady naks what was received and not handed out. The caller holds s.mu.
+func (s *Source) dropReady(ses *session) {
+	if ses.unsorted {
+		ses.sortReady()
 	}
 	now := s.clock()
 	for ses.ready.n > 0 {
@@ -368,125 +405,4 @@ func (s *Source) giveBackBuffered() {
 		}
 		s.drop(ses, i)
 	}
-}
-
-// Close implements broker.Source.
-func (s *Source) Close(ctx context.Context) error {
-	s.closeOnce.Do(func() {
-		defer close(s.closed)
-		s.closeErr = s.shut(ctx)
-	})
-	<-s.closed
-	return s.closeErr
-}
-
-func (s *Source) shut(ctx context.Context) error {
-	s.Stop()
-	s.stopOpen()
-	s.opening.Lock() // Open has returned
-	defer s.opening.Unlock()
-	s.mu.Lock()
-	s.closing = true
-	ses, h := s.ses, s.herald
-	if ses != nil && ses.ended {
-		ses = nil
-	}
-	if ses != nil {
-		ses.ended = true
-	}
-	old := s.leaveInbox()
-	s.mu.Unlock()
-	drain(old) // before anything is given back, or it comes to us again
-	if ses != nil {
-		ses.keeper.End(fmt.Errorf("natsbroker: %w", broker.ErrClosed))
-		h.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
-		s.giveBackAll(ses)
-	}
-	err := s.finish(ctx)
-	s.end()
-	s.link.close()
-	s.wg.Wait()
-	if h != nil {
-		h.close()
-	}
-	return err
-}
-
-// giveBackAll naks, in the stream's order, what was never settled. What is out keeps its slot, for the engine's settle frees it.
-func (s *Source) giveBackAll(ses *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ses.givenBack = true
-	now := s.clock()
-	var held []int32
-	for i := range ses.slots.all {
-		if ses.slots.all[i].state != slotFree {
-			held = append(held, int32(i))
-		}
-	}
-	slices.SortFunc(held, func(a, b int32) int {
-		if ses.slots.all[a].seq < ses.slots.all[b].seq {
-			return -1
-		}
-		return 1
-	})
-	for _, i := range held {
-		if sl := &ses.slots.all[i]; !s.expired(sl, now) {
-			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait())
-		}
-	}
-	for ses.ready.n > 0 {
-		s.drop(ses, ses.ready.pop())
-	}
-}
-
-// finish waits until the server has received all settles, or ctx ends.
-func (s *Source) finish(ctx context.Context) error {
-	s.mu.Lock()
-	started := s.ses != nil
-	s.mu.Unlock()
-	if !started {
-		return nil
-	}
-	for {
-		left := s.outbox.left()
-		nc := s.link.conn()
-		if left == 0 && !nc.IsConnected() {
-			return nil
-		}
-		if nc.IsConnected() && s.flush(ctx, nc) {
-			return nil
-		}
-		if !sleep(ctx, 10*time.Millisecond) {
-			if left = s.outbox.left(); left == 0 {
-				return nil
-			}
-			return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, context.Cause(ctx))
-		}
-	}
-}
-
-// flush makes sure that what is on its way to us was sent back, and that what is on its way to the server arrived.
-func (s *Source) flush(ctx context.Context, nc *nats.Conn) bool {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	s.outbox.again(tripOf(nc))
-	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
-		return false
-	}
-	handled := make(chan struct{})
-	if nc.Barrier(func() { close(handled) }) != nil {
-		return false
-	}
-	select {
-	case <-handled: // what came before that is in the outbox
-	case <-ctx.Done():
-		return false
-	}
-	for s.outbox.pending() > 0 {
-		if !nc.IsConnected() || !sleep(ctx, time.Millisecond) {
-			return false
-		}
-	}
-	return s.makeContact(ctx) && s.outbox.left() == 0
 }

@@ -452,11 +452,11 @@ func TestStopKeepsOrder(t *testing.T) {
 	a := ts.admin()
 	a.stream()
 	a.publish(1, 10)
-	s := open(t, config(ts.url()), func(o *broker.Options) { o.Ordered = true })
+	s := open(t, config(ts.url()), inOrder)
 	m := receive(t, s, 1)[0]
 	eventually(t, "the rest is buffered", func() bool { return a.info().NumAckPending == 10 })
 	s.Stop()
-	other := open(t, config(ts.url()))
+	other := open(t, config(ts.url()), inOrder)
 	eventually(t, "the other one asks", func() bool { return a.info().NumWaiting > 0 })
 	if i := a.info(); i.NumAckPending != 10 || i.NumRedelivered != 0 {
 		t.Fatalf("something went back before the message that is out: %+v", i)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -21,6 +22,8 @@ type Config struct {
 	Token string
 	// Targets are the consumers, by name. Required.
 	Targets map[string]Target
+	// Limits of their handlers, by the consumer's name and their own, which has letters, digits, '-', '_' and '.'. Defaults to none.
+	Limits map[string]map[string]Limit
 	// Gatherer has the metrics. Defaults to none: /metrics is 404.
 	Gatherer prometheus.Gatherer
 	// NoProgress is for how long nothing may move in a consumer that has work, before /livez fails; handlers have more: see
@@ -31,6 +34,8 @@ type Config struct {
 	// Logger gets controls, panics and what net/http complains of. Defaults to none.
 	Logger zerolog.Logger
 }
+
+var limitName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // DefaultListen and DefaultNoProgress are defaults of Config, minToken is the shortest token.
 const (
@@ -64,6 +69,12 @@ func (c Config) validate() error {
 	check(len(c.Targets) > 0, "Targets is empty")
 	for name, t := range c.Targets {
 		check(name != "" && t != nil, "Targets[%q] has no name or is nil", name)
+	}
+	for name, limits := range c.Limits {
+		check(c.Targets[name] != nil, "Limits[%q] is of no target", name)
+		for limit, l := range limits {
+			check(limitName.MatchString(limit) && l != nil, "Limits[%q][%q] has no name of letters, digits, '-', '_' and '.', or is nil", name, limit)
+		}
 	}
 	check(c.MaxConnections > 0, "MaxConnections is %d, want at least 1", c.MaxConnections)
 	return errors.Join(errs...)

@@ -27,6 +27,8 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /consumers/{name}/pause", s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Pause() }))
 	mux.Handle("POST /consumers/{name}/resume", s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Resume() }))
 	mux.Handle("POST /consumers/{name}/limits", s.control(setLimits))
+	mux.HandleFunc("GET /consumers/{name}/limits", s.showLimits)
+	mux.Handle("POST /consumers/{name}/limits/{limit}", s.control(s.changeLimit))
 	return mux
 }
 
@@ -112,11 +114,14 @@ func (s *Server) control(do func(*http.Request, Target) (asked, error)) http.Han
 func codeOf(err error) int {
 	var large *http.MaxBytesError
 	var bad badRequest
+	var gone missing
 	switch {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge
 	case errors.As(err, &bad):
 		return http.StatusBadRequest
+	case errors.As(err, &gone):
+		return http.StatusNotFound
 	}
 	return http.StatusConflict
 }
@@ -153,17 +158,8 @@ type limits struct {
 
 func setLimits(r *http.Request, t Target) (asked, error) {
 	var l limits
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
-		return nil, badRequest{fmt.Errorf(`want {"min": 1, "max": 64}: %w`, err)}
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return nil, err
-		}
-		return nil, badRequest{errors.New(`want {"min": 1, "max": 64} and nothing after it`)}
+	if err := read(r, &l, `{"min": 1, "max": 64}`); err != nil {
+		return nil, err
 	}
 	if l.Min == nil || l.Max == nil {
 		return nil, badRequest{errors.New("min and max are both required")}
@@ -173,4 +169,21 @@ func setLimits(r *http.Request, t Target) (asked, error) {
 		return what, badRequest{err}
 	}
 	return what, nil
+}
+
+// read decodes a body, which looks like example: strictly, and to its end.
+func read(r *http.Request, into any, example string) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return badRequest{fmt.Errorf("want %s: %w", example, err)}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return err
+		}
+		return badRequest{fmt.Errorf("want %s and nothing after it", example)}
+	}
+	return nil
 }

@@ -22,6 +22,17 @@ type Prober interface {
 	Stats() consumer.Stats
 }
 
+// A Limit of a consumer's handlers can be seen and changed while it runs, such as a *middleware.RateLimit. Its methods are called by several goroutines at once
+// and do not block.
+type Limit interface {
+	// Kind is what it limits: its name in a configuration file, rate_limit for example.
+	Kind() string
+	// Settings are its settings by name, as they are.
+	Settings() map[string]float64
+	// Change sets those that are named, and leaves the others. The error names each that is wrong; then nothing is changed.
+	Change(map[string]float64) error
+}
+
 // A Controller can be changed while it runs.
 type Controller interface {
 	Pause() error

@@ -24,6 +24,13 @@ type Collector struct {
 	claims atomic.Int64
 	up     atomic.Int32 // 0: unknown, 1: up, -1: down
 	target atomic.Pointer[Watched]
+	limits atomic.Pointer[map[string]Limit]
+}
+
+// A Limit of handlers has settings: a *middleware.RateLimit.
+type Limit interface {
+	// Settings are its settings by name, as they are.
+	Settings() map[string]float64
 }
 
 // New makes a Collector. name is the consumer's in the configuration; it is the value of the label consumer. Collectors of several consumers go
@@ -35,6 +42,9 @@ func New(name string) *Collector {
 
 // Watch says where the figures come from. Until it is called only what was observed is exposed.
 func (c *Collector) Watch(w Watched) { c.target.Store(&w) }
+
+// WatchLimits says which limits the consumer's handlers have, by name.
+func (c *Collector) WatchLimits(limits map[string]Limit) { c.limits.Store(&limits) }
 
 // Observe is a consumer.Observer. It costs some tens of nanoseconds for a Handled, and does not block.
 func (c *Collector) Observe(e consumer.Event) {
@@ -96,6 +106,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(d.claims, prometheus.GaugeValue, float64(c.claims.Load()))
 	if up := c.up.Load(); up != 0 {
 		ch <- prometheus.MustNewConstMetric(d.sourceUp, prometheus.GaugeValue, float64(max(0, up)))
+	}
+	if limits := c.limits.Load(); limits != nil {
+		for name, l := range *limits {
+			for setting, v := range l.Settings() {
+				ch <- prometheus.MustNewConstMetric(d.handlerLimit, prometheus.GaugeValue, v, name, setting)
+			}
+		}
 	}
 	if w := c.target.Load(); w != nil {
 		d.collect(ch, (*w).Stats())

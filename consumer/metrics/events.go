@@ -9,7 +9,7 @@ import (
 
 // The values that labels may have. What is not listed becomes other.
 var (
-	failureClasses  = []string{"error", "panic", "timeout", "goexit", "permanent", "oversize", other}
+	failureClasses  = []string{"error", "panic", "timeout", "goexit", "permanent", "decode", "oversize", other}
 	giveBackReasons = []string{"revoked", "drain", "shutdown", "lost", other}
 	sourceKinds     = []string{"assigned", "ended", "down", "up", "gap", "unconfirmed", "stalled", "warning", other}
 )

@@ -19,7 +19,7 @@ type descs struct {
 	figures                   []figure
 	state, workers, limits    *prometheus.Desc
 	handler, claims, sourceUp *prometheus.Desc
-	oldest                    *prometheus.Desc
+	oldest, handlerLimit      *prometheus.Desc
 }
 
 func newDescs(label prometheus.Labels) *descs {
@@ -34,6 +34,8 @@ func newDescs(label prometheus.Labels) *descs {
 		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
 		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
 		oldest:   desc("oldest_unfinished_timestamp_seconds", "Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is none."),
+
+		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
 	}
 	gauge := func(name, help string, of func(consumer.Stats) float64) *figure {
 		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.GaugeValue, of: of})
@@ -80,7 +82,7 @@ func (d *descs) describe(ch chan<- *prometheus.Desc) {
 	for _, f := range d.figures {
 		ch <- f.desc
 	}
-	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest} {
+	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit} {
 		ch <- one
 	}
 }

@@ -55,6 +55,25 @@ func (l *ConcurrencyLimit) Set(limit int) error {
 	return nil
 }
 
+// Kind is concurrency_limit, its name in a configuration file.
+func (l *ConcurrencyLimit) Kind() string { return "concurrency_limit" }
+
+// Settings are the limit, as last set.
+func (l *ConcurrencyLimit) Settings() map[string]float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return map[string]float64{settingLimit: float64(l.limit)}
+}
+
+// Change is Set by the setting's name. The error names what is wrong.
+func (l *ConcurrencyLimit) Change(settings map[string]float64) error {
+	next, err := changed(l.Kind(), l.Settings(), settings)
+	if err != nil {
+		return err
+	}
+	return l.Set(int(next[settingLimit]))
+}
+
 // Middleware defers what is beyond the limit.
 func (l *ConcurrencyLimit) Middleware(next consumer.Handler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {

@@ -36,13 +36,45 @@ func (l *KeyRateLimit) Set(perSecond float64, burst int) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.set(perSecond, burst)
+	return nil
+}
+
+// Kind is key_rate_limit, its name in a configuration file.
+func (l *KeyRateLimit) Kind() string { return "key_rate_limit" }
+
+// Settings are per_second and burst, as last set.
+func (l *KeyRateLimit) Settings() map[string]float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settings()
+}
+
+// settings needs l.mu.
+func (l *KeyRateLimit) settings() map[string]float64 {
+	return map[string]float64{settingPerSecond: l.perSecond, settingBurst: float64(l.burst)}
+}
+
+// Change is as RateLimit.Change.
+func (l *KeyRateLimit) Change(settings map[string]float64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next, err := changed(l.Kind(), l.settings(), settings)
+	if err != nil {
+		return err
+	}
+	l.set(next[settingPerSecond], int(next[settingBurst]))
+	return nil
+}
+
+// set needs l.mu.
+func (l *KeyRateLimit) set(perSecond float64, burst int) {
 	l.perSecond, l.burst = perSecond, burst
 	now := time.Now()
 	for _, b := range l.buckets {
 		b.SetLimitAt(now, rate.Limit(perSecond))
 		b.SetBurstAt(now, burst)
 	}
-	return nil
 }
 
 // Middleware defers what is early.

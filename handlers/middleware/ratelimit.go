@@ -19,6 +19,38 @@ type RateLimit struct {
 	now *tokens
 }
 
+// Kind is rate_limit, its name in a configuration file.
+func (l *RateLimit) Kind() string { return "rate_limit" }
+
+// Settings are per_second and burst, as last set.
+func (l *RateLimit) Settings() map[string]float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settings()
+}
+
+// settings needs l.mu.
+func (l *RateLimit) settings() map[string]float64 {
+	perSecond := float64(l.now.limiter.Limit())
+	if l.now.limiter.Limit() == rate.Inf {
+		perSecond = math.Inf(1)
+	}
+	return map[string]float64{settingPerSecond: perSecond, settingBurst: float64(l.now.limiter.Burst())}
+}
+
+// Change is Set for the settings that are named; the others stay. The error names each that is wrong, and then nothing is changed. Other than with Set, per_second
+// is above 0 and has a bound.
+func (l *RateLimit) Change(settings map[string]float64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next, err := changed(l.Kind(), l.settings(), settings)
+	if err != nil {
+		return err
+	}
+	l.set(next[settingPerSecond], int(next[settingBurst]))
+	return nil
+}
+
 // tokens is one setting; replaced is closed when another takes its place.
 type tokens struct {
 	limiter  *rate.Limiter
@@ -56,9 +88,15 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 	if err := checkRate(perSecond, burst); err != nil {
 		return err
 	}
-	next := newTokens(perSecond, burst)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.set(perSecond, burst)
+	return nil
+}
+
+// set needs l.mu.
+func (l *RateLimit) set(perSecond float64, burst int) {
+	next := newTokens(perSecond, burst)
 	old, now := l.now, time.Now()
 	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which calls that
 	// wait (tokens below zero) count on, is kept by taking it out that much earlier; or they would starve while Set is called often.
@@ -70,7 +108,6 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 	next.limiter.AllowN(now, burst-min(max(0, int(whole)), burst))
 	l.now = next
 	close(old.replaced)
-	return nil
 }
 
 // Middleware waits for its turn before each call. When the context ends first, the error wraps its cause.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -94,19 +95,27 @@ func (d *Document) checkConsumer(at string, c *Consumer) {
 }
 
 func (d *Document) checkSource(at string, c *Consumer) {
-	nats, kafka := d.Has(at+".source.nats"), d.Has(at+".source.kafka")
-	switch {
-	case nats && kafka:
-		d.Find(at+".source", "has nats and kafka: a consumer reads from one")
-	case !nats && !kafka:
-		d.Find(at+".source", "is missing: want source: {nats: …} or source: {kafka: …}")
+	for _, in := range c.Reads() {
+		path := at + "." + in.Name
+		nats, kafka := d.Has(path+".nats"), d.Has(path+".kafka")
+		switch {
+		case nats && kafka:
+			d.Find(path, "has nats and kafka: a source is one of them")
+		case d.Has(at+".sources") && in.Name == "source": // is empty
+		case !nats && !kafka && in.Name == "source":
+			d.Find(path, "is missing: want source: {nats: …} or source: {kafka: …}")
+		case !nats && !kafka:
+			d.Find(path, "has neither nats nor kafka")
+		}
+		if in.NATS != nil {
+			d.checkNATS(path+".nats", in.NATS)
+		}
+		if in.Kafka != nil {
+			d.checkKafka(path+".kafka", in.Kafka)
+		}
 	}
-	if n := c.Source.NATS; n != nil {
-		d.checkNATS(at, n, c)
-	}
-	if k := c.Source.Kafka; k != nil {
-		d.checkKafka(at+".source.kafka", k)
-	}
+	d.checkSources(at, c)
+	d.checkPriority(at+".priority", c)
 }
 
 func (d *Document) checkPool(at string, c *Consumer) {
@@ -124,8 +133,10 @@ func (d *Document) checkPool(at string, c *Consumer) {
 	if n := c.Budget.Messages; n > 0 && n < most {
 		d.Find(at+".budget.messages", "is %d, below pool.max, %d: workers could never all be busy", n, most)
 	}
-	if n := c.Source.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
-		d.Find(at+".source.nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending, most)
+	for _, in := range c.Reads() {
+		if n := in.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
+			d.Find(at+"."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending, most)
+		}
 	}
 }
 
@@ -157,10 +168,14 @@ func (d *Document) checkTimes(at string, c *Consumer) {
 			}
 		}
 	}
-	if n := c.Source.NATS; n != nil && c.Timeout > 0 {
+	for _, in := range c.Reads() {
+		n := in.NATS
+		if n == nil || c.Timeout <= 0 {
+			continue
+		}
 		hold, longest := cmp.Or(n.MaxHold, defaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, defaultStuckAfter)
 		if hold > 0 && hold < longest {
-			d.Find(at+".source.nats.max_hold", "is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
+			d.Find(at+"."+in.Name+".nats.max_hold", "is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
 		}
 	}
 }
@@ -185,15 +200,22 @@ func (d *Document) checkRoutes(at string, c *Consumer) {
 
 // checkMatch: a route that no message can take is a mistake, where it is known which messages there are.
 func (d *Document) checkMatch(path string, r Route, c *Consumer) {
-	reads, key := []string(nil), ""
-	if n := c.Source.NATS; n != nil {
-		reads, key = n.Subjects, "nats.subjects"
-	} else if k := c.Source.Kafka; k != nil {
-		reads, key = k.Topics, "kafka.topics"
-		d.checkRoundTrip(path, r, k)
+	var reads, keys []string
+	for _, in := range c.Reads() {
+		var some []string
+		if n := in.NATS; n != nil {
+			some, keys = n.Subjects, append(keys, in.Name+".nats.subjects")
+		} else if k := in.Kafka; k != nil {
+			some, keys = k.Topics, append(keys, in.Name+".kafka.topics")
+			d.checkRoundTrip(path, in.Name, r, k)
+		}
+		if len(some) == 0 {
+			return // nobody knows what it reads
+		}
+		reads = append(reads, some...)
 	}
 	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, func(s string) bool { return Overlap(s, r.Match) }) {
-		d.Find(path+".match", "is %q, and no message of source.%s, %q, can match it: the route would never be taken", r.Match, key, reads)
+		d.Find(path+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match, strings.Join(keys, " and "), reads)
 	}
 }
 

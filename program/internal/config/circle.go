@@ -18,10 +18,10 @@ func (d *Document) checkCircles() {
 			to := r.publishesTo()
 			for _, other := range d.inOrder() {
 				o := d.File.Consumers[other]
-				if to == "" || o == nil || o.DeadLetter == nil || !c.Source.sameBroker(o.Source) {
+				if to == "" || o == nil || o.DeadLetter == nil || !c.broker().sameBroker(o.broker()) {
 					continue
 				}
-				if c.Source.takes(o.DeadLetter.To) && o.Source.takes(to) {
+				if c.takes(o.DeadLetter.To) && o.takes(to) {
 					d.warn("consumers."+name+".routes["+strconv.Itoa(i)+"].with.to",
 						"is %q, which consumers.%s reads, whose dead letters, %q, are read here: a message that always fails goes round for ever", to, other, o.DeadLetter.To)
 				}
@@ -45,15 +45,26 @@ func (r Route) publishesTo() string {
 }
 
 // takes says whether messages of a topic or subject are read, as far as the file tells.
-func (s Source) takes(topic string) bool {
-	switch {
-	case s.Kafka != nil:
-		_, ok := s.Kafka.reads(topic)
-		return ok
-	case s.NATS != nil:
-		return slices.ContainsFunc(s.NATS.Subjects, func(subject string) bool { return Matches(subject, topic) })
+func (c *Consumer) takes(topic string) bool {
+	_, ok := c.reads(topic)
+	return ok
+}
+
+// reads says whether messages of a topic or subject are read, and by which key.
+func (c *Consumer) reads(topic string) (by string, ok bool) {
+	for _, in := range c.Reads() {
+		if in.Kafka != nil {
+			if by, ok := in.Kafka.reads(topic); ok {
+				return in.Name + ".kafka." + by, true
+			}
+		}
+		if in.NATS != nil {
+			if i := slices.IndexFunc(in.NATS.Subjects, func(subject string) bool { return Matches(subject, topic) }); i >= 0 {
+				return in.Name + ".nats.subjects[" + strconv.Itoa(i) + "]", true
+			}
+		}
 	}
-	return false
+	return "", false
 }
 
 // sameBroker says whether two sources name the same servers.

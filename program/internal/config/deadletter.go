@@ -18,44 +18,49 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 		switch {
 		case !slices.Contains(headerStyles, h):
 			d.Find(path, "is %q, want one of %v", h, headerStyles)
-		case h == "spring" && c.Source.Kafka == nil:
+		case h == "spring" && c.broker().Kafka == nil:
 			d.Find(path, "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
 		}
 	}
-	switch {
-	case l.To == "":
+	if l.To == "" {
 		d.Find(path, "is missing")
-	case c.Source.Kafka != nil:
-		d.checkDeadTopic(path, l.To, c.Source.Kafka)
-		if most := cmp.Or(c.Source.Kafka.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
-			d.Find(at+".max_message_bytes", "is %d, above source.kafka.max_publish_bytes, %d: a message between could never become a dead letter", c.MaxMessageBytes, most)
+		return
+	}
+	for _, in := range c.Reads() {
+		if in.Kafka != nil {
+			d.checkDeadTopic(path, l.To, in)
+		} else {
+			d.checkDeadSubject(path, l.To, in)
 		}
-	default:
-		d.checkDeadSubject(path, l.To, c.Source.NATS)
+	}
+	if k := c.broker().Kafka; k != nil {
+		if most := cmp.Or(k.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
+			d.Find(at+".max_message_bytes", "is %d, above %s.kafka.max_publish_bytes, %d: a message between could never become a dead letter", c.MaxMessageBytes, c.Reads()[0].Name, most)
+		}
 	}
 }
 
-func (d *Document) checkDeadSubject(path, to string, n *NATS) {
+func (d *Document) checkDeadSubject(path, to string, in Read) {
 	if !validSubject(to) || strings.ContainsAny(to, "*>") {
 		d.Find(path, "is %q: want a subject without wildcards", to)
 		return
 	}
-	if n == nil {
+	if in.NATS == nil {
 		return
 	}
-	for i, s := range n.Subjects {
+	for i, s := range in.NATS.Subjects {
 		if Matches(s, to) {
-			d.Find(path, "is %q, which source.nats.subjects[%d], %q, takes: dead letters would be consumed again", to, i, s)
+			d.Find(path, "is %q, which %s.nats.subjects[%d], %q, takes: dead letters would be consumed again", to, in.Name, i, s)
 		}
 	}
 }
 
-func (d *Document) checkDeadTopic(path, to string, k *Kafka) {
+func (d *Document) checkDeadTopic(path, to string, in Read) {
 	if !validTopic(to) {
 		d.Find(path, "is %q: want a topic's name", to)
 		return
 	}
-	if where, reads := k.reads(to); reads {
-		d.Find(path, "is %q, which source.kafka.%s takes: dead letters would be consumed again", to, where)
+	if where, reads := in.Kafka.reads(to); reads {
+		d.Find(path, "is %q, which %s.kafka.%s takes: dead letters would be consumed again", to, in.Name, where)
 	}
 }

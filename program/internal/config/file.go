@@ -42,7 +42,9 @@ type Embedded struct {
 
 // Consumer is one consumer.
 type Consumer struct {
-	Source          Source        `yaml:"source"`
+	Source          Source        `yaml:"source"` // the first of Sources, where these are set
+	Sources         []Input       `yaml:"sources"`
+	Priority        *Priority     `yaml:"priority"`
 	Order           string        `yaml:"order"`
 	Lane            Lane          `yaml:"lane"`
 	Pool            Pool          `yaml:"pool"`
@@ -64,6 +66,26 @@ type Consumer struct {
 type Source struct {
 	NATS  *NATS  `yaml:"nats"`
 	Kafka *Kafka `yaml:"kafka"`
+}
+
+// Input is one of several sources.
+type Input struct {
+	Weight int    `yaml:"weight"`
+	NATS   *NATS  `yaml:"nats"`
+	Kafka  *Kafka `yaml:"kafka"`
+}
+
+// Priority says which messages go before others.
+type Priority struct {
+	Mode   string  `yaml:"mode"`
+	Header string  `yaml:"header"`
+	Levels []Level `yaml:"levels"`
+}
+
+// Level is one of the levels that a header tells apart.
+type Level struct {
+	Values []string `yaml:"values"`
+	Weight int      `yaml:"weight"`
 }
 
 // NATS is a JetStream consumer.
@@ -193,6 +215,7 @@ type DeadLetter struct {
 // Route leads messages to a handler.
 type Route struct {
 	Match   string            `yaml:"match"`
+	Type    string            `yaml:"type"`
 	Headers map[string]string `yaml:"headers"`
 	Handler string            `yaml:"handler"`
 	With    With              `yaml:"with"`
@@ -202,7 +225,9 @@ type Route struct {
 
 // Middleware wraps the handler of a route, or all of a consumer; the first is the outermost.
 type Middleware struct {
-	Use  string `yaml:"use"`
+	Use string `yaml:"use"`
+	// Name is of its limit on the admin address.
+	Name string `yaml:"name"`
 	With With   `yaml:"with"`
 }
 

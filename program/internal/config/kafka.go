@@ -190,34 +190,31 @@ func loopback(host string) bool {
 }
 
 // checkRoundTrip: what is published to a topic that the pattern matches comes back. With topics, publish finds it itself.
-func (d *Document) checkRoundTrip(path string, r Route, k *Kafka) {
+func (d *Document) checkRoundTrip(path, source string, r Route, k *Kafka) {
 	to := r.publishesTo()
 	if to == "" || k.TopicsPattern == "" {
 		return
 	}
 	if by, reads := k.reads(to); reads {
-		d.Find(path+".with.to", "is %q, which source.kafka.%s takes: messages would go round for ever", to, by)
+		d.Find(path+".with.to", "is %q, which %s.kafka.%s takes: messages would go round for ever", to, source, by)
 	}
 }
 
-// checkGroups: two consumers of one group and topic would take each other's messages.
+// checkGroups: two sources of one group and topic would take each other's messages.
 func (d *Document) checkGroups() {
-	names := slices.DeleteFunc(d.inOrder(), func(name string) bool {
-		c := d.File.Consumers[name]
-		return c == nil || c.Source.Kafka == nil || c.Source.Kafka.Group == ""
-	})
-	for i, name := range names {
-		at, k := "consumers."+name+".source.kafka", d.File.Consumers[name].Source.Kafka
-		for _, other := range names[:i] {
-			o := d.File.Consumers[other].Source.Kafka
+	all := slices.DeleteFunc(d.reads(), func(r read) bool { return r.Kafka == nil || r.Kafka.Group == "" })
+	for i, r := range all {
+		at, k := r.at()+".kafka", r.Kafka
+		for _, other := range all[:i] {
+			o := other.Kafka
 			if o.Group != k.Group || !slices.Equal(slices.Sorted(slices.Values(o.Brokers)), slices.Sorted(slices.Values(k.Brokers))) {
 				continue
 			}
 			if topic, both := shared(o, k); both {
-				d.Find(at+".group", "is %q, as with consumers.%s, and both read %s: they would take each other's messages", k.Group, other, topic)
+				d.Find(at+".group", "is %q, as with %s, and both read %s: they would take each other's messages", k.Group, other.as(r), topic)
 			}
 			if k.InstanceID != "" && k.InstanceID == o.InstanceID {
-				d.Find(at+".instance_id", "is %q in group %q, as with consumers.%s: each would put the other out of the group", k.InstanceID, k.Group, other)
+				d.Find(at+".instance_id", "is %q in group %q, as with %s: each would put the other out of the group", k.InstanceID, k.Group, other.as(r))
 			}
 		}
 	}

@@ -37,6 +37,11 @@ func Parse(name string, content []byte, lookup func(string) (string, bool)) *Doc
 		d.readSecret(path, secret)
 	}
 	d.check()
+	for _, c := range d.File.Consumers {
+		if c != nil && len(c.Sources) > 0 { // what is published goes to its broker
+			c.Source = c.Sources[0].source()
+		}
+	}
 	return d
 }
 

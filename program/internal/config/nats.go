@@ -22,8 +22,7 @@ func (n *NATS) Servers() []string {
 	return n.URLs
 }
 
-func (d *Document) checkNATS(consumer string, n *NATS, c *Consumer) {
-	at := consumer + ".source.nats"
+func (d *Document) checkNATS(at string, n *NATS) {
 	for _, needed := range []struct{ name, value string }{{".stream", n.Stream}, {".durable", n.Durable}} {
 		if needed.value == "" {
 			d.Find(at+needed.name, "is missing")
@@ -97,26 +96,26 @@ func (d *Document) checkEmbedded(at string, n *NATS) {
 
 // checkStreams: on one server, a subject belongs to one stream, and no two subjects of a stream may overlap unless one takes the other.
 func (d *Document) checkStreams() {
-	type owned struct{ consumer, stream, subject string }
+	type owned struct{ at, consumer, stream, subject string }
 	var before []owned
-	for _, name := range d.inOrder() {
-		c := d.File.Consumers[name]
-		if c == nil || c.Source.NATS == nil || !c.Source.NATS.Embedded() {
+	for _, r := range d.reads() {
+		n := r.NATS
+		if n == nil || !n.Embedded() {
 			continue
 		}
-		n := c.Source.NATS
+		at := r.at()
 		for i, s := range n.Subjects {
-			path := "consumers." + name + ".source.nats.subjects[" + strconv.Itoa(i) + "]"
+			path := at + ".nats.subjects[" + strconv.Itoa(i) + "]"
 			for _, o := range before {
 				switch {
-				case o.consumer == name || !validSubject(s) || !Overlap(o.subject, s):
+				case o.at == at || !validSubject(s) || !Overlap(o.subject, s):
 				case o.stream != n.Stream:
 					d.Find(path, "is %q, which overlaps with %q of stream %s (consumers.%s): a subject belongs to one stream. Read it from there, stream: %s", s, o.subject, o.stream, o.consumer, o.stream)
 				case !Matches(o.subject, s) && !Matches(s, o.subject):
 					d.Find(path, "is %q, which overlaps with %q of the same stream (consumers.%s), and neither takes the other: the embedded server cannot have both", s, o.subject, o.consumer)
 				}
 			}
-			before = append(before, owned{name, n.Stream, s})
+			before = append(before, owned{at, r.consumer, n.Stream, s})
 		}
 	}
 }
@@ -126,19 +125,18 @@ func (d *Document) inOrder() []string {
 	return slices.SortedFunc(maps.Keys(d.File.Consumers), func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
 }
 
-// checkDurables: two consumers of one durable would take each other's messages.
+// checkDurables: two sources of one durable would take each other's messages.
 func (d *Document) checkDurables() {
-	first := map[string]string{}
-	for _, name := range d.inOrder() {
-		c := d.File.Consumers[name]
-		if c == nil || c.Source.NATS == nil || c.Source.NATS.Durable == "" {
+	first := map[string]read{}
+	for _, r := range d.reads() {
+		n := r.NATS
+		if n == nil || n.Durable == "" {
 			continue
 		}
-		n := c.Source.NATS
 		key := strings.Join(append(slices.Clone(n.Servers()), n.Domain, n.Stream, n.Durable), "\n")
 		if other, ok := first[key]; ok {
-			d.Find("consumers."+name+".source.nats.durable", "is %q on stream %q, as with consumers.%s: they would take each other's messages", n.Durable, n.Stream, other)
+			d.Find(r.at()+".nats.durable", "is %q on stream %q, as with %s: they would take each other's messages", n.Durable, n.Stream, other.as(r))
 		}
-		first[key] = name
+		first[key] = r
 	}
 }

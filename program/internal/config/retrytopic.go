@@ -25,21 +25,21 @@ func (d *Document) checkRetryTopics(at string, c *Consumer) {
 		return
 	case len(c.Retry.Topics) == 0:
 		d.Find(path, "is empty")
-	case c.Source.Kafka == nil:
+	case c.broker().Kafka == nil:
 		d.Find(path, "is set and source.kafka is not: JetStream keeps delays itself")
 		return
 	}
 	names, before := c.Retry.Names(), time.Duration(0)
 	for i, t := range c.Retry.Topics {
 		at := path + "[" + strconv.Itoa(i) + "]"
-		where, reads := c.Source.Kafka.reads(t.Topic)
+		where, reads := c.reads(t.Topic)
 		switch j := slices.Index(names, t.Topic); {
 		case !validTopic(t.Topic):
 			d.Find(at+".topic", "is %q: want a topic's name", t.Topic)
 		case j < i:
 			d.Find(at+".topic", "is %q, and so is topics[%d]: messages of a topic wait equally long", t.Topic, j)
 		case reads:
-			d.Find(at+".topic", "is %q, which source.kafka.%s takes: its messages would not wait", t.Topic, where)
+			d.Find(at+".topic", "is %q, which %s takes: its messages would not wait", t.Topic, where)
 		case c.DeadLetter != nil && c.DeadLetter.To == t.Topic:
 			d.Find(at+".topic", "is %q, and so is dead_letter.to: dead letters would be consumed again", t.Topic)
 		}

@@ -27,13 +27,15 @@ func (d *Document) secrets() iter.Seq2[string, secret] {
 			if c == nil {
 				continue
 			}
-			at := "consumers." + name + ".source."
-			if n := c.Source.NATS; n != nil &&
-				(!yield(at+"nats.password", secret{&n.Password, n.PasswordFile}) || !yield(at+"nats.token", secret{&n.Token, n.TokenFile})) {
-				return
-			}
-			if k := c.Source.Kafka; k != nil && k.SASL != nil && !yield(at+"kafka.sasl.password", secret{&k.SASL.Password, k.SASL.PasswordFile}) {
-				return
+			for _, in := range c.Reads() {
+				at := "consumers." + name + "." + in.Name
+				if n := in.NATS; n != nil &&
+					(!yield(at+".nats.password", secret{&n.Password, n.PasswordFile}) || !yield(at+".nats.token", secret{&n.Token, n.TokenFile})) {
+					return
+				}
+				if k := in.Kafka; k != nil && k.SASL != nil && !yield(at+".kafka.sasl.password", secret{&k.SASL.Password, k.SASL.PasswordFile}) {
+					return
+				}
 			}
 		}
 	}

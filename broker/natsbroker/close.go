@@ -1,0 +1,138 @@
+package natsbroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Close implements broker.Source.
+func (s *Source) Close(ctx context.Context) error {
+	s.closeOnce.Do(func() {
+		defer close(s.closed)
+		s.closeErr = s.shut(ctx)
+	})
+	<-s.closed
+	return s.closeErr
+}
+
+func (s *Source) shut(ctx context.Context) error {
+	s.Stop()
+	s.stopOpen()
+	s.opening.Lock() // Open has returned
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	s.closing = true
+	ses, h := s.ses, s.herald
+	if ses != nil && ses.ended {
+		ses = nil
+	}
+	if ses != nil {
+		ses.ended = true
+	}
+	old := s.leaveInbox()
+	s.mu.Unlock()
+	drain(old) // before anything is given back, or it comes to us again
+	if ses != nil {
+		ses.keeper.End(fmt.Errorf("natsbroker: %w", broker.ErrClosed))
+		if ses.assigned {
+			h.tell(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+		}
+		s.giveBackAll(ses)
+	}
+	err := s.finish(ctx)
+	if ses != nil && err == nil {
+		s.unpin(ctx, ses)
+	}
+	s.end()
+	s.link.close()
+	s.wg.Wait()
+	if h != nil {
+		h.close()
+	}
+	return err
+}
+
+// giveBackAll naks, in the stream's order, what was never settled. What is out keeps its slot, for the engine's settle frees it.
+func (s *Source) giveBackAll(ses *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses.givenBack = true
+	now := s.clock()
+	var held []int32
+	for i := range ses.slots.all {
+		if ses.slots.all[i].state != slotFree {
+			held = append(held, int32(i))
+		}
+	}
+	slices.SortFunc(held, func(a, b int32) int {
+		if ses.slots.all[a].seq < ses.slots.all[b].seq {
+			return -1
+		}
+		return 1
+	})
+	for _, i := range held {
+		if sl := &ses.slots.all[i]; !s.expired(sl, now) {
+			s.outbox.nak(sl.reply, 0, sl.lease+s.ackWait())
+		}
+	}
+	for ses.ready.n > 0 {
+		s.drop(ses, ses.ready.pop())
+	}
+}
+
+// finish waits until the server has received all settles, or ctx ends.
+func (s *Source) finish(ctx context.Context) error {
+	s.mu.Lock()
+	started := s.ses != nil
+	s.mu.Unlock()
+	if !started {
+		return nil
+	}
+	for {
+		left := s.outbox.left()
+		nc := s.link.conn()
+		if left == 0 && !nc.IsConnected() {
+			return nil
+		}
+		if nc.IsConnected() && s.flush(ctx, nc) {
+			return nil
+		}
+		if !sleep(ctx, 10*time.Millisecond) {
+			if left = s.outbox.left(); left == 0 {
+				return nil
+			}
+			return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, context.Cause(ctx))
+		}
+	}
+}
+
+// flush makes sure that what is on its way to us was sent back, and that what is on its way to the server arrived.
+func (s *Source) flush(ctx context.Context, nc *nats.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s.outbox.again(tripOf(nc))
+	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
+		return false
+	}
+	handled := make(chan struct{})
+	if nc.Barrier(func() { close(handled) }) != nil {
+		return false
+	}
+	select {
+	case <-handled: // what came before that is in the outbox
+	case <-ctx.Done():
+		return false
+	}
+	for s.outbox.pending() > 0 {
+		if !nc.IsConnected() || !sleep(ctx, time.Millisecond) {
+			return false
+		}
+	}
+	return s.makeContact(ctx) && s.outbox.left() == 0
+}

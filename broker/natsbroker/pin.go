@@ -1,0 +1,198 @@
+package natsbroker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How one process at a time gets messages, and gets them in order.
+//
+// With Options.Ordered the consumer has a priority group with the policy pinned_client (nats-server 2.11, ADR-42). The server pins the first
+// request of the group that it answers: it tells the pin's id with each message (Nats-Pin-Id), from then on serves only requests that carry
+// it, and keeps all others waiting. The pin goes when no request with its id came for priority_timeout, by the UNPIN request, and when the
+// consumer gets another leader or the server starts again, for it is kept in memory (consumer.go of nats-server: nextWaiting,
+// processNextMsgRequest, setPinnedTimer, unassignPinId). A request with another id is answered by 423.
+//
+// A pin alone is no order. It says who gets the next message, not what became of those that the one before has: these are redelivered when
+// their ack wait is over, and new ones are delivered before that. The sequence: A has 1 to 100, the pin goes, B is pinned and gets 101, and
+// 50, of the same key, comes from A half a minute later. So whoever is pinned gathers first: it hands out nothing until all that the
+// server counts as unsettled is here, in the order of the stream. The server sends what is to be redelivered before anything new.
+const (
+	pinHeader = "Nats-Pin-Id"
+	// pinGroup is the priority group of a consumer that we create.
+	pinGroup = "longshore"
+	// pinVersion is the first server that pins.
+	pinVersion = "2.11"
+)
+
+// pin is a session's part in the priority group. Guarded by Source.mu.
+type pin struct {
+	id   string // of ours; empty: we stand by
+	seen int64  // when the server last certainly kept it for us, by the source's clock
+	lost error  // why the session is ending
+	by   int64  // when a session that is ending ends
+
+	gathering bool
+	want      int    // how many to ask for, to gather
+	twice     int    // deliveries since then of what is here
+	last      uint64 // the consumer sequence of the newest delivery
+	again     bool   // the newest delivery was not its message's first
+	arrived   int64  // when it came
+
+	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
+	since  int64  // since when it is
+
+	renewed int64 // when the pin was last asked for
+	freed   bool  // unpinned, at Stop
+}
+
+// next says what to ask for now.
+func (p *pin) next(c *credit) (request, bool) {
+	switch {
+	case p.lost != nil:
+	case p.id == "": // one is enough to learn that it is our turn, and all that may come out of order
+		return request{c.lastID + 1, 1, 0}, c.asked == 0 && c.out+c.buffered < c.budget.Messages
+	case p.gathering:
+		r := request{c.lastID + 1, p.want, c.budget.Bytes}
+		if c.maxBatch > 0 {
+			r.batch = min(r.batch, c.maxBatch)
+		}
+		if c.maxBytes > 0 {
+			r.bytes = min(r.bytes, c.maxBytes)
+		}
+		if r.batch == 1 || c.floor > r.bytes { // a single one may be larger
+			r.batch, r.bytes = 1, 0
+		}
+		return r, p.want > 0 && c.asked == 0
+	default:
+		return c.next()
+	}
+	return request{}, false
+}
+
+// A count is what the server says of what is unsettled.
+type count struct {
+	last    uint64 // the consumer sequence of the newest delivery
+	pending int    // delivered and not settled
+}
+
+// missing is how many messages are neither settled nor here, and may stand before what is here. sure: it is not less than that.
+//
+// While we are pinned each delivery comes to us. So when the server had made no other delivery than have come here by now, what it counts
+// and we do not have is elsewhere: out with the process before, or given back by it, or on its way to the server as our ack. A delivery
+// that does not come for a quarter of the ack wait is taken for lost; what was in it is counted.
+func (p *pin) missing(c count, here int, now, ackWait int64) (n int, sure bool) {
+	if c.last != p.unsure {
+		p.unsure, p.since = c.last, now
+	}
+	late := c.last > p.last && now-p.since >= ackWait/4 && now-p.arrived >= ackWait/4
+	return max(c.pending-here, 0), c.last == p.last || late
+}
+
+// gatherPause is how long to wait before asking for another message, where that may be a new one: what is missing is out with somebody.
+func gatherPause(ackWait int64) int64 {
+	return min(max(ackWait/16, int64(20*time.Millisecond)), int64(time.Second))
+}
+
+// wants says how many messages to ask for when n are missing.
+func (p *pin) wants(n int, sure bool, now, pause int64) int {
+	switch {
+	case n > 0 && sure && p.again:
+		// What is to be redelivered comes before all else, so the others do, too. Some of that may be here, when we are slow ourselves.
+		return n + p.twice
+	case n > 0 && now-p.arrived >= pause:
+		return 1
+	}
+	return 0
+}
+
+// term is for how long after its last sign the pin is relied upon. The server keeps it for ttl, and messages for ackWait, from a later moment.
+func term(ackWait, ttl int64) int64 { return min(ackWait, ttl) }
+
+// doubtful says that the server has been silent for so long that nothing more may be started: at the end of the term another process may begin.
+func (p *pin) doubtful(now, term int64) bool { return p.id != "" && now-p.seen >= term*3/4 }
+
+// defaultPinTTL is the server's, where a consumer does not say its own.
+const defaultPinTTL = 2 * time.Minute
+
+// pinTTL is the consumer's priority_timeout: when the server takes the pin from a process that died, all that it had has come back already.
+func (c Config) pinTTL() time.Duration { return c.AckWait + c.AckWait/4 }
+
+// renewEvery is how often a pin is asked for: more than once in the quarter of AckWait that pinTTL has in addition.
+func renewEvery(term int64) time.Duration { return time.Duration(term / 5) }
+
+// renewal is a request that keeps the pin and gets no message: none fits into a byte. The server ends it at once, and so tells that it came.
+func renewal(group, id string) []byte {
+	return request{batch: 1, bytes: 1}.body(time.Millisecond, 0, group, id)
+}
+
+// takePinID takes the pin's id out of a message's headers: it is not the producer's.
+func takePinID(h nats.Header) string {
+	vs := h[pinHeader]
+	if len(vs) == 0 {
+		return ""
+	}
+	// The server puts its own after those of the message.
+	if len(vs) == 1 {
+		delete(h, pinHeader)
+	} else {
+		h[pinHeader] = vs[:len(vs)-1]
+	}
+	return vs[len(vs)-1]
+}
+
+// pinnedNow is the id of whoever is pinned.
+func pinnedNow(info *jetstream.ConsumerInfo) string {
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != "" {
+			return g.PinnedClientID
+		}
+	}
+	return ""
+}
+
+// pinned is the group in which cc pins clients; empty: it does not.
+func pinned(cc jetstream.ConsumerConfig) string {
+	if cc.PriorityPolicy != jetstream.PriorityPolicyPinned || len(cc.PriorityGroups) == 0 {
+		return ""
+	}
+	return cc.PriorityGroups[0]
+}
+
+// canPin says whether a server of that version can pin. One that does not say its version as we know it is asked.
+func canPin(version string) error {
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 || major > 2 || (major == 2 && minor >= 11) {
+		return nil
+	}
+	return fmt.Errorf("the server is %s: an order over several processes needs nats-server %s or later, with priority groups. "+
+		"For an order within one process, create the consumer without one", version, pinVersion)
+}
+
+var errNotPinned = fmt.Errorf("the server created it without its priority group: an order over several processes needs nats-server %s or later, on each server", pinVersion)
+
+// Why a session ends while its consumer is there.
+var (
+	errPinTaken  = errors.New("another process is pinned now")
+	errPinSilent = errors.New("the server has not confirmed the pin")
+	errPinPaused = errors.New("paused: another process may go on")
+)
+
+// sortReady brings what is buffered into the order of the stream.
+func (s *session) sortReady() {
+	all := make([]int32, 0, s.ready.n)
+	for s.ready.n > 0 {
+		all = append(all, s.ready.pop())
+	}
+	slices.SortFunc(all, func(a, b int32) int { return cmp.Compare(s.slots.all[a].seq, s.slots.all[b].seq) })
+	for _, i := range all {
+		s.ready.push(i)
+	}
+	s.unsorted = false
+}

@@ -1,0 +1,302 @@
+package natsbroker_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+func inOrder(o *broker.Options) { o.Ordered = true }
+
+// pinConfig is one with short times. They are the least with which a busy machine keeps its pins.
+func pinConfig(url string) natsbroker.Config {
+	cfg := config(url)
+	cfg.AckWait, cfg.RevokeWait = 2*time.Second, 2*time.Second
+	return cfg
+}
+
+// Of two processes one gets all messages, in order, and the other one what it leaves when it is closed.
+func TestOnePinnedAtATime(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	first := open(t, pinConfig(ts.url()), inOrder)
+	if !first.traits.Ordered {
+		t.Error("Traits.Ordered is not set")
+	}
+	cc := a.info().Config
+	if len(cc.PriorityGroups) != 1 || cc.PinnedTTL != 2500*time.Millisecond {
+		t.Fatalf("the consumer was created with groups %v, timeout %v", cc.PriorityGroups, cc.PinnedTTL)
+	}
+	a.publish(1, 20)
+	ms := receive(t, first, 20)
+	for i, m := range ms {
+		if m.Offset != int64(i+1) {
+			t.Fatalf("message %d has offset %d", i, m.Offset)
+		}
+		if n := m.Headers.Len(); n != 0 {
+			t.Fatalf("message %d has %d headers", i, n)
+		}
+	}
+	second := open(t, pinConfig(ts.url()), inOrder)
+	d := drainAll(second)
+	ack(t, first, ms[:5]...)
+	a.publish(21, 30)
+	more := receive(t, first, 10)
+	if n, _ := d.seen(); n != 0 {
+		t.Errorf("%d messages came to the process that stands by", n)
+	}
+	ack(t, first, more[:2]...)
+	closeSource(t, first)
+	eventually(t, "the other gets the rest", func() bool { n, _ := d.seen(); return n == 23 })
+	d.stop(t)
+	a.settled()
+	if n := len(second.events.of(broker.Down)); n > 0 {
+		t.Errorf("%d Down events of the process that stood by", n)
+	}
+}
+
+// A process that stands by is idle, not wedged: no alarm, and a lag that is not its own.
+func TestStandingByIsQuiet(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := pinConfig(ts.url())
+	cfg.Heartbeat = 100 * time.Millisecond
+	first := open(t, cfg, inOrder)
+	a.publish(1, 300)
+	ms := receive(t, first, 100) // its budget
+	second := open(t, cfg, inOrder)
+	for _, l := range []struct {
+		of *opened
+		is func(broker.Lag) bool
+	}{
+		{first, func(l broker.Lag) bool { return l.Waiting >= 100 && l.Unsettled == 300 && !l.Group }},
+		{second, func(l broker.Lag) bool { return l.Waiting == 0 && l.Unsettled == 0 && !l.Group && !l.At.IsZero() }},
+	} {
+		eventually(t, "the lag is that of whoever is pinned", func() bool { return l.is(l.of.Lag()) })
+	}
+	end := time.Now().Add(2 * cfg.AckWait)
+	eventually(t, "two ack waits pass", func() bool { return time.Now().After(end) })
+	for _, k := range []broker.Kind{broker.Down, broker.Warning, broker.Assigned, broker.Gap} {
+		if es := second.events.of(k); len(es) > 0 {
+			t.Errorf("the process that stands by told %v: %v", k, es[0].Err)
+		}
+	}
+	if es := first.events.of(broker.Ended); len(es) > 0 {
+		t.Errorf("a budget that is used up cost the pin: %v", es[0].Err)
+	}
+	ack(t, first, ms...)
+}
+
+// A paused process does not keep the others waiting, and goes on when its turn comes again.
+func TestPausedLetsOthersGoOn(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := pinConfig(ts.url())
+	cfg.AckWait = time.Hour // nothing goes on by its timeout
+	first := open(t, cfg, inOrder)
+	a.publish(1, 10)
+	ack(t, first, receive(t, first, 10)...)
+	if err := first.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, cfg, inOrder)
+	a.publish(11, 20)
+	ack(t, second, receive(t, second, 10)...)
+	if err := first.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	closeSource(t, second)
+	a.publish(21, 30)
+	ack(t, first, receive(t, first, 10)...)
+	a.settled()
+	if n := len(first.events.of(broker.Assigned)); n != 2 {
+		t.Errorf("%d claims, want 2", n)
+	}
+}
+
+// A durable from before keeps its settings; what that costs is said, field by field.
+func TestDurableWithoutAGroup(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	closeSource(t, open(t, pinConfig(ts.url())))
+	s := open(t, pinConfig(ts.url()), inOrder)
+	if s.traits.Ordered {
+		t.Error("Traits.Ordered is set")
+	}
+	eventually(t, "it is said", func() bool {
+		ws := s.events.of(broker.Warning)
+		return len(ws) == 1 && strings.Contains(ws[0].Err.Error(), "it has no priority group")
+	})
+	a.publish(1, 5)
+	ack(t, s, receive(t, s, 5)...)
+	a.settled()
+}
+
+// Such a durable gets the group by an update, as docs/configuration.md says, and loses it by one, and goes on where it is.
+func TestDurableGetsAGroup(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := pinConfig(ts.url())
+	a.publish(1, 5)
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 5)...)
+	closeSource(t, s)
+	cc := a.info().Config
+	cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"longshore"}, 2500*time.Millisecond
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg, inOrder)
+	if !s.traits.Ordered {
+		t.Error("Traits.Ordered is not set")
+	}
+	a.publish(6, 10)
+	ack(t, s, receive(t, s, 5)...)
+	closeSource(t, s)
+	if ws := s.events.of(broker.Warning); len(ws) > 0 {
+		t.Errorf("warnings: %v", ws[0].Err)
+	}
+	cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyNone, nil, 0
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg)
+	a.publish(11, 15)
+	if ms := receive(t, s, 5); ms[0].Offset != 11 {
+		t.Errorf("it went on at %d", ms[0].Offset)
+	} else {
+		ack(t, s, ms...)
+	}
+	a.settled()
+}
+
+// With a group but no order the processes would be pinned for nothing, and one that pulls without it would break the order of the others.
+func TestDurableWithAGroupIsForAnOrder(t *testing.T) {
+	ts := startServer(t)
+	ts.admin().stream()
+	cfg := pinConfig(ts.url())
+	cfg.AckWait = time.Second
+	closeSource(t, open(t, cfg, inOrder))
+	_, err := tryOpen(t, cfg)
+	if err == nil || !strings.Contains(err.Error(), "it has the priority group longshore") {
+		t.Errorf("without an order: %v", err)
+	}
+	cfg.AckWait = 2 * time.Second
+	s := open(t, cfg, inOrder)
+	var said []string
+	eventually(t, "two differences are said", func() bool {
+		said = nil
+		for _, e := range s.events.of(broker.Warning) {
+			said = append(said, e.Err.Error())
+		}
+		return len(said) == 2
+	})
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "ack_wait is 1s there and 2s here") || !strings.Contains(all, "priority_timeout is 1.25s there and 2.5s here") {
+		t.Errorf("warnings:\n%s", all)
+	}
+	if _, err := ts.admin().js.UpdateConsumer(context.Background(), "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy,
+		PriorityPolicy: jetstream.PriorityPolicyOverflow, PriorityGroups: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	closeSource(t, s)
+	if _, err := tryOpen(t, cfg, inOrder); err == nil || !strings.Contains(err.Error(), "neither none nor pinned_client") {
+		t.Errorf("with another policy: %v", err)
+	}
+}
+
+// tryOpen returns what Open says.
+func tryOpen(t *testing.T, cfg natsbroker.Config, change ...func(*broker.Options)) (broker.Traits, error) {
+	t.Helper()
+	s, err := natsbroker.NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeSource(t, s) })
+	o := broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 1 << 20}, Observe: func(broker.Event) {}}
+	for _, c := range change {
+		c(&o)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return s.Open(ctx, o)
+}
+
+// A server that cannot pin would make a consumer without the group and say nothing. It is refused by its version, and nothing is made.
+func TestOldServerIsRefused(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	_, err := tryOpen(t, pinConfig(pretender(t, ts, "2.10.9")), inOrder)
+	if err == nil || !strings.Contains(err.Error(), "the server is 2.10.9") || !strings.Contains(err.Error(), "nats-server 2.11") {
+		t.Errorf("Open says %v", err)
+	}
+	if _, err := a.js.Consumer(context.Background(), "S", "c"); err == nil {
+		t.Error("the consumer was created")
+	}
+	if _, err := tryOpen(t, pinConfig(pretender(t, ts, "2.10.9"))); err != nil {
+		t.Errorf("without an order: %v", err)
+	}
+}
+
+// pretender is a way to the server on which it says another version of itself.
+func pretender(t *testing.T, ts *testServer, version string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []io.Closer
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("tcp", strings.TrimPrefix(ts.url(), "nats://"))
+			if err != nil {
+				_ = c.Close()
+				return
+			}
+			open = append(open, c, s)
+			go func() { _, _ = io.Copy(s, c) }()
+			go func() {
+				buf := make([]byte, 32<<10)
+				for {
+					n, err := s.Read(buf)
+					if err != nil {
+						return
+					}
+					said := bytes.Replace(buf[:n], []byte(`"version":"`+server.VERSION+`"`), []byte(`"version":"`+version+`"`), 1)
+					if _, err := c.Write(said); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+		for _, c := range open {
+			_ = c.Close()
+		}
+	})
+	return "nats://" + l.Addr().String()
+}
