@@ -126,7 +126,7 @@ func newFake() (*Cluster, error) {
 	return &Cluster{Name: "kfake, NOT REAL", fake: fake, brokers: fake.ListenAddrs()}, nil
 }
 
-// Fake is an in-process fake of a test's own, for what is to run on every machine.
+// Fake is the in-process fake, for what is also tested on the real one. It ends with the test.
 func Fake(t testing.TB) *Cluster {
 	t.Helper()
 	k, err := newFake()
