@@ -217,3 +217,26 @@ func (d *deaf) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	}
 	return err
 }
+
+// An edited copy that was lost with its process is named: the letter itself is as it was.
+func TestKilledEditIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 3)
+		x := list(t, open(t, b, nil), Filter{})[1]
+		edit := Replay{Filter: Filter{Places: []broker.Place{x.Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
+		if _, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: b.Publisher(), topic: "orders", lost: true}), edit); ended {
+			t.Fatal("the kill is late")
+		}
+		sum, err := open(t, b, b.Publisher()).Replay(t.Context(), Replay{Filter: Filter{Places: []broker.Place{x.Place}}, DryRun: true})
+		if err != nil || sum.Chosen != 1 {
+			t.Errorf("%+v %v", sum, err)
+		}
+		sum, err = open(t, b, b.Publisher()).Replay(t.Context(), edit)
+		if err != nil || sum.Replayed != 1 || !slices.Equal(sum.LostEdits, []broker.Place{x.Place}) || !slices.Equal(sum.Absent, sum.LostEdits) {
+			t.Errorf("%+v %v", sum, err)
+		}
+		if n := copies(t, b, "orders"); n["mended"] != 1 || len(n) != 1 {
+			t.Errorf("published: %v", n)
+		}
+	})
+}

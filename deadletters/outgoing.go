@@ -1,6 +1,7 @@
 package deadletters
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -70,7 +71,7 @@ func outgoing(l *Letter, topic, to, id string, now time.Time) broker.Outgoing {
 	m := l.Message
 	o := broker.Outgoing{Topic: to, Key: m.Key, Value: m.Value, ID: id}
 	for k, v := range m.Headers.All() {
-		if isOwn(k) {
+		if isOwn(k, v) {
 			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
 		}
 	}
@@ -82,8 +83,14 @@ func outgoing(l *Letter, topic, to, id string, now time.Time) broker.Outgoing {
 	return o
 }
 
+// replayedID is where a publisher of NATS writes the id of a message that is published on: it is told by Longshore-History where that was a replay.
+const replayedID = broker.ReservedPrefix + "Nats-Msg-Id"
+
 // isOwn says whether a letter's header is of the message in it. Those that begin with Nats- are the server's.
-func isOwn(key string) bool {
+func isOwn(key string, value []byte) bool {
+	if key == replayedID && bytes.HasPrefix(value, []byte("replay/")) {
+		return false
+	}
 	for _, p := range foreignPrefixes {
 		if strings.HasPrefix(key, p) {
 			return false

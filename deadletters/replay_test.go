@@ -151,6 +151,9 @@ func TestReplaysEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if life > 3 {
+				t.Fatal("it goes round for ever")
+			}
 			if sum.Refused == 1 {
 				if life != 3 || !errors.Is(sum.Refusals[0].Err, ErrReplays) || !strings.Contains(sum.Refusals[0].Err.Error(), "3 times (the limit is 3)") {
 					t.Errorf("refused after %d lives: %v", life, sum.Refusals)

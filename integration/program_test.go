@@ -28,7 +28,7 @@ var programDir string
 // buildProgram builds longshore, once for all tests; with the race detector where this test has it.
 var buildProgram = sync.OnceValues(func() (path string, err error) {
 	// go test takes a result from its cache when no file changed that the test itself looked at. The compiler's looks do not count.
-	for _, dir := range []string{"../cmd", "../consumer", "../handlers", "../program"} {
+	for _, dir := range []string{"../cmd", "../consumer", "../deadletters", "../handlers", "../program"} {
 		if err := filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			return "", err
 		}

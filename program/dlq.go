@@ -104,3 +104,11 @@ func placesText(ps []broker.Place) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// lettersText counts them.
+func lettersText(n int64) string {
+	if n == 1 {
+		return "1 letter"
+	}
+	return fmt.Sprintf("%d letters", n)
+}

@@ -209,7 +209,7 @@ func TestDLQReplay(t *testing.T) {
 		if jerr := json.Unmarshal([]byte(lastLine(out)), &sum); err != nil || jerr != nil || sum.Replayed != 1 || sum.Before != 1 {
 			t.Errorf("%v %v\n%s", err, jerr, out)
 		}
-		if out, err = f.dlq(t, "replay"); err == nil || !strings.Contains(out, "replayed 2 of 3 letters; 2 were replayed before, 1 are refused") {
+		if out, err = f.dlq(t, "replay"); err == nil || !strings.Contains(out, "replayed 2 of 3 letters; 2 replayed before, 1 refused") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		if got := strings.Join(f.stored(t, "orders"), " "); got != "d a c" {
@@ -300,7 +300,7 @@ func TestDLQPurge(t *testing.T) {
 		if out, err := f.dlq(t, "purge", "--class", "error", "--dry-run"); err != nil || !strings.Contains(out, "would delete") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if out, err := f.dlq(t, "purge", f.place(0)); err == nil || !strings.Contains(out, "Delete 1 letters of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot be undone. [y/N]") {
+		if out, err := f.dlq(t, "purge", f.place(0)); err == nil || !strings.Contains(out, "Delete 1 letter of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot be undone. [y/N]") {
 			t.Errorf("unasked: %v\n%s", err, out)
 		}
 		if n := len(f.stored(t, "dead.orders")); n != 5 {

@@ -57,8 +57,8 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout io.Writer) (
 		return err
 	}
 	if plan.Behind > 0 {
-		why := fmt.Errorf("%d of %d letters stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning",
-			plan.Behind, plan.Letters, deadletters.FormatPlace(plan.First))
+		why := fmt.Errorf("%d of %s stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning",
+			plan.Behind, lettersText(plan.Letters), deadletters.FormatPlace(plan.First))
 		if !p.partly && !p.dryRun {
 			return fmt.Errorf("nothing was deleted: %w; choose those before them too, or delete the other %d with --partly", why, len(plan.Places))
 		}
@@ -68,7 +68,7 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout io.Writer) (
 		fmt.Fprintln(stdout, "no letter to delete")
 		return nil
 	}
-	what := fmt.Sprintf("%d letters of %s", len(plan.Places), escape(box.topic))
+	what := fmt.Sprintf("%s of %s", lettersText(int64(len(plan.Places))), escape(box.topic))
 	if plan.Waiting > 0 {
 		what += fmt.Sprintf(" (of those chosen %d were never replayed, or perhaps not)", plan.Waiting)
 	}
@@ -82,7 +82,7 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout io.Writer) (
 	if err := box.Purge(ctx, plan); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "deleted %d letters\n", len(plan.Places))
+	fmt.Fprintf(stdout, "deleted %s\n", lettersText(int64(len(plan.Places))))
 	return nil
 }
 

@@ -165,7 +165,7 @@ func outcome(s deadletters.Summary) error {
 	case s.Stopped:
 		return errors.New("stopped: the same command goes on from here")
 	case s.Refused > 0 || s.Failed > 0:
-		return fmt.Errorf("%d of %d letters were not replayed", s.Refused+s.Failed, s.Chosen)
+		return fmt.Errorf("%d of %s not replayed", s.Refused+s.Failed, lettersText(s.Chosen))
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
 	if d.replay.DryRun {
 		did = "would replay"
 	}
-	fmt.Fprintf(w, "%s %d of %d letters; %d were replayed before, %d are refused, %d failed\n", did, s.Replayed, s.Chosen, s.Before, s.Refused, s.Failed)
+	fmt.Fprintf(w, "%s %d of %s; %d replayed before, %d refused, %d failed\n", did, s.Replayed, lettersText(s.Chosen), s.Before, s.Refused, s.Failed)
 	if !d.replay.DryRun { // it has told of each
 		for i, r := range s.Refusals {
 			if i == 20 {
@@ -193,13 +193,13 @@ func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
 		places []broker.Place
 		what   string
 	}{
-		{s.Found, "were on their way when a replay was stopped, and had arrived: they were not published again"},
-		{s.Absent, "were on their way when a replay was stopped, and had not arrived: they count as waiting again"},
-		{s.LostEdits, "of those were edited, and the edited copy was not published: edit them again"},
-		{s.PerhapsTwice, "are PERHAPS THERE TWICE: it cannot be known whether they had arrived before"},
+		{s.Found, "on their way when an earlier replay was stopped, had arrived, not published again"},
+		{s.Absent, "on their way when an earlier replay was stopped, had not arrived, waiting again"},
+		{s.LostEdits, "of those, edited copies that were not published: edit them again"},
+		{s.PerhapsTwice, "PERHAPS THERE TWICE: nobody can tell whether they had arrived before"},
 	} {
 		if n := len(list.places); n > 0 {
-			fmt.Fprintf(w, "%d letters %s: %s\n", n, list.what, placesText(list.places))
+			fmt.Fprintf(w, "%s (%d): %s\n", list.what, n, placesText(list.places))
 		}
 	}
 	return nil

@@ -126,11 +126,14 @@ func (t *dlqTarget) fileBox() (*deadBox, error) {
 	}
 	c := doc.File.Consumers[name]
 	var b *deadBox
-	if n := c.Source.NATS; n != nil {
+	switch n, k := c.Source.NATS, c.Source.Kafka; {
+	case n != nil:
 		cfg := natsSource(n, doc.File.Embedded)
 		b, err = natsBox(c.DeadLetter.To, cfg.Connection, cfg.Domain)
-	} else {
-		b, err = kafkaBox(c.DeadLetter.To, kafkaConnection(c.Source.Kafka), c.Source.Kafka.MaxPublishBytes)
+	case k != nil:
+		b, err = kafkaBox(c.DeadLetter.To, kafkaConnection(k), k.MaxPublishBytes)
+	default:
+		err = fmt.Errorf("consumer %s does not say on which broker its dead letters are", name)
 	}
 	if err != nil {
 		return nil, err

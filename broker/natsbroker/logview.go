@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,16 +157,28 @@ type storedMsg struct {
 	Time    time.Time `json:"time"`
 }
 
-// message leaves out headers that cannot be read: they come from whoever may publish.
 func (s *storedMsg) message() *broker.Message {
 	m := &broker.Message{Topic: s.Subject, Partition: -1, Offset: int64(s.Seq), Value: s.Data, Nanos: s.Time.UnixNano(), Attempt: 1}
-	if len(s.Header) == 0 {
-		return m
-	}
-	if h, err := nats.DecodeHeadersMsg(s.Header); err == nil && len(h) > 0 {
-		m.Headers, m.Key = headersOf(h), keyOf(h)
+	if hs := storedHeaders(s.Header); len(hs) > 0 {
+		h := nats.Header{}
+		for _, x := range hs {
+			h[x.Key] = append(h[x.Key], string(x.Value))
+		}
+		m.Headers, m.Key = broker.NewHeaders(hs...), keyOf(h)
 	}
 	return m
+}
+
+// storedHeaders reads a header block in its order, which nats.go's map does not keep. Lines that are none are left out: they come from whoever may
+// publish.
+func storedHeaders(raw []byte) (hs []broker.Header) {
+	_, rest, _ := bytes.Cut(raw, []byte("\r\n")) // the first line is the version
+	for line := range bytes.SplitSeq(rest, []byte("\r\n")) {
+		if k, v, ok := bytes.Cut(line, []byte(":")); ok && validHeaderKey(string(k)) {
+			hs = append(hs, broker.Header{Key: string(k), Value: bytes.Trim(v, " \t")})
+		}
+	}
+	return hs
 }
 
 // get asks for the first message of a subject at or after a sequence. It does not use the client's GetMsg: that one asks any replica where the
