@@ -50,3 +50,10 @@ type Windowed interface {
 	// Window says how full it is, 0..1. It is soft: near 1 the engine spills its retries; the adapter stops intake by itself.
 	Window(c *Claim) float64
 }
+
+// A SelfReader can tell that it would read what a publisher publishes, so that a consumer is not made to read its own dead letters. Unlike the others it is
+// asked before Open.
+type SelfReader interface {
+	// Reads says that what p publishes to topic is read by this source. false: it is not, or nobody can tell yet. It does not block.
+	Reads(p Publisher, topic string) bool
+}

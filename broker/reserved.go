@@ -26,4 +26,19 @@ const (
 
 	// HeaderRetryAt is when a message of a retry topic is due, beside the headers of a dead letter. RFC 3339 with nanoseconds.
 	HeaderRetryAt = "Longshore-Retry-At"
+
+	// Of a message that was replayed from the dead letters: how often, so that it cannot go round for ever, and what became of it each time before,
+	// a header each. They stay with it when it becomes a dead letter again.
+	HeaderReplays = "Longshore-Replays"
+	HeaderHistory = "Longshore-History"
 )
+
+// IsLetterHeader says whether a header is of a dead letter's own, or of a message of a retry topic, and not of the message in it.
+func IsLetterHeader(key string) bool {
+	switch key {
+	case HeaderOriginalTopic, HeaderOriginalPartition, HeaderOriginalOffset, HeaderOriginalTime, HeaderAttempts, HeaderFirstFailure,
+		HeaderLastFailure, HeaderErrorClass, HeaderError, HeaderHandler, HeaderID, HeaderRetryAt:
+		return true
+	}
+	return false
+}

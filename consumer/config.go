@@ -231,14 +231,7 @@ func (c Config) validate() error {
 	check(c.CloseTimeout >= 0, "CloseTimeout is %v, negative", c.CloseTimeout)
 	check(c.OpenTimeout >= 0, "OpenTimeout is %v, negative", c.OpenTimeout)
 	check(c.MaxMessageBytes >= 0, "MaxMessageBytes is %d, negative", c.MaxMessageBytes)
-	if d := c.DeadLetter; d != nil {
-		check(d.Publisher != nil, "DeadLetter.Publisher is required")
-		check(d.Topic != "", "DeadLetter.Topic is required")
-		for i, s := range d.Headers {
-			check(styles[s] != nil, "DeadLetter.Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
-		}
-		check(d.Concurrency > 0, "DeadLetter.Concurrency is %d, want at least 1", d.Concurrency)
-	}
+	errs = append(errs, c.DeadLetter.validate(c.inputs())...)
 	return errors.Join(errs...)
 }
 

@@ -14,6 +14,29 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
+// validate reports what is wrong; nil is right.
+func (d *DeadLetter) validate(inputs []Input) (errs []error) {
+	if d == nil {
+		return nil
+	}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("consumer config: DeadLetter."+format, args...))
+		}
+	}
+	check(d.Publisher != nil, "Publisher is required")
+	check(d.Topic != "", "Topic is required")
+	for i, s := range d.Headers {
+		check(styles[s] != nil, "Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
+	}
+	check(d.Concurrency > 0, "Concurrency is %d, want at least 1", d.Concurrency)
+	for _, in := range inputs {
+		s, ok := in.Source.(broker.SelfReader)
+		check(!ok || d.Publisher == nil || !s.Reads(d.Publisher, d.Topic), "Topic is %q, which the consumer itself reads: dead letters would be handled again, and again", d.Topic)
+	}
+	return errs
+}
+
 // letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish is confirmed.
 type letter struct {
 	k      *claim
@@ -193,11 +216,12 @@ func header(key, value string) broker.Header { return broker.Header{Key: key, Va
 func outgoing(x letter, topic, name string) broker.Outgoing {
 	m := x.failed.Message
 	o := broker.Outgoing{Topic: topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
-	if !x.cut {
-		for k, v := range m.Headers.All() {
-			if !isLetterHeader(k) {
-				o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
-			}
+	for k, v := range m.Headers.All() {
+		if x.cut && k != broker.HeaderReplays { // that count goes with it whatever happens: it ends a circle of replays
+			continue
+		}
+		if !broker.IsLetterHeader(k) {
+			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
 		}
 	}
 	set := func(k, v string) { o.Headers = append(o.Headers, header(k, v)) }
@@ -222,17 +246,6 @@ func outgoing(x letter, topic, name string) broker.Outgoing {
 // it because a recreated stream uses its sequences again.
 func letterID(m *Message, name string) string {
 	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", name, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos)
-}
-
-// isLetterHeader says whether a message's own header would stand where ours goes: it was a dead letter before.
-func isLetterHeader(key string) bool {
-	switch key {
-	case broker.HeaderOriginalTopic, broker.HeaderOriginalPartition, broker.HeaderOriginalOffset, broker.HeaderOriginalTime,
-		broker.HeaderAttempts, broker.HeaderFirstFailure, broker.HeaderLastFailure,
-		broker.HeaderErrorClass, broker.HeaderError, broker.HeaderHandler, broker.HeaderID, broker.HeaderRetryAt:
-		return true
-	}
-	return false
 }
 
 // headerText makes a text fit for a header: one line, valid UTF-8, bounded.

@@ -84,7 +84,7 @@ type (
 	}
 
 	// LaneFull: so many messages wait in the lanes of a topic and partition that one has reached Lane.Limit: its first message fails again and again,
-	// or takes long. Nothing more of them is taken from the broker until half of that is left.
+	// or takes long. What becomes of it, and of what comes after it, is Lane.Full's.
 	LaneFull struct {
 		Topic     string
 		Partition int32

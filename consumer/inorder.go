@@ -29,7 +29,7 @@ func (c *Consumer) lanesOf(k *claim) *lanes {
 	key := laneKey{k.feed, k.Topic, k.Partition}
 	t := c.lanes[key]
 	if t == nil {
-		t = &lanes{limit: c.cfg.Lane.Limit}
+		t = newLanes(c.cfg.Lane)
 		c.lanes[key] = t
 	}
 	t.users++
@@ -59,7 +59,7 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	if b := c.cfg.Batch; b != nil && b.ByKey {
 		all = slices.Clone(numbers) // add moves them
 	}
-	n, full := k.lanes.add(k, ms, numbers, &cut.stash)
+	n, crowded, full := k.lanes.add(k, ms, numbers, &cut.stash)
 	if n < len(ms) {
 		c.pool.Expect(len(ms) - n)
 	}
@@ -73,8 +73,11 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	if all != nil && n < len(ms) {
 		c.absorbAll(k, all)
 	}
-	if full > 0 {
-		c.laneFull(submits, k, full)
+	if crowded {
+		c.laneCrowded(k)
+	}
+	if full {
+		c.laneFull(submits, k)
 	}
 }
 
@@ -162,7 +165,7 @@ func (c *Consumer) dropWaiting(k *claim) {
 	c.giveBackWaiting(f.back)
 }
 
-// crowded says whether the lane of a message is full.
+// crowded says whether the lane of a message is.
 func (c *Consumer) crowded(k *claim, lane []uint64) bool {
 	return len(lane) > 0 && k.lanes.crowded(lane[0])
 }
@@ -174,16 +177,17 @@ const (
 	lookFull = 10 * time.Millisecond
 )
 
-// laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all. It also makes room where the policy
-// says so.
-func (c *Consumer) laneFull(submits context.Context, k *claim, how fullness) {
-	if how == becameFull {
-		_, waiting := k.lanes.size()
-		c.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting})
-	}
+// laneCrowded says that a lane has reached its limit, and makes room where the policy says so.
+func (c *Consumer) laneCrowded(k *claim) {
+	_, waiting := k.lanes.size()
+	c.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting})
 	if c.cfg.Lane.Full == LaneDeadLetter {
 		c.clearHeads(k)
 	}
+}
+
+// laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all.
+func (c *Consumer) laneFull(submits context.Context, k *claim) {
 	if h, ok := k.feed.source.(broker.Holder); ok {
 		h.Hold(k.Claim, time.Now().Add(holdFull))
 		if !k.lanes.stillFull() { // thawed before it was held
@@ -209,7 +213,7 @@ func (c *Consumer) thaw(k *claim) {
 	}
 }
 
-// clearHeads dead-letters what waits for its next attempt at the head of a full lane.
+// clearHeads dead-letters what waits for its next attempt at the head of a crowded lane.
 func (c *Consumer) clearHeads(k *claim) {
 	for _, p := range c.parked.take(func(p parked) bool { return p.failed.Message != nil && p.k.lanes == k.lanes && c.crowded(p.k, p.lane) }) {
 		p.failed.Verdict = VerdictDeadLetter

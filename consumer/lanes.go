@@ -12,23 +12,33 @@ import (
 //
 // A table with open addressing: a lane is found, made and removed some hundred thousand times a second. Its size follows the number of lanes, which the budget bounds.
 type lanes struct {
-	limit int
+	// limit of those that wait in a lane: from there until half of it is left, the lane is crowded. From hold until thaw it is full.
+	limit, hold, thaw int
 
 	mu      sync.Mutex
 	slots   []lane // a power of two, at most half of them in use
 	n       int
 	waiting int
-	full    int // lanes that have reached the limit and are not down to half of it
+	full    int // lanes
 	// users are the open claims; under Consumer.mu.
 	users int
 }
 
 // A lane; number 0: a free slot.
 type lane struct {
-	number      uint64
-	first, last *waiting
-	n           int
-	full        bool
+	number        uint64
+	first, last   *waiting
+	n             int
+	crowded, full bool
+}
+
+// newLanes are those of a partition. Where what fails makes room, it does so while more come in: one key that fails would else stop all others, again and
+// again. The lane is full only if more come than it can be rid of.
+func newLanes(l Lane) *lanes {
+	if l.Full == LaneDeadLetter {
+		return &lanes{limit: l.Limit, hold: l.Limit + max(1, l.Limit/4), thaw: l.Limit}
+	}
+	return &lanes{limit: l.Limit, hold: l.Limit, thaw: l.Limit / 2}
 }
 
 // waiting is a message in a lane. Memory for it is taken many at a time, and no slot is used again: a handler may keep its message.
@@ -108,8 +118,8 @@ func (t *lanes) remove(s *lane) {
 }
 
 // add takes messages in, in their order. Those that may start come to the front of ms, in their order, and their numbers to the front of numbers; n is
-// how many. The others are copied into their lanes; full says whether one of these lanes is full.
-func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, full fullness) {
+// how many. The others are copied into their lanes; crowded says whether one of these lanes became so, full whether one is.
+func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, crowded, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range ms {
@@ -121,7 +131,8 @@ func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) 
 			} else {
 				w := st.take()
 				w.m[0], w.number[0], w.k = ms[i], number, k
-				full = max(full, t.push(s, w))
+				became, is := t.push(s, w)
+				crowded, full = crowded || became, full || is
 				continue
 			}
 		}
@@ -130,19 +141,11 @@ func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) 
 		}
 		n++
 	}
-	return n, full
+	return n, crowded, full
 }
 
-// fullness of a lane that was added to.
-type fullness int
-
-const (
-	notFull fullness = iota
-	isFull
-	becameFull
-)
-
-func (t *lanes) push(s *lane, w *waiting) fullness {
+// push says whether the lane became crowded by it, and whether it is full.
+func (t *lanes) push(s *lane, w *waiting) (crowded, full bool) {
 	if s.last != nil {
 		s.last.next = w
 	} else {
@@ -151,15 +154,14 @@ func (t *lanes) push(s *lane, w *waiting) fullness {
 	s.last = w
 	s.n++
 	t.waiting++
-	switch {
-	case s.full:
-		return isFull
-	case s.n < t.limit:
-		return notFull
+	if !s.crowded && s.n >= t.limit {
+		s.crowded, crowded = true, true
 	}
-	s.full = true
-	t.full++
-	return becameFull
+	if !s.full && s.n >= t.hold {
+		s.full = true
+		t.full++
+	}
+	return crowded, s.full
 }
 
 // pop takes the first out of a lane that has one.
@@ -171,7 +173,10 @@ func (t *lanes) pop(s *lane) *waiting {
 	}
 	s.n--
 	t.waiting--
-	if s.full && s.n <= t.limit/2 {
+	if s.n <= t.limit/2 {
+		s.crowded = false
+	}
+	if s.full && s.n <= t.thaw {
 		s.full = false
 		t.full--
 	}
@@ -212,6 +217,7 @@ func (t *lanes) drop(k *claim, f *followers) {
 		s := &t.slots[i]
 		all := s.first
 		s.first, s.last, t.waiting, s.n = nil, nil, t.waiting-s.n, 0
+		s.crowded = false
 		if s.full {
 			s.full = false
 			t.full--
@@ -229,11 +235,11 @@ func (t *lanes) drop(k *claim, f *followers) {
 	}
 }
 
-// crowded says whether a lane is full.
+// crowded says whether a lane is.
 func (t *lanes) crowded(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.slots) > 0 && number != 0 && t.find(number).full
+	return len(t.slots) > 0 && number != 0 && t.find(number).crowded
 }
 
 // stillFull says whether any lane is full.

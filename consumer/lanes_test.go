@@ -11,21 +11,33 @@ import (
 // A laneModel is lanes as one would write them without a care for speed: of each lane the offsets in it, the one at large first.
 type laneModel map[uint64][]int64
 
+// A latch is on from one number of waiting messages until another.
+type latch struct {
+	on, off int
+	lanes   map[uint64]bool
+}
+
+func (l latch) see(number uint64, waiting int) {
+	if waiting >= l.on {
+		l.lanes[number] = true
+	} else if waiting <= l.off {
+		delete(l.lanes, number)
+	}
+}
+
 // TestLanesAgainstModel: whatever comes and goes, a lane has one message at large, the others follow in their order, and a lane that is empty is gone.
 func TestLanesAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
-		l := &lanes{limit: limit}
+		l := newLanes(Lane{Limit: limit, Full: rapid.SampledFrom([]LanePolicy{LaneBlock, LaneDeadLetter}).Draw(t, "policy")})
 		claims := []*claim{{}, {}, {}}
-		model, of, full := laneModel{}, map[int64]*claim{}, map[uint64]bool{}
+		model, of := laneModel{}, map[int64]*claim{}
+		crowds, fulls := latch{limit, limit / 2, map[uint64]bool{}}, latch{l.hold, l.thaw, map[uint64]bool{}}
 		var st stash
 		next := int64(0)
-		see := func(number uint64) { // what the limit says of a lane after a change
-			if n := len(model[number]) - 1; n >= limit {
-				full[number] = true
-			} else if n <= limit/2 {
-				delete(full, number)
-			}
+		see := func(number uint64) { // what the limits say of a lane after a change
+			crowds.see(number, len(model[number])-1)
+			fulls.see(number, len(model[number])-1)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
@@ -33,6 +45,7 @@ func TestLanesAgainstModel(t *testing.T) {
 				numbers := rapid.SliceOfN(rapid.Uint64Range(0, 40), 1, 20).Draw(t, "numbers")
 				ms := make([]broker.Message, len(numbers))
 				var starts []int64
+				becomes, is := false, false
 				for i, number := range numbers {
 					ms[i].Offset = next
 					of[next] = k
@@ -40,12 +53,15 @@ func TestLanesAgainstModel(t *testing.T) {
 						starts = append(starts, next)
 					}
 					if number != 0 {
+						was := crowds.lanes[number]
 						model[number] = append(model[number], next)
 						see(number)
+						becomes = becomes || crowds.lanes[number] && !was
+						is = is || fulls.lanes[number]
 					}
 					next++
 				}
-				n, how := l.add(k, ms, slices.Clone(numbers), &st)
+				n, crowded, full := l.add(k, ms, slices.Clone(numbers), &st)
 				var got []int64
 				for _, m := range ms[:n] {
 					got = append(got, m.Offset)
@@ -53,9 +69,8 @@ func TestLanesAgainstModel(t *testing.T) {
 				if !slices.Equal(got, starts) {
 					t.Fatalf("%v start, want %v", got, starts)
 				}
-				anyFull := slices.ContainsFunc(numbers, func(number uint64) bool { return full[number] && len(model[number]) > 1 })
-				if how != notFull != anyFull {
-					t.Fatalf("add says %v, full lanes: %v", how, full)
+				if crowded != becomes || full != is {
+					t.Fatalf("add says crowded %v, full %v; want %v, %v", crowded, full, becomes, is)
 				}
 			},
 			"done": func(t *rapid.T) {
@@ -65,7 +80,7 @@ func TestLanesAgainstModel(t *testing.T) {
 						numbers = append(numbers, number)
 					}
 				}
-				again := rapid.Bool().Draw(t, "again")
+				again, wasFull := rapid.Bool().Draw(t, "again"), len(fulls.lanes) > 0
 				var want, wantBack []int64
 				for _, number := range numbers {
 					rest := model[number][1:]
@@ -82,7 +97,9 @@ func TestLanesAgainstModel(t *testing.T) {
 					see(number)
 				}
 				var f followers
-				l.done(numbers, again, &f)
+				if thawed := l.done(numbers, again, &f); thawed != (wasFull && len(fulls.lanes) == 0) {
+					t.Fatalf("done says thawed %v; full before: %v, now %v", thawed, wasFull, fulls.lanes)
+				}
 				sameOffsets(t, "next", f.next, want)
 				sameOffsets(t, "back", f.back, wantBack)
 			},
@@ -101,9 +118,9 @@ func TestLanesAgainstModel(t *testing.T) {
 						}
 						return of[o] == k
 					})...)
-					if delete(full, number); len(model[number]) > limit {
-						full[number] = true
-					}
+					delete(crowds.lanes, number)
+					delete(fulls.lanes, number)
+					see(number)
 				}
 				var f followers
 				l.drop(k, &f)
@@ -120,12 +137,12 @@ func TestLanesAgainstModel(t *testing.T) {
 				waiting := 0
 				for number, offsets := range model {
 					waiting += len(offsets) - 1
-					if got := l.crowded([]uint64{number}[0]); got != full[number] {
-						t.Fatalf("lane %d with %d waiting, limit %d: full %v", number, len(offsets)-1, limit, got)
+					if got := l.crowded(number); got != crowds.lanes[number] {
+						t.Fatalf("lane %d with %d waiting, limit %d: crowded %v", number, len(offsets)-1, limit, got)
 					}
 				}
-				if n, w := l.size(); n != len(model) || w != waiting || l.full != len(full) || l.stillFull() != (len(full) > 0) {
-					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, l.full, len(model), waiting, len(full))
+				if n, w := l.size(); n != len(model) || w != waiting || l.full != len(fulls.lanes) || l.stillFull() != (len(fulls.lanes) > 0) {
+					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, l.full, len(model), waiting, len(fulls.lanes))
 				}
 				if len(model) == 0 && len(l.slots) > keptSlots {
 					t.Fatalf("%d slots for no lane", len(l.slots))
@@ -150,7 +167,7 @@ func sameOffsets(t *rapid.T, what string, ws []*waiting, want []int64) {
 func BenchmarkLanes(b *testing.B) {
 	for name, keys := range map[string]uint64{"100 keys": 100, "10000 keys": 10_000} {
 		b.Run(name, func(b *testing.B) {
-			l, k := &lanes{limit: 1 << 20}, &claim{}
+			l, k := newLanes(Lane{Limit: 1 << 20}), &claim{}
 			ms, numbers := make([]broker.Message, 64), make([]uint64, 64)
 			var st stash
 			var f followers
@@ -159,7 +176,7 @@ func BenchmarkLanes(b *testing.B) {
 				for j := range numbers {
 					numbers[j] = 1 + (uint64(i+j)*0x9e3779b97f4a7c15>>20)%keys
 				}
-				n, _ := l.add(k, ms, numbers, &st)
+				n, _, _ := l.add(k, ms, numbers, &st)
 				for at := numbers[:n]; len(at) > 0; {
 					f.next = f.next[:0]
 					l.done(at, false, &f)

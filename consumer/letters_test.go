@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -202,5 +203,61 @@ func TestPoisonedMessageBlocksNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantUnsettled(t, b, 0)
+	})
+}
+
+// A consumer that would read its own dead letters is refused: each would be handled, fail and be published again.
+func TestOwnDeadLettersAreRefused(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1, "dead": 1, "other": 1}})
+	source := func(b *membroker.Broker, topics ...string) broker.Source {
+		return b.Source(membroker.SourceConfig{Topics: topics})
+	}
+	base := consumer.Config{Handler: func(context.Context, *consumer.Message) error { return nil }, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}}
+	for name, c := range map[string]struct {
+		sources []broker.Source
+		refused bool
+	}{
+		"reads them":            {[]broker.Source{source(b, "orders", "dead")}, true},
+		"reads others":          {[]broker.Source{source(b, "orders", "other")}, false},
+		"one of several does":   {[]broker.Source{source(b, "orders"), source(b, "dead")}, true},
+		"of another broker":     {[]broker.Source{source(membroker.New(membroker.Config{Topics: map[string]int{"dead": 1}}), "dead")}, false},
+		"a source that is none": {[]broker.Source{nil}, false},
+	} {
+		cfg := base
+		for _, s := range c.sources {
+			cfg.Sources = append(cfg.Sources, consumer.Input{Source: s})
+		}
+		_, err := consumer.New(cfg)
+		if said := err != nil && strings.Contains(err.Error(), `DeadLetter.Topic is "dead", which the consumer itself reads`); said != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A letter whose headers were cut since they were too large keeps the count of its replays, which ends a circle.
+func TestCutLettersKeepTheirReplays(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		big := broker.Header{Key: "big", Value: make([]byte, 9<<20)}
+		if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("1"), Headers: []broker.Header{big, {Key: broker.HeaderReplays, Value: []byte("4")}}}); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, b, consumer.Config{
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+		})
+		time.Sleep(10 * time.Second)
+		ms := b.Messages("dead")
+		if len(ms) != 1 {
+			t.Fatalf("%d letters", len(ms))
+		}
+		if v, ok := ms[0].Headers.Get(broker.HeaderReplays); !ok || string(v) != "4" {
+			t.Errorf("replays: %q", v)
+		}
+		if _, ok := ms[0].Headers.Get("big"); ok {
+			t.Error("the header that is too large is there")
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
 	})
 }

@@ -24,7 +24,8 @@ const (
 	// LaneBlock: they are retried as ever. Nothing more of their partition is taken from the broker meanwhile, or where it cannot be told
 	// apart, nothing at all.
 	LaneBlock LanePolicy = "block"
-	// LaneDeadLetter: they are dead-lettered at once, without their remaining attempts, until half as many wait.
+	// LaneDeadLetter: they are dead-lettered at once, without their remaining attempts, until half as many wait. Only where more come than can be
+	// dead-lettered, so that a quarter more wait, is nothing more taken until Limit wait again.
 	LaneDeadLetter LanePolicy = "dead_letter"
 )
 

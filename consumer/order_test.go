@@ -485,17 +485,21 @@ func TestOrderOverLostLease(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Leased: true, Lease: 2 * time.Second})
 		produceKeyed(t, b, 20, 1)
 		book := newOrderBook()
-		var slept atomic.Bool
+		var slept, healed atomic.Bool
+		var early atomic.Int32
 		source := b.Source(membroker.SourceConfig{Topics: []string{"in"}})
 		r := start(t, b, consumer.Config{Source: source, Order: consumer.OrderKey, Handler: book.handle(func(*consumer.Message) error {
 			if slept.CompareAndSwap(false, true) {
 				time.Sleep(7 * time.Second)
+			} else if !healed.Load() {
+				early.Add(1)
 			}
 			return nil
 		})})
 		time.Sleep(time.Second)
 		source.Cut(membroker.Both)
 		time.Sleep(8 * time.Second)
+		healed.Store(true)
 		source.Heal()
 		time.Sleep(time.Minute)
 		if err := r.end(); err != nil {
@@ -503,6 +507,9 @@ func TestOrderOverLostLease(t *testing.T) {
 		}
 		if r.Stats().Lost == 0 {
 			t.Error("no lease was lost")
+		}
+		if early.Load() > 0 {
+			t.Errorf("%d messages behind the one whose lease was lost were handled before they came again", early.Load())
 		}
 		book.check(t, 20, 1)
 		wantUnsettled(t, b, 0)

@@ -72,7 +72,7 @@ func (o origin) restore(m *Message) {
 	m.Runs, m.Attempt = o.runs, max(m.Attempt, o.runs+1)
 	var own []broker.Header
 	for k, v := range m.Headers.All() {
-		if !isLetterHeader(k) {
+		if !broker.IsLetterHeader(k) {
 			own = append(own, broker.Header{Key: k, Value: v})
 		}
 	}

@@ -33,7 +33,7 @@ func FuzzOrigin(f *testing.F) {
 		if back.Topic != topic || back.Partition != partition || back.Offset != offset || back.Nanos != nanos || back.Runs != runs || back.Attempt != runs+1 {
 			t.Errorf("got %+v, want %+v with %d runs", back, m, runs)
 		}
-		if v, ok := back.Headers.Get(key); !isLetterHeader(key) && (!ok || !bytes.Equal(v, value)) || back.Headers.Len() > 1 {
+		if v, ok := back.Headers.Get(key); !broker.IsLetterHeader(key) && (!ok || !bytes.Equal(v, value)) || back.Headers.Len() > 1 {
 			t.Errorf("its own header %q is %q, want %q; %d headers", key, v, value, back.Headers.Len())
 		}
 	})

@@ -85,7 +85,7 @@ func (c *Consumer) park(k *claim, f Failed, lane []uint64, first int64) {
 		c.parked.add(p.due, p) // under k's lock, so that clear finds it or it sees clear's mark
 	}
 	k.mu.Unlock()
-	if !over && c.cfg.Lane.Full == LaneDeadLetter && c.crowded(k, lane) { // it became full when nothing was parked yet
+	if !over && c.cfg.Lane.Full == LaneDeadLetter && c.crowded(k, lane) { // it became so when nothing was parked yet
 		c.clearHeads(k)
 	}
 	if over {

@@ -50,6 +50,13 @@ func (c JSONCodec) Decode(m *consumer.Message, v any) error {
 	return nil
 }
 
+const (
+	// unknownField begins what encoding/json says of one, whose name follows.
+	unknownField = "json: unknown field "
+	// longestName of such a field that is told: the name is the producer's, and may be anything.
+	longestName = 64
+)
+
 // withoutValue takes out of encoding/json's errors what they quote of the payload: a number that does not fit is told in full, and what a type's own
 // UnmarshalJSON says may be anything (time.Time quotes all of a string). The error itself can still be had with errors.As.
 func withoutValue(err error) error {
@@ -58,7 +65,12 @@ func withoutValue(err error) error {
 		typ    *json.UnmarshalTypeError
 	)
 	switch {
-	case err == nil, errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.HasPrefix(err.Error(), "json: unknown field "):
+	case err == nil, errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case strings.HasPrefix(err.Error(), unknownField):
+		if name := err.Error()[len(unknownField):]; len(name) > longestName {
+			return &quietError{fmt.Sprintf("unknown field with a name of %d bytes", len(name)), err}
+		}
 		return err
 	case errors.As(err, &typ):
 		kind, _, _ := strings.Cut(typ.Value, " ")

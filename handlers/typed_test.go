@@ -33,6 +33,7 @@ func TestJSON(t *testing.T) {
 		{"good strict", ` {"id":"a","total":5} `, true, ""},
 		{"unknown field", `{"id":"a","total":5,"x":1}`, false, ""},
 		{"unknown field strict", `{"id":"a","total":5,"x":1}`, true, `unknown field "x"`},
+		{"unknown field with a long name", `{"canary` + strings.Repeat("x", 1000) + `":1}`, true, "unknown field with a name of 1008 bytes"},
 		{"empty", ``, false, "unexpected end of JSON input"},
 		{"empty strict", ``, true, "EOF"},
 		{"cut", `{"id":"a`, false, "unexpected end"},
@@ -94,6 +95,21 @@ func TestTypedPointers(t *testing.T) {
 	if err := h(t.Context(), message("in", `{"at":"x"}`)); !errors.As(err, &parse) || !consumer.IsPermanent(err) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// FuzzJSON: any payload is decoded or refused, and what is said of it stays short.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{`{"id":"a","total":5}`, `{"total":1e9}`, `{"at":"x"}`, `{"text":"7"}`, `[[[`, `{"a":{"b":[]}}`, "\xff", ``} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, c := range []handlers.JSONCodec{{}, {Strict: true}} {
+			var o order
+			if err := c.Decode(&consumer.Message{Value: b}, &o); err != nil && len(err.Error()) > 200 {
+				t.Fatalf("%d bytes about %d: %v", len(err.Error()), len(b), err)
+			}
+		}
+	})
 }
 
 func ExampleJSON() {

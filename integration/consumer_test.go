@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
@@ -48,8 +49,12 @@ type consumerConfig struct {
 	Hang bool
 	// SlowFirst is how long the handler of number 0 takes.
 	SlowFirst time.Duration
-	// FailRuns: every tenth number fails so many times in one process before it succeeds.
-	FailRuns int
+	// FailRuns: some numbers fail so many times in one process before they succeed: every tenth; or those that Seed chooses, one in FailOneIn.
+	FailRuns, FailOneIn int
+	// Order is what the consumer keeps; empty: none.
+	Order consumer.Order
+	// Clock is the socket of the clock that stamps handler runs. Empty: none does.
+	Clock string
 	// Letters is where dead letters go, after two failed runs, by the server at LettersURL. Empty: none.
 	Letters, LettersURL string
 	// StayAt lets the publisher of dead letters never return again from the first one that is confirmed: it says "stays".
@@ -159,6 +164,7 @@ func say(words ...any) { fmt.Println(words...) }
 type work struct {
 	c      consumerConfig
 	l      *ledger.Ledger
+	clock  *ledger.Reporter // nil: runs are not stamped
 	first  sync.Once
 	mu     sync.Mutex
 	failed map[int64]int // runs of numbers that are to fail
@@ -166,14 +172,41 @@ type work struct {
 
 func newWork(c consumerConfig) (*work, error) {
 	l, err := ledger.Open(c.Ledger)
-	return &work{c: c, l: l, failed: map[int64]int{}}, err
+	w := &work{c: c, l: l, failed: map[int64]int{}}
+	if err == nil && c.Clock != "" {
+		w.clock, err = ledger.NewReporter(c.Clock)
+	}
+	return w, err
 }
 
+// do handles a message; where there is a clock, from the first stamp to the last.
 func (w *work) do(ctx context.Context, seq int64, body []byte) error {
 	id, err := strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
 	if err != nil {
 		return fmt.Errorf("a message without a number: %w", err)
 	}
+	if w.clock == nil {
+		return w.perform(ctx, id, seq)
+	}
+	run, err := w.clock.Begin(id, seq)
+	if err != nil {
+		return fmt.Errorf("stamping a begin: %w", err)
+	}
+	err = w.perform(ctx, id, seq)
+	how := ledger.Done
+	switch {
+	case err != nil && ctx.Err() != nil:
+		how = ledger.Cancelled
+	case err != nil:
+		how = ledger.Failed
+	}
+	if err := w.clock.End(run, how); err != nil {
+		return fmt.Errorf("stamping an end: %w", err)
+	}
+	return err
+}
+
+func (w *work) perform(ctx context.Context, id, seq int64) error {
 	if w.c.Loud {
 		say("begun")
 	}
@@ -215,7 +248,14 @@ func (w *work) spend(ctx context.Context, id int64) error {
 }
 
 func (w *work) mustFail(id int64) bool {
-	if w.c.FailRuns == 0 || id%10 != 0 {
+	switch {
+	case w.c.FailRuns == 0:
+		return false
+	case w.c.FailOneIn > 0:
+		if rand.New(rand.NewPCG(w.c.Seed+1, uint64(id))).IntN(w.c.FailOneIn) != 0 {
+			return false
+		}
+	case id%10 != 0:
 		return false
 	}
 	w.mu.Lock()

@@ -6,6 +6,7 @@
 //   - readme_test.go: what README shows is what compiles and runs.
 //   - kill_test.go: consumers and the broker are killed under load; what was acked to the publisher is compared with a ledger that
 //     the consumers write and do not own. program_test.go has the built program in their place, and a webhook's server that writes.
+//   - inorder_test.go: the same in key order. The begins and ends of handler runs are stamped here, and ledger looks for inversions and overlaps.
 //   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved. What is of one broker alone stands in
 //     nats_*_test.go and kafka_*_test.go; system_test.go says in what they differ.
 //   - letters_test.go: dead letters, whatever happens to those who write them. pool_faults_test.go: the pool under bursts.

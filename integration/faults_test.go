@@ -58,16 +58,20 @@ var faults = []fault{
 func TestFaults(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, f := range faults {
-			if f.on != "" && f.on != k.name {
-				continue
+			if f.concerns(k) {
+				t.Run(f.id, func(t *testing.T) { f.test(t, k, f.what) })
 			}
-			t.Run(f.id, func(t *testing.T) {
-				figures := "stopped before its figures"
-				defer func() { verdict(t, f.id, f.what, figures) }()
-				figures = f.run(t, k)
-			})
 		}
 	})
+}
+
+func (f fault) concerns(k kind) bool { return f.on == "" || f.on == k.name }
+
+// test runs the row and prints its line.
+func (f fault) test(t *testing.T, k kind, what string) {
+	figures := "stopped before its figures"
+	defer func() { verdict(t, f.id, what, figures) }()
+	figures = f.run(t, k)
 }
 
 // verdict prints the line of a fault.
@@ -89,6 +93,7 @@ func (f *field) finish(t *testing.T) account {
 	f.load.stop()
 	a := f.settle(t)
 	a.mustKeepAll(t)
+	a.mustKeepOrder(t)
 	if b := f.on.progress(t); !b.settled {
 		t.Errorf("at the end the broker says %+v: something was delivered and never settled", b)
 	}
@@ -127,7 +132,11 @@ func (a account) noDuplicates(t *testing.T) {
 }
 
 func (a account) String() string {
-	return fmt.Sprintf("acked %d, lost %d, duplicates %d, on %s", a.Acked, a.Lost, a.Duplicates, a.broker)
+	s := fmt.Sprintf("acked %d, lost %d, duplicates %d, on %s", a.Acked, a.Lost, a.Duplicates, a.broker)
+	if o := a.kept; o != nil {
+		s += fmt.Sprintf("; %d inversions, %d overlaps in %d runs of %d keys, %d failed, at most %d at once", o.Inversions, o.Overlaps, o.Runs, o.Keys, o.Failed, o.Abreast)
+	}
+	return s
 }
 
 // moves waits until n more messages are handled.
@@ -139,13 +148,11 @@ func (f *field) moves(t *testing.T, n int) time.Duration {
 }
 
 func killOneOfThree(t *testing.T, k kind) string {
-	f := newField(t, k.start(t), longshoreConsumer)
+	f := k.newField(t, k.start(t))
 	f.startConsumers(t, 3)
-	f.load = startLoad(t, f.on, faultRate, 0)
-	for _, p := range f.consumers {
-		p.says(t, "handled", 1)
-	}
-	f.consumers[0].kill()
+	f.load = f.startLoad(t, faultRate, 0)
+	f.atWork(t)
+	f.consumers[f.working(0)].kill()
 	f.moves(t, faultRate)
 	a := f.finish(t)
 	if limit := k.perKill(faultRate / 3); a.Duplicates > limit {
@@ -160,7 +167,7 @@ func terminateTwice(t *testing.T, k kind) string {
 	good := f.config
 	f.config.Hang, f.config.Drain = true, time.Hour
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	p := f.consumers[0]
 	p.says(t, "hanging", 1)
 	p.signal(t, syscall.SIGTERM)
@@ -186,7 +193,7 @@ func terminateHanging(t *testing.T, k kind) string {
 	good := f.config
 	f.config.Hang, f.config.Drain = true, 2*time.Second
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	f.consumers[0].says(t, "hanging", 1)
 	code, took := f.consumers[0].terminate(t)
 	if code != 0 {
@@ -209,7 +216,7 @@ func terminateHanging(t *testing.T, k kind) string {
 func freezeConsumer(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.startConsumers(t, 2)
-	f.load = startLoad(t, f.on, killRate, 0)
+	f.load = f.startLoad(t, killRate, 0)
 	for _, p := range f.consumers {
 		p.says(t, "handled", 1)
 	}
@@ -229,7 +236,7 @@ func freezeConsumer(t *testing.T, k kind) string {
 func brokerDown(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	p := f.consumers[0]
 	p.says(t, "handled", 1)
 	down := lengths(4*time.Second, 60*time.Second)
@@ -273,7 +280,7 @@ func brokerAbsent(t *testing.T, k kind) string {
 		t.Fatal(err)
 	}
 	patient.says(t, "up", 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	patient.says(t, "handled", 1)
 	f.moves(t, faultRate)
 	a := f.finish(t)
@@ -284,6 +291,6 @@ func brokerAbsent(t *testing.T, k kind) string {
 // publish stores n messages and waits for their confirmation.
 func (f *field) publish(t *testing.T, n int64) {
 	t.Helper()
-	l := startLoad(t, f.on, killRate, n)
+	l := f.startLoad(t, killRate, n)
 	l.finish()
 }

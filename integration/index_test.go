@@ -24,7 +24,7 @@ func TestFaultsIndex(t *testing.T) {
 			t.Errorf("faults.md says %s; there is no such row", proof)
 		}
 	}
-	code := read(t, "kill_test.go") + read(t, "faults_test.go")
+	code := read(t, "kill_test.go") + read(t, "faults_test.go") + read(t, "inorder_test.go")
 	for proof := range run {
 		name := regexp.MustCompile(`Test\w+`).FindString(proof)
 		if !strings.Contains(code, "func "+name+"(") {
@@ -38,14 +38,7 @@ func TestFaultsElsewhere(t *testing.T) {
 	table := read(t, "faults.md")
 	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| \w+ \|.*\| (kafkabroker|consumer) (Test\w+).*\|$`).FindAllStringSubmatch(table, -1) {
 		dir := map[string]string{"kafkabroker": "../broker/kafkabroker", "consumer": "../consumer"}[m[2]]
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		there := func(file string) bool { return strings.Contains(read(t, file), "func "+m[3]+"(") }
-		if !slices.ContainsFunc(files, there) {
-			t.Errorf("faults.md says that %s is proved by %s in %s; there is no such test", m[1], m[3], dir)
-		}
+		mustHaveTest(t, m[1], dir, m[3])
 	}
 	for n := 1; n <= 41; n++ {
 		id := fmt.Sprintf("f%02d", n)
@@ -55,6 +48,35 @@ func TestFaultsElsewhere(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^\| ` + id + ` \| (kafka|both) \|`).MatchString(table) {
 			t.Errorf("faults.md has nothing on %s and Kafka", id)
 		}
+	}
+}
+
+// TestBadInputsIndex: the tests that faults.md names for bad inputs exist.
+func TestBadInputsIndex(t *testing.T) {
+	dirs := map[string]string{"consumer": "../consumer", "handlers": "../handlers", "kafkabroker": "../broker/kafkabroker", "natsbroker": "../broker/natsbroker",
+		"config": "../program/internal/config"}
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (b\d\d) \|.*\| (\w+) (Test\w+) \|$`).FindAllStringSubmatch(read(t, "faults.md"), -1) {
+		listed[m[1]] = true
+		mustHaveTest(t, m[1], dirs[m[2]], m[3])
+	}
+	for _, id := range []string{"b07", "b10", "b11", "b17", "b18", "b24", "b25"} {
+		if !listed[id] {
+			t.Errorf("faults.md has nothing on %s", id)
+		}
+	}
+}
+
+// mustHaveTest fails where a folder has no test of that name.
+func mustHaveTest(t *testing.T, id, dir, test string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := func(file string) bool { return strings.Contains(read(t, file), "func "+test+"(") }
+	if !slices.ContainsFunc(files, there) {
+		t.Errorf("faults.md says that %s is proved by %s in %s; there is no such test", id, test, dir)
 	}
 }
 
@@ -78,12 +100,17 @@ func provenFaults() map[string]bool {
 	for _, k := range kinds {
 		prove := func(id, test string) { proofs[id+" on "+k.name+" by "+test] = true }
 		for _, f := range faults {
-			if f.on == "" || f.on == k.name {
-				prove(f.id, "TestFaults/"+f.id)
+			if !f.concerns(k) {
+				continue
+			}
+			prove(f.id, "TestFaults/"+f.id)
+			if slices.Contains(orderedFaults, f.id) {
+				prove(f.id, "TestFaultsInOrder/"+f.id)
 			}
 		}
 		for _, d := range k.products {
 			prove(k.sigkill, "TestKillConsumers/"+string(d))
+			prove(k.sigkill, "TestKillInOrder/"+string(d))
 			prove("f04", "TestTerminateConsumers/"+string(d))
 		}
 		prove(k.serverKill, "TestKillServer")

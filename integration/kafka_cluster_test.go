@@ -19,7 +19,7 @@ func onThree(t *testing.T) *field {
 	f.calm()
 	f.startConsumers(t, 2)
 	f.balanced(t)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	f.moves(t, faultRate)
 	return f
 }

@@ -15,12 +15,12 @@ import (
 
 // churnOfMembers has one member that stays and one that comes and goes, so that partitions move all the time.
 func churnOfMembers(t *testing.T, k kind) string {
-	f := newField(t, k.start(t), longshoreConsumer)
+	f := k.newField(t, k.start(t))
 	f.calm()
 	f.config.Busy = 5 * time.Millisecond
 	f.config.Heartbeat = 50 * time.Millisecond // a cooperative move takes two rebalances, and the guest stays for 300 ms
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, killRate, 0)
+	f.load = f.startLoad(t, killRate, 0)
 	f.consumers[0].says(t, "handled", 1)
 	f.config.Churn = 300 * time.Millisecond
 	guest := f.start(t)
@@ -51,7 +51,7 @@ func longHandlers(t *testing.T, k kind) string {
 	f.balanced(t)
 	before := len(f.consumers[0].claims()) + len(f.consumers[1].claims())
 	const messages = 4 * killWorkers
-	f.load = startLoad(t, f.on, killRate, messages)
+	f.load = f.startLoad(t, killRate, messages)
 	f.load.finish()
 	eventually(t, "all are handled", func() bool { return len(f.entries(t)) >= messages })
 	moves := len(f.consumers[0].claims()) + len(f.consumers[1].claims()) - before
@@ -66,13 +66,13 @@ func longHandlers(t *testing.T, k kind) string {
 // lostPartitions takes a member out of its group while it works on all of its partitions, as an administrator can. Its handlers are told, what they
 // did not finish goes to the other member, and nothing that it says of them counts.
 func lostPartitions(t *testing.T, k kind) string {
-	f := newField(t, k.start(t), longshoreConsumer)
+	f := k.newField(t, k.start(t))
 	s := f.onKafka()
 	f.calm()
 	f.config.Busy, f.config.SlowOneIn, f.config.Loud = 6*time.Second, 0, true
 	f.startConsumers(t, 2)
 	f.balanced(t)
-	f.load = startLoad(t, f.on, killRate, 4*killWorkers)
+	f.load = f.startLoad(t, killRate, 4*killWorkers)
 	f.load.finish()
 	p := f.consumers[0]
 	p.says(t, "begun", killWorkers)

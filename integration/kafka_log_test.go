@@ -20,7 +20,7 @@ func lateTopic(t *testing.T, _ kind) string {
 	f.calm()
 	f.startConsumers(t, 2)
 	s.createTopic(t, loadPartitions/2)
-	f.load = startLoad(t, s, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	made := f.moves(t, faultRate)
 	if err := s.cluster.AddPartitions(t.Context(), s.topic, loadPartitions); err != nil {
 		t.Fatal(err)

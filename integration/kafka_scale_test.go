@@ -29,7 +29,7 @@ func TestScaleMembers(t *testing.T) {
 	f.config.Busy, f.config.SlowOneIn = time.Second, 0
 	f.startConsumers(t, 2)
 	f.balanced(t)
-	f.load = startLoad(t, f.on, 2*loadPartitions, 0)
+	f.load = f.startLoad(t, 2*loadPartitions, 0)
 	f.moves(t, 5*loadPartitions)
 
 	before, from := f.allHeld(), time.Now()

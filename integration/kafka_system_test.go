@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"iter"
 	"slices"
 	"strconv"
@@ -97,8 +98,13 @@ func (s *kafkaSystem) configure(c *consumerConfig) {
 
 // publisher leaves it to franz-go to send again: its producer is idempotent, so the broker drops what it has.
 func (s *kafkaSystem) publisher(*testing.T) publish {
-	return func(ctx context.Context, _ string, id int64, body []byte) (int64, error) {
-		r, err := s.client.ProduceSync(ctx, &kgo.Record{Topic: s.topic, Partition: int32(id % int64(s.partitions.Load())), Value: body}).First()
+	return func(ctx context.Context, m outgoing) (int64, error) {
+		record := &kgo.Record{Topic: s.topic, Partition: int32(m.id % int64(s.partitions.Load())), Value: m.body}
+		if m.key != "" {
+			record.Key = []byte(m.key)
+			record.Partition = int32(crc32.ChecksumIEEE(record.Key) % uint32(s.partitions.Load()))
+		}
+		r, err := s.client.ProduceSync(ctx, record).First()
 		if err != nil {
 			s.client.ForceMetadataRefresh() // perhaps it does not know a new partition
 			return 0, err

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
@@ -23,14 +24,17 @@ type killRow struct {
 	Row        string         `json:"row"`
 	Broker     string         `json:"broker"`
 	Discipline discipline     `json:"discipline"`
-	Workers    int            `json:"workers"` // in each consumer
-	Rate       int            `json:"rate"`    // messages a second
+	Workers    int            `json:"workers"` // in each consumer; killWorkers where it is 0
+	Order      consumer.Order `json:"order,omitempty"`
+	Keys       int64          `json:"keys,omitempty"` // that the load has; each message one of them
+	Rate       int            `json:"rate"`           // messages a second
 	Kills      int            `json:"kills"`
 	SlowOneIn  int            `json:"slow_one_in"`
 	Seed       uint64         `json:"seed"` // of the moments of the kills and of which handlers are slow; LONGSHORE_SEED sets it
 	Messages   int64          `json:"-"`    // at least so many, where that takes longer than the kills
 	Calm       bool           `json:"-"`    // see field.calm
 	Account    ledger.Account `json:"account"`
+	Kept       *ledger.Order  `json:"kept,omitempty"` // how the order was kept, where there is one to keep
 	// PerKill is duplicates per kill; Slowest the longest exit after SIGTERM.
 	PerKill float64 `json:"duplicates_per_kill"`
 	Slowest float64 `json:"slowest_exit_seconds,omitempty"`
@@ -145,6 +149,7 @@ func TestHarnessSeesLoss(t *testing.T) {
 type account struct {
 	ledger.Account
 	broker string
+	kept   *ledger.Order // nil: there was no order to keep
 }
 
 func (a account) mustKeepAll(t *testing.T) {
@@ -175,6 +180,9 @@ type field struct {
 	start     func(*testing.T) *process // one more consumer
 	consumers []*process
 	load      *load
+	// spread gives the load keys, and clock stamps the runs of handlers; nil: neither.
+	spread *spread
+	clock  *ledger.Clock
 	// overtakes: the network may hand a request over after one that was sent later, on another connection. Kafka takes a commit that comes so,
 	// and none of its members can help that.
 	overtakes bool
@@ -183,26 +191,33 @@ type field struct {
 // runKills runs a row and returns its account.
 func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T, int)) account {
 	t.Helper()
-	row.Broker, row.Workers, row.Rate = on.broker(), killWorkers, killRate
+	row.Broker, row.Workers, row.Rate = on.broker(), cmp.Or(row.Workers, killWorkers), killRate
 	f := newField(t, on, row.Discipline)
+	f.config.Workers = row.Workers
 	row.Seed, row.SlowOneIn = cmp.Or(row.Seed, newSeed()), cmp.Or(row.SlowOneIn, f.config.SlowOneIn)
 	f.config.Seed, f.config.SlowOneIn = row.Seed, row.SlowOneIn
 	f.rand = rand.New(rand.NewPCG(row.Seed, 1))
 	f.row = row
+	if row.Keys > 0 {
+		f.withKeys(t, row.Keys, row.Order)
+		f.config.FailRuns, f.config.FailOneIn = 2, 100
+	}
 	if row.Calm {
 		f.calm()
 	}
 	f.startConsumers(t, 2)
-	f.load = startLoad(t, f.on, killRate, 0)
+	f.load = f.startLoad(t, killRate, 0)
 	for i := range row.Kills {
-		// A random moment, with all at work.
-		for _, p := range f.consumers {
-			p.await(t, "has handled a message", p.atWork)
+		if row.Keys > 0 { // all over the load
+			due := row.Messages * int64(i+1) / int64(row.Kills+1)
+			eventually(t, fmt.Sprintf("%d messages are stored", due), func() bool { return f.load.stored() >= due })
 		}
+		// A random moment, with all at work.
+		f.atWork(t)
 		time.Sleep(600*time.Millisecond + f.upTo(600*time.Millisecond))
 		kill(f, t, i)
 	}
-	eventually(t, "the load is long enough", func() bool { return f.load.next.Load() >= row.Messages })
+	eventually(t, "the load is long enough", func() bool { return f.load.stored() >= row.Messages })
 	f.load.stop()
 	a := f.settle(t)
 	for _, p := range f.consumers {
@@ -214,7 +229,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 		f.audit(t)
 		f.on.toolAgrees(t)
 	}
-	f.row.Account = a.Account
+	f.row.Account, f.row.Kept = a.Account, a.kept
 	f.row.PerKill = float64(a.Duplicates) / float64(row.Kills)
 	report(f.row)
 	return a
@@ -229,7 +244,13 @@ func newField(t *testing.T, on system, d discipline) *field {
 	on.configure(&f.config)
 	f.start = func(t *testing.T) *process { return startProcess(t, f.config) }
 	if d == wholeProgram {
-		f.start = newPrograms(t, f.config).start
+		var all *programs // made with the configuration of the first start
+		f.start = func(t *testing.T) *process {
+			if all == nil {
+				all = newPrograms(t, f.config)
+			}
+			return all.start(t)
+		}
 	}
 	return f
 }
@@ -309,7 +330,7 @@ func (f *field) settle(t *testing.T) account {
 		if b.idle {
 			a := ledger.Settle(acked, sent, f.withLetters(t, es), b)
 			if a.Lost == 0 && a.Unseen == 0 {
-				return account{a, f.on.broker()}
+				return account{a, f.on.broker(), f.kept()}
 			}
 			if !f.isProduct() {
 				quiet = 3 * time.Second // nothing will come again; what still runs needs less
@@ -322,7 +343,7 @@ func (f *field) settle(t *testing.T) account {
 	}
 	b := f.on.progress(t)
 	t.Logf("nothing moved for %v; the broker says %+v", quiet, b)
-	return account{ledger.Settle(acked, sent, f.withLetters(t, f.entries(t)), b), f.on.broker()}
+	return account{ledger.Settle(acked, sent, f.withLetters(t, f.entries(t)), b), f.on.broker(), f.kept()}
 }
 
 // withLetters adds the dead letters, where there may be any.

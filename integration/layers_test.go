@@ -23,6 +23,7 @@ var layers = []layer{
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog", "golang.org/x/net"}},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
+	{"deadletters", []string{"broker", "golang.org/x/time"}},
 	{"handlers", []string{"broker", "consumer", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
@@ -37,7 +38,7 @@ var layers = []layer{
 	{"broker/brokertest/ledger", []string{"broker"}},
 
 	// The program: the only place that knows all parts.
-	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics",
+	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics", "deadletters",
 		"handlers", "handlers/middleware", "pool", "program/internal/config", "github.com", "golang.org/x"}},
 	{"program/internal/config", []string{"broker", "consumer", "handlers", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
 	{"cmd/longshore", []string{"handlers", "program"}},

@@ -33,8 +33,11 @@ func newLetter(t *testing.T, body []byte, seq int64, name string) letter {
 }
 
 // newLetters is the publisher of dead letters in a consumer process.
-func newLetters(c consumerConfig) (broker.Publisher, error) {
+func newLetters(c consumerConfig, clock *ledger.Reporter) (broker.Publisher, error) {
 	p, err := newPublisher(c)
+	if err == nil && clock != nil {
+		p = stamped{p, clock}
+	}
 	if err == nil && c.StayAt {
 		p = staying{p}
 	}
@@ -48,6 +51,46 @@ func newPublisher(c consumerConfig) (broker.Publisher, error) {
 	}
 	return natsbroker.NewPublisher(natsbroker.PublisherConfig{AckTimeout: time.Second, Connection: natsbroker.Connection{URLs: []string{c.LettersURL},
 		ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second, DialTimeout: 2 * time.Second}})
+}
+
+// stamped stamps dead letters that were confirmed, before the product hears of it.
+type stamped struct {
+	broker.Publisher
+	clock *ledger.Reporter
+}
+
+func (s stamped) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if err := s.Publisher.Publish(ctx, ms); err != nil {
+		return err
+	}
+	for _, m := range ms {
+		seq, err := originOf(m)
+		if err == nil {
+			err = s.clock.Letter(seq)
+		}
+		if err != nil {
+			return fmt.Errorf("stamping a dead letter: %w", err)
+		}
+	}
+	return nil
+}
+
+// originOf is where a dead letter's message stood, in one number.
+func originOf(m broker.Outgoing) (int64, error) {
+	header := func(key string) string {
+		for _, h := range m.Headers {
+			if h.Key == key {
+				return string(h.Value)
+			}
+		}
+		return ""
+	}
+	offset, err := strconv.ParseInt(header(broker.HeaderOriginalOffset), 10, 64)
+	if err != nil || header(broker.HeaderOriginalPartition) == "" {
+		return offset, err
+	}
+	partition, err := strconv.ParseInt(header(broker.HeaderOriginalPartition), 10, 32)
+	return ledger.Seq(int32(partition), offset), err
 }
 
 // staying never returns from a publish that was confirmed: what comes after it does not come.
@@ -91,12 +134,12 @@ func (f *field) copies(t *testing.T) map[int64]int {
 
 // lettersDown: dead letters cannot be published for a while, twice. Messages stay until they are: also those whose process is killed meanwhile.
 func lettersDown(t *testing.T, k kind) string {
-	f := newField(t, k.own(t), longshoreConsumer)
+	f := k.newField(t, k.own(t))
 	f.everFailing(t)
 	proxy, url := f.on.proxy(t)
 	f.config.LettersURL = url
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	eventually(t, "there are dead letters", func() bool { return len(f.letters(t)) >= 3 })
 
 	down := lengths(3*time.Second, 10*time.Second)
@@ -127,11 +170,11 @@ func lettersDown(t *testing.T, k kind) string {
 
 // letterTwice: SIGKILL between the publish of a dead letter and the ack of its message. The letter is there, and perhaps twice, never not at all.
 func letterTwice(t *testing.T, k kind) string {
-	f := newField(t, k.start(t), longshoreConsumer)
+	f := k.newField(t, k.start(t))
 	f.everFailing(t)
 	f.config.StayAt = true
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 200)
+	f.load = f.startLoad(t, faultRate, 200)
 	f.load.finish()
 	f.consumers[0].says(t, "stays", 1)
 	f.consumers[0].kill()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,8 @@ import (
 type load struct {
 	name   string // differs from any other load's
 	store  publish
-	size   int // of each message, at least
+	size   int     // of each message, at least
+	spread *spread // of its keys; nil: it has none
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	next   atomic.Int64
@@ -26,21 +28,29 @@ type load struct {
 	acked map[int64]int64 // number → sequence
 }
 
-const publishers = 8
+// publishers wait for a confirmation each. Where there are keys, more of them store a key's messages close behind each other.
+const (
+	publishers      = 8
+	keyedPublishers = 32
+)
 
 // startLoad publishes rate messages of 100 bytes a second until stop. limit > 0: that many in all.
-func startLoad(t *testing.T, s system, rate int, limit int64) *load {
+func (f *field) startLoad(t *testing.T, rate int, limit int64) *load {
 	t.Helper()
-	return startSizedLoad(t, s, rate, limit, 100)
+	return f.startSizedLoad(t, rate, limit, 100)
 }
 
-func startSizedLoad(t *testing.T, s system, rate int, limit int64, size int) *load {
+func (f *field) startSizedLoad(t *testing.T, rate int, limit int64, size int) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{name: rand.Text() + "-", store: s.publisher(t), size: size, cancel: cancel, acked: map[int64]int64{}}
+	l := &load{name: rand.Text() + "-", store: f.on.publisher(t), size: size, spread: f.spread, cancel: cancel, acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
-	for range publishers {
+	n := publishers
+	if f.spread != nil {
+		n = keyedPublishers
+	}
+	for range n {
 		l.wg.Go(func() {
 			for id := range turns {
 				l.publish(ctx, id)
@@ -76,9 +86,12 @@ func (l *load) pace(ctx context.Context, turns chan<- int64, rate int, limit int
 }
 
 func (l *load) publish(ctx context.Context, id int64) {
-	body := fmt.Appendf(nil, "%-*d", l.size, id)
+	m := outgoing{load: l.name, id: id, body: fmt.Appendf(nil, "%-*d", l.size, id)}
+	if l.spread != nil {
+		m.key = "k" + strconv.FormatInt(l.spread.keyOf(id), 10)
+	}
 	for ctx.Err() == nil {
-		seq, err := l.store(ctx, l.name, id, body)
+		seq, err := l.store(ctx, m)
 		if err == nil {
 			l.mu.Lock()
 			l.acked[id] = seq
@@ -99,6 +112,13 @@ func (l *load) finish() { l.wg.Wait() }
 func (l *load) stop() {
 	l.cancel()
 	l.wg.Wait()
+}
+
+// stored is how many were confirmed.
+func (l *load) stored() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.acked))
 }
 
 // confirmed returns a copy of what was confirmed, and how many numbers were handed out.

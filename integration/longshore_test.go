@@ -27,7 +27,7 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 		return err
 	}
 	config := consumer.Config{
-		Name: c.Group, Source: source, Pool: consumer.Pool{Min: 1, Max: c.Workers},
+		Name: c.Group, Source: source, Pool: consumer.Pool{Min: 1, Max: c.Workers}, Order: c.Order,
 		Handler: func(ctx context.Context, m *consumer.Message) error { return w.do(ctx, place(m), m.Value) },
 		Retry:   consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
 
@@ -36,7 +36,7 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 		Observers: []consumer.Observer{tell},
 	}
 	if c.Letters != "" {
-		publisher, err := newLetters(c)
+		publisher, err := newLetters(c, w.clock)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,12 @@ func newSource(c consumerConfig) (broker.Source, error) {
 			CommitInterval: commitInterval, Poll: 500 * time.Millisecond, OutOfRange: c.OutOfRange,
 		})
 	}
+	keyToken := 0
+	if c.Order == consumer.OrderKey {
+		keyToken = 2
+	}
 	return natsbroker.NewSource(natsbroker.Config{
+		KeyToken: keyToken,
 		Connection: natsbroker.Connection{URLs: []string{c.URL}, ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second,
 			PingInterval: c.Ping, DialTimeout: 2 * time.Second},
 		Stream: loadStream, Consumer: c.Group, AckWait: c.Lease, Recreate: c.Recreate,

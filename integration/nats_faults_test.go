@@ -61,7 +61,7 @@ func (f *field) reportsGap(t *testing.T, p *process, handled int, skipped int64)
 
 func recreate(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	f.startConsumers(t, 1)
 	p := f.consumers[0]
 	p.says(t, "handled", 1)
@@ -92,7 +92,7 @@ func recreate(t *testing.T, k kind) string {
 	}
 	f.onNATS().createStream(t)
 	before := len(f.entries(t))
-	f.load = startLoad(t, f.on, killRate, 300)
+	f.load = f.startLoad(t, killRate, 300)
 	f.load.finish()
 	eventually(t, "all 300 of the new stream are handled, under sequences that were used before", func() bool { return len(f.entries(t)) >= before+300 })
 	if code, _ := f.consumers[0].terminate(t); code != 0 {
@@ -105,7 +105,7 @@ func forgottenAcks(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.config.Recreate = true
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	f.consumers[0].says(t, "handled", 1)
 	f.moves(t, faultRate)
 	durable := filepath.Join(f.onNATS().server.Dir, "jetstream", "$G", "streams", loadStream, "obs", loadDurable)
@@ -135,7 +135,7 @@ func manyFailures(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.config.FailRuns = 8
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, faultRate, 300)
+	f.load = f.startLoad(t, faultRate, 300)
 	f.load.finish()
 	a := f.finish(t)
 	a.noDuplicates(t)
@@ -150,7 +150,7 @@ func longHandler(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.config.Lease, f.config.SlowFirst, f.config.Workers = time.Second, 3*time.Second, 1
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, killRate, 41)
+	f.load = f.startLoad(t, killRate, 41)
 	f.load.finish()
 	eventually(t, "all 41 are out", func() bool { return f.onNATS().mustInfo(t).Delivered.Stream >= 41 })
 	f.startConsumers(t, 1)

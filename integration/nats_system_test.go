@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"testing"
@@ -53,14 +54,15 @@ func (s *natsSystem) configure(c *consumerConfig) {
 	c.Broker, c.URL, c.Group, c.Lease = "nats", s.server.URL(), loadDurable, 2*time.Second
 }
 
-// publisher publishes with an id, so that the stream drops what it has.
+// publisher publishes with an id, so that the stream drops what it has. The key is the subject's second token.
 func (s *natsSystem) publisher(t *testing.T) publish {
 	t.Helper()
 	js := connect(t, s.server.URL())
-	return func(ctx context.Context, name string, id int64, body []byte) (int64, error) {
+	return func(ctx context.Context, m outgoing) (int64, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		ack, err := js.Publish(ctx, "load."+strconv.FormatInt(id%10, 10), body, jetstream.WithMsgID(name+strconv.FormatInt(id, 10)))
+		token := cmp.Or(m.key, strconv.FormatInt(m.id%10, 10))
+		ack, err := js.Publish(ctx, "load."+token, m.body, jetstream.WithMsgID(m.load+strconv.FormatInt(m.id, 10)))
 		if err != nil {
 			return 0, err
 		}

@@ -24,7 +24,7 @@ func fieldOverProxy(t *testing.T, f *field, rate int, during func(*testing.T, *f
 	proxy, url := f.on.proxy(t)
 	f.config.URL = url
 	f.startConsumers(t, 1)
-	f.load = startLoad(t, f.on, rate, 0)
+	f.load = f.startLoad(t, rate, 0)
 	f.consumers[0].says(t, "handled", 1)
 	f.moves(t, rate)
 	began := time.Now()

@@ -22,7 +22,7 @@ func burst(t *testing.T, k kind) string {
 	f.startConsumers(t, 1)
 	p := f.consumers[0]
 	const messages, size, budget = 600, 512 << 10, 64
-	f.load = startSizedLoad(t, f.on, killRate, messages, size)
+	f.load = f.startSizedLoad(t, killRate, messages, size)
 	f.load.finish()
 	time.Sleep(lengths(2*time.Second, 10*time.Second)) // for it to take more than it may
 	peak := peakOf(t, p)
@@ -68,14 +68,14 @@ func raceDetector() bool {
 // flapPool lets the pool have one worker and sixteen in turns of 100 ms, under a load that needs more than one. Goroutines are back at the end:
 // a consumer that leaves some behind exits with 3.
 func flapPool(t *testing.T, k kind) string {
-	f := newField(t, k.start(t), longshoreConsumer)
+	f := k.newField(t, k.start(t))
 	f.calm()
 	f.config.Flap = 100 * time.Millisecond
 	f.startConsumers(t, 2)
-	f.load = startLoad(t, f.on, faultRate, 0)
+	f.load = f.startLoad(t, faultRate, 0)
 	turns := lengths(20, 200)
+	f.atWork(t)
 	for _, p := range f.consumers {
-		p.says(t, "handled", 1)
 		p.says(t, "scaled", turns)
 	}
 	a := f.finish(t)

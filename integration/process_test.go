@@ -26,6 +26,8 @@ type process struct {
 	out  *lines
 	err  *lines
 	done chan struct{}
+	// id is what its runs are stamped with.
+	id int
 	// up is whether it is connected, atWork whether it has handled a message.
 	up, atWork func() bool
 }
@@ -56,6 +58,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd, env ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting a consumer: %v", err)
 	}
+	p.id = cmd.Process.Pid
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
 	t.Cleanup(func() {
 		p.kill()

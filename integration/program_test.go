@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
@@ -72,7 +74,8 @@ func newPrograms(t *testing.T, c consumerConfig) *programs {
 
 // programConfig says what c says, in the file's words.
 func programConfig(c consumerConfig, url string) string {
-	source, match := fmt.Sprintf(`nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v}`,
+	order := cmp.Or(c.Order, consumer.OrderNone)
+	source, match := fmt.Sprintf(`nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v, key_token: 2}`,
 		c.URL, loadStream, c.Group, c.Lease), "load.>"
 	if c.Broker == "kafka" {
 		source, match = fmt.Sprintf(`kafka: {brokers: [%q], topics: [%s], group: %s, session_timeout: %v, heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}`,
@@ -83,12 +86,14 @@ consumers:
   %s:
     source: {%s}
     pool: {min: 1, max: %d}
+    order: %s
+    retry: {max_attempts: 100, backoff: {initial: 20ms, max: 200ms}}
     drain_timeout: %v
     routes:
       - match: %q
         handler: webhook
         with: {url: "%s/${%s}"}
-`, c.Group, source, c.Workers, c.Drain, match, url, programEnv)
+`, c.Group, source, c.Workers, order, c.Drain, match, url, programEnv)
 }
 
 func (ps *programs) start(t *testing.T) *process {
@@ -96,6 +101,7 @@ func (ps *programs) start(t *testing.T) *process {
 	ps.n++
 	name := strconv.Itoa(ps.n)
 	p := startCommand(t, exec.Command(ps.path, "run", "-c", ps.file), programEnv+"="+name, "GORACE=halt_on_error=1")
+	p.id = ps.n
 	p.up = func() bool { return p.err.contains(`"event":"source_up"`) }
 	p.atWork = func() bool { return ps.hook.answered(name) > 0 }
 	return p
@@ -151,19 +157,50 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	end, err := h.begin(name, id, seq)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	if h.work.mustFail(id) {
+		end(ledger.Failed)
+		http.Error(w, "it is to fail", http.StatusServiceUnavailable)
+		return
+	}
 	select {
 	case <-time.After(h.work.takes(id)):
 	case <-h.gone(r, id):
+		end(ledger.Cancelled)
 		return
 	}
 	if err := h.work.l.Write(id, seq); err != nil {
 		h.refuse(w, err)
 		return
 	}
+	end(ledger.Done)
 	h.mu.Lock()
-	h.n[strings.TrimPrefix(r.URL.Path, "/")]++
+	h.n[name]++
 	h.mu.Unlock()
 	w.WriteHeader(http.StatusOK)
+}
+
+// begin stamps the begin of a request, where there is a clock; end is to be called before its answer.
+func (h *hook) begin(name string, id, seq int64) (end func(ledger.Outcome), err error) {
+	if h.work.clock == nil {
+		return func(ledger.Outcome) {}, nil
+	}
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		return nil, fmt.Errorf("a request of a process without a number: %w", err)
+	}
+	clock := h.work.clock.For(pid)
+	run, err := clock.Begin(id, seq)
+	return func(how ledger.Outcome) {
+		if err := clock.End(run, how); err != nil {
+			h.t.Errorf("stamping an end: %v", err)
+		}
+	}, err
 }
 
 // placeOf is where a webhook's message stands, in one number.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/kafkad"
 	"github.com/longshoremq/longshore/integration/ledger"
@@ -38,8 +39,16 @@ type system interface {
 	proxy(t *testing.T) (*faultproxy.Proxy, string)
 }
 
-// publish stores number id of the load with that name, waits for the confirmation, and returns where it stands. An error means: unknown.
-type publish func(ctx context.Context, name string, id int64, body []byte) (seq int64, err error)
+// An outgoing message of a load.
+type outgoing struct {
+	load string // its name
+	id   int64  // its number
+	key  string // empty: none
+	body []byte
+}
+
+// publish stores a message, waits for the confirmation, and returns where it stands. An error means: unknown.
+type publish func(ctx context.Context, m outgoing) (seq int64, err error)
 
 type progress struct {
 	ledger.Broker
@@ -61,6 +70,8 @@ type kind struct {
 	products []discipline
 	byHand   []discipline
 	naive    discipline
+	// order is what the consumers keep; empty: none.
+	order consumer.Order
 	// seeds is how often kills run in full.
 	seeds int
 	// The ids of faults that differ by kind.

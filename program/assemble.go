@@ -37,6 +37,7 @@ type assembly struct {
 // A member is one consumer with what is to be closed after it.
 type member struct {
 	name      string
+	handler   consumer.Handler // its routes, with their middleware
 	consumer  *consumer.Consumer
 	publisher broker.Publisher
 	setup     *handlers.Setup
@@ -93,6 +94,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 		m.publisher, m.setup.Publisher = p, p
 	}
 	handler := a.handler(at, c, m, log)
+	m.handler = handler
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
 	inputs := a.inputs(at, all)

@@ -101,6 +101,9 @@ func asOptions(prefix string, err error) handlers.OptionErrors {
 	for text := range strings.Lines(err.Error()) {
 		text = strings.TrimPrefix(strings.TrimSpace(text), prefix)
 		field, problem, _ := strings.Cut(fieldName.ReplaceAllStringFunc(text, fileWord), " ")
+		if field == "dead_letter.topic" {
+			field = "dead_letter.to"
+		}
 		list = append(list, &handlers.OptionError{Path: strings.TrimRight(field, ",:"), Problem: problem})
 	}
 	return list

@@ -1,4 +1,4 @@
-// Package program is the command longshore: run, produce, lag, config and the other commands. A main function of your own that calls Main has them
+// Package program is the command longshore: run, produce, lag, dlq, config and the other commands. A main function of your own that calls Main has them
 // all, with your handlers beside the ready-made ones in its configuration files:
 //
 //	func main() {
@@ -89,7 +89,7 @@ func newRoot(r *handlers.Registry) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRun(r), newProduce(), newLag(), newConfig(r), newDemo(), newVersion(), newMan())
+	root.AddCommand(newRun(r), newProduce(), newLag(), newDLQ(r), newConfig(r), newDemo(), newVersion(), newMan())
 	return root
 }
 

@@ -1,6 +1,8 @@
 package program
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -8,6 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // TestSeveralSources: a consumer of a file reads both of its sources, its dead letters go to their broker, and lag shows both.
@@ -63,5 +67,52 @@ func TestPriorityOfAHeader(t *testing.T) {
 	}
 	if p, strict := priorityOf(&config.Priority{Mode: "strict"}); p != nil || !strict {
 		t.Errorf("strict without levels: %v, %v", p, strict)
+	}
+}
+
+// TestSourcesAndTypesOnKafka: two topics by weight and levels by a header, and the events' types choose the route.
+func TestSourcesAndTypesOnKafka(t *testing.T) {
+	_, broker := startKafka(t, kfake.SeedTopics(2, "gold", "lead", "paid", "dead", "later"))
+	dir, admin := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%[1]s"}
+consumers:
+  shop:
+    sources:
+      - {weight: 8, kafka: {brokers: ["%[2]s"], topics: [gold], group: gold}}
+      - {kafka: {brokers: ["%[2]s"], topics: [lead], group: lead}}
+    priority: {header: urgency, levels: [{values: [high], weight: 4}, {}]}
+    retry: {topics: [{topic: later, delay: 1m}]}
+    dead_letter: {to: dead}
+    routes:
+      - {type: "shop.order.paid", handler: publish, with: {to: paid}}
+      - {type: "shop.order.>", handler: log}
+`, admin, broker))
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch("http://127.0.0.1:"+admin+"/readyz"), "200") })
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, topic := range []string{"gold", "lead"} {
+		for i := range 30 {
+			typ := []string{"shop.order.paid", "shop.order.sent.late", "shop.mail"}[i%3]
+			r := &kgo.Record{Topic: topic, Value: []byte("{}"), Headers: []kgo.RecordHeader{{Key: "ce_type", Value: []byte(typ)}, {Key: "urgency", Value: []byte("high")}}}
+			if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run.eventually(t, "40 handled, 20 dead letters", func() bool {
+		return metric(admin, "handled_messages_total", "shop", 40) && metric(admin, "dead_lettered_messages_total", "shop", 20)
+	})
+	run.signal(t, syscall.SIGTERM)
+	if code := run.code(t); code != 0 {
+		t.Errorf("exit code %d; stderr:\n%s", code, run.stderr.String())
+	}
+	lag := launch(t, dir, "lag", "-c", "c.yaml", "--json")
+	var r lagReport
+	if code := lag.code(t); code != 0 || json.Unmarshal([]byte(lag.stdout.String()), &r) != nil || r.Lag != 0 || len(r.Rows) != 6 {
+		t.Errorf("lag: %d\n%s%s", code, lag.stdout.String(), lag.stderr.String())
 	}
 }

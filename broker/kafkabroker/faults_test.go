@@ -80,17 +80,17 @@ func (r *runner) run() {
 			return
 		}
 		hold := r.hold
+		r.mu.Unlock()
+		for i := 0; i < n && !hold; i++ {
+			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
+		}
+		r.mu.Lock() // who sees that a message came may close at once, and find it acked
 		for _, m := range dst[:n] {
 			r.times[string(m.Value)]++
 		}
 		r.mu.Unlock()
-		for _, m := range dst[:n] {
-			if r.out != nil {
-				r.out <- m
-			}
-		}
-		for i := 0; i < n && !hold; i++ {
-			_ = r.s.Ack(dst[i].Claim, []uint64{dst[i].Token})
+		for i := 0; i < n && r.out != nil; i++ {
+			r.out <- dst[i]
 		}
 	}
 }

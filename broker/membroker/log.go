@@ -41,6 +41,8 @@ type commitLog struct {
 	segs       []*segment
 	// ids were published before.
 	ids map[string]struct{}
+	// removed are offsets that scans leave out (LogView.Remove).
+	removed map[int64]bool
 }
 
 // A span is a run of messages on its way to Receive. attempt and runs hold for each of them.

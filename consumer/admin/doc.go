@@ -6,7 +6,9 @@
 //	GET  /consumers/{name}             its state, limits, workers and lag, as JSON
 //	POST /consumers/{name}/pause       stops taking messages; what was taken is handled
 //	POST /consumers/{name}/resume
+//	GET  /consumers/{name}/limits      of its workers and of its handlers, as JSON
 //	POST /consumers/{name}/limits      {"min": 1, "max": 64}
+//	POST /consumers/{name}/limits/{limit}   the settings of a limit of its handlers: {"per_second": 50}
 //
 // The POSTs need "Authorization: Bearer <token>" and are refused altogether when no token is configured. There is no profiling, no CORS and
 // nothing else to find; the server uses a mux of its own. On loopback the Host header must name loopback, so that no web page can reach it by

@@ -115,11 +115,26 @@ func openShared(brokers string, demandReal bool) (*Cluster, error) {
 		return nil, fmt.Errorf("LONGSHORE_REAL is set, and there is no Kafka: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "\n*** NO REAL KAFKA: tests run on an in-process fake of its protocol (kfake), which proves less. %v ***\n\n", err)
+	return newFake()
+}
+
+func newFake() (*Cluster, error) {
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(200*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("starting the fake Kafka: %w", err)
 	}
 	return &Cluster{Name: "kfake, NOT REAL", fake: fake, brokers: fake.ListenAddrs()}, nil
+}
+
+// Fake is the in-process fake, for what is also tested on the real one. It ends with the test.
+func Fake(t testing.TB) *Cluster {
+	t.Helper()
+	k, err := newFake()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.close)
+	return k
 }
 
 // start starts a cluster of our own and waits until all of it serves.

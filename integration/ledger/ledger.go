@@ -1,5 +1,6 @@
 // Package ledger keeps account of numbered messages: what was promised to their publisher, and what consumers wrote down as the last act of
 // handling them. The file belongs to no consumer, so that none can take its entries with it when it is killed.
+// Where messages have keys, it also keeps a clock for the begins and ends of their handling, and says whether the order of each key was kept.
 package ledger
 
 import (

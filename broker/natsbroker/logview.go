@@ -1,0 +1,271 @@
+package natsbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// LogViewConfig says which server to read.
+type LogViewConfig struct {
+	Connection
+
+	// Domain is the JetStream domain, where it is not the connection's own. Defaults to none.
+	Domain string
+}
+
+// A LogView reads what streams have of a subject, and deletes single messages, without a consumer: so it works beside any consumer, also on a
+// work-queue stream. It asks the stream's leader for each message ($JS.API.STREAM.MSG.GET), never a replica, which may lag behind.
+// Not safe for concurrent use.
+type LogView struct {
+	cfg  Config
+	link *link
+}
+
+// NewLogView checks cfg. It connects when it is first used.
+func NewLogView(cfg LogViewConfig) (*LogView, error) {
+	c := Config{Connection: cfg.Connection, Domain: cfg.Domain}.withDefaults()
+	var f findings
+	c.Connection.validate(&f)
+	if err := errors.Join(f.errs...); err != nil {
+		return nil, err
+	}
+	none := hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}}
+	return &LogView{cfg: c, link: newLink(c.Connection, none)}, nil
+}
+
+// Close closes the connection.
+func (v *LogView) Close() { v.link.close() }
+
+func (v *LogView) api(ctx context.Context) (jetstream.JetStream, error) {
+	if v.link.conn() == nil {
+		if err := v.link.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.cfg.api(v.link.conn())
+}
+
+// stream finds the stream that takes a subject; broker.ErrNoTopic: there is none.
+func (v *LogView) stream(ctx context.Context, js jetstream.JetStream, subject string) (*jetstream.StreamInfo, error) {
+	if err := publishable(subject); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	name, err := js.StreamNameBySubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("%w: no stream takes the subject", broker.ErrNoTopic)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for its stream: %w", err)
+	}
+	st, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("looking for stream %s: %w", name, err)
+	}
+	return st.CachedInfo(), nil
+}
+
+// Scan calls each for every message of a subject that was stored when Scan began, in the order of the stream, and returns the first error of each.
+// It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject.
+func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	done, err := v.scan(ctx, s, each)
+	if errors.Is(err, broker.ErrStopScan) {
+		return done, nil
+	}
+	if err != nil {
+		return done, fmt.Errorf("natsbroker: reading subject %s: %w", s.Topic, err)
+	}
+	return done, nil
+}
+
+func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (done broker.Scanned, err error) {
+	js, err := v.api(ctx)
+	if err != nil {
+		return done, err
+	}
+	info, err := v.stream(ctx, js, s.Topic)
+	if err != nil {
+		return done, err
+	}
+	done.Log = info.Config.Name + "/" + strconv.FormatInt(info.Created.UnixNano(), 36)
+	at, last := max(uint64(max(0, s.Offset)), 1), info.State.LastSeq
+	done.Whole = keepsAll(info) && info.State.FirstSeq <= at
+	if !s.Since.IsZero() {
+		if at, err = v.since(ctx, js, info, s.Since); err != nil {
+			return done, err
+		}
+		done.Whole = keepsAll(info) && (info.State.FirstSeq <= 1 || at > info.State.FirstSeq)
+	}
+	for at <= last {
+		m, err := v.get(ctx, js, info.Config.Name, s.Topic, at)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && m.Seq > last {
+			return done, nil
+		}
+		if err != nil {
+			return done, err
+		}
+		if err := each(m.message()); err != nil {
+			return done, err
+		}
+		at = m.Seq + 1
+	}
+	return done, nil
+}
+
+// keepsAll says whether messages leave a stream only at its beginning, as far as its configuration tells.
+func keepsAll(info *jetstream.StreamInfo) bool {
+	return info.Config.Retention == jetstream.LimitsPolicy && info.Config.MaxMsgsPerSubject <= 0 && info.State.NumDeleted == 0
+}
+
+// since is the first sequence stored at or after t, found by halving: stored times rise with the sequence.
+func (v *LogView) since(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo, t time.Time) (uint64, error) {
+	from, to := max(info.State.FirstSeq, 1), info.State.LastSeq+1
+	for from < to {
+		m, err := v.get(ctx, js, info.Config.Name, ">", from+(to-from)/2)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			to = from + (to-from)/2
+		case err != nil:
+			return 0, err
+		case m.Time.Before(t):
+			from = m.Seq + 1
+		default:
+			to = from + (to-from)/2
+		}
+	}
+	return from, nil
+}
+
+// A storedMsg is a message as the server stores it.
+type storedMsg struct {
+	Subject string    `json:"subject"`
+	Seq     uint64    `json:"seq"`
+	Header  []byte    `json:"hdrs"`
+	Data    []byte    `json:"data"`
+	Time    time.Time `json:"time"`
+}
+
+// message leaves out headers that cannot be read: they come from whoever may publish.
+func (s *storedMsg) message() *broker.Message {
+	m := &broker.Message{Topic: s.Subject, Partition: -1, Offset: int64(s.Seq), Value: s.Data, Nanos: s.Time.UnixNano(), Attempt: 1}
+	if len(s.Header) == 0 {
+		return m
+	}
+	if h, err := nats.DecodeHeadersMsg(s.Header); err == nil && len(h) > 0 {
+		m.Headers, m.Key = headersOf(h), keyOf(h)
+	}
+	return m
+}
+
+// get asks for the first message of a subject at or after a sequence. It does not use the client's GetMsg: that one asks any replica where the
+// stream allows it, and takes an empty message with a header Status for the server's own answer.
+func (v *LogView) get(ctx context.Context, js jetstream.JetStream, stream, subject string, seq uint64) (*storedMsg, error) {
+	body, err := json.Marshal(struct {
+		Seq  uint64 `json:"seq"`
+		Next string `json:"next_by_subj"`
+	}{seq, subject})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := js.Conn().RequestWithContext(ctx, v.cfg.apiPrefix()+"STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return nil, fmt.Errorf("asking for message %d: %w", seq, err)
+	}
+	var got struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *storedMsg          `json:"message"`
+	}
+	switch err := json.Unmarshal(answer.Data, &got); {
+	case err != nil:
+		return nil, fmt.Errorf("asking for message %d: the answer cannot be read: %w", seq, err)
+	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, jetstream.ErrMsgNotFound
+	case got.Error != nil:
+		return nil, fmt.Errorf("asking for message %d: %w", seq, got.Error)
+	case got.Message == nil:
+		return nil, fmt.Errorf("asking for message %d: the answer has none", seq)
+	}
+	return got.Message, nil
+}
+
+// apiPrefix is where the server takes requests.
+func (c Config) apiPrefix() string {
+	if c.Domain != "" {
+		return "$JS." + c.Domain + ".API."
+	}
+	return "$JS.API."
+}
+
+// CreateLog makes a stream for a subject that keeps its messages for ever, with as many replicas and the storage of the stream that takes the subject
+// like. nil where a stream takes the subject already.
+func (v *LogView) CreateLog(ctx context.Context, subject, like string) error {
+	err := v.createLog(ctx, subject, like)
+	if err != nil {
+		return fmt.Errorf("natsbroker: creating a stream for %s: %w", subject, err)
+	}
+	return nil
+}
+
+func (v *LogView) createLog(ctx context.Context, subject, like string) error {
+	js, err := v.api(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := v.stream(ctx, js, subject); !errors.Is(err, broker.ErrNoTopic) {
+		return err
+	}
+	model, err := v.stream(ctx, js, like)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	name := strings.NewReplacer(".", "_", "/", "_", `\`, "_").Replace(subject)
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: name, Subjects: []string{subject}, Storage: model.Config.Storage, Replicas: model.Config.Replicas,
+	})
+	return err
+}
+
+// Remove deletes single messages of a subject's stream by their sequences. It cannot be undone. What is gone already is no error.
+func (v *LogView) Remove(ctx context.Context, subject string, places []broker.Place) error {
+	js, err := v.api(ctx)
+	if err != nil {
+		return fmt.Errorf("natsbroker: deleting of %s: %w", subject, err)
+	}
+	info, err := v.stream(ctx, js, subject)
+	if err != nil {
+		return fmt.Errorf("natsbroker: deleting of %s: %w", subject, err)
+	}
+	st, err := js.Stream(ctx, info.Config.Name)
+	if err != nil {
+		return fmt.Errorf("natsbroker: deleting of %s: %w", subject, err)
+	}
+	for _, p := range places {
+		one, cancel := context.WithTimeout(ctx, requestTimeout)
+		err := st.DeleteMsg(one, uint64(p.Offset))
+		cancel()
+		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // the code is not in the error: look whether it is there at all
+			if m, gerr := v.get(ctx, js, info.Config.Name, ">", uint64(p.Offset)); errors.Is(gerr, jetstream.ErrMsgNotFound) || gerr == nil && m.Seq > uint64(p.Offset) {
+				continue
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("natsbroker: deleting message %d of stream %s: %w", p.Offset, info.Config.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package natsbroker
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+func TestSubjectMatches(t *testing.T) {
+	for _, c := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.*", "a", false}, {"a.>", "a.b.c", true},
+		{"a.>", "a", false}, {">", "a", true}, {"*.b", "a.b", true}, {"*.b.c", "a.b", false}, {"a.*.c", "a.b.c", true},
+	} {
+		if got := subjectMatches(c.pattern, c.subject); got != c.want {
+			t.Errorf("%s takes %s: %v", c.pattern, c.subject, got)
+		}
+	}
+}
+
+func TestReads(t *testing.T) {
+	source := func(url string, c Config) *Source {
+		c.URLs, c.Stream, c.Consumer = []string{url}, "S", "c"
+		s, err := NewSource(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close(t.Context()) })
+		return s
+	}
+	p, err := NewPublisher(PublisherConfig{Connection: Connection{URLs: []string{"nats://a:1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	for name, c := range map[string]struct {
+		s    *Source
+		p    broker.Publisher
+		want bool
+	}{
+		"its own subject":     {source("nats://a:1", Config{Subjects: []string{"orders.>"}}), p, true},
+		"another subject":     {source("nats://a:1", Config{Subjects: []string{"payments.>"}}), p, false},
+		"another server":      {source("nats://b:1", Config{Subjects: []string{"orders.>"}}), p, false},
+		"another publisher":   {source("nats://a:1", Config{Subjects: []string{"orders.>"}}), nil, false},
+		"a stream it creates": {source("nats://a:1", Config{CreateStream: &jetstream.StreamConfig{Name: "S", Subjects: []string{"orders.*"}}}), p, true},
+		"nobody knows":        {source("nats://a:1", Config{}), p, false},
+	} {
+		if got := c.s.Reads(c.p, "orders.dead"); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

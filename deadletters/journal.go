@@ -1,0 +1,141 @@
+package deadletters
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// JournalTopic is where it is written down which letters of a dead-letter topic were replayed.
+func JournalTopic(topic string) string { return "longshore.replays." + topic }
+
+// ErrTaken says that another replay of the same dead letters began after this one, which has stopped.
+var ErrTaken = errors.New("deadletters: another replay of the same letters has begun")
+
+// A journal is the record of replays of one dead-letter topic. The order in which the broker stores its records is the order of what happened.
+type journal struct {
+	store Store
+	pub   broker.Publisher
+	topic string
+	log   string // of the dead letters
+	run   string // this replay; empty: only reading
+	n     int    // records of this run, to name them
+	at    int64  // the place of the last record that was read; -1: none
+	self  string // the journal's own log
+	limit time.Duration
+}
+
+func (l *Letters) journal(run string) *journal {
+	return &journal{store: l.cfg.Store, pub: l.cfg.Publisher, topic: JournalTopic(l.cfg.Topic), log: l.log, run: run, at: -1, limit: l.cfg.ConfirmTimeout}
+}
+
+// load reads all of it. None: nothing was replayed.
+func (j *journal) load(ctx context.Context) (*marks, error) {
+	known := newMarks(j.log)
+	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic}, func(m *broker.Message) error { return j.read(m, known) })
+	if errors.Is(err, broker.ErrNoTopic) && j.run == "" {
+		return known, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal of replays: %w", err)
+	}
+	j.self = done.Log
+	return known, nil
+}
+
+func (j *journal) read(m *broker.Message, known *marks) error {
+	r, err := decodeRecord(m.Value)
+	if err != nil {
+		return fmt.Errorf("message %s of %s cannot be read: %w", FormatPlace(broker.Place{Partition: m.Partition, Offset: m.Offset}), j.topic, err)
+	}
+	known.add(r)
+	j.at = max(j.at, m.Offset)
+	return nil
+}
+
+// append stores a record, confirmed. The end of ctx does not cut it: what was done has to be written down.
+func (j *journal) append(ctx context.Context, r record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.limit)
+	defer cancel()
+	r.Version, r.Run, r.Log, r.At = recordVersion, j.run, j.log, time.Now().UTC()
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	j.n++
+	o := broker.Outgoing{Topic: j.topic, Value: b, ID: fmt.Sprintf("%s/%d", j.run, j.n)}
+	sent := confirm(ctx, j.pub, []broker.Outgoing{o})
+	if err := sent[0].err; err != nil {
+		return fmt.Errorf("writing the journal of replays, %s: %w", j.topic, err)
+	}
+	return nil
+}
+
+// taken says whether another replay began after this one: then it is that one which goes on. It reads what was stored since the last look.
+//
+// Two replays at a time: A writes down that it begins a batch, B begins its run, A looks here and sees B, so A publishes nothing of that batch. Or B
+// begins after A has looked: then B finds A's batch in the journal, begun and not confirmed, and treats it as a stopped one, which waits (Config.Settle)
+// and looks for it in its topic.
+func (j *journal) taken(ctx context.Context, known *marks) error {
+	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1}, func(m *broker.Message) error { return j.read(m, known) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the journal of replays: %w", err)
+	case done.Log != j.self:
+		return fmt.Errorf("the journal of replays, %s, was deleted meanwhile", j.topic)
+	case known.run != j.run:
+		return fmt.Errorf("%w (%s)", ErrTaken, known.run)
+	}
+	return nil
+}
+
+// A sending is what became of a publish.
+type sending struct {
+	err error // nil: confirmed; broker.ErrRefused: not stored; any other: perhaps
+	// twice: it was perhaps stored, and published again.
+	twice bool
+}
+
+// confirmPause is between two tries to have messages confirmed.
+const confirmPause = 200 * time.Millisecond
+
+// confirm publishes messages, and again those that were perhaps not stored, until all are confirmed or refused, or ctx ends.
+func confirm(ctx context.Context, p broker.Publisher, ms []broker.Outgoing) []sending {
+	all := make([]sending, len(ms))
+	left := make([]int, len(ms))
+	for i := range left {
+		left[i] = i
+	}
+	for {
+		again := make([]broker.Outgoing, len(left))
+		for i, j := range left {
+			again[i] = ms[j]
+			all[j].twice = all[j].err != nil
+		}
+		err := p.Publish(ctx, again)
+		var each *broker.PublishError
+		errors.As(err, &each)
+		var rest []int
+		for i, j := range left {
+			all[j].err = err
+			if each != nil && i < len(each.Errs) {
+				all[j].err = each.Errs[i]
+			}
+			if all[j].err != nil && !errors.Is(all[j].err, broker.ErrRefused) {
+				rest = append(rest, j)
+			}
+		}
+		if left = rest; len(left) == 0 || ctx.Err() != nil || errors.Is(err, broker.ErrClosed) {
+			return all
+		}
+		select {
+		case <-ctx.Done():
+			return all
+		case <-time.After(confirmPause):
+		}
+	}
+}

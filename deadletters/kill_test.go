@@ -1,0 +1,219 @@
+package deadletters
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+)
+
+// A dropped publisher stops the process at a moment of its own: what it says of a publish is never heard.
+type dropped struct {
+	broker.Publisher
+	topic string
+	after int  // publishes to topic that go well
+	lost  bool // the next one is not stored
+	n     int
+}
+
+var errKilled = errors.New("killed")
+
+// Publish panics with errKilled when its moment has come.
+func (d *dropped) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if ms[0].Topic != d.topic {
+		return d.Publisher.Publish(ctx, ms)
+	}
+	if d.n++; d.n <= d.after {
+		return d.Publisher.Publish(ctx, ms)
+	}
+	if !d.lost {
+		_ = d.Publisher.Publish(ctx, ms[:len(ms)/2]) // half of it gets there
+	}
+	panic(errKilled)
+}
+
+// A process that is killed in the middle of a publish, again and again: nothing is gone, and nothing is there twice, since the next run looks.
+func TestKilledReplayGoesOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		const letters = 60
+		b := bench(t, leased, letters)
+		var found, absent int
+		for kill := 0; ; kill++ {
+			l := open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1, lost: kill%3 == 2})
+			sum, ended := replayUntilKilled(t, l, Replay{Batch: 8})
+			found, absent = found+len(sum.Found), absent+len(sum.Absent)
+			if len(sum.PerhapsTwice) != 0 {
+				t.Errorf("perhaps twice: %v", sum.PerhapsTwice)
+			}
+			if ended {
+				break
+			}
+			if kill > letters {
+				t.Fatal("it does not get on")
+			}
+			if n := len(list(t, open(t, b, nil), Filter{State: Uncertain})); n == 0 || n > 8 {
+				t.Errorf("%d letters are uncertain after a kill, want 1 to 8", n)
+			}
+		}
+		wantOnce(t, copies(t, b, "orders"), letters)
+		if found == 0 || absent == 0 {
+			t.Errorf("%d letters were found and %d were absent: the kills do not bite", found, absent)
+		}
+	})
+}
+
+// noIDs hides ids from the broker, which would drop copies by them, and keeps them for readers.
+type noIDs struct{ broker.Publisher }
+
+func (p noIDs) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	ms = slices.Clone(ms)
+	for i := range ms {
+		ms[i].Headers = append(slices.Clone(ms[i].Headers), broker.Header{Key: broker.HeaderID, Value: []byte(ms[i].ID)})
+		ms[i].ID = ""
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+func replayUntilKilled(t *testing.T, l *Letters, o Replay) (sum Summary, ended bool) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil && p != errKilled {
+			panic(p)
+		}
+	}()
+	r := &replay{l: l, o: o.withDefaults()}
+	err := r.prepare(t.Context())
+	sum = r.sum
+	if err == nil {
+		err = r.run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum, true
+}
+
+// Where the topic does not keep what it is given nobody can tell whether a letter arrived: it goes again, and is named.
+func TestPerhapsTwiceIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 10)
+		replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders"}), Replay{})
+		l, err := New(Config{Topic: "dead", Store: forgetful{b.LogView()}, Publisher: noIDs{b.Publisher()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := l.Replay(t.Context(), Replay{})
+		if err != nil || sum.Replayed != 10 || len(sum.PerhapsTwice) != 10 || len(sum.Found)+len(sum.Absent) != 0 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		named := map[broker.Place]bool{}
+		for _, p := range sum.PerhapsTwice {
+			named[p] = true
+		}
+		for _, x := range list(t, l, Filter{}) {
+			if copies(t, b, "orders")[string(x.Message.Value)] != 1 && !named[x.Place] {
+				t.Errorf("letter %v is there twice, and it was not said", x.Place)
+			}
+			if !x.PerhapsTwice || x.State != Replayed {
+				t.Errorf("letter %v is listed as %s, perhaps twice: %v", x.Place, x.State, x.PerhapsTwice)
+			}
+		}
+	})
+}
+
+// forgetful has nothing of what was replayed, as a work queue whose consumers have acked it.
+type forgetful struct{ *membroker.LogView }
+
+func (f forgetful) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	if s.Topic == "orders" {
+		return broker.Scanned{Log: "orders"}, nil
+	}
+	return f.LogView.Scan(ctx, s, each)
+}
+
+// A replay with Again that is killed goes on, too, and when it got to its end the next one begins anew.
+func TestKilledAgainGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 20)
+		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{}); err != nil || sum.Replayed != 20 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		for kill := range 2 {
+			_, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}), Replay{Again: true, Batch: 4})
+			if ended {
+				t.Fatalf("kill %d is late", kill)
+			}
+		}
+		l := open(t, b, noIDs{b.Publisher()})
+		if sum, err := l.Replay(t.Context(), Replay{Again: true}); err != nil || len(sum.PerhapsTwice) != 0 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		for v, n := range copies(t, b, "orders") {
+			if n != 2 {
+				t.Errorf("%s is there %d times", v, n)
+			}
+		}
+		if sum, err := l.Replay(t.Context(), Replay{Again: true, Limit: 3}); err != nil || sum.Replayed != 3 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+	})
+}
+
+// Handlers that ran when the process was killed run again, and that is said.
+func TestKilledHandlersRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 5)
+		l := open(t, b, b.Publisher())
+		r := &replay{l: l, o: Replay{HandlerName: "h", Handle: func(context.Context, *broker.Message) error { return nil }}.withDefaults()}
+		if err := r.prepare(t.Context()); err != nil { // and the process dies after it has begun a letter
+			t.Fatal(err)
+		}
+		x := list(t, l, Filter{})[1]
+		if err := r.write(t.Context(), stepBegin, []parcel{{letter: x, to: "h"}}); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := l.Replay(t.Context(), r.o)
+		if err != nil || sum.Replayed != 5 || len(sum.PerhapsTwice) != 1 || sum.PerhapsTwice[0] != x.Place {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		if x, err := l.Get(t.Context(), x.Place); err != nil || !x.PerhapsTwice || x.State != Replayed {
+			t.Errorf("%+v %v", x, err)
+		}
+	})
+}
+
+// A publish that is tried again since nobody confirmed it is named.
+func TestTriedAgainIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 3)
+		p := &deaf{Publisher: noIDs{b.Publisher()}}
+		sum, err := open(t, b, p).Replay(t.Context(), Replay{Filter: Filter{Class: "error"}})
+		if err != nil || sum.Replayed != 2 || len(sum.PerhapsTwice) != 2 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		for _, x := range list(t, open(t, b, nil), Filter{Class: "error"}) {
+			if n := copies(t, b, "orders")[string(x.Message.Value)]; n != 2 || !x.PerhapsTwice {
+				t.Errorf("%d copies, perhaps twice: %v", n, x.PerhapsTwice)
+			}
+		}
+	})
+}
+
+// deaf does not hear the first confirmation of a replay.
+type deaf struct {
+	broker.Publisher
+	heard bool
+}
+
+func (d *deaf) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	err := d.Publisher.Publish(ctx, ms)
+	if ms[0].Topic == "orders" && !d.heard {
+		d.heard = true
+		return errors.New("no confirmation within 5s")
+	}
+	return err
+}

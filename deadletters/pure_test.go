@@ -1,0 +1,247 @@
+package deadletters
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+var moment = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func at(partition int32, offsets ...int64) (ps []broker.Place) {
+	for _, o := range offsets {
+		ps = append(ps, broker.Place{Partition: partition, Offset: o})
+	}
+	return ps
+}
+
+func TestParsePlace(t *testing.T) {
+	for s, want := range map[string]broker.Place{"0/17": {Partition: 0, Offset: 17}, "17": {Partition: -1, Offset: 17}, "12/0": {Partition: 12}} {
+		if p, err := ParsePlace(s); err != nil || p != want || FormatPlace(p) != s {
+			t.Errorf("%s: %+v %v", s, p, err)
+		}
+	}
+	for _, s := range []string{"", "/", "1/", "/1", "-1/2", "1/-2", "x", "1/2/3", "+1", "01", " 1", "+1/2", "01/2", "99999999999999999999", "4294967296/1"} {
+		if p, err := ParsePlace(s); err == nil || !strings.Contains(err.Error(), "want partition/offset") {
+			t.Errorf("%q: %+v %v", s, p, err)
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	l := &Letter{Place: broker.Place{Offset: 7}, Message: &broker.Message{Key: []byte("k")}, Handler: "orders", Class: "timeout", OriginalTopic: "in", LastFailure: moment, State: Waiting}
+	for name, c := range map[string]struct {
+		f    Filter
+		want bool
+	}{
+		"all":             {Filter{}, true},
+		"handler":         {Filter{Handler: "orders"}, true},
+		"another handler": {Filter{Handler: "o"}, false},
+		"class":           {Filter{Class: "timeout", Handler: "orders"}, true},
+		"another class":   {Filter{Class: "error", Handler: "orders"}, false},
+		"origin":          {Filter{Topic: "in"}, true},
+		"another origin":  {Filter{Topic: "out"}, false},
+		"since then":      {Filter{Since: moment}, true},
+		"since later":     {Filter{Since: moment.Add(1)}, false},
+		"until then":      {Filter{Until: moment}, false},
+		"until later":     {Filter{Until: moment.Add(1)}, true},
+		"key":             {Filter{Key: []byte("k")}, true},
+		"another key":     {Filter{Key: []byte("K")}, false},
+		"the empty key":   {Filter{Key: []byte{}}, false},
+		"state":           {Filter{State: Waiting}, true},
+		"another state":   {Filter{State: Replayed}, false},
+		"place":           {Filter{Places: at(0, 1, 7)}, true},
+		"another place":   {Filter{Places: append(at(1, 7), at(0, 8)...)}, false},
+	} {
+		if got := c.f.Match(l); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if (Filter{Key: []byte{}}).Match(&Letter{Message: &broker.Message{}}) {
+		t.Error("no key is taken for the empty one")
+	}
+}
+
+// Headers of a letter are whatever somebody wrote.
+func TestReadLetter(t *testing.T) {
+	h := func(pairs ...string) broker.Headers {
+		var hs []broker.Header
+		for i := 0; i < len(pairs); i += 2 {
+			hs = append(hs, broker.Header{Key: pairs[i], Value: []byte(pairs[i+1])})
+		}
+		return broker.NewHeaders(hs...)
+	}
+	l := readLetter(&broker.Message{Nanos: moment.UnixNano(), Headers: h(
+		broker.HeaderOriginalPartition, "-3", broker.HeaderOriginalOffset, "x", broker.HeaderAttempts, "99999999999", broker.HeaderLastFailure, "yesterday",
+		broker.HeaderReplays, "-1", broker.HeaderHistory, "a", broker.HeaderHistory, "b", "__connect.errors.topic", "connected")})
+	if l.OriginalPartition != -1 || l.OriginalOffset != -1 || l.Attempts != 0 || !l.At().Equal(moment) || l.Replays != 2 || l.OriginalTopic != "connected" || l.State != Waiting {
+		t.Errorf("%+v", l)
+	}
+	if l = readLetter(&broker.Message{Headers: h("kafka_dlt-original-topic", "spring", broker.HeaderOriginalTopic, "ours")}); l.OriginalTopic != "ours" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestDestination(t *testing.T) {
+	allow := func(topic string) bool { return topic == "orders" }
+	for name, c := range map[string]struct {
+		l    Letter
+		o    Replay
+		to   string
+		fail error
+	}{
+		"where it came from":       {Letter{OriginalTopic: "orders"}, Replay{}, "orders", nil},
+		"allowed":                  {Letter{OriginalTopic: "orders"}, Replay{Allow: allow}, "orders", nil},
+		"not allowed":              {Letter{OriginalTopic: "payroll"}, Replay{Allow: allow}, "", ErrForeign},
+		"told where to":            {Letter{OriginalTopic: "payroll"}, Replay{Allow: allow, To: "repair"}, "repair", nil},
+		"from nowhere":             {Letter{}, Replay{}, "", ErrNoOrigin},
+		"from nowhere, told":       {Letter{}, Replay{To: "repair"}, "repair", nil},
+		"into itself":              {Letter{OriginalTopic: "dead"}, Replay{}, "", ErrCircle},
+		"into the journal":         {Letter{OriginalTopic: JournalTopic("dead")}, Replay{}, "", ErrCircle},
+		"once less than the limit": {Letter{OriginalTopic: "orders", Replays: 4}, Replay{}, "orders", nil},
+		"as often as the limit":    {Letter{OriginalTopic: "orders", Replays: 5}, Replay{}, "", ErrReplays},
+	} {
+		c.o.MaxReplays = 5
+		to, err := destination(&c.l, "dead", c.o)
+		if to != c.to || !errors.Is(err, c.fail) || (err != nil) != (c.fail != nil) {
+			t.Errorf("%s: %q %v", name, to, err)
+		}
+	}
+}
+
+func TestSpans(t *testing.T) {
+	ps := append(at(1, 5, 3, 4, 4, 9), at(-1, 2)...)
+	s := spansOf(ps)
+	if got := fmt.Sprint(s); got != "map[-1:[[2 3]] 1:[[3 6] [9 10]]]" {
+		t.Error(got)
+	}
+	back, err := s.places()
+	if want := append(at(-1, 2), at(1, 3, 4, 5, 9)...); err != nil || !slices.Equal(back, want) {
+		t.Errorf("%v %v", back, err)
+	}
+}
+
+// What the journal says, record by record.
+func TestMarks(t *testing.T) {
+	rec := func(step, run string, more ...func(*record)) record {
+		r := record{Version: 1, Step: step, Run: run, At: moment, Log: "L", Letters: map[string]spans{"orders": spansOf(at(0, 1, 2))}}
+		for _, f := range more {
+			f(&r)
+		}
+		return r
+	}
+	of := func(run string) func(*record) { return func(r *record) { r.Of = run } }
+	for name, c := range map[string]struct {
+		records []record
+		state   State // of letter 1
+		twice   bool
+	}{
+		"nothing":                              {nil, Waiting, false},
+		"begun":                                {[]record{rec(stepBegin, "a")}, Uncertain, false},
+		"begun, and that stored twice":         {[]record{rec(stepBegin, "a"), rec(stepBegin, "a")}, Uncertain, false},
+		"done":                                 {[]record{rec(stepBegin, "a"), rec(stepDone, "a")}, Replayed, false},
+		"undone":                               {[]record{rec(stepBegin, "a"), rec(stepUndone, "a")}, Waiting, false},
+		"found by another":                     {[]record{rec(stepBegin, "a"), rec(stepRun, "b"), rec(stepDone, "b", of("a"))}, Replayed, false},
+		"absent for another":                   {[]record{rec(stepBegin, "a"), rec(stepRun, "b"), rec(stepUndone, "b", of("a"))}, Waiting, false},
+		"begun again by another":               {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepDone, "b")}, Replayed, true},
+		"late done of the first":               {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepDone, "a")}, Uncertain, true},
+		"late undone of the first":             {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepUndone, "a")}, Uncertain, true},
+		"late undone after done":               {[]record{rec(stepBegin, "b"), rec(stepDone, "b"), rec(stepUndone, "a")}, Replayed, false},
+		"again, and undone: the first one was": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b"), rec(stepUndone, "b")}, Replayed, false},
+		"again, and killed":                    {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b")}, Uncertain, false},
+		"of another log":                       {[]record{rec(stepBegin, "a", func(r *record) { r.Log = "M" })}, Waiting, false},
+		"tried twice": {[]record{rec(stepBegin, "a"), rec(stepDone, "a", func(r *record) { r.Twice = map[string]spans{"orders": spansOf(at(0, 1))} })},
+			Replayed, true},
+	} {
+		m := newMarks("L")
+		for _, r := range c.records {
+			m.add(r)
+		}
+		l := &Letter{Place: broker.Place{Offset: 1}, Message: &broker.Message{}}
+		if m.tell(l); l.State != c.state || l.PerhapsTwice != c.twice {
+			t.Errorf("%s: %s, perhaps twice: %v", name, l.State, l.PerhapsTwice)
+		}
+		other := &Letter{Place: broker.Place{Offset: 3}, Message: &broker.Message{}}
+		if m.tell(other); other.State != Waiting {
+			t.Errorf("%s: another letter is %s", name, other.State)
+		}
+	}
+}
+
+func TestPlanner(t *testing.T) {
+	letters := []*Letter{
+		{Place: broker.Place{Partition: 0, Offset: 3}, State: Replayed}, {Place: broker.Place{Partition: 0, Offset: 5}, State: Waiting},
+		{Place: broker.Place{Partition: 0, Offset: 6}, State: Replayed}, {Place: broker.Place{Partition: 1, Offset: 1}, State: Replayed},
+	}
+	for _, single := range []bool{true, false} {
+		p := planner{single: single, stays: map[int32]bool{}}
+		for _, l := range letters {
+			p.add(l, l.State == Replayed)
+		}
+		got := p.plan
+		if got.Letters != 3 || got.Waiting != 0 {
+			t.Errorf("single %v: %+v", single, got)
+		}
+		if single && (len(got.Places) != 3 || got.Behind != 0 || got.trim != nil) {
+			t.Errorf("one by one: %+v", got)
+		}
+		if !single && (len(got.Places) != 2 || got.Behind != 1 || got.First != letters[2].Place || !maps.Equal(got.trim, map[int32]int64{0: 4, 1: 2})) {
+			t.Errorf("from the beginning: %+v", got)
+		}
+	}
+}
+
+// Whatever is in the journal, or in a letter's headers, is read without a panic, and within bounds.
+func FuzzRecord(f *testing.F) {
+	good, _ := json.Marshal(record{Version: 1, Step: stepBegin, Run: "r", At: moment, Letters: map[string]spans{"orders": spansOf(at(0, 1, 2, 7))}})
+	f.Add(good)
+	f.Add([]byte(`{"v":1,"run":"a","at":"2026-11-21T12:00:00Z","letters":{"x":{"0":[[0,9223372036854775807]]}}}`))
+	f.Add([]byte(`{"v":1,"run":"a","at":"2026-11-21T12:00:00Z","letters":{"x":{"0":[[0,1048576],[1048576,2097152]]}}}`))
+	f.Add([]byte(`{"v":2}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decodeRecord(b)
+		if err != nil {
+			return
+		}
+		m := newMarks(r.Log)
+		m.add(r)
+		for _, p := range m.uncertain() {
+			if p.Offset < 0 || p.Partition < -1 {
+				t.Errorf("%+v", p)
+			}
+		}
+	})
+}
+
+func FuzzPlace(f *testing.F) {
+	f.Add("0/17")
+	f.Add("17")
+	f.Add("-1/+2")
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := ParsePlace(s); err == nil && (FormatPlace(p) != s || p.Offset < 0) {
+			t.Errorf("%q is read as %s", s, FormatPlace(p))
+		}
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	_, err := New(Config{ConfirmTimeout: -1, Settle: -1})
+	for _, want := range []string{"Topic is required", "Store is required", "ConfirmTimeout is", "Settle is"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not said: %v", want, err)
+		}
+	}
+	err = Replay{Rate: -1, Limit: -1, MaxReplays: -1, Workers: -1, Batch: -1, To: "dead"}.withDefaults().validate("dead")
+	for _, want := range []string{"Rate is", "Limit is", "MaxReplays is", "Workers is", "Batch is", "To is \"dead\""} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not said: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,458 @@
+package deadletters
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Replay says which letters to replay, where to, and how fast.
+type Replay struct {
+	// Filter chooses the letters. What was replayed is left out whatever it says, unless Again is set.
+	Filter Filter
+	// To is the topic or subject to publish to. Defaults to where each letter came from.
+	To string
+	// Allow says of the topic that a letter names as its origin whether it may be published to: the header is written by whoever may publish dead
+	// letters. Not asked with To. Defaults to all.
+	Allow func(topic string) bool
+	// Handle handles each letter in this process, instead of publishing it; nil: the letter counts as replayed. An error, or a panic, leaves it as it
+	// was. After a kill the handlers that were running are run again. Defaults to nil.
+	Handle func(ctx context.Context, m *broker.Message) error
+	// HandlerName names what Handle does, in the journal. Required with Handle.
+	HandlerName string
+	// Workers is how many letters are handled at once. Defaults to 1.
+	Workers int
+	// Rate is the most letters a second. Defaults to 0: as fast as they are confirmed.
+	Rate float64
+	// Limit is the most letters to replay. Defaults to 0: all.
+	Limit int64
+	// MaxReplays is how often a message may be replayed, all told; a letter that came back so often is refused. Defaults to 5.
+	MaxReplays int
+	// Again replays letters that were replayed before, too. A replay with Again goes on with one that was stopped or killed: what that one has replayed
+	// is left out.
+	Again bool
+	// Edit changes each message before it is published. A letter whose edited copy was published counts as replayed. Defaults to nil.
+	Edit func(*broker.Outgoing) error
+	// DryRun decides, and changes nothing.
+	DryRun bool
+	// Batch is how many letters are on their way together, and so how many are uncertain after a kill. Defaults to 100 or a tenth of Rate, if that is
+	// less; with Handle to Workers.
+	Batch int
+
+	// OnLetter is told of each chosen letter that is about to be replayed, with where to, or is refused, with why. Defaults to none.
+	OnLetter func(l *Letter, to string, refused error)
+	// OnProgress is told how many of how many letters are done, one after the other. Defaults to none.
+	OnProgress func(done, of int64)
+}
+
+// batchBytes ends a batch before Batch letters are in it.
+const batchBytes = 4 << 20
+
+func (o Replay) withDefaults() Replay {
+	o.MaxReplays = cmp.Or(o.MaxReplays, 5)
+	o.Workers = cmp.Or(o.Workers, 1)
+	if o.Batch == 0 {
+		o.Batch = 100
+		if o.Rate > 0 {
+			o.Batch = max(1, min(o.Batch, int(o.Rate/10)))
+		}
+		if o.Handle != nil {
+			o.Batch = o.Workers
+		}
+	}
+	if o.OnLetter == nil {
+		o.OnLetter = func(*Letter, string, error) {}
+	}
+	if o.OnProgress == nil {
+		o.OnProgress = func(int64, int64) {}
+	}
+	return o
+}
+
+func (o Replay) validate(topic string) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("deadletters: Replay."+format, args...))
+		}
+	}
+	check(o.Rate >= 0, "Rate is %v, negative", o.Rate)
+	check(o.Limit >= 0, "Limit is %d, negative", o.Limit)
+	check(o.MaxReplays > 0, "MaxReplays is %d, want at least 1", o.MaxReplays)
+	check(o.Workers > 0, "Workers is %d, want at least 1", o.Workers)
+	check(o.Batch > 0 && o.Batch <= maxSpan, "Batch is %d, want 1 to %d", o.Batch, maxSpan)
+	check(o.Handle == nil || o.HandlerName != "", "HandlerName is required with Handle")
+	check(o.Handle == nil || o.To == "", "To is %q, and Handle is set: one of them", o.To)
+	check(o.Handle == nil || o.Edit == nil, "Edit is set, and Handle: an edited letter is published")
+	if o.To == topic || o.To == JournalTopic(topic) {
+		errs = append(errs, fmt.Errorf("deadletters: Replay.To is %q: %w", o.To, ErrCircle))
+	}
+	return errors.Join(errs...)
+}
+
+// A Refusal is a letter that was not replayed, and why.
+type Refusal struct {
+	broker.Place
+	Err error
+}
+
+// A Summary is what a replay did. The lists have at most 1,000 entries.
+type Summary struct {
+	// Run names the replay.
+	Run string
+	// Chosen letters were to be replayed: the filter takes them, and they were not replayed before, which counts as Before.
+	Chosen, Before int64
+	// Replayed were confirmed, or handled. With DryRun, those that would be replayed.
+	Replayed int64
+	// Refused were not replayed for a reason that stays; Failed were handled in vain.
+	Refused, Failed int64
+	Refusals        []Refusal
+	// Found were on their way when an earlier replay was stopped, and are in their topic: they were not published again.
+	Found []broker.Place
+	// Absent were on their way then, too, and are not there: they count as waiting again.
+	Absent []broker.Place
+	// PerhapsTwice are in their topic perhaps twice, or were handled perhaps twice.
+	PerhapsTwice []broker.Place
+	// LostEdits are those of Absent whose edited copy was never published: edit them again, the letter itself is unchanged.
+	LostEdits []broker.Place
+	// Stopped: ctx ended. The next replay goes on here.
+	Stopped bool
+}
+
+// maxList bounds the lists of a summary.
+const maxList = 1000
+
+func (s *Summary) refuse(p broker.Place, err error) {
+	if len(s.Refusals) < maxList {
+		s.Refusals = append(s.Refusals, Refusal{p, err})
+	}
+}
+
+func (s *Summary) twice(p broker.Place) {
+	if len(s.PerhapsTwice) < maxList {
+		s.PerhapsTwice = append(s.PerhapsTwice, p)
+	}
+}
+
+// A replay is one under way.
+type replay struct {
+	l       *Letters
+	o       Replay
+	j       *journal
+	known   *marks
+	sum     Summary
+	limiter *rate.Limiter
+	batch   []parcel
+	bytes   int
+	total   int64
+	done    int64
+}
+
+// A parcel is a letter on its way.
+type parcel struct {
+	letter *Letter
+	to     string
+	out    broker.Outgoing
+}
+
+// Replay replays the letters that o chooses, as of when it began. It blocks until that is done, ctx ends (what is on its way is finished first), or the
+// broker cannot be reached for ConfirmTimeout. However it ends, or is killed, the next call goes on where it stopped. A replay that begins while another
+// one of the same letters is under way takes over; the other one ends with ErrTaken.
+func (l *Letters) Replay(ctx context.Context, o Replay) (Summary, error) {
+	o = o.withDefaults()
+	if err := o.validate(l.cfg.Topic); err != nil {
+		return Summary{}, err
+	}
+	if l.cfg.Publisher == nil && !o.DryRun {
+		return Summary{}, errors.New("deadletters: Publisher is required to replay")
+	}
+	r := &replay{l: l, o: o}
+	err := r.prepare(ctx)
+	if err == nil {
+		err = r.run(ctx)
+	}
+	if ctx.Err() != nil {
+		r.sum.Stopped = true
+		if errors.Is(err, ctx.Err()) {
+			err = nil
+		}
+	}
+	return r.sum, err
+}
+
+// prepare begins the run in the journal and finds out what became of those that were stopped.
+func (r *replay) prepare(ctx context.Context) (err error) {
+	if r.o.DryRun {
+		r.known, err = r.l.known(ctx)
+		return err
+	}
+	if err := r.l.identify(ctx); err != nil {
+		return err
+	}
+	r.sum.Run = time.Now().UTC().Format("20060102T150405Z") + "-" + hostname() + "-" + rand.Text()[:8]
+	r.j = r.l.journal(r.sum.Run)
+	if err := r.l.cfg.Store.CreateLog(ctx, r.j.topic, r.l.cfg.Topic); err != nil {
+		return fmt.Errorf("making the journal of replays: %w", err)
+	}
+	if err := r.j.append(ctx, record{Step: stepRun, Again: r.o.Again}); err != nil {
+		return err
+	}
+	if r.known, err = r.j.load(ctx); err != nil {
+		return err
+	}
+	if r.known.run != r.j.run {
+		return fmt.Errorf("%w (%s)", ErrTaken, r.known.run)
+	}
+	return r.resolve(ctx)
+}
+
+// run reads the letters twice: to know how many there are, and to replay them.
+func (r *replay) run(ctx context.Context) error {
+	limit := rate.Inf
+	if r.o.Rate > 0 {
+		limit = rate.Limit(r.o.Rate)
+	}
+	r.limiter = rate.NewLimiter(limit, r.o.Batch)
+	if err := r.count(ctx); err != nil {
+		return err
+	}
+	err := r.l.scan(ctx, r.known, r.o.Filter, func(x *Letter) error {
+		if r.o.Limit > 0 && r.sum.Chosen >= r.o.Limit {
+			return broker.ErrStopScan
+		}
+		return r.take(ctx, x)
+	})
+	if err == nil {
+		err = r.flush(ctx)
+	}
+	if err == nil && r.o.Again && !r.o.DryRun {
+		err = r.j.append(ctx, record{Step: stepEnd})
+	}
+	return err
+}
+
+func (r *replay) count(ctx context.Context) error {
+	err := r.l.scan(ctx, r.known, r.o.Filter, func(x *Letter) error {
+		if r.wanted(x) {
+			r.total++
+		}
+		return nil
+	})
+	if r.o.Limit > 0 {
+		r.total = min(r.total, r.o.Limit)
+	}
+	return err
+}
+
+// wanted says whether a letter that the filter takes is to be replayed: it was not, or it is not known, or it is wanted again.
+func (r *replay) wanted(x *Letter) bool {
+	if x.State != Replayed {
+		return true
+	}
+	return r.o.Again && !r.known.again[r.known.by[x.Place].done.Run]
+}
+
+// take puts a letter into the batch, or refuses it.
+func (r *replay) take(ctx context.Context, x *Letter) error {
+	if !r.wanted(x) {
+		r.sum.Before++
+		return nil
+	}
+	r.sum.Chosen++
+	to, err := destination(x, r.l.cfg.Topic, r.o)
+	var out broker.Outgoing
+	if err == nil {
+		out = outgoing(x, r.l.cfg.Topic, to, replayID(r.l.cfg.Topic, r.l.log, x.Place, r.suffix()), time.Now())
+		if r.o.Edit != nil {
+			err = r.o.Edit(&out)
+		}
+	}
+	r.o.OnLetter(x, to, err)
+	if err != nil {
+		r.sum.Refused++
+		r.sum.refuse(x.Place, err)
+		r.progress(1)
+		return nil
+	}
+	if r.o.DryRun {
+		r.sum.Replayed++
+		return nil
+	}
+	r.batch = append(r.batch, parcel{x, to, out})
+	if r.bytes += len(out.Value) + len(out.Key); len(r.batch) < r.o.Batch && r.bytes < batchBytes {
+		return nil
+	}
+	return r.flush(ctx)
+}
+
+// suffix makes the ids of a run that publishes other things than the one before, or on purpose the same again, its own.
+func (r *replay) suffix() string {
+	if r.o.Edit != nil || r.o.Again {
+		return r.sum.Run
+	}
+	return ""
+}
+
+func (r *replay) progress(n int) {
+	r.done += int64(n)
+	r.o.OnProgress(r.done, r.total)
+}
+
+// flush sends the batch: first it is written down that it begins, then it is published, then what became of it is written down.
+func (r *replay) flush(ctx context.Context) error {
+	batch := r.batch
+	r.batch, r.bytes = nil, 0
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := r.limiter.WaitN(ctx, len(batch)); err != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	if err := r.j.append(ctx, r.record(stepBegin, batch)); err != nil {
+		return err
+	}
+	if err := r.j.taken(ctx, r.known); err != nil {
+		return errors.Join(err, r.write(ctx, stepUndone, batch))
+	}
+	for _, x := range batch {
+		if x.letter.State == Uncertain { // resolve could not find out
+			r.sum.twice(x.letter.Place)
+		}
+	}
+	if r.o.Handle != nil {
+		return r.handled(ctx, batch, r.handle(ctx, batch))
+	}
+	return r.published(ctx, batch, r.publish(ctx, batch))
+}
+
+func (r *replay) record(step string, batch []parcel) record {
+	return record{Step: step, Letters: byDestination(batch), Handled: r.o.Handle != nil, Edited: r.o.Edit != nil, Suffix: r.suffix()}
+}
+
+func byDestination(batch []parcel) map[string]spans {
+	by := map[string][]broker.Place{}
+	for _, x := range batch {
+		by[x.to] = append(by[x.to], x.letter.Place)
+	}
+	letters := map[string]spans{}
+	for to, places := range by {
+		letters[to] = spansOf(places)
+	}
+	return letters
+}
+
+func (r *replay) write(ctx context.Context, step string, batch []parcel, twice ...parcel) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	rec := r.record(step, batch)
+	if len(twice) > 0 {
+		rec.Twice = byDestination(twice)
+	}
+	return r.j.append(ctx, rec)
+}
+
+// publish does not end with ctx: what was begun is finished.
+func (r *replay) publish(ctx context.Context, batch []parcel) []sending {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.l.cfg.ConfirmTimeout)
+	defer cancel()
+	ms := make([]broker.Outgoing, len(batch))
+	for i, x := range batch {
+		ms[i] = x.out
+	}
+	return confirm(ctx, r.l.cfg.Publisher, ms)
+}
+
+// published writes down what became of a batch. What is neither confirmed nor refused stays begun, and the replay ends.
+func (r *replay) published(ctx context.Context, batch []parcel, sent []sending) error {
+	var done, undone, twice []parcel
+	var unknown int
+	var why error
+	for i, s := range sent {
+		switch {
+		case s.err == nil:
+			done = append(done, batch[i])
+			if s.twice {
+				twice = append(twice, batch[i])
+				r.sum.twice(batch[i].letter.Place)
+			}
+		case errors.Is(s.err, broker.ErrRefused) && !s.twice:
+			undone = append(undone, batch[i])
+			r.sum.refuse(batch[i].letter.Place, s.err)
+		default:
+			unknown, why = unknown+1, s.err
+		}
+	}
+	if err := errors.Join(r.write(ctx, stepDone, done, twice...), r.write(ctx, stepUndone, undone)); err != nil {
+		return err
+	}
+	r.sum.Replayed += int64(len(done))
+	r.sum.Refused += int64(len(undone))
+	r.progress(len(done) + len(undone))
+	if unknown > 0 {
+		return fmt.Errorf("%d letters were not confirmed; the next replay finds out whether they were stored: %w", unknown, why)
+	}
+	return nil
+}
+
+// handle runs the handler on a batch, Workers at a time. It does not end with ctx.
+func (r *replay) handle(ctx context.Context, batch []parcel) []error {
+	ctx = context.WithoutCancel(ctx)
+	errs := make([]error, len(batch))
+	free := make(chan struct{}, r.o.Workers)
+	var wg sync.WaitGroup
+	for i, x := range batch {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			errs[i] = guard(func() error { return r.o.Handle(ctx, asMessage(x.letter, x.out)) })
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// guard turns a panic, or runtime.Goexit, into an error.
+func guard(f func() error) (err error) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		err = errors.New("the handler called runtime.Goexit")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		err = f()
+	}()
+	<-returned
+	return err
+}
+
+func (r *replay) handled(ctx context.Context, batch []parcel, errs []error) error {
+	var done, undone []parcel
+	for i, err := range errs {
+		if err == nil {
+			done = append(done, batch[i])
+			continue
+		}
+		undone = append(undone, batch[i])
+		r.sum.refuse(batch[i].letter.Place, err)
+	}
+	if err := errors.Join(r.write(ctx, stepDone, done), r.write(ctx, stepUndone, undone)); err != nil {
+		return err
+	}
+	r.sum.Replayed += int64(len(done))
+	r.sum.Failed += int64(len(undone))
+	r.progress(len(batch))
+	return nil
+}

@@ -1,0 +1,356 @@
+package deadletters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+)
+
+// deadLetter is one as the engine writes it.
+func deadLetter(n int, more ...broker.Header) broker.Outgoing {
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	hs := []broker.Header{
+		{Key: "Trace", Value: []byte(fmt.Sprint("t", n))},
+		{Key: broker.HeaderOriginalTopic, Value: []byte("orders")}, {Key: broker.HeaderOriginalPartition, Value: []byte("0")},
+		{Key: broker.HeaderOriginalOffset, Value: []byte(fmt.Sprint(100 + n))}, {Key: broker.HeaderAttempts, Value: []byte("5")},
+		{Key: broker.HeaderLastFailure, Value: []byte(at)}, {Key: broker.HeaderFirstFailure, Value: []byte(at)},
+		{Key: broker.HeaderErrorClass, Value: []byte([]string{"error", "permanent"}[n%2])}, {Key: broker.HeaderError, Value: []byte("no \x1b[31mluck")},
+		{Key: broker.HeaderHandler, Value: []byte("orders")},
+	}
+	return broker.Outgoing{Topic: "dead", Key: []byte(fmt.Sprint("k", n%3)), Value: []byte(fmt.Sprint(n)), Headers: append(hs, more...), ID: fmt.Sprint("letter", n)}
+}
+
+// bench is a broker with dead letters.
+func bench(t *testing.T, leased bool, letters int) *membroker.Broker {
+	t.Helper()
+	b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"orders": 2, "dead": 3}})
+	for n := range letters {
+		if err := b.Produce(deadLetter(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func open(t *testing.T, b *membroker.Broker, p broker.Publisher) *Letters {
+	t.Helper()
+	l, err := New(Config{Topic: "dead", Store: b.LogView(), Publisher: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func list(t *testing.T, l *Letters, f Filter) (all []*Letter) {
+	t.Helper()
+	if err := l.List(t.Context(), f, func(x *Letter) error { all = append(all, x); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// copies is how often each payload is in a topic.
+func copies(t *testing.T, b *membroker.Broker, topic string) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: topic}, func(m *broker.Message) error { n[string(m.Value)]++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func wantOnce(t *testing.T, have map[string]int, letters int) {
+	t.Helper()
+	for n := range letters {
+		if have[fmt.Sprint(n)] != 1 {
+			t.Errorf("letter %d is there %d times", n, have[fmt.Sprint(n)])
+		}
+	}
+	if len(have) != letters {
+		t.Errorf("%d different messages, want %d", len(have), letters)
+	}
+}
+
+func onBoth(t *testing.T, test func(t *testing.T, leased bool)) {
+	for name, leased := range map[string]bool{"partitioned": false, "leased": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, leased) }) })
+	}
+}
+
+// Each letter is replayed once, by whichever filter, with its own headers and without those of the letter.
+func TestReplayOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 50)
+		l := open(t, b, b.Publisher())
+		first, err := l.Replay(t.Context(), Replay{Filter: Filter{Class: "permanent"}, Batch: 7})
+		if err != nil || first.Replayed != 25 || first.Chosen != 25 || first.Before != 0 {
+			t.Fatalf("%+v %v", first, err)
+		}
+		if n := len(list(t, l, Filter{State: Replayed})); n != 25 {
+			t.Errorf("%d letters are replayed", n)
+		}
+		rest, err := l.Replay(t.Context(), Replay{})
+		if err != nil || rest.Replayed != 25 || rest.Before != 25 {
+			t.Fatalf("%+v %v", rest, err)
+		}
+		wantOnce(t, copies(t, b, "orders"), 50)
+		_, err = b.LogView().Scan(t.Context(), broker.Scan{Topic: "orders"}, func(m *broker.Message) error {
+			h := map[string]string{}
+			for k, v := range m.Headers.All() {
+				h[k] = string(v)
+			}
+			if h["Trace"] != "t"+string(m.Value) || h[broker.HeaderReplays] != "1" || h[broker.HeaderErrorClass] != "" || h[broker.HeaderOriginalTopic] != "" {
+				t.Errorf("headers of %s: %q", m.Value, h)
+			}
+			if id := h[broker.HeaderID]; !strings.HasPrefix(id, "replay/dead/") {
+				t.Errorf("%s has the id %q", m.Value, id)
+			}
+			if s := h[broker.HeaderHistory]; !strings.Contains(s, " attempts=5 handler=orders class=") || !strings.Contains(s, ` error="no \x1b[31mluck"`) ||
+				!strings.Contains(s, "original=orders/0/1") || !strings.HasPrefix(s, "letter=dead/") {
+				t.Errorf("history of %s: %s", m.Value, s)
+			}
+			if string(m.Key) != "k"+fmt.Sprint(atoi(string(m.Value))%3) {
+				t.Errorf("key of %s is %s", m.Value, m.Key)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := l.Replay(t.Context(), Replay{Again: true, Limit: 4})
+		if err != nil || again.Replayed != 4 {
+			t.Fatalf("%+v %v", again, err)
+		}
+		if n := len(list(t, l, Filter{State: Waiting})); n != 0 {
+			t.Errorf("%d letters wait", n)
+		}
+	})
+}
+
+func atoi(s string) (n int) { _, _ = fmt.Sscan(s, &n); return n }
+
+// A message that comes back each time is refused when it was replayed as often as is allowed; a forged count does not make it more.
+func TestReplaysEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 0)
+		l := open(t, b, b.Publisher())
+		carried := []broker.Header(nil)
+		for life := 0; ; life++ {
+			if err := b.Produce(deadLetter(1000+life, carried...)); err != nil {
+				t.Fatal(err)
+			}
+			sum, err := l.Replay(t.Context(), Replay{MaxReplays: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sum.Refused == 1 {
+				if life != 3 || !errors.Is(sum.Refusals[0].Err, ErrReplays) || !strings.Contains(sum.Refusals[0].Err.Error(), "3 times (the limit is 3)") {
+					t.Errorf("refused after %d lives: %v", life, sum.Refusals)
+				}
+				return
+			}
+			carried = nil // as the engine does: the message's own headers stay
+			_, _ = b.LogView().Scan(t.Context(), broker.Scan{Topic: "orders"}, func(m *broker.Message) error {
+				if string(m.Value) == fmt.Sprint(1000+life) {
+					for k, v := range m.Headers.All() {
+						if !broker.IsLetterHeader(k) {
+							carried = append(carried, broker.Header{Key: k, Value: v})
+						}
+					}
+				}
+				return nil
+			})
+		}
+	})
+}
+
+// What a handler handles counts as replayed, what it does not stays.
+func TestReplayToHandler(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 12)
+		l := open(t, b, b.Publisher())
+		seen := make(chan string, 100)
+		handle := func(_ context.Context, m *broker.Message) error {
+			if m.Topic != "orders" || m.Offset != int64(100+atoi(string(m.Value))) {
+				t.Errorf("%s comes as %s/%d", m.Value, m.Topic, m.Offset)
+			}
+			seen <- string(m.Value)
+			switch string(m.Value) {
+			case "3":
+				return errors.New("still no luck")
+			case "4":
+				panic("ouch")
+			case "5":
+				runtime.Goexit()
+			}
+			return nil
+		}
+		sum, err := l.Replay(t.Context(), Replay{Handle: handle, HandlerName: "orders", Workers: 3})
+		if err != nil || sum.Replayed != 9 || sum.Failed != 3 || len(sum.Refusals) != 3 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		if n := len(seen); n != 12 {
+			t.Errorf("%d handler runs", n)
+		}
+		if left := list(t, l, Filter{State: Waiting}); len(left) != 3 {
+			t.Errorf("%d letters wait", len(left))
+		}
+		if n := len(copies(t, b, "orders")); n != 0 {
+			t.Errorf("%d messages were published", n)
+		}
+	})
+}
+
+// The replay that began last goes on, the other one stops, and nothing is there twice.
+func TestTwoReplays(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 40)
+		ended := make(chan error, 1)
+		began := make(chan struct{})
+		go func() {
+			l := open(t, b, noIDs{b.Publisher()})
+			first := true
+			_, err := l.Replay(t.Context(), Replay{Rate: 5, Batch: 5, OnProgress: func(int64, int64) {
+				if first {
+					close(began)
+				}
+				first = false
+			}})
+			ended <- err
+		}()
+		<-began
+		sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Batch: 5})
+		if err != nil || sum.Replayed == 0 || sum.Replayed == 40 {
+			t.Errorf("%+v %v", sum, err)
+		}
+		if err := <-ended; !errors.Is(err, ErrTaken) {
+			t.Errorf("the first one ended with %v", err)
+		}
+		wantOnce(t, copies(t, b, "orders"), 40)
+	})
+}
+
+// A stop finishes what is on its way, and says that there is more.
+func TestReplayStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 30)
+		ctx, cancel := context.WithCancel(t.Context())
+		l := open(t, b, b.Publisher())
+		sum, err := l.Replay(ctx, Replay{Rate: 10, OnProgress: func(done, of int64) {
+			if of != 30 {
+				t.Errorf("%d of %d", done, of)
+			}
+			if done == 12 {
+				cancel()
+			}
+		}})
+		if err != nil || !sum.Stopped || sum.Replayed != 12 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		if n := len(list(t, l, Filter{State: Uncertain})); n != 0 {
+			t.Errorf("%d letters are uncertain after a stop", n)
+		}
+		sum, err = l.Replay(t.Context(), Replay{})
+		if err != nil || sum.Replayed != 18 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		wantOnce(t, copies(t, b, "orders"), 30)
+	})
+}
+
+// The broker is away: what was begun is uncertain, and the next run clears it up.
+func TestReplayFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 20)
+		l := open(t, b, &failing{Publisher: b.Publisher(), topic: "orders"})
+		sum, err := l.Replay(t.Context(), Replay{Batch: 5})
+		if err == nil || !strings.Contains(err.Error(), "5 letters were not confirmed") || sum.Replayed != 0 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		sum, err = open(t, b, b.Publisher()).Replay(t.Context(), Replay{})
+		if err != nil || sum.Replayed != 20 || len(sum.Absent) != 5 || len(sum.PerhapsTwice) != 0 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+	})
+}
+
+type failing struct {
+	broker.Publisher
+	topic string
+}
+
+func (f *failing) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if ms[0].Topic == f.topic {
+		return errors.New("no route")
+	}
+	return f.Publisher.Publish(ctx, ms)
+}
+
+// A dry run changes nothing, not even the journal.
+func TestDryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 6)
+		if err := b.Produce(broker.Outgoing{Topic: "dead", Value: []byte("of nobody")}); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, b, nil)
+		var would []string
+		sum, err := l.Replay(t.Context(), Replay{DryRun: true, OnLetter: func(x *Letter, to string, refused error) {
+			if refused == nil {
+				would = append(would, to)
+			} else if !errors.Is(refused, ErrNoOrigin) {
+				t.Errorf("%v: %v", x.Place, refused)
+			}
+		}})
+		if err != nil || sum.Replayed != 6 || sum.Refused != 1 || len(would) != 6 || would[0] != "orders" {
+			t.Fatalf("%+v %v %q", sum, err, would)
+		}
+		if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: JournalTopic("dead")}, nil); !errors.Is(err, broker.ErrNoTopic) {
+			t.Errorf("there is a journal: %v", err)
+		}
+		if n := len(copies(t, b, "orders")); n != 0 {
+			t.Errorf("%d messages were published", n)
+		}
+	})
+}
+
+// Letters of a topic that was made again are other letters, though they stand at the same places.
+func TestEditAndPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 5)
+		l := open(t, b, b.Publisher())
+		all := list(t, l, Filter{})
+		edit := Replay{Filter: Filter{Places: []broker.Place{all[2].Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
+		if sum, err := l.Replay(t.Context(), edit); err != nil || sum.Replayed != 1 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		if n := copies(t, b, "orders"); n["mended"] != 1 || len(n) != 1 {
+			t.Errorf("published: %v", n)
+		}
+		x, err := l.Get(t.Context(), all[2].Place)
+		if err != nil || x.State != Replayed || !x.Edited || x.ReplayedTo != "orders" {
+			t.Errorf("%+v %v", x, err)
+		}
+		plan, err := l.PlanPurge(t.Context(), Filter{State: Replayed})
+		if err != nil || plan.Letters != 1 || plan.Waiting != 0 {
+			t.Fatalf("%+v %v", plan, err)
+		}
+		if err := l.Purge(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(list(t, l, Filter{})); n != 4 {
+			t.Errorf("%d letters are left", n)
+		}
+		if _, err := l.Get(t.Context(), all[2].Place); !errors.Is(err, ErrNoLetter) {
+			t.Errorf("the purged letter: %v", err)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package deadletters
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// skew is how far the broker's clock may be behind that of the process which wrote the journal.
+const skew = 5 * time.Minute
+
+// resolve finds out what became of the letters that were on their way when a replay was stopped: it looks for their ids in the topics that they were
+// going to. What is there was replayed. What is not, in a topic that keeps what it is given, was not, and is a waiting letter again. Of the others it is
+// not known; they are replayed again, and named.
+func (r *replay) resolve(ctx context.Context) error {
+	open := r.known.uncertain()
+	if len(open) == 0 {
+		return nil
+	}
+	by := map[string]*search{}
+	var youngest time.Time
+	for _, p := range open {
+		k := r.known.by[p]
+		if k.open.At.After(youngest) {
+			youngest = k.open.At
+		}
+		if k.open.Handled { // whether a handler has run nobody can tell
+			continue
+		}
+		s := by[k.to]
+		if s == nil {
+			s = &search{to: k.to, since: k.open.At, ids: map[string]broker.Place{}}
+			by[k.to] = s
+		}
+		if k.open.At.Before(s.since) {
+			s.since = k.open.At
+		}
+		s.ids[replayID(r.l.cfg.Topic, r.l.log, p, k.open.Suffix)] = p
+	}
+	if err := sleep(ctx, min(r.l.cfg.Settle, r.l.cfg.Settle-time.Since(youngest))); err != nil {
+		return err
+	}
+	for _, s := range by {
+		if err := r.search(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A search is for messages of a topic by their ids.
+type search struct {
+	to    string
+	since time.Time
+	ids   map[string]broker.Place
+}
+
+func (r *replay) search(ctx context.Context, s *search) error {
+	var found, absent []broker.Place
+	done, err := r.l.cfg.Store.Scan(ctx, broker.Scan{Topic: s.to, Since: s.since.Add(-skew)}, func(m *broker.Message) error {
+		id := storedID(m)
+		if p, ok := s.ids[id]; ok {
+			found = append(found, p)
+			delete(s.ids, id)
+		}
+		if len(s.ids) == 0 {
+			return broker.ErrStopScan
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, broker.ErrNoTopic): // and what was there is gone with it
+		done.Whole = false
+	case err != nil: // it may be a topic that we may write to and not read
+		done.Whole = false
+	}
+	if done.Whole {
+		for _, p := range s.ids {
+			absent = append(absent, p)
+		}
+	}
+	r.sum.Found, r.sum.Absent = append(r.sum.Found, found...), append(r.sum.Absent, absent...)
+	for _, p := range absent {
+		if r.known.by[p].open.Edited {
+			r.sum.LostEdits = append(r.sum.LostEdits, p)
+		}
+	}
+	return errors.Join(r.conclude(ctx, stepDone, s.to, found), r.conclude(ctx, stepUndone, s.to, absent))
+}
+
+// conclude writes down what was found out of letters that other runs began.
+func (r *replay) conclude(ctx context.Context, step, to string, places []broker.Place) error {
+	by := map[string][]broker.Place{}
+	for _, p := range places {
+		of := r.known.by[p].open.Run
+		by[of] = append(by[of], p)
+	}
+	for of, places := range by {
+		began := r.known.by[places[0]].open
+		rec := record{Step: step, Of: of, Letters: map[string]spans{to: spansOf(places)}, Edited: began.Edited, Suffix: began.Suffix}
+		if err := r.j.append(ctx, rec); err != nil {
+			return err
+		}
+		rec.Run, rec.Log, rec.At = r.j.run, r.j.log, time.Now()
+		r.known.add(rec)
+	}
+	return nil
+}
+
+// storedID is the id by which a stored message is told: JetStream has a header of its own for it.
+func storedID(m *broker.Message) string {
+	if v, ok := m.Headers.Get("Nats-Msg-Id"); ok {
+		return string(v)
+	}
+	v, _ := m.Headers.Get(broker.HeaderID)
+	return string(v)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,191 @@
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/deadletters"
+	"github.com/spf13/cobra"
+)
+
+// A dlqEdit is the command edit.
+type dlqEdit struct {
+	dlqReplay
+	valueFile   string
+	set, remove []string
+	notJSON     bool
+
+	headers []broker.Header // of set
+}
+
+func newDLQEdit() *cobra.Command {
+	e := &dlqEdit{}
+	cmd := &cobra.Command{
+		Use:   "edit LETTER",
+		Short: "Edit a dead letter and replay the edited copy",
+		Long: "Opens the payload of a dead letter in $VISUAL or $EDITOR, or takes it from a file, and publishes the edited message to where the letter came\n" +
+			"from, confirmed. The letter itself stays as it is (neither broker can change what is stored), counts as replayed, and is shown as edited.\n" +
+			"Nothing is published when nothing was changed.",
+		Example: "  longshore dlq edit -c c.yaml 0/17\n  jq .amount=1 broken.json | longshore dlq edit -c c.yaml 0/17 --value-file -\n  longshore dlq edit --subject dead.orders 17 --header tenant=eu --remove-header trace",
+		Args: func(cmd *cobra.Command, args []string) error {
+			_, err := onePlace(args)
+			return asUsage(errors.Join(e.target.check(cmd), err, e.check()))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			place, _ := onePlace(args) // was checked
+			return e.run(cmd.Context(), place, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	e.target.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&e.valueFile, "value-file", "", "file with the new payload; -: standard input")
+	f.StringArrayVar(&e.set, "header", nil, "header to set, as name=value; may be given several times")
+	f.StringArrayVar(&e.remove, "remove-header", nil, "header to remove; may be given several times")
+	f.BoolVar(&e.notJSON, "not-json", false, "publish a payload that was JSON and is none any more")
+	f.StringVar(&e.replay.To, "to", "", "topic or subject to publish to (default where the letter came from)")
+	f.IntVar(&e.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
+	f.BoolVar(&e.replay.Again, "again", false, "though the letter was replayed already")
+	f.BoolVar(&e.asJSON, "json", false, "print the summary as JSON")
+	_ = cmd.MarkFlagFilename("value-file")
+	return cmd
+}
+
+// check reports all that is wrong with the flags at once.
+func (e *dlqEdit) check() error {
+	var errs []error
+	if e.replay.MaxReplays < 1 {
+		errs = append(errs, fmt.Errorf("--max-replays is %d, want at least 1", e.replay.MaxReplays))
+	}
+	e.headers = nil
+	for _, h := range e.set {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			errs = append(errs, fmt.Errorf("--header is %q, want name=value", h))
+			continue
+		}
+		errs = append(errs, ownHeader("--header", name))
+		e.headers = append(e.headers, broker.Header{Key: name, Value: []byte(value)})
+	}
+	for _, name := range e.remove {
+		errs = append(errs, ownHeader("--remove-header", name))
+	}
+	return errors.Join(errs...)
+}
+
+// ownHeader refuses headers that are not the message's own.
+func ownHeader(flag, name string) error {
+	for _, prefix := range []string{broker.ReservedPrefix, "Nats-"} {
+		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			return fmt.Errorf("%s is %q: headers that begin with %s are not the message's own", flag, name, prefix)
+		}
+	}
+	return nil
+}
+
+func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	box, err := e.target.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.close()) }()
+	l, err := box.Get(ctx, place)
+	if err != nil {
+		return err
+	}
+	if l.State == deadletters.Replayed && !e.replay.Again {
+		return fmt.Errorf("letter %s was replayed at %s, to %s: --again edits and replays it once more", deadletters.FormatPlace(place), timeText(l.ReplayedAt), escape(l.ReplayedTo))
+	}
+	value, err := e.value(ctx, l.Message.Value, stdin, stderr)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(value, l.Message.Value) && len(e.headers)+len(e.remove) == 0 {
+		return errors.New("nothing was changed: nothing was published")
+	}
+	if json.Valid(l.Message.Value) && !json.Valid(value) && !e.notJSON {
+		return errors.New("the payload was JSON and is none any more: nothing was published (--not-json does)")
+	}
+	o := e.replay
+	o.Filter = deadletters.Filter{Places: []broker.Place{place}}
+	o.Edit = func(out *broker.Outgoing) error { e.apply(out, value); return nil }
+	if box.doc != nil {
+		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
+	}
+	sum, err := box.Replay(ctx, o)
+	if err == nil && sum.Chosen == 0 { // it was on its way when a replay was stopped, and had arrived
+		err = errors.New("nothing was published: the letter turned out to be replayed already (--again edits and replays it once more)")
+	}
+	return errors.Join(err, e.tell(stdout, sum), outcome(sum))
+}
+
+// apply makes the message what was edited.
+func (e *dlqEdit) apply(out *broker.Outgoing, value []byte) {
+	out.Value = value
+	out.Headers = slices.DeleteFunc(out.Headers, func(h broker.Header) bool {
+		return slices.Contains(e.remove, h.Key) || slices.ContainsFunc(e.headers, func(set broker.Header) bool { return set.Key == h.Key })
+	})
+	out.Headers = append(out.Headers, e.headers...)
+}
+
+// value is the new payload: of a file, of the editor, or as it was where only headers are edited.
+func (e *dlqEdit) value(ctx context.Context, was []byte, stdin io.Reader, stderr io.Writer) ([]byte, error) {
+	switch {
+	case e.valueFile == "-":
+		return io.ReadAll(stdin)
+	case e.valueFile != "":
+		b, err := os.ReadFile(e.valueFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the new payload: %w", err)
+		}
+		return b, nil
+	case len(e.headers)+len(e.remove) > 0:
+		return was, nil
+	case !isText(was):
+		return nil, errors.New("the payload is no text: give the new one with --value-file")
+	}
+	return editText(ctx, was, stdin, stderr)
+}
+
+// editText lets the user edit a text in the editor of $VISUAL or $EDITOR. It is in a file that only the user can read, which is removed.
+func editText(ctx context.Context, text []byte, stdin io.Reader, stderr io.Writer) ([]byte, error) {
+	command := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")))
+	if len(command) == 0 {
+		return nil, usageError{errors.New("neither VISUAL nor EDITOR is set: set one, or give the new payload with --value-file")}
+	}
+	dir, err := os.MkdirTemp("", "longshore-edit-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "payload")
+	if json.Valid(text) {
+		file += ".json"
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	editor := exec.CommandContext(ctx, command[0], append(command[1:], file)...)
+	editor.Stdin, editor.Stdout, editor.Stderr = stdin, stderr, stderr // stdout is for what we print
+	if err := editor.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was published", command[0], err)
+	}
+	edited, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasSuffix(text, []byte("\n")) { // editors end the last line
+		edited = bytes.TrimSuffix(edited, []byte("\n"))
+	}
+	return edited, nil
+}

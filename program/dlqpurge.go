@@ -1,0 +1,95 @@
+package program
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/deadletters"
+	"github.com/spf13/cobra"
+)
+
+// A dlqPurge is the command purge.
+type dlqPurge struct {
+	target              dlqTarget
+	filter              deadletters.Filter
+	yes, dryRun, partly bool
+}
+
+func newDLQPurge() *cobra.Command {
+	p, chosen := &dlqPurge{}, &letterFlags{}
+	cmd := &cobra.Command{
+		Use:   "purge [LETTER ...]",
+		Short: "Delete dead letters for good",
+		Long: "Deletes dead letters, or those that the flags choose, after asking. It cannot be undone. JetStream deletes single messages. Kafka cuts a\n" +
+			"partition's log off at its beginning and nowhere else: letters behind one that is to stay cannot be deleted there, which is refused unless\n" +
+			"--partly is set.",
+		Example: "  longshore dlq purge -c c.yaml --state replayed\n  longshore dlq purge --topic orders-dead --until 720h --yes",
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			p.filter, err = chosen.filter(cmd, args, time.Now())
+			return asUsage(errors.Join(p.target.check(cmd), err))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	p.target.flags(cmd)
+	chosen.flags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&p.yes, "yes", false, "do not ask")
+	f.BoolVar(&p.partly, "partly", false, "on Kafka: delete those that can be deleted")
+	f.BoolVar(&p.dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	return cmd
+}
+
+func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout io.Writer) (err error) {
+	box, err := p.target.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.close()) }()
+	plan, err := box.PlanPurge(ctx, p.filter)
+	if err != nil {
+		return err
+	}
+	if plan.Behind > 0 {
+		why := fmt.Errorf("%d of %d letters stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning",
+			plan.Behind, plan.Letters, deadletters.FormatPlace(plan.First))
+		if !p.partly && !p.dryRun {
+			return fmt.Errorf("nothing was deleted: %w; choose those before them too, or delete the other %d with --partly", why, len(plan.Places))
+		}
+		fmt.Fprintln(stdout, why)
+	}
+	if len(plan.Places) == 0 {
+		fmt.Fprintln(stdout, "no letter to delete")
+		return nil
+	}
+	what := fmt.Sprintf("%d letters of %s", len(plan.Places), escape(box.topic))
+	if plan.Waiting > 0 {
+		what += fmt.Sprintf(" (of those chosen %d were never replayed, or perhaps not)", plan.Waiting)
+	}
+	if p.dryRun {
+		fmt.Fprintf(stdout, "would delete %s\n", what)
+		return nil
+	}
+	if !p.yes && !agreed(stdin, stdout, "Delete "+what+"? It cannot be undone. [y/N] ") {
+		return errors.New("nothing was deleted")
+	}
+	if err := box.Purge(ctx, plan); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "deleted %d letters\n", len(plan.Places))
+	return nil
+}
+
+// agreed asks, and takes only y or yes for it.
+func agreed(stdin io.Reader, stdout io.Writer, question string) bool {
+	fmt.Fprint(stdout, question)
+	line, _ := bufio.NewReader(stdin).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}

@@ -1,0 +1,246 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/spf13/cobra"
+)
+
+// A dlqReplay is the command replay.
+type dlqReplay struct {
+	target   dlqTarget
+	chosen   letterFlags
+	replay   deadletters.Replay
+	handler  bool
+	asJSON   bool
+	handlers *handlers.Registry
+}
+
+func newDLQReplay(r *handlers.Registry) *cobra.Command {
+	d := &dlqReplay{handlers: r}
+	cmd := &cobra.Command{
+		Use:   "replay [LETTER ...]",
+		Short: "Replay dead letters to where they came from, or to a handler",
+		Long: "Publishes dead letters again, each confirmed, to the topic or subject that they came from, or to another one (--to); or handles them in this\n" +
+			"process with the routes of the file's consumer (--to-handler). Each letter is replayed once: what was replayed is written down beside the\n" +
+			"dead letters, so the same command goes on where it was stopped or killed. Letters that were on their way then are looked for in their topic;\n" +
+			"those of which it cannot be known whether they arrived are published again, and named. The letters themselves stay: see purge.\n" +
+			"A replayed message says how often it was replayed; beyond --max-replays it is refused. Exits with 1 if not all were replayed.",
+		Example: "  longshore dlq replay -c c.yaml --class timeout --dry-run\n  longshore dlq replay -c c.yaml --rate 50\n  longshore dlq replay --topic orders-dead --to orders-repair 0/17 0/18",
+		Args: func(cmd *cobra.Command, args []string) error {
+			_, err := d.chosen.filter(cmd, args, time.Now())
+			return asUsage(errors.Join(d.target.check(cmd), err, d.check()))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d.replay.Filter, _ = d.chosen.filter(cmd, args, time.Now()) // was checked
+			return d.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	d.target.flags(cmd)
+	d.chosen.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&d.replay.To, "to", "", "topic or subject to publish to (default where each letter came from)")
+	f.BoolVar(&d.handler, "to-handler", false, "handle the letters in this process, with the routes of the file's consumer")
+	f.IntVar(&d.replay.Workers, "workers", 1, "how many are handled at once with --to-handler")
+	f.Float64Var(&d.replay.Rate, "rate", 100, "letters per second; 0: as fast as they are confirmed")
+	f.Int64Var(&d.replay.Limit, "limit", 0, "the most letters to replay; 0: all")
+	f.IntVar(&d.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
+	f.BoolVar(&d.replay.Again, "again", false, "replay those that were replayed already, too")
+	f.BoolVar(&d.replay.DryRun, "dry-run", false, "say what would be replayed, and change nothing")
+	f.BoolVar(&d.asJSON, "json", false, "print the summary as JSON, and with --dry-run the letters, an object a line")
+	return cmd
+}
+
+// check reports all that is wrong with the flags at once.
+func (d *dlqReplay) check() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	o := d.replay
+	check(o.Rate >= 0 && o.Rate <= 1e7, "--rate is %v, want 0 to 10,000,000", o.Rate)
+	check(o.Limit >= 0, "--limit is %d, negative", o.Limit)
+	check(o.MaxReplays >= 1, "--max-replays is %d, want at least 1", o.MaxReplays)
+	check(o.Workers >= 1, "--workers is %d, want at least 1", o.Workers)
+	check(!d.handler || d.target.file != "", "--to-handler is set and --config is not: the handler is the file's")
+	check(!d.handler || o.To == "", "--to and --to-handler are set: one of them")
+	return errors.Join(errs...)
+}
+
+func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	box, err := d.target.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.close()) }()
+	o := d.replay
+	if box.doc != nil {
+		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
+	}
+	if d.handler {
+		handle, end, err := d.routes(ctx, box, stderr)
+		if err != nil {
+			return err
+		}
+		defer end()
+		o.Handle, o.HandlerName = handle, "handler of "+box.name
+	}
+	if o.DryRun {
+		o.OnLetter = func(l *deadletters.Letter, to string, refused error) { d.would(stdout, l, to, refused) }
+	}
+	var shown *progress
+	o.OnProgress = func(done, of int64) {
+		if shown == nil {
+			shown = newProgress(stderr, of)
+		}
+		shown.set(done)
+	}
+	sum, err := box.Replay(ctx, o)
+	if shown != nil {
+		shown.close()
+	}
+	return errors.Join(err, d.tell(stdout, sum), outcome(sum))
+}
+
+// routes is the consumer's handler as run would have it, with its middleware and its timeout.
+func (d *dlqReplay) routes(ctx context.Context, box *deadBox, stderr io.Writer) (handle func(context.Context, *broker.Message) error, end func(), err error) {
+	ctx, halt := context.WithCancelCause(ctx)
+	a := assemble(box.doc, d.handlers, newLogger(box.doc.File.Log, stderr), halt)
+	end = func() { halt(nil); _ = a.close() }
+	if err := box.doc.Err(); err != nil {
+		end()
+		return nil, nil, usageError{err}
+	}
+	var h consumer.Handler
+	for _, m := range a.members {
+		if m.name == box.name {
+			h = m.handler
+		}
+	}
+	timeout := box.consumer.Timeout
+	return func(one context.Context, m *broker.Message) error {
+		if ctx.Err() != nil { // a route has asked to stop
+			return context.Cause(ctx)
+		}
+		if timeout > 0 {
+			var cancel context.CancelFunc
+			one, cancel = context.WithTimeoutCause(one, timeout, consumer.ErrTimeout)
+			defer cancel()
+		}
+		if err := h(one, m); err != nil && !consumer.IsSkip(err) {
+			return err
+		}
+		return nil
+	}, end, nil
+}
+
+// would says of a letter what a replay would do.
+func (d *dlqReplay) would(w io.Writer, l *deadletters.Letter, to string, refused error) {
+	name := deadletters.FormatPlace(l.Place)
+	switch {
+	case d.asJSON && refused != nil:
+		_ = writeJSON(w, map[string]string{"letter": name, "refused": refused.Error()})
+	case d.asJSON:
+		_ = writeJSON(w, map[string]string{"letter": name, "to": to})
+	case refused != nil:
+		fmt.Fprintf(w, "%s is refused: %s\n", name, escape(refused.Error()))
+	default:
+		fmt.Fprintf(w, "%s would go to %s\n", name, escape(to))
+	}
+}
+
+// outcome is an error where not all that was chosen was replayed.
+func outcome(s deadletters.Summary) error {
+	switch {
+	case s.Stopped:
+		return errors.New("stopped: the same command goes on from here")
+	case s.Refused > 0 || s.Failed > 0:
+		return fmt.Errorf("%d of %d letters were not replayed", s.Refused+s.Failed, s.Chosen)
+	}
+	return nil
+}
+
+// tell prints the summary.
+func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
+	if d.asJSON {
+		return writeJSON(w, summaryOf(s, d.replay.DryRun))
+	}
+	did := "replayed"
+	if d.replay.DryRun {
+		did = "would replay"
+	}
+	fmt.Fprintf(w, "%s %d of %d letters; %d were replayed before, %d are refused, %d failed\n", did, s.Replayed, s.Chosen, s.Before, s.Refused, s.Failed)
+	if !d.replay.DryRun { // it has told of each
+		for i, r := range s.Refusals {
+			if i == 20 {
+				fmt.Fprintf(w, "  and %d more (--json names them)\n", len(s.Refusals)-i)
+				break
+			}
+			fmt.Fprintf(w, "  %s: %s\n", deadletters.FormatPlace(r.Place), shown([]byte(r.Err.Error()), 300))
+		}
+	}
+	for _, list := range []struct {
+		places []broker.Place
+		what   string
+	}{
+		{s.Found, "were on their way when a replay was stopped, and had arrived: they were not published again"},
+		{s.Absent, "were on their way when a replay was stopped, and had not arrived: they count as waiting again"},
+		{s.LostEdits, "of those were edited, and the edited copy was not published: edit them again"},
+		{s.PerhapsTwice, "are PERHAPS THERE TWICE: it cannot be known whether they had arrived before"},
+	} {
+		if n := len(list.places); n > 0 {
+			fmt.Fprintf(w, "%d letters %s: %s\n", n, list.what, placesText(list.places))
+		}
+	}
+	return nil
+}
+
+// A replayJSON is the summary as JSON.
+type replayJSON struct {
+	Run          string        `json:"run,omitempty"`
+	DryRun       bool          `json:"dry_run"`
+	Chosen       int64         `json:"chosen"`
+	Replayed     int64         `json:"replayed"`
+	Before       int64         `json:"replayed_before"`
+	Refused      int64         `json:"refused"`
+	Failed       int64         `json:"failed"`
+	Stopped      bool          `json:"stopped"`
+	Found        []string      `json:"found_arrived"`
+	Absent       []string      `json:"found_absent"`
+	LostEdits    []string      `json:"lost_edits"`
+	PerhapsTwice []string      `json:"perhaps_twice"`
+	Refusals     []refusalJSON `json:"refusals"`
+}
+
+type refusalJSON struct {
+	Letter string `json:"letter"`
+	Error  string `json:"error"`
+}
+
+func summaryOf(s deadletters.Summary, dry bool) replayJSON {
+	names := func(ps []broker.Place) []string {
+		list := make([]string, 0, len(ps))
+		for _, p := range ps {
+			list = append(list, deadletters.FormatPlace(p))
+		}
+		return list
+	}
+	j := replayJSON{
+		Run: s.Run, DryRun: dry, Chosen: s.Chosen, Replayed: s.Replayed, Before: s.Before, Refused: s.Refused, Failed: s.Failed, Stopped: s.Stopped,
+		Found: names(s.Found), Absent: names(s.Absent), LostEdits: names(s.LostEdits), PerhapsTwice: names(s.PerhapsTwice), Refusals: []refusalJSON{},
+	}
+	for _, r := range s.Refusals {
+		j.Refusals = append(j.Refusals, refusalJSON{deadletters.FormatPlace(r.Place), r.Err.Error()})
+	}
+	return j
+}

@@ -1,0 +1,190 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/spf13/cobra"
+)
+
+// A dlqTarget says whose dead letters are meant.
+type dlqTarget struct {
+	file, consumer      string
+	brokers             []string
+	topic               string
+	url, creds, subject string
+	timeout             time.Duration
+}
+
+func (t *dlqTarget) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&t.file, "config", "c", "", "configuration file: the dead letters of one of its consumers")
+	f.StringVar(&t.consumer, "consumer", "", "which consumer of the file (default the only one that has dead letters)")
+	f.StringSliceVar(&t.brokers, "brokers", nil, "Kafka brokers, host:port (default $KAFKA_BROKERS, or "+defaultBroker+")")
+	f.StringVar(&t.topic, "topic", "", "Kafka topic of dead letters")
+	f.StringVar(&t.url, "url", "", "NATS server (default $NATS_URL, or "+defaultServer+")")
+	f.StringVar(&t.creds, "creds", "", "NATS credentials file")
+	f.StringVar(&t.subject, "subject", "", "NATS subject of dead letters")
+	f.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to try to reach the broker")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	_ = cmd.MarkFlagFilename("creds", "creds")
+}
+
+// check reports all that is wrong with the flags at once.
+func (t *dlqTarget) check(cmd *cobra.Command) error {
+	var errs []error
+	kafka, nats := setFlags(cmd, "brokers", "topic"), setFlags(cmd, "url", "creds", "subject")
+	switch {
+	case t.file != "" && len(kafka)+len(nats) > 0:
+		errs = append(errs, fmt.Errorf("--config and %s are set: the file says it all", append(kafka, nats...)[0]))
+	case len(kafka) > 0 && len(nats) > 0:
+		errs = append(errs, fmt.Errorf("%s and %s are set: the first is for Kafka, the second for NATS", kafka[0], nats[0]))
+	case len(kafka) > 0 && t.topic == "":
+		errs = append(errs, errors.New("--topic is missing"))
+	case len(nats) > 0 && t.subject == "":
+		errs = append(errs, errors.New("--subject is missing"))
+	case t.file == "" && len(kafka)+len(nats) == 0:
+		errs = append(errs, errors.New("whose dead letters? want -c FILE, or --topic for Kafka, or --subject for NATS"))
+	}
+	if t.consumer != "" && t.file == "" {
+		errs = append(errs, errors.New("--consumer is set and --config is not"))
+	}
+	if t.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout is %v, want more than 0", t.timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// A deadBox is what a dlq command works with.
+type deadBox struct {
+	*deadletters.Letters
+	topic     string
+	store     deadletters.Store
+	publisher broker.Publisher
+	shut      func() // the store
+	// doc, name and consumer are of the file; nil: there is none.
+	doc      *config.Document
+	name     string
+	consumer *config.Consumer
+}
+
+// close is called once, at the end.
+func (b *deadBox) close() error {
+	b.shut()
+	return closePublisher(b.publisher)
+}
+
+// open makes what the flags say, and finds out whether the broker and the topic are there. Mistakes in flags and file are usage errors.
+func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
+	b, err := t.box()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if b.Letters, err = deadletters.New(deadletters.Config{Topic: b.topic, Store: b.store, Publisher: b.publisher}); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if err := b.Reach(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (t *dlqTarget) box() (b *deadBox, err error) {
+	switch {
+	case t.file != "":
+		return t.fileBox()
+	case t.topic != "":
+		return kafkaBox(t.topic, kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-dlq"}, 0)
+	}
+	return natsBox(t.subject, natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore dlq"}, "")
+}
+
+func (t *dlqTarget) fileBox() (*deadBox, error) {
+	doc, err := config.Load(t.file, os.LookupEnv)
+	if err == nil {
+		err = doc.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	name, err := chooseConsumer(&doc.File, t.consumer)
+	if err != nil {
+		return nil, err
+	}
+	c := doc.File.Consumers[name]
+	var b *deadBox
+	if n := c.Source.NATS; n != nil {
+		cfg := natsSource(n, doc.File.Embedded)
+		b, err = natsBox(c.DeadLetter.To, cfg.Connection, cfg.Domain)
+	} else {
+		b, err = kafkaBox(c.DeadLetter.To, kafkaConnection(c.Source.Kafka), c.Source.Kafka.MaxPublishBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.doc, b.name, b.consumer = doc, name, c
+	return b, nil
+}
+
+// chooseConsumer is the one of that name, or the only one with dead letters.
+func chooseConsumer(f *config.File, name string) (string, error) {
+	var all []string
+	for _, n := range slices.Sorted(maps.Keys(f.Consumers)) {
+		if f.Consumers[n].DeadLetter != nil {
+			all = append(all, n)
+		}
+	}
+	switch {
+	case name != "" && f.Consumers[name] == nil:
+		return "", fmt.Errorf("--consumer is %q, and the file has no such consumer", name)
+	case name != "" && !slices.Contains(all, name):
+		return "", fmt.Errorf("--consumer is %q, which has no dead_letter", name)
+	case name != "":
+		return name, nil
+	case len(all) == 0:
+		return "", errors.New("no consumer of the file has dead_letter")
+	case len(all) > 1:
+		return "", fmt.Errorf("consumers %q have dead letters: choose one with --consumer", all)
+	}
+	return all[0], nil
+}
+
+func kafkaBox(topic string, at kafkabroker.Connection, most int) (*deadBox, error) {
+	at.ClientID = cmp.Or(at.ClientID, "longshore-dlq")
+	view, err := kafkabroker.NewLogView(kafkabroker.LogViewConfig{Connection: at})
+	if err != nil {
+		return nil, err
+	}
+	p, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at, MaxMessageBytes: most})
+	if err != nil {
+		view.Close()
+		return nil, err
+	}
+	return &deadBox{topic: topic, store: view, publisher: p, shut: view.Close}, nil
+}
+
+func natsBox(subject string, at natsbroker.Connection, domain string) (*deadBox, error) {
+	view, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: at, Domain: domain})
+	if err != nil {
+		return nil, err
+	}
+	p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: at})
+	if err != nil {
+		view.Close()
+		return nil, err
+	}
+	return &deadBox{topic: subject, store: view, publisher: p, shut: view.Close}, nil
+}
