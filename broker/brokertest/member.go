@@ -105,7 +105,7 @@ func (m *member) open() {
 	want := m.w.h.Traits
 	want.Ordered = want.Ordered || m.ordered && m.w.h.OrdersOnDemand
 	if m.traits != want {
-		m.w.Errorf("%s: Open returned %+v, want %+v by Harness.Traits", m.name, m.traits, want)
+		m.w.Errorf("%s: Open returned %+v, want Harness.Traits %+v", m.name, m.traits, want)
 	}
 }
 

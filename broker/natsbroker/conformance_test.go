@@ -18,7 +18,8 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// TestConformance runs the suite that every adapter passes, on an embedded server and on one in a process of its own.
+// TestConformance runs the suite that every adapter passes, on an embedded server and on one in a process of its own, and what an order may
+// change of it with every process in an order.
 // NATSBROKER_RUNS repeats it; 10 is what a release needs.
 func TestConformance(t *testing.T) {
 	runs, _ := strconv.Atoi(os.Getenv("NATSBROKER_RUNS"))

@@ -302,14 +302,14 @@ func TestKeyOrderOverLeaders(t *testing.T) {
 	a.stream(func(sc *jetstream.StreamConfig) { sc.Replicas = 3 })
 	j := newJudge()
 	for i, ts := range servers[1:] {
-		j.join(t, ts, fmt.Sprintf("p%d", i))
+		j.join(t, ts, fmt.Sprintf("p%d", i), func(c *consumer.Config) { c.Budget.Messages = 50 }) // so that there is more for who is pinned next
 	}
 	pub := newPublisher(t, ts.url())
 	total, next := 0, map[int]int{}
-	for range 4 {
-		feed(t, pub, next, 400)
-		total += 400
-		j.reach(t, total-300)
+	for range 3 {
+		feed(t, pub, next, 1200)
+		total += 1200
+		j.reach(t, total-1000)
 		leader := a.info().Cluster.Leader
 		eventually(t, "another server leads", func() bool {
 			m, err := a.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.c", nil, time.Second)
