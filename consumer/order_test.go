@@ -383,70 +383,6 @@ func TestHotKeySharesItsWorker(t *testing.T) {
 	})
 }
 
-// II.3: a key that fails for ever, with a fifth of the traffic. Its lane fills; what becomes of it is the policy's, and others go on.
-func TestPoisonedKey(t *testing.T) {
-	for _, full := range []consumer.LanePolicy{consumer.LaneBlock, consumer.LaneDeadLetter} {
-		t.Run(string(full), func(t *testing.T) {
-			onEach(t, func(t *testing.T, b *membroker.Broker) {
-				const messages, limit = 5000, 50
-				for i := range messages {
-					key := fmt.Sprint("k", i%200)
-					if i%5 == 0 {
-						key = "poison"
-					}
-					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(key)}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				var good, poisoned, crowd atomic.Int64
-				r := start(t, b, consumer.Config{
-					Order: consumer.OrderKey, Lane: consumer.Lane{Limit: limit, Full: full}, Budget: broker.Budget{Messages: 400},
-					Retry:      consumer.Retry{MaxAttempts: 1000},
-					DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
-					Handler: func(_ context.Context, m *consumer.Message) error {
-						if string(m.Key) == "poison" {
-							poisoned.Add(1)
-							if full == consumer.LaneDeadLetter {
-								return consumer.RetryAfter(errors.New("poison"), time.Hour)
-							}
-							return errors.New("poison")
-						}
-						good.Add(1)
-						return nil
-					}})
-				for range 6000 {
-					time.Sleep(10 * time.Millisecond)
-					crowd.Store(max(crowd.Load(), int64(r.Stats().Waiting)))
-				}
-				events := eventsOf[consumer.LaneFull](r.journal)
-				s := r.Stats()
-				if len(events) == 0 || events[0].Waiting < limit {
-					t.Errorf("events %+v", events)
-				}
-				if crowd.Load() > 2*(limit+128) { // in two partitions
-					t.Errorf("%d waited, the limit is %d", crowd.Load(), limit)
-				}
-				switch full {
-				case consumer.LaneDeadLetter:
-					if good.Load() != messages*4/5 || len(b.Messages("dead")) < messages/5-2*limit {
-						t.Errorf("%d good ones handled, %d dead letters: %+v", good.Load(), len(b.Messages("dead")), s)
-					}
-				case consumer.LaneBlock:
-					if n := good.Load(); n == messages*4/5 || n < limit*4 || len(b.Messages("dead")) > 0 {
-						t.Errorf("%d good ones handled, %d dead letters: %+v", good.Load(), len(b.Messages("dead")), s)
-					}
-				}
-				if err := r.end(); err != nil {
-					t.Fatal(err)
-				}
-				if n := r.Stats().InFlight; n != 0 {
-					t.Errorf("%d messages were never settled", n)
-				}
-			})
-		})
-	}
-}
-
 // What waits behind a handler that runs on after its claim was lost frees the budget at once: it comes again anyway.
 func TestLostLaneFreesBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -537,39 +473,6 @@ func TestOrderWithinOneProcessIsWarnedOf(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A full lane that empties lets its partition go on.
-func TestFullLaneThaws(t *testing.T) {
-	onEach(t, func(t *testing.T, b *membroker.Broker) {
-		produceKeyed(t, b, 3000, 3)
-		book := newOrderBook()
-		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20}, Handler: book.handle(func(*consumer.Message) error {
-			time.Sleep(time.Millisecond)
-			return nil
-		})})
-		time.Sleep(2 * time.Minute)
-		if len(eventsOf[consumer.LaneFull](r.journal)) == 0 {
-			t.Error("no lane was ever full")
-		}
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		book.check(t, 3000, 3)
-	})
-}
-
-// A lane that is full because its first message fails again and again is no reason to restart.
-func TestFullLaneIsHealthy(t *testing.T) {
-	onEach(t, func(t *testing.T, b *membroker.Broker) {
-		produceKeyed(t, b, 3000, 2)
-		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20}, Retry: consumer.Retry{MaxAttempts: 1 << 20},
-			Handler: func(context.Context, *consumer.Message) error { return errors.New("never") }})
-		r.wantHealthy(t, "a key fails", 10*time.Minute)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-	})
 }
 
 func TestOrderIsChecked(t *testing.T) {
