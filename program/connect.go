@@ -32,7 +32,7 @@ func natsSource(n *config.NATS, e config.Embedded) natsbroker.Config {
 			NKeySeedFile: n.NKeySeedFile, CredsFile: n.CredsFile, PlaintextAuth: n.PlaintextAuth,
 		},
 		Stream: n.Stream, Consumer: n.Durable, Domain: n.Domain, Subjects: n.Subjects, Deliver: delivers[n.Deliver],
-		AckWait: n.AckWait, MaxAckPending: n.MaxAckPending, MaxHold: n.MaxHold, Recreate: n.Recreate, KeyHeader: n.KeyHeader, KeyToken: n.KeyToken,
+		AckWait: n.AckWait, MaxAckPending: n.MaxAckPending, MaxHold: n.MaxHold, RevokeWait: n.RevokeWait, Recreate: n.Recreate, KeyHeader: n.KeyHeader, KeyToken: n.KeyToken,
 	}
 	if t := n.TLS; t != nil {
 		cfg.TLS = natsbroker.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, HandshakeFirst: t.HandshakeFirst}

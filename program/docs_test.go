@@ -105,6 +105,7 @@ func TestDocsTellTheDefaults(t *testing.T) {
 		"embedded.dir": defaultDir, "embedded.port": strconv.Itoa(defaultPort),
 		"consumers.NAME.source.nats.ack_wait":        natsbroker.DefaultAckWait.String(),
 		"consumers.NAME.source.nats.max_hold":        short(natsbroker.DefaultMaxHold),
+		"consumers.NAME.source.nats.revoke_wait":     short(natsbroker.DefaultRevokeWait),
 		"consumers.NAME.source.nats.max_ack_pending": strconv.Itoa(natsbroker.DefaultMaxAckPending),
 	} {
 		if !strings.Contains(text, "| `"+key+"` | `"+want+"` |") {

@@ -1,14 +1,12 @@
 package program
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -28,7 +26,8 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 			if n == nil || !n.Embedded() {
 				continue
 			}
-			changes, err := changeDurable(ctx, js, n)
+			order := f.Consumers[name].Order
+			changes, err := changeDurable(ctx, js, n, natsSource(n, f.Embedded).Durable(order != "" && order != "none"))
 			if err != nil {
 				return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Durable, n.Stream, err)
 			}
@@ -42,7 +41,7 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 }
 
 // changeDurable changes a durable that is there, and says what.
-func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS) (changes []string, err error) {
+func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS, file jetstream.ConsumerConfig) (changes []string, err error) {
 	have, err := js.Consumer(ctx, n.Stream, n.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, nil // the adapter makes it
@@ -50,7 +49,7 @@ func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS) 
 	if err != nil {
 		return nil, fmt.Errorf("looking for it: %w", err)
 	}
-	wanted, changes := durableChanges(have.CachedInfo().Config, n)
+	wanted, changes := durableChanges(have.CachedInfo().Config, file)
 	if len(changes) == 0 {
 		return nil, nil
 	}
@@ -62,33 +61,40 @@ func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS) 
 	if err != nil {
 		return nil, fmt.Errorf("looking whether it was changed: %w", err)
 	}
-	if _, left := durableChanges(info.Config, n); len(left) > 0 {
+	if _, left := durableChanges(info.Config, file); len(left) > 0 {
 		return nil, fmt.Errorf("the server did not change %q", left)
 	}
 	return changes, nil
 }
 
 // durableChanges is a durable's configuration with the settings of the file that can be changed, and what that changes.
-func durableChanges(have jetstream.ConsumerConfig, n *config.NATS) (wanted jetstream.ConsumerConfig, changes []string) {
+func durableChanges(have, file jetstream.ConsumerConfig) (wanted jetstream.ConsumerConfig, changes []string) {
 	wanted = have
-	if wait := cmp.Or(n.AckWait, natsbroker.DefaultAckWait); wait != have.AckWait {
-		changes = append(changes, fmt.Sprintf("ack_wait: %v, was %v", wait, have.AckWait))
-		wanted.AckWait = wait
+	if file.AckWait != have.AckWait {
+		changes = append(changes, fmt.Sprintf("ack_wait: %v, was %v", file.AckWait, have.AckWait))
+		wanted.AckWait = file.AckWait
 	}
-	if most := cmp.Or(n.MaxAckPending, natsbroker.DefaultMaxAckPending); most != have.MaxAckPending {
-		changes = append(changes, fmt.Sprintf("max_ack_pending: %d, was %d", most, have.MaxAckPending))
-		wanted.MaxAckPending = most
+	if file.MaxAckPending != have.MaxAckPending {
+		changes = append(changes, fmt.Sprintf("max_ack_pending: %d, was %d", file.MaxAckPending, have.MaxAckPending))
+		wanted.MaxAckPending = file.MaxAckPending
 	}
-	before := slices.Sorted(slices.Values(have.FilterSubjects))
-	if have.FilterSubject != "" {
-		before = []string{have.FilterSubject}
-	}
-	if after := slices.Sorted(slices.Values(n.Subjects)); !slices.Equal(before, after) {
+	if before, after := subjectsOf(have), subjectsOf(file); !slices.Equal(before, after) {
 		changes = append(changes, fmt.Sprintf("subjects: %q, was %q", after, before))
-		wanted.FilterSubject, wanted.FilterSubjects = "", after
-		if len(after) == 1 { // as the adapter makes it
-			wanted.FilterSubject, wanted.FilterSubjects = after[0], nil
-		}
+		wanted.FilterSubject, wanted.FilterSubjects = file.FilterSubject, file.FilterSubjects
 	}
+	if file.PriorityPolicy != have.PriorityPolicy || !slices.Equal(file.PriorityGroups, have.PriorityGroups) {
+		changes = append(changes, fmt.Sprintf("priority_groups: %q, was %q", file.PriorityGroups, have.PriorityGroups))
+	}
+	if file.PinnedTTL != have.PinnedTTL {
+		changes = append(changes, fmt.Sprintf("priority_timeout: %v, was %v", file.PinnedTTL, have.PinnedTTL))
+	}
+	wanted.PriorityPolicy, wanted.PriorityGroups, wanted.PinnedTTL = file.PriorityPolicy, file.PriorityGroups, file.PinnedTTL
 	return wanted, changes
+}
+
+func subjectsOf(c jetstream.ConsumerConfig) []string {
+	if c.FilterSubject != "" {
+		return []string{c.FilterSubject}
+	}
+	return slices.Sorted(slices.Values(c.FilterSubjects))
 }

@@ -16,13 +16,15 @@ func TestSettingsOfTheFileReachAnExistingDurable(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(dir, "handled"))
 		return string(text)
 	}
+	order := "none"
 	start := func(source string) *program {
 		writeFile(t, dir, "c.yaml", fmt.Sprintf(`embedded: {port: %s}
 consumers:
   orders:
     source: {nats: {stream: ORDERS, durable: workers, %s}}
+    order: %s
     routes: [{handler: exec, with: {command: [sh, -c, "echo $LONGSHORE_TOPIC >> handled"], dir: %s}}]
-`, port, source, dir))
+`, port, source, order, dir))
 		run := launch(t, dir, "run", "-c", "c.yaml")
 		run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
 		return run
@@ -62,4 +64,16 @@ consumers:
 	publish("mails")
 	run.eventually(t, "handled", func() bool { return handled() == "orders.created\norders.paid\norders.created\nmails\n" })
 	end(run, `"subjects: [\"mails\"], was [\"orders.created\" \"orders.paid\"]"`)
+
+	order = "partition"
+	run = start(`subjects: [mails]`)
+	publish("mails")
+	run.eventually(t, "handled", func() bool { return strings.Count(handled(), "mails") == 2 })
+	end(run, `"priority_groups: [\"longshore\"], was []","priority_timeout: 37.5s, was 0s"`)
+
+	order = "none"
+	run = start(`subjects: [mails]`)
+	publish("mails")
+	run.eventually(t, "handled", func() bool { return strings.Count(handled(), "mails") == 3 })
+	end(run, `"priority_groups: [], was [\"longshore\"]","priority_timeout: 0s, was 37.5s"`)
 }

@@ -101,6 +101,7 @@ type NATS struct {
 	AckWait       time.Duration `yaml:"ack_wait"`
 	MaxAckPending int           `yaml:"max_ack_pending"`
 	MaxHold       time.Duration `yaml:"max_hold"`
+	RevokeWait    time.Duration `yaml:"revoke_wait"`
 	Recreate      bool          `yaml:"recreate"`
 	KeyHeader     string        `yaml:"key_header"`
 	KeyToken      int           `yaml:"key_token"`

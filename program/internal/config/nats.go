@@ -56,6 +56,7 @@ func (d *Document) checkNATS(at string, n *NATS) {
 	d.oneOf(at+".deliver", n.Deliver, delivers)
 	d.duration(at+".ack_wait", n.AckWait)
 	d.duration(at+".max_hold", n.MaxHold)
+	d.duration(at+".revoke_wait", n.RevokeWait)
 	if n.MaxAckPending < -1 || d.Has(at+".max_ack_pending") && n.MaxAckPending == 0 {
 		d.Find(at+".max_ack_pending", "is %d, want at least 1, or -1 for no bound", n.MaxAckPending)
 	}
