@@ -124,11 +124,16 @@ func (a *admin) publish(from, to int) {
 
 func (a *admin) info() *jetstream.ConsumerInfo {
 	a.t.Helper()
-	c, err := a.js.Consumer(context.Background(), "S", "c")
-	if err != nil {
-		a.t.Fatal(err)
+	for end := time.Now().Add(patience); ; {
+		c, err := a.js.Consumer(context.Background(), "S", "c")
+		if err == nil {
+			return c.CachedInfo()
+		}
+		// A server that was just started again may take longer than a request does.
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrNoResponders) || time.Now().After(end) {
+			a.t.Fatal(err)
+		}
 	}
-	return c.CachedInfo()
 }
 
 // settled waits until the server has everything settled.
