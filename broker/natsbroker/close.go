@@ -46,6 +46,7 @@ func (s *Source) shut(ctx context.Context) error {
 		s.giveBackAll(ses)
 	}
 	err := s.finish(ctx)
+	s.forgetPulls(ctx)
 	if ses != nil && err == nil {
 		s.unpin(ctx, ses)
 	}

@@ -300,3 +300,42 @@ func pretender(t *testing.T, ts *testServer, version string) string {
 	})
 	return "nats://" + l.Addr().String()
 }
+
+// Who was never pinned and stops, or pauses, leaves a request with the server. It must not be pinned for nobody: the next would wait until that is over.
+func TestNobodyIsPinned(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, ts *testServer, s *opened) *opened{
+		"close": func(t *testing.T, ts *testServer, s *opened) *opened {
+			closeSource(t, s)
+			return nil
+		},
+		"pause": func(t *testing.T, ts *testServer, s *opened) *opened {
+			before := ts.srv.NumSubscriptions()
+			if err := s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it has left its inbox", func() bool { return ts.srv.NumSubscriptions() < before })
+			end := time.Now().Add(300 * time.Millisecond)
+			eventually(t, "the server has forgotten its request", func() bool { return time.Now().After(end) })
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			cfg := pinConfig(ts.url())
+			cfg.AckWait, cfg.Heartbeat, cfg.Poll = time.Hour, 10*time.Second, time.Hour // at a heartbeat, and a poll, the server would look, too
+			s := open(t, cfg, inOrder)
+			eventually(t, "it waits for its turn", func() bool { return a.info().NumWaiting > 0 })
+			s = leave(t, ts, s)
+			a.publish(1, 5)
+			if s == nil {
+				s = open(t, cfg, inOrder)
+			} else if err := s.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			ack(t, s, receive(t, s, 5)...)
+		})
+	}
+}

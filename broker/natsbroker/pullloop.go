@@ -44,6 +44,9 @@ func (s *Source) pullLoop(ctx context.Context) {
 		revive := !idle && (s.revive || s.in == nil)
 		s.mu.Unlock()
 		drain(old)
+		if old != nil {
+			s.forgetPulls(ctx)
+		}
 		if idle || (revive && !s.renew(ctx, &q)) {
 			s.outbox.rouse()
 			continue
@@ -170,6 +173,21 @@ func drain(b *inbox) {
 	if b != nil {
 		_ = b.sub.Drain() // fails only where the connection, and with it the requests, is gone
 	}
+}
+
+// forgetPulls has the server forget requests whose inbox was left while we stood by. By itself it does so later, and until then pins one of them for
+// nobody: it takes the first of the group for the next message, and only then looks whether somebody still waits there (nextWaiting of
+// nats-server 2.15). A consumer's info makes it look at once.
+func (s *Source) forgetPulls(ctx context.Context) {
+	s.mu.Lock()
+	stoodBy := s.standsBy()
+	s.mu.Unlock()
+	if !stoodBy || !s.link.connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, _ = s.askInfo(ctx) // when it fails, the pin that is for nobody goes by its timeout
 }
 
 // wantPull has pullLoop ask for more, if it is worth a request. The caller holds s.mu.
