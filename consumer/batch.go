@@ -32,7 +32,7 @@ type Batch struct {
 
 // A BatchError says what became of each message of a batch.
 type BatchError struct {
-	// Errs has an entry for each message, as a Handler would return it; nil acks it.
+	// Errs has an entry for each message, as a Handler would return it; nil acks it. With another number of entries all messages fail.
 	Errs []error
 }
 

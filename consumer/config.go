@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config is what a Consumer is made of. Source (or Sources) and Handler are required; everything else has a default that suits most services.
+// Config is what a Consumer is made of. Source (or Sources) and Handler (or Batch) are required; everything else has a default that suits most services.
 type Config struct {
 	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
 	Name string

@@ -11,7 +11,7 @@ type Order string
 const (
 	// OrderNone: none are. A retried message comes after later ones.
 	OrderNone Order = "none"
-	// OrderKey: those of one key, topic and partition. A message without a key is ordered with nothing.
+	// OrderKey: those of one key, topic and partition; where the broker has no partitions (JetStream), of one key in the durable consumer. A message without a key is ordered with nothing.
 	OrderKey Order = "key"
 	// OrderPartition: those of one topic and partition; where the broker has no partitions (JetStream), of one subject.
 	OrderPartition Order = "partition"

@@ -12,5 +12,5 @@
 // Each replayed message says how often it was replayed, Longshore-Replays, and beyond a limit it is refused; what became of it each time before is in
 // its headers Longshore-History. Both stay with it when it fails again.
 //
-// The brokers' part is small, [Store]: kafkabroker.LogView and natsbroker.LogView have it.
+// The brokers' part is small, [Store]: the LogView of kafkabroker, natsbroker and membroker has it.
 package deadletters
