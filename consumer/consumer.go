@@ -168,7 +168,7 @@ func (c *Consumer) connected() bool {
 
 // counters count since Run began.
 type counters struct {
-	received, handled, skipped, failed, retried, deferred, spilled, deadLettered, givenBack, lost, gaps atomic.Int64
+	received, handled, skipped, failed, retried, deferred, spilled, deadLettered, givenBack, lost, gaps, unordered atomic.Int64
 }
 
 // Stats are a Consumer's figures, counted since Run began.
@@ -198,6 +198,8 @@ type Stats struct {
 	Lost int64
 	// Gaps: messages that the broker no longer had when their turn came; at least, where it cannot tell how many.
 	Gaps int64
+	// Unordered: messages without a key in an order by key; they are handled in no order.
+	Unordered int64
 	// InFlight: received and not settled: queued, running, parked, or on their way to the dead letters.
 	InFlight int64
 	// Parked wait here for their next attempt, or are deferred.
@@ -217,7 +219,7 @@ func (c *Consumer) Stats() Stats {
 	n := &c.count
 	s := Stats{
 		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Retried: n.retried.Load(), Deferred: n.deferred.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(),
+		Retried: n.retried.Load(), Deferred: n.deferred.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
 		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
 	}
 	for _, t := range c.allLanes() {

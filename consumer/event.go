@@ -91,6 +91,9 @@ type (
 		Waiting   int
 	}
 
+	// Unordered: a message without a key came, the first since Run began, in an order by key: it and those like it are handled in no order. Stats.Unordered counts them.
+	Unordered struct{ Message *Message }
+
 	// GivenBack: N messages that no handler finished went back to the broker; why is "revoked", "drain", "shutdown" or "lost".
 	GivenBack struct {
 		N      int
@@ -136,6 +139,7 @@ func (DeadLetterDelayed) Name() string { return "dead_letter_delayed" }
 func (Spilled) Name() string           { return "spilled" }
 func (SpillFailed) Name() string       { return "spill_failed" }
 func (LaneFull) Name() string          { return "lane_full" }
+func (Unordered) Name() string         { return "unordered" }
 func (GivenBack) Name() string         { return "given_back" }
 func (Lost) Name() string              { return "lost" }
 func (Scaled) Name() string            { return "scaled" }

@@ -105,7 +105,7 @@ func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
 	case DeadLetterDelayed, Stuck:
 		return zerolog.ErrorLevel
-	case Failed, DeadLettered, Lost, SpillFailed, LaneFull:
+	case Failed, DeadLettered, Lost, SpillFailed, LaneFull, Unordered:
 		return zerolog.WarnLevel
 	case SourceSaid:
 		switch e.Kind {
@@ -145,6 +145,8 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 			z = z.Int32("partition", e.Partition)
 		}
 		return z
+	case Unordered:
+		return at(z, e.Message)
 	case GivenBack:
 		return z.Int("messages", e.N).Str("reason", e.Reason)
 	case Lost:

@@ -199,6 +199,10 @@ func TestNoKeyNoOrder(t *testing.T) {
 				if want := map[bool]int64{true: 20, false: 1}[key == nil]; most.Load() != want {
 					t.Errorf("%d ran at once, want %d", most.Load(), want)
 				}
+				told, counted := len(eventsOf[consumer.Unordered](r.journal)), r.Stats().Unordered
+				if key == nil && (told != 1 || counted != 100) || key != nil && (told != 0 || counted != 0) {
+					t.Errorf("told %d times of messages without a key, counted %d", told, counted)
+				}
 			})
 		})
 	}

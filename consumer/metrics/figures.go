@@ -73,6 +73,7 @@ func newDescs(label prometheus.Labels) *descs {
 	counter("spilled_messages_total", "Failed messages published to a retry topic, confirmed and acked.", func(s consumer.Stats) int64 { return s.Spilled })
 	counter("dead_lettered_messages_total", "Dead letters published, confirmed and acked.", func(s consumer.Stats) int64 { return s.DeadLettered })
 	counter("lost_settles_total", "Settles that came too late or failed; those messages come again.", func(s consumer.Stats) int64 { return s.Lost })
+	counter("unordered_messages_total", "Messages without a key in an order by key.", func(s consumer.Stats) int64 { return s.Unordered })
 	counter("gap_messages_total", "Messages that the broker no longer had when their turn came, at least.", func(s consumer.Stats) int64 { return s.Gaps })
 	counter("idle_reports_total", "Idle timeouts that workers reported.", func(s consumer.Stats) int64 { return s.Pool.Reports })
 	return d
