@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
 )
 
@@ -45,4 +46,18 @@ func TestDLQNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("named twice: %s", out)
 		}
 	})
+}
+
+// TestDLQKnowsTheClasses: help and completion have all classes of failures.
+func TestDLQKnowsTheClasses(t *testing.T) {
+	help, err := run(t.Context(), "dlq", "purge", "--help")
+	completion, cerr := run(t.Context(), "__complete", "dlq", "purge", "--class", "")
+	if err := errors.Join(err, cerr); err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range consumer.FailureClasses() {
+		if !strings.Contains(help, class) || !strings.Contains(completion, class+"\n") {
+			t.Errorf("%s is not in\n%s\n%s", class, help, completion)
+		}
+	}
 }
