@@ -116,6 +116,11 @@ const (
 	classGoexit    = "goexit"
 )
 
+// FailureClasses are the classes that a failure may have in logs, metrics and dead letters.
+func FailureClasses() []string {
+	return []string{classError, classPermanent, classDecode, classOversize, classTimeout, classPanic, classGoexit}
+}
+
 func classOf(err error) string {
 	var (
 		undecodable *undecodableError

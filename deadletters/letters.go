@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -87,6 +88,22 @@ func (l *Letters) Get(ctx context.Context, p broker.Place) (found *Letter, err e
 		err = fmt.Errorf("%w: %s in %s", ErrNoLetter, FormatPlace(p), l.cfg.Topic)
 	}
 	return found, err
+}
+
+// Missing are those of places where no letter is, in their order.
+func (l *Letters) Missing(ctx context.Context, places []broker.Place) (missing []broker.Place, err error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	there := map[broker.Place]bool{}
+	err = l.List(ctx, Filter{Places: places}, func(x *Letter) error {
+		there[x.Place] = true
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(places), func(p broker.Place) bool { return there[p] }), nil
 }
 
 // scan reads the letters that the filter chooses. A filter that names places begins at the first of them.

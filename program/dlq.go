@@ -3,10 +3,12 @@ package program
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/spf13/cobra"
@@ -34,12 +36,13 @@ type letterFlags struct {
 func (l *letterFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.handler, "handler", "", "only those that this consumer gave up")
-	f.StringVar(&l.class, "class", "", "only with this class of error: error, permanent, oversize, timeout, panic or goexit")
+	f.StringVar(&l.class, "class", "", "only with this class of error: "+orText(consumer.FailureClasses()))
 	f.StringVar(&l.since, "since", "", "only those that failed at or after it: a time as in RFC 3339, or how long ago, as 2h30m")
 	f.StringVar(&l.until, "until", "", "only those that failed before it")
 	f.StringVar(&l.key, "key", "", "only with this key")
 	f.StringVar(&l.origin, "origin", "", "only those that came from this topic or subject")
 	f.StringVar(&l.state, "state", "", "only waiting, replayed or uncertain ones")
+	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(consumer.FailureClasses(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // filter reads the flags, and places from the arguments. It reports all mistakes at once.
@@ -68,12 +71,21 @@ func (l *letterFlags) filter(cmd *cobra.Command, args []string, now time.Time) (
 	default:
 		errs = append(errs, fmt.Errorf("--state is %q, want waiting, replayed or uncertain", l.state))
 	}
+	if classes := consumer.FailureClasses(); f.Class != "" && !slices.Contains(classes, f.Class) {
+		errs = append(errs, fmt.Errorf("--class is %q, want %s", f.Class, orText(classes)))
+	}
 	for _, a := range args {
 		p, err := deadletters.ParsePlace(a)
 		errs = append(errs, err)
 		f.Places = append(f.Places, p)
 	}
 	return f, errors.Join(errs...)
+}
+
+// orText is "a, b or c".
+func orText(list []string) string {
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
 // onePlace reads the one argument of show and edit.

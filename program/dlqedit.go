@@ -99,6 +99,9 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		return err
 	}
 	defer func() { err = errors.Join(err, box.close()) }()
+	if err := box.named(ctx, []broker.Place{place}); err != nil {
+		return err
+	}
 	l, err := box.Get(ctx, place)
 	if err != nil {
 		return err

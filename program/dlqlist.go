@@ -35,6 +35,9 @@ func newDLQList() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, box.close()) }()
+			if err := box.named(cmd.Context(), filter.Places); err != nil {
+				return err
+			}
 			out, n := newLetterTable(cmd.OutOrStdout()), 0
 			err = box.List(cmd.Context(), filter, func(l *deadletters.Letter) error {
 				if n++; limit > 0 && n > limit {
@@ -75,6 +78,9 @@ func newDLQShow() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, box.close()) }()
+			if err := box.named(cmd.Context(), []broker.Place{place}); err != nil {
+				return err
+			}
 			l, err := box.Get(cmd.Context(), place)
 			if err != nil {
 				return err

@@ -52,6 +52,9 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout io.Writer) (
 		return err
 	}
 	defer func() { err = errors.Join(err, box.close()) }()
+	if err := box.named(ctx, p.filter.Places); err != nil {
+		return err
+	}
 	plan, err := box.PlanPurge(ctx, p.filter)
 	if err != nil {
 		return err

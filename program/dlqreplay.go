@@ -84,6 +84,9 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, box.close()) }()
 	o := d.replay
+	if err := box.named(ctx, o.Filter.Places); err != nil {
+		return err
+	}
 	if box.doc != nil {
 		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
 	}

@@ -73,6 +73,7 @@ type deadBox struct {
 	store     deadletters.Store
 	publisher broker.Publisher
 	shut      func() // the store
+	kafka     bool   // else JetStream
 	// doc, name and consumer are of the file; nil: there is none.
 	doc      *config.Document
 	name     string
@@ -83,6 +84,30 @@ type deadBox struct {
 func (b *deadBox) close() error {
 	b.shut()
 	return closePublisher(b.publisher)
+}
+
+// named refuses letters that are named by the caller and are not there, or are named as on the other broker.
+func (b *deadBox) named(ctx context.Context, places []broker.Place) error {
+	var errs []error
+	for _, p := range places {
+		switch name := deadletters.FormatPlace(p); {
+		case b.kafka && p.Partition < 0:
+			errs = append(errs, fmt.Errorf("letter %s: on Kafka a letter is named by partition/offset, as in 0/17", name))
+		case !b.kafka && p.Partition >= 0:
+			errs = append(errs, fmt.Errorf("letter %s: on JetStream a letter is named by its sequence, as in 17", name))
+		}
+	}
+	if len(errs) > 0 {
+		return usageError{errors.Join(errs...)}
+	}
+	missing, err := b.Missing(ctx, places)
+	if err != nil {
+		return err
+	}
+	for _, p := range missing {
+		errs = append(errs, fmt.Errorf("%w: %s in %s", deadletters.ErrNoLetter, deadletters.FormatPlace(p), escape(b.topic)))
+	}
+	return errors.Join(errs...)
 }
 
 // open makes what the flags say, and finds out whether the broker and the topic are there. Mistakes in flags and file are usage errors.
@@ -176,7 +201,7 @@ func kafkaBox(topic string, at kafkabroker.Connection, most int) (*deadBox, erro
 		view.Close()
 		return nil, err
 	}
-	return &deadBox{topic: topic, store: view, publisher: p, shut: view.Close}, nil
+	return &deadBox{topic: topic, store: view, publisher: p, shut: view.Close, kafka: true}, nil
 }
 
 func natsBox(subject string, at natsbroker.Connection, domain string) (*deadBox, error) {

@@ -4,12 +4,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The values that labels may have. What is not listed becomes other.
 var (
-	failureClasses  = []string{"error", "panic", "timeout", "goexit", "permanent", "decode", "oversize", other}
+	failureClasses  = append(consumer.FailureClasses(), other)
 	giveBackReasons = []string{"revoked", "drain", "shutdown", "lost", other}
 	sourceKinds     = []string{"assigned", "ended", "down", "up", "gap", "unconfirmed", "stalled", "warning", other}
 )

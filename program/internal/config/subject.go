@@ -50,3 +50,9 @@ func Widest(subjects []string) []string {
 		return slices.ContainsFunc(subjects, func(o string) bool { return o != s && Matches(o, s) })
 	})
 }
+
+// hasToken says whether some subject that a pattern takes has the nth token, counted from 1, or from -1 at its end.
+func hasToken(pattern string, n int) bool {
+	tokens := strings.Split(pattern, ".")
+	return tokens[len(tokens)-1] == ">" || len(tokens) >= max(n, -n)
+}

@@ -122,3 +122,21 @@ func TestStreamsDoNotOverlap(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyTokenOfSomeSubject: a key_token is found where no subject can have so many tokens, in its line, and only there.
+func TestKeyTokenOfSomeSubject(t *testing.T) {
+	for _, c := range []struct {
+		subjects, token string
+		found           bool
+	}{
+		{"[orders.*]", "2", false}, {"[orders.*]", "-2", false}, {"[orders.*]", "3", true}, {"[orders.*]", "-3", true}, {"[a, b.c.d]", "3", false},
+		{"[a, b.>]", "9", false}, {"['>']", "-9", false}, {"[a]", "1", false},
+	} {
+		d := parse("consumers:\n  o:\n    order: key\n    routes: [{handler: log}]\n    source:\n      nats:\n        stream: S\n        durable: d\n        subjects: "+
+			c.subjects+"\n        key_token: "+c.token+"\n", nil)
+		got := strings.Join(findings(d), "\n")
+		if strings.Contains(got, "10: consumers.o.source.nats.key_token: is "+c.token+", and no message of subjects") != c.found || !c.found && got != "" {
+			t.Errorf("%s, %s: %s", c.subjects, c.token, got)
+		}
+	}
+}
