@@ -45,6 +45,9 @@ func newProduce() *cobra.Command {
 			}
 			p.publisher, p.topic = publisher, to.name()
 			s, err := p.run(cmd.Context(), newProgress(cmd.ErrOrStderr(), p.count))
+			if to.embedded() {
+				err = embeddedAway(err, "FILE")
+			}
 			return errors.Join(err, closePublisher(publisher), s.print(cmd.OutOrStdout(), asJSON))
 		},
 	}
