@@ -15,6 +15,10 @@ func TestMistakesAreFoundOnce(t *testing.T) {
 			":2: consumers.o.source.nats.key_header: is set, and so is key_token: set one"},
 		{"{source: {nats: {stream: S, subjects: [a.b], durable: d, key_token: 3}}, order: key, routes: [{handler: log}]}",
 			`:2: consumers.o.source.nats.key_token: is 3, and no message of subjects, ["a.b"], has so many tokens: none would have a key`},
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, with: {}}]}",
+			":2: consumers.o.middleware[0].with.limit: is missing"},
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, with: {limit: 0}}]}",
+			":2: consumers.o.middleware[0].with.limit: is 0, want at least 1"},
 	} {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", "consumers:\n  o: "+c.consumer+"\n")
