@@ -122,6 +122,8 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	o := e.replay
 	o.Filter = deadletters.Filter{Places: []broker.Place{place}}
 	o.Edit = func(out *broker.Outgoing) error { e.apply(out, value); return nil }
+	var to string
+	o.OnLetter = func(_ *deadletters.Letter, where string, _ error) { to = where }
 	if box.doc != nil {
 		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
 	}
@@ -129,7 +131,17 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	if err == nil && sum.Chosen == 0 { // it was on its way when a replay was stopped, and had arrived
 		err = errors.New("nothing was published: the letter turned out to be replayed already (--again edits and replays it once more)")
 	}
-	return errors.Join(err, e.tell(stdout, sum), outcome(sum))
+	return errors.Join(err, e.tellEdited(stdout, sum, place, to), outcome(sum))
+}
+
+// tellEdited prints the summary of one letter.
+func (e *dlqEdit) tellEdited(w io.Writer, s deadletters.Summary, place broker.Place, to string) error {
+	if e.asJSON || s.Replayed != 1 {
+		return e.tell(w, s)
+	}
+	fmt.Fprintf(w, "published the edited copy of letter %s to %s\n", deadletters.FormatPlace(place), escape(to))
+	e.details(w, s)
+	return nil
 }
 
 // apply makes the message what was edited.
