@@ -67,20 +67,28 @@ func (e *dlqEdit) check() error {
 	if e.replay.MaxReplays < 1 {
 		errs = append(errs, fmt.Errorf("--max-replays is %d, want at least 1", e.replay.MaxReplays))
 	}
-	e.headers = nil
-	for _, h := range e.set {
+	var err error
+	e.headers, err = headersOf(e.set)
+	errs = append(errs, err)
+	for _, name := range e.remove {
+		errs = append(errs, ownHeader("--remove-header", name))
+	}
+	return errors.Join(errs...)
+}
+
+// headersOf reads the values of --header, each name=value. It reports all mistakes at once.
+func headersOf(set []string) (headers []broker.Header, err error) {
+	var errs []error
+	for _, h := range set {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok || name == "" {
 			errs = append(errs, fmt.Errorf("--header is %q, want name=value", h))
 			continue
 		}
 		errs = append(errs, ownHeader("--header", name))
-		e.headers = append(e.headers, broker.Header{Key: name, Value: []byte(value)})
+		headers = append(headers, broker.Header{Key: name, Value: []byte(value)})
 	}
-	for _, name := range e.remove {
-		errs = append(errs, ownHeader("--remove-header", name))
-	}
-	return errors.Join(errs...)
+	return headers, errors.Join(errs...)
 }
 
 // ownHeader refuses headers that are not the message's own.
