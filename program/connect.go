@@ -80,7 +80,7 @@ func kafkaSource(k *config.Kafka) kafkabroker.Config {
 // otherNames are the adapters' fields whose names in the file are not just the same in snake case.
 var otherNames = map[string]string{
 	"URLs": "urls", "Consumer": "durable", "NKeySeedFile": "nkey_seed_file", "TLS": "tls", "CAFile": "ca_file",
-	"Pattern": "topics_pattern", "SASL": "sasl",
+	"Pattern": "topics_pattern", "SASL": "sasl", "Strict": "priority.mode",
 }
 
 var (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -160,6 +161,12 @@ func TestDLQListAndShow(t *testing.T) {
 		if !strings.Contains(show, `plain \x1b[31mred`+"\nsecond line\n") || !strings.Contains(show, `trace: \x1b[2Jabc`) || !strings.Contains(show, "attempts") {
 			t.Errorf("show:\n%s", show)
 		}
+		if names := headerNames(show); len(names) < 8 || !slices.IsSorted(names) {
+			t.Errorf("show has headers in no order: %q", names)
+		}
+		if out, none := f.must(t, "list", "--handler", "nobody"), f.must(t, "list", "--handler", "nobody", "--json"); out != "no letters\n" || none != "" {
+			t.Errorf("list of none: %q, as JSON %q", out, none)
+		}
 		if show = f.must(t, "show", f.place(2)); !strings.Contains(show, "00000000  00 01 62 69 6e") {
 			t.Errorf("show of binary:\n%s", show)
 		}
@@ -186,6 +193,16 @@ func TestDLQListAndShow(t *testing.T) {
 			t.Errorf("by flags: %v\n%s", err, byFlags)
 		}
 	})
+}
+
+// headerNames are those that show lists, in its order.
+func headerNames(show string) (names []string) {
+	for line := range strings.Lines(show) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "header" {
+			names = append(names, strings.TrimSuffix(fields[1], ":"))
+		}
+	}
+	return names
 }
 
 // TestDLQReplay: each letter goes once, to where it came from or to the handler, and what may not go is refused and named.
@@ -239,7 +256,7 @@ func TestDLQEdit(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("VISUAL", "")
 		t.Setenv("EDITOR", "sed -i s/1/100/")
-		if out := f.must(t, "edit", f.place(0)); !strings.Contains(out, "replayed 1 of 1") {
+		if out := f.must(t, "edit", f.place(0)); out != "published the edited copy of letter "+f.place(0)+" to orders\n" {
 			t.Errorf("edit: %s", out)
 		}
 		writeFile(t, dir, "new", `{"n":200}`)

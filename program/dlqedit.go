@@ -67,20 +67,28 @@ func (e *dlqEdit) check() error {
 	if e.replay.MaxReplays < 1 {
 		errs = append(errs, fmt.Errorf("--max-replays is %d, want at least 1", e.replay.MaxReplays))
 	}
-	e.headers = nil
-	for _, h := range e.set {
+	var err error
+	e.headers, err = headersOf(e.set)
+	errs = append(errs, err)
+	for _, name := range e.remove {
+		errs = append(errs, ownHeader("--remove-header", name))
+	}
+	return errors.Join(errs...)
+}
+
+// headersOf reads the values of --header, each name=value. It reports all mistakes at once.
+func headersOf(set []string) (headers []broker.Header, err error) {
+	var errs []error
+	for _, h := range set {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok || name == "" {
 			errs = append(errs, fmt.Errorf("--header is %q, want name=value", h))
 			continue
 		}
 		errs = append(errs, ownHeader("--header", name))
-		e.headers = append(e.headers, broker.Header{Key: name, Value: []byte(value)})
+		headers = append(headers, broker.Header{Key: name, Value: []byte(value)})
 	}
-	for _, name := range e.remove {
-		errs = append(errs, ownHeader("--remove-header", name))
-	}
-	return errors.Join(errs...)
+	return headers, errors.Join(errs...)
 }
 
 // ownHeader refuses headers that are not the message's own.
@@ -122,6 +130,8 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	o := e.replay
 	o.Filter = deadletters.Filter{Places: []broker.Place{place}}
 	o.Edit = func(out *broker.Outgoing) error { e.apply(out, value); return nil }
+	var to string
+	o.OnLetter = func(_ *deadletters.Letter, where string, _ error) { to = where }
 	if box.doc != nil {
 		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
 	}
@@ -129,7 +139,17 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	if err == nil && sum.Chosen == 0 { // it was on its way when a replay was stopped, and had arrived
 		err = errors.New("nothing was published: the letter turned out to be replayed already (--again edits and replays it once more)")
 	}
-	return errors.Join(err, e.tell(stdout, sum), outcome(sum))
+	return errors.Join(err, e.tellEdited(stdout, sum, place, to), outcome(sum))
+}
+
+// tellEdited prints the summary of one letter.
+func (e *dlqEdit) tellEdited(w io.Writer, s deadletters.Summary, place broker.Place, to string) error {
+	if e.asJSON || s.Replayed != 1 {
+		return e.tell(w, s)
+	}
+	fmt.Fprintf(w, "published the edited copy of letter %s to %s\n", deadletters.FormatPlace(place), escape(to))
+	e.details(w, s)
+	return nil
 }
 
 // apply makes the message what was edited.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -48,6 +50,9 @@ func newDLQList() *cobra.Command {
 				}
 				return out.add(l)
 			})
+			if err == nil && n == 0 && !asJSON {
+				fmt.Fprintln(cmd.OutOrStdout(), "no letters")
+			}
 			return errors.Join(err, out.flush())
 		},
 	}
@@ -157,14 +162,23 @@ func printLetter(out io.Writer, topic string, l *deadletters.Letter) error {
 	if l.Message.Key != nil {
 		row("key", shown(l.Message.Key, 0))
 	}
-	for k, v := range l.Message.Headers.All() {
-		row("header", shown([]byte(k), 0)+": "+shown(v, 0))
+	for _, h := range byName(l.Message.Headers) {
+		row("header", shown([]byte(h.Key), 0)+": "+shown(h.Value, 0))
 	}
 	row("payload", fmt.Sprintf("%d bytes", len(l.Message.Value)))
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	return printPayload(out, l.Message.Value)
+}
+
+// byName are headers sorted by name, those of one name in their order: NATS keeps no order of names.
+func byName(hs broker.Headers) (list []broker.Header) {
+	for k, v := range hs.All() {
+		list = append(list, broker.Header{Key: k, Value: v})
+	}
+	slices.SortStableFunc(list, func(a, b broker.Header) int { return strings.Compare(a.Key, b.Key) })
+	return list
 }
 
 // stateText is what became of a letter.
@@ -247,9 +261,9 @@ func letterOf(topic string, l *deadletters.Letter, whole bool) letterJSON {
 	if !whole {
 		return j
 	}
-	for k, v := range l.Message.Headers.All() {
-		h := headerJSON{Key: k}
-		h.Value, h.ValueHex = textOrHex(v)
+	for _, stored := range byName(l.Message.Headers) {
+		h := headerJSON{Key: stored.Key}
+		h.Value, h.ValueHex = textOrHex(stored.Value)
 		j.Headers = append(j.Headers, h)
 	}
 	j.Value, j.ValueHex = textOrHex(l.Message.Value)

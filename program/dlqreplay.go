@@ -183,6 +183,12 @@ func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
 		did = "would replay"
 	}
 	fmt.Fprintf(w, "%s %d of %s; %d replayed before, %d refused, %d failed\n", did, s.Replayed, lettersText(s.Chosen), s.Before, s.Refused, s.Failed)
+	d.details(w, s)
+	return nil
+}
+
+// details prints what a summary names.
+func (d *dlqReplay) details(w io.Writer, s deadletters.Summary) {
 	if !d.replay.DryRun { // it has told of each
 		for i, r := range s.Refusals {
 			if i == 20 {
@@ -205,7 +211,6 @@ func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
 			fmt.Fprintf(w, "%s (%d): %s\n", list.what, n, placesText(list.places))
 		}
 	}
-	return nil
 }
 
 // A replayJSON is the summary as JSON.

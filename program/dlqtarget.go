@@ -80,6 +80,11 @@ type deadBox struct {
 	consumer *config.Consumer
 }
 
+// embedded says whether the letters are on the embedded server of the file.
+func (b *deadBox) embedded() bool {
+	return b.consumer != nil && b.consumer.Source.NATS != nil && b.consumer.Source.NATS.Embedded()
+}
+
 // close is called once, at the end.
 func (b *deadBox) close() error {
 	b.shut()
@@ -122,6 +127,9 @@ func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	if err := b.Reach(ctx); err != nil {
+		if b.embedded() {
+			err = embeddedAway(err, t.file)
+		}
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil

@@ -92,6 +92,14 @@ func (e *embeddedNATS) stop() {
 	_ = e.lock.Unlock()
 }
 
+// embeddedAway adds to an error of reaching the embedded server when there is one to reach.
+func embeddedAway(err error, file string) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrNoServers) {
+		return err
+	}
+	return fmt.Errorf("%w; the embedded server runs only while `longshore run -c %s` does", err, file)
+}
+
 // A stream is one that the embedded server shall have.
 type stream struct {
 	name     string

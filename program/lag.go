@@ -160,7 +160,7 @@ func fileViews(name string) (views []lagView, err error) {
 		return nil, err
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
-		more, err := consumerViews(consumer, doc.File.Consumers[consumer], doc.File.Embedded)
+		more, err := consumerViews(consumer, doc.File.Consumers[consumer], doc)
 		views = append(views, more...)
 		if err != nil {
 			return views, err
@@ -170,12 +170,16 @@ func fileViews(name string) (views []lagView, err error) {
 }
 
 // consumerViews are those of a consumer's sources, and that of its retry topics where it has some.
-func consumerViews(name string, c *config.Consumer, e config.Embedded) (views []lagView, err error) {
+func consumerViews(name string, c *config.Consumer, doc *config.Document) (views []lagView, err error) {
 	add := func(v lagView, failed error) { views, err = append(views, v), errors.Join(err, failed) }
 	for i, in := range c.Reads() {
 		if n := in.NATS; n != nil {
-			cfg := natsSource(n, e)
-			add(natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain}))
+			cfg := natsSource(n, doc.File.Embedded)
+			v, err := natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain})
+			if n.Embedded() {
+				v = v.ofEmbedded(doc.Name)
+			}
+			add(v, err)
 		}
 		if k := in.Kafka; k != nil {
 			cfg := kafkaSource(k)

@@ -54,13 +54,21 @@ func (t *lagTable) print(r lagReport) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "lag %d, of these finished %d", r.Lag, r.Finished)
-	if r.Unknown > 0 {
-		fmt.Fprintf(&b, "; %d unknown", r.Unknown)
-	}
-	b.WriteByte('\n')
+	b.WriteString(r.total() + "\n")
 	_, err := t.out.Write(b.Bytes())
 	return err
+}
+
+// total is what is known of all rows together.
+func (r lagReport) total() string {
+	if r.Unknown > 0 && r.Unknown == len(r.Rows) {
+		return "lag unknown"
+	}
+	text := fmt.Sprintf("lag %d, of these finished %d", r.Lag, r.Finished)
+	if r.Unknown > 0 {
+		text += fmt.Sprintf("; %d unknown", r.Unknown)
+	}
+	return text
 }
 
 func dash(s string) string {

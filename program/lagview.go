@@ -78,6 +78,19 @@ func natsView(consumer string, cfg natsbroker.LagViewConfig) (lagView, error) {
 	}}, nil
 }
 
+// ofEmbedded is v for the embedded server of a file.
+func (v lagView) ofEmbedded(file string) lagView {
+	read := v.read
+	v.read = func(ctx context.Context) ([]lagRow, error) {
+		rows, err := read(ctx)
+		if err != nil {
+			err = embeddedAway(err, file)
+		}
+		return rows, err
+	}
+	return v
+}
+
 // readLags reads all views, one after the other, each for at most timeout. What could not be read is in the rows, and in err.
 func readLags(ctx context.Context, views []lagView, timeout time.Duration) (r lagReport, err error) {
 	for _, v := range views {

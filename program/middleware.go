@@ -178,7 +178,7 @@ func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware
 
 // concurrencyOptions are those of a concurrency limit.
 type concurrencyOptions struct {
-	Limit int `yaml:"limit"`
+	Limit *int `yaml:"limit"`
 }
 
 func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
@@ -186,10 +186,13 @@ func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middle
 	if err := o.Decode(&with); err != nil {
 		return nil, nil, err
 	}
-	if with.Limit < 1 {
-		return nil, nil, handlers.OptionErrors{{Path: "limit", Problem: fmt.Sprintf("is %d, want at least 1", with.Limit)}}
+	switch {
+	case with.Limit == nil:
+		return nil, nil, handlers.OptionErrors{{Path: "limit", Problem: "is missing"}}
+	case *with.Limit < 1:
+		return nil, nil, handlers.OptionErrors{{Path: "limit", Problem: fmt.Sprintf("is %d, want at least 1", *with.Limit)}}
 	}
-	l, err := middleware.NewConcurrencyLimit(with.Limit)
+	l, err := middleware.NewConcurrencyLimit(*with.Limit)
 	if err != nil {
 		return nil, nil, err
 	}

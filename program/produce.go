@@ -31,7 +31,8 @@ func newProduce() *cobra.Command {
 			"config example and its embedded server; --brokers or --topic publishes to Kafka. Progress goes to stderr, the summary to stdout. Exits\n" +
 			"with 1 if not all were confirmed. The url may come from NATS_URL, so that a password in it is not on the command line, the brokers from\n" +
 			"KAFKA_BROKERS.",
-		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20\n  longshore produce --brokers 127.0.0.1:9092 --topic orders",
+		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20\n  longshore produce --brokers 127.0.0.1:9092 --topic orders\n" +
+			"  longshore produce --header priority=high --header ce-type=com.example.order.created",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
@@ -39,12 +40,15 @@ func newProduce() *cobra.Command {
 			return p.check(to.choose(cmd))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			publisher, err := to.publisher(p.size)
+			publisher, err := to.publisher(p.size + p.headerBytes())
 			if err != nil {
 				return usageError{err}
 			}
 			p.publisher, p.topic = publisher, to.name()
 			s, err := p.run(cmd.Context(), newProgress(cmd.ErrOrStderr(), p.count))
+			if to.embedded() {
+				err = embeddedAway(err, "FILE")
+			}
 			return errors.Join(err, closePublisher(publisher), s.print(cmd.OutOrStdout(), asJSON))
 		},
 	}
@@ -54,6 +58,7 @@ func newProduce() *cobra.Command {
 	f.Int64Var(&p.count, "count", 1000, "number of messages; 0: until stopped")
 	f.IntVar(&p.size, "size", 100, "bytes of each message")
 	f.IntVar(&p.keys, "keys", 0, "number of different keys; 0: no keys")
+	f.StringArrayVar(&p.set, "header", nil, "header of each message, as name=value; may be given several times")
 	f.DurationVar(&p.timeout, "timeout", 10*time.Second, "how long to try to connect, and to have messages confirmed")
 	f.BoolVar(&asJSON, "json", false, "print the summary as JSON")
 	return cmd
@@ -72,10 +77,20 @@ func (p *production) check(target error) error {
 	check(p.size >= minSize && p.size <= maxSize, "--size is %d, want %d to %d", p.size, minSize, maxSize)
 	check(p.keys >= 0, "--keys is %d, negative", p.keys)
 	check(p.timeout > 0, "--timeout is %v, want more than 0", p.timeout)
-	if err := errors.Join(errs...); err != nil {
+	var err error
+	p.headers, err = headersOf(p.set)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return usageError{err}
 	}
 	return nil
+}
+
+// headerBytes is what the headers of a message take at most: with each up to three lengths of at most 5 bytes.
+func (p *production) headerBytes() (n int) {
+	for _, h := range p.headers {
+		n += len(h.Key) + len(h.Value) + 15
+	}
+	return n
 }
 
 // limiter lets rate messages a second through, and says how many go together.

@@ -130,6 +130,41 @@ func TestProductionStops(t *testing.T) {
 	})
 }
 
+// TestProduceSendsHeaders: those of the flags are on each message, and what is no header of one's own is refused.
+func TestProduceSendsHeaders(t *testing.T) {
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		long := strings.Repeat("x", 2000) // more than the room that is kept for key and id on Kafka
+		to := append(f.flags[:2:2], "--topic", "other")
+		if !f.kafka {
+			to[2] = "--subject"
+		}
+		args := append([]string{"produce", "--count", "3", "--rate", "0", "--header", "priority=high", "--header", "note=a=b", "--header", "long=" + long}, to...)
+		if out, err := run(t.Context(), args...); err != nil || !strings.Contains(out, "confirmed 3") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		n := 0
+		_, err := f.store.Scan(t.Context(), broker.Scan{Topic: "other"}, func(m *broker.Message) error {
+			n++
+			for name, want := range map[string]string{"priority": "high", "note": "a=b", "long": long} {
+				if got, ok := m.Headers.Get(name); !ok || string(got) != want {
+					t.Errorf("header %s is %q", name, got)
+				}
+			}
+			return nil
+		})
+		if err != nil || n != 3 {
+			t.Errorf("%d messages, %v", n, err)
+		}
+	})
+	_, err := run(t.Context(), "produce", "--header", "none", "--header", "Longshore-Attempts=9", "--size", "1")
+	for _, want := range []string{`--header is "none", want name=value`, "are not the message's own", "--size is 1"} {
+		var use usageError
+		if !errors.As(err, &use) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+}
+
 func TestProduceWithoutStream(t *testing.T) {
 	e, err := startNATS(t.TempDir(), server.RANDOM_PORT)
 	if err != nil {

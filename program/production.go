@@ -22,6 +22,8 @@ type production struct {
 	size      int
 	keys      int
 	timeout   time.Duration
+	set       []string        // of --header
+	headers   []broker.Header // of set
 
 	id  string // of this run: with the number it lets the stream drop what was sent twice
 	sum productionSummary
@@ -113,7 +115,7 @@ func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 
 // message is number n.
 func (p *production) message(n int64) broker.Outgoing {
-	m := broker.Outgoing{Topic: p.topic, ID: p.id + "-" + strconv.FormatInt(n, 10)}
+	m := broker.Outgoing{Topic: p.topic, Headers: p.headers, ID: p.id + "-" + strconv.FormatInt(n, 10)}
 	body := struct {
 		Number int64  `json:"number"`
 		Pad    string `json:"pad"`

@@ -151,7 +151,7 @@ func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
 		return func() error { return nil }, nil
 	}
 	if err := a.admin.Listen(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; set admin.listen to another address", err)
 	}
 	a.log.Info().Str("event", "admin").Stringer("listen", a.admin.Addr()).Msg("/livez /readyz /metrics")
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

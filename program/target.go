@@ -63,6 +63,9 @@ func setFlags(cmd *cobra.Command, names ...string) (set []string) {
 	return set
 }
 
+// embedded says whether nobody named a server: then it is the one of a configuration file that has no url.
+func (t *target) embedded() bool { return !t.kafka && natsURL(t.url) == defaultServer }
+
 // name is of the subject or topic.
 func (t *target) name() string {
 	if t.kafka {

@@ -136,7 +136,7 @@ func TestContradictionsOfSources(t *testing.T) {
 		"{stream: S, durable: d, url: ''}":                                      "nats.url: is empty",
 		"{stream: S, durable: d, url: 'nats://h', urls: ['nats://h']}":          "nats.urls: is set, and so is url",
 		"{stream: S, durable: d, url: 'nats://h', key_token: 0}":                "nats.key_token: is 0, want 1",
-		"{stream: S, durable: d, url: 'nats://h', key_token: 1, key_header: K}": "nats.key_token: is set, and so is key_header: set one",
+		"{stream: S, durable: d, url: 'nats://h', key_token: 1, key_header: K}": "nats.key_header: is set, and so is key_token: set one",
 		"{stream: S, durable: d, subjects: [a.*, b.c.d], key_token: 4}":         `nats.key_token: is 4, and no message of subjects, ["a.*" "b.c.d"], has so many tokens`,
 		"{stream: S, durable: d, subjects: [a.b], key_token: -3}":               `nats.key_token: is -3, and no message of subjects`,
 		"{stream: S, durable: d, url: 'nats://h', key_header: ''}":              "nats.key_header: is empty",

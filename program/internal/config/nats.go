@@ -48,7 +48,7 @@ func (d *Document) checkNATS(at string, n *NATS) {
 	case d.Has(at+".key_token") && n.KeyToken == 0:
 		d.Find(at+".key_token", "is 0, want 1 for the first token of the subject, -1 for the last")
 	case n.KeyHeader != "" && n.KeyToken != 0:
-		d.Find(at+".key_token", "is set, and so is key_header: set one")
+		d.Find(at+".key_header", "is set, and so is key_token: set one") // where the adapter finds it, too
 	case len(n.Subjects) > 0 && !slices.ContainsFunc(n.Subjects, func(s string) bool { return hasToken(s, n.KeyToken) }):
 		d.Find(at+".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken, n.Subjects)
 	}

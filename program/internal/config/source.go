@@ -125,7 +125,11 @@ func (d *Document) checkPriority(at string, c *Consumer) {
 	}
 	d.oneOf(at+".mode", p.Mode, priorityModes)
 	if len(c.Sources) < 2 && !d.Has(at+".header") && !d.Has(at+".levels") {
-		d.Find(at, "is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything")
+		path := at
+		if p.Mode == "strict" {
+			path += ".mode" // where the engine finds it, too
+		}
+		d.Find(path, "is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything")
 	}
 	if p.Mode == "strict" {
 		d.checkStrict(at, c)

@@ -82,7 +82,7 @@ func TestPriority(t *testing.T) {
 		{one("{header: urgency, levels: [{values: [high, higher], weight: 16}, {values: [normal]}, {weight: 1}]}"), ""},
 		{one("{mode: strict, header: urgency, levels: [{values: [high]}, {values: [low]}]}"), ""},
 		{one("{mode: fair, header: u, levels: [{values: [a]}, {}]}"), `5: consumers.o.priority.mode: is "fair", want one of [weight strict]`},
-		{one("{mode: strict}"), "5: consumers.o.priority: is set, and there is neither"},
+		{one("{mode: strict}"), "5: consumers.o.priority.mode: is set, and there is neither"},
 		{one("{}"), "5: consumers.o.priority: is set, and there is neither"},
 		{one("{levels: [{values: [a]}, {}]}"), "5: consumers.o.priority.header: is missing"},
 		{one("{header: u}"), "5: consumers.o.priority.levels: has 0, want at least 2"},

@@ -1,0 +1,30 @@
+package program
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMistakesAreFoundOnce: what both the file's check and a package find is one finding, at a path of the file.
+func TestMistakesAreFoundOnce(t *testing.T) {
+	for _, c := range []struct{ consumer, want string }{
+		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g}}, routes: [{handler: log}], priority: {mode: strict}}",
+			":2: consumers.o.priority.mode: is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything"},
+		{"{source: {nats: {url: 'nats://h', stream: S, durable: d, key_header: K, key_token: 1}}, routes: [{handler: log}]}",
+			":2: consumers.o.source.nats.key_header: is set, and so is key_token: set one"},
+		{"{source: {nats: {stream: S, subjects: [a.b], durable: d, key_token: 3}}, order: key, routes: [{handler: log}]}",
+			`:2: consumers.o.source.nats.key_token: is 3, and no message of subjects, ["a.b"], has so many tokens: none would have a key`},
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, with: {}}]}",
+			":2: consumers.o.middleware[0].with.limit: is missing"},
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, with: {limit: 0}}]}",
+			":2: consumers.o.middleware[0].with.limit: is 0, want at least 1"},
+	} {
+		dir := t.TempDir()
+		writeFile(t, dir, "c.yaml", "consumers:\n  o: "+c.consumer+"\n")
+		file := filepath.Join(dir, "c.yaml")
+		if _, err := run(t.Context(), "config", "check", file); err == nil || strings.TrimSpace(err.Error()) != file+c.want {
+			t.Errorf("%s: %v", c.consumer, err)
+		}
+	}
+}
