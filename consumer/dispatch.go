@@ -101,9 +101,13 @@ type cutter struct {
 	out     []*run
 	numbers []uint64 // of lanes; fresh ones, as runs keep theirs
 	stash   stash
+	tokens  []uint64 // fresh ones, as runs keep theirs
 }
 
-const runsAtOnce = 36 // 4 KiB
+const (
+	runsAtOnce   = 30  // 4 KiB
+	tokensAtOnce = 512 // the same
+)
 
 // cut makes runs of q messages each. What it returns is good until the next call.
 func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*run {
@@ -124,12 +128,29 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*ru
 		r := &x.slab[0]
 		x.slab = x.slab[1:]
 		r.init(k, ms[:n:n], nil)
+		if n > 1 {
+			r.tokens = x.tokensOf(r.ms)
+		}
 		if ms = ms[n:]; lanes != nil {
 			r.lanes, lanes = lanes[:n:n], lanes[n:]
 		}
 		x.out = append(x.out, r)
 	}
 	return x.out
+}
+
+// tokensOf are the messages' tokens in one piece.
+func (x *cutter) tokensOf(ms []broker.Message) []uint64 {
+	n := len(ms)
+	if len(x.tokens) < n {
+		x.tokens = make([]uint64, max(n, tokensAtOnce))
+	}
+	tokens := x.tokens[:n:n]
+	x.tokens = x.tokens[n:]
+	for i := range ms {
+		tokens[i] = ms[i].Token
+	}
+	return tokens
 }
 
 // takeBack gives back what is unstarted of runs that are in no queue.

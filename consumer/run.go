@@ -23,6 +23,9 @@ type run struct {
 	ms   []broker.Message
 	// lanes has each message's lane; nil: there is no order.
 	lanes []uint64
+	// tokens has each message's token, written by the dispatcher: its processor has the messages at hand, and the worker's would fetch each for its token
+	// alone. Nil where they were not cut by the dispatcher, or are one.
+	tokens []uint64
 	// batch is set where its messages are handled by one call. Then the word counts that one, not them.
 	batch *gathering
 	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.

@@ -11,16 +11,21 @@ func (c *Consumer) ackRange(l *local, r *run, a, b int) {
 	if a >= b {
 		return
 	}
-	if l == nil {
-		l = &local{}
+	tokens := r.tokens
+	if tokens != nil {
+		tokens = tokens[a:b]
+	} else {
+		if l == nil {
+			l = &local{}
+		}
+		l.tokens = l.tokens[:0]
+		for _, m := range r.part(a, b) {
+			l.tokens = append(l.tokens, m.Token)
+		}
+		tokens = l.tokens
 	}
-	l.tokens = l.tokens[:0]
-	ms := r.part(a, b)
-	for i := range ms {
-		l.tokens = append(l.tokens, ms[i].Token)
-	}
-	c.count.handled.Add(int64(len(ms)))
-	c.ack(r.c, l.tokens, r.lanesOf(a, b))
+	c.count.handled.Add(int64(len(tokens)))
+	c.ack(r.c, tokens, r.lanesOf(a, b))
 }
 
 // ack settles messages of k as done; what waits for them in their lanes follows.
