@@ -53,7 +53,8 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	numbers := cut.numbers[:len(ms):len(ms)]
 	cut.numbers = cut.numbers[len(ms):]
 	for i := range ms {
-		if numbers[i] = c.cfg.Order.laneOf(&ms[i]); numbers[i] == 0 && c.count.unordered.Add(1) == 1 {
+		numbers[i] = c.cfg.Order.laneOf(&ms[i])
+		if numbers[i] == 0 && c.count.unordered.Add(1) == 1 {
 			c.tell(Unordered{Message: ms[i].Clone()})
 		}
 	}
