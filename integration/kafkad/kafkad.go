@@ -171,9 +171,7 @@ func startOn(a artifacts, c Config) (k *Cluster, err error) {
 			return k, err
 		}
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	cluster := base64.RawURLEncoding.EncodeToString(id)
+	cluster := clusterID()
 	if err := k.each(func(n *node) error { return n.format(k.nodes, cluster, c.Properties) }); err != nil {
 		return k, err
 	}
@@ -186,6 +184,14 @@ func startOn(a artifacts, c Config) (k *Cluster, err error) {
 		return k, err
 	}
 	return k, k.awaitCoordinator()
+}
+
+// clusterID is a random one in Kafka's form. It does not begin with a dash: Kafka's tools would take it for an option.
+func clusterID() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	id[0] &= 0x7f
+	return base64.RawURLEncoding.EncodeToString(id)
 }
 
 func (k *Cluster) each(do func(*node) error) error {
