@@ -126,7 +126,9 @@ func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(i
 				fmt.Fprintln(os.Stderr, "source says:", said.Err)
 			}
 		}}}))
-	go func() { check(c.Run(context.Background())) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { check(c.Run(ctx)) }()
 	return r.result(n)
 }
 
@@ -134,17 +136,25 @@ func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(i
 func kafkaReader(where string, n int) sample {
 	r := newKafkaRun(where, n)
 	rd := kafka.NewReader(kafka.ReaderConfig{Brokers: r.brokers, GroupID: r.group, Topic: r.topic, StartOffset: kafka.FirstOffset})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	go func() {
 		var latest [kafkaPartitions]kafka.Message
 		last := time.Now()
 		for i := 0; ; i++ {
-			m := must(rd.FetchMessage(context.Background()))
+			m, err := rd.FetchMessage(ctx)
+			if ctx.Err() != nil { // all is measured; the broker goes next
+				return
+			}
+			check(err)
 			latest[m.Partition] = m
 			if i%256 == 0 && time.Since(last) > time.Second {
 				last = time.Now()
 				for _, m := range latest {
 					if m.Topic != "" {
-						check(rd.CommitMessages(context.Background(), m))
+						if err := rd.CommitMessages(ctx, m); ctx.Err() == nil {
+							check(err)
+						}
 					}
 				}
 			}
@@ -159,14 +169,22 @@ func kafkaFranz(where string, n int) sample {
 	r := newKafkaRun(where, n)
 	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(time.Second)))
-	go func() {
-		for {
-			fs := c.PollFetches(context.Background())
-			check(fs.Err())
-			fs.EachRecord(func(*kgo.Record) { r.saw() })
-		}
-	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go poll(ctx, c, func(*kgo.Record) { r.saw() })
 	return r.result(n)
+}
+
+// poll hands out c's records until ctx ends.
+func poll(ctx context.Context, c *kgo.Client, do func(*kgo.Record)) {
+	for {
+		fs := c.PollFetches(ctx)
+		if ctx.Err() != nil { // all is measured; the broker goes next
+			return
+		}
+		check(fs.Err())
+		fs.EachRecord(do)
+	}
 }
 
 // kafkaFranzByKey is how one keeps the order of keys by hand: a goroutine and a channel for each of 64 hashes. It commits what no goroutine has
@@ -185,13 +203,9 @@ func kafkaFranzByKey(where string, n int) sample {
 		}()
 	}
 	seed := maphash.MakeSeed()
-	go func() {
-		for {
-			fs := c.PollFetches(context.Background())
-			check(fs.Err())
-			fs.EachRecord(func(m *kgo.Record) { hands[maphash.Bytes(seed, m.Key)%workers] <- m })
-		}
-	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go poll(ctx, c, func(m *kgo.Record) { hands[maphash.Bytes(seed, m.Key)%workers] <- m })
 	return r.result(n)
 }
 
@@ -204,7 +218,9 @@ func kafkaWatermill(where string, n int) sample {
 		OverwriteSaramaConfig: cfg}, watermill.NopLogger{}))
 	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddConsumerHandler("bench", r.topic, sub, func(*message.Message) error { r.saw(); return nil })
-	go func() { check(router.Run(context.Background())) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { check(router.Run(ctx)) }()
 	return r.result(n)
 }
 
