@@ -96,16 +96,16 @@ func (s *Source) finish(ctx context.Context) error {
 		return nil
 	}
 	for {
-		left := s.outbox.left()
+		left, _ := s.outbox.left()
 		nc := s.link.conn()
 		if left == 0 && !nc.IsConnected() {
 			return nil
 		}
-		if nc.IsConnected() && s.flush(ctx, nc) {
+		if nc.IsConnected() && (s.flush(ctx, nc) || s.forsaken(ctx)) {
 			return nil
 		}
 		if !sleep(ctx, 10*time.Millisecond) {
-			if left = s.outbox.left(); left == 0 {
+			if left, _ = s.outbox.left(); left == 0 {
 				return nil
 			}
 			return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, context.Cause(ctx))
@@ -114,8 +114,8 @@ func (s *Source) finish(ctx context.Context) error {
 }
 
 // flush makes sure that what is on its way to us was sent back, and that what is on its way to the server arrived.
-func (s *Source) flush(ctx context.Context, nc *nats.Conn) bool {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (s *Source) flush(given context.Context, nc *nats.Conn) bool {
+	ctx, cancel := context.WithTimeout(given, requestTimeout)
 	defer cancel()
 	s.outbox.again(tripOf(nc))
 	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
@@ -135,5 +135,45 @@ func (s *Source) flush(ctx context.Context, nc *nats.Conn) bool {
 			return false
 		}
 	}
-	return s.makeContact(ctx) && s.outbox.left() == 0
+	if !s.makeContact(ctx) {
+		return false
+	}
+	s.outbox.review(tripOf(nc), s.ackWait())
+	return s.awaitReceipts(ctx, given, nc)
+}
+
+// awaitReceipts waits until the consumer has taken all acks, or there is no use in waiting: one that is there, and has given none for so long, was set
+// back by a crash of the server and does not know the messages, which come again.
+func (s *Source) awaitReceipts(ctx, given context.Context, nc *nats.Conn) bool {
+	for {
+		left, refused := s.outbox.left()
+		switch {
+		case left == 0:
+			return true
+		case refused || !nc.IsConnected():
+			return false
+		case !sleep(ctx, time.Millisecond):
+			if !s.makeContact(given) {
+				return false
+			}
+			s.outbox.abandon()
+			return true
+		}
+	}
+}
+
+// forsaken says that the consumer is no more, so that nothing can be settled.
+func (s *Source) forsaken(ctx context.Context) bool {
+	info, err := s.askInfo(ctx)
+	if missing(err) && sleep(ctx, 250*time.Millisecond) { // a cluster that is choosing its leader may say so for a moment
+		info, err = s.askInfo(ctx)
+	}
+	s.mu.Lock()
+	created := s.created
+	s.mu.Unlock()
+	if !missing(err) && (err != nil || info.Created.Equal(created)) {
+		return false
+	}
+	s.outbox.abandon()
+	return true
 }

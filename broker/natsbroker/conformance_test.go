@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -49,8 +50,9 @@ type place struct {
 }
 
 func embedded(t testing.TB) place {
-	ts := startServer(t)
-	return place{ts.url(), ts.opts.Port, ts.down, ts.up}
+	ts := startServer(t, func(o *server.Options) { o.LameDuckGracePeriod, o.LameDuckDuration = -time.Hour, 2*time.Hour })
+	lame := func() { time.Sleep(testLease / 4) } // longer than between two contacts
+	return place{ts.url(), ts.opts.Port, func() { ts.lameDown(lame) }, ts.up}
 }
 
 func ownProcess(t testing.TB) place {

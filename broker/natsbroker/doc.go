@@ -31,6 +31,7 @@
 //	extend    +WPI from receipt, and which leases certainly hold
 //	settle    Ack and Nack
 //	outbox    what has yet to be said to the server, and what it may have to be told again
+//	receipt   whether an ack was taken
 //	finished  which messages are done, to ack again what comes again
 //	runs      how often a message that was given back has failed here, and when it is due
 //	gaps      which messages nobody will ever see

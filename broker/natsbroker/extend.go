@@ -78,13 +78,15 @@ func (s *Source) contactLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.ping:
-		case <-time.After(time.Duration(s.ackWait()) / 6):
+		case <-time.After(min(time.Duration(s.ackWait())/6, reviewEvery)):
 		}
-		s.makeContact(ctx)
+		if s.makeContact(ctx) {
+			s.outbox.review(tripOf(s.link.conn()), s.ackWait())
+		}
 	}
 }
 
-// makeContact sends a PING and, when it is answered, moves leases on and lets go of acks that have arrived.
+// makeContact sends a PING and, when it is answered, moves leases on.
 func (s *Source) makeContact(ctx context.Context) bool {
 	nc := s.link.conn()
 	if nc == nil || !nc.IsConnected() {
@@ -94,7 +96,6 @@ func (s *Source) makeContact(ctx context.Context) bool {
 	round, over := s.round, s.roundOver
 	s.mu.Unlock()
 	here := tripOf(nc)
-	sent := s.outbox.mark()
 	at := s.clock()
 	ctx, cancel := context.WithTimeout(ctx, min(max(time.Duration(s.ackWait()), time.Second), 2*s.cfg.Heartbeat))
 	defer cancel()
@@ -104,7 +105,6 @@ func (s *Source) makeContact(ctx context.Context) bool {
 	if tripOf(nc) != here {
 		return false
 	}
-	s.outbox.proven(sent, here)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.contact = max(s.contact, at)

@@ -72,6 +72,19 @@ func (ts *testServer) down() {
 	}
 }
 
+// lameDown lets the server answer for a while after its JetStream has ended, as one does that is stopped with care.
+func (ts *testServer) lameDown(meanwhile func()) {
+	lame := make(chan struct{})
+	go func(srv *server.Server) {
+		defer close(lame)
+		srv.LameDuckShutdown()
+	}(ts.srv)
+	eventually(ts.t, "JetStream has ended", func() bool { return !ts.srv.JetStreamEnabled() })
+	meanwhile()
+	ts.down()
+	<-lame
+}
+
 func (ts *testServer) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", ts.opts.Port) }
 
 // admin is a connection of the test's own, to look from outside.

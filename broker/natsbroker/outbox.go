@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,12 +18,13 @@ var (
 // outbox is what has yet to be said to the server: settles wait here, and a writer sends them. So Ack and Nack never wait for a socket
 // whose other end does not read; and while there is no connection they stay here, where a nak can still be looked at.
 //
-// What was written is not yet received: it may lie in a buffer of a connection that dies. So acks are kept until a PING sent after
-// them was answered over the same connection, and sent again over the next one. Sending an ack twice is harmless; a nak is
-// never sent again, since by then it may take the message from somebody else.
+// What was written is not yet received: it may lie in a buffer of a connection that dies, or come to a server that has no consumer any more
+// (receipt.go). So acks are kept until the consumer has answered one that was sent after them, and sent again otherwise. Sending an ack twice is
+// harmless; a nak is never sent again, since by then it may take the message from somebody else.
 type outbox struct {
-	link  *link
-	clock func() int64
+	link     *link
+	clock    func() int64
+	receipts receipts
 	// dropped is told how many naks were not sent because their lease had run out, late how many acks may have come after theirs.
 	dropped, late func(n int)
 
@@ -31,10 +33,12 @@ type outbox struct {
 	naks     []nak
 	wake     chan struct{}
 	writing  bool
-	unproven []written
-	count    int // acks in unproven
+	unproven []written // by seq
+	count    int       // acks in unproven
 	seq      uint64
 	spare    [][]promise
+	asked    int64 // when a receipt was last asked for, by the source's clock
+	hurry    bool  // ask for one now
 	// server is the id of the last one that was written to; restarted is when it was last found to be another, by the source's clock.
 	server    string
 	restarted int64
@@ -56,11 +60,14 @@ type nak struct {
 	until int64 // when the lease runs out, by the source's clock
 }
 
-// written is a batch of acks that was handed to a connection.
+// written is acks that were handed to a connection, with receipts for the first and the last.
 type written struct {
-	seq  uint64
-	over trip
-	acks []promise
+	seq     uint64
+	over    trip
+	acks    []promise
+	asked   int64 // when the last receipt was asked for, by the source's clock; notAsked: more acks may join
+	begun   bool  // the first receipt came
+	refused bool  // the server has no such consumer at the moment
 }
 
 // A trip is one connection to one server, from its handshake to its end. The server's id changes when it is started again.
@@ -81,7 +88,7 @@ func tripOf(nc *nats.Conn) trip {
 // down (EncodeConsumerState of nats-server).
 const restartLoss = int64(time.Second)
 
-// maxUnproven bounds the acks kept to be sent again. The oldest are let go first; one that was lost all the same comes again, and is
+// maxUnproven bounds the acks kept to be sent again. The oldest are let go first, and told as late; one that was lost comes again, and is
 // acked then (see finished).
 const maxUnproven = 1 << 16
 
@@ -160,26 +167,76 @@ func (o *outbox) run(ctx context.Context) {
 func (o *outbox) write() bool {
 	nc := o.link.conn()
 	over := tripOf(nc)
+	listening := o.receipts.listen(nc, o.answered)
 	o.mu.Lock()
 	o.meet(over.server)
 	acks, naks := o.acks, o.naks
 	o.acks, o.naks = o.takeSpare(), nil
+	acks, first, last := o.enter(acks, over, listening)
 	o.writing = len(acks)+len(naks) > 0
 	o.mu.Unlock()
 	if len(acks)+len(naks) == 0 {
-		o.done(nil, nil, trip{}, acks)
+		o.done(acks, nil)
 		return false
 	}
 	a := 0
-	for a < len(acks) && nc.Publish(acks[a].reply, bodyAck) == nil {
-		a++
+	for ; a < len(acks); a++ {
+		receipt := ""
+		switch {
+		case a == len(acks)-1 && last != "":
+			receipt = last
+		case a == 0:
+			receipt = first
+		}
+		if publishAck(nc, acks[a].reply, receipt) != nil {
+			break // all of them go over the next connection
+		}
 	}
 	n := 0
 	if a == len(acks) {
 		n = o.writeNaks(nc, naks)
 	}
-	o.done(acks[a:], naks[n:], over, acks[:a])
-	return a == len(acks) && n == len(naks)
+	wrote := a == len(acks) && n == len(naks)
+	o.done(acks, naks[n:])
+	return wrote
+}
+
+func publishAck(nc *nats.Conn, reply, receipt string) error {
+	if receipt == "" {
+		return nc.Publish(reply, bodyAck)
+	}
+	return nc.PublishRequest(reply, receipt, bodyAck)
+}
+
+// enter books acks that are about to be written, and says where the receipts of the first and of the last are to go; empty: they have none. When it
+// is time for a receipt and there is no ack to ask with, the last one is sent again. The caller holds o.mu.
+func (o *outbox) enter(acks []promise, over trip, listening bool) (send []promise, first, last string) {
+	var g *written
+	if n := len(o.unproven); n > 0 && o.unproven[n-1].asked == notAsked && o.unproven[n-1].over == over {
+		g = &o.unproven[n-1]
+	}
+	now := o.clock()
+	ask := listening && (o.hurry || (len(acks) > 0 && now-o.asked >= askEvery))
+	if len(acks) > 0 {
+		if g == nil {
+			o.seq++
+			o.unproven = append(o.unproven, written{seq: o.seq, over: over, acks: o.takeSpare(), asked: notAsked})
+			g = &o.unproven[len(o.unproven)-1]
+			if g.begun = ask && len(acks) == 1; !g.begun && listening {
+				first = o.receipts.first(g.seq)
+			}
+		}
+		g.acks = append(g.acks, acks...)
+		o.count += len(acks)
+	}
+	if g == nil || !ask {
+		return acks, first, ""
+	}
+	if len(acks) == 0 {
+		acks = append(acks, g.acks[len(g.acks)-1])
+	}
+	o.hurry, o.asked, g.asked = false, now, now
+	return acks, first, o.receipts.last(g.seq)
 }
 
 func (o *outbox) writeNaks(nc *nats.Conn, naks []nak) (n int) {
@@ -210,36 +267,51 @@ func nakBody(delay time.Duration) []byte {
 	return append(strconv.AppendInt(b, int64(delay), 10), '}')
 }
 
-// done puts back what could not be written and remembers what was.
-func (o *outbox) done(acks []promise, naks []nak, over trip, sent []promise) {
+// done ends a write: of the naks, some could not be sent.
+func (o *outbox) done(acks []promise, naks []nak) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.writing = false
-	if len(acks) > 0 {
-		o.acks = append(append([]promise(nil), acks...), o.acks...)
-	}
 	if len(naks) > 0 {
 		o.naks = append(append([]nak(nil), naks...), o.naks...)
 	}
-	if len(sent) > 0 {
-		o.seq++
-		o.unproven = append(o.unproven, written{o.seq, over, sent})
-		o.count += len(sent)
-	} else {
-		o.giveSpare(sent)
-	}
+	o.giveSpare(acks)
+	late := 0
 	for o.count > maxUnproven && len(o.unproven) > 1 {
-		o.forget()
+		late += overdue(o.unproven[0].acks, noPromise)
+		o.forget(0)
 	}
+	o.mu.Unlock()
+	o.tellLate(late)
 }
 
-// forget lets go of the oldest batch. The caller holds o.mu.
-func (o *outbox) forget() {
-	w := o.unproven[0]
-	o.unproven[0] = written{}
-	o.unproven = o.unproven[1:]
+// forget lets go of what was written as number i. The caller holds o.mu.
+func (o *outbox) forget(i int) {
+	w := o.unproven[i]
 	o.count -= len(w.acks)
 	o.giveSpare(w.acks)
+	if i > 0 {
+		o.unproven = slices.Delete(o.unproven, i, i+1)
+		return
+	}
+	o.unproven[0] = written{}
+	o.unproven = o.unproven[1:]
+}
+
+// overdue counts what was promised for a time before now, and takes the promise as told.
+func overdue(ps []promise, now int64) (n int) {
+	for i := range ps {
+		if ps[i].until < now {
+			ps[i].until = noPromise
+			n++
+		}
+	}
+	return n
+}
+
+func (o *outbox) tellLate(n int) {
+	if n > 0 {
+		o.late(n)
+	}
 }
 
 func (o *outbox) takeSpare() []promise {
@@ -258,32 +330,6 @@ func (o *outbox) giveSpare(s []promise) {
 	}
 }
 
-// mark names the batches that are written by now.
-func (o *outbox) mark() uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.seq
-}
-
-// proven lets go of the batches up to seq: a PING sent after them, over the same connection, was answered now. What was promised for
-// an earlier time may not have held.
-func (o *outbox) proven(seq uint64, over trip) {
-	now, late := o.clock(), 0
-	o.mu.Lock()
-	for len(o.unproven) > 0 && o.unproven[0].seq <= seq && o.unproven[0].over == over {
-		for _, a := range o.unproven[0].acks {
-			if a.until < now {
-				late++
-			}
-		}
-		o.forget()
-	}
-	o.mu.Unlock()
-	if late > 0 {
-		o.late(late)
-	}
-}
-
 // again queues the acks that went into another connection than the present one.
 func (o *outbox) again(now trip) {
 	o.mu.Lock()
@@ -291,7 +337,7 @@ func (o *outbox) again(now trip) {
 	o.meet(now.server)
 	for len(o.unproven) > 0 && o.unproven[0].over != now {
 		o.acks = append(o.acks, o.unproven[0].acks...)
-		o.forget()
+		o.forget(0)
 	}
 	o.rouse()
 }
@@ -307,9 +353,25 @@ func (o *outbox) pending() int {
 	return n
 }
 
-// left is how many settles the server has not certainly received.
-func (o *outbox) left() int {
+// left is how many settles the server has not certainly received. refused: the consumer of some is not there at the moment.
+func (o *outbox) left() (n int, refused bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.acks) + len(o.naks) + o.count
+	for _, w := range o.unproven {
+		refused = refused || w.refused
+	}
+	return len(o.acks) + len(o.naks) + o.count, refused
+}
+
+// abandon lets go of all acks: their consumer is no more, and to one made anew under its name they would be about other messages.
+func (o *outbox) abandon() {
+	o.mu.Lock()
+	late := overdue(o.acks, noPromise)
+	o.acks = o.acks[:0]
+	for len(o.unproven) > 0 {
+		late += overdue(o.unproven[0].acks, noPromise)
+		o.forget(0)
+	}
+	o.mu.Unlock()
+	o.tellLate(late)
 }

@@ -215,8 +215,8 @@ func (s *Source) begin(d durable) {
 	if gone {
 		s.herald.tell(broker.Event{Kind: broker.Gap, Claim: claim, From: int64(skipped.from), N: skipped.n})
 	}
-	s.created = d.consumer.Created
 	s.mu.Lock()
+	s.created = d.consumer.Created
 	s.group, s.pinTTL = group, int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
 	s.ackWaitNanos.Store(int64(lease(cc)))
 	s.credit.maxBatch, s.credit.maxBytes, s.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
@@ -245,6 +245,7 @@ func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 	}
 	s.finished.forget()
 	s.runs.forget()
+	s.outbox.abandon()
 	s.lag = lag{}
 	closing := s.closing
 	if !s.cfg.Recreate {

@@ -1,0 +1,138 @@
+package natsbroker
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// post is an outbox without a connection: what it would send is seen, and the server's answers are played.
+type post struct {
+	*outbox
+	t    *testing.T
+	now  int64
+	late int
+}
+
+var here = trip{nth: 1, server: "S"}
+
+func newPost(t *testing.T) *post {
+	p := &post{t: t, now: int64(time.Hour)}
+	p.outbox = newOutbox(nil, func() int64 { return p.now }, nil, func(n int) { p.late += n })
+	return p
+}
+
+// write books the acks, promised until then, and checks what would be sent, and which receipts asked for.
+func (p *post) write(until int64, acks []string, send []string, first, last bool) {
+	p.t.Helper()
+	for _, a := range acks {
+		p.acks = append(p.acks, promise{a, until})
+	}
+	p.send(send, first, last)
+}
+
+func (p *post) send(send []string, first, last bool) {
+	p.t.Helper()
+	acks := p.acks
+	p.acks = nil
+	sent, f, l := p.enter(acks, here, true)
+	var got []string
+	for _, s := range sent {
+		got = append(got, s.reply)
+	}
+	if !slices.Equal(got, send) || (f != "") != first || (l != "") != last {
+		p.t.Fatalf("sent %q with receipts %q and %q; want %q, %v, %v", got, f, l, send, first, last)
+	}
+}
+
+func (p *post) wantLeft(unproven, queued, late int) {
+	p.t.Helper()
+	if p.count != unproven || len(p.acks) != queued || p.late != late {
+		p.t.Fatalf("%d acks without a receipt, %d to be sent, %d told as late; want %d, %d, %d", p.count, len(p.acks), p.late, unproven, queued, late)
+	}
+}
+
+func TestReceipts(t *testing.T) {
+	const lease, wait = int64(2 * time.Hour), int64(time.Minute)
+	t.Run("a lone ack has one", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.wantLeft(1, 0, 0)
+		p.answered(1, true, true)
+		p.wantLeft(0, 0, 0)
+	})
+	t.Run("several have two", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a", "b", "c"}, []string{"a", "b", "c"}, true, true)
+		p.answered(1, false, true)
+		p.wantLeft(3, 0, 0)
+		p.answered(1, true, true)
+		p.wantLeft(0, 0, 0)
+	})
+	t.Run("without the first the last says nothing", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a", "b", "c"}, []string{"a", "b", "c"}, true, true)
+		p.answered(1, true, true)
+		p.wantLeft(0, 3, 0)
+	})
+	t.Run("those of a moment share theirs", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.write(lease, []string{"b"}, []string{"b"}, true, false)
+		p.write(lease, []string{"c"}, []string{"c"}, false, false)
+		p.now += askEvery
+		p.write(lease, []string{"d"}, []string{"d"}, false, true)
+		p.answered(1, true, true)
+		p.answered(2, false, true)
+		p.wantLeft(3, 0, 0)
+		p.answered(2, true, true)
+		p.wantLeft(0, 0, 0)
+	})
+	t.Run("nobody may follow: the last is sent again", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.write(lease, []string{"b", "c"}, []string{"b", "c"}, true, false)
+		p.send(nil, false, false)
+		p.review(here, wait)
+		p.send([]string{"c"}, false, true)
+		p.wantLeft(3, 0, 0)
+	})
+	t.Run("one that is refused is sent again", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.answered(1, true, false)
+		if n, refused := p.left(); n != 1 || !refused {
+			t.Fatal(n, refused)
+		}
+		p.review(here, wait)
+		p.wantLeft(0, 1, 0)
+	})
+	t.Run("one that does not come is not waited for", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.review(here, wait)
+		p.wantLeft(1, 0, 0)
+		p.now += int64(reviewEvery)
+		p.review(trip{nth: 2, server: "S"}, wait)
+		p.wantLeft(1, 0, 0)
+		p.review(here, wait)
+		p.wantLeft(0, 1, 0)
+	})
+	t.Run("too late is told once", func(t *testing.T) {
+		p := newPost(t)
+		p.write(p.now+1, []string{"a", "b"}, []string{"a", "b"}, true, true)
+		p.now += 2
+		p.review(here, wait)
+		p.wantLeft(2, 0, 2)
+		p.answered(1, false, true)
+		p.answered(1, true, true)
+		p.wantLeft(0, 0, 2)
+	})
+	t.Run("an abandoned one did not hold", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
+		p.acks = append(p.acks, promise{"c", lease}, promise{"d", noPromise})
+		p.abandon()
+		p.wantLeft(0, 0, 3)
+	})
+}
