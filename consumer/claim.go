@@ -21,6 +21,7 @@ type claim struct {
 	lanes  *lanes      // nil: there is no order
 	closed atomic.Bool // over is set
 
+	_           line // workers read what is above for each message; dispatchers write what follows for each run
 	mu          sync.Mutex
 	plain       *gathering           // what gathers, whatever its key
 	byKey       map[group]*gathering // or what gathers by key

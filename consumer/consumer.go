@@ -23,8 +23,6 @@ type Consumer struct {
 
 	pool    *pool.Pool[*run]
 	started atomic.Bool // pool is set
-	pace    pace
-	gate    gate
 	parked  *schedule[parked]
 	lingers *schedule[*gathering]
 	letters *letters
@@ -40,20 +38,30 @@ type Consumer struct {
 	limits   [2]int // min and max workers
 	watchers sync.WaitGroup
 	gone     chan struct{} // closed when Run has given up waiting for claims to end
-
-	// held counts messages received and not settled; empty is signalled when it falls to 0.
-	held  atomic.Int64
-	empty chan struct{}
-
-	stuck    atomic.Int64
-	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	empty    chan struct{} // signalled when held falls to 0
 	pulse    pulse
+
+	// What follows is written for each run, by dispatchers, by workers, or by both: what they only read does not share a cache line with it.
+	_        line
+	received atomic.Int64
+	gate     gate
+	_        line
+	held     atomic.Int64 // messages received and not settled
+	_        line
+	pace     pace
+	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	count    counters
+	_        line
+
+	stuck atomic.Int64
 	// delayedUntil is when the last of the messages that were given back with a delay may come again, Unix nanoseconds.
 	delayedUntil atomic.Int64
 	state        atomic.Int32
 	ran          atomic.Bool
-	count        counters
 }
+
+// line keeps what stands before it from the cache line of what stands after it.
+type line [64]byte
 
 // New checks cfg and makes a Consumer of it. The error names every field that is wrong.
 func New(cfg Config) (*Consumer, error) {
@@ -168,7 +176,7 @@ func (c *Consumer) connected() bool {
 
 // counters count since Run began.
 type counters struct {
-	received, handled, skipped, failed, retried, deferred, spilled, deadLettered, givenBack, lost, gaps, unordered atomic.Int64
+	handled, skipped, failed, retried, deferred, spilled, deadLettered, givenBack, lost, gaps, unordered atomic.Int64
 }
 
 // Stats are a Consumer's figures, counted since Run began.
@@ -218,7 +226,7 @@ type Stats struct {
 func (c *Consumer) Stats() Stats {
 	n := &c.count
 	s := Stats{
-		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: n.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
+		State: State(c.state.Load()), Paused: c.gate.isShut(), Received: c.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
 		Retried: n.retried.Load(), Deferred: n.deferred.Load(), Spilled: n.spilled.Load(), DeadLettered: n.deadLettered.Load(), GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
 		InFlight: c.held.Load(), Parked: c.parked.len(), Stuck: int(c.stuck.Load()), Lag: broker.UnknownLag(),
 	}

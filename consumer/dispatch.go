@@ -49,7 +49,7 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 		ms := slab[:n:n]
 		slab = slab[n:]
 		c.held.Add(int64(n))
-		c.count.received.Add(int64(n))
+		c.received.Add(int64(n))
 		if last == nil || last.Claim != ms[0].Claim {
 			last = c.claimOf(f, ms[0].Claim)
 		}

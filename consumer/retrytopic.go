@@ -156,7 +156,7 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 				break
 			}
 			o.restore(&ms[i])
-			c.count.received.Add(1)
+			c.received.Add(1)
 			if c.cfg.Batch != nil {
 				c.gather(k, ms[i:i+1], nil, o.first, false)
 				continue

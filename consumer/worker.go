@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -56,7 +55,7 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		}
 		c.goexit(l, r, i)
 	}()
-	ctx := l.get(r.c)
+	ctx, handler, limit := l.get(r.c), c.handler, c.cfg.MaxMessageBytes
 	for {
 		var v uint64
 		var ok bool
@@ -84,7 +83,14 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 			continue
 		}
 		l.calls++
-		if err := c.call(ctx, &r.ms[i]); err != nil {
+		m := &r.ms[i]
+		var err error
+		if limit == 0 || len(m.Key)+len(m.Value) <= limit {
+			err = handler(ctx, m)
+		} else {
+			err = c.tooLarge(m)
+		}
+		if err != nil {
 			c.failed(l, r, i, err)
 		} else {
 			l.good++
@@ -92,14 +98,7 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 	}
 }
 
-// call calls the handler, unless the message is too large for it.
-func (c *Consumer) call(ctx context.Context, m *Message) error {
-	if err := c.tooLarge(m); err != nil {
-		return err
-	}
-	return c.handler(ctx, m)
-}
-
+// tooLarge is the error of a message that no handler is to see.
 func (c *Consumer) tooLarge(m *Message) error {
 	if limit := c.cfg.MaxMessageBytes; limit > 0 && len(m.Key)+len(m.Value) > limit {
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(m.Key)+len(m.Value), limit)

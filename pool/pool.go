@@ -21,6 +21,7 @@ type Pool[T any] struct {
 	stop    chan struct{} // closed when the last worker has ended after a Drain
 	ended   chan struct{} // closed when the loops have ended, too
 
+	_        [64]byte   // what workers only read does not share a cache line with what they write
 	mu       sync.Mutex // everything below, and each Worker's fields that say so
 	queue    queue[T]
 	idle     []*Worker[T] // a stack: last in, first out, so that surplus workers stay idle and say so
