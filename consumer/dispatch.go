@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
 )
 
 // A feed is one source and what its dispatcher needs.
@@ -31,7 +32,7 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 	for {
 		c.gate.wait(submits)
 		if few := c.cfg.Chunk / 4; got < few {
-			if queued, rate := c.pool.Queued(); mayRest(got, queued, rate) {
+			if l := c.pool.Load(); mayRest(got, l.Queued, l.PerSecond) {
 				nap(submits, restTime)
 			}
 		}
@@ -61,8 +62,29 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 			c.dispatchInOrder(submits, last, ms, &cut)
 			continue
 		}
-		c.submit(submits, last, cut.cut(last, ms, nil, c.pace.quantum(n)))
+		q, each := c.pace.quantum(n), false
+		if q == 1 {
+			q = spell(c.pace.call(), c.pool.Load())
+			each = q > 1
+		}
+		c.submit(submits, last, cut.cut(last, ms, nil, q, each))
 	}
+}
+
+const (
+	// spellTime is how much work of handlers longer than handOff a worker takes at a time when there is plenty. A message waits no longer than that behind its
+	// neighbours, or two scans where one of them takes longer than usual.
+	spellTime = 6 * time.Millisecond
+	maxSpell  = 4
+)
+
+// spell is how many messages a worker takes at a time where one makes a hand-off of its own, but a pool with all its workers has a lasting backlog: each would
+// wait in the queue anyway. To take them one by one costs a third of all that such a message costs.
+func spell(call time.Duration, l pool.Load) int {
+	if call <= 0 || l.Live < l.Max || l.Backlog < 2*maxSpell*l.Max {
+		return 1
+	}
+	return int(max(1, min(maxSpell, spellTime/call)))
 }
 
 // restTime is for how long a dispatcher lets room gather at its source.
@@ -109,8 +131,8 @@ const (
 	tokensAtOnce = 512 // the same
 )
 
-// cut makes runs of q messages each. What it returns is good until the next call.
-func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*run {
+// cut makes runs of q messages each, which are acked one by one or at the end of their run. What it returns is good until the next call.
+func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each bool) []*run {
 	clear(x.out)
 	x.out = x.out[:0]
 	for len(ms) > 0 {
@@ -128,7 +150,7 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int) []*ru
 		r := &x.slab[0]
 		x.slab = x.slab[1:]
 		r.init(k, ms[:n:n], nil)
-		if n > 1 {
+		if r.each = each; n > 1 {
 			r.tokens = x.tokensOf(r.ms)
 		}
 		if ms = ms[n:]; lanes != nil {

@@ -71,7 +71,7 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	case c.cfg.Batch != nil:
 		c.gather(k, ms[:n], numbers[:n], 0, false)
 	default:
-		c.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], c.pace.quantum(n)))
+		c.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], c.pace.quantum(n), false))
 	}
 	if all != nil && n < len(ms) {
 		c.absorbAll(k, all)

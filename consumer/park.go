@@ -113,7 +113,7 @@ func (c *Consumer) again(k *claim, ms []broker.Message, lanes []uint64, first in
 	}
 	r := new(run)
 	r.init(k, ms, lanes)
-	r.first = first
+	r.first, r.each = first, true
 	if k.enter(r) {
 		c.pool.Requeue(c.classOf(k, &ms[0]), r)
 		return

@@ -26,6 +26,8 @@ type run struct {
 	// tokens has each message's token, written by the dispatcher: its processor has the messages at hand, and the worker's would fetch each for its token
 	// alone. Nil where they were not cut by the dispatcher, or are one.
 	tokens []uint64
+	// each: a success is acked before the next message is started, or a crash would repeat several of a worker.
+	each bool
 	// batch is set where its messages are handled by one call. Then the word counts that one, not them.
 	batch *gathering
 	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.
@@ -123,9 +125,9 @@ func (r *run) take() (i int, v uint64, ok bool) {
 	return next - 1, v, next <= end && v&disowned == 0
 }
 
-// fail takes message i, which the worker was running, out of the run, with the successes [from, i) before it. ok is false when message i was
+// takeOut takes message i, which the worker was running, out of the run, with the successes [from, i) before it. ok is false when message i was
 // disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
-func (r *run) fail(i int) (from int, late, ok bool) {
+func (r *run) takeOut(i int) (from int, late, ok bool) {
 	for {
 		v := r.word.Load()
 		if v&disowned != 0 {

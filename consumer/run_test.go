@@ -67,7 +67,7 @@ func TestRunEachMessageHasOneHolder(t *testing.T) {
 				break
 			}
 			if i%7 == 3 {
-				if from, _, ok := r.fail(i); ok {
+				if from, _, ok := r.takeOut(i); ok {
 					settle(from, i+1)
 				}
 			}
@@ -86,10 +86,10 @@ func TestRunFailTwiceIsDecidedOnce(t *testing.T) {
 	var r run
 	r.init(nil, make([]broker.Message, 3), nil)
 	r.take()
-	if _, _, ok := r.fail(0); !ok {
+	if _, _, ok := r.takeOut(0); !ok {
 		t.Fatal("the first fail was refused")
 	}
-	if _, _, ok := r.fail(0); ok {
+	if _, _, ok := r.takeOut(0); ok {
 		t.Fatal("the second fail of the same message was accepted")
 	}
 }

@@ -24,7 +24,7 @@ func (c *Consumer) split(r *run) (*run, bool) {
 	}
 	rest := new(run)
 	rest.init(r.c, r.ms[u0:u1], r.lanesOf(u0, u1))
-	rest.first = r.first
+	rest.first, rest.each = r.first, r.each
 	if !r.c.enter(rest) {
 		_, _, u0, u1 = rest.steal()
 		c.giveBack(r.c, backs(rest.ms[u0:u1]), rest.lanesOf(u0, u1), r.c.why())

@@ -92,8 +92,13 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		}
 		if err != nil {
 			c.failed(l, r, i, err)
-		} else {
-			l.good++
+			continue
+		}
+		l.good++
+		if r.each {
+			if from, _, ok := r.takeOut(i); ok { // else disowned: the watchdog has decided
+				c.ackRange(l, r, from, i+1)
+			}
 		}
 	}
 }
@@ -121,7 +126,7 @@ func (c *Consumer) finish(l *local, r *run, v uint64) {
 
 // refuse gives back message i, which was taken and not started because its claim is no longer open, and all behind it.
 func (c *Consumer) refuse(l *local, r *run, i int) {
-	from, _, ok := r.fail(i)
+	from, _, ok := r.takeOut(i)
 	if !ok {
 		return
 	}
@@ -132,7 +137,7 @@ func (c *Consumer) refuse(l *local, r *run, i int) {
 
 // failed takes message i out of the run, with the successes before it, and decides about it.
 func (c *Consumer) failed(l *local, r *run, i int, err error) {
-	from, late, ok := r.fail(i)
+	from, late, ok := r.takeOut(i)
 	if !ok {
 		return // disowned: the watchdog has decided
 	}

@@ -37,10 +37,20 @@ func (p *Pool[T]) Stats() Stats {
 	}
 }
 
-// Queued is the T's in the queue, and how many are taken from it per second at the pace of the last moments. It costs a lock held for some
-// nanoseconds: a submitter can ask for each of its rounds.
-func (p *Pool[T]) Queued() (now int, perSecond float64) {
+// Load is what a submitter may want to know in each of its rounds.
+type Load struct {
+	// Queued is the T's in the queue, PerSecond how many are taken from it at the pace of the last moments.
+	Queued    int
+	PerSecond float64
+	// Backlog is the messages that wait, with blocked submitters too.
+	Backlog int
+	// Live is the workers, of Max.
+	Live, Max int
+}
+
+// Load costs a lock held for some nanoseconds.
+func (p *Pool[T]) Load() Load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.items, p.queue.rate
+	return Load{Queued: p.queue.items, PerSecond: p.queue.rate, Backlog: p.queue.backlog, Live: p.live, Max: p.max}
 }
