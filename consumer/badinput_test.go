@@ -48,6 +48,7 @@ func forgedHeaders() (hs []broker.Header) {
 var badInputs = []badInput{
 	{"b07", "too large", broker.Outgoing{Value: make([]byte, 2000)}, nil, 0, "oversize"},
 	{"b10", "odd headers", broker.Outgoing{Value: []byte("bad"), Headers: oddHeaders()}, consumer.Permanent(errors.New("bad")), 1, "permanent"},
+	{"b10", "headers above the limit", broker.Outgoing{Value: []byte("bad"), Headers: append(oddHeaders(), broker.Header{Key: "huge", Value: make([]byte, 200<<10)})}, nil, 0, "oversize"},
 	{"b11", "forged attempts", broker.Outgoing{Value: []byte("bad"), Headers: forgedHeaders()}, errors.New("bad"), 3, "error"},
 	{"b17", "undecodable", broker.Outgoing{Value: []byte("bad")}, consumer.Permanent(errors.New("decoding JSON")), 1, "permanent"},
 	{"b18", "without a handler", broker.Outgoing{Value: []byte("bad")}, consumer.Permanent(errors.New("no route")), 1, "permanent"},
@@ -86,7 +87,7 @@ func (bad badInput) test(t *testing.T, b *membroker.Broker, down time.Duration) 
 	bad.produce(t, b)
 	others := 0
 	r := start(t, b, consumer.Config{
-		Order: consumer.OrderKey, MaxMessageBytes: 1000, DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"},
+		Order: consumer.OrderKey, MaxMessageBytes: 1000, MaxHeaderBytes: 256 << 10, DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"},
 		Retry: consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: 2 * time.Second, Jitter: -1}},
 		Handler: func(_ context.Context, m *consumer.Message) error {
 			if string(m.Key) != "k" {

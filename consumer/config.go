@@ -73,6 +73,9 @@ type Config struct {
 	// MaxMessageBytes is the largest payload (key and value) that a handler is given; larger ones are dead-lettered as ErrTooLarge
 	// without a handler run. Defaults to no limit.
 	MaxMessageBytes int
+	// MaxHeaderBytes is the same for a message's headers: the names and values of all of them. Set it where others than you produce the messages.
+	// Defaults to no limit.
+	MaxHeaderBytes int
 
 	// Logger gets one event per thing that happened, with stable names (see Events). Defaults to none.
 	Logger zerolog.Logger
@@ -231,6 +234,7 @@ func (c Config) validate() error {
 	check(c.CloseTimeout >= 0, "CloseTimeout is %v, negative", c.CloseTimeout)
 	check(c.OpenTimeout >= 0, "OpenTimeout is %v, negative", c.OpenTimeout)
 	check(c.MaxMessageBytes >= 0, "MaxMessageBytes is %d, negative", c.MaxMessageBytes)
+	check(c.MaxHeaderBytes >= 0, "MaxHeaderBytes is %d, negative", c.MaxHeaderBytes)
 	errs = append(errs, c.DeadLetter.validate(c.inputs())...)
 	return errors.Join(errs...)
 }

@@ -14,7 +14,7 @@ var (
 	ErrTimeout = errors.New("consumer: handler timed out")
 	// ErrGoexit: the handler called runtime.Goexit.
 	ErrGoexit = errors.New("consumer: handler called runtime.Goexit")
-	// ErrTooLarge: the message is larger than Config.MaxMessageBytes; no handler saw it.
+	// ErrTooLarge: the message is larger than Config.MaxMessageBytes, or its headers than MaxHeaderBytes; no handler saw it.
 	ErrTooLarge = errors.New("consumer: message too large")
 )
 

@@ -55,7 +55,7 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		}
 		c.goexit(l, r, i)
 	}()
-	ctx, handler, limit := l.get(r.c), c.handler, c.cfg.MaxMessageBytes
+	ctx, handler, limited := l.get(r.c), c.handler, c.cfg.MaxMessageBytes+c.cfg.MaxHeaderBytes > 0
 	for {
 		var v uint64
 		var ok bool
@@ -85,10 +85,11 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		l.calls++
 		m := &r.ms[i]
 		var err error
-		if limit == 0 || len(m.Key)+len(m.Value) <= limit {
-			err = handler(ctx, m)
-		} else {
+		if limited {
 			err = c.tooLarge(m)
+		}
+		if err == nil {
+			err = handler(ctx, m)
 		}
 		if err != nil {
 			c.failed(l, r, i, err)
@@ -105,8 +106,16 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 
 // tooLarge is the error of a message that no handler is to see.
 func (c *Consumer) tooLarge(m *Message) error {
-	if limit := c.cfg.MaxMessageBytes; limit > 0 && len(m.Key)+len(m.Value) > limit {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(m.Key)+len(m.Value), limit)
+	if n, limit := len(m.Key)+len(m.Value), c.cfg.MaxMessageBytes; limit > 0 && n > limit {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, n, limit)
+	}
+	if limit := c.cfg.MaxHeaderBytes; limit > 0 {
+		n := 0
+		for name, value := range m.Headers.All() {
+			if n += len(name) + len(value); n > limit {
+				return fmt.Errorf("%w: more than %d bytes of headers", ErrTooLarge, limit)
+			}
+		}
 	}
 	return nil
 }

@@ -217,6 +217,7 @@ func consumerConfig(name string, c *config.Consumer) consumer.Config {
 		MaxStuck:        c.MaxStuck,
 		OpenTimeout:     c.OpenTimeout,
 		MaxMessageBytes: c.MaxMessageBytes,
+		MaxHeaderBytes:  c.MaxHeaderBytes,
 	}
 	cfg.Budget.Messages, cfg.Budget.Bytes = c.Budget.Messages, c.Budget.Bytes
 	b := c.Retry.Backoff

@@ -92,6 +92,7 @@ func (d *Document) checkConsumer(at string, c *Consumer) {
 		d.checkDeadLetter(at, c)
 	}
 	d.natural(at+".max_message_bytes", int64(c.MaxMessageBytes))
+	d.natural(at+".max_header_bytes", int64(c.MaxHeaderBytes))
 }
 
 func (d *Document) checkSource(at string, c *Consumer) {

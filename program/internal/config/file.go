@@ -60,6 +60,7 @@ type Consumer struct {
 	OpenTimeout     time.Duration `yaml:"open_timeout"`
 	Budget          Budget        `yaml:"budget"`
 	MaxMessageBytes int           `yaml:"max_message_bytes"`
+	MaxHeaderBytes  int           `yaml:"max_header_bytes"`
 }
 
 // Source is where messages come from: one of its fields.
