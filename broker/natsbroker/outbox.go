@@ -363,15 +363,25 @@ func (o *outbox) left() (n int, refused bool) {
 	return len(o.acks) + len(o.naks) + o.count, refused
 }
 
-// abandon lets go of all acks: their consumer is no more, and to one made anew under its name they would be about other messages.
-func (o *outbox) abandon() {
+// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these acks would be about other
+// messages. What was not written yet may be about its messages, which came before that was known.
+func (o *outbox) letGo() {
 	o.mu.Lock()
-	late := overdue(o.acks, noPromise)
-	o.acks = o.acks[:0]
+	late := 0
 	for len(o.unproven) > 0 {
 		late += overdue(o.unproven[0].acks, noPromise)
 		o.forget(0)
 	}
 	o.mu.Unlock()
 	o.tellLate(late)
+}
+
+// abandon gives up all acks: nobody will take them.
+func (o *outbox) abandon() {
+	o.mu.Lock()
+	late := overdue(o.acks, noPromise)
+	o.acks = o.acks[:0]
+	o.mu.Unlock()
+	o.tellLate(late)
+	o.letGo()
 }

@@ -128,6 +128,16 @@ func TestReceipts(t *testing.T) {
 		p.answered(1, true, true)
 		p.wantLeft(0, 0, 2)
 	})
+	t.Run("one to a consumer that is no more is not sent again", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
+		p.acks = append(p.acks, promise{"c", lease}) // perhaps of the next one
+		p.letGo()
+		p.wantLeft(0, 1, 2)
+		p.again(trip{nth: 2, server: "S"})
+		p.now += askEvery
+		p.send([]string{"c"}, false, true)
+	})
 	t.Run("an abandoned one did not hold", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)

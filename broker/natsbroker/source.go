@@ -245,7 +245,7 @@ func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 	}
 	s.finished.forget()
 	s.runs.forget()
-	s.outbox.abandon()
+	s.outbox.letGo()
 	s.lag = lag{}
 	closing := s.closing
 	if !s.cfg.Recreate {
