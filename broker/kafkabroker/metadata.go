@@ -79,6 +79,12 @@ func (p progress) encode(limit int) string {
 	return metadataPrefix + base64.RawStdEncoding.EncodeToString(b)
 }
 
+// mostEncoded is what no metadata string exceeds whose finished offsets lie within width offsets of base.
+func mostEncoded(width int64, runs int) int {
+	const fixed, perRun = 8 + 3 + 1 + 5 + 4, binary.MaxVarintLen64 + binary.MaxVarintLen32
+	return len(metadataPrefix) + int((fixed+width/8+1+int64(runs)*perRun)*4/3+1)
+}
+
 // encodeMap returns the map that knows most, or the shorter one of two that know all.
 func (p progress) encodeMap(room int) (kind byte, m []byte) {
 	if len(p.done) == 0 {

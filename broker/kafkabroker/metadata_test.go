@@ -100,6 +100,30 @@ func TestMetadataDense(t *testing.T) {
 	}
 }
 
+// TestMetadataMost proves that mostEncoded is a bound, with the patterns and runs that take most.
+func TestMetadataMost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := progress{log: 1, starts: 1<<20 - 1}
+		width := rapid.Int64Range(0, 12_000).Draw(t, "width")
+		for seed := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)); len(p.done) == 0 || p.done[len(p.done)-1].to < width; {
+			from := p.base + 1
+			if n := len(p.done); n > 0 {
+				from = p.done[n-1].to + 1 + seed.Int64N(2)
+			}
+			if from >= width {
+				break
+			}
+			p.done = append(p.done, span{from, from + 1})
+		}
+		for i := range rapid.Int64Range(0, 20).Draw(t, "runs") {
+			p.runs = append(p.runs, failedRuns{(i + 1) * (maxOffset / 32), 1<<31 - 1})
+		}
+		if n, most := len(p.encode(2*metadataLimit)), mostEncoded(width, len(p.runs)); n > most {
+			t.Fatalf("%d bytes, called at most %d", n, most)
+		}
+	})
+}
+
 func FuzzMetadata(f *testing.F) {
 	f.Add(int64(5), progress{base: 5, done: []span{{7, 9}, {100, 4000}}, runs: []failedRuns{{5, 2}}}.encode(metadataLimit))
 	f.Add(int64(0), "ls1.AAAA")

@@ -384,7 +384,20 @@ func (t *tracker) room(from int64) int {
 func (t *tracker) window() float64 {
 	if t.unmetered > max(256, len(t.list)/8) {
 		t.unmetered = 0
-		t.encoded = len(t.snapshot(false).encode(2 * metadataLimit))
+		t.encoded = t.measure()
 	}
 	return max(float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit))
+}
+
+// measure says how long the metadata would be. While even a bit for each offset takes little of the room, it says how long that is: to put the metadata
+// together takes a look at each entry.
+func (t *tracker) measure() int {
+	top := t.passed
+	if n := len(t.before); n > 0 {
+		top = max(top, t.before[n-1].to)
+	}
+	if most := mostEncoded(top-t.floor(), len(t.runs)); most <= metadataLimit/4 {
+		return most
+	}
+	return len(t.snapshot(false).encode(2 * metadataLimit))
 }
