@@ -30,30 +30,32 @@ type entry struct {
 //
 // The idea of tracking only what was received, with finished offsets in the commit's metadata, is parallel-consumer's.
 type tracker struct {
+	// What each ack touches is within 128 bytes.
+	list      []entry // sorted; the first one is unfinished
+	runs      map[int64]int32
+	outN      int
+	openN     int   // entries that are not done
+	acked     int64 // all acks
+	version   int64 // rises with each change that a commit would show
+	unmetered int   // changes since the metadata was measured last
+	fenced    bool
+	passed    int64 // all below was looked through once
+
 	log    uint64
-	list   []entry // sorted; the first one is unfinished
 	mem    []entry // empty; where the list's memory begins
-	passed int64   // all below was looked through once
 	before []span  // finished by former owners, not passed yet
-	runs   map[int64]int32
 	strays map[int64]int
-	outN   int
-	openN  int // entries that are not done
-	fenced bool
 	// wasOrphan: the last settle was the first one of a message that was out when the tracker was fenced.
 	wasOrphan bool
 	// orphans are what was out when the tracker was fenced: its size by token.
 	orphans map[uint64]uint32
 
 	begun, starts int64 // the floor at the beginning, and progress.starts there
-	// acked and confirmed count acks: all, and those that a commit has.
-	acked, confirmed int64
-	version          int64 // rises with each change that a commit would show
-	committed        int64 // the version that is committed
+	confirmed     int64 // acks that a commit has
+	committed     int64 // the version that is committed
 
-	most      int // how many entries the window may have
-	encoded   int // length of the metadata when it was measured last
-	unmetered int // changes since
+	most    int // how many entries the window may have
+	encoded int // length of the metadata when it was measured last
 }
 
 // newTracker begins at what is committed. strays are the offsets that are out under ended claims of the same log; the map stays the caller's.

@@ -41,14 +41,21 @@ type Source struct {
 	work      sync.WaitGroup // the rest
 	done      chan struct{}  // closed
 
+	// What each ack touches stands together, and apart from what is read without the lock: two processors that ack in turns pass each other its lines.
+	_         [64]byte
 	mu        sync.Mutex
-	phase     phase
+	outN      int
+	outBytes  int64
+	finished  int64 // acks since the last commit was put together
+	budget    broker.Budget
+	refillAt  time.Time // when what was freed of it since is used, however little; zero: nothing was
+	starved   bool      // there was no budget for somebody
 	stopped   bool
+	phase     phase
 	closing   bool
 	leaving   bool // all claims have ended for good: what is in ending is all there is
 	fatal     error
 	closeErr  error
-	budget    broker.Budget
 	parts     map[partitionID]*part // open and revoking
 	turns     []*part               // the same, for Receive
 	turn      int
@@ -64,13 +71,8 @@ type Source struct {
 	paused    bool
 	pausedOf  map[string]bool
 	flights   map[int32]int // fetches under way by broker
-	outN      int
-	outBytes  int64
-	held      int64     // prefetched or reserved for fetches
-	starved   bool      // there was no budget for somebody
-	refillAt  time.Time // when what was freed of it since is used, however little; zero: nothing was
-	finished  int64     // acks since the last commit was put together
-	hurry     bool      // somebody waits for the next commit
+	held      int64         // prefetched or reserved for fetches
+	hurry     bool          // somebody waits for the next commit
 	events    []broker.Event
 	down, up  bool
 	downSince time.Time
