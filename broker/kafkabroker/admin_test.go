@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, cod
 }
 
 // again does something until it works, or fails t when patience is over or another try does not help. A broker says what is retriable while it is not
-// ready: the topic of commits is being made, a new topic is not known everywhere.
+// ready: the topic of commits is being made, a new topic is not known everywhere. What no broker says is a connection's, to one that was killed perhaps.
 func again(t testing.TB, do func() error) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -35,7 +36,8 @@ func again(t testing.TB, do func() error) {
 		if err == nil {
 			return
 		}
-		if !kerr.IsRetriable(err) || time.Now().After(end) {
+		var said *kerr.Error
+		if errors.As(err, &said) && !said.Retriable || time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}

@@ -27,9 +27,11 @@ type Process struct {
 // New names a server that is not started yet.
 func New(name string) *Process { return &Process{name: name, log: &tail{}} }
 
-// Start starts cmd. Its output goes to Log.
+// Start starts cmd. Its output goes to Log, but for a standard output that cmd has another writer for.
 func (p *Process) Start(cmd *exec.Cmd) error {
-	cmd.Stdout, cmd.Stderr = p.log, p.log
+	if cmd.Stderr = p.log; cmd.Stdout == nil {
+		cmd.Stdout = p.log
+	}
 	cmd.SysProcAttr = dieWithParent()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)

@@ -93,6 +93,37 @@ func awaitLeaders(ctx context.Context, c *kadm.Client, name string, partitions i
 	}
 }
 
+// SetPassword makes a user who can log in with SCRAM-SHA-256 and SCRAM-SHA-512.
+func (k *Cluster) SetPassword(ctx context.Context, user, password string) error {
+	return k.admin(ctx, "setting the password of "+user, func(ctx context.Context, c *kadm.Client) error {
+		for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} { // one request may name a user once
+			entry := kadm.UpsertSCRAM{User: user, Mechanism: mechanism, Iterations: 4096, Password: password}
+			answer, err := c.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{entry})
+			if err = errors.Join(err, answer.Error()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Replicas are the nodes that have a partition, counted from 0, the leader first.
+func (k *Cluster) Replicas(ctx context.Context, topic string, partition int32) (nodes []int, err error) {
+	err = k.admin(ctx, "asking for the replicas of "+topic, func(ctx context.Context, c *kadm.Client) error {
+		topics, err := c.ListTopics(ctx, topic)
+		if err = errors.Join(err, topics.Error()); err != nil {
+			return err
+		}
+		p := topics[topic].Partitions[partition]
+		ids := append([]int32{p.Leader}, slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool { return id == p.Leader })...)
+		for _, id := range ids {
+			nodes = append(nodes, slices.IndexFunc(k.nodes, func(n *node) bool { return int32(n.id) == id }))
+		}
+		return nil
+	})
+	return nodes, err
+}
+
 // DeleteRecords removes what stands before an offset in a partition, as retention does.
 func (k *Cluster) DeleteRecords(ctx context.Context, topic string, partition int, before int64) error {
 	return k.admin(ctx, fmt.Sprintf("deleting records of %s/%d", topic, partition), func(ctx context.Context, c *kadm.Client) error {

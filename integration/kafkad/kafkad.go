@@ -284,6 +284,9 @@ func (k *Cluster) Freeze(i int) error { return k.nodes[i].process.Freeze() }
 // Thaw goes on after Freeze.
 func (k *Cluster) Thaw(i int) error { return k.nodes[i].process.Thaw() }
 
+// Rack is the rack of node i: each has its own.
+func (k *Cluster) Rack(i int) string { return k.nodes[i].rack() }
+
 // Pid is the id of node i's process.
 func (k *Cluster) Pid(i int) int { return k.nodes[i].process.Pid() }
 

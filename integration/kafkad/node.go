@@ -33,6 +33,9 @@ type node struct {
 
 func (n *node) addr() string { return loopback(n.port) }
 
+// rack is its own.
+func (n *node) rack() string { return "rack-" + strconv.Itoa(n.id) }
+
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // newNodes chooses ports for so many nodes.
@@ -79,6 +82,7 @@ func (n *node) settings(all []*node, extra map[string]string) string {
 	settings := [][2]string{
 		{"process.roles", "broker,controller"},
 		{"node.id", strconv.Itoa(n.id)},
+		{"broker.rack", n.rack()},
 		{"controller.quorum.voters", strings.Join(voters, ",")},
 		{"controller.listener.names", "CONTROLLER"},
 		{"inter.broker.listener.name", "PLAINTEXT"},
