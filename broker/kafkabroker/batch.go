@@ -66,6 +66,7 @@ func (r *record) size() int64 { return int64(len(r.key) + len(r.value) + len(r.h
 // there, nothing is allocated by a claimed count, and a failure says the position.
 type decoder struct {
 	raw       []byte // batches not begun
+	from      int64  // the offset that was fetched
 	at        int64  // the offset to go on from: records below it are not wanted
 	high      int64  // records at or above this offset cannot be (high watermark)
 	committed bool   // read_committed: drop what was aborted
@@ -89,7 +90,7 @@ func newDecoder(raw []byte, from, high int64, readCommitted bool, ab []aborted, 
 		ab = slices.Clone(ab)
 		slices.SortFunc(ab, func(a, b aborted) int { return cmp.Compare(a.first, b.first) })
 	}
-	return &decoder{raw: raw, at: from, high: high, committed: readCommitted, aborted: ab, limit: limit}
+	return &decoder{raw: raw, from: from, at: from, high: high, committed: readCommitted, aborted: ab, limit: limit}
 }
 
 // next reads one record. false without an error: there are no more, and d.at is what to fetch next.
@@ -138,6 +139,9 @@ func (d *decoder) begin() (bool, error) {
 			continue
 		}
 		if err := d.check(b); err != nil {
+			if errors.Is(err, errAhead) && d.at > d.from { // it comes again, as the first one of an answer that is newer
+				return false, nil
+			}
 			return false, err
 		}
 		attrs := binary.BigEndian.Uint16(b[atAttrs:])
@@ -192,6 +196,10 @@ func (d *decoder) lied(err error) error {
 	return d.failed(d.at, err)
 }
 
+// errAhead: a batch is beyond the end that the answer tells. Kafka looks at the high watermark, and then reads up to what it is by then (Partition.readRecords,
+// UnifiedLog.read), so what came in between is in the answer, and the next answer's end is behind it. One that is beyond that, too, is a lie.
+var errAhead = errors.New("the batch is beyond the end of the log")
+
 // check holds the batch's header against itself and the checksum.
 func (d *decoder) check(b []byte) error {
 	delta, count := d.last-d.base, int64(int32(binary.BigEndian.Uint32(b[atCount:])))
@@ -204,8 +212,10 @@ func (d *decoder) check(b []byte) error {
 		return d.lied(err)
 	}
 	switch {
-	case delta < 0 || d.last >= d.high:
-		return d.lied(fmt.Errorf("batch from offset %d to %d, the log ends at %d", d.base, d.last, d.high))
+	case delta < 0:
+		return d.lied(fmt.Errorf("batch from offset %d to %d", d.base, d.last))
+	case d.last >= d.high:
+		return d.lied(fmt.Errorf("%w: batch from offset %d to %d, the log ends at %d", errAhead, d.base, d.last, d.high))
 	case count < 0 || count > delta+1:
 		return d.failed(d.at, fmt.Errorf("%d records in a batch of %d offsets", count, delta+1))
 	}

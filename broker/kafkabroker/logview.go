@@ -177,7 +177,8 @@ func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) 
 		}
 		if err == nil && len(got) == 1 {
 			before := p.from
-			if p.from, err = v.decode(p, before, &got[0], each); err != nil {
+			p.from, err = v.decode(p, before, &got[0], each)
+			if err != nil && !errors.Is(err, errAhead) { // else the next answer knows a later end
 				return err
 			}
 			if p.from > before {
@@ -214,6 +215,9 @@ func (v *LogView) decode(p piece, from int64, a *fetched, each func(*broker.Mess
 	for {
 		var r record
 		more, err := d.next(&r)
+		if !more && d.at >= p.to { // whatever is behind it
+			return p.to, nil
+		}
 		if err != nil {
 			return d.at, fmt.Errorf("partition %d: %w", p.no, err)
 		}
