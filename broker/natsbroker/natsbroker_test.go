@@ -142,10 +142,13 @@ func (a *admin) info() *jetstream.ConsumerInfo {
 		if err == nil {
 			return c.CachedInfo()
 		}
-		// A server that was just started again may take longer than a request does.
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrNoResponders) || time.Now().After(end) {
+		// A server that was just started again may take longer than a request does, and a cluster between two leaders says that it is not available.
+		var said *jetstream.APIError
+		between := errors.As(err, &said) && said.Code == 503
+		if !between && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrNoResponders) || time.Now().After(end) {
 			a.t.Fatal(err)
 		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
