@@ -118,7 +118,7 @@ func kafkaLongshore(where string, n, workers int, do func(int)) sample {
 
 func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(int)) sample {
 	r := newKafkaRun(where, n)
-	source := must(kafkabroker.New(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group, Topics: []string{r.topic}}))
+	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group, Topics: []string{r.topic}}))
 	c := must(consumer.New(consumer.Config{Source: source, Order: order, Pool: consumer.Pool{Min: workers, Max: workers},
 		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
 		Observers: []consumer.Observer{func(e consumer.Event) {

@@ -67,7 +67,7 @@ func (f flapping) Step(o pool.Observation) pool.Decision {
 
 func newSource(c consumerConfig) (broker.Source, error) {
 	if c.Broker == "kafka" {
-		return kafkabroker.New(kafkabroker.Config{
+		return kafkabroker.NewSource(kafkabroker.Config{
 			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), ClientID: clientID(os.Getpid()), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
 			Group:      c.Group, Topics: []string{c.Topic},
 			SessionTimeout: c.Lease, HeartbeatInterval: c.memberHeartbeat(), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,

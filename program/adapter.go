@@ -61,11 +61,11 @@ func kafkaAdapter(k *config.Kafka) adapter {
 		publisher: func() (broker.Publisher, error) {
 			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes})
 		},
-		source: func() (broker.Source, error) { return kafkabroker.New(cfg) },
+		source: func() (broker.Source, error) { return kafkabroker.NewSource(cfg) },
 		retries: func(topics []string) (broker.Source, error) {
 			r := cfg
 			r.Group, r.Topics, r.Pattern, r.Start = k.RetryGroup(), topics, "", kafkabroker.Start{}
-			return kafkabroker.New(r)
+			return kafkabroker.NewSource(r)
 		},
 	}
 }

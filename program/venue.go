@@ -66,7 +66,7 @@ func kafkaVenue(ctx context.Context, brokers []string) (v venue, err error) {
 	name := "longshore-demo-" + nuid.Next()
 	at := kafkabroker.Connection{Brokers: brokers, ClientID: "longshore-demo"}
 	v.topic = name
-	if v.source, err = kafkabroker.New(kafkabroker.Config{Connection: at, Group: name, Topics: []string{name}}); err != nil {
+	if v.source, err = kafkabroker.NewSource(kafkabroker.Config{Connection: at, Group: name, Topics: []string{name}}); err != nil {
 		return v, usageError{err}
 	}
 	if v.publisher, err = kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at}); err != nil {

@@ -21,7 +21,7 @@ type crew struct {
 
 func startCrew(t *testing.T, cfg Config, workers int, handle func(*broker.Message)) *crew {
 	t.Helper()
-	s, err := New(cfg)
+	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

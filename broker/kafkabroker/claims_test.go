@@ -63,7 +63,7 @@ func TestLostUnderHandlers(t *testing.T) {
 	cfg := ts.config(ts.net.link())
 	cfg.CommitInterval, cfg.CommitMessages = 10*patience, 1_000_000
 	cfg.ClientID = "loser" // its member ids begin so; on a busy machine each of the two may have several
-	s, err := New(cfg)
+	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestLostUnderHandlers(t *testing.T) {
 		}
 	}
 	was := s.m.seat(partitionID{}).member
-	next, err := New(ts.config(ts.net.link()))
+	next, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func testFinishedTravel(t *testing.T, ts *testSystem, killed bool) {
 	const n = 20
 	values := ts.put(t, ts.topics[0], 0, n)
 	l := ts.net.link()
-	s, err := New(ts.config(l))
+	s, err := NewSource(ts.config(l))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func testGiveBacks(t *testing.T, random *rand.Rand) {
 	if err := ts.admin.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(ts.config(ts.net.link()))
+	s, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestConfigRefused(t *testing.T) {
-	_, err := New(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
+	_, err := NewSource(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
 		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, CommitMessages: -1, OutOfRange: "perhaps", Start: Start{At: "time"}})
 	if err == nil {
 		t.Fatal("a configuration full of mistakes was taken")
@@ -28,7 +28,7 @@ func TestConfigRefused(t *testing.T) {
 		t.Error("the password is printed")
 	}
 	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
+	if _, err := NewSource(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("a password over plaintext: %v", err)
 	}
 	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg)} {
@@ -55,7 +55,7 @@ func TestPasswordInTheClear(t *testing.T) {
 			{"another host, TLS", Connection{Brokers: []string{"broker.example:9092"}, SASL: login, TLS: TLS{Enabled: true}}, false},
 			{"this host", Connection{Brokers: []string{"127.0.0.1:9092", "localhost:9092", "[::1]:9092"}, SASL: login}, false},
 		} {
-			_, err := New(Config{Connection: tc.c, Group: "g", Topics: []string{"t"}})
+			_, err := NewSource(Config{Connection: tc.c, Group: "g", Topics: []string{"t"}})
 			if refused := err != nil && strings.Contains(err.Error(), "broker.example") && strings.Contains(err.Error(), "without TLS"); refused != tc.refused || err != nil && !refused {
 				t.Errorf("%s, %s: %v", mechanism, tc.name, err)
 			}
@@ -71,7 +71,7 @@ func TestStartTime(t *testing.T) {
 	}{
 		{time.UnixMilli(-1), true}, {time.UnixMilli(-2), true}, {time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), true}, {time.UnixMilli(0), false}, {time.Now(), false},
 	} {
-		_, err := New(Config{Group: "g", Topics: []string{"t"}, Start: Start{At: "time", Time: tc.at}})
+		_, err := NewSource(Config{Group: "g", Topics: []string{"t"}, Start: Start{At: "time", Time: tc.at}})
 		if refused := err != nil && strings.Contains(err.Error(), "Start") && strings.Contains(err.Error(), "1970"); refused != tc.refused || err != nil && !refused {
 			t.Errorf("%v: %v", tc.at, err)
 		}
@@ -80,7 +80,7 @@ func TestStartTime(t *testing.T) {
 
 // TestUnusablePassword: what SCRAM cannot take for a password is refused by its field's name, and not shown.
 func TestUnusablePassword(t *testing.T) {
-	_, err := New(Config{Connection: Connection{SASL: SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: broker.NewSecret("canary-\x00\u200e\ufffe")}}, Group: "g", Topics: []string{"t"}})
+	_, err := NewSource(Config{Connection: Connection{SASL: SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: broker.NewSecret("canary-\x00\u200e\ufffe")}}, Group: "g", Topics: []string{"t"}})
 	if err == nil || !strings.Contains(err.Error(), "SASL.Password") || strings.Contains(err.Error(), "canary") {
 		t.Errorf("got %v, want SASL.Password named and not shown", err)
 	}
@@ -95,7 +95,7 @@ func TestLogin(t *testing.T) {
 			r := startRunner(t, cfg)
 			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
 			cfg.SASL.Password = broker.NewSecret("canary-wrong")
-			s, err := New(cfg)
+			s, err := NewSource(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

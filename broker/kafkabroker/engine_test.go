@@ -25,7 +25,7 @@ func (ts *testSystem) runConsumer(t *testing.T, l *link, c consumer.Config) (run
 	cfg := ts.config(l)
 	cfg.Topics = ts.topics[:1]
 	var err error
-	if c.Source, err = New(cfg); err != nil {
+	if c.Source, err = NewSource(cfg); err != nil {
 		t.Fatal(err)
 	}
 	running, err = consumer.New(c)

@@ -10,8 +10,8 @@ import (
 )
 
 // A source by itself, without the engine: it hands out messages, and each is settled once.
-func ExampleNew() {
-	src, err := kafkabroker.New(kafkabroker.Config{
+func ExampleNewSource() {
+	src, err := kafkabroker.NewSource(kafkabroker.Config{
 		Connection: kafkabroker.Connection{Brokers: []string{"127.0.0.1:9092"}},
 		Group:      "workers",
 		Topics:     []string{"orders"},
@@ -45,7 +45,7 @@ func ExampleNew() {
 
 // A mistaken configuration is told field by field.
 func ExampleConfig() {
-	_, err := kafkabroker.New(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: []string{"orders"}}, Topics: []string{"orders"}})
+	_, err := kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: []string{"orders"}}, Topics: []string{"orders"}})
 	fmt.Println(err)
 	// Output:
 	// kafkabroker: Brokers[0] is "orders": it must be host:port

@@ -36,7 +36,7 @@ type runner struct {
 
 func startRunner(t testing.TB, cfg Config) *runner {
 	t.Helper()
-	s, err := New(cfg)
+	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestLatestHolds(t *testing.T) {
 	l := ts.net.link()
 	cfg := ts.config(l)
 	cfg.Start.At = "latest"
-	s, err := New(cfg)
+	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestKiller(t *testing.T) {
 	ts.put(t, ts.topics[0], 0, 5)
 	for i := range killer {
 		l := ts.net.link()
-		s, err := New(ts.config(l))
+		s, err := NewSource(ts.config(l))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -467,7 +467,7 @@ func TestLagUnderLoad(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	ts.put(t, ts.topics[0], 0, 600)
-	s, err := New(ts.config(ts.net.link()))
+	s, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // receiveOne opens a source and returns the first message.
 func (ts *testSystem) receiveOne(t *testing.T) (m broker.Message) {
 	t.Helper()
-	s, err := New(ts.config(ts.net.link()))
+	s, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
 	}

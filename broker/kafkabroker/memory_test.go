@@ -19,7 +19,7 @@ import (
 
 // memoryChild is a consumer whose handlers never return. It prints what it was told, and the most memory it ever had.
 func memoryChild(topic string) {
-	s, err := New(Config{Connection: Connection{Brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}, Group: topic, Topics: []string{topic}})
+	s, err := NewSource(Config{Connection: Connection{Brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}, Group: topic, Topics: []string{topic}})
 	if err == nil {
 		_, err = s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: memoryBudget}, Observe: func(broker.Event) {}})
 	}
@@ -102,7 +102,7 @@ func TestPrefetchBudget(t *testing.T) {
 	if err := c.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(ts.config(ts.net.link()))
+	s, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestPauseLetsGo(t *testing.T) {
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1}, "sticky")
 	paused, other := ts.topics[0], ts.topics[1]
 	ts.putBatch(t, paused, 60, 10_000)
-	s, err := New(ts.config(ts.net.link()))
+	s, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
 	}

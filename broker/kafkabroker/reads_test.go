@@ -9,7 +9,7 @@ import (
 func TestReads(t *testing.T) {
 	source := func(at string, c Config) *Source {
 		c.Brokers, c.Group = []string{at, "c:3"}, "g"
-		s, err := New(c)
+		s, err := NewSource(c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,8 +105,8 @@ var (
 	_ broker.Windowed    = (*Source)(nil)
 )
 
-// New makes a source. It checks cfg and reads the files that TLS names; it does not connect.
-func New(cfg Config) (*Source, error) {
+// NewSource makes a source. It checks cfg and reads the files that TLS names; it does not connect.
+func NewSource(cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -185,7 +185,7 @@ func (ts *testSystem) config(l *link) Config {
 
 func (ts *testSystem) join(t testing.TB) *brokertest.Process {
 	l := ts.net.link()
-	s, err := New(ts.config(l))
+	s, err := NewSource(ts.config(l))
 	if err != nil {
 		t.Fatal(err)
 	}

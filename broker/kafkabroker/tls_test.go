@@ -91,7 +91,7 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	for name, conf := range map[string]TLS{"no file": {CAFile: "/nonexistent"}, "a key that does not fit": {CertFile: keyFile, KeyFile: keyFile}, "half": {CertFile: certFile}} {
-		if _, err := New(cfg(secure, conf)); err == nil {
+		if _, err := NewSource(cfg(secure, conf)); err == nil {
 			t.Errorf("%s: New says nil", name)
 		}
 	}
@@ -186,7 +186,7 @@ func refusesKind(t *testing.T, c Connection, want ...string) {
 // openError is the first that a source tells before it is open.
 func openError(t *testing.T, c Connection) error {
 	t.Helper()
-	s, err := New(Config{Connection: c, Group: "g", Topics: []string{"t"}})
+	s, err := NewSource(Config{Connection: c, Group: "g", Topics: []string{"t"}})
 	if err != nil {
 		t.Fatal(err)
 	}

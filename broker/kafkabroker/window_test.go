@@ -17,7 +17,7 @@ func TestWindow(t *testing.T) {
 	ts := newTestSystem(t, 2, 1)
 	cfg := ts.config(ts.net.link())
 	cfg.Window = window
-	s, err := New(cfg)
+	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
