@@ -32,7 +32,7 @@ type PublisherConfig struct {
 // purges the stream of the dead letters. So they are stored as Longshore-Nats-….
 //
 // Refused for good (broker.ErrRefused): too large, no stream takes the subject, not authorized, no valid subject, and a header that
-// NATS cannot carry unchanged. NATS cannot tell a nil value from an empty one.
+// NATS cannot carry unchanged; and, as broker.ErrReserved, a subject of the server's own (broker.CheckDestination). NATS cannot tell a nil value from an empty one.
 type Publisher struct {
 	cfg  PublisherConfig
 	link *link
@@ -329,8 +329,11 @@ func encode(o broker.Outgoing) (*nats.Msg, error) {
 	return m, nil
 }
 
-// publishable says whether a subject names one place: no wildcards, no empty tokens, no blanks.
+// publishable says whether a subject names one place that takes messages: no wildcards, no empty tokens, no blanks, not the server's own.
 func publishable(subject string) error {
+	if err := broker.CheckDestination(subject); err != nil {
+		return err
+	}
 	if subject == "" {
 		return errors.New("the subject is empty")
 	}

@@ -117,6 +117,47 @@ func TestPublishRefused(t *testing.T) {
 	}
 }
 
+// A subject may come from a message that anybody wrote. It commands no server, and answers nobody's request.
+func TestPublishReserved(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 3)
+	requests, err := a.nc.SubscribeSync("_INBOX.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, ts.url())
+	for _, topic := range []string{"$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.S", "$JS.ACK.S.c.1.1.1.1.0", "$KV.b.k", "$", "_INBOX.x.1", "_R_.x", "_GR_.x.y.z"} {
+		err := one(t, p, broker.Outgoing{Topic: topic})
+		if !errors.Is(err, broker.ErrReserved) || !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), topic) {
+			t.Errorf("Publish to %q: %v", topic, err)
+		}
+	}
+	for _, topic := range []string{"", "s..a", ".s", "s.", "s.*", "s.>", "s a", "s.a\r\nPUB $JS.API.STREAM.DELETE.S 0"} {
+		if err := one(t, p, broker.Outgoing{Topic: topic}); !errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrReserved) {
+			t.Errorf("Publish to %q: %v", topic, err)
+		}
+	}
+	for _, topic := range []string{"s.$JS", "s._INBOX.x"} { // further on it is a name like any other
+		if err := one(t, p, broker.Outgoing{Topic: topic}); err != nil {
+			t.Errorf("Publish to %q: %v", topic, err)
+		}
+	}
+	if n := must(must(a.js.Stream(context.Background(), "S")).Info(context.Background())).State.Msgs; n != 5 {
+		t.Errorf("%d messages are in the stream", n)
+	}
+	for {
+		m, err := requests.NextMsg(0)
+		if err != nil {
+			break
+		}
+		if m.Subject == "_INBOX.x.1" {
+			t.Error("somebody's inbox got a message")
+		}
+	}
+}
+
 // A full stream is no reason to give up, and says so.
 func TestPublishToAFullStream(t *testing.T) {
 	ts := startServer(t)

@@ -48,6 +48,9 @@ func FuzzParseReply(f *testing.F) {
 		if !ok {
 			return
 		}
+		if !strings.HasPrefix(s, "$JS.ACK.") {
+			t.Fatalf("%q was read: what is read is published to", s)
+		}
 		if d.nanos < 0 || d.delivered == 0 || d.stream == 0 || d.consumer == 0 {
 			t.Fatalf("%q gave %+v", s, d)
 		}

@@ -1,0 +1,69 @@
+package natsbroker_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// inboxOf returns a subject at which the source that sends the next pull takes an answer. Ask before the source opens.
+func inboxOf(t testing.TB, a *admin) func() string {
+	t.Helper()
+	pulls, err := a.nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		t.Helper()
+		m, err := pulls.NextMsg(patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Reply
+	}
+}
+
+// Whoever may write to an inbox says where its answer is to go. Only to what acks a message is anything published.
+func TestRepliesThatAreNoAcks(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	inbox := inboxOf(t, a)
+	s := open(t, config(ts.url()))
+	to := inbox()
+	replies := []string{"$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.DELETE.S.1.1.1.1.1.0", "s.S.c.1.1.1.1.0", "_INBOX.S.c.1.1.1.1.0", "$JS.ACKS.S.c.1.1.1.1.0", "$KV.S.c.1.1.1.1.0"}
+	heard := make(chan *nats.Msg, 100)
+	for _, r := range replies[1:] { // to the first one the server itself listens
+		if _, err := a.nc.ChanSubscribe(r, heard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range replies {
+		if err := a.nc.PublishRequest(to, r, []byte("forged")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(1, 3) // what comes after them is what it was
+	for _, m := range receive(t, s, 3) {
+		if string(m.Value) == "forged" {
+			t.Errorf("a forged message came as %+v", m)
+		}
+		ack(t, s, m)
+	}
+	a.settled()
+	s.Stop()
+	closeSource(t, s)
+	if err := a.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for len(heard) > 0 {
+		m := <-heard
+		t.Errorf("%q was published to %s", m.Data, m.Subject)
+	}
+}
