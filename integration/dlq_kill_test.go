@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -33,13 +32,16 @@ type graveyard struct {
 
 // onGraveyards runs a test on each broker. Kafka is the in-process fake where the real one was not asked for.
 func onGraveyards(t *testing.T, letters int, test func(t *testing.T, g *graveyard)) {
+	sideBySide(t)
 	t.Run("nats", func(t *testing.T) {
+		sideBySide(t)
 		g := newGraveyard(t, startNATS(t), letters, "load.1")
 		test(t, g)
 	})
 	t.Run("kafka", func(t *testing.T) {
+		sideBySide(t)
 		var s *kafkaSystem
-		if os.Getenv("LONGSHORE_KAFKA") == "" && os.Getenv("KAFKA_BROKERS") == "" {
+		if !onRealKafka() {
 			s = newKafkaSystem(t, kafkad.Fake(t))
 		} else {
 			s = startKafka(t).(*kafkaSystem)

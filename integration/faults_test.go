@@ -59,7 +59,10 @@ func TestFaults(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, f := range faults {
 			if f.concerns(k) {
-				t.Run(f.id, func(t *testing.T) { f.test(t, k, f.what) })
+				t.Run(f.id, func(t *testing.T) {
+					sideBySide(t)
+					f.test(t, k, f.what)
+				})
 			}
 		}
 	})

@@ -140,7 +140,7 @@ func inOrder() []kind {
 func inOrderAlways() []kind {
 	all := inOrder()
 	for i := range all {
-		if all[i].name == "kafka" && os.Getenv("LONGSHORE_KAFKA") == "" && os.Getenv("KAFKA_BROKERS") == "" {
+		if all[i].name == "kafka" && !onRealKafka() {
 			all[i].start = func(t *testing.T) system { return newKafkaSystem(t, kafkad.Fake(t)) }
 		}
 	}
@@ -169,10 +169,15 @@ func orderedKill(order consumer.Order) killRow {
 
 // TestKillInOrder: SIGKILL of one of two consumers, again and again. The order of each key is kept.
 func TestKillInOrder(t *testing.T) {
+	sideBySide(t)
 	for _, k := range inOrderAlways() {
 		t.Run(k.name, func(t *testing.T) {
+			sideBySide(t)
 			for _, d := range k.products {
-				t.Run(string(d), func(t *testing.T) { killInOrder(t, k, d) })
+				t.Run(string(d), func(t *testing.T) {
+					sideBySide(t)
+					killInOrder(t, k, d)
+				})
 			}
 		})
 	}
@@ -192,8 +197,10 @@ func killInOrder(t *testing.T, k kind, d discipline) {
 
 // TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing above.
 func TestHarnessSeesDisorder(t *testing.T) {
+	sideBySide(t)
 	for _, k := range inOrderAlways() {
 		t.Run(k.name, func(t *testing.T) {
+			sideBySide(t)
 			row := orderedKill(consumer.OrderNone)
 			a := runKills(t, k.start(t), row, (*field).killWorking)
 			a.mustKeepAll(t)
@@ -210,11 +217,16 @@ var orderedFaults = []string{"f03", "f27", "f28", "f38", "f39", "f41"}
 
 // TestFaultsInOrder are rows of TestFaults by key: what holds there holds here, and the order is kept.
 func TestFaultsInOrder(t *testing.T) {
+	sideBySide(t)
 	for _, k := range inOrder() {
 		t.Run(k.name, func(t *testing.T) {
+			sideBySide(t)
 			for _, f := range faults {
 				if slices.Contains(orderedFaults, f.id) && f.concerns(k) {
-					t.Run(f.id, func(t *testing.T) { f.test(t, k, f.what+", in key order") })
+					t.Run(f.id, func(t *testing.T) {
+						sideBySide(t)
+						f.test(t, k, f.what+", in key order")
+					})
 				}
 			}
 		})

@@ -52,6 +52,7 @@ func TestKillConsumers(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, d := range k.products {
 			t.Run(string(d), func(t *testing.T) {
+				sideBySide(t)
 				for _, seed := range seeds(lengths(1, k.seeds)) {
 					a := runKills(t, k.start(t), killRow{Fault: k.sigkill, Row: "sigkill", Discipline: d, Kills: kills,
 						Messages: lengths[int64](0, 30_000), Seed: seed}, (*field).killConsumer)
@@ -64,6 +65,7 @@ func TestKillConsumers(t *testing.T) {
 		}
 		for _, d := range k.byHand {
 			t.Run(string(d), func(t *testing.T) {
+				sideBySide(t)
 				a := runKills(t, k.start(t), killRow{Row: "sigkill", Discipline: d, Kills: kills}, (*field).killConsumer)
 				a.mustSurvive(t, kills, killWorkers)
 			})
@@ -91,6 +93,7 @@ func TestTerminateConsumers(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, d := range k.products {
 			t.Run(string(d), func(t *testing.T) {
+				sideBySide(t)
 				a := runKills(t, k.start(t), killRow{Fault: "f04", Row: "sigterm", Discipline: d, Kills: lengths(4, 12), Calm: true},
 					(*field).terminateConsumer)
 				a.mustKeepAll(t)

@@ -4,8 +4,10 @@ package integration
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,12 +21,29 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(childEnv); s != "" {
 		os.Exit(consumerMain(s))
 	}
+	waitTogether()
 	goleak.VerifyTestMain(tests{m}, goleak.Cleanup(func(code int) {
 		if programDir != "" {
 			_ = os.RemoveAll(programDir)
 		}
 		os.Exit(code)
 	}))
+}
+
+// abreast is how many rows run side by side. A row waits for leases, sessions and backoffs most of its time, so it is more than there are processors.
+const abreast = 8
+
+// waitTogether lets so many tests run side by side, unless the command line says how many.
+func waitTogether() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(abreast)); err != nil {
+		panic(err)
+	}
 }
 
 // inFull says whether kill loops and faults run in full length (make chaos) or in short.

@@ -96,15 +96,33 @@ func (k kind) perKill(rate int) int {
 
 // onEach runs a test on each kind of broker.
 func onEach(t *testing.T, test func(*testing.T, kind)) {
+	sideBySide(t)
 	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) { test(t, k) })
+		t.Run(k.name, func(t *testing.T) {
+			sideBySide(t)
+			test(t, k)
+		})
 	}
 }
 
-// needsKafka skips what runs on Kafka unless it is asked for: it starts JVMs and takes minutes.
+// sideBySide lets a row run beside others: it has a server and processes of its own, and mostly waits for them. Rows on Apache Kafka share one broker,
+// which some of them hurt, and so they take turns, and so do all rows of a run that has them.
+func sideBySide(t *testing.T) {
+	t.Helper()
+	if !onRealKafka() {
+		t.Parallel()
+	}
+}
+
+// onRealKafka says whether the rows on Kafka run on Apache Kafka: it starts JVMs and takes minutes.
+func onRealKafka() bool {
+	return os.Getenv("LONGSHORE_KAFKA") != "" || os.Getenv("KAFKA_BROKERS") != ""
+}
+
+// needsKafka skips what runs on Apache Kafka unless it is asked for.
 func needsKafka(t *testing.T) {
 	t.Helper()
-	if os.Getenv("LONGSHORE_KAFKA") == "" && os.Getenv("KAFKA_BROKERS") == "" {
+	if !onRealKafka() {
 		t.Skip("LONGSHORE_KAFKA=1, or KAFKA_BROKERS, runs the rows on Kafka")
 	}
 }
