@@ -50,8 +50,8 @@ bench: ## figures beside other systems, in one run each: name value target ok|sh
 	cd bench && $(GO) run .
 
 .PHONY: scenarios
-scenarios: ## the pool's load scenarios, as a table
-	$(GO) test -count=1 -run Scenarios -v ./pool
+scenarios: ## the pool's load scenarios, as a table, beside the best fixed size, Little's law and AIMD (some minutes)
+	LONGSHORE_SCENARIOS=1 $(GO) test -count=1 -timeout=60m -run Scenarios -v ./pool
 
 .PHONY: up
 up: ## Kafka and NATS with JetStream in Docker, on 127.0.0.1:9092 and 127.0.0.1:4222

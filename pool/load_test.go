@@ -27,11 +27,37 @@ type load struct {
 	queue    int
 	phases   []phase
 	poisson  bool
-	// service is the handler's time, given how many run at once, the time since the start, and a random number of the message's own.
-	service func(busy int, at time.Duration, r *rand.Rand) time.Duration
-	need    int // workers that the graded phase needs
-	graded  int // index of it; -1: all but the first
-	cores   int // processors that the gauge sees; 0: no gauge
+	service  service
+	// fresh, instead of service, makes a downstream with a memory, for each play its own.
+	fresh func() service
+	// answer, instead of service, says how long a try takes, and after which time the message is to be tried again, for it was
+	// refused; 0: it was not. With told the handler says so to its worker.
+	answer func(busy int, at time.Duration, r *rand.Rand, try int) (d, again time.Duration)
+	told   bool
+	need   int // workers that the graded phase needs
+	graded int // index of it; -1: all but the first
+	cores  int // processors that the gauge sees; 0: no gauge
+
+	mean   float64 // mean handler time when not crowded, seconds, for the oracle
+	knee   int     // more workers bring nothing; 0: they always do
+	ideal  float64 // the oracle's worker-seconds, where mean and knee do not tell
+	varies bool    // the need changes within the graded phase
+}
+
+// oracle is the worker-seconds of who knows the load and has as many workers at each moment as it needs on average.
+func (l *load) oracle() float64 {
+	if l.ideal > 0 {
+		return l.ideal
+	}
+	ws := 0.0
+	for _, ph := range l.phases {
+		n := ph.rate * l.mean
+		if l.knee > 0 {
+			n = min(n, float64(l.knee))
+		}
+		ws += max(float64(l.min), min(float64(l.max), n)) * ph.lasts.Seconds()
+	}
+	return ws
 }
 
 // grade is how a policy did.
@@ -42,7 +68,11 @@ type grade struct {
 	workerSec float64
 	p50, p99  time.Duration // from arrival to handled, of what arrived in the graded phase
 	thrash    float64       // workers added and removed per minute in the second half of the graded phase
+	reversals float64       // changes of direction per minute in that
 	goodput   float64       // messages handled per second in that
+	starved   time.Duration // longest with less than half of the need while work waited, in the graded phase
+	bloated   time.Duration // longest with more than three times the need, in the graded phase
+	tries     float64       // handler runs for each message handled
 	shrink    time.Duration // from its end until the workers were gone but for a tenth; negative: never
 	lost      int64
 	underMin  int
@@ -59,6 +89,7 @@ func play(t *testing.T, l load, policy func() pool.Policy, seed uint64) (g grade
 type order struct {
 	at   time.Duration
 	luck uint64
+	try  int
 }
 
 type player struct {
@@ -71,17 +102,24 @@ type player struct {
 	gs, ge time.Duration // the graded phase
 
 	busy    atomic.Int64
+	runs    atomic.Int64
+	parked  atomic.Int64 // wait to be tried again
 	handled atomic.Int64
 	half    atomic.Int64 // handled in its second half
 	mu      sync.Mutex
 	waits   []time.Duration
 	lag     []order // arrived, not yet submitted
 	sent    int64
+	moved   bool // a decision was counted, and it was one up
+	up      bool
 	g       grade
 }
 
 func newPlayer(t *testing.T, l load, policy pool.Policy, seed uint64) *player {
 	y := &player{l: l, start: time.Now(), g: grade{t90: -1, shrink: -1}}
+	if l.fresh != nil {
+		y.l.service = l.fresh()
+	}
 	for _, ph := range l.phases {
 		y.starts = append(y.starts, y.total)
 		y.total += ph.lasts
@@ -93,7 +131,7 @@ func newPlayer(t *testing.T, l load, policy pool.Policy, seed uint64) *player {
 	}
 	cfg := pool.Config[order]{Min: l.min, Max: l.max, Queue: l.queue, Policy: policy, Do: y.handle}
 	cfg.Observe = func(d pool.Decision) {
-		y.g.decisions++
+		y.count(d)
 		if testing.Verbose() && traced(l.name) {
 			o := d.Observation
 			t.Logf("%8v %4d -> %4d busy %d backlog %d λ %.0f h %v up %v cpu %.2f: %s", o.Now, d.From, d.Target, o.Busy, o.Backlog, o.Rates.Arrivals, o.Rates.Handler, o.Rates.Proven, o.Pressure.CPU, d.Reason)
@@ -109,10 +147,38 @@ func newPlayer(t *testing.T, l load, policy pool.Policy, seed uint64) *player {
 
 func (y *player) now() time.Duration { return time.Since(y.start) }
 
-func (y *player) handle(_ *pool.Worker[order], o order) {
+// count takes a decision into the grade. Called by the manager.
+func (y *player) count(d pool.Decision) {
+	y.g.decisions++
+	half := (y.ge - y.gs) / 2
+	if now := d.Observation.Now; now < y.gs+half || now >= y.ge {
+		return
+	}
+	up := d.Target > d.From
+	if y.moved && up != y.up {
+		y.g.reversals += 1 / half.Minutes()
+	}
+	y.moved, y.up = true, up
+}
+
+func (y *player) handle(w *pool.Worker[order], o order) {
 	busy := int(y.busy.Add(1))
-	time.Sleep(y.l.service(busy, y.now(), rand.New(rand.NewPCG(o.luck, 1))))
+	r := rand.New(rand.NewPCG(o.luck, uint64(1+o.try)))
+	var d, again time.Duration
+	if y.l.answer != nil {
+		d, again = y.l.answer(busy, y.now(), r, o.try)
+	} else {
+		d = y.l.service(busy, y.now(), r)
+	}
+	time.Sleep(d)
 	y.busy.Add(-1)
+	y.runs.Add(1)
+	if again > 0 {
+		o.try++
+		y.parked.Add(1)
+		time.AfterFunc(again, func() { y.p.Requeue(0, o); y.parked.Add(-1) })
+		return
+	}
 	y.handled.Add(1)
 	now := y.now()
 	if now >= y.gs+(y.ge-y.gs)/2 && now < y.ge {
@@ -136,7 +202,16 @@ func (y *player) run() grade {
 	y.arrive(arrived)
 	cancel()
 	wg.Wait()
+	for y.parked.Load() > 0 {
+		time.Sleep(100 * ms)
+	}
 	_, _ = y.p.Drain(context.Background())
+	for _, o := range y.lag { // never begun: at least that long
+		if o.at >= y.gs && o.at < y.ge {
+			y.waits = append(y.waits, y.total-o.at)
+		}
+	}
+	y.g.tries = float64(y.runs.Load()) / float64(max(1, y.handled.Load()))
 	y.g.lost = y.sent - y.handled.Load()
 	y.g.goodput = float64(y.half.Load()) / ((y.ge - y.gs) / 2).Seconds()
 	if n := len(y.waits); n > 0 {
@@ -171,7 +246,7 @@ func (y *player) arrive(arrived chan<- struct{}) {
 		}
 		y.mu.Lock()
 		for range n {
-			y.lag = append(y.lag, order{now, rng.Uint64()})
+			y.lag = append(y.lag, order{at: now, luck: rng.Uint64()})
 		}
 		y.mu.Unlock()
 		select {
@@ -213,6 +288,7 @@ func (y *player) watch(ctx context.Context) {
 	defer tick.Stop()
 	half := y.gs + (y.ge-y.gs)/2
 	was, moved, sum, n := 0, 0, 0, 0
+	fewAt, manyAt := y.gs, y.gs // when there was last enough, and not too much
 	for {
 		select {
 		case <-ctx.Done():
@@ -221,13 +297,21 @@ func (y *player) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		now, live := y.now(), y.p.Stats().Live
+		now, stats := y.now(), y.p.Stats()
+		live := stats.Live
 		y.g.workerSec += float64(live) / 1000
 		if live < y.l.min {
 			y.g.underMin++
 		}
 		if now >= y.gs && now < y.ge {
 			y.g.peak = max(y.g.peak, live)
+			if 2*live >= min(y.l.need, y.l.max) || stats.Backlog == 0 {
+				fewAt = now
+			}
+			if live <= 3*y.l.need {
+				manyAt = now
+			}
+			y.g.starved, y.g.bloated = max(y.g.starved, now-fewAt), max(y.g.bloated, now-manyAt)
 			if y.g.t90 < 0 && float64(live) >= 0.9*float64(y.l.need) {
 				y.g.t90 = now - y.gs
 			}
