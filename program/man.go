@@ -23,7 +23,7 @@ func newMan() *cobra.Command {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { // #nosec G301 -- everybody may read man pages
 				return fmt.Errorf("making the folder: %w", err)
 			}
 			root := cmd.Root()

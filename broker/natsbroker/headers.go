@@ -54,7 +54,7 @@ func (c codec) All([]byte) iter.Seq2[string, []byte] {
 		hs := make([]header, 0, len(c))
 		for k, vs := range c {
 			for _, v := range vs {
-				hs = append(hs, header{uintptr(unsafe.Pointer(unsafe.StringData(v))), k, v})
+				hs = append(hs, header{uintptr(unsafe.Pointer(unsafe.StringData(v))), k, v}) // #nosec G103 -- only compared, never followed
 			}
 		}
 		slices.SortStableFunc(hs, func(a, b header) int { return cmp.Compare(a.at, b.at) })

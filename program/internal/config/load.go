@@ -14,7 +14,7 @@ const maxBytes = 4 << 20
 // Load reads the file of that name and checks it. lookup is os.LookupEnv. Where the error is of reading the file there is no Document; what is
 // wrong with its content is in Document.Err, so that more can be found and all be told at once.
 func Load(name string, lookup func(string) (string, bool)) (*Document, error) {
-	content, err := os.ReadFile(name)
+	content, err := os.ReadFile(name) // #nosec G304 -- the caller names it
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
