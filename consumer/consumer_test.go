@@ -446,6 +446,10 @@ func TestConfigNamesEveryWrongField(t *testing.T) {
 			t.Errorf("%s is not named in:\n%v", field, err)
 		}
 	}
+	_, err = consumer.New(consumer.Config{DeadLetter: &consumer.DeadLetter{Topic: "$JS.API.STREAM.DELETE.VICTIM"}})
+	if err == nil || !strings.Contains(err.Error(), "DeadLetter.Topic: broker: the destination is the broker's own") {
+		t.Error(err)
+	}
 }
 
 func TestRunIsCalledOnce(t *testing.T) {

@@ -26,6 +26,9 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 	}
 	check(d.Publisher != nil, "Publisher is required")
 	check(d.Topic != "", "Topic is required")
+	if err := broker.CheckDestination(d.Topic); err != nil {
+		check(false, "Topic: %w", err)
+	}
 	for i, s := range d.Headers {
 		check(styles[s] != nil, "Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
 	}

@@ -35,6 +35,9 @@ func (t *RetryTopics) validate() (errs []error) {
 	before := time.Duration(0)
 	for i, s := range t.Steps {
 		check(s.Topic != "", "Steps[%d].Topic is empty", i)
+		if err := broker.CheckDestination(s.Topic); err != nil {
+			check(false, "Steps[%d].Topic: %w", i, err)
+		}
 		check(s.Delay > before, "Steps[%d].Delay is %v, want more than %v", i, s.Delay, before)
 		before = max(before, s.Delay)
 	}

@@ -376,11 +376,12 @@ func TestRetryTopicsAreChecked(t *testing.T) {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 	cfg := consumer.Config{
 		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil }, Budget: broker.Budget{Messages: 64},
-		Retry: consumer.Retry{Topics: &consumer.RetryTopics{Steps: []consumer.RetryStep{{Topic: "", Delay: time.Minute}, {Topic: "b", Delay: time.Minute}}}},
+		Retry: consumer.Retry{Topics: &consumer.RetryTopics{Steps: []consumer.RetryStep{{Topic: "", Delay: time.Minute}, {Topic: "__retry", Delay: time.Minute}}}},
 	}
 	_, err := consumer.New(cfg)
 	for _, want := range []string{
 		"Retry.Topics.Publisher is required", "Retry.Topics.Source is required", "Retry.Topics.Steps[0].Topic is empty",
+		`Retry.Topics.Steps[1].Topic: broker: the destination is the broker's own: "__retry" begins with __`,
 		"Retry.Topics.Steps[1].Delay is 1m0s, want more than 1m0s", "of which each source has 56, below Pool.Max 64",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -21,8 +21,12 @@ func ExampleLetters_Replay() {
 		fmt.Println(err)
 		return
 	}
+	replay := deadletters.Replay{
+		Filter: deadletters.Filter{Class: "timeout"}, Rate: 50,
+		Allow: func(origin string) bool { return origin == "orders" }, // whoever writes a letter may name any topic
+	}
 	for range 2 {
-		sum, err := letters.Replay(ctx, deadletters.Replay{Filter: deadletters.Filter{Class: "timeout"}, Rate: 50})
+		sum, err := letters.Replay(ctx, replay)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -44,7 +44,7 @@ func TestKilledReplayGoesOn(t *testing.T) {
 		var found, absent int
 		for kill := 0; ; kill++ {
 			l := open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1, lost: kill%3 == 2})
-			sum, ended := replayUntilKilled(t, l, Replay{Batch: 8})
+			sum, ended := replayUntilKilled(t, l, Replay{Allow: fromOrders, Batch: 8})
 			found, absent = found+len(sum.Found), absent+len(sum.Absent)
 			if len(sum.PerhapsTwice) != 0 {
 				t.Errorf("perhaps twice: %v", sum.PerhapsTwice)
@@ -101,12 +101,12 @@ func replayUntilKilled(t *testing.T, l *Letters, o Replay) (sum Summary, ended b
 func TestPerhapsTwiceIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, true, 10)
-		replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders"}), Replay{})
+		replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders"}), Replay{Allow: fromOrders})
 		l, err := New(Config{Topic: "dead", Store: forgetful{b.LogView()}, Publisher: noIDs{b.Publisher()}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum, err := l.Replay(t.Context(), Replay{})
+		sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders})
 		if err != nil || sum.Replayed != 10 || len(sum.PerhapsTwice) != 10 || len(sum.Found)+len(sum.Absent) != 0 {
 			t.Fatalf("%+v %v", sum, err)
 		}
@@ -139,17 +139,17 @@ func (f forgetful) Scan(ctx context.Context, s broker.Scan, each func(*broker.Me
 func TestKilledAgainGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, true, 20)
-		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{}); err != nil || sum.Replayed != 20 {
+		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || sum.Replayed != 20 {
 			t.Fatalf("%+v %v", sum, err)
 		}
 		for kill := range 2 {
-			_, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}), Replay{Again: true, Batch: 4})
+			_, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}), Replay{Allow: fromOrders, Again: true, Batch: 4})
 			if ended {
 				t.Fatalf("kill %d is late", kill)
 			}
 		}
 		l := open(t, b, noIDs{b.Publisher()})
-		if sum, err := l.Replay(t.Context(), Replay{Again: true}); err != nil || len(sum.PerhapsTwice) != 0 {
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Again: true}); err != nil || len(sum.PerhapsTwice) != 0 {
 			t.Fatalf("%+v %v", sum, err)
 		}
 		for v, n := range copies(t, b, "orders") {
@@ -157,7 +157,7 @@ func TestKilledAgainGoesOn(t *testing.T) {
 				t.Errorf("%s is there %d times", v, n)
 			}
 		}
-		if sum, err := l.Replay(t.Context(), Replay{Again: true, Limit: 3}); err != nil || sum.Replayed != 3 {
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Again: true, Limit: 3}); err != nil || sum.Replayed != 3 {
 			t.Fatalf("%+v %v", sum, err)
 		}
 	})
@@ -191,7 +191,7 @@ func TestTriedAgainIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, false, 3)
 		p := &deaf{Publisher: noIDs{b.Publisher()}}
-		sum, err := open(t, b, p).Replay(t.Context(), Replay{Filter: Filter{Class: "error"}})
+		sum, err := open(t, b, p).Replay(t.Context(), Replay{Allow: fromOrders, Filter: Filter{Class: "error"}})
 		if err != nil || sum.Replayed != 2 || len(sum.PerhapsTwice) != 2 {
 			t.Fatalf("%+v %v", sum, err)
 		}
@@ -223,11 +223,11 @@ func TestKilledEditIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, true, 3)
 		x := list(t, open(t, b, nil), Filter{})[1]
-		edit := Replay{Filter: Filter{Places: []broker.Place{x.Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
+		edit := Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{x.Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
 		if _, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: b.Publisher(), topic: "orders", lost: true}), edit); ended {
 			t.Fatal("the kill is late")
 		}
-		sum, err := open(t, b, b.Publisher()).Replay(t.Context(), Replay{Filter: Filter{Places: []broker.Place{x.Place}}, DryRun: true})
+		sum, err := open(t, b, b.Publisher()).Replay(t.Context(), Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{x.Place}}, DryRun: true})
 		if err != nil || sum.Chosen != 1 {
 			t.Errorf("%+v %v", sum, err)
 		}

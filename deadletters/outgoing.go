@@ -19,31 +19,39 @@ var (
 	ErrNoOrigin = errors.New("it does not say where it came from")
 	// ErrCircle: it would go to its own dead-letter topic.
 	ErrCircle = errors.New("it would go to the dead letters again")
-	// ErrForeign: it says that it came from a topic that Replay.Allow does not allow.
+	// ErrForeign: it says that it came from a topic that Replay.Allow does not allow. One that is the broker's own is broker.ErrReserved.
 	ErrForeign = errors.New("it says that it came from a topic that is not this consumer's")
 )
 
 // destination is where a letter goes, or why it is refused. It does not look at State.
 func destination(l *Letter, topic string, o Replay) (to string, err error) {
-	to = o.To
-	if o.Handle != nil {
-		to = o.HandlerName
-	}
 	switch {
 	case l.Replays >= o.MaxReplays:
 		return "", fmt.Errorf("%w: %d times (the limit is %d)", ErrReplays, l.Replays, o.MaxReplays)
-	case to == "" && l.OriginalTopic == "":
+	case o.Handle != nil:
+		return o.HandlerName, nil
+	case o.To != "":
+		return o.To, nil
+	case l.OriginalTopic == "":
 		return "", ErrNoOrigin
-	case to == "":
-		to = l.OriginalTopic
-		if o.Allow != nil && !o.Allow(to) {
-			return "", fmt.Errorf("%w: %q", ErrForeign, to)
-		}
 	}
-	if o.Handle == nil && (to == topic || to == JournalTopic(topic)) {
-		return "", fmt.Errorf("%w: %q", ErrCircle, to)
+	if err := allowed(l.OriginalTopic, topic, o); err != nil {
+		return "", err
 	}
-	return to, nil
+	return l.OriginalTopic, nil
+}
+
+// allowed says whether a letter may go to the topic that it names.
+func allowed(to, topic string, o Replay) error {
+	switch err := broker.CheckDestination(to); {
+	case err != nil:
+		return err
+	case to == topic || to == JournalTopic(topic):
+		return fmt.Errorf("%w: %q", ErrCircle, to)
+	case !o.Allow(to):
+		return fmt.Errorf("%w: %q", ErrForeign, to)
+	}
+	return nil
 }
 
 // replayID names a replayed letter, the same at each try, so that a second copy can be told and dropped. log is in it because a topic that was made

@@ -90,23 +90,27 @@ func TestReadLetter(t *testing.T) {
 }
 
 func TestDestination(t *testing.T) {
-	allow := func(topic string) bool { return topic == "orders" }
+	orders := Replay{Allow: fromOrders}
+	all := Replay{Allow: func(string) bool { return true }}
 	for name, c := range map[string]struct {
 		l    Letter
 		o    Replay
 		to   string
 		fail error
 	}{
-		"where it came from":       {Letter{OriginalTopic: "orders"}, Replay{}, "orders", nil},
-		"allowed":                  {Letter{OriginalTopic: "orders"}, Replay{Allow: allow}, "orders", nil},
-		"not allowed":              {Letter{OriginalTopic: "payroll"}, Replay{Allow: allow}, "", ErrForeign},
-		"told where to":            {Letter{OriginalTopic: "payroll"}, Replay{Allow: allow, To: "repair"}, "repair", nil},
-		"from nowhere":             {Letter{}, Replay{}, "", ErrNoOrigin},
+		"where it came from":       {Letter{OriginalTopic: "orders"}, orders, "orders", nil},
+		"not allowed":              {Letter{OriginalTopic: "payroll"}, orders, "", ErrForeign},
+		"told where to":            {Letter{OriginalTopic: "payroll"}, Replay{Allow: fromOrders, To: "repair"}, "repair", nil},
+		"told, and forged":         {Letter{OriginalTopic: "$JS.API.STREAM.DELETE.VICTIM"}, Replay{To: "repair"}, "repair", nil},
+		"a command of NATS":        {Letter{OriginalTopic: "$JS.API.STREAM.DELETE.VICTIM"}, all, "", broker.ErrReserved},
+		"an answer of NATS":        {Letter{OriginalTopic: "_INBOX.x"}, all, "", broker.ErrReserved},
+		"Kafka's own":              {Letter{OriginalTopic: "__consumer_offsets"}, all, "", broker.ErrReserved},
+		"from nowhere":             {Letter{}, all, "", ErrNoOrigin},
 		"from nowhere, told":       {Letter{}, Replay{To: "repair"}, "repair", nil},
-		"into itself":              {Letter{OriginalTopic: "dead"}, Replay{}, "", ErrCircle},
-		"into the journal":         {Letter{OriginalTopic: JournalTopic("dead")}, Replay{}, "", ErrCircle},
-		"once less than the limit": {Letter{OriginalTopic: "orders", Replays: 4}, Replay{}, "orders", nil},
-		"as often as the limit":    {Letter{OriginalTopic: "orders", Replays: 5}, Replay{}, "", ErrReplays},
+		"into itself":              {Letter{OriginalTopic: "dead"}, all, "", ErrCircle},
+		"into the journal":         {Letter{OriginalTopic: JournalTopic("dead")}, all, "", ErrCircle},
+		"once less than the limit": {Letter{OriginalTopic: "orders", Replays: 4}, orders, "orders", nil},
+		"as often as the limit":    {Letter{OriginalTopic: "orders", Replays: 5}, orders, "", ErrReplays},
 	} {
 		c.o.MaxReplays = 5
 		to, err := destination(&c.l, "dead", c.o)
@@ -242,6 +246,11 @@ func TestConfigIsChecked(t *testing.T) {
 	for _, want := range []string{"Rate is", "Limit is", "MaxReplays is", "Workers is", "Batch is", "To is \"dead\""} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not said: %v", want, err)
+		}
+	}
+	for to, want := range map[string]string{"": "Allow is required", "$JS.API.STREAM.DELETE.VICTIM": "begins with $"} {
+		if err := (Replay{To: to}).withDefaults().validate("dead"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("to %q: %v", to, err)
 		}
 	}
 }

@@ -22,7 +22,8 @@ type Replay struct {
 	// To is the topic or subject to publish to. Defaults to where each letter came from.
 	To string
 	// Allow says of the topic that a letter names as its origin whether it may be published to: the header is written by whoever may publish dead
-	// letters. Not asked with To. Defaults to all.
+	// letters, and the replay has rights that they perhaps have not. Required, except with To or Handle, where it is not asked. What is the broker's own
+	// (broker.CheckDestination) is refused whatever it says.
 	Allow func(topic string) bool
 	// Handle handles each letter in this process, instead of publishing it; nil: the letter counts as replayed. An error, or a panic, leaves it as it
 	// was. After a kill the handlers that were running are run again. Defaults to nil.
@@ -93,6 +94,10 @@ func (o Replay) validate(topic string) error {
 	check(o.Handle == nil || o.HandlerName != "", "HandlerName is required with Handle")
 	check(o.Handle == nil || o.To == "", "To is %q, and Handle is set: one of them", o.To)
 	check(o.Handle == nil || o.Edit == nil, "Edit is set, and Handle: an edited letter is published")
+	check(o.Allow != nil || o.To != "" || o.Handle != nil, "Allow is required where neither To nor Handle is set: a letter may name any topic as its origin")
+	if err := broker.CheckDestination(o.To); err != nil {
+		errs = append(errs, fmt.Errorf("deadletters: Replay.To: %w", err))
+	}
 	if o.To == topic || o.To == JournalTopic(topic) {
 		errs = append(errs, fmt.Errorf("deadletters: Replay.To is %q: %w", o.To, ErrCircle))
 	}

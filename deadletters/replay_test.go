@@ -28,6 +28,9 @@ func deadLetter(n int, more ...broker.Header) broker.Outgoing {
 	return broker.Outgoing{Topic: "dead", Key: []byte(fmt.Sprint("k", n%3)), Value: []byte(fmt.Sprint(n)), Headers: append(hs, more...), ID: fmt.Sprint("letter", n)}
 }
 
+// fromOrders allows what deadLetter says.
+func fromOrders(topic string) bool { return topic == "orders" }
+
 // bench is a broker with dead letters.
 func bench(t *testing.T, leased bool, letters int) *membroker.Broker {
 	t.Helper()
@@ -90,14 +93,14 @@ func TestReplayOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, leased bool) {
 		b := bench(t, leased, 50)
 		l := open(t, b, b.Publisher())
-		first, err := l.Replay(t.Context(), Replay{Filter: Filter{Class: "permanent"}, Batch: 7})
+		first, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Filter: Filter{Class: "permanent"}, Batch: 7})
 		if err != nil || first.Replayed != 25 || first.Chosen != 25 || first.Before != 0 {
 			t.Fatalf("%+v %v", first, err)
 		}
 		if n := len(list(t, l, Filter{State: Replayed})); n != 25 {
 			t.Errorf("%d letters are replayed", n)
 		}
-		rest, err := l.Replay(t.Context(), Replay{})
+		rest, err := l.Replay(t.Context(), Replay{Allow: fromOrders})
 		if err != nil || rest.Replayed != 25 || rest.Before != 25 {
 			t.Fatalf("%+v %v", rest, err)
 		}
@@ -125,7 +128,7 @@ func TestReplayOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := l.Replay(t.Context(), Replay{Again: true, Limit: 4})
+		again, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Again: true, Limit: 4})
 		if err != nil || again.Replayed != 4 {
 			t.Fatalf("%+v %v", again, err)
 		}
@@ -147,7 +150,7 @@ func TestReplaysEnd(t *testing.T) {
 			if err := b.Produce(deadLetter(1000+life, carried...)); err != nil {
 				t.Fatal(err)
 			}
-			sum, err := l.Replay(t.Context(), Replay{MaxReplays: 3})
+			sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, MaxReplays: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +224,7 @@ func TestTwoReplays(t *testing.T) {
 		go func() {
 			l := open(t, b, noIDs{b.Publisher()})
 			first := true
-			_, err := l.Replay(t.Context(), Replay{Rate: 5, Batch: 5, OnProgress: func(int64, int64) {
+			_, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Rate: 5, Batch: 5, OnProgress: func(int64, int64) {
 				if first {
 					close(began)
 				}
@@ -230,7 +233,7 @@ func TestTwoReplays(t *testing.T) {
 			ended <- err
 		}()
 		<-began
-		sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Batch: 5})
+		sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Allow: fromOrders, Batch: 5})
 		if err != nil || sum.Replayed == 0 || sum.Replayed == 40 {
 			t.Errorf("%+v %v", sum, err)
 		}
@@ -247,7 +250,7 @@ func TestReplayStops(t *testing.T) {
 		b := bench(t, false, 30)
 		ctx, cancel := context.WithCancel(t.Context())
 		l := open(t, b, b.Publisher())
-		sum, err := l.Replay(ctx, Replay{Rate: 10, OnProgress: func(done, of int64) {
+		sum, err := l.Replay(ctx, Replay{Allow: fromOrders, Rate: 10, OnProgress: func(done, of int64) {
 			if of != 30 {
 				t.Errorf("%d of %d", done, of)
 			}
@@ -261,7 +264,7 @@ func TestReplayStops(t *testing.T) {
 		if n := len(list(t, l, Filter{State: Uncertain})); n != 0 {
 			t.Errorf("%d letters are uncertain after a stop", n)
 		}
-		sum, err = l.Replay(t.Context(), Replay{})
+		sum, err = l.Replay(t.Context(), Replay{Allow: fromOrders})
 		if err != nil || sum.Replayed != 18 {
 			t.Fatalf("%+v %v", sum, err)
 		}
@@ -274,11 +277,11 @@ func TestReplayFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, false, 20)
 		l := open(t, b, &failing{Publisher: b.Publisher(), topic: "orders"})
-		sum, err := l.Replay(t.Context(), Replay{Batch: 5})
+		sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Batch: 5})
 		if err == nil || !strings.Contains(err.Error(), "5 letters were not confirmed") || sum.Replayed != 0 {
 			t.Fatalf("%+v %v", sum, err)
 		}
-		sum, err = open(t, b, b.Publisher()).Replay(t.Context(), Replay{})
+		sum, err = open(t, b, b.Publisher()).Replay(t.Context(), Replay{Allow: fromOrders})
 		if err != nil || sum.Replayed != 20 || len(sum.Absent) != 5 || len(sum.PerhapsTwice) != 0 {
 			t.Fatalf("%+v %v", sum, err)
 		}
@@ -306,7 +309,7 @@ func TestDryRun(t *testing.T) {
 		}
 		l := open(t, b, nil)
 		var would []string
-		sum, err := l.Replay(t.Context(), Replay{DryRun: true, OnLetter: func(x *Letter, to string, refused error) {
+		sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, DryRun: true, OnLetter: func(x *Letter, to string, refused error) {
 			if refused == nil {
 				would = append(would, to)
 			} else if !errors.Is(refused, ErrNoOrigin) {
@@ -331,7 +334,7 @@ func TestEditAndPurge(t *testing.T) {
 		b := bench(t, true, 5)
 		l := open(t, b, b.Publisher())
 		all := list(t, l, Filter{})
-		edit := Replay{Filter: Filter{Places: []broker.Place{all[2].Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
+		edit := Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{all[2].Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
 		if sum, err := l.Replay(t.Context(), edit); err != nil || sum.Replayed != 1 {
 			t.Fatalf("%+v %v", sum, err)
 		}

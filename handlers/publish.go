@@ -15,7 +15,7 @@ var ErrLoop = errors.New("handlers: publishing to the message's own source")
 
 // PublishConfig says where Publish hands messages on to.
 type PublishConfig struct {
-	// To is the topic or subject. Required.
+	// To is the topic or subject. Required; none of the broker's own (broker.CheckDestination).
 	To string `yaml:"to"`
 	// DropHeaders names headers that are not copied, beside those that longshore and the broker write themselves (Longshore-…, Nats-…).
 	// Defaults to none.
@@ -33,6 +33,10 @@ func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
 		return errs
 	case strings.ContainsAny(c.To, "*>"):
 		errs.add("to", "has a wildcard: want the name of one topic or subject")
+		return errs
+	}
+	if err := broker.CheckDestination(c.To); err != nil {
+		errs.add("to", "%v", err)
 		return errs
 	}
 	for _, s := range sources {

@@ -97,6 +97,9 @@ func TestPublishRefusesLoops(t *testing.T) {
 		{"", nil, "to: is required"},
 		{"out.*", nil, "to: has a wildcard"},
 		{"a b", nil, "to: has a blank"},
+		{"$JS.API.STREAM.DELETE.VICTIM", nil, `begins with $: NATS takes what is published there as a command`},
+		{"_INBOX.a", nil, "begins with _INBOX."},
+		{"__consumer_offsets", nil, "begins with __"},
 	} {
 		_, err := handlers.Default().Build("publish", &handlers.Setup{Publisher: &recorder{}, Topics: c.topics}, handlers.NewOptions(map[string]any{"to": c.to}))
 		if (c.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.want)) {

@@ -34,10 +34,10 @@ func newDLQEdit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit LETTER",
 		Short: "Edit a dead letter and replay the edited copy",
-		Long: "Opens the payload of a dead letter in $VISUAL or $EDITOR, or takes it from a file, and publishes the edited message to where the letter came\n" +
-			"from, confirmed. The letter itself stays as it is (neither broker can change what is stored), counts as replayed, and is shown as edited.\n" +
+		Long: "Opens the payload of a dead letter in $VISUAL or $EDITOR, or takes it from a file, and publishes the edited message, confirmed, to --to or\n" +
+			"to where the letter says that it came from, if a consumer of the file reads that. The letter itself stays as it is (neither broker can change what is stored), counts as replayed, and is shown as edited.\n" +
 			"Nothing is published when nothing was changed.",
-		Example: "  longshore dlq edit -c c.yaml 0/17\n  jq .amount=1 broken.json | longshore dlq edit -c c.yaml 0/17 --value-file -\n  longshore dlq edit --subject dead.orders 17 --header tenant=eu --remove-header trace",
+		Example: "  longshore dlq edit -c c.yaml 0/17\n  jq .amount=1 broken.json | longshore dlq edit -c c.yaml 0/17 --value-file -\n  longshore dlq edit --subject dead.orders 17 --to orders --header tenant=eu --remove-header trace",
 		Args: func(cmd *cobra.Command, args []string) error {
 			_, err := onePlace(args)
 			return asUsage(errors.Join(e.target.check(cmd), err, e.check()))
@@ -53,7 +53,7 @@ func newDLQEdit() *cobra.Command {
 	f.StringArrayVar(&e.set, "header", nil, "header to set, as name=value; may be given several times")
 	f.StringArrayVar(&e.remove, "remove-header", nil, "header to remove; may be given several times")
 	f.BoolVar(&e.notJSON, "not-json", false, "publish a payload that was JSON and is none any more")
-	f.StringVar(&e.replay.To, "to", "", "topic or subject to publish to (default where the letter came from)")
+	f.StringVar(&e.replay.To, "to", "", "topic or subject to publish to (default with -c where the letter came from)")
 	f.IntVar(&e.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
 	f.BoolVar(&e.replay.Again, "again", false, "though the letter was replayed already")
 	f.BoolVar(&e.asJSON, "json", false, "print the summary as JSON")
@@ -67,6 +67,7 @@ func (e *dlqEdit) check() error {
 	if e.replay.MaxReplays < 1 {
 		errs = append(errs, fmt.Errorf("--max-replays is %d, want at least 1", e.replay.MaxReplays))
 	}
+	errs = append(errs, e.checkTo())
 	var err error
 	e.headers, err = headersOf(e.set)
 	errs = append(errs, err)
@@ -132,8 +133,8 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	o.Edit = func(out *broker.Outgoing) error { e.apply(out, value); return nil }
 	var to string
 	o.OnLetter = func(_ *deadletters.Letter, where string, _ error) { to = where }
-	if box.doc != nil {
-		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
+	if o.Allow, err = e.allow(ctx, box); err != nil {
+		return err
 	}
 	sum, err := box.Replay(ctx, o)
 	if err == nil && sum.Chosen == 0 { // it was on its way when a replay was stopped, and had arrived

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
 )
 
@@ -29,8 +31,9 @@ func newDLQReplay(r *handlers.Registry) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [LETTER ...]",
 		Short: "Replay dead letters to where they came from, or to a handler",
-		Long: "Publishes dead letters again, each confirmed, to the topic or subject that they came from, or to another one (--to); or handles them in this\n" +
-			"process with the routes of the file's consumer (--to-handler). Each letter is replayed once: what was replayed is written down beside the\n" +
+		Long: "Publishes dead letters again, each confirmed, to --to, or to where they say that they came from, if a consumer of the file reads that (whoever\n" +
+			"may publish dead letters may write anything into them); or handles them in this process with the routes of the file's consumer\n" +
+			"(--to-handler). Each letter is replayed once: what was replayed is written down beside the\n" +
 			"dead letters, so the same command goes on where it was stopped or killed. Letters that were on their way then are looked for in their topic;\n" +
 			"those of which it cannot be known whether they arrived are published again, and named. The letters themselves stay: see purge.\n" +
 			"A replayed message says how often it was replayed; beyond --max-replays it is refused. Exits with 1 if not all were replayed.",
@@ -47,7 +50,7 @@ func newDLQReplay(r *handlers.Registry) *cobra.Command {
 	d.target.flags(cmd)
 	d.chosen.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&d.replay.To, "to", "", "topic or subject to publish to (default where each letter came from)")
+	f.StringVar(&d.replay.To, "to", "", "topic or subject to publish to (default with -c where each letter came from)")
 	f.BoolVar(&d.handler, "to-handler", false, "handle the letters in this process, with the routes of the file's consumer")
 	f.IntVar(&d.replay.Workers, "workers", 1, "how many are handled at once with --to-handler")
 	f.Float64Var(&d.replay.Rate, "rate", 100, "letters per second; 0: as fast as they are confirmed")
@@ -72,9 +75,53 @@ func (d *dlqReplay) check() error {
 	check(o.Limit >= 0, "--limit is %d, negative", o.Limit)
 	check(o.MaxReplays >= 1, "--max-replays is %d, want at least 1", o.MaxReplays)
 	check(o.Workers >= 1, "--workers is %d, want at least 1", o.Workers)
+	errs = append(errs, d.checkTo())
 	check(!d.handler || d.target.file != "", "--to-handler is set and --config is not: the handler is the file's")
 	check(!d.handler || o.To == "", "--to and --to-handler are set: one of them")
 	return errors.Join(errs...)
+}
+
+// checkTo is for replay and edit: a letter says itself where it came from, and only a file says which of that to believe.
+func (d *dlqReplay) checkTo() error {
+	if d.replay.To == "" && d.target.file == "" && !d.handler {
+		return errors.New("--to is missing: without a file nothing says which topics a letter may name as where it came from (--origin chooses by that)")
+	}
+	if err := broker.CheckDestination(d.replay.To); err != nil {
+		return fmt.Errorf("--to: %w", err)
+	}
+	return nil
+}
+
+// allow says which topics a letter may name as where it came from: those that the file's consumers read from the same broker. nil: it is not asked.
+func (d *dlqReplay) allow(ctx context.Context, box *deadBox) (func(topic string) bool, error) {
+	if box.doc == nil || d.replay.To != "" || d.handler {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.target.timeout)
+	defer cancel()
+	streams := map[*config.NATS][]string{}
+	for _, n := range box.doc.File.WholeStreams(box.consumer) {
+		subjects, err := streamSubjects(ctx, natsSource(n, box.doc.File.Embedded))
+		if err != nil {
+			return nil, fmt.Errorf("finding out what may be replayed to where it came from (--to names another place): %w", err)
+		}
+		streams[n] = subjects
+	}
+	return func(topic string) bool { return box.doc.File.Takes(box.consumer, topic, streams) }, nil
+}
+
+// streamSubjects are those of a source's stream; none where there is no such stream.
+func streamSubjects(ctx context.Context, n natsbroker.Config) ([]string, error) {
+	view, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: n.Connection, Domain: n.Domain})
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	subjects, err := view.Subjects(ctx, n.Stream)
+	if errors.Is(err, broker.ErrNoTopic) {
+		return nil, nil
+	}
+	return subjects, err
 }
 
 func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -87,8 +134,8 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	if err := box.named(ctx, o.Filter.Places); err != nil {
 		return err
 	}
-	if box.doc != nil {
-		o.Allow = func(topic string) bool { return box.doc.File.Takes(box.consumer, topic) }
+	if o.Allow, err = d.allow(ctx, box); err != nil {
+		return err
 	}
 	if d.handler {
 		handle, end, err := d.routes(ctx, box, stderr)

@@ -77,6 +77,25 @@ func (v *LogView) stream(ctx context.Context, js jetstream.JetStream, subject st
 	return st.CachedInfo(), nil
 }
 
+// Subjects are those that a stream takes, as it is configured: none for a mirror. It tries to connect until ctx ends. broker.ErrNoTopic: there is no such
+// stream.
+func (v *LogView) Subjects(ctx context.Context, stream string) ([]string, error) {
+	js, err := v.api(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	st, err := js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("natsbroker: %w: no stream %s", broker.ErrNoTopic, stream)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("natsbroker: looking for stream %s: %w", stream, err)
+	}
+	return st.CachedInfo().Config.Subjects, nil
+}
+
 // Scan calls each for every message of a subject that was stored when Scan began, in the order of the stream, and returns the first error of each.
 // It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject.
 func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {

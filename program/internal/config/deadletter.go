@@ -5,7 +5,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/longshoremq/longshore/broker"
 )
+
+// brokersOwn is what is wrong with a destination that broker.CheckDestination refuses.
+const brokersOwn = "is %q, which is the broker's own: what is published there is a command to it, or an answer that somebody waits for"
 
 // headerStyles are the names that dead_letter.headers may have.
 var headerStyles = []string{"spring", "connect"}
@@ -24,6 +29,10 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	}
 	if l.To == "" {
 		d.Find(path, "is missing")
+		return
+	}
+	if broker.CheckDestination(l.To) != nil {
+		d.Find(path, brokersOwn, l.To)
 		return
 	}
 	for _, in := range c.Reads() {

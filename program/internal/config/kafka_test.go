@@ -102,6 +102,7 @@ func TestContradictionsOfKafkaWithOthers(t *testing.T) {
 		{source("topics: [a]") + "\n    dead_letter: {to: a}", `5: consumers.o.dead_letter.to: is "a", which source.kafka.topics[0] takes`},
 		{source("topics_pattern: 'a.*'") + "\n    dead_letter: {to: a-dead}", `5: consumers.o.dead_letter.to: is "a-dead", which source.kafka.topics_pattern, "a.*", takes`},
 		{source("topics: [a]") + "\n    dead_letter: {to: 'a b'}", `5: consumers.o.dead_letter.to: is "a b": want a topic's name`},
+		{source("topics: [a]") + "\n    dead_letter: {to: __dead}", `5: consumers.o.dead_letter.to: is "__dead", which is the broker's own`},
 		{source("topics: [a]") + "\n    dead_letter: {to: 'dead.>'}", `5: consumers.o.dead_letter.to: is "dead.>": want a topic's name`},
 		{source("topics: [a]") + "\n    dead_letter: {to: b}\n    max_message_bytes: 1000001", `6: consumers.o.max_message_bytes: is 1000001, above source.kafka.max_publish_bytes, 1000000: a message between could never become a dead letter`},
 		{source("topics: [a], max_publish_bytes: 500") + "\n    dead_letter: {to: b}\n    max_message_bytes: 501", `6: consumers.o.max_message_bytes: is 501, above source.kafka.max_publish_bytes, 500`},
@@ -141,6 +142,7 @@ func TestContradictionsOfRetryTopics(t *testing.T) {
 		{kafka, "[{topic: b, delay: 1m}, {topic: b, delay: 2m}]", `4: consumers.o.retry.topics[1].topic: is "b", and so is topics[0]`},
 		{kafka, "[{topic: a, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "a", which source.kafka.topics[0] takes`},
 		{"kafka: {brokers: ['127.0.0.1:9092'], group: g, topics_pattern: 'a.*'}", "[{topic: a-1m, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "a-1m", which source.kafka.topics_pattern`},
+		{kafka, "[{topic: __retry, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "__retry", which is the broker's own`},
 		{kafka, "[{topic: dead, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "dead", and so is dead_letter.to`},
 	} {
 		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    retry: {topics: "+c.topics+"}\n    dead_letter: {to: dead}\n    source: {"+c.source+"}\n", nil)

@@ -107,6 +107,7 @@ func TestContradictions(t *testing.T) {
 		"retry: {backoff: {factor: .nan}}":          "retry.backoff.factor: wants a number",
 		"retry: {backoff: {jitter: 2}}":             "retry.backoff.jitter: is 2, want 0 to 1",
 		"dead_letter: {}":                           "dead_letter.to: is missing",
+		"dead_letter: {to: $JS.API.X}":              `dead_letter.to: is "$JS.API.X", which is the broker's own`,
 		`dead_letter: {to: "dead.*"}`:               `dead_letter.to: is "dead.*": want a subject without wildcards`,
 		"dead_letter: {to: dead, concurrency: -2}":  "dead_letter.concurrency: is -2, want at least 1",
 		"max_message_bytes: -1":                     "max_message_bytes: is -1, negative",

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // Names are the topics that hold failed messages.
@@ -36,6 +38,8 @@ func (d *Document) checkRetryTopics(at string, c *Consumer) {
 		switch j := slices.Index(names, t.Topic); {
 		case !validTopic(t.Topic):
 			d.Find(at+".topic", "is %q: want a topic's name", t.Topic)
+		case broker.CheckDestination(t.Topic) != nil:
+			d.Find(at+".topic", brokersOwn, t.Topic)
 		case j < i:
 			d.Find(at+".topic", "is %q, and so is topics[%d]: messages of a topic wait equally long", t.Topic, j)
 		case reads:
