@@ -298,10 +298,10 @@ func batchStorm(t *testing.T, seed uint64, order consumer.Order) {
 	}
 	var rs []*running
 	for range 2 {
-		rs = append(rs, start(t, b, consumer.Config{
+		rs = append(rs, startHeld(t, b, consumer.Config{
 			Order: order, Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}},
 			Batch: &consumer.Batch{Size: 30, Linger: 50 * time.Millisecond, Handler: handler},
-		}))
+		}, holdSome))
 	}
 	for range 40 {
 		time.Sleep(200 * time.Millisecond)

@@ -257,10 +257,10 @@ func TestBatchByKeyStorm(t *testing.T) {
 				}
 				var rs []*running
 				for range 2 {
-					rs = append(rs, start(t, b, consumer.Config{
+					rs = append(rs, startHeld(t, b, consumer.Config{
 						Order: consumer.OrderKey, Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}},
 						Batch: &consumer.Batch{ByKey: true, Size: 30, Linger: 50 * time.Millisecond, Handler: handler},
-					}))
+					}, holdSome))
 				}
 				for range 40 {
 					time.Sleep(100 * time.Millisecond)

@@ -18,6 +18,7 @@ import (
 type Consumer struct {
 	cfg       Config
 	handler   Handler
+	do        func(*pool.Worker[*run], *run) // handle
 	observers []Observer
 	feeds     []*feed
 
@@ -74,6 +75,7 @@ func New(cfg Config) (*Consumer, error) {
 		parked: newSchedule[parked](), lingers: newSchedule[*gathering](), claims: map[*broker.Claim]*claim{}, lanes: map[laneKey]*lanes{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},
 		gone: make(chan struct{}), empty: make(chan struct{}, 1),
 	}
+	c.do = c.handle
 	for i, in := range cfg.inputs() {
 		c.feeds = append(c.feeds, &feed{source: in.Source, class: i * cfg.levels()})
 	}
@@ -94,7 +96,7 @@ func (c *Consumer) newPool() error {
 	defer c.mu.Unlock()
 	p, err := pool.New(pool.Config[*run]{
 		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge,
-		Do: c.handle, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
+		Do: c.do, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
 		Weights: c.cfg.weights(), Strict: c.cfg.Strict, Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
 		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },
 	})

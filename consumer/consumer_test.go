@@ -70,6 +70,12 @@ type running struct {
 // start runs a consumer on "in", with short waits unless cfg says otherwise.
 func start(t *testing.T, b *membroker.Broker, cfg consumer.Config) *running {
 	t.Helper()
+	return startHeld(t, b, cfg, func() {})
+}
+
+// startHeld is start with workers that call hold before they begin with what they were handed.
+func startHeld(t *testing.T, b *membroker.Broker, cfg consumer.Config, hold func()) *running {
+	t.Helper()
 	r := &running{journal: &journal{}, done: make(chan struct{})}
 	if cfg.Source == nil && cfg.Sources == nil {
 		cfg.Source = b.Source(membroker.SourceConfig{Topics: []string{"in"}})
@@ -79,6 +85,7 @@ func start(t *testing.T, b *membroker.Broker, cfg consumer.Config) *running {
 	if r.Consumer, err = consumer.New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	r.HoldWorkers(hold)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(context.WithValue(t.Context(), valueKey{}, "from Run"))
 	go func() {

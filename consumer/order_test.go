@@ -262,7 +262,7 @@ func TestOrderOverRebalances(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				var rs []*running
 				for range 2 {
-					rs = append(rs, start(t, b, consumer.Config{
+					rs = append(rs, startHeld(t, b, consumer.Config{
 						Order: consumer.OrderKey, Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}},
 						Handler: book.handle(func(*consumer.Message) error {
 							time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond))))
@@ -270,7 +270,7 @@ func TestOrderOverRebalances(t *testing.T) {
 								return errors.New("dice")
 							}
 							return nil
-						})}))
+						})}, holdSome))
 				}
 				for range 60 {
 					time.Sleep(200 * time.Millisecond)

@@ -108,6 +108,16 @@ func lanePart(lanes []uint64, a, b int) []uint64 {
 	return lanes[a:b:b]
 }
 
+// rest makes a run of the unstarted [a, b), with all that r knows of them.
+func (r *run) rest(a, b int) *run {
+	rest := &run{c: r.c, ms: r.part(a, b), lanes: r.lanesOf(a, b), each: r.each, batch: r.batch, first: r.first}
+	if r.tokens != nil {
+		rest.tokens = r.tokens[a:b:b]
+	}
+	rest.word.Store(packWord(0, 0, b-a))
+	return rest
+}
+
 // A piece is a message that left its run alone.
 type piece struct {
 	m     *Message

@@ -1,7 +1,9 @@
 package consumer
 
 import (
+	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,5 +108,26 @@ func TestRunMarkOnlyWhileRunning(t *testing.T) {
 	}
 	if _, v, _ := r.take(); v&expired == 0 {
 		t.Fatal("the worker does not see the mark at its next take")
+	}
+}
+
+// What is stolen of a run is a run like it: a field that is neither carried over nor named here was forgotten.
+func TestRestCarriesAll(t *testing.T) {
+	own := []string{"word", "linked", "prev", "next", "seen"}
+	ms := make([]broker.Message, 3)
+	for name, r := range map[string]*run{
+		"messages": {c: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, tokens: []uint64{4, 5, 6}, each: true, first: 7},
+		"batch":    {c: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, first: 7, batch: &gathering{}},
+	} {
+		rest := r.rest(0, 1)
+		for i := range reflect.TypeFor[run]().NumField() {
+			f := reflect.TypeFor[run]().Field(i)
+			if was, is := reflect.ValueOf(r).Elem().Field(i), reflect.ValueOf(rest).Elem().Field(i); !slices.Contains(own, f.Name) && was.IsZero() != is.IsZero() {
+				t.Errorf("%s: the rest has not %s", name, f.Name)
+			}
+		}
+		if want := r.part(0, 1); len(rest.ms) != len(want) || rest.unstarted() != len(want) || len(rest.lanes) != len(want) {
+			t.Errorf("%s: %d messages, %d unstarted, %d lanes, want %d", name, len(rest.ms), rest.unstarted(), len(rest.lanes), len(want))
+		}
 	}
 }

@@ -22,12 +22,9 @@ func (c *Consumer) split(r *run) (*run, bool) {
 	if u0 >= u1 {
 		return nil, false
 	}
-	rest := new(run)
-	rest.init(r.c, r.ms[u0:u1], r.lanesOf(u0, u1))
-	rest.first, rest.each = r.first, r.each
+	rest := r.rest(u0, u1)
 	if !r.c.enter(rest) {
-		_, _, u0, u1 = rest.steal()
-		c.giveBack(r.c, backs(rest.ms[u0:u1]), rest.lanesOf(u0, u1), r.c.why())
+		c.takeBack(r.c, []*run{rest})
 		return nil, false
 	}
 	return rest, true
