@@ -38,6 +38,7 @@ type Source struct {
 	memberWas chan struct{}
 	met       chan struct{} // the group has answered once, or refused
 	metOnce   sync.Once
+	refusal   error          // why met is closed, where it was not an answer
 	work      sync.WaitGroup // the rest
 	done      chan struct{}  // closed
 
@@ -144,19 +145,22 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
 	}
 	s.launch()
+	if err := s.awaitGroup(ctx); err != nil {
+		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
+	}
+	return broker.Traits{Ordered: true, Attempts: broker.AtLeast}, nil
+}
+
+// awaitGroup waits for the group's first answer.
+func (s *Source) awaitGroup(ctx context.Context) error {
 	select {
 	case <-s.met:
 	case <-ctx.Done():
-		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", ctx.Err())
+		return ctx.Err()
 	case <-s.life.Done():
-		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", broker.ErrClosed)
+		return broker.ErrClosed
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fatal != nil {
-		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", s.fatal)
-	}
-	return broker.Traits{Ordered: true, Attempts: broker.AtLeast}, nil
+	return s.refusal
 }
 
 func (s *Source) admit(o broker.Options) error {
@@ -233,14 +237,14 @@ func (s *Source) launch() {
 	}()
 }
 
-// fail ends pulling for good.
+// fail ends pulling for good. Open tells the reason where it is the group's first answer, and Receive in any case.
 func (s *Source) fail(err error) {
 	s.mu.Lock()
 	if s.fatal == nil {
 		s.fatal = err
 	}
 	s.mu.Unlock()
-	s.metOnce.Do(func() { close(s.met) })
+	s.metOnce.Do(func() { s.refusal = err; close(s.met) })
 	signal(s.wake)
 }
 
