@@ -88,21 +88,12 @@ func (s *Source) loop() {
 // step does what is due, and returns when to look again.
 func (s *Source) step(now time.Time) (next time.Time) {
 	s.buryGone()
-	s.mu.Lock()
-	changes, begun := s.changes, s.begun
-	s.changes, s.begun = nil, nil
-	s.mu.Unlock()
-	for _, c := range changes {
-		for _, id := range c.parts {
-			if c.kind == assigned {
-				s.mu.Lock()
-				s.begin(id, nil)
-				s.mu.Unlock()
-			} else {
-				s.revoke(id, now)
-			}
-		}
+	for s.nextChange(now) {
 	}
+	s.mu.Lock()
+	begun := s.begun
+	s.begun = nil
+	s.mu.Unlock()
 	for _, b := range begun {
 		s.open(b)
 	}
@@ -147,27 +138,50 @@ func (s *Source) buryGone() {
 	}
 }
 
-// revoke announces a claim's end, or stops one from beginning.
-func (s *Source) revoke(id partitionID, now time.Time) {
+// nextChange follows the next change of one partition, and says whether there was one. It takes it out and follows it under one lock: between the two the
+// partition could be lost, and a claim would begin that is not ours.
+func (s *Source) nextChange(now time.Time) bool {
 	s.mu.Lock()
-	p := s.parts[id]
-	if p == nil {
-		release := s.cancel(id, true)
-		s.mu.Unlock()
-		if release {
-			s.m.release([]partitionID{id})
-		}
-		return
+	for len(s.changes) > 0 && len(s.changes[0].parts) == 0 {
+		s.changes = s.changes[1:]
 	}
-	if p.shut {
+	if len(s.changes) == 0 {
+		s.changes = nil
 		s.mu.Unlock()
-		return
+		return false
+	}
+	c := &s.changes[0]
+	id := c.parts[0]
+	c.parts = c.parts[1:]
+	if c.kind == assigned {
+		s.begin(id, nil)
+		s.mu.Unlock()
+		return true
+	}
+	p, release := s.revoke(id, now)
+	s.mu.Unlock()
+	if p != nil {
+		p.keeper.Revoke(p.by)
+		signal(s.wake)
+	}
+	if release {
+		s.m.release([]partitionID{id})
+	}
+	return true
+}
+
+// revoke begins a claim's end, which the caller announces, or stops one from beginning, which the caller releases then. It needs s.mu.
+func (s *Source) revoke(id partitionID, now time.Time) (p *part, release bool) {
+	p = s.parts[id]
+	switch {
+	case p == nil:
+		return nil, s.cancel(id, true)
+	case p.shut:
+		return nil, false
 	}
 	p.shut, p.by = true, now.Add(s.cfg.RevokeWait)
 	p.drop()
-	s.mu.Unlock()
-	p.keeper.Revoke(p.by)
-	signal(s.wake)
+	return p, false
 }
 
 // cancel stops what is beginning. It says whether the caller has to release it: nobody else will. It needs s.mu.
@@ -188,8 +202,17 @@ func (s *Source) cancel(id partitionID, revoked bool) (release bool) {
 
 // finishRevoked ends the claims that have nothing out any more, or whose time is over. It returns when to look again.
 func (s *Source) finishRevoked(now time.Time) (next time.Time) {
-	var over []*part
+	over, next := s.fenceRevoked(now)
+	for _, p := range over {
+		s.conclude(p, fmt.Errorf("kafkabroker: %s/%d was revoked: %w", p.topic, p.no, broker.ErrLost))
+		signal(s.flush)
+	}
+	return next
+}
+
+func (s *Source) fenceRevoked(now time.Time) (over []*part, next time.Time) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.parts {
 		switch {
 		case !p.shut:
@@ -199,20 +222,25 @@ func (s *Source) finishRevoked(now time.Time) (next time.Time) {
 			next = p.by
 		}
 	}
+	s.fenceAll(over)
+	return over, next
+}
+
+// fenceAll begins the end of claims: no settle counts any more. It needs s.mu.
+func (s *Source) fenceAll(over []*part) {
 	for _, p := range over {
 		p.fence()
-	}
-	s.mu.Unlock()
-	for _, p := range over {
-		err := fmt.Errorf("kafkabroker: %s/%d was revoked: %w", p.topic, p.no, broker.ErrLost)
-		p.keeper.End(err)
-		s.mu.Lock()
-		s.say(broker.Event{Kind: broker.Ended, Claim: p.claim, Err: err})
 		s.ending = append(s.ending, p)
-		s.mu.Unlock()
-		signal(s.flush)
 	}
-	return next
+}
+
+// conclude ends a claim that is fenced. Its last commit may be made now, where it was not lost meanwhile.
+func (s *Source) conclude(p *part, err error) {
+	p.keeper.End(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.say(broker.Event{Kind: broker.Ended, Claim: p.claim, Err: err})
+	p.over = true
 }
 
 // A start is a partition on its way from its assignment to its claim.

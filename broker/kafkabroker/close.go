@@ -40,9 +40,7 @@ func (s *Source) shutdown(ctx context.Context) error {
 	for _, p := range s.parts {
 		over = append(over, p)
 	}
-	for _, p := range over {
-		p.fence()
-	}
+	s.fenceAll(over)
 	for _, b := range s.beginning {
 		b.cancel()
 	}
@@ -50,11 +48,7 @@ func (s *Source) shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	err := fmt.Errorf("kafkabroker: %w", broker.ErrClosed)
 	for _, p := range over {
-		p.keeper.End(err)
-		s.mu.Lock()
-		s.say(broker.Event{Kind: broker.Ended, Claim: p.claim, Err: err})
-		s.ending = append(s.ending, p)
-		s.mu.Unlock()
+		s.conclude(p, err)
 	}
 	s.emit()
 	return s.goodbye(ctx)

@@ -157,7 +157,9 @@ func (s *Source) collect() (ds []due) {
 		}
 	}
 	for _, p := range s.ending {
-		add(p, true)
+		if p.over {
+			add(p, true)
+		}
 	}
 	return ds
 }
@@ -167,10 +169,7 @@ func (s *Source) answered(d due) (retry, free bool) {
 	switch code := codeOf(d.c.err); {
 	case d.c.err == nil:
 		d.p.tr.commit(d.s)
-		if d.last {
-			s.ended(d.p)
-		}
-		return false, d.last
+		return false, d.last && s.ended(d.p)
 	case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
 		d.p.bare = true
 		s.say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
@@ -178,9 +177,8 @@ func (s *Source) answered(d due) (retry, free bool) {
 	case code == kafka.UnknownTopicOrPartition && s.isGone(d.p.topic):
 		if d.last { // what was acked is gone with its log
 			d.p.tr.confirmed = d.p.tr.acked
-			s.ended(d.p)
 		}
-		return false, d.last
+		return false, d.last && s.ended(d.p)
 	case fenced(code), code == kafka.RebalanceInProgress:
 		// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership hears the
 		// same with its next heartbeat and says that all is lost.
@@ -191,8 +189,12 @@ func (s *Source) answered(d due) (retry, free bool) {
 	}
 }
 
-func (s *Source) ended(p *part) {
+// ended takes a part out whose last commit was made. It was not in any more if the partition was lost meanwhile: whoever has it now has a claim of its own,
+// and perhaps that is we.
+func (s *Source) ended(p *part) (was bool) {
+	n := len(s.ending)
 	s.ending = slices.DeleteFunc(s.ending, func(x *part) bool { return x == p })
+	return len(s.ending) < n
 }
 
 // fenced says that the group has others in our place. The membership hears it with its next heartbeat.

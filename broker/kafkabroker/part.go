@@ -16,6 +16,7 @@ type part struct {
 	keeper broker.Keeper
 
 	shut bool // revoking
+	over bool // its claim has ended, and its last commit may be put together
 	by   time.Time
 	bare bool // the broker refused our metadata: commit without
 
