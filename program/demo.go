@@ -15,8 +15,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoWork is how long a demo handler takes, about.
-const demoWork = 5 * time.Millisecond
+const (
+	// demoWork is how long a demo handler takes, about.
+	demoWork = 5 * time.Millisecond
+	// demoWorkers are there at most.
+	demoWorkers = 128
+)
 
 func newDemo() *cobra.Command {
 	var (
@@ -94,7 +98,7 @@ func newDemoConsumer(source broker.Source, t *tally, v *view) (*consumer.Consume
 			}
 			return t.add(m.Value, time.Now())
 		},
-		Pool:      consumer.Pool{Max: 128},
+		Pool:      consumer.Pool{Max: demoWorkers},
 		Observers: []consumer.Observer{v.observe},
 	})
 }
@@ -162,7 +166,6 @@ func (s demoSummary) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(s)
 	}
-	_, err := fmt.Fprintf(w, "published %d, handled %d, lost %d, duplicates %d, peak workers %d, latency p50 %.1f ms, p99 %.1f ms\n",
-		s.Published, s.Handled, s.Lost, s.Duplicates, s.PeakWorkers, s.P50, s.P99)
-	return err
+	return printSummary(w, fmt.Sprintf("published %d", s.Published), fmt.Sprintf("handled %d", s.Handled), fmt.Sprintf("lost %d", s.Lost), fmt.Sprintf("duplicates %d", s.Duplicates),
+		fmt.Sprintf("peak workers %d", s.PeakWorkers), fmt.Sprintf("latency p50 %.1f ms", s.P50), fmt.Sprintf("p99 %.1f ms", s.P99))
 }

@@ -28,8 +28,14 @@ func TestMain(m *testing.M) {
 
 // run calls the program as a shell would.
 func run(ctx context.Context, args ...string) (stdout string, err error) {
+	return runIn(ctx, "", args...)
+}
+
+// runIn is run with a standard input.
+func runIn(ctx context.Context, stdin string, args ...string) (stdout string, err error) {
 	root := newRoot(handlers.Default())
 	var out bytes.Buffer
+	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetArgs(args)

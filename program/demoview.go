@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
-	"golang.org/x/term"
 )
 
 // A view shows the demo while it runs: on a terminal a picture that is redrawn, elsewhere a line per second.
@@ -24,7 +23,7 @@ type view struct {
 	peak     int
 }
 
-func newView(f *os.File) *view { return &view{out: f, live: term.IsTerminal(int(f.Fd()))} }
+func newView(f *os.File) *view { return &view{out: f, live: isTerminal(f)} }
 
 // observe keeps the last decision of the pool.
 func (v *view) observe(e consumer.Event) {
@@ -83,31 +82,46 @@ func (v *view) show(at, every time.Duration, s consumer.Stats, l *load, t *tally
 			at.Seconds(), phase, s.Pool.Live, s.Pool.Busy, s.InFlight, lag, rate, inMS(p50), inMS(p99), decision)
 		return
 	}
-	v.draw([]string{
-		fmt.Sprintf("longshore demo   %5.1f s   load: %s", at.Seconds(), phase),
-		fmt.Sprintf("workers    %4d   busy %4d   %s", s.Pool.Live, s.Pool.Busy, bar(s.Pool.Live, 128)),
-		fmt.Sprintf("in flight  %4d   lag  %6s", s.InFlight, lag),
-		fmt.Sprintf("handled    %6.0f/s   p50 %.1f ms   p99 %.1f ms", rate, inMS(p50), inMS(p99)),
-		"decision   " + decision,
-	})
+	v.draw(picture(columns(v.out), [][]string{
+		{"longshore demo", fmt.Sprintf("%5.1f s", at.Seconds()), "load: " + phase},
+		{fmt.Sprintf("workers    %4d", s.Pool.Live), fmt.Sprintf("busy %4d", s.Pool.Busy), bar(s.Pool.Live, demoWorkers, columns(v.out)-30)},
+		{fmt.Sprintf("in flight  %4d", s.InFlight), fmt.Sprintf("lag  %6s", lag)},
+		{fmt.Sprintf("handled    %6.0f/s", rate), fmt.Sprintf("p50 %.1f ms", inMS(p50)), fmt.Sprintf("p99 %.1f ms", inMS(p99))},
+	}, "decision   "+decision))
 }
 
-// draw replaces the picture drawn before.
+// picture lays out rows of figures and a sentence. No line is wider than the terminal, or what is drawn next would not begin where this did.
+func picture(columns int, rows [][]string, sentence string) (lines []string) {
+	for _, row := range rows {
+		lines = append(lines, fold(columns, "   ", row...)...)
+	}
+	lines = append(lines, fold(columns, " ", strings.Split(sentence, " ")...)...)
+	for i := range lines {
+		lines[i] = cut(strings.TrimRight(lines[i], " "), columns)
+	}
+	return lines
+}
+
+// draw replaces the picture drawn before, which may have had more lines.
 func (v *view) draw(lines []string) {
 	var b strings.Builder
 	if v.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
 	}
+	b.WriteString("\r\x1b[J")
 	for _, line := range lines {
-		b.WriteString("\x1b[2K" + line + "\n")
+		b.WriteString(line + "\n")
 	}
 	v.drawn = len(lines)
 	fmt.Fprint(v.out, b.String())
 }
 
-// bar draws n of limit, 32 characters wide.
-func bar(n, limit int) string {
-	const width = 32
+// bar draws n of limit, at most 32 characters wide; where there is room for fewer than 8, none.
+func bar(n, limit, room int) string {
+	width := min(32, room)
+	if width < 8 {
+		return ""
+	}
 	full := min(width, n*width/limit)
 	return strings.Repeat("█", full) + strings.Repeat("·", width-full)
 }

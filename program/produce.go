@@ -21,52 +21,55 @@ const (
 	mostAtOnce = 2048
 )
 
+// produceFlags are those of produce.
+type produceFlags struct {
+	to      target
+	payload payloadFlags
+	rate    float64
+	count   int64
+	keys    int
+	key     string
+	set     []string // of --header
+	timeout time.Duration
+	asJSON  bool
+}
+
 func newProduce() *cobra.Command {
-	p, to := &production{}, &target{}
-	var asJSON bool
+	p := &produceFlags{}
 	cmd := &cobra.Command{
 		Use:   "produce",
-		Short: "Publish test messages to a JetStream stream or a Kafka topic, each confirmed",
-		Long: "Publishes numbered messages, {\"number\": 17, \"pad\": \"…\"}, and waits until the broker has stored each one. The defaults are those of\n" +
-			"config example and its embedded server; --brokers or --topic publishes to Kafka. Progress goes to stderr, the summary to stdout. Exits\n" +
-			"with 1 if not all were confirmed. The url may come from NATS_URL, so that a password in it is not on the command line, the brokers from\n" +
-			"KAFKA_BROKERS.",
+		Short: "Publish messages to a JetStream stream or a Kafka topic, each confirmed",
+		Long: "Publishes numbered messages, {\"number\": 17, \"pad\": \"…\"}, or a payload of your own (--data, --file, --lines), and waits until the\n" +
+			"broker has stored each one. The defaults are those of config example and its embedded server; --brokers or --topic publishes to\n" +
+			"Kafka. Progress goes to stderr, the summary to stdout. Exits with 1 if not all were confirmed. The url may come from NATS_URL, so\n" +
+			"that a password in it is not on the command line, the brokers from KAFKA_BROKERS. --data and --key are templates of Go.",
 		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20\n  longshore produce --brokers 127.0.0.1:9092 --topic orders\n" +
-			"  longshore produce --header priority=high --header ce-type=com.example.order.created",
+			"  longshore produce --data '{\"order\": {{.Index}}}' --key 'customer-{{.Index}}' --count 10\n  longshore produce --lines < orders.jsonl\n" +
+			"  longshore produce --file order.json --header priority=high --header ce-type=com.example.order.created",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
 			}
-			return p.check(to.choose(cmd))
+			return p.check(cmd)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			publisher, err := to.publisher(p.size + p.headerBytes())
-			if err != nil {
-				return usageError{err}
-			}
-			p.publisher, p.topic = publisher, to.name()
-			s, err := p.run(cmd.Context(), newProgress(cmd.ErrOrStderr(), p.count))
-			if to.embedded() {
-				err = embeddedAway(err, "FILE")
-			}
-			return errors.Join(err, closePublisher(publisher), s.print(cmd.OutOrStdout(), asJSON))
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
-	to.flags(cmd)
+	p.to.flags(cmd)
+	p.payload.flags(cmd)
 	f := cmd.Flags()
-	f.Float64Var(&p.rate, "rate", 100, "messages per second; 0: as fast as they are confirmed")
-	f.Int64Var(&p.count, "count", 1000, "number of messages; 0: until stopped")
-	f.IntVar(&p.size, "size", 100, "bytes of each message")
+	f.Float64Var(&p.rate, "rate", 100, "messages per second; 0: as fast as they are confirmed, as with --lines")
+	f.Int64Var(&p.count, "count", 1000, "number of messages; 0: until stopped. With --data or --file one, with --lines all lines, unless set")
 	f.IntVar(&p.keys, "keys", 0, "number of different keys; 0: no keys")
+	f.StringVar(&p.key, "key", "", "key of each message, a template as in --data")
 	f.StringArrayVar(&p.set, "header", nil, "header of each message, as name=value; may be given several times")
 	f.DurationVar(&p.timeout, "timeout", 10*time.Second, "how long to try to connect, and to have messages confirmed")
-	f.BoolVar(&asJSON, "json", false, "print the summary as JSON")
+	f.BoolVar(&p.asJSON, "json", false, "print the summary as JSON")
 	return cmd
 }
 
-// check reports all that is wrong with the flags at once; target is what is wrong with where to publish to.
-func (p *production) check(target error) error {
-	errs := []error{target}
+// check reports all that is wrong with the flags at once, and sets those that depend on others.
+func (p *produceFlags) check(cmd *cobra.Command) error {
+	errs := []error{p.to.choose(cmd), p.payload.check(cmd)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -74,15 +77,60 @@ func (p *production) check(target error) error {
 	}
 	check(p.rate >= 0 && p.rate <= 1e7, "--rate is %v, want 0 to 10,000,000", p.rate)
 	check(p.count >= 0, "--count is %d, negative", p.count)
-	check(p.size >= minSize && p.size <= maxSize, "--size is %d, want %d to %d", p.size, minSize, maxSize)
 	check(p.keys >= 0, "--keys is %d, negative", p.keys)
+	check(p.key == "" || p.keys == 0, "--key and --keys are set: set one")
 	check(p.timeout > 0, "--timeout is %v, want more than 0", p.timeout)
-	var err error
-	p.headers, err = headersOf(p.set)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	_, keyErr := newPattern("--key", p.key)
+	_, headerErr := headersOf(p.set)
+	if err := errors.Join(append(errs, keyErr, headerErr)...); err != nil {
 		return usageError{err}
 	}
+	if p.payload.own(cmd) && !cmd.Flags().Changed("count") {
+		p.count = 1
+		if p.payload.lines {
+			p.count = 0
+		}
+	}
+	if p.payload.lines && !cmd.Flags().Changed("rate") {
+		p.rate = 0
+	}
 	return nil
+}
+
+// run publishes, and prints the summary.
+func (p *produceFlags) run(cmd *cobra.Command) error {
+	from, closed, err := p.payload.open(cmd)
+	if err != nil {
+		return usageError{err}
+	}
+	made, err := p.production(from)
+	if err != nil {
+		return errors.Join(err, closed())
+	}
+	if err := p.to.reach(cmd.Context(), p.timeout); err != nil {
+		return errors.Join(err, closePublisher(made.publisher), closed())
+	}
+	s, err := made.run(cmd.Context(), newProgress(cmd.ErrOrStderr(), p.count))
+	if p.to.embedded() {
+		err = embeddedAway(err, "FILE")
+	}
+	return errors.Join(err, closePublisher(made.publisher), closed(), s.print(cmd.OutOrStdout(), p.asJSON))
+}
+
+// production is what the flags ask for. They were checked.
+func (p *produceFlags) production(from payload) (*production, error) {
+	made := &production{topic: p.to.name(), payload: from, rate: p.rate, count: p.count, keys: p.keys, timeout: p.timeout}
+	made.headers, _ = headersOf(p.set)
+	size := from.longest() + made.headerBytes()
+	if p.key != "" {
+		made.key, _ = newPattern("--key", p.key)
+		size += made.key.most
+	}
+	var err error
+	if made.publisher, err = p.to.publisher(size); err != nil {
+		return nil, usageError{err}
+	}
+	return made, nil
 }
 
 // headerBytes is what the headers of a message take at most: with each up to three lengths of at most 5 bytes.
@@ -121,6 +169,6 @@ func (s productionSummary) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(s)
 	}
-	_, err := fmt.Fprintf(w, "sent %d, confirmed %d, %d bytes, in %.1f s, %.0f/s\n", s.Sent, s.Confirmed, s.Bytes, s.Seconds, s.Rate)
-	return err
+	return printSummary(w, fmt.Sprintf("sent %d", s.Sent), fmt.Sprintf("confirmed %d", s.Confirmed), fmt.Sprintf("%d bytes", s.Bytes), fmt.Sprintf("in %.1f s", s.Seconds),
+		fmt.Sprintf("%.0f/s", s.Rate))
 }

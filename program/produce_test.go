@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +24,7 @@ func quiet() *progress { return newProgress(io.Discard, 0) }
 func TestProductionKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-		p := &production{publisher: b.Publisher(), topic: "in", rate: 100, count: 1000, size: 64, keys: 7, timeout: time.Second}
+		p := &production{publisher: b.Publisher(), topic: "in", payload: numbered(64), rate: 100, count: 1000, keys: 7, timeout: time.Second}
 		s, err := p.run(t.Context(), quiet())
 		if err != nil || s.Sent != 1000 || s.Confirmed != 1000 || s.Bytes != 64000 {
 			t.Errorf("%+v %v", s, err)
@@ -81,7 +83,7 @@ func TestProductionTriesAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		p := &production{publisher: b, topic: "in", rate: 0, count: 100, size: 64, timeout: 10 * time.Second}
+		p := &production{publisher: b, topic: "in", payload: numbered(64), rate: 0, count: 100, timeout: 10 * time.Second}
 		s, err := p.run(t.Context(), quiet())
 		if err != nil || s.Confirmed != 100 || len(b.stored) != 100 {
 			t.Errorf("%+v, stored %d: %v", s, len(b.stored), err)
@@ -103,7 +105,7 @@ func TestProductionEndsWhenRefusedOrUnconfirmed(t *testing.T) {
 				}
 				return nil
 			}}
-			p := &production{publisher: b, topic: "in", rate: 200, count: 0, size: 64, timeout: time.Second}
+			p := &production{publisher: b, topic: "in", payload: numbered(64), rate: 200, count: 0, timeout: time.Second}
 			start := time.Now()
 			s, err := p.run(t.Context(), quiet())
 			if !errors.Is(err, cause) || s.Sent == s.Confirmed || s.Confirmed == 0 {
@@ -120,7 +122,7 @@ func TestProductionEndsWhenRefusedOrUnconfirmed(t *testing.T) {
 func TestProductionStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &brokenPublisher{stored: map[string]int{}, fail: func(int, int) error { return nil }}
-		p := &production{publisher: b, topic: "in", rate: 100, count: 0, size: 64, timeout: time.Second}
+		p := &production{publisher: b, topic: "in", payload: numbered(64), rate: 100, count: 0, timeout: time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		s, err := p.run(ctx, quiet())
@@ -165,6 +167,98 @@ func TestProduceSendsHeaders(t *testing.T) {
 	}
 }
 
+// TestProducePayloads: a payload of one's own arrives as it was given, filled in where it is a template.
+func TestProducePayloads(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "body", "{{.Index}}\n\x00\xff") // no template: sent as it is
+	for _, c := range []struct {
+		name  string
+		stdin string
+		args  []string
+		want  []string // key=value
+	}{
+		{"data", "", []string{"--data", "hello"}, []string{"=hello"}},
+		{"template", "", []string{"--data", `{"n": {{.Index}}}`, "--key", "k{{.Index}}", "--count", "3", "--rate", "0"}, []string{`k0={"n": 0}`, `k1={"n": 1}`, `k2={"n": 2}`}},
+		{"file", "", []string{"--file", filepath.Join(dir, "body")}, []string{"={{.Index}}\n\x00\xff"}},
+		{"standard input", "all\nof it\n", []string{"--file", "-"}, []string{"=all\nof it\n"}},
+		{"lines", "one\n\ntwo {{.Index}}\r\nthree", []string{"--lines", "--keys", "1"}, []string{"key-0=one", "key-0=two {{.Index}}", "key-0=three"}},
+		{"some lines", "one\ntwo\nthree\n", []string{"--lines", "--count", "2"}, []string{"=one", "=two"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onBothBrokers(t, func(t *testing.T, f *dlqField) {
+				args := append([]string{"produce", f.flags[0], f.flags[1], "--subject", "other", "--json"}, c.args...)
+				if f.kafka {
+					args[3] = "--topic"
+				}
+				out, err := runIn(t.Context(), c.stdin, args...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				size := 0
+				_, err = f.store.Scan(t.Context(), broker.Scan{Topic: "other"}, func(m *broker.Message) error {
+					got, size = append(got, string(m.Key)+"="+string(m.Value)), size+len(m.Value)
+					return nil
+				})
+				if err != nil || !slices.Equal(got, c.want) {
+					t.Errorf("stored %q, want %q (%v)", got, c.want, err)
+				}
+				var s productionSummary
+				if err := json.Unmarshal([]byte(out), &s); err != nil || s.Confirmed != int64(len(c.want)) || s.Sent != s.Confirmed || s.Bytes != int64(size) {
+					t.Errorf("summary %s, %v", out, err)
+				}
+			})
+		})
+	}
+}
+
+// TestProduceLinesAsTheyCome: a line is sent when it is there, not when there are more.
+func TestProduceLinesAsTheyCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		r, w := io.Pipe()
+		p := &production{publisher: b.Publisher(), topic: "in", payload: readLines(r), timeout: time.Second}
+		done := make(chan error)
+		go func() { _, err := p.run(t.Context(), quiet()); done <- err }()
+		for i := range 3 {
+			fmt.Fprintf(w, "line %d\n", i)
+			synctest.Wait()
+			if n := len(b.Messages("in")); n != i+1 {
+				t.Errorf("%d messages after %d lines", n, i+1)
+			}
+		}
+		_ = w.CloseWithError(errors.New("the disk is gone"))
+		if err := <-done; err == nil || !strings.Contains(err.Error(), "reading line 4: the disk is gone") {
+			t.Errorf("a reader that fails: %v", err)
+		}
+		_ = p.publisher.Close(t.Context())
+	})
+}
+
+// TestProduceRefusesPayloads: what is wrong with the flags is said before anything is sent.
+func TestProduceRefusesPayloads(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--data", "{{.Index"}, "--data: template"},
+		{[]string{"--data", "{{.Nmber}}"}, `no entry for key "Nmber"`},
+		{[]string{"--key", "{{.Nmber}}"}, `no entry for key "Nmber"`},
+		{[]string{"--data", "x", "--file", "y"}, "--data and --file are set"},
+		{[]string{"--data", "x", "--lines"}, "--data and --lines are set"},
+		{[]string{"--data", "x", "--size", "100"}, "--size and --data are set"},
+		{[]string{"--file", ""}, "--file is empty"},
+		{[]string{"--file", "/not/there"}, "--file: open /not/there"},
+		{[]string{"--key", "x", "--keys", "2"}, "--key and --keys are set"},
+	} {
+		_, err := run(t.Context(), append([]string{"produce"}, c.args...)...)
+		var use usageError
+		if !errors.As(err, &use) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
 func TestProduceWithoutStream(t *testing.T) {
 	e, err := startNATS(t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
@@ -173,7 +267,7 @@ func TestProduceWithoutStream(t *testing.T) {
 	defer e.stop()
 	t.Setenv("NATS_URL", e.url)
 	out, err := run(t.Context(), "produce", "--subject", "nobody.takes.it", "--count", "3")
-	if !errors.Is(err, broker.ErrRefused) || !strings.Contains(out, "sent 3, confirmed 0") {
+	if !errors.Is(err, broker.ErrRefused) || !strings.Contains(out, "sent 3, confirmed 0") || !strings.Contains(err.Error(), `"nobody.takes.it"`) {
 		t.Errorf("%q: %v", out, err)
 	}
 }

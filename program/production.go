@@ -2,37 +2,40 @@ package program
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/nats-io/nuid"
 )
 
-// A production publishes numbered messages.
+// A production publishes messages.
 type production struct {
 	publisher broker.Publisher
 	topic     string
+	payload   payload
 	rate      float64
-	count     int64
-	size      int
+	count     int64 // 0: until stopped, or until the payload has no more
 	keys      int
+	key       *pattern // nil: as keys says
 	timeout   time.Duration
-	set       []string        // of --header
-	headers   []broker.Header // of set
+	headers   []broker.Header
 
 	id  string // of this run: with the number it lets the stream drop what was sent twice
 	sum productionSummary
 }
 
-// retryPause is between two tries to have messages confirmed.
-const retryPause = 200 * time.Millisecond
+const (
+	// retryPause is between two tries to have messages confirmed.
+	retryPause = 200 * time.Millisecond
+	// mostBytesAtOnce bounds what is on its way together; one message may be larger.
+	mostBytesAtOnce = 1 << 20
+)
 
-// run publishes until count is reached, ctx ends, or messages are refused or stay unconfirmed for longer than timeout.
+// run publishes until count is reached, the payload has no more, ctx ends, or messages are refused or stay unconfirmed for longer than timeout.
 func (p *production) run(ctx context.Context, shown *progress) (productionSummary, error) {
 	p.id = nuid.Next()
 	start := time.Now()
@@ -40,37 +43,61 @@ func (p *production) run(ctx context.Context, shown *progress) (productionSummar
 	defer shown.close()
 	var err error
 	for err == nil && (p.count == 0 || p.sum.Sent < p.count) {
-		n := int64(together)
+		n := together
 		if p.count > 0 {
-			n = min(n, p.count-p.sum.Sent)
+			n = int(min(int64(n), p.count-p.sum.Sent))
 		}
-		if limiter.WaitN(ctx, int(n)) != nil {
+		ms, over := p.collect(ctx, n)
+		if limiter.WaitN(ctx, len(ms)) != nil {
 			break // stopped
 		}
-		err = p.step(ctx, n)
-		shown.set(p.sum.Confirmed)
+		if len(ms) > 0 {
+			err = p.step(ctx, ms)
+			shown.set(p.sum.Confirmed)
+		}
+		if over != nil {
+			if !errors.Is(over, io.EOF) {
+				err = errors.Join(err, over)
+			}
+			break
+		}
 	}
 	p.sum.Seconds = time.Since(start).Seconds()
 	p.sum.Rate = float64(p.sum.Confirmed) / max(p.sum.Seconds, 1e-9)
-	p.sum.Bytes = p.sum.Confirmed * int64(p.size)
-	if err != nil {
-		err = fmt.Errorf("%d of %d messages were not confirmed: %w", p.sum.Sent-p.sum.Confirmed, p.sum.Sent, err)
+	if not := p.sum.Sent - p.sum.Confirmed; not > 0 {
+		err = fmt.Errorf("%d of %d messages were not confirmed: %w", not, p.sum.Sent, err)
 	}
 	return p.sum, err
 }
 
-// step publishes the next n messages, and again those that were perhaps not stored, for at most timeout. The end of ctx does not cut it.
-func (p *production) step(ctx context.Context, n int64) error {
+// collect makes the next messages, n at most, and fewer where the payload would have to be waited for. over says why there are no more.
+func (p *production) collect(ctx context.Context, n int) (ms []broker.Outgoing, over error) {
+	for size := 0; len(ms) < n && size < mostBytesAtOnce && (len(ms) == 0 || p.payload.ready()); {
+		m, err := p.message(ctx, p.sum.Sent+int64(len(ms)))
+		if err != nil {
+			return ms, err
+		}
+		ms, size = append(ms, m), size+len(m.Value)
+	}
+	return ms, nil
+}
+
+// step publishes messages, and again those that were perhaps not stored, for at most timeout. The end of ctx does not cut it.
+func (p *production) step(ctx context.Context, ms []broker.Outgoing) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
 	defer cancel()
-	ms := make([]broker.Outgoing, n)
-	for i := range ms {
-		ms[i] = p.message(p.sum.Sent + int64(i))
-	}
-	p.sum.Sent += n
+	p.sum.Sent += int64(len(ms))
 	failed, err := confirm(ctx, p.publisher, ms)
-	p.sum.Confirmed += n - int64(len(failed))
+	p.sum.Confirmed += int64(len(ms) - len(failed))
+	p.sum.Bytes += bytesOf(ms) - bytesOf(failed)
 	return err
+}
+
+func bytesOf(ms []broker.Outgoing) (n int64) {
+	for i := range ms {
+		n += int64(len(ms[i].Value))
+	}
+	return n
 }
 
 // confirm publishes messages, and again those that were perhaps not stored, until all are confirmed, one is refused, or ctx ends. It returns those that are not,
@@ -114,17 +141,16 @@ func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 }
 
 // message is number n.
-func (p *production) message(n int64) broker.Outgoing {
-	m := broker.Outgoing{Topic: p.topic, Headers: p.headers, ID: p.id + "-" + strconv.FormatInt(n, 10)}
-	body := struct {
-		Number int64  `json:"number"`
-		Pad    string `json:"pad"`
-	}{Number: n}
-	bare, _ := json.Marshal(body) // cannot fail: a number and a string
-	body.Pad = strings.Repeat(".", max(0, p.size-len(bare)))
-	m.Value, _ = json.Marshal(body)
-	if p.keys > 0 {
+func (p *production) message(ctx context.Context, n int64) (m broker.Outgoing, err error) {
+	m = broker.Outgoing{Topic: p.topic, Headers: p.headers, ID: p.id + "-" + strconv.FormatInt(n, 10)}
+	if m.Value, err = p.payload.next(ctx, n); err != nil {
+		return m, err
+	}
+	switch {
+	case p.key != nil:
+		m.Key, err = p.key.next(ctx, n)
+	case p.keys > 0:
 		m.Key = []byte("key-" + strconv.FormatInt(n%int64(p.keys), 10))
 	}
-	return m
+	return m, err
 }

@@ -3,11 +3,9 @@ package program
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
 // A progress shows how many of how many: a bar on a terminal, elsewhere a line every 5 s.
@@ -18,18 +16,29 @@ type progress struct {
 	next  time.Time
 }
 
-const progressEvery = 5 * time.Second
+const (
+	progressEvery = 5 * time.Second
+	// narrow is a terminal on which a bar with all its words would break.
+	narrow = 60
+)
 
 // newProgress shows it on w. count 0: nobody knows of how many.
 func newProgress(w io.Writer, count int64) *progress {
 	p := &progress{out: w, count: count, next: time.Now().Add(progressEvery)}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(w) {
 		most := count
 		if most == 0 {
 			most = -1
 		}
-		p.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("confirmed"), progressbar.OptionShowCount(),
-			progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionFullWidth())
+		options := []progressbar.Option{
+			progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionFullWidth(),
+		}
+		if columns(w) < narrow {
+			options = append(options, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
+		} else {
+			options = append(options, progressbar.OptionSetDescription("confirmed"))
+		}
+		p.bar = progressbar.NewOptions64(most, options...)
 	}
 	return p
 }

@@ -2,10 +2,12 @@ package program
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -85,6 +87,40 @@ func (t *target) publisher(size int) (broker.Publisher, error) {
 		Connection:      kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-produce"},
 		MaxMessageBytes: size + 1024, // with key and id; what is too large is for the broker to say
 	})
+}
+
+// topicPatience is how long a topic is waited for that is not there: a broker may not know yet what was just made.
+const topicPatience = time.Second
+
+// reach waits until Kafka answers, for at most so long, and says when it has no such topic: its publisher would only wait for one. JetStream refuses a subject that no
+// stream takes at once.
+func (t *target) reach(ctx context.Context, timeout time.Duration) error {
+	if !t.kafka {
+		return nil
+	}
+	at := kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-produce"}
+	log, err := kafkabroker.NewLogView(kafkabroker.LogViewConfig{Connection: at})
+	if err != nil {
+		return usageError{err}
+	}
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for begin := time.Now(); ; {
+		_, err := log.Scan(ctx, broker.Scan{Topic: t.topic, Partitions: []int32{}}, nil) // of no partition: it only looks for the topic
+		switch missing := errors.Is(err, broker.ErrNoTopic); {
+		case err == nil:
+			return nil
+		case missing && time.Since(begin) >= topicPatience:
+			return fmt.Errorf("there is no topic %q on %s: create it, or name another with --topic", t.topic, strings.Join(at.Brokers, ", "))
+		case ctx.Err() != nil:
+			return fmt.Errorf("reaching the brokers: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPause):
+		}
+	}
 }
 
 func natsURL(flag string) string { return cmp.Or(flag, os.Getenv("NATS_URL"), defaultServer) }

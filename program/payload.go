@@ -1,0 +1,204 @@
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// A payload makes the values of produced messages.
+type payload interface {
+	// next is the value of message number n. It waits for one until ctx ends; io.EOF: there is no more.
+	next(ctx context.Context, n int64) ([]byte, error)
+	// ready says whether next would not wait.
+	ready() bool
+	// longest is how many bytes a value has at most.
+	longest() int
+}
+
+// payloadFlags say what the messages hold; without them they are numbered.
+type payloadFlags struct {
+	data, file string
+	lines      bool
+	size       int
+}
+
+// flagsOfPayload are the names of those that replace the numbered messages.
+var flagsOfPayload = []string{"data", "file", "lines"}
+
+func (p *payloadFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&p.data, "data", "", "payload of each message, a template: {{.Index}} is its number, from 0, {{.Time}} the time")
+	f.StringVar(&p.file, "file", "", "file with the payload, sent as it is; - is the standard input")
+	f.BoolVar(&p.lines, "lines", false, "each line of the standard input, or of --file, is a message; empty lines are none")
+	f.IntVar(&p.size, "size", 100, "bytes of each numbered message")
+	_ = cmd.MarkFlagFilename("file")
+}
+
+// own says whether the messages are not the numbered ones.
+func (p *payloadFlags) own(cmd *cobra.Command) bool { return len(setFlags(cmd, flagsOfPayload...)) > 0 }
+
+// check finds all that is wrong with them.
+func (p *payloadFlags) check(cmd *cobra.Command) error {
+	var errs []error
+	data, file := cmd.Flags().Changed("data"), cmd.Flags().Changed("file")
+	if data && (file || p.lines) {
+		errs = append(errs, fmt.Errorf("--data and %s are set: a message has one payload", setFlags(cmd, "file", "lines")[0]))
+	}
+	if data {
+		if _, err := newPattern("--data", p.data); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if file && p.file == "" {
+		errs = append(errs, errors.New("--file is empty"))
+	}
+	if p.own(cmd) && cmd.Flags().Changed("size") {
+		errs = append(errs, fmt.Errorf("--size and %s are set: the first is for numbered messages", setFlags(cmd, flagsOfPayload...)[0]))
+	}
+	if p.size < minSize || p.size > maxSize {
+		errs = append(errs, fmt.Errorf("--size is %d, want %d to %d", p.size, minSize, maxSize))
+	}
+	return errors.Join(errs...)
+}
+
+// open makes the payload; closed is called after the last next.
+func (p *payloadFlags) open(cmd *cobra.Command) (from payload, closed func() error, err error) {
+	closed = func() error { return nil }
+	switch {
+	case !p.own(cmd):
+		return numbered(p.size), closed, nil
+	case cmd.Flags().Changed("data"):
+		from, err = newPattern("--data", p.data)
+		return from, closed, err
+	}
+	in := cmd.InOrStdin()
+	if p.file != "" && p.file != "-" {
+		f, err := os.Open(p.file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--file: %w", err)
+		}
+		in, closed = f, f.Close
+	}
+	if p.lines {
+		return readLines(in), closed, nil
+	}
+	whole, err := io.ReadAll(io.LimitReader(in, maxSize+1))
+	switch {
+	case err != nil:
+		err = fmt.Errorf("--file: %w", err)
+	case len(whole) > maxSize:
+		err = fmt.Errorf("--file: %s has more than %d bytes", p.file, maxSize)
+	}
+	return verbatim(whole), closed, err
+}
+
+// numbered are messages of so many bytes, {"number": 17, "pad": "…"}.
+type numbered int
+
+func (size numbered) next(_ context.Context, n int64) ([]byte, error) {
+	body := struct {
+		Number int64  `json:"number"`
+		Pad    string `json:"pad"`
+	}{Number: n}
+	bare, _ := json.Marshal(body) // cannot fail: a number and a string
+	body.Pad = strings.Repeat(".", max(0, int(size)-len(bare)))
+	return json.Marshal(body)
+}
+
+func (numbered) ready() bool       { return true }
+func (size numbered) longest() int { return int(size) }
+
+// verbatim is the same payload each time.
+type verbatim []byte
+
+func (v verbatim) next(context.Context, int64) ([]byte, error) { return v, nil }
+func (verbatim) ready() bool                                   { return true }
+func (v verbatim) longest() int                                { return len(v) }
+
+// A pattern is a template that is filled in for each message.
+type pattern struct {
+	flag string
+	t    *template.Template
+	most int
+}
+
+// newPattern reads a template and fills it in once, so that what is wrong with it is known before anything is sent.
+func newPattern(flag, text string) (*pattern, error) {
+	t, err := template.New(flag).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	p := &pattern{flag: flag, t: t}
+	first, err := p.fill(0, time.Now())
+	p.most = 2*len(first) + 64<<10 // the others are about as long
+	return p, err
+}
+
+func (p *pattern) fill(n int64, at time.Time) ([]byte, error) {
+	var b bytes.Buffer
+	err := p.t.Execute(&b, map[string]any{"Index": n, "Time": at.UTC().Format(time.RFC3339Nano)})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.flag, err)
+	}
+	return b.Bytes(), nil
+}
+
+func (p *pattern) next(_ context.Context, n int64) ([]byte, error) { return p.fill(n, time.Now()) }
+func (p *pattern) ready() bool                                     { return true }
+func (p *pattern) longest() int                                    { return p.most }
+
+// lines are those of a reader, which may be a terminal or a pipe that gives one now and then.
+type lines struct {
+	read chan []byte
+	err  error // why there is no more; after read was closed
+}
+
+// readLines begins to read. Its goroutine ends with the reader, or with the process: a read of the standard input cannot be cut short.
+func readLines(in io.Reader) *lines {
+	l := &lines{read: make(chan []byte, mostAtOnce)}
+	go func() {
+		defer close(l.read)
+		s := bufio.NewScanner(in)
+		s.Buffer(nil, maxSize)
+		no := 1
+		for ; s.Scan(); no++ {
+			if len(s.Bytes()) > 0 {
+				l.read <- bytes.Clone(s.Bytes())
+			}
+		}
+		if err := s.Err(); err != nil {
+			l.err = fmt.Errorf("reading line %d: %w", no, err)
+		}
+	}()
+	return l
+}
+
+func (l *lines) next(ctx context.Context, _ int64) ([]byte, error) {
+	select {
+	case <-ctx.Done():
+		return nil, io.EOF
+	case line, ok := <-l.read:
+		switch {
+		case ok:
+			return line, nil
+		case l.err != nil:
+			return nil, l.err
+		}
+		return nil, io.EOF
+	}
+}
+
+func (l *lines) ready() bool { return len(l.read) > 0 }
+
+func (*lines) longest() int { return maxSize }
