@@ -2,25 +2,27 @@ package program
 
 import (
 	"io"
-	"os"
 	"time"
 
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
-	"golang.org/x/term"
 )
 
 // newLogger writes JSON, one event a line; for people at a terminal, text. The configuration was checked.
 func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 	format := c.Format
-	if f, ok := w.(*os.File); format == "" || format == "auto" {
+	if format == "" || format == "auto" {
 		format = "json"
-		if ok && term.IsTerminal(int(f.Fd())) {
+		if isTerminal(w) {
 			format = "console"
 		}
 	}
 	if format == "console" {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000"}
+		w = zerolog.ConsoleWriter{
+			Out: w, TimeFormat: "15:04:05.000", NoColor: !isTerminal(w), // what happened comes first, the figures after it
+			PartsOrder:    []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, eventField, zerolog.MessageFieldName},
+			FieldsExclude: []string{eventField},
+		}
 	}
 	level := zerolog.InfoLevel
 	if c.Level != "" {
@@ -28,6 +30,9 @@ func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 	}
 	return zerolog.New(w).Level(level).Hook(zerolog.HookFunc(stamp))
 }
+
+// eventField has the name of what happened.
+const eventField = "event"
 
 // stamp writes the time with milliseconds. What zerolog has for it is a variable of the whole process, which may be a user's.
 func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
