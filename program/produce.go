@@ -69,7 +69,7 @@ func newProduce() *cobra.Command {
 
 // check reports all that is wrong with the flags at once, and sets those that depend on others.
 func (p *produceFlags) check(cmd *cobra.Command) error {
-	errs := []error{p.to.choose(cmd), p.payload.check(cmd)}
+	errs := []error{p.to.choose(cmd)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -82,7 +82,7 @@ func (p *produceFlags) check(cmd *cobra.Command) error {
 	check(p.timeout > 0, "--timeout is %v, want more than 0", p.timeout)
 	_, keyErr := newPattern("--key", p.key)
 	_, headerErr := headersOf(p.set)
-	if err := errors.Join(append(errs, keyErr, headerErr)...); err != nil {
+	if err := errors.Join(append(errs, keyErr, p.payload.check(cmd), headerErr)...); err != nil {
 		return usageError{err}
 	}
 	if p.payload.own(cmd) && !cmd.Flags().Changed("count") {
