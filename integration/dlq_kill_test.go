@@ -94,7 +94,7 @@ func (g *graveyard) args(more ...string) []string {
 	if g.config.Broker == "kafka" {
 		at = []string{"--brokers", g.config.URL, "--topic", g.dead}
 	}
-	return append(append([]string{"dlq", "replay", "--json"}, at...), more...)
+	return append(append([]string{"dlq", "replay", "--json", "--to", g.to}, at...), more...)
 }
 
 // arrived is how often each number is where it came from, and how many there are in all.
