@@ -14,9 +14,6 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/sasl"
-	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
 // connect makes a transport; it dials when it is used. topic is what the Transport looks at for its own layout.
@@ -34,9 +31,17 @@ func (c Connection) connect(topic string) (*cluster, error) {
 		dial = (&net.Dialer{Timeout: c.DialTimeout}).DialContext
 	}
 	tr := &kafka.Transport{
-		DialTimeout: c.DialTimeout, MetadataTTL: time.Second, MetadataTopics: []string{topic}, ClientID: c.ClientID, SASL: m,
+		DialTimeout: c.DialTimeout, MetadataTTL: time.Second, MetadataTopics: []string{topic}, ClientID: c.ClientID,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return c.newConn(ctx, dial, t, network, address)
+			conn, err := c.newConn(ctx, dial, t, network, address)
+			if err != nil {
+				return nil, err
+			}
+			if err := c.logIn(ctx, conn, m, address); err != nil {
+				_ = conn.Close()
+				return nil, err
+			}
+			return &guard{Conn: conn}, nil
 		},
 	}
 	return &cluster{
@@ -148,61 +153,42 @@ func (c Connection) probe(ctx context.Context, t *kafka.Transport) (err error) {
 	return err
 }
 
-// tryBroker goes through the steps on two connections: kafka-go's login asks for versions too, and Kafka answers that once for each before a login.
+// tryBroker goes through the steps on a connection of its own, within DialTimeout.
 func (c Connection) tryBroker(ctx context.Context, t *kafka.Transport, address string) error {
-	var vs map[int16][2]int16
-	err := c.onConn(ctx, t, address, func(ctx context.Context, conn net.Conn) (step, error) {
-		r, err := (&request{ctx: ctx, key: keyAPIVersions, clientID: c.ClientID, limit: maxAnswer}).over(conn)
-		if err == nil {
-			vs, err = readVersions(r)
-		}
-		return greeting, err
-	})
-	if err != nil {
-		return err
-	}
-	return c.onConn(ctx, t, address, func(ctx context.Context, conn net.Conn) (step, error) {
-		if err := c.logIn(ctx, t, conn, address); err != nil {
-			return loggingIn, err
-		}
-		version, err := choose(vs, keyMetadata, 7)
-		if err == nil {
-			q := request{ctx: ctx, key: keyMetadata, version: version, clientID: c.ClientID, body: metadataBody(version, []string{}), limit: maxAnswer}
-			_, err = q.over(conn)
-		}
-		return asking, err
-	})
-}
-
-// onConn does steps on a connection of its own, within DialTimeout.
-func (c Connection) onConn(ctx context.Context, t *kafka.Transport, address string, do func(context.Context, net.Conn) (step, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
-	conn, err := t.Dial(ctx, "tcp", address)
+	conn, err := t.Dial(ctx, "tcp", address) // which logs in
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	s, err := do(ctx, conn)
+	r, err := c.over(ctx, conn, keyAPIVersions, 0, nil)
+	var vs map[int16][2]int16
 	if err == nil {
-		return nil
+		vs, err = readVersions(r)
 	}
-	if ctx.Err() != nil {
-		err = ctx.Err() // it was we who closed
+	if err != nil {
+		return c.failed(address, greeting, orCause(ctx, err))
 	}
-	return c.failed(address, s, err)
+	version, err := choose(vs, keyMetadata, 7)
+	if err == nil {
+		_, err = c.over(ctx, conn, keyMetadata, version, metadataBody(version, []string{}))
+	}
+	if err != nil {
+		return c.failed(address, asking, orCause(ctx, err))
+	}
+	return nil
 }
 
-// logIn has kafka-go's Dialer log in on a connection that there is.
-func (c Connection) logIn(ctx context.Context, t *kafka.Transport, conn net.Conn, address string) error {
-	if t.SASL == nil {
-		return nil
-	}
-	d := kafka.Dialer{ClientID: c.ClientID, SASLMechanism: t.SASL, DialFunc: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
-	_, err := d.DialContext(ctx, "tcp", address)
-	if code := codeOf(err); code != 0 {
-		return code
+// over makes an exchange on a connection that nobody else uses.
+func (c Connection) over(ctx context.Context, conn net.Conn, key, version int16, body []byte) (*reader, error) {
+	return (&request{ctx: ctx, key: key, version: version, clientID: c.ClientID, body: body}).over(conn)
+}
+
+// orCause is why ctx ended, where it has: then it was we who cut the connection.
+func orCause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return err
 }
@@ -233,24 +219,4 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	return conf, nil
-}
-
-func (s SASL) mechanism() (sasl.Mechanism, error) {
-	switch s.Mechanism {
-	case "PLAIN":
-		return plain.Mechanism{Username: s.User, Password: s.Password.Reveal()}, nil
-	case "SCRAM-SHA-256":
-		return s.scram(scram.SHA256)
-	case "SCRAM-SHA-512":
-		return s.scram(scram.SHA512)
-	}
-	return nil, nil
-}
-
-func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
-	m, err := scram.Mechanism(algo, s.User, s.Password.Reveal())
-	if err != nil {
-		return nil, fmt.Errorf("kafkabroker: SASL.User or SASL.Password cannot be used with %s", s.Mechanism)
-	}
-	return m, nil
 }

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,27 +17,46 @@ import (
 
 // The requests that we speak, by their keys.
 const (
-	keyFetch           = 1
-	keyListOffsets     = 2
-	keyMetadata        = 3
-	keyOffsetCommit    = 8
-	keyOffsetFetch     = 9
-	keyFindCoordinator = 10
-	keyJoinGroup       = 11
-	keyHeartbeat       = 12
-	keyLeaveGroup      = 13
-	keySyncGroup       = 14
-	keyAPIVersions     = 18
+	keyProduce          = 0
+	keyFetch            = 1
+	keyListOffsets      = 2
+	keyMetadata         = 3
+	keyOffsetCommit     = 8
+	keyOffsetFetch      = 9
+	keyFindCoordinator  = 10
+	keyJoinGroup        = 11
+	keyHeartbeat        = 12
+	keyLeaveGroup       = 13
+	keySyncGroup        = 14
+	keySASLHandshake    = 17
+	keyAPIVersions      = 18
+	keyCreateTopics     = 19
+	keySASLAuthenticate = 36
 )
 
 // flexibleSince is the first version of each that has the flexible encoding.
 var flexibleSince = map[int16]int16{keyFetch: 12, keyMetadata: 9}
 
-// anyNode lets the Transport choose a broker.
-const anyNode = -1
+// anyNode lets the Transport choose a broker; controllerNode is whichever is the controller.
+const (
+	anyNode        = -1
+	controllerNode = -2
+)
 
-// maxAnswer bounds an answer that is no fetch.
-const maxAnswer = 64 << 20
+// maxAnswer bounds an answer that grows with the cluster or the group, shortAnswer one that does not.
+const (
+	maxAnswer   = 64 << 20
+	shortAnswer = 64 << 10
+)
+
+// limitOf is how long the answer to a request may be that is no fetch.
+func limitOf(key int16) int {
+	switch key {
+	case keyFindCoordinator, keyHeartbeat, keyLeaveGroup, keySASLHandshake, keySASLAuthenticate, keyAPIVersions:
+		return shortAnswer
+	}
+	return maxAnswer
+}
 
 // A request is one exchange with one broker. It is routed by kafka-go's Transport and written and read by us: protocol.RawExchanger.
 type request struct {
@@ -46,7 +66,8 @@ type request struct {
 	version  int16
 	clientID string
 	body     []byte
-	limit    int
+	limit    int // of the answer; 0: limitOf its key
+	room     int // what is set aside for the answer already: it is allocated before its bytes are there
 	answer   []byte
 }
 
@@ -57,7 +78,10 @@ var (
 
 func (q *request) ApiKey() protocol.ApiKey { return protocol.ApiKey(q.key) }
 
-func (q *request) Broker(protocol.Cluster) (protocol.Broker, error) {
+func (q *request) Broker(c protocol.Cluster) (protocol.Broker, error) {
+	if q.node == controllerNode {
+		return protocol.Broker{ID: c.Controller}, nil
+	}
 	return protocol.Broker{ID: q.node}, nil
 }
 
@@ -95,12 +119,29 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, err
 	}
 	n := int64(int32(binary.BigEndian.Uint32(h[:]))) - 4
-	if n < 0 || n > int64(q.limit) || binary.BigEndian.Uint32(h[4:]) != correlation {
+	if n < 0 || n > int64(cmp.Or(q.limit, limitOf(q.key))) || binary.BigEndian.Uint32(h[4:]) != correlation {
 		return nil, fmt.Errorf("answer of %d bytes: %w", n, errShort)
 	}
-	q.answer = make([]byte, n)
-	_, err := io.ReadFull(rw, q.answer)
+	var err error
+	q.answer, err = readClaimed(rw, int(n), q.room)
 	return q, err
+}
+
+// firstPart is how much is allocated for an answer before its bytes are there.
+const firstPart = 64 << 10
+
+// readClaimed reads n bytes, as a peer claims to send. Beyond room, which was set aside for them, it allocates at most what has come before.
+func readClaimed(r io.Reader, n, room int) ([]byte, error) {
+	b := make([]byte, min(n, max(room, firstPart)))
+	for at := 0; ; {
+		if _, err := io.ReadFull(r, b[at:]); err != nil {
+			return nil, err
+		}
+		if at = len(b); at == n {
+			return b, nil
+		}
+		b = append(b, make([]byte, min(n-at, at))...)
+	}
 }
 
 // over makes the exchange on a connection that nobody else uses.
@@ -152,7 +193,7 @@ var errVersion = errors.New("the broker does not speak the request: Kafka 2.3 or
 
 // do sends a body in the version for which it was written.
 func (c *cluster) do(ctx context.Context, node int32, key, version int16, body []byte) (*reader, error) {
-	return c.exchange(ctx, &request{node: node, key: key, version: version, body: body, limit: maxAnswer}, c.timeout)
+	return c.exchange(ctx, &request{node: node, key: key, version: version, body: body}, c.timeout)
 }
 
 func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duration) (*reader, error) {

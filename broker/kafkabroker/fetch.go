@@ -49,7 +49,7 @@ func (c *cluster) fetch(ctx context.Context, f *fetchRequest, largest int) ([]fe
 			version = 11
 		}
 	}
-	q := &request{node: f.node, key: keyFetch, version: version, body: f.body(version), limit: int(f.bytes) + largest + 1<<20}
+	q := &request{node: f.node, key: keyFetch, version: version, body: f.body(version), limit: int(f.bytes) + largest + 1<<20, room: int(f.bytes)}
 	r, err := c.exchange(ctx, q, f.maxWait+c.timeout)
 	if err != nil {
 		return nil, err

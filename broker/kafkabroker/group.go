@@ -73,7 +73,7 @@ func (k *coordinator) do(ctx context.Context, key, version int16, body []byte) (
 	if key == keyJoinGroup || key == keySyncGroup {
 		timeout = 24 * 60 * 60 * 1e9 // the caller bounds it
 	}
-	r, err := k.c.exchange(ctx, &request{node: node, key: key, version: version, body: body, limit: maxAnswer}, timeout)
+	r, err := k.c.exchange(ctx, &request{node: node, key: key, version: version, body: body}, timeout)
 	if err != nil {
 		k.forgetUnless(ctx)
 	}
@@ -210,7 +210,16 @@ func (k *coordinator) leave(ctx context.Context, s seat) error {
 		return err
 	}
 	r.i32()
-	return k.check("leaving the group", r.i16())
+	code := r.i16()
+	r.each(func() { // members
+		r.str()
+		r.str()
+		r.i16()
+	})
+	if r.bad {
+		return r.err()
+	}
+	return k.check("leaving the group", code)
 }
 
 // A commitment is what is to be committed of one partition.

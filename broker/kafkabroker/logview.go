@@ -94,11 +94,8 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 
 // layout is the topic's, with a leader for each partition. A topic that was just made has none for a moment, and is not known to each broker.
 func (v *LogView) layout(ctx context.Context, name string) (topic, error) {
-	if !v.reached.Load() { // the Transport would only say that its time is over
-		if err := v.cfg.probe(ctx, v.c.transport); err != nil {
-			return topic{}, err
-		}
-		v.reached.Store(true)
+	if err := v.reach(ctx); err != nil {
+		return topic{}, err
 	}
 	for over := time.Now().Add(v.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
 		ts, err := v.c.topics(ctx, []string{name})
@@ -122,6 +119,16 @@ func (v *LogView) layout(ctx context.Context, name string) (topic, error) {
 			return t, errors.Join(err, errNoLeader)
 		}
 	}
+}
+
+// reach finds out once whether the brokers can be used. The Transport would only say that its time is over.
+func (v *LogView) reach(ctx context.Context) error {
+	if v.reached.Load() {
+		return nil
+	}
+	err := v.cfg.probe(ctx, v.c.transport)
+	v.reached.Store(err == nil)
+	return err
 }
 
 // A piece is what is to be read of a partition: from, from+1, …, to-1.
@@ -235,24 +242,13 @@ func (v *LogView) decode(p piece, from int64, a *fetched, each func(*broker.Mess
 	}
 }
 
-// CreateLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor. nil where it is there already.
-// like is not used: what a topic needs to be as safe as another one is the broker's default.
+// CreateLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor. nil where it is there already. It waits
+// until a broker knows the topic, for RequestTimeout. like is not used: what a topic needs to be as safe as another one is the broker's default.
 func (v *LogView) CreateLog(ctx context.Context, name, _ string) error {
-	c, err := v.cfg.connect("")
-	if err != nil {
-		return err
+	if err := v.reach(ctx); err != nil {
+		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
 	}
-	c.transport.MetadataTopics = nil // it waits until the topic shows in its layout, which has to be of all topics then
-	defer c.transport.CloseIdleConnections()
-	client := &kafka.Client{Addr: c.addr, Transport: c.transport, Timeout: v.cfg.RequestTimeout}
-	made, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: name, NumPartitions: 1, ReplicationFactor: -1,
-		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "retention.ms", ConfigValue: "-1"}, {ConfigName: "retention.bytes", ConfigValue: "-1"}, {ConfigName: "cleanup.policy", ConfigValue: "delete"}},
-	}}})
-	if err == nil {
-		err = made.Errors[name]
-	}
-	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+	if err := v.c.createLog(ctx, name); err != nil {
 		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
 	}
 	return nil

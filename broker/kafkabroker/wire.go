@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 )
 
 // A writer builds a request's body. flexible is the encoding of newer versions: compact lengths (one more than the length, as an unsigned
@@ -123,7 +124,7 @@ func (r *reader) uvarint() uint64 {
 func (r *reader) array() int {
 	n := int64(0)
 	if r.flexible {
-		n = int64(r.uvarint()&(1<<40-1)) - 1
+		n = int64(min(r.uvarint(), math.MaxInt32)) - 1
 	} else {
 		n = int64(r.i32())
 	}
@@ -134,6 +135,13 @@ func (r *reader) array() int {
 		return 0
 	}
 	return int(n)
+}
+
+// each reads the elements of an array.
+func (r *reader) each(element func()) {
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		element()
+	}
 }
 
 // bytes is nil for null.

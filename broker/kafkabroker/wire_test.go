@@ -2,17 +2,76 @@ package kafkabroker
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"reflect"
 	"testing"
 )
+
+// ourReaders are all that read a body, of an answer or of another member's.
+var ourReaders = map[string]func(b []byte){
+	"ApiVersions":       func(b []byte) { _, _ = readVersions(&reader{b: b}) },
+	"Metadata 7":        func(b []byte) { _, _, _ = readTopics(&reader{b: b}, 7) },
+	"Metadata 12":       func(b []byte) { _, _, _ = readTopics(&reader{b: b, flexible: true}, 12) },
+	"FindCoordinator":   func(b []byte) { _, _ = readCoordinator(&reader{b: b}) },
+	"JoinGroup":         func(b []byte) { _, _, _ = readJoined(&reader{b: b}) },
+	"a subscription":    func(b []byte) { (&subscriber{}).read(b) },
+	"an assignment":     func(b []byte) { _, _ = readAssignment(b) },
+	"OffsetCommit":      func(b []byte) { _, _ = readCommitted(&reader{b: b}) },
+	"OffsetFetch":       func(b []byte) { _, _, _ = readPositions(&reader{b: b}) },
+	"ListOffsets":       func(b []byte) { _, _ = readOffset(&reader{b: b}, partitionID{"a", 0}) },
+	"ListOffsets, many": func(b []byte) { _, _ = readBounds(&reader{b: b}) },
+	"DeleteRecords":     func(b []byte) { _ = readDeleted(&reader{b: b}, partitionID{"a", 0}) },
+	"CreateTopics":      func(b []byte) { _ = readCreated(&reader{b: b}, "a") },
+	"SaslHandshake":     func(b []byte) { _, _ = readHandshake(&reader{b: b}) },
+	"SaslAuthenticate":  func(b []byte) { _, _ = readChallenge(&reader{b: b}) },
+	"Fetch 11":          func(b []byte) { _, _ = oneWish.read(&reader{b: b}, 11) },
+	"Fetch 13":          func(b []byte) { _, _ = oneWish.read(&reader{b: b, flexible: true}, 13) },
+	"a challenge":       func(b []byte) { _ = modest(b) },
+}
+
+var oneWish = fetchRequest{wishes: []wish{{partitionID: partitionID{"a", 0}}}}
+
+// TestManyTopics: some thousand bytes of topics whose partitions have high numbers took 1.2 GB.
+func TestManyTopics(t *testing.T) {
+	w := writer{}
+	w.i32(0)
+	w.array(0)
+	w.str("c")
+	w.i32(1)
+	const topics = 300
+	w.array(topics)
+	for i := range topics {
+		w.i16(0)
+		w.str(fmt.Sprint(i))
+		w.bool(false)
+		w.array(1)
+		w.i16(0)
+		w.i32(1 << 20)
+		w.i32(1)
+		w.i32(0)
+		for range 3 {
+			w.array(0)
+		}
+	}
+	var err error
+	if n := allocated(func() { _, _, err = readTopics(&reader{b: w.b}, 7) }); err == nil || n > 1<<20 {
+		t.Errorf("%d bytes were allocated for an answer of %d, %v", n, len(w.b), err)
+	}
+}
 
 // FuzzAnswers: whatever a broker or another member sends is an error or a value, and takes no more memory than it has bytes.
 func FuzzAnswers(f *testing.F) {
 	f.Add(subscription([]string{"a", "b"}, []partitionID{{"a", 1}, {"b", 0}}, 7))
 	f.Add(assignment([]partitionID{{"a", 1}}))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 'a', 0, 0, 0, 1})
+	f.Add(bytes.Repeat([]byte{0x7f, 0xff, 0xff, 0xff}, 2))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, read := range ourReaders {
+			if n, most := allocated(func() { read(b) }), uint64(64<<10+200*len(b)); n > most {
+				t.Fatalf("%s: %d bytes of an answer of %d", name, n, len(b))
+			}
+		}
 		var s subscriber
 		s.read(b)
 		if ps, err := readAssignment(b); err == nil && len(ps) > len(b) {

@@ -1,0 +1,66 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+)
+
+// createLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor, and waits until a broker knows it, for the
+// time of one exchange. nil where it is there already.
+func (c *cluster) createLog(ctx context.Context, name string) error {
+	if _, err := c.pick(ctx, controllerNode, keyCreateTopics, 4); err != nil {
+		return err
+	}
+	r, err := c.do(ctx, controllerNode, keyCreateTopics, 4, createBody(name, c.timeout))
+	if err == nil {
+		err = readCreated(r, name)
+	}
+	if err != nil && codeOf(err) != kafka.TopicAlreadyExists {
+		return err
+	}
+	for over := time.Now().Add(c.timeout); ; pause(ctx, 2*retryWait) {
+		ts, err := c.topics(ctx, []string{name})
+		if err == nil {
+			err = ts[name].err
+		}
+		if err == nil || !moved(err) || ctx.Err() != nil || time.Now().After(over) {
+			return err
+		}
+	}
+}
+
+// createBody is CreateTopics, version 4 (Apache Kafka's protocol guide), the first in which the broker chooses how many replicas there are.
+func createBody(name string, timeout time.Duration) []byte {
+	w := writer{}
+	w.array(1)
+	w.str(name)
+	w.i32(1)
+	w.i16(-1)
+	w.array(0) // the broker assigns replicas
+	w.array(3)
+	for _, option := range [][2]string{{"retention.ms", "-1"}, {"retention.bytes", "-1"}, {"cleanup.policy", "delete"}} {
+		w.str(option[0])
+		w.str(option[1])
+	}
+	w.i32(int32(timeout.Milliseconds()))
+	w.bool(false) // validate only
+	return w.b
+}
+
+func readCreated(r *reader, name string) error {
+	r.i32()
+	if r.array() != 1 || r.str() != name {
+		return errShort
+	}
+	code, why := r.i16(), r.str()
+	if err := r.err(); err != nil {
+		return err
+	}
+	if code != 0 && why != "" {
+		return fmt.Errorf("%w: %q", kafka.Error(code), why)
+	}
+	return codeErr(code)
+}
