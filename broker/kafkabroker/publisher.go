@@ -28,7 +28,8 @@ type PublisherConfig struct {
 // partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no repetitions, readers may.
 //
 // Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or record. A partition without a leader
-// is waited for as long; then its messages are unconfirmed.
+// is waited for as long; then its messages are unconfirmed. Kafka's own topics (two leading underscores) are refused as broker.ErrReserved, too: a topic may come from
+// a message, as a dead letter's does.
 type Publisher struct {
 	cfg PublisherConfig
 	c   *cluster
@@ -118,6 +119,8 @@ func (p *Publisher) fits(m *broker.Outgoing, size int) error {
 	switch {
 	case m.Topic == "":
 		return fmt.Errorf("kafkabroker: no topic: %w", broker.ErrRefused)
+	case broker.CheckDestination(m.Topic) != nil:
+		return fmt.Errorf("kafkabroker: %w: %w", broker.CheckDestination(m.Topic), broker.ErrRefused)
 	case size > p.cfg.MaxMessageBytes:
 		return fmt.Errorf("kafkabroker: message of %d bytes, the limit is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
 	}

@@ -30,6 +30,27 @@ func TestPublishTooLarge(t *testing.T) {
 	}
 }
 
+// TestPublishToReserved: Kafka's own topics are refused, whoever names them, without a broker, and what is beside them in a batch is not.
+func TestPublishToReserved(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	p := ts.publisher(t)
+	defer func() { _ = p.Close(context.Background()) }()
+	err := p.Publish(context.Background(), []broker.Outgoing{{Topic: "__consumer_offsets", Value: []byte("a")}, {Topic: ts.topics[0], Value: []byte("b")}, {Topic: "__transaction_state"}})
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || pe.Errs[1] != nil {
+		t.Fatalf("Publish returned %v, want the first and the last refused", err)
+	}
+	for _, i := range []int{0, 2} {
+		if !errors.Is(pe.Errs[i], broker.ErrReserved) || !errors.Is(pe.Errs[i], broker.ErrRefused) {
+			t.Errorf("message %d: %v", i, pe.Errs[i])
+		}
+	}
+	if n := ts.cluster.PartitionInfo(ts.topics[0], 0).HighWatermark; n != 1 {
+		t.Errorf("%d messages are stored beside them, want 1", n)
+	}
+}
+
 // TestPublishToNewTopic: a topic that is made while a publish is under way takes it; one that is not made is refused for good.
 func TestPublishToNewTopic(t *testing.T) {
 	t.Parallel()
