@@ -109,7 +109,7 @@ func cases() []testCase {
 		{name: "PublishRepeated", run: publishRepeated},
 		{name: "PublishWhileDown", run: publishWhileDown},
 		{name: "PublisherClose", run: publisherClose},
-		{name: "NoGoroutineLeft", run: noGoroutineLeft},
+		{name: "NoGoroutineLeft", run: noGoroutineLeft, alone: true},
 		{name: "NoBufferLeft", run: noBufferLeft, why: again},
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // A Harness is what an adapter's author gives the suite. See the package comment.
 type Harness struct {
-	// New makes a fresh broker for one case, or fresh topics and a fresh group on one that runs. What it starts ends by t.Cleanup.
+	// New makes a fresh broker for one case, or fresh topics and a fresh group on one that runs. What it starts ends by t.Cleanup. Cleanups, those
+	// of Join too, run when every source of the case was closed, however the case ended.
 	New func(t testing.TB, s Setup) *System
 	// Traits that Open has to return.
 	Traits broker.Traits
@@ -27,6 +28,10 @@ type Harness struct {
 	// bubble's clock, and with it all that waits, Patience too: the case then hangs until go test's own -timeout. After 20 s of real time
 	// the suite says so on the standard error, with the case's name; set Bubble to false to see what the case says.
 	Bubble bool
+	// SideBySide lets cases run beside each other (testing.T.Parallel), for most of them only wait. Set it where what a case does to its System, and
+	// counts there, is no other one's: a Down, a Trim, Pulls. So many run at once as go test -parallel allows, which is few by default; TestMain
+	// may allow more, before m.Run: flag.Set("test.parallel", "12"). What fails while the process was starved is run again alone.
+	SideBySide bool
 	// Cannot says for each function of System and Process that is nil why it is: by field name. One that is nil without a reason fails, and so
 	// does a name that is none of theirs. Up, Thaw and Heal need none of their own.
 	Cannot map[string]string

@@ -2,8 +2,11 @@ package brokertest_test
 
 import (
 	"context"
+	"flag"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,6 +80,82 @@ func TestOnly(t *testing.T) {
 	brokertest.Run(t, h)
 	if ran != 2 {
 		t.Errorf("%d cases ran, want 2", ran)
+	}
+}
+
+// Join's cleanups take away what Close needs, a proxy for example: they run after it, also where a case is skipped or fails.
+func TestCleanupsRunAfterClose(t *testing.T) {
+	for name, c := range map[string]string{"skipped": "Killed", "failed": "HandedOutOnce", "passed": "GiveBack"} {
+		t.Run(name, func(t *testing.T) {
+			var closed, tooEarly, cleaned atomic.Bool
+			h := smallest(func(s broker.Source) broker.Source {
+				return &wrapped{
+					Source: s,
+					ack: func(s broker.Source, c *broker.Claim, tokens []uint64) error {
+						if name == "failed" {
+							return nil // and it is never settled
+						}
+						return s.Ack(c, tokens)
+					},
+					close: func(s broker.Source, ctx context.Context) error {
+						closed.Store(true)
+						return s.Close(ctx)
+					},
+				}
+			})
+			made := h.New
+			h.New = func(t testing.TB, s brokertest.Setup) *brokertest.System {
+				sys := made(t, s)
+				join := sys.Join
+				sys.Join = func(t testing.TB) *brokertest.Process {
+					t.Cleanup(func() {
+						cleaned.Store(true)
+						if !closed.Load() {
+							tooEarly.Store(true)
+						}
+					})
+					return join(t)
+				}
+				return sys
+			}
+			got := brokertest.Failures(t, h, c)
+			if failed := len(got) > 0; failed != (name == "failed") {
+				t.Errorf("the case said %v", got)
+			}
+			if !cleaned.Load() || tooEarly.Load() {
+				t.Errorf("the cleanup ran: %v; before Close: %v", cleaned.Load(), tooEarly.Load())
+			}
+		})
+	}
+}
+
+// Cases run beside each other where the harness allows it, and each of them once.
+func TestSideBySide(t *testing.T) {
+	if atOnce := flag.Lookup("test.parallel").Value.String(); atOnce == "1" {
+		t.Skip("-parallel is 1")
+	}
+	names := []string{"HandedOutOnce", "Order", "GiveBack", "SettleOnce"}
+	var mu sync.Mutex
+	var ran []string
+	t.Run("suite", func(t *testing.T) {
+		h := smallest(itself)
+		h.Bubble, h.SideBySide, h.Only = false, true, names
+		made, all := h.New, make(chan struct{})
+		h.New = func(t testing.TB, s brokertest.Setup) *brokertest.System {
+			mu.Lock()
+			if ran = append(ran, path.Base(t.Name())); len(ran) == 2 {
+				close(all)
+			}
+			mu.Unlock()
+			<-all // until another one is under way
+			return made(t, s)
+		}
+		brokertest.Run(t, h)
+	})
+	slices.Sort(ran)
+	slices.Sort(names)
+	if !slices.Equal(ran, names) {
+		t.Errorf("there ran %v, want %v", ran, names)
 	}
 }
 

@@ -18,22 +18,27 @@ type testCase struct {
 	run   func(w *world)
 	// why says for which harness it does not apply; empty: it does.
 	why func(h *Harness) string
+	// alone: no other case may run beside it in this process.
+	alone bool
 }
 
-// Run runs every case against the adapter, each as a subtest. A case that cannot be run is skipped, with its name and the reason, and so it
-// says in the summary at the end (go test -v shows both).
+// Run runs every case against the adapter, each as a subtest, side by side where [Harness.SideBySide] is set. A case that cannot be run is
+// skipped, with its name and the reason, and so it says in the summary at the end (go test -v shows both).
 func Run(t *testing.T, h Harness) {
 	h = h.withDefaults()
 	if err := h.validate(); err != nil {
 		t.Fatal(err)
 	}
-	ran, skips := 0, []string(nil)
+	var sum summary
+	t.Cleanup(func() { t.Helper(); t.Log(sum.text()) }) // cases that run side by side begin when Run has returned
 	for _, c := range cases() {
 		if len(h.Only) > 0 && !slices.Contains(h.Only, c.name) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			ran++
+			if h.SideBySide && !c.alone {
+				t.Parallel()
+			}
 			h, why := h, ""
 			h.skipped = func(reason string) { why = reason }
 			if h.Bubble {
@@ -43,18 +48,34 @@ func Run(t *testing.T, h Harness) {
 			} else {
 				c.doUnstarved(t, &h)
 			}
-			if noteSkip(&skips, c.name, why); why != "" {
+			if sum.add(c.name, why); why != "" {
 				t.Skip("SKIP: " + why) // the bubble's own T has no say in the outcome
 			}
 		})
 	}
-	t.Logf("%d cases ran, %d of them were skipped:\n%s", ran, len(skips), strings.Join(skips, "\n"))
 }
 
-func noteSkip(skips *[]string, name, why string) {
-	if line := "SKIP " + name + ": " + why; why != "" && !slices.Contains(*skips, line) {
-		*skips = append(*skips, line)
+// A summary says what ran, and what was skipped for which reason.
+type summary struct {
+	mu    sync.Mutex
+	ran   int
+	skips []string
+}
+
+func (s *summary) add(name, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ran++
+	if why != "" {
+		s.skips = append(s.skips, "SKIP "+name+": "+why)
 	}
+}
+
+func (s *summary) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.skips)
+	return fmt.Sprintf("%d cases ran, %d of them were skipped:\n%s", s.ran, len(s.skips), strings.Join(s.skips, "\n"))
 }
 
 // Cases are the names of all cases, in their order.
@@ -94,17 +115,19 @@ func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 	return failed
 }
 
-// tries is how often a case is run at most, whose process got no processor for too long.
-const tries = 5
+// tries is how often a case is run at most, whose process got no processor for too long; from triesBeside on with no other beside it.
+const tries, triesBeside = 5, 2
 
 // doUnstarved runs the case in real time. A failure counts only when the process was let run: see pulse.
 func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 	t.Helper()
 	for try := 1; ; try++ {
 		r := &recorder{TB: t, name: t.Name()}
+		leave := enter(c.alone || try > triesBeside)
 		p := startPulse()
 		r.do(func() { c.do(r, h) })
 		waited := p.stop()
+		leave()
 		if !r.failed {
 			return
 		}
@@ -117,6 +140,19 @@ func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 	}
 }
 
+// stage is where cases in real time run: side by side, those of several calls of Run too, or one alone.
+var stage sync.RWMutex
+
+// enter waits until a case may run.
+func enter(alone bool) (leave func()) {
+	if alone {
+		stage.Lock()
+		return stage.Unlock
+	}
+	stage.RLock()
+	return stage.RUnlock
+}
+
 func (c *testCase) do(t testing.TB, h *Harness) {
 	t.Helper()
 	if c.why != nil {
@@ -125,6 +161,7 @@ func (c *testCase) do(t testing.TB, h *Harness) {
 		}
 	}
 	w := newWorld(t, h, c)
+	defer w.closeAll() // also of a case that ended early: before the cleanups, for Join's take away what Close needs
 	c.run(w)
 	w.finish()
 }

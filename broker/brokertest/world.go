@@ -53,7 +53,6 @@ func newWorld(t testing.TB, h *Harness, c *testCase) *world {
 	if len(w.sys.Topics) < s.Topics {
 		t.Fatalf("brokertest harness: New made %d topics, want %d", len(w.sys.Topics), s.Topics)
 	}
-	t.Cleanup(w.closeAll)
 	return w
 }
 
