@@ -30,7 +30,7 @@ type Harness struct {
 	Bubble bool
 	// SideBySide lets cases run beside each other (testing.T.Parallel), for most of them only wait. Set it where what a case does to its System, and
 	// counts there, is no other one's: a Down, a Trim, Pulls. So many run at once as go test -parallel allows, which is few by default; TestMain
-	// may allow more, before m.Run: flag.Set("test.parallel", "12"). What fails while the process was starved is run again alone.
+	// may allow more, before m.Run: flag.Set("test.parallel", "8"). What fails while the process was starved is run again alone.
 	SideBySide bool
 	// Cannot says for each function of System and Process that is nil why it is: by field name. One that is nil without a reason fails, and so
 	// does a name that is none of theirs. Up, Thaw and Heal need none of their own.

@@ -1,11 +1,7 @@
 package kafkabroker
 
 import (
-	"bytes"
-	"flag"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +21,7 @@ func harness(balancer string, lease time.Duration, newSystem func(t testing.TB, 
 		RevokeWait: revokeWait(balancer, lease),
 		Patience:   60 * time.Second,
 		KeepsRuns:  true,
+		SideBySide: true, // each case has a network and a group of its own, and topics
 		Goroutines: []string{"broker/kafkabroker.("},
 		Cannot: map[string]string{
 			"Redeliver":     "Kafka delivers nothing again by itself",
@@ -41,44 +38,19 @@ func revokeWait(balancer string, lease time.Duration) time.Duration {
 	return 6 * lease
 }
 
-// TestConformance runs the suite on an in-process Kafka. Its cases mostly wait, so one of the balancers has a process of its own beside this one: in one process
-// they would see each other's goroutines.
+// TestConformance runs the suite on an in-process Kafka, with LONGSHORE_REAL also under an eager balancer.
 func TestConformance(t *testing.T) {
-	t.Run("range", func(t *testing.T) {
-		if os.Getenv("KAFKABROKER_SUITE") != "" {
-			brokertest.Run(t, harness("range", testLease, fakeSystem))
-			return
-		}
-		wait := runAside(t, "KAFKABROKER_SUITE=range")
-		t.Parallel() // goes on when the other one is through
-		wait()
+	t.Run("sticky", func(t *testing.T) {
+		t.Parallel()
+		brokertest.Run(t, harness("sticky", testLease, fakeSystem))
 	})
-	t.Run("sticky", func(t *testing.T) { brokertest.Run(t, harness("sticky", testLease, fakeSystem)) })
-}
-
-// runAside runs this very test in another process, with the same cases of it. wait takes over what it says.
-func runAside(t *testing.T, env string) (wait func()) {
-	t.Helper()
-	run := "^TestConformance$/^range$"
-	if asked := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", 3); len(asked) == 3 {
-		run += "/" + asked[2]
-	}
-	var out bytes.Buffer
-	c := exec.Command(os.Args[0], "-test.run="+run, "-test.v", "-test.timeout=15m")
-	c.Env = append(os.Environ(), env)
-	c.Stdout, c.Stderr = &out, &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Process.Kill() })
-	return func() {
-		t.Helper()
-		if err := c.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, out.String())
-		} else {
-			t.Log(out.String())
+	t.Run("range", func(t *testing.T) {
+		if os.Getenv("LONGSHORE_REAL") == "" {
+			t.Skip("a variant of the suite, which runs with LONGSHORE_REAL=1")
 		}
-	}
+		t.Parallel()
+		brokertest.Run(t, harness("range", testLease, fakeSystem))
+	})
 }
 
 // TestConformanceReal runs it on a real Kafka.

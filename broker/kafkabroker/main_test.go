@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -14,6 +15,7 @@ func TestMain(m *testing.M) {
 		memoryChild(topic)
 		return
 	}
+	_ = flag.Set("test.parallel", "8") // most tests wait for sessions; the command line has the last word
 	code := m.Run()
 	stopSharedKafka()
 	if err := leaked(); code == 0 && err != nil {

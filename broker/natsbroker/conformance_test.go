@@ -19,8 +19,8 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// TestConformance runs the suite that every adapter passes, on an embedded server and on one in a process of its own, and what an order may
-// change of it with every process in an order.
+// TestConformance runs the suite that every adapter passes, on an embedded server and, with LONGSHORE_REAL, on one in a process of its own, and
+// what an order may change of it with every process in an order.
 // NATSBROKER_RUNS repeats it; 10 is what a release needs.
 func TestConformance(t *testing.T) {
 	runs, _ := strconv.Atoi(os.Getenv("NATSBROKER_RUNS"))
@@ -31,14 +31,24 @@ func TestConformance(t *testing.T) {
 				brokertest.Run(t, harness(embedded))
 			})
 			t.Run("ordered", func(t *testing.T) {
+				inFull(t)
 				t.Parallel()
 				brokertest.Run(t, orderedHarness())
 			})
 			t.Run("process", func(t *testing.T) {
+				inFull(t)
 				t.Parallel()
 				brokertest.Run(t, harness(ownProcess))
 			})
 		})
+	}
+}
+
+// inFull skips a variant of the suite that is not needed each time.
+func inFull(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LONGSHORE_REAL") == "" {
+		t.Skip("a variant of the suite, which runs with LONGSHORE_REAL=1")
 	}
 }
 
@@ -75,6 +85,7 @@ func harness(where func(testing.TB) place) brokertest.Harness {
 		KeepsRuns:        true,
 		StopHandsOver:    true,
 		OrdersOnDemand:   true,
+		SideBySide:       true, // each case has a server of its own
 		DropsRepeatedIDs: true,
 		Goroutines:       []string{"broker/natsbroker."},
 		Cannot: map[string]string{

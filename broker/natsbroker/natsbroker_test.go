@@ -3,6 +3,7 @@ package natsbroker_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"slices"
@@ -19,7 +20,10 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most tests wait for leases; the command line has the last word
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 20 * time.Second
 
