@@ -27,34 +27,55 @@ type journal struct {
 	at    int64  // the place of the last record that was read; -1: none
 	self  string // the journal's own log
 	limit time.Duration
+	bad   *Unreadable
+}
+
+// Unreadable are records of a journal that cannot be read. They are passed over: whoever may publish to the journal can write one, and a replay that
+// stopped there would never go on. A letter of which only such a record speaks counts as waiting.
+type Unreadable struct {
+	// Topic is the journal's.
+	Topic string
+	Count int64
+	// First are the first ten of them, and why.
+	First []Refusal
+}
+
+// maxUnreadable is how many are named.
+const maxUnreadable = 10
+
+func (u *Unreadable) add(p broker.Place, err error) {
+	if u.Count++; len(u.First) < maxUnreadable {
+		u.First = append(u.First, Refusal{p, err})
+	}
 }
 
 func (l *Letters) journal(run string) *journal {
-	return &journal{store: l.cfg.Store, pub: l.cfg.Publisher, topic: JournalTopic(l.cfg.Topic), log: l.log, run: run, at: -1, limit: l.cfg.ConfirmTimeout}
+	return &journal{store: l.cfg.Store, pub: l.cfg.Publisher, topic: JournalTopic(l.cfg.Topic), log: l.log, run: run, at: -1, limit: l.cfg.ConfirmTimeout, bad: &l.bad}
 }
 
 // load reads all of it. None: nothing was replayed.
 func (j *journal) load(ctx context.Context) (*marks, error) {
 	known := newMarks(j.log)
+	*j.bad = Unreadable{Topic: j.topic}
 	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic}, func(m *broker.Message) error { return j.read(m, known) })
 	if errors.Is(err, broker.ErrNoTopic) && j.run == "" {
 		return known, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal of replays: %w", err)
+		return nil, fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)
 	}
 	j.self = done.Log
 	return known, nil
 }
 
 func (j *journal) read(m *broker.Message, known *marks) error {
+	j.at = max(j.at, m.Offset)
 	r, err := decodeRecord(m.Value)
 	if err != nil {
-		return fmt.Errorf("message %s of %s cannot be read: %w", FormatPlace(broker.Place{Partition: m.Partition, Offset: m.Offset}), j.topic, err)
+		j.bad.add(broker.Place{Partition: m.Partition, Offset: m.Offset}, err)
+		return nil
 	}
-	known.add(r)
-	j.at = max(j.at, m.Offset)
-	return nil
+	return known.add(r)
 }
 
 // append stores a record, confirmed. The end of ctx does not cut it: what was done has to be written down.
@@ -84,7 +105,7 @@ func (j *journal) taken(ctx context.Context, known *marks) error {
 	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1}, func(m *broker.Message) error { return j.read(m, known) })
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading the journal of replays: %w", err)
+		return fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)
 	case done.Log != j.self:
 		return fmt.Errorf("the journal of replays, %s, was deleted meanwhile", j.topic)
 	case known.run != j.run:

@@ -40,7 +40,11 @@ type Config struct {
 type Letters struct {
 	cfg Config
 	log string // of the topic, when it was looked at last
+	bad Unreadable
 }
+
+// Unreadable are the records of the journal that the last call passed over.
+func (l *Letters) Unreadable() Unreadable { return l.bad }
 
 // New checks cfg. It does not connect.
 func New(cfg Config) (*Letters, error) {

@@ -126,9 +126,18 @@ func TestSpans(t *testing.T) {
 	if got := fmt.Sprint(s); got != "map[-1:[[2 3]] 1:[[3 6] [9 10]]]" {
 		t.Error(got)
 	}
-	back, err := s.places()
-	if want := append(at(-1, 2), at(1, 3, 4, 5, 9)...); err != nil || !slices.Equal(back, want) {
-		t.Errorf("%v %v", back, err)
+	if n, err := s.count(); err != nil || n != 5 {
+		t.Errorf("%d %v", n, err)
+	}
+	var back []broker.Place
+	s.each(func(partition int32, from, to int64) {
+		for o := from; o < to; o++ {
+			back = append(back, broker.Place{Partition: partition, Offset: o})
+		}
+	})
+	slices.SortFunc(back, comparePlaces)
+	if want := append(at(-1, 2), at(1, 3, 4, 5, 9)...); !slices.Equal(back, want) {
+		t.Error(back)
 	}
 }
 
@@ -166,7 +175,9 @@ func TestMarks(t *testing.T) {
 	} {
 		m := newMarks("L")
 		for _, r := range c.records {
-			m.add(r)
+			if err := m.add(r); err != nil {
+				t.Fatal(err)
+			}
 		}
 		l := &Letter{Place: broker.Place{Offset: 1}, Message: &broker.Message{}}
 		if m.tell(l); l.State != c.state || l.PerhapsTwice != c.twice {
@@ -215,14 +226,50 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		m := newMarks(r.Log)
-		m.add(r)
-		for _, p := range m.uncertain() {
-			if p.Offset < 0 || p.Partition < -1 {
-				t.Errorf("%+v", p)
+		if err := m.add(r); err != nil {
+			t.Fatal(err)
+		}
+		if m.n > 2*len(b)+3*maxSpan/bucketSize {
+			t.Errorf("%d stretches of %d bytes", m.n, len(b))
+		}
+	})
+}
+
+// FuzzMarks holds the stretches against a mark for each letter.
+func FuzzMarks(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 9, 1, 1, 2, 3, 2, 0, 0, 4, 3, 1, 1, 9})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, model := newMarks("L"), map[broker.Place]mark{}
+		for ; len(b) >= 4; b = b[4:] {
+			r := record{Version: 1, Step: []string{stepBegin, stepDone, stepUndone}[b[0]%3], Run: string('a' + b[1]%3), At: moment, Log: "L"}
+			from := int64(b[2]) * 9 // some are in the next bucket
+			r.Letters = map[string]spans{"x": {"0": [][2]int64{{from, from + 1 + int64(b[3])}}}}
+			if err := m.add(r); err != nil {
+				t.Fatal(err)
+			}
+			now := &stroke{run: r.Run, at: r.At}
+			for o := from; o <= from+int64(b[3]); o++ {
+				p := broker.Place{Offset: o}
+				model[p] = model[p].next(r.Step, r.Run, "x", now)
+			}
+		}
+		for o := range int64(256 * 10) {
+			have, want := m.of(broker.Place{Offset: o}), model[broker.Place{Offset: o}]
+			if !sameStroke(have.open, want.open) || !sameStroke(have.done, want.done) || have.twice != want.twice {
+				t.Fatalf("letter %d: %+v, want %+v", o, have, want)
+			}
+		}
+		for b, list := range m.by {
+			for i, s := range list {
+				if s.from >= s.to || s.from/bucketSize != b.no || (s.to-1)/bucketSize != b.no || i > 0 && list[i-1].to > s.from {
+					t.Fatalf("bucket %+v: %+v", b, list)
+				}
 			}
 		}
 	})
 }
+
+func sameStroke(a, b *stroke) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
 func FuzzPlace(f *testing.F) {
 	f.Add("0/17")

@@ -75,28 +75,44 @@ func comparePlaces(a, b broker.Place) int {
 // maxSpan is how many letters one record can have, and so a batch.
 const maxSpan = 1 << 16
 
-// places unpacks them.
-func (s spans) places() (ps []broker.Place, err error) {
+// count is how many they are, or what is wrong with them.
+func (s spans) count() (n int64, err error) {
 	for no, list := range s {
-		partition, err := strconv.ParseInt(no, 10, 32)
-		if err != nil || partition < -1 {
-			return nil, fmt.Errorf("partition %q", no)
+		if partition, err := strconv.ParseInt(no, 10, 32); err != nil || partition < -1 {
+			return 0, fmt.Errorf("partition %q", no)
 		}
 		for _, span := range list {
-			if span[0] < 0 || span[1] <= span[0] || span[1]-span[0] > maxSpan-int64(len(ps)) {
-				return nil, fmt.Errorf("offsets %d to %d", span[0], span[1])
+			if span[0] < 0 || span[1] <= span[0] || span[1]-span[0] > maxSpan-n {
+				return 0, fmt.Errorf("offsets %d to %d", span[0], span[1])
 			}
-			for o := span[0]; o < span[1]; o++ {
-				ps = append(ps, broker.Place{Partition: int32(partition), Offset: o})
-			}
+			n += span[1] - span[0]
 		}
 	}
-	slices.SortFunc(ps, comparePlaces)
-	return ps, nil
+	return n, nil
 }
 
-// decodeRecord reads a line of the journal.
+// each calls f for every stretch. They were counted.
+func (s spans) each(f func(partition int32, from, to int64)) {
+	for no, list := range s {
+		partition, _ := strconv.ParseInt(no, 10, 32)
+		for _, span := range list {
+			f(int32(partition), span[0], span[1])
+		}
+	}
+}
+
+const (
+	// maxRecordBytes is more than a record of maxSpan letters has, each of them a stretch of its own.
+	maxRecordBytes = 8 << 20
+	// maxName is more than the names in a record have.
+	maxName = 4 << 10
+)
+
+// decodeRecord reads a line of the journal. It may be anything: whoever may publish to the journal can write one.
 func decodeRecord(b []byte) (r record, err error) {
+	if len(b) > maxRecordBytes {
+		return r, fmt.Errorf("it has %d bytes, want at most %d", len(b), maxRecordBytes)
+	}
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, err
 	}
@@ -105,13 +121,15 @@ func decodeRecord(b []byte) (r record, err error) {
 		return r, fmt.Errorf("it has format %d, from a newer longshore: this one reads %d", r.Version, recordVersion)
 	case r.Version < 1 || r.Run == "" || r.At.IsZero():
 		return r, errors.New("it is no record of a replay")
+	case max(len(r.Run), len(r.Of), len(r.Log), len(r.Suffix)) > maxName:
+		return r, fmt.Errorf("it has a name of more than %d bytes", maxName)
 	}
 	for _, letters := range []map[string]spans{r.Letters, r.Twice} {
-		n := 0
+		n := int64(0)
 		for to, s := range letters {
-			ps, err := s.places()
-			if n += len(ps); err != nil || to == "" {
-				return r, fmt.Errorf("it has letters to %q with %w", to, cmp.Or(err, errors.New("no name")))
+			more, err := s.count()
+			if n += more; err != nil || to == "" || len(to) > maxName {
+				return r, fmt.Errorf("it has letters to %q with %w", to, cmp.Or(err, errors.New("no name, or too long a one")))
 			}
 			if n > maxSpan {
 				return r, fmt.Errorf("it has more than %d letters", maxSpan)
@@ -119,96 +137,4 @@ func decodeRecord(b []byte) (r record, err error) {
 		}
 	}
 	return r, nil
-}
-
-// A mark is what the journal says of a letter.
-type mark struct {
-	to   string
-	done *record // its latest confirmed replay
-	open *record // a replay that was begun and neither confirmed nor undone
-	// twice: it was perhaps published twice.
-	twice bool
-}
-
-// marks are all that the journal says of one log of dead letters.
-type marks struct {
-	log string
-	by  map[broker.Place]mark
-	run string // the replay that began last
-	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not replayed again.
-	again map[string]bool
-}
-
-func newMarks(log string) *marks {
-	return &marks{log: log, by: map[broker.Place]mark{}, again: map[string]bool{}}
-}
-
-// add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice.
-func (m *marks) add(r record) {
-	if r.Step == stepRun {
-		m.run = r.Run
-	}
-	if r.Log != m.log { // of a topic that was deleted and made again
-		return
-	}
-	switch {
-	case r.Step == stepRun && r.Again:
-		m.again[r.Run] = true
-	case r.Step == stepEnd:
-		clear(m.again)
-	}
-	for to, s := range r.Letters {
-		places, _ := s.places() // was checked
-		for _, p := range places {
-			was := m.by[p]
-			ours := was.open != nil && was.open.Run == cmp.Or(r.Of, r.Run)
-			switch {
-			case r.Step == stepBegin:
-				was.twice = was.twice || was.open != nil && was.open.Run != r.Run // begun again though nobody knows what became of it
-				was.to, was.open = to, &r
-			case r.Step == stepDone && ours:
-				was.to, was.done, was.open = to, &r, nil
-			case r.Step == stepDone: // another replay has begun it meanwhile
-				was.done = &r
-			case r.Step == stepUndone && ours:
-				was.open = nil
-			}
-			m.by[p] = was
-		}
-	}
-	for _, s := range r.Twice {
-		places, _ := s.places()
-		for _, p := range places {
-			was := m.by[p]
-			was.twice = true
-			m.by[p] = was
-		}
-	}
-}
-
-// tell writes what is known of a letter into it.
-func (m *marks) tell(l *Letter) {
-	k := m.by[l.Place]
-	r := k.open
-	switch {
-	case k.open != nil:
-		l.State = Uncertain
-	case k.done != nil:
-		l.State, r = Replayed, k.done
-	default:
-		l.State = Waiting
-		return
-	}
-	l.ReplayedAt, l.ReplayedTo, l.Edited, l.PerhapsTwice = r.At, k.to, r.Edited, k.twice
-}
-
-// uncertain are the letters of which it is not known whether they were published, sorted.
-func (m *marks) uncertain() (ps []broker.Place) {
-	for p, k := range m.by {
-		if k.open != nil {
-			ps = append(ps, p)
-		}
-	}
-	slices.SortFunc(ps, comparePlaces)
-	return ps
 }

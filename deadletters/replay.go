@@ -129,6 +129,8 @@ type Summary struct {
 	PerhapsTwice []broker.Place
 	// LostEdits are those of Absent whose edited copy was never published: edit them again, the letter itself is unchanged.
 	LostEdits []broker.Place
+	// Unreadable are records of the journal that were passed over.
+	Unreadable Unreadable
 	// Stopped: ctx ended. The next replay goes on here.
 	Stopped bool
 }
@@ -185,6 +187,7 @@ func (l *Letters) Replay(ctx context.Context, o Replay) (Summary, error) {
 	if err == nil {
 		err = r.run(ctx)
 	}
+	r.sum.Unreadable = l.bad
 	if ctx.Err() != nil {
 		r.sum.Stopped = true
 		if errors.Is(err, ctx.Err()) {
@@ -263,7 +266,7 @@ func (r *replay) wanted(x *Letter) bool {
 	if x.State != Replayed {
 		return true
 	}
-	return r.o.Again && !r.known.again[r.known.by[x.Place].done.Run]
+	return r.o.Again && !r.known.again[r.known.of(x.Place).done.run]
 }
 
 // take puts a letter into the batch, or refuses it.

@@ -15,29 +15,29 @@ const skew = 5 * time.Minute
 // going to. What is there was replayed. What is not, in a topic that keeps what it is given, was not, and is a waiting letter again. Of the others it is
 // not known; they are replayed again, and named.
 func (r *replay) resolve(ctx context.Context) error {
-	open := r.known.uncertain()
-	if len(open) == 0 {
-		return nil
+	open, err := r.uncertain(ctx)
+	if len(open) == 0 || err != nil {
+		return err
 	}
 	by := map[string]*search{}
 	var youngest time.Time
 	for _, p := range open {
-		k := r.known.by[p]
-		if k.open.At.After(youngest) {
-			youngest = k.open.At
+		k := r.known.of(p)
+		if k.open.at.After(youngest) {
+			youngest = k.open.at
 		}
-		if k.open.Handled { // whether a handler has run nobody can tell
+		if k.open.handled { // whether a handler has run nobody can tell
 			continue
 		}
 		s := by[k.to]
 		if s == nil {
-			s = &search{to: k.to, since: k.open.At, ids: map[string]broker.Place{}}
+			s = &search{to: k.to, since: k.open.at, ids: map[string]broker.Place{}}
 			by[k.to] = s
 		}
-		if k.open.At.Before(s.since) {
-			s.since = k.open.At
+		if k.open.at.Before(s.since) {
+			s.since = k.open.at
 		}
-		s.ids[replayID(r.l.cfg.Topic, r.l.log, p, k.open.Suffix)] = p
+		s.ids[replayID(r.l.cfg.Topic, r.l.log, p, k.open.suffix)] = p
 	}
 	if err := sleep(ctx, min(r.l.cfg.Settle, r.l.cfg.Settle-time.Since(youngest))); err != nil {
 		return err
@@ -48,6 +48,25 @@ func (r *replay) resolve(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// maxUncertain is of how many letters it is found out at once what became of them: more than replays that are killed leave, one batch each. The others
+// are replayed, and named as perhaps there twice.
+const maxUncertain = 4 * maxSpan
+
+// uncertain are the letters that are there and of which it is not known whether they were published: the journal may name others.
+func (r *replay) uncertain(ctx context.Context) (ps []broker.Place, err error) {
+	if !r.known.uncertain() {
+		return nil, nil
+	}
+	err = r.l.scan(ctx, r.known, Filter{State: Uncertain}, func(x *Letter) error {
+		if len(ps) == maxUncertain {
+			return broker.ErrStopScan
+		}
+		ps = append(ps, x.Place)
+		return nil
+	})
+	return ps, err
 }
 
 // A search is for messages of a topic by their ids.
@@ -85,7 +104,7 @@ func (r *replay) search(ctx context.Context, s *search) error {
 	}
 	r.sum.Found, r.sum.Absent = append(r.sum.Found, found...), append(r.sum.Absent, absent...)
 	for _, p := range absent {
-		if r.known.by[p].open.Edited {
+		if r.known.of(p).open.edited {
 			r.sum.LostEdits = append(r.sum.LostEdits, p)
 		}
 	}
@@ -96,17 +115,19 @@ func (r *replay) search(ctx context.Context, s *search) error {
 func (r *replay) conclude(ctx context.Context, step, to string, places []broker.Place) error {
 	by := map[string][]broker.Place{}
 	for _, p := range places {
-		of := r.known.by[p].open.Run
+		of := r.known.of(p).open.run
 		by[of] = append(by[of], p)
 	}
 	for of, places := range by {
-		began := r.known.by[places[0]].open
-		rec := record{Step: step, Of: of, Letters: map[string]spans{to: spansOf(places)}, Edited: began.Edited, Suffix: began.Suffix}
+		began := r.known.of(places[0]).open
+		rec := record{Step: step, Of: of, Letters: map[string]spans{to: spansOf(places)}, Edited: began.edited, Suffix: began.suffix}
 		if err := r.j.append(ctx, rec); err != nil {
 			return err
 		}
 		rec.Run, rec.Log, rec.At = r.j.run, r.j.log, time.Now()
-		r.known.add(rec)
+		if err := r.known.add(rec); err != nil {
+			return err
+		}
 	}
 	return nil
 }

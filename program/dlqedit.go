@@ -107,7 +107,7 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, box.close()) }()
+	defer func() { err = errors.Join(err, box.end(stderr)) }()
 	if err := box.named(ctx, []broker.Place{place}); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/deadletters"
 )
 
 // A forgedField is a NATS server with a stream of dead letters into which somebody wrote a letter, and a stream that is to stay.
@@ -121,4 +122,24 @@ func TestReplayKeepsToTheStream(t *testing.T) {
 	if out, err = run(t.Context(), "dlq", "replay", "-c", f.file, "--to", "payroll", "2"); err != nil || f.stored(t, "payroll") != 1 {
 		t.Errorf("where the operator says so: %v\n%s", err, out)
 	}
+}
+
+// Whoever may write to the journal of replays stops nobody from working with the letters, and what is no record is told of.
+func TestPoisonedJournal(t *testing.T) {
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		f.bury(t, "orders", "a", "b")
+		f.must(t, "replay", "--limit", "1")
+		if err := f.p.Publish(t.Context(), []broker.Outgoing{{Topic: deadletters.JournalTopic("dead.orders"), Value: []byte("\x1b[2Jjunk")}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"list"}, {"show", f.place(0)}, {"replay", "--dry-run"}, {"replay"}, {"purge", "--dry-run"}} {
+			out := f.must(t, args...)
+			if !strings.Contains(out, "warning: passed over what cannot be read in the journal of replays, longshore.replays.dead.orders (1):") {
+				t.Errorf("%q does not tell:\n%s", args, out)
+			}
+		}
+		if got := strings.Join(f.stored(t, "orders"), " "); got != "a b" {
+			t.Errorf("in orders: %s", got)
+		}
+	})
 }

@@ -60,12 +60,5 @@ func TestDLQSaysWhatItFound(t *testing.T) {
 		if out := f.must(t, "replay"); !strings.Contains(out, "replayed 0 of 0 letters; 3 replayed before") {
 			t.Errorf("once more:\n%s", out)
 		}
-		// A journal that cannot be read stops everything: what was replayed is not known.
-		if err := f.p.Publish(t.Context(), []broker.Outgoing{{Topic: deadletters.JournalTopic("dead.orders"), Value: []byte("garbage")}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.dlq(t, "replay"); err == nil || !strings.Contains(err.Error(), "of longshore.replays.dead.orders cannot be read: invalid character") {
-			t.Error(err)
-		}
 	})
 }

@@ -36,7 +36,7 @@ func newDLQList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, box.close()) }()
+			defer func() { err = errors.Join(err, box.end(cmd.ErrOrStderr())) }()
 			if err := box.named(cmd.Context(), filter.Places); err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func newDLQShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, box.close()) }()
+			defer func() { err = errors.Join(err, box.end(cmd.ErrOrStderr())) }()
 			if err := box.named(cmd.Context(), []broker.Place{place}); err != nil {
 				return err
 			}

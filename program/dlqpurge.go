@@ -34,7 +34,7 @@ func newDLQPurge() *cobra.Command {
 			return asUsage(errors.Join(p.target.check(cmd), err))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	p.target.flags(cmd)
@@ -46,12 +46,12 @@ func newDLQPurge() *cobra.Command {
 	return cmd
 }
 
-func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout io.Writer) (err error) {
+func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	box, err := p.target.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, box.close()) }()
+	defer func() { err = errors.Join(err, box.end(stderr)) }()
 	if err := box.named(ctx, p.filter.Places); err != nil {
 		return err
 	}

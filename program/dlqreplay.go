@@ -129,7 +129,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, box.close()) }()
+	defer func() { err = errors.Join(err, box.end(stderr)) }()
 	o := d.replay
 	if err := box.named(ctx, o.Filter.Places); err != nil {
 		return err
@@ -275,6 +275,7 @@ type replayJSON struct {
 	LostEdits    []string      `json:"lost_edits"`
 	PerhapsTwice []string      `json:"perhaps_twice"`
 	Refusals     []refusalJSON `json:"refusals"`
+	Unreadable   int64         `json:"unreadable_records"`
 }
 
 type refusalJSON struct {
@@ -293,6 +294,7 @@ func summaryOf(s deadletters.Summary, dry bool) replayJSON {
 	j := replayJSON{
 		Run: s.Run, DryRun: dry, Chosen: s.Chosen, Replayed: s.Replayed, Before: s.Before, Refused: s.Refused, Failed: s.Failed, Stopped: s.Stopped,
 		Found: names(s.Found), Absent: names(s.Absent), LostEdits: names(s.LostEdits), PerhapsTwice: names(s.PerhapsTwice), Refusals: []refusalJSON{},
+		Unreadable: s.Unreadable.Count,
 	}
 	for _, r := range s.Refusals {
 		j.Refusals = append(j.Refusals, refusalJSON{deadletters.FormatPlace(r.Place), r.Err.Error()})

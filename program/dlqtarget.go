@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -83,6 +84,17 @@ type deadBox struct {
 // embedded says whether the letters are on the embedded server of the file.
 func (b *deadBox) embedded() bool {
 	return b.consumer != nil && b.consumer.Source.NATS != nil && b.consumer.Source.NATS.Embedded()
+}
+
+// end closes the box, and tells what was passed over.
+func (b *deadBox) end(stderr io.Writer) error {
+	if u := b.Unreadable(); u.Count > 0 {
+		fmt.Fprintf(stderr, "warning: passed over what cannot be read in the journal of replays, %s (%d):\n", escape(u.Topic), u.Count)
+		for _, r := range u.First {
+			fmt.Fprintf(stderr, "  %s: %s\n", deadletters.FormatPlace(r.Place), shown([]byte(r.Err.Error()), 200))
+		}
+	}
+	return b.close()
 }
 
 // close is called once, at the end.
