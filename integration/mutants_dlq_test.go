@@ -11,7 +11,7 @@ var dlqMutants = []mutant{
 		"r.record(stepBegin, batch)", "r.record(stepDone, batch)",
 		"./deadletters", "TestKilledReplayGoesOn"},
 	{"what was on its way is not looked for", "deadletters/resolve.go",
-		"	if len(open) == 0 {", "	if len(open) >= 0 {",
+		"	if len(open) == 0 || err != nil {", "	if len(open) >= 0 {",
 		"./deadletters", "TestKilledReplayGoesOn"},
 	{"absent in a topic that does not keep what it is given", "deadletters/resolve.go",
 		"	if done.Whole {", "	if done.Whole || err == nil {",
