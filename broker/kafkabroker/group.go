@@ -177,6 +177,52 @@ func (k *coordinator) sync(ctx context.Context, s seat, plan map[string][]partit
 	return readAssignment(b)
 }
 
+const keyDescribeGroups = 15
+
+// given are the partitions that members of the group have been given; none while they join.
+func (k *coordinator) given(ctx context.Context) (map[partitionID]bool, error) {
+	w := writer{}
+	w.array(1)
+	w.str(k.group)
+	w.bool(false) // authorized operations
+	r, err := k.do(ctx, keyDescribeGroups, 3, w.b)
+	if err != nil {
+		return nil, err
+	}
+	given, code, err := readGiven(r)
+	if err != nil {
+		return nil, err
+	}
+	return given, k.check("describing the group", code)
+}
+
+func readGiven(r *reader) (given map[partitionID]bool, code int16, err error) {
+	r.i32()
+	given = make(map[partitionID]bool)
+	for n := r.array(); n > 0 && !r.bad; n-- {
+		code = r.i16()
+		r.str() // group
+		r.str() // state
+		r.str() // kind of protocol
+		r.str() // protocol
+		for m := r.array(); m > 0 && !r.bad; m-- {
+			r.str()   // member
+			r.str()   // client
+			r.str()   // host
+			r.bytes() // subscription
+			ps, err := readAssignment(r.bytes())
+			if err != nil {
+				return nil, 0, err
+			}
+			for _, p := range ps {
+				given[p] = true
+			}
+		}
+		r.i32() // authorized operations
+	}
+	return given, code, r.err()
+}
+
 func (s seat) write(w *writer) {
 	w.i32(s.generation)
 	w.str(s.member)

@@ -69,6 +69,8 @@ type classic struct {
 	owned    map[partitionID]bool // told as assigned and not released or lost
 	draining map[partitionID]bool // of those: told as revoking
 	gave     bool                 // something was given up since the last join
+	asked    bool                 // something is to be given up, and we have not joined again since
+	settled  bool                 // a static member has seen that the place it came back to leaves nothing to nobody
 	target   map[partitionID]bool // what the group wants us to have
 	shared   map[string]int32     // what the leader's plan was made of
 	names    []string             // what we subscribed to
@@ -96,9 +98,16 @@ func (g *classic) contact() time.Time {
 	return g.last
 }
 
+// owes says whether the group waits for us: it wants partitions for others, and only our next join would say that we have let them go.
+func (g *classic) owes() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
+}
+
 func (g *classic) leave(ctx context.Context) error {
 	me := g.seat(partitionID{})
-	if me.member == "" || me.instance != "" { // a static member keeps its place for its next start
+	if me.member == "" || me.instance != "" && !g.owes() { // a static member keeps its place for its next start
 		return nil
 	}
 	for {
@@ -229,8 +238,50 @@ func (g *classic) round(ctx context.Context) error {
 		return err
 	}
 	g.answered(began)
+	g.mu.Lock()
+	g.asked = false // by the plan that we joined for
+	g.mu.Unlock()
 	g.apply(got)
+	g.settle(ctx)
 	return g.beat(ctx, nil)
+}
+
+// settle looks, where a static member came back, whether the group has its partitions all given to somebody, and lets it join again where not. The sequence:
+// the member is to give some up, and ends before it has joined again without them; it comes back within its session; the group gives it its place without a new
+// plan, and in the old one nobody has what it was to give up. Other members have nothing to tell, and would wait for ever.
+func (g *classic) settle(ctx context.Context) {
+	g.mu.Lock()
+	look := g.me.instance != "" && g.proto.cooperative && !g.settled
+	g.settled = true
+	names := g.names
+	g.mu.Unlock()
+	if !look {
+		return
+	}
+	all, err := g.allGiven(ctx, names)
+	g.mu.Lock()
+	g.rejoin = g.rejoin || !all || err != nil // a join too many does no harm
+	g.mu.Unlock()
+}
+
+// allGiven says whether each partition of topics is some member's.
+func (g *classic) allGiven(ctx context.Context, names []string) (bool, error) {
+	given, err := g.k.given(ctx)
+	if err != nil {
+		return false, err
+	}
+	ts, err := g.k.c.topics(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	for name, t := range ts {
+		for no := range t.leaders {
+			if !given[partitionID{name, int32(no)}] {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
 
 // join sends JoinGroup, which the broker answers when all members have joined, and heartbeats meanwhile: what we keep goes on.
@@ -349,6 +400,7 @@ func (g *classic) apply(got []partitionID) {
 			drop = append(drop, p)
 		}
 	}
+	g.asked = g.asked || len(g.draining) > 0
 	g.mu.Unlock()
 	if len(drop) > 0 {
 		g.tell(change{kind: revoking, parts: drop})

@@ -95,9 +95,15 @@ func TestStatic(t *testing.T) {
 	eventually(t, "it has claims", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
 	before := ts.cluster.GroupInfo(testGroup).Epoch
 	r.close()
+	if n := ts.net.sent(keyLeaveGroup); n > 0 {
+		t.Errorf("it left the group %d times", n)
+	}
 	r = startRunner(t, cfg)
 	want := ts.put(t, ts.topics[0], 0, 4)
 	eventually(t, "it goes on", func() bool { return r.has(want) })
+	if ts.net.sent(keyDescribeGroups) < 2 {
+		t.Error("it did not look whether all partitions are given to somebody")
+	}
 	if after := ts.cluster.GroupInfo(testGroup).Epoch; after != before {
 		t.Errorf("the generation went from %d to %d", before, after)
 	}
