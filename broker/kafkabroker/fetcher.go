@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -21,6 +22,7 @@ const (
 // A flight is a fetch under way, with the version that each partition had.
 type flight struct {
 	req      fetchRequest
+	sent     time.Time
 	parts    []*part
 	versions []int
 }
@@ -75,6 +77,7 @@ func (s *Source) send(f *flight, free int64) {
 	}
 	s.held += int64(f.req.bytes)
 	s.flights[f.req.node]++
+	f.sent = time.Now()
 	s.work.Go(func() {
 		began := time.Now()
 		got, err := s.c.fetch(s.life, &f.req, s.cfg.MaxBatchBytes)
@@ -90,6 +93,7 @@ func (s *Source) arrived(f *flight, got []fetched, err error) {
 		answers[got[i].partitionID] = &got[i]
 	}
 	now := time.Now()
+	hasty := now.Sub(f.sent) < f.req.maxWait/2 && !slices.ContainsFunc(got, func(a fetched) bool { return len(a.records) > 0 })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held -= int64(f.req.bytes)
@@ -104,6 +108,9 @@ func (s *Source) arrived(f *flight, got []fetched, err error) {
 		case p.shut && p.tr.fenced || p.version != f.versions[i]:
 		default:
 			s.accept(p, a, now)
+			if hasty {
+				p.fruitless(now)
+			}
 		}
 	}
 	if err == nil {
@@ -169,7 +176,6 @@ func (s *Source) outOfRange(p *part, pos int64) {
 	if p.tr.fenced || p.shut || p.pos != pos {
 		return
 	}
-	p.retryAt = time.Time{}
 	if pos >= first && pos <= end {
 		return // a replica, or a leader that was new, did not have it yet
 	}

@@ -202,7 +202,6 @@ func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) 
 				return fmt.Errorf("partition %d: offset %d: %w", p.no, p.from, errors.Join(err, serr))
 			}
 			p.from = start
-			continue
 		case err != nil && !moved(err) && codeOf(err) != 0, time.Now().After(patience):
 			return fmt.Errorf("partition %d: offset %d: %w", p.no, p.from, errors.Join(err, errNoProgress))
 		}

@@ -29,6 +29,7 @@ type part struct {
 	version int
 	flying  bool // a fetch is under way
 	retryAt time.Time
+	idle    int   // answers in a row that came at once and brought nothing
 	suspect int64 // the offset at which decoding failed once
 
 	leader  int32
@@ -61,6 +62,25 @@ func (p *part) jump(to int64) (gone int64) {
 	p.drop()
 	p.scan, p.pos = to, to
 	return gone
+}
+
+const (
+	// idleAllowed is how many answers may come at once and bring nothing before the next fetch waits: one that names a replica does.
+	idleAllowed = 3
+	// idleMost is the longest wait.
+	idleMost = time.Second
+)
+
+// fruitless is told of an answer that came at once and brought nothing to go on from. A broker that has nothing waits before it says so; one that does not wait
+// is asked less and less often.
+func (p *part) fruitless(now time.Time) {
+	p.idle++
+	if p.idle <= idleAllowed {
+		return
+	}
+	if at := now.Add(min(idleMost, retryWait<<min(p.idle-idleAllowed, 10))); at.After(p.retryAt) {
+		p.retryAt = at
+	}
 }
 
 // ready says whether it may be handed out from now.

@@ -142,6 +142,12 @@ func (s *Source) progress(l *loan) {
 		s.undecodable(p, l.err)
 		return
 	}
+	if l.d.at > l.d.from {
+		p.idle = 0
+	} else if l.over {
+		p.fruitless(time.Now())
+		signal(s.kick) // the loop waits for it
+	}
 	left := int64(len(l.d.raw) + l.d.body.left())
 	s.held += left - p.curBytes
 	p.curBytes = left
