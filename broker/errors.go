@@ -1,6 +1,9 @@
 package broker
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrLost says that a settle came too late: as far as the adapter knows, another process has the message or will have it.
@@ -17,3 +20,26 @@ var (
 	// authorized, no such stream. Do not repeat it unchanged.
 	ErrRefused = errors.New("broker: refused for good")
 )
+
+// A LostError is an [ErrLost] that says of how many messages of the settle it is true: a lease ends alone, not with those of its neighbours. The engine
+// takes a plain ErrLost for all of them.
+type LostError struct {
+	// N is how many came too late, at least 1.
+	N int
+	// Why, where the adapter knows; nil otherwise.
+	Why error
+}
+
+// Error says how many, and why.
+func (e *LostError) Error() string {
+	if e.Why == nil {
+		return fmt.Sprintf("%v: %d messages", ErrLost, e.N)
+	}
+	return fmt.Sprintf("%v: %d messages: %v", ErrLost, e.N, e.Why)
+}
+
+// Is says that it is an ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns Why.
+func (e *LostError) Unwrap() error { return e.Why }

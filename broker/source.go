@@ -35,8 +35,8 @@ type Source interface {
 	// the network.
 	//
 	// nil: will be committed, by repeated tries, or reported as Unconfirmed; until either is known the adapter remembers it, and acks again
-	// what is delivered again (see Redeliveries in the package comment). ErrLost: none (the claim has ended) or not all (a lease ran out).
-	// ErrSettled: not all, some were settled before. When both are true, ErrLost.
+	// what is delivered again (see Redeliveries in the package comment). ErrLost: none (the claim has ended) or not all (a lease ran out); in
+	// the second case a *LostError says how many. ErrSettled: not all, some were settled before. When both are true, ErrLost.
 	Ack(c *Claim, tokens []uint64) error
 
 	// Nack gives messages back to the broker, in the given order: they come again, here or elsewhere, not before Back.Delay where

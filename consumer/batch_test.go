@@ -340,3 +340,49 @@ func TestBatchIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A lateSource says of each ack of many what it is told to.
+type lateSource struct {
+	broker.Source
+	err error
+}
+
+func (s *lateSource) Ack(c *broker.Claim, tokens []uint64) error {
+	if err := s.Source.Ack(c, tokens); err != nil || len(tokens) == 1 {
+		return err
+	}
+	return s.err
+}
+
+// Of a batch of which some settles came too late, these are counted as lost.
+func TestLostOfABatch(t *testing.T) {
+	for name, of := range map[string]struct {
+		err  error
+		lost int64
+	}{
+		"some":           {&broker.LostError{N: 3}, 3},
+		"told as many":   {fmt.Errorf("too late: %w", &broker.LostError{N: 1 << 20}), 10},
+		"unknown":        {broker.ErrLost, 10},
+		"settled before": {broker.ErrSettled, 0},
+		"of its own":     {errors.New("no"), 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				produce(t, b, 10)
+				r := start(t, b, consumer.Config{
+					Source: &lateSource{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), of.err},
+					Batch:  &consumer.Batch{Size: 10, Handler: func(context.Context, []*consumer.Message) error { return nil }},
+				})
+				time.Sleep(time.Second)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				told := eventsOf[consumer.Lost](r.journal)
+				if s := r.Stats(); s.Lost != of.lost || len(told) != 1 || told[0].N != int(of.lost) {
+					t.Errorf("%d lost, told %v, want %d", s.Lost, told, of.lost)
+				}
+			})
+		})
+	}
+}

@@ -100,7 +100,8 @@ type (
 		Reason string
 	}
 
-	// Lost: settles of up to N messages came too late, or failed; those messages come again.
+	// Lost: settles of N messages came too late, or failed; those messages come again. An adapter that cannot tell which are told of as all that it settled
+	// at once. 0: some had been settled before, which is a fault of this program.
 	Lost struct {
 		N   int
 		Err error

@@ -61,11 +61,24 @@ func backs(ms []broker.Message) []broker.Back {
 	return back
 }
 
+// lateOf is how many of n settles that ended with err came too late.
+func lateOf(n int, err error) int {
+	var lost *broker.LostError
+	switch {
+	case errors.As(err, &lost):
+		return min(max(1, lost.N), n)
+	case errors.Is(err, broker.ErrSettled): // they were settled before, and do not come again
+		return 0
+	}
+	return n
+}
+
 // settled counts n messages out, and wakes the drain at the last one.
 func (c *Consumer) settled(n int, err error) {
 	if err != nil {
-		c.count.lost.Add(int64(n))
-		c.tell(Lost{N: n, Err: err})
+		late := lateOf(n, err)
+		c.count.lost.Add(int64(late))
+		c.tell(Lost{N: late, Err: err})
 	}
 	if c.held.Add(int64(-n)) == 0 {
 		select {

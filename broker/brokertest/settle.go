@@ -22,7 +22,7 @@ func (m *member) ack(ms ...*broker.Message) error {
 	if err == nil {
 		m.w.promise(m, ms, heard)
 	}
-	m.known("Ack", err)
+	m.known("Ack", len(ms), err)
 	return err
 }
 
@@ -45,7 +45,7 @@ func (m *member) nack(delay time.Duration, runs int32, ms ...*broker.Message) er
 	m.release(ms, false)
 	err := m.src.Nack(ms[0].Claim, backs)
 	m.w.tell(ms, "%s nacked with delay %v: %v", m.name, delay, err)
-	m.known("Nack", err)
+	m.known("Nack", len(ms), err)
 	return err
 }
 
@@ -67,7 +67,10 @@ func byClaim(ms []*broker.Message) map[*broker.Claim][]*broker.Message {
 }
 
 // known checks that a settle's error is one of the contract's.
-func (m *member) known(what string, err error) {
+func (m *member) known(what string, n int, err error) {
+	if lost := (*broker.LostError)(nil); errors.As(err, &lost) && (lost.N < 1 || lost.N > n) {
+		m.w.Errorf("%s: %s of %d messages says that %d were lost", m.name, what, n, lost.N)
+	}
 	if err != nil && !errors.Is(err, broker.ErrLost) && !errors.Is(err, broker.ErrSettled) {
 		m.w.Errorf("%s: %s returned %v, want nil, ErrLost or ErrSettled", m.name, what, err)
 	}

@@ -530,3 +530,25 @@ var (
 	_ broker.Publisher   = (*membroker.Publisher)(nil)
 	_                    = brokertest.Run
 )
+
+// A settle of many says of how many it came too late: those that were settled before are none.
+func TestSomeCameTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Leased: true, Topics: orders, Lease: time.Second})
+		c := open(t, b, membroker.SourceConfig{}, 10)
+		produce(t, b, "orders", 5)
+		ms := c.receive(5)
+		var tokens []uint64
+		for _, m := range ms {
+			tokens = append(tokens, m.Token)
+		}
+		c.Cut(membroker.Both)
+		time.Sleep(2 * time.Second)
+		_ = c.Ack(ms[0].Claim, tokens[:2])
+		err := c.Ack(ms[0].Claim, tokens)
+		if lost := (*broker.LostError)(nil); !errors.As(err, &lost) || lost.N != 3 || !errors.Is(err, broker.ErrLost) {
+			t.Errorf("Ack says %v, want that three of five were late", err)
+		}
+		c.Heal()
+	})
+}

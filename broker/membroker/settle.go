@@ -20,8 +20,7 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lost, twice bool
-	n := 0
+	n, lost, twice := 0, 0, false
 	for _, t := range tokens {
 		switch sl, o := cs.settle(t, done); {
 		case sl == settledNow:
@@ -33,12 +32,12 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 				delete(cs.h.runs, o)
 			}
 		case sl == settledLate:
-			lost = true
+			lost++
 			if s.b.stream != nil && !s.mutant.is(lateAckDropped) {
 				cs.h.acks = append(cs.h.acks, o) // of use still: it spares the next holder the work
 			}
 		case sl == settledLost:
-			lost = true
+			lost++
 		default:
 			twice = true
 		}
@@ -54,12 +53,12 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lost, twice bool
-	n, lowest := 0, int64(-1)
+	n, lost, twice := 0, 0, false
+	lowest := int64(-1)
 	for _, b := range backs {
 		switch how, o := cs.settle(b.Token, back); {
 		case how == settledNow && s.traits.AtMostOnce:
-			lost = true
+			lost++
 		case how == settledNow:
 			n++
 			cs.giveBack(o, b)
@@ -67,7 +66,7 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 				lowest = o
 			}
 		case how == settledLate || how == settledLost:
-			lost = true
+			lost++
 		default:
 			twice = true
 		}
@@ -98,12 +97,12 @@ func (cs *claimState) giveBack(o int64, b broker.Back) {
 }
 
 // settled does what each settle ends with; it needs s.mu.
-func (s *Source) settled(cs *claimState, n int, lost, twice bool) error {
+func (s *Source) settled(cs *claimState, n, lost int, twice bool) error {
 	if n > 0 {
 		cs.h.promised += int64(n)
 		cs.h.advance()
 	}
-	if n > 0 || lost {
+	if n+lost > 0 {
 		s.dirtied(cs.h)
 	}
 	if cs.shut && cs.out == 0 {
@@ -114,10 +113,10 @@ func (s *Source) settled(cs *claimState, n int, lost, twice bool) error {
 		signal(s.wake)
 	}
 	switch {
-	case lost && s.mutant.is(lostSilently), twice && s.mutant.is(settleTwice):
+	case lost > 0 && s.mutant.is(lostSilently), twice && s.mutant.is(settleTwice):
 		return nil
-	case lost:
-		return broker.ErrLost
+	case lost > 0:
+		return &broker.LostError{N: lost}
 	case twice:
 		return broker.ErrSettled
 	}

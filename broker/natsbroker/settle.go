@@ -25,12 +25,13 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 		}
 		sl := &ses.slots.all[i]
 		if ses.ended && (ses.pin.lost == nil || ses.givenBack) {
-			t.lost = true
+			t.lost++
 			s.giveBackFenced(ses, sl, 0, now)
 		} else {
 			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
 			if ses.ended || s.expired(sl, now) {
-				t.lost, p.until = true, noPromise
+				t.lost++
+				p.until = noPromise
 			}
 			s.finished.add(sl.seq, sl.nanos)
 			s.runs.settled(sl.seq, sl.nanos)
@@ -64,10 +65,10 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		sl := &ses.slots.all[i]
 		switch {
 		case ses.ended:
-			t.lost = true
+			t.lost++
 			s.giveBackFenced(ses, sl, b.Delay, now)
 		case s.expired(sl, now):
-			t.lost = true
+			t.lost++
 		default:
 			s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + s.ackWait()})
 		}
@@ -136,23 +137,19 @@ var (
 )
 
 // tally is what became of the tokens of one settle.
-type tally struct{ lost, settled bool }
+type tally struct {
+	lost    int
+	settled bool
+}
 
 func (t tally) err(ses *session) error {
 	switch {
-	case t.lost && ses.claim.Startable():
-		return lostError{errExpired}
-	case t.lost:
-		return broker.ErrLost
+	case t.lost > 0 && ses.claim.Startable():
+		return &broker.LostError{N: t.lost, Why: errExpired}
+	case t.lost > 0:
+		return &broker.LostError{N: t.lost}
 	case t.settled:
 		return broker.ErrSettled
 	}
 	return nil
 }
-
-// A lostError is a broker.ErrLost that says why.
-type lostError struct{ why error }
-
-func (e lostError) Error() string        { return broker.ErrLost.Error() + ": " + e.why.Error() }
-func (e lostError) Is(target error) bool { return target == broker.ErrLost }
-func (e lostError) Unwrap() error        { return e.why }
