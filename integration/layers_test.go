@@ -21,7 +21,7 @@ var layers = []layer{
 	{"consumer", []string{"broker", "pool", "github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
-	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog", "golang.org/x/net"}},
+	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
 	{"deadletters", []string{"broker", "golang.org/x/time"}},
 	{"handlers", []string{"broker", "consumer", "github.com/rs/zerolog"}},

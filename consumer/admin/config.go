@@ -29,7 +29,8 @@ type Config struct {
 	// NoProgress is for how long nothing may move in a consumer that has work, before /livez fails; handlers have more: see
 	// consumer.Consumer.Health. Without a consumer's Timeout, choose it above a tenth of its longest handler. Negative: for ever. Defaults to 1 min.
 	NoProgress time.Duration
-	// MaxConnections at a time; further ones wait. Defaults to 256.
+	// MaxConnections at a time. A further one takes the place of the one that is missed least, an idle one first: so a probe is always answered. Defaults to
+	// 256.
 	MaxConnections int
 	// Logger gets controls, panics and what net/http complains of. Defaults to none.
 	Logger zerolog.Logger

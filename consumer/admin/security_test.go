@@ -219,38 +219,3 @@ func waitClosed(c net.Conn) error {
 	}
 	return nil
 }
-
-// TestConnectionLimit: beyond the limit a client waits until another has gone.
-func TestConnectionLimit(t *testing.T) {
-	s, _ := serve(t, admin.Config{Targets: targets(), MaxConnections: 2})
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", s.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	status := func(c net.Conn, wait time.Duration) string {
-		_ = c.SetReadDeadline(time.Now().Add(wait))
-		line, _ := bufio.NewReader(c).ReadString('\n')
-		return line
-	}
-	ask := func(c net.Conn) { fmt.Fprint(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") }
-	first, second := dial(), dial()
-	for _, c := range []net.Conn{first, second} {
-		ask(c)
-		if got := status(c, 20*time.Second); !strings.Contains(got, "200") {
-			t.Fatalf("%q", got)
-		}
-	}
-	third := dial()
-	ask(third)
-	if got := status(third, 300*time.Millisecond); got != "" {
-		t.Fatalf("a third connection is served: %q", got)
-	}
-	first.Close()
-	if got := status(third, 20*time.Second); !strings.Contains(got, "200") {
-		t.Errorf("after one has gone: %q", got)
-	}
-}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/net/netutil"
 )
 
 // Bounds on what a client may take of us.
@@ -33,6 +32,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	refusals zerolog.Logger // for what was refused: sampled
+	crowds   zerolog.Logger // sampled, too
 }
 
 // New checks cfg and makes a Server of it. The error names every field that is wrong.
@@ -44,6 +44,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Targets)),
 		refusals: cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second}),
+		crowds:   cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute}),
 	}, nil
 }
 
@@ -54,7 +55,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin: listening: %w", err)
 	}
-	s.listener = netutil.LimitListener(l, s.cfg.MaxConnections)
+	s.listener = l
+	clients := &connections{most: s.cfg.MaxConnections, all: map[net.Conn]standing{}, crowded: s.crowded}
 	s.http = &http.Server{
 		Handler:           s.guard(s.routes(), onLoopback(l.Addr())),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -62,6 +64,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         clients.changed,
 		ErrorLog:          log.New(lines{s.cfg.Logger}, "", 0),
 	}
 	return nil
@@ -98,6 +101,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("admin: serving: %w", err)
 	}
 	return nil
+}
+
+// crowded tells, once a minute, that clients have more connections than there may be.
+func (s *Server) crowded() {
+	s.crowds.Warn().Str("event", "admin_crowded").Int("max_connections", s.cfg.MaxConnections).Msg("too many connections: the one that was idle longest is closed for each new one")
 }
 
 func onLoopback(a net.Addr) bool {
