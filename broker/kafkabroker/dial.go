@@ -73,7 +73,7 @@ func (c Connection) newConn(ctx context.Context, dial dialFunc, t *tls.Config, n
 	secure := tls.Client(conn, t)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, c.failed(address, handshaking, err)
+		return nil, c.failed(address, handshaking, orCause(ctx, err))
 	}
 	return secure, nil
 }
@@ -128,6 +128,8 @@ func (c Connection) hint(s step, err error) string {
 		return "does this port know our client certificate?"
 	case s == loggingIn && codeOf(err) == kafka.IllegalSASLState:
 		return "does this listener want no login?"
+	case s == loggingIn && errors.Is(err, errLoginClosed):
+		return "a wrong user or password; or does this listener want no login?"
 	case s == asking && c.SASL.Mechanism == "" && hungUp(err):
 		return "does this listener want a login by SASL?"
 	}
@@ -149,6 +151,9 @@ func (c Connection) probe(ctx context.Context, t *kafka.Transport) (err error) {
 			return nil
 		}
 		err = errors.Join(err, e)
+		if ctx.Err() != nil { // of the others nothing would be learned
+			break
+		}
 	}
 	return err
 }
@@ -187,7 +192,10 @@ func (c Connection) over(ctx context.Context, conn net.Conn, key, version int16,
 
 // orCause is why ctx ended, where it has: then it was we who cut the connection.
 func orCause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("no answer: %w", ctx.Err())
+	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return err

@@ -40,6 +40,9 @@ func (s *Source) noteLocked(began time.Time, err error) {
 	if s.life.Err() != nil {
 		return
 	}
+	if err != nil {
+		s.trouble = err
+	}
 	switch now := time.Now(); {
 	case err != nil && !s.down, err != nil && now.Sub(s.downSaid) >= time.Second:
 		if s.down || now.Sub(s.downSaid) >= time.Second {

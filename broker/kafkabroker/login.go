@@ -95,13 +95,15 @@ func readHandshake(r *reader) (offered []string, err error) {
 	return offered, codeErr(code)
 }
 
+var errLoginClosed = fmt.Errorf("%w: the broker closed the connection", kafka.SASLAuthenticationFailed)
+
 // present sends a token and returns what it is answered with: SaslAuthenticate, version 0.
 func (c Connection) present(ctx context.Context, conn net.Conn, token []byte) (challenge []byte, err error) {
 	w := writer{}
 	w.bytes(token)
 	r, err := c.over(ctx, conn, keySASLAuthenticate, 0, w.b)
 	if errors.Is(err, io.EOF) { // as some brokers refuse a login
-		return nil, fmt.Errorf("%w: the broker closed the connection", kafka.SASLAuthenticationFailed)
+		return nil, errLoginClosed
 	}
 	if err != nil {
 		return nil, err

@@ -76,6 +76,7 @@ type Source struct {
 	hurry     bool          // somebody waits for the next commit
 	events    []broker.Event
 	down, up  bool
+	trouble   error // of the last exchange that failed
 	downSince time.Time
 	downSaid  time.Time
 	lagAt     time.Time
@@ -163,6 +164,16 @@ func (s *Source) awaitGroup(ctx context.Context) error {
 	return s.refusal
 }
 
+// givenUp says what was wrong before somebody gave up.
+func (s *Source) givenUp(why error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trouble == nil {
+		return why
+	}
+	return fmt.Errorf("%w (given up: %w)", s.trouble, why)
+}
+
 func (s *Source) admit(o broker.Options) error {
 	var errs []error
 	if o.Budget.Messages <= 0 || o.Budget.Bytes <= 0 {
@@ -186,18 +197,22 @@ func (s *Source) admit(o broker.Options) error {
 	return nil
 }
 
+// firstTry bounds the first try to reach a broker: somebody waits to be told what is wrong. A broker that is only slow is reached by a later one.
+const firstTry = 2 * time.Second
+
 // bootstrap looks at the topics until a broker answers.
 func (s *Source) bootstrap(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	for {
+	var seen error // of the last try that had its time
+	for wait := retryWait; ; wait = min(2*wait, time.Second) {
 		began := time.Now()
-		err := s.cfg.probe(ctx, s.c.transport)
-		if err == nil {
-			err = s.look(ctx)
+		err := s.reach(ctx, seen == nil)
+		if ctx.Err() == nil || seen == nil {
+			seen = err
+			s.note(began, err)
 		}
-		s.note(began, err)
 		s.emit()
 		switch {
 		case err == nil:
@@ -207,10 +222,24 @@ func (s *Source) bootstrap(ctx context.Context) error {
 		case refused(err):
 			return err
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w (last try: %w)", ctx.Err(), err)
+			return fmt.Errorf("%w (given up: %w)", seen, context.Cause(ctx))
 		}
-		pause(ctx, retryWait)
+		pause(ctx, wait)
 	}
+}
+
+// reach tries the brokers, and looks at the topics.
+func (s *Source) reach(ctx context.Context, first bool) error {
+	probing := ctx
+	if first {
+		var cancel context.CancelFunc
+		probing, cancel = context.WithTimeout(ctx, firstTry)
+		defer cancel()
+	}
+	if err := s.cfg.probe(probing, s.c.transport); err != nil {
+		return err
+	}
+	return s.look(ctx)
 }
 
 // launch starts the goroutines.

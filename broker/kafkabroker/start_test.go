@@ -1,0 +1,101 @@
+package kafkabroker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// silent is an address that takes connections and never says a word.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// closedPort is an address where nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestFailedStart: whatever is set up otherwise here than there, the first thing that is told names it, long before a try is given up; and so does the error of an
+// Open whose time is over in the middle of another try. That one said "i/o timeout", whatever was wrong.
+func TestFailedStart(t *testing.T) {
+	t.Parallel()
+	_, _, pair, _ := selfSigned(t)
+	plain := startCluster(t, kfake.SeedTopics(1, "t")).ListenAddrs()
+	secure := startCluster(t, kfake.SeedTopics(1, "t"), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}})).ListenAddrs()
+	guarded := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"), kfake.Superuser("SCRAM-SHA-256", "u", "right")).ListenAddrs()
+	login := func(mechanism, password string) SASL {
+		return SASL{Mechanism: mechanism, User: "u", Password: broker.NewSecret(password)}
+	}
+	for name, tc := range map[string]struct {
+		c    Connection
+		want []string
+	}{
+		"nobody listens":         {Connection{Brokers: []string{closedPort(t)}}, []string{"connecting: ", "refused"}},
+		"no such host":           {Connection{Brokers: []string{"longshore.invalid:9092"}}, []string{"longshore.invalid:9092: connecting: "}},
+		"silence":                {Connection{Brokers: []string{silent(t)}}, []string{"ApiVersions request: no answer"}},
+		"silence, another there": {Connection{Brokers: []string{closedPort(t), silent(t)}}, []string{"refused", "ApiVersions request: no answer"}},
+		"TLS on a plain port":    {Connection{Brokers: plain, TLS: TLS{Enabled: true}}, []string{"TLS handshake: ", "does this port speak TLS?"}},
+		"plain on a TLS port":    {Connection{Brokers: secure}, []string{"does this port want TLS?"}},
+		"an unknown authority":   {Connection{Brokers: secure, TLS: TLS{Enabled: true}}, []string{"TLS handshake: ", "x509: "}},
+		"SASL on a plain port":   {Connection{Brokers: plain, SASL: login("PLAIN", "right")}, []string{"login: ", "does this listener want no login?"}},
+		"SCRAM on a plain port":  {Connection{Brokers: plain, SASL: login("SCRAM-SHA-256", "right")}, []string{"login: ", "does this listener want no login?"}},
+		"no SASL where it is":    {Connection{Brokers: guarded}, []string{"does this listener want a login by SASL?"}},
+		"a wrong password":       {Connection{Brokers: guarded, SASL: login("PLAIN", "wrong")}, []string{"login: ", "SASL Authentication Failed"}},
+		"a wrong SCRAM password": {Connection{Brokers: guarded, SASL: login("SCRAM-SHA-256", "wrong")}, []string{"login: ", "SASL Authentication Failed"}},
+		"another mechanism":      {Connection{Brokers: guarded, SASL: login("SCRAM-SHA-512", "right")}, []string{"login: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.c.DialTimeout = time.Hour // whoever waits for a try to be given up waits too long
+			s, err := NewSource(Config{Connection: tc.c, Group: "g", Topics: []string{"t"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close(context.Background()) }()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var first error
+			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) {
+				if first == nil {
+					first = e.Err
+					time.AfterFunc(100*time.Millisecond, cancel) // in the middle of a later try
+				}
+			}})
+			for what, e := range map[string]error{"first told": first, "error of Open": err} {
+				if e == nil || !strings.Contains(e.Error(), tc.c.Brokers[0]) {
+					t.Errorf("%s: %v, want the broker's address in it", what, e)
+					continue
+				}
+				for _, text := range tc.want {
+					if !strings.Contains(e.Error(), text) {
+						t.Errorf("%s: %q is not in: %v", what, text, e)
+					}
+				}
+			}
+			if ctx.Err() != nil && err != nil && !errors.Is(err, ctx.Err()) && !refused(err) {
+				t.Errorf("Open: %v, want that its time was over, too", err)
+			}
+		})
+	}
+}
