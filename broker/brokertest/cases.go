@@ -69,6 +69,7 @@ func cases() []testCase {
 		// Budget and pause.
 		{name: "BudgetMessages", run: budgetMessages},
 		{name: "BudgetBytes", run: budgetBytes},
+		{name: "BudgetUsedUpExactly", setup: Setup{Lease: longLease}, run: budgetUsedUpExactly},
 		{name: "OverBudget", run: overBudget},
 		{name: "SetBudget", run: setBudget},
 		{name: "Pause", setup: Setup{Topics: 2, Lease: longLease}, run: pauseByTopic, why: again},

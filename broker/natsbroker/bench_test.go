@@ -150,21 +150,11 @@ func TestThroughput(t *testing.T) {
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	load := newPublisher(t, p.url())
-	ms := make([]broker.Outgoing, 10_000)
-	for i := range ms {
-		ms[i] = broker.Outgoing{Topic: "s.a", Value: make([]byte, 100)}
-	}
-	for left := n; left > 0; left -= len(ms) {
-		ms = ms[:min(left, len(ms))]
-		if err := load.Publish(ctx, ms); err != nil {
-			t.Fatal(err)
-		}
-	}
+	load(t, p.url(), "s.a", n, 100)
 	var ours, theirs []figures
 	for i := range 5 {
-		theirs = append(theirs, consumeNats(t, p.url(), fmt.Sprint("n", i), n))
-		ours = append(ours, consumeOurs(t, p.url(), fmt.Sprint("o", i), n))
+		theirs = append(theirs, consumeNats(t, p.url(), fmt.Sprint("n", i), "", n))
+		ours = append(ours, consumeOurs(t, p.url(), fmt.Sprint("o", i), "", n, 64<<20))
 	}
 	a, b := median(ours), median(theirs)
 	t.Logf("natsbroker %8.0f msg/s  %5.2f allocs  %5.2f us CPU", a.rate, a.allocs, a.cpu)
@@ -175,16 +165,61 @@ func TestThroughput(t *testing.T) {
 	}
 }
 
+// load publishes n messages of a size.
+func load(t *testing.T, url, subject string, n, size int) {
+	t.Helper()
+	p := newPublisher(t, url)
+	ms := make([]broker.Outgoing, max(1, min(10_000, (8<<20)/size)))
+	for i := range ms {
+		ms[i] = broker.Outgoing{Topic: subject, Value: make([]byte, size)}
+	}
+	for left := n; left > 0; left -= len(ms) {
+		ms = ms[:min(left, len(ms))]
+		if err := p.Publish(context.Background(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestThroughputOfSizes prints how messages of several sizes come through budgets of bytes here and through nats.go's Consume with the same bound,
+// in one run, server in its own process. It decides nothing. NATSBROKER_BENCH_MB is how much of each size, 300 for the figures in the docs.
+func TestThroughputOfSizes(t *testing.T) {
+	mb, _ := strconv.Atoi(os.Getenv("NATSBROKER_BENCH_MB"))
+	if mb == 0 {
+		t.Skip("set NATSBROKER_BENCH_MB to the megabytes of each size")
+	}
+	p := startServerProcess(t)
+	adminOf(t, p.url()).stream()
+	for _, size := range []int{10_000, 100_000, 1_000_000} {
+		n, subject := mb*1_000_000/size, fmt.Sprint("s.", size)
+		load(t, p.url(), subject, n, size)
+		for _, budget := range []int{8 << 20, 64 << 20} {
+			var ours, theirs []figures
+			for i := range 3 {
+				name := fmt.Sprint(size, "-", budget, "-", i)
+				theirs = append(theirs, consumeNats(t, p.url(), "n"+name, subject, n, jetstream.PullMaxBytes(min(budget, 16<<20)))) // with more, it is dropped
+				ours = append(ours, consumeOurs(t, p.url(), "o"+name, subject, n, int64(budget)))
+			}
+			a, b := median(ours), median(theirs)
+			t.Logf("%7d bytes, budget %2d MiB: natsbroker %6.0f msg/s, Consume %6.0f msg/s, ratio %.2f", size, budget>>20, a.rate, b.rate, a.rate/b.rate)
+		}
+	}
+}
+
 func median(fs []figures) figures {
 	fs = slices.Clone(fs)
 	slices.SortFunc(fs, func(a, b figures) int { return int(a.rate - b.rate) })
 	return fs[len(fs)/2]
 }
 
-func consumeOurs(t *testing.T, url, name string, n int) figures {
+// consumeOurs receives n messages of a subject; empty: of all.
+func consumeOurs(t *testing.T, url, name, subject string, n int, budget int64) figures {
 	cfg := config(url)
+	if subject != "" {
+		cfg.Subjects = []string{subject}
+	}
 	cfg.Consumer, cfg.Poll, cfg.Heartbeat = name, 2*time.Second, 5*time.Second
-	s := open(t, cfg, func(o *broker.Options) { o.Budget = broker.Budget{Messages: 2000, Bytes: 64 << 20} })
+	s := open(t, cfg, func(o *broker.Options) { o.Budget = broker.Budget{Messages: 2000, Bytes: budget} })
 	f := measure(n, func() {
 		dst := make([]broker.Message, 256)
 		tokens := make([]uint64, 0, 256)
@@ -207,14 +242,14 @@ func consumeOurs(t *testing.T, url, name string, n int) figures {
 	return f
 }
 
-func consumeNats(t *testing.T, url, name string, n int) figures {
+func consumeNats(t *testing.T, url, name, subject string, n int, opts ...jetstream.PullConsumeOpt) figures {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	js, _ := jetstream.New(nc)
-	c, err := js.CreateConsumer(context.Background(), "S", jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 20_000})
+	c, err := js.CreateConsumer(context.Background(), "S", jetstream.ConsumerConfig{Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 20_000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +261,7 @@ func consumeNats(t *testing.T, url, name string, n int) figures {
 			if count.Add(1) == int64(n) {
 				close(done)
 			}
-		})
+		}, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func orderedHarness() brokertest.Harness {
 var orderedCases = []string{
 	"HandedOutOnce", "AtLeastOnce", "Order", "SettleOnce", "GiveBack", "Attempts", "RedeliveredWhileOut",
 	"EventsInOrder", "ObserveCallsBack", "OrderAfterKill", "OrderAfterFreeze", "OrderAfterClose",
-	"StopKeepsWhatIsOut", "StopInOrder", "CloseGivesBack", "CloseWaits", "SettleRacesClose", "BudgetMessages", "PauseInOrder",
+	"StopKeepsWhatIsOut", "StopInOrder", "CloseGivesBack", "CloseWaits", "SettleRacesClose", "BudgetMessages", "BudgetUsedUpExactly", "PauseInOrder",
 	"TrimmedUnderway", "Recreated", "CutBoth", "ShortCut", "Killed", "Frozen", "DownBeforeOpen", "DownLater", "Idle", "Lag", "Storm",
 	"NoGoroutineLeft", "NoBufferLeft",
 }
@@ -135,11 +135,10 @@ func newSystem(t testing.TB, p place, s brokertest.Setup) *brokertest.System {
 		c.topics = append(c.topics, fmt.Sprintf("s.topic%d", i))
 	}
 	c.cfg = config(p.url)
-	c.cfg.AckWait = testLease
+	c.cfg.AckWait, c.cfg.Heartbeat = testLease, testLease/4
 	if s.Lease != 0 {
-		c.cfg.AckWait = s.Lease
+		c.cfg.AckWait, c.cfg.Heartbeat = s.Lease, s.Lease/4
 	}
-	c.cfg.Heartbeat = 200 * time.Millisecond
 	c.cfg.Recreate = true
 	c.cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}}
 	c.admin.stream()

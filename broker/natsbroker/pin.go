@@ -59,7 +59,7 @@ func (p *pin) next(c *credit) (request, bool) {
 	case p.id == "": // one is enough to learn that it is our turn, and all that may come out of order
 		return request{c.lastID + 1, 1, 0}, c.asked == 0 && c.out+c.buffered < c.budget.Messages
 	case p.gathering:
-		r := request{c.lastID + 1, p.want, c.budget.Bytes}
+		r := request{c.lastID + 1, p.want, min(c.budget.Bytes, mostUnderWay)}
 		if c.maxBatch > 0 {
 			r.batch = min(r.batch, c.maxBatch)
 		}

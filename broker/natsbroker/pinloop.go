@@ -284,10 +284,18 @@ func (s *Source) unpin(ctx context.Context, ses *session) {
 	_, _ = nc.RequestWithContext(ctx, s.cfg.apiSubject("UNPIN"), []byte(body))
 }
 
-// pinOf takes the pin's id out of a message, where there is a group.
-func (s *Source) pinOf(m *nats.Msg) string {
+// pinOf takes the pin's id out of a message, where there is a group, and says how large the message is for the pull that it answers: the server
+// counts it before it writes the id.
+func (s *Source) pinOf(m *nats.Msg) (id string, size int) {
+	size = m.Size()
 	if s.group == "" {
-		return ""
+		return "", size
 	}
-	return takePinID(m.Header)
+	if id = takePinID(m.Header); id != "" {
+		size -= len(pinHeader) + len(": ") + len(id) + len("\r\n")
+		if len(m.Header) == 0 {
+			size -= len("NATS/1.0\r\n\r\n")
+		}
+	}
+	return id, size
 }

@@ -13,8 +13,16 @@ import (
 // credit is the account of what may still be asked for: the budget, less what is out, buffered, or asked for and not yet here. It
 // does no I/O. Not safe for concurrent use.
 //
-// The server tells how much of a request remains when it ends one (Nats-Pending-Messages, Nats-Pending-Bytes), also when a batch is
-// complete and bytes remain, so the account closes without knowing which request a message answers.
+// No message says which request it answers: those with room left take turns. So messages and bytes are counted over all of them. The account
+// closes when each has ended, and how a request ends is what nextWaiting of nats-server 2.15 says:
+//
+//	its time is over, or the next message is larger than its bytes   the server tells how much of it remained (Nats-Pending-Messages, -Bytes)
+//	its messages are used up and bytes remain                        the same
+//	its bytes are used up to the last one                            nothing is said, however many messages remained
+//	its messages are used up and it had no bound of bytes            nothing is said, for nothing remained
+//
+// The third is no rare accident. Where messages are of one size, what was freed is a whole number of them, and so is what is asked for next.
+// Then the messages that remained would be asked for to the end of time; that no bytes are left of any request gives them away.
 type credit struct {
 	budget     broker.Budget
 	maxBatch   int   // of one request, by the consumer's settings; 0: no limit
@@ -33,13 +41,17 @@ type credit struct {
 type request struct {
 	id    uint64
 	batch int
-	bytes int64 // 0: no bound, for a single message
+	bytes int64 // 0: no bound. Such a one is sent only when nothing else is under way
 }
+
+// mostUnderWay bounds the bytes that are asked for and not yet here. The server drops a connection as a slow consumer when more than its
+// max_pending waits to be sent: 64 MiB, unless it is configured otherwise. More than this brought no higher rate.
+const mostUnderWay = 16 << 20
 
 // next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way.
 func (c *credit) next() (request, bool) {
 	free := c.budget.Messages - c.out - c.buffered - c.asked
-	if free < 1 || (c.asked > 0 && free < max(c.budget.Messages/4, 1)) {
+	if free < 1 || (c.asked > 0 && free < c.quarter()) {
 		return request{}, false
 	}
 	// Half at a time, so that the next request is with the server before this one is used up.
@@ -47,7 +59,8 @@ func (c *credit) next() (request, bool) {
 	if c.maxBatch > 0 {
 		batch = min(batch, c.maxBatch)
 	}
-	room := c.budget.Bytes - c.bytes - c.askedBytes
+	most := min(c.budget.Bytes, mostUnderWay)
+	room := min(c.budget.Bytes-c.bytes, mostUnderWay) - c.askedBytes
 	share := room // all of it, when less was refused
 	if c.floor == 0 {
 		share = room / int64(free) * int64(batch)
@@ -55,13 +68,29 @@ func (c *credit) next() (request, bool) {
 	if c.maxBytes > 0 {
 		share = min(share, c.maxBytes)
 	}
+	fit := c.fit(share)
+	if c.asked > 0 && room < most/4 && fit < c.quarter() {
+		return request{}, false
+	}
 	switch {
 	case share > 0 && share >= c.floor:
-		return request{c.lastID + 1, batch, share}, true
+		return request{c.lastID + 1, min(batch, max(fit, 1)), share}, true
 	case c.asked == 0 && (room > 0 || c.bytes == 0): // one message may go over, or be larger than all of it
 		return request{c.lastID + 1, 1, 0}, true
 	}
 	return request{}, false
+}
+
+func (c *credit) quarter() int { return max(c.budget.Messages/4, 1) }
+
+// fit is how many messages so many bytes are enough for, by those that are here. Asked for no more than that, the server tells when they have come:
+// what it would not say is not asked for.
+func (c *credit) fit(bytes int64) int {
+	n := int64(c.out + c.buffered)
+	if n == 0 || c.bytes < n {
+		return c.budget.Messages
+	}
+	return int(min(bytes*n/c.bytes, int64(c.budget.Messages)))
 }
 
 func (c *credit) sent(r request) {
@@ -73,14 +102,22 @@ func (c *credit) sent(r request) {
 
 // arrived takes a message off what is asked for.
 func (c *credit) arrived(size int) {
-	c.floor = 0 // the next one is another
+	c.floor = 0                                          // the next one is another
+	if len(c.requests) > 0 && c.requests[0].bytes == 0 { // it was there first, so it is its turn
+		size = 0
+		if c.requests[0].batch--; c.requests[0].batch == 0 {
+			c.requests = append(c.requests[:0], c.requests[1:]...)
+		}
+	}
 	c.took(1, int64(size))
 }
 
 func (c *credit) took(n int, bytes int64) {
 	c.asked = max(c.asked-n, 0)
 	c.askedBytes = max(c.askedBytes-bytes, 0)
-	if c.asked == 0 { // nothing is under way: what rounding left is void
+	unbounded := len(c.requests) > 0 && c.requests[0].bytes == 0
+	// Nothing is under way, and what rounding left is void; or only what was asked for with bytes that are used up.
+	if c.asked == 0 || c.askedBytes == 0 && !unbounded {
 		c.reset()
 	}
 }
@@ -97,11 +134,11 @@ func (c *credit) ended(id uint64, st status) {
 			continue
 		}
 		c.requests = append(c.requests[:i], c.requests[i+1:]...)
-		if st.verdict == pullTooLarge {
-			c.floor = max(r.bytes+1, c.floor)
-		}
 		if !st.counted { // refused as a whole
 			st.messages, st.bytes = r.batch, r.bytes
+		}
+		if st.verdict == pullTooLarge { // for what remained of it
+			c.floor = max(st.bytes+1, c.floor)
 		}
 		c.took(st.messages, st.bytes)
 		return

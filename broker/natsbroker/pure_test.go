@@ -129,9 +129,32 @@ func TestCredit(t *testing.T) {
 		"a limit of the consumer": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}, maxBatch: 20}, []check{{ask, "20/200"}}},
 		"larger than asked for: one alone may go over": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{
 			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"}, {ask, "-"},
-			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "5/80"},
-			{answer(3, "409", "Message Size Exceeds MaxBytes", "5", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask, "-"},
+			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "4/80"},
+			{answer(3, "409", "Message Size Exceeds MaxBytes", "4", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask, "-"},
 			{settled(1, 20), ""}, {ask, "-"}, {settled(1, 500), ""}, {ask, "5/50"},
+		}},
+		"bytes used up to the last one end a request without a word": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {came(10, 100), "0"}, {settled(10, 100), ""}, {ask, "50/500"},
+		}},
+		"those of one of two": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {came(9, 100), "91"}, {answer(2, "409", "Message Size Exceeds MaxBytes", "46", "100"), "0/0"},
+		}},
+		"what remained was too little, not what was asked for": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{
+			{ask, "5/50"}, {ask, "5/50"}, {came(4, 20), "6"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "3", "10"), "3/10"},
+			{answer(2, "409", "Message Size Exceeds MaxBytes", "3", "10"), "0/0"}, {settled(2, 20), ""}, {ask, "3/60"},
+		}},
+		"one without a bound is answered first": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}, floor: 101}, []check{
+			{ask, "1/0"}, {func(c *credit) string { c.floor = 0; return "" }, ""}, {ask, "5/55"}, {came(1, 5), "5"}, {came(1, 55), "0"},
+		}},
+		"several without a bound": {credit{budget: broker.Budget{Messages: 10}}, []check{
+			{func(c *credit) string { c.sent(request{1, 3, 0}); return "" }, ""}, {came(1, 5), "2"}, {came(1, 5), "1"}, {ask, "-"}, {came(1, 5), "0"},
+		}},
+		"no more at once than a server keeps for a connection": {credit{budget: broker.Budget{Messages: 100, Bytes: 64 << 20}}, []check{
+			{ask, "50/8388600"}, {ask, "50/8388600"}, {ask, "-"}, {came(8, 1<<20), "92"}, {ask, "-"}, {settled(8, 1<<20), ""}, {ask, "-"},
+			{answer(1, "408", "Request Timeout", "46", "4194296"), "46/4194296"}, {ask, "50/11650850"},
+		}},
+		"a little is not worth a request while one is under way": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+			{ask, "50/500"}, {came(4, 100), "46"}, {settled(2, 100), ""}, {ask, "6/650"}, {settled(1, 100), ""}, {ask, "-"},
 		}},
 		"no bytes at all": {credit{budget: broker.Budget{Messages: 10}}, []check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
 		"reset":           {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},

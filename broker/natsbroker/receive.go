@@ -127,10 +127,12 @@ func (b *inbox) arrived(m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard++
+	id, size := s.pinOf(m)
 	if !b.retired {
-		s.credit.arrived(m.Size())
+		s.credit.arrived(size)
+		defer s.wantNext()
 	}
-	switch id := s.pinOf(m); {
+	switch {
 	case b.ses == s.ses:
 		if s.group == "" || b.ses.ended || s.mine(b.ses, id, m.Reply, d) {
 			s.accept(b.ses, m, d)
@@ -138,6 +140,13 @@ func (b *inbox) arrived(m *nats.Msg) {
 	case b.ses.pin.lost != nil: // whoever is pinned now waits for it
 		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
 	} // else of a consumer that is no more
+}
+
+// wantNext has pullLoop ask again when all that was asked for has come. The caller holds s.mu.
+func (s *Source) wantNext() {
+	if s.credit.asked == 0 {
+		s.wantPull()
+	}
 }
 
 // accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new. The caller holds s.mu.
