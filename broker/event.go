@@ -22,9 +22,11 @@ const (
 	Assigned Kind = iota + 1
 	// Ended: a claim has ended. Sent after Keeper.End.
 	Ended
-	// Down: no contact with the broker, or no progress. At most one a second.
+	// Down: no contact with the broker, or no progress. It is told when that begins, and while it lasts again, after 2 s at first and then with pauses
+	// that double up to a minute. There are never two within a second: one that begins so soon after another is told when the second is
+	// over, unless it has ended by then; neither it nor its end is told in that case.
 	Down
-	// Up: the first success after Open began, or after Down. A source is ready when it was seen.
+	// Up: the first success after Open began, or after a Down. A source is ready when it was seen.
 	Up
 	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, or dropped
 	// by a broker that pushes.

@@ -30,9 +30,11 @@ var layers = []layer{
 		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 
 	// Adapters: the contract and their client, never each other.
-	{"broker/membroker", []string{"broker"}},
-	{"broker/natsbroker", []string{"broker", "github.com/nats-io"}},
-	{"broker/kafkabroker", []string{"broker", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"broker/membroker", []string{"broker", "broker/internal/contact"}},
+	{"broker/natsbroker", []string{"broker", "broker/internal/contact", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "broker/internal/contact", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	// What adapters share.
+	{"broker/internal/contact", nil},
 	// The conformance suite: a library for tests.
 	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
 	{"broker/brokertest/ledger", []string{"broker"}},

@@ -295,11 +295,37 @@ func (m *member) check(e broker.Event, now time.Time) {
 			m.w.Errorf("%s: the Ended event came before Keeper.End", m.name)
 		}
 	case broker.Down:
-		for _, x := range m.events[:len(m.events)-1] {
-			if x.Kind == broker.Down && now.Sub(x.at) < 900*time.Millisecond {
-				m.w.Errorf("%s: two Down events within %v", m.name, now.Sub(x.at))
+		m.checkDown(now)
+	}
+}
+
+// checkDown holds a Down against the one before it, and against the pause that was between the two before it. A tenth is for clocks and scheduling.
+func (m *member) checkDown(now time.Time) {
+	last, pause := time.Time{}, time.Duration(0) // of this outage
+	for _, x := range m.events[:len(m.events)-1] {
+		switch x.Kind {
+		case broker.Up:
+			pause = 0
+		case broker.Down:
+			if last.IsZero() || pause == 0 {
+				pause = 1
+			} else {
+				pause = x.at.Sub(last)
 			}
+			last = x.at
 		}
+	}
+	least := time.Second // behind another outage
+	switch {
+	case last.IsZero():
+		return
+	case pause == 1:
+		least = 2 * time.Second
+	case pause > 0:
+		least = min(2*pause, time.Minute)
+	}
+	if got := now.Sub(last); got < least*9/10 {
+		m.w.Errorf("%s: a Down event %v after the last one, and %v should be between them", m.name, got, least)
 	}
 }
 

@@ -129,6 +129,27 @@ func downBeforeOpen(w *world) {
 	w.handledOnce()
 }
 
+// downAgain proves that an outage which begins within a second of another's Down is told all the same, although nothing is asked of the source meanwhile; that one
+// which lasts is not told each second; and that its end is told.
+func downAgain(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.join(budget(20, 1<<20))
+	w.eventually("an Up event came", func() bool { return m.seen(broker.Up) == 1 })
+	for i := 1; i <= 2; i++ {
+		w.down()
+		w.eventually("a Down event came", func() bool { return m.seen(broker.Down) >= i })
+		if i == 2 {
+			time.Sleep(5 * time.Second / 2) // check looks at what is told meanwhile
+		}
+		w.up()
+		w.eventually("an Up event came after it", func() bool { return m.seen(broker.Up) >= i+1 })
+	}
+	w.produce(0, 10)
+	m.mustAck(m.take(10)...)
+	w.settled()
+}
+
 // downLater proves that a source outlives its broker's absence: Receive waits, settles are kept and sent later, Down and Up tell of it.
 func downLater(w *world) {
 	w.need("Down", w.sys.Down != nil)

@@ -101,6 +101,7 @@ func (s *Source) step(now time.Time) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = sooner(next, s.refill(now))
+	next = sooner(next, s.tellLate(now))
 	for _, p := range s.parts {
 		for _, at := range [...]time.Time{p.heldUntil, p.retryAt} {
 			if at.After(now) {

@@ -28,8 +28,7 @@ func (s *Source) emit() {
 	}
 }
 
-// note takes note of whether an exchange with a broker worked that began at a time. An answer that was on its way when contact was lost says nothing of now: an Up by
-// it would be false, and the next failure, within a second of the last, would not be told.
+// note takes note of whether an exchange with a broker worked that began at a time. An answer that was on its way when contact was lost says nothing of now.
 func (s *Source) note(began time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,22 +39,25 @@ func (s *Source) noteLocked(began time.Time, err error) {
 	if s.life.Err() != nil {
 		return
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.trouble = err
-	}
-	switch now := time.Now(); {
-	case err != nil && !s.down, err != nil && now.Sub(s.downSaid) >= time.Second:
-		if s.down || now.Sub(s.downSaid) >= time.Second {
-			s.downSaid = now
+		if s.outages.Lost(time.Now(), err) {
 			s.say(broker.Event{Kind: broker.Down, Err: err})
-			if !s.down {
-				s.down, s.downSince = true, now
-			}
+		} else {
+			signal(s.kick) // the loop tells it when it is due
 		}
-	case err == nil && (s.down && began.After(s.downSince) || !s.down && !s.up) && s.phase == opened:
-		s.down, s.up = false, true
+	case s.phase == opened && s.outages.Found(began):
 		s.say(broker.Event{Kind: broker.Up})
 	}
+}
+
+// tellLate tells a Down that waited, and returns when to look again; it needs s.mu.
+func (s *Source) tellLate(now time.Time) time.Time {
+	if err := s.outages.Late(now); err != nil {
+		s.say(broker.Event{Kind: broker.Down, Err: err})
+	}
+	return s.outages.Due()
 }
 
 // noteGroup is note for the membership's exchanges. The first answer, of whatever kind, lets Open return.

@@ -20,7 +20,7 @@ func TestStaleAnswer(t *testing.T) {
 	}{
 		"stale":            {[]string{"begin", "fail", "answer", "fail", "begin", "answer"}, []broker.Kind{broker.Down, broker.Up}},
 		"back":             {[]string{"fail", "begin", "answer"}, []broker.Kind{broker.Down, broker.Up}},
-		"still down":       {[]string{"begin", "fail", "answer", "second", "fail", "answer"}, []broker.Kind{broker.Down, broker.Down}},
+		"still down":       {[]string{"begin", "fail", "answer", "second", "fail", "second", "fail", "answer"}, []broker.Kind{broker.Down, broker.Down}},
 		"gone again later": {[]string{"fail", "begin", "answer", "second", "fail"}, []broker.Kind{broker.Down, broker.Up, broker.Down}},
 		"first contact":    {[]string{"begin", "answer"}, []broker.Kind{broker.Up}},
 	} {

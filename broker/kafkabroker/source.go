@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
 // A Source is a member of a consumer group; see broker.Source. It implements broker.LagReporter, Pauser, Holder, Rebudgeter and Windowed.
@@ -75,10 +76,8 @@ type Source struct {
 	held      int64         // prefetched or reserved for fetches
 	hurry     bool          // somebody waits for the next commit
 	events    []broker.Event
-	down, up  bool
+	outages   contact.Contact
 	trouble   error // of the last exchange that failed
-	downSince time.Time
-	downSaid  time.Time
 	lagAt     time.Time
 }
 

@@ -170,29 +170,58 @@ func (s *Source) exchange(f func(now time.Time) error) error {
 	return err
 }
 
-// note keeps the events of contact lost and found: Down at most once a second, Up once after it, or at the start.
+// note keeps the events of contact lost and found.
 func (s *Source) note(err error) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch err {
 	case errDown, errCut:
-		if s.downSaid.IsZero() || now.Sub(s.downSaid) >= time.Second {
-			s.downSaid = now
-			if s.mutant.is(downWithoutErr) {
-				err = nil
-			}
-			s.say(broker.Event{Kind: broker.Down, Err: err})
-		}
 		s.down = true
+		tell := s.reach.Lost(now, err)
+		if s.mutant.is(downEachSecond | downForgotten) {
+			tell = now.Sub(s.downSaid) >= time.Second
+		}
+		if tell || s.mutant.is(downForgotten) {
+			s.downSaid = now
+		}
+		if tell {
+			s.sayDown(err)
+		} else {
+			signal(s.kick) // the loop tells it when it is due
+		}
 	case errKilled:
 	default: // any answer is contact
-		if s.down || !s.upSaid {
+		if s.down {
+			signal(s.wake)
+		}
+		s.down = false
+		if s.reach.Found(now) {
 			s.say(broker.Event{Kind: broker.Up})
 			signal(s.wake)
 		}
-		s.down, s.upSaid = false, true
 	}
+}
+
+// sayDown tells a Down; it needs s.mu.
+func (s *Source) sayDown(err error) {
+	if s.mutant.is(downWithoutErr) {
+		err = nil
+	}
+	s.say(broker.Event{Kind: broker.Down, Err: err})
+}
+
+// tellLate tells a Down that waited, and returns when to look again; zero: there is none.
+func (s *Source) tellLate(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mutant.is(downForgotten) {
+		return time.Time{}
+	}
+	if err := s.reach.Late(now); err != nil {
+		s.sayDown(err)
+	}
+	return s.reach.Due()
 }
 
 // say queues an event for the loop to tell; it needs s.mu.

@@ -60,6 +60,7 @@ func (s *Source) step(now time.Time, flush bool) (next time.Time, more bool) {
 		next = earlier(next, s.flush(now))
 	}
 	next = earlier(next, s.release(now))
+	next = earlier(next, s.tellLate(now))
 	s.emit()
 	return next, true
 }

@@ -36,6 +36,8 @@ const (
 	prefetchNotExtended                     // leases of what Receive has not returned are not extended
 	unsentNotExtended                       // leases of what was settled and not sent yet are not extended
 	downWithoutErr                          // Down has no Err
+	downEachSecond                          // Down is told each second
+	downForgotten                           // a Down that begins within a second of the last one is never told
 	shrinkIgnored                           // a smaller budget is not used
 	lagGroupWrong                           // Lag.Group says the opposite
 	killKeepsReceiving                      // Receive goes on after Kill

@@ -55,6 +55,8 @@ func TestMutantsFail(t *testing.T) {
 		{"leases of the prefetch not extended", prefetchNotExtended, []Config{leased}, "PrefetchStays"},
 		{"leases of unsent settles not extended", unsentNotExtended, []Config{leased}, "FailedForLong"},
 		{"down without a reason", downWithoutErr, []Config{partitioned, leased}, "DownLater"},
+		{"down told each second", downEachSecond, []Config{partitioned, leased}, "DownAgain"},
+		{"down again not told", downForgotten, []Config{partitioned, leased}, "DownAgain"},
 		{"smaller budget not used", shrinkIgnored, []Config{partitioned, leased}, "SetBudget"},
 		{"lag of the wrong group", lagGroupWrong, []Config{partitioned, leased}, "LagOfTwo"},
 		{"receive goes on after a kill", killKeepsReceiving, []Config{partitioned, leased}, "Killed"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
 // A Source is one process's subscription; see broker.Source. It implements broker.LagReporter, Pauser, Holder, Rebudgeter and Windowed.
@@ -59,8 +60,8 @@ type Source struct {
 	heldN           int
 	events          []broker.Event
 	down            bool
-	downSaid        time.Time
-	upSaid          bool
+	reach           contact.Contact
+	downSaid        time.Time // of the mutants downEachSecond and downForgotten
 	lag             broker.Lag
 	abortErr        error // why Close gave up
 	closeErr        error

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
 // A word is an event to be told; or, where told is not nil, none: it is closed when those before it were.
@@ -14,18 +15,17 @@ type word struct {
 }
 
 // herald tells the engine what happens, one event after the other, from one goroutine, so that nobody who has an event has to let go
-// of a lock first. It keeps Down to one a second and Up to one after each Down.
+// of a lock first.
 type herald struct {
 	observe func(broker.Event)
 
-	mu       sync.Mutex
-	queue    []word
-	wake     chan struct{}
-	closed   bool
-	down     bool // Down was said last
-	up       bool // Up was said at least once
-	lastDown time.Time
-	said     chan struct{} // closed when the goroutine has ended
+	mu     sync.Mutex
+	queue  []word
+	wake   chan struct{}
+	closed bool
+	reach  contact.Contact
+	late   *time.Timer   // for a Down that waits
+	said   chan struct{} // closed when the goroutine has ended
 }
 
 func newHerald(observe func(broker.Event)) *herald {
@@ -61,21 +61,36 @@ func (h *herald) run() {
 func (h *herald) tell(e broker.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch e.Kind {
+	switch now := time.Now(); e.Kind {
 	case broker.Down:
-		h.down = true
-		if now := time.Now(); now.Sub(h.lastDown) >= time.Second {
-			h.lastDown = now
-			break
-		}
-		return
-	case broker.Up:
-		if h.up && !h.down {
+		if !h.reach.Lost(now, e.Err) {
+			h.await(now)
 			return
 		}
-		h.up, h.down = true, false
+	case broker.Up:
+		if !h.reach.Found(now) {
+			return
+		}
 	}
 	h.put(word{event: e})
+}
+
+// await lets a Down that waits be told when it is due. It needs h.mu.
+func (h *herald) await(now time.Time) {
+	if due := h.reach.Due(); !due.IsZero() && h.late == nil && !h.closed {
+		h.late = time.AfterFunc(due.Sub(now), h.tellLate)
+	}
+}
+
+func (h *herald) tellLate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.late = nil
+	now := time.Now()
+	if err := h.reach.Late(now); err != nil {
+		h.put(word{event: broker.Event{Kind: broker.Down, Err: err}})
+	}
+	h.await(now)
 }
 
 // flush waits until what was told before was observed.
