@@ -77,7 +77,9 @@ type Config struct {
 	// Defaults to no limit.
 	MaxHeaderBytes int
 
-	// Logger gets one event per thing that happened, with stable names (see Events). Defaults to none.
+	// Logger gets one event per thing that happened, with stable names (see Events). SlogLogger makes one of a handler of log/slog. The zero Logger writes what
+	// may need somebody (warn and above) to stderr as text: a program that says nothing while it cannot reach its broker tells nobody why. zerolog.Nop()
+	// writes nothing. Defaults to that of stderr.
 	Logger zerolog.Logger
 	// Observers are told the same things, for metrics and tests.
 	Observers []Observer
@@ -169,6 +171,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, "consumer")
+	c.Logger = loggerOr(c.Logger)
 	c.Pool.Min = cmp.Or(c.Pool.Min, 1)
 	c.Pool.Max = cmp.Or(c.Pool.Max, max(64, c.Pool.Min))
 	c.Retry.MaxAttempts = cmp.Or(c.Retry.MaxAttempts, 5)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/pool"
+	"github.com/rs/zerolog"
 )
 
 // A Consumer handles the messages of a source. Make it with New, run it with Run, once. Its other methods are safe for concurrent use and
@@ -20,6 +21,7 @@ type Consumer struct {
 	handler   Handler
 	do        func(*pool.Worker[*run], *run) // handle
 	observers []Observer
+	counting  []Observer // those of them that are told of Handled: not the log
 	feeds     []*feed
 
 	pool    *pool.Pool[*run]
@@ -83,8 +85,9 @@ func New(cfg Config) (*Consumer, error) {
 		c.feeds = append(c.feeds, &feed{source: t.Source, retries: true})
 	}
 	c.letters = &letters{c: c, later: newSchedule[letter](), open: map[*Message]bool{}}
-	c.observers = append(c.observers, cfg.Observers...)
-	if cfg.Logger.Error().Enabled() { // the zero Logger writes nothing
+	c.counting = slices.Clone(cfg.Observers)
+	c.observers = slices.Clone(cfg.Observers)
+	if cfg.Logger.GetLevel() != zerolog.Disabled {
 		c.observers = append(c.observers, LogEvents(cfg.Logger.With().Str("consumer", cfg.Name).Logger()))
 	}
 	return c, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/rs/zerolog"
 )
 
 // The two kinds of broker that the engine must act alike on: one that forgets attempts and keeps no delay, where the engine parks; and one
@@ -76,6 +77,9 @@ func start(t *testing.T, b *membroker.Broker, cfg consumer.Config) *running {
 // startHeld is start with workers that call hold before they begin with what they were handed.
 func startHeld(t *testing.T, b *membroker.Broker, cfg consumer.Config, hold func()) *running {
 	t.Helper()
+	if cfg.Logger.GetLevel() == 0 && !cfg.Logger.Error().Enabled() {
+		cfg.Logger = zerolog.Nop()
+	}
 	r := &running{journal: &journal{}, done: make(chan struct{})}
 	if cfg.Source == nil && cfg.Sources == nil {
 		cfg.Source = b.Source(membroker.SourceConfig{Topics: []string{"in"}})

@@ -147,6 +147,14 @@ func (Scaled) Name() string            { return "scaled" }
 func (Stuck) Name() string             { return "stuck" }
 func (Drained) Name() string           { return "drained" }
 
+// tellHandled is tell for what happens for each hand-off.
+func (c *Consumer) tellHandled(n int, took time.Duration) {
+	e := Event(Handled{N: n, Took: took})
+	for _, o := range c.counting {
+		o(e)
+	}
+}
+
 // tell passes e to every observer.
 func (c *Consumer) tell(e Event) {
 	for _, o := range c.observers {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -283,4 +285,32 @@ func ExamplePriority() {
 	})
 	fmt.Println(handled, "handled")
 	// Output: 3 handled
+}
+
+// Programs that log with log/slog give the consumer their handler.
+func ExampleSlogLogger() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("two crates of tea")})
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	h := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime})
+
+	ctx, stop := context.WithCancel(context.Background())
+	c, err := consumer.New(consumer.Config{
+		Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}}),
+		Logger: consumer.SlogLogger(h), // slog.Default().Handler() in a program
+		Handler: func(context.Context, *consumer.Message) error {
+			defer stop()
+			return consumer.RetryAfter(errors.New("no tea"), time.Hour)
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	_ = c.Run(ctx)
+	// Output: level=WARN msg=failed consumer=consumer event=failed topic=orders partition=0 offset=0 attempt=1 error="no tea" class=error runs=1 verdict=retry delay_ms=3600000
 }

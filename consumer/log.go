@@ -3,6 +3,8 @@ package consumer
 import (
 	"errors"
 	"maps"
+	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +15,25 @@ import (
 
 // logBurst is how many events of one name are logged in a second; the rest is counted.
 const logBurst = 10
+
+// loggerOr is l; that of stderr where none was set.
+func loggerOr(l zerolog.Logger) zerolog.Logger {
+	if !reflect.ValueOf(l).IsZero() {
+		return l
+	}
+	out := zerolog.ConsoleWriter{Out: os.Stderr, NoColor: !isTerminal(os.Stderr), TimeFormat: time.TimeOnly,
+		PartsOrder: []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, eventField}, FieldsExclude: []string{eventField}}
+	return zerolog.New(out).Level(zerolog.WarnLevel).With().Timestamp().Logger()
+}
+
+// isTerminal says whether somebody reads f as it is written, in colours.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
+}
+
+// eventField has an event's name.
+const eventField = "event"
 
 // LogEvents logs events: one per thing that happened, with the event's name in "event". Names and fields are stable. Keys, payloads and header
 // values are never logged. More than 10 events of one name in a second are not written; when that second is over, and when the consumer has
@@ -72,7 +93,7 @@ func (l *eventLog) flush(name string) {
 	}
 	l.mu.Unlock()
 	if n > 0 {
-		l.log.WithLevel(level).Str("event", name).Int64("suppressed", n).Send()
+		l.log.WithLevel(level).Str(eventField, name).Int64("suppressed", n).Send()
 	}
 }
 
@@ -97,7 +118,7 @@ func (l *eventLog) observe(e Event) {
 	if level < l.log.GetLevel() || !l.allow(e.Name(), level, time.Now()) {
 		return
 	}
-	fields(l.log.WithLevel(level).Str("event", e.Name()), e).Send()
+	fields(l.log.WithLevel(level).Str(eventField, e.Name()), e).Send()
 }
 
 // levelOf: error needs somebody, warn may, info tells.

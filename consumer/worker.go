@@ -36,8 +36,8 @@ func (c *Consumer) handle(w *pool.Worker[*run], r *run) {
 	c.pace.observe(l.calls, took)
 	if l.good > 0 {
 		c.progress.Store(w.Began().Add(took).UnixNano())
-		if len(c.observers) > 0 {
-			c.tell(Handled{N: l.good, Took: took})
+		if len(c.counting) > 0 {
+			c.tellHandled(l.good, took)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
@@ -90,6 +91,7 @@ func newDemoConsumer(source broker.Source, t *tally, v *view) (*consumer.Consume
 	return consumer.New(consumer.Config{
 		Name:   "demo",
 		Source: source,
+		Logger: zerolog.Nop(), // the view has the terminal
 		Handler: func(ctx context.Context, m *consumer.Message) error {
 			select {
 			case <-time.After(demoWork*9/10 + rand.N(demoWork/5)):
