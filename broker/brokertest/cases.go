@@ -64,6 +64,7 @@ func cases() []testCase {
 		{name: "CloseBesideOpen", run: closeBesideOpen},
 		{name: "OpenDeadline", run: openDeadline},
 		{name: "CloseInTime", run: closeInTime, why: again},
+		{name: "CloseUnsaid", run: closeUnsaid, why: again},
 		{name: "CloseWithPastDeadline", run: closeWithPastDeadline, why: again},
 
 		// Budget and pause.

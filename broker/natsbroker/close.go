@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,6 +55,10 @@ func (s *Source) shut(ctx context.Context) error {
 	s.link.close()
 	s.wg.Wait()
 	if h != nil {
+		if n := s.outbox.unsaid(); n > 0 {
+			h.tell(broker.Event{Kind: broker.Unconfirmed, N: int64(n),
+				Err: errors.New("natsbroker: Close ended before the server had certainly received these settles")})
+		}
 		h.close()
 	}
 	return err

@@ -58,6 +58,7 @@ type nak struct {
 	reply string
 	delay time.Duration
 	until int64 // when the lease runs out, by the source's clock
+	said  bool  // a Nack said nil to it; else the adapter gives back by itself
 }
 
 // written is acks that were handed to a connection, with receipts for the first and the last.
@@ -145,7 +146,7 @@ func (o *outbox) ack(reply string) {
 
 func (o *outbox) nak(reply string, delay time.Duration, until int64) {
 	o.mu.Lock()
-	o.naks = append(o.naks, nak{reply, delay, until})
+	o.naks = append(o.naks, nak{reply: reply, delay: delay, until: until})
 	o.mu.Unlock()
 	o.rouse()
 }
@@ -384,4 +385,22 @@ func (o *outbox) abandon() {
 	o.mu.Unlock()
 	o.tellLate(late)
 	o.letGo()
+}
+
+// unsaid takes all that is left, when nobody will say it any more: how many settles said nil and have not certainly reached the server.
+func (o *outbox) unsaid() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n = overdue(o.acks, noPromise)
+	for len(o.unproven) > 0 {
+		n += overdue(o.unproven[0].acks, noPromise)
+		o.forget(0)
+	}
+	for _, k := range o.naks {
+		if k.said {
+			n++
+		}
+	}
+	o.acks, o.naks = nil, nil
+	return n
 }

@@ -70,7 +70,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		case s.expired(sl, now):
 			t.lost++
 		default:
-			s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + s.ackWait()})
+			s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + s.ackWait(), true})
 		}
 		if !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
@@ -89,7 +89,7 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 // when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu and outbox.mu.
 func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
 	if (s.closing || ses.pin.lost != nil) && !ses.givenBack && !s.expired(sl, now) {
-		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait()})
+		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait(), false})
 	}
 }
 
