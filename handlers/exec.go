@@ -119,8 +119,8 @@ const (
 // it on Linux, though not the command's children. Where there are no process groups (Windows), the process itself is killed at once.
 type Exec struct {
 	path   string
-	env    func() []string     // funcs, so that fmt cannot print the values:
-	redact func(string) string // with an unsuitable verb it goes through pointers
+	env    func() []string                    // funcs, so that fmt cannot print the values:
+	redact func(text string, cut bool) string // with an unsuitable verb it goes through pointers
 	config ExecConfig
 }
 
@@ -143,11 +143,11 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	for k, v := range c.Env {
 		env = append(env, k+"="+v.Reveal())
 		if !v.IsZero() {
-			secrets = append(secrets, v.Reveal(), "***")
+			secrets = append(secrets, v.Reveal())
 		}
 	}
 	env = slices.Clip(env)
-	return &Exec{path: path, env: func() []string { return env }, redact: strings.NewReplacer(secrets...).Replace, config: c}, nil
+	return &Exec{path: path, env: func() []string { return env }, redact: hide(secrets), config: c}, nil
 }
 
 // ExecFactory makes an Exec from options.
@@ -212,7 +212,7 @@ func (e *Exec) run(ctx context.Context, m *consumer.Message, output *tail) error
 
 // shown is the end of the output as an error shows it.
 func (e *Exec) shown(output *tail) string {
-	text := strings.TrimSpace(e.redact(string(output.b)))
+	text := strings.TrimSpace(e.redact(string(output.b), output.cut))
 	if text == "" {
 		return ""
 	}
@@ -226,10 +226,12 @@ func (e *Exec) shown(output *tail) string {
 type tail struct {
 	b     []byte
 	limit int
+	cut   bool // there was more
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
+	t.cut = t.cut || len(t.b)+len(p) > t.limit
 	if len(p) >= t.limit {
 		t.b = append(t.b[:0], p[len(p)-t.limit:]...)
 		return n, nil

@@ -10,14 +10,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // Options are a handler's options as a configuration file has them: strings, bools, numbers, []any and map[string]any. The zero value
 // has none.
-type Options struct{ values map[string]any }
+type Options struct {
+	values map[string]any
+	secret func(path string)
+}
 
 // NewOptions makes options of decoded YAML or JSON. values is not copied.
-func NewOptions(values map[string]any) Options { return Options{values} }
+func NewOptions(values map[string]any) Options { return Options{values: values} }
+
+// OnSecret is o, which tells f the path of each option that is decoded into a broker.Secret.
+func (o Options) OnSecret(f func(path string)) Options {
+	o.secret = f
+	return o
+}
 
 // An OptionError is one thing that is wrong with options. It never shows a value, which may be a secret.
 type OptionError struct {
@@ -77,7 +88,7 @@ func (o Options) Decode(into any) error {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("handlers: Decode needs a pointer to a struct, not a %T", into))
 	}
-	d := &decoder{}
+	d := &decoder{secret: o.secret}
 	if o.values != nil {
 		d.structure("", o.values, v.Elem())
 	}
@@ -87,7 +98,7 @@ func (o Options) Decode(into any) error {
 // decodeChecked decodes and then checks, and reports the findings of both: of two for the same path the first, for what could not be
 // decoded is not missing as well.
 func decodeChecked(o Options, into any, check func() OptionErrors) error {
-	d := &decoder{}
+	d := &decoder{secret: o.secret}
 	if o.values != nil {
 		d.structure("", o.values, reflect.ValueOf(into).Elem())
 	}
@@ -99,7 +110,10 @@ func decodeChecked(o Options, into any, check func() OptionErrors) error {
 	return d.errs.err()
 }
 
-type decoder struct{ errs OptionErrors }
+type decoder struct {
+	errs   OptionErrors
+	secret func(path string)
+}
 
 var durationType = reflect.TypeFor[time.Duration]()
 
@@ -203,6 +217,9 @@ func (d *decoder) text(path string, x any, u encoding.TextUnmarshaler) {
 	}
 	if err := u.UnmarshalText([]byte(s)); err != nil {
 		d.errs.add(path, "%v", err)
+	}
+	if _, is := u.(*broker.Secret); is && d.secret != nil {
+		d.secret(path)
 	}
 }
 

@@ -128,6 +128,55 @@ func TestSecretsAreNotInFailures(t *testing.T) {
 	hidden(t, "exec's error", outputs(t, err))
 }
 
+// Nor in the output of a command, however long it is, and wherever what is kept of it begins.
+func TestSecretsAreNotInOutput(t *testing.T) {
+	long := strings.Repeat("canary-long-", 1000)
+	for name, c := range map[string]struct {
+		env    map[string]string
+		script string
+	}{
+		"longer than what is kept":       {map[string]string{"A": long}, `printf %s "$A"`},
+		"cut where what is kept begins":  {map[string]string{"A": "canary-" + strings.Repeat("x", 300), "B": strings.Repeat("b", 100)}, `printf %s "$A"; for i in $(seq 38); do printf %s "$B"; done`},
+		"one begins as the other":        {map[string]string{"A": "tok", "B": "tok-canary", "C": "tok-can"}, `echo "$B"`},
+		"a line's end that a shell cuts": {map[string]string{"A": "canary-x\n"}, `echo $A`},
+		"several lines":                  {map[string]string{"A": "-----BEGIN-----\ncanary-x\ncanary-y\n"}, `echo $A`},
+	} {
+		env := map[string]broker.Secret{}
+		for k, v := range c.env {
+			env[k] = broker.NewSecret(v)
+		}
+		for range 5 { // maps have no order
+			e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", c.script + "; exit 1"}, Env: env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = e.Handle(t.Context(), message("in", "x"))
+			if err == nil || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "xxxx") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// Nor in what a server says back that speaks no HTTP.
+func TestSecretsAreNotEchoed(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(conn, "HTTP/1.1 %s %s\r\n\r\n", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), r.Header.Get("X-Key"))
+		conn.Close()
+	})
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: broker.NewSecret(canary), Headers: map[string]broker.Secret{"X-Key": broker.NewSecret(canary)}})
+	err := w.Handle(t.Context(), message("in", "x"))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	hidden(t, "webhook's error", outputs(t, err))
+}
+
 // What is wrong with a webhook's options is found before anything is dialled, each with its path.
 func TestWebhookRefuses(t *testing.T) {
 	secret := broker.NewSecret("x")

@@ -29,6 +29,7 @@ type Webhook struct {
 	header  http.Header // sent with each request
 	config  WebhookConfig
 	secrets func(http.Header) // adds them to a request; a func, so that fmt cannot print them
+	redact  func(text string, cut bool) string
 }
 
 const (
@@ -55,6 +56,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	// at the moment it is used again. Without, each such close would be a failed attempt.
 	w.header["X-Idempotency-Key"] = nil
 	w.secrets = c.credentials()
+	w.redact = c.redact(u)
 	transport := c.Transport
 	if transport == nil {
 		if transport, err = c.transport(); err != nil {
@@ -207,13 +209,19 @@ func (w *Webhook) failure(ctx context.Context, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
+	if text := w.redact(err.Error(), false); text != err.Error() { // the server has said back what it was sent
+		return fmt.Errorf("webhook to %s: %s", w.host, cutText(text, maxErrorText))
+	}
 	return fmt.Errorf("webhook to %s: %w", w.host, cutError{err})
 }
 
 // cutError bounds the text of an error that a server has a hand in.
 type cutError struct{ err error }
 
-func (e cutError) Error() string { return cutText(e.err.Error(), 256) }
+// maxErrorText is the most bytes of it.
+const maxErrorText = 256
+
+func (e cutError) Error() string { return cutText(e.err.Error(), maxErrorText) }
 func (e cutError) Unwrap() error { return e.err }
 
 // cutText is at most n bytes of s, and "..." where there was more.

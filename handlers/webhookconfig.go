@@ -199,6 +199,25 @@ func (c WebhookConfig) credentials() func(http.Header) {
 	}
 }
 
+// redact puts *** for the secrets of a request, the URL's path and query among them, into the text of an error.
+func (c WebhookConfig) redact(u *url.URL) func(text string, cut bool) string {
+	secrets := []string{c.BearerToken.Reveal(), c.Basic.Password.Reveal()}
+	add := http.Header{}
+	c.credentials()(add)
+	for _, values := range add {
+		secrets = append(secrets, values...)
+	}
+	if _, encoded, ok := strings.Cut(add.Get("Authorization"), "Basic "); ok {
+		secrets = append(secrets, encoded)
+	}
+	for _, part := range []string{u.RequestURI(), u.Path, u.RawQuery} {
+		if len(part) >= minLine {
+			secrets = append(secrets, part)
+		}
+	}
+	return hide(secrets)
+}
+
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || (ip != nil && ip.IsLoopback())

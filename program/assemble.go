@@ -256,7 +256,7 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 	whole := true
 	for i, r := range c.Routes {
 		path := at + ".routes[" + strconv.Itoa(i) + "]"
-		h, err := a.known.Build(r.Handler, m.setup, handlers.NewOptions(r.With))
+		h, err := a.known.Build(r.Handler, m.setup, a.doc.Options(path+".with", r.With))
 		switch {
 		case err == nil:
 		case errors.Is(err, handlers.ErrUnknown):

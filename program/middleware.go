@@ -55,7 +55,7 @@ func (a *assembly) wrap(at string, list []config.Middleware, limits limits, log 
 			whole = false
 			continue
 		}
-		w, limit, err := make(log, handlers.NewOptions(m.With))
+		w, limit, err := make(log, a.doc.Options(path+".with", m.With))
 		if err != nil {
 			a.doc.FindOptions(path+".with", err)
 			whole = false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -140,5 +141,24 @@ func publishOdd(t *testing.T, url string) {
 	}
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A handler's secret that stands in a file which others can read is warned of, with its line.
+func TestOpenFileIsWarnedOf(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  o:
+    source: {nats: {stream: S, subjects: [s], durable: d}}
+    routes:
+      - {handler: exec, with: {command: ["true"], env: {KEY: canary, OTHER: "${HOME}"}}}
+`)
+	file := filepath.Join(dir, "c.yaml")
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t.Context(), "config", "check", file)
+	if err != nil || !strings.Contains(out, "c.yaml:5: consumers.o.routes[0].with.env.KEY: warning: is a secret, and ") || strings.Contains(out, "OTHER") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -235,6 +235,10 @@ func (c Connection) validateURL(f *findings, i int, raw string) {
 		f.add("URLs[%d] cannot be read as a URL", i)
 		return
 	}
+	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.Opaque != "" { // it may be a password, behind a slip of the pen
+		f.add("URLs[%d] has something behind its host: want nats://host:port, and in a password %%2F for /, %%3F for ?, %%23 for #", i)
+		return
+	}
 	secure := c.TLS.wanted()
 	switch u.Scheme {
 	case "tls", "wss":

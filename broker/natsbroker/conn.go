@@ -332,8 +332,7 @@ func (c Connection) where() string {
 			raw = "nats://" + raw
 		}
 		if u, err := url.Parse(raw); err == nil {
-			u.User = nil
-			hosts = append(hosts, u.String())
+			hosts = append(hosts, u.Scheme+"://"+u.Host)
 		}
 	}
 	return strings.Join(hosts, ",")

@@ -25,7 +25,7 @@ func (t *tree) fill(path, text string) (string, bool) {
 			t.doc.add(path, "has a ${ that is neither ${NAME} nor ${NAME:-default}; write $${ for the characters themselves")
 			return ""
 		}
-		filled = true
+		filled, t.doc.filled[path] = true, true
 		value, ok := t.lookup(name)
 		switch {
 		case fallback != "" && value == "":

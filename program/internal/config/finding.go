@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -53,6 +54,8 @@ type Document struct {
 
 	lines    map[string]int
 	findings []Finding
+	mode     os.FileMode     // of the file; 0: not known
+	filled   map[string]bool // what came from the environment, by path
 }
 
 // Find adds a finding at a path, unless there is one for the same path or below it already: what could not be understood is not

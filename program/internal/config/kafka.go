@@ -102,6 +102,10 @@ func (d *Document) checkBrokers(at string, k *Kafka) {
 		d.Find(at+".brokers", "is missing or empty: want host:port of one broker at least")
 	}
 	for i, b := range k.Brokers {
+		if strings.Contains(b, "@") {
+			d.Find(at+".brokers["+strconv.Itoa(i)+"]", "has a user or a password in it: want host:port; they go into sasl")
+			continue
+		}
 		host, port, err := net.SplitHostPort(b)
 		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || host == "" {
 			d.Find(at+".brokers["+strconv.Itoa(i)+"]", "is %q, want host:port, as in 127.0.0.1:9092", b)

@@ -31,6 +31,7 @@ func TestContradictionsOfKafka(t *testing.T) {
 		"{brokers: [h], topics: [a], group: g}":                                                                                       `brokers[0]: is "h", want host:port`,
 		"{brokers: ['h:1', ':9092'], topics: [a], group: g}":                                                                          `brokers[1]: is ":9092", want host:port`,
 		"{brokers: ['h:kafka'], topics: [a], group: g}":                                                                               `brokers[0]: is "h:kafka", want host:port`,
+		"{brokers: ['u:pw@h:1'], topics: [a], group: g}":                                                                              `brokers[0]: has a user or a password in it: want host:port`,
 		"{brokers: ['kafka://h:1'], topics: [a], group: g}":                                                                           `brokers[0]: is "kafka://h:1", want host:port`,
 		"{brokers: ['h:1'], group: g}":                                                                                                "topics: is missing: want topics, or topics_pattern",
 		"{brokers: ['h:1'], group: g, topics: []}":                                                                                    "topics: is empty",

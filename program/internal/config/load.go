@@ -21,18 +21,29 @@ func Load(name string, lookup func(string) (string, bool)) (*Document, error) {
 	if len(content) > maxBytes {
 		return nil, fmt.Errorf("reading the configuration: %s has %d bytes, more than %d", name, len(content), maxBytes)
 	}
-	return Parse(name, content, lookup), nil
+	d := &Document{Name: name}
+	if info, err := os.Stat(name); err == nil {
+		d.mode = info.Mode().Perm()
+	}
+	d.parse(content, lookup)
+	return d, nil
 }
 
 // Parse is Load for content that was read already; name is for messages only.
 func Parse(name string, content []byte, lookup func(string) (string, bool)) *Document {
-	d := &Document{Name: name, lines: map[string]int{}}
+	d := &Document{Name: name}
+	d.parse(content, lookup)
+	return d
+}
+
+func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
+	d.lines, d.filled = map[string]int{}, map[string]bool{}
 	t := &tree{doc: d, lookup: lookup}
 	values := t.parse(content)
 	if values == nil {
-		return d
+		return
 	}
-	d.FindOptions("", handlers.NewOptions(values).Decode(&d.File))
+	d.FindOptions("", d.Options("", values).Decode(&d.File))
 	for path, secret := range d.secrets() {
 		d.readSecret(path, secret)
 	}
@@ -42,7 +53,16 @@ func Parse(name string, content []byte, lookup func(string) (string, bool)) *Doc
 			c.Source = c.Sources[0].source()
 		}
 	}
-	return d
+}
+
+// Options are options of the file at a path. A secret among them is warned of where it stands in the file itself and others can read that.
+func (d *Document) Options(path string, values map[string]any) handlers.Options {
+	return handlers.NewOptions(values).OnSecret(func(below string) {
+		if path != "" {
+			below = path + "." + below
+		}
+		d.warnOpen(below)
+	})
 }
 
 // FindOptions adds what a strict decoder found at and below a path, and nothing for nil. Any other error becomes one finding.

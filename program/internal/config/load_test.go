@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -301,6 +302,59 @@ func TestSecretsAreNotInFindings(t *testing.T) {
 		got := strings.Join(findings(d), "\n")
 		if got == "" || strings.Contains(got, "canary") && !strings.Contains(text, "{"+canary) {
 			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// YAML's own words about a secret that is not in quotes do not repeat it.
+func TestSyntaxShowsNoSecret(t *testing.T) {
+	for _, value := range []string{
+		"*canary", "*canary x", "&canary *canary", "!canary x", "!<canary> x", "!!canary x", "@canary", "%canary", "`canary", "{canary", "[canary", "{canary: *canary}", "|canary", ">canary",
+		"\"can\\qary", "canary: canary: x", "'canary", "? canary", "- canary",
+	} {
+		d := parse(least+"admin:\n  token: "+value+"\n", nil)
+		if got := strings.Join(findings(d), "\n"); got == "" || strings.Contains(got, "canary") && !strings.HasPrefix(value, "{") {
+			t.Errorf("token: %s: %q", value, got)
+		}
+	}
+}
+
+// A secret that stands in a file which others can read is warned of, wherever it stands; one that comes from elsewhere is not.
+func TestSecretsInAnOpenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := `admin: {token: 0123456789abcdef}
+consumers:
+  o:
+    source: {nats: {url: "tls://u:pw@h", stream: S, durable: d}}
+    routes: [{handler: log}]
+  p:
+    source: {nats: {url: "tls://h", stream: S, durable: p, token: "${TOKEN}"}}
+    routes: [{handler: log}]
+  q:
+    source: {kafka: {brokers: ["h:1"], topics: [a], group: g, tls: {}, sasl: {mechanism: PLAIN, user: u, password: literal}}}
+    routes: [{handler: log}]
+`
+	env := func(string) (string, bool) { return "from-elsewhere", true }
+	for mode, want := range map[os.FileMode][]string{
+		0o600: nil,
+		0o644: {"admin.token", "consumers.o.source.nats.url", "consumers.q.source.kafka.sasl.password"},
+	} {
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+		d, err := config.Load(file, env)
+		if err != nil || d.Err() != nil {
+			t.Fatal(err, d.Err())
+		}
+		var got []string
+		for _, w := range d.Warnings {
+			got = append(got, w.Path)
+			if !strings.Contains(w.Problem, "0644") || w.Line == 0 || strings.Contains(w.Problem, "literal") {
+				t.Errorf("%+v", w)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("mode %04o: %q, want %q", mode, got, want)
 		}
 	}
 }

@@ -39,6 +39,15 @@ func (d *Document) checkNATS(at string, n *NATS) {
 	case d.Has(at+".urls") && len(n.URLs) == 0:
 		d.Find(at+".urls", "is empty")
 	}
+	for i, server := range n.Servers() {
+		path := at + ".url"
+		if n.URL == "" {
+			path = at + ".urls[" + strconv.Itoa(i) + "]"
+		}
+		if strings.Contains(server, "@") {
+			d.warnOpen(path)
+		}
+	}
 	if !d.Has(at+".url") && !d.Has(at+".urls") {
 		d.checkEmbedded(at, n)
 	}

@@ -65,6 +65,13 @@ func (d *Document) readSecret(path string, s secret) {
 	*s.value = broker.NewSecret(text)
 }
 
+// warnOpen warns of a secret that stands in the file itself, and others can read the file.
+func (d *Document) warnOpen(path string) {
+	if d.mode&0o077 != 0 && !d.filled[path] {
+		d.warn(path, "is a secret, and %s can be read by others (mode %04o); chmod 600 it, or take the secret from ${NAME} or a file of its own", d.Name, d.mode)
+	}
+}
+
 // readPrivate reads a file that others should not read.
 func (d *Document) readPrivate(path, file string) ([]byte, bool) {
 	info, err := os.Stat(file)

@@ -19,7 +19,7 @@ var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 // syntax reports what the parser says. The line in its text is where the thing begins that it could not read, often far above the mistake, so
 // the line is searched for.
 func (t *tree) syntax(content []byte, err error) {
-	text := err.Error()
+	text := wordless(err.Error())
 	m := syntaxLine.FindStringSubmatch(text)
 	if m == nil {
 		t.doc.add("", text)
@@ -34,6 +34,17 @@ func (t *tree) syntax(content []byte, err error) {
 	}
 	line := unreadable(lines)
 	t.doc.findings = append(t.doc.findings, Finding{Line: line, Problem: problem + hint(string(lines[line-1]), text)})
+}
+
+// anchor is what YAML's parser repeats of the file: the name of an anchor, which a value that is not in quotes may look like, and be a secret.
+var anchor = regexp.MustCompile(`anchor '.*'`)
+
+// wordless is what the parser says without that.
+func wordless(text string) string {
+	if !anchor.MatchString(text) {
+		return text
+	}
+	return anchor.ReplaceAllString(text, "anchor") + ". A value that begins with * or & must be in quotes"
 }
 
 // unreadable is the number of the line after the longest beginning that can be read. An open bracket or quote makes beginnings unreadable until

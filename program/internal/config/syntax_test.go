@@ -19,7 +19,7 @@ func TestSyntax(t *testing.T) {
 		"    dead_letter: {to: \"dead}\n    timeout: 5s\nlog: {level: info}\n": "7: not YAML: found unexpected end of stream",
 		"    middleware:\n      - use: dedup\n     - use: recover\n":           "9: not YAML: did not find expected",
 		"    timeout: 5s\n\n# more\n   max_stuck: 4\n":                         "10: not YAML: did not find expected key. Is it",
-		"    routes: *none\n":                                                  "7: not YAML: unknown anchor 'none' referenced",
+		"    routes: *none\n":                                                  "7: not YAML: unknown anchor referenced. A value that begins with * or & must be in quotes",
 		strings.Repeat("    # a long comment\n", 5000) + "   max_stuck: 4\n":   "",
 	} {
 		got := findings(parse(head+tail, nil))
