@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 	"github.com/longshoremq/longshore/integration/kafkad"
 	"github.com/longshoremq/longshore/integration/ledger"
 )

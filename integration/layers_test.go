@@ -37,6 +37,7 @@ var layers = []layer{
 	{"broker/internal/contact", nil},
 	// The conformance suite: a library for tests.
 	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
+	{"broker/brokertest/faultproxy", nil},
 	{"broker/brokertest/ledger", []string{"broker"}},
 
 	// The program: the only place that knows all parts.
@@ -49,8 +50,7 @@ var layers = []layer{
 	{"integration", []string{"*"}},
 	{"integration/daemon", nil},
 	{"integration/natsd", []string{"integration/daemon"}},
-	{"integration/kafkad", []string{"integration/daemon", "integration/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
-	{"integration/faultproxy", nil},
+	{"integration/kafkad", []string{"integration/daemon", "broker/brokertest/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
 	{"integration/ledger", nil},
 }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
-	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 

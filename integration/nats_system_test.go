@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 	"github.com/longshoremq/longshore/integration/ledger"
 	"github.com/longshoremq/longshore/integration/natsd"
 )

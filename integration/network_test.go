@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 )
 
 // overProxy runs one consumer behind a proxy, does something to the network, and heals it. Nothing may be handled twice: the consumer never

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 	"github.com/longshoremq/longshore/consumer"
-	"github.com/longshoremq/longshore/integration/faultproxy"
 	"github.com/longshoremq/longshore/integration/kafkad"
 	"github.com/longshoremq/longshore/integration/ledger"
 )

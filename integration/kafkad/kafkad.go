@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 )
 
 // Config says what kind of cluster to start.

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 	"github.com/longshoremq/longshore/integration/daemon"
-	"github.com/longshoremq/longshore/integration/faultproxy"
 )
 
 // A node is one broker, which is a controller too, in a JVM of its own. Ports and data stay over restarts.

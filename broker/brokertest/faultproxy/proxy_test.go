@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/longshoremq/longshore/integration/faultproxy"
+	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
