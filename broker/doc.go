@@ -48,6 +48,21 @@
 // settle is not known to be written down, and of the others as many as a broker may forget when it is killed; the adapters here keep the last
 // 8,192 and more. What it has forgotten, it hands out again, which at-least-once allows.
 //
+// # Messages that are gone
+//
+// What the broker dropped before anybody handled it is told as a Gap, never passed over in silence: exactly how many, where the broker numbers its
+// messages. What is out while it is dropped is settled as ever, and an ack of it is nil.
+//
+// A topic or stream that is deleted and made again begins anew, though its name and its offsets are the same. The least that an adapter owes then:
+//
+//   - every message of the new one is handed out, from its first, also when it was made anew while no process was there;
+//   - nothing of the new one is taken for something of the old: not for finished, not for out here, and no late settle of an old message
+//     reaches a new one;
+//   - a source that runs tells a Gap, of N -1 where it cannot know how many were lost. It may learn of it late, at its next exchange with the
+//     broker. One that was away has nothing to compare with, and may tell none.
+//
+// Whether the old claim ends with it is the adapter's choice; if it goes on, the settles of what was out return what they would have.
+//
 // # What an adapter must never do
 //
 //   - hand out a message that is outstanding here, even when the broker redelivers it;

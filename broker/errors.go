@@ -13,6 +13,9 @@ var (
 	// ErrSettled says that at least one message was settled before. The call changed nothing for that message.
 	ErrSettled = errors.New("broker: already settled")
 
+	// ErrForeign says that a claim is not of the source that was asked to settle: a mistake of the caller. Nothing was settled, and no budget freed.
+	ErrForeign = errors.New("broker: the claim is of another source")
+
 	// ErrClosed is returned by Receive after Stop, and by Open and Publish after Close.
 	ErrClosed = errors.New("broker: closed")
 

@@ -5,8 +5,8 @@ type Event struct {
 	Kind Kind
 	// Claim is nil where the event is about the whole source.
 	Claim *Claim
-	// From: in Gap, the first offset skipped, where there are offsets and it is known. In Stalled, the unfinished offset that holds
-	// the commit back. Otherwise 0.
+	// From: in Gap, the first offset skipped, where messages have a Message.Offset and it is known. In Stalled, the unfinished offset that holds
+	// the commit back. Otherwise 0; a broker of other positions names them in Err.
 	From int64
 	// N: in Gap, how many messages were skipped. In Unconfirmed, how many settles said nil and did not hold. -1: unknown.
 	N int64
@@ -18,7 +18,7 @@ type Event struct {
 type Kind int
 
 const (
-	// Assigned: a claim begins; nothing of it was handed out yet.
+	// Assigned: a claim begins. Receive hands out nothing of it before Observe has returned, so that the engine knows a claim before its messages.
 	Assigned Kind = iota + 1
 	// Ended: a claim has ended. Sent after Keeper.End.
 	Ended
@@ -28,8 +28,8 @@ const (
 	Down
 	// Up: the first success after Open began, or after a Down. A source is ready when it was seen.
 	Up
-	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, or dropped
-	// by a broker that pushes.
+	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, a message that was given
+	// back and gone by then, or dropped by a broker that pushes.
 	Gap
 	// Unconfirmed: settles said nil and did not hold, or perhaps did not: a fenced commit, a lease that ran out before the settle arrived, a
 	// failed delete. They come again. It is said of settles, when they are found out, and never in advance.

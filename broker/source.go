@@ -26,6 +26,11 @@ type Source interface {
 	// end by it: until Close what is out stays claimed and extended, and acks are nil and hold, as after Stop. A claim that is lost itself
 	// (its consumer was deleted, the group refuses the member) ends at once, as ever.
 	//
+	// Such an error is only for what stays so until a person acts: the broker refuses who we are or what we may do, the group refuses our settings,
+	// what is read was deleted and may not be made again, something cannot be decoded and the policy is to stop. What may pass by itself is tried
+	// again after a pause and told by Down, however long it takes: no connection, no leader, a topic that is not there yet, a quota, an error that
+	// the adapter does not know.
+	//
 	// There is no ctx, Stop ends it: with one, a chunk that was already counted as outstanding could be dropped at its end.
 	Receive(dst []Message) (n int, err error)
 
@@ -37,6 +42,7 @@ type Source interface {
 	// nil: will be committed, by repeated tries, or reported as Unconfirmed; until either is known the adapter remembers it, and acks again
 	// what is delivered again (see Redeliveries in the package comment). ErrLost: none (the claim has ended) or not all (a lease ran out); in
 	// the second case a *LostError says how many. ErrSettled: not all, some were settled before. When both are true, ErrLost.
+	// ErrForeign: c is of another source, and nothing was settled.
 	Ack(c *Claim, tokens []uint64) error
 
 	// Nack gives messages back to the broker, in the given order: they come again, here or elsewhere, not before Back.Delay where
@@ -45,7 +51,9 @@ type Source interface {
 	//
 	// nil promises only that they come again. One that could not be said to the broker before its lease ran out is not said any more: that is
 	// reported as Unconfirmed, and the message comes again by its lease, elsewhere perhaps before its Delay and without its Runs. One that was
-	// sent and got lost on the way comes again so, too; where the adapter cannot know that, it reports nothing.
+	// sent and got lost on the way comes again so, too; where the adapter cannot know that, it reports nothing. One that the broker has dropped
+	// meanwhile (retention, a purge) cannot come again: that is nil, too, and told as a Gap where the adapter can learn of it. (JetStream drops what
+	// waits for its redelivery without a word.)
 	Nack(c *Claim, back []Back) error
 
 	// Stop ends pulling. It does not block, and may be called any number of times, by any goroutine, also before or beside Open. No new pulls
@@ -77,9 +85,13 @@ type Options struct {
 // A Budget bounds what is between the broker and its settle. It is freed by the engine's settle, whatever that returns, and not by a
 // claim's end: else a source whose claims come and go under slow handlers would exceed it several times over.
 type Budget struct {
-	// Messages handed out and not settled. Hard.
+	// Messages is how many may be handed out and not settled, never more. What is prefetched does not count, unless an adapter chooses so, as one does
+	// whose prefetch uses up leases or deliveries.
 	Messages int
-	// Bytes of payload of those plus everything prefetched or decompressed. One response or one message may go over.
+	// Bytes of payload (Key, Value and Headers.Raw) of what is handed out and not settled, and of all that is prefetched, decompressed, or asked for
+	// and under way. Nothing is asked for beyond it; what an answer then brings may go over, for a broker may answer with more than was asked (a
+	// whole batch), and a message above the budget has to come through. What is handed out goes over by one message at most, so a message above
+	// the budget is handed out alone.
 	Bytes int64
 }
 

@@ -17,6 +17,7 @@ func cases() []testCase {
 
 		// Settling.
 		{name: "SettleOnce", run: settleOnce, why: again},
+		{name: "ForeignClaim", run: foreignClaim},
 		{name: "SettleOfManyAtOnce", setup: Setup{Partitions: 2}, run: settleOfManyAtOnce},
 		{name: "GiveBack", run: giveBack, why: again},
 		{name: "GiveBackDelay", run: giveBackDelay, why: needsNativeDelay},
@@ -29,12 +30,14 @@ func cases() []testCase {
 		{name: "FailedForLong", run: failedForLong, why: again},
 		{name: "SettlesDoNotWait", run: settlesDoNotWait, why: again},
 		{name: "UnconfirmedIsTold", run: unconfirmedIsTold, why: again},
+		{name: "LateSettlesFree", run: lateSettlesFree, why: again},
 		{name: "LateAck", run: lateAck, why: needsLateAcks},
 		{name: "LongHandlers", setup: Setup{Partitions: 2}, run: longHandlers, why: again},
 		{name: "PrefetchStays", run: prefetchStays, why: again},
 
 		// Claims.
 		{name: "EventsInOrder", run: eventsInOrder},
+		{name: "AssignedComesFirst", run: assignedComesFirst},
 		{name: "ObserveCallsBack", run: observeCallsBack},
 		{name: "Revoked", setup: Setup{Partitions: 2}, run: revoked, why: again},
 		{name: "RevokedInTime", setup: Setup{Partitions: 2}, run: revokedInTime, why: again},
@@ -80,6 +83,7 @@ func cases() []testCase {
 		// Messages that are gone.
 		{name: "TrimmedWhileAway", run: trimmedWhileAway, why: again},
 		{name: "TrimmedUnderway", run: trimmedUnderway, why: again},
+		{name: "TrimmedAndGivenBack", run: trimmedAndGivenBack, why: again},
 		{name: "Recreated", run: recreated, why: again},
 		{name: "RecreatedWhileAway", run: recreatedWhileAway, why: again},
 		{name: "Undecodable", run: undecodable},

@@ -379,6 +379,19 @@ func eventsInOrder(w *world) {
 	}
 }
 
+// assignedComesFirst proves that nothing of a claim is handed out before Observe has returned from its Assigned event.
+func assignedComesFirst(w *world) {
+	w.produce(0, 10)
+	m := w.join(observing(func(e broker.Event) {
+		if e.Kind == broker.Assigned {
+			time.Sleep(w.moment())
+		}
+	}))
+	m.mustAck(m.take(10)...)
+	w.settled()
+	w.handledOnce()
+}
+
 // observeCallsBack proves that Observe may call the source at each event: it is called with no lock held.
 func observeCallsBack(w *world) {
 	var m *member

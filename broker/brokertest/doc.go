@@ -24,10 +24,24 @@
 // A broker of leased messages that nobody can take away (a queue) has no Revoke, Steal and Bounce. The order at a claim's end, fence, End,
 // commit, is then held by the cases SettleRacesClose and CloseTwiceBesideAck, so give it SlowSettles.
 //
+// # Trouble over TCP
+//
+// For a broker over TCP package faultproxy, below this one, makes most of the trouble: New makes one proxy for each Join, and its address is what
+// the source connects to.
+//
+//   - Cut is Set with Shape{Hold: true} for its direction; Heal is Reset and then Heal, so that what was held is lost and not late;
+//   - Freeze is SetBoth(Shape{Hold: true}), and Thaw is Heal, for what is sent to a process that stands still arrives when it goes on;
+//   - Kill is Refuse(true), Reset, and Close of the source with a ctx that has ended;
+//   - Down is Refuse(true) and Reset at all proxies of the case, those of Join to come included; Up is Refuse(false);
+//   - SlowSettles is a Latency to the broker.
+//
+// What an exchange says, as for FailSettles, a proxy does not know: that is a hook in the adapter's client, or a command to the broker.
+//
 // # Time
 //
 // Take a short lease (AckWait, session timeout), 100-300 ms: cases sleep for a few of them to show that something does not happen. What has to
-// happen is waited for, up to [Harness.Patience], so a slow machine makes a slow run and no failure. An adapter without I/O sets
+// happen is waited for, up to [Harness.Patience], so a slow machine makes a slow run and no failure. While you write the adapter, take a Patience
+// of a few seconds. Most of a run is waiting: with [Harness.SideBySide] cases wait beside each other. An adapter without I/O sets
 // [Harness.Bubble] and runs in no time inside testing/synctest. A case that wants to tell "given back" from "the lease ran out" asks for a very
 // long one in [Setup.Lease]; New has to heed it.
 //

@@ -72,6 +72,26 @@ func trimmedUnderway(w *world) {
 	}
 }
 
+// trimmedAndGivenBack proves that a message may be given back after the broker has dropped it, and that this is told as a Gap: it cannot come again.
+func trimmedAndGivenBack(w *world) {
+	w.need("Trim", w.sys.Trim != nil)
+	m := w.join(budget(10, 1<<20))
+	w.produce(0, 15)
+	ms := m.take(10)
+	w.sys.Trim(w, w.sys.Topics[0], 10)
+	m.mustAck(ms[:4]...)
+	m.mustNack(0, 0, ms[4:]...)
+	m.mustAck(m.take(5)...)
+	w.settled()
+	if w.h.DropsInSilence {
+		return
+	}
+	w.eventually("what was given back and was gone by then was told as a Gap", func() bool { return m.seen(broker.Gap) > 0 })
+	if _, n, unknown := m.gaps(); !unknown && n != 6 {
+		w.Errorf("Gap events say %d messages, want 6, which were given back and gone by then", n)
+	}
+}
+
 // recreated proves that a topic which is deleted and made again is noticed, with a Gap event, and that its messages are not taken for those
 // that had the same offsets before: neither for finished ones, nor by late acks of old ones.
 func recreated(w *world) {

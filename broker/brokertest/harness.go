@@ -52,6 +52,8 @@ type Harness struct {
 	LateAcks bool
 	// DropsSettled: the broker lets go of a message when it is settled, so that Trim is not needed to see whether the adapter does.
 	DropsSettled bool
+	// DropsInSilence: the broker drops a message that waits for its redelivery without a word (JetStream), so that the adapter cannot tell a Gap.
+	DropsInSilence bool
 	// NoKeys: messages have no keys at all. NilKeyIsEmpty, NilValueIsEmpty: the broker cannot tell nil from empty; either may arrive.
 	NoKeys, NilKeyIsEmpty, NilValueIsEmpty bool
 	// HeadersByKey: the broker keeps the order of headers with the same key only.

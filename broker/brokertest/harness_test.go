@@ -2,6 +2,7 @@ package brokertest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"path"
 	"slices"
@@ -156,6 +157,23 @@ func TestSideBySide(t *testing.T) {
 	slices.Sort(names)
 	if !slices.Equal(ran, names) {
 		t.Errorf("there ran %v, want %v", ran, names)
+	}
+}
+
+// A case that waits in vain says what each process was told.
+func TestFailuresSayWhatWasSeen(t *testing.T) {
+	h := smallest(func(s broker.Source) broker.Source {
+		return &wrapped{Source: s, open: func(s broker.Source, ctx context.Context, o broker.Options) (broker.Traits, error) {
+			traits, err := s.Open(ctx, o)
+			o.Observe(broker.Event{Kind: broker.Gap, From: 3, N: 7, Err: errors.New("taken by the tide")})
+			return traits, err
+		}, ack: emptyAck}
+	})
+	got := saidBy(brokertest.Failures(t, h, "HandedOutOnce"))
+	for _, want := range []string{"member 1: ", "messages were handed out", "gap, from 3, n 7: taken by the tide"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the suite said %q, want %q in it", got, want)
+		}
 	}
 }
 

@@ -50,6 +50,7 @@ type stamped struct {
 
 type claimBook struct {
 	assigned, ended bool
+	told            bool             // Observe has returned from Assigned
 	high            map[string]int64 // by partition: the highest offset that was handed out for the first time
 	handed          int              // messages, repeated ones too
 }
@@ -185,9 +186,12 @@ func (m *member) enter(ms []broker.Message) {
 	defer m.mu.Unlock()
 	c := ms[0].Claim
 	book := m.claims[c]
-	if c == nil || book == nil || !book.assigned {
+	switch {
+	case c == nil || book == nil || !book.assigned:
 		m.w.Errorf("%s: a message was handed out before its claim's Assigned event", m.name)
 		book = m.book(c)
+	case !book.told:
+		m.w.Errorf("%s: a message was handed out before Observe had returned from its claim's Assigned event", m.name)
 	}
 	for i := range ms {
 		m.enterOne(&ms[i], c, book)
@@ -259,6 +263,11 @@ func (m *member) saw(e broker.Event) {
 	if m.observe != nil {
 		m.observe(e)
 	}
+	if e.Kind == broker.Assigned {
+		m.mu.Lock()
+		m.book(e.Claim).told = true
+		m.mu.Unlock()
+	}
 	m.wake()
 }
 
@@ -329,6 +338,38 @@ func (m *member) checkDown(now time.Time) {
 	}
 }
 
+// lastEvents is how many events of a member a failure shows.
+const lastEvents = 12
+
+// seenHere is what the member was told and what it has out.
+func (m *member) seenHere() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d messages were handed out, %d are out", m.name, m.total, len(m.heldMsgs))
+	if m.err != nil {
+		fmt.Fprintf(&b, ", Receive said %v", m.err)
+	}
+	skipped := max(0, len(m.events)-lastEvents)
+	fmt.Fprintf(&b, "; events: %d", len(m.events))
+	if skipped > 0 {
+		fmt.Fprintf(&b, ", the last %d", lastEvents)
+	}
+	for _, e := range m.events[skipped:] {
+		fmt.Fprintf(&b, "\n  %v %v", e.at.Sub(m.w.began).Round(100*time.Microsecond), e.Kind)
+		if e.Claim != nil && e.Claim.Partition >= 0 {
+			fmt.Fprintf(&b, " of %s/%d", e.Claim.Topic, e.Claim.Partition)
+		}
+		if e.Kind == broker.Gap || e.Kind == broker.Unconfirmed {
+			fmt.Fprintf(&b, ", from %d, n %d", e.From, e.N)
+		}
+		if e.Err != nil {
+			fmt.Fprintf(&b, ": %v", e.Err)
+		}
+	}
+	return b.String()
+}
+
 // seen counts the events of a kind so far.
 func (m *member) seen(k broker.Kind) int {
 	m.mu.Lock()
@@ -361,7 +402,8 @@ func (m *member) take(n int, why ...string) []*broker.Message {
 	m.w.Helper()
 	ms, err := m.tryTake(n, m.w.h.Patience)
 	if len(ms) < n {
-		m.w.Fatalf("%s: %d messages came, want %s; Receive: %v; books: %v", m.name, len(ms), strings.Join(append([]string{fmt.Sprint(n)}, why...), " "), err, m.w.books.Report())
+		m.w.Fatalf("%s: %d messages came, want %s; Receive: %v; books: %v%s", m.name, len(ms), strings.Join(append([]string{fmt.Sprint(n)}, why...), " "),
+			err, m.w.books.Report(), m.w.seen())
 	}
 	return ms
 }

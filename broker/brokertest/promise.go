@@ -125,6 +125,30 @@ func unconfirmedIsTold(w *world) {
 	w.handled()
 }
 
+// lateSettlesFree proves that settles which say ErrLost, for their lease has run out or another has the claim, free the budget as any other.
+func lateSettlesFree(w *world) {
+	a, ms := w.cutOff(6)
+	b := w.join(budget(6, 1<<20))
+	got := b.take(6, "of a process that is cut off for longer than its lease")
+	time.Sleep(w.lease) // by now a knows it, too
+	for _, of := range byClaim(ms[:3]) {
+		_ = a.ack(of...)
+	}
+	for _, of := range byClaim(ms[3:]) {
+		_ = a.nack(0, 0, of...)
+	}
+	a.p.Heal()
+	for _, msg := range got {
+		_ = b.ack(msg)
+	}
+	b.close()
+	w.produce(0, 6)
+	w.eventually("late settles freed the budget, and it is used in full", func() bool { return a.out() == 6 })
+	defer a.handle(func(msg *broker.Message) { _ = a.ack(msg) })()
+	w.settled()
+	w.handled()
+}
+
 // lateAck proves that an ack whose lease has run out is sent, on a broker that takes it: it spares the next holder the work.
 func lateAck(w *world) {
 	a, ms := w.cutOff(5)

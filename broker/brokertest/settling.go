@@ -35,6 +35,34 @@ func settleOnce(w *world) {
 	w.handledOnce()
 }
 
+// foreignClaim proves that a settle of another source's claim says ErrForeign and changes nothing: the message stays out where it is.
+func foreignClaim(w *world) {
+	a := w.join(budget(5, 1<<20))
+	w.produce(0, 5)
+	ms := a.take(5)
+	b := w.process()
+	b.open()
+	c := ms[0].Claim
+	if err := b.src.Ack(c, []uint64{ms[0].Token}); !errors.Is(err, broker.ErrForeign) {
+		w.Errorf("Ack of another source's claim: %v, want ErrForeign", err)
+	}
+	if err := b.src.Nack(c, []broker.Back{{Token: ms[1].Token}}); !errors.Is(err, broker.ErrForeign) {
+		w.Errorf("Nack of another source's claim: %v, want ErrForeign", err)
+	}
+	b.quiet(0, "it is out in another process")
+	for _, of := range byClaim(ms) {
+		_ = a.ack(of...) // ErrLost where b's coming took the claim
+	}
+	for _, m := range []*member{a, b} {
+		if m == b {
+			b.receive()
+		}
+		defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
+	}
+	w.settled()
+	w.handled()
+}
+
 // settleOfManyAtOnce proves that settles may come from many goroutines, in any order, while messages are handed out.
 func settleOfManyAtOnce(w *world) {
 	m := w.join(budget(64, 1<<20), chunk(16))
@@ -82,12 +110,14 @@ func giveBack(w *world) {
 	m.quiet(w.moment(), "all was acked")
 }
 
-// giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or another.
+// giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or another. The
+// delays go up to three leases, or to Traits.NativeDelay where that is shorter.
 func giveBackDelay(w *world) {
 	m := w.join()
 	w.produce(0, 6)
 	ms := m.take(6)
-	delays := []time.Duration{w.lease / 2, w.lease, 2 * w.lease, 3 * w.lease}
+	longest := min(3*w.lease, w.h.Traits.NativeDelay)
+	delays := []time.Duration{longest / 6, longest / 3, longest * 2 / 3, longest}
 	due := make(map[string]time.Time)
 	for i, d := range delays {
 		due[id(ms[i])] = time.Now().Add(d)
@@ -105,8 +135,8 @@ func giveBackDelay(w *world) {
 }
 
 func needsNativeDelay(h *Harness) string {
-	if h.Traits.NativeDelay < 3*h.Lease {
-		return "Traits.NativeDelay is shorter than three leases: the engine keeps such delays"
+	if h.Traits.NativeDelay <= 0 {
+		return "Traits.NativeDelay is 0: the engine keeps delays"
 	}
 	return needsRedelivery(h)
 }

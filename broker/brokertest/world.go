@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +101,21 @@ func (w *world) story(ids []string) string {
 	return b.String()
 }
 
+// seen is what each member was told and what it has out, for a case that waited in vain.
+func (w *world) seen() string {
+	w.mu.Lock()
+	ms, weather := slices.Clone(w.members), strings.Join(w.weather, "; ")
+	w.mu.Unlock()
+	var b strings.Builder
+	for _, m := range ms {
+		b.WriteString("\n" + m.seenHere())
+	}
+	if weather != "" {
+		b.WriteString("\nthe case: " + weather)
+	}
+	return b.String()
+}
+
 // need skips the case when an ability is missing; the harness has to say why it is.
 func (w *world) need(name string, there bool) {
 	w.Helper()
@@ -146,7 +162,7 @@ func (w *world) eventually(what string, cond func() bool) {
 	w.Helper()
 	for end := time.Now().Add(w.h.Patience); !cond(); time.Sleep(poll) {
 		if time.Now().After(end) {
-			w.Fatalf("%s: not within %v; books: %v", what, w.h.Patience, w.books.Report())
+			w.Fatalf("%s: not within %v; books: %v%s", what, w.h.Patience, w.books.Report(), w.seen())
 		}
 	}
 }
@@ -165,7 +181,7 @@ func (w *world) unsettled(want int64) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("the broker has %d unsettled messages, want %d; books: %v", got, want, w.books.Report())
+			w.Fatalf("the broker has %d unsettled messages, want %d, after %v; books: %v%s", got, want, w.h.Patience, w.books.Report(), w.seen())
 		}
 	}
 }

@@ -1,13 +1,13 @@
 package kafkabroker
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
-var errForeign = errors.New("kafkabroker: settling: the claim is of another source")
+var errForeign = fmt.Errorf("kafkabroker: settling: %w", broker.ErrForeign)
 
 // Ack settles messages as handled. See broker.Source.
 func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {

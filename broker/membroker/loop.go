@@ -277,8 +277,16 @@ func (s *Source) begin1(h *holding, n notice) {
 	if n.gap != nil {
 		s.sayGap(cs.claim, n.gap, nil)
 	}
+	early := s.mutant.is(assignedLate)
+	if early {
+		s.holdings = append(s.holdings, h)
+		signal(s.wake)
+	}
 	s.mu.Unlock()
 	s.emit()
+	if early {
+		return
+	}
 	s.mu.Lock()
 	s.holdings = append(s.holdings, h)
 	s.mu.Unlock()

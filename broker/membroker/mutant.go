@@ -43,6 +43,10 @@ const (
 	killKeepsReceiving                      // Receive goes on after Kill
 	commitThenEndAtClose                    // Close puts the last commit together before settles are fenced
 	gapFromZero                             // a gap does not say where it begins
+	lateKeepsBudget                         // a settle that says ErrLost frees no budget
+	assignedLate                            // a claim's messages are handed out beside its Assigned event
+	foreignSettled                          // a settle of another source's claim says nil
+	backGoneSilently                        // what was given back and is gone by then is not reported
 )
 
 func (m mutant) is(x mutant) bool { return m&x != 0 }

@@ -61,6 +61,11 @@ func TestMutantsFail(t *testing.T) {
 		{"lag of the wrong group", lagGroupWrong, []Config{partitioned, leased}, "LagOfTwo"},
 		{"receive goes on after a kill", killKeepsReceiving, []Config{partitioned, leased}, "Killed"},
 		{"commit then end at close", commitThenEndAtClose, []Config{partitioned, leased}, "SettleRacesClose"},
+		{"late settles free no budget", lateKeepsBudget, []Config{partitioned, leased}, "LateSettlesFree"},
+		{"handed out beside Assigned", assignedLate, []Config{partitioned, leased}, "AssignedComesFirst"},
+		{"settles of another source", foreignSettled, []Config{partitioned, leased}, "ForeignClaim"},
+		{"given back and gone in silence", backGoneSilently, []Config{partitioned}, "TrimmedAndGivenBack"},
+		{"short delay of a give-back ignored", nackEarly, []Config{{Leased: true, NativeDelay: testLease}}, "GiveBackDelay"},
 		{"gap from nowhere", gapFromZero, []Config{partitioned, leased}, "TrimmedWhileAway"},
 	} {
 		for _, c := range m.on {

@@ -228,7 +228,7 @@ func (h *holding) count(sp *span) {
 
 // jump passes messages that the log does not have any more, and says how many nobody handled.
 func (h *holding) jump(first int64) {
-	from, missing := h.pos, int64(0)
+	s, from, missing := h.s, h.pos, int64(0)
 	if h.w.lo == h.w.hi {
 		missing = first - h.pos
 		h.w.lo, h.w.hi, h.floor = first, first, first
@@ -236,16 +236,18 @@ func (h *holding) jump(first int64) {
 		h.w.extend(h.floor, first)
 		for o := h.pos; o < first; o++ {
 			if sl := h.w.get(o); sl != nil && (sl.state == unseen || sl.state == back) {
+				if sl.state == unseen || !s.mutant.is(backGoneSilently) {
+					missing++
+				}
 				sl.state = done
-				missing++
 			}
 		}
 	}
 	h.pos = first
 	h.advance()
-	h.s.dirtied(h)
+	s.dirtied(h)
 	if missing > 0 {
-		h.s.sayGap(h.claim.claim, &gap{from: from, n: missing}, nil)
+		s.sayGap(h.claim.claim, &gap{from: from, n: missing}, nil)
 	}
 }
 

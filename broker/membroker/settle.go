@@ -1,18 +1,21 @@
 package membroker
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
-var errForeign = errors.New("membroker: settling: the claim is of another source")
+var errForeign = fmt.Errorf("membroker: settling: %w", broker.ErrForeign)
 
 // Ack settles messages as handled. See broker.Source.
 func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 	cs, ok := c.State.(*claimState)
 	if !ok || cs.h.s != s {
+		if s.mutant.is(foreignSettled) {
+			return nil
+		}
 		return errForeign
 	}
 	if s.mutant.is(ackWaits) {
@@ -49,6 +52,9 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 	cs, ok := c.State.(*claimState)
 	if !ok || cs.h.s != s {
+		if s.mutant.is(foreignSettled) {
+			return nil
+		}
 		return errForeign
 	}
 	s.mu.Lock()
@@ -140,7 +146,7 @@ func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 		if size, found := cs.orphans[t]; found {
 			delete(cs.orphans, t)
 			h.settleStray(o)
-			h.s.free(1, int64(size))
+			h.s.freeLate(int64(size))
 		}
 		return settledLost, o
 	}
@@ -159,8 +165,19 @@ func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 	if cs.out--; cs.out == 0 && cs != h.claim {
 		signal(h.s.wake) // for what stands behind it
 	}
-	h.s.free(1, int64(sl.size))
+	if how == settledLate {
+		h.s.freeLate(int64(sl.size))
+	} else {
+		h.s.free(1, int64(sl.size))
+	}
 	return how, o
+}
+
+// freeLate is free of a message whose settle says ErrLost.
+func (s *Source) freeLate(bytes int64) {
+	if !s.mutant.is(lateKeepsBudget) {
+		s.free(1, bytes)
+	}
 }
 
 func (s *Source) free(n int, bytes int64) {

@@ -80,6 +80,7 @@ func harness(where func(testing.TB) place) brokertest.Harness {
 		Lease:            testLease,
 		NoPartitions:     true,
 		LateAcks:         true,
+		DropsInSilence:   true,
 		NilValueIsEmpty:  true,
 		HeadersByKey:     true, // nats.go keeps headers in a map, and writes them as it comes
 		KeepsRuns:        true,

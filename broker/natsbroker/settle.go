@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -132,7 +133,7 @@ func (s *Source) sessionOf(c *broker.Claim) *session {
 }
 
 var (
-	errForeign = errors.New("natsbroker: settling: the claim is of another source")
+	errForeign = fmt.Errorf("natsbroker: settling: %w", broker.ErrForeign)
 	errExpired = errors.New("the lease of at least one message had run out")
 )
 
