@@ -32,7 +32,7 @@ func natsSource(n *config.NATS, e config.Embedded) natsbroker.Config {
 			NKeySeedFile: n.NKeySeedFile, CredsFile: n.CredsFile, PlaintextAuth: n.PlaintextAuth,
 		},
 		Stream: n.Stream, Consumer: n.Durable, Domain: n.Domain, Subjects: n.Subjects, Deliver: delivers[n.Deliver],
-		AckWait: n.AckWait, MaxAckPending: n.MaxAckPending, MaxHold: n.MaxHold, RevokeWait: n.RevokeWait, Recreate: n.Recreate, KeyHeader: n.KeyHeader, KeyToken: n.KeyToken,
+		AckWait: n.AckWait, MaxAckPending: n.MaxAckPending, MaxHold: n.MaxHold, RevokeWait: n.RevokeWait, Missing: n.Missing, Recreate: n.Recreate, KeyHeader: n.KeyHeader, KeyToken: n.KeyToken,
 	}
 	if t := n.TLS; t != nil {
 		cfg.TLS = natsbroker.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, HandshakeFirst: t.HandshakeFirst}
@@ -65,7 +65,7 @@ func kafkaConnection(k *config.Kafka) kafkabroker.Connection {
 // kafkaSource turns the configuration's words into the adapter's.
 func kafkaSource(k *config.Kafka) kafkabroker.Config {
 	cfg := kafkabroker.Config{
-		Connection: kafkaConnection(k), Group: k.Group, Topics: k.Topics, Pattern: k.TopicsPattern,
+		Connection: kafkaConnection(k), Group: k.Group, Topics: k.Topics, Pattern: k.TopicsPattern, Missing: k.Missing,
 		Start: kafkabroker.Start{At: k.Start}, OutOfRange: k.OutOfRange, Balancer: k.Balancer, InstanceID: k.InstanceID,
 		SessionTimeout: k.SessionTimeout, HeartbeatInterval: k.HeartbeatInterval, RevokeWait: k.RevokeWait, RebalanceTimeout: k.RebalanceTimeout,
 		CommitInterval: k.CommitInterval, CommitMessages: k.CommitMessages,

@@ -243,13 +243,13 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 func TestOneFailsAllDrain(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: log}]")+
-		"  lost:\n    source: {nats: {url: \"nats://127.0.0.1:"+port+"\", stream: NONE, durable: d}}\n    routes: [{handler: log}]\n")
+		"  lost:\n    source: {nats: {url: \"nats://127.0.0.1:"+port+"\", stream: NONE, durable: d, missing: stop}}\n    routes: [{handler: log}]\n")
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	if code := run.code(t); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	log := run.stderr.String()
-	if events := wantJSONLines(t, log); events["failed"] != 1 || !strings.Contains(log, "consumer lost: opening the source: natsbroker: looking for stream NONE") {
+	if events := wantJSONLines(t, log); events["failed"] != 1 || !strings.Contains(log, "consumer lost: opening the source: natsbroker: there is no stream NONE") {
 		t.Errorf("the reason is not told once:\n%s", log)
 	}
 	if !strings.Contains(log, `"consumer":"orders","event":"state","state":"stopped"`) {

@@ -75,11 +75,14 @@ type Config struct {
 
 	// Group is the consumer group. Processes with the same one share its messages. Required.
 	Group string
-	// Topics to consume. One that does not exist is waited for. Topics or Pattern is required.
+	// Topics to consume. Topics or Pattern is required.
 	Topics []string
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
-	// underscores) never. Where it matches none, a Warning says so once, and one is waited for. Defaults to none.
+	// underscores) never. Defaults to none.
 	Pattern string
+	// Missing is what Open does where one of Topics does not exist, or Pattern matches none: "wait" for it, with a Warning, and consume the others, or
+	// "stop", with an error. Defaults to wait.
+	Missing string
 	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
 	Start Start
 	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and "latest" both go on at the
@@ -154,6 +157,7 @@ func (c Config) withDefaults() Config {
 	c.Connection = c.Connection.withDefaults()
 	or(&c.Start.At, "earliest")
 	or(&c.OutOfRange, "earliest")
+	or(&c.Missing, "wait")
 	or(&c.Balancer, "sticky")
 	or(&c.SessionTimeout, 10*time.Second)
 	or(&c.HeartbeatInterval, time.Second)
@@ -273,6 +277,9 @@ func (c Config) validate() error {
 	}
 	if !slices.Contains([]string{"earliest", "latest", "stop"}, c.OutOfRange) {
 		f.add("OutOfRange is %q: it must be earliest, latest or stop", c.OutOfRange)
+	}
+	if c.Missing != "wait" && c.Missing != "stop" {
+		f.add("Missing is %q: it must be wait or stop", c.Missing)
 	}
 	if _, ok := schemes[c.Balancer]; !ok {
 		f.add("Balancer is %q: it must be sticky, range or roundrobin", c.Balancer)

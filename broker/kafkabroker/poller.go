@@ -66,6 +66,7 @@ func (s *Source) look(ctx context.Context) error {
 	}
 	counts := make(map[string]int32)
 	s.mu.Lock()
+	refuses := s.phase == opening && s.cfg.Missing == "stop" // to open without it
 	for name, t := range ts {
 		if !s.matches(name) {
 			delete(ts, name)
@@ -81,11 +82,11 @@ func (s *Source) look(ctx context.Context) error {
 		if t.err == nil {
 			continue
 		}
-		if was, known := s.layout[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) {
+		if was, known := s.layout[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) && !refuses {
 			s.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("topic %s does not exist: waiting for it", name)})
 		}
 	}
-	if s.cfg.Pattern != "" && len(ts) == 0 && !s.unmatched {
+	if s.cfg.Pattern != "" && len(ts) == 0 && !s.unmatched && !refuses {
 		s.unmatched = true
 		s.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("no topic matches %q: waiting for one", s.cfg.Pattern)})
 	}

@@ -218,7 +218,7 @@ func (s *Source) bootstrap(ctx context.Context) error {
 			return nil
 		case s.life.Err() != nil:
 			return broker.ErrClosed
-		case refused(err):
+		case refused(err), errors.Is(err, broker.ErrNoTopic):
 			return err
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w (given up: %w)", seen, context.Cause(ctx))
@@ -238,7 +238,34 @@ func (s *Source) reach(ctx context.Context, first bool) error {
 	if err := s.cfg.probe(probing, s.c.transport); err != nil {
 		return err
 	}
-	return s.look(ctx)
+	for looks := 1; ; looks++ { // a broker that has just started may not know its topics yet
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		err := s.absent()
+		if err == nil || s.cfg.Missing == "wait" {
+			return nil
+		}
+		if looks >= missingLooks || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 2*retryWait)
+	}
+}
+
+// absent says what there is not of what is to be consumed, by the last look.
+func (s *Source) absent() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cfg.Pattern != "" && len(s.layout) == 0 {
+		return fmt.Errorf("%w: none matches %q, and Missing is stop", broker.ErrNoTopic, s.cfg.Pattern)
+	}
+	for _, name := range s.cfg.Topics {
+		if s.missing[name] > 0 {
+			return fmt.Errorf("%w: %s, and Missing is stop", broker.ErrNoTopic, name)
+		}
+	}
+	return nil
 }
 
 // launch starts the goroutines.

@@ -102,6 +102,8 @@ type Config struct {
 	// CreateStream creates the stream when there is none of that name; its Name may be empty. An existing stream is never changed.
 	// Defaults to nil: the stream must exist.
 	CreateStream *jetstream.StreamConfig
+	// Missing is what Open does where there is no such stream and none is created: "wait" for it, with a Warning, or "stop", with an error. Defaults to wait.
+	Missing string
 	// Recreate goes on after the consumer or stream was deleted or made anew: with a Gap event and a new claim. On the same stream
 	// it resumes after the last known ack floor. Defaults to false: Receive then returns an error.
 	Recreate bool
@@ -145,6 +147,9 @@ func (c Connection) withDefaults() Connection {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Missing == "" {
+		c.Missing = "wait"
+	}
 	c.Connection = c.Connection.withDefaults()
 	orDuration(&c.AckWait, DefaultAckWait)
 	orDuration(&c.MaxHold, DefaultMaxHold)
@@ -274,6 +279,9 @@ func (c Config) validate() error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n") {
 			f.add("Subjects[%d] is %q: it is no subject", i, s)
 		}
+	}
+	if c.Missing != "wait" && c.Missing != "stop" {
+		f.add("Missing is %q: it must be wait or stop", c.Missing)
 	}
 	if c.KeyHeader != "" && c.KeyToken != 0 {
 		f.add("KeyHeader is %q and KeyToken is %d: set one of them", c.KeyHeader, c.KeyToken)

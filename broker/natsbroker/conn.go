@@ -30,6 +30,9 @@ type link struct {
 	wg   sync.WaitGroup
 	done context.Context // ends at close
 	stop context.CancelFunc
+
+	mu     sync.Mutex
+	dialed []error // that failed in the attempt under way
 }
 
 // hooks tell the owner of a link what happens to it. They are called from nats.go's goroutines and do not block.
@@ -60,7 +63,12 @@ func (l *link) open(ctx context.Context) error {
 		return err
 	}
 	handshakes := 0 // that failed one after the other
+	var last error  // of an attempt that had its time
 	for attempt := 1; ; attempt++ {
+		if attempt == 1 {
+			slow := time.AfterFunc(silence, func() { l.hooks.lost(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence)) })
+			defer slow.Stop()
+		}
 		nc, err := l.try(ctx, opts)
 		if err == nil {
 			l.cur.Store(nc)
@@ -70,19 +78,39 @@ func (l *link) open(ctx context.Context) error {
 			handshakes = 0
 		}
 		if ctx.Err() == nil {
-			told := fmt.Errorf("connecting to %s: %w", l.cfg.where(), l.cfg.redact(err))
+			last = fmt.Errorf("connecting to %s: %w", l.cfg.where(), l.cfg.redact(l.explain(err)))
 			// A server that refuses our certificate may just hang up after the handshake, which once may have another reason.
 			if hopeless(err) || handshakes >= 3 {
-				return told
+				return last
 			}
-			l.hooks.lost(told)
+			l.hooks.lost(last)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("connecting to %s: %w; last: %w", l.cfg.where(), context.Cause(ctx), l.cfg.redact(err))
+			if last == nil {
+				return fmt.Errorf("connecting to %s: %w", l.cfg.where(), context.Cause(ctx))
+			}
+			return fmt.Errorf("%w (given up: %w)", last, context.Cause(ctx))
 		case <-time.After(l.cfg.pause(attempt)):
 		}
 	}
+}
+
+// silence is after how long the first attempt is told of that has no answer yet: somebody waits to be told what is wrong.
+const silence = 2 * time.Second
+
+// explain adds what nats.go leaves out: why no server was there, and what may be set up otherwise.
+func (l *link) explain(err error) error {
+	l.mu.Lock()
+	dialed := errors.Join(l.dialed...)
+	l.mu.Unlock()
+	switch {
+	case errors.Is(err, nats.ErrNoServers) && dialed != nil:
+		return fmt.Errorf("%w: %w", err, dialed)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("%w (does this port speak TLS?)", err)
+	}
+	return err
 }
 
 // try makes one attempt. nats.Connect takes no context, so it is left to end by its own timeout when ctx ends first.
@@ -90,6 +118,9 @@ func (l *link) try(ctx context.Context, opts []nats.Option) (*nats.Conn, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	l.dialed = nil
+	l.mu.Unlock()
 	type result struct {
 		nc  *nats.Conn
 		err error
@@ -215,11 +246,19 @@ func (l *link) reads() uint64 {
 	return 0
 }
 
+// maxDialed is how many failed dials are kept for an attempt's error; reconnects dial for ever.
+const maxDialed = 8
+
 // Dial implements nats.CustomDialer.
 func (l *link) Dial(network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: l.cfg.DialTimeout}
 	c, err := d.DialContext(l.done, network, address)
 	if err != nil {
+		l.mu.Lock()
+		if len(l.dialed) < maxDialed {
+			l.dialed = append(l.dialed, err)
+		}
+		l.mu.Unlock()
 		return nil, err
 	}
 	w := &wire{Conn: c}

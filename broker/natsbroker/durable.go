@@ -85,6 +85,8 @@ func (c Config) ensureStream(ctx context.Context, js jetstream.JetStream) (*jets
 			return st.CachedInfo(), nil
 		}
 		return nil, fmt.Errorf("natsbroker: creating stream %s: %w", c.Stream, err)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, fmt.Errorf("natsbroker: there is no stream %s; make it, or let CreateStream (create_stream in a file) do it: %w", c.Stream, err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && nc(js).IsConnected() && c.CreateStream == nil:
 		return nil, nil // perhaps we may not ask; the consumer decides
 	}

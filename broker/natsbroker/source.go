@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -137,7 +138,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	for _, w := range s.cfg.exposed() {
 		s.herald.warn(w)
 	}
-	d, err := s.find(ctx)
+	d, err := s.find(ctx, s.cfg.Missing == "wait")
 	if err != nil {
 		return broker.Traits{}, s.openErr(err)
 	}
@@ -156,8 +157,9 @@ func (s *Source) openErr(err error) error {
 	return err
 }
 
-// find ensures stream and consumer, as long as what stands in the way may pass.
-func (s *Source) find(ctx context.Context) (durable, error) {
+// find ensures stream and consumer, as long as what stands in the way may pass; with await, a stream that is not there may come.
+func (s *Source) find(ctx context.Context, await bool) (durable, error) {
+	missing := false
 	for attempt := 1; ; attempt++ {
 		d, err := s.cfg.ensure(ctx, s.link.conn(), s.from, s.opts.Ordered)
 		if err == nil {
@@ -169,10 +171,17 @@ func (s *Source) find(ctx context.Context) (durable, error) {
 		if disabled {
 			err = fmt.Errorf("JetStream does not answer; is it enabled on the server and for the account? %w", err)
 		}
-		if ctx.Err() == nil && (!passing(err) || disabled) {
+		gone := errors.Is(err, jetstream.ErrStreamNotFound)
+		if ctx.Err() == nil && (!passing(err) || disabled) && !(gone && await) {
 			return d, err
 		}
-		s.herald.tell(broker.Event{Kind: broker.Down, Err: err})
+		switch {
+		case !gone:
+			s.herald.tell(broker.Event{Kind: broker.Down, Err: err})
+		case !missing:
+			missing = true
+			s.herald.warn(fmt.Errorf("%w: waiting for it", err))
+		}
 		if !sleep(ctx, s.cfg.pause(attempt)) {
 			return d, fmt.Errorf("natsbroker: %w; last: %w", context.Cause(ctx), err)
 		}
@@ -268,7 +277,7 @@ func (s *Source) replace(ctx context.Context, ses *session, cause error) {
 	if !s.cfg.Recreate {
 		return
 	}
-	d, err := s.find(ctx)
+	d, err := s.find(ctx, false)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

@@ -103,6 +103,7 @@ type NATS struct {
 	MaxAckPending int           `yaml:"max_ack_pending"`
 	MaxHold       time.Duration `yaml:"max_hold"`
 	RevokeWait    time.Duration `yaml:"revoke_wait"`
+	Missing       string        `yaml:"missing"`
 	Recreate      bool          `yaml:"recreate"`
 	KeyHeader     string        `yaml:"key_header"`
 	KeyToken      int           `yaml:"key_token"`
@@ -123,6 +124,7 @@ type Kafka struct {
 	Brokers       []string `yaml:"brokers"`
 	Topics        []string `yaml:"topics"`
 	TopicsPattern string   `yaml:"topics_pattern"`
+	Missing       string   `yaml:"missing"`
 	Group         string   `yaml:"group"`
 	ClientID      string   `yaml:"client_id"`
 	InstanceID    string   `yaml:"instance_id"`

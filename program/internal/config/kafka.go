@@ -64,6 +64,7 @@ func (d *Document) checkKafka(at string, k *Kafka) {
 			d.Find(at+name.key, "is empty")
 		}
 	}
+	d.oneOf(at+".missing", k.Missing, missings)
 	d.oneOf(at+".balancer", k.Balancer, balancers)
 	d.oneOf(at+".out_of_range", k.OutOfRange, outOfRange)
 	d.oneOf(at+".isolation", k.Isolation, isolations)

@@ -64,6 +64,7 @@ func (d *Document) checkNATS(at string, n *NATS) {
 	if n.CreateStream && len(n.Subjects) == 0 {
 		d.Find(at+".create_stream", "is set and subjects is not: a stream needs subjects")
 	}
+	d.oneOf(at+".missing", n.Missing, missings)
 	d.oneOf(at+".deliver", n.Deliver, delivers)
 	d.duration(at+".ack_wait", n.AckWait)
 	d.duration(at+".max_hold", n.MaxHold)

@@ -57,6 +57,9 @@ func (d *Document) reads() (all []read) {
 	return all
 }
 
+// missings are what source.kafka.missing and source.nats.missing may be.
+var missings = []string{"wait", "stop"}
+
 // maxWeight is the largest weight that makes sense: what comes after it waits for so many.
 const maxWeight = 1000
 
