@@ -25,6 +25,22 @@ type Lag struct {
 // UnknownLag is the lag of a source that has not learned it yet.
 func UnknownLag() Lag { return Lag{Waiting: -1, Unsettled: -1} }
 
+// A PartitionLagReporter knows the lag of each partition that it holds: what it says of them together is its Lag. A partition on its way from one process to another may be
+// told of by both, so what several processes say is put together by the partition's name, not added up. Only for sources whose Lag is not that of a group.
+type PartitionLagReporter interface {
+	LagReporter
+	// LagByPartition returns the last known figures of each partition, in no order; a partition whose lag was not learned yet has UnknownLag. It never blocks and
+	// may be called at any time.
+	LagByPartition() []PartitionLag
+}
+
+// A PartitionLag is the lag of one partition.
+type PartitionLag struct {
+	Topic     string
+	Partition int32
+	Lag
+}
+
 // A Pauser can stop handing out topics and go on later. What was prefetched of them goes back, or a paused topic would keep the
 // budget from the others.
 type Pauser interface {

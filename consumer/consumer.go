@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,6 +170,52 @@ func (c *Consumer) lag() (sum broker.Lag) {
 		}
 	}
 	return sum
+}
+
+// LagByPartition returns the lag of each partition that is held here, by topic and number. Sources without partitions, and those that hold none, are one row without a topic,
+// with the partition -1. nil: the lag is unknown. It does not block.
+func (c *Consumer) LagByPartition() []broker.PartitionLag {
+	if c.lag().At.IsZero() {
+		return nil
+	}
+	sums := map[laneKey]broker.Lag{}
+	add := func(topic string, partition int32, l broker.Lag) {
+		key := laneKey{topic: topic, partition: partition}
+		sum := sums[key]
+		sum.Waiting, sum.Unsettled, sum.Group, sum.At = sum.Waiting+l.Waiting, sum.Unsettled+l.Unsettled, sum.Group || l.Group, l.At
+		sums[key] = sum
+	}
+	for _, f := range c.feeds {
+		if f.retries {
+			continue
+		}
+		var rows []broker.PartitionLag
+		if s, ok := f.source.(broker.PartitionLagReporter); ok {
+			rows = s.LagByPartition()
+		}
+		for _, row := range rows {
+			if row.Waiting < 0 || row.Unsettled < 0 { // it has come just now
+				return nil
+			}
+			add(row.Topic, row.Partition, row.Lag)
+		}
+		if len(rows) > 0 {
+			continue
+		}
+		all := f.source.(broker.LagReporter).Lag()
+		if all.Waiting < 0 || all.Unsettled < 0 {
+			return nil
+		}
+		add("", -1, all)
+	}
+	all := make([]broker.PartitionLag, 0, len(sums))
+	for key, sum := range sums {
+		all = append(all, broker.PartitionLag{Topic: key.topic, Partition: key.partition, Lag: sum})
+	}
+	slices.SortFunc(all, func(a, b broker.PartitionLag) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return all
 }
 
 // Ready says whether the consumer is running and its sources had contact with the broker when they last spoke of it.

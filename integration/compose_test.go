@@ -158,10 +158,40 @@ func TestDashboards(t *testing.T) {
 				t.Errorf("%s: panel %q asks data source %q %d things", file, p.Title, p.Datasource.UID, len(p.Targets))
 			}
 			for _, target := range p.Targets {
+				if !lagOfAll(target.Expr) {
+					t.Errorf("%s: panel %q asks %s, which is wrong where several processes have partitions", file, p.Title, target.Expr)
+				}
 				if wrong := unknownIn(target.Expr, labels); len(wrong) > 0 {
 					t.Errorf("%s: panel %q asks %s, where longshore has no %v", file, p.Title, target.Expr, wrong)
 				}
 			}
+		}
+	}
+}
+
+// lagOfAll says whether a query puts the lags of several processes together as docs/operations.md says; one that asks for no lag does.
+func lagOfAll(expr string) bool {
+	lags := regexp.MustCompile(`longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
+	right := regexp.MustCompile(`sum by \(consumer\) \(max by \(consumer, topic, partition\) \((deriv\()?longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
+	return len(lags) == len(right)
+}
+
+// TestAlerts: what the documentation gives to paste asks for what there is, too.
+func TestAlerts(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	_, after, _ := strings.Cut(read(t, "../docs/operations.md"), "### Alerts")
+	_, text, _ := strings.Cut(after, "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	if err := yaml.Unmarshal([]byte(text), &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
+		t.Fatalf("no rules: %v\n%s", err, text)
+	}
+	for _, r := range rules.Groups[0].Rules {
+		if wrong := unknownIn(r.Expr, exposedMetrics()); len(wrong) > 0 || !lagOfAll(r.Expr) {
+			t.Errorf("%s asks %s: longshore has no %v, or the lag is not that of all", r.Alert, r.Expr, wrong)
 		}
 	}
 }

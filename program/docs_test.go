@@ -198,6 +198,8 @@ func (knownStats) Stats() consumer.Stats {
 
 func (knownStats) Oldest() time.Time { return time.Unix(1, 0) }
 
+func (knownStats) LagByPartition() []broker.PartitionLag { return []broker.PartitionLag{{}} }
+
 // TestDocsNameEveryMiddleware: and each of their options.
 func TestDocsNameEveryMiddleware(t *testing.T) {
 	text := section(t, "## Middleware", "## None")

@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,11 +14,16 @@ import (
 
 // gauge is the value of one, or "" where it is absent.
 func gauge(admin, name, consumer string) string {
-	m := regexp.MustCompile(fmt.Sprintf(`(?m)^longshore_%s\{consumer=%q\} (\S+)$`, name, consumer)).FindStringSubmatch(fetch("http://127.0.0.1:" + admin + "/metrics"))
-	if m == nil {
+	all := regexp.MustCompile(fmt.Sprintf(`(?m)^longshore_%s\{consumer=%q[^}]*\} (\S+)$`, name, consumer)).FindAllStringSubmatch(fetch("http://127.0.0.1:"+admin+"/metrics"), -1)
+	if all == nil {
 		return ""
 	}
-	return m[1]
+	sum := 0.0
+	for _, m := range all {
+		v, _ := strconv.ParseFloat(m[1], 64)
+		sum += v
+	}
+	return strconv.FormatFloat(sum, 'f', -1, 64)
 }
 
 // TestMemberWithoutPartitions: where there are more processes than partitions, those that wait are alive and ready, also while messages wait for the

@@ -28,17 +28,39 @@ func lagIsRight(w *world) {
 			return l.Unsettled == 30 && l.Waiting >= 0 && l.Waiting <= 20
 		})
 	}
+	byPartition(w, s)
 	m.mustAck(ms...)
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
 	w.settled()
 	w.eventually("the lag reaches 0", func() bool { l := s.Lag(); return l.Unsettled == 0 && l.Waiting == 0 })
+	byPartition(w, s)
 	at := s.Lag().At
 	if at.IsZero() {
 		w.Error("the lag does not say when it was learned")
 	}
 	w.produce(0, 5)
 	w.eventually("a later lag was learned", func() bool { return s.Lag().At.After(at) })
+}
+
+// byPartition proves that a lag by partition, where the source has it, has those that hold messages, and that they add up to the lag of all.
+func byPartition(w *world, s broker.LagReporter) {
+	by, ok := s.(broker.PartitionLagReporter)
+	if !ok || s.Lag().Group {
+		return
+	}
+	w.eventually("the lags of the partitions are the lag", func() bool {
+		all, sum, seen := s.Lag(), broker.Lag{}, map[string]bool{}
+		for _, l := range by.LagByPartition() {
+			name := fmt.Sprint(l.Topic, " ", l.Partition)
+			if l.Topic == "" || l.Partition < 0 || seen[name] {
+				w.Errorf("a lag of %+v", l)
+			}
+			seen[name] = true
+			sum.Waiting, sum.Unsettled = sum.Waiting+l.Waiting, sum.Unsettled+l.Unsettled
+		}
+		return len(seen) > 0 && sum.Waiting == all.Waiting && sum.Unsettled == all.Unsettled
+	})
 }
 
 // lagOfTwo proves that Lag.Group is true: of two processes that have half of the messages each, both know of all with it, and of their own

@@ -12,7 +12,7 @@ import (
 	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
-// A Source is a member of a consumer group; see broker.Source. It implements broker.LagReporter, Pauser, Holder, Rebudgeter and Windowed.
+// A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder, Rebudgeter and Windowed.
 //
 // Goroutines, from Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and alone calls Observe;
 // the committer, which sends one commit at a time; the poller, which looks at topics; one for each fetch under way (at most two per broker), and
@@ -98,12 +98,12 @@ type logKey struct {
 }
 
 var (
-	_ broker.Source      = (*Source)(nil)
-	_ broker.LagReporter = (*Source)(nil)
-	_ broker.Pauser      = (*Source)(nil)
-	_ broker.Holder      = (*Source)(nil)
-	_ broker.Rebudgeter  = (*Source)(nil)
-	_ broker.Windowed    = (*Source)(nil)
+	_ broker.Source               = (*Source)(nil)
+	_ broker.PartitionLagReporter = (*Source)(nil)
+	_ broker.Pauser               = (*Source)(nil)
+	_ broker.Holder               = (*Source)(nil)
+	_ broker.Rebudgeter           = (*Source)(nil)
+	_ broker.Windowed             = (*Source)(nil)
 )
 
 // NewSource makes a source. It checks cfg and reads the files that TLS names; it does not connect.
@@ -388,17 +388,37 @@ func (s *Source) Lag() broker.Lag {
 	defer s.mu.Unlock()
 	lag := broker.Lag{At: s.lagAt}
 	for _, p := range s.parts {
-		if p.end < 0 {
+		of := p.lag()
+		if of.Waiting < 0 {
 			return broker.UnknownLag()
 		}
-		waiting, open := p.tr.waiting(p.end)
-		lag.Waiting += waiting
-		lag.Unsettled += waiting + open
+		lag.Waiting += of.Waiting
+		lag.Unsettled += of.Unsettled
 	}
 	if s.lagAt.IsZero() || len(s.beginning) > 0 {
 		return broker.UnknownLag()
 	}
 	return lag
+}
+
+// LagByPartition returns the figures of each partition of this process. See broker.PartitionLagReporter.
+func (s *Source) LagByPartition() []broker.PartitionLag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows := make([]broker.PartitionLag, 0, len(s.parts))
+	for _, p := range s.parts {
+		rows = append(rows, broker.PartitionLag{Topic: p.topic, Partition: p.no, Lag: p.lag()})
+	}
+	return rows
+}
+
+// lag is the partition's, by the last answer of its broker; it needs s.mu.
+func (p *part) lag() broker.Lag {
+	if p.end < 0 {
+		return broker.UnknownLag()
+	}
+	waiting, open := p.tr.waiting(p.end)
+	return broker.Lag{Waiting: waiting, Unsettled: waiting + open, At: p.endAt}
 }
 
 // subscribed are the topics to tell the group of.

@@ -521,14 +521,14 @@ func TestMaxDeliveries(t *testing.T) {
 }
 
 var (
-	_ broker.Source      = (*membroker.Source)(nil)
-	_ broker.LagReporter = (*membroker.Source)(nil)
-	_ broker.Pauser      = (*membroker.Source)(nil)
-	_ broker.Holder      = (*membroker.Source)(nil)
-	_ broker.Rebudgeter  = (*membroker.Source)(nil)
-	_ broker.Windowed    = (*membroker.Source)(nil)
-	_ broker.Publisher   = (*membroker.Publisher)(nil)
-	_                    = brokertest.Run
+	_ broker.Source               = (*membroker.Source)(nil)
+	_ broker.PartitionLagReporter = (*membroker.Source)(nil)
+	_ broker.Pauser               = (*membroker.Source)(nil)
+	_ broker.Holder               = (*membroker.Source)(nil)
+	_ broker.Rebudgeter           = (*membroker.Source)(nil)
+	_ broker.Windowed             = (*membroker.Source)(nil)
+	_ broker.Publisher            = (*membroker.Publisher)(nil)
+	_                             = brokertest.Run
 )
 
 // A settle of many says of how many it came too late: those that were settled before are none.

@@ -322,13 +322,21 @@ func (m *member) lag(now time.Time) broker.Lag {
 		lag.Waiting, lag.Unsettled = m.g.cursors[0].behind(m.g.filter())
 		return lag
 	}
-	for _, c := range m.g.cursors {
-		if c.owner == m {
-			_, unsettled := c.behind(nil)
-			lag.Unsettled += unsettled
-		}
+	for _, c := range m.owned() {
+		_, unsettled := c.behind(nil)
+		lag.Unsettled += unsettled
 	}
 	return lag
+}
+
+// owned are the partitions that are m's.
+func (m *member) owned() (cs []*cursor) {
+	for _, c := range m.g.cursors {
+		if c.owner == m {
+			cs = append(cs, c)
+		}
+	}
+	return cs
 }
 
 // filter is nil where the group reads all there is, which is quicker to count.

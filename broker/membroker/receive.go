@@ -279,13 +279,21 @@ func (s *Source) await(due time.Time) {
 // learnLag takes the figures of this exchange; it needs both locks.
 func (s *Source) learnLag(now time.Time) {
 	if f := s.b.faults.lag; f != nil {
-		s.lag = *f
+		s.lag, s.lags = *f, nil
 		return
 	}
 	lag := s.m.lag(now)
+	s.lags = nil
 	if s.b.stream == nil {
+		waiting := map[*cursor]int64{}
 		for _, h := range s.holdings {
-			lag.Waiting += max(0, h.cur.log.end-max(h.high, h.cur.log.first))
+			n := max(0, h.cur.log.end-max(h.high, h.cur.log.first))
+			lag.Waiting += n
+			waiting[h.cur] = n
+		}
+		for _, c := range s.m.owned() {
+			_, unsettled := c.behind(nil)
+			s.lags = append(s.lags, broker.PartitionLag{Topic: c.log.topic, Partition: c.log.partition, Lag: broker.Lag{Waiting: waiting[c], Unsettled: unsettled, At: now}})
 		}
 	}
 	if s.mutant.is(lagGroupWrong) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
-// A Source is one process's subscription; see broker.Source. It implements broker.LagReporter, Pauser, Holder, Rebudgeter and Windowed.
+// A Source is one process's subscription; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder, Rebudgeter and Windowed.
 //
 // Two goroutines drive it: the caller of Receive, which also asks the broker for messages, and a loop of its own from Open to Close, which
 // sends settles and heartbeats, lets claims begin and end, and calls Observe.
@@ -63,6 +64,7 @@ type Source struct {
 	reach           contact.Contact
 	downSaid        time.Time // of the mutants downEachSecond and downForgotten
 	lag             broker.Lag
+	lags            []broker.PartitionLag
 	abortErr        error // why Close gave up
 	closeErr        error
 	leaseLost       bool // no contact for a lease: what is out may be somebody else's
@@ -284,6 +286,13 @@ func (s *Source) Lag() broker.Lag {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lag
+}
+
+// LagByPartition returns those of each partition; nothing where Leased. See broker.PartitionLagReporter.
+func (s *Source) LagByPartition() []broker.PartitionLag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lags)
 }
 
 // SetBudget changes the budget for what is asked for from now on.

@@ -13,6 +13,8 @@ import (
 type Watched interface {
 	Stats() consumer.Stats
 	Oldest() time.Time
+	// LagByPartition is nil where the lag is unknown; a row without a topic is of what has no partitions.
+	LagByPartition() []broker.PartitionLag
 }
 
 // A Collector is a prometheus.Collector for one consumer. Make it with New, give its Observe to the consumer's Config, and the consumer to
@@ -116,6 +118,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if w := c.target.Load(); w != nil {
 		d.collect(ch, (*w).Stats())
+		d.collectLag(ch, (*w).LagByPartition())
 		if at := (*w).Oldest(); !at.IsZero() {
 			ch <- prometheus.MustNewConstMetric(d.oldest, prometheus.GaugeValue, float64(at.UnixNano())/1e9)
 		}

@@ -122,7 +122,9 @@ func TestFiguresOfAConsumer(t *testing.T) {
 			`longshore_state{state="running"} 1`,
 			`longshore_workers{state="busy"} 0`,
 			`longshore_workers_limit{bound="max"} 64`,
-			`longshore_lag_messages 0`,
+			`longshore_lag_messages{partition="0",topic="in"} 0`,
+			`longshore_lag_messages{partition="1",topic="in"} 0`,
+			`longshore_unsettled_messages{partition="1",topic="in"} 0`,
 		)
 		if strings.Contains(text, canary) {
 			t.Errorf("a key, header or error is in the metrics:\n%s", text)
@@ -151,6 +153,12 @@ type fixedStats consumer.Stats
 
 func (s fixedStats) Stats() consumer.Stats { return consumer.Stats(s) }
 func (s fixedStats) Oldest() time.Time     { return time.Time{} }
+func (s fixedStats) LagByPartition() []broker.PartitionLag {
+	if s.Lag.At.IsZero() {
+		return nil
+	}
+	return []broker.PartitionLag{{Partition: -1, Lag: s.Lag}}
+}
 
 // TestUnknownIsAbsent: an unknown lag is no series, and in no case 0.
 func TestUnknownIsAbsent(t *testing.T) {
@@ -164,7 +172,7 @@ func TestUnknownIsAbsent(t *testing.T) {
 	}
 	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, At: time.Unix(1700000000, 0)}, LastProgress: time.Unix(1700000001, 0)})
 	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Down}})
-	wantSeries(t, expose(t, m), `longshore_lag_messages 0`, `longshore_unsettled_messages 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
+	wantSeries(t, expose(t, m), `longshore_lag_messages{partition="",topic=""} 0`, `longshore_unsettled_messages{partition="",topic=""} 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
 		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`)
 }
 

@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"strconv"
+
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -20,6 +23,7 @@ type descs struct {
 	state, workers, limits    *prometheus.Desc
 	handler, claims, sourceUp *prometheus.Desc
 	oldest, handlerLimit      *prometheus.Desc
+	lag, unsettled            *prometheus.Desc
 }
 
 func newDescs(label prometheus.Labels) *descs {
@@ -34,6 +38,9 @@ func newDescs(label prometheus.Labels) *descs {
 		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
 		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
 		oldest:   desc("oldest_unfinished_timestamp_seconds", "Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is none."),
+
+		lag:       desc("lag_messages", "Messages at the broker that were never delivered to anybody, by partition, empty where there are none. Absent while unknown.", "topic", "partition"),
+		unsettled: desc("unsettled_messages", "Messages at the broker that are not settled, delivered or not, by partition as lag. Absent while unknown.", "topic", "partition"),
 
 		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
 	}
@@ -56,10 +63,6 @@ func newDescs(label prometheus.Labels) *descs {
 	gauge("lanes", "Keys or partitions that have a message at large, where there is an order.", func(s consumer.Stats) float64 { return float64(s.Lanes) })
 	gauge("lane_waiting_messages", "Messages that wait here for the one before them in their order.", func(s consumer.Stats) float64 { return float64(s.Waiting) })
 	gauge("stuck_handlers", "Handlers that were replaced and have not returned.", func(s consumer.Stats) float64 { return float64(s.Stuck) })
-	gauge("lag_messages", "Messages at the broker that were never delivered to anybody. Absent while unknown.",
-		func(s consumer.Stats) float64 { return float64(s.Lag.Waiting) }).known = func(s consumer.Stats) bool { return s.Lag.Waiting >= 0 }
-	gauge("unsettled_messages", "Messages at the broker that are not settled, delivered or not. Absent while unknown.",
-		func(s consumer.Stats) float64 { return float64(s.Lag.Unsettled) }).known = func(s consumer.Stats) bool { return s.Lag.Unsettled >= 0 }
 	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",
 		func(s consumer.Stats) float64 { return float64(s.Lag.At.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
 	gauge("last_progress_timestamp_seconds", "When a handler last returned nil. Absent before the first time.",
@@ -83,7 +86,7 @@ func (d *descs) describe(ch chan<- *prometheus.Desc) {
 	for _, f := range d.figures {
 		ch <- f.desc
 	}
-	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit} {
+	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit, d.lag, d.unsettled} {
 		ch <- one
 	}
 }
@@ -109,4 +112,16 @@ func (d *descs) collect(ch chan<- prometheus.Metric, s consumer.Stats) {
 	gauge(d.workers, s.Pool.Stuck, "stuck")
 	gauge(d.limits, s.Pool.Min, "min")
 	gauge(d.limits, s.Pool.Max, "max")
+}
+
+// collectLag has a series for each partition: two processes may tell of one on its way between them, and of JetStream all tell of the same.
+func (d *descs) collectLag(ch chan<- prometheus.Metric, rows []broker.PartitionLag) {
+	for _, row := range rows {
+		partition := ""
+		if row.Topic != "" {
+			partition = strconv.Itoa(int(row.Partition))
+		}
+		ch <- prometheus.MustNewConstMetric(d.lag, prometheus.GaugeValue, float64(row.Waiting), row.Topic, partition)
+		ch <- prometheus.MustNewConstMetric(d.unsettled, prometheus.GaugeValue, float64(row.Unsettled), row.Topic, partition)
+	}
 }
