@@ -152,6 +152,14 @@ func NewExec(c ExecConfig) (*Exec, error) {
 
 // ExecFactory makes an Exec from options.
 func ExecFactory(s *Setup, o Options) (consumer.Handler, error) {
+	e, err := execOf(s, o)
+	if err != nil {
+		return nil, err
+	}
+	return e.Handle, nil
+}
+
+func execOf(s *Setup, o Options) (*Exec, error) {
 	c := ExecConfig{}.withDefaults()
 	c.Timeout = s.within(c.Timeout)
 	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.validate()) }); err != nil {
@@ -162,7 +170,7 @@ func ExecFactory(s *Setup, o Options) (consumer.Handler, error) {
 		return nil, err
 	}
 	s.NeedGrace(e.config.KillAfter + time.Second)
-	return e.Handle, nil
+	return e, nil
 }
 
 // String is the program without its arguments.
@@ -171,10 +179,15 @@ func (e *Exec) String() string { return "exec " + e.path }
 // Handle runs the command and waits for it. Its errors have the end of what it wrote to its standard output and error, quoted, at most
 // 512 bytes, the values of Env taken out.
 func (e *Exec) Handle(ctx context.Context, m *consumer.Message) error {
+	return e.call(ctx, m.Value, origin(nil, m))
+}
+
+// call runs the command on an input, with fields in its environment.
+func (e *Exec) call(ctx context.Context, input []byte, fields []field) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.config.Timeout, fmt.Errorf("%w after %v", context.DeadlineExceeded, e.config.Timeout))
 	defer cancel()
 	output := &tail{limit: 8 * shownOutput}
-	err := e.run(ctx, m, output)
+	err := e.run(ctx, input, fields, output)
 	if err == nil {
 		return nil
 	}
@@ -192,16 +205,16 @@ func (e *Exec) Handle(ctx context.Context, m *consumer.Message) error {
 	return err
 }
 
-// run runs the command on m, and collects its output.
-func (e *Exec) run(ctx context.Context, m *consumer.Message, output *tail) error {
+// run runs the command, and collects its output.
+func (e *Exec) run(ctx context.Context, input []byte, fields []field, output *tail) error {
 	cmd := exec.CommandContext(ctx, e.path, e.config.Command[1:]...) // #nosec G204 -- only the configuration names it
 	cmd.Args[0] = e.config.Command[0]
 	cmd.Dir = e.config.Dir
 	cmd.Env = slices.Clone(e.env())
-	for _, f := range origin(nil, m) {
+	for _, f := range fields {
 		cmd.Env = append(cmd.Env, f.variable+"="+f.value)
 	}
-	cmd.Stdin = bytes.NewReader(m.Value)
+	cmd.Stdin = bytes.NewReader(input)
 	cmd.Stdout, cmd.Stderr = output, output
 	err := runCommand(cmd, e.config.KillAfter)
 	if errors.Is(err, exec.ErrWaitDelay) { // it ended well, but what it left behind held its output

@@ -62,11 +62,37 @@ func LogFactory(s *Setup, o Options) (consumer.Handler, error) {
 	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
 		return nil, err
 	}
+	return Log(s.named(), c)
+}
+
+// named is the logger with the consumer's name.
+func (s *Setup) named() zerolog.Logger {
 	log := s.logger()
 	if s.Consumer != "" {
 		log = log.With().Str("consumer", s.Consumer).Logger()
 	}
-	return Log(log, c)
+	return log
+}
+
+// LogBatchFactory makes a batch handler that writes the events of Log, each with batch, how many messages the batch has.
+func LogBatchFactory(s *Setup, o Options) (consumer.BatchHandler, error) {
+	c := DefaultLogConfig()
+	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
+		return nil, err
+	}
+	log := s.named()
+	level, err := zerolog.ParseLevel(c.Level)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, ms []*consumer.Message) error {
+		for _, m := range ms {
+			if e := log.WithLevel(level); e.Enabled() {
+				c.fields(e, m).Int("batch", len(ms)).Send()
+			}
+		}
+		return nil
+	}, nil
 }
 
 func (c LogConfig) fields(e *zerolog.Event, m *consumer.Message) *zerolog.Event {

@@ -3,6 +3,7 @@ package handlers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,10 +15,10 @@ import (
 )
 
 var (
-	// ErrUnknown says that no handler is registered under a name.
-	ErrUnknown = errors.New("handlers: unknown handler")
+	// ErrUnknown says that nothing is registered under a name.
+	ErrUnknown = errors.New("handlers: unknown")
 	// ErrDuplicate says that a name is taken.
-	ErrDuplicate = errors.New("handlers: duplicate handler")
+	ErrDuplicate = errors.New("handlers: duplicate")
 )
 
 // A Factory makes a handler from its options. It checks everything that can be checked without running it, reports all findings at once
@@ -38,12 +39,31 @@ type Setup struct {
 	Topics []string
 	// MaxWorkers is how many handlers run at once at most: webhook keeps as many connections. Defaults to 64.
 	MaxWorkers int
+	// Codec is that of the route, if it has one: see Decoder. Defaults to none.
+	Codec Codec
 	// Timeout is the consumer's, which ends a handler's context. webhook and exec refuse a timeout that is not below it, and default to nine
 	// tenths of it where their own default is not below it. 0: there is none.
 	Timeout time.Duration
 
 	closers []func() error
 	grace   time.Duration
+	decodes bool
+}
+
+// Decoder is Codec, or JSONCodec where there is none. What never asks for it decodes nothing: a codec in its route is then a mistake.
+func (s *Setup) Decoder() Codec {
+	s.decodes = true
+	if s.Codec == nil {
+		return JSONCodec{}
+	}
+	return s.Codec
+}
+
+// Decodes says whether Decoder was called since this was asked last.
+func (s *Setup) Decodes() bool {
+	decodes := s.decodes
+	s.decodes = false
+	return decodes
 }
 
 // NeedGrace says that a handler may need d to return after its context has ended.
@@ -89,43 +109,91 @@ func (s *Setup) logger() zerolog.Logger {
 	return *s.Logger
 }
 
-// A Registry makes handlers by name. The zero value is empty and ready; AddReadyMade adds those of this package. Safe for concurrent use.
+// A Registry has what a configuration file can name: handlers, batch handlers, middleware and codecs, each kind with names of its own. The zero value is empty
+// and ready; AddReadyMade adds what this package has. Safe for concurrent use.
 type Registry struct {
-	mu        sync.RWMutex
-	factories map[string]Factory
+	mu         sync.RWMutex
+	factories  named[Factory]
+	batches    named[BatchFactory]
+	middleware named[MiddlewareFactory]
+	codecs     named[Codec]
 }
+
+// A MiddlewareFactory makes a middleware from its options, by the same rules as a Factory.
+type MiddlewareFactory func(s *Setup, o Options) (consumer.Middleware, error)
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{} }
 
-// AddReadyMade registers log, webhook, exec and publish.
+// AddReadyMade registers the handlers log, webhook, exec and publish, the batch handlers log, webhook and exec, and the codecs json and json_strict.
 func (r *Registry) AddReadyMade() error {
 	return errors.Join(
 		r.Register("log", LogFactory),
 		r.Register("webhook", WebhookFactory),
 		r.Register("exec", ExecFactory),
 		r.Register("publish", PublishFactory),
+		r.RegisterBatch("log", LogBatchFactory),
+		r.RegisterBatch("webhook", WebhookBatchFactory),
+		r.RegisterBatch("exec", ExecBatchFactory),
+		r.RegisterCodec("json", JSONCodec{}),
+		r.RegisterCodec("json_strict", JSONCodec{Strict: true}),
 	)
 }
 
-// Register adds a factory. ErrDuplicate when the name is taken; a name consists of lower-case letters, digits, '-', '_' and '.'.
+// Register adds the factory of a handler. ErrDuplicate when the name is taken; a name consists of lower-case letters, digits, '-', '_' and '.'.
 func (r *Registry) Register(name string, f Factory) error {
-	if f == nil {
-		return fmt.Errorf("handlers: registering %q: the factory is nil", name)
+	return add(r, &r.factories, "handler ", name, f, f == nil)
+}
+
+// RegisterBatch is Register for a batch handler.
+func (r *Registry) RegisterBatch(name string, f BatchFactory) error {
+	return add(r, &r.batches, "batch handler ", name, f, f == nil)
+}
+
+// RegisterMiddleware is Register for a middleware. The program's own come first where a name is in both.
+func (r *Registry) RegisterMiddleware(name string, f MiddlewareFactory) error {
+	return add(r, &r.middleware, "middleware ", name, f, f == nil)
+}
+
+// RegisterCodec is Register for a codec, which a route's codec names and a factory gets by Setup.Decoder.
+func (r *Registry) RegisterCodec(name string, c Codec) error {
+	return add(r, &r.codecs, "codec ", name, c, c == nil)
+}
+
+// named is what is registered of one kind.
+type named[T any] map[string]T
+
+func (n named[T]) names() []string { return slices.Sorted(maps.Keys(n)) }
+
+// add adds to one kind of r. kind is for messages: "codec ".
+func add[T any](r *Registry, to *named[T], kind, name string, v T, none bool) error {
+	if none {
+		return fmt.Errorf("handlers: registering %s%q: it is nil", kind, name)
 	}
 	if !validName(name) {
-		return fmt.Errorf("handlers: registering %q: a name consists of lower-case letters, digits, '-', '_' and '.'", name)
+		return fmt.Errorf("handlers: registering %s%q: a name consists of lower-case letters, digits, '-', '_' and '.'", kind, name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.factories[name]; ok {
-		return fmt.Errorf("%w: %q is registered already; known: %s", ErrDuplicate, name, strings.Join(r.names(), ", "))
+	if _, ok := (*to)[name]; ok {
+		return fmt.Errorf("%w: %s%q is registered already; known: %s", ErrDuplicate, kind, name, strings.Join(to.names(), ", "))
 	}
-	if r.factories == nil {
-		r.factories = map[string]Factory{}
+	if *to == nil {
+		*to = named[T]{}
 	}
-	r.factories[name] = f
+	(*to)[name] = v
 	return nil
+}
+
+// find is what has a name in one kind of r; ErrUnknown: nothing.
+func find[T any](r *Registry, in *named[T], kind, name string) (v T, err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	v, ok := (*in)[name]
+	if !ok {
+		err = fmt.Errorf("%w %s%q; known: %s", ErrUnknown, kind, name, strings.Join(in.names(), ", "))
+	}
+	return v, err
 }
 
 func validName(name string) bool {
@@ -137,44 +205,75 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// Names lists what is registered, sorted.
-func (r *Registry) Names() []string {
+// Names lists the handlers, sorted.
+func (r *Registry) Names() []string { return namesOf(r, &r.factories) }
+
+// BatchNames lists the batch handlers, sorted.
+func (r *Registry) BatchNames() []string { return namesOf(r, &r.batches) }
+
+// MiddlewareNames lists the middleware, sorted.
+func (r *Registry) MiddlewareNames() []string { return namesOf(r, &r.middleware) }
+
+// CodecNames lists the codecs, sorted.
+func (r *Registry) CodecNames() []string { return namesOf(r, &r.codecs) }
+
+func namesOf[T any](r *Registry, of *named[T]) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.names()
-}
-
-// names needs r.mu.
-func (r *Registry) names() []string {
-	names := make([]string, 0, len(r.factories))
-	for name := range r.factories {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return of.names()
 }
 
 // Build makes the handler that is registered under name. ErrUnknown when there is none; otherwise what its factory says, wrapped, so that
 // errors.As finds its OptionErrors. s may be nil for handlers that need nothing of it.
 func (r *Registry) Build(name string, s *Setup, o Options) (consumer.Handler, error) {
-	r.mu.RLock()
-	f := r.factories[name]
-	known := r.names()
-	r.mu.RUnlock()
-	if f == nil {
-		return nil, fmt.Errorf("%w %q; known: %s", ErrUnknown, name, strings.Join(known, ", "))
-	}
-	if s == nil {
-		s = &Setup{}
-	}
-	h, err := f(s, o)
+	f, err := find(r, &r.factories, "handler ", name)
 	if err != nil {
-		return nil, fmt.Errorf("handler %q: %w", name, err)
+		return nil, err
 	}
-	if h == nil {
-		return nil, fmt.Errorf("handler %q: its factory returned none", name)
+	h, err := f(orEmpty(s), o)
+	return made("handler", name, h, h == nil, err)
+}
+
+// BuildBatch is Build for a batch handler.
+func (r *Registry) BuildBatch(name string, s *Setup, o Options) (consumer.BatchHandler, error) {
+	f, err := find(r, &r.batches, "batch handler ", name)
+	if err != nil {
+		return nil, err
 	}
-	return h, nil
+	h, err := f(orEmpty(s), o)
+	return made("batch handler", name, h, h == nil, err)
+}
+
+// BuildMiddleware is Build for a middleware.
+func (r *Registry) BuildMiddleware(name string, s *Setup, o Options) (consumer.Middleware, error) {
+	f, err := find(r, &r.middleware, "middleware ", name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := f(orEmpty(s), o)
+	return made("middleware", name, m, m == nil, err)
+}
+
+// Codec is the one that is registered under name; ErrUnknown when there is none.
+func (r *Registry) Codec(name string) (Codec, error) { return find(r, &r.codecs, "codec ", name) }
+
+func orEmpty(s *Setup) *Setup {
+	if s == nil {
+		return &Setup{}
+	}
+	return s
+}
+
+// made is what a factory made, or what is wrong with that.
+func made[T any](kind, name string, v T, none bool, err error) (T, error) {
+	var zero T
+	switch {
+	case err != nil:
+		return zero, fmt.Errorf("%s %q: %w", kind, name, err)
+	case none:
+		return zero, fmt.Errorf("%s %q: its factory returned none", kind, name)
+	}
+	return v, nil
 }
 
 // ordinary is the registry of the package-level functions.
@@ -186,10 +285,23 @@ var ordinary = func() *Registry {
 	return r
 }()
 
-// Register adds a factory to the default registry, which has the ready-made handlers already. Call it from an init function; it panics
+// Register adds the factory of a handler to the default registry, which has the ready-made handlers already. Call it from an init function; it panics
 // where Registry.Register returns an error, for that is a mistake in the program.
-func Register(name string, f Factory) {
-	if err := ordinary.Register(name, f); err != nil {
+func Register(name string, f Factory) { must(ordinary.Register(name, f)) }
+
+// RegisterBatch is Register for a batch handler.
+func RegisterBatch(name string, f BatchFactory) { must(ordinary.RegisterBatch(name, f)) }
+
+// RegisterMiddleware is Register for a middleware.
+func RegisterMiddleware(name string, f MiddlewareFactory) {
+	must(ordinary.RegisterMiddleware(name, f))
+}
+
+// RegisterCodec is Register for a codec.
+func RegisterCodec(name string, c Codec) { must(ordinary.RegisterCodec(name, c)) }
+
+func must(err error) {
+	if err != nil {
 		panic(err)
 	}
 }

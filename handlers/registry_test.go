@@ -33,7 +33,7 @@ func TestRegistryRefuses(t *testing.T) {
 		"duplicate": {"log", nothing, `"log" is registered already; known: exec, log, publish, webhook`},
 		"empty":     {"", nothing, "a name consists of"},
 		"blank":     {"my handler", nothing, "a name consists of"},
-		"nil":       {"mine", nil, "the factory is nil"},
+		"nil":       {"mine", nil, "it is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := r.Register(c.register, c.factory)

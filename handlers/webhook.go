@@ -71,7 +71,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 func WebhookFactory(s *Setup, o Options) (consumer.Handler, error) {
 	c := WebhookConfig{}.withDefaults()
 	c.Timeout = s.within(c.Timeout)
-	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.validate()) }); err != nil {
+	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.single(c.validate())) }); err != nil {
 		return nil, err
 	}
 	c.MaxIdleConnections = max(c.MaxIdleConnections, s.MaxWorkers)
@@ -118,11 +118,16 @@ func (w *Webhook) String() string { return "webhook to " + w.host }
 // Handle sends m and waits for the answer, at most Timeout. Its errors name the host and the status or the cause, neither the rest of the URL nor
 // anything of the payload or of the answer's body.
 func (w *Webhook) Handle(ctx context.Context, m *consumer.Message) error {
+	return w.call(ctx, m.Value, m)
+}
+
+// call sends a body, which is m's, or a batch's where m is nil.
+func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(w.config.Timeout, func() { cancel(fmt.Errorf("no answer in %v", w.config.Timeout)) })
 	defer timer.Stop()
-	answer, err := w.send(ctx, m)
+	answer, err := w.send(ctx, body, m)
 	if err != nil {
 		return w.failure(ctx, err)
 	}
@@ -139,20 +144,20 @@ func (w *Webhook) Handle(ctx context.Context, m *consumer.Message) error {
 
 // send uses the transport, and http.Client only for redirects that it may follow: each of its requests begins with a copy of all headers, in case
 // of one.
-func (w *Webhook) send(ctx context.Context, m *consumer.Message) (*http.Response, error) {
-	answer, err := w.client.Transport.RoundTrip(w.request(ctx, m))
+func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*http.Response, error) {
+	answer, err := w.client.Transport.RoundTrip(w.request(ctx, body, m))
 	if err != nil {
 		return nil, err
 	}
 	switch answer.StatusCode {
 	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		_ = answer.Body.Close()
-		return w.client.Do(w.request(ctx, m))
+		return w.client.Do(w.request(ctx, body, m))
 	}
 	return answer, nil
 }
 
-func (w *Webhook) request(ctx context.Context, m *consumer.Message) *http.Request {
+func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message) *http.Request {
 	r := &http.Request{
 		Method:        http.MethodPost,
 		URL:           w.url,
@@ -161,17 +166,19 @@ func (w *Webhook) request(ctx context.Context, m *consumer.Message) *http.Reques
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        make(http.Header, len(w.header)+12),
-		ContentLength: int64(len(m.Value)),
+		ContentLength: int64(len(body)),
 		Body:          http.NoBody,
-		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m.Value)), nil },
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	}
-	if len(m.Value) > 0 {
-		r.Body = io.NopCloser(bytes.NewReader(m.Value))
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	for k, v := range w.header {
 		r.Header[k] = v
 	}
-	w.describe(r.Header, m)
+	if m != nil {
+		w.describe(r.Header, m)
+	}
 	w.secrets(r.Header)
 	return r.WithContext(ctx)
 }

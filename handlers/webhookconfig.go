@@ -38,6 +38,10 @@ type WebhookConfig struct {
 	// Content-Type. A value that is not a printable line of ASCII is left out and named in Longshore-Omitted. Defaults to none.
 	ForwardHeaders []string `yaml:"forward_headers"`
 
+	// Encoding is how payloads stand in the array of a batch: json, as what they are; text, as strings; base64. What is not that is dead-lettered without being
+	// sent. Only for batches. Defaults to json.
+	Encoding string `yaml:"encoding"`
+
 	// Timeout is how long a request may take until its answer's headers. Keep it below the consumer's Timeout. Defaults to 30 s.
 	Timeout time.Duration `yaml:"timeout"`
 	// MaxRetryAfter is the longest wait that a server can ask for. Defaults to 5 min.
@@ -92,6 +96,14 @@ func (c WebhookConfig) validate() (errs OptionErrors) {
 	}
 	if c.MaxIdleConnections < 1 {
 		errs.add("max_idle_connections", "is %d, want at least 1", c.MaxIdleConnections)
+	}
+	return errs
+}
+
+// single finds what is only for batches.
+func (c WebhookConfig) single(errs OptionErrors) OptionErrors {
+	if c.Encoding != "" {
+		errs.add("encoding", "is set, and this is no batch: a payload is sent as it is")
 	}
 	return errs
 }

@@ -1,9 +1,15 @@
 package program
 
 import (
+	"errors"
+	"regexp"
+	"strings"
+
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 )
 
@@ -19,12 +25,66 @@ type adapter struct {
 	retries func(topics []string) (broker.Source, error)
 }
 
-// adaptersOf are those of a consumer's sources; one at least. What is published goes to the first.
-func adaptersOf(c *config.Consumer, e config.Embedded) (all []adapter) {
+// adapters are those of a consumer's sources; one at least. What is published goes to the first.
+func (a *assembly) adapters(at, name string, c *config.Consumer) (all []adapter) {
 	for _, in := range c.Reads() {
-		all = append(all, adapterOf(in, e))
+		if in.Other != nil {
+			all = append(all, a.otherAdapter(at, AdapterSetup{Consumer: name, Order: consumer.Order(c.Order)}, in))
+			continue
+		}
+		all = append(all, adapterOf(in, a.doc.File.Embedded))
 	}
 	return all
+}
+
+// otherAdapter is one from outside. What it finds wrong is the file's.
+func (a *assembly) otherAdapter(at string, s AdapterSetup, in config.Read) adapter {
+	made := adapter{at: in.Name + "." + in.Other.Adapter, read: in, publisher: func() (broker.Publisher, error) { return nil, nil }}
+	b, err := a.parts.Adapters[in.Other.Adapter](s, a.doc.Options(at+"."+made.at, in.Other.With))
+	if err == nil && (b == nil || b.Source == nil) {
+		err = handlers.OptionErrors{{Problem: "the adapter made no source"}}
+	}
+	if err != nil {
+		a.findOther(at+"."+made.at, err)
+		return made // its source is nil
+	}
+	made.topics, made.retries = b.Topics, b.Retries
+	made.source = func() (broker.Source, error) { return b.Source, nil }
+	if b.Publisher != nil {
+		made.publisher = func() (broker.Publisher, error) {
+			p, err := b.Publisher()
+			if err != nil {
+				a.findOther(at+"."+made.at, err)
+			}
+			return p, err
+		}
+	}
+	return made
+}
+
+var (
+	// packagePrefix begins what a package says of its Config.
+	packagePrefix = regexp.MustCompile(`^[a-z0-9_]+( config)?: `)
+	// namesField begins what is said of a field: Stream, TLS.CAFile, URLs[0].
+	namesField = regexp.MustCompile(`^[A-Z][A-Za-z]*([.\[][A-Za-z0-9\]]+)*[,:]? `)
+)
+
+// findOther adds what an adapter from outside found, in the file's words: OptionErrors have paths, other errors name fields.
+func (a *assembly) findOther(at string, err error) {
+	var list handlers.OptionErrors
+	if errors.As(err, &list) {
+		a.doc.FindOptions(at, err)
+		return
+	}
+	for text := range strings.Lines(err.Error()) {
+		text = packagePrefix.ReplaceAllString(strings.TrimSpace(text), "")
+		if namesField.MatchString(text) {
+			list = append(list, asOptions("", errors.New(text))...)
+		} else { // before those below it, of which one would be enough
+			a.doc.Find(at, "%s", text)
+		}
+	}
+	a.doc.FindOptions(at, list)
 }
 
 func adapterOf(in config.Read, e config.Embedded) (a adapter) {

@@ -25,7 +25,7 @@ import (
 // An assembly is what a configuration makes: nothing of it runs, and nothing has dialled.
 type assembly struct {
 	doc     *config.Document
-	known   *handlers.Registry
+	parts   Parts
 	log     zerolog.Logger
 	members []*member
 	streams []stream // of the embedded server
@@ -45,10 +45,12 @@ type member struct {
 }
 
 // assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
-func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
-	a := &assembly{doc: doc, known: known, log: log, halt: halt}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
+	a := &assembly{doc: doc, parts: parts, log: log, halt: halt}
+	registry, err := parts.metrics()
+	if err != nil { // MainWith has looked at them
+		doc.Find("", "%v", err)
+	}
 	targets, changeable := map[string]admin.Target{}, map[string]map[string]admin.Limit{}
 	for _, name := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
 		cfg := doc.File.Consumers[name]
@@ -59,7 +61,9 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 		a.members = append(a.members, m)
 		if m.consumer != nil {
 			figures.Watch(m.consumer)
-			registry.MustRegister(figures)
+			if err := registry.Register(figures); err != nil {
+				doc.Find("consumers."+name, "its metrics: %v", err)
+			}
 			figures.WatchLimits(m.limits.watched())
 			targets[name], changeable[name] = m.consumer, m.limits
 		}
@@ -78,27 +82,36 @@ func assemble(doc *config.Document, known *handlers.Registry, log zerolog.Logger
 	return a
 }
 
+// processMetrics are those of every process.
+func processMetrics() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	return registry
+}
+
 // member makes one consumer. Its consumer is nil where something was wrong.
 func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Collector) {
 	at := "consumers." + name
 	m := &member{name: name, limits: limits{}}
 	figures := metrics.New(name)
-	all := adaptersOf(c, a.doc.File.Embedded)
+	all := a.adapters(at, name, c)
 	topics := c.Retry.Names()
 	for _, from := range all {
 		topics = append(topics, from.topics...)
 	}
 	log := a.log.With().Str("consumer", name).Logger()
 	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, Topics: topics, MaxWorkers: c.Pool.Max, Timeout: c.Timeout}
-	if p, err := all[0].publisher(); err == nil { // else the source says the same
+	if p, err := all[0].publisher(); err == nil && p != nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p
 	}
-	handler := a.handler(at, c, m, log)
-	m.handler = handler
+	handler, batch := a.handler(at, c, m, log), a.batch(at+".batch", c, m)
+	if m.handler = handler; batch != nil {
+		m.handler = handlers.One(batch.Handler)
+	}
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
 	inputs := a.inputs(at, all)
-	if inputs == nil || handler == nil || m.publisher == nil {
+	if inputs == nil || handler == nil && batch == nil || !a.publishes(at, c, m, all[0]) {
 		return m, figures
 	}
 	cfg := consumerConfig(name, c)
@@ -109,7 +122,10 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	if c.Retry.Backoff.Jitter == 0 && a.doc.Has(at+".retry.backoff.jitter") {
 		cfg.Retry.Backoff.Jitter = -1
 	}
-	cfg.Sources, cfg.Handler, cfg.Logger, cfg.Observers = inputs, handler, a.log, []consumer.Observer{figures.Observe}
+	cfg.Sources, cfg.Handler, cfg.Batch, cfg.Logger, cfg.Observers = inputs, handler, batch, a.log, []consumer.Observer{figures.Observe}
+	if a.parts.Observers != nil {
+		cfg.Observers = append(cfg.Observers, a.parts.Observers(name)...)
+	}
 	cfg.Priority, cfg.Strict = priorityOf(c.Priority)
 	if l := c.DeadLetter; l != nil {
 		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
@@ -242,13 +258,34 @@ func policyOf(name string) pool.Policy {
 	return nil
 }
 
-// handler makes a consumer's routes and what is around them; nil where something was wrong.
+// publishes says whether the consumer has the publisher that it needs, which an adapter from outside may not have.
+func (a *assembly) publishes(at string, c *config.Consumer, m *member, from adapter) bool {
+	if m.publisher != nil {
+		return true
+	}
+	if from.read.Other == nil {
+		return false // was found
+	}
+	whole := true
+	for key, set := range map[string]bool{"dead_letter": c.DeadLetter != nil, "retry.topics": len(c.Retry.Topics) > 0} {
+		if set {
+			a.doc.Find(at+"."+key, "is set, and the adapter %s has no publisher", from.read.Other.Adapter)
+			whole = false
+		}
+	}
+	return whole
+}
+
+// handler makes a consumer's routes and what is around them; nil where something was wrong, and where there is a batch instead.
 func (a *assembly) handler(at string, c *config.Consumer, m *member, log zerolog.Logger) consumer.Handler {
+	if c.Batch != nil {
+		return nil
+	}
 	var h consumer.Handler
 	if r := a.router(at, c, m, log); r != nil {
 		h = r.Handle
 	}
-	return a.wrap(at, c.Middleware, m.limits, log, h)
+	return a.wrap(at, c.Middleware, m, log, h)
 }
 
 func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.Logger) *handlers.Router {
@@ -256,11 +293,12 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 	whole := true
 	for i, r := range c.Routes {
 		path := at + ".routes[" + strconv.Itoa(i) + "]"
-		h, err := a.known.Build(r.Handler, m.setup, a.doc.Options(path+".with", r.With))
+		a.codec(path+".codec", r.Codec, m)
+		h, err := a.parts.Handlers.Build(r.Handler, m.setup, a.doc.Options(path+".with", r.With))
 		switch {
 		case err == nil:
 		case errors.Is(err, handlers.ErrUnknown):
-			a.doc.Find(path+".handler", "is %q, want one of %v", r.Handler, a.known.Names())
+			a.doc.Find(path+".handler", "is %q, want one of %v", r.Handler, a.parts.Handlers.Names())
 		default:
 			a.doc.FindOptions(path+".with", err)
 		}
@@ -268,7 +306,8 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 			whole = false
 			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
 		}
-		if h = a.wrap(path, r.Middleware, m.limits, log, h); h == nil {
+		a.decodes(path, r.Codec, m, err)
+		if h = a.wrap(path, r.Middleware, m, log, h); h == nil {
 			return nil // was found
 		}
 		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Handler: h})

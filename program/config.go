@@ -7,24 +7,23 @@ import (
 	"os"
 	"strings"
 
-	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
-func newConfig(r *handlers.Registry) *cobra.Command {
+func newConfig(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration file, or print an example",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newConfigCheck(r), newConfigExample())
+	cmd.AddCommand(newConfigCheck(p), newConfigExample())
 	return cmd
 }
 
-func newConfigCheck(r *handlers.Registry) *cobra.Command {
+func newConfigCheck(p Parts) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file without connecting to anything",
@@ -40,11 +39,11 @@ func newConfigCheck(r *handlers.Registry) *cobra.Command {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := config.Load(args[0], os.LookupEnv)
+			doc, err := config.Load(args[0], os.LookupEnv, p.adapters()...)
 			if err != nil {
 				return usageError{err}
 			}
-			a := assemble(doc, r, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
+			a := assemble(doc, p, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
 			if err := errors.Join(doc.Err(), a.close()); err != nil {
 				return usageError{err}
 			}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/handlers"
 	"go.uber.org/goleak"
 )
 
@@ -33,7 +32,7 @@ func run(ctx context.Context, args ...string) (stdout string, err error) {
 
 // runIn is run with a standard input.
 func runIn(ctx context.Context, stdin string, args ...string) (stdout string, err error) {
-	root := newRoot(handlers.Default())
+	root := newRoot(Parts{}.withDefaults())
 	var out bytes.Buffer
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)

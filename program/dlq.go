@@ -10,11 +10,10 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
-	"github.com/longshoremq/longshore/handlers"
 	"github.com/spf13/cobra"
 )
 
-func newDLQ(r *handlers.Registry) *cobra.Command {
+func newDLQ(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
 		Short: "List, show, edit, replay and purge dead letters",
@@ -24,7 +23,7 @@ func newDLQ(r *handlers.Registry) *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDLQList(), newDLQShow(), newDLQEdit(), newDLQReplay(r), newDLQPurge())
+	cmd.AddCommand(newDLQList(p), newDLQShow(p), newDLQEdit(p), newDLQReplay(p), newDLQPurge(p))
 	return cmd
 }
 

@@ -29,8 +29,8 @@ type dlqEdit struct {
 	headers []broker.Header // of set
 }
 
-func newDLQEdit() *cobra.Command {
-	e := &dlqEdit{}
+func newDLQEdit(p Parts) *cobra.Command {
+	e := &dlqEdit{dlqReplay: dlqReplay{parts: p, target: dlqTarget{adapters: p.adapters()}}}
 	cmd := &cobra.Command{
 		Use:   "edit LETTER",
 		Short: "Edit a dead letter and replay the edited copy",

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newDLQList() *cobra.Command {
-	t, chosen := &dlqTarget{}, &letterFlags{}
+func newDLQList(p Parts) *cobra.Command {
+	t, chosen := &dlqTarget{adapters: p.adapters()}, &letterFlags{}
 	var asJSON bool
 	var limit int
 	cmd := &cobra.Command{
@@ -63,8 +63,8 @@ func newDLQList() *cobra.Command {
 	return cmd
 }
 
-func newDLQShow() *cobra.Command {
-	t := &dlqTarget{}
+func newDLQShow(p Parts) *cobra.Command {
+	t := &dlqTarget{adapters: p.adapters()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show LETTER",

@@ -20,8 +20,8 @@ type dlqPurge struct {
 	yes, dryRun, partly bool
 }
 
-func newDLQPurge() *cobra.Command {
-	p, chosen := &dlqPurge{}, &letterFlags{}
+func newDLQPurge(parts Parts) *cobra.Command {
+	p, chosen := &dlqPurge{target: dlqTarget{adapters: parts.adapters()}}, &letterFlags{}
 	cmd := &cobra.Command{
 		Use:   "purge [LETTER ...]",
 		Short: "Delete dead letters for good",

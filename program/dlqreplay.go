@@ -11,23 +11,22 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
-	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
 )
 
 // A dlqReplay is the command replay.
 type dlqReplay struct {
-	target   dlqTarget
-	chosen   letterFlags
-	replay   deadletters.Replay
-	handler  bool
-	asJSON   bool
-	handlers *handlers.Registry
+	target  dlqTarget
+	chosen  letterFlags
+	replay  deadletters.Replay
+	handler bool
+	asJSON  bool
+	parts   Parts
 }
 
-func newDLQReplay(r *handlers.Registry) *cobra.Command {
-	d := &dlqReplay{handlers: r}
+func newDLQReplay(p Parts) *cobra.Command {
+	d := &dlqReplay{parts: p, target: dlqTarget{adapters: p.adapters()}}
 	cmd := &cobra.Command{
 		Use:   "replay [LETTER ...]",
 		Short: "Replay dead letters to where they came from, or to a handler",
@@ -165,7 +164,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 // routes is the consumer's handler as run would have it, with its middleware and its timeout.
 func (d *dlqReplay) routes(ctx context.Context, box *deadBox, stderr io.Writer) (handle func(context.Context, *broker.Message) error, end func(), err error) {
 	ctx, halt := context.WithCancelCause(ctx)
-	a := assemble(box.doc, d.handlers, newLogger(box.doc.File.Log, stderr), halt)
+	a := assemble(box.doc, d.parts, newLogger(box.doc.File.Log, stderr), halt)
 	end = func() { halt(nil); _ = a.close() }
 	if err := box.doc.Err(); err != nil {
 		end()

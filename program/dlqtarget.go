@@ -26,6 +26,7 @@ type dlqTarget struct {
 	topic               string
 	url, creds, subject string
 	timeout             time.Duration
+	adapters            []string // from outside
 }
 
 func (t *dlqTarget) flags(cmd *cobra.Command) {
@@ -158,7 +159,7 @@ func (t *dlqTarget) box() (b *deadBox, err error) {
 }
 
 func (t *dlqTarget) fileBox() (*deadBox, error) {
-	doc, err := config.Load(t.file, os.LookupEnv)
+	doc, err := config.Load(t.file, os.LookupEnv, t.adapters...)
 	if err == nil {
 		err = doc.Err()
 	}
@@ -177,6 +178,8 @@ func (t *dlqTarget) fileBox() (*deadBox, error) {
 		b, err = natsBox(c.DeadLetter.To, cfg.Connection, cfg.Domain)
 	case k != nil:
 		b, err = kafkaBox(c.DeadLetter.To, kafkaConnection(k), k.MaxPublishBytes)
+	case c.Source.Other != nil:
+		err = fmt.Errorf("the dead letters of consumer %s are on %s, which dlq does not know", name, c.Source.Other.Adapter)
 	default:
 		err = fmt.Errorf("consumer %s does not say on which broker its dead letters are", name)
 	}

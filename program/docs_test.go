@@ -35,6 +35,9 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 		}
 		for i := range t.NumField() {
 			key := at + t.Field(i).Tag.Get("yaml")
+			if t.Field(i).Tag.Get("yaml") == "-" {
+				continue
+			}
 			if t == reflect.TypeFor[config.Input]() && t.Field(i).Type.Kind() == reflect.Pointer {
 				out[key] = true // what is in it is as in source
 				continue

@@ -24,10 +24,11 @@ type lagFlags struct {
 	url, creds, stream, durable string
 	asJSON, watch               bool
 	every, timeout              time.Duration
+	adapters                    []string // from outside
 }
 
-func newLag() *cobra.Command {
-	l := &lagFlags{}
+func newLag(p Parts) *cobra.Command {
+	l := &lagFlags{adapters: p.adapters()}
 	cmd := &cobra.Command{
 		Use:   "lag",
 		Short: "Show how far consumers are behind",
@@ -138,7 +139,7 @@ func (l *lagFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 func (l *lagFlags) views() ([]lagView, error) {
 	switch {
 	case l.file != "":
-		return fileViews(l.file)
+		return fileViews(l.file, l.adapters)
 	case l.group != "":
 		v, err := kafkaView("", kafkabroker.LagViewConfig{
 			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(l.brokers), ClientID: "longshore-lag"}, Group: l.group, Topics: l.topics,
@@ -151,8 +152,8 @@ func (l *lagFlags) views() ([]lagView, error) {
 	return []lagView{v}, err
 }
 
-func fileViews(name string) (views []lagView, err error) {
-	doc, err := config.Load(name, os.LookupEnv)
+func fileViews(name string, adapters []string) (views []lagView, err error) {
+	doc, err := config.Load(name, os.LookupEnv, adapters...)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +181,11 @@ func consumerViews(name string, c *config.Consumer, doc *config.Document) (views
 				v = v.ofEmbedded(doc.Name)
 			}
 			add(v, err)
+		}
+		if in.Other != nil {
+			add(lagView{read: func(context.Context) ([]lagRow, error) {
+				return nil, fmt.Errorf("consumer %s: lag does not know the broker %s", name, in.Other.Adapter)
+			}, close: func() {}}, nil)
 		}
 		if k := in.Kafka; k != nil {
 			cfg := kafkaSource(k)

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -44,24 +45,29 @@ func unlimited(f func(zerolog.Logger, handlers.Options) (consumer.Middleware, er
 }
 
 // wrap puts the middleware of a section around h, the first outermost, and adds their limits to limits. nil where something was wrong.
-func (a *assembly) wrap(at string, list []config.Middleware, limits limits, log zerolog.Logger, h consumer.Handler) consumer.Handler {
+func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.Handler) consumer.Handler {
 	var chain []consumer.Middleware
 	whole := true
-	for i, m := range list {
+	for i, one := range list {
 		path := at + ".middleware[" + strconv.Itoa(i) + "]"
-		make, ok := wrappings[m.Use]
-		if !ok {
-			a.doc.Find(path+".use", "is %q, want one of %v", m.Use, slices.Sorted(maps.Keys(wrappings)))
+		w, limit, err := a.middleware(path, one, m, log)
+		if errors.Is(err, handlers.ErrUnknown) {
+			known := slices.Sorted(maps.Keys(wrappings))
+			for _, name := range a.parts.Handlers.MiddlewareNames() {
+				if !slices.Contains(known, name) {
+					known = append(known, name)
+				}
+			}
+			a.doc.Find(path+".use", "is %q, want one of %v", one.Use, known)
 			whole = false
 			continue
 		}
-		w, limit, err := make(log, a.doc.Options(path+".with", m.With))
 		if err != nil {
 			a.doc.FindOptions(path+".with", err)
 			whole = false
 			continue
 		}
-		if problem := limits.add(path, m.Name, limit); problem != "" {
+		if problem := m.limits.add(path, one.Name, limit); problem != "" {
 			a.doc.Find(path+".name", "%s", problem)
 		}
 		chain = append(chain, w)
@@ -70,6 +76,16 @@ func (a *assembly) wrap(at string, list []config.Middleware, limits limits, log 
 		return nil
 	}
 	return consumer.Chain(chain...)(h)
+}
+
+// middleware makes one of longshore's, or one that was registered.
+func (a *assembly) middleware(path string, one config.Middleware, m *member, log zerolog.Logger) (consumer.Middleware, admin.Limit, error) {
+	with := a.doc.Options(path+".with", one.With)
+	if make, ok := wrappings[one.Use]; ok {
+		return make(log, with)
+	}
+	w, err := a.parts.Handlers.BuildMiddleware(one.Use, m.setup, with)
+	return w, nil, err
 }
 
 // limits are those of a consumer's handlers that can be changed while it runs, by name.

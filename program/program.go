@@ -6,6 +6,8 @@
 //		program.Main(handlers.Default())
 //	}
 //
+// MainWith takes adapters for other brokers, metrics and observers, too.
+//
 // A service that is configured in Go needs none of this; see package consumer.
 //
 // Exit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).
@@ -32,9 +34,18 @@ const (
 
 // Main runs the command that os.Args name, with the handlers of r in configuration files, and ends the process with its exit code: it does not
 // return. The first SIGINT or SIGTERM drains, the second stops at once. It is the last call of a main function.
-func Main(r *handlers.Registry) {
+func Main(r *handlers.Registry) { MainWith(Parts{Handlers: r}) }
+
+// MainWith is Main with more parts of your own than handlers. Parts that contradict each other are told, and the exit code is 2.
+func MainWith(p Parts) {
+	p = p.withDefaults()
 	ctx, stop := stopOnSignal()
-	err := newRoot(r).ExecuteContext(ctx)
+	var err error
+	if wrong := p.validate(); wrong != nil {
+		err = usageError{wrong}
+	} else {
+		err = newRoot(p).ExecuteContext(ctx)
+	}
 	stop()
 	code := report(err, os.Stderr)
 	handlers.KillCommands() // those of handlers that did not return
@@ -77,7 +88,7 @@ type loggedError struct{ error }
 
 func (e loggedError) Unwrap() error { return e.error }
 
-func newRoot(r *handlers.Registry) *cobra.Command {
+func newRoot(p Parts) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "longshore",
 		Short: "Background event processing on Kafka and NATS JetStream",
@@ -89,7 +100,7 @@ func newRoot(r *handlers.Registry) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRun(r), newProduce(), newLag(), newDLQ(r), newConfig(r), newDemo(), newVersion(), newMan())
+	root.AddCommand(newRun(p), newProduce(), newLag(p), newDLQ(p), newConfig(p), newDemo(), newVersion(), newMan())
 	return root
 }
 

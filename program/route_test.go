@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/longshoremq/longshore/handlers"
 )
 
 // checkFile is what config check says of a text, without the file's folder.
@@ -14,7 +12,7 @@ func checkFile(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	writeFile(t, dir, "c.yaml", text)
-	root := newRoot(handlers.Default())
+	root := newRoot(Parts{}.withDefaults())
 	root.SetOut(t.Output())
 	root.SetErr(t.Output())
 	root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})

@@ -9,14 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )
 
-func newRun(r *handlers.Registry) *cobra.Command {
+func newRun(p Parts) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
@@ -36,7 +35,7 @@ func newRun(r *handlers.Registry) *cobra.Command {
 			if file == "" {
 				return usageError{errors.New("run needs --config FILE; longshore config example prints one")}
 			}
-			return runFile(cmd.Context(), r, file, cmd.ErrOrStderr())
+			return runFile(cmd.Context(), p, file, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file")
@@ -45,15 +44,15 @@ func newRun(r *handlers.Registry) *cobra.Command {
 }
 
 // runFile runs the consumers of a file until ctx ends. What fails from here on is logged.
-func runFile(ctx context.Context, r *handlers.Registry, file string, stderr io.Writer) error {
-	doc, err := config.Load(file, os.LookupEnv)
+func runFile(ctx context.Context, p Parts, file string, stderr io.Writer) error {
+	doc, err := config.Load(file, os.LookupEnv, p.adapters()...)
 	if err != nil {
 		return usageError{err}
 	}
 	log := newLogger(doc.File.Log, stderr)
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
-	a := assemble(doc, r, log, halt)
+	a := assemble(doc, p, log, halt)
 	if err := doc.Err(); err != nil {
 		return usageError{errors.Join(err, a.close())}
 	}

@@ -98,15 +98,17 @@ func (d *Document) checkConsumer(at string, c *Consumer) {
 func (d *Document) checkSource(at string, c *Consumer) {
 	for _, in := range c.Reads() {
 		path := at + "." + in.Name
-		nats, kafka := d.Has(path+".nats"), d.Has(path+".kafka")
+		kinds := slices.DeleteFunc(d.kinds(), func(kind string) bool { return !d.Has(path + "." + kind) })
 		switch {
-		case nats && kafka:
-			d.Find(path, "has nats and kafka: a source is one of them")
-		case d.Has(at+".sources") && in.Name == "source": // is empty
-		case !nats && !kafka && in.Name == "source":
-			d.Find(path, "is missing: want source: {nats: …} or source: {kafka: …}")
-		case !nats && !kafka:
+		case len(kinds) > 1:
+			d.Find(path, "has %s: a source is one of them", kindsText(kinds))
+		case len(kinds) == 1, d.Has(at+".sources") && in.Name == "source": // the second is empty
+		case in.Name == "source":
+			d.Find(path, "is missing: want source: {%s: …}", strings.Join(d.kinds(), ": …} or source: {"))
+		case len(d.adapters) == 0:
 			d.Find(path, "has neither nats nor kafka")
+		default:
+			d.Find(path, "has none of %s", kindsText(d.kinds()))
 		}
 		if in.NATS != nil {
 			d.checkNATS(path+".nats", in.NATS)
@@ -182,7 +184,9 @@ func (d *Document) checkTimes(at string, c *Consumer) {
 }
 
 func (d *Document) checkRoutes(at string, c *Consumer) {
-	if len(c.Routes) == 0 {
+	if c.Batch != nil {
+		d.checkBatch(at, c)
+	} else if len(c.Routes) == 0 {
 		d.Find(at+".routes", "is missing or empty: nothing would be handled")
 	}
 	for i, r := range c.Routes {
@@ -197,6 +201,22 @@ func (d *Document) checkRoutes(at string, c *Consumer) {
 			d.Find(at+".middleware["+strconv.Itoa(i)+"].use", "is missing")
 		}
 	}
+}
+
+// checkBatch: what is for single messages is not asked for beside it.
+func (d *Document) checkBatch(at string, c *Consumer) {
+	b, path := c.Batch, at+".batch"
+	for _, key := range []string{"routes", "no_route", "middleware"} {
+		if d.Has(at + "." + key) {
+			d.Find(at+"."+key, "is set, and so is batch: a batch has all messages of the consumer, and its handler stands alone")
+		}
+	}
+	if b.Handler == "" {
+		d.Find(path+".handler", "is missing")
+	}
+	d.atLeast(path+".size", int64(b.Size), 1)
+	d.atLeast(path+".bytes", int64(b.Bytes), 1)
+	d.duration(path+".linger", b.Linger)
 }
 
 // checkMatch: a route that no message can take is a mistake, where it is known which messages there are.

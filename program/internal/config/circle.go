@@ -75,6 +75,8 @@ func (s Source) sameBroker(o Source) bool {
 		one, other = s.Kafka.Brokers, o.Kafka.Brokers
 	case s.NATS != nil && o.NATS != nil:
 		one, other = s.NATS.Servers(), o.NATS.Servers()
+	case s.Other != nil && o.Other != nil: // only the adapter knows its servers
+		return s.Other.Adapter == o.Other.Adapter
 	default:
 		return false
 	}

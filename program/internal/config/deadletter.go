@@ -23,7 +23,7 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 		switch {
 		case !slices.Contains(headerStyles, h):
 			d.Find(path, "is %q, want one of %v", h, headerStyles)
-		case h == "spring" && c.broker().Kafka == nil:
+		case h == "spring" && c.broker().Kafka == nil && c.broker().Other == nil:
 			d.Find(path, "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
 		}
 	}
@@ -36,9 +36,10 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 		return
 	}
 	for _, in := range c.Reads() {
-		if in.Kafka != nil {
+		switch {
+		case in.Kafka != nil:
 			d.checkDeadTopic(path, l.To, in)
-		} else {
+		case in.Other == nil: // else only the adapter knows what a name may be
 			d.checkDeadSubject(path, l.To, in)
 		}
 	}

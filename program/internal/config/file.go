@@ -51,6 +51,7 @@ type Consumer struct {
 	Retry           Retry         `yaml:"retry"`
 	DeadLetter      *DeadLetter   `yaml:"dead_letter"`
 	Routes          []Route       `yaml:"routes"`
+	Batch           *Batch        `yaml:"batch"`
 	NoRoute         string        `yaml:"no_route"`
 	Middleware      []Middleware  `yaml:"middleware"`
 	Timeout         time.Duration `yaml:"timeout"`
@@ -67,6 +68,15 @@ type Consumer struct {
 type Source struct {
 	NATS  *NATS  `yaml:"nats"`
 	Kafka *Kafka `yaml:"kafka"`
+	Other *Other `yaml:"-"` // of an adapter from outside, under its own name
+}
+
+// Other is the section of an adapter from outside.
+type Other struct {
+	// Adapter is its name.
+	Adapter string
+	// With are its settings, which only the adapter understands.
+	With With
 }
 
 // Input is one of several sources.
@@ -74,6 +84,7 @@ type Input struct {
 	Weight int    `yaml:"weight"`
 	NATS   *NATS  `yaml:"nats"`
 	Kafka  *Kafka `yaml:"kafka"`
+	Other  *Other `yaml:"-"`
 }
 
 // Priority says which messages go before others.
@@ -223,8 +234,20 @@ type Route struct {
 	Headers map[string]string `yaml:"headers"`
 	Handler string            `yaml:"handler"`
 	With    With              `yaml:"with"`
+	Codec   string            `yaml:"codec"`
 	// Middleware is around this route's handler, inside the consumer's.
 	Middleware []Middleware `yaml:"middleware"`
+}
+
+// Batch hands messages over several at a time, instead of routes.
+type Batch struct {
+	Handler string        `yaml:"handler"`
+	With    With          `yaml:"with"`
+	Codec   string        `yaml:"codec"`
+	Size    int           `yaml:"size"`
+	Bytes   int           `yaml:"bytes"`
+	Linger  time.Duration `yaml:"linger"`
+	ByKey   bool          `yaml:"by_key"`
 }
 
 // Middleware wraps the handler of a route, or all of a consumer; the first is the outermost.

@@ -52,6 +52,7 @@ type Document struct {
 	// Warnings are what is not wrong and should be known.
 	Warnings []Finding
 
+	adapters []string // from outside
 	lines    map[string]int
 	findings []Finding
 	mode     os.FileMode     // of the file; 0: not known

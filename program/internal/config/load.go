@@ -12,8 +12,8 @@ import (
 const maxBytes = 4 << 20
 
 // Load reads the file of that name and checks it. lookup is os.LookupEnv. Where the error is of reading the file there is no Document; what is
-// wrong with its content is in Document.Err, so that more can be found and all be told at once.
-func Load(name string, lookup func(string) (string, bool)) (*Document, error) {
+// wrong with its content is in Document.Err, so that more can be found and all be told at once. adapters are the names that a source may have beside nats and kafka.
+func Load(name string, lookup func(string) (string, bool), adapters ...string) (*Document, error) {
 	content, err := os.ReadFile(name) // #nosec G304 -- the caller names it
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
@@ -21,7 +21,7 @@ func Load(name string, lookup func(string) (string, bool)) (*Document, error) {
 	if len(content) > maxBytes {
 		return nil, fmt.Errorf("reading the configuration: %s has %d bytes, more than %d", name, len(content), maxBytes)
 	}
-	d := &Document{Name: name}
+	d := &Document{Name: name, adapters: adapters}
 	if info, err := os.Stat(name); err == nil {
 		d.mode = info.Mode().Perm()
 	}
@@ -30,8 +30,8 @@ func Load(name string, lookup func(string) (string, bool)) (*Document, error) {
 }
 
 // Parse is Load for content that was read already; name is for messages only.
-func Parse(name string, content []byte, lookup func(string) (string, bool)) *Document {
-	d := &Document{Name: name}
+func Parse(name string, content []byte, lookup func(string) (string, bool), adapters ...string) *Document {
+	d := &Document{Name: name, adapters: adapters}
 	d.parse(content, lookup)
 	return d
 }
@@ -43,7 +43,9 @@ func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
 	if values == nil {
 		return
 	}
+	others := d.takeOthers(values)
 	d.FindOptions("", d.Options("", values).Decode(&d.File))
+	d.putOthers(others)
 	for path, secret := range d.secrets() {
 		d.readSecret(path, secret)
 	}

@@ -27,7 +27,7 @@ func (d *Document) checkRetryTopics(at string, c *Consumer) {
 		return
 	case len(c.Retry.Topics) == 0:
 		d.Find(path, "is empty")
-	case c.broker().Kafka == nil:
+	case c.broker().Kafka == nil && c.broker().Other == nil:
 		d.Find(path, "is set and source.kafka is not: JetStream keeps delays itself")
 		return
 	}

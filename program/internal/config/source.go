@@ -12,7 +12,7 @@ type Read struct {
 	Source
 }
 
-func (in Input) source() Source { return Source{NATS: in.NATS, Kafka: in.Kafka} }
+func (in Input) source() Source { return Source{NATS: in.NATS, Kafka: in.Kafka, Other: in.Other} }
 
 // Reads are a consumer's sources, however they were given; one at least.
 func (c *Consumer) Reads() []Read {

@@ -1,0 +1,72 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// A BatchFactory makes a batch handler from its options, by the same rules as a Factory.
+type BatchFactory func(s *Setup, o Options) (consumer.BatchHandler, error)
+
+// One makes of a batch handler one for single messages, each of which is a batch: to run a message of the dead letters again, for example.
+func One(h consumer.BatchHandler) consumer.Handler {
+	return func(ctx context.Context, m *consumer.Message) error {
+		err := h(ctx, []*consumer.Message{m})
+		var each *consumer.BatchError
+		if errors.As(err, &each) && len(each.Errs) == 1 {
+			return each.Errs[0]
+		}
+		return err
+	}
+}
+
+// A shipment is a batch on its way to somebody who takes all of it or nothing, such as a server or a command.
+type shipment struct {
+	// encode makes a message's part; its error decides about the message, which is left out.
+	encode func(m *consumer.Message) ([]byte, error)
+	// send sends the parts of messages, one at least. Its error decides about all of them.
+	send func(ctx context.Context, ms []*consumer.Message, parts [][]byte) error
+}
+
+// handle is a consumer.BatchHandler. Where those who get it say that a retry will not help, they speak of all, and perhaps mean one: then it is sent
+// again in halves, until the message that they mean is alone.
+func (s shipment) handle(ctx context.Context, ms []*consumer.Message) error {
+	errs := make([]error, len(ms))
+	var index []int
+	var parts [][]byte
+	for i, m := range ms {
+		part, err := s.encode(m)
+		if errs[i] = err; err == nil {
+			index, parts = append(index, i), append(parts, part)
+		}
+	}
+	s.halves(ctx, ms, parts, index, errs)
+	for _, err := range errs {
+		if err != nil {
+			return &consumer.BatchError{Errs: errs}
+		}
+	}
+	return nil
+}
+
+// halves sends the messages at index, whose parts these are, and writes down what became of them.
+func (s shipment) halves(ctx context.Context, ms []*consumer.Message, parts [][]byte, index []int, errs []error) {
+	if len(index) == 0 {
+		return
+	}
+	some := make([]*consumer.Message, len(index))
+	for j, i := range index {
+		some[j] = ms[i]
+	}
+	err := s.send(ctx, some, parts)
+	if half := len(index) / 2; half > 0 && consumer.IsPermanent(err) && ctx.Err() == nil {
+		s.halves(ctx, ms, parts[:half], index[:half], errs)
+		s.halves(ctx, ms, parts[half:], index[half:], errs)
+		return
+	}
+	for _, i := range index {
+		errs[i] = err
+	}
+}

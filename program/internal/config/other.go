@@ -1,0 +1,65 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// takeOthers takes the sections of adapters from outside out of the values, by the path of their source: the file's own keys are decoded strictly, and these are not of them.
+func (d *Document) takeOthers(values map[string]any) map[string]*Other {
+	others := map[string]*Other{}
+	consumers, _ := values["consumers"].(map[string]any)
+	for name, v := range consumers {
+		c, _ := v.(map[string]any)
+		at := "consumers." + name
+		d.takeOther(others, at+".source", c["source"])
+		list, _ := c["sources"].([]any)
+		for i, in := range list {
+			d.takeOther(others, at+".sources["+strconv.Itoa(i)+"]", in)
+		}
+	}
+	return others
+}
+
+func (d *Document) takeOther(others map[string]*Other, path string, v any) {
+	source, _ := v.(map[string]any)
+	for _, name := range d.adapters {
+		section, ok := source[name]
+		if !ok {
+			continue
+		}
+		delete(source, name)
+		with, ok := section.(map[string]any)
+		if section != nil && !ok {
+			d.Find(path+"."+name, "wants a mapping")
+			continue
+		}
+		others[path] = &Other{Adapter: name, With: with}
+	}
+}
+
+// putOthers puts them where they belong.
+func (d *Document) putOthers(others map[string]*Other) {
+	for name, c := range d.File.Consumers {
+		if c == nil {
+			continue
+		}
+		at := "consumers." + name
+		c.Source.Other = others[at+".source"]
+		for i := range c.Sources {
+			c.Sources[i].Other = others[at+".sources["+strconv.Itoa(i)+"]"]
+		}
+	}
+}
+
+// kinds are the names that a source may have.
+func (d *Document) kinds() []string {
+	return append([]string{"nats", "kafka"}, slices.Sorted(slices.Values(d.adapters))...)
+}
+
+// kindsText is "nats, kafka and redis".
+func kindsText(kinds []string) string {
+	last := len(kinds) - 1
+	return strings.Join(kinds[:last], ", ") + " and " + kinds[last]
+}

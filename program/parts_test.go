@@ -1,0 +1,331 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/handlers"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// memory is an adapter from outside, for a broker that a test has.
+func memory(b *membroker.Broker) Adapter {
+	return func(_ AdapterSetup, o handlers.Options) (*Broker, error) {
+		c := struct {
+			Topics  []string      `yaml:"topics"`
+			Group   string        `yaml:"group"`
+			Wait    time.Duration `yaml:"revoke_wait"`
+			Token   broker.Secret `yaml:"token"`
+			Publish bool          `yaml:"publish"`
+		}{Publish: true}
+		if err := o.Decode(&c); err != nil {
+			return nil, err
+		}
+		var errs []error // as an adapter's own Config reports them
+		if len(c.Topics) == 0 {
+			errs = append(errs, errors.New("memory: Topics is empty"))
+		}
+		if c.Wait < 0 {
+			errs = append(errs, fmt.Errorf("memory: RevokeWait is %v, negative", c.Wait))
+		}
+		if c.Token.Reveal() == "wrong" {
+			errs = append(errs, errors.New("memory: cannot log in with this"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		made := &Broker{Source: b.Source(membroker.SourceConfig{Topics: c.Topics, Group: c.Group, RevokeWait: c.Wait}), Topics: c.Topics}
+		if c.Publish {
+			made.Publisher = func() (broker.Publisher, error) { return b.Publisher(), nil }
+		}
+		return made, nil
+	}
+}
+
+// inFile runs a configuration on the broker in memory until the test stops it. What it returns is what run says at its end, and its log.
+func inFile(t *testing.T, p Parts, text string) (stop func() (log string, err error)) {
+	t.Helper()
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", text)
+	var log strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- runFile(ctx, p.withDefaults(), filepath.Join(dir, "c.yaml"), &log) }()
+	return func() (string, error) {
+		cancel()
+		err := <-done
+		return log.String(), err
+	}
+}
+
+func produceIn(t *testing.T, b *membroker.Broker, values ...string) {
+	t.Helper()
+	for _, v := range values {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte(v)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAdapterFromOutside: a broker that longshore does not know is read, published to, and observed, with handlers, middleware and codecs that it does not know either.
+func TestAdapterFromOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
+		produceIn(t, b, "first=1", "second=2", "bad")
+		var mu sync.Mutex
+		var handled []string
+		var wrapped, observed atomic.Int64
+		r := handlers.NewRegistry()
+		err := errors.Join(
+			r.RegisterCodec("pair", pairCodec{}),
+			r.Register("pairs", func(s *handlers.Setup, o handlers.Options) (consumer.Handler, error) {
+				return handlers.Typed(s.Decoder(), func(_ context.Context, p pair, _ *consumer.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					handled = append(handled, p.name+" is "+p.value)
+					return nil
+				}), o.Decode(&struct{}{})
+			}),
+			r.RegisterMiddleware("counting", func(_ *handlers.Setup, o handlers.Options) (consumer.Middleware, error) {
+				c := struct {
+					By int64 `yaml:"by"`
+				}{By: 1}
+				return func(next consumer.Handler) consumer.Handler {
+					return func(ctx context.Context, m *consumer.Message) error {
+						wrapped.Add(c.By)
+						return next(ctx, m)
+					}
+				}, o.Decode(&c)
+			}),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)}, Observers: func(name string) []consumer.Observer {
+			return []consumer.Observer{func(e consumer.Event) {
+				if _, ok := e.(consumer.Handled); ok && name == "orders" {
+					observed.Add(1)
+				}
+			}}
+		}}
+		stop := inFile(t, parts, `consumers:
+  orders:
+    source: {memory: {topics: [in], group: workers}}
+    dead_letter: {to: dead, headers: [spring]}
+    middleware: [{use: counting, with: {by: 10}}]
+    routes: [{handler: pairs, codec: pair}]
+`)
+		time.Sleep(5 * time.Second)
+		if log, err := stop(); err != nil {
+			t.Fatalf("%v\n%s", err, log)
+		}
+		slices.Sort(handled)
+		if !slices.Equal(handled, []string{"first is 1", "second is 2"}) || wrapped.Load() != 30 || observed.Load() != 2 {
+			t.Errorf("handled %q, wrapped %d, observed %d", handled, wrapped.Load(), observed.Load())
+		}
+		if dead := b.Messages("dead"); len(dead) != 1 || string(dead[0].Value) != "bad" || b.Unsettled("workers") != 0 {
+			t.Errorf("%d dead letters, %d unsettled", len(dead), b.Unsettled("workers"))
+		}
+	})
+}
+
+// pairCodec reads name=value.
+type pairCodec struct{}
+
+type pair struct{ name, value string }
+
+func (pairCodec) Decode(m *consumer.Message, v any) error {
+	p, ok := v.(*pair)
+	if !ok {
+		return errors.New("no pair")
+	}
+	if p.name, p.value, ok = strings.Cut(string(m.Value), "="); !ok {
+		return errors.New("no =")
+	}
+	return nil
+}
+
+// TestBatchInAFile: batches are as large as the file says, each message has its own outcome, and what is left waits no longer than linger.
+func TestBatchInAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
+		for i := range 25 {
+			produceIn(t, b, fmt.Sprint(i))
+		}
+		var mu sync.Mutex
+		var sizes []int
+		r := handlers.NewRegistry()
+		err := r.RegisterBatch("refuse", func(_ *handlers.Setup, o handlers.Options) (consumer.BatchHandler, error) {
+			var c struct {
+				Value string `yaml:"value"`
+			}
+			return func(_ context.Context, ms []*consumer.Message) error {
+				errs := make([]error, len(ms))
+				for i, m := range ms {
+					if string(m.Value) == c.Value {
+						errs[i] = consumer.Permanent(errors.New("refused"))
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				sizes = append(sizes, len(ms))
+				return &consumer.BatchError{Errs: errs}
+			}, o.Decode(&c)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := inFile(t, Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)}}, `consumers:
+  orders:
+    source: {memory: {topics: [in], group: workers}}
+    dead_letter: {to: dead}
+    batch: {handler: refuse, size: 10, bytes: 100000, linger: 2s, with: {value: "${NOT_SET:-13}"}}
+`)
+		time.Sleep(10 * time.Second)
+		if log, err := stop(); err != nil {
+			t.Fatalf("%v\n%s", err, log)
+		}
+		if !slices.Equal(sizes, []int{10, 10, 5}) {
+			t.Errorf("batches of %v", sizes)
+		}
+		if dead := b.Messages("dead"); len(dead) != 1 || string(dead[0].Value) != "13" || b.Unsettled("workers") != 0 {
+			t.Errorf("%d dead letters, %d unsettled", len(dead), b.Unsettled("workers"))
+		}
+	})
+}
+
+// TestPartsFindings: what is wrong with the sections of parts from outside, and with batches, is named with its line as all else is.
+func TestPartsFindings(t *testing.T) {
+	r := handlers.NewRegistry()
+	if err := r.AddReadyMade(); err != nil {
+		t.Fatal(err)
+	}
+	parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))}}
+	for name, c := range map[string]struct{ text, want string }{
+		"its own keys": {`
+    source:
+      memory:
+        topic: [in]
+        revoke_wait: soon
+    routes: [{handler: log}]`, `c.yaml:5: consumers.orders.source.memory.topic: unknown option; known: group, publish, revoke_wait, token, topics
+c.yaml:6: consumers.orders.source.memory.revoke_wait: wants a duration such as 10s or 1m30s, is a string`},
+		"its own checks": {`
+    source:
+      memory:
+        token: wrong
+        revoke_wait: -1s
+    routes: [{handler: log}]`, `c.yaml:4: consumers.orders.source.memory: cannot log in with this
+c.yaml:4: consumers.orders.source.memory.topics: is empty
+c.yaml:6: consumers.orders.source.memory.revoke_wait: is -1s, negative`},
+		"no publisher": {`
+    source: {memory: {topics: [in], publish: false}}
+    dead_letter: {to: dead}
+    routes: [{handler: log}]`, `c.yaml:4: consumers.orders.dead_letter: is set, and the adapter memory has no publisher`},
+		"two brokers": {`
+    source: {memory: {topics: [in]}, kafka: {brokers: ["127.0.0.1:1"], topics: [in], group: g}}
+    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source: has kafka and memory: a source is one of them`},
+		"none": {`
+    source: {redis: {}}
+    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, nats`},
+		"several": {`
+    sources: [{memory: {topics: [in]}}, {memory: {topics: [in], topick: 1}, weight: 2}]
+    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.sources[1].memory.topick: unknown option; known: group, publish, revoke_wait, token, topics`},
+		"no mapping": {`
+    source: {memory: 17}
+    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source.memory: wants a mapping`},
+		"codec": {`
+    source: {memory: {topics: [in]}}
+    routes: [{handler: log, codec: avro}, {handler: exec, codec: json, with: {command: ["true"]}}]`, `c.yaml:4: consumers.orders.routes[0].codec: is "avro", want one of [json json_strict]
+c.yaml:4: consumers.orders.routes[1].codec: is set, and the handler decodes nothing`},
+		"batch beside routes": {`
+    source: {memory: {topics: [in]}}
+    batch: {size: 0, linger: 0s}
+    routes: [{handler: log}]
+    middleware: [{use: recover}]`, `c.yaml:4: consumers.orders.batch.handler: is missing
+c.yaml:4: consumers.orders.batch.size: is 0, want at least 1
+c.yaml:4: consumers.orders.batch.linger: is 0s, want more
+c.yaml:5: consumers.orders.routes: is set, and so is batch: a batch has all messages of the consumer, and its handler stands alone
+c.yaml:6: consumers.orders.middleware: is set, and so is batch: a batch has all messages of the consumer, and its handler stands alone`},
+		"batch handler": {`
+    source: {memory: {topics: [in]}}
+    batch: {handler: publish, with: {to: x}}`, `c.yaml:4: consumers.orders.batch.handler: is "publish", want one of [exec log webhook]`},
+		"batch options": {`
+    source: {memory: {topics: [in]}}
+    batch:
+      handler: webhook
+      size: 5000
+      with: {url: "ftp://x", encoding: xml}`, `c.yaml:7: consumers.orders.batch.with.url: wants http:// or https:// at its start
+c.yaml:7: consumers.orders.batch.with.encoding: wants json, text or base64`},
+		"batch too large": {`
+    source: {memory: {topics: [in]}}
+    batch:
+      handler: log
+      size: 5000`, `c.yaml:6: consumers.orders.batch.size: is 5000, above half of a source's budget, 2048: a batch might never be full`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFile(t, dir, "c.yaml", "consumers:\n  orders:"+c.text+"\n")
+			root := newRoot(parts)
+			root.SetOut(t.Output())
+			root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})
+			err := root.ExecuteContext(t.Context())
+			var use usageError
+			if got := strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""); got != c.want || !errors.As(err, &use) {
+				t.Errorf("found\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCollectorsFromOutside: /metrics has them beside longshore's own.
+func TestCollectorsFromOutside(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+	own := prometheus.NewCounter(prometheus.CounterOpts{Name: "shop_orders_total", Help: "Orders."})
+	own.Add(7)
+	port := freePort(t)
+	stop := inFile(t, Parts{Collectors: []prometheus.Collector{own}, Adapters: map[string]Adapter{"memory": memory(b)}}, `admin: {listen: "127.0.0.1:`+port+`"}
+consumers:
+  orders:
+    source: {memory: {topics: [in]}}
+    routes: [{handler: log}]
+`)
+	page := ""
+	for end := time.Now().Add(patience); page == "" && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		page = fetch("http://127.0.0.1:" + port + "/metrics")
+	}
+	if !strings.Contains(page, "\nshop_orders_total 7\n") || !strings.Contains(page, "\nlongshore_workers{") {
+		t.Errorf("metrics:\n%s", page)
+	}
+	if log, err := stop(); err != nil {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+func TestPartsAreChecked(t *testing.T) {
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "shop_orders_total", Help: "Orders."})
+	make := memory(nil)
+	err := Parts{
+		Adapters:   map[string]Adapter{"kafka": make, "Redis": make, "none": nil, "redis": make},
+		Collectors: []prometheus.Collector{counter, counter, nil},
+	}.validate()
+	for _, want := range []string{`Adapters has "kafka", which is longshore's own`, `Adapters has "Redis": a name`, `Adapters has "none", and it is nil`, "Collectors[1]: duplicate", "Collectors[2] is nil"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+	if err := (Parts{}).validate(); err != nil {
+		t.Error(err)
+	}
+}
