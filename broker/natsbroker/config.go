@@ -33,8 +33,8 @@ type Connection struct {
 	NKeySeedFile string
 	// CredsFile is a .creds file: a user's JWT and seed.
 	CredsFile string
-	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine. Set it only on a network
-	// that you trust. Defaults to false.
+	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server names as another
+	// of its cluster. Set it only on a network that you trust. Defaults to false.
 	PlaintextAuth bool
 
 	// DialTimeout bounds one attempt to connect. Defaults to 5 s.

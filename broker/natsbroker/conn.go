@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,8 +32,9 @@ type link struct {
 	done context.Context // ends at close
 	stop context.CancelFunc
 
-	mu     sync.Mutex
-	dialed []error // that failed in the attempt under way
+	mu       sync.Mutex
+	dialed   []error         // that failed in the attempt under way
+	undialed map[string]bool // addresses that were told of; see tellOnce
 }
 
 // hooks tell the owner of a link what happens to it. They are called from nats.go's goroutines and do not block.
@@ -249,8 +251,13 @@ func (l *link) reads() uint64 {
 // maxDialed is how many failed dials are kept for an attempt's error; reconnects dial for ever.
 const maxDialed = 8
 
-// Dial implements nats.CustomDialer.
+// Dial implements nats.CustomDialer. Servers tell of others (connect_urls), and nats.go goes there when its own are gone, or lame. Those are held to
+// the rule of the configured ones: whoever can speak for a server, or to its client, would else get the password by naming an address.
 func (l *link) Dial(network, address string) (net.Conn, error) {
+	if err := l.cfg.mayDial(address); err != nil {
+		l.tellOnce(address, err)
+		return nil, err
+	}
 	d := net.Dialer{Timeout: l.cfg.DialTimeout}
 	c, err := d.DialContext(l.done, network, address)
 	if err != nil {
@@ -264,6 +271,43 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 	w := &wire{Conn: c}
 	l.wire.Store(w)
 	return w, nil
+}
+
+// mayDial says why a password or token must not go to an address. Where it may not go anywhere without TLS, each configured server is loopback
+// (validateURL), and so what is not was told by one of them.
+func (c Connection) mayDial(address string) error {
+	if c.PlaintextAuth || c.Password.IsZero() && c.Token.IsZero() || c.secured() {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err == nil && loopback(host) {
+		return nil
+	}
+	return fmt.Errorf("a server names %s as another: a password or token would go there without TLS; use tls:// or set PlaintextAuth", address)
+}
+
+// secured says whether each connection is by TLS: one such URL is enough for nats.go to demand it of all servers.
+func (c Connection) secured() bool {
+	return c.TLS.wanted() || slices.ContainsFunc(c.URLs, func(u string) bool {
+		scheme, _, _ := strings.Cut(strings.ToLower(u), "://")
+		return scheme == "tls" || scheme == "wss"
+	})
+}
+
+// tellOnce tells of an address that is not dialed. nats.go comes back to it for ever.
+func (l *link) tellOnce(address string, err error) {
+	l.mu.Lock()
+	tell := !l.undialed[address] && len(l.undialed) < 100
+	if tell {
+		if l.undialed == nil {
+			l.undialed = make(map[string]bool)
+		}
+		l.undialed[address] = true
+	}
+	l.mu.Unlock()
+	if tell {
+		l.hooks.problem(nil, err)
+	}
 }
 
 // pause is how long to wait after the nth failure: doubling, with jitter of half, bounded.

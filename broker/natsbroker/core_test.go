@@ -21,7 +21,12 @@ type openedCore struct {
 
 func openCore(t testing.TB, url string, budget broker.Budget) *openedCore {
 	t.Helper()
-	s, err := natsbroker.NewCoreSource(natsbroker.CoreConfig{Connection: config(url).Connection, Subjects: []string{"s.*", "t"}, Queue: "q"})
+	return openCoreOf(t, natsbroker.CoreConfig{Connection: config(url).Connection, Subjects: []string{"s.*", "t"}, Queue: "q"}, budget)
+}
+
+func openCoreOf(t testing.TB, cfg natsbroker.CoreConfig, budget broker.Budget) *openedCore {
+	t.Helper()
+	s, err := natsbroker.NewCoreSource(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
