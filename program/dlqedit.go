@@ -200,7 +200,7 @@ func editText(ctx context.Context, text []byte, stdin io.Reader, stderr io.Write
 		return nil, err
 	}
 	editor := exec.CommandContext(ctx, command[0], append(command[1:], file)...) // #nosec G204 G702 -- the caller chose it
-	editor.Stdin, editor.Stdout, editor.Stderr = stdin, stderr, stderr           // stdout is for what we print
+	editor.Stdin, editor.Stdout, editor.Stderr = stdin, raw(stderr), raw(stderr) // stdout is for what we print
 	if err := editor.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w; nothing was published", command[0], err)
 	}

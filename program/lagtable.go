@@ -35,7 +35,9 @@ type lagTable struct {
 func (t *lagTable) print(r lagReport) error {
 	var b bytes.Buffer
 	if t.redraw {
-		b.WriteString("\x1b[H\x1b[2J")
+		if _, err := io.WriteString(raw(t.out), "\x1b[H\x1b[2J"); err != nil {
+			return err
+		}
 	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CONSUMER\tREADS\tAS\tCOMMITTED\tEND\tLAG\tFINISHED")
@@ -46,7 +48,7 @@ func (t *lagTable) print(r lagReport) error {
 				reads += "/" + strconv.Itoa(int(*row.Partition))
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", dash(row.Consumer), dash(reads), as, figure(row.Committed), figure(row.End), figure(row.Lag), figure(row.Finished))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", dash(row.Consumer), dash(escape(reads)), escape(as), figure(row.Committed), figure(row.End), figure(row.Lag), figure(row.Finished))
 	}
 	if err := w.Flush(); err != nil {
 		return err

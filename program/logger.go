@@ -2,6 +2,8 @@ package program
 
 import (
 	"io"
+	"log"
+	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/program/internal/config"
@@ -19,10 +21,12 @@ func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 	}
 	if format == "console" {
 		w = zerolog.ConsoleWriter{
-			Out: w, TimeFormat: "15:04:05.000", NoColor: !isTerminal(w), // what happened comes first, the figures after it
+			Out: raw(w), FormatPrepare: visibleEvent, TimeFormat: "15:04:05.000", NoColor: !isTerminal(w), // what happened comes first, the figures after it
 			PartsOrder:    []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, eventField, zerolog.MessageFieldName},
 			FieldsExclude: []string{eventField},
 		}
+	} else {
+		w = visible{raw(w)}
 	}
 	level := zerolog.InfoLevel
 	if c.Level != "" {
@@ -37,4 +41,26 @@ const eventField = "event"
 // stamp writes the time with milliseconds. What zerolog has for it is a variable of the whole process, which may be a user's.
 func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+// adoptLog sends what libraries write to Go's standard log, as net/http does of a server that answers without being asked, to l until the end is
+// called. That log is one for the process.
+func adoptLog(l zerolog.Logger) (end func()) {
+	out, flags, prefix := log.Writer(), log.Flags(), log.Prefix()
+	log.SetOutput(logLines{l})
+	log.SetFlags(0)
+	log.SetPrefix("")
+	return func() {
+		log.SetOutput(out)
+		log.SetFlags(flags)
+		log.SetPrefix(prefix)
+	}
+}
+
+// logLines makes an event of each line.
+type logLines struct{ log zerolog.Logger }
+
+func (l logLines) Write(p []byte) (int, error) {
+	l.log.Warn().Str("event", "library_log").Msg(strings.TrimSpace(string(p)))
+	return len(p), nil
 }

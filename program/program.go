@@ -47,7 +47,7 @@ func MainWith(p Parts) {
 		err = newRoot(p).ExecuteContext(ctx)
 	}
 	stop()
-	code := report(err, os.Stderr)
+	code := report(err, visible{os.Stderr})
 	handlers.KillCommands() // those of handlers that did not return
 	os.Exit(code)
 }
@@ -98,6 +98,11 @@ func newRoot(p Parts) *cobra.Command {
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { // of whichever command runs
+			out, errs := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			cmd.SetOut(visible{raw(out)})
+			cmd.SetErr(visible{raw(errs)})
+		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newRun(p), newProduce(), newLag(p), newDLQ(p), newConfig(p), newDemo(), newVersion(), newMan())

@@ -31,7 +31,7 @@ func newProgress(w io.Writer, count int64) *progress {
 			most = -1
 		}
 		options := []progressbar.Option{
-			progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionFullWidth(),
+			progressbar.OptionSetWriter(raw(w)), progressbar.OptionShowCount(), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionFullWidth(),
 		}
 		if columns(w) < narrow {
 			options = append(options, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))

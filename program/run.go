@@ -50,6 +50,7 @@ func runFile(ctx context.Context, p Parts, file string, stderr io.Writer) error 
 		return usageError{err}
 	}
 	log := newLogger(doc.File.Log, stderr)
+	defer adoptLog(log)()
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
 	a := assemble(doc, p, log, halt)
