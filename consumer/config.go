@@ -153,6 +153,9 @@ type DeadLetter struct {
 	Publisher broker.Publisher
 	// Topic (or subject) to publish to. Required.
 	Topic string
+	// Create makes the topic, or a stream for the subject, where there is none when Run begins: it keeps its messages for ever. The Publisher has to be a
+	// broker.Destinations. Defaults to false.
+	Create bool
 	// Concurrency is how many are published at once. Defaults to 4.
 	Concurrency int
 	// Headers of other systems to write beside our own, so that their tools understand the letters. Defaults to none.

@@ -29,6 +29,9 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 	if err := broker.CheckDestination(d.Topic); err != nil {
 		check(false, "Topic: %w", err)
 	}
+	if _, can := d.Publisher.(broker.Destinations); d.Create && d.Publisher != nil {
+		check(can, "Create is set, and the Publisher, %T, cannot make topics", d.Publisher)
+	}
 	for i, s := range d.Headers {
 		check(styles[s] != nil, "Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
 	}
@@ -234,9 +237,6 @@ func outgoing(x letter, topic, name string) broker.Outgoing {
 	}
 	if m.Offset >= 0 {
 		set(broker.HeaderOriginalOffset, strconv.FormatInt(m.Offset, 10))
-	}
-	if m.ID != "" {
-		set(broker.HeaderOriginalID, headerText(m.ID))
 	}
 	set(broker.HeaderOriginalTime, m.Time().UTC().Format(time.RFC3339Nano))
 	set(broker.HeaderAttempts, strconv.Itoa(int(x.failed.Runs)))

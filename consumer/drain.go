@@ -48,6 +48,7 @@ func (c *Consumer) runOpened(ctx context.Context) error {
 	timers, stopTimers := context.WithCancel(context.Background())
 	var schedules sync.WaitGroup
 	schedules.Go(func() { c.keepBudgets(timers) })
+	schedules.Go(func() { c.findDestinations(timers) })
 	schedules.Go(func() { c.parked.run(timers, c.unpark) })
 	schedules.Go(func() { c.lingers.run(timers, c.lingered) })
 	schedules.Go(func() { c.letters.later.run(timers, c.letters.enqueue) })

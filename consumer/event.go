@@ -83,6 +83,18 @@ type (
 		Err     error
 	}
 
+	// DestinationMissing: there is no topic, or no stream, for dead letters or for a retry step, or it could not be made. It is looked for until it is there.
+	DestinationMissing struct {
+		Topic string
+		Err   error
+	}
+
+	// DestinationFound: one that was missing is there by now; or it was Created.
+	DestinationFound struct {
+		Topic   string
+		Created bool
+	}
+
 	// LaneFull: so many messages wait in the lanes of a topic and partition that one has reached Lane.Limit: its first message fails again and again,
 	// or takes long. What becomes of it, and of what comes after it, is Lane.Full's.
 	LaneFull struct {
@@ -130,22 +142,24 @@ type (
 	}
 )
 
-func (StateChanged) Name() string      { return "state" }
-func (e SourceSaid) Name() string      { return "source_" + e.Kind.String() }
-func (Handled) Name() string           { return "handled" }
-func (Failed) Name() string            { return "failed" }
-func (Skipped) Name() string           { return "skipped" }
-func (DeadLettered) Name() string      { return "dead_lettered" }
-func (DeadLetterDelayed) Name() string { return "dead_letter_delayed" }
-func (Spilled) Name() string           { return "spilled" }
-func (SpillFailed) Name() string       { return "spill_failed" }
-func (LaneFull) Name() string          { return "lane_full" }
-func (Unordered) Name() string         { return "unordered" }
-func (GivenBack) Name() string         { return "given_back" }
-func (Lost) Name() string              { return "lost" }
-func (Scaled) Name() string            { return "scaled" }
-func (Stuck) Name() string             { return "stuck" }
-func (Drained) Name() string           { return "drained" }
+func (StateChanged) Name() string       { return "state" }
+func (e SourceSaid) Name() string       { return "source_" + e.Kind.String() }
+func (Handled) Name() string            { return "handled" }
+func (Failed) Name() string             { return "failed" }
+func (Skipped) Name() string            { return "skipped" }
+func (DeadLettered) Name() string       { return "dead_lettered" }
+func (DeadLetterDelayed) Name() string  { return "dead_letter_delayed" }
+func (Spilled) Name() string            { return "spilled" }
+func (SpillFailed) Name() string        { return "spill_failed" }
+func (DestinationMissing) Name() string { return "destination_missing" }
+func (DestinationFound) Name() string   { return "destination_found" }
+func (LaneFull) Name() string           { return "lane_full" }
+func (Unordered) Name() string          { return "unordered" }
+func (GivenBack) Name() string          { return "given_back" }
+func (Lost) Name() string               { return "lost" }
+func (Scaled) Name() string             { return "scaled" }
+func (Stuck) Name() string              { return "stuck" }
+func (Drained) Name() string            { return "drained" }
 
 // tellHandled is tell for what happens for each hand-off.
 func (c *Consumer) tellHandled(n int, took time.Duration) {

@@ -126,7 +126,7 @@ func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
 	case DeadLetterDelayed, Stuck:
 		return zerolog.ErrorLevel
-	case Failed, DeadLettered, Lost, SpillFailed, LaneFull, Unordered:
+	case Failed, DeadLettered, Lost, SpillFailed, LaneFull, Unordered, DestinationMissing:
 		return zerolog.WarnLevel
 	case SourceSaid:
 		switch e.Kind {
@@ -156,6 +156,10 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 		return failedFields(z, e.Failed).Str("to", e.Topic)
 	case SpillFailed:
 		return at(z, e.Message).Str("to", e.Topic).Err(e.Err)
+	case DestinationMissing:
+		return z.Str("to", e.Topic).Err(e.Err)
+	case DestinationFound:
+		return z.Str("to", e.Topic).Bool("created", e.Created)
 	case DeadLetterDelayed:
 		return at(z, e.Message).Err(e.Err).Bool("refused", e.Refused).Int64("delay_ms", e.Delay.Milliseconds())
 	case Skipped:
@@ -174,7 +178,7 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 		return z.Int("messages", e.N).Err(e.Err)
 	case Scaled:
 		o := e.Observation
-		return z.Int("from", e.From).Int("to", e.Target).Str("reason", string(e.Reason)).Str("why", e.Why()).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
+		return z.Int("from", e.From).Int("to", e.Target).Str("reason", e.Reason).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
 			Int("min", o.Min).Int("max", o.Max)
 	case Stuck:
 		return at(z, e.Message).Int64("running_ms", e.For.Milliseconds()).Bool("replaced", e.Replaced).Str("stack", e.Stack)

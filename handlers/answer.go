@@ -13,9 +13,7 @@ import (
 // verdict says what an answer means for the message. It has no clock and no I/O.
 //
 //	2xx            acked
-//	429            retried, after what Retry-After says, at most longest; and the pool is told that the server has enough to do
-//	503            the same where it has a Retry-After; without one it may be down, and is retried
-//	408, 425       retried, after what Retry-After says
+//	408, 425, 429  retried, after what Retry-After says, at most longest
 //	other 4xx      permanent: the request is wrong, and the next one will be the same
 //	anything else  retried, after what Retry-After says; a 3xx among it, which is a redirect that is not followed
 func verdict(status int, h http.Header, now time.Time, longest time.Duration) error {
@@ -30,12 +28,8 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	case status >= 300 && status <= 399:
 		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
-		wait := min(retryAfter(h, now), longest)
-		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && wait > 0 {
-			return consumer.Overloaded(err, wait)
-		}
-		if wait > 0 {
-			return consumer.RetryAfter(err, wait)
+		if wait := retryAfter(h, now); wait > 0 {
+			return consumer.RetryAfter(err, min(wait, longest))
 		}
 		return err
 	case status >= 400:

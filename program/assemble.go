@@ -128,7 +128,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	}
 	cfg.Priority, cfg.Strict = priorityOf(c.Priority)
 	if l := c.DeadLetter; l != nil {
-		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Concurrency: l.Concurrency}
+		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Create: l.Create, Concurrency: l.Concurrency}
 		for _, style := range l.Headers {
 			cfg.DeadLetter.Headers = append(cfg.DeadLetter.Headers, consumer.HeaderStyle(style))
 		}

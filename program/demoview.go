@@ -33,7 +33,7 @@ func (v *view) observe(e consumer.Event) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.decision = fmt.Sprintf("%d → %d: %s", d.From, d.Target, d.Why())
+	v.decision = fmt.Sprintf("%d → %d: %s", d.From, d.Target, d.Reason)
 	v.peak = max(v.peak, d.Target)
 }
 

@@ -6,7 +6,52 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
 )
+
+var _ broker.Destinations = (*Publisher)(nil)
+
+// Find implements broker.Destinations. A topic that the user may not see is an error that says so.
+func (p *Publisher) Find(ctx context.Context, topic string) error {
+	if !p.enter() {
+		return broker.ErrClosed
+	}
+	defer p.under.Done()
+	if err := p.cfg.probe(ctx, p.c.transport); err != nil {
+		return fmt.Errorf("kafkabroker: looking for topic %s: %w", topic, err)
+	}
+	ts, err := p.c.topics(ctx, []string{topic})
+	if err == nil {
+		err = ts[topic].err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case codeOf(err) == kafka.UnknownTopicOrPartition:
+		return fmt.Errorf("kafkabroker: %w: %s", broker.ErrNoTopic, topic)
+	}
+	return fmt.Errorf("kafkabroker: looking for topic %s: %w", topic, err)
+}
+
+// Create implements broker.Destinations, with the broker's own replication factor. It returns when a broker knows the topic, at most after RequestTimeout.
+func (p *Publisher) Create(ctx context.Context, topic string) error {
+	if !p.enter() {
+		return broker.ErrClosed
+	}
+	defer p.under.Done()
+	err := broker.CheckDestination(topic)
+	if err == nil {
+		err = p.cfg.probe(ctx, p.c.transport)
+	}
+	if err == nil {
+		err = p.c.createLog(ctx, topic)
+	}
+	if err != nil {
+		return fmt.Errorf("kafkabroker: creating topic %s: %w", topic, err)
+	}
+	return nil
+}
 
 // createLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor, and waits until a broker knows it, for the
 // time of one exchange. nil where it is there already.

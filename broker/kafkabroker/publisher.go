@@ -87,13 +87,9 @@ func (keyed) Balance(m kafka.Message, partitions ...int) int {
 
 // Publish implements broker.Publisher.
 func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.enter() {
 		return broker.ErrClosed
 	}
-	p.under.Add(1)
-	p.mu.Unlock()
 	defer p.under.Done()
 	errs := make([]error, len(ms))
 	var out []kafka.Message
@@ -113,6 +109,17 @@ func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 		}
 	}
 	return nil
+}
+
+// enter lets Close wait for a call; false: the publisher is closed.
+func (p *Publisher) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.under.Add(1)
+	return true
 }
 
 func (p *Publisher) fits(m *broker.Outgoing, size int) error {
@@ -180,16 +187,28 @@ func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i i
 	for i := range index {
 		index[i] = i
 	}
+	why := make(map[int]error) // those that are sent again are not stored
 	for over := time.Now().Add(p.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
 		var again []kafka.Message
 		var whose []int
 		err := p.write(ctx, ms, func(i int, err error) {
 			if unstored(err, baseOf(ms[i])) && time.Now().Before(over) {
 				again, whose = append(again, ms[i]), append(whose, index[i])
+				why[index[i]] = err
 				return
 			}
-			set(index[i], err)
+			set(index[i], classify(err, baseOf(ms[i])))
 		})
+		if err != nil && len(why) > 0 { // the caller's time is over: say what was waited for
+			for _, i := range index {
+				if why[i] == nil {
+					set(i, err)
+				} else {
+					set(i, fmt.Errorf("%w (given up: %w)", why[i], err))
+				}
+			}
+			return nil
+		}
 		if err != nil || len(again) == 0 {
 			return err
 		}
@@ -222,7 +241,7 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 			return p.apart(ctx, ms, set)
 		}
 		for i := range ms {
-			set(i, classify(err, nowhere))
+			set(i, named(ms[i].Topic, err))
 		}
 		return nil
 	}
@@ -234,7 +253,7 @@ func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i in
 			continue
 		}
 		if err != nil {
-			set(i, classify(err, baseOf(ms[i])))
+			set(i, named(ms[i].Topic, err))
 		}
 	}
 	return nil
@@ -273,9 +292,12 @@ func (p *Publisher) apart(ctx context.Context, ms []kafka.Message, set func(i in
 	return nil
 }
 
+func named(topic string, err error) error {
+	return fmt.Errorf("kafkabroker: publishing to topic %s: %w", topic, err)
+}
+
 // classify marks what another try does not change.
 func classify(err error, base int64) error {
-	err = fmt.Errorf("kafkabroker: %w", err)
 	switch codeOf(err) {
 	case kafka.UnknownTopicOrPartition:
 		if base != nowhere {

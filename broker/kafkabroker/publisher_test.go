@@ -202,3 +202,32 @@ func TestPublishToNewTopicReal(t *testing.T) {
 		deleteTopic(t, admin, late)
 	}
 }
+
+// TestPublishNamesTheTopic: whether Publish gave up itself or its caller did, each message's error names the topic and that it does not exist. It said
+// "publishing: context deadline exceeded".
+func TestPublishNamesTheTopic(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	for name, timeout := range map[string]time.Duration{"the caller gave up": 500 * time.Millisecond, "Publish gave up": patience} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := ts.publisher(t)
+			defer func() { _ = p.Close(context.Background()) }()
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			err := p.Publish(ctx, []broker.Outgoing{{Topic: "never", Value: []byte("a")}, {Topic: "nowhere", Value: []byte("a")}})
+			var pe *broker.PublishError
+			if !errors.As(err, &pe) {
+				t.Fatalf("Publish returned %v, want an error for each message", err)
+			}
+			for i, topic := range []string{"never", "nowhere"} {
+				if e := pe.Errs[i]; e == nil || !strings.Contains(e.Error(), topic) || !strings.Contains(e.Error(), "does not exist") {
+					t.Errorf("%s: %v", topic, e)
+				}
+				if refused := errors.Is(pe.Errs[i], broker.ErrRefused); refused != (timeout == patience) {
+					t.Errorf("%s: refused is %v", topic, refused)
+				}
+			}
+		})
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -265,9 +264,8 @@ func (v *LogView) createLog(ctx context.Context, subject, like string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	name := strings.NewReplacer(".", "_", "/", "_", `\`, "_").Replace(subject)
 	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: name, Subjects: []string{subject}, Storage: model.Config.Storage, Replicas: model.Config.Replicas,
+		Name: logName(subject), Subjects: []string{subject}, Storage: model.Config.Storage, Replicas: model.Config.Replicas,
 	})
 	return err
 }

@@ -33,7 +33,7 @@ func (s *Server) routes() http.Handler {
 }
 
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
-	s.report(w, func(t Target) error { return t.Health(s.cfg.NoProgress) })
+	s.report(w, func(t Target) error { return t.Health(s.cfg.NoProgress) }, nil)
 }
 
 var errNotReady = errors.New("not running, or without contact with its broker")
@@ -44,11 +44,11 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 			return errNotReady
 		}
 		return nil
-	})
+	}, concernsOf)
 }
 
-// report answers 200, or 503 with a line for each consumer that something is wrong with.
-func (s *Server) report(w http.ResponseWriter, ask func(Target) error) {
+// report answers 200, with what else there is to tell, or 503 with a line for each consumer that something is wrong with.
+func (s *Server) report(w http.ResponseWriter, ask func(Target) error, also func(Target) []string) {
 	var wrong strings.Builder
 	for _, name := range s.names {
 		if err := ask(s.cfg.Targets[name]); err != nil {
@@ -62,6 +62,23 @@ func (s *Server) report(w http.ResponseWriter, ask func(Target) error) {
 		return
 	}
 	_, _ = io.WriteString(w, "ok\n")
+	if also != nil {
+		for _, name := range s.names {
+			for _, text := range also(s.cfg.Targets[name]) {
+				fmt.Fprintf(w, "%s: %s\n", name, text)
+			}
+		}
+	}
+}
+
+// A concerned target has more to tell than whether it is ready.
+type concerned interface{ Concerns() []string }
+
+func concernsOf(t Target) []string {
+	if c, ok := t.(concerned); ok {
+		return c.Concerns()
+	}
+	return nil
 }
 
 // A badRequest is the client's mistake.

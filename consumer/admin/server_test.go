@@ -189,6 +189,22 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
+// A worried target is ready, and has something to tell all the same.
+type worried struct{ *fakeTarget }
+
+func (worried) Concerns() []string { return []string{"nothing can be published to dead"} }
+
+func TestReadyzTellsConcerns(t *testing.T) {
+	orders := worried{&fakeTarget{}}
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": &fakeTarget{}}})
+	if a := get(t, url+"/readyz"); a.status != 200 || a.body != "ok\norders: nothing can be published to dead\n" {
+		t.Errorf("ready: %d %q", a.status, a.body)
+	}
+	if a := get(t, url+"/livez"); a.status != 200 || a.body != "ok\n" {
+		t.Errorf("alive: %d %q", a.status, a.body)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "a_metric", Help: "It is 7."}, func() float64 { return 7 }))

@@ -223,6 +223,7 @@ type Backoff struct {
 // DeadLetter says where messages go that are given up.
 type DeadLetter struct {
 	To          string   `yaml:"to"`
+	Create      bool     `yaml:"create"`
 	Concurrency int      `yaml:"concurrency"`
 	Headers     []string `yaml:"headers"`
 }

@@ -1,0 +1,133 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// places is a publisher that knows which topics there are.
+type places struct {
+	broker.Publisher
+	mu      sync.Mutex
+	there   map[string]bool
+	away    error // what each look is answered with
+	refuses error // to create
+}
+
+func (p *places) Find(_ context.Context, topic string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.away != nil:
+		return p.away
+	case p.there[topic]:
+		return nil
+	}
+	return broker.ErrNoTopic
+}
+
+func (p *places) Create(_ context.Context, topic string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuses == nil {
+		p.there[topic] = true
+	}
+	return p.refuses
+}
+
+func (p *places) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+func withPlaces(t *testing.T, create bool, p *places, then func(r *running)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["partitioned"])
+		p.Publisher = b.Publisher()
+		if p.there == nil {
+			p.there = map[string]bool{}
+		}
+		r := start(t, b, consumer.Config{
+			Handler:    func(context.Context, *consumer.Message) error { return nil },
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead", Create: create},
+		})
+		time.Sleep(time.Minute)
+		then(r)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A dead-letter topic that is not there is told of once, soon after the start, though nothing failed yet, and is a concern until it is there.
+func TestMissingDestination(t *testing.T) {
+	p := &places{}
+	withPlaces(t, false, p, func(r *running) {
+		told := eventsOf[consumer.DestinationMissing](r.journal)
+		if len(told) != 1 || told[0].Topic != "dead" || !errors.Is(told[0].Err, broker.ErrNoTopic) {
+			t.Errorf("told %v, want once that dead is missing", told)
+		}
+		if c := r.Concerns(); len(c) != 1 || !strings.Contains(c[0], "dead") || !strings.Contains(c[0], "no such topic") || !r.Ready() {
+			t.Errorf("concerns are %q, ready is %v", c, r.Ready())
+		}
+		p.set(func() { p.there["dead"] = true })
+		time.Sleep(time.Minute)
+		if c, found := r.Concerns(), eventsOf[consumer.DestinationFound](r.journal); len(c) != 0 || len(found) != 1 || found[0].Created {
+			t.Errorf("when it is there: concerns are %q, told %v", c, found)
+		}
+	})
+}
+
+// One that is there, or a broker that is away, is no news.
+func TestDestinationThere(t *testing.T) {
+	for name, p := range map[string]*places{"there": {there: map[string]bool{"dead": true}}, "away": {away: errors.New("connection refused")}} {
+		withPlaces(t, false, p, func(r *running) {
+			if n := len(eventsOf[consumer.DestinationMissing](r.journal)) + len(eventsOf[consumer.DestinationFound](r.journal)); n != 0 || len(r.Concerns()) != 0 {
+				t.Errorf("%s: %d events, %q", name, n, r.Concerns())
+			}
+		})
+	}
+}
+
+// With Create it is made, once; where it cannot be made that is told, and tried again.
+func TestDestinationCreated(t *testing.T) {
+	withPlaces(t, true, &places{}, func(r *running) {
+		if found := eventsOf[consumer.DestinationFound](r.journal); len(found) != 1 || !found[0].Created || found[0].Topic != "dead" || len(r.Concerns()) != 0 {
+			t.Errorf("told %v, concerns are %q", found, r.Concerns())
+		}
+	})
+	p := &places{refuses: errors.New("not authorized")}
+	withPlaces(t, true, p, func(r *running) {
+		if told := eventsOf[consumer.DestinationMissing](r.journal); len(told) != 1 || told[0].Err.Error() != "not authorized" || len(r.Concerns()) != 1 {
+			t.Errorf("told %v, concerns are %q", told, r.Concerns())
+		}
+		p.set(func() { p.refuses = nil })
+		time.Sleep(time.Minute)
+		if found := eventsOf[consumer.DestinationFound](r.journal); len(found) != 1 || !found[0].Created || len(r.Concerns()) != 0 {
+			t.Errorf("when it may be made: told %v, concerns are %q", found, r.Concerns())
+		}
+	})
+}
+
+// Create needs a publisher that can.
+func TestDestinationCannotBeCreated(t *testing.T) {
+	b := membroker.New(kinds["partitioned"])
+	_, err := consumer.New(consumer.Config{
+		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: func(context.Context, *consumer.Message) error { return nil },
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead", Create: true},
+	})
+	if err == nil || !strings.Contains(err.Error(), "DeadLetter.Create") {
+		t.Errorf("New: %v", err)
+	}
+}
