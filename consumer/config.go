@@ -104,6 +104,11 @@ type Pool struct {
 type Retry struct {
 	// MaxAttempts is how many runs a message gets, all told, before it is dead-lettered. Defaults to 5.
 	MaxAttempts int
+	// GiveUpAfter is how long a message is tried, counted from its first failure: when the next attempt would come later than that, it is given up as if its attempts were
+	// used up, whichever comes first. Set it where a late result is worth nothing, and MaxAttempts high where time alone shall decide. The first failure
+	// is known as long as the message stays in this process or goes through Topics; another process that takes over counts anew. Messages wait here for their attempts
+	// then, not at the broker. Defaults to 0: there is no such end.
+	GiveUpAfter time.Duration
 	// Backoff is the wait before the next attempt.
 	Backoff Backoff
 	// Topics hold messages whose next attempt is far away, or for which there is no room. Only for brokers that keep no delays (Kafka). Nil: all
@@ -229,6 +234,7 @@ func (c Config) validate() error {
 	}
 	check(c.Chunk > 0 && c.Chunk <= maxChunk, "Chunk is %d, want 1..%d", c.Chunk, maxChunk)
 	check(c.Retry.MaxAttempts >= 1, "Retry.MaxAttempts is %d, want at least 1", c.Retry.MaxAttempts)
+	check(c.Retry.GiveUpAfter >= 0, "Retry.GiveUpAfter is %v, negative", c.Retry.GiveUpAfter)
 	errs = append(errs, c.Retry.Backoff.validate()...)
 	errs = append(errs, c.Retry.Topics.validate()...)
 	errs = append(errs, c.validateOrder()...)

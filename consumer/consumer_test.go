@@ -477,3 +477,29 @@ func TestRunIsCalledOnce(t *testing.T) {
 }
 
 func noMap() map[string]int { return nil }
+
+// A message is tried until its time is over, whatever its attempts, on a broker that keeps delays, too.
+func TestGiveUpAfter(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var runs atomic.Int32
+		begin := time.Now()
+		r := start(t, b, consumer.Config{
+			Retry:      consumer.Retry{MaxAttempts: 1 << 20, GiveUpAfter: 10 * time.Second, Backoff: consumer.Backoff{Initial: time.Second, Factor: 1, Jitter: -1}},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { runs.Add(1); return errors.New("no") },
+		})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		failed := eventsOf[consumer.Failed](r.journal)
+		if n := runs.Load(); n < 9 || n > 11 || len(b.Messages("dead")) != 1 || !failed[len(failed)-1].Exhausted {
+			t.Errorf("%d runs, %d letters; the last failure: %+v", n, len(b.Messages("dead")), failed[len(failed)-1])
+		}
+		if at := b.Messages("dead")[0].Time().Sub(begin); at < 8*time.Second || at > 10500*time.Millisecond {
+			t.Errorf("given up after %v", at)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}

@@ -38,11 +38,12 @@ type outcome struct {
 	runs      int32 // failed runs known before this one: Message.Runs
 	attempt   int32 // the broker's count, this run included: Message.Attempt
 	trust     broker.Trust
-	cancelled bool    // the claim ended or the consumer shuts down: its context was ended before it returned
-	letters   bool    // there is a place for dead letters
-	maxDeliv  int     // the broker drops the message after so many deliveries; 0: never
-	crowded   bool    // too many wait behind it, and it shall make room
-	random    float64 // 0..1, for the jitter
+	cancelled bool          // the claim ended or the consumer shuts down: its context was ended before it returned
+	letters   bool          // there is a place for dead letters
+	maxDeliv  int           // the broker drops the message after so many deliveries; 0: never
+	crowded   bool          // too many wait behind it, and it shall make room
+	failing   time.Duration // for how long it has been failing: since its first failure, as far as is known here
+	random    float64       // 0..1, for the jitter
 }
 
 // decision is what to do about it.
@@ -72,24 +73,27 @@ func decide(o outcome, p Retry) decision {
 	if d.class == classOversize { // no handler ran
 		d.runs = o.runs
 	}
-	d.exhausted = exhausted(o, d.runs, p.MaxAttempts)
+	var after *retryAfterError
+	d.delay = p.Backoff.delay(d.runs, o.random)
+	if errors.As(o.err, &after) {
+		d.delay = after.after
+	}
+	d.exhausted = exhausted(o, d.runs, p.MaxAttempts) || p.GiveUpAfter > 0 && o.failing+d.delay > p.GiveUpAfter
 	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
 	switch {
 	case o.letters && (final || d.exhausted || last || o.crowded):
-		d.verdict = VerdictDeadLetter
+		d.verdict, d.delay = VerdictDeadLetter, 0
 		return d
 	case final || d.exhausted:
-		d.exhausted = true
-		d.verdict, d.delay = VerdictRetry, p.Backoff.delay(math.MaxInt32, o.random)
+		d.exhausted, d.verdict = true, VerdictRetry
+		if after == nil {
+			d.delay = p.Backoff.delay(math.MaxInt32, o.random)
+		}
 	default:
-		d.verdict, d.delay = VerdictRetry, p.Backoff.delay(d.runs, o.random)
+		d.verdict = VerdictRetry
 	}
 	d.keep = last
-	var after *retryAfterError
-	if errors.As(o.err, &after) {
-		d.delay = after.after
-	}
 	return d
 }
 

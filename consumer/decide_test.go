@@ -11,7 +11,7 @@ import (
 
 func TestDecide(t *testing.T) {
 	boom := errors.New("boom")
-	policy := Retry{MaxAttempts: 3, Backoff: Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.5}}
+	policy := Retry{MaxAttempts: 3, GiveUpAfter: 10 * time.Second, Backoff: Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.5}}
 	for _, tt := range []struct {
 		name string
 		in   outcome
@@ -33,6 +33,14 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 100 * time.Millisecond}},
 		{"an upper bound far beyond does", outcome{err: boom, attempt: 9, trust: broker.AtMost, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
+		{"time is over before the next attempt", outcome{err: boom, runs: 1, attempt: 2, failing: 9901 * time.Millisecond, letters: true, random: 1},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 2, exhausted: true}},
+		{"there is time for one more", outcome{err: boom, runs: 1, attempt: 2, failing: 9900 * time.Millisecond, letters: true, random: 1},
+			decision{verdict: VerdictRetry, class: "error", runs: 2, delay: 100 * time.Millisecond}},
+		{"it asks for a wait that ends too late", outcome{err: RetryAfter(boom, 11*time.Second), attempt: 1, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
+		{"time is over, no place for dead letters", outcome{err: boom, attempt: 1, failing: time.Hour},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: time.Second, exhausted: true}},
 		{"permanent", outcome{err: fmt.Errorf("decoding: %w", Permanent(boom)), attempt: 1, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "permanent", runs: 1}},
 		{"permanent, no place", outcome{err: Permanent(boom), attempt: 1},

@@ -32,6 +32,7 @@ func (c *Consumer) decideOn(k *claim, x piece, err error) {
 	d := decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: t.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: c.cfg.DeadLetter != nil, maxDeliv: t.MaxDeliveries, random: rand.Float64(),
+		failing: failingFor(x.first),
 		crowded: c.cfg.Lane.Full == LaneDeadLetter && c.crowded(k, x.lane),
 	}, c.cfg.Retry)
 	switch d.verdict {
@@ -54,8 +55,8 @@ func (c *Consumer) decideOn(k *claim, x piece, err error) {
 			return
 		}
 		c.count.retried.Add(1)
-		// In an order it waits here: given back, it would let the next one pass.
-		if t.NativeDelay > 0 && d.delay <= t.NativeDelay && !d.keep && x.lane == nil {
+		// In an order it waits here: given back, it would let the next one pass. With an end in time, too: the broker would forget when it began.
+		if t.NativeDelay > 0 && d.delay <= t.NativeDelay && c.cfg.Retry.GiveUpAfter == 0 && !d.keep && x.lane == nil {
 			raise(&c.delayedUntil, now.Add(d.delay).UnixNano())
 			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}}, nil)
 			return
@@ -64,6 +65,14 @@ func (c *Consumer) decideOn(k *claim, x piece, err error) {
 			c.park(k, f, x.lane, x.first)
 		}
 	}
+}
+
+// failingFor is how long ago first was, in Unix nanoseconds; 0: it is now.
+func failingFor(first int64) time.Duration {
+	if first == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.Unix(0, first)))
 }
 
 // raise makes a at least v.

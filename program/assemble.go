@@ -237,7 +237,7 @@ func consumerConfig(name string, c *config.Consumer) consumer.Config {
 	}
 	cfg.Budget.Messages, cfg.Budget.Bytes = c.Budget.Messages, c.Budget.Bytes
 	b := c.Retry.Backoff
-	cfg.Retry = consumer.Retry{MaxAttempts: c.Retry.MaxAttempts, Backoff: consumer.Backoff{Initial: b.Initial, Max: b.Max, Factor: b.Factor, Jitter: b.Jitter}}
+	cfg.Retry = consumer.Retry{MaxAttempts: c.Retry.MaxAttempts, GiveUpAfter: c.Retry.GiveUpAfter, Backoff: consumer.Backoff{Initial: b.Initial, Max: b.Max, Factor: b.Factor, Jitter: b.Jitter}}
 	return cfg
 }
 

@@ -145,6 +145,7 @@ func (d *Document) checkPool(at string, c *Consumer) {
 
 func (d *Document) checkRetry(at string, r Retry) {
 	d.atLeast(at+".max_attempts", int64(r.MaxAttempts), 1)
+	d.duration(at+".give_up_after", r.GiveUpAfter)
 	d.duration(at+".backoff.initial", r.Backoff.Initial)
 	d.duration(at+".backoff.max", r.Backoff.Max)
 	if longest, first := r.Backoff.Max, cmp.Or(r.Backoff.Initial, defaultInitial); longest > 0 && longest < first {

@@ -201,9 +201,10 @@ type Pool struct {
 
 // Retry says what becomes of a failed message.
 type Retry struct {
-	MaxAttempts int          `yaml:"max_attempts"`
-	Backoff     Backoff      `yaml:"backoff"`
-	Topics      []RetryTopic `yaml:"topics"`
+	MaxAttempts int           `yaml:"max_attempts"`
+	GiveUpAfter time.Duration `yaml:"give_up_after"`
+	Backoff     Backoff       `yaml:"backoff"`
+	Topics      []RetryTopic  `yaml:"topics"`
 }
 
 // RetryTopic is a topic of Kafka whose messages all wait for the same time.
