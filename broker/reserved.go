@@ -14,6 +14,7 @@ const (
 	HeaderOriginalTopic     = "Longshore-Original-Topic"
 	HeaderOriginalPartition = "Longshore-Original-Partition"
 	HeaderOriginalOffset    = "Longshore-Original-Offset"
+	HeaderOriginalID        = "Longshore-Original-Id"   // Message.ID, on brokers that name their messages so
 	HeaderOriginalTime      = "Longshore-Original-Time" // RFC 3339 with nanoseconds
 	// how it fared,
 	HeaderAttempts     = "Longshore-Attempts"
@@ -36,7 +37,7 @@ const (
 // IsLetterHeader says whether a header is of a dead letter's own, or of a message of a retry topic, and not of the message in it.
 func IsLetterHeader(key string) bool {
 	switch key {
-	case HeaderOriginalTopic, HeaderOriginalPartition, HeaderOriginalOffset, HeaderOriginalTime, HeaderAttempts, HeaderFirstFailure,
+	case HeaderOriginalTopic, HeaderOriginalPartition, HeaderOriginalOffset, HeaderOriginalID, HeaderOriginalTime, HeaderAttempts, HeaderFirstFailure,
 		HeaderLastFailure, HeaderErrorClass, HeaderError, HeaderHandler, HeaderID, HeaderRetryAt:
 		return true
 	}

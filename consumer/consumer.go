@@ -100,7 +100,7 @@ func (c *Consumer) newPool() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, err := pool.New(pool.Config[*run]{
-		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge,
+		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge, Waiting: c.waiting(),
 		Do: c.do, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
 		Weights: c.cfg.weights(), Strict: c.cfg.Strict, Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
 		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },
@@ -111,6 +111,20 @@ func (c *Consumer) newPool() error {
 	c.pool = p
 	c.started.Store(true)
 	return nil
+}
+
+// lagEvery is how old the lag may be that the pool's manager sees.
+const lagEvery = 100 * time.Millisecond
+
+// waiting returns what the pool's manager asks, up to 200 times a second: how much waits at the brokers. For one goroutine.
+func (c *Consumer) waiting() func() int64 {
+	n, at := int64(-1), time.Time{}
+	return func() int64 {
+		if now := time.Now(); now.Sub(at) >= lagEvery {
+			n, at = c.lag().Waiting, now
+		}
+		return n
+	}
 }
 
 // SetLimits changes the least and the most workers, also while running.

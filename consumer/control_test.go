@@ -229,6 +229,72 @@ func TestGaugeHoldsGrowth(t *testing.T) {
 	})
 }
 
+// The pool knows what waits at the broker beyond what was fetched, or that it is not known.
+func TestLagReachesThePool(t *testing.T) {
+	for name, reported := range map[string]*broker.Lag{"known": nil, "unknown": {Waiting: -1, Unsettled: -1}} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				produce(t, b, 5000)
+				b.ReportLag(reported)
+				r := start(t, b, consumer.Config{Budget: broker.Budget{Messages: 512}, Pool: consumer.Pool{Max: 256}, Handler: func(context.Context, *consumer.Message) error {
+					time.Sleep(500 * time.Millisecond)
+					return nil
+				}})
+				time.Sleep(2 * time.Second)
+				s := r.Stats()
+				if n := s.Pool.Last.Observation.Waiting; reported == nil && (n < 3000 || n > 5000) || reported != nil && n != -1 {
+					t.Errorf("the pool was told that %d wait at the broker, of 5000", n)
+				}
+				if s.Pool.Live < 230 {
+					t.Errorf("%d workers of 256 for a backlog of slow work", s.Pool.Live)
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// A downstream that refuses beyond 16 at once is called by little more than that where the handler says so. Where it only asks for a later
+// attempt, the refusals look like throughput, and most calls are refused.
+func TestOverloadedMakesDoWithFewerWorkers(t *testing.T) {
+	play := func(t *testing.T, b *membroker.Broker, refusal func(error, time.Duration) error) (tries float64, done int64) {
+		produce(t, b, 10_000)
+		var now, runs, handled atomic.Int64
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Max: 128}, Retry: consumer.Retry{MaxAttempts: 1000},
+			Handler: func(context.Context, *consumer.Message) error {
+				defer now.Add(-1)
+				runs.Add(1)
+				if now.Add(1) > 16 {
+					time.Sleep(500 * time.Microsecond)
+					return refusal(errors.New("busy"), 100*time.Millisecond)
+				}
+				time.Sleep(5 * time.Millisecond)
+				handled.Add(1)
+				return nil
+			}})
+		time.Sleep(2 * time.Second)
+		done = handled.Load()
+		tries = float64(runs.Load()) / float64(max(1, done))
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		return tries, done
+	}
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		if tries, done := play(t, b, consumer.Overloaded); tries > 1.25 || done < 4800 {
+			t.Errorf("%.2f calls for each that was not refused; %d handled in 2 s, of 6,400 that the downstream can take", tries, done)
+		}
+	})
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		if tries, _ := play(t, b, consumer.RetryAfter); tries < 1.5 {
+			t.Errorf("%.2f calls for each that was not refused: the test shows nothing", tries)
+		}
+	})
+}
+
 func TestPolicyAndScalingAreTold(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 5000)

@@ -238,6 +238,9 @@ func outgoing(x letter, topic, name string) broker.Outgoing {
 	if m.Offset >= 0 {
 		set(broker.HeaderOriginalOffset, strconv.FormatInt(m.Offset, 10))
 	}
+	if m.ID != "" {
+		set(broker.HeaderOriginalID, headerText(m.ID))
+	}
 	set(broker.HeaderOriginalTime, m.Time().UTC().Format(time.RFC3339Nano))
 	set(broker.HeaderAttempts, strconv.Itoa(int(x.failed.Runs)))
 	set(broker.HeaderFirstFailure, time.Unix(0, x.first).UTC().Format(time.RFC3339Nano))

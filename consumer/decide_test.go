@@ -49,6 +49,8 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictDeadLetter, class: "decode", runs: 1}},
 		{"retry after", outcome{err: RetryAfter(boom, 5*time.Second), attempt: 1, letters: true},
 			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 5 * time.Second}},
+		{"overloaded, after a while", outcome{err: Overloaded(boom, 5*time.Second), attempt: 1, letters: true},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 5 * time.Second}},
 		{"retry after counts as an attempt", outcome{err: RetryAfter(boom, time.Second), runs: 2, attempt: 3, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 3, exhausted: true}},
 		{"skip", outcome{err: Skip("old"), attempt: 9, letters: true}, decision{verdict: VerdictAck}},

@@ -32,12 +32,16 @@ func springHeaders(x letter, _ string) []broker.Header {
 	m, prefix := x.failed.Message, stylePrefixes[SpringHeaders]
 	hs := []broker.Header{
 		header(prefix+"original-topic", m.Topic),
-		{Key: prefix + "original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(m.Partition))},
-		{Key: prefix + "original-offset", Value: binary.BigEndian.AppendUint64(nil, uint64(m.Offset))},
 		{Key: prefix + "original-timestamp", Value: binary.BigEndian.AppendUint64(nil, uint64(m.Time().UnixMilli()))},
 		header(prefix+"original-timestamp-type", "CreateTime"),
 		header(prefix+"exception-fqcn", exceptionName(x)),
 		header(prefix+"exception-message", headerText(x.failed.Err.Error())),
+	}
+	if m.Partition >= 0 {
+		hs = append(hs, broker.Header{Key: prefix + "original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(m.Partition))})
+	}
+	if m.Offset >= 0 { // one that is not there would be read as the last of all
+		hs = append(hs, broker.Header{Key: prefix + "original-offset", Value: binary.BigEndian.AppendUint64(nil, uint64(m.Offset))})
 	}
 	return append(hs, stackHeader(prefix+"exception-stacktrace", x)...)
 }
@@ -47,11 +51,15 @@ func connectHeaders(x letter, name string) []broker.Header {
 	m, prefix := x.failed.Message, stylePrefixes[ConnectHeaders]
 	hs := []broker.Header{
 		header(prefix+"topic", m.Topic),
-		header(prefix+"partition", strconv.Itoa(int(m.Partition))),
-		header(prefix+"offset", strconv.FormatInt(m.Offset, 10)),
 		header(prefix+"connector.name", name),
 		header(prefix+"exception.class.name", exceptionName(x)),
 		header(prefix+"exception.message", headerText(x.failed.Err.Error())),
+	}
+	if m.Partition >= 0 {
+		hs = append(hs, header(prefix+"partition", strconv.Itoa(int(m.Partition))))
+	}
+	if m.Offset >= 0 {
+		hs = append(hs, header(prefix+"offset", strconv.FormatInt(m.Offset, 10)))
 	}
 	return append(hs, stackHeader(prefix+"exception.stacktrace", x)...)
 }

@@ -104,3 +104,43 @@ func TestUnknownHeaderStyle(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A namedSource has messages with a name instead of an offset.
+type namedSource struct{ broker.Source }
+
+func (s namedSource) Receive(dst []broker.Message) (int, error) {
+	n, err := s.Source.Receive(dst)
+	for i := range dst[:n] {
+		dst[i].Partition, dst[i].Offset, dst[i].ID = -1, -1, "1700000000-7"
+	}
+	return n, err
+}
+
+// A letter of a message that has a name and no offset says the name, and no offset in any style.
+func TestLetterOfANamedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{
+			Source:     namedSource{b.Source(membroker.SourceConfig{Topics: []string{"in"}})},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead", Headers: []consumer.HeaderStyle{consumer.SpringHeaders, consumer.ConnectHeaders}},
+			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("no")) },
+		})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		letters := b.Messages("dead")
+		if len(letters) != 1 {
+			t.Fatalf("%d letters", len(letters))
+		}
+		if id, _ := letters[0].Headers.Get(broker.HeaderOriginalID); string(id) != "1700000000-7" {
+			t.Errorf("the letter's message is named %q", id)
+		}
+		for k, v := range letters[0].Headers.All() {
+			if strings.HasSuffix(strings.ToLower(k), "offset") || strings.HasSuffix(strings.ToLower(k), "partition") {
+				t.Errorf("header %s: %q, of a message that has none", k, v)
+			}
+		}
+	})
+}

@@ -178,7 +178,7 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 		return z.Int("messages", e.N).Err(e.Err)
 	case Scaled:
 		o := e.Observation
-		return z.Int("from", e.From).Int("to", e.Target).Str("reason", e.Reason).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
+		return z.Int("from", e.From).Int("to", e.Target).Str("reason", string(e.Reason)).Str("why", e.Why()).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
 			Int("min", o.Min).Int("max", o.Max)
 	case Stuck:
 		return at(z, e.Message).Int64("running_ms", e.For.Milliseconds()).Bool("replaced", e.Replaced).Str("stack", e.Stack)

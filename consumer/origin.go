@@ -13,6 +13,7 @@ type origin struct {
 	topic     string
 	partition int32
 	offset    int64
+	id        string
 	nanos     int64
 	runs      int32
 	first     int64 // when it failed first, Unix nanoseconds
@@ -23,7 +24,7 @@ type origin struct {
 const maxRuns = 1 << 20
 
 func readOrigin(m *Message) origin {
-	o := origin{topic: m.Topic, partition: m.Partition, offset: m.Offset, nanos: m.Nanos, runs: m.Runs}
+	o := origin{topic: m.Topic, partition: m.Partition, offset: m.Offset, id: m.ID, nanos: m.Nanos, runs: m.Runs}
 	text := func(key string) (string, bool) {
 		v, ok := m.Headers.Get(key)
 		return string(v), ok
@@ -46,6 +47,7 @@ func readOrigin(m *Message) origin {
 	}
 	if s, ok := text(broker.HeaderOriginalTopic); ok && s != "" {
 		o.topic, o.partition, o.offset = s, -1, -1
+		o.id, _ = text(broker.HeaderOriginalID)
 		if n, ok := number(broker.HeaderOriginalPartition, 32); ok {
 			o.partition = int32(n)
 		}
@@ -68,7 +70,7 @@ func readOrigin(m *Message) origin {
 
 // restore makes m what it was in its original topic. Token and Claim stay: it is settled where it lies.
 func (o origin) restore(m *Message) {
-	m.Topic, m.Partition, m.Offset, m.Nanos = o.topic, o.partition, o.offset, o.nanos
+	m.Topic, m.Partition, m.Offset, m.ID, m.Nanos = o.topic, o.partition, o.offset, o.id, o.nanos
 	m.Runs, m.Attempt = o.runs, max(m.Attempt, o.runs+1)
 	var own []broker.Header
 	for k, v := range m.Headers.All() {

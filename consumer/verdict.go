@@ -68,6 +68,31 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
+// Overloaded says that what the handler calls has enough to do and refused: a 429, a full connection pool. The next attempt is not before
+// after, as with RetryAfter; after <= 0: when the backoff says. Beyond that it tells the pool, which then makes do with fewer workers and
+// tries more again after a while: a refusal is quick, so without a word it looks like throughput. It counts as an attempt.
+// Overloaded(nil, after) is nil.
+func Overloaded(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	if after > 0 {
+		err = RetryAfter(err, after)
+	}
+	return &overloadedError{err}
+}
+
+type overloadedError struct{ err error }
+
+func (e *overloadedError) Error() string { return e.err.Error() }
+func (e *overloadedError) Unwrap() error { return e.err }
+
+// IsOverloaded says whether a handler's error is Overloaded.
+func IsOverloaded(err error) bool {
+	var o *overloadedError
+	return errors.As(err, &o)
+}
+
 // Skip acks the message and counts it as skipped, with the reason.
 func Skip(reason string) error { return &skipError{reason} }
 

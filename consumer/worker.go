@@ -12,9 +12,9 @@ import (
 type local struct {
 	contexts
 	tokens []uint64
-	// calls and good count the handler calls in the run at hand, and those that returned nil.
-	calls, good int
-	goroutine   uint64
+	// calls, good and refused count the handler calls in the run at hand, those that returned nil, and those that returned Overloaded.
+	calls, good, refused int
+	goroutine            uint64
 }
 
 // work handles a run: the pool's Do.
@@ -25,7 +25,7 @@ func (c *Consumer) handle(w *pool.Worker[*run], r *run) {
 		w.Local = l
 		w.Shown.Store(l)
 	}
-	l.calls, l.good = 0, 0
+	l.calls, l.good, l.refused = 0, 0, 0
 	for !c.handleSome(l, r) {
 	}
 	if l.calls == 0 {
@@ -33,6 +33,9 @@ func (c *Consumer) handle(w *pool.Worker[*run], r *run) {
 	}
 	took := time.Since(w.Began())
 	w.Report(l.calls, took)
+	if l.refused > 0 {
+		w.Refused(l.refused)
+	}
 	c.pace.observe(l.calls, took)
 	if l.good > 0 {
 		c.progress.Store(w.Began().Add(took).UnixNano())
@@ -76,6 +79,7 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		if r.batch != nil {
 			l.calls += len(r.ms)
 			if err := c.callBatch(ctx, r); err != nil {
+				l.count(err, len(r.ms))
 				c.failed(l, r, i, err)
 			} else {
 				l.good += len(r.ms)
@@ -92,6 +96,7 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 			err = handler(ctx, m)
 		}
 		if err != nil {
+			l.count(err, 1)
 			c.failed(l, r, i, err)
 			continue
 		}
@@ -101,6 +106,13 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 				c.ackRange(l, r, from, i+1)
 			}
 		}
+	}
+}
+
+// count takes the failure of n messages.
+func (l *local) count(err error, n int) {
+	if IsOverloaded(err) {
+		l.refused += n
 	}
 }
 

@@ -33,6 +33,7 @@ type Letter struct {
 	OriginalTopic     string
 	OriginalPartition int32
 	OriginalOffset    int64
+	OriginalID        string // on brokers that name messages otherwise than by offset
 	OriginalTime      time.Time
 
 	// How it fared, and why it was given up.
@@ -101,6 +102,8 @@ func readLetter(m *broker.Message) *Letter {
 			l.OriginalPartition = int32(readNumber(s, 32, -1))
 		case broker.HeaderOriginalOffset:
 			l.OriginalOffset = readNumber(s, 64, -1)
+		case broker.HeaderOriginalID:
+			l.OriginalID = s
 		case broker.HeaderOriginalTime:
 			l.OriginalTime = readTime(s)
 		case broker.HeaderAttempts:

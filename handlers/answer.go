@@ -13,7 +13,9 @@ import (
 // verdict says what an answer means for the message. It has no clock and no I/O.
 //
 //	2xx            acked
-//	408, 425, 429  retried, after what Retry-After says, at most longest
+//	429            retried, after what Retry-After says, at most longest; and the pool is told that the server has enough to do
+//	503            the same where it has a Retry-After; without one it may be down, and is retried
+//	408, 425       retried, after what Retry-After says
 //	other 4xx      permanent: the request is wrong, and the next one will be the same
 //	anything else  retried, after what Retry-After says; a 3xx among it, which is a redirect that is not followed
 func verdict(status int, h http.Header, now time.Time, longest time.Duration) error {
@@ -28,8 +30,12 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	case status >= 300 && status <= 399:
 		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
-		if wait := retryAfter(h, now); wait > 0 {
-			return consumer.RetryAfter(err, min(wait, longest))
+		wait := min(retryAfter(h, now), longest)
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && wait > 0 {
+			return consumer.Overloaded(err, wait)
+		}
+		if wait > 0 {
+			return consumer.RetryAfter(err, wait)
 		}
 		return err
 	case status >= 400:

@@ -20,7 +20,7 @@ var kafkaMutants = []mutant{
 		"	case lost:\n		return broker.ErrLost\n", "	case lost:\n		return nil\n",
 		"./broker/kafkabroker", "TestLostUnderHandlers"},
 	{"a lost partition is committed", "broker/kafkabroker/claims.go",
-		"				p.fence()\n				s.gone = append(s.gone, goner{p, c.err})\n", "				p.fence()\n				s.ending = append(s.ending, p)\n				s.gone = append(s.gone, goner{p, c.err})\n				continue\n",
+		"				p.fence()\n				s.gone = append(s.gone, goner{p, c.err})\n", "				p.fence()\n				p.over = true\n				s.ending = append(s.ending, p)\n				s.gone = append(s.gone, goner{p, c.err})\n				continue\n",
 		"./broker/kafkabroker", "TestLostUnderHandlers"},
 	{"the end of a claim frees its budget", "broker/kafkabroker/part.go",
 		"			strays[o]++\n", "			strays[o]++\n			p.s.outN--\n",

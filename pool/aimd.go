@@ -65,20 +65,20 @@ func (a *aimd) validate() error {
 func (a *aimd) Step(o Observation) Decision {
 	slow := a.slow(o)
 	if a.started && o.Now-a.at < a.cfg.Every {
-		return o.stay("waiting", a.cfg.Every-(o.Now-a.at))
+		return o.stay(ReasonHold, "waiting", a.cfg.Every-(o.Now-a.at))
 	}
 	h := o.Rates.Handler
 	switch {
 	case o.IdleLong > 0 && o.Workers > o.Min:
-		return a.change(o, max(o.Min, o.Workers-o.IdleLong), false, fmt.Sprintf("%d idle all along", o.IdleLong))
+		return a.change(o, max(o.Min, o.Workers-o.IdleLong), false, ReasonIdle, fmt.Sprint(o.IdleLong))
 	case slow > 0 && h > slow && o.Idle == 0 && o.Workers > o.Min:
-		return a.change(o, max(o.Min, int(float64(o.Workers)*a.cfg.Keep)), true, fmt.Sprintf("handlers slow: %v", h))
+		return a.change(o, max(o.Min, int(float64(o.Workers)*a.cfg.Keep)), true, ReasonUndo, fmt.Sprintf("handlers take %v", h))
 	case o.starving() && o.Workers < o.Max:
-		return a.change(o, min(o.Max, o.Workers+a.cfg.Add), false, "work waits")
+		return a.change(o, min(o.Max, o.Workers+a.cfg.Add), false, ReasonGrow, "")
 	case o.Busy == 0 && o.Backlog == 0:
-		return o.stay("idle", 0)
+		return o.stay(ReasonHold, "all are idle", 0)
 	}
-	return o.stay("enough", a.cfg.Every)
+	return o.stay(ReasonHold, "enough", a.cfg.Every)
 }
 
 // slow is the handler time that counts as overload.
@@ -100,7 +100,7 @@ func (a *aimd) slow(o Observation) time.Duration {
 	return 2 * best
 }
 
-func (a *aimd) change(o Observation, target int, force bool, why string) Decision {
+func (a *aimd) change(o Observation, target int, force bool, why Reason, detail string) Decision {
 	a.started, a.at = true, o.Now
-	return Decision{Target: target, Force: force, Reason: why, Next: a.cfg.Every}
+	return Decision{Target: target, Force: force, Reason: why, Detail: detail, Next: a.cfg.Every}
 }

@@ -58,17 +58,17 @@ func (c *classic) Step(o Observation) Decision {
 	patience := time.Duration(c.cfg.IdleTimeouts) * o.IdleTimeout
 	switch {
 	case o.Workers > o.Min && c.cfg.MaxSleeping > 0 && o.IdleLong > c.cfg.MaxSleeping:
-		return Decision{Target: o.Workers - 1, Reason: "too many sleep", Next: tick}
+		return Decision{Target: o.Workers - 1, Reason: ReasonIdle, Detail: "too many sleep", Next: tick}
 	case o.Workers > o.Min && o.Idle > 0 && o.LongestIdle >= patience:
-		return Decision{Target: o.Workers - 1, Reason: "idle for all its timeouts", Next: tick}
+		return Decision{Target: o.Workers - 1, Reason: ReasonIdle, Detail: "for all its timeouts", Next: tick}
 	case rest > 0:
-		return o.stay("heard of idleness", c.wake(o, rest, patience))
+		return o.stay(ReasonHold, "heard of idleness", c.wake(o, rest, patience))
 	case o.Workers >= o.Max:
 		c.quiet = o.Now
-		return o.stay("at max", c.cfg.GrowAfter)
+		return o.stay(ReasonLimit, "at Max", c.cfg.GrowAfter)
 	default:
 		c.quiet = o.Now
-		return Decision{Target: o.Workers + 1, Reason: "no idle report", Next: c.cfg.GrowAfter}
+		return Decision{Target: o.Workers + 1, Reason: ReasonGrow, Detail: "no idle report", Next: c.cfg.GrowAfter}
 	}
 }
 

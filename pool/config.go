@@ -31,6 +31,11 @@ type Config[T any] struct {
 	// each of its steps. Defaults to nil: neither is minded.
 	Gauge func() Pressure
 
+	// Waiting says how many messages wait where the T's come from and were not submitted yet: a broker's lag; negative where it is not
+	// known. A backlog of slow work then brings workers before it fills the queue. Called by the manager at each of its steps, so it must
+	// not block. Defaults to nil: it is never known.
+	Waiting func() int64
+
 	// Queue is the most T's that wait in each class before Submit blocks. Requeue ignores it. Too few, and short handlers run the
 	// queue dry between two looks of a submitter, which also makes Weights meaningless: see QueueTime. Defaults to 1024.
 	Queue int

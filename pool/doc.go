@@ -31,9 +31,23 @@
 //
 // The manager looks when work waits and no worker is idle, when a worker reports an idle timeout, when the limits change, and as often
 // as its Policy asks; in an idle pool it sleeps. From totals it makes Rates, the policy makes of an Observation a Decision, without
-// clock or I/O, and what changes the size goes to Config.Observe with its reason. ReportStatus is the policy to have; Classic, Fixed,
-// QueueThreshold and AIMD are there to compare, and for who needs their behaviour. With a Gauge the manager also minds memory and
-// processors, whatever the policy.
+// clock or I/O, and what changes the size goes to Config.Observe with its Reason. Classic, Fixed, QueueThreshold and AIMD are there to
+// compare, and for who needs their behaviour. With a Gauge the manager also minds memory and processors, whatever the policy.
+//
+// # How many workers
+//
+// ReportStatus is the policy to have. In five sentences:
+//
+//  1. Workers report their idle timeouts, and the pool shrinks by those that did, never under load + √load.
+//  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, and a square
+//     root for what varies), at most twofold at a time, and beyond 16 not before two completions per worker.
+//  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three standard
+//     errors, and what a start or a cut hides.
+//  4. A growth that is proven to bring less than half of what it could goes back to the knee and is barred for 0.1, 0.8, 6.4, 20 s, and
+//     for a minute where it did harm; then an eighth more is tried, a quarter and a half while it pays; and where nothing proves that
+//     less would do worse, half is tried, and half of that while it costs nothing.
+//  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that says
+//     that it is full (Worker.Refused) is believed at once.
 //
 // # The end
 //

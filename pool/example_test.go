@@ -86,14 +86,14 @@ func ExamplePolicy() {
 	}
 	_, _ = p.Drain(context.Background())
 	d := perBacklog{10}.Step(pool.Observation{Workers: 3, Backlog: 120})
-	fmt.Println(d.Target, d.Reason)
-	// Output: 12 120 wait
+	fmt.Println(d.Target, d.Why())
+	// Output: 12 work waits: 120 of it
 }
 
 type perBacklog struct{ each int }
 
 func (p perBacklog) Step(o pool.Observation) pool.Decision {
-	return pool.Decision{Target: max(1, o.Backlog/p.each), Reason: fmt.Sprintf("%d wait", o.Backlog), Next: 50 * time.Millisecond}
+	return pool.Decision{Target: max(1, o.Backlog/p.each), Reason: pool.ReasonGrow, Detail: fmt.Sprintf("%d of it", o.Backlog), Next: 50 * time.Millisecond}
 }
 
 // Each decision that changes the number of workers says what it saw and why.
@@ -101,7 +101,7 @@ func ExampleConfig_observe() {
 	p, err := pool.New(pool.Config[int]{
 		Min: 2, Max: 4, Policy: pool.Fixed(),
 		Do:      func(*pool.Worker[int], int) {},
-		Observe: func(d pool.Decision) { fmt.Printf("%d -> %d: %s\n", d.From, d.Target, d.Reason) },
+		Observe: func(d pool.Decision) { fmt.Printf("%d -> %d: %s\n", d.From, d.Target, d.Why()) },
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -110,5 +110,5 @@ func ExampleConfig_observe() {
 		time.Sleep(time.Millisecond)
 	}
 	_, _ = p.Drain(context.Background())
-	// Output: 2 -> 4: fixed
+	// Output: 2 -> 4: at a limit: fixed
 }

@@ -48,18 +48,25 @@ func (g *guard) limit(d Decision) Decision {
 	case m >= memoryOver && o.Workers > o.Min && (!g.acted || o.Now-g.cutAt >= memoryStep):
 		g.acted, g.cutAt = true, o.Now
 		target := min(d.Target, max(o.Min, o.Workers-max(1, o.Workers/4)))
-		d = Decision{From: d.From, Target: target, Force: true, Reason: fmt.Sprintf("memory %.0f %% of its limit", 100*m), Next: d.Next, Observation: d.Observation}
+		d = Decision{From: d.From, Target: target, Force: true, Reason: ReasonMemory, Detail: fmt.Sprintf("%.0f %% of the limit", 100*m), Next: d.Next, Observation: d.Observation}
 	case g.full && d.Target > o.Workers:
-		d.Target, d.Reason = o.Workers, fmt.Sprintf("memory full: not %q", d.Reason)
+		d = d.instead(o.Workers, ReasonMemory)
 	case m > 0 && d.Target > o.Workers && float64(d.Target) > float64(o.Workers)*memoryFull/m:
 		// As if the workers held all of it: then so many fill it.
-		d.Target, d.Reason = max(o.Workers, int(float64(o.Workers)*memoryFull/m)), d.Reason+", as far as memory goes"
+		d = d.instead(max(o.Workers, int(float64(o.Workers)*memoryFull/m)), ReasonMemory)
 	case o.Pressure.CPU >= busyCPU && d.Target > max(o.Workers, freeSize):
-		d.Target, d.Reason = max(o.Workers, min(d.Target, freeSize)), fmt.Sprintf("processors full: not %q", d.Reason)
+		d = d.instead(max(o.Workers, min(d.Target, freeSize)), ReasonCPU)
 	}
 	if g.full && d.Next == 0 {
 		d.Next = memoryStep
 	}
+	return d
+}
+
+// instead is d with another target, for a reason that comes before d's own.
+func (d Decision) instead(target int, why Reason) Decision {
+	d.Detail = fmt.Sprintf("not %d for %q", d.Target, d.Why())
+	d.Target, d.Reason = target, why
 	return d
 }
 

@@ -28,7 +28,7 @@ func TestManagerMindsMemory(t *testing.T) {
 		p := newPool(t, pool.Config[int]{Min: 2, Max: 256, Queue: 10_000,
 			Do:      func(intWorker, int) { busy.Add(1); time.Sleep(10 * time.Millisecond); busy.Add(-1) },
 			Gauge:   func() pool.Pressure { return pool.Pressure{Memory: float64(busy.Load()) / 50} }, // each holds a fiftieth of the limit
-			Observe: func(d pool.Decision) { reasons = append(reasons, d.Reason) }})
+			Observe: func(d pool.Decision) { reasons = append(reasons, d.Why()) }})
 		go func() {
 			for range 60_000 {
 				_ = p.Submit(t.Context(), 0, 1)

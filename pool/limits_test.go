@@ -92,7 +92,7 @@ func TestWorkersStayWithinTheLimits(t *testing.T) {
 func TestObserveTellsEachChangeWithItsInputs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		size := 1
-		seen := map[string]int{}
+		seen := map[pool.Reason]int{}
 		p := newPool(t, pool.Config[int]{Max: 50, Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) }, Observe: func(d pool.Decision) {
 			if d.From != size || d.Target == d.From || d.Reason == "" || d.Observation.Workers != d.From {
 				t.Errorf("decision %+v at size %d", d, size)

@@ -134,7 +134,7 @@ func newPlayer(t *testing.T, l load, policy pool.Policy, seed uint64) *player {
 		y.count(d)
 		if testing.Verbose() && traced(l.name) {
 			o := d.Observation
-			t.Logf("%8v %4d -> %4d busy %d backlog %d λ %.0f h %v up %v cpu %.2f: %s", o.Now, d.From, d.Target, o.Busy, o.Backlog, o.Rates.Arrivals, o.Rates.Handler, o.Rates.Proven, o.Pressure.CPU, d.Reason)
+			t.Logf("%8v %4d -> %4d busy %d backlog %d λ %.0f h %v up %v cpu %.2f: %s", o.Now, d.From, d.Target, o.Busy, o.Backlog, o.Rates.Arrivals, o.Rates.Handler, o.Rates.Proven, o.Pressure.CPU, d.Why())
 		}
 	}
 	if l.cores > 0 {
@@ -174,6 +174,9 @@ func (y *player) handle(w *pool.Worker[order], o order) {
 	y.busy.Add(-1)
 	y.runs.Add(1)
 	if again > 0 {
+		if y.l.told {
+			w.Refused(1)
+		}
 		o.try++
 		y.parked.Add(1)
 		time.AfterFunc(again, func() { y.p.Requeue(0, o); y.parked.Add(-1) })

@@ -171,6 +171,7 @@ func hostile() []load {
 		{name: "E4 knee 32, CV 3, then 128 at 20s", need: 100, graded: 2, service: from(20*sec, noisy(5*ms, 32, 1, 3), noisy(5*ms, 128, 1, 3)),
 			phases: []phase{{sec, 0}, {19 * sec, 20000}, {30 * sec, 20000}}, ideal: 1 + 19*32 + 30*128},
 		{name: "E5 refuses beyond 32, retries", need: 32, graded: 1, answer: refuses(5*ms, 32), phases: []phase{{sec, 0}, {4 * sec, 10000}}, mean: .005, knee: 32},
+		{name: "E5t as E5, and the handlers say so", need: 32, graded: 1, answer: refuses(5*ms, 32), told: true, phases: []phase{{sec, 0}, {4 * sec, 10000}}, mean: .005, knee: 32},
 		{name: "E6 refuses beyond 32, needs 20", need: 20, graded: 1, answer: refuses(5*ms, 32), poisson: true, phases: []phase{{sec, 0}, {6 * sec, 4000}}, mean: .005, knee: 32},
 		{name: "F1 a million at the start, 2ms", need: 256, graded: -1, service: constant(2 * ms), phases: []phase{{ms, 0}, {ms, 1e9}, {15 * sec, 0}}, ideal: 2007, varies: true},
 		{name: "F2 10k/s, downstream 48 4ms e1.2", need: 48, graded: 0, service: shared(4*ms, 48, 1.2), phases: []phase{{20 * sec, 10000}}, mean: .004, knee: 48},

@@ -65,15 +65,19 @@ func (p *Pool[T]) step(m *manager) Decision {
 	if p.cfg.Gauge != nil {
 		pressure = p.cfg.Gauge()
 	}
+	waiting := int64(-1)
+	if p.cfg.Waiting != nil {
+		waiting = p.cfg.Waiting()
+	}
 	o := p.observe()
 	m.last = o.Now
-	o.Pressure = pressure
+	o.Pressure, o.Waiting = pressure, waiting
 	o.Rates = m.estimate.update(&o)
 	d := p.cfg.Policy.Step(o)
 	d.From, d.Observation = o.Workers, o
 	d = m.guard.limit(d)
 	if t := max(o.Min, min(o.Max, d.Target)); t != d.Target {
-		d.Target, d.Reason = t, d.Reason+", at the limit"
+		d = d.instead(t, ReasonLimit)
 	}
 	d.Force = d.Force || o.Workers > o.Max
 	starving, drained := p.apply(d, m)
@@ -92,7 +96,7 @@ func (p *Pool[T]) observe() Observation {
 	defer p.mu.Unlock()
 	now := p.now()
 	o := Observation{
-		Now: now, In: p.in, Done: p.done, Work: p.work, Squares: p.squares,
+		Now: now, In: p.in, Done: p.done, Work: p.work, Squares: p.squares, Refused: p.refused,
 		Backlog: p.queue.backlog, Expected: p.expected, InHand: p.inHand, Fill: p.queue.fill(),
 		Workers: p.live - p.excess, Busy: p.busy, Idle: len(p.idle), Reports: p.reports,
 		IdleTimeout: p.cfg.IdleTimeout, Min: p.min, Max: p.max,
@@ -169,7 +173,7 @@ func (c *pace) update(now time.Duration, handled int64, work time.Duration) {
 	n, d := float64(handled-c.handled), (work - c.work).Seconds()
 	keep := math.Exp(-n / keepDone)
 	c.n, c.time = c.n*keep+n, c.time*keep+d
-	c.rate += weight(dt, loadMemory) * (n/dt - c.rate)
+	c.rate += weight(dt, drainTime) * (n/dt - c.rate)
 	c.at, c.handled, c.work = now, handled, work
 }
 

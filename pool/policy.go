@@ -24,6 +24,10 @@ type Observation struct {
 	Squares float64
 	// Backlog is what waits: in the queue, or with submitters that are blocked.
 	Backlog int
+	// Waiting is what waits where the pool's work comes from and was not taken yet (see Config.Waiting); negative: unknown.
+	Waiting int64
+	// Refused is how much of Done the handlers said a full downstream to have refused (see Worker.Refused).
+	Refused int64
 	// Expected is what was announced by Expect and not requeued yet: it waits for what is in the queue or in hand, and not for a worker.
 	Expected int
 	// InHand is what the workers hold, started or not.
@@ -62,8 +66,9 @@ type Decision struct {
 	Target int
 	// Force retires busy workers too, as they finish; else only idle ones go.
 	Force bool
-	// Reason says why in a few words.
-	Reason string
+	// Reason says why, and Detail more of it, perhaps with figures; Detail may be empty.
+	Reason Reason
+	Detail string
 	// Next is when Step wants to be called again though nothing happened. 0: only when a worker reports an idle timeout, work
 	// waits with no worker idle, or the limits change.
 	Next time.Duration
@@ -71,12 +76,33 @@ type Decision struct {
 	Observation Observation
 }
 
+// Why is the reason's text, with the detail where there is one.
+func (d Decision) Why() string {
+	if d.Detail == "" {
+		return d.Reason.Text()
+	}
+	return d.Reason.Text() + ": " + d.Detail
+}
+
 // starving: work waits and no worker is free for it.
 func (o *Observation) starving() bool { return o.Idle == 0 && o.Backlog > 0 }
 
+// served is what was handled and not refused.
+func (o *Observation) served() int64 { return o.Done - o.Refused }
+
+// waiting is what waits for workers, here and at the source.
+func (o *Observation) waiting() int64 {
+	return int64(o.Backlog) + int64(o.Expected) + max(0, o.Waiting)
+}
+
+// delay is how long the workers as they are need for that.
+func (o *Observation) delay() time.Duration {
+	return seconds(float64(o.waiting()) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
+}
+
 // stay is the decision to change nothing.
-func (o *Observation) stay(reason string, next time.Duration) Decision {
-	return Decision{Target: o.Workers, Reason: reason, Next: next}
+func (o *Observation) stay(reason Reason, detail string, next time.Duration) Decision {
+	return Decision{Target: o.Workers, Reason: reason, Detail: detail, Next: next}
 }
 
 // Fixed keeps Max workers.
@@ -85,5 +111,5 @@ func Fixed() Policy { return fixed{} }
 type fixed struct{}
 
 func (fixed) Step(o Observation) Decision {
-	return Decision{Target: o.Max, Force: true, Reason: "fixed"}
+	return Decision{Target: o.Max, Force: true, Reason: ReasonLimit, Detail: "fixed"}
 }

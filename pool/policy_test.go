@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
@@ -53,25 +52,25 @@ func TestReportStatusDecides(t *testing.T) {
 		start  func(o *Observation)
 		world  world
 		want   func(d Decision, peak int) bool
-		reason string
+		reason Reason
 	}{
 		{"idle at Min stays, and lets the manager sleep", 1000, nil, func(_ int, o *Observation) { o.Idle, o.IdleLong = 1, 1 },
-			func(d Decision, peak int) bool { return peak == 1 && d.Next == 0 }, "enough"},
+			func(d Decision, peak int) bool { return peak == 1 && d.Next == 0 }, ReasonStaff},
 		{"at Max with work waiting stays", 100, func(o *Observation) { o.Min, o.Max, o.Workers = 4, 4, 4 }, func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog = 1000 },
-			func(d Decision, peak int) bool { return d.Target == 4 && peak == 4 && d.Next > 0 }, "at max"},
+			func(d Decision, peak int) bool { return d.Target == 4 && peak == 4 && d.Next > 0 }, ReasonLimit},
 		{"work waits, nothing is known: grows", 1, nil, func(_ int, o *Observation) { o.Busy, o.Backlog = 1, 5 },
-			func(d Decision, _ int) bool { return d.Target == 2 }, "double"},
+			func(d Decision, _ int) bool { return d.Target == 2 }, ReasonGrow},
 		{"an idle worker: no growth whatever the backlog", 100, nil, func(_ int, o *Observation) { o.Idle, o.Backlog = 1, 5 },
 			func(_ Decision, peak int) bool { return peak == 1 }, ""},
 		{"a backlog that is gone in 10 ms is none", 400, func(o *Observation) { o.Workers = 10 }, func(i int, o *Observation) {
 			if full(o, 5*time.Millisecond); i > 10 {
 				o.Backlog = 10
 			}
-		}, func(_ Decision, peak int) bool { return peak == 10 }, "short backlog"},
+		}, func(_ Decision, peak int) bool { return peak == 10 }, ReasonStaff},
 		{"a million at start, and workers pay: Max", 400, nil, func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog, o.Full = 1e6, true },
 			func(_ Decision, peak int) bool { return peak == 256 }, ""},
 		{"nothing ever finishes: not Max", 2000, nil, func(_ int, o *Observation) { hang(o); o.Backlog, o.Full = 1024, true },
-			func(_ Decision, peak int) bool { return peak <= 136 }, "nothing finishes"},
+			func(_ Decision, peak int) bool { return peak <= 136 }, ReasonStuck},
 		{"stops at 10 workers: not Max", 2400, func(o *Observation) { o.Workers = 10 }, func(i int, o *Observation) {
 			if i < 400 {
 				full(o, 5*time.Millisecond)
@@ -82,7 +81,7 @@ func TestReportStatusDecides(t *testing.T) {
 			o.In += 10
 			o.Backlog = min(1024, o.Backlog+10)
 			o.Full = o.Backlog == 1024
-		}, func(_ Decision, peak int) bool { return peak <= 136 }, "nothing finishes"},
+		}, func(_ Decision, peak int) bool { return peak <= 136 }, ReasonStuck},
 		{"those who asked to go do, those in use stay", 200, func(o *Observation) { o.Workers = 100 }, func(_ int, o *Observation) {
 			full(o, 5*time.Millisecond)
 			o.Busy, o.Idle, o.IdleLong = 20, o.Workers-20, max(0, o.Workers-30)
@@ -104,6 +103,24 @@ func TestReportStatusDecides(t *testing.T) {
 			o.In += 14
 			o.Backlog += 8
 		}, func(_ Decision, peak int) bool { return peak >= 64 }, ""},
+		{"growth that does harm: back, and barred for long", 4000, nil, func(_ int, o *Observation) {
+			crowd := float64(max(24, o.Workers)) / 24
+			full(o, time.Duration(8e6*crowd*crowd))
+			o.Backlog, o.Full = 1024, true
+		}, func(d Decision, peak int) bool { return d.Target >= 20 && d.Target <= 28 && peak <= 64 }, ""},
+		{"the downstream refuses: an eighth less", 100, func(o *Observation) { o.Workers = 64 }, func(i int, o *Observation) {
+			if full(o, 5*time.Millisecond); i == 99 {
+				o.Refused++
+			}
+			o.Busy, o.Idle = 60, o.Workers-60
+		}, func(d Decision, _ int) bool { return d.Target == 56 && d.Force }, ReasonLimit},
+		{"slow work waits at the broker: grows before the queue is full", 600, func(o *Observation) { o.Workers, o.Max = 4, 64 }, func(i int, o *Observation) {
+			full(o, 5*time.Millisecond)
+			if o.Busy, o.Idle = 3, o.Workers-3; i > 100 {
+				full(o, time.Second)
+				o.Done, o.Oldest, o.Backlog, o.Waiting = o.Done+int64(i%50/49*o.Workers), 500*time.Millisecond, 8, 5000
+			}
+		}, func(d Decision, _ int) bool { return d.Target >= 32 }, ""},
 		{"processors full: no more, but a trial of less", 400, func(o *Observation) { o.Workers = 8 }, func(_ int, o *Observation) {
 			full(o, 5*time.Millisecond*time.Duration(max(2, o.Workers))/2)
 			o.Backlog, o.Full, o.Pressure.CPU = 1024, true, min(1, float64(o.Workers)/2)
@@ -115,8 +132,8 @@ func TestReportStatusDecides(t *testing.T) {
 				c.start(&o)
 			}
 			d, peak := feed(t, ReportStatus(), c.steps, o, c.world)
-			if !c.want(d, peak) || !strings.Contains(d.Reason, c.reason) {
-				t.Errorf("target %d, peak %d, next %v, reason %q", d.Target, peak, d.Next, d.Reason)
+			if !c.want(d, peak) || c.reason != "" && d.Reason != c.reason {
+				t.Errorf("target %d, peak %d, next %v, reason %q", d.Target, peak, d.Next, d.Why())
 			}
 		})
 	}

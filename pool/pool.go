@@ -48,6 +48,7 @@ type Pool[T any] struct {
 	work     time.Duration
 	squares  float64
 	handled  int64 // T\'s
+	refused  int64 // of done: see Worker.Refused
 	reports  int64
 	panics   int64
 	goexits  int64

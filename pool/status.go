@@ -6,216 +6,214 @@ import (
 	"time"
 )
 
-// Knobs of ReportStatus. Times and shares, no sizes: nothing here depends on how large a pool is.
+// Knobs of ReportStatus. Times and shares: but for freeSize nothing here depends on how large a pool is.
 const (
-	shortDelay = 10 * time.Millisecond  // a backlog that is gone within this is none
-	drainTime  = 250 * time.Millisecond // in which a backlog should be gone
-	growRoots  = 2.0                    // growth: load + growRoots·√load
-	keepRoots  = 1.0                    // shrinking: never under load + keepRoots·√load
-	freeSize   = 16                     // so many workers need no evidence
-	lindy      = 2.0                    // while nothing has finished, handlers are taken to take so many times their age
-	shrinkGap  = 50 * time.Millisecond  // between two steps down: idle reports come one by one
-	blindTimes = 8                      // without a completion: at most so many times as many workers
-	calmSteps  = 4                      // steps with idle workers in a row that show the arrivals to be the limit
-	calmShare  = 0.75                   // of the arrivals that must be finished meanwhile for that
-	busyCPU    = 0.95                   // share of the processors in use at which more workers bring nothing
+	drainTime = 250 * time.Millisecond // in which a backlog should be gone
+	freeSize  = 16                     // so many workers need no evidence
+	rounds    = 2.0                    // completions per worker without which there is no further growth
+	busyCPU   = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
-// ReportStatus is the default policy: as many workers as bring something.
-//
-// While work waits and no worker is idle, it grows to Little's law: arrivals × handler time, the backlog gone within 250 ms, and two
-// square roots for what varies (square-root staffing, Halfin and Whitt 1981); at most twofold at a time. After each growth of a
-// quarter or more it looks at the throughput: one that brought less than a quarter of what it could have is a plateau. Then it
-// goes back to the knee, which is the throughput had at the larger size times the handler time of the smaller (Kleinrock's operating
-// point, as in BBR), and probes more rarely the oftener it fails. It shrinks by the workers that report an idle timeout: with last-in
-// first-out wake-up these are exactly those that the busiest moment of the time did not need.
+// ReportStatus is the default policy: as many workers as bring something. The package's text has it in five sentences.
 func ReportStatus() Policy { return &reportStatus{} }
 
 type reportStatus struct {
-	primed   bool
-	fullAt   time.Duration // since when the queue is full
-	calm     int           // steps with idle workers in a row
-	seen     int           // workers at the last completion
-	done     int64         // completions then
-	grewAt   time.Duration // the last change of size by grow or by a verdict
-	shrunkAt time.Duration // the last one by idle reports
-	doubted  bool          // the last growth was let pass, but not proven to have paid
-	patience time.Duration // at Max: see suspect
-	topAt    time.Duration // since when at Max with work waiting
-	was      int           // the size at the last step
-	want     int           // and what was decided then
-	trial    trial
-	flat     plateau
+	primed    bool
+	want      int           // the size decided
+	change    Observation   // at the last change of size
+	changedAt time.Duration // when that was through
+	shrunkAt  time.Duration // the last one by idle reports
+	fullAt    time.Duration // since when the queue is full
+	calmAt    time.Duration // since when no worker was idle, and the size the same
+	calm      int           // steps with idle workers in a row
+	seen      int           // workers when handlers last ended as expected
+	refused   int64         // by the downstream, so far
+	refusedAt time.Duration // when workers were last taken away for that
+	ref       yard          // what more and less are compared with; n is 0 without any
+	open      bool          // a window, since opened
+	opened    Observation
+	free      bool          // the last cut cost nothing
+	most      int           // more is proven to bring nothing; 0: is not
+	till      time.Duration // until when that is believed
+	hold      time.Duration // and how long the next time
+	part      float64       // a probe adds this share
 }
 
 // Step decides.
 func (s *reportStatus) Step(o Observation) Decision {
 	s.note(o)
 	d := s.decide(o)
-	s.want = max(o.Min, min(o.Max, d.Target))
+	if t := max(o.Min, min(o.Max, d.Target)); t != o.Workers {
+		s.changed(o, t)
+	}
 	return d
 }
 
-func (s *reportStatus) decide(o Observation) Decision {
-	if !o.starving() {
-		s.arrivalLimited(o)
-		return s.shrink(o)
-	}
-	s.calm = 0
-	if verdict, ok := s.judge(o); ok {
-		return verdict
-	}
-	full := o.Now-s.fullAt >= shortDelay
-	if full || o.Rates.Proven == 0 || s.delay(o) > shortDelay {
-		return s.grow(o, full)
-	}
-	return o.stay("short backlog", tick)
+// changed: the size changes, so what was measured ends here.
+func (s *reportStatus) changed(o Observation, size int) {
+	s.change, s.changedAt, s.calmAt, s.want, s.open = o, o.Now, o.Now, size, false
+	s.free = s.free && size < o.Workers
 }
+
+// forget what was proven.
+func (s *reportStatus) forget() { s.ref, s.most, s.hold, s.free = yard{}, 0, firstHold, false }
 
 // note keeps what later steps need.
 func (s *reportStatus) note(o Observation) {
 	if !s.primed {
-		s.primed, s.seen, s.grewAt, s.shrunkAt = true, o.Workers, -time.Hour, -time.Hour
-		s.flat.hold, s.patience = probeHold, patience
+		s.changed(o, o.Workers)
+		s.primed, s.seen, s.refused, s.shrunkAt, s.changedAt = true, o.Workers, o.Refused, -time.Hour, -time.Hour
+		s.forget()
 	}
-	switch {
-	case o.Workers < min(s.want, s.was): // somebody else took workers away: nothing that was begun means anything now
-		s.settle(anchor{})
-		s.flat, s.grewAt = plateau{hold: probeHold}, o.Now
-	case s.want > s.was && o.Workers == s.was: // growth was refused
-		s.trial.pending = false
+	if o.Workers != s.want { // somebody else changed it
+		s.changed(o, o.Workers)
 	}
-	s.was = o.Workers
-	if !o.starving() || o.Workers < o.Max {
-		s.topAt = o.Now
-	}
-	if o.Done > s.done {
-		s.seen, s.done = o.Workers, o.Done
-	}
-	if o.Busy > o.Workers { // the size changes until those that are to go have gone
-		s.grewAt = o.Now
+	if !s.blind(o) && o.served()-s.change.served() >= int64(o.Workers) || o.Workers < s.seen {
+		s.seen = o.Workers
 	}
 	if !o.starving() || !o.Full {
 		s.fullAt = o.Now
 	}
 }
 
-// rest is how long the manager may sleep though nothing happens: for ever when nothing is in hand and no more workers are to go.
-func (s *reportStatus) rest(o Observation) time.Duration {
-	switch {
-	case o.Busy > 0 || o.Backlog > 0:
-		return tick
-	case o.IdleLong > 0 && o.Workers > o.Min:
-		return loadMemory / 5 // the load is only now forgotten
-	}
-	return 0
+// blind: nothing has ended yet, or what runs is older than what ended explains.
+func (s *reportStatus) blind(o Observation) bool {
+	return o.Busy > 0 && (o.Rates.Samples < 1 || o.Rates.Proven > 2*o.Rates.Handler)
 }
 
-// delay is how long the workers as they are need for the backlog.
-func (s *reportStatus) delay(o Observation) time.Duration {
-	return seconds(float64(o.Backlog+o.Expected) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
+func (s *reportStatus) decide(o Observation) Decision {
+	if d, ok := s.refuse(o); ok {
+		return d
+	}
+	if !o.starving() {
+		s.open, s.calmAt = false, o.Now // a window with idle workers proves nothing
+		if o.Idle > 0 && o.Rates.Throughput >= 0.75*o.Rates.Arrivals {
+			if s.calm++; s.calm >= 4 { // arrivals are the limit, not workers
+				s.forget()
+			}
+		}
+		return s.shrink(o)
+	}
+	s.calm = 0
+	if d, ok := s.undo(o); ok {
+		return d
+	}
+	if d, ok := s.judge(o); ok {
+		return d
+	}
+	return s.grow(o)
 }
 
-// arrivalLimited: idle workers mean that arrivals, not workers, bound the throughput; unless they are idle only until the next
-// arrivals, for less comes out than goes in.
-func (s *reportStatus) arrivalLimited(o Observation) {
-	if o.Idle > 0 && o.Rates.Throughput >= calmShare*o.Rates.Arrivals {
-		s.calm++
+// refuse: the downstream says that it is full. The last growth is undone, or an eighth of the workers goes; and when what they have in
+// hand has ended, more.
+func (s *reportStatus) refuse(o Observation) (Decision, bool) {
+	if o.Refused == s.refused {
+		return Decision{}, false
 	}
-	if s.calm >= calmSteps {
-		s.settle(anchor{float64(o.Workers), o.Rates.Handler.Seconds(), o.Rates.Samples, true})
-		s.flat.on, s.flat.hold, s.flat.part = false, probeHold, 0
-		s.doubted, s.patience = false, patience
+	s.refused = o.Refused
+	if o.Now-s.refusedAt < max(2*tick, o.Rates.Handler) || o.Workers <= o.Min {
+		return Decision{}, false
 	}
-	s.trial.win.open = false // a window with idle workers proves nothing
+	keep := (1 - part) * float64(o.Workers)
+	if n := s.change.Workers; n < o.Workers && o.Now-s.change.Now < longest {
+		keep = min(keep, float64(n))
+	}
+	s.refusedAt, s.ref = o.Now, yard{}
+	return s.bar(o, keep, mostHold, ReasonLimit, "the downstream is full"), true
 }
 
 // shrink lets those go that asked to, as far as the load allows.
 func (s *reportStatus) shrink(o Observation) Decision {
-	keep := s.keep(o)
-	if o.IdleLong == 0 || keep >= o.Workers {
-		return o.stay("enough", s.rest(o))
+	keep := max(o.Min, o.Workers-o.IdleLong, staff(o.Rates.Load, 1))
+	switch rest := rateMemory - (o.Now - s.shrunkAt); {
+	case o.IdleLong > 0 && keep < o.Workers && rest > 0: // idle reports come one by one
+		return o.stay(ReasonIdle, "just shrunk", rest)
+	case o.IdleLong > 0 && keep < o.Workers:
+		s.shrunkAt = o.Now
+		return Decision{Target: keep, Reason: ReasonIdle, Detail: fmt.Sprint(o.IdleLong), Next: rateMemory}
+	case o.Busy > 0 || o.Backlog > 0:
+		return o.stay(ReasonStaff, "enough", tick)
+	case o.IdleLong > 0 && o.Workers > o.Min:
+		return o.stay(ReasonIdle, "the load is only now forgotten", rateMemory)
 	}
-	if rest := shrinkGap - (o.Now - s.shrunkAt); rest > 0 {
-		return o.stay("just shrunk", rest)
-	}
-	s.shrunkAt = o.Now
-	return Decision{Target: keep, Reason: fmt.Sprintf("%d idle all along", o.IdleLong), Next: shrinkGap}
+	return o.stay(ReasonStaff, "enough", 0)
 }
 
-// keep is the size without the workers that were idle for their whole timeout.
-func (s *reportStatus) keep(o Observation) int {
-	return max(o.Min, o.Workers-o.IdleLong, staff(o.Rates.Load, keepRoots))
-}
-
-// staff is square-root staffing.
+// staff is square-root staffing (Halfin and Whitt 1981).
 func staff(load, roots float64) int {
 	return int(math.Ceil(min(1e9, load+roots*math.Sqrt(load))))
 }
 
-// grow decides on a larger size, when there is reason for one.
-func (s *reportStatus) grow(o Observation, full bool) Decision {
-	n := o.Workers
-	s.suspect(o)
-	free := n < freeSize && o.Pressure.CPU < busyCPU && !s.flat.on
-	if why := s.mustWait(o, full, free); why != "" {
-		return o.stay(why, tick)
+// undo takes back a growth without a yardstick: handlers were quick before it, and now fewer have ended than workers were added, in one
+// and a half times the time that these took, while all that run were begun since and are older still.
+func (s *reportStatus) undo(o Observation) (Decision, bool) {
+	c := &s.change
+	n, since := float64(o.served()-c.served()), o.Now-c.Now
+	if !s.blind(o) || c.Rates.Samples < keepDone/2 || n < sure || n >= float64(o.Workers-s.seen) ||
+		o.Oldest > since*5/4 || since.Seconds() < 1.5*(o.Work-c.Work).Seconds()/n {
+		return Decision{}, false
 	}
-	target, why := s.wanted(o, full)
-	if target == n {
-		return o.stay("enough for the backlog", tick)
-	}
-	blind := s.seen < n && !s.flat.on
-	if blind { // nothing finished since the last growth
-		base := max(s.seen, freeSize)
-		if target = min(target, blindTimes*base, (base+o.Max+1)/2); target <= n {
-			return o.stay("nothing finishes", tick)
-		}
-	}
-	if !s.trial.pending && !s.begin(o, target, free, blind) {
-		return o.stay("measuring", tick)
-	}
-	s.trial.win.open, s.trial.looked, s.grewAt = false, false, o.Now
-	return Decision{Target: min(target, o.Max), Force: target < n, Reason: why, Next: tick}
+	return s.bar(o, float64(s.seen), 3*mostHold, ReasonUndo, "nothing finishes any more"), true
 }
 
-// mustWait says why there is no growth now, or nothing.
-func (s *reportStatus) mustWait(o Observation, full, free bool) string {
-	gap := tick
-	if full && !free { // else growth is to a size computed, and the clock of that is the handler time
-		gap = max(tick, min(o.Rates.Proven, drainTime))
+// grow decides on a larger size, when there is reason for one, or on a smaller when there is doubt of this one.
+func (s *reportStatus) grow(o Observation) Decision {
+	n, size := o.Workers, float64(o.Workers)
+	cpu, blind := o.Pressure.CPU >= busyCPU, s.blind(o)
+	full, held := o.Now-s.fullAt >= 2*tick, s.most > 0 && n >= s.most
+	since, done := o.Now-s.changedAt, float64(o.served()-s.change.served())
+	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
+	short := max(2*tick, min(o.Rates.Handler, drainTime))
+	if blind {
+		short = 2 * tick
 	}
+	switch wait := held && o.Now < s.till; {
+	case !full && o.Rates.Proven > 0 && o.delay() <= short:
+		return o.stay(ReasonStaff, "the backlog is short", tick)
+	case doubted && s.ref.hidden(s.ref.cv2, size/s.ref.rate) <= noise/2 && (cpu || s.free || (wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
+		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
+	case n >= o.Max:
+		return o.stay(ReasonLimit, "at Max", tick)
+	case cpu && n > 1:
+		return o.stay(ReasonCPU, "", tick)
+	case wait || size < s.ref.n:
+		return o.stay(ReasonHold, "", tick)
+	case since < tick || held && (s.ref.n != size || doubted && s.free):
+		return o.stay(ReasonHold, "measuring", tick)
+	case held:
+		return Decision{Target: min(o.Max, n+max(1, int(s.part*size))), Reason: ReasonGrow, Detail: "a little more is tried", Next: tick}
+	}
+	target, why := s.wanted(o, full, blind)
 	switch {
-	case o.Workers >= o.Max && (!s.flat.on || s.flat.trimmed):
-		return "at max"
-	case o.Now-s.grewAt < gap:
-		return "just grown"
-	case s.trial.pending && !s.trial.foreign && !free:
-		return "judging"
-	case s.flat.on && (o.Now < s.flat.till || s.flat.windows == 0):
-		return "plateau"
+	case target <= n && blind:
+		return o.stay(ReasonStuck, "", tick)
+	case target <= n:
+		return o.stay(ReasonStaff, "enough for the backlog", tick)
+	case n < freeSize && s.most == 0, blind && s.ref.n == 0:
+	case s.ref.n != size && done < rounds*size:
+		return o.stay(ReasonHold, "measuring", tick)
 	}
-	return ""
+	return Decision{Target: min(target, o.Max), Reason: why, Next: tick}
 }
 
-// wanted is the size that the load asks for.
-func (s *reportStatus) wanted(o Observation, full bool) (target int, why string) {
-	n := o.Workers
-	if s.flat.on {
-		return s.try(o)
-	}
-	target, why = 2*n, "double"
-	up := o.Rates.Proven.Seconds()
-	if o.Rates.Samples == 0 {
-		up *= lindy
-	}
-	if !full && up > 0 { // a full queue hides the arrivals
-		load := o.Rates.Rising*up + float64(o.Backlog+o.Expected)*up/drainTime.Seconds() // Little's law
-		want := staff(load, growRoots)
-		if want <= n && o.Now-s.grewAt >= rateMemory {
-			want = n + 1 // by that it should do, and does not
+// wanted is the size that the load asks for: Little's law, and the backlog gone in drainTime, or in a handler time if that is more.
+func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why Reason) {
+	n, h, roots := o.Workers, o.Rates.Proven.Seconds(), 1.0
+	if target, why = 2*n, ReasonGrow; !full && h > 0 { // a full queue hides the arrivals
+		if o.Rates.Samples == 0 {
+			h *= 2 // a handler of that age takes on average so long (Lindy)
 		}
-		target, why = min(target, max(n, want)), "arrivals × handler time"
+		if blind {
+			roots = 2
+		}
+		want := staff(o.Rates.Rising*h+float64(o.waiting())*h/max(h, drainTime.Seconds()), roots)
+		if want <= n && o.Now-s.changedAt >= rateMemory {
+			want = n + max(1, int(part*float64(n))) // by that it should do, and does not
+		}
+		target, why = min(2*n, max(n, want)), ReasonStaff
+	}
+	if blind { // at most half way to Max
+		target = min(target, (max(s.seen, freeSize)+o.Max+1)/2)
 	}
 	return target, why
 }

@@ -63,18 +63,18 @@ func (q *threshold) Step(o Observation) Decision {
 	rest := q.cfg.Cooldown - (o.Now - q.at)
 	switch {
 	case q.changed && rest > 0:
-		return o.stay("cooldown", rest)
+		return o.stay(ReasonHold, "cooldown", rest)
 	case o.Fill >= q.cfg.BusyAt && o.Workers < o.Max:
-		return q.change(o, o.Workers+q.cfg.Batch, "queue busy")
+		return q.change(o, o.Workers+q.cfg.Batch, ReasonGrow)
 	case o.Fill <= q.cfg.IdleAt && o.Workers > o.Min && o.Idle > 0:
-		return q.change(o, o.Workers-min(q.cfg.Batch, o.Idle), "queue idle")
+		return q.change(o, o.Workers-min(q.cfg.Batch, o.Idle), ReasonIdle)
 	case o.Busy > 0 || o.Workers > o.Min:
-		return o.stay("queue normal", q.cfg.Cooldown)
+		return o.stay(ReasonHold, "queue normal", q.cfg.Cooldown)
 	}
-	return o.stay("queue empty", 0)
+	return o.stay(ReasonHold, "queue empty", 0)
 }
 
-func (q *threshold) change(o Observation, target int, why string) Decision {
+func (q *threshold) change(o Observation, target int, why Reason) Decision {
 	q.changed, q.at = true, o.Now
-	return Decision{Target: max(o.Min, min(o.Max, target)), Reason: fmt.Sprintf("%s: %.0f %% full", why, 100*o.Fill), Next: q.cfg.Cooldown}
+	return Decision{Target: max(o.Min, min(o.Max, target)), Reason: why, Detail: fmt.Sprintf("queue %.0f %% full", 100*o.Fill), Next: q.cfg.Cooldown}
 }

@@ -30,6 +30,7 @@ type Worker[T any] struct {
 	// The worker's own.
 	began    time.Duration // when the T in hand was begun
 	reported bool          // Do called Report for it
+	refused  int64         // what Do called Refused for
 
 	// Messages and handler time reported and not yet folded. Written by the worker, read by the manager.
 	n, d atomic.Int64
@@ -61,6 +62,10 @@ func (w *Worker[T]) Report(n int, d time.Duration) {
 	w.n.Store(w.n.Load() + int64(n)) // the only writer but for fold, which runs on the same goroutine
 	w.d.Store(w.d.Load() + int64(d))
 }
+
+// Refused says that n messages of the T in hand were refused by a downstream that has enough to do: they count as no throughput, and the
+// pool makes do with fewer workers for a while. Called inside Do.
+func (w *Worker[T]) Refused(n int) { w.refused += int64(n) }
 
 // spawn starts a worker. Called with the lock.
 func (p *Pool[T]) spawn() {
@@ -180,6 +185,8 @@ func (w *Worker[T]) fold(now time.Duration) {
 	}
 	p.handled++
 	p.done += n
+	p.refused += w.refused
+	w.refused = 0
 	p.work += d
 	if n > 0 {
 		s := d.Seconds()

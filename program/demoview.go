@@ -33,7 +33,7 @@ func (v *view) observe(e consumer.Event) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.decision = fmt.Sprintf("%d → %d: %s", d.From, d.Target, d.Reason)
+	v.decision = fmt.Sprintf("%d → %d: %s", d.From, d.Target, d.Why())
 	v.peak = max(v.peak, d.Target)
 }
 

@@ -27,14 +27,7 @@ func smallest(wrap func(broker.Source) broker.Source) brokertest.Harness {
 			}
 			topics := []string{"first", "second"}[:s.Topics]
 			b := membroker.New(membroker.Config{Partitions: s.Partitions, Lease: lease})
-			early := b.Source(membroker.SourceConfig{Topics: topics}) // so that the group's progress counts from here
-			o := broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}}
-			if _, err := early.Open(context.Background(), o); err != nil {
-				t.Fatal(err)
-			}
-			if err := early.Close(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			b.Source(membroker.SourceConfig{Topics: topics}) // the group's progress counts from here
 			return &brokertest.System{
 				Topics: topics,
 				Join: func(testing.TB) *brokertest.Process {

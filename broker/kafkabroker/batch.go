@@ -17,6 +17,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // The layout of a record batch of format 2, the only one since Kafka 0.11: offsets into its header.
 const (
 	atLength    = 8
+	atEpoch     = 12
 	atMagic     = 16
 	atCRC       = 17
 	atAttrs     = 21
@@ -83,6 +84,7 @@ type decoder struct {
 	firstTime int64
 	logTime   int64 // or -1
 	any       bool  // a whole batch was seen
+	epoch     int32 // the leader's that wrote it; the highest so far
 }
 
 func newDecoder(raw []byte, from, high int64, readCommitted bool, ab []aborted, limit int) *decoder {
@@ -90,7 +92,7 @@ func newDecoder(raw []byte, from, high int64, readCommitted bool, ab []aborted, 
 		ab = slices.Clone(ab)
 		slices.SortFunc(ab, func(a, b aborted) int { return cmp.Compare(a.first, b.first) })
 	}
-	return &decoder{raw: raw, from: from, at: from, high: high, committed: readCommitted, aborted: ab, limit: limit}
+	return &decoder{raw: raw, from: from, at: from, high: high, committed: readCommitted, aborted: ab, limit: limit, epoch: -1}
 }
 
 // next reads one record. false without an error: there are no more, and d.at is what to fetch next.
@@ -149,6 +151,7 @@ func (d *decoder) begin() (bool, error) {
 			d.at = max(d.at, d.last+1)
 			continue
 		}
+		d.epoch = max(d.epoch, int32(binary.BigEndian.Uint32(b[atEpoch:])))
 		if err := d.open(b, attrs); err != nil {
 			return false, err
 		}

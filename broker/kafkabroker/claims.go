@@ -21,6 +21,7 @@ func (s *Source) changed(c change) {
 			if p := s.parts[id]; p != nil {
 				p.fence()
 				s.gone = append(s.gone, goner{p, c.err})
+				s.keepBook(p)
 			}
 			s.abandon(id, c.err)
 			for i := range s.changes { // told before, and not looked at yet
@@ -47,6 +48,7 @@ func (s *Source) abandon(id partitionID, err error) {
 	rest := s.ending[:0]
 	for _, p := range s.ending {
 		if p.partitionID == id {
+			s.keepBook(p)
 			s.unconfirmed(p, err)
 			continue
 		}
@@ -254,7 +256,9 @@ type start struct {
 
 	// What came of it.
 	id       topicID
+	at       position // what is committed
 	progress progress
+	book     *book // what the progress was taken from, where it was none that is committed
 	gap      error // why messages may be missing before position
 	warning  error
 }
@@ -306,6 +310,7 @@ func (s *Source) lookUp(b *start) error {
 		return err
 	}
 	pos := at[b.partitionID]
+	b.at, b.book = pos, nil
 	b.progress = progress{base: pos.offset, log: b.id.log()}
 	if pos.offset >= 0 {
 		b.progress, b.warning = decodeMetadata(pos.offset, pos.metadata)
@@ -315,6 +320,9 @@ func (s *Source) lookUp(b *start) error {
 		b.reset = errRecreated
 	case b.reset == nil && pos.offset >= 0:
 		b.progress.log = b.id.log()
+		if k := s.bookOf(b, pos); k != nil {
+			return s.goOn(b, k, t.leaders[b.no])
+		}
 		return nil
 	}
 	return s.reset(b, t.leaders[b.no])
@@ -338,6 +346,7 @@ func (s *Source) reset(b *start, leader int32) error {
 	if err := s.k.commit(b.ctx, s.m.seat(b.partitionID), []*commitment{c}); err != nil {
 		return err
 	}
+	b.at = position{offset: c.offset, metadata: c.metadata}
 	return c.err
 }
 
@@ -361,6 +370,7 @@ func (s *Source) open(b *start) {
 	p := &part{s: s, partitionID: b.partitionID, id: b.id, replica: -1, end: -1, leader: -1}
 	p.claim, p.keeper = broker.NewClaim(b.topic, b.no, p)
 	p.tr = newTracker(b.progress, s.straysOf(b.partitionID, b.id), s.cfg.Window)
+	p.takeUp(b)
 	p.pos, p.scan = b.progress.base, b.progress.base
 	if t := s.layout[b.topic]; int(b.no) < len(t.leaders) {
 		p.leader = t.leaders[b.no]
@@ -382,6 +392,7 @@ func (s *Source) open(b *start) {
 	if s.beginning[b.partitionID] != b { // lost meanwhile
 		p.shut = true
 		p.tr.fence()
+		s.keepBook(p)
 		s.gone = append(s.gone, goner{p, broker.ErrLost})
 		signal(s.kick)
 		return

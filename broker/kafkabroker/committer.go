@@ -149,6 +149,7 @@ func (s *Source) collect() (ds []due) {
 		if !p.bare {
 			d.c.metadata = snap.encode(metadataLimit)
 		}
+		p.sent(d.c.position())
 		ds = append(ds, d)
 	}
 	for _, p := range s.parts {
@@ -169,6 +170,7 @@ func (s *Source) answered(d due) (retry, free bool) {
 	switch code := codeOf(d.c.err); {
 	case d.c.err == nil:
 		d.p.tr.commit(d.s)
+		d.p.taken(d.c.position())
 		return false, d.last && s.ended(d.p)
 	case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
 		d.p.bare = true

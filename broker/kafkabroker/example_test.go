@@ -4,42 +4,42 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 
-	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/consumer"
 )
 
-// A source by itself, without the engine: it hands out messages, and each is settled once.
+// A consumer on Kafka: the engine opens the source, runs the handler on what comes, commits what it has finished, and closes the source when ctx
+// ends. Topics that do not exist are waited for.
 func ExampleNewSource() {
-	src, err := kafkabroker.NewSource(kafkabroker.Config{
-		Connection: kafkabroker.Connection{Brokers: []string{"127.0.0.1:9092"}},
-		Group:      "workers",
-		Topics:     []string{"orders"},
+	conn := kafkabroker.Connection{Brokers: []string{"127.0.0.1:9092"}}
+	source, err := kafkabroker.NewSource(kafkabroker.Config{Connection: conn, Group: "billing", Topics: []string{"orders"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	letters, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: conn})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = letters.Close(context.Background()) }()
+	c, err := consumer.New(consumer.Config{
+		Name:   "billing",
+		Source: source,
+		Handler: func(_ context.Context, m *consumer.Message) error {
+			fmt.Printf("%s/%d at %d: %s\n", m.Topic, m.Partition, m.Offset, m.Value)
+			return nil
+		},
+		DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "orders-dead"},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
-	defer func() { _ = src.Close(ctx) }()
-	options := broker.Options{
-		Budget:  broker.Budget{Messages: 1000, Bytes: 64 << 20},
-		Observe: func(e broker.Event) { log.Println(e.Kind, e.Err) },
-	}
-	if _, err := src.Open(ctx, options); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := c.Run(ctx); err != nil {
 		log.Fatal(err)
-	}
-	chunk := make([]broker.Message, 64)
-	for {
-		n, err := src.Receive(chunk)
-		if err != nil {
-			log.Println(err) // broker.ErrClosed after Stop
-			return
-		}
-		for i := range n {
-			m := &chunk[i]
-			fmt.Println(m.Topic, m.Partition, m.Offset, string(m.Value))
-			_ = src.Ack(m.Claim, []uint64{m.Token})
-		}
 	}
 }
 

@@ -276,6 +276,8 @@ type commitment struct {
 	err      error // the answer
 }
 
+func (c *commitment) position() position { return position{offset: c.offset, metadata: c.metadata} }
+
 // commit sends offsets with their metadata and fills in each one's answer. An error says that there is none, and leaves a doubt.
 func (k *coordinator) commit(ctx context.Context, s seat, cs []*commitment) error {
 	sent := time.Now()

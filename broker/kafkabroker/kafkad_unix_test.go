@@ -307,3 +307,30 @@ func long(t testing.TB, what string, cond func() bool) {
 		}
 	}
 }
+
+// TestOutageReal: the broker is killed and comes back when the member's session is long over. What was finished meanwhile is not done again.
+func TestOutageReal(t *testing.T) {
+	if !realWanted() {
+		t.Skip(notWanted)
+	}
+	for balancer := range map[string]bool{"sticky": true, "range": true} {
+		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
+			k := kafkad.Start(t, kafkad.Config{Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})
+			topic := kafkad.Unique("outage")
+			if err := k.CreateTopic(t.Context(), topic, 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			ts := &testSystem{balancer: balancer, brokers: k.Brokers(), group: topic, topics: []string{topic}, parts: 1, short: 3 * time.Second, lease: 3 * time.Second,
+				floors: make(map[string][]int64)}
+			ts.connect(t)
+			cfg := ts.config(ts.net.link())
+			cfg.plan = nil
+			o := startOutage(t, ts, cfg, func() { k.Kill(0) })
+			if err := k.Restart(0); err != nil {
+				t.Fatal(err)
+			}
+			o.goesOn(t, false)
+		})
+	}
+}

@@ -32,6 +32,9 @@ type part struct {
 	idle    int   // answers in a row that came at once and brought nothing
 	suspect int64 // the offset at which decoding failed once
 
+	known []position // see book
+	epoch int32      // of the last batch that was decoded; -1: of none
+
 	leader  int32
 	replica int32 // to fetch from instead; -1: none
 	end     int64 // of the log, as far as it may be read; -1: unknown

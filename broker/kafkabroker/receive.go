@@ -138,6 +138,7 @@ func (s *Source) progress(l *loan) {
 		s.say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: p.scan, N: gone, Err: errCompacted})
 	}
 	p.scan = max(p.scan, at)
+	p.epoch = max(p.epoch, l.d.epoch)
 	if l.err != nil {
 		s.undecodable(p, l.err)
 		return

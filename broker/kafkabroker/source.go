@@ -67,6 +67,7 @@ type Source struct {
 	changes   []change
 	gone      []goner
 	strays    map[logKey]map[int64]int
+	books     map[logKey]*book // of lost partitions
 	layout    map[string]topic
 	missing   map[string]int // looks in a row that did not find a topic
 	unmatched bool           // it was told that the pattern matches none
@@ -125,7 +126,7 @@ func NewSource(cfg Config) (*Source, error) {
 		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), flush: make(chan struct{}, 1), find: make(chan struct{}, 1),
 		loopEnd: make(chan struct{}), loopDone: make(chan struct{}), committed: make(chan struct{}), memberWas: make(chan struct{}),
 		met: make(chan struct{}), done: make(chan struct{}),
-		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int),
+		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int), books: make(map[logKey]*book),
 		missing: make(map[string]int), pausedOf: make(map[string]bool), flights: make(map[int32]int),
 	}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -106,6 +106,12 @@ func FuzzAnswers(f *testing.F) {
 		if _, err := readOffset(&reader{b: b}, partitionID{"a", 0}); err == nil && len(b) < 37 {
 			t.Fatalf("an offset of %d bytes", len(b))
 		}
+		if given, _, err := readGiven(&reader{b: b}); err == nil && len(given) > len(b) {
+			t.Fatalf("%d partitions given of %d bytes", len(given), len(b))
+		}
+		if _, _, err := readEpochEnd(&reader{b: b}, partitionID{"a", 0}); err == nil && len(b) < 33 {
+			t.Fatalf("the end of an epoch of %d bytes", len(b))
+		}
 	})
 }
 

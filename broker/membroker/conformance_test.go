@@ -51,9 +51,7 @@ func newSystem(c Config, s brokertest.Setup) *brokertest.System {
 		sys.Topics = append(sys.Topics, name)
 	}
 	b := New(c)
-	b.mu.Lock()
-	_ = b.group("group").subscribe(sys.Topics) // so that progress counts from here
-	b.mu.Unlock()
+	b.Source(SourceConfig{Group: "group", Topics: sys.Topics}) // progress counts from here
 	sys.Join = func(testing.TB) *brokertest.Process { return newProcess(b, sys.Topics) }
 	sys.Produce = func(t testing.TB, partition int, ms ...broker.Outgoing) {
 		t.Helper()

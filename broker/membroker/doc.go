@@ -11,6 +11,8 @@
 //
 // There is no I/O, only memory, timers and channels, so it runs inside a testing/synctest bubble, where leases and delays cost no time.
 //
+// docs/testing.md in the repository tests a handler with it, from the first line to the last.
+//
 // # What can go wrong, on request
 //
 // Of the broker: [Broker.Down] and [Broker.Up], [Broker.Fail] (opening, receiving, settling, publishing), [Broker.Drop], [Broker.Delay],

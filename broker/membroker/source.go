@@ -81,7 +81,8 @@ const (
 	closed
 )
 
-// Source makes a source. What is wrong with c is said by Open.
+// Source makes a source, and its group where there is none: from here on the group's progress counts (see Broker.Unsettled). What is wrong with
+// c is said by Open.
 func (b *Broker) Source(c SourceConfig) *Source {
 	c = c.withDefaults()
 	if len(c.Topics) == 0 {
@@ -98,6 +99,11 @@ func (b *Broker) Source(c SourceConfig) *Source {
 	}
 	if s.mutant.is(lagZero) {
 		s.lag = broker.Lag{}
+	}
+	if c.validate() == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_ = b.group(c.Group).subscribe(c.Topics) // Open says what is wrong
 	}
 	return s
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // Unsettled is how many messages of the group's topics are not settled, as the broker knows it: were all sources gone now, so many would be
-// delivered. It is seen from outside: what a source has not sent yet does not count.
+// delivered. It is seen from outside: what a source has not sent yet does not count. A group has its topics as soon as a source was made for it,
+// opened or not, so a test may wait until this is 0. -1: no source was made for a group of that name.
 func (b *Broker) Unsettled(group string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := b.groups[group]
-	if g == nil {
-		return 0
+	if g == nil || len(g.topics) == 0 {
+		return -1
 	}
 	n := int64(0)
 	for _, c := range g.cursors {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/pool"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -64,7 +65,7 @@ func (c *Collector) Observe(e consumer.Event) {
 	case consumer.Stuck:
 		c.events.stuck.WithLabelValues(yesNo(e.Replaced)).Inc()
 	case consumer.Scaled:
-		c.events.decisions.WithLabelValues(direction(e.From, e.Target), reasonClass(e.Reason)).Inc()
+		c.events.decisions.WithLabelValues(direction(e.From, e.Target), known(pool.Reasons(), e.Reason)).Inc()
 	case consumer.SpillFailed:
 		c.events.spillFailures.WithLabelValues().Inc()
 	case consumer.SourceSaid:

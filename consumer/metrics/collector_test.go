@@ -204,7 +204,7 @@ func everySeries(m *metrics.Collector, word func() string) {
 			consumer.GivenBack{N: 1, Reason: word()},
 			consumer.Lost{N: 1, Err: errors.New(word())},
 			consumer.Stuck{Message: msg, Stack: word()},
-			consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2, Reason: word()}},
+			consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2, Reason: pool.Reason(word()), Detail: word()}},
 			consumer.SourceSaid{Event: broker.Event{Kind: broker.Kind(rand.IntN(1000) + 100)}},
 		} {
 			m.Observe(e)
@@ -212,16 +212,16 @@ func everySeries(m *metrics.Collector, word func() string) {
 	}
 }
 
-// TestReasonsOfDecisions: each policy's reasons have their class, without the figures that they hold.
+// TestReasonsOfDecisions: the pool's reasons are labels, their details and the reasons of others are not.
 func TestReasonsOfDecisions(t *testing.T) {
-	for reason, class := range map[string]string{
-		"arrivals × handler time, at the limit": "demand", "double": "double", "12 idle all along": "idle", "idle for all its timeouts": "idle",
-		"plateau: gain 0.03 of growth 1.00": "plateau", "probe": "probe", "trim": "trim", "queue busy: 93 % full": "busy",
-		"handlers slow: 12ms": "slow", "fixed": "fixed", "something new": "other",
-	} {
+	for _, reason := range append(pool.Reasons(), "something new") {
 		m := metrics.New("orders")
-		m.Observe(consumer.Scaled{Decision: pool.Decision{From: 4, Target: 2, Reason: reason}})
-		wantSeries(t, expose(t, m), `longshore_scale_decisions_total{direction="down",reason="`+class+`"} 1`)
+		m.Observe(consumer.Scaled{Decision: pool.Decision{From: 4, Target: 2, Reason: reason, Detail: "12 of 13"}})
+		label := string(reason)
+		if reason == "something new" {
+			label = "other"
+		}
+		wantSeries(t, expose(t, m), `longshore_scale_decisions_total{direction="down",reason="`+label+`"} 1`)
 	}
 }
 

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,37 +16,9 @@ var (
 
 const other = "other"
 
-// reasonClasses maps how a policy's reason begins (or goes on after a number) to a class. Reasons hold figures, so they cannot be labels themselves.
-var reasonClasses = []struct{ text, class string }{
-	{"arrivals", "demand"},
-	{"double", "double"},
-	{"idle", "idle"},
-	{"too many sleep", "idle"},
-	{"queue idle", "idle"},
-	{"no idle report", "busy"},
-	{"queue busy", "busy"},
-	{"work waits", "busy"},
-	{"plateau", "plateau"},
-	{"handlers slow", "slow"},
-	{"trim", "trim"},
-	{"probe", "probe"},
-	{"fixed", "fixed"},
-}
-
-// reasonClass is the class of a decision's reason.
-func reasonClass(reason string) string {
-	reason = strings.TrimLeft(reason, "0123456789 ")
-	for _, c := range reasonClasses {
-		if strings.HasPrefix(reason, c.text) {
-			return c.class
-		}
-	}
-	return other
-}
-
-func known(list []string, value string) string {
+func known[T ~string](list []T, value T) string {
 	if slices.Contains(list, value) {
-		return value
+		return string(value)
 	}
 	return other
 }
@@ -81,7 +52,7 @@ func newEvents(label prometheus.Labels) *events {
 		spillFailures: vec("spill_failures_total", "Failed messages that could not be published to a retry topic, and wait in the process."),
 		givenBack:     vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.", "reason"),
 		stuck:         vec("stuck_handlers_total", "Handlers that did not return although their context had ended.", "replaced"),
-		decisions:     vec("scale_decisions_total", "Changes of the number of workers, by direction and class of the reason.", "direction", "reason"),
+		decisions:     vec("scale_decisions_total", "Changes of the number of workers, by direction and reason.", "direction", "reason"),
 		source:        vec("source_events_total", "What the source said, by kind.", "kind"),
 	}
 	// A counter that appears at its first increase hides that increase from rate().

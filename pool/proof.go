@@ -1,0 +1,202 @@
+package pool
+
+import (
+	"math"
+	"time"
+)
+
+// Knobs of a proof.
+const (
+	sure      = 3.0                    // standard errors that prove something, and completions per worker in which a change of size shows
+	paidShare = 0.5                    // a growth paid if it brought this share of what it could
+	noise     = 0.25                   // a doubt, or a share of time in handlers that have not ended, beyond which a window tells nothing by itself
+	part      = 0.125                  // the smallest growth or cut that is tried; a quarter of it is what a size is held above the knee
+	firstHold = 100 * time.Millisecond // the wait before the first probe, times 8 each time ...
+	mostHold  = 20 * time.Second       // ... up to this, and three times this where a growth did harm
+	longest   = 5 * time.Second        // that a trial may take
+)
+
+// yard is a yardstick: a size, and the throughput that was had at it with all workers busy.
+type yard struct {
+	n, rate, done float64 // workers, completions per second, completions behind that
+	cv2           float64 // squared coefficient of variation of their times
+	off, span     float64 // share of the time that went into handlers which did not end; seconds
+	proven        bool    // less than n is proven to bring less
+}
+
+// read returns what was measured since the window was opened, and for how long.
+func (s *reportStatus) read(o *Observation) (y yard, t time.Duration) {
+	w := &s.opened
+	n, work, t := float64(o.served()-w.served()), (o.Work - w.Work).Seconds(), o.Now-w.Now
+	y = yard{n: float64(o.Workers), done: n, span: t.Seconds(), proven: s.ref.proven}
+	if n == 0 || t <= 0 {
+		return y, t
+	}
+	old := o.Oldest.Seconds() // the oldest that runs belongs to the tail, though it has not ended
+	y.cv2 = max(0, (n+1)*(o.Squares-w.Squares+old*old)/((work+old)*(work+old))-1)
+	y.off = (o.Age - w.Age).Seconds() / (y.n * y.span)
+	known := 1 - min(1, math.Sqrt(y.cv2)) // handlers that all take the same are known before they end
+	y.rate = n / y.span / (1 - min(y.off, 0) - max(y.off, 0)*known)
+	y.off = math.Abs(y.off) * (1 - known)
+	return y, t
+}
+
+// hidden is by which share the rate may be wrong whatever the number of completions: handlers did not end; and at a start only short ones
+// end soon, after a cut those stay that have long ones in hand, until (cv²-1)/2 handler times are won or lost (inspection paradox).
+func (y yard) hidden(cv2, h float64) float64 { return y.off + max(0, cv2-1)/2*h/y.span }
+
+// own is how far off y may be by itself.
+func (y yard) own() float64 { return sure*math.Sqrt(y.cv2/y.done) + y.hidden(y.cv2, y.n/y.rate) }
+
+// against is the throughput at y over that at x, and how far off that may be.
+func (y yard) against(x yard) (q, doubt float64) {
+	q, cv2, h := y.rate/x.rate, max(y.cv2, x.cv2), y.n/max(y.rate, x.rate/4)
+	n := max(y.done, x.rate*y.span/4)
+	return q, max(q, 0.25)*sure*math.Sqrt(cv2*(1/n+1/x.done)) + y.hidden(cv2, h) + x.hidden(cv2, h)
+}
+
+// judge reads what was measured at the present size, if anything is; with a verdict it decides.
+func (s *reportStatus) judge(o Observation) (Decision, bool) {
+	grown := s.ref.n > 0 && float64(o.Workers) > s.ref.n
+	if o.Busy > o.Workers { // those that are to go have not gone
+		s.changedAt, s.open = o.Now, false
+	}
+	since := o.Now - s.changedAt
+	if !s.open {
+		s.window(o, s.settled(o, since))
+		return Decision{}, false
+	}
+	y, t := s.read(&o)
+	if y.done < 8 {
+		return Decision{}, false
+	}
+	if grown && t >= max(tick, seconds(s.ref.n/s.ref.rate)) {
+		if q, doubt := y.against(s.ref); q+doubt < 1 {
+			return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out"), true
+		}
+	}
+	if t < max(tick, seconds(y.n/y.rate)) {
+		return Decision{}, false
+	}
+	even := y.off <= noise
+	if !even && t >= since/2 { // the first half was not like the second
+		s.window(o, true)
+	}
+	switch {
+	case !even && !grown:
+	case s.ref.n == 0 && o.Workers < min(freeSize, o.Max) && s.most == 0 && o.Pressure.CPU < busyCPU: // not worth it
+	case s.ref.n == 0:
+		s.measured(o, y)
+	case grown:
+		return s.more(o, y)
+	case y.n < s.ref.n:
+		return s.less(o, y)
+	case t >= firstHold:
+		s.same(o, y)
+	}
+	return Decision{}, false
+}
+
+// settled: what was begun before the last change of size has ended, or should have.
+func (s *reportStatus) settled(o Observation, since time.Duration) bool {
+	h, cv2 := o.Rates.Handler, 1.0
+	if s.ref.n > float64(o.Workers) { // those that stayed have the long ones in hand
+		h, cv2 = max(h, seconds(s.ref.n/s.ref.rate)), max(1, s.ref.cv2)
+	}
+	return since >= h && o.Now-o.Oldest >= s.changedAt || since >= 2*seconds(h.Seconds()*(1+cv2))
+}
+
+func (s *reportStatus) window(o Observation, open bool) { s.open, s.opened = open, o }
+
+// measured makes y the yardstick.
+func (s *reportStatus) measured(o Observation, y yard) {
+	s.ref = y
+	s.window(o, true)
+}
+
+// more: did the growth bring what it should?
+func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
+	q, doubt := y.against(s.ref)
+	least := 1 + paidShare*(y.n/s.ref.n-1)
+	knee := s.ref.n * (max(1, q+doubt) + part/4) // there the line through the smaller size reaches this throughput
+	probe, long := s.most > 0 && o.Workers > s.most, o.Now-s.changedAt > longest
+	switch {
+	case q+doubt < least && probe:
+		return s.bar(o, s.ref.n, mostHold, ReasonUndo, "more brought too little"), true
+	case q+doubt < least && (knee < y.n*(1-part) || doubt <= noise/4 && math.Round(knee) < y.n):
+		return s.bar(o, knee, mostHold, ReasonUndo, "more brought too little"), true
+	case y.off > noise:
+	case q+doubt < least, s.most > 0 && !probe && y.n <= s.ref.n*(1+part): // near enough
+		y.proven = q-doubt > 1 || s.ref.proven
+		s.measured(o, y)
+	case q >= least && q-doubt > 1:
+		y.proven = true
+		s.measured(o, y)
+		s.paid(o)
+	case probe && long:
+		next := min(1, 2*s.part) // a larger one proves more
+		d := s.bar(o, s.ref.n, mostHold, ReasonUndo, "more proved nothing")
+		s.part = next
+		return d, true
+	case (o.Workers >= o.Max || long) && y.own() <= s.ref.own():
+		s.measured(o, y)
+	}
+	return Decision{}, false
+}
+
+// paid: the bar goes up, the more the oftener.
+func (s *reportStatus) paid(o Observation) {
+	if s.most == 0 || o.Workers <= s.most {
+		return
+	}
+	s.most, s.till, s.part = o.Workers, o.Now, 2*s.part
+	if s.part >= 1 {
+		s.most, s.hold = 0, firstHold
+	}
+}
+
+// less: did the cut cost anything?
+func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
+	q, doubt := y.against(s.ref)
+	known := y.done > 4*s.ref.done // it will not become clearer
+	switch {
+	case q+doubt < 1-part/4, known && q < 1-noise:
+		s.ref.proven = true
+		target := y.n / q * (1 + doubt + part/4)
+		if target > s.ref.n*(1-part) {
+			target = s.ref.n
+		}
+		return s.bar(o, target, 0, ReasonUndo, "less hurts"), true
+	case known, q-doubt/2 > 1-noise:
+		s.measured(o, y)
+		s.bar(o, y.n, 0, "", "")
+		s.free = true
+	}
+	return Decision{}, false
+}
+
+// same: at one size the throughput should stay. Where it does not, that is not our doing, and nothing known holds any more.
+func (s *reportStatus) same(o Observation, y yard) {
+	q, doubt := y.against(s.ref)
+	switch {
+	case q > 1+part/8+doubt:
+		s.till = o.Now
+	case q+doubt < 1:
+		y.proven = s.ref.proven && q > 1-noise
+	case y.own() < s.ref.own()/2: // the better yardstick
+	default:
+		a := y.done / (y.done + s.ref.done)
+		y.rate, y.cv2 = s.ref.rate+a*(y.rate-s.ref.rate), s.ref.cv2+a*(y.cv2-s.ref.cv2)
+		y.done, y.off, y.span = min(s.ref.done+y.done, 8*max(y.done, 1e4)), s.ref.off*(1-a), s.ref.span+y.span
+	}
+	s.measured(o, y)
+}
+
+// bar goes to a size and stays there for a while that lengthens, never quite the same, lest many probe one downstream together.
+func (s *reportStatus) bar(o Observation, target float64, most time.Duration, why Reason, detail string) Decision {
+	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24) // of what differs from one pool to the next
+	s.most, s.part, s.free = max(1, int(math.Round(target))), part, false
+	s.till = o.Now + seconds(s.hold.Seconds()*(0.75+jitter/2))
+	s.hold = max(s.hold, min(8*s.hold, most))
+	return Decision{Target: s.most, Force: true, Reason: why, Detail: detail, Next: tick}
+}
