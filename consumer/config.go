@@ -95,7 +95,7 @@ type Pool struct {
 	IdleTimeout time.Duration
 	// Policy decides on the number. Defaults to pool.ReportStatus.
 	Policy pool.Policy
-	// Gauge tells the manager how short memory and processors are, and it stays within them: pool.RuntimeGauge() minds GOMEMLIMIT and
+	// Gauge tells the manager how short memory and processors are, and it stays within them: pool.RuntimeGauge() minds limits of memory and
 	// handlers that wait for a core. Set it for handlers that compute. Defaults to none.
 	Gauge func() pool.Pressure
 }

@@ -170,7 +170,7 @@ func (s *reportStatus) grow(o Observation) Decision {
 	switch wait := held && o.Now < s.till; {
 	case !full && o.Rates.Proven > 0 && o.delay() <= short:
 		return o.stay(ReasonStaff, "the backlog is short", tick)
-	case doubted && s.ref.hidden(s.ref.cv2, size/s.ref.rate) <= noise/2 && (cpu || s.free || (wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
+	case doubted && s.ref.hidden(s.ref.cv2, size/s.ref.rate) <= noise/2 && (s.free || (cpu || wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
 		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
 	case n >= o.Max:
 		return o.stay(ReasonLimit, "at Max", tick)

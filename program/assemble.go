@@ -227,7 +227,7 @@ func consumerConfig(name string, c *config.Consumer) consumer.Config {
 		Name:            name,
 		Order:           consumer.Order(c.Order),
 		Lane:            consumer.Lane{Limit: c.Lane.Limit, Full: consumer.LanePolicy(c.Lane.Full)},
-		Pool:            consumer.Pool{Min: c.Pool.Min, Max: c.Pool.Max, IdleTimeout: c.Pool.IdleTimeout, Policy: policyOf(c.Pool.Policy)},
+		Pool:            consumer.Pool{Min: c.Pool.Min, Max: c.Pool.Max, IdleTimeout: c.Pool.IdleTimeout, Policy: policyOf(c.Pool.Policy), Gauge: gaugeOf(c.Pool.Mind)},
 		Timeout:         c.Timeout,
 		StuckAfter:      c.StuckAfter,
 		MaxStuck:        c.MaxStuck,
@@ -239,6 +239,18 @@ func consumerConfig(name string, c *config.Consumer) consumer.Config {
 	b := c.Retry.Backoff
 	cfg.Retry = consumer.Retry{MaxAttempts: c.Retry.MaxAttempts, GiveUpAfter: c.Retry.GiveUpAfter, Backoff: consumer.Backoff{Initial: b.Initial, Max: b.Max, Factor: b.Factor, Jitter: b.Jitter}}
 	return cfg
+}
+
+// gaugeOf reads what is to be minded; nil where nothing is.
+func gaugeOf(mind []string) func() pool.Pressure {
+	if len(mind) == 0 {
+		return nil
+	}
+	var only []pool.Resource
+	for _, r := range mind {
+		only = append(only, pool.Resource(r))
+	}
+	return pool.RuntimeGauge(only...)
 }
 
 // policyOf makes a policy of its name, each with its defaults; nil is the engine's default.

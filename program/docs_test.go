@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers/middleware"
+	"github.com/longshoremq/longshore/pool"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -310,6 +312,24 @@ func TestContributorsFindTheFiles(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("%d files", found)
+	}
+}
+
+// TestEveryResourceIsMinded: each name that pool.mind may have is one that the gauge reads, and none is no gauge.
+func TestEveryResourceIsMinded(t *testing.T) {
+	was := debug.SetMemoryLimit(1 << 40)
+	defer debug.SetMemoryLimit(was)
+	if gaugeOf(nil) != nil {
+		t.Error("a gauge though nothing is to be minded")
+	}
+	for _, name := range config.Resources {
+		gauge, deadline := gaugeOf([]string{name}), time.Now().Add(time.Minute)
+		var p pool.Pressure
+		for ; p.CPU == 0 && p.Memory == 0 && time.Now().Before(deadline); p = gauge() { // computes, and is near no limit
+		}
+		if (p.CPU > 0) != (name == "cpu") || (p.Memory > 0) != (name == "memory") {
+			t.Errorf("%s: %+v", name, p)
+		}
 	}
 }
 

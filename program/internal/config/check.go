@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"net"
@@ -30,7 +31,9 @@ var (
 	// LogLevels are what log.level may be.
 	LogLevels = []string{"trace", "debug", "info", "warn", "error"}
 	// Policies are the names that pool.policy may have.
-	Policies     = []string{"report-status", "fixed", "classic", "queue-threshold", "aimd"}
+	Policies = []string{"report-status", "fixed", "classic", "queue-threshold", "aimd"}
+	// Resources are what pool.mind may name.
+	Resources    = []string{"cpu", "memory"}
 	logFormats   = []string{"auto", "json", "console"}
 	consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 )
@@ -127,6 +130,9 @@ func (d *Document) checkPool(at string, c *Consumer) {
 	d.atLeast(at+".pool.max", int64(p.Max), 1)
 	d.duration(at+".pool.idle_timeout", p.IdleTimeout)
 	d.oneOf(at+".pool.policy", p.Policy, Policies)
+	for i, r := range p.Mind {
+		d.oneOf(fmt.Sprintf("%s.pool.mind[%d]", at, i), r, Resources)
+	}
 	most := cmp.Or(p.Max, max(defaultPoolMax, p.Min))
 	if least := cmp.Or(p.Min, 1); most < least {
 		d.Find(at+".pool.max", "is %d, below pool.min, %d", most, least)

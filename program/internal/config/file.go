@@ -197,6 +197,7 @@ type Pool struct {
 	Max         int           `yaml:"max"`
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	Policy      string        `yaml:"policy"`
+	Mind        []string      `yaml:"mind"`
 }
 
 // Retry says what becomes of a failed message.

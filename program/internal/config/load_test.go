@@ -75,7 +75,7 @@ func TestFiveMistakes(t *testing.T) {
 	wantFindings(t, d,
 		"4: consumers.orders.source.nats.password: environment variable NATS_PASSWORD is not set",
 		"7: consumers.orders.pool.max: is 4, below pool.min, 8",
-		"8: consumers.orders.pool.maximum: unknown option; known: idle_timeout, max, min, policy",
+		"8: consumers.orders.pool.maximum: unknown option; known: idle_timeout, max, min, mind, policy",
 		"9: consumers.orders.timeout: wants a duration such as 10s or 1m30s, is a number",
 		`10: consumers.orders.dead_letter.to: is "orders.dead", which source.nats.subjects[0], "orders.>", takes`,
 	)
@@ -88,6 +88,7 @@ func TestContradictions(t *testing.T) {
 		"pool: {max: -4}":                           "pool.max: is -4, want at least 1",
 		"pool: {min: 100, max: 64}":                 "pool.max: is 64, below pool.min, 100",
 		"pool: {policy: fastest}":                   `pool.policy: is "fastest", want one of [report-status`,
+		"pool: {mind: [cpu, disk]}":                 `pool.mind[1]: is "disk", want one of [cpu memory]`,
 		"order: random":                             `order: is "random", want one of [none key partition]`,
 		"lane: {limit: 5}":                          "lane: is set and order is not: there are no lanes",
 		"order: key\n    lane: {limit: 0}":          "lane.limit: is 0, want at least 1",
