@@ -14,7 +14,7 @@ type Message struct {
 	Topic string
 	// Partition is the Kafka partition; -1 where the broker has none.
 	Partition int32
-	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker has none.
+	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker does not number its messages so.
 	Offset int64
 	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also where
 	// nothing comes again and the broker has no name for it (core NATS).

@@ -6,6 +6,7 @@ import (
 )
 
 // A Scan says what to read of what is stored under a topic, without consuming it: no group, no durable, nothing is settled and no position moves.
+// It is for brokers that number what they store; dead letters of others are looked at with their own tools.
 type Scan struct {
 	// Topic is a Kafka topic or a NATS subject without wildcards.
 	Topic string
