@@ -3,6 +3,7 @@ package brokertest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -51,6 +52,22 @@ func budgetBytes(w *world) {
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
 	w.settled()
+	w.handledOnce()
+}
+
+// bytesUsedUp proves that messages go on when the budget's bytes were used up to the last one, which with messages of one size is the rule: what is freed is
+// a whole number of them, and so is what may be asked for next.
+func bytesUsedUp(w *world) {
+	const each, n = 50_000, 60
+	for _, at := range []int64{1, 4} {
+		m := w.join(budget(1000, at*each))
+		w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, each)...)
+		for range n {
+			m.mustAck(m.take(1, fmt.Sprintf("of %d with a budget of %d", n, at))...)
+		}
+		w.settled()
+		m.close()
+	}
 	w.handledOnce()
 }
 

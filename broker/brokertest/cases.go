@@ -74,6 +74,7 @@ func cases() []testCase {
 		{name: "BudgetMessages", run: budgetMessages},
 		{name: "BudgetBytes", run: budgetBytes},
 		{name: "BudgetUsedUpExactly", setup: Setup{Lease: longLease}, run: budgetUsedUpExactly},
+		{name: "BytesUsedUp", run: bytesUsedUp},
 		{name: "OverBudget", run: overBudget},
 		{name: "SetBudget", run: setBudget},
 		{name: "Pause", setup: Setup{Topics: 2, Lease: longLease}, run: pauseByTopic, why: again},

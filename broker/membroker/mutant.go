@@ -46,6 +46,7 @@ const (
 	lateKeepsBudget                         // a settle that says ErrLost frees no budget
 	assignedLate                            // a claim's messages are handed out beside its Assigned event
 	foreignSettled                          // a settle of another source's claim says nil
+	usedUpForgotten                         // a budget whose bytes are used up to the last one is not looked at again
 	backGoneSilently                        // what was given back and is gone by then is not reported
 )
 

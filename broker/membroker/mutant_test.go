@@ -61,6 +61,8 @@ func TestMutantsFail(t *testing.T) {
 		{"lag of the wrong group", lagGroupWrong, []Config{partitioned, leased}, "LagOfTwo"},
 		{"receive goes on after a kill", killKeepsReceiving, []Config{partitioned, leased}, "Killed"},
 		{"commit then end at close", commitThenEndAtClose, []Config{partitioned, leased}, "SettleRacesClose"},
+		{"unsaid at Close and not reported", neverUnconfirmed, []Config{partitioned, leased}, "CloseUnsaid"},
+		{"bytes used up to the last one", usedUpForgotten, []Config{partitioned, leased}, "BytesUsedUp"},
 		{"late settles free no budget", lateKeepsBudget, []Config{partitioned, leased}, "LateSettlesFree"},
 		{"handed out beside Assigned", assignedLate, []Config{partitioned, leased}, "AssignedComesFirst"},
 		{"settles of another source", foreignSettled, []Config{partitioned, leased}, "ForeignClaim"},

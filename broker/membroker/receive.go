@@ -148,7 +148,7 @@ func (s *Source) fetch(got *bool, due *time.Time) error {
 		}
 		bytes := s.budget.Bytes - s.outBytes - s.held
 		if bytes <= 0 && !s.mutant.is(bytesUnbounded) {
-			s.starved = true
+			s.starved = bytes < 0 || !s.mutant.is(usedUpForgotten)
 			break
 		}
 		var at time.Time
