@@ -1,8 +1,10 @@
 // Package admin serves a process's health, metrics and controls over HTTP, on loopback unless told otherwise.
 //
+//	GET  /                             what can be asked for, as text
 //	GET  /livez                        200, or 503 with a line for each consumer that is unhealthy, and why
 //	GET  /readyz                       200, or 503 with a line for each consumer that is not ready
 //	GET  /metrics                      Prometheus
+//	GET  /consumers                    all of them, as JSON
 //	GET  /consumers/{name}             its state, limits, workers and lag, as JSON
 //	POST /consumers/{name}/pause       stops taking messages; what was taken is handled
 //	POST /consumers/{name}/resume

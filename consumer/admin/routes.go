@@ -14,22 +14,55 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// A route is a request that is answered.
+type route struct {
+	pattern string
+	means   string // for people, who ask for /
+	handler http.Handler
+}
+
+// table is all that is answered.
+func (s *Server) table() []route {
+	all := []route{
+		{"GET /livez", "200; 503 where a restart would help", http.HandlerFunc(s.livez)},
+		{"GET /readyz", "200; 503 while a consumer is not running or has no contact with its broker", http.HandlerFunc(s.readyz)},
+	}
+	if s.cfg.Gatherer != nil {
+		all = append(all, route{"GET /metrics", "Prometheus", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
+			ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
+		})})
+	}
+	pause := s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Pause() })
+	resume := s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Resume() })
+	return append(all,
+		route{"GET /consumers", "how all consumers are, as JSON", http.HandlerFunc(s.list)},
+		route{"GET /consumers/{name}", "how one is", http.HandlerFunc(s.show)},
+		route{"POST /consumers/{name}/pause", "stops taking messages; needs the token, as all POSTs", pause},
+		route{"POST /consumers/{name}/resume", "goes on", resume},
+		route{"GET /consumers/{name}/limits", "the limits of its workers and handlers, as JSON", http.HandlerFunc(s.showLimits)},
+		route{"POST /consumers/{name}/limits", `{"min": 1, "max": 64} sets those of its workers`, s.control(setLimits)},
+		route{"POST /consumers/{name}/limits/{limit}", "sets those of its handlers", s.control(s.changeLimit)},
+	)
+}
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", s.livez)
-	mux.HandleFunc("GET /readyz", s.readyz)
-	if s.cfg.Gatherer != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
-			ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
-		}))
+	table := s.table()
+	for _, r := range table {
+		mux.Handle(r.pattern, r.handler)
 	}
-	mux.HandleFunc("GET /consumers/{name}", s.show)
-	mux.Handle("POST /consumers/{name}/pause", s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Pause() }))
-	mux.Handle("POST /consumers/{name}/resume", s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Resume() }))
-	mux.Handle("POST /consumers/{name}/limits", s.control(setLimits))
-	mux.HandleFunc("GET /consumers/{name}/limits", s.showLimits)
-	mux.Handle("POST /consumers/{name}/limits/{limit}", s.control(s.changeLimit))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.index(w, table) })
 	return mux
+}
+
+// index says what can be asked for, to somebody who has only the address.
+func (s *Server) index(w http.ResponseWriter, table []route) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = fmt.Fprintf(w, "longshore\nconsumers: %s\n\n", strings.Join(s.names, ", "))
+	for _, r := range table {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		_, _ = fmt.Fprintf(w, "%-4s %-37s %s\n", method, path, r.means)
+	}
 }
 
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {

@@ -25,7 +25,10 @@ func TestOddRequests(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{"GET", "/", "", 404},
+		{"GET", "//", "", 404},
+		{"POST", "/", "", 405},
+		{"POST", "/consumers", "", 405},
+		{"GET", "/consumers/", "", 404},
 		{"GET", "/nothing", "", 404},
 		{"GET", "/livez/", "", 404},
 		{"GET", "/../livez", "", 404},

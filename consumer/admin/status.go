@@ -46,6 +46,16 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(statusOf(r.PathValue("name"), t))
 }
 
+// list tells how all consumers are, by name.
+func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
+	all := make([]status, len(s.names))
+	for i, name := range s.names {
+		all[i] = statusOf(name, s.cfg.Targets[name])
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string][]status{"consumers": all})
+}
+
 func statusOf(name string, t Target) status {
 	st := t.Stats()
 	return status{
