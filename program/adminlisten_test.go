@@ -9,6 +9,7 @@ import (
 
 // TestAdminPortIsTaken: the error names the key of the file.
 func TestAdminPortIsTaken(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -16,7 +17,13 @@ import (
 	"go.uber.org/goleak"
 )
 
+// atOnce is how many tests run beside each other: most of them wait for processes, sessions and ends of time, and not for processors.
+const atOnce = "8"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atOnce); err != nil { // what the command line says comes after this, in Run
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if builtDir != "" {
 			_ = os.RemoveAll(builtDir)
@@ -43,6 +50,7 @@ func runIn(ctx context.Context, stdin string, args ...string) (stdout string, er
 }
 
 func TestDemoLosesNothingAndGrows(t *testing.T) {
+	t.Parallel()
 	out, err := run(t.Context(), "demo", "--duration", "4s", "--json")
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +70,7 @@ func TestDemoLosesNothingAndGrows(t *testing.T) {
 }
 
 func TestDemoCountsWhenStoppedEarly(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Second, cancel)
 	out, err := run(ctx, "demo", "--duration", "1h")
@@ -74,6 +83,7 @@ func TestDemoCountsWhenStoppedEarly(t *testing.T) {
 }
 
 func TestWrongUseIsAUsageError(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"demo", "--duration", "soon"}, {"demo", "--duration", "1ms"}, {"demo", "extra"}, {"demo", "--colour"}, {"nothing"}} {
 		_, err := run(t.Context(), args...)
 		var use usageError

@@ -139,6 +139,7 @@ func (f *dlqField) must(t *testing.T, args ...string) string {
 
 // TestDLQListAndShow: what is chosen is listed, escaped, and shown whole.
 func TestDLQListAndShow(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "{\"n\":1}", "plain \x1b[31mred\nsecond line", "\x00\x01binary")
 		out := f.must(t, "list")
@@ -207,6 +208,7 @@ func headerNames(show string) (names []string) {
 
 // TestDLQReplay: each letter goes once, to where it came from or to the handler, and what may not go is refused and named.
 func TestDLQReplay(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "a", "good", "c", "d")
 		f.bury(t, "payroll", "forged")
@@ -312,6 +314,7 @@ func TestDLQEdit(t *testing.T) {
 
 // TestDLQPurge: it asks; JetStream deletes what was chosen, Kafka only what stands at the beginning.
 func TestDLQPurge(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "0", "1", "2", "3", "4")
 		if out, err := f.dlq(t, "purge", "--class", "error", "--dry-run"); err != nil || !strings.Contains(out, "would delete") {
@@ -351,6 +354,7 @@ func TestDLQPurge(t *testing.T) {
 
 // TestDLQRefuses: what is wrong with flags and file is said at once, and is the caller's.
 func TestDLQRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "c.yaml", `consumers:
   a: {source: {kafka: {brokers: [h:1], topics: [a], group: a}}, dead_letter: {to: x}, routes: [{handler: log}]}

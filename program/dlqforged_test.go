@@ -78,6 +78,7 @@ func (f *forgedField) stored(t *testing.T, subject string) (n int) {
 
 // A letter that names a command of JetStream as where it came from is never carried out, however the replay is asked for.
 func TestForgedOriginDeletesNothing(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"replay by flags":       {"replay", "--subject", "dead.orders"},
 		"replay by file":        {"replay", "-c"},
@@ -110,6 +111,7 @@ func TestForgedOriginDeletesNothing(t *testing.T) {
 
 // A source without subjects reads what its stream takes: letters from there go back, others are refused.
 func TestReplayKeepsToTheStream(t *testing.T) {
+	t.Parallel()
 	f := startForged(t)
 	f.bury(t, "orders.eu", "payroll", forgedTarget)
 	out, err := run(t.Context(), "dlq", "replay", "-c", f.file)
@@ -126,6 +128,7 @@ func TestReplayKeepsToTheStream(t *testing.T) {
 
 // Whoever may write to the journal of replays stops nobody from working with the letters, and what is no record is told of.
 func TestPoisonedJournal(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "a", "b")
 		f.must(t, "replay", "--limit", "1")

@@ -13,6 +13,7 @@ import (
 
 // TestDLQSaysWhatItFound: letters of a replay that was killed had arrived, had not, or nobody can tell; each is said.
 func TestDLQSaysWhatItFound(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "a", "b", "c")
 		done, err := f.store.Scan(t.Context(), broker.Scan{Topic: "dead.orders"}, func(*broker.Message) error { return broker.ErrStopScan })

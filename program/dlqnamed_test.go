@@ -11,6 +11,7 @@ import (
 
 // TestDLQNamesWhatIsMissing: letters that are named and are not there are named again, and nothing is changed.
 func TestDLQNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "a", "b", "c")
 		for _, command := range []string{"list", "replay", "replay --dry-run", "purge --yes", "purge --dry-run"} {
@@ -50,6 +51,7 @@ func TestDLQNamesWhatIsMissing(t *testing.T) {
 
 // TestDLQKnowsTheClasses: help and completion have all classes of failures.
 func TestDLQKnowsTheClasses(t *testing.T) {
+	t.Parallel()
 	help, err := run(t.Context(), "dlq", "purge", "--help")
 	completion, cerr := run(t.Context(), "__complete", "dlq", "purge", "--class", "")
 	if err := errors.Join(err, cerr); err != nil {

@@ -287,6 +287,7 @@ func TestExamplesOfDocsAreAccepted(t *testing.T) {
 }
 
 func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
 	for name, text := range config.Examples {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", text)

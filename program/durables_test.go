@@ -11,6 +11,7 @@ import (
 
 // TestSettingsOfTheFileReachAnExistingDurable: of the embedded server, and the log says so. What is read afterwards is what the file says.
 func TestSettingsOfTheFileReachAnExistingDurable(t *testing.T) {
+	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	handled := func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "handled"))

@@ -8,6 +8,7 @@ import (
 
 // TestEmbeddedServerIsAway: who asks it while it does not run is told when it does; who asks another server is not.
 func TestEmbeddedServerIsAway(t *testing.T) {
+	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	consumers := func(url string) string {
 		return "consumers:\n  o: {source: {nats: {" + url + "stream: O, subjects: [o], durable: d}}, dead_letter: {to: dead.o}, routes: [{handler: log}]}\n"
@@ -23,8 +24,7 @@ func TestEmbeddedServerIsAway(t *testing.T) {
 			}
 		}
 	}
-	t.Setenv("NATS_URL", "nats://127.0.0.1:"+port)
-	_, err := run(t.Context(), "produce", "--timeout", "300ms")
+	_, err := run(t.Context(), "produce", "--url", "nats://127.0.0.1:"+port, "--timeout", "300ms")
 	if err == nil || strings.Contains(err.Error(), "embedded") {
 		t.Fatalf("produce to another server: %v", err)
 	}

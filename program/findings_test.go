@@ -8,6 +8,7 @@ import (
 
 // TestMistakesAreFoundOnce: what both the file's check and a package find is one finding, at a path of the file.
 func TestMistakesAreFoundOnce(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ consumer, want string }{
 		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g}}, routes: [{handler: log}], priority: {mode: strict}}",
 			":2: consumers.o.priority.mode: is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything"},

@@ -13,6 +13,7 @@ import (
 
 // TestForcedStopIsLogged: who finds a process gone sees in its log that somebody forced it, and how much was in flight.
 func TestForcedStopIsLogged(t *testing.T) {
+	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'touch begun; sleep 60'], dir: "+dir+"}}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")

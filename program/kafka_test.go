@@ -33,6 +33,7 @@ func metric(admin, name, consumer string, value int) bool {
 
 // TestNewKafkaUser goes the way of the example: example, run, produce in a second terminal, lag, SIGTERM.
 func TestNewKafkaUser(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(4, "orders", "orders-dead"))
 	dir, admin := t.TempDir(), freePort(t)
 	example := launch(t, dir, "config", "example", "--broker", "kafka")
@@ -80,6 +81,7 @@ func TestNewKafkaUser(t *testing.T) {
 
 // TestConsumersOnKafka: several in one process, one of them fed by the other's publish; what fails becomes a dead letter, and so they add up.
 func TestConsumersOnKafka(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(2, "in", "copy-eu", "dead"))
 	dir, admin := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%s"}
@@ -117,6 +119,7 @@ consumers:
 
 // TestRetryTopics: what has to wait for long does so in a retry topic, comes back as what it was, and becomes a dead letter with the headers that were asked for.
 func TestRetryTopics(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-retry-1s", "dead"))
 	dir, admin := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%s"}
@@ -160,6 +163,7 @@ consumers:
 
 // TestKafkaIsAway: the log names the broker, and after open_timeout the process ends.
 func TestKafkaIsAway(t *testing.T) {
+	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", `consumers:
   orders:
@@ -190,6 +194,7 @@ func TestKafkaIsAway(t *testing.T) {
 
 // TestProduceWithoutTopic: Kafka's publisher would wait for a topic that is not there.
 func TestProduceWithoutTopic(t *testing.T) {
+	t.Parallel()
 	_, at := startKafka(t, kfake.SeedTopics(1, "orders"))
 	out, err := run(t.Context(), "produce", "--brokers", at, "--topic", "ordrs", "--count", "3")
 	want := fmt.Sprintf("there is no topic \"ordrs\" on %s: create it, or name another with --topic", at)
@@ -200,6 +205,7 @@ func TestProduceWithoutTopic(t *testing.T) {
 
 // TestDemoOnKafka: nothing is lost, and neither topic nor group is left.
 func TestDemoOnKafka(t *testing.T) {
+	t.Parallel()
 	c, broker := startKafka(t)
 	out, err := run(t.Context(), "demo", "--kafka", broker, "--duration", "4s", "--json")
 	if err != nil {
@@ -224,6 +230,7 @@ func TestDemoOnKafka(t *testing.T) {
 
 // TestLag: of a group that has handled a part, once as a table and once as JSON, and of a durable consumer and a group by one file.
 func TestLag(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -272,6 +279,7 @@ func TestLag(t *testing.T) {
 
 // TestLagWatch: an object a line, until it is stopped.
 func TestLagWatch(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
 	p := launch(t, t.TempDir(), "lag", "--brokers", broker, "--group", "g", "--topic", "orders", "--watch", "--every", "10ms", "--json")
 	p.eventually(t, "three looks", func() bool { return strings.Count(p.stdout.String(), "\n") >= 3 })
@@ -288,6 +296,7 @@ func TestLagWatch(t *testing.T) {
 }
 
 func TestWrongFlagsForABroker(t *testing.T) {
+	t.Parallel()
 	for args, want := range map[string]string{
 		"lag":                                      "lag needs -c FILE",
 		"lag --group g --stream S":                 "--group and --stream are set",
@@ -312,6 +321,7 @@ func TestWrongFlagsForABroker(t *testing.T) {
 
 // TestKafkaInTheFilesWords: what the adapter alone finds has the file's names.
 func TestKafkaInTheFilesWords(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "c.yaml", `consumers:
   orders:

@@ -40,6 +40,7 @@ func publishUndecodable(t *testing.T, client *kgo.Client, topic string) {
 
 // TestUndecodableBatchInTheProgram: by default the program ends, and says where; with skip it goes on, and counts what was skipped (bad inputs b13 to b16).
 func TestUndecodableBatchInTheProgram(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker))
 	if err != nil {
@@ -87,6 +88,7 @@ consumers:
 // TestPublishKeepsRecords: publish hands on a tombstone as one, and an empty value, a missing key and an odd header as they were (bad inputs b08 to b10). What is too large for
 // the limit becomes a dead letter without a run (b07).
 func TestPublishKeepsRecords(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "in", "out", "dead"))
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ConsumeTopics("out", "dead"))
 	if err != nil {

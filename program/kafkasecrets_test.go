@@ -84,8 +84,10 @@ consumers:
 
 // TestKafkaCanary runs the program with each login, rightly and wrongly, and looks for the secrets wherever it speaks (bad inputs b04, b06).
 func TestKafkaCanary(t *testing.T) {
+	t.Parallel()
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
 			g := guardedKafka(t, mechanism)
 			g.fails(t, "password: "+canary+"-wrong", 1, "SASL Authentication Failed")
 			g.fails(t, "password: "+canary+", password_file: "+g.dir+"/password", 2, "c.yaml:11: consumers.orders.source.kafka.sasl.password_file: is set, and so is")
@@ -141,6 +143,7 @@ func (g *guarded) works(t *testing.T, password string) {
 
 // TestKafkaOfTheOtherKind: TLS to a port without, and the reverse, is told with the broker's address, and tried again until open_timeout (bad input b05).
 func TestKafkaOfTheOtherKind(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	pair, _ := selfSigned(t, dir)
 	_, plain := startKafka(t, kfake.SeedTopics(1, "orders"))
@@ -151,6 +154,7 @@ func TestKafkaOfTheOtherKind(t *testing.T) {
 		"an unknown authority":    {secure, ", tls: {}", "x509: "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			writeFile(t, dir, "c.yaml", fmt.Sprintf("consumers:\n  orders:\n    source: {kafka: {brokers: [%q], topics: [orders], group: g%s}}\n    open_timeout: 8s\n    routes: [{handler: log}]\n", c.broker, c.tls))
 			run := launch(t, dir, "run", "-c", "c.yaml")
@@ -168,6 +172,7 @@ func TestKafkaOfTheOtherKind(t *testing.T) {
 
 // TestKafkaRights: Read on topic and group, and Write on the dead letters' topic, are all the rights that are needed. Without them the program ends and names what it may not.
 func TestKafkaRights(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-dead", "secret"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", canary),
 		kfake.User("PLAIN", "longshore", canary, readOrders...))
 	file := `admin: {listen: "127.0.0.1:%s"}

@@ -9,6 +9,7 @@ import (
 
 // TestLimitsAreChangedWhileItRuns: a rate that holds a consumer up is raised on the admin address, and what waits goes on.
 func TestLimitsAreChangedWhileItRuns(t *testing.T) {
+	t.Parallel()
 	const token = "0123456789abcdef"
 	dir, port, listen := t.TempDir(), freePort(t), freePort(t)
 	writeFile(t, dir, "c.yaml", "admin: {listen: 127.0.0.1:"+listen+", token: "+token+"}\n"+embeddedFile(port,

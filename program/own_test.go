@@ -16,6 +16,7 @@ import (
 
 // TestOwnMain: a main function that registers a handler and calls Main has longshore's commands with it (testdata/own).
 func TestOwnMain(t *testing.T) {
+	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	own := filepath.Join(dir, "own")
 	if out, err := exec.Command("go", "build", "-o", own, "./testdata/own").CombinedOutput(); err != nil {

@@ -291,6 +291,7 @@ c.yaml:7: consumers.orders.batch.with.encoding: wants json, text or base64`},
 
 // TestCollectorsFromOutside: /metrics has them beside longshore's own.
 func TestCollectorsFromOutside(t *testing.T) {
+	t.Parallel()
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 	own := prometheus.NewCounter(prometheus.CounterOpts{Name: "shop_orders_total", Help: "Orders."})
 	own.Add(7)

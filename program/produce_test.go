@@ -134,6 +134,7 @@ func TestProductionStops(t *testing.T) {
 
 // TestProduceSendsHeaders: those of the flags are on each message, and what is no header of one's own is refused.
 func TestProduceSendsHeaders(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		long := strings.Repeat("x", 2000) // more than the room that is kept for key and id on Kafka
 		to := append(f.flags[:2:2], "--topic", "other")
@@ -169,6 +170,7 @@ func TestProduceSendsHeaders(t *testing.T) {
 
 // TestProducePayloads: a payload of one's own arrives as it was given, filled in where it is a template.
 func TestProducePayloads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "body", "{{.Index}}\n\x00\xff") // no template: sent as it is
 	for _, c := range []struct {
@@ -237,6 +239,7 @@ func TestProduceLinesAsTheyCome(t *testing.T) {
 
 // TestProduceRefusesPayloads: what is wrong with the flags is said before anything is sent.
 func TestProduceRefusesPayloads(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string

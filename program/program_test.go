@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -119,14 +121,27 @@ func (p *program) signal(t *testing.T, s os.Signal) {
 // freePort is one that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := strconv.Itoa(firstPort + rand.IntN(ports))
+		if _, taken := givenPorts.LoadOrStore(port, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
+
+// The ports that freePort gives, each once. Systems give others to connections that ask for any: these might be gone when a test wants them.
+const (
+	firstPort = 15000
+	ports     = 15000
+)
+
+var givenPorts sync.Map
 
 // fetch gets a page; "" while there is none.
 func fetch(url string) string {
@@ -169,6 +184,7 @@ func wantJSONLines(t *testing.T, log string) (events map[string]int) {
 
 // TestNewUser goes the way of the README: example, run, produce in a second terminal, SIGTERM.
 func TestNewUser(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	example := launch(t, dir, "config", "example")
 	if code := example.code(t); code != 0 {
@@ -221,6 +237,7 @@ func embeddedFile(port string, consumer ...string) string {
 
 // TestSecondSignalStopsAtOnce: the first drains, and waits for a handler that takes its time; the second does not.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		dir, port := t.TempDir(), freePort(t)
 		writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; exec sleep 60'], dir: "+dir+"}}]"))
@@ -241,6 +258,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 
 // TestOneFailsAllDrain: a consumer whose stream is missing ends the process with 1; the other one drains.
 func TestOneFailsAllDrain(t *testing.T) {
+	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: log}]")+
 		"  lost:\n    source: {nats: {url: \"nats://127.0.0.1:"+port+"\", stream: NONE, durable: d, missing: stop}}\n    routes: [{handler: log}]\n")
@@ -258,6 +276,7 @@ func TestOneFailsAllDrain(t *testing.T) {
 }
 
 func TestPortOfEmbeddedServerIsTaken(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -274,6 +293,7 @@ func TestPortOfEmbeddedServerIsTaken(t *testing.T) {
 
 // TestStoreIsLocked: two processes do not share a folder.
 func TestStoreIsLocked(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	e, err := startNATS(filepath.Join(dir, "longshore-data"), -1)
 	if err != nil {
@@ -289,6 +309,7 @@ func TestStoreIsLocked(t *testing.T) {
 
 // TestExitCodes: 2 for wrong use and wrong configuration, with what is wrong on stderr and nothing on stdout.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "bad.yaml", "consumers:\n  orders: {pool: {max: many}}\n")
 	writeFile(t, dir, "one.yaml", "consumers: {}\n")
@@ -335,6 +356,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestVersionAsJSON(t *testing.T) {
+	t.Parallel()
 	out, err := run(t.Context(), "version", "--json")
 	var v map[string]any
 	if err := errors.Join(err, json.Unmarshal([]byte(out), &v)); err != nil || v["go"] == "" || v["platform"] == nil || v["version"] == nil {
@@ -343,6 +365,7 @@ func TestVersionAsJSON(t *testing.T) {
 }
 
 func TestManualPages(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man1")
 	if _, err := run(t.Context(), "man", dir); err != nil {
 		t.Fatal(err)

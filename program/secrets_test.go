@@ -55,6 +55,7 @@ func control(t *testing.T, url, body string) int {
 // TestCanary runs the program with a secret in every field that holds one, lets things go wrong, and looks for it wherever the program speaks.
 // A message's header and subject with escapes and HTML reach no terminal as they are (bad input b27).
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	url, dir, port := guardedNATS(t), t.TempDir(), freePort(t)
 	var hooked atomic.Value
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,6 +147,7 @@ func publishOdd(t *testing.T, url string) {
 
 // A handler's secret that stands in a file which others can read is warned of, with its line.
 func TestOpenFileIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "c.yaml", `consumers:
   o:

@@ -16,6 +16,7 @@ import (
 
 // TestSeveralSources: a consumer of a file reads both of its sources, its dead letters go to their broker, and lag shows both.
 func TestSeveralSources(t *testing.T) {
+	t.Parallel()
 	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
 	writeFile(t, dir, "c.yaml", "embedded: {port: "+port+"}\nadmin: {listen: 127.0.0.1:"+admin+`}
 consumers:
@@ -72,6 +73,7 @@ func TestPriorityOfAHeader(t *testing.T) {
 
 // TestSourcesAndTypesOnKafka: two topics by weight and levels by a header, and the events' types choose the route.
 func TestSourcesAndTypesOnKafka(t *testing.T) {
+	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(2, "gold", "lead", "paid", "dead", "later"))
 	dir, admin := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {listen: "127.0.0.1:%[1]s"}

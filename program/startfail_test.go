@@ -38,6 +38,7 @@ func firstTrouble(log string) string {
 
 // TestFirstLineNamesTheCause: whatever a new user got wrong, the first thing that the program says of it on the terminal names it. It comes long before a connection is given up by itself.
 func TestFirstLineNamesTheCause(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	pair, _ := selfSigned(t, dir)
 	both := &tls.Config{Certificates: []tls.Certificate{pair}}

@@ -58,6 +58,7 @@ func wantNobody(t *testing.T, group, n int) {
 
 // TestNoCommandOutlivesTheProgram: neither a drain, which waits for kill_after, nor a second signal, nor SIGKILL leaves the command behind.
 func TestNoCommandOutlivesTheProgram(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		signals []syscall.Signal
 		code    int
@@ -68,6 +69,7 @@ func TestNoCommandOutlivesTheProgram(t *testing.T) {
 		"killed":        {[]syscall.Signal{syscall.SIGKILL}, -1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir, port := t.TempDir(), freePort(t)
 			writeFile(t, dir, "c.yaml", embeddedFile(port, fmt.Sprintf("drain_timeout: %ds", len(c.signals)*len(c.signals)), "routes: [{handler: exec, with: {command: [sh, -c, '"+deaf+"'], dir: "+dir+", timeout: 5m, kill_after: 3s}}]"))
 			run := launch(t, dir, "run", "-c", "c.yaml")

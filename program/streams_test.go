@@ -38,6 +38,7 @@ func TestStreamsOfAConfiguration(t *testing.T) {
 
 // TestEnsureStreams: missing ones are made; to others subjects are added, and nothing is taken away.
 func TestEnsureStreams(t *testing.T) {
+	t.Parallel()
 	e, err := startNATS(t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
 		t.Fatal(err)
