@@ -81,6 +81,11 @@ func (c *credit) next() (request, bool) {
 	return request{}, false
 }
 
+// full says that the budget is used up by what is here.
+func (c *credit) full() bool {
+	return c.out+c.buffered >= c.budget.Messages || c.bytes >= c.budget.Bytes
+}
+
 func (c *credit) quarter() int { return max(c.budget.Messages/4, 1) }
 
 // fit is how many messages so many bytes are enough for, by those that are here. Asked for no more than that, the server tells when they have come:
@@ -145,6 +150,44 @@ func (c *credit) ended(id uint64, st status) {
 	}
 	// Not known: it was void when all that was asked for had come.
 }
+
+// barren follows pulls that end and bring nothing, one after the other. A server that is well keeps a request until it expires, or the messages are too
+// large for a few; one that is broken, or hostile, may end each at once, and would be asked again as fast as it answers.
+type barren struct {
+	n     int
+	wave  uint64 // requests up to this one are counted
+	last  int64
+	until int64 // no pull before
+}
+
+const (
+	barrenFree  = 4 // such waves of requests are followed by others at once
+	barrenFirst = 10 * time.Millisecond
+	barrenMost  = time.Second
+	// barrenFor is for how long they count. Requests that expire are further apart.
+	barrenFor = 3 * barrenMost
+)
+
+// ended counts that request id is over, of those up to lastID. All that were under way together count once. It says how long to wait.
+func (b *barren) ended(id, lastID uint64, now int64) time.Duration {
+	if now-b.last > int64(barrenFor) {
+		b.n = 0
+	}
+	b.last = now
+	if id > b.wave {
+		b.n++
+		b.wave = lastID
+	}
+	if b.n <= barrenFree {
+		return 0
+	}
+	d := min(barrenFirst<<min(b.n-barrenFree-1, 10), barrenMost)
+	b.until = max(b.until, now+int64(d))
+	return d
+}
+
+// over says that a message came, or that the connection is another.
+func (b *barren) over() { b.n, b.until = 0, 0 }
 
 // A verdict is what a pull's answer without a message asks us to do.
 type verdict int

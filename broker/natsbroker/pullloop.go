@@ -41,7 +41,7 @@ func (s *Source) pullLoop(ctx context.Context) {
 		if idle {
 			old = s.leaveInbox()
 		}
-		revive := !idle && (s.revive || s.in == nil)
+		revive := !idle && (s.revive || s.in == nil) && s.clock() >= s.barren.until
 		s.mu.Unlock()
 		drain(old)
 		if old != nil {
@@ -160,10 +160,10 @@ func (s *Source) newInbox(nc *nats.Conn) bool {
 func (s *Source) leaveInbox() *inbox {
 	old := s.in
 	s.in = nil
-	s.credit.reset()
 	if old != nil {
-		old.retired = true
+		old.retired, old.owed = true, s.credit.asked
 	}
+	s.credit.reset()
 	return old
 }
 
@@ -218,7 +218,7 @@ func (s *Source) pull() {
 	for {
 		s.mu.Lock()
 		b := s.in
-		if b == nil || s.revive || s.clock() < s.notBefore {
+		if b == nil || s.revive || s.clock() < max(s.notBefore, s.barren.until) {
 			s.mu.Unlock()
 			return
 		}
@@ -269,7 +269,7 @@ func (s *Source) react(st status) {
 // holdOff lets no pull be sent for a while.
 func (s *Source) holdOff(d time.Duration) {
 	s.mu.Lock()
-	s.notBefore = s.clock() + int64(d)
+	s.notBefore = max(s.notBefore, s.clock()+int64(d))
 	s.mu.Unlock()
 	time.AfterFunc(d, s.poke)
 }

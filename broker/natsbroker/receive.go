@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +128,9 @@ func (b *inbox) arrived(m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard++
+	s.barren.over()
 	id, size := s.pinOf(m)
+	asked := b.asked()
 	if !b.retired {
 		s.credit.arrived(size)
 		defer s.wantNext()
@@ -135,11 +138,45 @@ func (b *inbox) arrived(m *nats.Msg) {
 	switch {
 	case b.ses == s.ses:
 		if s.group == "" || b.ses.ended || s.mine(b.ses, id, m.Reply, d) {
-			s.accept(b.ses, m, d)
+			s.accept(b.ses, m, d, asked)
 		}
 	case b.ses.pin.lost != nil: // whoever is pinned now waits for it
 		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
 	} // else of a consumer that is no more
+}
+
+// asked says whether there is a request that a message at this inbox may answer. The caller holds s.mu.
+func (b *inbox) asked() bool {
+	if !b.retired {
+		return b.src.credit.asked > 0
+	}
+	b.owed--
+	return b.owed >= 0
+}
+
+// unasked is deliveries that answer no request.
+type unasked struct {
+	n    int   // that were given back and not told of
+	told int64 // when it was last told, by the source's clock
+}
+
+// tellUnasked is how often it is told of them, at most.
+const tellUnasked = int64(time.Minute)
+
+// refuse gives back a delivery that was not asked for and has no room: whoever may write to an inbox would else fill the memory. The server itself sends
+// such a one where it counts other sizes than we do. The caller holds s.mu.
+func (s *Source) refuse(ses *session, reply string) {
+	if s.outbox.pending() < maxUnproven { // else it comes again by its lease
+		s.outbox.nak(reply, 0, s.contact+s.ackWait())
+	}
+	s.regather(ses)
+	u, now := &s.unasked, s.clock()
+	u.n++
+	if u.told == 0 || now-u.told >= tellUnasked {
+		s.herald.warn(fmt.Errorf("natsbroker: consumer %s: deliveries that were not asked for came while the budget was used up, and were given back: %d",
+			s.cfg.Consumer, u.n))
+		u.n, u.told = 0, now
+	}
 }
 
 // wantNext has pullLoop ask again when all that was asked for has come. The caller holds s.mu.
@@ -150,7 +187,7 @@ func (s *Source) wantNext() {
 }
 
 // accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new. The caller holds s.mu.
-func (s *Source) accept(ses *session, m *nats.Msg, d delivery) {
+func (s *Source) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	if ses.ended && !s.closing { // perhaps already of the consumer that is to follow
 		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
 		return
@@ -178,6 +215,10 @@ func (s *Source) accept(ses *session, m *nats.Msg, d delivery) {
 	ses.highest = max(ses.highest, d.stream)
 	if s.givesBack() && (s.closing || !s.opts.Ordered || s.credit.out+s.credit.buffered == 0) {
 		s.outbox.nak(m.Reply, 0, s.contact+s.ackWait())
+		return
+	}
+	if !asked && s.credit.full() {
+		s.refuse(ses, m.Reply)
 		return
 	}
 	i, sl := ses.slots.add(d.stream, d.nanos)
@@ -239,6 +280,9 @@ func (b *inbox) answered(m *nats.Msg) {
 	current := !b.retired && b.ses == s.ses
 	if current && st.verdict != pullAlive {
 		s.credit.ended(id, st)
+		if d := s.barren.ended(id, s.credit.lastID, s.clock()); d > 0 {
+			time.AfterFunc(d, s.poke)
+		}
 	}
 	if b.ses == s.ses && st.verdict == pullUnpinned {
 		s.lose(b.ses, errPinTaken)

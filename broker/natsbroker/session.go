@@ -44,6 +44,7 @@ type inbox struct {
 	sub     *nats.Subscription
 	prefix  string // requests carry prefix and a number as their reply subject
 	retired bool   // guarded by Source.mu: it answers no request that counts
+	owed    int    // the same: of a retired one, how many messages it had been asked for and had not brought
 }
 
 // ring is a queue of slot indices that reuses its space.

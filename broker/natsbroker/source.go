@@ -64,7 +64,9 @@ type Source struct {
 	closing    bool
 	revive     bool // the requests are void: a round trip, a new inbox, then pull again
 	fatal      error
-	notBefore  int64         // the next pull
+	notBefore  int64 // the next pull
+	barren     barren
+	unasked    unasked
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
 	group      string        // in which one process at a time is pinned; empty: all get messages
 	pinTTL     int64         // of the consumer as it is
@@ -307,6 +309,7 @@ func (s *Source) failed(err error) {
 func (s *Source) lost(err error) {
 	s.mu.Lock()
 	s.revive = true
+	s.barren.over()
 	h := s.herald
 	s.mu.Unlock()
 	h.tell(broker.Event{Kind: broker.Down, Err: err})

@@ -2,6 +2,7 @@ package natsbroker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -65,5 +66,47 @@ func TestRepliesThatAreNoAcks(t *testing.T) {
 	for len(heard) > 0 {
 		m := <-heard
 		t.Errorf("%q was published to %s", m.Data, m.Subject)
+	}
+}
+
+// A server that ends each pull at once is not asked again as fast as it answers.
+func TestPullsThatEndAtOnce(t *testing.T) {
+	for name, h := range map[string]nats.Header{
+		"expired":   {"Status": {"408"}, "Description": {"Request Timeout"}, "Nats-Pending-Messages": {"50"}, "Nats-Pending-Bytes": {"524288"}},
+		"uncounted": {"Status": {"404"}, "Description": {"No Messages"}},
+		"too large": {"Status": {"409"}, "Description": {"Message Size Exceeds MaxBytes"}},
+		"completed": {"Status": {"409"}, "Description": {"Batch Completed"}},
+		"reset":     {"Status": {"409"}, "Description": {"Leadership Change"}},
+		"deleted":   {"Status": {"409"}, "Description": {"Consumer Deleted"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			const bound = 100
+			asked := make(chan string, 1<<20)
+			sub, err := a.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(m *nats.Msg) {
+				asked <- m.Reply
+				_ = a.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: h})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, config(ts.url()))
+			time.Sleep(2 * time.Second) // what is asked meanwhile is bounded, however fast or slow the machine is
+			if n := len(asked); n > bound {
+				t.Errorf("it was asked %d times in 2 s", n)
+			}
+			if err := sub.Unsubscribe(); err != nil {
+				t.Fatal(err)
+			}
+			a.publish(1, 3) // and it goes on
+			ack(t, s, receive(t, s, 3)...)
+			a.settled()
+		})
 	}
 }
