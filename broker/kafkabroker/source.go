@@ -157,7 +157,7 @@ func (s *Source) awaitGroup(ctx context.Context) error {
 	select {
 	case <-s.met:
 	case <-ctx.Done():
-		return ctx.Err()
+		return s.givenUp(ctx.Err())
 	case <-s.life.Done():
 		return broker.ErrClosed
 	}

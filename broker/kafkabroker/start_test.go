@@ -99,3 +99,25 @@ func TestFailedStart(t *testing.T) {
 		})
 	}
 }
+
+// TestGroupNotReached: a start whose topics are found and whose group is not says what is wrong with the group.
+func TestGroupNotReached(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.SeedTopics(1, "t"))
+	s := &spoiler{key: keyFindCoordinator}
+	src, err := NewSource(Config{Connection: Connection{Brokers: c.ListenAddrs(), dial: s.dial}, Group: "g", Topics: []string{"t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = src.Close(context.Background()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = src.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) {
+		if e.Kind == broker.Down {
+			cancel()
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "coordinator") || !errors.Is(err, context.Canceled) {
+		t.Errorf("Open: %v", err)
+	}
+}

@@ -183,7 +183,7 @@ func refusesKind(t *testing.T, c Connection, want ...string) {
 	}
 }
 
-// openError is the first that a source tells before it is open.
+// openError is the first that a source tells before it is open. The error of an Open that is given up then says the same.
 func openError(t *testing.T, c Connection) error {
 	t.Helper()
 	s, err := NewSource(Config{Connection: c, Group: "g", Topics: []string{"t"}})
@@ -200,8 +200,8 @@ func openError(t *testing.T, c Connection) error {
 			cancel()
 		}
 	}})
-	if err == nil {
-		t.Error("Open says nil")
+	if err == nil || told == nil || !strings.Contains(err.Error(), told.Error()) {
+		t.Errorf("Open says %v, want %v in it", err, told)
 	}
 	return told
 }
