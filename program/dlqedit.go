@@ -187,12 +187,12 @@ func editText(ctx context.Context, text []byte, stdin io.Reader, stderr io.Write
 	if len(command) == 0 {
 		return nil, usageError{errors.New("neither VISUAL nor EDITOR is set: set one, or give the new payload with --value-file")}
 	}
-	dir, err := os.MkdirTemp("", "longshore-edit-")
+	folder, err := newEditFolder()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making a folder for the payload: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "payload")
+	defer func() { _ = folder.remove() }()
+	file := filepath.Join(folder.path, "payload")
 	if json.Valid(text) {
 		file += ".json"
 	}

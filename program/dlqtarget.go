@@ -130,6 +130,7 @@ func (b *deadBox) named(ctx context.Context, places []broker.Place) error {
 
 // open makes what the flags say, and finds out whether the broker and the topic are there. Mistakes in flags and file are usage errors.
 func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
+	removeLeftEdits()
 	b, err := t.box()
 	if err != nil {
 		return nil, usageError{err}

@@ -1,8 +1,10 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 
 // A KeyRateLimit lets calls for messages of one key begin at a rate at most; its Middleware is a consumer.Middleware. A message that is early waits
 // without a worker (see consumer.Defer). Messages without a key are not limited. Keys are told apart by a 64-bit hash; one whose bucket is full
-// again is forgotten, so that memory follows the keys that were seen of late. Safe for concurrent use.
+// again is forgotten, so that memory follows the keys that were seen of late. Of more than MaxKeys those that have most of their tokens back are
+// forgotten first, and may begin as new ones. Safe for concurrent use.
 type KeyRateLimit struct {
 	mu        sync.Mutex
 	perSecond float64
@@ -20,6 +23,9 @@ type KeyRateLimit struct {
 	buckets   map[uint64]*rate.Limiter
 	sweep     int // calls until the full buckets are forgotten
 }
+
+// MaxKeys is how many keys are remembered at most, about 20 MB.
+const MaxKeys = 100_000
 
 var keySeed = maphash.MakeSeed()
 
@@ -101,6 +107,9 @@ func (l *KeyRateLimit) take(key uint64, now time.Time) time.Duration {
 	}
 	b := l.buckets[key]
 	if b == nil {
+		if len(l.buckets) >= MaxKeys {
+			l.forgetHalf(now)
+		}
 		b = rate.NewLimiter(rate.Limit(l.perSecond), l.burst)
 		l.buckets[key] = b
 	}
@@ -120,6 +129,22 @@ func (l *KeyRateLimit) forgetFull(now time.Time) {
 		}
 	}
 	l.sweep = max(1024, len(l.buckets))
+}
+
+// forgetHalf forgets the half of the keys that have most of their tokens.
+func (l *KeyRateLimit) forgetHalf(now time.Time) {
+	type saved struct {
+		key    uint64
+		tokens float64
+	}
+	all := make([]saved, 0, len(l.buckets))
+	for key, b := range l.buckets {
+		all = append(all, saved{key, b.TokensAt(now)})
+	}
+	slices.SortFunc(all, func(a, b saved) int { return cmp.Compare(b.tokens, a.tokens) })
+	for _, s := range all[:len(all)/2] {
+		delete(l.buckets, s.key)
+	}
 }
 
 // Keys is how many keys are remembered.

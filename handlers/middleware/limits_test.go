@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -239,5 +240,30 @@ func TestIsDeferred(t *testing.T) {
 	deferred := consumer.Defer(time.Second, nil)
 	if !consumer.IsDeferred(fmt.Errorf("outer: %w", deferred)) || consumer.IsDeferred(errors.New("x")) || consumer.IsDeferred(nil) {
 		t.Error("IsDeferred is wrong")
+	}
+}
+
+// A million keys that are slow to get their tokens back are not all remembered; the one that was used last is.
+func TestKeyRateLimitIsBounded(t *testing.T) {
+	l, err := middleware.NewKeyRateLimit(0.001, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := l.Middleware(func(context.Context, *consumer.Message) error { return nil })
+	call := func(key string) error { return h(t.Context(), &consumer.Message{Key: []byte(key)}) }
+	most := 0
+	for i := range 300_000 {
+		if err := call(strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, l.Keys())
+	}
+	if most > middleware.MaxKeys {
+		t.Errorf("%d keys are remembered, want at most %d", most, middleware.MaxKeys)
+	}
+	for i := 300_000 - middleware.MaxKeys/2; i < 300_000; i++ {
+		if err := call(strconv.Itoa(i)); !consumer.IsDeferred(err) {
+			t.Fatalf("key %d, one of the last, is forgotten: %v", i, err)
+		}
 	}
 }

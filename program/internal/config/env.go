@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,9 @@ func (t *tree) fill(path, text string) (string, bool) {
 		return text, false
 	}
 	filled := false
+	if t.bytes += len(text); t.bytes > maxFilled {
+		return t.tooMuch(path)
+	}
 	text = reference.ReplaceAllStringFunc(text, func(s string) string {
 		if s == "$${" {
 			return "${"
@@ -27,6 +31,9 @@ func (t *tree) fill(path, text string) (string, bool) {
 		}
 		filled, t.doc.filled[path] = true, true
 		value, ok := t.lookup(name)
+		if t.bytes += len(value); t.bytes > maxFilled {
+			return ""
+		}
 		switch {
 		case fallback != "" && value == "":
 			return m[3]
@@ -35,5 +42,16 @@ func (t *tree) fill(path, text string) (string, bool) {
 		}
 		return value
 	})
+	if t.bytes > maxFilled {
+		return t.tooMuch(path)
+	}
 	return text, filled
+}
+
+func (t *tree) tooMuch(path string) (string, bool) {
+	if !t.full {
+		t.doc.add(path, "here too much is filled in: more than "+strconv.Itoa(maxFilled)+" bytes, all told")
+	}
+	t.full = true
+	return "", true
 }

@@ -15,6 +15,8 @@ import (
 const (
 	maxDepth  = 32
 	maxValues = 100_000
+	maxPath   = 512      // bytes of the way to a value, which is kept for each
+	maxFilled = 16 << 20 // bytes of texts with something filled in: each is a copy
 )
 
 // A tree turns YAML nodes into values, fills in the environment, and keeps where each value stands.
@@ -22,6 +24,8 @@ type tree struct {
 	doc    *Document
 	lookup func(string) (string, bool)
 	values int
+	bytes  int  // of texts with something filled in
+	full   bool // there are too many, which was said
 }
 
 // parse reads the one document of a file. nil: there is nothing in it that can be used.
@@ -86,6 +90,10 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 		at := key.Value
 		if path != "" {
 			at = path + "." + key.Value
+		}
+		if len(at) > maxPath {
+			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, "a key here, with those above it, has " + strconv.Itoa(len(at)) + " bytes, more than " + strconv.Itoa(maxPath)})
+			continue
 		}
 		if line, ok := first[key.Value]; ok {
 			t.doc.findings = append(t.doc.findings, Finding{key.Line, at, "is here twice; the first is in line " + strconv.Itoa(line)})
