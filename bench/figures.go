@@ -53,6 +53,8 @@ var groups = []group{
 		local("ants", 1_000_000, func(n int) sample { return antsPool(n, noop) }),
 		local("pond", 1_000_000, func(n int) sample { return pondPool(n, noop) }),
 		local("errgroup", 1_000_000, func(n int) sample { return errgroupPool(n, noop) }),
+		local("semaphore", 1_000_000, func(n int) sample { return semaphoreOf(n, noop) }),
+		local("workerpool", 1_000_000, func(n int) sample { return workerPool(n, noop) }),
 	}},
 	{name: "sleep", figures: sleepFigures, systems: []system{
 		local("channel", 200_000, func(n int) sample { return channelPool(n, millisecond) }),
@@ -61,6 +63,8 @@ var groups = []group{
 		local("ants", 200_000, func(n int) sample { return antsPool(n, millisecond) }),
 		local("pond", 200_000, func(n int) sample { return pondPool(n, millisecond) }),
 		local("errgroup", 200_000, func(n int) sample { return errgroupPool(n, millisecond) }),
+		local("semaphore", 200_000, func(n int) sample { return semaphoreOf(n, millisecond) }),
+		local("workerpool", 200_000, func(n int) sample { return workerPool(n, millisecond) }),
 	}},
 	{name: "engine", figures: engineFigures, systems: []system{
 		local("serial_64", 4_000_000, inHeap(serviceHeap, func(n int) sample { return serial(n, 64, noop) })),
@@ -108,7 +112,7 @@ func handoffFigures(m map[string]sample) []figure {
 		atMost("pool_handoff_vs_channel", m["longshore"].WallNS/m["channel"].WallNS, 0.25),
 		atMost("pool_handoff_allocs", round(m["longshore"].Allocs, 3), 0),
 	}
-	for _, s := range []string{"longshore", "longshore_single", "channel", "ants", "pond", "errgroup"} {
+	for _, s := range []string{"longshore", "longshore_single", "channel", "ants", "pond", "errgroup", "semaphore", "workerpool"} {
 		fs = append(fs, show("handoff_ns_"+s, m[s].WallNS))
 	}
 	return fs
@@ -119,7 +123,7 @@ func sleepFigures(m map[string]sample) []figure {
 		atLeast("pool_1ms_throughput_vs_fixed", m["channel"].WallNS/m["longshore"].WallNS, 0.98),
 		show("pool_1ms_throughput_vs_fixed_from_one_worker", m["channel"].WallNS/m["longshore_cold"].WallNS),
 	}
-	for _, s := range []string{"longshore", "channel", "ants", "pond", "errgroup"} {
+	for _, s := range []string{"longshore", "channel", "ants", "pond", "errgroup", "semaphore", "workerpool"} {
 		fs = append(fs, show("1ms_messages_per_second_"+s, 1e9/m[s].WallNS), show("1ms_cpu_us_"+s, m[s].CPUNS/1e3))
 	}
 	return fs

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/alitto/pond/v2"
+	"github.com/gammazero/workerpool"
 	"github.com/panjf2000/ants/v2"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/longshoremq/longshore/pool"
 )
@@ -120,6 +122,32 @@ func errgroupPool(n int, do func(int)) sample {
 		g.Go(func() error { do(i); return nil })
 	}
 	check(g.Wait())
+	return m.stop(n)
+}
+
+// workerPool is gammazero's, whose queue has no bound. That of fasthttp is not exported.
+func workerPool(n int, do func(int)) sample {
+	p := workerpool.New(workers)
+	m := start()
+	for i := range n {
+		p.Submit(func() { do(i) })
+	}
+	p.StopWait()
+	return m.stop(n)
+}
+
+// semaphoreOf starts a goroutine for each message, a bounded number at a time.
+func semaphoreOf(n int, do func(int)) sample {
+	s := semaphore.NewWeighted(workers)
+	m := start()
+	for i := range n {
+		check(s.Acquire(context.Background(), 1))
+		go func() {
+			defer s.Release(1)
+			do(i)
+		}()
+	}
+	check(s.Acquire(context.Background(), workers))
 	return m.stop(n)
 }
 

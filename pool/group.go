@@ -73,27 +73,85 @@ func NewGroup(ctx context.Context, p *Pool[Task], opts ...GroupOption) *Group {
 
 // Go submits f. It blocks as Pool.Submit does, and is not for use inside a task of the same pool. What cannot be submitted, because
 // the pool drains or the context has ended, is an error of Wait.
-func (g *Group) Go(f func(context.Context) error) {
+func (g *Group) Go(f func(context.Context) error) { g.submit(g.ctx, f, g.done) }
+
+// Cancel ends the context of all tasks, with cause, context.Canceled where that is nil. What has not begun is not run. Wait still waits for what
+// has. It does not block.
+func (g *Group) Cancel(cause error) { g.cancel(cause) }
+
+// submit runs f with ctx in the pool and tells done what became of it, exactly once.
+func (g *Group) submit(ctx context.Context, f func(context.Context) error, done func(error)) {
 	g.wg.Add(1)
-	if err := g.p.Submit(g.ctx, g.class, func() { g.run(f) }); err != nil {
-		g.done(fmt.Errorf("pool: task not run: %w", err))
+	if err := g.p.Submit(ctx, g.class, func() { run(ctx, f, done) }); err != nil {
+		done(fmt.Errorf("pool: task not run: %w", err))
 	}
 }
 
 // run calls f, whatever becomes of it.
-func (g *Group) run(f func(context.Context) error) {
+func run(ctx context.Context, f func(context.Context) error, done func(error)) {
 	err := ErrGoexit // if f returns neither way
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{v, debug.Stack()}
 		}
-		g.done(err)
+		done(err)
 	}()
-	if g.ctx.Err() != nil {
-		err = fmt.Errorf("pool: task not run: %w", context.Cause(g.ctx))
+	if ctx.Err() != nil {
+		err = fmt.Errorf("pool: task not run: %w", context.Cause(ctx))
 		return
 	}
-	err = f(g.ctx)
+	err = f(ctx)
+}
+
+// Unit is a task of a group that can be cancelled by itself and has a result. Start makes one.
+type Unit[R any] struct {
+	cancel context.CancelCauseFunc
+	ended  chan struct{}
+	result R
+	err    error
+}
+
+// Start submits f as Group.Go does, and blocks as that. f's context ends with the group's, when the unit is cancelled, and when f has returned. An
+// error of the unit is one of Group.Wait, too, but not that the unit was cancelled.
+func Start[R any](g *Group, f func(context.Context) (R, error)) *Unit[R] {
+	ctx, cancel := context.WithCancelCause(g.ctx)
+	u := &Unit[R]{cancel: cancel, ended: make(chan struct{})}
+	task := func(ctx context.Context) (err error) {
+		u.result, err = f(ctx)
+		return err
+	}
+	g.submit(ctx, task, func(err error) {
+		u.err = err
+		if errors.Is(context.Cause(ctx), errCancelled) && errors.Is(err, context.Canceled) {
+			err = nil // somebody wanted that
+		}
+		close(u.ended)
+		cancel(nil)
+		g.done(err)
+	})
+	return u
+}
+
+var errCancelled = fmt.Errorf("pool: unit cancelled: %w", context.Canceled)
+
+// Cancel ends the unit's context; one that has not begun is not run. It does not block, and after the unit's end it does nothing.
+func (u *Unit[R]) Cancel() { u.cancel(errCancelled) }
+
+// Wait blocks until the unit has ended, and returns its result and error, or until ctx ends, and returns its cause: the unit then goes on. The error
+// of a unit that was cancelled before it began is context.Canceled; that of a panic is a *PanicError. It can be called by many, and again.
+func (u *Unit[R]) Wait(ctx context.Context) (R, error) {
+	select {
+	case <-u.ended:
+		return u.result, u.err
+	default:
+	}
+	select {
+	case <-u.ended:
+		return u.result, u.err
+	case <-ctx.Done():
+		var none R
+		return none, context.Cause(ctx)
+	}
 }
 
 func (g *Group) done(err error) {

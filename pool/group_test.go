@@ -74,3 +74,117 @@ func TestTasksHaveTheirOwnDo(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// A unit has a result or an error, also where it panics or calls Goexit, and errors are the group's, too.
+func TestUnitsHaveResults(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newTasks(t, pool.Config[pool.Task]{Max: 4})
+		g := pool.NewGroup(t.Context(), p)
+		boom := errors.New("boom")
+		units := []*pool.Unit[int]{
+			pool.Start(g, func(context.Context) (int, error) { time.Sleep(time.Second); return 7, nil }),
+			pool.Start(g, func(context.Context) (int, error) { return 8, boom }),
+			pool.Start(g, func(context.Context) (int, error) { panic(boom) }),
+			pool.Start(g, func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }),
+		}
+		if n, err := units[0].Wait(expired(t)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("while it runs: %d, %v", n, err)
+		}
+		for range 2 { // it can be asked again
+			if n, err := units[0].Wait(t.Context()); n != 7 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		if n, err := units[1].Wait(t.Context()); n != 8 || !errors.Is(err, boom) {
+			t.Errorf("%d, %v", n, err)
+		}
+		var pe *pool.PanicError
+		if _, err := units[2].Wait(t.Context()); !errors.As(err, &pe) || !errors.Is(err, boom) {
+			t.Error(err)
+		}
+		if _, err := units[3].Wait(t.Context()); !errors.Is(err, pool.ErrGoexit) {
+			t.Error(err)
+		}
+		if err := g.Wait(); !errors.Is(err, boom) || !errors.Is(err, pool.ErrGoexit) {
+			t.Error(err)
+		}
+		units[0].Cancel()
+		drain(t, p)
+	})
+}
+
+func expired(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// One unit is cancelled, running or waiting, and the others and the group are not; the group is, and all are.
+func TestUnitsAndGroupsAreCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newTasks(t, pool.Config[pool.Task]{Max: 1})
+		g := pool.NewGroup(t.Context(), p)
+		begun := 0
+		wait := func(ctx context.Context) (string, error) {
+			begun++
+			select {
+			case <-ctx.Done():
+				return "cancelled", ctx.Err()
+			case <-time.After(time.Minute):
+				return "done", nil
+			}
+		}
+		running, waiting, other := pool.Start(g, wait), pool.Start(g, wait), pool.Start(g, wait)
+		time.Sleep(time.Second)
+		waiting.Cancel()
+		running.Cancel()
+		if s, err := running.Wait(t.Context()); s != "cancelled" || !errors.Is(err, context.Canceled) {
+			t.Errorf("%q, %v", s, err)
+		}
+		if s, err := waiting.Wait(t.Context()); s != "" || !errors.Is(err, context.Canceled) {
+			t.Errorf("%q, %v", s, err)
+		}
+		if s, err := other.Wait(t.Context()); s != "done" || err != nil || begun != 2 {
+			t.Errorf("%q, %v; %d were begun", s, err, begun)
+		}
+		if err := g.Wait(); err != nil {
+			t.Errorf("cancelling was wanted: %v", err)
+		}
+
+		g = pool.NewGroup(t.Context(), p)
+		enough := errors.New("enough")
+		running, waiting = pool.Start(g, wait), pool.Start(g, wait)
+		time.Sleep(time.Second)
+		begun = 0
+		g.Cancel(enough)
+		start := time.Now()
+		if err := g.Wait(); !errors.Is(err, enough) || begun != 0 || time.Since(start) > time.Second {
+			t.Errorf("%v after %v, %d were begun", err, time.Since(start), begun)
+		}
+		for _, u := range []*pool.Unit[string]{running, waiting} {
+			if s, err := u.Wait(t.Context()); s == "done" || err == nil {
+				t.Errorf("%q, %v", s, err)
+			}
+		}
+		drain(t, p)
+	})
+}
+
+// The classic rule by jobs per worker: 200 at once for 2 workers, and a queue that is far from full.
+func TestQueueThresholdGrowsByJobsPerWorker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, pool.Config[int]{Min: 2, Max: 32, Policy: pool.QueueThreshold(pool.ThresholdConfig{}), Do: func(intWorker, int) { time.Sleep(time.Second) }})
+		if _, err := p.SubmitAll(t.Context(), 0, make([]int, 200)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := p.Stats().Live; n < 6 {
+			t.Errorf("%d workers after 10 s", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := p.Stats().Live; n != 2 {
+			t.Errorf("%d workers when all is done", n)
+		}
+		drain(t, p)
+	})
+}

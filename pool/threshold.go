@@ -10,6 +10,8 @@ import (
 type ThresholdConfig struct {
 	// BusyAt: fill of the queue, 0 to 1, at which it is busy and workers are added. Defaults to 0.75.
 	BusyAt float64
+	// BusyJobs: waiting jobs for each worker beyond which the queue is busy, however full it is. Defaults to 10.
+	BusyJobs float64
 	// IdleAt: fill at which it is idle and workers are removed; between both it is normal. Defaults to 0.25.
 	IdleAt float64
 	// Batch: workers added or removed at a time. Defaults to 1.
@@ -21,6 +23,9 @@ type ThresholdConfig struct {
 func (c ThresholdConfig) withDefaults() ThresholdConfig {
 	if c.BusyAt == 0 {
 		c.BusyAt = 0.75
+	}
+	if c.BusyJobs == 0 {
+		c.BusyJobs = 10
 	}
 	if c.IdleAt == 0 {
 		c.IdleAt = 0.25
@@ -34,8 +39,8 @@ func (c ThresholdConfig) withDefaults() ThresholdConfig {
 	return c
 }
 
-// QueueThreshold adds a batch of workers while the queue is busy and removes one while it is idle, with a cooldown between. A class's
-// bound is what fill is measured by, so Config.Queue is part of this rule.
+// QueueThreshold adds a batch of workers while the queue is busy and removes one while it is idle, with a cooldown between. The queue is
+// busy by jobs per worker or by its fill. A class's bound is what fill is measured by, so Config.Queue is part of this rule.
 func QueueThreshold(cfg ThresholdConfig) Policy { return &threshold{cfg: cfg.withDefaults()} }
 
 type threshold struct {
@@ -48,6 +53,9 @@ func (q *threshold) validate() error {
 	var errs []error
 	if c := q.cfg; c.IdleAt < 0 || c.BusyAt > 1 || c.IdleAt >= c.BusyAt {
 		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.IdleAt, BusyAt: are %v and %v, must be 0 <= IdleAt < BusyAt <= 1", c.IdleAt, c.BusyAt))
+	}
+	if q.cfg.BusyJobs < 0 {
+		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.BusyJobs: is %v, must be positive", q.cfg.BusyJobs))
 	}
 	if q.cfg.Batch < 1 {
 		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.Batch: is %d, must be at least 1", q.cfg.Batch))
@@ -64,7 +72,7 @@ func (q *threshold) Step(o Observation) Decision {
 	switch {
 	case q.changed && rest > 0:
 		return o.stay(ReasonHold, "cooldown", rest)
-	case o.Fill >= q.cfg.BusyAt && o.Workers < o.Max:
+	case (o.Fill >= q.cfg.BusyAt || float64(o.Backlog) > q.cfg.BusyJobs*float64(o.Workers)) && o.Workers < o.Max:
 		return q.change(o, o.Workers+q.cfg.Batch, ReasonGrow)
 	case o.Fill <= q.cfg.IdleAt && o.Workers > o.Min && o.Idle > 0:
 		return q.change(o, o.Workers-min(q.cfg.Batch, o.Idle), ReasonIdle)
@@ -76,5 +84,5 @@ func (q *threshold) Step(o Observation) Decision {
 
 func (q *threshold) change(o Observation, target int, why Reason) Decision {
 	q.changed, q.at = true, o.Now
-	return Decision{Target: max(o.Min, min(o.Max, target)), Reason: why, Detail: fmt.Sprintf("queue %.0f %% full", 100*o.Fill), Next: q.cfg.Cooldown}
+	return Decision{Target: max(o.Min, min(o.Max, target)), Reason: why, Detail: fmt.Sprintf("queue %.0f %% full, %d wait", 100*o.Fill, o.Backlog), Next: q.cfg.Cooldown}
 }
