@@ -183,7 +183,7 @@ func TestKafkaIsAway(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"lag -c c.yaml", "broker 127.0.0.1:" + port + ": "},
 		{"demo --kafka 127.0.0.1:" + port, "connecting to 127.0.0.1:" + port + ": "},
-		{"produce --brokers 127.0.0.1:" + port + " --count 1 --timeout 1s", "reaching the brokers: "},
+		{"produce --brokers 127.0.0.1:" + port + " --count 1 --timeout 1s", "connection refused"},
 	} {
 		p := launch(t, dir, strings.Fields(c.args)...)
 		if code := p.code(t); code != 1 || !strings.Contains(p.stderr.String(), c.want) {

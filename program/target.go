@@ -106,6 +106,7 @@ func (t *target) reach(ctx context.Context, timeout time.Duration) error {
 	defer log.Close()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	var seen error // of the last try that was not cut short: that one only says that its time is over
 	for begin := time.Now(); ; {
 		_, err := log.Scan(ctx, broker.Scan{Topic: t.topic, Partitions: []int32{}}, nil) // of no partition: it only looks for the topic
 		switch missing := errors.Is(err, broker.ErrNoTopic); {
@@ -114,8 +115,9 @@ func (t *target) reach(ctx context.Context, timeout time.Duration) error {
 		case missing && time.Since(begin) >= topicPatience:
 			return fmt.Errorf("there is no topic %q on %s: create it, or name another with --topic", t.topic, strings.Join(at.Brokers, ", "))
 		case ctx.Err() != nil:
-			return fmt.Errorf("reaching the brokers: %w", err)
+			return fmt.Errorf("reaching the brokers: %w", cmp.Or(seen, err))
 		}
+		seen = err
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryPause):
