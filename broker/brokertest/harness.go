@@ -50,7 +50,8 @@ type Harness struct {
 	NoPartitions bool
 	// LateAcks: the broker takes an ack by whom has lost the message to another (JetStream), so that the adapter has to send it.
 	LateAcks bool
-	// DropsSettled: the broker lets go of a message when it is settled, so that Trim is not needed to see whether the adapter does.
+	// DropsSettled: the broker lets go of a message's bytes when it is settled, or is in another process, so that Trim is not needed to see whether the
+	// adapter does.
 	DropsSettled bool
 	// DropsInSilence: the broker drops a message that waits for its redelivery without a word (JetStream), so that the adapter cannot tell a Gap.
 	DropsInSilence bool

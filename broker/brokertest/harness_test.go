@@ -177,6 +177,26 @@ func TestFailuresSayWhatWasSeen(t *testing.T) {
 	}
 }
 
+// It also says what the case did to the broker and to processes.
+func TestFailuresSayWhatWasDone(t *testing.T) {
+	h := smallest(itself)
+	delete(h.Cannot, "Kill")
+	made := h.New
+	h.New = func(t testing.TB, s brokertest.Setup) *brokertest.System {
+		sys := made(t, s)
+		join := sys.Join
+		sys.Join = func(t testing.TB) *brokertest.Process {
+			p := join(t)
+			p.Kill = func() {} // it does not
+			return p
+		}
+		return sys
+	}
+	if got := saidBy(brokertest.Failures(t, h, "Killed")); !strings.Contains(got, "member 1 is killed") {
+		t.Errorf("the suite said %q", got)
+	}
+}
+
 // Observe is called with a lock held that Lag takes: the case says so, in real time, and comes to an end.
 func TestObserveWithLockHeld(t *testing.T) {
 	over := make(chan struct{})

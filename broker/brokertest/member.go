@@ -74,8 +74,9 @@ func (w *world) process(opts ...option) *member {
 		w.Fatal("brokertest harness: Join has to return a Process with a Source")
 	}
 	w.mu.Lock()
+	name := fmt.Sprintf("member %d", len(w.members)+1)
 	m := &member{
-		w: w, p: p, src: p.Source, name: fmt.Sprintf("member %d", len(w.members)+1),
+		w: w, p: w.noteProcess(name, p), src: p.Source, name: name,
 		budget: broker.Budget{Messages: 256, Bytes: 64 << 20}, chunk: 8, ordered: w.h.Ordered,
 		more: make(chan struct{}, 1), heldMsgs: make(map[string]bool), claims: make(map[*broker.Claim]*claimBook),
 	}

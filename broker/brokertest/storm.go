@@ -105,7 +105,6 @@ func (s *weather) leave() {
 
 func (s *weather) kill() {
 	m := s.take()
-	s.w.did("%s is killed", m.name)
 	m.kill()
 }
 
@@ -113,19 +112,15 @@ func (s *weather) kill() {
 func (s *weather) cut() {
 	m := s.any()
 	d := Direction(1 + s.rnd.IntN(3))
-	s.w.did("%s is cut off, direction %d", m.name, d)
 	m.p.Cut(d)
 	time.Sleep(time.Duration(s.rnd.Int64N(int64(s.w.lease))) * 5 / 4)
 	m.p.Heal()
-	s.w.did("%s is healed", m.name)
 }
 
 func (s *weather) down() {
-	s.w.did("the broker goes down")
 	s.w.down()
 	time.Sleep(time.Duration(s.rnd.Int64N(int64(s.w.lease / 2))))
 	s.w.up()
-	s.w.did("the broker is up")
 }
 
 // move takes an open claim, if there is one; nil: it cannot.

@@ -51,6 +51,7 @@ func newWorld(t testing.TB, h *Harness, c *testCase) *world {
 	if w.sys == nil || w.sys.Join == nil || w.sys.Produce == nil || w.sys.Unsettled == nil {
 		t.Fatal("brokertest harness: New has to return a System with Join, Produce and Unsettled")
 	}
+	w.sys = w.note(w.sys)
 	if len(w.sys.Topics) < s.Topics {
 		t.Fatalf("brokertest harness: New made %d topics, want %d", len(w.sys.Topics), s.Topics)
 	}
@@ -78,13 +79,6 @@ func (w *world) named(m *member, id string, msg *broker.Message) {
 		w.Errorf("%s: message %s says ID %q, and said %q before", m.name, id, msg.ID, was)
 	}
 	w.names[id] = msg.ID
-}
-
-// did notes what the case did to everybody.
-func (w *world) did(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.weather = append(w.weather, fmt.Sprintf("%v ", time.Since(w.began).Round(100*time.Microsecond))+fmt.Sprintf(format, args...))
 }
 
 // story is what became of the first few messages, and what was done meanwhile.
