@@ -268,12 +268,12 @@ func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
 	var tokens, lanes []uint64
 	for i, e := range errs {
 		if e == nil {
+			c.handled(r.ms[i : i+1])
 			tokens = append(tokens, r.ms[i].Token)
 			lanes = append(lanes, lanePart(r.lanes, i, i+1)...)
 		}
 	}
 	if len(tokens) > 0 {
-		c.count.handled.Add(int64(len(tokens)))
 		c.ack(r.c, tokens, lanes)
 	}
 	for i, e := range errs {

@@ -131,13 +131,14 @@ func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
 		}
 		if e != nil {
 			skipped = append(skipped, i)
+		} else {
+			c.handled(r.ms[i : i+1])
 		}
 		tokens = append(tokens, r.ms[i].Token)
 	}
 	done := n == len(errs)
 	if n > 0 {
 		acked = n - len(skipped)
-		c.count.handled.Add(int64(acked))
 		c.count.skipped.Add(int64(len(skipped)))
 		var lane []uint64
 		if done {

@@ -56,6 +56,7 @@ type Consumer struct {
 	pace     pace
 	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
 	count    counters
+	ages     ages
 	_        line
 
 	stuck atomic.Int64

@@ -37,7 +37,7 @@ func handling(cfg consumer.Config, f consumer.Handler) consumer.Config {
 		e := &consumer.BatchError{}
 		var failed error
 		for _, m := range ms {
-			if failed == nil || !b.ByKey || cfg.Order != consumer.OrderKey { // else it comes again whatever is said of it
+			if failed == nil || consumer.IsSkip(failed) || !b.ByKey || cfg.Order != consumer.OrderKey { // else it comes again whatever is said of it
 				failed = f(ctx, m)
 			}
 			e.Errs = append(e.Errs, failed)

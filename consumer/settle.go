@@ -24,7 +24,7 @@ func (c *Consumer) ackRange(l *local, r *run, a, b int) {
 		}
 		tokens = l.tokens
 	}
-	c.count.handled.Add(int64(len(tokens)))
+	c.handled(r.part(a, b))
 	c.ack(r.c, tokens, r.lanesOf(a, b))
 }
 

@@ -42,6 +42,8 @@ type member struct {
 	publisher broker.Publisher
 	setup     *handlers.Setup
 	limits    limits
+	breakers  map[string]metrics.Breaker // those around its handlers, by name
+	figures   *metrics.Collector
 }
 
 // assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
@@ -65,6 +67,7 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 				doc.Find("consumers."+name, "its metrics: %v", err)
 			}
 			figures.WatchLimits(m.limits.watched())
+			figures.WatchBreakers(m.breakers)
 			targets[name], changeable[name] = m.consumer, m.limits
 		}
 	}
@@ -92,8 +95,8 @@ func processMetrics() *prometheus.Registry {
 // member makes one consumer. Its consumer is nil where something was wrong.
 func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Collector) {
 	at := "consumers." + name
-	m := &member{name: name, limits: limits{}}
 	figures := metrics.New(name)
+	m := &member{name: name, limits: limits{}, breakers: map[string]metrics.Breaker{}, figures: figures}
 	all := a.adapters(at, name, c)
 	topics := c.Retry.Names()
 	for _, from := range all {
@@ -319,6 +322,7 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
 		}
 		a.decodes(path, r.Codec, m, err)
+		h = m.figures.Route(strconv.Itoa(i), r.Handler)(h)
 		if h = a.wrap(path, r.Middleware, m, log, h); h == nil {
 			return nil // was found
 		}

@@ -158,6 +158,8 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Up}})
 	m.Watch(knownStats{})
 	m.WatchLimits(knownLimits(t))
+	m.WatchBreakers(map[string]metrics.Breaker{"c": knownBreaker{}})
+	m.Route("0", "log")
 	registry.MustRegister(m)
 	families, err := registry.Gather()
 	if err != nil {
@@ -194,6 +196,11 @@ func knownLimits(t *testing.T) map[string]metrics.Limit {
 	return map[string]metrics.Limit{"a": rate, "b": concurrency}
 }
 
+// knownBreaker is open.
+type knownBreaker struct{}
+
+func (knownBreaker) State() string { return "open" }
+
 // knownStats are figures of which none is unknown.
 type knownStats struct{}
 
@@ -202,6 +209,8 @@ func (knownStats) Stats() consumer.Stats {
 }
 
 func (knownStats) Oldest() time.Time { return time.Unix(1, 0) }
+
+func (knownStats) Latency() consumer.Latency { return consumer.Latency{} }
 
 func (knownStats) LagByPartition() []broker.PartitionLag { return []broker.PartitionLag{{}} }
 

@@ -14,7 +14,7 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 	dir, port, listen := t.TempDir(), freePort(t), freePort(t)
 	writeFile(t, dir, "c.yaml", "admin: {listen: 127.0.0.1:"+listen+", token: "+token+"}\n"+embeddedFile(port,
 		"middleware: [{use: rate_limit, with: {per_second: 0.001}}]",
-		"routes: [{handler: log, middleware: [{use: recover}, {use: concurrency_limit, name: log, with: {limit: 2}}]}]"))
+		"routes: [{handler: log, middleware: [{use: recover}, {use: circuit_breaker, name: disk}, {use: concurrency_limit, name: log, with: {limit: 2}}]}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	at := "http://127.0.0.1:" + listen
 	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch(at+"/readyz"), "200") })
@@ -49,7 +49,9 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 		return strings.Contains(fetch(at+"/metrics"), "\nlongshore_handled_messages_total{consumer=\"orders\"} 50\n")
 	})
 	metrics, limits := fetch(at+"/metrics"), fetch(at+"/consumers/orders/limits")
-	for _, want := range []string{`limit="middleware.0",setting="per_second"} 10000`, `limit="log",setting="limit"} 9`} {
+	for _, want := range []string{`limit="middleware.0",setting="per_second"} 10000`, `limit="log",setting="limit"} 9`,
+		`longshore_circuit_breaker_state{breaker="disk",consumer="orders",state="closed"} 1`, `longshore_end_to_end_seconds_count{consumer="orders"} 50`,
+		`longshore_route_duration_seconds_count{consumer="orders",handler="log",outcome="ok",route="0"} 50`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics does not have %s", want)
 		}

@@ -19,12 +19,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A wrapping makes a middleware of its options, and its limit where it has one. It returns handlers.OptionErrors, or an error of the middleware's own.
-type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error)
+// A wrapping makes a middleware of its options, and what of it has a name: an admin.Limit, a metrics.Breaker, or nil. It returns handlers.OptionErrors, or an error of the middleware's own.
+type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error)
 
 // wrappings are the middleware of package handlers/middleware, by the name they have in a file.
 var wrappings = map[string]wrapping{
-	"circuit_breaker":   unlimited(wrapBreaker),
+	"circuit_breaker":   wrapBreaker,
 	"concurrency_limit": wrapConcurrencyLimit,
 	"dedup":             unlimited(wrapDedup),
 	"key_rate_limit":    wrapKeyRateLimit,
@@ -38,7 +38,7 @@ var wrappings = map[string]wrapping{
 
 // unlimited is a wrapping without a limit.
 func unlimited(f func(zerolog.Logger, handlers.Options) (consumer.Middleware, error)) wrapping {
-	return func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
+	return func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
 		m, err := f(log, o)
 		return m, nil, err
 	}
@@ -50,7 +50,7 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 	whole := true
 	for i, one := range list {
 		path := at + ".middleware[" + strconv.Itoa(i) + "]"
-		w, limit, err := a.middleware(path, one, m, log)
+		w, part, err := a.middleware(path, one, m, log)
 		if errors.Is(err, handlers.ErrUnknown) {
 			known := slices.Sorted(maps.Keys(wrappings))
 			for _, name := range a.parts.Handlers.MiddlewareNames() {
@@ -67,7 +67,7 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 			whole = false
 			continue
 		}
-		if problem := m.limits.add(path, one.Name, limit); problem != "" {
+		if problem := m.named(path, one.Name, part); problem != "" {
 			a.doc.Find(path+".name", "%s", problem)
 		}
 		chain = append(chain, w)
@@ -79,7 +79,7 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 }
 
 // middleware makes one of longshore's, or one that was registered.
-func (a *assembly) middleware(path string, one config.Middleware, m *member, log zerolog.Logger) (consumer.Middleware, admin.Limit, error) {
+func (a *assembly) middleware(path string, one config.Middleware, m *member, log zerolog.Logger) (consumer.Middleware, any, error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
 		return make(log, with)
@@ -93,23 +93,28 @@ type limits map[string]admin.Limit
 
 var limitName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 
-// add adds the limit of the middleware at a path, and says what is wrong with its name. Without a name it has that of its place: "routes.0.middleware.1" for
+// named adds the limit or breaker of the middleware at a path, and says what is wrong with its name. Without a name it has that of its place: "routes.0.middleware.1" for
 // consumers.orders.routes[0].middleware[1].
-func (ls limits) add(path, name string, l admin.Limit) (problem string) {
+func (m *member) named(path, name string, part any) (problem string) {
 	switch {
-	case l == nil && name != "":
-		return "is set, and the middleware has nothing that can be changed"
-	case l == nil:
+	case part == nil && name != "":
+		return "is set, and the middleware has nothing that can be changed or watched"
+	case part == nil:
 		return ""
 	case name != "" && !limitName.MatchString(name):
 		return "want 1 to 63 letters, digits, - and _, a letter first"
-	case name != "" && ls[name] != nil:
-		return fmt.Sprintf("is %q, and so is that of another limit of the consumer", name)
+	case name != "" && (m.limits[name] != nil || m.breakers[name] != nil):
+		return fmt.Sprintf("is %q, and so is that of another limit or breaker of the consumer", name)
 	case name == "":
 		_, place, _ := strings.Cut(strings.TrimPrefix(path, "consumers."), ".")
 		name = strings.NewReplacer("[", ".", "]", "").Replace(place)
 	}
-	ls[name] = l
+	switch part := part.(type) {
+	case admin.Limit:
+		m.limits[name] = part
+	case metrics.Breaker:
+		m.breakers[name] = part
+	}
 	return ""
 }
 
@@ -132,10 +137,10 @@ type breakerOptions struct {
 	RetryWhenOpen bool          `yaml:"retry_when_open"`
 }
 
-func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
 	var with breakerOptions
 	if err := o.Decode(&with); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b, err := middleware.NewCircuitBreaker(middleware.BreakerConfig{
 		FailureRate: with.FailureRate, MinCalls: with.MinCalls, Window: with.Window, OpenFor: with.OpenFor, Probes: with.Probes,
@@ -143,9 +148,9 @@ func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, e
 		OnChange:      func(state string) { log.Warn().Str("event", "circuit_breaker").Str("state", state).Send() },
 	})
 	if err != nil {
-		return nil, asOptions("middleware: circuit breaker: ", err)
+		return nil, nil, asOptions("middleware: circuit breaker: ", err)
 	}
-	return b.Middleware, nil
+	return b.Middleware, b, nil
 }
 
 // rateOptions are those of a rate limit.
@@ -168,7 +173,7 @@ func decodeRate(o handlers.Options) (rateOptions, error) {
 	return with, nil
 }
 
-func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
+func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
 	with, err := decodeRate(o)
 	if err != nil {
 		return nil, nil, err
@@ -180,7 +185,7 @@ func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, a
 	return l.Middleware, l, nil
 }
 
-func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
+func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
 	with, err := decodeRate(o)
 	if err != nil {
 		return nil, nil, err
@@ -197,7 +202,7 @@ type concurrencyOptions struct {
 	Limit *int `yaml:"limit"`
 }
 
-func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, admin.Limit, error) {
+func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
 	var with concurrencyOptions
 	if err := o.Decode(&with); err != nil {
 		return nil, nil, err

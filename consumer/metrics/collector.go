@@ -16,6 +16,7 @@ type Watched interface {
 	Oldest() time.Time
 	// LagByPartition is nil where the lag is unknown; a row without a topic is of what has no partitions.
 	LagByPartition() []broker.PartitionLag
+	Latency() consumer.Latency
 }
 
 // A Collector is a prometheus.Collector for one consumer. Make it with New, give its Observe to the consumer's Config, and the consumer to
@@ -28,6 +29,9 @@ type Collector struct {
 	up     atomic.Int32 // 0: unknown, 1: up, -1: down
 	target atomic.Pointer[Watched]
 	limits atomic.Pointer[map[string]Limit]
+	routes routes
+
+	breakers atomic.Pointer[map[string]Breaker]
 }
 
 // A Limit of handlers has settings: a *middleware.RateLimit.
@@ -117,7 +121,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	c.routes.collect(ch, d.route)
+	if breakers := c.breakers.Load(); breakers != nil {
+		d.collectBreakers(ch, *breakers)
+	}
 	if w := c.target.Load(); w != nil {
+		d.collectLatency(ch, (*w).Latency())
 		d.collect(ch, (*w).Stats())
 		d.collectLag(ch, (*w).LagByPartition())
 		if at := (*w).Oldest(); !at.IsZero() {

@@ -116,6 +116,7 @@ func TestFiguresOfAConsumer(t *testing.T) {
 			`longshore_handler_duration_seconds_count 5`,
 			`longshore_handler_duration_seconds_bucket{le="0.0025"} 0`,
 			`longshore_handler_duration_seconds_bucket{le="0.005"} 5`,
+			`longshore_end_to_end_seconds_count 5`,
 			`longshore_claims 2`,
 			`longshore_source_up 1`,
 			`longshore_paused 0`,
@@ -151,8 +152,9 @@ func TestFiguresOfAConsumer(t *testing.T) {
 // fixedStats is a consumer whose figures a test chooses.
 type fixedStats consumer.Stats
 
-func (s fixedStats) Stats() consumer.Stats { return consumer.Stats(s) }
-func (s fixedStats) Oldest() time.Time     { return time.Time{} }
+func (s fixedStats) Stats() consumer.Stats     { return consumer.Stats(s) }
+func (s fixedStats) Oldest() time.Time         { return time.Time{} }
+func (s fixedStats) Latency() consumer.Latency { return consumer.Latency{} }
 func (s fixedStats) LagByPartition() []broker.PartitionLag {
 	if s.Lag.At.IsZero() {
 		return nil

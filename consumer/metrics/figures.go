@@ -24,6 +24,7 @@ type descs struct {
 	handler, claims, sourceUp *prometheus.Desc
 	oldest, handlerLimit      *prometheus.Desc
 	lag, unsettled            *prometheus.Desc
+	route, breaker, latency   *prometheus.Desc
 }
 
 func newDescs(label prometheus.Labels) *descs {
@@ -41,6 +42,10 @@ func newDescs(label prometheus.Labels) *descs {
 
 		lag:       desc("lag_messages", "Messages at the broker that were never delivered to anybody, by partition, empty where there are none. Absent while unknown.", "topic", "partition"),
 		unsettled: desc("unsettled_messages", "Messages at the broker that are not settled, delivered or not, by partition as lag. Absent while unknown.", "topic", "partition"),
+
+		route:   desc("route_duration_seconds", "Time of the calls of a route's handler, of those that failed, too.", "route", "handler", "outcome"),
+		breaker: desc("circuit_breaker_state", "Whether a circuit breaker is in this state: 1 for one of them, 0 for the others.", "breaker", "state"),
+		latency: desc("end_to_end_seconds", "Age of handled messages when they were acked: since the time that their producer or broker set."),
 
 		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
 	}
@@ -86,7 +91,7 @@ func (d *descs) describe(ch chan<- *prometheus.Desc) {
 	for _, f := range d.figures {
 		ch <- f.desc
 	}
-	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit, d.lag, d.unsettled} {
+	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit, d.lag, d.unsettled, d.route, d.breaker, d.latency} {
 		ch <- one
 	}
 }

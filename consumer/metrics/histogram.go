@@ -36,7 +36,7 @@ func (h *histogram) observe(n int, d time.Duration) {
 	h.buckets[i].Add(int64(n))
 }
 
-func (h *histogram) metric(desc *prometheus.Desc) prometheus.Metric {
+func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	sum := time.Duration(h.sum.Load())
 	var count uint64
 	upTo := make(map[float64]uint64, len(bounds))
@@ -46,5 +46,5 @@ func (h *histogram) metric(desc *prometheus.Desc) prometheus.Metric {
 			upTo[bounds[i].Seconds()] = count
 		}
 	}
-	return prometheus.MustNewConstHistogram(desc, count, sum.Seconds(), upTo)
+	return prometheus.MustNewConstHistogram(desc, count, sum.Seconds(), upTo, labels...)
 }

@@ -1,0 +1,75 @@
+package consumer
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// latencyBounds are the upper bounds of Latency's buckets.
+var latencyBounds = [...]time.Duration{
+	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+	time.Hour, 6 * time.Hour, 24 * time.Hour,
+}
+
+// A Latency counts handled messages by how old they were when they were acked: from Message.Time, which the producer or the broker set, to the ack. So it
+// has the wait at the broker in it, all attempts, and the difference of two machines' clocks; one that came from the future counts as 0.
+type Latency struct {
+	// Bounds are the upper bounds of the first buckets; the last bucket has what is above all.
+	Bounds []time.Duration
+	// Buckets are messages each; not added up.
+	Buckets []int64
+	// Sum of all.
+	Sum time.Duration
+}
+
+// Latency returns what was counted since Run began. It counts where there are Observers, and messages that have a time. It does not block.
+func (c *Consumer) Latency() Latency {
+	l := Latency{Bounds: latencyBounds[:], Buckets: make([]int64, len(c.ages.buckets)), Sum: time.Duration(c.ages.sum.Load())}
+	for i := range l.Buckets {
+		l.Buckets[i] = c.ages.buckets[i].Load()
+	}
+	return l
+}
+
+// ages is the latency as it is counted.
+type ages struct {
+	buckets [len(latencyBounds) + 1]atomic.Int64
+	sum     atomic.Int64
+}
+
+// add counts messages that are acked now: a write for each bucket that they are of, so for a run mostly two.
+func (a *ages) add(ms []broker.Message, now int64) {
+	var n [len(latencyBounds) + 1]int64
+	sum := int64(0)
+	for i := range ms {
+		if ms[i].Nanos == 0 {
+			continue
+		}
+		age := max(0, now-ms[i].Nanos)
+		b := 0
+		for b < len(latencyBounds) && age > int64(latencyBounds[b]) {
+			b++
+		}
+		n[b]++
+		sum += age
+	}
+	for b, n := range n {
+		if n > 0 {
+			a.buckets[b].Add(n)
+		}
+	}
+	if sum > 0 {
+		a.sum.Add(sum)
+	}
+}
+
+// handled counts messages whose handler returned nil, and that are about to be acked.
+func (c *Consumer) handled(ms []broker.Message) {
+	c.count.handled.Add(int64(len(ms)))
+	if len(c.counting) > 0 {
+		c.ages.add(ms, time.Now().UnixNano())
+	}
+}

@@ -1,0 +1,50 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/metrics"
+)
+
+// Each call of a route is counted by what came of it, also where it panics; one that was put off is none.
+func TestRouteTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New("orders")
+		call := func(route string, f func() error) {
+			defer func() { _ = recover() }()
+			h := m.Route(route, "webhook")(func(context.Context, *consumer.Message) error { time.Sleep(2 * time.Second); return f() })
+			_ = h(t.Context(), &consumer.Message{})
+		}
+		call("0", func() error { return nil })
+		call("0", func() error { return consumer.Skip("old") })
+		call("0", func() error { return errors.New("no") })
+		call("0", func() error { panic("no") })
+		call("0", func() error { return consumer.Defer(time.Second, nil) })
+		call("1", func() error { return nil })
+		wantSeries(t, expose(t, m),
+			`longshore_route_duration_seconds_count{handler="webhook",outcome="ok",route="0"} 2`,
+			`longshore_route_duration_seconds_sum{handler="webhook",outcome="failed",route="0"} 4`,
+			`longshore_route_duration_seconds_bucket{handler="webhook",outcome="failed",route="0",le="1"} 0`,
+			`longshore_route_duration_seconds_bucket{handler="webhook",outcome="failed",route="0",le="2.5"} 2`,
+			`longshore_route_duration_seconds_count{handler="webhook",outcome="ok",route="1"} 1`,
+		)
+	})
+}
+
+type breaker struct{ state string }
+
+func (b *breaker) State() string { return b.state }
+
+// A breaker is in one state, by its name.
+func TestBreakerStates(t *testing.T) {
+	m, b := metrics.New("orders"), &breaker{"closed"}
+	m.WatchBreakers(map[string]metrics.Breaker{"bank": b})
+	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="closed"} 1`, `longshore_circuit_breaker_state{breaker="bank",state="open"} 0`)
+	b.state = "half-open"
+	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="half-open"} 1`, `longshore_circuit_breaker_state{breaker="bank",state="closed"} 0`)
+}
