@@ -224,6 +224,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 	f.load.stop()
 	a := f.settle(t)
 	for _, p := range f.consumers {
+		p.await(t, "is connected", p.up) // the others may have done all before one that was just started hears a signal
 		if code, _ := p.terminate(t); code != 0 {
 			t.Errorf("a consumer exits with %d after SIGTERM", code)
 		}

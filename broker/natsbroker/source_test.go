@@ -143,7 +143,7 @@ func TestUnusableConsumersAreRefused(t *testing.T) {
 		"no acks":          {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, nil, "explicit is needed"},
 		"pushes":           {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "x"}, nil, "pull consumer is needed"},
 		"no such consumer": {nil, func(c *natsbroker.Config) { c.Bind = true }, "consumer"},
-		"no such stream":   {nil, func(c *natsbroker.Config) { c.Stream = "T" }, "stream T"},
+		"no such stream":   {nil, func(c *natsbroker.Config) { c.Stream, c.Missing = "T", "stop" }, "stream T"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(ts.url())
