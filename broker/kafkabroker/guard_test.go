@@ -159,3 +159,15 @@ func FuzzGuard(f *testing.F) {
 		}
 	})
 }
+
+// TestModest: a challenge that asks for hours of work is refused before the work is begun, and the ones that Kafka makes are not.
+func TestModest(t *testing.T) {
+	for challenge, refused := range map[string]bool{
+		"r=abc,s=QSXCR+Q6sek8bf92,i=4096": false, "r=abc,s=QSXCR+Q6sek8bf92,i=16384": false, "r=i=9,s=i,i=4096": false, "": false, "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=": false,
+		"r=abc,s=QSXCR+Q6sek8bf92,i=2147483647": true, "i=1000001,r=a": true, "r=a,s=b,i=99999999999999999999": true, "r=a,s=b,i=many": true,
+	} {
+		if err := modest([]byte(challenge)); (err != nil) != refused {
+			t.Errorf("%q: %v, want that it is refused: %v", challenge, err, refused)
+		}
+	}
+}

@@ -128,3 +128,41 @@ func TestHastyFetches(t *testing.T) {
 		})
 	}
 }
+
+// TestHastyJoins: a coordinator that answers each join at once, and never with a seat in the group, is not asked thousands of times a second.
+func TestHastyJoins(t *testing.T) {
+	t.Parallel()
+	for _, e := range []*kerr.Error{kerr.MemberIDRequired, kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.CoordinatorNotAvailable} {
+		t.Run(e.Message, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, kfake.SeedTopics(1, "t"))
+			var asked atomic.Int64
+			c.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				asked.Add(1)
+				r := req.ResponseKind().(*kmsg.JoinGroupResponse)
+				r.ErrorCode, r.MemberID = e.Code, "m"
+				return r, nil, true
+			})
+			s, err := NewSource(Config{Connection: Connection{Brokers: c.ListenAddrs()}, Group: "g", Topics: []string{"t"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			opened := make(chan struct{})
+			go func() {
+				defer close(opened)
+				_, _ = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: func(broker.Event) {}})
+			}()
+			eventually(t, "it joins", func() bool { return asked.Load() > 0 })
+			began, before := time.Now(), asked.Load()
+			time.Sleep(time.Second)
+			if n, most := asked.Load()-before, int64(25+20*time.Since(began).Seconds()); n > most {
+				t.Errorf("%d joins in %v, want at most %d", n, time.Since(began), most)
+			}
+			_ = s.Close(ctx)
+			cancel()
+			<-opened
+		})
+	}
+}

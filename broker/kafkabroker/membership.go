@@ -59,7 +59,8 @@ type classic struct {
 	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
 	trouble func(began time.Time, err error)
 
-	poke chan struct{}
+	poke  chan struct{}
+	quick int // rounds in a row that ended at once; run's alone
 
 	mu       sync.Mutex
 	me       seat
@@ -158,7 +159,7 @@ func (g *classic) mend(began time.Time, err error) (wait bool) {
 	switch codeOf(err) {
 	case kafka.MemberIDRequired, kafka.RebalanceInProgress:
 		g.answered(began)
-		return false
+		return g.hasty(began)
 	case kafka.UnknownMemberId:
 		g.lose(err)
 		g.mu.Lock()
@@ -174,6 +175,18 @@ func (g *classic) mend(began time.Time, err error) (wait bool) {
 		g.silence(err)
 	}
 	return err != nil
+}
+
+// hastyAllowed is how many rounds in a row may end at once before the next one waits: the first join of a member does, and so may the sync after it.
+const hastyAllowed = 3
+
+// hasty says whether rounds end at once, again and again, and the group only says to join again.
+func (g *classic) hasty(began time.Time) bool {
+	g.quick++
+	if time.Since(began) >= retryWait {
+		g.quick = 0
+	}
+	return g.quick > hastyAllowed
 }
 
 // silence loses everything when nobody has answered for a session: the group has given it to others by now.
