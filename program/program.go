@@ -117,12 +117,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// stopOnSignal ends the context at the first SIGINT or SIGTERM, which asks for a drain; the second ends the process at once.
+// stopOnSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, which asks for a drain; a second SIGINT or SIGTERM ends the process at once. A
+// second SIGHUP does not: a terminal that closes sends it twice, by the shell and by the kernel. Under nohup SIGHUP stays ignored.
 func stopOnSignal() (context.Context, func()) {
 	words := &lastWords{}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), lastWordsKey{}, words))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -130,7 +134,10 @@ func stopOnSignal() (context.Context, func()) {
 			return
 		}
 		cancel()
-		if second, ok := <-signals; ok {
+		for second := range signals {
+			if second == syscall.SIGHUP {
+				continue
+			}
 			words.speak(second)
 			handlers.KillCommands()
 			os.Exit(128 + int(second.(syscall.Signal)))
