@@ -385,6 +385,7 @@ func TestBudgetMessages(t *testing.T) {
 
 // Nor more bytes than the budget's and one message.
 func TestBudgetBytes(t *testing.T) {
+	t.Parallel()
 	ts, a := budgetServer(t)
 	payload := bytes.Repeat([]byte("x"), 10_000)
 	for range 50 {
