@@ -22,7 +22,7 @@ const (
 	HeaderLastFailure  = "Longshore-Last-Failure"
 	// and why.
 	HeaderError      = "Longshore-Error"       // the error's text, at most 1 KiB
-	HeaderErrorClass = "Longshore-Error-Class" // error, permanent, decode, oversize, timeout, panic, goexit
+	HeaderErrorClass = "Longshore-Error-Class" // error, permanent, decode, oversize, timeout, panic, goexit, crash
 	HeaderHandler    = "Longshore-Handler"
 
 	// HeaderRetryAt is when a message of a retry topic is due, beside the headers of a dead letter. RFC 3339 with nanoseconds.

@@ -141,7 +141,7 @@ func (c *Consumer) gather(k *claim, ms []broker.Message, lanes []uint64, first i
 		}
 		complete := g.add(&ms[i], lanePart(lanes, i, i+1), first, c.cfg.Batch)
 		if of.lane != 0 {
-			if alone || c.tooLarge(&ms[i]) != nil {
+			if alone || c.unfit(&ms[i]) != nil {
 				complete = true
 			} else if !complete {
 				complete = c.absorb(g, &thawed)
@@ -223,7 +223,7 @@ func (c *Consumer) callBatch(ctx context.Context, r *run) error {
 	ms := make([]*Message, 0, len(r.ms))
 	errs := make([]error, len(r.ms))
 	for i := range r.ms {
-		if errs[i] = c.tooLarge(&r.ms[i]); errs[i] == nil {
+		if errs[i] = c.unfit(&r.ms[i]); errs[i] == nil {
 			ms = append(ms, &r.ms[i])
 		}
 	}

@@ -59,7 +59,7 @@ func (k *claim) gatherings() iter.Seq[*gathering] {
 // absorb takes what waits in the lane of g into it, and says whether g is complete by that. It needs the claim's lock: so g is what is at large of its lane, and
 // nothing of the lane starts meanwhile.
 func (c *Consumer) absorb(g *gathering, thawed *bool) (complete bool) {
-	if g.k.lanes.pull(g, c.cfg.Batch, c.tooLarge) {
+	if g.k.lanes.pull(g, c.cfg.Batch, c.unfit) {
 		*thawed = true
 	}
 	return g.complete(c.cfg.Batch)
@@ -88,13 +88,13 @@ func (c *Consumer) absorbAll(k *claim, numbers []uint64) {
 
 // pull moves what waits in a lane behind g into it: messages of the same key and claim, while there is room, up to one that comes alone. tooLarge ones do: no
 // handler sees them. thawed: no lane is full any more.
-func (t *lanes) pull(g *gathering, b *Batch, tooLarge func(*Message) error) (thawed bool) {
+func (t *lanes) pull(g *gathering, b *Batch, unfit func(*Message) error) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was, s, key := t.full, t.find(g.of.lane), g.ms[0].Key
 	for s.first != nil && !g.complete(b) {
 		w := s.first
-		if m := &w.m[0]; w.k != g.k || w.alone || tooLarge(m) != nil || !bytes.Equal(m.Key, key) || (m.Key == nil) != (key == nil) {
+		if m := &w.m[0]; w.k != g.k || w.alone || unfit(m) != nil || !bytes.Equal(m.Key, key) || (m.Key == nil) != (key == nil) {
 			break
 		}
 		t.pop(s)

@@ -70,7 +70,7 @@ func decide(o outcome, p Retry) decision {
 		return decision{verdict: VerdictGiveBack, runs: o.runs}
 	}
 	d := decision{class: classOf(o.err), runs: o.runs + 1}
-	if d.class == classOversize { // no handler ran
+	if d.class == classOversize || d.class == classCrash { // no handler ran
 		d.runs = o.runs
 	}
 	var after *retryAfterError
@@ -79,7 +79,7 @@ func decide(o outcome, p Retry) decision {
 		d.delay = after.after
 	}
 	d.exhausted = exhausted(o, d.runs, p.MaxAttempts) || p.GiveUpAfter > 0 && o.failing+d.delay > p.GiveUpAfter
-	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize
+	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize || d.class == classCrash
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
 	switch {
 	case o.letters && (final || d.exhausted || last || o.crowded):
@@ -118,11 +118,12 @@ const (
 	classTimeout   = "timeout"
 	classPanic     = "panic"
 	classGoexit    = "goexit"
+	classCrash     = "crash"
 )
 
 // FailureClasses are the classes that a failure may have in logs, metrics and dead letters.
 func FailureClasses() []string {
-	return []string{classError, classPermanent, classDecode, classOversize, classTimeout, classPanic, classGoexit}
+	return []string{classError, classPermanent, classDecode, classOversize, classTimeout, classPanic, classGoexit, classCrash}
 }
 
 func classOf(err error) string {
@@ -134,6 +135,8 @@ func classOf(err error) string {
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		return classOversize
+	case errors.Is(err, ErrCrashes):
+		return classCrash
 	case errors.As(err, &undecodable):
 		return classDecode
 	case errors.As(err, &permanent):

@@ -62,6 +62,7 @@ func TestDecide(t *testing.T) {
 		{"panic", outcome{err: &PanicError{Value: "x"}, attempt: 1}, decision{verdict: VerdictRetry, class: "panic", runs: 1, delay: 100 * time.Millisecond}},
 		{"goexit", outcome{err: ErrGoexit, attempt: 1}, decision{verdict: VerdictRetry, class: "goexit", runs: 1, delay: 100 * time.Millisecond}},
 		{"timeout", outcome{err: &lateError{boom}, attempt: 1}, decision{verdict: VerdictRetry, class: "timeout", runs: 1, delay: 100 * time.Millisecond}},
+		{"ended its process: no run here", outcome{err: ErrCrashes, attempt: 1, letters: true}, decision{verdict: VerdictDeadLetter, class: "crash"}},
 		{"too large: no run", outcome{err: ErrTooLarge, attempt: 1, letters: true}, decision{verdict: VerdictDeadLetter, class: "oversize"}},
 		{"last delivery: handed on", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1}},

@@ -16,6 +16,8 @@ var (
 	ErrGoexit = errors.New("consumer: handler called runtime.Goexit")
 	// ErrTooLarge: the message is larger than Config.MaxMessageBytes, or its headers than MaxHeaderBytes; no handler saw it.
 	ErrTooLarge = errors.New("consumer: message too large")
+	// ErrCrashes: the message ended processes, as far as can be told from outside (broker.Message.Crashes); no handler saw it this time.
+	ErrCrashes = errors.New("consumer: message ends its process")
 )
 
 // Permanent marks err as one that no retry will cure: the message is dead-lettered at once. Permanent(nil) is nil.

@@ -89,8 +89,8 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		l.calls++
 		m := &r.ms[i]
 		var err error
-		if limited {
-			err = c.tooLarge(m)
+		if limited || m.Crashes > 0 {
+			err = c.unfit(m)
 		}
 		if err == nil {
 			err = handler(ctx, m)
@@ -116,8 +116,11 @@ func (l *local) count(err error, n int) {
 	}
 }
 
-// tooLarge is the error of a message that no handler is to see.
-func (c *Consumer) tooLarge(m *Message) error {
+// unfit is the error of a message that no handler is to see.
+func (c *Consumer) unfit(m *Message) error {
+	if m.Crashes > 0 && c.cfg.DeadLetter != nil {
+		return fmt.Errorf("%w: %d processes in a row ended without a goodbye while it was unfinished, the last one while it alone was in a handler", ErrCrashes, m.Crashes)
+	}
 	if n, limit := len(m.Key)+len(m.Value), c.cfg.MaxMessageBytes; limit > 0 && n > limit {
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, n, limit)
 	}

@@ -152,7 +152,7 @@ func readTime(s string) time.Time {
 // A Filter chooses letters. The zero value takes all; what is set must all be so.
 type Filter struct {
 	// Handler and Class are as in the letter's headers: the consumer's name, and one of consumer.FailureClasses: error,
-	// permanent, decode, oversize, timeout, panic or goexit.
+	// permanent, decode, oversize, timeout, panic, goexit or crash.
 	Handler string
 	Class   string
 	// Since and Until bound Letter.At: at or after the first, before the second.

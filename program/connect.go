@@ -68,7 +68,7 @@ func kafkaSource(k *config.Kafka) kafkabroker.Config {
 		Connection: kafkaConnection(k), Group: k.Group, Topics: k.Topics, Pattern: k.TopicsPattern, Missing: k.Missing,
 		Start: kafkabroker.Start{At: k.Start}, OutOfRange: k.OutOfRange, Balancer: k.Balancer, InstanceID: k.InstanceID,
 		SessionTimeout: k.SessionTimeout, HeartbeatInterval: k.HeartbeatInterval, RevokeWait: k.RevokeWait, RebalanceTimeout: k.RebalanceTimeout,
-		CommitInterval: k.CommitInterval, CommitMessages: k.CommitMessages,
+		CommitInterval: k.CommitInterval, CommitMessages: k.CommitMessages, CrashLimit: k.CrashLimit,
 		Uncommitted: k.Isolation == "read_uncommitted", Rack: k.Rack, SkipUndecodable: k.OnBadBatch == "skip", MaxBatchBytes: k.MaxBatchBytes,
 	}
 	if at, ok := k.StartTime(); ok {

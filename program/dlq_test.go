@@ -368,7 +368,7 @@ func TestDLQRefuses(t *testing.T) {
 		"list --brokers h:1":                      {"--topic is missing"},
 		"list --url h":                            {"--subject is missing"},
 		"list --topic a --state gone --since x":   {"--state is \"gone\"", "--since is \"x\""},
-		"purge --topic a --class foo":             {`--class is "foo", want error, permanent, decode, oversize, timeout, panic or goexit`},
+		"purge --topic a --class foo":             {`--class is "foo", want error, permanent, decode, oversize, timeout, panic, goexit or crash`},
 		"list --topic a 1/2/3 -- -4":              {`"1/2/3": want partition/offset`, `"-4": want`},
 		"list -c " + file + " --topic a":          {"--config and --topic are set"},
 		"list -c " + file:                         {`consumers ["a" "b"] have dead letters: choose one`},

@@ -73,7 +73,10 @@ func (c *crew) stop(t *testing.T) {
 
 // TestChurn: a member joins and leaves every 300 ms under load, with handlers of 5 ms and one of a hundred of 400 ms (f27). Nothing is lost and
 // nothing comes twice, since all members leave in good order.
-func TestChurn(t *testing.T) { onEach(t, 8, testChurn) }
+func TestChurn(t *testing.T) {
+	t.Parallel()
+	onEach(t, 8, testChurn)
+}
 
 func testChurn(t *testing.T, ts *testSystem) {
 	ts.lease = time.Second

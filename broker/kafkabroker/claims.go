@@ -371,6 +371,7 @@ func (s *Source) open(b *start) {
 	p.claim, p.keeper = broker.NewClaim(b.topic, b.no, p)
 	p.tr = newTracker(b.progress, s.straysOf(b.partitionID, b.id), s.cfg.Window)
 	p.takeUp(b)
+	s.inspect(p, b.progress)
 	p.pos, p.scan = b.progress.base, b.progress.base
 	if t := s.layout[b.topic]; int(b.no) < len(t.leaders) {
 		p.leader = t.leaders[b.no]
@@ -392,6 +393,7 @@ func (s *Source) open(b *start) {
 	if s.beginning[b.partitionID] != b { // lost meanwhile
 		p.shut = true
 		p.tr.fence()
+		p.unsuspect()
 		s.keepBook(p)
 		s.gone = append(s.gone, goner{p, broker.ErrLost})
 		signal(s.kick)

@@ -171,9 +171,11 @@ func (s *Source) answered(d due) (retry, free bool) {
 	case d.c.err == nil:
 		d.p.tr.commit(d.s)
 		d.p.taken(d.c.position())
+		d.p.written(d.s.suspect)
 		return false, d.last && s.ended(d.p)
 	case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
 		d.p.bare = true
+		d.p.unsuspect() // no commit can say what runs alone
 		s.say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
 		return true, false
 	case code == kafka.UnknownTopicOrPartition && s.isGone(d.p.topic):

@@ -113,6 +113,10 @@ type Config struct {
 	// what a crash does again, beside what handlers are at. It holds up to 50 commits a second (fewer where their metadata is large); above that it is what is
 	// finished in 20 ms. Raise it where many processes share a coordinator that is busy. Defaults to 8.
 	CommitMessages int
+	// CrashLimit is how many processes in a row may end without a goodbye while the same offset is unfinished, before what is unfinished above it is run one message at a
+	// time, with nothing else of this source beside it. A message that was alone so when the process ended again is handed out with Message.Crashes, and the engine dead-letters
+	// it without another run. Set it (to 3, say) where a message may kill its process: os.Exit, a fault in C, memory. Defaults to 0: never, such messages are warned about.
+	CrashLimit int
 	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
 	Poll time.Duration
 	// Uncommitted also hands out messages of transactions that are open or were aborted. Defaults to false: read_committed.
@@ -286,6 +290,9 @@ func (c Config) validate() error {
 	}
 	c.validateTimes(&f)
 	f.size("CommitMessages", c.CommitMessages)
+	if c.CrashLimit < 0 {
+		f.add("CrashLimit is %d: it must not be negative", c.CrashLimit)
+	}
 	f.size("FetchBytes", c.FetchBytes)
 	f.size("PartitionBytes", c.PartitionBytes)
 	f.size("MaxBatchBytes", c.MaxBatchBytes)

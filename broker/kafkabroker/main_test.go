@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 func TestMain(m *testing.M) {
 	if topic := os.Getenv("KAFKABROKER_CHILD"); topic != "" {
 		memoryChild(topic)
+		return
+	}
+	if args := os.Getenv(crashEnv); args != "" {
+		crashChild(strings.Fields(args))
 		return
 	}
 	_ = flag.Set("test.parallel", "8") // most tests wait for sessions; the command line has the last word

@@ -20,6 +20,9 @@ const maxOffset = 1<<48 - 1
 // metadataPrefix tells our strings from those of other clients; its last digit is the version of the format.
 const metadataPrefix = "ls1."
 
+// suspectPrefix is that of strings with a suspect. A release that does not know it takes them for another client's.
+const suspectPrefix = "ls2."
+
 // A span is the offsets from, from+1, …, to-1.
 type span struct{ from, to int64 }
 
@@ -27,6 +30,12 @@ type span struct{ from, to int64 }
 type failedRuns struct {
 	offset int64
 	runs   int32
+}
+
+// A suspect is a message that is run alone, for processes ended above it, and the process that does so.
+type suspect struct {
+	offset int64
+	by     uint64
 }
 
 // A progress is what is committed of a partition: an offset, and in its metadata string what is known above it.
@@ -37,6 +46,8 @@ type progress struct {
 	log uint64
 	// starts is how many processes began to work at base and have not told that they ended well.
 	starts int
+	// suspect is what the owner ran alone when it wrote this down; nil: nothing.
+	suspect *suspect
 	// done are the finished offsets above base, sorted and disjoint.
 	done []span
 	// runs is sorted by offset. It is kept as far as there is room.
@@ -54,11 +65,17 @@ const (
 // runs. It is done again after a crash, and never lost.
 //
 // The layout before base64: 8 bytes log, uvarint starts, 1 byte kind, uvarint length and the map, pairs of uvarints (offset above the one
-// before, runs), 4 bytes CRC-32C.
+// before, runs), 4 bytes CRC-32C. With a suspect its offset above base, an uvarint, and 8 bytes of its process come behind starts.
 func (p progress) encode(limit int) string {
 	room := (limit-len(metadataPrefix))*3/4 - 4
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 256), p.log)
 	b = binary.AppendUvarint(b, uint64(p.starts))
+	prefix := metadataPrefix
+	if p.suspect != nil {
+		prefix = suspectPrefix
+		b = binary.AppendUvarint(b, uint64(p.suspect.offset-p.base))
+		b = binary.BigEndian.AppendUint64(b, p.suspect.by)
+	}
 	kind, m := p.encodeMap(room - len(b) - 4)
 	b = append(b, kind)
 	b = binary.AppendUvarint(b, uint64(len(m)))
@@ -76,7 +93,7 @@ func (p progress) encode(limit int) string {
 		b, last = next, r.offset
 	}
 	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	return metadataPrefix + base64.RawStdEncoding.EncodeToString(b)
+	return prefix + base64.RawStdEncoding.EncodeToString(b)
 }
 
 // mostEncoded is what no metadata string exceeds whose finished offsets lie within width offsets of base.
@@ -132,6 +149,11 @@ var errMetadata = errors.New("commit metadata is malformed")
 func decodeMetadata(base int64, s string) (progress, error) {
 	plain := progress{base: base}
 	text, ours := strings.CutPrefix(s, metadataPrefix)
+	suspects := false
+	if !ours {
+		text, ours = strings.CutPrefix(s, suspectPrefix)
+		suspects = ours
+	}
 	if !ours {
 		return plain, nil
 	}
@@ -145,18 +167,22 @@ func decodeMetadata(base int64, s string) (progress, error) {
 	if len(b) < 4 || crc32.Checksum(b[:len(b)-4], castagnoli) != binary.BigEndian.Uint32(b[len(b)-4:]) {
 		return plain, fmt.Errorf("%w: checksum", errMetadata)
 	}
-	p, ok := parseMetadata(base, b[:len(b)-4])
+	p, ok := parseMetadata(base, b[:len(b)-4], suspects)
 	if !ok {
 		return plain, errMetadata
 	}
 	return p, nil
 }
 
-func parseMetadata(base int64, b []byte) (p progress, ok bool) {
+func parseMetadata(base int64, b []byte, suspects bool) (p progress, ok bool) {
 	p.base = base
 	r := varints{b: b}
 	p.log = r.fixed64()
 	p.starts = int(r.uint(1 << 20))
+	if suspects {
+		p.suspect = &suspect{offset: base + int64(r.uint(maxOffset)), by: r.fixed64()}
+		r.bad = r.bad || p.suspect.offset > maxOffset
+	}
 	kind := r.byte()
 	m := r.bytes(int(r.uint(uint64(len(b)))))
 	switch {

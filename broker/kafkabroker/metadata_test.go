@@ -141,13 +141,15 @@ func FuzzMetadata(f *testing.F) {
 		p, err := decodeMetadata(base, s)
 		if err == nil {
 			check(p)
-			if q, err := decodeMetadata(base, p.encode(metadataLimit)); err != nil || q.log != p.log || q.starts != p.starts {
+			if q, err := decodeMetadata(base, p.encode(metadataLimit)); err != nil || q.log != p.log || q.starts != p.starts || !reflect.DeepEqual(q.suspect, p.suspect) {
 				t.Fatalf("%+v became %+v, %v", p, q, err)
 			}
 		}
 		if raw, err := base64.RawStdEncoding.DecodeString(s); err == nil { // past the checksum
-			if p, ok := parseMetadata(base, raw); ok {
-				check(p)
+			for _, suspects := range []bool{false, true} {
+				if p, ok := parseMetadata(base, raw, suspects); ok {
+					check(p)
+				}
 			}
 		}
 	})

@@ -50,6 +50,9 @@ type tracker struct {
 	// orphans are what was out when the tracker was fenced: its size by token.
 	orphans map[uint64]uint32
 
+	suspect *suspect // what is run alone
+	wary    bool     // messages are run alone: that some of them are finished does not say that none kills
+
 	begun, starts int64 // the floor at the beginning, and progress.starts there
 	confirmed     int64 // acks that a commit has
 	committed     int64 // the version that is committed
@@ -122,6 +125,23 @@ func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
 	e.state, e.size = out, size
 	t.outN++
 	return token(o, e.gen), true
+}
+
+// wants says whether offer would hand a message out.
+func (t *tracker) wants(o int64) bool {
+	if o < t.floor() {
+		return false
+	}
+	if i, found := t.find(o); found {
+		return t.list[i].state == back
+	}
+	return t.meet(o, 0).state == out
+}
+
+// suspects notes what is run alone, or that nothing is.
+func (t *tracker) suspects(x *suspect) {
+	t.suspect = x
+	t.changed()
 }
 
 // grow makes room for one more entry. What was dropped at the front is used again.
@@ -313,11 +333,13 @@ type snapshot struct {
 // snapshot takes offset and map together. clean: the owner ends well, so what it leaves unfinished has not killed it.
 func (t *tracker) snapshot(clean bool) snapshot {
 	s := snapshot{progress: progress{base: t.floor(), log: t.log, starts: 1}, version: t.version, acked: t.acked}
-	if s.base == t.begun {
+	if s.base == t.begun || t.wary {
 		s.starts = int(t.starts) + 1
 	}
 	if clean {
 		s.starts--
+	} else if t.suspect != nil && t.suspect.offset >= s.base {
+		s.suspect = t.suspect
 	}
 	s.done = t.finished()
 	for o, n := range t.runs {

@@ -32,6 +32,11 @@ type part struct {
 	idle    int   // answers in a row that came at once and brought nothing
 	suspect int64 // the offset at which decoding failed once
 
+	careful int // so many more messages are run alone
+	mark    marking
+	killer  int64 // what ran alone when another process ended; -1: nothing
+	crashes int32
+
 	known []position // see book
 	epoch int32      // of the last batch that was decoded; -1: of none
 
@@ -122,6 +127,7 @@ func (p *part) fence() {
 		}
 	}
 	p.drop()
+	p.unsuspect()
 	delete(p.s.parts, p.partitionID)
 	for i, x := range p.s.turns {
 		if x == p {

@@ -62,11 +62,18 @@ func (s *Source) lend(n int) (l loan, err error) {
 		s.starved = true
 		return l, nil
 	}
+	alone := s.alone(now)
 	for range s.turns {
 		s.turn = (s.turn + 1) % len(s.turns)
 		p := s.turns[s.turn]
 		if p.cur == nil || !p.ready(now) || p.behindStrays() {
 			continue
+		}
+		if (alone || p.careful > 0) && !s.mayGo(p, alone) {
+			continue
+		}
+		if p.careful > 0 {
+			n = 1
 		}
 		p.busy = true
 		return loan{p: p, d: p.cur, version: p.version, n: min(n, free, p.tr.room(p.scan)), bytes: bytes}, nil
@@ -104,6 +111,10 @@ func (s *Source) take(l *loan, dst []broker.Message) (n int) {
 	for i := range l.got {
 		m := &dst[i]
 		size := int64(len(m.Key) + len(m.Value) + len(m.Headers.Raw))
+		if !p.vet(m.Offset) {
+			clear(dst[:l.got])
+			return 0
+		}
 		tok, ok := p.tr.offer(m.Offset, uint32(size))
 		if !ok {
 			continue
@@ -112,6 +123,9 @@ func (s *Source) take(l *loan, dst []broker.Message) (n int) {
 			if runs := p.tr.runs[m.Offset]; runs > 0 {
 				m.Runs, m.Attempt = runs, runs+1
 			}
+		}
+		if p.mark == running && m.Offset == p.killer {
+			m.Crashes = p.crashes
 		}
 		m.Token, m.Claim = tok, p.claim
 		if n != i {

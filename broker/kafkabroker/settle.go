@@ -22,6 +22,9 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 	for _, t := range tokens {
 		how, size := p.tr.ack(t)
 		s.settled(p, t, how, size, &lost, &twice)
+		if how == settledNow && p.mark == running {
+			p.cleared(true)
+		}
 	}
 	s.count(p.tr.acked - before)
 	return s.verdict(p, lost, twice)
@@ -49,6 +52,9 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 	for _, b := range backs {
 		how, size := p.tr.giveBack(b.Token, b.Runs)
 		s.settled(p, b.Token, how, size, &lost, &twice)
+		if how == settledNow && p.mark == running {
+			p.cleared(false)
+		}
 		if o, _ := splitToken(b.Token); how == settledNow && (lowest < 0 || o < lowest) {
 			lowest = o
 		}
@@ -81,6 +87,9 @@ func (s *Source) settled(p *part, tok uint64, how settling, size uint32, lost, t
 // verdict does what each settle ends with; it needs s.mu.
 func (s *Source) verdict(p *part, lost, twice bool) error {
 	s.feed()
+	if s.outN == 0 && s.wary > 0 {
+		signal(s.wake)
+	}
 	if p.shut && p.tr.outN == 0 {
 		signal(s.kick)
 	}

@@ -68,6 +68,9 @@ type Source struct {
 	gone      []goner
 	strays    map[logKey]map[int64]int
 	books     map[logKey]*book // of lost partitions
+	me        uint64           // names this process to others
+	wary      int              // partitions whose messages are run alone
+	marked    *part            // the one of them that has a suspect
 	layout    map[string]topic
 	missing   map[string]int // looks in a row that did not find a topic
 	unmatched bool           // it was told that the pattern matches none
@@ -126,7 +129,7 @@ func NewSource(cfg Config) (*Source, error) {
 		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), flush: make(chan struct{}, 1), find: make(chan struct{}, 1),
 		loopEnd: make(chan struct{}), loopDone: make(chan struct{}), committed: make(chan struct{}), memberWas: make(chan struct{}),
 		met: make(chan struct{}), done: make(chan struct{}),
-		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int), books: make(map[logKey]*book),
+		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int), books: make(map[logKey]*book), me: incarnation(),
 		missing: make(map[string]int), pausedOf: make(map[string]bool), flights: make(map[int32]int),
 	}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -118,6 +118,9 @@ func (d *Document) checkSource(at string, c *Consumer) {
 		}
 		if in.Kafka != nil {
 			d.checkKafka(path+".kafka", in.Kafka)
+			if in.Kafka.CrashLimit > 0 && c.DeadLetter == nil {
+				d.Find(path+".kafka.crash_limit", "is set, and there is no dead_letter: what kills its process has no place to go")
+			}
 		}
 	}
 	d.checkSources(at, c)

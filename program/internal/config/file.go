@@ -149,6 +149,7 @@ type Kafka struct {
 	RebalanceTimeout  time.Duration `yaml:"rebalance_timeout"`
 	CommitInterval    time.Duration `yaml:"commit_interval"`
 	CommitMessages    int           `yaml:"commit_messages"`
+	CrashLimit        int           `yaml:"crash_limit"`
 	Isolation         string        `yaml:"isolation"`
 	Rack              string        `yaml:"rack"`
 	OnBadBatch        string        `yaml:"on_bad_batch"`

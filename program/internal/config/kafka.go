@@ -72,6 +72,7 @@ func (d *Document) checkKafka(at string, k *Kafka) {
 	d.checkStart(at+".start", k)
 	d.checkGroupTimes(at, k)
 	d.atLeast(at+".commit_messages", int64(k.CommitMessages), 1)
+	d.atLeast(at+".crash_limit", int64(k.CrashLimit), 1)
 	for _, n := range []struct {
 		key   string
 		value int

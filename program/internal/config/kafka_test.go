@@ -60,6 +60,8 @@ func TestContradictionsOfKafka(t *testing.T) {
 		"{brokers: ['h:1'], topics: [a], group: g, revoke_wait: 1m}":                                                                  "revoke_wait: is 1m0s, not below rebalance_timeout, 1m0s",
 		"{brokers: ['h:1'], topics: [a], group: g, rebalance_timeout: 10s}":                                                           "rebalance_timeout: is 10s, not above revoke_wait, 15s",
 		"{brokers: ['h:1'], topics: [a], group: g, commit_interval: -1s}":                                                             "commit_interval: is -1s, negative",
+		"{brokers: ['h:1'], topics: [a], group: g, crash_limit: 0}":                                                                   "crash_limit: is 0, want at least 1",
+		"{brokers: ['h:1'], topics: [a], group: g, crash_limit: 3}":                                                                   "crash_limit: is set, and there is no dead_letter",
 		"{brokers: ['h:1'], topics: [a], group: g, commit_messages: 0}":                                                               "commit_messages: is 0, want at least 1",
 		"{brokers: ['h:1'], topics: [a], group: g, max_batch_bytes: -1}":                                                              "max_batch_bytes: is -1, want 1 to 1073741823",
 		"{brokers: ['h:1'], topics: [a], group: g, max_publish_bytes: 0}":                                                             "max_publish_bytes: is 0, want 1 to 1073741823",
