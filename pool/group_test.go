@@ -124,9 +124,9 @@ func TestUnitsAndGroupsAreCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newTasks(t, pool.Config[pool.Task]{Max: 1})
 		g := pool.NewGroup(t.Context(), p)
-		begun := 0
+		var begun atomic.Int32
 		wait := func(ctx context.Context) (string, error) {
-			begun++
+			begun.Add(1)
 			select {
 			case <-ctx.Done():
 				return "cancelled", ctx.Err()
@@ -144,8 +144,8 @@ func TestUnitsAndGroupsAreCancelled(t *testing.T) {
 		if s, err := waiting.Wait(t.Context()); s != "" || !errors.Is(err, context.Canceled) {
 			t.Errorf("%q, %v", s, err)
 		}
-		if s, err := other.Wait(t.Context()); s != "done" || err != nil || begun != 2 {
-			t.Errorf("%q, %v; %d were begun", s, err, begun)
+		if s, err := other.Wait(t.Context()); s != "done" || err != nil || begun.Load() != 2 {
+			t.Errorf("%q, %v; %d were begun", s, err, begun.Load())
 		}
 		if err := g.Wait(); err != nil {
 			t.Errorf("cancelling was wanted: %v", err)
@@ -155,11 +155,11 @@ func TestUnitsAndGroupsAreCancelled(t *testing.T) {
 		enough := errors.New("enough")
 		running, waiting = pool.Start(g, wait), pool.Start(g, wait)
 		time.Sleep(time.Second)
-		begun = 0
+		begun.Store(0)
 		g.Cancel(enough)
 		start := time.Now()
-		if err := g.Wait(); !errors.Is(err, enough) || begun != 0 || time.Since(start) > time.Second {
-			t.Errorf("%v after %v, %d were begun", err, time.Since(start), begun)
+		if err := g.Wait(); !errors.Is(err, enough) || begun.Load() != 0 || time.Since(start) > time.Second {
+			t.Errorf("%v after %v, %d were begun", err, time.Since(start), begun.Load())
 		}
 		for _, u := range []*pool.Unit[string]{running, waiting} {
 			if s, err := u.Wait(t.Context()); s == "done" || err == nil {
