@@ -1,7 +1,7 @@
 // Package kafkabroker is the adapter for Apache Kafka, on segmentio/kafka-go's Transport.
 //
 // A [Source] is a member of a consumer group. It speaks the group protocol, Fetch and OffsetCommit itself, by exchanges of its own over the
-// Transport, which keeps dialing, TLS, SASL, routing and connections. There is one claim for each partition, from its assignment to its
+// Transport, which keeps routing and connections. What the Transport itself reads is held against its bytes before. There is one claim for each partition, from its assignment to its
 // revocation. What is committed is the lowest unfinished offset; the finished offsets above it travel in the commit's metadata string, so
 // that neither a restart nor a rebalance does them again. After a crash come again what handlers were at, and what was finished since the last commit: see
 // Config.CommitMessages.
