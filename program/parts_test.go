@@ -59,7 +59,7 @@ func inFile(t *testing.T, p Parts, text string) (stop func() (log string, err er
 	t.Helper()
 	dir := t.TempDir()
 	writeFile(t, dir, "c.yaml", text)
-	var log strings.Builder
+	var log lockedBuffer // many write
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- runFile(ctx, p.withDefaults(), filepath.Join(dir, "c.yaml"), &log) }()
