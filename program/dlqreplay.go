@@ -186,11 +186,29 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox, stderr io.Writer) 
 			one, cancel = context.WithTimeoutCause(one, timeout, consumer.ErrTimeout)
 			defer cancel()
 		}
-		if err := h(one, m); err != nil && !consumer.IsSkip(err) {
+		if err := inTurn(one, h, m); err != nil && !consumer.IsSkip(err) {
 			return err
 		}
 		return nil
 	}, end, nil
+}
+
+// turnPause is between two calls for a letter that waits for a limit.
+const turnPause = 20 * time.Millisecond
+
+// inTurn calls a handler, again while a limit defers it: here nobody but the caller waits.
+func inTurn(ctx context.Context, h consumer.Handler, m *broker.Message) error {
+	for {
+		err := h(ctx, m)
+		if !consumer.IsDeferred(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(turnPause):
+		}
+	}
 }
 
 // would says of a letter what a replay would do.

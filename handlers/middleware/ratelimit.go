@@ -12,11 +12,13 @@ import (
 )
 
 // A RateLimit lets calls begin at a rate at most; its Middleware is a consumer.Middleware. One RateLimit may wrap several handlers, which share
-// it. A call that is early waits in its worker, which is back-pressure: no attempt is used up. The wait counts toward a Timeout
-// around it, not toward one inside. Safe for concurrent use.
+// it. A message that is early waits for its turn without a worker (see consumer.Defer), so that a limited handler cannot take every worker from the
+// others. Safe for concurrent use.
 type RateLimit struct {
-	mu  sync.Mutex
-	now *tokens
+	mu      sync.Mutex
+	limiter *rate.Limiter
+	turns   map[message]time.Time // of those that wait
+	sweep   int                   // calls until turns are forgotten whose messages did not come
 }
 
 // Kind is rate_limit, its name in a configuration file.
@@ -31,11 +33,11 @@ func (l *RateLimit) Settings() map[string]float64 {
 
 // settings needs l.mu.
 func (l *RateLimit) settings() map[string]float64 {
-	perSecond := float64(l.now.limiter.Limit())
-	if l.now.limiter.Limit() == rate.Inf {
+	perSecond := float64(l.limiter.Limit())
+	if l.limiter.Limit() == rate.Inf {
 		perSecond = math.Inf(1)
 	}
-	return map[string]float64{settingPerSecond: perSecond, settingBurst: float64(l.now.limiter.Burst())}
+	return map[string]float64{settingPerSecond: perSecond, settingBurst: float64(l.limiter.Burst())}
 }
 
 // Change is Set for the settings that are named; the others stay. The error names each that is wrong, and then nothing is changed. Other than with Set, per_second
@@ -51,18 +53,12 @@ func (l *RateLimit) Change(settings map[string]float64) error {
 	return nil
 }
 
-// tokens is one setting; replaced is closed when another takes its place.
-type tokens struct {
-	limiter  *rate.Limiter
-	replaced chan struct{}
-}
-
 // NewRateLimit allows perSecond calls a second on average and burst at once. 0 per second holds all calls until Set; math.Inf(1) lets all pass.
 func NewRateLimit(perSecond float64, burst int) (*RateLimit, error) {
 	if err := checkRate(perSecond, burst); err != nil {
 		return nil, err
 	}
-	return &RateLimit{now: newTokens(perSecond, burst)}, nil
+	return &RateLimit{limiter: newLimiter(perSecond, burst), turns: map[message]time.Time{}}, nil
 }
 
 func checkRate(perSecond float64, burst int) error {
@@ -75,15 +71,15 @@ func checkRate(perSecond float64, burst int) error {
 	return nil
 }
 
-func newTokens(perSecond float64, burst int) *tokens {
-	limit := rate.Limit(perSecond)
+func newLimiter(perSecond float64, burst int) *rate.Limiter {
 	if math.IsInf(perSecond, 1) {
-		limit = rate.Inf
+		return rate.NewLimiter(rate.Inf, burst)
 	}
-	return &tokens{rate.NewLimiter(limit, burst), make(chan struct{})}
+	return rate.NewLimiter(rate.Limit(perSecond), burst)
 }
 
-// Set changes the limit, for waiting calls too. What is saved up is kept, as far as the new burst has room for it.
+// Set changes the limit, also for messages that wait: they look again when their time is over as it was, at most 10 s. What is saved up is kept, as far
+// as the new burst has room for it.
 func (l *RateLimit) Set(perSecond float64, burst int) error {
 	if err := checkRate(perSecond, burst); err != nil {
 		return err
@@ -96,50 +92,67 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 
 // set needs l.mu.
 func (l *RateLimit) set(perSecond float64, burst int) {
-	next := newTokens(perSecond, burst)
-	old, now := l.now, time.Now()
-	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which calls that
+	next, now := newLimiter(perSecond, burst), time.Now()
+	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which messages that
 	// wait (tokens below zero) count on, is kept by taking it out that much earlier; or they would starve while Set is called often.
-	tokens := old.limiter.TokensAt(now)
+	tokens := l.limiter.TokensAt(now)
 	whole := math.Floor(tokens)
 	if rest := tokens - whole; perSecond > 0 {
 		now = now.Add(-time.Duration(rest / perSecond * float64(time.Second)))
 	}
-	next.limiter.AllowN(now, burst-min(max(0, int(whole)), burst))
-	l.now = next
-	close(old.replaced)
+	next.AllowN(now, burst-min(max(0, int(whole)), burst))
+	l.limiter = next
+	clear(l.turns)
 }
 
-// Middleware waits for its turn before each call. When the context ends first, the error wraps its cause.
+// Middleware defers what is early.
 func (l *RateLimit) Middleware(next consumer.Handler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
-		if err := l.wait(ctx); err != nil {
-			return fmt.Errorf("waiting for the rate limit: %w", err)
+		if wait := l.take(message{m.Claim, m.Token}, time.Now()); wait > 0 {
+			return consumer.Defer(wait, nil)
 		}
 		return next(ctx, m)
 	}
 }
 
-func (l *RateLimit) wait(ctx context.Context) error {
-	for {
-		l.mu.Lock()
-		now := l.now
-		l.mu.Unlock()
-		r := now.limiter.Reserve()
-		d := r.Delay()
-		if d == 0 {
-			return nil
+const (
+	// longestTurn is how far ahead a turn may be; beyond it a message looks again, for nobody knows when.
+	longestTurn = time.Hour
+	// missed is how long after its turn a message is not expected any more: it went back to the broker.
+	missed = time.Minute
+)
+
+// take takes a message's turn, or says how long until it looks again. A turn is kept for its message, so that those that wait go in the order in which
+// they came.
+func (l *RateLimit) take(m message, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sweep--; l.sweep < 0 {
+		l.forgetMissed(now)
+	}
+	turn, waits := l.turns[m]
+	if !waits {
+		r := l.limiter.ReserveN(now, 1)
+		wait := r.DelayFrom(now)
+		if wait > longestTurn {
+			r.CancelAt(now)
+			return longestWait
 		}
-		t := time.NewTimer(d)
-		select {
-		case <-t.C:
-			return nil
-		case <-now.replaced:
-			t.Stop()
-		case <-ctx.Done():
-			t.Stop()
-			r.Cancel()
-			return context.Cause(ctx)
+		turn = now.Add(wait)
+	}
+	if wait := turn.Sub(now); wait > 0 {
+		l.turns[m] = turn
+		return min(wait, longestWait)
+	}
+	delete(l.turns, m)
+	return 0
+}
+
+func (l *RateLimit) forgetMissed(now time.Time) {
+	for m, turn := range l.turns {
+		if now.Sub(turn) > missed {
+			delete(l.turns, m)
 		}
 	}
+	l.sweep = max(1024, len(l.turns))
 }

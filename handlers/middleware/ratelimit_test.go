@@ -2,14 +2,16 @@ package middleware_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers/middleware"
 )
@@ -23,6 +25,22 @@ func limit(t *testing.T, perSecond float64, burst int) *middleware.RateLimit {
 	return l
 }
 
+// pass calls h for a message until it is not deferred, or ctx ends.
+func pass(ctx context.Context, h consumer.Handler, token uint64) error {
+	m := message(1)
+	m.Token = token
+	for {
+		if err := h(ctx, m); !consumer.IsDeferred(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 func ok(context.Context, *consumer.Message) error { return nil }
 
 // 100 workers together keep to the rate.
@@ -31,15 +49,15 @@ func TestRateLimit(t *testing.T) {
 		h := limit(t, 10, 5).Middleware(ok)
 		start := time.Now()
 		var wg sync.WaitGroup
-		for range 105 {
+		for i := range 105 {
 			wg.Go(func() {
-				if err := h(t.Context(), message(1)); err != nil {
+				if err := pass(t.Context(), h, uint64(i)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if took := time.Since(start); took < 10*time.Second || took > 10*time.Second+time.Millisecond {
+		if took := time.Since(start); took < 10*time.Second || took > 10*time.Second+10*time.Millisecond {
 			t.Errorf("105 calls at 10/s with a burst of 5 took %v, want 10s", took)
 		}
 	})
@@ -52,19 +70,19 @@ func TestRateLimitSet(t *testing.T) {
 		h := l.Middleware(ok)
 		start := time.Now()
 		var wg sync.WaitGroup
-		for range 11 { // the burst has one; ten wait
+		for i := range 11 { // the burst has one; ten wait
 			wg.Go(func() {
-				if err := h(t.Context(), message(1)); err != nil {
+				if err := pass(t.Context(), h, uint64(i)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		if err := l.Set(10, 1); err != nil {
 			t.Fatal(err)
 		}
 		wg.Wait()
-		if took := time.Since(start) - time.Hour; took < time.Second || took > time.Second+time.Millisecond {
+		if took := time.Since(start) - time.Minute; took < time.Second || took > time.Second+10*time.Millisecond {
 			t.Errorf("ten calls at 10/s took %v after the change, want 1s", took)
 		}
 		if err := l.Set(math.Inf(1), 1); err != nil {
@@ -72,7 +90,9 @@ func TestRateLimitSet(t *testing.T) {
 		}
 		now := time.Now()
 		for range 1000 {
-			_ = h(t.Context(), message(1))
+			if err := h(t.Context(), message(1)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if took := time.Since(now); took != 0 {
 			t.Errorf("without a limit 1,000 calls took %v", took)
@@ -95,7 +115,7 @@ func TestRateLimitSetOften(t *testing.T) {
 				_ = l.Set(1, 10+i%2)
 			}
 		})
-		for h(ctx, message(1)) == nil {
+		for pass(ctx, h, 1) == nil {
 		}
 		wg.Wait()
 		if calls < 29 || calls > 31 {
@@ -104,21 +124,36 @@ func TestRateLimitSetOften(t *testing.T) {
 	})
 }
 
-// A context that ends while waiting: its cause, no call, and the turn is given back.
-func TestRateLimitContext(t *testing.T) {
+// A handler that is limited leaves the workers to the others, its messages come in their order, and nothing is an attempt.
+func TestRateLimitHoldsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limit(t, 1, 1)
-		calls := 0
-		h := l.Middleware(func(context.Context, *consumer.Message) error { calls++; return nil })
-		_ = h(t.Context(), message(1))
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Millisecond, func() { cancel(consumer.ErrShutdown) })
-		if err := h(ctx, message(2)); !errors.Is(err, consumer.ErrShutdown) || calls != 1 {
-			t.Errorf("error %v after %d calls", err, calls)
+		b := membroker.New(membroker.Config{Topics: map[string]int{"slow": 1, "quick": 1}})
+		write(t, b, "slow", 60, noKey)
+		write(t, b, "quick", 1000, noKey)
+		var slow, quick atomic.Int64
+		limited := limit(t, 1, 1).Middleware(func(_ context.Context, m *consumer.Message) error {
+			if n := slow.Add(1); m.Offset != n-1 || m.Runs != 0 {
+				t.Errorf("message %d is number %d, after %d runs", m.Offset, n, m.Runs)
+			}
+			return nil
+		})
+		_, stop := consume(t, b, []string{"slow", "quick"}, consumer.Config{
+			Pool: consumer.Pool{Min: 1, Max: 1}, Retry: consumer.Retry{MaxAttempts: 2},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				if strings.HasPrefix(string(m.Value), "slow") {
+					return limited(ctx, m)
+				}
+				time.Sleep(time.Millisecond)
+				quick.Add(1)
+				return nil
+			}})
+		time.Sleep(5 * time.Second)
+		if quick.Load() != 1000 || slow.Load() > 7 {
+			t.Errorf("%d quick ones and %d slow ones after 5 s", quick.Load(), slow.Load())
 		}
-		start := time.Now()
-		if err := h(t.Context(), message(3)); err != nil || time.Since(start) > time.Second {
-			t.Errorf("the next call: %v after %v", err, time.Since(start))
+		time.Sleep(time.Minute)
+		if s := stop(); slow.Load() != 60 || s.Handled != 1060 || s.Failed != 0 || s.InFlight != 0 {
+			t.Errorf("%d of 60 slow ones; %+v", slow.Load(), s)
 		}
 	})
 }
@@ -138,17 +173,14 @@ func TestRateLimitRefuses(t *testing.T) {
 }
 
 func ExampleRateLimit() {
-	l, err := middleware.NewRateLimit(1000, 1)
+	l, err := middleware.NewRateLimit(1, 1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	h := l.Middleware(func(context.Context, *consumer.Message) error { return nil })
-	start := time.Now()
-	for range 11 {
-		_ = h(context.Background(), &consumer.Message{})
-	}
-	fmt.Println("at least 10ms:", time.Since(start) >= 10*time.Millisecond)
+	first, second := &consumer.Message{Token: 1}, &consumer.Message{Token: 2}
+	fmt.Println("waits:", consumer.IsDeferred(h(context.Background(), first)), consumer.IsDeferred(h(context.Background(), second)))
 	_ = l.Set(5000, 10) // at any time
-	// Output: at least 10ms: true
+	// Output: waits: false true
 }

@@ -115,8 +115,8 @@ func TestSettingsAtOnce(t *testing.T) {
 	}
 }
 
-// A change reaches the call that waits.
-func TestChangeReachesWaitingCalls(t *testing.T) {
+// A change reaches the message that waits, when it looks again.
+func TestChangeReachesWaitingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := middleware.NewRateLimit(0.001, 1)
 		if err != nil {
@@ -125,7 +125,7 @@ func TestChangeReachesWaitingCalls(t *testing.T) {
 		h := l.Middleware(func(context.Context, *consumer.Message) error { return nil })
 		begin := time.Now()
 		done := make(chan error)
-		go func() { _, err := h(t.Context(), nil), h(t.Context(), nil); done <- err }()
+		go func() { _, err := pass(t.Context(), h, 1), pass(t.Context(), h, 2); done <- err }()
 		time.Sleep(time.Second)
 		if err := l.Change(map[string]float64{"per_second": 10}); err != nil {
 			t.Fatal(err)
