@@ -3,7 +3,6 @@ package kafkabroker
 import (
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 // A mortal is a process whose handler ends it at one message.
 type mortal struct {
-	mu      sync.Mutex
 	poison  string
 	slow    string   // is not finished where others are beside it
 	acked   []string // by any process
