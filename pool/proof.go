@@ -169,6 +169,7 @@ func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
 		return s.bar(o, target, 0, ReasonUndo, "less hurts"), true
 	case known, q-doubt/2 > 1-noise:
 		s.measured(o, y)
+		s.hold = firstHold // if that was wrong, a little more soon shows it
 		s.bar(o, y.n, 0, "", "")
 		s.free = true
 	}
