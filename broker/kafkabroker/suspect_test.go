@@ -38,7 +38,9 @@ func (x *mortal) live(t *testing.T, ts *testSystem, careful bool, end func() boo
 				if careful {
 					x.alone(r)
 				}
-				time.Sleep(20 * time.Millisecond) // its acks are committed
+				if !careful {
+					eventually(t, "that it has begun is committed", func() bool { return ts.starts() == x.deaths+1 })
+				}
 				x.deaths++
 				r.kill(l)
 				return
