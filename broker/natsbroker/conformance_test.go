@@ -47,10 +47,13 @@ func TestConformance(t *testing.T) {
 // inFull skips a variant of the suite that is not needed each time.
 func inFull(t *testing.T) {
 	t.Helper()
-	if os.Getenv("LONGSHORE_REAL") == "" {
+	if !full() {
 		t.Skip("a variant of the suite, which runs with LONGSHORE_REAL=1")
 	}
 }
+
+// full says that what takes long is not cut short.
+func full() bool { return os.Getenv("LONGSHORE_REAL") != "" }
 
 // A place is where the server of a case runs.
 type place struct {

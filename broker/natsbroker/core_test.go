@@ -130,6 +130,7 @@ func TestCoreSettle(t *testing.T) {
 
 // What does not fit into the budget is dropped, and counted exactly; also what is not handed out at Stop.
 func TestCoreDropsAreCounted(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t, noJetStream)
 	nc := ts.admin().nc
 	s := openCore(t, ts.url(), broker.Budget{Messages: 10, Bytes: 1 << 20})
@@ -145,7 +146,8 @@ func TestCoreDropsAreCounted(t *testing.T) {
 
 func TestCoreReconnects(t *testing.T) {
 	ts := startServer(t, noJetStream)
-	nc := ts.admin().nc
+	a := ts.admin()
+	nc := a.nc
 	s := openCore(t, ts.url(), broker.Budget{Messages: 100, Bytes: 1 << 20})
 	ts.down()
 	eventually(t, "Down and Gap are told", func() bool {
@@ -154,7 +156,7 @@ func TestCoreReconnects(t *testing.T) {
 	})
 	ts.up()
 	eventually(t, "Up is told", func() bool { return len(s.events.of(broker.Up)) == 2 })
-	eventually(t, "the test is connected again", nc.IsConnected)
+	a.again()
 	corePublish(t, nc, 10)
 	ack(t, s, receive(t, s, 10)...)
 }

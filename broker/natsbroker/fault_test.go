@@ -70,6 +70,7 @@ func (d *drainer) stop(t *testing.T) {
 
 // f36: a handler longer than AckWait, and what waits behind it, run once.
 func TestLongHandlersAreExtended(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -99,6 +100,7 @@ func TestLongHandlersAreExtended(t *testing.T) {
 
 // A message that the server delivers again while it is still out here is not handed out, and its ack settles it.
 func TestRedeliveryWhileOut(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -133,6 +135,7 @@ func TestRedeliveryWhileOut(t *testing.T) {
 
 // f17: acks lost on the way, deliveries go on: finished work comes again and is acked again, not handled.
 func TestLostAcksAreSentAgain(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"held", "lost with the connection"} {
 		t.Run(how, func(t *testing.T) {
 			ts := startServer(t)
@@ -164,6 +167,7 @@ func TestLostAcksAreSentAgain(t *testing.T) {
 
 // f10, f12: the server goes away and comes back, with messages out, buffered and acked.
 func TestServerRestart(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -181,7 +185,7 @@ func TestServerRestart(t *testing.T) {
 		ups := len(s.events.of(broker.Up))
 		eventually(t, "Up is told", func() bool { return len(s.events.of(broker.Up)) >= ups })
 	}
-	eventually(t, "the test is connected again", a.nc.IsConnected)
+	a.again()
 	a.publish(301, 400)
 	d.has(t, 350)
 	for _, m := range out {
@@ -198,6 +202,7 @@ func TestServerRestart(t *testing.T) {
 
 // A server that is killed forgets deliveries and acks of its last second, and counts deliveries from 1 again.
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	p := startServerProcess(t)
 	a := adminOf(t, p.url())
 	a.stream()
@@ -209,7 +214,7 @@ func TestServerKilled(t *testing.T) {
 	d.has(t, 400)
 	p.kill()
 	p.up()
-	eventually(t, "the test is connected again", a.nc.IsConnected)
+	a.again()
 	a.publish(401, 500)
 	d.has(t, 500)
 	a.settled()
@@ -221,6 +226,7 @@ func TestServerKilled(t *testing.T) {
 
 // f14, f15: connections are reset again and again.
 func TestConnectionsReset(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -241,6 +247,7 @@ func TestConnectionsReset(t *testing.T) {
 // f16, f19: nothing comes from the server, and the socket stays open. It is noticed by the missing heartbeat; when nothing comes at
 // all, the connection is replaced.
 func TestHalfOpenConnection(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -271,6 +278,7 @@ func TestHalfOpenConnection(t *testing.T) {
 
 // f08: a holder whose lease ran out neither naks nor extends: it would take the messages from whoever has them now.
 func TestNoGiveBackByAnExpiredLease(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -319,6 +327,7 @@ func TestNoGiveBackByAnExpiredLease(t *testing.T) {
 
 // MaxHold: after it a message is extended no more, and another gets it.
 func TestMaxHold(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()

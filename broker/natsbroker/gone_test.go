@@ -50,6 +50,7 @@ func TestGapByLimit(t *testing.T) {
 
 // f32: and what a purge takes.
 func TestGapByPurge(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -101,6 +102,7 @@ func TestNoGapWithFilter(t *testing.T) {
 
 // f33: deleted and recreated things are noticed within 5 s, and policy decides.
 func TestDeleted(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for name, remove := range map[string]func(a *admin) error{
 		"consumer": func(a *admin) error { return a.js.DeleteConsumer(ctx, "S", "c") },
@@ -149,6 +151,7 @@ func TestDeleted(t *testing.T) {
 
 // f33: a deleted consumer is created again at its ack floor; nothing that was finished comes again.
 func TestRecreateConsumer(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	ts := startServer(t)
 	a := ts.admin()
@@ -184,6 +187,7 @@ func TestRecreateConsumer(t *testing.T) {
 
 // A stream made anew has the sequences of the old one; its messages are not taken for finished.
 func TestRecreateStream(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	ts := startServer(t)
 	a := ts.admin()
@@ -246,6 +250,7 @@ func TestRecreatedByOthers(t *testing.T) {
 
 // f34: the consumer's state is gone after a loss of power. It is noticed, and by policy made anew.
 func TestConsumerStateLost(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -262,7 +267,7 @@ func TestConsumerStateLost(t *testing.T) {
 	}
 	ts.up()
 	eventually(t, "a new claim begins", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
-	eventually(t, "the test is connected again", a.nc.IsConnected)
+	a.again()
 	a.publish(51, 60)
 	d.has(t, 60)
 	a.settled()
@@ -271,6 +276,7 @@ func TestConsumerStateLost(t *testing.T) {
 
 // f34: the stream's messages are gone, and the consumer stands after its end. It says so, or goes on; it is never silent.
 func TestConsumerAheadOfItsStream(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -286,7 +292,7 @@ func TestConsumerAheadOfItsStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	ts.up()
-	eventually(t, "the test is connected again", a.nc.IsConnected)
+	a.again()
 	before, _ := d.seen()
 	a.publish(1, 10)
 	eventually(t, "the messages come, or a warning", func() bool {

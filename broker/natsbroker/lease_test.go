@@ -9,6 +9,7 @@ import (
 
 // What lay in the socket of a frozen process, or was held up by the network, looks fresh when it is read. Another has it by then.
 func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -58,6 +59,7 @@ func TestAcksOutliveTheirConnection(t *testing.T) {
 
 // A delay holds although the nak that asked for it was lost with its connection.
 func TestDelayIsKeptWhenTheNakIsLost(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -89,6 +91,7 @@ func TestDelayIsKeptWhenTheNakIsLost(t *testing.T) {
 
 // An ack that was held up for longer than its lease said nil, and did not hold: it is told.
 func TestLateAcksAreUnconfirmed(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -118,6 +121,7 @@ func TestLateAcksAreUnconfirmed(t *testing.T) {
 // A server that was started again lets leases run out up to a second sooner than it granted them, for it stores when they began in whole
 // seconds. A source that is cut off meanwhile cannot know, says nil, and has to tell it afterwards.
 func TestAcksAfterARestartAreUnconfirmed(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()

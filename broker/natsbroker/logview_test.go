@@ -142,6 +142,7 @@ func TestLogViewCreatesLogs(t *testing.T) {
 
 // The server is away: it says which, and ends with ctx.
 func TestLogViewIsAway(t *testing.T) {
+	t.Parallel()
 	if _, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: natsbroker.Connection{URLs: []string{"http://x"}}}); err == nil {
 		t.Error("a wrong URL is taken")
 	}

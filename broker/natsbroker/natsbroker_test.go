@@ -118,6 +118,12 @@ func adminOf(t testing.TB, url string, opts ...nats.Option) *admin {
 	return &admin{t, nc, js}
 }
 
+// again waits until the test is connected to a server that was started again. That it believes to be so says nothing: it may not know of the end yet.
+func (a *admin) again() {
+	a.t.Helper()
+	eventually(a.t, "the test is connected again", func() bool { return a.nc.FlushTimeout(time.Second) == nil })
+}
+
 func (a *admin) stream(change ...func(*jetstream.StreamConfig)) {
 	a.t.Helper()
 	sc := jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}
@@ -338,6 +344,7 @@ func TestSettleExactlyOnce(t *testing.T) {
 }
 
 func TestNackComesAgainWithRuns(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()

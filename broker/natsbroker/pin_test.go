@@ -27,6 +27,7 @@ func pinConfig(url string) natsbroker.Config {
 
 // Of two processes one gets all messages, in order, and the other one what it leaves when it is closed.
 func TestOnePinnedAtATime(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -68,6 +69,7 @@ func TestOnePinnedAtATime(t *testing.T) {
 
 // A process that stands by is idle, not wedged: no alarm, and a lag that is not its own.
 func TestStandingByIsQuiet(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()

@@ -119,6 +119,7 @@ func TestPublishRefused(t *testing.T) {
 
 // A subject may come from a message that anybody wrote. It commands no server, and answers nobody's request.
 func TestPublishReserved(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -174,6 +175,7 @@ func TestPublishToAFullStream(t *testing.T) {
 
 // f38: the broker is away. Publish waits as long as ctx allows, and works when it is back.
 func TestPublishWithoutServer(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()

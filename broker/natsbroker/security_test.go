@@ -199,6 +199,7 @@ func (o *operator) creds(account nkeys.KeyPair) string {
 
 // b06: each way to log in works, and what is wrong gives a clear error at once, without the secret and without a hot loop.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	for name, l := range logins(t) {
 		t.Run(name, func(t *testing.T) {
 			ts := startServer(t, l.server)
@@ -255,6 +256,7 @@ func refused(t *testing.T, cfg natsbroker.Config) {
 
 // Credentials that stop being good while a source runs: it says so, goes on trying, and not in a hot loop.
 func TestLoginThatExpires(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t, func(o *server.Options) { o.Username, o.Password = "u", canary })
 	a := ts.admin(nats.UserInfo("u", canary))
 	a.stream()
@@ -274,7 +276,7 @@ func TestLoginThatExpires(t *testing.T) {
 	ts.down()
 	ts.opts.Password = canary
 	ts.up()
-	eventually(t, "the test is connected again", a.nc.IsConnected)
+	a.again()
 	a.publish(1, 1)
 	ack(t, s, receive(t, s, 1)...)
 	s.events.mu.Lock()

@@ -130,6 +130,7 @@ func TestLimitsOnPulls(t *testing.T) {
 }
 
 func TestUnusableConsumersAreRefused(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -181,6 +182,7 @@ func TestUnusableConsumersAreRefused(t *testing.T) {
 
 // f13: no server at first. Open tries on with Down events until ctx ends; a server that comes is found.
 func TestOpenWithoutServer(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
@@ -220,6 +222,7 @@ func TestOpenWithoutServer(t *testing.T) {
 }
 
 func TestJetStreamNotEnabled(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t, noJetStream)
 	s, _ := natsbroker.NewSource(config(ts.url()))
 	defer closeSource(t, s)
@@ -320,6 +323,7 @@ func TestCloseBesideAck(t *testing.T) {
 
 // Close with an ack that cannot be sent returns when its ctx ends, and says so.
 func TestCloseWithoutServer(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	ts := startServer(t)
 	a := ts.admin()
@@ -362,6 +366,7 @@ func atRest(a *admin) {
 
 // The server never has more out than the budget's messages; SetBudget moves it.
 func TestBudgetMessages(t *testing.T) {
+	t.Parallel()
 	ts, a := budgetServer(t)
 	a.publish(1, 100)
 	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 10 })
