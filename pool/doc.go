@@ -40,7 +40,7 @@
 //
 //  1. Workers report their idle timeouts, and the pool shrinks by those that did, never under load + √load.
 //  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, and a square
-//     root for what varies), at most twofold at a time, and beyond 16 not before two completions per worker.
+//     root for what varies), at most twofold at a time, and beyond 16 not before three completions per worker.
 //  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three standard
 //     errors, and what a start or a cut hides.
 //  4. A growth that is proven to bring less than half of what it could goes back to the knee and is barred for 0.1, 0.8, 6.4, 20 s, and

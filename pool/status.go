@@ -10,7 +10,7 @@ import (
 const (
 	drainTime = 250 * time.Millisecond // in which a backlog should be gone
 	freeSize  = 16                     // so many workers need no evidence
-	rounds    = 2.0                    // completions per worker without which there is no further growth
+	rounds    = 3.0                    // completions per worker without which there is no further growth
 	busyCPU   = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
