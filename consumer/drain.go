@@ -195,11 +195,11 @@ func (c *Consumer) waitEmpty(d time.Duration) bool {
 }
 
 // endWorkers ends the pool and the dead-letter publishing, and returns how many handlers are stuck. By now every worker that can end is
-// about to.
+// about to; one that gets no processor does it after Run.
 func (c *Consumer) endWorkers() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	stuck, _ := c.pool.Drain(ctx) // its error says what stuck says
+	_, _ = c.pool.Drain(ctx) // it counts workers, not handlers
 	ended := make(chan struct{})
 	go func() { // outlives Run only where a publisher ignores its context
 		c.letters.wg.Wait()
@@ -209,7 +209,22 @@ func (c *Consumer) endWorkers() int {
 	case <-ended:
 	case <-ctx.Done():
 	}
-	return stuck
+	return c.stuckHandlers()
+}
+
+// stuckHandlers counts the handlers that were called and have not returned: those that the watchdog gave up, and those that run. A worker may have a run in hand
+// without one: it got no processor since, and what it was handed was taken from it.
+func (c *Consumer) stuckHandlers() int {
+	running, given := 0, 0
+	for _, r := range c.pool.InHand() {
+		switch {
+		case r.given():
+			given++
+		case r.running() >= 0:
+			running++
+		}
+	}
+	return running + max(given, int(c.stuck.Load())) // which the watchdog counts a moment after it has given one up
 }
 
 // close closes the sources.

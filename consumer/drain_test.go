@@ -126,6 +126,94 @@ func TestHandlerThatIgnoresItsContextDoesNotHoldTheStop(t *testing.T) {
 	})
 }
 
+// A worker that got no processor since it was handed something is no handler that hangs: what it was handed is in other hands.
+func TestWorkerThatHasNotBegunIsNotStuck(t *testing.T) {
+	for name, cfg := range ways {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				const messages = 200
+				produceKeyed(t, b, messages, 20)
+				var l ledger
+				var handed atomic.Int64
+				release := make(chan struct{})
+				cfg.Pool = consumer.Pool{Min: 4, Max: 4}
+				r := startHeld(t, b, handling(cfg, func(_ context.Context, m *consumer.Message) error { l.add(m); return nil }), func() {
+					if handed.Add(1) == 2 {
+						<-release
+					}
+				})
+				time.Sleep(time.Minute)
+				if err := r.end(); err != nil {
+					t.Errorf("Run returned %v, and no handler hangs", err)
+				}
+				if e := eventsOf[consumer.Drained](r.journal); len(e) != 1 || e[0].Stuck != 0 {
+					t.Errorf("told: %+v", e)
+				}
+				l.check(t, messages)
+				wantUnsettled(t, b, 0)
+				close(release)
+				synctest.Wait()
+				wantUnsettled(t, b, 0)
+			})
+		})
+	}
+}
+
+// Of the workers that did not return at a stop those are counted whose handlers hang, whether the watchdog had given them up or not, also when their claim was
+// lost meanwhile, and no other.
+func TestStopCountsTheHandlersThatHang(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg  consumer.Config
+		lost bool
+	}{
+		"running":         {},
+		"lost":            {lost: true},
+		"given up":        {cfg: consumer.Config{Timeout: time.Second, StuckAfter: time.Second, MaxStuck: 10}},
+		"one given up":    {cfg: consumer.Config{Timeout: time.Second, StuckAfter: time.Second, MaxStuck: 1}},
+		"keys in order":   {cfg: consumer.Config{Order: consumer.OrderKey, Timeout: time.Second, StuckAfter: time.Second, MaxStuck: 1}},
+		"each as a batch": {cfg: consumer.Config{Batch: &consumer.Batch{Size: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				release := make(chan struct{})
+				var handed, hanging atomic.Int64
+				cfg := tc.cfg
+				cfg.Pool, cfg.DrainTimeout, cfg.CancelGrace = consumer.Pool{Min: 6, Max: 6}, 3*time.Second, time.Second
+				r := startHeld(t, b, handling(cfg, func(_ context.Context, m *consumer.Message) error {
+					if string(m.Value) == "hangs" && hanging.Add(1) <= 2 {
+						<-release
+					}
+					return nil
+				}), func() {
+					if handed.Add(1) == 1 {
+						<-release
+					}
+				})
+				for i, payload := range []string{"harmless", "hangs", "hangs", "harmless"} {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte{byte(i)}, Value: []byte(payload)}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(500 * time.Millisecond)
+				}
+				time.Sleep(500 * time.Millisecond)
+				if tc.lost {
+					for p := range int32(2) {
+						_ = b.Steal("group", "in", p) // of the broker without partitions there is none
+					}
+					time.Sleep(time.Second)
+				}
+				if err := r.end(); !errors.Is(err, consumer.ErrStuck) {
+					t.Errorf("Run returned %v, want ErrStuck", err)
+				}
+				if e := eventsOf[consumer.Drained](r.journal); len(e) != 1 || e[0].Stuck != 2 {
+					t.Errorf("told: %+v, want 2 that hang", e)
+				}
+				close(release)
+			})
+		})
+	}
+}
+
 // Who stops it must learn which handlers hang, without a Timeout too: where they are, and with what message.
 func TestStopNamesTheHandlersThatItLeavesBehind(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {

@@ -211,6 +211,13 @@ func (r *run) running() int {
 	return next - 1
 }
 
+// given says that the watchdog has given up the worker, whose handler has not returned. The worker ends that with the next take.
+func (r *run) given() bool {
+	v := r.word.Load()
+	_, next, end := unpackWord(v)
+	return v&(disowned|replaced) != 0 && next <= end
+}
+
 // unstarted is how many messages nobody has started.
 func (r *run) unstarted() int {
 	_, next, end := unpackWord(r.word.Load())

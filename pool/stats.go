@@ -37,6 +37,18 @@ func (p *Pool[T]) Stats() Stats {
 	}
 }
 
+// InHand returns the T's that workers with a slot have in hand, the one that was begun first at the front. Do may not have begun with one yet, or have returned
+// already: the worker itself tells the pool, when it gets a processor.
+func (p *Pool[T]) InHand() []T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ts := make([]T, 0, p.busy)
+	for w := p.oldest; w != nil; w = w.newer {
+		ts = append(ts, w.cur)
+	}
+	return ts
+}
+
 // Load is what a submitter may want to know in each of its rounds.
 type Load struct {
 	// Queued is the T's in the queue, PerSecond how many are taken from it at the pace of the last moments.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -257,6 +258,31 @@ func TestDrainLeavesTheStuck(t *testing.T) {
 		synctest.Wait()
 		if n, err := p.Drain(t.Context()); n != 0 || err != nil {
 			t.Errorf("Drain again: %d, %v", n, err)
+		}
+	})
+}
+
+func TestInHand(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := newPool(t, pool.Config[int]{Min: 3, Max: 3, Do: func(_ intWorker, n int) {
+			if n > 1 {
+				<-release
+			}
+		}})
+		for n := 1; n <= 3; n++ {
+			if err := p.Submit(t.Context(), 0, n); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := p.InHand(); !slices.Equal(got, []int{2, 3}) {
+			t.Errorf("in hand: %v, want 2 and 3", got)
+		}
+		close(release)
+		drain(t, p)
+		if got := p.InHand(); len(got) != 0 {
+			t.Errorf("in hand after the end: %v", got)
 		}
 	})
 }
