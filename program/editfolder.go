@@ -50,7 +50,7 @@ func removeLeftEdits() {
 		if info, err := os.Lstat(path); err != nil || !info.IsDir() || !isOurs(info) { // others may write to the folder above it
 			continue
 		}
-		lock, err := os.OpenFile(filepath.Join(path, editLock), os.O_RDWR, 0)
+		lock, err := os.OpenFile(filepath.Join(path, editLock), os.O_RDWR, 0) // #nosec G304 -- a folder of ours
 		if err != nil {
 			continue
 		}
