@@ -97,13 +97,25 @@ func TestHealthHasRoom(t *testing.T) {
 func TestOldestIdleGoesFirst(t *testing.T) {
 	s, _ := serve(t, admin.Config{Targets: targets(), MaxConnections: 3})
 	all := &crowd{t: t, to: s.Addr().String()}
-	all.join(3, getLive+"\r\n", true)
-	first := &crowd{t: t, to: all.to, all: all.all[:1]}
-	fmt.Fprint(all.all[0], getLive+"\r\n")
-	if r, err := http.ReadResponse(bufio.NewReader(all.all[0]), nil); err != nil || r.StatusCode != 200 {
-		t.Fatalf("%v %v", r, err)
+	ask := func(n int, ask func()) {
+		ask()
+		for s.Idle() < n { // else which is idle longest is the scheduler's choice
+			time.Sleep(time.Millisecond)
+		}
 	}
-	all.join(2, getLive+"\r\n", true)
+	for n := range 3 {
+		ask(n+1, func() { all.join(1, getLive+"\r\n", true) })
+	}
+	first := &crowd{t: t, to: all.to, all: all.all[:1]}
+	ask(3, func() {
+		fmt.Fprint(all.all[0], getLive+"\r\n")
+		if r, err := http.ReadResponse(bufio.NewReader(all.all[0]), nil); err != nil || r.StatusCode != 200 {
+			t.Fatalf("%v %v", r, err)
+		}
+	})
+	for range 2 {
+		ask(3, func() { all.join(1, getLive+"\r\n", true) })
+	}
 	if n, m := first.open(), all.open(); n != 1 || m != 3 {
 		t.Errorf("the first is open: %d; %d in all", n, m)
 	}

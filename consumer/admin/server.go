@@ -31,6 +31,7 @@ type Server struct {
 	names    []string // of the targets, sorted
 	listener net.Listener
 	http     *http.Server
+	clients  *connections
 	refusals zerolog.Logger // for what was refused: sampled
 	crowds   zerolog.Logger // sampled, too
 }
@@ -56,7 +57,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		return fmt.Errorf("admin: listening: %w", err)
 	}
 	s.listener = l
-	clients := &connections{most: s.cfg.MaxConnections, all: map[net.Conn]standing{}, crowded: s.crowded}
+	s.clients = &connections{most: s.cfg.MaxConnections, all: map[net.Conn]standing{}, crowded: s.crowded}
 	s.http = &http.Server{
 		Handler:           s.guard(s.routes(), onLoopback(l.Addr())),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -64,7 +65,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         clients.changed,
+		ConnState:         s.clients.changed,
 		ErrorLog:          log.New(lines{s.cfg.Logger}, "", 0),
 	}
 	return nil
