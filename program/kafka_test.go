@@ -2,9 +2,12 @@ package program
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -182,7 +185,7 @@ func TestKafkaIsAway(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want string }{
 		{"lag -c c.yaml", "broker 127.0.0.1:" + port + ": "},
-		{"demo --kafka 127.0.0.1:" + port, "connecting to 127.0.0.1:" + port + ": "},
+		{"demo --kafka 127.0.0.1:" + port, "broker 127.0.0.1:" + port + ": connecting: "},
 		{"produce --brokers 127.0.0.1:" + port + " --count 1 --timeout 1s", "connection refused"},
 	} {
 		p := launch(t, dir, strings.Fields(c.args)...)
@@ -225,6 +228,56 @@ func TestDemoOnKafka(t *testing.T) {
 	defer client.Close()
 	if left := leftOnKafka(t, client); len(left) > 0 {
 		t.Errorf("left on %v: %v", c.ListenAddrs(), left)
+	}
+}
+
+// TestDemoOnHostileKafka: an answer that claims 2^31-1 elements ends the command with an error, not the process.
+func TestDemoOnHostileKafka(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go claimMuch(conn)
+		}
+	}()
+	if out, err := run(t.Context(), "demo", "--kafka", l.Addr().String(), "--duration", "1s"); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("%q: %v, want an error that names the broker", out, err)
+	}
+}
+
+// claimMuch answers each request but the first with a claim of more than there is.
+func claimMuch(conn net.Conn) {
+	defer conn.Close()
+	var size [4]byte
+	for {
+		if _, err := io.ReadFull(conn, size[:]); err != nil {
+			return
+		}
+		request := make([]byte, binary.BigEndian.Uint32(size[:]))
+		if _, err := io.ReadFull(conn, request); err != nil {
+			return
+		}
+		answer := append(make([]byte, 4), request[4:8]...)
+		if key, version := request[1], request[3]; key == 18 { // ApiVersions: it speaks Metadata up to version 8
+			answer = append(answer, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 8)
+			if version > 0 {
+				answer = append(answer, 0, 0, 0, 0)
+			}
+		} else {
+			answer = append(answer, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff)
+		}
+		binary.BigEndian.PutUint32(answer, uint32(len(answer)-4))
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
 	}
 }
 

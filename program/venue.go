@@ -12,7 +12,6 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nuid"
-	kafka "github.com/segmentio/kafka-go"
 )
 
 // A venue is where the demo takes place: a stream or topic that is its own, and empty.
@@ -30,7 +29,7 @@ const (
 	demoConsumer = "demo-workers"
 	// demoPartitions are those of the demo's topic.
 	demoPartitions = 8
-	// venueTimeout is for making a topic, and for taking it away.
+	// venueTimeout is for taking topic and group away.
 	venueTimeout = 10 * time.Second
 )
 
@@ -72,63 +71,19 @@ func kafkaVenue(ctx context.Context, brokers []string) (v venue, err error) {
 	if v.publisher, err = kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at}); err != nil {
 		return v, usageError{err}
 	}
-	if err := reach(ctx, brokers); err != nil {
+	admin, err := kafkabroker.NewAdmin(at)
+	if err != nil {
+		return v, usageError{err}
+	}
+	if err := admin.CreateTopic(ctx, name, demoPartitions); err != nil {
+		admin.Close()
 		return v, err
 	}
-	client := &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: venueTimeout, Transport: &kafka.Transport{DialTimeout: 5 * time.Second}}
-	made, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{
-		Topics: []kafka.TopicConfig{{Topic: name, NumPartitions: demoPartitions, ReplicationFactor: -1}},
-	})
-	if err == nil {
-		err = made.Errors[name]
-	}
-	if err != nil {
-		closeIdle(client)
-		return v, fmt.Errorf("creating the topic %s: %w", name, err)
-	}
 	v.clear = func() error {
-		defer closeIdle(client)
+		defer admin.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), venueTimeout)
 		defer cancel()
-		return errors.Join(deleteGroup(ctx, client, name), deleteTopic(ctx, client, name))
+		return errors.Join(admin.DeleteGroup(ctx, name), admin.DeleteTopic(ctx, name))
 	}
 	return v, nil
-}
-
-// reach says why none of the brokers can be reached; a request that finds none only says that its time is over.
-func reach(ctx context.Context, brokers []string) (err error) {
-	dialer := kafka.Dialer{ClientID: "longshore-demo", Timeout: 5 * time.Second}
-	for _, b := range brokers {
-		conn, e := dialer.DialContext(ctx, "tcp", b)
-		if e == nil {
-			return conn.Close()
-		}
-		err = errors.Join(err, fmt.Errorf("connecting to %s: %w", b, e))
-	}
-	return err
-}
-
-func closeIdle(c *kafka.Client) { c.Transport.(*kafka.Transport).CloseIdleConnections() }
-
-// deleteGroup deletes the group, if it ever came to be.
-func deleteGroup(ctx context.Context, c *kafka.Client, name string) error {
-	answer, err := c.DeleteGroups(ctx, &kafka.DeleteGroupsRequest{GroupIDs: []string{name}})
-	if err == nil {
-		err = answer.Errors[name]
-	}
-	if err != nil && !errors.Is(err, kafka.GroupIdNotFound) {
-		return fmt.Errorf("deleting the group %s: %w", name, err)
-	}
-	return nil
-}
-
-func deleteTopic(ctx context.Context, c *kafka.Client, name string) error {
-	answer, err := c.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{name}})
-	if err == nil {
-		err = answer.Errors[name]
-	}
-	if err != nil {
-		return fmt.Errorf("deleting the topic %s: %w", name, err)
-	}
-	return nil
 }

@@ -53,13 +53,17 @@ func (p *Publisher) Create(ctx context.Context, topic string) error {
 	return nil
 }
 
-// createLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor, and waits until a broker knows it, for the
-// time of one exchange. nil where it is there already.
+// createLog makes a topic of one partition that keeps its messages for ever, as create does.
 func (c *cluster) createLog(ctx context.Context, name string) error {
+	return c.create(ctx, name, 1, [][2]string{{"retention.ms", "-1"}, {"retention.bytes", "-1"}, {"cleanup.policy", "delete"}})
+}
+
+// create makes a topic with the broker's own replication factor, and waits until a broker knows it, for the time of one exchange. nil where it is there already.
+func (c *cluster) create(ctx context.Context, name string, partitions int32, options [][2]string) error {
 	if _, err := c.pick(ctx, controllerNode, keyCreateTopics, 4); err != nil {
 		return err
 	}
-	r, err := c.do(ctx, controllerNode, keyCreateTopics, 4, createBody(name, c.timeout))
+	r, err := c.do(ctx, controllerNode, keyCreateTopics, 4, createBody(name, partitions, options, c.timeout))
 	if err == nil {
 		err = readCreated(r, name)
 	}
@@ -78,15 +82,15 @@ func (c *cluster) createLog(ctx context.Context, name string) error {
 }
 
 // createBody is CreateTopics, version 4 (Apache Kafka's protocol guide), the first in which the broker chooses how many replicas there are.
-func createBody(name string, timeout time.Duration) []byte {
+func createBody(name string, partitions int32, options [][2]string, timeout time.Duration) []byte {
 	w := writer{}
 	w.array(1)
 	w.str(name)
-	w.i32(1)
+	w.i32(partitions)
 	w.i16(-1)
 	w.array(0) // the broker assigns replicas
-	w.array(3)
-	for _, option := range [][2]string{{"retention.ms", "-1"}, {"retention.bytes", "-1"}, {"cleanup.policy", "delete"}} {
+	w.array(len(options))
+	for _, option := range options {
 		w.str(option[0])
 		w.str(option[1])
 	}

@@ -2,7 +2,10 @@ package kafkabroker
 
 import (
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -38,5 +41,58 @@ func TestDestinations(t *testing.T) {
 	_ = p.(broker.Publisher).Close(t.Context())
 	if err := p.Find(t.Context(), "dead"); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestAdmin: a topic is made with its partitions, a second time without an error, and it goes with all that is in it, as a group does with its commits.
+func TestAdmin(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	a, err := NewAdmin(Connection{Brokers: ts.brokers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for range 2 {
+		if err := a.CreateTopic(t.Context(), "made", 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ti := ts.cluster.PartitionInfo("made", 4); ti == nil || ts.cluster.PartitionInfo("made", 5) != nil {
+		t.Error("the topic has not 5 partitions")
+	}
+	ts.commit(t, 0, "")
+	for range 2 {
+		if err := a.DeleteGroup(t.Context(), ts.group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	groups := ask(t, ts.admin, kmsg.NewPtrListGroupsRequest(), func(r *kmsg.ListGroupsResponse) int16 { return r.ErrorCode })
+	if len(groups.Groups) != 0 {
+		t.Errorf("left: %+v", groups.Groups)
+	}
+	if err := a.DeleteTopic(t.Context(), "made"); err != nil {
+		t.Fatal(err)
+	}
+	if ti := ts.cluster.TopicInfo("made"); ti != nil {
+		t.Errorf("left: %+v", ti)
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want error
+	}{
+		"a topic that is not there": {a.DeleteTopic(t.Context(), "made"), broker.ErrNoTopic},
+		"Kafka's own to make":       {a.CreateTopic(t.Context(), "__state", 1), broker.ErrReserved},
+		"Kafka's own to delete":     {a.DeleteTopic(t.Context(), "__consumer_offsets"), broker.ErrReserved},
+	} {
+		if !errors.Is(tc.err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, tc.err, tc.want)
+		}
+	}
+	if err := a.CreateTopic(t.Context(), "made", 0); err == nil || !strings.Contains(err.Error(), "0 partitions") {
+		t.Errorf("no partitions: %v", err)
+	}
+	if _, err := NewAdmin(Connection{Brokers: []string{"nohost"}}); err == nil || !strings.Contains(err.Error(), "Brokers[0]") {
+		t.Errorf("no address: %v", err)
 	}
 }

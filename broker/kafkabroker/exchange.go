@@ -31,7 +31,9 @@ const (
 	keySASLHandshake    = 17
 	keyAPIVersions      = 18
 	keyCreateTopics     = 19
+	keyDeleteTopics     = 20
 	keySASLAuthenticate = 36
+	keyDeleteGroups     = 42
 )
 
 // flexibleSince is the first version of each that has the flexible encoding.
@@ -215,8 +217,11 @@ func (c *cluster) failed(q *request, err error) error {
 	if de := (*dialError)(nil); errors.As(err, &de) {
 		return fmt.Errorf("%v request: %w", q.ApiKey(), err)
 	}
-	if q.node == anyNode {
+	switch q.node {
+	case anyNode:
 		return fmt.Errorf("%v request to broker %v: %w", q.ApiKey(), c.addr, err)
+	case controllerNode:
+		return fmt.Errorf("%v request to the controller of %v: %w", q.ApiKey(), c.addr, err)
 	}
 	c.mu.Lock()
 	address, known := c.addresses[q.node]

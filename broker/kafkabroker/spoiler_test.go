@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -101,7 +102,7 @@ func (c *spoiltConn) Read(b []byte) (int, error) {
 
 // TestHostileAnswers: whatever a broker answers to any request that we send, the process lives, takes little memory and tells an error.
 func TestHostileAnswers(t *testing.T) {
-	const rows = 18
+	const rows = 23
 	n := allocated(func() { t.Run("requests", testHostileAnswers) })
 	if most := uint64(rows * 8 << 20); n > most {
 		t.Errorf("%d bytes were allocated, want at most %d", n, most)
@@ -131,6 +132,11 @@ func testHostileAnswers(t *testing.T) {
 		"LeaveGroup":                  {keyLeaveGroup, leaveOnce},
 		"OffsetFetch of a lag view":   {keyOffsetFetch, func(t *testing.T, c Connection) error { return lagError(t, c) }},
 		"CreateTopics, DeleteRecords": {keyCreateTopics, createOnce},
+		"CreateTopics of an admin":    {keyCreateTopics, administerOnce},
+		"Metadata of an admin":        {keyMetadata, administerOnce},
+		"DeleteTopics":                {keyDeleteTopics, administerOnce},
+		"DeleteGroups":                {keyDeleteGroups, administerOnce},
+		"FindCoordinator of an admin": {keyFindCoordinator, administerOnce},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,4 +251,15 @@ func createOnce(t *testing.T, c Connection) error {
 	}
 	defer v.Close()
 	return v.CreateLog(t.Context(), "made", "")
+}
+
+// administerOnce makes a topic and deletes it, and a group that is not there.
+func administerOnce(t *testing.T, c Connection) error {
+	t.Helper()
+	a, err := NewAdmin(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	return errors.Join(a.CreateTopic(t.Context(), "made", 2), a.DeleteGroup(t.Context(), "none"), a.DeleteTopic(t.Context(), "made"))
 }

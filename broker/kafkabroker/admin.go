@@ -1,0 +1,134 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// An Admin makes and deletes topics, and deletes groups. Safe for concurrent use.
+type Admin struct {
+	conn Connection
+	c    *cluster
+}
+
+// NewAdmin checks c. It connects when it is first used.
+func NewAdmin(c Connection) (*Admin, error) {
+	c = c.withDefaults()
+	var f findings
+	c.validate(&f)
+	if err := errors.Join(f.errs...); err != nil {
+		return nil, err
+	}
+	cl, err := c.connect("__consumer_offsets")
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{conn: c, c: cl}, nil
+}
+
+// Close closes the connections.
+func (a *Admin) Close() { a.c.transport.CloseIdleConnections() }
+
+// CreateTopic makes a topic with the broker's own replication factor and options. It returns when a broker knows the topic, at most after twice RequestTimeout.
+// nil where it is there already. broker.ErrReserved where its name is one of Kafka's own.
+func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int) error {
+	err := broker.CheckDestination(name)
+	if err == nil && (partitions < 1 || partitions > maxPartitions) {
+		err = fmt.Errorf("%d partitions: there can be 1 to %d", partitions, maxPartitions)
+	}
+	if err == nil {
+		err = a.conn.probe(ctx, a.c.transport) // the Transport does not tell why it has no connection
+	}
+	if err == nil {
+		err = a.c.create(ctx, name, int32(partitions), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
+	}
+	return nil
+}
+
+// maxPartitions bounds what a slip of the keyboard may ask a cluster for.
+const maxPartitions = 100_000
+
+// DeleteTopic deletes a topic and all that is in it, within RequestTimeout. broker.ErrReserved where its name is one of Kafka's own, broker.ErrNoTopic where there is none.
+func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
+	err := broker.CheckDestination(name)
+	if err == nil {
+		err = a.c.deleteTopic(ctx, name)
+	}
+	if codeOf(err) == kafka.UnknownTopicOrPartition {
+		err = fmt.Errorf("%w: %w", broker.ErrNoTopic, err)
+	}
+	if err != nil {
+		return fmt.Errorf("kafkabroker: deleting topic %s: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteGroup deletes what is committed by a group that has no members. nil where there is no such group. It waits for a coordinator for RequestTimeout: a cluster
+// whose first group this was has none for a moment.
+func (a *Admin) DeleteGroup(ctx context.Context, name string) error {
+	for over := time.Now().Add(a.conn.RequestTimeout); ; pause(ctx, 2*retryWait) {
+		err := a.c.deleteGroup(ctx, name)
+		switch codeOf(err) {
+		case kafka.GroupIdNotFound:
+			return nil
+		case kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
+			if ctx.Err() == nil && time.Now().Before(over) {
+				continue
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("kafkabroker: deleting group %s: %w", name, err)
+		}
+		return nil
+	}
+}
+
+// deleteTopic is DeleteTopics, version 1 (Apache Kafka's protocol guide).
+func (c *cluster) deleteTopic(ctx context.Context, name string) error {
+	if _, err := c.pick(ctx, controllerNode, keyDeleteTopics, 1); err != nil {
+		return err
+	}
+	w := writer{}
+	w.array(1)
+	w.str(name)
+	w.i32(int32(c.timeout.Milliseconds()))
+	r, err := c.do(ctx, controllerNode, keyDeleteTopics, 1, w.b)
+	if err != nil {
+		return err
+	}
+	return readErased(r, name)
+}
+
+// deleteGroup is DeleteGroups, version 1 (Apache Kafka's protocol guide).
+func (c *cluster) deleteGroup(ctx context.Context, name string) error {
+	w := writer{}
+	w.array(1)
+	w.str(name)
+	r, err := (&coordinator{c: c, group: name}).do(ctx, keyDeleteGroups, 1, w.b)
+	if err != nil {
+		return err
+	}
+	return readErased(r, name)
+}
+
+// readErased reads what became of the one topic or group that was to go.
+func readErased(r *reader, name string) error {
+	r.i32() // throttled
+	if r.array() != 1 || r.str() != name {
+		return errShort
+	}
+	code := r.i16()
+	if err := r.err(); err != nil {
+		return err
+	}
+	return codeErr(code)
+}
