@@ -156,12 +156,19 @@ type Backoff struct {
 type DeadLetter struct {
 	// Publisher writes them; of the same broker or another. The caller closes it. Required.
 	Publisher broker.Publisher
-	// Topic (or subject) to publish to. Required.
+	// Topic (or subject) to publish to, where no route says otherwise. Required.
 	Topic string
-	// Create makes the topic, or a stream for the subject, where there is none when Run begins: it keeps its messages for ever. The Publisher has to be a
-	// broker.Destinations. Defaults to false.
+	// Routes lead some to topics of their own: the first that takes a message has it. One that could never take any is
+	// refused. A topic that is down holds only its own: they stay unacked, and are tried again. Defaults to none.
+	Routes []LetterRoute
+	// HandlerOf names the handler that a message is for, "" for none: from the message alone, since the handler may have
+	// panicked, be stuck, or never have been called. handlers.Router.NameOf does that. It is called by several goroutines,
+	// and must be quick and not panic. Required where a route has a Handler. Defaults to nil.
+	HandlerOf func(*Message) string
+	// Create makes each topic, or a stream for each subject, where there is none when Run begins: it keeps its messages for
+	// ever. The Publisher has to be a broker.Destinations. Defaults to false.
 	Create bool
-	// Concurrency is how many are published at once. Defaults to 4.
+	// Concurrency is how many are published at once to each topic. Defaults to 4.
 	Concurrency int
 	// Headers of other systems to write beside our own, so that their tools understand the letters. Defaults to none.
 	Headers []HeaderStyle

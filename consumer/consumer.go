@@ -87,7 +87,7 @@ func New(cfg Config) (*Consumer, error) {
 	if t := cfg.Retry.Topics; t != nil {
 		c.feeds = append(c.feeds, &feed{source: t.Source, retries: true})
 	}
-	c.letters = &letters{c: c, later: newSchedule[letter](), open: map[*Message]bool{}}
+	c.letters = &letters{c: c, later: newSchedule[letter](), boxes: map[string]*outbox{}, open: map[*Message]bool{}}
 	c.counting = slices.Clone(cfg.Observers)
 	c.observers = slices.Clone(cfg.Observers)
 	if cfg.Logger.GetLevel() != zerolog.Disabled {

@@ -25,10 +25,11 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 		}
 	}
 	check(d.Publisher != nil, "Publisher is required")
-	check(d.Topic != "", "Topic is required")
-	if err := broker.CheckDestination(d.Topic); err != nil {
-		check(false, "Topic: %w", err)
+	errs = append(errs, d.validateTopic("Topic", d.Topic, inputs)...)
+	for i, r := range d.Routes {
+		errs = append(errs, d.validateTopic(fmt.Sprintf("Routes[%d].Topic", i), r.Topic, inputs)...)
 	}
+	errs = append(errs, d.validateRoutes()...)
 	if _, can := d.Publisher.(broker.Destinations); d.Create && d.Publisher != nil {
 		check(can, "Create is set, and the Publisher, %T, cannot make topics", d.Publisher)
 	}
@@ -36,10 +37,6 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 		check(styles[s] != nil, "Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
 	}
 	check(d.Concurrency > 0, "Concurrency is %d, want at least 1", d.Concurrency)
-	for _, in := range inputs {
-		s, ok := in.Source.(broker.SelfReader)
-		check(!ok || d.Publisher == nil || !s.Reads(d.Publisher, d.Topic), "Topic is %q, which the consumer itself reads: dead letters would be handled again, and again", d.Topic)
-	}
 	return errs
 }
 
@@ -47,7 +44,8 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 type letter struct {
 	k      *claim
 	failed Failed
-	first  int64 // when it failed first, Unix nanoseconds
+	topic  string // where it goes
+	first  int64  // when it failed first, Unix nanoseconds
 	last   time.Time
 	tries  int32
 	cut    bool // refused with all headers; now with ours only
@@ -60,17 +58,22 @@ type letter struct {
 // spills says whether x is for a retry topic.
 func (x *letter) spills() bool { return x.step.Topic != "" }
 
-// letters publishes dead letters, and what goes to the retry topics, away from the workers, a few at once: a dead-letter topic that is down must
-// not hold workers.
+// letters publishes dead letters, and what goes to the retry topics, away from the workers, a few at once to each topic: one
+// that is down must not hold workers, nor what goes elsewhere.
 type letters struct {
 	c     *Consumer
 	later *schedule[letter] // those whose publish failed
 
-	mu     sync.Mutex
+	mu    sync.Mutex
+	boxes map[string]*outbox // by topic: one that is down holds nothing that goes to another
+	open  map[*Message]bool  // not settled, wherever they are
+	wg    sync.WaitGroup
+}
+
+// An outbox is what waits to be published to one topic.
+type outbox struct {
 	queue  []letter
-	active int
-	open   map[*Message]bool // not settled, wherever they are
-	wg     sync.WaitGroup
+	active int // goroutines that publish
 }
 
 const (
@@ -78,7 +81,7 @@ const (
 	publishTimeout = 10 * time.Second
 	// refusedWait is how long a letter is held that the broker refuses for good, before it is tried again (limits can be raised).
 	refusedWait = time.Minute
-	// defaultConcurrency is how many letters are published at once.
+	// defaultConcurrency is how many letters are published at once to a topic.
 	defaultConcurrency = 4
 	// maxErrorBytes of a failure's text go into a header.
 	maxErrorBytes = 1 << 10
@@ -90,6 +93,9 @@ var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Sec
 func (d *letters) add(x letter) {
 	x.failed.Message, x.lane = x.failed.Message.Clone(), slices.Clone(x.lane)
 	x.last = time.Now()
+	if x.topic = x.step.Topic; !x.spills() {
+		x.topic = d.c.cfg.DeadLetter.targetOf(x.failed)
+	}
 	d.mu.Lock()
 	d.open[x.failed.Message] = true
 	d.mu.Unlock()
@@ -106,10 +112,15 @@ func (d *letters) done(x letter) {
 func (d *letters) enqueue(x letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.queue = append(d.queue, x)
-	if d.active < d.concurrency() {
-		d.active++
-		d.wg.Go(d.work)
+	b := d.boxes[x.topic]
+	if b == nil {
+		b = &outbox{}
+		d.boxes[x.topic] = b
+	}
+	b.queue = append(b.queue, x)
+	if b.active < d.concurrency() {
+		b.active++
+		d.wg.Go(func() { d.work(b) })
 	}
 }
 
@@ -120,18 +131,18 @@ func (d *letters) concurrency() int {
 	return defaultConcurrency
 }
 
-// work publishes until nothing waits.
-func (d *letters) work() {
+// work publishes what is in a box until nothing waits there.
+func (d *letters) work(b *outbox) {
 	for {
 		d.mu.Lock()
-		if len(d.queue) == 0 {
-			d.active--
+		if len(b.queue) == 0 {
+			b.active--
 			d.mu.Unlock()
 			return
 		}
-		x := d.queue[0]
-		d.queue[0] = letter{}
-		d.queue = d.queue[1:]
+		x := b.queue[0]
+		b.queue[0] = letter{}
+		b.queue = b.queue[1:]
 		d.mu.Unlock()
 		d.settle(x)
 	}
@@ -155,7 +166,7 @@ func (d *letters) settle(x letter) {
 		c.count.deadLettered.Add(1)
 		d.done(x)
 		c.ack(x.k, []uint64{m.Token}, x.lane)
-		c.tell(DeadLettered{Failed: x.failed, Topic: c.cfg.DeadLetter.Topic, Took: time.Since(start)})
+		c.tell(DeadLettered{Failed: x.failed, Topic: x.topic, Took: time.Since(start)})
 	case errors.Is(err, broker.ErrRefused) && !x.cut:
 		x.cut = true
 		d.enqueue(x)
@@ -196,7 +207,7 @@ func (d *letters) publish(x letter) error {
 	ctx, cancel := context.WithTimeout(x.k.ctx, publishTimeout)
 	defer cancel()
 	if x.spills() {
-		o := outgoing(x, x.step.Topic, d.c.cfg.Name)
+		o := outgoing(x, d.c.cfg.Name)
 		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
 		o.Headers = append(o.Headers, header(broker.HeaderRetryAt, time.Now().Add(x.step.Delay).UTC().Format(time.RFC3339Nano)))
 		if err := d.c.cfg.Retry.Topics.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
@@ -205,13 +216,13 @@ func (d *letters) publish(x letter) error {
 		return nil
 	}
 	to := d.c.cfg.DeadLetter
-	o := outgoing(x, to.Topic, d.c.cfg.Name)
+	o := outgoing(x, d.c.cfg.Name)
 	o.Headers = slices.DeleteFunc(o.Headers, func(h broker.Header) bool { return foreign(to.Headers, h.Key) })
 	for _, s := range to.Headers {
 		o.Headers = append(o.Headers, styles[s](x, d.c.cfg.Name)...)
 	}
 	if err := to.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
-		return fmt.Errorf("publishing dead letter to %s: %w", to.Topic, err)
+		return fmt.Errorf("publishing dead letter to %s: %w", x.topic, err)
 	}
 	return nil
 }
@@ -219,9 +230,9 @@ func (d *letters) publish(x letter) error {
 func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
 
 // outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then ours.
-func outgoing(x letter, topic, name string) broker.Outgoing {
+func outgoing(x letter, name string) broker.Outgoing {
 	m := x.failed.Message
-	o := broker.Outgoing{Topic: topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
+	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
 	for k, v := range m.Headers.All() {
 		if x.cut && k != broker.HeaderReplays { // that count goes with it whatever happens: it ends a circle of replays
 			continue

@@ -33,7 +33,9 @@ const (
 func (c *Consumer) destinations() (all []*destination) {
 	if l := c.cfg.DeadLetter; l != nil {
 		if where, ok := l.Publisher.(broker.Destinations); ok {
-			all = append(all, &destination{topic: l.Topic, create: l.Create, where: where})
+			for _, topic := range l.targets() {
+				all = append(all, &destination{topic: topic, create: l.Create, where: where})
+			}
 		}
 	}
 	if r := c.cfg.Retry.Topics; r != nil {

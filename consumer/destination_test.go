@@ -120,6 +120,36 @@ func TestDestinationCreated(t *testing.T) {
 	})
 }
 
+// Each topic that letters are led to is looked for, and made, once.
+func TestDestinationsOfRoutes(t *testing.T) {
+	for name, create := range map[string]bool{"missing": false, "created": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(kinds["partitioned"])
+				p, made := &places{Publisher: b.Publisher(), there: map[string]bool{"dead": true}}, false
+				r := start(t, b, consumer.Config{
+					Handler: func(context.Context, *consumer.Message) error { return nil },
+					DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead", Create: create, Routes: []consumer.LetterRoute{
+						{Class: "decode", Topic: "unread"}, {Class: "panic", Topic: "panics"}, {Class: "goexit", Topic: "panics"}, {Class: "error", Topic: "dead"},
+					}},
+				})
+				time.Sleep(time.Minute)
+				missing, found := eventsOf[consumer.DestinationMissing](r.journal), eventsOf[consumer.DestinationFound](r.journal)
+				p.set(func() { made = p.there["unread"] && p.there["panics"] })
+				if create && (len(missing) != 0 || len(found) != 2 || !made || len(r.Concerns()) != 0) {
+					t.Errorf("made %v, missing %v, concerns %q", found, missing, r.Concerns())
+				}
+				if !create && (len(missing) != 2 || len(found) != 0 || len(r.Concerns()) != 2 || !strings.Contains(r.Concerns()[1], "unread")) {
+					t.Errorf("found %v, missing %v, concerns %q", found, missing, r.Concerns())
+				}
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // Create needs a publisher that can.
 func TestDestinationCannotBeCreated(t *testing.T) {
 	b := membroker.New(kinds["partitioned"])

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -200,6 +202,52 @@ func ExampleOrder() {
 	// order 7: ordered
 	// order 7: paid
 	// order 7: shipped
+}
+
+// Dead letters go to different topics, by the class of the failure and the handler that it was of.
+func ExampleLetterRoute() {
+	b := membroker.New(membroker.Config{})
+	for _, order := range []string{"{broken", "from a blocked customer", "of nothing"} {
+		_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte(order)})
+	}
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			if m.Value[0] == '{' {
+				return consumer.Undecodable(errors.New("not JSON"))
+			}
+			return consumer.Permanent(errors.New("not an order"))
+		}
+		cfg.DeadLetter = &consumer.DeadLetter{
+			Publisher: b.Publisher(),
+			Topic:     "orders-dead",
+			Routes: []consumer.LetterRoute{
+				{Class: "decode", Topic: "orders-unread"},
+				{Handler: "customers", Topic: "customers-dead"},
+			},
+			HandlerOf: func(m *consumer.Message) string { // handlers.Router has a method for it
+				if strings.Contains(string(m.Value), "customer") {
+					return "customers"
+				}
+				return "orders"
+			},
+		}
+		var stored atomic.Int32
+		cfg.Observers = []consumer.Observer{func(e consumer.Event) {
+			if _, ok := e.(consumer.DeadLettered); ok && stored.Add(1) == 3 {
+				stop()
+			}
+		}}
+	})
+	for _, topic := range []string{"orders-unread", "customers-dead", "orders-dead"} {
+		for _, m := range b.Messages(topic) {
+			fmt.Printf("%s: %s\n", topic, m.Value)
+		}
+	}
+	// Output:
+	// orders-unread: {broken
+	// customers-dead: from a blocked customer
+	// orders-dead: of nothing
 }
 
 // A batch handler gets several messages at once, and says of each what became of it.

@@ -15,6 +15,9 @@ func (c *Consumer) HoldWorkers(hold func()) {
 	}
 }
 
+// TargetOf is where a letter of that class and handler goes.
+func (d *DeadLetter) TargetOf(class, handler string) string { return d.target(class, handler) }
+
 // WithStderr returns what f writes to stderr.
 func WithStderr(t *testing.T, f func()) string {
 	t.Helper()

@@ -26,8 +26,8 @@ func FuzzOrigin(f *testing.F) {
 			t.Errorf("%+v of forged headers", forged)
 		}
 
-		x := letter{failed: Failed{Message: m, Err: errors.New("e"), Runs: runs}, first: nanos, last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}}
-		out := outgoing(x, "retry", "name")
+		x := letter{failed: Failed{Message: m, Err: errors.New("e"), Runs: runs}, first: nanos, last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}, topic: "retry"}
+		out := outgoing(x, "name")
 		back := &Message{Topic: "retry", Partition: 7, Offset: 9, Headers: broker.NewHeaders(out.Headers...)}
 		readOrigin(back).restore(back)
 		if back.Topic != topic || back.Partition != partition || back.Offset != offset || back.Nanos != nanos || back.Runs != runs || back.Attempt != runs+1 {

@@ -28,6 +28,8 @@ type Route struct {
 	// Headers that the message must have, each with just this value (the last one, where a header is repeated). Names are compared exactly.
 	// Defaults to none.
 	Headers map[string]string
+	// Name of the handler, for Router.NameOf; several routes may have the same. Defaults to none.
+	Name string
 	// Handler gets the messages. Required.
 	Handler consumer.Handler
 }
@@ -70,6 +72,7 @@ type route struct {
 	match   pattern // no tokens: matches all
 	typ     pattern // no tokens: matches all, and none
 	headers []condition
+	name    string
 	handler consumer.Handler
 }
 
@@ -109,7 +112,7 @@ func NewRouter(c RouterConfig) (*Router, error) {
 
 // parse makes a route of the i-th; nil where a pattern of it is wrong.
 func (c Route) parse(i int, errs *OptionErrors) *route {
-	r := &route{handler: c.Handler}
+	r := &route{name: c.Name, handler: c.Handler}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		r.headers = append(r.headers, condition{name, []byte(c.Headers[name])})
 	}
@@ -185,6 +188,14 @@ func (r *Router) Handle(ctx context.Context, m *consumer.Message) error {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
 	return consumer.Permanent(err)
+}
+
+// NameOf is the name of the handler that m is for; "" where no route matches. It is for consumer.DeadLetter.HandlerOf. Safe for concurrent use.
+func (r *Router) NameOf(m *consumer.Message) string {
+	if found := r.find(m); found != nil {
+		return found.name
+	}
+	return ""
 }
 
 // find is m's route, or nil.

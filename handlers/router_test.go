@@ -219,6 +219,31 @@ func noRouteStops(t *testing.T) {
 	}
 }
 
+// A message's handler is named without running it.
+func TestNameOfAHandler(t *testing.T) {
+	never := func(context.Context, *consumer.Message) error { t.Error("it was run"); return nil }
+	r, err := handlers.NewRouter(handlers.RouterConfig{Routes: []handlers.Route{
+		{Match: "orders.*", Headers: map[string]string{"kind": "test"}, Name: "log", Handler: never},
+		{Match: "orders.*", Name: "webhook", Handler: never},
+		{Match: "refunds", Handler: never},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		m    *consumer.Message
+		want string
+	}{
+		{&consumer.Message{Topic: "orders.eu"}, "webhook"},
+		{&consumer.Message{Topic: "orders.eu", Headers: broker.NewHeaders(broker.Header{Key: "kind", Value: []byte("test")})}, "log"},
+		{&consumer.Message{Topic: "refunds"}, ""}, {&consumer.Message{Topic: "other"}, ""},
+	} {
+		if got := r.NameOf(c.m); got != c.want {
+			t.Errorf("of %s: %q, want %q", c.m.Topic, got, c.want)
+		}
+	}
+}
+
 // reference is the plainest way to say what a pattern matches.
 func reference(pattern, topic []string) bool {
 	switch {

@@ -38,6 +38,7 @@ type assembly struct {
 type member struct {
 	name      string
 	handler   consumer.Handler // its routes, with their middleware
+	handlerOf func(*consumer.Message) string
 	consumer  *consumer.Consumer
 	publisher broker.Publisher
 	setup     *handlers.Setup
@@ -110,6 +111,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	handler, batch := a.handler(at, c, m, log), a.batch(at+".batch", c, m)
 	if m.handler = handler; batch != nil {
 		m.handler = handlers.One(batch.Handler)
+		m.handlerOf = func(*consumer.Message) string { return c.Batch.Handler }
 	}
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
@@ -131,7 +133,9 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 	}
 	cfg.Priority, cfg.Strict = priorityOf(c.Priority)
 	if l := c.DeadLetter; l != nil {
-		cfg.DeadLetter = &consumer.DeadLetter{Publisher: m.publisher, Topic: l.To, Create: l.Create, Concurrency: l.Concurrency}
+		cfg.DeadLetter = &consumer.DeadLetter{
+			Publisher: m.publisher, Topic: l.To, Routes: l.LetterRoutes(), HandlerOf: m.handlerOf, Create: l.Create, Concurrency: l.Concurrency,
+		}
 		for _, style := range l.Headers {
 			cfg.DeadLetter.Headers = append(cfg.DeadLetter.Headers, consumer.HeaderStyle(style))
 		}
@@ -298,7 +302,7 @@ func (a *assembly) handler(at string, c *config.Consumer, m *member, log zerolog
 	}
 	var h consumer.Handler
 	if r := a.router(at, c, m, log); r != nil {
-		h = r.Handle
+		h, m.handlerOf = r.Handle, r.NameOf
 	}
 	return a.wrap(at, c.Middleware, m, log, h)
 }
@@ -326,7 +330,7 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 		if h = a.wrap(path, r.Middleware, m, log, h); h == nil {
 			return nil // was found
 		}
-		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Handler: h})
+		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Name: r.Handler, Handler: h})
 	}
 	if len(routes) == 0 {
 		return nil // was found

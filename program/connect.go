@@ -101,8 +101,8 @@ func asOptions(prefix string, err error) handlers.OptionErrors {
 	for text := range strings.Lines(err.Error()) {
 		text = strings.TrimPrefix(strings.TrimSpace(text), prefix)
 		field, problem, _ := strings.Cut(fieldName.ReplaceAllStringFunc(text, fileWord), " ")
-		if field == "dead_letter.topic" {
-			field = "dead_letter.to"
+		if rest, ok := strings.CutSuffix(strings.TrimRight(field, ",:"), ".topic"); ok && strings.HasPrefix(rest, "dead_letter") {
+			field = rest + ".to"
 		}
 		list = append(list, &handlers.OptionError{Path: strings.TrimRight(field, ",:"), Problem: problem})
 	}

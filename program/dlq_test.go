@@ -361,23 +361,33 @@ func TestDLQRefuses(t *testing.T) {
   b: {source: {kafka: {brokers: [h:1], topics: [b], group: b}}, dead_letter: {to: y}, routes: [{handler: log}]}
   c: {source: {kafka: {brokers: [h:1], topics: [c], group: c}}, routes: [{handler: log}]}
 `)
-	file := filepath.Join(dir, "c.yaml")
+	writeFile(t, dir, "routed.yaml", `consumers:
+  a:
+    source: {kafka: {brokers: [h:1], topics: [a], group: a}}
+    dead_letter: {to: x, routes: [{class: decode, to: y}, {handler: log, to: z}]}
+    routes: [{handler: log}]
+`)
+	file, routed := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "routed.yaml")
 	for args, wants := range map[string][]string{
-		"list":                                    {"whose dead letters?"},
-		"list --topic a --subject b":              {"--topic and --subject are set"},
-		"list --brokers h:1":                      {"--topic is missing"},
-		"list --url h":                            {"--subject is missing"},
-		"list --topic a --state gone --since x":   {"--state is \"gone\"", "--since is \"x\""},
-		"purge --topic a --class foo":             {`--class is "foo", want error, permanent, decode, oversize, timeout, panic, goexit or crash`},
-		"list --topic a 1/2/3 -- -4":              {`"1/2/3": want partition/offset`, `"-4": want`},
-		"list -c " + file + " --topic a":          {"--config and --topic are set"},
-		"list -c " + file:                         {`consumers ["a" "b"] have dead letters: choose one`},
-		"list --consumer c -c " + file:            {"which has no dead_letter"},
-		"list --consumer z -c " + file:            {"no such consumer"},
-		"replay --topic a --to-handler --rate=-1": {"--to-handler is set and --config is not", "--rate is -1"},
-		"replay --topic a --max-replays 0":        {"--max-replays is 0"},
-		"show --topic a":                          {"name one letter"},
-		"list --topic a --timeout 0s":             {"--timeout is 0s"},
+		"list":                                        {"whose dead letters?"},
+		"list --topic a --subject b":                  {"--topic and --subject are set"},
+		"list --brokers h:1":                          {"--topic is missing"},
+		"list --url h":                                {"--subject is missing"},
+		"list --topic a --state gone --since x":       {"--state is \"gone\"", "--since is \"x\""},
+		"purge --topic a --class foo":                 {`--class is "foo", want error, permanent, decode, oversize, timeout, panic, goexit or crash`},
+		"list --topic a 1/2/3 -- -4":                  {`"1/2/3": want partition/offset`, `"-4": want`},
+		"list -c " + file + " --brokers h:1":          {"--config and --brokers are set"},
+		"list -c " + file + " --consumer a --topic y": {`--topic is "y", and the dead letters of consumer a go to ["x"]`},
+		"list -c " + routed:                           {`the dead letters of consumer a go to ["x" "y" "z"]: choose one with --topic`},
+		"list -c " + routed + " --topic w":            {`--topic is "w", and the dead letters of consumer a go to ["x" "y" "z"]`},
+		"purge -c " + routed + " --subject y":         {"the dead letters of consumer a are chosen with --topic"},
+		"list -c " + file:                             {`consumers ["a" "b"] have dead letters: choose one`},
+		"list --consumer c -c " + file:                {"which has no dead_letter"},
+		"list --consumer z -c " + file:                {"no such consumer"},
+		"replay --topic a --to-handler --rate=-1":     {"--to-handler is set and --config is not", "--rate is -1"},
+		"replay --topic a --max-replays 0":            {"--max-replays is 0"},
+		"show --topic a":                              {"name one letter"},
+		"list --topic a --timeout 0s":                 {"--timeout is 0s"},
 	} {
 		_, err := run(t.Context(), append([]string{"dlq"}, strings.Fields(args)...)...)
 		var use usageError

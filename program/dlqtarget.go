@@ -34,10 +34,10 @@ func (t *dlqTarget) flags(cmd *cobra.Command) {
 	f.StringVarP(&t.file, "config", "c", "", "configuration file: the dead letters of one of its consumers")
 	f.StringVar(&t.consumer, "consumer", "", "which consumer of the file (default the only one that has dead letters)")
 	f.StringSliceVar(&t.brokers, "brokers", nil, "Kafka brokers, host:port (default $KAFKA_BROKERS, or "+defaultBroker+")")
-	f.StringVar(&t.topic, "topic", "", "Kafka topic of dead letters")
+	f.StringVar(&t.topic, "topic", "", "Kafka topic of dead letters; with -c: which of the consumer's")
 	f.StringVar(&t.url, "url", "", "NATS server (default $NATS_URL, or "+defaultServer+")")
 	f.StringVar(&t.creds, "creds", "", "NATS credentials file")
-	f.StringVar(&t.subject, "subject", "", "NATS subject of dead letters")
+	f.StringVar(&t.subject, "subject", "", "NATS subject of dead letters; with -c: which of the consumer's")
 	f.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to try to reach the broker")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("creds", "creds")
@@ -47,9 +47,9 @@ func (t *dlqTarget) flags(cmd *cobra.Command) {
 func (t *dlqTarget) check(cmd *cobra.Command) error {
 	var errs []error
 	kafka, nats := setFlags(cmd, "brokers", "topic"), setFlags(cmd, "url", "creds", "subject")
-	switch {
-	case t.file != "" && len(kafka)+len(nats) > 0:
-		errs = append(errs, fmt.Errorf("--config and %s are set: the file says it all", append(kafka, nats...)[0]))
+	switch where := setFlags(cmd, "brokers", "url", "creds"); {
+	case t.file != "" && len(where) > 0:
+		errs = append(errs, fmt.Errorf("--config and %s are set: the file says it all", where[0]))
 	case len(kafka) > 0 && len(nats) > 0:
 		errs = append(errs, fmt.Errorf("%s and %s are set: the first is for Kafka, the second for NATS", kafka[0], nats[0]))
 	case len(kafka) > 0 && t.topic == "":
@@ -172,13 +172,17 @@ func (t *dlqTarget) fileBox() (*deadBox, error) {
 		return nil, err
 	}
 	c := doc.File.Consumers[name]
+	to, err := t.chooseTarget(name, c)
+	if err != nil {
+		return nil, err
+	}
 	var b *deadBox
 	switch n, k := c.Source.NATS, c.Source.Kafka; {
 	case n != nil:
 		cfg := natsSource(n, doc.File.Embedded)
-		b, err = natsBox(c.DeadLetter.To, cfg.Connection, cfg.Domain)
+		b, err = natsBox(to, cfg.Connection, cfg.Domain)
 	case k != nil:
-		b, err = kafkaBox(c.DeadLetter.To, kafkaConnection(k), k.MaxPublishBytes)
+		b, err = kafkaBox(to, kafkaConnection(k), k.MaxPublishBytes)
 	case c.Source.Other != nil:
 		err = fmt.Errorf("the dead letters of consumer %s are on %s, which dlq does not know", name, c.Source.Other.Adapter)
 	default:
@@ -210,6 +214,29 @@ func chooseConsumer(f *config.File, name string) (string, error) {
 		return "", errors.New("no consumer of the file has dead_letter")
 	case len(all) > 1:
 		return "", fmt.Errorf("consumers %q have dead letters: choose one with --consumer", all)
+	}
+	return all[0], nil
+}
+
+// chooseTarget is the one of a consumer's targets of dead letters that is asked for, or its only one. Places are numbered in
+// each of them, so that no command takes several.
+func (t *dlqTarget) chooseTarget(name string, c *config.Consumer) (string, error) {
+	flag, want := "--subject", t.subject
+	if c.Source.Kafka != nil {
+		flag, want = "--topic", t.topic
+	}
+	all := c.DeadLetter.Targets()
+	switch {
+	case c.Source.NATS == nil && c.Source.Kafka == nil:
+		return all[0], nil // dlq knows no other broker, and says so
+	case want == "" && t.topic+t.subject != "":
+		return "", fmt.Errorf("the dead letters of consumer %s are chosen with %s", name, flag)
+	case want != "" && !slices.Contains(all, want):
+		return "", fmt.Errorf("%s is %q, and the dead letters of consumer %s go to %q", flag, want, name, all)
+	case want != "":
+		return want, nil
+	case len(all) > 1:
+		return "", fmt.Errorf("the dead letters of consumer %s go to %q: choose one with %s", name, all, flag)
 	}
 	return all[0], nil
 }

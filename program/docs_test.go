@@ -59,7 +59,7 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 
 // sections are keys that only hold others, and need no line of their own.
 var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
-	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.sources[]", "consumers.NAME.priority.levels[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.dead_letter.routes[]", "consumers.NAME.sources[]", "consumers.NAME.priority.levels[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
 
 // TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
 func TestDocsNameEveryKey(t *testing.T) {

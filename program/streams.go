@@ -23,7 +23,7 @@ func streamsOf(f *config.File) []stream {
 			subjects[in.NATS.Stream] = append(subjects[in.NATS.Stream], in.NATS.Subjects...)
 		}
 		if c.DeadLetter != nil {
-			dead = append(dead, c.DeadLetter.To)
+			dead = append(dead, c.DeadLetter.Targets()...)
 		}
 	}
 	for _, to := range dead {

@@ -15,8 +15,11 @@ func TestStreamsOfAConfiguration(t *testing.T) {
 	nats := func(url, stream string, subjects ...string) *config.Consumer {
 		return &config.Consumer{Source: config.Source{NATS: &config.NATS{URL: url, Stream: stream, Subjects: subjects}}}
 	}
-	letters := func(c *config.Consumer, to string) *config.Consumer {
+	letters := func(c *config.Consumer, to string, routes ...string) *config.Consumer {
 		c.DeadLetter = &config.DeadLetter{To: to}
+		for _, to := range routes {
+			c.DeadLetter.Routes = append(c.DeadLetter.Routes, config.LetterRoute{Class: "decode", To: to})
+		}
 		return c
 	}
 	for _, c := range []struct {
@@ -28,6 +31,7 @@ func TestStreamsOfAConfiguration(t *testing.T) {
 		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a"), "b": letters(nats("", "A", "a.b", "b.*"), "dead.b")},
 			"[{A [a.> b.*]} {LONGSHORE_DEAD [dead.a dead.b]}]"},
 		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a"), "dead": nats("", "DEAD", "dead.>")}, "[{A [a.>]} {DEAD [dead.>]}]"},
+		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a", "dead.b", "dead.a")}, "[{A [a.>]} {LONGSHORE_DEAD [dead.a dead.b]}]"},
 		{map[string]*config.Consumer{"a": nats("", "A", "a"), "b": nats("", "A", "a")}, "[{A [a]}]"},
 	} {
 		if got := fmt.Sprint(streamsOf(&config.File{Consumers: c.consumers})); got != c.want {

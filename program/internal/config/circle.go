@@ -21,9 +21,9 @@ func (d *Document) checkCircles() {
 				if to == "" || o == nil || o.DeadLetter == nil || !c.broker().sameBroker(o.broker()) {
 					continue
 				}
-				if c.takes(o.DeadLetter.To) && o.takes(to) {
+				if dead := slices.IndexFunc(o.DeadLetter.Targets(), c.takes); dead >= 0 && o.takes(to) {
 					d.warn("consumers."+name+".routes["+strconv.Itoa(i)+"].with.to",
-						"is %q, which consumers.%s reads, whose dead letters, %q, are read here: a message that always fails goes round for ever", to, other, o.DeadLetter.To)
+						"is %q, which consumers.%s reads, whose dead letters, %q, are read here: a message that always fails goes round for ever", to, other, o.DeadLetter.Targets()[dead])
 				}
 			}
 		}

@@ -16,7 +16,7 @@ const brokersOwn = "is %q, which is the broker's own: what is published there is
 var headerStyles = []string{"spring", "connect"}
 
 func (d *Document) checkDeadLetter(at string, c *Consumer) {
-	l, path := c.DeadLetter, at+".dead_letter.to"
+	l := c.DeadLetter
 	d.atLeast(at+".dead_letter.concurrency", int64(l.Concurrency), 1)
 	for i, h := range l.Headers {
 		path := at + ".dead_letter.headers[" + strconv.Itoa(i) + "]"
@@ -27,25 +27,31 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 			d.Find(path, "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
 		}
 	}
-	if l.To == "" {
+	d.checkLetterTarget(at+".dead_letter.to", l.To, c)
+	d.checkLetterRoutes(at+".dead_letter.routes", c)
+	if k := c.broker().Kafka; k != nil {
+		if most := cmp.Or(k.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
+			d.Find(at+".max_message_bytes", "is %d, above %s.kafka.max_publish_bytes, %d: a message between could never become a dead letter", c.MaxMessageBytes, c.Reads()[0].Name, most)
+		}
+	}
+}
+
+// checkLetterTarget: a target of dead letters can be published to, and is not read by the consumer.
+func (d *Document) checkLetterTarget(path, to string, c *Consumer) {
+	if to == "" {
 		d.Find(path, "is missing")
 		return
 	}
-	if broker.CheckDestination(l.To) != nil {
-		d.Find(path, brokersOwn, l.To)
+	if broker.CheckDestination(to) != nil {
+		d.Find(path, brokersOwn, to)
 		return
 	}
 	for _, in := range c.Reads() {
 		switch {
 		case in.Kafka != nil:
-			d.checkDeadTopic(path, l.To, in)
+			d.checkDeadTopic(path, to, in)
 		case in.Other == nil: // else only the adapter knows what a name may be
-			d.checkDeadSubject(path, l.To, in)
-		}
-	}
-	if k := c.broker().Kafka; k != nil {
-		if most := cmp.Or(k.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
-			d.Find(at+".max_message_bytes", "is %d, above %s.kafka.max_publish_bytes, %d: a message between could never become a dead letter", c.MaxMessageBytes, c.Reads()[0].Name, most)
+			d.checkDeadSubject(path, to, in)
 		}
 	}
 }

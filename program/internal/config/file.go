@@ -225,10 +225,18 @@ type Backoff struct {
 
 // DeadLetter says where messages go that are given up.
 type DeadLetter struct {
-	To          string   `yaml:"to"`
-	Create      bool     `yaml:"create"`
-	Concurrency int      `yaml:"concurrency"`
-	Headers     []string `yaml:"headers"`
+	To          string        `yaml:"to"`
+	Routes      []LetterRoute `yaml:"routes"`
+	Create      bool          `yaml:"create"`
+	Concurrency int           `yaml:"concurrency"`
+	Headers     []string      `yaml:"headers"`
+}
+
+// LetterRoute leads some of the dead letters elsewhere.
+type LetterRoute struct {
+	Class   string `yaml:"class"`
+	Handler string `yaml:"handler"`
+	To      string `yaml:"to"`
 }
 
 // Route leads messages to a handler.

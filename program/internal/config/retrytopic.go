@@ -46,6 +46,8 @@ func (d *Document) checkRetryTopics(at string, c *Consumer) {
 			d.Find(at+".topic", "is %q, which %s takes: its messages would not wait", t.Topic, where)
 		case c.DeadLetter != nil && c.DeadLetter.To == t.Topic:
 			d.Find(at+".topic", "is %q, and so is dead_letter.to: dead letters would be consumed again", t.Topic)
+		case c.DeadLetter != nil && slices.Contains(c.DeadLetter.Targets(), t.Topic):
+			d.Find(at+".topic", "is %q, to which dead_letter.routes lead, too: dead letters would be consumed again", t.Topic)
 		}
 		d.span(at+".delay", t.Delay)
 		if t.Delay <= before {

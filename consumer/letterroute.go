@@ -1,0 +1,102 @@
+package consumer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A LetterRoute leads some of the dead letters to a topic of their own. It needs a Class, a Handler, or both.
+type LetterRoute struct {
+	// Class of the failure that it takes: one of FailureClasses. Set it where one kind of failure is another team's, or has to
+	// be looked at first. Defaults to each of them.
+	Class string
+	// Handler whose messages it takes: a name that DeadLetter.HandlerOf gives. Defaults to each of them, and to messages of none.
+	Handler string
+	// Topic (or subject) to publish to. Required.
+	Topic string
+}
+
+// Takes says whether a message that a handler failed with a class of failure goes this way.
+func (r LetterRoute) Takes(class, handler string) bool {
+	return (r.Class == "" || r.Class == class) && (r.Handler == "" || r.Handler == handler)
+}
+
+// Reached says whether anything is left for r by the routes before it.
+func (r LetterRoute) Reached(before []LetterRoute) bool {
+	return slices.ContainsFunc(FailureClasses(), func(class string) bool {
+		return r.Takes(class, r.Handler) && !slices.ContainsFunc(before, func(b LetterRoute) bool { return b.Takes(class, r.Handler) })
+	})
+}
+
+// target is where a dead letter goes: as the first route says that takes it, or else to Topic.
+func (d *DeadLetter) target(class, handler string) string {
+	for _, r := range d.Routes {
+		if r.Takes(class, handler) {
+			return r.Topic
+		}
+	}
+	return d.Topic
+}
+
+// targetOf is where the letter of a failure goes.
+func (d *DeadLetter) targetOf(f Failed) string {
+	handler := ""
+	if d.HandlerOf != nil {
+		handler = d.HandlerOf(f.Message)
+	}
+	return d.target(f.Class, handler)
+}
+
+// targets are all topics that dead letters may go to, each once; Topic is the first.
+func (d *DeadLetter) targets() []string {
+	all := []string{d.Topic}
+	for _, r := range d.Routes {
+		if !slices.Contains(all, r.Topic) {
+			all = append(all, r.Topic)
+		}
+	}
+	return all
+}
+
+// validateRoutes reports what is wrong with Routes alone; their topics are checked as Topic is.
+func (d *DeadLetter) validateRoutes() (errs []error) {
+	for i, r := range d.Routes {
+		find := func(field, format string, args ...any) {
+			errs = append(errs, fmt.Errorf("consumer config: DeadLetter.Routes[%d]%s %s", i, field, fmt.Sprintf(format, args...)))
+		}
+		classes := FailureClasses()
+		switch {
+		case r.Class == "" && r.Handler == "":
+			find("", "has neither Class nor Handler: it would take what DeadLetter.Topic is for")
+		case r.Class != "" && !slices.Contains(classes, r.Class):
+			find(".Class", "is %q, want one of %v", r.Class, classes)
+		case !r.Reached(d.Routes[:i]):
+			find("", "is never taken: the routes before it take all that it would")
+		}
+		if r.Handler != "" && d.HandlerOf == nil {
+			find(".Handler", "is %q, and DeadLetter.HandlerOf is not set", r.Handler)
+		}
+	}
+	return errs
+}
+
+// validateTopic reports what is wrong with a topic that dead letters go to; field is its name.
+func (d *DeadLetter) validateTopic(field, topic string, inputs []Input) (errs []error) {
+	find := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("consumer config: DeadLetter."+field+format, args...))
+	}
+	if topic == "" {
+		find(" is required")
+	}
+	if err := broker.CheckDestination(topic); err != nil {
+		find(": %w", err)
+	}
+	for _, in := range inputs {
+		if s, ok := in.Source.(broker.SelfReader); ok && d.Publisher != nil && s.Reads(d.Publisher, topic) {
+			find(" is %q, which the consumer itself reads: dead letters would be handled again, and again", topic)
+		}
+	}
+	return errs
+}
