@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -135,9 +136,15 @@ func unmarshal(t *testing.T, path string, into any) {
 	}
 }
 
-// TestDashboards: each panel asks the data source that is provisioned, for metrics and labels that longshore has.
+// TestDashboards: each panel asks the data source that is provisioned, for metrics and labels that longshore has. Each distribution has a panel, and so have the breakers.
 func TestDashboards(t *testing.T) {
 	labels := exposedMetrics()
+	unseen := map[string]bool{}
+	for name := range labels { // all distributions, and what says that something is not called at all
+		if strings.HasSuffix(name, "_seconds") && !strings.HasSuffix(name, "_timestamp_seconds") || strings.HasSuffix(name, "_breaker_state") {
+			unseen[name] = true
+		}
+	}
 	files, err := filepath.Glob("../deploy/grafana/dashboards/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no dashboards: %v", err)
@@ -158,6 +165,11 @@ func TestDashboards(t *testing.T) {
 				t.Errorf("%s: panel %q asks data source %q %d things", file, p.Title, p.Datasource.UID, len(p.Targets))
 			}
 			for _, target := range p.Targets {
+				for name := range unseen {
+					if strings.Contains(target.Expr, name) {
+						delete(unseen, name)
+					}
+				}
 				if !lagOfAll(target.Expr) {
 					t.Errorf("%s: panel %q asks %s, which is wrong where several processes have partitions", file, p.Title, target.Expr)
 				}
@@ -166,6 +178,9 @@ func TestDashboards(t *testing.T) {
 				}
 			}
 		}
+	}
+	if len(unseen) > 0 {
+		t.Errorf("no panel shows %v", slices.Sorted(maps.Keys(unseen)))
 	}
 }
 
