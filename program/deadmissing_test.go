@@ -13,7 +13,7 @@ import (
 )
 
 // TestNoPlaceForDeadLetters: with no topic, or no stream, for the dead letters the start warns, before any message failed, and /readyz says so; with
-// dead_letter.create it is made, and letters go there.
+// dead_letter.create it is made, as is what a route of them names, and letters go there.
 func TestNoPlaceForDeadLetters(t *testing.T) {
 	cluster, kafka := startKafka(t, kfake.SeedTopics(1, "orders"))
 	server := testNATS(t, nil)
@@ -65,9 +65,12 @@ func TestNoPlaceForDeadLetters(t *testing.T) {
 			if code := run.code(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			file(", create: true")
+			file(", create: true, routes: [{class: panic, to: " + tc.to + "-panics}]")
 			run = launch(t, dir, "run", "-c", "c.yaml")
-			run.eventually(t, "it is made", func() bool { return strings.Contains(run.stderr.String(), `"destination_found"`) })
+			run.eventually(t, "both are made", func() bool {
+				log := run.stderr.String()
+				return strings.Count(log, `"destination_found"`) == 2 && strings.Contains(log, `"to":"`+tc.to+`-panics"`)
+			})
 			if p := launch(t, dir, append([]string{"produce", "--count", "1"}, tc.produce...)...); p.code(t) != 0 {
 				t.Fatalf("produce: %s", p.stderr.String())
 			}
