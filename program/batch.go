@@ -27,6 +27,7 @@ func (a *assembly) batch(at string, c *config.Consumer, m *member) *consumer.Bat
 	if err != nil {
 		return nil
 	}
+	h = m.figures.RouteBatch("batch", b.Handler)(h)
 	return &consumer.Batch{Handler: h, Size: b.Size, Bytes: b.Bytes, Linger: b.Linger, ByKey: b.ByKey}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +18,9 @@ import (
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 )
 
 // memory is an adapter from outside, for a broker that a test has.
@@ -204,6 +207,48 @@ func TestBatchInAFile(t *testing.T) {
 			t.Errorf("%d dead letters, %d unsettled", len(dead), b.Unsettled("workers"))
 		}
 	})
+}
+
+// TestTimeOfBatches: a file's batch handler is timed as a route is.
+func TestTimeOfBatches(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  orders:
+    source: {memory: {topics: [in]}}
+    batch: {handler: log}
+`)
+	parts := Parts{Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))}}.withDefaults()
+	doc, err := config.Load(filepath.Join(dir, "c.yaml"), os.LookupEnv, parts.adapters()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := assemble(doc, parts, zerolog.Nop(), func(error) {})
+	if err := errors.Join(doc.Err(), a.close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.members[0].handler(t.Context(), &consumer.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.members[0].figures)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "longshore_route_duration_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetHistogram().GetSampleCount() == 1 {
+				if got := fmt.Sprint(m.GetLabel()); !strings.Contains(got, `"batch"`) || !strings.Contains(got, `"log"`) || !strings.Contains(got, `"ok"`) {
+					t.Errorf("counted as %s", got)
+				}
+				return
+			}
+		}
+	}
+	t.Error("the call was not counted")
 }
 
 // TestPartsFindings: what is wrong with the sections of parts from outside, and with batches, is named with its line as all else is.

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -29,15 +30,29 @@ func (c *Collector) Route(route, handler string) consumer.Middleware {
 	return func(next consumer.Handler) consumer.Handler {
 		return func(ctx context.Context, m *consumer.Message) (err error) {
 			begin, returned := time.Now(), false
+			defer func() { t.count(time.Since(begin), returned, err) }()
+			err = next(ctx, m)
+			returned = true
+			return err
+		}
+	}
+}
+
+// RouteBatch is Route for a batch handler. A batch is one call, and it failed where one of its messages did.
+func (c *Collector) RouteBatch(route, handler string) func(consumer.BatchHandler) consumer.BatchHandler {
+	t := c.routes.of(route, handler)
+	return func(next consumer.BatchHandler) consumer.BatchHandler {
+		return func(ctx context.Context, ms []*consumer.Message) (err error) {
+			begin, returned := time.Now(), false
 			defer func() {
-				switch {
-				case !returned || err != nil && !consumer.IsSkip(err) && !consumer.IsDeferred(err): // a panic is a failure
-					t.failed.observe(1, time.Since(begin))
-				case !consumer.IsDeferred(err):
-					t.ok.observe(1, time.Since(begin))
+				var each *consumer.BatchError
+				if errors.As(err, &each) && len(each.Errs) == len(ms) {
+					t.count(time.Since(begin), returned, each.Errs...)
+				} else {
+					t.count(time.Since(begin), returned, err)
 				}
 			}()
-			err = next(ctx, m)
+			err = next(ctx, ms)
 			returned = true
 			return err
 		}
@@ -48,6 +63,22 @@ func (c *Collector) Route(route, handler string) consumer.Middleware {
 type routeTimes struct {
 	route, handler string
 	ok, failed     histogram
+}
+
+// count takes what a call returned of its messages. One that did not return panicked: a failure.
+func (t *routeTimes) count(took time.Duration, returned bool, errs ...error) {
+	handled, failed := !returned, !returned
+	for _, err := range errs {
+		deferred := consumer.IsDeferred(err)
+		handled = handled || !deferred
+		failed = failed || err != nil && !deferred && !consumer.IsSkip(err)
+	}
+	switch {
+	case failed:
+		t.failed.observe(1, took)
+	case handled:
+		t.ok.observe(1, took)
+	}
 }
 
 // routes are the times of all routes, in the order in which they were asked for.

@@ -36,6 +36,34 @@ func TestRouteTimes(t *testing.T) {
 	})
 }
 
+// A batch is one call, and fails with one of its messages; one that was put off as a whole is not counted.
+func TestBatchTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New("orders")
+		call := func(f func() error) {
+			defer func() { _ = recover() }()
+			h := m.RouteBatch("batch", "webhook")(func(context.Context, []*consumer.Message) error { time.Sleep(2 * time.Second); return f() })
+			_ = h(t.Context(), make([]*consumer.Message, 2))
+		}
+		each := func(errs ...error) func() error { return func() error { return &consumer.BatchError{Errs: errs} } }
+		skip, later, no := consumer.Skip("old"), consumer.Defer(time.Second, nil), errors.New("no")
+		for _, ok := range []func() error{func() error { return nil }, func() error { return skip }, each(nil, nil), each(skip, later)} {
+			call(ok)
+		}
+		for _, failed := range []func() error{func() error { return no }, each(nil, no), each(no, later), each(nil), each(skip, no), func() error { panic("no") }} {
+			call(failed)
+		}
+		for _, later := range []func() error{func() error { return later }, each(later, later)} {
+			call(later)
+		}
+		wantSeries(t, expose(t, m),
+			`longshore_route_duration_seconds_count{handler="webhook",outcome="ok",route="batch"} 4`,
+			`longshore_route_duration_seconds_sum{handler="webhook",outcome="ok",route="batch"} 8`,
+			`longshore_route_duration_seconds_count{handler="webhook",outcome="failed",route="batch"} 6`,
+		)
+	})
+}
+
 type breaker struct{ state string }
 
 func (b *breaker) State() string { return b.state }
