@@ -55,7 +55,7 @@ var layers = []layer{
 }
 
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
-var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "integration/kafkad", "pool",
+var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "integration/daemon", "integration/kafkad", "pool",
 	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog",
 	"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"}
 

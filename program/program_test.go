@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/integration/daemon"
 )
 
 // builtDir is where build puts the program; TestMain removes it.
@@ -118,30 +119,14 @@ func (p *program) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// freePort is one that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	for range 1000 {
-		port := strconv.Itoa(firstPort + rand.IntN(ports))
-		if _, taken := givenPorts.LoadOrStore(port, true); taken {
-			continue
-		}
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			_ = l.Close()
-			return port
-		}
+	port, err := daemon.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	return strconv.Itoa(port)
 }
-
-// The ports that freePort gives, each once. Systems give others to connections that ask for any: these might be gone when a test wants them.
-const (
-	firstPort = 15000
-	ports     = 15000
-)
-
-var givenPorts sync.Map
 
 // fetch gets a page; "" while there is none.
 func fetch(url string) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/integration/daemon"
 )
 
 func TestMain(m *testing.M) {
@@ -47,12 +47,12 @@ func startServer(t testing.TB, change ...func(*server.Options)) *testServer {
 }
 
 func freePort(t testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	port, err := daemon.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 func (ts *testServer) up() {
@@ -62,10 +62,10 @@ func (ts *testServer) up() {
 		ts.t.Fatal(err)
 	}
 	srv.Start()
+	ts.srv = srv
 	if !srv.ReadyForConnections(patience) {
 		ts.t.Fatal("the server is not ready")
 	}
-	ts.srv = srv
 }
 
 func (ts *testServer) down() {

@@ -4,12 +4,8 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os/exec"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -108,19 +104,6 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Log is the end of what the server printed, over all its starts.
 func (p *Process) Log() string { return p.log.String() }
-
-// FreePort finds a port that nobody listens on. It lies below the range from which outgoing connections get theirs, so that none of
-// them takes it while the server is down.
-func FreePort() (int, error) {
-	for range 200 {
-		port := 15000 + rand.IntN(15000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("no free port between 15000 and 30000")
-}
 
 // tail keeps the end of what is written to it.
 type tail struct {
