@@ -104,7 +104,8 @@ func (t *target) reach(ctx context.Context, timeout time.Duration) error {
 		return usageError{err}
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	over := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(ctx, over)
 	defer cancel()
 	var seen error // of the last try that was not cut short: that one only says that its time is over
 	for begin := time.Now(); ; {
@@ -114,7 +115,7 @@ func (t *target) reach(ctx context.Context, timeout time.Duration) error {
 			return nil
 		case missing && time.Since(begin) >= topicPatience:
 			return fmt.Errorf("there is no topic %q on %s: create it, or name another with --topic", t.topic, strings.Join(at.Brokers, ", "))
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || !time.Now().Before(over): // a dial that is cut may return before ctx says that it has ended
 			return fmt.Errorf("reaching the brokers: %w", cmp.Or(seen, err))
 		}
 		seen = err
