@@ -2,13 +2,14 @@
 //
 //	name value target ok|short
 //
-// A target is a ratio or a cost against something measured in the same run, so that the machine drops out of it; figures without a
-// target ("-") are there to be compared. Each measurement is a process of its own, and the systems take turns, round by round, so that
-// what else the machine does hits all of them. A figure is computed within each round; its median over the rounds is printed.
+// A target is a ratio or a cost against something measured in the same run, so that the machine drops out of it; figures without
+// a target ("-") are there to be compared. Each measurement is a process of its own, and the systems take turns, round by round,
+// so that what else the machine does hits all of them. A figure is computed within each round; its median over the rounds is
+// printed.
 //
 // It is a module of its own, so that the systems it compares with stay out of longshore's go.mod.
 //
-// The files: main (turns, medians, output), measure (what one process measures), handoff (pools: no-op and 1 ms), engine (consumer on
-// membroker), jetstream (consumer on a nats-server in its own process), kafka (consumer on an Apache Kafka in its own process), figures (what is
-// computed from the samples, and the targets).
+// The files: main (turns, medians, output), measure (what one process measures), handoff (pools: no-op and 1 ms), engine
+// (consumer on membroker), jetstream (consumer on a nats-server in its own process), kafka (consumer on an Apache Kafka in its
+// own process), figures (what is computed from the samples, and the targets).
 package main

@@ -17,8 +17,8 @@ const (
 	engineBudget = 8192
 )
 
-// serviceHeap is what a service holds anyway. In a process that holds next to nothing the collector runs every 4 MiB, and is most of what is
-// measured.
+// serviceHeap is what a service holds anyway. In a process that holds next to nothing the collector runs every 4 MiB, and is most
+// of what is measured.
 const serviceHeap = 64 << 20
 
 // inHeap measures in a process that holds so many bytes.

@@ -26,8 +26,8 @@ import (
 
 const kafkaPartitions = 4
 
-// withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes and 10,000 keys in a topic of 4
-// partitions. where is the topic and the brokers, as "topic@host:port,host:port".
+// withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes and
+// 10,000 keys in a topic of 4 partitions. where is the topic and the brokers, as "topic@host:port,host:port".
 func withKafka(n int, do func(where string)) error {
 	brokers := strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
 	if brokers[0] == "" {
@@ -187,8 +187,8 @@ func poll(ctx context.Context, c *kgo.Client, do func(*kgo.Record)) {
 	}
 }
 
-// kafkaFranzByKey is how one keeps the order of keys by hand: a goroutine and a channel for each of 64 hashes. It commits what no goroutine has
-// handled yet.
+// kafkaFranzByKey is how one keeps the order of keys by hand: a goroutine and a channel for each of 64 hashes. It commits what no
+// goroutine has handled yet.
 func kafkaFranzByKey(where string, n int) sample {
 	r := newKafkaRun(where, n)
 	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),

@@ -99,8 +99,8 @@ func (f figure) String() string {
 	return fmt.Sprintf("%s %s %s%g %s", f.name, value, sign, f.target, word)
 }
 
-// measure runs the group's systems in turns. Figures are computed from the samples of one round, so that a ratio compares neighbours in
-// time; then the median of each figure over the rounds counts.
+// measure runs the group's systems in turns. Figures are computed from the samples of one round, so that a ratio compares
+// neighbours in time; then the median of each figure over the rounds counts.
 func (g group) measure(rounds int, scale float64) (fs []figure, err error) {
 	turn := func(url string) {
 		var all [][]figure

@@ -25,12 +25,13 @@ type Lag struct {
 // UnknownLag is the lag of a source that has not learned it yet.
 func UnknownLag() Lag { return Lag{Waiting: -1, Unsettled: -1} }
 
-// A PartitionLagReporter knows the lag of each partition that it holds: what it says of them together is its Lag. A partition on its way from one process to another may be
-// told of by both, so what several processes say is put together by the partition's name, not added up. Only for sources whose Lag is not that of a group.
+// A PartitionLagReporter knows the lag of each partition that it holds: what it says of them together is its Lag. A partition on
+// its way from one process to another may be told of by both, so what several processes say is put together by the partition's
+// name, not added up. Only for sources whose Lag is not that of a group.
 type PartitionLagReporter interface {
 	LagReporter
-	// LagByPartition returns the last known figures of each partition, in no order; a partition whose lag was not learned yet has UnknownLag. It never blocks and
-	// may be called at any time.
+	// LagByPartition returns the last known figures of each partition, in no order; a partition whose lag was not learned yet has
+	// UnknownLag. It never blocks and may be called at any time.
 	LagByPartition() []PartitionLag
 }
 
@@ -67,8 +68,8 @@ type Windowed interface {
 	Window(c *Claim) float64
 }
 
-// A SelfReader can tell that it would read what a publisher publishes, so that a consumer is not made to read its own dead letters. Unlike the others it is
-// asked before Open.
+// A SelfReader can tell that it would read what a publisher publishes, so that a consumer is not made to read its own dead
+// letters. Unlike the others it is asked before Open.
 type SelfReader interface {
 	// Reads says that what p publishes to topic is read by this source. false: it is not, or nobody can tell yet. It does not block.
 	Reads(p Publisher, topic string) bool

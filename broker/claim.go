@@ -74,8 +74,8 @@ func (k Keeper) End(cause error) {
 	})
 }
 
-// Startable says whether handlers may still be started: true while the claim is open. One atomic load, made before each handler call.
-// A message may be started just as the claim turns; the adapter counts it as running.
+// Startable says whether handlers may still be started: true while the claim is open. One atomic load, made before each handler
+// call. A message may be started just as the claim turns; the adapter counts it as running.
 func (c *Claim) Startable() bool { return c.phase.Load() == phaseOpen }
 
 // Revoking is closed when the claim is no longer open.

@@ -30,13 +30,14 @@
 //
 //	fence (settles now say ErrLost) → Keeper.End → last commit, which gives back what was not settled → release
 //
-// At Close the release of the last claim is that the process leaves its group. Another order loses acknowledgements: take the commit's snapshot, then a worker's Ack returns nil, then the commit lands
-// without it, then the claim ends; the next owner does again what was said to be done.
+// At Close the release of the last claim is that the process leaves its group. Another order loses acknowledgements: take the
+// commit's snapshot, then a worker's Ack returns nil, then the commit lands without it, then the claim ends; the next owner does
+// again what was said to be done.
 //
 // # Redeliveries
 //
-// A broker delivers again what it believes to be lost, and that may cross a settle of ours on its way. By what the adapter last did with the
-// message:
+// A broker delivers again what it believes to be lost, and that may cross a settle of ours on its way. By what the adapter last
+// did with the message:
 //
 //   - it is out here: not handed out. Its lease counts anew, and its settle goes by the newest delivery;
 //   - it was acked: not handed out, and acked again, for the first ack may be what got lost;
@@ -44,16 +45,17 @@
 //     it is given back for the rest of it. The Nack itself is sent once and never repeated: by then it could pull the message from under
 //     the next handler.
 //
-// For that an adapter remembers finished messages, by what names them beyond a recreation of the stream. Memory bounds how many: all whose
-// settle is not known to be written down, and of the others as many as a broker may forget when it is killed; the adapters here keep the last
-// 8,192 and more. What it has forgotten, it hands out again, which at-least-once allows.
+// For that an adapter remembers finished messages, by what names them beyond a recreation of the stream. Memory bounds how many:
+// all whose settle is not known to be written down, and of the others as many as a broker may forget when it is killed; the
+// adapters here keep the last 8,192 and more. What it has forgotten, it hands out again, which at-least-once allows.
 //
 // # Messages that are gone
 //
-// What the broker dropped before anybody handled it is told as a Gap, never passed over in silence: exactly how many, where the broker numbers its
-// messages. What is out while it is dropped is settled as ever, and an ack of it is nil.
+// What the broker dropped before anybody handled it is told as a Gap, never passed over in silence: exactly how many, where the
+// broker numbers its messages. What is out while it is dropped is settled as ever, and an ack of it is nil.
 //
-// A topic or stream that is deleted and made again begins anew, though its name and its offsets are the same. The least that an adapter owes then:
+// A topic or stream that is deleted and made again begins anew, though its name and its offsets are the same. The least that an
+// adapter owes then:
 //
 //   - every message of the new one is handed out, from its first, also when it was made anew while no process was there;
 //   - nothing of the new one is taken for something of the old: not for finished, not for out here, and no late settle of an old message
@@ -61,7 +63,8 @@
 //   - a source that runs tells a Gap, of N -1 where it cannot know how many were lost. It may learn of it late, at its next exchange with the
 //     broker. One that was away has nothing to compare with, and may tell none.
 //
-// Whether the old claim ends with it is the adapter's choice; if it goes on, the settles of what was out return what they would have.
+// Whether the old claim ends with it is the adapter's choice; if it goes on, the settles of what was out return what they would
+// have.
 //
 // # What an adapter must never do
 //

@@ -13,7 +13,8 @@ var (
 	// ErrSettled says that at least one message was settled before. The call changed nothing for that message.
 	ErrSettled = errors.New("broker: already settled")
 
-	// ErrForeign says that a claim is not of the source that was asked to settle: a mistake of the caller. Nothing was settled, and no budget freed.
+	// ErrForeign says that a claim is not of the source that was asked to settle: a mistake of the caller. Nothing was settled, and
+	// no budget freed.
 	ErrForeign = errors.New("broker: the claim is of another source")
 
 	// ErrClosed is returned by Receive after Stop, and by Open and Publish after Close.
@@ -24,8 +25,8 @@ var (
 	ErrRefused = errors.New("broker: refused for good")
 )
 
-// A LostError is an [ErrLost] that says of how many messages of the settle it is true: a lease ends alone, not with those of its neighbours. The engine
-// takes a plain ErrLost for all of them.
+// A LostError is an [ErrLost] that says of how many messages of the settle it is true: a lease ends alone, not with those of its
+// neighbours. The engine takes a plain ErrLost for all of them.
 type LostError struct {
 	// N is how many came too late, at least 1.
 	N int

@@ -5,8 +5,8 @@ type Event struct {
 	Kind Kind
 	// Claim is nil where the event is about the whole source.
 	Claim *Claim
-	// From: in Gap, the first offset skipped, where messages have a Message.Offset and it is known. In Stalled, the unfinished offset that holds
-	// the commit back. Otherwise 0; a broker of other positions names them in Err.
+	// From: in Gap, the first offset skipped, where messages have a Message.Offset and it is known. In Stalled, the unfinished
+	// offset that holds the commit back. Otherwise 0; a broker of other positions names them in Err.
 	From int64
 	// N: in Gap, how many messages were skipped. In Unconfirmed, how many settles said nil and did not hold. -1: unknown.
 	N int64
@@ -18,21 +18,22 @@ type Event struct {
 type Kind int
 
 const (
-	// Assigned: a claim begins. Receive hands out nothing of it before Observe has returned, so that the engine knows a claim before its messages.
+	// Assigned: a claim begins. Receive hands out nothing of it before Observe has returned, so that the engine knows a claim before
+	// its messages.
 	Assigned Kind = iota + 1
 	// Ended: a claim has ended. Sent after Keeper.End.
 	Ended
-	// Down: no contact with the broker, or no progress. It is told when that begins, and while it lasts again, after 2 s at first and then with pauses
-	// that double up to a minute. There are never two within a second: one that begins so soon after another is told when the second is
-	// over, unless it has ended by then; neither it nor its end is told in that case.
+	// Down: no contact with the broker, or no progress. It is told when that begins, and while it lasts again, after 2 s at first
+	// and then with pauses that double up to a minute. There are never two within a second: one that begins so soon after another is
+	// told when the second is over, unless it has ended by then; neither it nor its end is told in that case.
 	Down
 	// Up: the first success after Open began, or after a Down. A source is ready when it was seen.
 	Up
-	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, a message that was given
-	// back and gone by then, or dropped by a broker that pushes.
+	// Gap: messages were skipped that nobody handled: retention, truncation, purge, recreation, an undecodable batch, a message that
+	// was given back and gone by then, or dropped by a broker that pushes.
 	Gap
-	// Unconfirmed: settles said nil and did not hold, or perhaps did not: a fenced commit, a lease that ran out before the settle arrived, a
-	// failed delete. They come again. It is said of settles, when they are found out, and never in advance.
+	// Unconfirmed: settles said nil and did not hold, or perhaps did not: a fenced commit, a lease that ran out before the settle
+	// arrived, a failed delete. They come again. It is said of settles, when they are found out, and never in advance.
 	Unconfirmed
 	// Stalled: intake of a claim stopped because its window of unfinished offsets is full.
 	Stalled

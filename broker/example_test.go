@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// listSource is about the smallest adapter there is: it hands out a list, once. It shows who does what; an adapter of a real broker passes
-// package brokertest.
+// listSource is about the smallest adapter there is: it hands out a list, once. It shows who does what; an adapter of a real
+// broker passes package brokertest.
 type listSource struct {
 	list   []string
 	budget broker.Budget

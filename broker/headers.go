@@ -55,8 +55,8 @@ type Header struct {
 	Value []byte
 }
 
-// NewHeaders returns headers of these pairs, in this order: for tests of handlers that read headers, and for sources that have no encoding of
-// their own. A key may come again; Get then returns the last. The pairs' bytes are copied.
+// NewHeaders returns headers of these pairs, in this order: for tests of handlers that read headers, and for sources that have no
+// encoding of their own. A key may come again; Get then returns the last. The pairs' bytes are copied.
 //
 //	m := &broker.Message{Topic: "orders", Headers: broker.NewHeaders(broker.Header{Key: "Trace-Id", Value: []byte("7f3a")})}
 func NewHeaders(pairs ...Header) Headers {
@@ -66,8 +66,8 @@ func NewHeaders(pairs ...Header) Headers {
 	return Headers{Raw: encodeList(pairs), Codec: listCodec{}}
 }
 
-// listCodec reads what encodeList wrote: for each header the length of the key as a varint, the key, the length of the value plus one (0: nil),
-// the value. Bytes that do not fit end the list.
+// listCodec reads what encodeList wrote: for each header the length of the key as a varint, the key, the length of the value plus
+// one (0: nil), the value. Bytes that do not fit end the list.
 type listCodec struct{}
 
 func encodeList(hs []Header) []byte {

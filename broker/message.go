@@ -16,8 +16,8 @@ type Message struct {
 	Partition int32
 	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker does not number its messages so.
 	Offset int64
-	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also where
-	// nothing comes again and the broker has no name for it (core NATS).
+	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also
+	// where nothing comes again and the broker has no name for it (core NATS).
 	ID string
 	// Key is nil where the message has none.
 	Key []byte
@@ -33,8 +33,9 @@ type Message struct {
 	// Runs is how many handler runs of this message are known to have failed before: a lower bound, 0 when nothing is known.
 	// An adapter reports here what it was told by Back.Runs, as far as it can keep that (commit metadata, memory).
 	Runs int32
-	// Crashes is how many processes in a row ended without a goodbye while this message was unfinished, the last of them while it ran alone there; 0 where nothing of
-	// that kind is known. Only a source that was told to look for it sets it (kafkabroker.Config.CrashLimit).
+	// Crashes is how many processes in a row ended without a goodbye while this message was unfinished, the last of them while it
+	// ran alone there; 0 where nothing of that kind is known. Only a source that was told to look for it sets it
+	// (kafkabroker.Config.CrashLimit).
 	Crashes int32
 
 	// Token names the message within its claim for Ack and Nack. It is the adapter's and the engine's; a handler leaves it alone.

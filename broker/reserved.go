@@ -1,6 +1,7 @@
 package broker
 
-// Headers that longshore itself writes. Producers may forge them, so whoever reads one parses it strictly and ignores what is malformed.
+// Headers that longshore itself writes. Producers may forge them, so whoever reads one parses it strictly and ignores what is
+// malformed.
 const (
 	// ReservedPrefix begins every header that longshore writes.
 	ReservedPrefix = "Longshore-"
@@ -28,8 +29,8 @@ const (
 	// HeaderRetryAt is when a message of a retry topic is due, beside the headers of a dead letter. RFC 3339 with nanoseconds.
 	HeaderRetryAt = "Longshore-Retry-At"
 
-	// Of a message that was replayed from the dead letters: how often, so that it cannot go round for ever, and what became of it each time before,
-	// a header each. They stay with it when it becomes a dead letter again.
+	// Of a message that was replayed from the dead letters: how often, so that it cannot go round for ever, and what became of it
+	// each time before, a header each. They stay with it when it becomes a dead letter again.
 	HeaderReplays = "Longshore-Replays"
 	HeaderHistory = "Longshore-History"
 )

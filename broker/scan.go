@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Scan says what to read of what is stored under a topic, without consuming it: no group, no durable, nothing is settled and no position moves.
-// It is for brokers that number what they store; dead letters of others are looked at with their own tools.
+// A Scan says what to read of what is stored under a topic, without consuming it: no group, no durable, nothing is settled and no
+// position moves. It is for brokers that number what they store; dead letters of others are looked at with their own tools.
 type Scan struct {
 	// Topic is a Kafka topic or a NATS subject without wildcards.
 	Topic string
@@ -20,10 +20,11 @@ type Scan struct {
 
 // Scanned says what a scan read.
 type Scanned struct {
-	// Log names what was read: a topic that was deleted and made again has another name, since its offsets begin again. Empty: unknown.
+	// Log names what was read: a topic that was deleted and made again has another name, since its offsets begin again. Empty:
+	// unknown.
 	Log string
-	// Whole: nothing that was stored where the scan began or later has been removed since, as far as the broker can tell, so what was not seen was
-	// not there.
+	// Whole: nothing that was stored where the scan began or later has been removed since, as far as the broker can tell, so what
+	// was not seen was not there.
 	Whole bool
 }
 

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// A Secret is a string that no formatting verb, no encoder and no logger prints: they all get "***", or nothing where there is no secret.
-// The zero value is empty. Its content lies behind a pointer because fmt reads the unexported fields of a struct without asking
-// their methods.
+// A Secret is a string that no formatting verb, no encoder and no logger prints: they all get "***", or nothing where there is no
+// secret. The zero value is empty. Its content lies behind a pointer because fmt reads the unexported fields of a struct without
+// asking their methods.
 type Secret struct{ content *string }
 
 // NewSecret makes a secret of s.

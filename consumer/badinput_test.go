@@ -55,7 +55,8 @@ var badInputs = []badInput{
 	{"b24", "poison", broker.Outgoing{Value: []byte("bad")}, errors.New("bad"), 3, "error"},
 }
 
-// A bad message holds up its own key until it is in the dead letters, whole, and no other key at all: also when these cannot be written to for a while.
+// A bad message holds up its own key until it is in the dead letters, whole, and no other key at all: also when these cannot be
+// written to for a while.
 func TestBadInputInOrder(t *testing.T) {
 	for _, bad := range badInputs {
 		for name, down := range map[string]time.Duration{"": 0, ", no dead letters for 10 s": 10 * time.Second} {

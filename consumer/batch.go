@@ -9,12 +9,14 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A BatchHandler handles several messages of one claim (on Kafka: of one partition) at once, in the order in which they came. nil acks all of them; an error
-// retries all, or decides as a Handler's would; a *BatchError decides for each. ctx is as a Handler's, and Timeout is for the whole call. ms may be kept.
+// A BatchHandler handles several messages of one claim (on Kafka: of one partition) at once, in the order in which they came. nil
+// acks all of them; an error retries all, or decides as a Handler's would; a *BatchError decides for each. ctx is as a Handler's,
+// and Timeout is for the whole call. ms may be kept.
 type BatchHandler func(ctx context.Context, ms []*Message) error
 
-// A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed since its first message came. A message that
-// failed waits its backoff alone, and then for a batch again. With an order, a batch has at most one message of a lane, unless it is ByKey.
+// A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed
+// since its first message came. A message that failed waits its backoff alone, and then for a batch again. With an order, a batch
+// has at most one message of a lane, unless it is ByKey.
 type Batch struct {
 	// Handler handles each batch, instead of Config.Handler. Required.
 	Handler BatchHandler
@@ -22,9 +24,10 @@ type Batch struct {
 	Size int
 	// Bytes is the size of keys and values at which a batch is complete; one message may go over. Defaults to 1 MiB.
 	Bytes int
-	// ByKey gives each batch the messages of one key only; those without a key have batches of their own. Where there are many keys, it is mostly Linger that
-	// completes them. With an order, a batch is consecutive messages of one lane, and the first of them that fails ends it: it is retried, and those behind it are
-	// handled again after it, one by one, whatever was said of them; they have used up no attempt. Defaults to false.
+	// ByKey gives each batch the messages of one key only; those without a key have batches of their own. Where there are many keys,
+	// it is mostly Linger that completes them. With an order, a batch is consecutive messages of one lane, and the first of them
+	// that fails ends it: it is retried, and those behind it are handled again after it, one by one, whatever was said of them; they
+	// have used up no attempt. Defaults to false.
 	ByKey bool
 	// Linger is how long a message waits for others at most. Longer means larger batches where little comes. Defaults to 100 ms.
 	Linger time.Duration
@@ -32,7 +35,8 @@ type Batch struct {
 
 // A BatchError says what became of each message of a batch.
 type BatchError struct {
-	// Errs has an entry for each message, as a Handler would return it; nil acks it. With another number of entries all messages fail.
+	// Errs has an entry for each message, as a Handler would return it; nil acks it. With another number of entries all messages
+	// fail.
 	Errs []error
 }
 
@@ -122,8 +126,8 @@ func (g *gathering) add(m *broker.Message, lanes []uint64, first int64, b *Batch
 
 func (g *gathering) complete(b *Batch) bool { return len(g.ms) >= b.Size || g.bytes >= b.Bytes }
 
-// gather takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It never blocks: the
-// budget bounds what is here.
+// gather takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own.
+// It never blocks: the budget bounds what is here.
 func (c *Consumer) gather(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) {
 	var full, begun []*gathering
 	thawed := false

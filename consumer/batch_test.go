@@ -34,7 +34,8 @@ func (b *batches) take(ms []*consumer.Message) {
 	b.sizes, b.at = append(b.sizes, len(ms)), append(b.at, time.Since(b.begin))
 }
 
-// Batches are full where there is enough, and handed over after the linger time where there is not; all messages of one have one claim.
+// Batches are full where there is enough, and handed over after the linger time where there is not; all messages of one have one
+// claim.
 func TestBatches(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 1000)
@@ -108,7 +109,8 @@ func TestBatchBytes(t *testing.T) {
 	})
 }
 
-// Each message has its own outcome: acked, retried with its runs, dead-lettered, skipped, deferred; and too large ones are no part of it.
+// Each message has its own outcome: acked, retried with its runs, dead-lettered, skipped, deferred; and too large ones are no
+// part of it.
 func TestBatchOutcomes(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		for i, v := range []string{"ok", "error", "permanent", "skip", "defer", "large" + strings.Repeat("x", 100), "ok"} {

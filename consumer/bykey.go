@@ -56,8 +56,8 @@ func (k *claim) gatherings() iter.Seq[*gathering] {
 	return func(yield func(*gathering) bool) { yield(k.plain) }
 }
 
-// absorb takes what waits in the lane of g into it, and says whether g is complete by that. It needs the claim's lock: so g is what is at large of its lane, and
-// nothing of the lane starts meanwhile.
+// absorb takes what waits in the lane of g into it, and says whether g is complete by that. It needs the claim's lock: so g is
+// what is at large of its lane, and nothing of the lane starts meanwhile.
 func (c *Consumer) absorb(g *gathering, thawed *bool) (complete bool) {
 	if g.k.lanes.pull(g, c.cfg.Batch, c.unfit) {
 		*thawed = true
@@ -86,8 +86,8 @@ func (c *Consumer) absorbAll(k *claim, numbers []uint64) {
 	}
 }
 
-// pull moves what waits in a lane behind g into it: messages of the same key and claim, while there is room, up to one that comes alone. tooLarge ones do: no
-// handler sees them. thawed: no lane is full any more.
+// pull moves what waits in a lane behind g into it: messages of the same key and claim, while there is room, up to one that comes
+// alone. tooLarge ones do: no handler sees them. thawed: no lane is full any more.
 func (t *lanes) pull(g *gathering, b *Batch, unfit func(*Message) error) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,8 +118,9 @@ func (t *lanes) putBack(number uint64, ws []*waiting) {
 	}
 }
 
-// failedLane decides about a batch that is consecutive messages of a lane: what comes before the first that failed is done, and what comes behind it waits in the
-// lane again, for it must not be handled before that one is settled. It returns how many were acked.
+// failedLane decides about a batch that is consecutive messages of a lane: what comes before the first that failed is done, and
+// what comes behind it waits in the lane again, for it must not be handled before that one is settled. It returns how many were
+// acked.
 func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
 	var tokens []uint64
 	var skipped []int
@@ -162,8 +163,8 @@ func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
 	return acked
 }
 
-// behind are messages of a batch that failed before them. alone: whose fault that was is not known, so each gets a call of its own; together, good ones would use up
-// their attempts because of a bad one among them.
+// behind are messages of a batch that failed before them. alone: whose fault that was is not known, so each gets a call of its
+// own; together, good ones would use up their attempts because of a bad one among them.
 func behind(k *claim, ms []broker.Message, number uint64, alone bool) (ws []*waiting) {
 	for i := range ms {
 		ws = append(ws, &waiting{m: [1]broker.Message{ms[i]}, number: [1]uint64{number}, k: k, alone: alone})

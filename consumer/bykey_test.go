@@ -165,7 +165,8 @@ func (b *orderBook) batch(ms []*consumer.Message, errs []error) {
 
 func (b *orderBook) number(m *consumer.Message) int { _, n := keyAndNumber(m); return n }
 
-// The first of a batch in an order that fails ends it: those before it are done, those behind it come again after it, one by one, with no attempt used up.
+// The first of a batch in an order that fails ends it: those before it are done, those behind it come again after it, one by one,
+// with no attempt used up.
 func TestBatchByKeyPartialSuccess(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		for i := range 10 {
@@ -210,7 +211,8 @@ func TestBatchByKeyPartialSuccess(t *testing.T) {
 	})
 }
 
-// A stop, and a partition that goes elsewhere, while batches by key gather: what gathers and what waits behind it goes back, in order, and nothing is lost.
+// A stop, and a partition that goes elsewhere, while batches by key gather: what gathers and what waits behind it goes back, in
+// order, and nothing is lost.
 func TestBatchByKeyGoesBack(t *testing.T) {
 	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {

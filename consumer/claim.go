@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A claim is the engine's side of a broker.Claim: what of it is alive here, so that a revocation and the drain can reach each message where
-// it lies.
+// A claim is the engine's side of a broker.Claim: what of it is alive here, so that a revocation and the drain can reach each
+// message where it lies.
 type claim struct {
 	*broker.Claim
 	feed *feed
@@ -133,8 +133,8 @@ func (k *claim) why() string {
 	return k.over
 }
 
-// clear ends the start of new work of k: what has returned and is unsettled is acked, what is unstarted or parked goes back, what runs goes
-// on. Queued runs stay in the queue as empty husks.
+// clear ends the start of new work of k: what has returned and is unsettled is acked, what is unstarted or parked goes back, what
+// runs goes on. Queued runs stay in the queue as empty husks.
 func (c *Consumer) clear(k *claim, reason string) {
 	var back []broker.Back
 	var numbers []uint64

@@ -11,19 +11,23 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config is what a Consumer is made of. Source (or Sources) and Handler (or Batch) are required; everything else has a default that suits most services.
+// Config is what a Consumer is made of. Source (or Sources) and Handler (or Batch) are required; everything else has a default
+// that suits most services.
 type Config struct {
 	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
 	Name string
-	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required, unless there are Sources.
+	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required, unless
+	// there are Sources.
 	Source broker.Source
-	// Sources are several sources with weights, instead of Source: they share the workers, and each has an equal part of the budget. Retry.Topics,
-	// Order and everything else hold for all of them. Defaults to none.
+	// Sources are several sources with weights, instead of Source: they share the workers, and each has an equal part of the budget.
+	// Retry.Topics, Order and everything else hold for all of them. Defaults to none.
 	Sources []Input
-	// Priority tells important messages from others. Defaults to none: those of a source are handled in the order in which they come.
+	// Priority tells important messages from others. Defaults to none: those of a source are handled in the order in which they
+	// come.
 	Priority *Priority
-	// Strict takes from Sources, and within each from the levels of Priority, in their order instead of by weight: what comes later waits as long as something
-	// of what comes before is here, but never for more than about a hundred hand-offs in a row. Only with Sources or Priority. Defaults to false.
+	// Strict takes from Sources, and within each from the levels of Priority, in their order instead of by weight: what comes later
+	// waits as long as something of what comes before is here, but never for more than about a hundred hand-offs in a row. Only with
+	// Sources or Priority. Defaults to false.
 	Strict bool
 	// Handler handles each message. Required, unless there is a Batch.
 	Handler Handler
@@ -46,16 +50,16 @@ type Config struct {
 	// Timeout is how long a handler may take before its context ends with ErrTimeout. Measured by a scan: never early, late by up to
 	// 20 ms. 0 means no limit. Defaults to no limit.
 	Timeout time.Duration
-	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message retried,
-	// and its worker replaced. Its late result is void. With an Order only the worker is replaced: what comes after the message waits until
-	// the handler returns, and its result counts. Only with Timeout. Defaults to 10 s.
+	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message
+	// retried, and its worker replaced. Its late result is void. With an Order only the worker is replaced: what comes after the
+	// message waits until the handler returns, and its result counts. Only with Timeout. Defaults to 10 s.
 	StuckAfter time.Duration
 	// MaxStuck is how many stuck handlers are replaced. With more the consumer is unhealthy and replaces no further ones, for each
 	// holds a goroutine and what it refers to. Defaults to 16.
 	MaxStuck int
-	// DrainTimeout is how long Run waits for running handlers after its context has ended, before it ends theirs. Choose it below what the
-	// supervisor grants before it kills, with CancelGrace and CloseTimeout beside it (Kubernetes grants 30 s). Defaults to 20 s; negative
-	// means not at all.
+	// DrainTimeout is how long Run waits for running handlers after its context has ended, before it ends theirs. Choose it below
+	// what the supervisor grants before it kills, with CancelGrace and CloseTimeout beside it (Kubernetes grants 30 s). Defaults to
+	// 20 s; negative means not at all.
 	DrainTimeout time.Duration
 	// CancelGrace is how long handlers get to return after their contexts ended at the end of a drain. Defaults to 1 s.
 	CancelGrace time.Duration
@@ -64,22 +68,22 @@ type Config struct {
 	// OpenTimeout is how long Run tries to reach the broker at start before it fails. 0 means for ever. Defaults to 0.
 	OpenTimeout time.Duration
 
-	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a second, and two
-	// messages for each worker there may be, so that replicas share what is left. Messages defaults to 4096, or to 4 × Pool.Max if that is more; it must not be below
-	// Pool.Max. Bytes defaults to 64 MiB.
+	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a
+	// second, and two messages for each worker there may be, so that replicas share what is left. Messages defaults to 4096, or to 4
+	// × Pool.Max if that is more; it must not be below Pool.Max. Bytes defaults to 64 MiB.
 	Budget broker.Budget
 	// Chunk is the most messages taken from the source at once. Change it only with a benchmark. Defaults to 128.
 	Chunk int
 	// MaxMessageBytes is the largest payload (key and value) that a handler is given; larger ones are dead-lettered as ErrTooLarge
 	// without a handler run. Defaults to no limit.
 	MaxMessageBytes int
-	// MaxHeaderBytes is the same for a message's headers: the names and values of all of them. Set it where others than you produce the messages.
-	// Defaults to no limit.
+	// MaxHeaderBytes is the same for a message's headers: the names and values of all of them. Set it where others than you produce
+	// the messages. Defaults to no limit.
 	MaxHeaderBytes int
 
-	// Logger gets one event per thing that happened, with stable names (see Events). SlogLogger makes one of a handler of log/slog. The zero Logger writes what
-	// may need somebody (warn and above) to stderr as text: a program that says nothing while it cannot reach its broker tells nobody why. zerolog.Nop()
-	// writes nothing. Defaults to that of stderr.
+	// Logger gets one event per thing that happened, with stable names (see Events). SlogLogger makes one of a handler of log/slog.
+	// The zero Logger writes what may need somebody (warn and above) to stderr as text: a program that says nothing while it cannot
+	// reach its broker tells nobody why. zerolog.Nop() writes nothing. Defaults to that of stderr.
 	Logger zerolog.Logger
 	// Observers are told the same things, for metrics and tests.
 	Observers []Observer
@@ -95,8 +99,8 @@ type Pool struct {
 	IdleTimeout time.Duration
 	// Policy decides on the number. Defaults to pool.ReportStatus.
 	Policy pool.Policy
-	// Gauge tells the manager how short memory and processors are, and it stays within them: pool.RuntimeGauge() minds limits of memory and
-	// handlers that wait for a core. Set it for handlers that compute. Defaults to none.
+	// Gauge tells the manager how short memory and processors are, and it stays within them: pool.RuntimeGauge() minds limits of
+	// memory and handlers that wait for a core. Set it for handlers that compute. Defaults to none.
 	Gauge func() pool.Pressure
 }
 
@@ -104,23 +108,25 @@ type Pool struct {
 type Retry struct {
 	// MaxAttempts is how many runs a message gets, all told, before it is dead-lettered. Defaults to 5.
 	MaxAttempts int
-	// GiveUpAfter is how long a message is tried, counted from its first failure: when the next attempt would come later than that, it is given up as if its attempts were
-	// used up, whichever comes first. Set it where a late result is worth nothing, and MaxAttempts high where time alone shall decide. The first failure
-	// is known as long as the message stays in this process or goes through Topics; another process that takes over counts anew. Messages wait here for their attempts
-	// then, not at the broker. Defaults to 0: there is no such end.
+	// GiveUpAfter is how long a message is tried, counted from its first failure: when the next attempt would come later than that,
+	// it is given up as if its attempts were used up, whichever comes first. Set it where a late result is worth nothing, and
+	// MaxAttempts high where time alone shall decide. The first failure is known as long as the message stays in this process or
+	// goes through Topics; another process that takes over counts anew. Messages wait here for their attempts then, not at the
+	// broker. Defaults to 0: there is no such end.
 	GiveUpAfter time.Duration
 	// Backoff is the wait before the next attempt.
 	Backoff Backoff
-	// Topics hold messages whose next attempt is far away, or for which there is no room. Only for brokers that keep no delays (Kafka). Nil: all
-	// wait in this process.
+	// Topics hold messages whose next attempt is far away, or for which there is no room. Only for brokers that keep no delays
+	// (Kafka). Nil: all wait in this process.
 	Topics *RetryTopics
 }
 
-// RetryTopics are where failed messages wait that would stand in the way here. A message that waits in this process for its next attempt stays
-// claimed, in the budget, and in its partition's window of unfinished offsets. It is published to a retry topic instead, confirmed, and acked,
-// when its delay is at least that of the first step, or when half of the window or of the budget is in use by such messages; unless its delay is
-// longer than that of the last step. It keeps its payload, key and headers, and comes again, never before its delay and late by up to a twentieth of
-// the step's (at most 1 s), as a message of its original topic, with its runs. Among the messages of a partition it has lost its place.
+// RetryTopics are where failed messages wait that would stand in the way here. A message that waits in this process for its next
+// attempt stays claimed, in the budget, and in its partition's window of unfinished offsets. It is published to a retry topic
+// instead, confirmed, and acked, when its delay is at least that of the first step, or when half of the window or of the budget
+// is in use by such messages; unless its delay is longer than that of the last step. It keeps its payload, key and headers, and
+// comes again, never before its delay and late by up to a twentieth of the step's (at most 1 s), as a message of its original
+// topic, with its runs. Among the messages of a partition it has lost its place.
 //
 // Where the publish fails the message waits here after all.
 type RetryTopics struct {
@@ -128,8 +134,8 @@ type RetryTopics struct {
 	Steps []RetryStep
 	// Publisher writes to them. The caller closes it. Required.
 	Publisher broker.Publisher
-	// Source reads all of them, and nothing else. On Kafka it has a group of its own, shared by all processes of the consumer. Run opens and closes
-	// it. It gets an eighth of the budget. Required.
+	// Source reads all of them, and nothing else. On Kafka it has a group of its own, shared by all processes of the consumer. Run
+	// opens and closes it. It gets an eighth of the budget. Required.
 	Source broker.Source
 }
 
@@ -139,8 +145,8 @@ type RetryStep struct {
 	Delay time.Duration
 }
 
-// Backoff grows from Initial by Factor with each attempt up to Max; of that a random share of up to Jitter is taken off, so that what
-// failed together does not come again together.
+// Backoff grows from Initial by Factor with each attempt up to Max; of that a random share of up to Jitter is taken off, so that
+// what failed together does not come again together.
 type Backoff struct {
 	// Initial wait. Defaults to 200 ms.
 	Initial time.Duration
@@ -178,7 +184,8 @@ type DeadLetter struct {
 type HeaderStyle string
 
 const (
-	// SpringHeaders are those of Spring for Apache Kafka (kafka_dlt-original-topic and so on). Numbers are binary, so they are for Kafka only.
+	// SpringHeaders are those of Spring for Apache Kafka (kafka_dlt-original-topic and so on). Numbers are binary, so they are for
+	// Kafka only.
 	SpringHeaders HeaderStyle = "spring"
 	// ConnectHeaders are those of Kafka Connect (__connect.errors.topic and so on).
 	ConnectHeaders HeaderStyle = "connect"

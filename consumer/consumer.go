@@ -15,8 +15,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A Consumer handles the messages of a source. Make it with New, run it with Run, once. Its other methods are safe for concurrent use and
-// may be called at any time.
+// A Consumer handles the messages of a source. Make it with New, run it with Run, once. Its other methods are safe for concurrent
+// use and may be called at any time.
 type Consumer struct {
 	cfg       Config
 	handler   Handler
@@ -46,7 +46,8 @@ type Consumer struct {
 	empty    chan struct{} // signalled when held falls to 0
 	pulse    pulse
 
-	// What follows is written for each run, by dispatchers, by workers, or by both: what they only read does not share a cache line with it.
+	// What follows is written for each run, by dispatchers, by workers, or by both: what they only read does not share a cache line
+	// with it.
 	_        line
 	received atomic.Int64
 	gate     gate
@@ -188,8 +189,8 @@ func (c *Consumer) lag() (sum broker.Lag) {
 	return sum
 }
 
-// LagByPartition returns the lag of each partition that is held here, by topic and number. Sources without partitions, and those that hold none, are one row without a topic,
-// with the partition -1. nil: the lag is unknown. It does not block.
+// LagByPartition returns the lag of each partition that is held here, by topic and number. Sources without partitions, and those
+// that hold none, are one row without a topic, with the partition -1. nil: the lag is unknown. It does not block.
 func (c *Consumer) LagByPartition() []broker.PartitionLag {
 	if c.lag().At.IsZero() {
 		return nil

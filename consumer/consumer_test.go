@@ -19,8 +19,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The two kinds of broker that the engine must act alike on: one that forgets attempts and keeps no delay, where the engine parks; and one
-// that keeps delays and counts deliveries.
+// The two kinds of broker that the engine must act alike on: one that forgets attempts and keeps no delay, where the engine
+// parks; and one that keeps delays and counts deliveries.
 var kinds = map[string]membroker.Config{
 	"partitioned": {Topics: map[string]int{"in": 2}, Lease: time.Minute},
 	"leased":      {Topics: map[string]int{"in": 1}, Leased: true, Lease: time.Minute},

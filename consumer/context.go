@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions; a new one for each change
-// of claim costs about a microsecond.
+// contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions; a new one for
+// each change of claim costs about a microsecond.
 type contexts struct {
 	slots [8]*contextSlot
 	hand  int

@@ -256,8 +256,8 @@ func TestLagReachesThePool(t *testing.T) {
 	}
 }
 
-// A downstream that refuses beyond 16 at once is called by little more than that where the handler says so. Where it only asks for a later
-// attempt, the refusals look like throughput, and most calls are refused.
+// A downstream that refuses beyond 16 at once is called by little more than that where the handler says so. Where it only asks
+// for a later attempt, the refusals look like throughput, and most calls are refused.
 func TestOverloadedMakesDoWithFewerWorkers(t *testing.T) {
 	play := func(t *testing.T, b *membroker.Broker, refusal func(error, time.Duration) error) (tries float64, done int64) {
 		produce(t, b, 10_000)

@@ -40,7 +40,8 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 	return errs
 }
 
-// letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish is confirmed.
+// letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
+// is confirmed.
 type letter struct {
 	k      *claim
 	failed Failed
@@ -175,8 +176,8 @@ func (d *letters) settle(x letter) {
 	}
 }
 
-// over says whether x is for its message's next holder: the claim has ended, or the consumer shuts down, or one of both is about to and a
-// publish has failed already.
+// over says whether x is for its message's next holder: the claim has ended, or the consumer shuts down, or one of both is about
+// to and a publish has failed already.
 func (d *letters) over(x letter) bool {
 	return x.k.ctx.Err() != nil || x.tries > 0 && x.k.why() != ""
 }
@@ -229,7 +230,8 @@ func (d *letters) publish(x letter) error {
 
 func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
 
-// outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then ours.
+// outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then
+// ours.
 func outgoing(x letter, name string) broker.Outgoing {
 	m := x.failed.Message
 	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
@@ -262,8 +264,8 @@ func outgoing(x letter, name string) broker.Outgoing {
 	return o
 }
 
-// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The time is in
-// it because a recreated stream uses its sequences again.
+// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
+// time is in it because a recreated stream uses its sequences again.
 func letterID(m *Message, name string) string {
 	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", name, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos)
 }

@@ -56,8 +56,8 @@ type decision struct {
 	keep      bool // retry here: another delivery would be one too many for the broker
 }
 
-// generous: where the broker's count is only an upper bound, a message whose count has passed this many times MaxAttempts is given up
-// although fewer failed runs are known: they were in other processes.
+// generous: where the broker's count is only an upper bound, a message whose count has passed this many times MaxAttempts is
+// given up although fewer failed runs are known: they were in other processes.
 const generous = 3
 
 // decide says what becomes of a message whose handler failed. It has no clock and no I/O.
@@ -97,8 +97,8 @@ func decide(o outcome, p Retry) decision {
 	return d
 }
 
-// exhausted says whether the attempts are used up. It takes a failed run in this process (the caller's), and then what is known for sure;
-// an upper bound counts only when it is far beyond, for deliveries that no handler saw are in it.
+// exhausted says whether the attempts are used up. It takes a failed run in this process (the caller's), and then what is known
+// for sure; an upper bound counts only when it is far beyond, for deliveries that no handler saw are in it.
 func exhausted(o outcome, runs int32, maxAttempts int) bool {
 	if int(runs) >= maxAttempts {
 		return true

@@ -8,10 +8,11 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// Defer says that the message cannot be handled now, for no fault of its own: a limit is reached. It waits, without a worker, for wait or until wake is
-// called, and is then passed to the handler again. It is no attempt, and neither failure nor success. until, where it is not nil, is called once with wake, which may be
-// called at any time, by any goroutine, any number of times; it does not block. It says whether the message was waiting still: false means that it is
-// on its way already, or is not here any more, so that another one can have the place.
+// Defer says that the message cannot be handled now, for no fault of its own: a limit is reached. It waits, without a worker, for
+// wait or until wake is called, and is then passed to the handler again. It is no attempt, and neither failure nor success.
+// until, where it is not nil, is called once with wake, which may be called at any time, by any goroutine, any number of times;
+// it does not block. It says whether the message was waiting still: false means that it is on its way already, or is not here any
+// more, so that another one can have the place.
 //
 // In an order, what comes after the message waits, too.
 func Defer(wait time.Duration, until func(wake func() bool)) error {

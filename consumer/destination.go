@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A destination is where a consumer publishes what it cannot finish: the dead letters, a retry topic. That there is none is found out at the start, not when the
-// first message needs it.
+// A destination is where a consumer publishes what it cannot finish: the dead letters, a retry topic. That there is none is found
+// out at the start, not when the first message needs it.
 type destination struct {
 	topic  string
 	create bool
@@ -104,8 +104,8 @@ func (c *Consumer) miss(topic string, err error) (was bool) {
 	return was
 }
 
-// Concerns says what is missing that does not keep the consumer from running, but will keep messages here when they need it: topics, or streams, for dead letters
-// and retries. Sorted; nil: nothing.
+// Concerns says what is missing that does not keep the consumer from running, but will keep messages here when they need it:
+// topics, or streams, for dead letters and retries. Sorted; nil: nothing.
 func (c *Consumer) Concerns() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -70,7 +70,8 @@ func withPlaces(t *testing.T, create bool, p *places, then func(r *running)) {
 	})
 }
 
-// A dead-letter topic that is not there is told of once, soon after the start, though nothing failed yet, and is a concern until it is there.
+// A dead-letter topic that is not there is told of once, soon after the start, though nothing failed yet, and is a concern until
+// it is there.
 func TestMissingDestination(t *testing.T) {
 	p := &places{}
 	withPlaces(t, false, p, func(r *running) {

@@ -20,8 +20,8 @@ type feed struct {
 	up      atomic.Bool
 }
 
-// dispatch receives from a feed until its source is stopped or fails. submits ends when the consumer stops: what the full queue has not taken
-// by then goes back.
+// dispatch receives from a feed until its source is stopped or fails. submits ends when the consumer stops: what the full queue
+// has not taken by then goes back.
 func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 	var (
 		slab []broker.Message // fresh ones: a handler may keep *Message
@@ -72,14 +72,14 @@ func (c *Consumer) dispatch(submits context.Context, f *feed) error {
 }
 
 const (
-	// spellTime is how much work of handlers longer than handOff a worker takes at a time when there is plenty. A message waits no longer than that behind its
-	// neighbours, or two scans where one of them takes longer than usual.
+	// spellTime is how much work of handlers longer than handOff a worker takes at a time when there is plenty. A message waits no
+	// longer than that behind its neighbours, or two scans where one of them takes longer than usual.
 	spellTime = 6 * time.Millisecond
 	maxSpell  = 4
 )
 
-// spell is how many messages a worker takes at a time where one makes a hand-off of its own, but a pool with all its workers has a lasting backlog: each would
-// wait in the queue anyway. To take them one by one costs a third of all that such a message costs.
+// spell is how many messages a worker takes at a time where one makes a hand-off of its own, but a pool with all its workers has
+// a lasting backlog: each would wait in the queue anyway. To take them one by one costs a third of all that such a message costs.
 func spell(call time.Duration, l pool.Load) int {
 	if call <= 0 || l.Live < l.Max || l.Backlog < 2*maxSpell*l.Max {
 		return 1
@@ -90,8 +90,9 @@ func spell(call time.Duration, l pool.Load) int {
 // restTime is for how long a dispatcher lets room gather at its source.
 const restTime = time.Millisecond
 
-// mayRest says whether a dispatcher that got few messages may rest before it asks again: the queue holds work for some rests, so no worker waits for it,
-// and much more will be there afterwards. Where the budget is used up, each ack would wake it for one message else.
+// mayRest says whether a dispatcher that got few messages may rest before it asks again: the queue holds work for some rests, so
+// no worker waits for it, and much more will be there afterwards. Where the budget is used up, each ack would wake it for one
+// message else.
 func mayRest(got, queued int, perSecond float64) bool {
 	inRest := perSecond * restTime.Seconds()
 	return got > 0 && inRest >= 8*float64(got) && float64(queued) >= 4*inRest
@@ -131,7 +132,8 @@ const (
 	tokensAtOnce = 512 // the same
 )
 
-// cut makes runs of q messages each, which are acked one by one or at the end of their run. What it returns is good until the next call.
+// cut makes runs of q messages each, which are acked one by one or at the end of their run. What it returns is good until the
+// next call.
 func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each bool) []*run {
 	clear(x.out)
 	x.out = x.out[:0]

@@ -1,5 +1,5 @@
-// Package consumer is the engine: it takes messages from a broker.Source, runs a handler on each in an autoscaling pool, and settles each
-// one after its handling.
+// Package consumer is the engine: it takes messages from a broker.Source, runs a handler on each in an autoscaling pool, and
+// settles each one after its handling.
 //
 // # The life of a message
 //

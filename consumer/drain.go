@@ -14,8 +14,8 @@ import (
 // ErrStuck is returned by Run when handlers did not return although their contexts had ended. Their messages come again.
 var ErrStuck = errors.New("consumer: handlers did not return")
 
-// Run receives and handles messages until ctx ends or the source fails, then drains as the package comment says, and returns when all is
-// settled or its time is over. It is called once.
+// Run receives and handles messages until ctx ends or the source fails, then drains as the package comment says, and returns when
+// all is settled or its time is over. It is called once.
 //
 // nil: ctx ended, and every handler returned. ErrStuck: some did not. Otherwise the errors of source and configuration.
 // The values of ctx are those of the handlers' contexts; its end is not theirs.
@@ -110,7 +110,8 @@ func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	c.tell(SourceSaid{Event: e, Retries: f.retries})
 }
 
-// receive dispatches until ctx ends or a source fails. When it returns, all that was ever received is in the pool, parked, or settled.
+// receive dispatches until ctx ends or a source fails. When it returns, all that was ever received is in the pool, parked, or
+// settled.
 func (c *Consumer) receive(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -194,8 +195,8 @@ func (c *Consumer) waitEmpty(d time.Duration) bool {
 	return true
 }
 
-// endWorkers ends the pool and the dead-letter publishing, and returns how many handlers are stuck. By now every worker that can end is
-// about to; one that gets no processor does it after Run.
+// endWorkers ends the pool and the dead-letter publishing, and returns how many handlers are stuck. By now every worker that can
+// end is about to; one that gets no processor does it after Run.
 func (c *Consumer) endWorkers() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
@@ -212,8 +213,8 @@ func (c *Consumer) endWorkers() int {
 	return c.stuckHandlers()
 }
 
-// stuckHandlers counts the handlers that were called and have not returned: those that the watchdog gave up, and those that run. A worker may have a run in hand
-// without one: it got no processor since, and what it was handed was taken from it.
+// stuckHandlers counts the handlers that were called and have not returned: those that the watchdog gave up, and those that run.
+// A worker may have a run in hand without one: it got no processor since, and what it was handed was taken from it.
 func (c *Consumer) stuckHandlers() int {
 	running, given := 0, 0
 	for _, r := range c.pool.InHand() {

@@ -159,8 +159,8 @@ func TestWorkerThatHasNotBegunIsNotStuck(t *testing.T) {
 	}
 }
 
-// Of the workers that did not return at a stop those are counted whose handlers hang, whether the watchdog had given them up or not, also when their claim was
-// lost meanwhile, and no other.
+// Of the workers that did not return at a stop those are counted whose handlers hang, whether the watchdog had given them up or
+// not, also when their claim was lost meanwhile, and no other.
 func TestStopCountsTheHandlersThatHang(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  consumer.Config

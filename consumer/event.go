@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/pool"
 )
 
-// An Observer is told each Event where it happens, by several goroutines at once, with no lock held. It must be quick: workers and the
-// source wait for it. Use a type switch for the events of interest. What an event refers to may be kept.
+// An Observer is told each Event where it happens, by several goroutines at once, with no lock held. It must be quick: workers
+// and the source wait for it. Use a type switch for the events of interest. What an event refers to may be kept.
 type Observer func(Event)
 
 // An Event is one thing that happened. Name is stable: it is the event's name in logs and metrics.
@@ -19,7 +19,8 @@ type (
 	// StateChanged: the consumer entered a state.
 	StateChanged struct{ State State }
 
-	// SourceSaid: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same name.
+	// SourceSaid: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same
+	// name.
 	SourceSaid struct {
 		broker.Event
 		// Retries: it is the source of the retry topics.
@@ -61,8 +62,8 @@ type (
 		Took  time.Duration
 	}
 
-	// DeadLetterDelayed: a dead letter could not be published; its message stays, and it is tried again after Delay. Refused: the broker
-	// will never take it as it is.
+	// DeadLetterDelayed: a dead letter could not be published; its message stays, and it is tried again after Delay. Refused: the
+	// broker will never take it as it is.
 	DeadLetterDelayed struct {
 		Message *Message
 		Err     error
@@ -83,7 +84,8 @@ type (
 		Err     error
 	}
 
-	// DestinationMissing: there is no topic, or no stream, for dead letters or for a retry step, or it could not be made. It is looked for until it is there.
+	// DestinationMissing: there is no topic, or no stream, for dead letters or for a retry step, or it could not be made. It is
+	// looked for until it is there.
 	DestinationMissing struct {
 		Topic string
 		Err   error
@@ -95,15 +97,16 @@ type (
 		Created bool
 	}
 
-	// LaneFull: so many messages wait in the lanes of a topic and partition that one has reached Lane.Limit: its first message fails again and again,
-	// or takes long. What becomes of it, and of what comes after it, is Lane.Full's.
+	// LaneFull: so many messages wait in the lanes of a topic and partition that one has reached Lane.Limit: its first message fails
+	// again and again, or takes long. What becomes of it, and of what comes after it, is Lane.Full's.
 	LaneFull struct {
 		Topic     string
 		Partition int32
 		Waiting   int
 	}
 
-	// Unordered: a message without a key came, the first since Run began, in an order by key: it and those like it are handled in no order. Stats.Unordered counts them.
+	// Unordered: a message without a key came, the first since Run began, in an order by key: it and those like it are handled in no
+	// order. Stats.Unordered counts them.
 	Unordered struct{ Message *Message }
 
 	// GivenBack: N messages that no handler finished went back to the broker; why is "revoked", "drain", "shutdown" or "lost".
@@ -112,8 +115,8 @@ type (
 		Reason string
 	}
 
-	// Lost: settles of N messages came too late, or failed; those messages come again. An adapter that cannot tell which are told of as all that it settled
-	// at once. 0: some had been settled before, which is a fault of this program.
+	// Lost: settles of N messages came too late, or failed; those messages come again. An adapter that cannot tell which are told of
+	// as all that it settled at once. 0: some had been settled before, which is a fault of this program.
 	Lost struct {
 		N   int
 		Err error
@@ -122,8 +125,8 @@ type (
 	// Scaled: the pool changed its size.
 	Scaled struct{ pool.Decision }
 
-	// Stuck: a handler did not return although its context has ended: after Config.Timeout and StuckAfter, or at the end of the drain, where the
-	// ten that ran the longest are told.
+	// Stuck: a handler did not return although its context has ended: after Config.Timeout and StuckAfter, or at the end of the
+	// drain, where the ten that ran the longest are told.
 	Stuck struct {
 		Message *Message
 		// For is how long it has been running.

@@ -146,7 +146,8 @@ func ExampleConsumer_SetLimits() {
 	// consumer consumer: limits 4..2, want 1 <= min <= max <= the budget of 4096 messages
 }
 
-// A message that has to wait long waits in a retry topic, and not in the way of others. It comes back as what it was, with its runs.
+// A message that has to wait long waits in a retry topic, and not in the way of others. It comes back as what it was, with its
+// runs.
 func ExampleRetryTopics() {
 	b := membroker.New(membroker.Config{})
 	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("tea")})
@@ -176,8 +177,8 @@ func ExampleRetryTopics() {
 	// tea of orders, handled after 1 failed run
 }
 
-// The messages of one key are handled one after the other, in the order in which they were written, also through retries; those of other keys
-// beside them.
+// The messages of one key are handled one after the other, in the order in which they were written, also through retries; those
+// of other keys beside them.
 func ExampleOrder() {
 	b := membroker.New(membroker.Config{})
 	for _, step := range []string{"ordered", "paid", "shipped"} {
@@ -281,7 +282,8 @@ func ExampleBatch() {
 	// 0 left, 1 dead letter
 }
 
-// Batches of one key, in the key's order: a customer's changes are written with one call, and no other of the customer's runs beside it.
+// Batches of one key, in the key's order: a customer's changes are written with one call, and no other of the customer's runs
+// beside it.
 func ExampleBatch_byKey() {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1}})
 	for i, customer := range []string{"ann", "bob", "ann", "ann", "bob"} {

@@ -13,7 +13,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// II.3: a key that fails for ever, with a fifth of the traffic. Its lane fills; what becomes of it is the policy's, and others go on.
+// II.3: a key that fails for ever, with a fifth of the traffic. Its lane fills; what becomes of it is the policy's, and others go
+// on.
 func TestPoisonedKey(t *testing.T) {
 	for _, full := range []consumer.LanePolicy{consumer.LaneBlock, consumer.LaneDeadLetter} {
 		t.Run(string(full), func(t *testing.T) {

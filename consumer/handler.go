@@ -10,12 +10,13 @@ import (
 type Message = broker.Message
 
 // A Handler handles one message. What it returns decides what becomes of the message: nil acks it; Permanent(err) dead-letters it
-// at once; RetryAfter(err, d) retries it not before d; Skip(reason) acks and counts it as skipped; Defer puts it off without an attempt; any other error retries it with
-// backoff until MaxAttempts, then dead-letters it. A panic, and runtime.Goexit, are errors too.
+// at once; RetryAfter(err, d) retries it not before d; Skip(reason) acks and counts it as skipped; Defer puts it off without an
+// attempt; any other error retries it with backoff until MaxAttempts, then dead-letters it. A panic, and runtime.Goexit, are
+// errors too.
 //
 // ctx ends when the message's claim ends, when DrainTimeout has passed, or when the handler's own Timeout has; context.Cause says
-// which (ErrShutdown, ErrTimeout, or an error that wraps broker.ErrLost). It is shared by the messages that one worker handles in a
-// row, so it does not end when the handler returns: whatever the handler starts, it stops itself. An error returned because the
+// which (ErrShutdown, ErrTimeout, or an error that wraps broker.ErrLost). It is shared by the messages that one worker handles in
+// a row, so it does not end when the handler returns: whatever the handler starts, it stops itself. An error returned because the
 // claim was lost or the process stops is not counted as an attempt.
 //
 // Handlers run concurrently, each call in one goroutine. m and its bytes may be kept after the return.

@@ -26,8 +26,8 @@ func foreign(styles []HeaderStyle, key string) bool {
 
 var stylePrefixes = map[HeaderStyle]string{SpringHeaders: "kafka_dlt-", ConnectHeaders: "__connect.errors."}
 
-// springHeaders are those of Spring for Apache Kafka's DeadLetterPublishingRecoverer: numbers in big-endian binary, texts in UTF-8.
-// Source: spring-kafka's KafkaHeaders, the names that begin with kafka_dlt-.
+// springHeaders are those of Spring for Apache Kafka's DeadLetterPublishingRecoverer: numbers in big-endian binary, texts in
+// UTF-8. Source: spring-kafka's KafkaHeaders, the names that begin with kafka_dlt-.
 func springHeaders(x letter, _ string) []broker.Header {
 	m, prefix := x.failed.Message, stylePrefixes[SpringHeaders]
 	hs := []broker.Header{
@@ -46,7 +46,8 @@ func springHeaders(x letter, _ string) []broker.Header {
 	return append(hs, stackHeader(prefix+"exception-stacktrace", x)...)
 }
 
-// connectHeaders are those that Kafka Connect writes with errors.deadletterqueue.context.headers.enable: texts all. Source: KIP-298.
+// connectHeaders are those that Kafka Connect writes with errors.deadletterqueue.context.headers.enable: texts all. Source:
+// KIP-298.
 func connectHeaders(x letter, name string) []broker.Header {
 	m, prefix := x.failed.Message, stylePrefixes[ConnectHeaders]
 	hs := []broker.Header{

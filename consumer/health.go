@@ -18,22 +18,24 @@ var (
 	ErrTooManyStuck = errors.New("consumer: too many stuck handlers")
 )
 
-// hungAfter is after how many times noProgress handlers are taken for hung that hold all workers, where no Timeout says how long one may take.
+// hungAfter is after how many times noProgress handlers are taken for hung that hold all workers, where no Timeout says how long
+// one may take.
 const hungAfter = 10
 
-// Health says what is wrong that a restart would mend, or nil. It fails with ErrTooManyStuck when MaxStuck is reached, and with ErrNoProgress
-// when a running, unpaused consumer did one of these:
+// Health says what is wrong that a restart would mend, or nil. It fails with ErrTooManyStuck when MaxStuck is reached, and with
+// ErrNoProgress when a running, unpaused consumer did one of these:
 //
 //   - received nothing for noProgress, although messages wait at the broker and it has contact, workers and budget to take them;
 //   - began no handler for noProgress, although messages wait here and a worker is idle;
 //   - began no handler, and had none return, although messages wait and every worker is in a handler: for Timeout, StuckAfter and noProgress
 //     together, or without a Timeout for ten times noProgress, since nobody knows how long a handler may take then.
 //
-// A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while others can
-// begin, and a message that waits for its retry or for its dead letter to be stored, also where it keeps the window of its claim full, so that
-// nothing of that can be received. 0 skips ErrNoProgress. An unknown lag is no work.
+// A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while
+// others can begin, and a message that waits for its retry or for its dead letter to be stored, also where it keeps the window of
+// its claim full, so that nothing of that can be received. 0 skips ErrNoProgress. An unknown lag is no work.
 //
-// How long nothing has moved is known only from one call to the next, so call it regularly, as a liveness probe does. It does not block.
+// How long nothing has moved is known only from one call to the next, so call it regularly, as a liveness probe does. It does not
+// block.
 func (c *Consumer) Health(noProgress time.Duration) error {
 	s := c.Stats()
 	if limit := c.cfg.MaxStuck; c.cfg.Timeout > 0 && limit > 0 && s.Stuck >= limit {
@@ -67,8 +69,8 @@ func (c *Consumer) handlerLimit(noProgress time.Duration) time.Duration {
 	return hungAfter * noProgress
 }
 
-// fullOfWaiting says whether so much of the budget is in use that the source need not give anything, or a lane is full. Half, for a source counts
-// bytes that nobody else sees: what it prefetched, and what a response is packed in.
+// fullOfWaiting says whether so much of the budget is in use that the source need not give anything, or a lane is full. Half, for
+// a source counts bytes that nobody else sees: what it prefetched, and what a response is packed in.
 func (c *Consumer) fullOfWaiting() bool {
 	if slices.ContainsFunc(c.allLanes(), (*lanes).stillFull) {
 		return true
@@ -81,7 +83,8 @@ func (c *Consumer) fullOfWaiting() bool {
 	return messages >= int64(c.cfg.Budget.Messages)/2 || bytes >= c.cfg.Budget.Bytes/2
 }
 
-// holdsWindow says whether the window of a claim is full because of what is held here. Full of anything else, it is the source that has forgotten something.
+// holdsWindow says whether the window of a claim is full because of what is held here. Full of anything else, it is the source
+// that has forgotten something.
 func (c *Consumer) holdsWindow() bool {
 	held := map[*broker.Claim]bool{}
 	c.eachHeld(func(m *Message) { held[m.Claim] = true })
@@ -100,7 +103,8 @@ func (c *Consumer) holdsWindow() bool {
 type vitals struct {
 	Stats
 	up bool // the source has contact
-	// delayed: a message was given back to the broker with a delay that is not over. Enough of those, and the broker hands out no other.
+	// delayed: a message was given back to the broker with a delay that is not over. Enough of those, and the broker hands out no
+	// other.
 	delayed bool
 }
 
@@ -109,7 +113,8 @@ func (v *vitals) running() bool { return v.State == Running && !v.Paused }
 // idle says whether a worker is free.
 func (v *vitals) idle() bool { return v.Pool.Busy < v.Pool.Live }
 
-// shouldReceive says whether the source should be giving messages: there are some, nobody has enough here, and a worker could take one.
+// shouldReceive says whether the source should be giving messages: there are some, nobody has enough here, and a worker could
+// take one.
 func (v *vitals) shouldReceive() bool {
 	return v.running() && v.up && !v.delayed && v.Lag.Waiting > 0 && v.Pool.Backlog == 0 && v.Pool.Busy < v.Pool.Max
 }
@@ -119,7 +124,8 @@ func (v *vitals) shouldBegin() bool {
 	return v.running() && (v.Pool.Backlog > 0 || v.Lag.Waiting > 0 && v.Pool.Busy >= v.Pool.Max)
 }
 
-// A pulse remembers since when nothing has moved, from look to look. It compares counters that exist anyway, so it costs the workers nothing.
+// A pulse remembers since when nothing has moved, from look to look. It compares counters that exist anyway, so it costs the
+// workers nothing.
 type pulse struct {
 	mu      sync.Mutex
 	source  stillness

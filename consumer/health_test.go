@@ -135,7 +135,8 @@ func TestHealthSeesThatAllHandlersHang(t *testing.T) {
 	})
 }
 
-// With a Timeout the watchdog judges handlers: what runs within it is alive, though all workers do and it is longer than noProgress.
+// With a Timeout the watchdog judges handlers: what runs within it is alive, though all workers do and it is longer than
+// noProgress.
 func TestHealthLeavesHandlersToTheirTimeout(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 100)
@@ -196,7 +197,8 @@ func TestHealthSeesAWedgedSourceBesideALongHandler(t *testing.T) {
 	})
 }
 
-// One message that waits for its retry, or is long in its handler, fills the window of its partition: nothing of it can be received, and no restart would change that.
+// One message that waits for its retry, or is long in its handler, fills the window of its partition: nothing of it can be
+// received, and no restart would change that.
 func TestHealthTakesAFullWindowForLife(t *testing.T) {
 	for name, handle := range map[string]func() error{
 		"a retry":        func() error { return consumer.RetryAfter(errors.New("429"), 10*time.Minute) },
@@ -247,7 +249,8 @@ type fullWindow struct{ *odd }
 
 func (fullWindow) Window(*broker.Claim) float64 { return 1 }
 
-// What waits for its delay or for the dead letters fills the budget, or the broker's bound of unsettled messages: silence is right then.
+// What waits for its delay or for the dead letters fills the budget, or the broker's bound of unsettled messages: silence is
+// right then.
 func TestHealthTakesWaitingForRetriesForLife(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		src := newOdd(b)

@@ -48,8 +48,8 @@ func handling(cfg consumer.Config, f consumer.Handler) consumer.Config {
 	return cfg
 }
 
-// What a worker was handed and does not begin with, for it gets no processor, is handled by others, as it would have been by it: whole batches, in their order,
-// with what is known of earlier failures.
+// What a worker was handed and does not begin with, for it gets no processor, is handled by others, as it would have been by it:
+// whole batches, in their order, with what is known of earlier failures.
 func TestHeldWorkers(t *testing.T) {
 	for name, cfg := range ways {
 		t.Run(name, func(t *testing.T) {

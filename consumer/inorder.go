@@ -84,8 +84,8 @@ func (c *Consumer) dispatchInOrder(submits context.Context, k *claim, ms []broke
 	}
 }
 
-// release lets go of the lanes of messages that were settled: what waits in them follows. again: the messages come again, so what waits for them goes
-// back, to come again after them.
+// release lets go of the lanes of messages that were settled: what waits in them follows. again: the messages come again, so what
+// waits for them goes back, to come again after them.
 func (c *Consumer) release(k *claim, numbers []uint64, again bool) {
 	if k.lanes == nil || len(numbers) == 0 {
 		return

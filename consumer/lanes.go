@@ -6,11 +6,13 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// lanes keep the order of the messages of one partition (of one source, where it has none). A lane is there as long as a message of its number is at large:
-// queued as one that may start, running, parked, or on its way to the dead letters. Later ones wait in it, the oldest first, and the next one follows
-// when that one is settled. They outlive claims: a message that runs under a claim that has ended is still running when the next claim brings the next.
+// lanes keep the order of the messages of one partition (of one source, where it has none). A lane is there as long as a message
+// of its number is at large: queued as one that may start, running, parked, or on its way to the dead letters. Later ones wait in
+// it, the oldest first, and the next one follows when that one is settled. They outlive claims: a message that runs under a claim
+// that has ended is still running when the next claim brings the next.
 //
-// A table with open addressing: a lane is found, made and removed some hundred thousand times a second. Its size follows the number of lanes, which the budget bounds.
+// A table with open addressing: a lane is found, made and removed some hundred thousand times a second. Its size follows the
+// number of lanes, which the budget bounds.
 type lanes struct {
 	// limit of those that wait in a lane: from there until half of it is left, the lane is crowded. From hold until thaw it is full.
 	limit, hold, thaw int
@@ -32,8 +34,8 @@ type lane struct {
 	crowded, full bool
 }
 
-// newLanes are those of a partition. Where what fails makes room, it does so while more come in: one key that fails would else stop all others, again and
-// again. The lane is full only if more come than it can be rid of.
+// newLanes are those of a partition. Where what fails makes room, it does so while more come in: one key that fails would else
+// stop all others, again and again. The lane is full only if more come than it can be rid of.
 func newLanes(l Lane) *lanes {
 	if l.Full == LaneDeadLetter {
 		return &lanes{limit: l.Limit, hold: l.Limit + max(1, l.Limit/4), thaw: l.Limit}
@@ -41,7 +43,8 @@ func newLanes(l Lane) *lanes {
 	return &lanes{limit: l.Limit, hold: l.Limit, thaw: l.Limit / 2}
 }
 
-// waiting is a message in a lane. Memory for it is taken many at a time, and no slot is used again: a handler may keep its message.
+// waiting is a message in a lane. Memory for it is taken many at a time, and no slot is used again: a handler may keep its
+// message.
 type waiting struct {
 	m      [1]broker.Message
 	number [1]uint64
@@ -117,8 +120,9 @@ func (t *lanes) remove(s *lane) {
 	t.slots[hole] = lane{}
 }
 
-// add takes messages in, in their order. Those that may start come to the front of ms, in their order, and their numbers to the front of numbers; n is
-// how many. The others are copied into their lanes; crowded says whether one of these lanes became so, full whether one is.
+// add takes messages in, in their order. Those that may start come to the front of ms, in their order, and their numbers to the
+// front of numbers; n is how many. The others are copied into their lanes; crowded says whether one of these lanes became so,
+// full whether one is.
 func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, crowded, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,8 +190,8 @@ func (t *lanes) pop(s *lane) *waiting {
 // A followers list is what follows the settled: next may start; back goes back, in this order, for its claim is over.
 type followers struct{ next, back []*waiting }
 
-// done says that the messages at large of these lanes are settled, and appends to f what follows. again: they come again, before which nothing of
-// their lanes may start, so all of it goes back. thawed: no lane is full any more.
+// done says that the messages at large of these lanes are settled, and appends to f what follows. again: they come again, before
+// which nothing of their lanes may start, so all of it goes back. thawed: no lane is full any more.
 func (t *lanes) done(numbers []uint64, again bool, f *followers) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

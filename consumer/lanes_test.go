@@ -25,7 +25,8 @@ func (l latch) see(number uint64, waiting int) {
 	}
 }
 
-// TestLanesAgainstModel: whatever comes and goes, a lane has one message at large, the others follow in their order, and a lane that is empty is gone.
+// TestLanesAgainstModel: whatever comes and goes, a lane has one message at large, the others follow in their order, and a lane
+// that is empty is gone.
 func TestLanesAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")

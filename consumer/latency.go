@@ -14,8 +14,9 @@ var latencyBounds = [...]time.Duration{
 	time.Hour, 6 * time.Hour, 24 * time.Hour,
 }
 
-// A Latency counts handled messages by how old they were when they were acked: from Message.Time, which the producer or the broker set, to the ack. So it
-// has the wait at the broker in it, all attempts, and the difference of two machines' clocks; one that came from the future counts as 0.
+// A Latency counts handled messages by how old they were when they were acked: from Message.Time, which the producer or the
+// broker set, to the ack. So it has the wait at the broker in it, all attempts, and the difference of two machines' clocks; one
+// that came from the future counts as 0.
 type Latency struct {
 	// Bounds are the upper bounds of the first buckets; the last bucket has what is above all.
 	Bounds []time.Duration
@@ -25,7 +26,8 @@ type Latency struct {
 	Sum time.Duration
 }
 
-// Latency returns what was counted since Run began. It counts where there are Observers, and messages that have a time. It does not block.
+// Latency returns what was counted since Run began. It counts where there are Observers, and messages that have a time. It does
+// not block.
 func (c *Consumer) Latency() Latency {
 	l := Latency{Bounds: latencyBounds[:], Buckets: make([]int64, len(c.ages.buckets)), Sum: time.Duration(c.ages.sum.Load())}
 	for i := range l.Buckets {

@@ -35,9 +35,9 @@ func isTerminal(f *os.File) bool {
 // eventField has an event's name.
 const eventField = "event"
 
-// LogEvents logs events: one per thing that happened, with the event's name in "event". Names and fields are stable. Keys, payloads and header
-// values are never logged. More than 10 events of one name in a second are not written; when that second is over, and when the consumer has
-// stopped, a line with the event's name says in "suppressed" how many. Handled is not logged.
+// LogEvents logs events: one per thing that happened, with the event's name in "event". Names and fields are stable. Keys,
+// payloads and header values are never logged. More than 10 events of one name in a second are not written; when that second is
+// over, and when the consumer has stopped, a line with the event's name says in "suppressed" how many. Handled is not logged.
 func LogEvents(log zerolog.Logger) Observer {
 	l := &eventLog{log: log, seen: map[string]*burst{}}
 	return l.observe

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Oldest returns the time (Message.Time) of the oldest message that was received and is not settled: queued, running, parked, or on its way to
-// the dead letters. The zero time: there is none, or none whose time the broker gave. How old it is says how late the slowest of what is in
-// hand is, which a lag in messages does not.
+// Oldest returns the time (Message.Time) of the oldest message that was received and is not settled: queued, running, parked, or
+// on its way to the dead letters. The zero time: there is none, or none whose time the broker gave. How old it is says how late
+// the slowest of what is in hand is, which a lag in messages does not.
 //
-// It looks at all that is in hand, some nanoseconds for each message, under one claim's lock at a time: for a scrape, not for a hot path.
+// It looks at all that is in hand, some nanoseconds for each message, under one claim's lock at a time: for a scrape, not for a
+// hot path.
 func (c *Consumer) Oldest() time.Time {
 	oldest := int64(math.MaxInt64)
 	c.eachHeld(func(m *Message) { oldest = min(oldest, timeOf(m)) })
@@ -27,7 +28,8 @@ func timeOf(m *Message) int64 {
 	return m.Nanos
 }
 
-// eachHeld calls do with each message that was received and is not settled, in no order. do is called with locks held: it must not call back.
+// eachHeld calls do with each message that was received and is not settled, in no order. do is called with locks held: it must
+// not call back.
 func (c *Consumer) eachHeld(do func(*Message)) {
 	for _, k := range c.openClaims() {
 		k.each(do)

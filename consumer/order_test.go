@@ -29,8 +29,8 @@ func produceKeyed(t *testing.T, b *membroker.Broker, n, keys int) {
 	}
 }
 
-// An orderBook holds runs of handlers against the order that they must keep: those of a key do not overlap, and what follows a message that was
-// handled is the next one, or one that comes again, and then all after it come again.
+// An orderBook holds runs of handlers against the order that they must keep: those of a key do not overlap, and what follows a
+// message that was handled is the next one, or one that comes again, and then all after it come again.
 type orderBook struct {
 	mu         sync.Mutex
 	running    map[string]bool
@@ -208,8 +208,8 @@ func TestNoKeyNoOrder(t *testing.T) {
 	}
 }
 
-// The order is kept from one process to the next: what waits behind a running message goes back when that is settled, not before, and nothing that
-// was given back is overtaken.
+// The order is kept from one process to the next: what waits behind a running message goes back when that is settled, not before,
+// and nothing that was given back is overtaken.
 func TestOrderOverStops(t *testing.T) {
 	for name, cfg := range kinds {
 		for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition} {

@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// An origin is what the headers of a message of a retry topic say: where it came from, and how it fared. What is missing or malformed is left as
-// the message has it: producers may forge headers.
+// An origin is what the headers of a message of a retry topic say: where it came from, and how it fared. What is missing or
+// malformed is left as the message has it: producers may forge headers.
 type origin struct {
 	topic     string
 	partition int32

@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// FuzzOrigin: what was written of a message is what is read of it; and whatever the headers say, reading them does not panic and leaves a message
-// that can be handled.
+// FuzzOrigin: what was written of a message is what is read of it; and whatever the headers say, reading them does not panic and
+// leaves a message that can be handled.
 func FuzzOrigin(f *testing.F) {
 	f.Add("orders", int32(3), int64(42), int64(1_700_000_000_000_000_000), int32(2), "Longshore-Attempts", []byte("x"))
 	f.Add("", int32(-1), int64(-1), int64(0), int32(0), "Longshore-Retry-At", []byte("9999-12-31T23:59:59Z"))

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// handOff is how much work one hand-off to a worker should hold. Handing over one message costs about as much as 50-100 ns of work, so this
-// much makes it vanish, and is still too short to matter as a wait behind a neighbour.
+// handOff is how much work one hand-off to a worker should hold. Handing over one message costs about as much as 50-100 ns of
+// work, so this much makes it vanish, and is still too short to matter as a wait behind a neighbour.
 const handOff = 75 * time.Microsecond
 
-// pace knows how long handlers take, so that a hand-off can be cut to about handOff of work. It is shared by all workers: an update lost
-// between two of them does not matter.
+// pace knows how long handlers take, so that a hand-off can be cut to about handOff of work. It is shared by all workers: an
+// update lost between two of them does not matter.
 type pace struct{ mean atomic.Int64 } // of one handler call, ns; 0: unknown
 
 // observe adds n handler calls that took that long together.

@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// parked is a message that waits here for its next attempt, because the broker cannot keep the delay. It stays claimed and in the budget,
-// copied, so that it pins no fetch buffer.
+// parked is a message that waits here for its next attempt, because the broker cannot keep the delay. It stays claimed and in the
+// budget, copied, so that it pins no fetch buffer.
 type parked struct {
 	k      *claim
 	m      *Message
@@ -55,7 +55,8 @@ func (c *Consumer) decideOn(k *claim, x piece, err error) {
 			return
 		}
 		c.count.retried.Add(1)
-		// In an order it waits here: given back, it would let the next one pass. With an end in time, too: the broker would forget when it began.
+		// In an order it waits here: given back, it would let the next one pass. With an end in time, too: the broker would forget when
+		// it began.
 		if t.NativeDelay > 0 && d.delay <= t.NativeDelay && c.cfg.Retry.GiveUpAfter == 0 && !d.keep && x.lane == nil {
 			raise(&c.delayedUntil, now.Add(d.delay).UnixNano())
 			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}}, nil)

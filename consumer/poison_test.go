@@ -29,7 +29,8 @@ const (
 	poisonPause  = 10 * time.Millisecond
 )
 
-// p99 is how long the messages of the other keys took from the broker to their handler's end, and full how often a lane was full meanwhile.
+// p99 is how long the messages of the other keys took from the broker to their handler's end, and full how often a lane was full
+// meanwhile.
 func (p poisonRun) p99(t *testing.T) (others time.Duration, full int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +92,8 @@ func (p poisonRun) produce(t *testing.T, b *membroker.Broker) {
 	}
 }
 
-// A key that fails for a minute costs 1,000 others nothing. In virtual time there is no noise but that of the goroutines' order: two runs without it say
-// how much that is.
+// A key that fails for a minute costs 1,000 others nothing. In virtual time there is no noise but that of the goroutines' order:
+// two runs without it say how much that is.
 func TestPoisonedKeyCostsOthersNothing(t *testing.T) {
 	const asOthers, hot = 10 * time.Second, 100 * time.Millisecond // of all messages, a thousandth and a tenth
 	for name, kind := range kinds {

@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other replicas
-	// could take it; less lets workers run dry while the next pull is under way.
+	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other
+	// replicas could take it; less lets workers run dry while the next pull is under way.
 	prefetchTime = 500 * time.Millisecond
 	// prefetchEvery is how often that is looked at.
 	prefetchEvery = 100 * time.Millisecond
 )
 
-// prefetch is how many messages to hold: two for each worker that there may be, so that the pool sees what it could grow for, what the
-// present ones handle in prefetchTime, and those that wait for no worker (parked ones, dead letters). Handlers of 30 s thus do not hoard
-// thousands, and those of 10 µs do not starve. Workers that take batches get two of these each. mean is a handler call's; 0: unknown.
+// prefetch is how many messages to hold: two for each worker that there may be, so that the pool sees what it could grow for,
+// what the present ones handle in prefetchTime, and those that wait for no worker (parked ones, dead letters). Handlers of 30 s
+// thus do not hoard thousands, and those of 10 µs do not starve. Workers that take batches get two of these each. mean is a
+// handler call's; 0: unknown.
 func prefetch(limit, maxWorkers, live, waiting, batch int, mean time.Duration) int {
 	n := float64(max(2*maxWorkers, 2*batch*(live+1)) + waiting)
 	if mean > 0 {
@@ -55,7 +56,8 @@ func (c *Consumer) keepBudgets(ctx context.Context) {
 		waiting := max(0, int(c.held.Load())-s.Backlog-s.InHand)
 		limit := c.cfg.mainBudget()
 		want := prefetch(limit.Messages, s.Max, s.Live, waiting, c.cfg.batchSize(), c.pace.call())
-		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the intake.
+		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the
+		// intake.
 		if d, slack := want-now, max(0, now-waiting)/8; d >= -slack && d <= slack {
 			continue
 		}

@@ -12,18 +12,19 @@ import (
 type Input struct {
 	// Source as in Config. Required.
 	Source broker.Source
-	// Weight is how many hand-offs of this source's messages are made in a row while those of others wait, too. Not used with Config.Strict. Defaults to 1.
+	// Weight is how many hand-offs of this source's messages are made in a row while those of others wait, too. Not used with
+	// Config.Strict. Defaults to 1.
 	Weight int
 }
 
-// A Priority tells important messages of a source from others. Those wait for a worker in lines of their own. It orders what has been received and waits here, at most
-// the budget: what is still with the broker comes in the broker's order, so that an important message behind a million others waits for these. Where that matters
-// give it a topic, and a source, of its own.
+// A Priority tells important messages of a source from others. Those wait for a worker in lines of their own. It orders what has
+// been received and waits here, at most the budget: what is still with the broker comes in the broker's order, so that an
+// important message behind a million others waits for these. Where that matters give it a topic, and a source, of its own.
 type Priority struct {
 	// Levels are the weights of the levels, as Input.Weight; two at least. With Config.Strict their order alone counts.
 	Levels []int
-	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large as the last. It is called several times for a message, by
-	// several goroutines, and must be quick. Required.
+	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large as the last. It is
+	// called several times for a message, by several goroutines, and must be quick. Required.
 	Of func(*Message) int
 }
 

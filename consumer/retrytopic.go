@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	// spillAt is the share of window or budget in use from which a message that fails is sent to a retry topic, however short its delay is.
+	// spillAt is the share of window or budget in use from which a message that fails is sent to a retry topic, however short its
+	// delay is.
 	spillAt = 0.5
 	// retryShare is the part of the budget that the source of the retry topics has: one in so many.
 	retryShare = 8
-	// laterBy and latest bound how much later than its time a message of a retry topic may come: a laterBy-th of the step's delay, and latest. What is
-	// due within that time is taken together, with one fetch.
+	// laterBy and latest bound how much later than its time a message of a retry topic may come: a laterBy-th of the step's delay,
+	// and latest. What is due within that time is taken together, with one fetch.
 	laterBy = 20
 	latest  = time.Second
 )
@@ -44,8 +45,8 @@ func (t *RetryTopics) validate() (errs []error) {
 	return errs
 }
 
-// step is where a message goes that has to wait for delay, if anywhere: to the first topic whose messages wait at least as long. pressure is how
-// much of the room here is in use, 0..1.
+// step is where a message goes that has to wait for delay, if anywhere: to the first topic whose messages wait at least as long.
+// pressure is how much of the room here is in use, 0..1.
 func (t *RetryTopics) step(delay time.Duration, pressure float64) (RetryStep, bool) {
 	if t == nil || delay < t.Steps[0].Delay && pressure < spillAt {
 		return RetryStep{}, false
@@ -108,8 +109,8 @@ func (d *letters) spilled(x letter, err error) {
 	c.park(x.k, x.failed, x.lane, x.first)
 }
 
-// relieve sends what waits here to the retry topics where it fills a window: what was handled above it counts there, so that one message which
-// waits can stop its partition long after it has failed.
+// relieve sends what waits here to the retry topics where it fills a window: what was handled above it counts there, so that one
+// message which waits can stop its partition long after it has failed.
 func (c *Consumer) relieve() {
 	if c.cfg.Retry.Topics == nil || c.parked.len() == 0 {
 		return
@@ -134,7 +135,8 @@ func (c *Consumer) relieve() {
 	}
 }
 
-// dispatchRetries is dispatch for the source of the retry topics: what is due is handled, what is not is given back and its claim held.
+// dispatchRetries is dispatch for the source of the retry topics: what is due is handled, what is not is given back and its claim
+// held.
 func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 	for {
 		c.gate.wait(submits)
@@ -175,7 +177,8 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 	}
 }
 
-// dueOf is when a message of a retry topic may be handled. A time that no longshore wrote, further away than the longest step, is not believed.
+// dueOf is when a message of a retry topic may be handled. A time that no longshore wrote, further away than the longest step, is
+// not believed.
 func (c *Consumer) dueOf(m *Message, o origin) time.Time {
 	steps := c.cfg.Retry.Topics.Steps
 	if last := m.Time().Add(steps[len(steps)-1].Delay); o.due.After(last) {

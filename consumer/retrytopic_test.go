@@ -54,8 +54,8 @@ func (c *calls) add(m *consumer.Message) int {
 	return len(c.all)
 }
 
-// What comes from a retry topic is what its handler saw before: topic, place, time, key, headers, and the runs; and comes neither early nor much late.
-// Meanwhile nothing of it is left in its own topic.
+// What comes from a retry topic is what its handler saw before: topic, place, time, key, headers, and the runs; and comes neither
+// early nor much late. Meanwhile nothing of it is left in its own topic.
 func TestRetryTopicKeepsTheMessage(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
 		err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte("v"), Headers: []broker.Header{{Key: "own", Value: []byte("h")}}})
@@ -141,8 +141,8 @@ func TestRetryTopicOutlivesTheProcess(t *testing.T) {
 	})
 }
 
-// Messages that wait here for a short delay fill the window of their partition, because all that is handled above them counts. With retry
-// topics they make room, and all others are handled meanwhile; without, the partition stands still.
+// Messages that wait here for a short delay fill the window of their partition, because all that is handled above them counts.
+// With retry topics they make room, and all others are handled meanwhile; without, the partition stands still.
 func TestFullWindowSpills(t *testing.T) {
 	for name, spills := range map[string]bool{"with retry topics": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +313,8 @@ func TestForgedRetryHeaders(t *testing.T) {
 	}
 }
 
-// Everything at once: failures with delays of all sizes, small windows, and retry topics whose partitions move between two processes.
+// Everything at once: failures with delays of all sizes, small windows, and retry topics whose partitions move between two
+// processes.
 func TestRetryTopicStorm(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { withRetries(t, func(t *testing.T, b *membroker.Broker) { retryStorm(t, b, seed) }) })

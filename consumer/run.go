@@ -7,24 +7,24 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A run is a piece of a received chunk on its way through queue and worker. Its word alone says who holds which of its messages. The
-// worker, the watchdog, the revoker and the drain each take messages by changing it, so each message has one holder at each moment, and
-// who holds it settles it, once.
+// A run is a piece of a received chunk on its way through queue and worker. Its word alone says who holds which of its messages.
+// The worker, the watchdog, the revoker and the drain each take messages by changing it, so each message has one holder at each
+// moment, and who holds it settles it, once.
 //
 //	from ........ next-1 ........ next ........ end
 //	 returned nil,  | running      | not         | given to
 //	 unsettled      |              | started     | others
 //
-// from, next and end have 20 bits each. next == 0: nobody has started. next > end: the worker has left. A run is never used again, so
-// there is no ABA.
+// from, next and end have 20 bits each. next == 0: nobody has started. next > end: the worker has left. A run is never used
+// again, so there is no ABA.
 type run struct {
 	word atomic.Uint64
 	c    *claim
 	ms   []broker.Message
 	// lanes has each message's lane; nil: there is no order.
 	lanes []uint64
-	// tokens has each message's token, written by the dispatcher: its processor has the messages at hand, and the worker's would fetch each for its token
-	// alone. Nil where they were not cut by the dispatcher, or are one.
+	// tokens has each message's token, written by the dispatcher: its processor has the messages at hand, and the worker's would
+	// fetch each for its token alone. Nil where they were not cut by the dispatcher, or are one.
 	tokens []uint64
 	// each: a success is acked before the next message is started, or a crash would repeat several of a worker.
 	each bool
@@ -36,7 +36,8 @@ type run struct {
 	// linked, prev and next make the claim's list of live runs; under its lock.
 	linked     bool
 	prev, next *run
-	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, under the claim's lock.
+	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, under
+	// the claim's lock.
 	seen *seen
 }
 
@@ -127,16 +128,16 @@ type piece struct {
 
 func (r *run) piece(i int) piece { return piece{m: &r.ms[i], lane: r.lanesOf(i, i+1), first: r.first} }
 
-// take starts the next message: one atomic add. When ok is false the worker has left the run, and [from, end) of v are its successes, still
-// to settle (unless v says disowned).
+// take starts the next message: one atomic add. When ok is false the worker has left the run, and [from, end) of v are its
+// successes, still to settle (unless v says disowned).
 func (r *run) take() (i int, v uint64, ok bool) {
 	v = r.word.Add(oneTaken)
 	_, next, end := unpackWord(v)
 	return next - 1, v, next <= end && v&disowned == 0
 }
 
-// takeOut takes message i, which the worker was running, out of the run, with the successes [from, i) before it. ok is false when message i was
-// disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
+// takeOut takes message i, which the worker was running, out of the run, with the successes [from, i) before it. ok is false when
+// message i was disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
 func (r *run) takeOut(i int) (from int, late, ok bool) {
 	for {
 		v := r.word.Load()

@@ -11,9 +11,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// SlogLogger makes of a handler of log/slog what Config.Logger wants: who logs with slog passes SlogLogger(slog.Default().Handler()). Each event becomes a
-// record, with its name as the message and its fields as attributes, in their order. A level that h does not take costs nothing. h is called where the event
-// happens, by several goroutines at once, as slog does; what it returns as its error is zerolog's to tell (zerolog.ErrorHandler).
+// SlogLogger makes of a handler of log/slog what Config.Logger wants: who logs with slog passes
+// SlogLogger(slog.Default().Handler()). Each event becomes a record, with its name as the message and its fields as attributes,
+// in their order. A level that h does not take costs nothing. h is called where the event happens, by several goroutines at once,
+// as slog does; what it returns as its error is zerolog's to tell (zerolog.ErrorHandler).
 func SlogLogger(h slog.Handler) zerolog.Logger {
 	return zerolog.New(slogWriter{h}).Level(zerolog.TraceLevel).Sample(slogLevels{h})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// Beside a backlog workers take several messages at a time. They still ack each when its handler has returned: a crash would repeat one of
-// each worker, not several.
+// Beside a backlog workers take several messages at a time. They still ack each when its handler has returned: a crash would
+// repeat one of each worker, not several.
 func TestSpellsAckEach(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		const workers, n = 16, 3000

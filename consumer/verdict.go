@@ -16,7 +16,8 @@ var (
 	ErrGoexit = errors.New("consumer: handler called runtime.Goexit")
 	// ErrTooLarge: the message is larger than Config.MaxMessageBytes, or its headers than MaxHeaderBytes; no handler saw it.
 	ErrTooLarge = errors.New("consumer: message too large")
-	// ErrCrashes: the message ended processes, as far as can be told from outside (broker.Message.Crashes); no handler saw it this time.
+	// ErrCrashes: the message ended processes, as far as can be told from outside (broker.Message.Crashes); no handler saw it this
+	// time.
 	ErrCrashes = errors.New("consumer: message ends its process")
 )
 
@@ -39,8 +40,8 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// Undecodable is Permanent for a message whose content cannot be read; the class of its failure is decode. Undecodable(nil) is nil. Its text
-// goes to logs and into the dead letter, so it should not quote the content.
+// Undecodable is Permanent for a message whose content cannot be read; the class of its failure is decode. Undecodable(nil) is
+// nil. Its text goes to logs and into the dead letter, so it should not quote the content.
 func Undecodable(err error) error {
 	if err == nil {
 		return nil
@@ -70,10 +71,10 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// Overloaded says that what the handler calls has enough to do and refused: a 429, a full connection pool. The next attempt is not before
-// after, as with RetryAfter; after <= 0: when the backoff says. Beyond that it tells the pool, which then makes do with fewer workers and
-// tries more again after a while: a refusal is quick, so without a word it looks like throughput. It counts as an attempt.
-// Overloaded(nil, after) is nil.
+// Overloaded says that what the handler calls has enough to do and refused: a 429, a full connection pool. The next attempt is
+// not before after, as with RetryAfter; after <= 0: when the backoff says. Beyond that it tells the pool, which then makes do
+// with fewer workers and tries more again after a while: a refusal is quick, so without a word it looks like throughput. It
+// counts as an attempt. Overloaded(nil, after) is nil.
 func Overloaded(err error, after time.Duration) error {
 	if err == nil {
 		return nil

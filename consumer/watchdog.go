@@ -14,8 +14,8 @@ import (
 // neighbour in the same run.
 const scanEvery = 10 * time.Millisecond
 
-// split is the pool's Split: of a run that a worker has held for two scans, the successes are acked, for they must not wait for a slow
-// neighbour, and the unstarted go to another worker.
+// split is the pool's Split: of a run that a worker has held for two scans, the successes are acked, for they must not wait for a
+// slow neighbour, and the unstarted go to another worker.
 func (c *Consumer) split(r *run) (*run, bool) {
 	d0, d1, u0, u1 := r.steal()
 	c.ackRange(nil, r, d0, d1)
@@ -30,8 +30,8 @@ func (c *Consumer) split(r *run) (*run, bool) {
 	return rest, true
 }
 
-// watch is the pool's Held: it notes what runs for longer than a scan, ends the context of a message that runs too long, and gives up a worker
-// that does not come back.
+// watch is the pool's Held: it notes what runs for longer than a scan, ends the context of a message that runs too long, and
+// gives up a worker that does not come back.
 func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon bool) {
 	i := r.running()
 	if i < 0 {
@@ -52,8 +52,8 @@ func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon
 	if ran < c.cfg.Timeout {
 		return false
 	}
-	// Mark first, cancel second. The other way round: the scan sees message i over its time; the worker finishes it and starts the next
-	// with the same context; the cancel lands, and the next one fails for what it did not do.
+	// Mark first, cancel second. The other way round: the scan sees message i over its time; the worker finishes it and starts the
+	// next with the same context; the cancel lands, and the next one fails for what it did not do.
 	if s := l.shown.Load(); r.mark(i, expired) {
 		s.cancel(ErrTimeout)
 	}
@@ -92,8 +92,8 @@ func (k *claim) running() (all []sighting) {
 	return all
 }
 
-// giveUp replaces a worker whose handler does not return, and takes message i from it: its late result is void. With an order the message stays with it, or
-// the next of its lane would run beside it.
+// giveUp replaces a worker whose handler does not return, and takes message i from it: its late result is void. With an order the
+// message stays with it, or the next of its lane would run beside it.
 func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	e := Stuck{Message: &r.ms[i], For: ran}
 	if int(c.stuck.Load()) >= c.cfg.MaxStuck {
@@ -134,8 +134,8 @@ func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	return true
 }
 
-// goroutineID reads the calling goroutine's number from its stack's first line, "goroutine 12 [running]:". It serves to find its stack
-// among all others, nothing else.
+// goroutineID reads the calling goroutine's number from its stack's first line, "goroutine 12 [running]:". It serves to find its
+// stack among all others, nothing else.
 func goroutineID() uint64 {
 	var buf [64]byte
 	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])

@@ -14,7 +14,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// II.6: what has returned is acked although a slow neighbour of the same run still runs, and what stands behind it goes on elsewhere.
+// II.6: what has returned is acked although a slow neighbour of the same run still runs, and what stands behind it goes on
+// elsewhere.
 func TestSlowMessageDelaysNeitherAcksNorNeighbours(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 1)

@@ -12,7 +12,8 @@ import (
 type local struct {
 	contexts
 	tokens []uint64
-	// calls, good and refused count the handler calls in the run at hand, those that returned nil, and those that returned Overloaded.
+	// calls, good and refused count the handler calls in the run at hand, those that returned nil, and those that returned
+	// Overloaded.
 	calls, good, refused int
 	goroutine            uint64
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/longshoremq/longshore/deadletters"
 )
 
-// The dead letters of class timeout go back to where they came from, at most 50 a second; calling it again, also after a crash, goes on.
+// The dead letters of class timeout go back to where they came from, at most 50 a second; calling it again, also after a crash,
+// goes on.
 func ExampleLetters_Replay() {
 	b := membroker.New(membroker.Config{}) // a service has kafkabroker.NewLogView and NewPublisher, or natsbroker's
 	bury(b, "1", "timeout")

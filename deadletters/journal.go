@@ -16,7 +16,8 @@ func JournalTopic(topic string) string { return "longshore.replays." + topic }
 // ErrTaken says that another replay of the same dead letters began after this one, which has stopped.
 var ErrTaken = errors.New("deadletters: another replay of the same letters has begun")
 
-// A journal is the record of replays of one dead-letter topic. The order in which the broker stores its records is the order of what happened.
+// A journal is the record of replays of one dead-letter topic. The order in which the broker stores its records is the order of
+// what happened.
 type journal struct {
 	store Store
 	pub   broker.Publisher
@@ -30,8 +31,8 @@ type journal struct {
 	bad   *Unreadable
 }
 
-// Unreadable are records of a journal that cannot be read. They are passed over: whoever may publish to the journal can write one, and a replay that
-// stopped there would never go on. A letter of which only such a record speaks counts as waiting.
+// Unreadable are records of a journal that cannot be read. They are passed over: whoever may publish to the journal can write
+// one, and a replay that stopped there would never go on. A letter of which only such a record speaks counts as waiting.
 type Unreadable struct {
 	// Topic is the journal's.
 	Topic string
@@ -96,11 +97,12 @@ func (j *journal) append(ctx context.Context, r record) error {
 	return nil
 }
 
-// taken says whether another replay began after this one: then it is that one which goes on. It reads what was stored since the last look.
+// taken says whether another replay began after this one: then it is that one which goes on. It reads what was stored since the
+// last look.
 //
-// Two replays at a time: A writes down that it begins a batch, B begins its run, A looks here and sees B, so A publishes nothing of that batch. Or B
-// begins after A has looked: then B finds A's batch in the journal, begun and not confirmed, and treats it as a stopped one, which waits (Config.Settle)
-// and looks for it in its topic.
+// Two replays at a time: A writes down that it begins a batch, B begins its run, A looks here and sees B, so A publishes nothing
+// of that batch. Or B begins after A has looked: then B finds A's batch in the journal, begun and not confirmed, and treats it as
+// a stopped one, which waits (Config.Settle) and looks for it in its topic.
 func (j *journal) taken(ctx context.Context, known *marks) error {
 	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1}, func(m *broker.Message) error { return j.read(m, known) })
 	switch {

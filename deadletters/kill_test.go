@@ -36,7 +36,8 @@ func (d *dropped) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	panic(errKilled)
 }
 
-// A process that is killed in the middle of a publish, again and again: nothing is gone, and nothing is there twice, since the next run looks.
+// A process that is killed in the middle of a publish, again and again: nothing is gone, and nothing is there twice, since the
+// next run looks.
 func TestKilledReplayGoesOn(t *testing.T) {
 	onBoth(t, func(t *testing.T, leased bool) {
 		const letters = 60

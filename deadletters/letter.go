@@ -22,8 +22,8 @@ const (
 	Uncertain State = "uncertain"
 )
 
-// A Letter is a dead letter as it is stored. What its headers do not say, or say in a malformed way, has its zero value: whoever may publish to the
-// topic may write anything.
+// A Letter is a dead letter as it is stored. What its headers do not say, or say in a malformed way, has its zero value: whoever
+// may publish to the topic may write anything.
 type Letter struct {
 	broker.Place
 	// Message is the letter itself, with all of its headers. It is a copy.

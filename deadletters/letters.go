@@ -14,8 +14,8 @@ import (
 
 // A Store is the brokers' part. kafkabroker.LogView and natsbroker.LogView have it.
 type Store interface {
-	// Scan calls each for every message that is stored under a topic, in order for each partition, up to where it ended when Scan was called. It
-	// returns the first error of each, but for broker.ErrStopScan. broker.ErrNoTopic: there is no such topic.
+	// Scan calls each for every message that is stored under a topic, in order for each partition, up to where it ended when Scan
+	// was called. It returns the first error of each, but for broker.ErrStopScan. broker.ErrNoTopic: there is no such topic.
 	Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error)
 	// CreateLog makes a topic of one partition that keeps all, as safely as the topic like is kept; nil where it is there.
 	CreateLog(ctx context.Context, topic, like string) error
@@ -31,8 +31,8 @@ type Config struct {
 	Publisher broker.Publisher
 	// ConfirmTimeout is for how long a publish is tried until it is confirmed. Defaults to 30 s.
 	ConfirmTimeout time.Duration
-	// Settle is how old a publish that was stopped must be before it is looked for in its topic: its last request may be still on the way. Defaults
-	// to 3 s.
+	// Settle is how old a publish that was stopped must be before it is looked for in its topic: its last request may be still on
+	// the way. Defaults to 3 s.
 	Settle time.Duration
 }
 
@@ -69,8 +69,8 @@ func New(cfg Config) (*Letters, error) {
 // Reach asks the broker for the topic. It tries until ctx ends, where the Store does; broker.ErrNoTopic: there is none.
 func (l *Letters) Reach(ctx context.Context) error { return l.identify(ctx) }
 
-// List calls each for every letter that the filter chooses, in the order of the topic, and returns the first error of each; broker.ErrStopScan ends it
-// without one. It changes nothing.
+// List calls each for every letter that the filter chooses, in the order of the topic, and returns the first error of each;
+// broker.ErrStopScan ends it without one. It changes nothing.
 func (l *Letters) List(ctx context.Context, f Filter, each func(*Letter) error) error {
 	known, err := l.known(ctx)
 	if err != nil {

@@ -25,14 +25,15 @@ type stroke struct {
 	handled, edited bool
 }
 
-// marks are all that the journal says of one log of dead letters. What they take grows with the journal's bytes, not with the letters that it names: a
-// record of sixty bytes can name 65,536.
+// marks are all that the journal says of one log of dead letters. What they take grows with the journal's bytes, not with the
+// letters that it names: a record of sixty bytes can name 65,536.
 type marks struct {
 	log string
 	by  map[bucket][]stretch // sorted and disjoint
 	n   int                  // stretches
 	run string               // the replay that began last
-	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not replayed again.
+	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not
+	// replayed again.
 	again map[string]bool
 }
 
@@ -50,7 +51,8 @@ type bucket struct {
 
 const (
 	bucketSize = 1 << 10
-	// maxStretches bounds what is kept, to about 100 MiB. A replay of letters that lie together makes one a batch, one of every other letter one a letter.
+	// maxStretches bounds what is kept, to about 100 MiB. A replay of letters that lie together makes one a batch, one of every
+	// other letter one a letter.
 	maxStretches = 1 << 20
 )
 
@@ -58,7 +60,8 @@ func newMarks(log string) *marks {
 	return &marks{log: log, by: map[bucket][]stretch{}, again: map[string]bool{}}
 }
 
-// add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice. An error: there are too many.
+// add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice. An error:
+// there are too many.
 func (m *marks) add(r record) error {
 	if r.Step == stepRun {
 		m.run = r.Run

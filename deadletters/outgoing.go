@@ -19,7 +19,8 @@ var (
 	ErrNoOrigin = errors.New("it does not say where it came from")
 	// ErrCircle: it would go to its own dead-letter topic.
 	ErrCircle = errors.New("it would go to the dead letters again")
-	// ErrForeign: it says that it came from a topic that Replay.Allow does not allow. One that is the broker's own is broker.ErrReserved.
+	// ErrForeign: it says that it came from a topic that Replay.Allow does not allow. One that is the broker's own is
+	// broker.ErrReserved.
 	ErrForeign = errors.New("it says that it came from a topic that is not this consumer's")
 )
 
@@ -54,8 +55,8 @@ func allowed(to, topic string, o Replay) error {
 	return nil
 }
 
-// replayID names a replayed letter, the same at each try, so that a second copy can be told and dropped. log is in it because a topic that was made
-// again uses its offsets again.
+// replayID names a replayed letter, the same at each try, so that a second copy can be told and dropped. log is in it because a
+// topic that was made again uses its offsets again.
 func replayID(topic, log string, p broker.Place, suffix string) string {
 	id := "replay/" + topic + "/" + log + "/" + FormatPlace(p)
 	if suffix != "" {
@@ -91,7 +92,8 @@ func outgoing(l *Letter, topic, to, id string, now time.Time) broker.Outgoing {
 	return o
 }
 
-// replayedID is where a publisher of NATS writes the id of a message that is published on: it is told by Longshore-History where that was a replay.
+// replayedID is where a publisher of NATS writes the id of a message that is published on: it is told by Longshore-History where
+// that was a replay.
 const replayedID = broker.ReservedPrefix + "Nats-Msg-Id"
 
 // isOwn says whether a letter's header is of the message in it. Those that begin with Nats- are the server's.

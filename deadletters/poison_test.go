@@ -20,7 +20,8 @@ func forge(t *testing.T, b *membroker.Broker, texts ...string) {
 	}
 }
 
-// What is no record of a replay is passed over and told of, wherever it stands in the journal: letters are listed, replayed, and replayed once.
+// What is no record of a replay is passed over and told of, wherever it stands in the journal: letters are listed, replayed, and
+// replayed once.
 func TestUnreadableRecordsArePassedOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, leased bool) {
 		b := bench(t, leased, 20)

@@ -24,8 +24,8 @@ type PurgePlan struct {
 	Letters, Waiting int64
 	// Places are the letters that can be deleted.
 	Places []broker.Place
-	// Behind are letters that cannot be deleted, since a letter that is to stay is stored before them in their partition, and First is the first such
-	// letter. It is only so on Kafka, which cuts logs off at their beginning.
+	// Behind are letters that cannot be deleted, since a letter that is to stay is stored before them in their partition, and First
+	// is the first such letter. It is only so on Kafka, which cuts logs off at their beginning.
 	Behind int64
 	First  broker.Place
 	// trim is where each partition would begin; nil where letters are deleted one by one.

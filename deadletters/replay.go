@@ -21,12 +21,12 @@ type Replay struct {
 	Filter Filter
 	// To is the topic or subject to publish to. Defaults to where each letter came from.
 	To string
-	// Allow says of the topic that a letter names as its origin whether it may be published to: the header is written by whoever may publish dead
-	// letters, and the replay has rights that they perhaps have not. Required, except with To or Handle, where it is not asked. What is the broker's own
-	// (broker.CheckDestination) is refused whatever it says.
+	// Allow says of the topic that a letter names as its origin whether it may be published to: the header is written by whoever may
+	// publish dead letters, and the replay has rights that they perhaps have not. Required, except with To or Handle, where it is
+	// not asked. What is the broker's own (broker.CheckDestination) is refused whatever it says.
 	Allow func(topic string) bool
-	// Handle handles each letter in this process, instead of publishing it; nil: the letter counts as replayed. An error, or a panic, leaves it as it
-	// was. After a kill the handlers that were running are run again. Defaults to nil.
+	// Handle handles each letter in this process, instead of publishing it; nil: the letter counts as replayed. An error, or a
+	// panic, leaves it as it was. After a kill the handlers that were running are run again. Defaults to nil.
 	Handle func(ctx context.Context, m *broker.Message) error
 	// HandlerName names what Handle does, in the journal. Required with Handle.
 	HandlerName string
@@ -38,15 +38,16 @@ type Replay struct {
 	Limit int64
 	// MaxReplays is how often a message may be replayed, all told; a letter that came back so often is refused. Defaults to 5.
 	MaxReplays int
-	// Again replays letters that were replayed before, too. A replay with Again goes on with one that was stopped or killed: what that one has replayed
-	// is left out.
+	// Again replays letters that were replayed before, too. A replay with Again goes on with one that was stopped or killed: what
+	// that one has replayed is left out.
 	Again bool
-	// Edit changes each message before it is published. A letter whose edited copy was published counts as replayed. Defaults to nil.
+	// Edit changes each message before it is published. A letter whose edited copy was published counts as replayed. Defaults to
+	// nil.
 	Edit func(*broker.Outgoing) error
 	// DryRun decides, and changes nothing.
 	DryRun bool
-	// Batch is how many letters are on their way together, and so how many are uncertain after a kill. Defaults to 100 or a tenth of Rate, if that is
-	// less; with Handle to Workers.
+	// Batch is how many letters are on their way together, and so how many are uncertain after a kill. Defaults to 100 or a tenth of
+	// Rate, if that is less; with Handle to Workers.
 	Batch int
 
 	// OnLetter is told of each chosen letter that is about to be replayed, with where to, or is refused, with why. Defaults to none.
@@ -171,9 +172,10 @@ type parcel struct {
 	out    broker.Outgoing
 }
 
-// Replay replays the letters that o chooses, as of when it began. It blocks until that is done, ctx ends (what is on its way is finished first), or the
-// broker cannot be reached for ConfirmTimeout. However it ends, or is killed, the next call goes on where it stopped. A replay that begins while another
-// one of the same letters is under way takes over; the other one ends with ErrTaken.
+// Replay replays the letters that o chooses, as of when it began. It blocks until that is done, ctx ends (what is on its way is
+// finished first), or the broker cannot be reached for ConfirmTimeout. However it ends, or is killed, the next call goes on where
+// it stopped. A replay that begins while another one of the same letters is under way takes over; the other one ends with
+// ErrTaken.
 func (l *Letters) Replay(ctx context.Context, o Replay) (Summary, error) {
 	o = o.withDefaults()
 	if err := o.validate(l.cfg.Topic); err != nil {

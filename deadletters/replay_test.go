@@ -140,7 +140,8 @@ func TestReplayOnce(t *testing.T) {
 
 func atoi(s string) (n int) { _, _ = fmt.Sscan(s, &n); return n }
 
-// A message that comes back each time is refused when it was replayed as often as is allowed; a forged count does not make it more.
+// A message that comes back each time is refused when it was replayed as often as is allowed; a forged count does not make it
+// more.
 func TestReplaysEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, false, 0)

@@ -11,9 +11,9 @@ import (
 // skew is how far the broker's clock may be behind that of the process which wrote the journal.
 const skew = 5 * time.Minute
 
-// resolve finds out what became of the letters that were on their way when a replay was stopped: it looks for their ids in the topics that they were
-// going to. What is there was replayed. What is not, in a topic that keeps what it is given, was not, and is a waiting letter again. Of the others it is
-// not known; they are replayed again, and named.
+// resolve finds out what became of the letters that were on their way when a replay was stopped: it looks for their ids in the
+// topics that they were going to. What is there was replayed. What is not, in a topic that keeps what it is given, was not, and
+// is a waiting letter again. Of the others it is not known; they are replayed again, and named.
 func (r *replay) resolve(ctx context.Context) error {
 	open, err := r.uncertain(ctx)
 	if len(open) == 0 || err != nil {
@@ -50,8 +50,8 @@ func (r *replay) resolve(ctx context.Context) error {
 	return nil
 }
 
-// maxUncertain is of how many letters it is found out at once what became of them: more than replays that are killed leave, one batch each. The others
-// are replayed, and named as perhaps there twice.
+// maxUncertain is of how many letters it is found out at once what became of them: more than replays that are killed leave, one
+// batch each. The others are replayed, and named as perhaps there twice.
 const maxUncertain = 4 * maxSpan
 
 // uncertain are the letters that are there and of which it is not known whether they were published: the journal may name others.

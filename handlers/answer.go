@@ -44,8 +44,8 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	return err
 }
 
-// retryAfter is the wait that Retry-After asks for (RFC 9110, 10.2.3: seconds or a date), or 0. A date counts from the answer's own Date, where it
-// has one, so that the two clocks need not agree.
+// retryAfter is the wait that Retry-After asks for (RFC 9110, 10.2.3: seconds or a date), or 0. A date counts from the answer's
+// own Date, where it has one, so that the two clocks need not agree.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -68,9 +68,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// sameHost is an http.Client's CheckRedirect. It follows a redirect that repeats the POST (307, 308) on the same host, from http to https
-// or with the same scheme and port; all else ends with the redirect as the answer. The others (301, 302, 303) would become a GET
-// without the payload, and its 200 would ack a message that nobody got.
+// sameHost is an http.Client's CheckRedirect. It follows a redirect that repeats the POST (307, 308) on the same host, from http
+// to https or with the same scheme and port; all else ends with the redirect as the answer. The others (301, 302, 303) would
+// become a GET without the payload, and its 200 would ack a message that nobody got.
 func sameHost(next *http.Request, via []*http.Request) error {
 	from := via[len(via)-1]
 	upgrade := from.URL.Scheme == "http" && next.URL.Scheme == "https" && from.URL.Hostname() == next.URL.Hostname()

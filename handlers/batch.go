@@ -10,7 +10,8 @@ import (
 // A BatchFactory makes a batch handler from its options, by the same rules as a Factory.
 type BatchFactory func(s *Setup, o Options) (consumer.BatchHandler, error)
 
-// One makes of a batch handler one for single messages, each of which is a batch: to run a message of the dead letters again, for example.
+// One makes of a batch handler one for single messages, each of which is a batch: to run a message of the dead letters again, for
+// example.
 func One(h consumer.BatchHandler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
 		err := h(ctx, []*consumer.Message{m})
@@ -30,8 +31,8 @@ type shipment struct {
 	send func(ctx context.Context, ms []*consumer.Message, parts [][]byte) error
 }
 
-// handle is a consumer.BatchHandler. Where those who get it say that a retry will not help, they speak of all, and perhaps mean one: then it is sent
-// again in halves, until the message that they mean is alone.
+// handle is a consumer.BatchHandler. Where those who get it say that a retry will not help, they speak of all, and perhaps mean
+// one: then it is sent again in halves, until the message that they mean is alone.
 func (s shipment) handle(ctx context.Context, ms []*consumer.Message) error {
 	errs := make([]error, len(ms))
 	var index []int

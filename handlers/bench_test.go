@@ -18,8 +18,8 @@ import (
 	"github.com/longshoremq/longshore/handlers"
 )
 
-// TestMeasureWebhook prints how many requests a second 64 workers get from a local server through Webhook, and through a bare net/http client
-// loop in the same run, by turns. The figures decide nothing here; LONGSHORE_MEASURE=1 runs it.
+// TestMeasureWebhook prints how many requests a second 64 workers get from a local server through Webhook, and through a bare
+// net/http client loop in the same run, by turns. The figures decide nothing here; LONGSHORE_MEASURE=1 runs it.
 func TestMeasureWebhook(t *testing.T) {
 	if os.Getenv("LONGSHORE_MEASURE") == "" {
 		t.Skip("LONGSHORE_MEASURE is not set")

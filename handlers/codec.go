@@ -15,20 +15,21 @@ import (
 
 // A Codec reads values from messages. Safe for concurrent use.
 type Codec interface {
-	// Decode sets what v, a pointer that is not nil, points to. Its error goes to logs and into the dead letter, so it must not quote the payload.
+	// Decode sets what v, a pointer that is not nil, points to. Its error goes to logs and into the dead letter, so it must not
+	// quote the payload.
 	Decode(m *consumer.Message, v any) error
 }
 
-// An Accepter is a Codec that can decode only into some types. Typed asks it once, with a pointer as Decode will get, so that a mistake in the program
-// is found when the handler is made and not message by message.
+// An Accepter is a Codec that can decode only into some types. Typed asks it once, with a pointer as Decode will get, so that a
+// mistake in the program is found when the handler is made and not message by message.
 type Accepter interface {
 	Codec
 	// Accepts returns nil, or why v cannot be decoded into.
 	Accepts(v any) error
 }
 
-// JSONCodec decodes payloads as encoding/json does. Nesting is bounded by that (10,000 levels), size by consumer.Config.MaxMessageBytes. An empty
-// payload and a tombstone are no JSON. The zero value is ready.
+// JSONCodec decodes payloads as encoding/json does. Nesting is bounded by that (10,000 levels), size by
+// consumer.Config.MaxMessageBytes. An empty payload and a tombstone are no JSON. The zero value is ready.
 type JSONCodec struct {
 	// Strict refuses fields that the value does not have. Defaults to false: they are ignored, so that producers can add some.
 	Strict bool
@@ -57,8 +58,9 @@ const (
 	longestName = 64
 )
 
-// withoutValue takes out of encoding/json's errors what they quote of the payload: a number that does not fit is told in full, and what a type's own
-// UnmarshalJSON says may be anything (time.Time quotes all of a string). The error itself can still be had with errors.As.
+// withoutValue takes out of encoding/json's errors what they quote of the payload: a number that does not fit is told in full,
+// and what a type's own UnmarshalJSON says may be anything (time.Time quotes all of a string). The error itself can still be had
+// with errors.As.
 func withoutValue(err error) error {
 	var (
 		syntax *json.SyntaxError
@@ -92,17 +94,17 @@ type quietError struct {
 func (e *quietError) Error() string { return e.text }
 func (e *quietError) Unwrap() error { return e.err }
 
-// ContentTypes is a Codec that picks another by the message's content type: the header content-type, as the bindings of CloudEvents have it on Kafka
-// and NATS (or Content-Type, as HTTP writes it). Case and parameters ("; charset=utf-8") do not matter. A type with a suffix, such as
-// application/vnd.acme.order+json, is read by the codec of application/json where it has none of its own; but not application/cloudevents+json and its like: what
-// they hold is an envelope, not the event's data.
+// ContentTypes is a Codec that picks another by the message's content type: the header content-type, as the bindings of
+// CloudEvents have it on Kafka and NATS (or Content-Type, as HTTP writes it). Case and parameters ("; charset=utf-8") do not
+// matter. A type with a suffix, such as application/vnd.acme.order+json, is read by the codec of application/json where it has
+// none of its own; but not application/cloudevents+json and its like: what they hold is an envelope, not the event's data.
 type ContentTypes struct {
 	codecs   map[string]Codec
 	fallback Codec
 }
 
-// NewContentTypes takes the codecs by content type ("application/json"), and fallback for messages without one; nil: these cannot be decoded.
-// The error names every key that is no content type.
+// NewContentTypes takes the codecs by content type ("application/json"), and fallback for messages without one; nil: these cannot
+// be decoded. The error names every key that is no content type.
 func NewContentTypes(codecs map[string]Codec, fallback Codec) (*ContentTypes, error) {
 	c := &ContentTypes{codecs: map[string]Codec{}, fallback: fallback}
 	var errs []error
@@ -179,7 +181,8 @@ func accepts(c Codec, v any) error {
 // longestMediaType is that of RFC 6838, 4.2: two names of 127 characters.
 const longestMediaType = 127 + 1 + 127
 
-// mediaType is a content type in lower case and without its parameters, or not ok where there is none (RFC 9110, 8.3.1: two tokens and a slash).
+// mediaType is a content type in lower case and without its parameters, or not ok where there is none (RFC 9110, 8.3.1: two
+// tokens and a slash).
 func mediaType(s string) (kind string, ok bool) {
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.Trim(s, " \t")

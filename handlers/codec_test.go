@@ -152,7 +152,8 @@ func TestUndecodableDoesNotHoldItsPartition(t *testing.T) {
 	}
 }
 
-// FuzzContentType: never a panic; what the standard library reads as a media type is read the same, and only what is one picks a codec.
+// FuzzContentType: never a panic; what the standard library reads as a media type is read the same, and only what is one picks a
+// codec.
 func FuzzContentType(f *testing.F) {
 	for _, s := range []string{"application/json", "a/b+json; q=\"x;y\"", "/", "a/", ";", "A/B ;", "text/plain; charset", "application/cloudevents+json", "a/b/c", "\x00/a"} {
 		f.Add(s)

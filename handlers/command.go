@@ -22,9 +22,9 @@ var commands struct {
 	running sync.Map     // *exec.Cmd
 }
 
-// KillCommands sends SIGKILL to all commands that Exec handlers of this process are running, each with its process group, and lets no further
-// one start. It does not wait for their end. Call it just before os.Exit, where handlers may still be running; program.Main does. Safe for
-// concurrent use.
+// KillCommands sends SIGKILL to all commands that Exec handlers of this process are running, each with its process group, and
+// lets no further one start. It does not wait for their end. Call it just before os.Exit, where handlers may still be running;
+// program.Main does. Safe for concurrent use.
 func KillCommands() {
 	commands.gate.Lock()
 	commands.over = true
@@ -35,8 +35,8 @@ func KillCommands() {
 	})
 }
 
-// runCommand starts cmd in a process group of its own, waits for its end, and leaves nothing of the group behind. When cmd's context ends the
-// group gets SIGTERM, and SIGKILL after killAfter.
+// runCommand starts cmd in a process group of its own, waits for its end, and leaves nothing of the group behind. When cmd's
+// context ends the group gets SIGTERM, and SIGKILL after killAfter.
 func runCommand(cmd *exec.Cmd, killAfter time.Duration) error {
 	ownGroup(cmd)
 	cmd.WaitDelay = killAfter + pipeGrace // later than the kill
@@ -45,8 +45,8 @@ func runCommand(cmd *exec.Cmd, killAfter time.Duration) error {
 		kill = time.AfterFunc(killAfter, func() { killGroup(cmd) })
 		return terminateGroup(cmd)
 	}
-	// The kernel sends the signal of dieWithParent when the thread that started the command ends. A thread that is ours until then cannot be
-	// ended by a goroutine of others that returns while locked to it.
+	// The kernel sends the signal of dieWithParent when the thread that started the command ends. A thread that is ours until then
+	// cannot be ended by a goroutine of others that returns while locked to it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := startCommand(cmd); err != nil {

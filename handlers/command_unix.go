@@ -23,6 +23,6 @@ func terminateGroup(cmd *exec.Cmd) error {
 	return err
 }
 
-// killGroup ends what is left of the group. The number of a group that has members is not given to a new process; that of one that
-// has just become empty is not either before all others were (the kernel counts up).
+// killGroup ends what is left of the group. The number of a group that has members is not given to a new process; that of one
+// that has just become empty is not either before all others were (the kernel counts up).
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -25,8 +25,8 @@ type ExecConfig struct {
 	Dir string `yaml:"dir"`
 	// Env is added to its environment; the values are kept secret. Defaults to none.
 	Env map[string]broker.Secret `yaml:"env"`
-	// InheritEnv names the variables that it gets of this program's environment, which may hold secrets of other parts. Defaults to PATH, HOME,
-	// TMPDIR, LANG and TZ.
+	// InheritEnv names the variables that it gets of this program's environment, which may hold secrets of other parts. Defaults to
+	// PATH, HOME, TMPDIR, LANG and TZ.
 	InheritEnv []string `yaml:"inherit_env"`
 	// Timeout is how long it may run. Keep it below the consumer's Timeout. Defaults to 1 min.
 	Timeout time.Duration `yaml:"timeout"`
@@ -106,17 +106,18 @@ const (
 
 // Exec runs a command for each message. Its Handle is a consumer.Handler.
 //
-// The payload is the command's standard input; it need not read it. Its environment has LONGSHORE_TOPIC, _PARTITION, _OFFSET, _ID, _KEY
-// and _ATTEMPT, where the message has them, encoded and bounded as Webhook's headers are.
+// The payload is the command's standard input; it need not read it. Its environment has LONGSHORE_TOPIC, _PARTITION, _OFFSET,
+// _ID, _KEY and _ATTEMPT, where the message has them, encoded and bounded as Webhook's headers are.
 //
 //	exit code 0           acked
 //	one of PermanentCodes permanent
 //	any other, 75 (EX_TEMPFAIL) among them, a signal, a start that fails   retried
 //
-// When Timeout has passed or the message's context ends, its process group gets SIGTERM, and SIGKILL after KillAfter. What it leaves behind
-// in its group when it ends gets SIGKILL. For this to be so at the end of a drain too, consumer.Config.CancelGrace must be longer than KillAfter by
-// a second; and where the process may exit while handlers run, KillCommands comes first. When the process is killed, the command is killed with
-// it on Linux, though not the command's children. Where there are no process groups (Windows), the process itself is killed at once.
+// When Timeout has passed or the message's context ends, its process group gets SIGTERM, and SIGKILL after KillAfter. What it
+// leaves behind in its group when it ends gets SIGKILL. For this to be so at the end of a drain too, consumer.Config.CancelGrace
+// must be longer than KillAfter by a second; and where the process may exit while handlers run, KillCommands comes first. When
+// the process is killed, the command is killed with it on Linux, though not the command's children. Where there are no process
+// groups (Windows), the process itself is killed at once.
 type Exec struct {
 	path   string
 	env    func() []string                    // funcs, so that fmt cannot print the values:
@@ -176,8 +177,8 @@ func execOf(s *Setup, o Options) (*Exec, error) {
 // String is the program without its arguments.
 func (e *Exec) String() string { return "exec " + e.path }
 
-// Handle runs the command and waits for it. Its errors have the end of what it wrote to its standard output and error, quoted, at most
-// 512 bytes, the values of Env taken out.
+// Handle runs the command and waits for it. Its errors have the end of what it wrote to its standard output and error, quoted, at
+// most 512 bytes, the values of Env taken out.
 func (e *Exec) Handle(ctx context.Context, m *consumer.Message) error {
 	return e.call(ctx, m.Value, origin(nil, m))
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// ExecBatchFactory makes a batch handler that runs a command for each batch, with the options of exec: the command's standard input has a line for each payload, and
-// LONGSHORE_BATCH is their number. JSON over several lines is written on one; another payload with a line break is dead-lettered, for the command could not tell where it ends.
+// ExecBatchFactory makes a batch handler that runs a command for each batch, with the options of exec: the command's standard
+// input has a line for each payload, and LONGSHORE_BATCH is their number. JSON over several lines is written on one; another
+// payload with a line break is dead-lettered, for the command could not tell where it ends.
 //
-// Its exit code decides about all messages. Where it is one of PermanentCodes, the command is run again on the halves, until the message that it means is alone.
+// Its exit code decides about all messages. Where it is one of PermanentCodes, the command is run again on the halves, until the
+// message that it means is alone.
 func ExecBatchFactory(s *Setup, o Options) (consumer.BatchHandler, error) {
 	e, err := execOf(s, o)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 type LogConfig struct {
 	// Level of the events: trace, debug, info, warn or error. Defaults to info.
 	Level string `yaml:"level"`
-	// Payload adds the payload's text, escaped, to the events. It may be personal or secret. Defaults to false: length and digest only.
+	// Payload adds the payload's text, escaped, to the events. It may be personal or secret. Defaults to false: length and digest
+	// only.
 	Payload bool `yaml:"payload"`
 	// Key adds the key's text, escaped. Defaults to false: length only.
 	Key bool `yaml:"key"`

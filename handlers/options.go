@@ -14,8 +14,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// Options are a handler's options as a configuration file has them: strings, bools, numbers, []any and map[string]any. The zero value
-// has none.
+// Options are a handler's options as a configuration file has them: strings, bools, numbers, []any and map[string]any. The zero
+// value has none.
 type Options struct {
 	values map[string]any
 	secret func(path string)
@@ -32,7 +32,8 @@ func (o Options) OnSecret(f func(path string)) Options {
 
 // An OptionError is one thing that is wrong with options. It never shows a value, which may be a secret.
 type OptionError struct {
-	// Path is where: names joined by dots, positions in brackets: "headers.X-Team", "permanent_codes[2]". Empty: the options as a whole.
+	// Path is where: names joined by dots, positions in brackets: "headers.X-Team", "permanent_codes[2]". Empty: the options as a
+	// whole.
 	Path string
 	// Problem says what.
 	Problem string
@@ -79,10 +80,10 @@ func (es OptionErrors) err() error {
 	return es
 }
 
-// Decode sets the fields of the struct that into points to, by their yaml tags; what the options do not name keeps its value, so that
-// defaults are set beforehand. It is strict: unknown names, values of another type, numbers out of range and empty values are all
-// reported at once as OptionErrors. Durations are strings such as "1m30s". Fields may be strings, bools, numbers, durations, slices, maps by
-// string, structs, pointers to these, any, and what implements encoding.TextUnmarshaler.
+// Decode sets the fields of the struct that into points to, by their yaml tags; what the options do not name keeps its value, so
+// that defaults are set beforehand. It is strict: unknown names, values of another type, numbers out of range and empty values
+// are all reported at once as OptionErrors. Durations are strings such as "1m30s". Fields may be strings, bools, numbers,
+// durations, slices, maps by string, structs, pointers to these, any, and what implements encoding.TextUnmarshaler.
 func (o Options) Decode(into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -95,8 +96,8 @@ func (o Options) Decode(into any) error {
 	return d.errs.err()
 }
 
-// decodeChecked decodes and then checks, and reports the findings of both: of two for the same path the first, for what could not be
-// decoded is not missing as well.
+// decodeChecked decodes and then checks, and reports the findings of both: of two for the same path the first, for what could not
+// be decoded is not missing as well.
 func decodeChecked(o Options, into any, check func() OptionErrors) error {
 	d := &decoder{secret: o.secret}
 	if o.values != nil {

@@ -17,8 +17,8 @@ type field struct{ header, variable, value string }
 // maxFields is the most that origin lists.
 const maxFields = 7
 
-// origin appends to fs what is known about m. Each value is printable ASCII without blanks (see escape). What is longer than maxField is left
-// out and named in the last one.
+// origin appends to fs what is known about m. Each value is printable ASCII without blanks (see escape). What is longer than
+// maxField is left out and named in the last one.
 func origin(fs []field, m *consumer.Message) []field {
 	var omitted []string
 	add := func(header, variable, value string) {
@@ -51,8 +51,9 @@ func origin(fs []field, m *consumer.Message) []field {
 
 const headerOmitted = broker.ReservedPrefix + "Omitted"
 
-// identity names m, the same at each delivery, so that a receiver can tell a repeat: topic/partition/offset/id/time, the time in Unix nanoseconds,
-// in printable ASCII; or empty where the broker gives nothing to tell messages apart by. The time is in it because a recreated stream or topic uses its offsets again.
+// identity names m, the same at each delivery, so that a receiver can tell a repeat: topic/partition/offset/id/time, the time in
+// Unix nanoseconds, in printable ASCII; or empty where the broker gives nothing to tell messages apart by. The time is in it
+// because a recreated stream or topic uses its offsets again.
 func identity(m *consumer.Message) string {
 	if m.Offset < 0 && m.ID == "" {
 		return ""
@@ -70,8 +71,8 @@ func appendPart(b []byte, s string) []byte {
 	return append(b, strings.ReplaceAll(escape(s), "/", "%2F")...)
 }
 
-// escape percent-encodes every byte that is not printable ASCII, and '%' itself; url.PathUnescape reverses it. So no byte of a key
-// can end a header's line, and two keys never look the same.
+// escape percent-encodes every byte that is not printable ASCII, and '%' itself; url.PathUnescape reverses it. So no byte of a
+// key can end a header's line, and two keys never look the same.
 func escape(s string) string {
 	const hex = "0123456789ABCDEF"
 	n := 0

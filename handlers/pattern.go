@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// pattern matches topics and subjects, token by token, as NATS does: tokens are separated by dots, "*" stands for one token, ">" as the last
-// one for one or more. Kafka topics are matched the same way.
+// pattern matches topics and subjects, token by token, as NATS does: tokens are separated by dots, "*" stands for one token, ">"
+// as the last one for one or more. Kafka topics are matched the same way.
 type pattern struct{ tokens []string }
 
 func parsePattern(s string) (pattern, error) {

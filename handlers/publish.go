@@ -17,8 +17,8 @@ var ErrLoop = errors.New("handlers: publishing to the message's own source")
 type PublishConfig struct {
 	// To is the topic or subject. Required; none of the broker's own (broker.CheckDestination).
 	To string `yaml:"to"`
-	// DropHeaders names headers that are not copied, beside those that longshore and the broker write themselves (Longshore-…, Nats-…).
-	// Defaults to none.
+	// DropHeaders names headers that are not copied, beside those that longshore and the broker write themselves (Longshore-…,
+	// Nats-…). Defaults to none.
 	DropHeaders []string `yaml:"drop_headers"`
 }
 
@@ -47,10 +47,10 @@ func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
 	return errs
 }
 
-// Publish returns a handler that hands each message on: payload and key untouched, headers copied. It acks after the broker has confirmed. A
-// repeat (a crash between the two) has the same ID, by which the broker or a reader can drop it. What the broker refuses for good is
-// Permanent; any other failure is retried. sources are the topics that the consumer reads: To among them is refused, as is, with
-// ErrLoop, a message that comes from To. The caller closes p, after Run.
+// Publish returns a handler that hands each message on: payload and key untouched, headers copied. It acks after the broker has
+// confirmed. A repeat (a crash between the two) has the same ID, by which the broker or a reader can drop it. What the broker
+// refuses for good is Permanent; any other failure is retried. sources are the topics that the consumer reads: To among them is
+// refused, as is, with ErrLoop, a message that comes from To. The caller closes p, after Run.
 func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Handler, error) {
 	if p == nil {
 		return nil, errors.New("publish: the publisher is nil")
@@ -100,8 +100,9 @@ func (c PublishConfig) outgoing(m *consumer.Message) broker.Outgoing {
 	return o
 }
 
-// systemPrefixes begin headers that mean something to longshore or to the NATS server, which acts on them: Nats-Rollup deletes what is in a
-// stream, Nats-Msg-Id and Nats-Expected-… say whether a message is stored. A producer's must not be carried over to another stream.
+// systemPrefixes begin headers that mean something to longshore or to the NATS server, which acts on them: Nats-Rollup deletes
+// what is in a stream, Nats-Msg-Id and Nats-Expected-… say whether a message is stored. A producer's must not be carried over to
+// another stream.
 var systemPrefixes = []string{strings.ToLower(broker.ReservedPrefix), "nats-"}
 
 func (c PublishConfig) dropped(name string) bool {

@@ -8,9 +8,9 @@ import (
 // minLine is the shortest line of a secret that is looked for by itself.
 const minLine = 8
 
-// hide returns what puts *** for secrets into a text of others, in the forms in which they may come back: whole, without blanks at the ends, and line by
-// line, as shells print them. cut says that the text is the end of a longer one, so that it may begin in the middle of a secret. The secrets are in a
-// func, where no formatting verb finds them.
+// hide returns what puts *** for secrets into a text of others, in the forms in which they may come back: whole, without blanks
+// at the ends, and line by line, as shells print them. cut says that the text is the end of a longer one, so that it may begin in
+// the middle of a secret. The secrets are in a func, where no formatting verb finds them.
 func hide(secrets []string) func(text string, cut bool) string {
 	var forms []string
 	for _, s := range secrets {

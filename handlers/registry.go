@@ -21,13 +21,13 @@ var (
 	ErrDuplicate = errors.New("handlers: duplicate")
 )
 
-// A Factory makes a handler from its options. It checks everything that can be checked without running it, reports all findings at once
-// (see Options.Decode and OptionErrors), and neither dials nor starts anything. What the handler holds beyond memory it gives to
-// Setup.OnClose. Safe for concurrent use.
+// A Factory makes a handler from its options. It checks everything that can be checked without running it, reports all findings
+// at once (see Options.Decode and OptionErrors), and neither dials nor starts anything. What the handler holds beyond memory it
+// gives to Setup.OnClose. Safe for concurrent use.
 type Factory func(s *Setup, o Options) (consumer.Handler, error)
 
-// Setup is what a consumer shares with the handlers that are made for it, and what they leave to be closed after it. Make one for each
-// consumer; the zero value serves handlers that need nothing of it. Not safe for concurrent use.
+// Setup is what a consumer shares with the handlers that are made for it, and what they leave to be closed after it. Make one for
+// each consumer; the zero value serves handlers that need nothing of it. Not safe for concurrent use.
 type Setup struct {
 	// Consumer is the consumer's name, for logs. Defaults to none.
 	Consumer string
@@ -35,14 +35,15 @@ type Setup struct {
 	Logger *zerolog.Logger
 	// Publisher serves the publish handler; the caller closes it. Nil: publish is refused.
 	Publisher broker.Publisher
-	// Topics are the topics or subjects that the consumer reads, wildcards included, so that publish can refuse to feed its own source.
+	// Topics are the topics or subjects that the consumer reads, wildcards included, so that publish can refuse to feed its own
+	// source.
 	Topics []string
 	// MaxWorkers is how many handlers run at once at most: webhook keeps as many connections. Defaults to 64.
 	MaxWorkers int
 	// Codec is that of the route, if it has one: see Decoder. Defaults to none.
 	Codec Codec
-	// Timeout is the consumer's, which ends a handler's context. webhook and exec refuse a timeout that is not below it, and default to nine
-	// tenths of it where their own default is not below it. 0: there is none.
+	// Timeout is the consumer's, which ends a handler's context. webhook and exec refuse a timeout that is not below it, and default
+	// to nine tenths of it where their own default is not below it. 0: there is none.
 	Timeout time.Duration
 
 	closers []func() error
@@ -50,7 +51,8 @@ type Setup struct {
 	decodes bool
 }
 
-// Decoder is Codec, or JSONCodec where there is none. What never asks for it decodes nothing: a codec in its route is then a mistake.
+// Decoder is Codec, or JSONCodec where there is none. What never asks for it decodes nothing: a codec in its route is then a
+// mistake.
 func (s *Setup) Decoder() Codec {
 	s.decodes = true
 	if s.Codec == nil {
@@ -69,7 +71,8 @@ func (s *Setup) Decodes() bool {
 // NeedGrace says that a handler may need d to return after its context has ended.
 func (s *Setup) NeedGrace(d time.Duration) { s.grace = max(s.grace, d) }
 
-// Grace is the longest that NeedGrace was given, 0 for none: consumer.Config.CancelGrace must be at least that, so that a drain waits for it.
+// Grace is the longest that NeedGrace was given, 0 for none: consumer.Config.CancelGrace must be at least that, so that a drain
+// waits for it.
 func (s *Setup) Grace() time.Duration { return s.grace }
 
 // OnClose has f called by Close.
@@ -109,8 +112,8 @@ func (s *Setup) logger() zerolog.Logger {
 	return *s.Logger
 }
 
-// A Registry has what a configuration file can name: handlers, batch handlers, middleware and codecs, each kind with names of its own. The zero value is empty
-// and ready; AddReadyMade adds what this package has. Safe for concurrent use.
+// A Registry has what a configuration file can name: handlers, batch handlers, middleware and codecs, each kind with names of its
+// own. The zero value is empty and ready; AddReadyMade adds what this package has. Safe for concurrent use.
 type Registry struct {
 	mu         sync.RWMutex
 	factories  named[Factory]
@@ -125,7 +128,8 @@ type MiddlewareFactory func(s *Setup, o Options) (consumer.Middleware, error)
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{} }
 
-// AddReadyMade registers the handlers log, webhook, exec and publish, the batch handlers log, webhook and exec, and the codecs json and json_strict.
+// AddReadyMade registers the handlers log, webhook, exec and publish, the batch handlers log, webhook and exec, and the codecs
+// json and json_strict.
 func (r *Registry) AddReadyMade() error {
 	return errors.Join(
 		r.Register("log", LogFactory),
@@ -140,7 +144,8 @@ func (r *Registry) AddReadyMade() error {
 	)
 }
 
-// Register adds the factory of a handler. ErrDuplicate when the name is taken; a name consists of lower-case letters, digits, '-', '_' and '.'.
+// Register adds the factory of a handler. ErrDuplicate when the name is taken; a name consists of lower-case letters, digits,
+// '-', '_' and '.'.
 func (r *Registry) Register(name string, f Factory) error {
 	return add(r, &r.factories, "handler ", name, f, f == nil)
 }
@@ -223,8 +228,8 @@ func namesOf[T any](r *Registry, of *named[T]) []string {
 	return of.names()
 }
 
-// Build makes the handler that is registered under name. ErrUnknown when there is none; otherwise what its factory says, wrapped, so that
-// errors.As finds its OptionErrors. s may be nil for handlers that need nothing of it.
+// Build makes the handler that is registered under name. ErrUnknown when there is none; otherwise what its factory says, wrapped,
+// so that errors.As finds its OptionErrors. s may be nil for handlers that need nothing of it.
 func (r *Registry) Build(name string, s *Setup, o Options) (consumer.Handler, error) {
 	f, err := find(r, &r.factories, "handler ", name)
 	if err != nil {
@@ -285,8 +290,8 @@ var ordinary = func() *Registry {
 	return r
 }()
 
-// Register adds the factory of a handler to the default registry, which has the ready-made handlers already. Call it from an init function; it panics
-// where Registry.Register returns an error, for that is a mistake in the program.
+// Register adds the factory of a handler to the default registry, which has the ready-made handlers already. Call it from an init
+// function; it panics where Registry.Register returns an error, for that is a mistake in the program.
 func Register(name string, f Factory) { must(ordinary.Register(name, f)) }
 
 // RegisterBatch is Register for a batch handler.

@@ -19,14 +19,15 @@ var ErrNoRoute = errors.New("handlers: no route")
 
 // A Route leads messages to a handler.
 type Route struct {
-	// Match is the topic or subject: a whole name, or with the wildcards of NATS over its dot-separated tokens, "*" for one token and ">" at
-	// the end for one or more. The same goes for Kafka topics. Empty matches each one.
+	// Match is the topic or subject: a whole name, or with the wildcards of NATS over its dot-separated tokens, "*" for one token
+	// and ">" at the end for one or more. The same goes for Kafka topics. Empty matches each one.
 	Match string
-	// Type is the CloudEvents type that the message must have, a whole one or with wildcards as in Match. It is looked for in the headers ce_type (as on
-	// Kafka) and ce-type (as on NATS; also Ce-Type, as HTTP writes it). Events in structured mode, which have it in the payload, have none here. Empty matches each one.
+	// Type is the CloudEvents type that the message must have, a whole one or with wildcards as in Match. It is looked for in the
+	// headers ce_type (as on Kafka) and ce-type (as on NATS; also Ce-Type, as HTTP writes it). Events in structured mode, which have
+	// it in the payload, have none here. Empty matches each one.
 	Type string
-	// Headers that the message must have, each with just this value (the last one, where a header is repeated). Names are compared exactly.
-	// Defaults to none.
+	// Headers that the message must have, each with just this value (the last one, where a header is repeated). Names are compared
+	// exactly. Defaults to none.
 	Headers map[string]string
 	// Name of the handler, for Router.NameOf; several routes may have the same. Defaults to none.
 	Name string
@@ -42,24 +43,27 @@ const (
 	NoRouteDeadLetter NoRoute = "dead_letter"
 	// NoRouteSkip acks it and counts it as skipped.
 	NoRouteSkip NoRoute = "skip"
-	// NoRouteStop calls RouterConfig.Stop and holds the message, unsettled, until its context ends, so that it goes back to the broker.
+	// NoRouteStop calls RouterConfig.Stop and holds the message, unsettled, until its context ends, so that it goes back to the
+	// broker.
 	NoRouteStop NoRoute = "stop"
 )
 
 // RouterConfig says how a Router finds handlers.
 type RouterConfig struct {
-	// Routes are tried in their order: the first that matches has the message. A route without Match, Type and Headers is the default; it
-	// comes last. A route that can never be reached, since an earlier one takes all it would match, is refused. Required.
+	// Routes are tried in their order: the first that matches has the message. A route without Match, Type and Headers is the
+	// default; it comes last. A route that can never be reached, since an earlier one takes all it would match, is refused.
+	// Required.
 	Routes []Route
 	// NoRoute is the policy for messages without a route. Defaults to NoRouteDeadLetter.
 	NoRoute NoRoute
-	// Stop is called with what was wrong by NoRouteStop, perhaps many times and at once; it must not block. It ends the context of the
-	// consumer's Run. Required for NoRouteStop.
+	// Stop is called with what was wrong by NoRouteStop, perhaps many times and at once; it must not block. It ends the context of
+	// the consumer's Run. Required for NoRouteStop.
 	Stop func(error)
 }
 
-// A Router hands each message to the handler of the first route that matches it. Its Handle is a consumer.Handler. Which routes a topic can
-// take is worked out once and remembered for about 1,000 topics; beyond that it is worked out again, which is slower and nothing else.
+// A Router hands each message to the handler of the first route that matches it. Its Handle is a consumer.Handler. Which routes a
+// topic can take is worked out once and remembered for about 1,000 topics; beyond that it is worked out again, which is slower
+// and nothing else.
 type Router struct {
 	routes  []*route
 	noRoute NoRoute
@@ -190,7 +194,8 @@ func (r *Router) Handle(ctx context.Context, m *consumer.Message) error {
 	return consumer.Permanent(err)
 }
 
-// NameOf is the name of the handler that m is for; "" where no route matches. It is for consumer.DeadLetter.HandlerOf. Safe for concurrent use.
+// NameOf is the name of the handler that m is for; "" where no route matches. It is for consumer.DeadLetter.HandlerOf. Safe for
+// concurrent use.
 func (r *Router) NameOf(m *consumer.Message) string {
 	if found := r.find(m); found != nil {
 		return found.name

@@ -357,7 +357,8 @@ func BenchmarkRouter(b *testing.B) {
 	}
 }
 
-// FuzzType: a type finds the route that the plainest way to say it finds, and a route is refused as never reached only where it is.
+// FuzzType: a type finds the route that the plainest way to say it finds, and a route is refused as never reached only where it
+// is.
 func FuzzType(f *testing.F) {
 	for _, p := range []string{"a", "*", ">", "a.*", "*.b.>"} {
 		for _, typ := range []string{"a", "a.b", ".", "", "a..b", "a.b.c"} {

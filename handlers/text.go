@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A Text is a value of Options whose type the field decides, as with one that was filled in from the environment: it is a string to a field
-// that wants a string, and a number to one that wants a number.
+// A Text is a value of Options whose type the field decides, as with one that was filled in from the environment: it is a string
+// to a field that wants a string, and a number to one that wants a number.
 type Text string
 
 // as is t as what v wants; where it is not that, it stays a string, and the decoder says so.

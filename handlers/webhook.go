@@ -16,12 +16,13 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A Webhook POSTs each message's payload to a URL. Its Handle is a consumer.Handler; what the server's answer means is written at verdict.
+// A Webhook POSTs each message's payload to a URL. Its Handle is a consumer.Handler; what the server's answer means is written at
+// verdict.
 //
-// Every request has the headers Longshore-Topic, -Attempt, -Partition and -Offset (where the broker has them), -Key (where the message
-// has one) and -Id: topic/partition/offset/id/time in Unix nanoseconds, the same at each delivery, so that the server can tell a repeat. Each
-// value is percent-encoded: every byte that is not printable ASCII, and '%' itself. Values over 4 KiB are left out and named in
-// Longshore-Omitted.
+// Every request has the headers Longshore-Topic, -Attempt, -Partition and -Offset (where the broker has them), -Key (where the
+// message has one) and -Id: topic/partition/offset/id/time in Unix nanoseconds, the same at each delivery, so that the server can
+// tell a repeat. Each value is percent-encoded: every byte that is not printable ASCII, and '%' itself. Values over 4 KiB are
+// left out and named in Longshore-Omitted.
 type Webhook struct {
 	client  *http.Client
 	url     *url.URL
@@ -115,8 +116,8 @@ func (w *Webhook) Close() error {
 // String names the host only: a path or a query may be secret.
 func (w *Webhook) String() string { return "webhook to " + w.host }
 
-// Handle sends m and waits for the answer, at most Timeout. Its errors name the host and the status or the cause, neither the rest of the URL nor
-// anything of the payload or of the answer's body.
+// Handle sends m and waits for the answer, at most Timeout. Its errors name the host and the status or the cause, neither the
+// rest of the URL nor anything of the payload or of the answer's body.
 func (w *Webhook) Handle(ctx context.Context, m *consumer.Message) error {
 	return w.call(ctx, m.Value, m)
 }
@@ -142,8 +143,8 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 	return nil
 }
 
-// send uses the transport, and http.Client only for redirects that it may follow: each of its requests begins with a copy of all headers, in case
-// of one.
+// send uses the transport, and http.Client only for redirects that it may follow: each of its requests begins with a copy of all
+// headers, in case of one.
 func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*http.Response, error) {
 	answer, err := w.client.Transport.RoundTrip(w.request(ctx, body, m))
 	if err != nil {

@@ -43,8 +43,9 @@ type element struct {
 	Value     json.RawMessage   `json:"value"`             // null: a tombstone
 }
 
-// WebhookBatchFactory makes a batch handler that POSTs each batch as a JSON array, with the options of webhook and Encoding. What the answer means for the message there,
-// it means for all of them here. Where it says that a retry will not help, the halves are sent, until the message that it means is alone.
+// WebhookBatchFactory makes a batch handler that POSTs each batch as a JSON array, with the options of webhook and Encoding. What
+// the answer means for the message there, it means for all of them here. Where it says that a retry will not help, the halves are
+// sent, until the message that it means is alone.
 func WebhookBatchFactory(s *Setup, o Options) (consumer.BatchHandler, error) {
 	c := WebhookConfig{ContentType: "application/json"}.withDefaults()
 	c.Timeout = s.within(c.Timeout)

@@ -26,8 +26,8 @@ type WebhookConfig struct {
 	BearerToken broker.Secret `yaml:"bearer_token"`
 	// Basic is sent as basic authentication. Defaults to none.
 	Basic BasicAuth `yaml:"basic"`
-	// AllowInsecureAuth lets credentials (BearerToken, Basic, Headers) be sent over plain http to a host that is not this one. Set it where
-	// something else protects the connection, a service mesh for example. Defaults to false.
+	// AllowInsecureAuth lets credentials (BearerToken, Basic, Headers) be sent over plain http to a host that is not this one. Set
+	// it where something else protects the connection, a service mesh for example. Defaults to false.
 	AllowInsecureAuth bool `yaml:"allow_insecure_auth"`
 	// CAFile has the PEM certificates of authorities to trust instead of the system's. Defaults to the system's.
 	CAFile string `yaml:"ca_file"`
@@ -38,16 +38,16 @@ type WebhookConfig struct {
 	// Content-Type. A value that is not a printable line of ASCII is left out and named in Longshore-Omitted. Defaults to none.
 	ForwardHeaders []string `yaml:"forward_headers"`
 
-	// Encoding is how payloads stand in the array of a batch: json, as what they are; text, as strings; base64. What is not that is dead-lettered without being
-	// sent. Only for batches. Defaults to json.
+	// Encoding is how payloads stand in the array of a batch: json, as what they are; text, as strings; base64. What is not that is
+	// dead-lettered without being sent. Only for batches. Defaults to json.
 	Encoding string `yaml:"encoding"`
 
 	// Timeout is how long a request may take until its answer's headers. Keep it below the consumer's Timeout. Defaults to 30 s.
 	Timeout time.Duration `yaml:"timeout"`
 	// MaxRetryAfter is the longest wait that a server can ask for. Defaults to 5 min.
 	MaxRetryAfter time.Duration `yaml:"max_retry_after"`
-	// MaxIdleConnections are kept for the next request. Choose it at least as high as the number of workers, or connections are made again and
-	// again; by name it is raised to that. Defaults to 64.
+	// MaxIdleConnections are kept for the next request. Choose it at least as high as the number of workers, or connections are made
+	// again and again; by name it is raised to that. Defaults to 64.
 	MaxIdleConnections int `yaml:"max_idle_connections"`
 
 	// Transport replaces the HTTP transport, for tests and for what has no option here, such as client certificates. CAFile and
@@ -191,7 +191,8 @@ func (c WebhookConfig) checkAuth(u *url.URL, errs *OptionErrors) {
 	}
 }
 
-// credentials returns what adds the secrets to a request. It closes over them, so that they are in no field that could be printed.
+// credentials returns what adds the secrets to a request. It closes over them, so that they are in no field that could be
+// printed.
 func (c WebhookConfig) credentials() func(http.Header) {
 	add := http.Header{}
 	for k, v := range c.Headers {

@@ -34,8 +34,8 @@ func compose(t *testing.T, profiles ...string) *types.Project {
 	return project
 }
 
-// TestCompose: images are pinned to a release, each service says when it is healthy, nothing listens beyond this machine, and what is mounted
-// from here exists.
+// TestCompose: images are pinned to a release, each service says when it is healthy, nothing listens beyond this machine, and
+// what is mounted from here exists.
 func TestCompose(t *testing.T) {
 	project := compose(t, "*")
 	for name, s := range project.Services {
@@ -83,7 +83,8 @@ func TestComposeProfiles(t *testing.T) {
 	}
 }
 
-// TestComposeKafka: what our tests need of a Kafka whose addresses they are given, and the release that they start themselves elsewhere.
+// TestComposeKafka: what our tests need of a Kafka whose addresses they are given, and the release that they start themselves
+// elsewhere.
 func TestComposeKafka(t *testing.T) {
 	kafka := compose(t).Services["kafka"]
 	version := regexp.MustCompile(`<artifactId>kafka_2.13</artifactId>\s*<version>([^<]+)<`).FindStringSubmatch(read(t, "pom.xml"))
@@ -103,7 +104,8 @@ func TestComposeKafka(t *testing.T) {
 	}
 }
 
-// TestPrometheusConfig: it reads the admin address that our documentation says, and the data source of Grafana is where compose puts Prometheus.
+// TestPrometheusConfig: it reads the admin address that our documentation says, and the data source of Grafana is where compose
+// puts Prometheus.
 func TestPrometheusConfig(t *testing.T) {
 	var config struct {
 		Scrape []struct {
@@ -136,7 +138,8 @@ func unmarshal(t *testing.T, path string, into any) {
 	}
 }
 
-// TestDashboards: each panel asks the data source that is provisioned, for metrics and labels that longshore has. Each distribution has a panel, and so have the breakers.
+// TestDashboards: each panel asks the data source that is provisioned, for metrics and labels that longshore has. Each
+// distribution has a panel, and so have the breakers.
 func TestDashboards(t *testing.T) {
 	labels := exposedMetrics()
 	unseen := map[string]bool{}
@@ -184,7 +187,8 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// lagOfAll says whether a query puts the lags of several processes together as docs/operations.md says; one that asks for no lag does.
+// lagOfAll says whether a query puts the lags of several processes together as docs/operations.md says; one that asks for no lag
+// does.
 func lagOfAll(expr string) bool {
 	lags := regexp.MustCompile(`longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
 	right := regexp.MustCompile(`sum by \(consumer\) \(max by \(consumer, topic, partition\) \((deriv\()?longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)

@@ -49,7 +49,8 @@ type consumerConfig struct {
 	Hang bool
 	// SlowFirst is how long the handler of number 0 takes.
 	SlowFirst time.Duration
-	// FailRuns: some numbers fail so many times in one process before they succeed: every tenth; or those that Seed chooses, one in FailOneIn.
+	// FailRuns: some numbers fail so many times in one process before they succeed: every tenth; or those that Seed chooses, one in
+	// FailOneIn.
 	FailRuns, FailOneIn int
 	// Order is what the consumer keeps; empty: none.
 	Order consumer.Order
@@ -81,8 +82,8 @@ const (
 	longshoreConsumer discipline = "longshore"
 	// wholeProgram is the product as longshore run: program_test.go.
 	wholeProgram discipline = "program"
-	// commitEach is kafka-go's Reader with a pool of goroutines, committing each message after its handler. It loses what is unfinished below
-	// a commit when it dies.
+	// commitEach is kafka-go's Reader with a pool of goroutines, committing each message after its handler. It loses what is
+	// unfinished below a commit when it dies.
 	commitEach discipline = "commit-each"
 	// ackAfter is nats.go with a pool of goroutines, acking after the handler: correct, by hand.
 	ackAfter discipline = "ack-after"
@@ -90,8 +91,8 @@ const (
 	ackBefore discipline = "ack-before"
 )
 
-// consumerMain is the consumer process. It says "up" once it is connected and "handled" after its first message. The first SIGTERM
-// drains, the second ends at once. The product must leave no goroutine behind; if it does, the exit code is 3.
+// consumerMain is the consumer process. It says "up" once it is connected and "handled" after its first message. The first
+// SIGTERM drains, the second ends at once. The product must leave no goroutine behind; if it does, the exit code is 3.
 func consumerMain(arg string) int {
 	var c consumerConfig
 	if err := json.Unmarshal([]byte(arg), &c); err != nil {

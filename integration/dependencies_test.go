@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDependenciesAreExplained: docs/dependencies.md says of every module that our code imports why it is this one, and names none that
-// is gone.
+// TestDependenciesAreExplained: docs/dependencies.md says of every module that our code imports why it is this one, and names
+// none that is gone.
 func TestDependenciesAreExplained(t *testing.T) {
 	used := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z]\S*/\S+(, \S+)*) \|`).FindAllStringSubmatch(read(t, "../docs/dependencies.md"), -1) {

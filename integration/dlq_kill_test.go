@@ -128,7 +128,8 @@ func (g *graveyard) written(t *testing.T) int64 {
 	return g.records
 }
 
-// TestKillReplay: SIGKILL of a replay in the middle, again and again. Each letter is replayed, none is gone, and none is there twice without its being said.
+// TestKillReplay: SIGKILL of a replay in the middle, again and again. Each letter is replayed, none is gone, and none is there
+// twice without its being said.
 func TestKillReplay(t *testing.T) {
 	path, err := buildProgram()
 	if err != nil {

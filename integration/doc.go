@@ -15,10 +15,11 @@
 //   - compose_test.go: docker-compose.yml and what it mounts.
 //   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each.
 //
-// What it uses: natsd and kafkad run nats-server and Apache Kafka as processes that can be killed, frozen and restarted (daemon is how);
-// broker/brokertest/faultproxy is a network that can be cut; ledger does the account.
+// What it uses: natsd and kafkad run nats-server and Apache Kafka as processes that can be killed, frozen and restarted (daemon
+// is how); broker/brokertest/faultproxy is a network that can be cut; ledger does the account.
 //
-// In short by default (go test ./...), in full with LONGSHORE_CHAOS=1 (make chaos). What runs on Kafka wants LONGSHORE_KAFKA=1 (make kafka, make chaos,
-// .ci/run): it starts JVMs and takes minutes. LONGSHORE_SEED sets the seed of kills, which each row prints. Where a real server cannot be had the tests are
-// skipped, or run on a fake that is named in their lines; with LONGSHORE_REAL=1 they fail instead. KAFKA_BROKERS names a Kafka to use.
+// In short by default (go test ./...), in full with LONGSHORE_CHAOS=1 (make chaos). What runs on Kafka wants LONGSHORE_KAFKA=1
+// (make kafka, make chaos, .ci/run): it starts JVMs and takes minutes. LONGSHORE_SEED sets the seed of kills, which each row
+// prints. Where a real server cannot be had the tests are skipped, or run on a fake that is named in their lines; with
+// LONGSHORE_REAL=1 they fail instead. KAFKA_BROKERS names a Kafka to use.
 package integration

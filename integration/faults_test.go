@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// A fault is a row of the fault table: what is done to a running set-up. faults.md lists all rows and where each is proved. Common to all:
-// nothing lost, nothing unseen, nothing unexpected, nothing left unsettled at the end, and every consumer that was not killed exits with 0.
+// A fault is a row of the fault table: what is done to a running set-up. faults.md lists all rows and where each is proved.
+// Common to all: nothing lost, nothing unseen, nothing unexpected, nothing left unsettled at the end, and every consumer that was
+// not killed exits with 0.
 type fault struct {
 	id   string
 	what string
@@ -228,8 +229,9 @@ func freezeConsumer(t *testing.T, k kind) string {
 	f.consumers[0].signal(t, syscall.SIGCONT)
 	f.moves(t, killRate)
 	a := f.finish(t)
-	// What its workers ran when it froze, and as many that were queued behind them, which it starts before it hears that they went elsewhere. On
-	// Kafka it has a fetch in hand too, so there the promise is another: no commit of it counts any more, which the audit sees.
+	// What its workers ran when it froze, and as many that were queued behind them, which it starts before it hears that they went
+	// elsewhere. On Kafka it has a fetch in hand too, so there the promise is another: no commit of it counts any more, which the
+	// audit sees.
 	if k.name == "nats" && a.Duplicates > 2*killWorkers {
 		t.Errorf("%d duplicates, more than two per worker of the frozen process (%d workers)", a.Duplicates, killWorkers)
 	}

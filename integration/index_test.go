@@ -33,7 +33,8 @@ func TestFaultsIndex(t *testing.T) {
 	}
 }
 
-// TestFaultsElsewhere: the tests of other packages that faults.md names exist, and of those faults that concern Kafka none is left out.
+// TestFaultsElsewhere: the tests of other packages that faults.md names exist, and of those faults that concern Kafka none is
+// left out.
 func TestFaultsElsewhere(t *testing.T) {
 	table := read(t, "faults.md")
 	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| \w+ \|.*\| (kafkabroker|consumer) (Test\w+).*\|$`).FindAllStringSubmatch(table, -1) {

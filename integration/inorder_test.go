@@ -14,8 +14,8 @@ import (
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
-// A spread gives each number of a load a key: some keys have a few messages close behind each other, then it is the next ones' turn. So all keys come by,
-// and a message has others of its key on its heels.
+// A spread gives each number of a load a key: some keys have a few messages close behind each other, then it is the next ones'
+// turn. So all keys come by, and a message has others of its key on its heels.
 type spread struct {
 	keys    int64 // in all
 	abreast int64 // at once
@@ -68,7 +68,8 @@ func (f *field) withKeys(t *testing.T, keys int64, order consumer.Order) {
 	})
 }
 
-// onePins says whether one consumer gets messages and the others stand by: on JetStream, where a durable has no parts that each could be one's.
+// onePins says whether one consumer gets messages and the others stand by: on JetStream, where a durable has no parts that each
+// could be one's.
 func (f *field) onePins() bool {
 	_, nats := f.on.(*natsSystem)
 	return nats && f.config.Order != "" && f.config.Order != consumer.OrderNone
@@ -195,7 +196,8 @@ func killInOrder(t *testing.T, k kind, d discipline) {
 	verdict(t, k.sigkill, fmt.Sprintf("SIGKILL of one of two consumers (%s) in key order, %d times, %d keys, %d workers", d, row.Kills, row.Keys, row.Workers), a.String())
 }
 
-// TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing above.
+// TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing
+// above.
 func TestHarnessSeesDisorder(t *testing.T) {
 	sideBySide(t)
 	for _, k := range inOrderAlways() {

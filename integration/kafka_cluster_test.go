@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/integration/kafkad"
 )
 
-// onThree has two consumers and a load on three brokers of its own, with a replica of everything on each. The session outlasts what is done to
-// them, so nothing may be handled twice: commits are on two brokers at least, and no consumer loses its memory.
+// onThree has two consumers and a load on three brokers of its own, with a replica of everything on each. The session outlasts
+// what is done to them, so nothing may be handled twice: commits are on two brokers at least, and no consumer loses its memory.
 func onThree(t *testing.T) *field {
 	t.Helper()
 	needsKafka(t)
@@ -24,7 +24,8 @@ func onThree(t *testing.T) *field {
 	return f
 }
 
-// leadersMove moves the leaders of all partitions again and again, stops a broker in good order and starts it again, and kills another one for good.
+// leadersMove moves the leaders of all partitions again and again, stops a broker in good order and starts it again, and kills
+// another one for good.
 func leadersMove(t *testing.T, _ kind) string {
 	f := onThree(t)
 	s := f.onKafka()
@@ -52,7 +53,8 @@ func leadersMove(t *testing.T, _ kind) string {
 		moves, stopped.Round(time.Millisecond), killed.Round(time.Millisecond), a)
 }
 
-// coordinatorMoves moves the partitions in which the coordinators are, kills the broker that coordinates the group, and stops the next one.
+// coordinatorMoves moves the partitions in which the coordinators are, kills the broker that coordinates the group, and stops the
+// next one.
 func coordinatorMoves(t *testing.T, _ kind) string {
 	f := onThree(t)
 	s := f.onKafka()

@@ -63,8 +63,8 @@ func longHandlers(t *testing.T, k kind) string {
 	return fmt.Sprintf("%d messages of %v each, %d partitions moved; %v", messages, f.config.Busy, moves, a)
 }
 
-// lostPartitions takes a member out of its group while it works on all of its partitions, as an administrator can. Its handlers are told, what they
-// did not finish goes to the other member, and nothing that it says of them counts.
+// lostPartitions takes a member out of its group while it works on all of its partitions, as an administrator can. Its handlers
+// are told, what they did not finish goes to the other member, and nothing that it says of them counts.
 func lostPartitions(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
 	s := f.onKafka()

@@ -69,8 +69,8 @@ func trimmed(t *testing.T, k kind) string {
 	return fmt.Sprintf("75 skipped, %d reported", gaps(p))
 }
 
-// beyondEnd sets the position in one partition behind its end, as after a truncation: by policy it is an error that names it, or the partition
-// begins anew.
+// beyondEnd sets the position in one partition behind its end, as after a truncation: by policy it is an error that names it, or
+// the partition begins anew.
 func beyondEnd(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	s := f.onKafka()

@@ -10,7 +10,8 @@ import (
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
-// A scaleRow is what a change of the number of members did: how long partitions stood still that moved, and how long those that stayed.
+// A scaleRow is what a change of the number of members did: how long partitions stood still that moved, and how long those that
+// stayed.
 type scaleRow struct {
 	Row     string  `json:"row"`
 	Broker  string  `json:"broker"`

@@ -25,7 +25,8 @@ import (
 
 const loadPartitions = 8
 
-// kafkaSystem is a topic and a group of its own on a Kafka cluster. Its client is franz-go, which shares nothing with the product.
+// kafkaSystem is a topic and a group of its own on a Kafka cluster. Its client is franz-go, which shares nothing with the
+// product.
 type kafkaSystem struct {
 	cluster      *kafkad.Cluster
 	topic, group string

@@ -104,8 +104,8 @@ func TestTerminateConsumers(t *testing.T) {
 	})
 }
 
-// TestKillServer: SIGKILL of the broker, which comes back on its data. What it had not written or was not told by then it hands out again: so
-// duplicates are printed and not bounded here.
+// TestKillServer: SIGKILL of the broker, which comes back on its data. What it had not written or was not told by then it hands
+// out again: so duplicates are printed and not bounded here.
 func TestKillServer(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		a := runKills(t, k.own(t), killRow{Fault: k.serverKill, Row: "server_sigkill", Discipline: longshoreConsumer, Kills: lengths(2, 6)},
@@ -131,8 +131,9 @@ func TestKillBoth(t *testing.T) {
 	})
 }
 
-// TestHarnessSeesLoss: a consumer that acks before it handles, or commits past what is unfinished, loses messages when it is killed. A harness
-// that reports nothing here proves nothing above. In short there are few kills, and so more slow handlers, under which commits pass.
+// TestHarnessSeesLoss: a consumer that acks before it handles, or commits past what is unfinished, loses messages when it is
+// killed. A harness that reports nothing here proves nothing above. In short there are few kills, and so more slow handlers,
+// under which commits pass.
 func TestHarnessSeesLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		kills := lengths(8, 20)
@@ -186,8 +187,8 @@ type field struct {
 	// spread gives the load keys, and clock stamps the runs of handlers; nil: neither.
 	spread *spread
 	clock  *ledger.Clock
-	// overtakes: the network may hand a request over after one that was sent later, on another connection. Kafka takes a commit that comes so,
-	// and none of its members can help that.
+	// overtakes: the network may hand a request over after one that was sent later, on another connection. Kafka takes a commit that
+	// comes so, and none of its members can help that.
 	overtakes bool
 }
 
@@ -259,8 +260,8 @@ func newField(t *testing.T, on system, d discipline) *field {
 	return f
 }
 
-// calm gives the members of a Kafka group a session that outlasts what a busy machine does to heartbeats. It is for rows in which nobody dies: who
-// loses a session does again what was not committed.
+// calm gives the members of a Kafka group a session that outlasts what a busy machine does to heartbeats. It is for rows in which
+// nobody dies: who loses a session does again what was not committed.
 func (f *field) calm() {
 	if _, ok := f.on.(*kafkaSystem); ok {
 		f.config.Lease, f.config.Heartbeat = time.Minute, 200*time.Millisecond
@@ -321,8 +322,9 @@ func (f *field) entries(t *testing.T) []ledger.Entry {
 	return es
 }
 
-// settle waits until every confirmed message is in the ledger or among the dead letters, and settled at the broker, or until nothing moves any
-// more, and makes the account. A message that comes back is handed out before the broker calls all settled, so no duplicate is missed.
+// settle waits until every confirmed message is in the ledger or among the dead letters, and settled at the broker, or until
+// nothing moves any more, and makes the account. A message that comes back is handed out before the broker calls all settled, so
+// no duplicate is missed.
 func (f *field) settle(t *testing.T) account {
 	t.Helper()
 	acked, sent := f.load.confirmed()

@@ -12,9 +12,9 @@ import (
 
 const module = "github.com/longshoremq/longshore"
 
-// layers is the architecture: what each package may import. Inside the module by path below it, outside by module prefix; "std" is the
-// standard library, which all may import. A package that is not listed fails the test, so that a new one gets its place on purpose.
-// Tests of a package may import more (see testsAlso).
+// layers is the architecture: what each package may import. Inside the module by path below it, outside by module prefix; "std"
+// is the standard library, which all may import. A package that is not listed fails the test, so that a new one gets its place on
+// purpose. Tests of a package may import more (see testsAlso).
 var layers = []layer{
 	{"broker", nil},
 	{"pool", nil},

@@ -17,7 +17,8 @@ import (
 	"github.com/longshoremq/longshore/integration/ledger"
 )
 
-// A letter is a dead letter as it is stored: the entry that its message would have in the ledger, and the name by which a copy is told.
+// A letter is a dead letter as it is stored: the entry that its message would have in the ledger, and the name by which a copy is
+// told.
 type letter struct {
 	ledger.Entry
 	name string
@@ -115,7 +116,8 @@ func (f *field) everFailing(t *testing.T) {
 // letters are the dead letters so far.
 func (f *field) letters(t *testing.T) []letter { return f.on.letters(t, f.config.Letters) }
 
-// copies is how many dead letters there are of each number. Those of one number have the same name, as whoever drops copies needs it.
+// copies is how many dead letters there are of each number. Those of one number have the same name, as whoever drops copies needs
+// it.
 func (f *field) copies(t *testing.T) map[int64]int {
 	t.Helper()
 	n, name := map[int64]int{}, map[int64]string{}
@@ -132,7 +134,8 @@ func (f *field) copies(t *testing.T) map[int64]int {
 	return n
 }
 
-// lettersDown: dead letters cannot be published for a while, twice. Messages stay until they are: also those whose process is killed meanwhile.
+// lettersDown: dead letters cannot be published for a while, twice. Messages stay until they are: also those whose process is
+// killed meanwhile.
 func lettersDown(t *testing.T, k kind) string {
 	f := k.newField(t, k.own(t))
 	f.everFailing(t)
@@ -168,7 +171,8 @@ func lettersDown(t *testing.T, k kind) string {
 	return fmt.Sprintf("%v without, twice, with a SIGKILL in the second; %d numbers in dead letters; %v", down, len(f.copies(t)), a)
 }
 
-// letterTwice: SIGKILL between the publish of a dead letter and the ack of its message. The letter is there, and perhaps twice, never not at all.
+// letterTwice: SIGKILL between the publish of a dead letter and the ack of its message. The letter is there, and perhaps twice,
+// never not at all.
 func letterTwice(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
 	f.everFailing(t)

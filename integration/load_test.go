@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A load publishes numbered messages at a rate and remembers which ones were confirmed. One that was not is sent again, under the same
-// number.
+// A load publishes numbered messages at a rate and remembers which ones were confirmed. One that was not is sent again, under the
+// same number.
 type load struct {
 	name   string // differs from any other load's
 	store  publish

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv makes the test binary a consumer process: its value is a consumerConfig. So the processes that are killed run the code that was
-// built for this test, race detector included.
+// childEnv makes the test binary a consumer process: its value is a consumerConfig. So the processes that are killed run the code
+// that was built for this test, race detector included.
 const childEnv = "LONGSHORE_TEST_CONSUMER"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// abreast is how many rows run side by side. A row waits for leases, sessions and backoffs most of its time, so it is more than there are processors.
+// abreast is how many rows run side by side. A row waits for leases, sessions and backoffs most of its time, so it is more than
+// there are processors.
 const abreast = 8
 
 // waitTogether lets so many tests run side by side, unless the command line says how many.

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A mutant is the product with one promise broken. A test that exists has to fail for it; a mutant that survives means that nothing
-// tests the promise.
+// A mutant is the product with one promise broken. A test that exists has to fail for it; a mutant that survives means that
+// nothing tests the promise.
 type mutant struct {
 	name string
 	file string // below the module's root
@@ -172,8 +172,8 @@ func (m mutant) run(t *testing.T, broken bool) (string, error) {
 	}
 	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-run", m.test, m.pkg)
 	cmd.Dir = ".."
-	// The overlay is in the environment because a test may build the program. The mutant's own run of this package is a short one, and not
-	// a run of mutants.
+	// The overlay is in the environment because a test may build the program. The mutant's own run of this package is a short one,
+	// and not a run of mutants.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+filepath.Join(dir, "overlay.json"), "LONGSHORE_CHAOS=")
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// purge lets messages vanish that nobody got: once by the stream's own limit while no process runs, once by a purge while one does. (A purge
-// while none runs cannot be noticed: the server moves the durable past it.)
+// purge lets messages vanish that nobody got: once by the stream's own limit while no process runs, once by a purge while one
+// does. (A purge while none runs cannot be noticed: the server moves the durable past it.)
 func purge(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.startConsumers(t, 1)

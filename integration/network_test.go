@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest/faultproxy"
 )
 
-// overProxy runs one consumer behind a proxy, does something to the network, and heals it. Nothing may be handled twice: the consumer never
-// lost its memory, and its lease, where it is a session, outlasts the fault.
+// overProxy runs one consumer behind a proxy, does something to the network, and heals it. Nothing may be handled twice: the
+// consumer never lost its memory, and its lease, where it is a session, outlasts the fault.
 func overProxy(t *testing.T, k kind, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
 	f := newField(t, k.own(t), longshoreConsumer)
@@ -77,8 +77,8 @@ func holdToClient(t *testing.T, k kind) string {
 	})
 }
 
-// holdAcks has an AckWait shorter than the second for which the consumer asks ahead, and a connection that is not found dead meanwhile. So
-// what is finished is delivered again, on the same connection on which its acks are stuck.
+// holdAcks has an AckWait shorter than the second for which the consumer asks ahead, and a connection that is not found dead
+// meanwhile. So what is finished is delivered again, on the same connection on which its acks are stuck.
 func holdAcks(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
 	f.config.Ping, f.config.Heartbeat, f.config.Lease = time.Minute, 10*time.Second, 400*time.Millisecond
@@ -111,8 +111,8 @@ func slowNetwork(t *testing.T, k kind) string {
 	})
 }
 
-// holdCommits lets fetches under way and what was fetched before go on, while no request gets through. What was held arrives in the end, in any
-// order: each try to commit went out on a connection of its own.
+// holdCommits lets fetches under way and what was fetched before go on, while no request gets through. What was held arrives in
+// the end, in any order: each try to commit went out on a connection of its own.
 func holdCommits(t *testing.T, k kind) string {
 	return overProxy(t, k, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		f.overtakes = true

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// burst publishes 300 MB while every handler stands still: the consumer takes its budget of 64 MB and leaves the rest to the broker.
+// burst publishes 300 MB while every handler stands still: the consumer takes its budget of 64 MB and leaves the rest to the
+// broker.
 func burst(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
 	f.calm()
@@ -65,8 +66,8 @@ func raceDetector() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// flapPool lets the pool have one worker and sixteen in turns of 100 ms, under a load that needs more than one. Goroutines are back at the end:
-// a consumer that leaves some behind exits with 3.
+// flapPool lets the pool have one worker and sixteen in turns of 100 ms, under a load that needs more than one. Goroutines are
+// back at the end: a consumer that leaves some behind exits with 3.
 func flapPool(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
 	f.calm()

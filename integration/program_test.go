@@ -107,9 +107,9 @@ func (ps *programs) start(t *testing.T) *process {
 	return p
 }
 
-// A hook is the webhook's server. It takes as long as the other rows' handlers, and as its last act before the answer writes to the ledger. When
-// the process that asked is killed meanwhile, it finishes every second number, which makes a duplicate of each, and leaves the others: if
-// it finished all of them it would hide that a program acks what was not answered.
+// A hook is the webhook's server. It takes as long as the other rows' handlers, and as its last act before the answer writes to
+// the ledger. When the process that asked is killed meanwhile, it finishes every second number, which makes a duplicate of each,
+// and leaves the others: if it finished all of them it would hide that a program acks what was not answered.
 type hook struct {
 	t    *testing.T
 	work *work
@@ -228,7 +228,8 @@ func (h *hook) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// identify checks that a message has the same Longshore-Id at each delivery, from whichever process: a server tells repeats by it.
+// identify checks that a message has the same Longshore-Id at each delivery, from whichever process: a server tells repeats by
+// it.
 func (h *hook) identify(seq int64, id string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,8 +26,8 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// TestPrograms: each program of docs/programs.md is what gofmt makes of it, compiles, handles an order, makes a dead letter of what is none, and ends
-// well on a signal.
+// TestPrograms: each program of docs/programs.md is what gofmt makes of it, compiles, handles an order, makes a dead letter of
+// what is none, and ends well on a signal.
 func TestPrograms(t *testing.T) {
 	orders := []broker.Outgoing{{Value: []byte(`{"id": "o-7", "crates": 3}`)}, {Value: []byte(`{"id": "o-8"}`)}, {Value: []byte("no JSON")}}
 	for name, on := range map[string]func(t *testing.T) (env string, publish func(ms []broker.Outgoing) error, letters func() int64){

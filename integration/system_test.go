@@ -27,8 +27,8 @@ type system interface {
 	// lettersTo makes a place for dead letters and returns its topic; letters are those that are there.
 	lettersTo(t *testing.T) string
 	letters(t *testing.T, topic string) []letter
-	// audit asks witnesses that are not us whether the product kept its books in order, and returns what moved back. It is called at the end, when
-	// all is handled.
+	// audit asks witnesses that are not us whether the product kept its books in order, and returns what moved back. It is called at
+	// the end, when all is handled.
 	audit(t *testing.T) (rewinds []string)
 	// toolAgrees asks the broker's own command whether everything is committed, which takes a second or two.
 	toolAgrees(t *testing.T)
@@ -85,8 +85,8 @@ var kinds = []kind{
 		seeds: 3, sigkill: "f01", serverKill: "f09"},
 }
 
-// perKill is how many messages one killed consumer, which had so many a second, may leave to be done again: at most one for each worker, which had
-// done it and not acked it; and on Kafka what was acked and not yet committed.
+// perKill is how many messages one killed consumer, which had so many a second, may leave to be done again: at most one for each
+// worker, which had done it and not acked it; and on Kafka what was acked and not yet committed.
 func (k kind) perKill(rate int) int {
 	if k.name == "kafka" {
 		return killWorkers + int(commitInterval.Seconds()*float64(rate))
@@ -105,8 +105,8 @@ func onEach(t *testing.T, test func(*testing.T, kind)) {
 	}
 }
 
-// sideBySide lets a row run beside others: it has a server and processes of its own, and mostly waits for them. Rows on Apache Kafka share one broker,
-// which some of them hurt, and so they take turns, and so do all rows of a run that has them.
+// sideBySide lets a row run beside others: it has a server and processes of its own, and mostly waits for them. Rows on Apache
+// Kafka share one broker, which some of them hurt, and so they take turns, and so do all rows of a run that has them.
 func sideBySide(t *testing.T) {
 	t.Helper()
 	if !onRealKafka() {

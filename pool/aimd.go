@@ -32,8 +32,8 @@ func (c AIMDConfig) withDefaults() AIMDConfig {
 	return c
 }
 
-// AIMD is the rule of congestion control (Chiu and Jain 1989): a little more while all is well, a good share less when handlers turn
-// slow. Idle workers go after their idle timeout.
+// AIMD is the rule of congestion control (Chiu and Jain 1989): a little more while all is well, a good share less when handlers
+// turn slow. Idle workers go after their idle timeout.
 func AIMD(cfg AIMDConfig) Policy { return &aimd{cfg: cfg.withDefaults()} }
 
 type aimd struct {

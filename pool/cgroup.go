@@ -14,8 +14,8 @@ type cgroup struct {
 	dir   string  // whose limit that is
 }
 
-// readCgroup reads the limits of the process's group and of those that it is in: the nearest counts. self is a file as /proc/self/cgroup. What
-// cannot be read limits nothing.
+// readCgroup reads the limits of the process's group and of those that it is in: the nearest counts. self is a file as
+// /proc/self/cgroup. What cannot be read limits nothing.
 func readCgroup(self, root string) (c cgroup) {
 	text, err := os.ReadFile(self) // #nosec G304 -- the kernel's file system
 	if err != nil {

@@ -31,9 +31,9 @@ type Config[T any] struct {
 	// each of its steps. Defaults to nil: neither is minded.
 	Gauge func() Pressure
 
-	// Waiting says how many messages wait where the T's come from and were not submitted yet: a broker's lag; negative where it is not
-	// known. A backlog of slow work then brings workers before it fills the queue. Called by the manager at each of its steps, so it must
-	// not block. Defaults to nil: it is never known.
+	// Waiting says how many messages wait where the T's come from and were not submitted yet: a broker's lag; negative where it is
+	// not known. A backlog of slow work then brings workers before it fills the queue. Called by the manager at each of its steps,
+	// so it must not block. Defaults to nil: it is never known.
 	Waiting func() int64
 
 	// Queue is the most T's that wait in each class before Submit blocks. Requeue ignores it. Too few, and short handlers run the
@@ -45,8 +45,8 @@ type Config[T any] struct {
 	QueueTime time.Duration
 	// Weights has an entry for each class: the T's that it may have in a row while others wait too. Defaults to one class.
 	Weights []int
-	// Strict takes from the classes by rank instead: from a later one only while all before it are empty, except that one that waits is never passed over
-	// more than about a hundred times in a row. Of Weights only the number counts then. Defaults to false.
+	// Strict takes from the classes by rank instead: from a later one only while all before it are empty, except that one that waits
+	// is never passed over more than about a hundred times in a row. Of Weights only the number counts then. Defaults to false.
 	Strict bool
 	// Count says how many messages a T holds, when it is taken in and when its handling starts. It counts messages in arrivals,
 	// backlog and handler time, and it must be safe to call from any goroutine. Defaults to 1 for each T.

@@ -1,11 +1,11 @@
-// Package pool runs any T on a bounded number of goroutines and decides how many those should be. It knows no messages and imports
-// the standard library only.
+// Package pool runs any T on a bounded number of goroutines and decides how many those should be. It knows no messages and
+// imports the standard library only.
 //
 // # The queue
 //
 // A T enters through one of two doors. Submit (SubmitAll, TrySubmit) is for sources: it blocks at the bound, which is the
-// back-pressure. Requeue is for those inside (workers, timers): it never blocks, because workers that wait for room only workers can
-// make are a deadlock. T's wait in one line per class, taken from by weight or by rank.
+// back-pressure. Requeue is for those inside (workers, timers): it never blocks, because workers that wait for room only workers
+// can make are a deadlock. T's wait in one line per class, taken from by weight or by rank.
 //
 // # The workers
 //
@@ -19,20 +19,21 @@
 //	  timeout, asks to go  │      │ the manager wants fewer, by force
 //	  ── the manager says ─┴──────┴─────────────────────────────────────────────▶ gone
 //
-// Idle workers stand on a stack, so the surplus stays idle, its idle timeouts pass, and it says so. A worker never goes by itself:
-// it reports, which never waits, and only the manager changes the count; so there are never fewer than Min nor more than Max. A panic
-// leaves the worker as it is; runtime.Goexit takes the goroutine, and another takes its slot.
+// Idle workers stand on a stack, so the surplus stays idle, its idle timeouts pass, and it says so. A worker never goes by
+// itself: it reports, which never waits, and only the manager changes the count; so there are never fewer than Min nor more than
+// Max. A panic leaves the worker as it is; runtime.Goexit takes the goroutine, and another takes its slot.
 //
 // The clock is read once per T, the lock taken once, and a timer touched only when there is nothing to do, at most once per
-// IdleTimeout. A T should be worth that: some 100 ns. So a T of short work is best a chunk of many, which Split can take apart again
-// when it turns out long.
+// IdleTimeout. A T should be worth that: some 100 ns. So a T of short work is best a chunk of many, which Split can take apart
+// again when it turns out long.
 //
 // # The manager
 //
-// The manager looks when work waits and no worker is idle, when a worker reports an idle timeout, when the limits change, and as often
-// as its Policy asks; in an idle pool it sleeps. From totals it makes Rates, the policy makes of an Observation a Decision, without
-// clock or I/O, and what changes the size goes to Config.Observe with its Reason. Classic, Fixed, QueueThreshold and AIMD are there to
-// compare, and for who needs their behaviour. With a Gauge the manager also minds memory and processors, whatever the policy.
+// The manager looks when work waits and no worker is idle, when a worker reports an idle timeout, when the limits change, and as
+// often as its Policy asks; in an idle pool it sleeps. From totals it makes Rates, the policy makes of an Observation a Decision,
+// without clock or I/O, and what changes the size goes to Config.Observe with its Reason. Classic, Fixed, QueueThreshold and AIMD
+// are there to compare, and for who needs their behaviour. With a Gauge the manager also minds memory and processors, whatever
+// the policy.
 //
 // # How many workers
 //

@@ -39,8 +39,8 @@ func mixed(p float64, rare, often time.Duration) service {
 	}
 }
 
-// shared is a downstream that serves k at full speed; beyond that all are slower by (busy/k)^exp: with 1 the throughput stays, with
-// more it collapses.
+// shared is a downstream that serves k at full speed; beyond that all are slower by (busy/k)^exp: with 1 the throughput stays,
+// with more it collapses.
 func shared(d time.Duration, k int, exp float64) service {
 	return crowded(func(_ int, _ time.Duration, r *rand.Rand) time.Duration {
 		return time.Duration(float64(d) * (0.9 + 0.2*r.Float64()))

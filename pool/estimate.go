@@ -74,8 +74,8 @@ func (e *estimate) update(o *Observation) Rates {
 	return e.r
 }
 
-// proof is the handler time that the running handlers prove. Between two batches of equal handlers busy time per completion is too
-// large, but then no handler is that old; with heavy tails one is old, but then the ratio is right: so the smaller of both.
+// proof is the handler time that the running handlers prove. Between two batches of equal handlers busy time per completion is
+// too large, but then no handler is that old; with heavy tails one is old, but then the ratio is right: so the smaller of both.
 func (e *estimate) proof(o *Observation) time.Duration {
 	each := 1.0 // messages in a worker's hand
 	if o.Busy > 0 {

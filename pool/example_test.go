@@ -32,7 +32,8 @@ func Example() {
 	// Output: 4950
 }
 
-// Submit blocks while the queue is full: this is how a slow pool holds back a fast source. What it does not take stays the caller's.
+// Submit blocks while the queue is full: this is how a slow pool holds back a fast source. What it does not take stays the
+// caller's.
 func ExamplePool_Submit() {
 	release := make(chan struct{})
 	p, err := pool.New(pool.Config[string]{Max: 1, Queue: 1, Do: func(*pool.Worker[string], string) { <-release }})

@@ -27,10 +27,11 @@ const (
 	Memory Resource = "memory"
 )
 
-// RuntimeGauge is a Config.Gauge that reads this process: CPU against GOMAXPROCS and the CPU quota of its cgroup (v2), memory against
-// GOMEMLIMIT and the cgroup's memory.max; where there is no limit memory is not minded. A pool whose handlers compute then stays near as many
-// workers as there are processors, and several pools of a process, each with this gauge, do so together. It reads only what is named; nothing
-// named is all. The function that it returns is safe for concurrent use, and what it says holds for some milliseconds.
+// RuntimeGauge is a Config.Gauge that reads this process: CPU against GOMAXPROCS and the CPU quota of its cgroup (v2), memory
+// against GOMEMLIMIT and the cgroup's memory.max; where there is no limit memory is not minded. A pool whose handlers compute
+// then stays near as many workers as there are processors, and several pools of a process, each with this gauge, do so together.
+// It reads only what is named; nothing named is all. The function that it returns is safe for concurrent use, and what it says
+// holds for some milliseconds.
 func RuntimeGauge(only ...Resource) func() Pressure {
 	cpu, memory := slices.Contains(only, CPU), slices.Contains(only, Memory)
 	return func() Pressure {
@@ -71,8 +72,8 @@ func newGauge(self, root string, cpuTime func() (time.Duration, bool), runtime f
 	return &gauge{self: self, root: root, cpuTime: cpuTime, runtime: runtime}
 }
 
-// read takes the larger of what the process used since the last look and of what its goroutines want now: others than this process may have
-// the processors.
+// read takes the larger of what the process used since the last look and of what its goroutines want now: others than this
+// process may have the processors.
 func (g *gauge) read() Pressure {
 	g.mu.Lock()
 	defer g.mu.Unlock()

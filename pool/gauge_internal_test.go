@@ -57,7 +57,8 @@ func TestCgroupLimits(t *testing.T) {
 	}
 }
 
-// CPU time against the quota where that is lower than GOMAXPROCS, the same for whoever asks in between, and 0 again when nothing is used.
+// CPU time against the quota where that is lower than GOMAXPROCS, the same for whoever asks in between, and 0 again when nothing
+// is used.
 func TestGaugeReadsCPUTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var used time.Duration

@@ -71,12 +71,12 @@ func NewGroup(ctx context.Context, p *Pool[Task], opts ...GroupOption) *Group {
 	return g
 }
 
-// Go submits f. It blocks as Pool.Submit does, and is not for use inside a task of the same pool. What cannot be submitted, because
-// the pool drains or the context has ended, is an error of Wait.
+// Go submits f. It blocks as Pool.Submit does, and is not for use inside a task of the same pool. What cannot be submitted,
+// because the pool drains or the context has ended, is an error of Wait.
 func (g *Group) Go(f func(context.Context) error) { g.submit(g.ctx, f, g.done) }
 
-// Cancel ends the context of all tasks, with cause, context.Canceled where that is nil. What has not begun is not run. Wait still waits for what
-// has. It does not block.
+// Cancel ends the context of all tasks, with cause, context.Canceled where that is nil. What has not begun is not run. Wait still
+// waits for what has. It does not block.
 func (g *Group) Cancel(cause error) { g.cancel(cause) }
 
 // submit runs f with ctx in the pool and tells done what became of it, exactly once.
@@ -111,8 +111,8 @@ type Unit[R any] struct {
 	err    error
 }
 
-// Start submits f as Group.Go does, and blocks as that. f's context ends with the group's, when the unit is cancelled, and when f has returned. An
-// error of the unit is one of Group.Wait, too, but not that the unit was cancelled.
+// Start submits f as Group.Go does, and blocks as that. f's context ends with the group's, when the unit is cancelled, and when f
+// has returned. An error of the unit is one of Group.Wait, too, but not that the unit was cancelled.
 func Start[R any](g *Group, f func(context.Context) (R, error)) *Unit[R] {
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	u := &Unit[R]{cancel: cancel, ended: make(chan struct{})}
@@ -137,8 +137,9 @@ var errCancelled = fmt.Errorf("pool: unit cancelled: %w", context.Canceled)
 // Cancel ends the unit's context; one that has not begun is not run. It does not block, and after the unit's end it does nothing.
 func (u *Unit[R]) Cancel() { u.cancel(errCancelled) }
 
-// Wait blocks until the unit has ended, and returns its result and error, or until ctx ends, and returns its cause: the unit then goes on. The error
-// of a unit that was cancelled before it began is context.Canceled; that of a panic is a *PanicError. It can be called by many, and again.
+// Wait blocks until the unit has ended, and returns its result and error, or until ctx ends, and returns its cause: the unit then
+// goes on. The error of a unit that was cancelled before it began is context.Canceled; that of a panic is a *PanicError. It can
+// be called by many, and again.
 func (u *Unit[R]) Wait(ctx context.Context) (R, error) {
 	select {
 	case <-u.ended:

@@ -82,7 +82,8 @@ func poison(_ int, at time.Duration, r *rand.Rand, try int) (time.Duration, time
 	return 5 * ms, 0
 }
 
-// clean are loads of which more workers always do more; S3, S11 and S12 are not, but saturate a downstream that slows down evenly.
+// clean are loads of which more workers always do more; S3, S11 and S12 are not, but saturate a downstream that slows down
+// evenly.
 func clean() []load {
 	return []load{
 		{name: "S1 step 20k/s x 5ms", service: constant(5 * ms), need: 100, graded: 1, phases: step(sec, 20000, 10*sec, 60*sec), mean: .005},

@@ -120,7 +120,8 @@ func (p *Pool[T]) observe() Observation {
 	return o
 }
 
-// apply makes the workers as many as decided, and says whether work waits now with no worker idle. A drained pool needs no workers.
+// apply makes the workers as many as decided, and says whether work waits now with no worker idle. A drained pool needs no
+// workers.
 func (p *Pool[T]) apply(d Decision, m *manager) (starving, drained bool) {
 	p.mu.Lock()
 	if p.drained() {

@@ -61,8 +61,8 @@ func (l *ledger) handle(id int) {
 	l.handled[id]++
 }
 
-// TestNothingLostNothingTwice drives a pool at random through both doors, limits, contexts that end, panics, exits, abandoned workers
-// and a drain at a random moment. Each T taken is handled exactly once, each refused one never, and the bounds hold.
+// TestNothingLostNothingTwice drives a pool at random through both doors, limits, contexts that end, panics, exits, abandoned
+// workers and a drain at a random moment. Each T taken is handled exactly once, each refused one never, and the bounds hold.
 func TestNothingLostNothingTwice(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		shape := rapid.Custom(drawShape).Draw(r, "shape")

@@ -10,8 +10,8 @@ type Policy interface {
 	Step(Observation) Decision
 }
 
-// An Observation is what the manager sees of its pool. Totals count from the pool's start. In, Done, Backlog and InHand are messages
-// (see Config.Count), the others workers.
+// An Observation is what the manager sees of its pool. Totals count from the pool's start. In, Done, Backlog and InHand are
+// messages (see Config.Count), the others workers.
 type Observation struct {
 	// Now is the time since the pool's start.
 	Now time.Duration
@@ -28,7 +28,8 @@ type Observation struct {
 	Waiting int64
 	// Refused is how much of Done the handlers said a full downstream to have refused (see Worker.Refused).
 	Refused int64
-	// Expected is what was announced by Expect and not requeued yet: it waits for what is in the queue or in hand, and not for a worker.
+	// Expected is what was announced by Expect and not requeued yet: it waits for what is in the queue or in hand, and not for a
+	// worker.
 	Expected int
 	// InHand is what the workers hold, started or not.
 	InHand int

@@ -109,8 +109,8 @@ func (p *Pool[T]) SetLimits(least, most int) error {
 
 // Drain ends the pool. Submit is refused at once, and who waits in it gets ErrClosed and keeps what was not taken. The queue runs
 // dry, what is requeued meanwhile included, then the workers and the manager end. Drain returns when all have, but for the stuck
-// ones, and says how many those are; their goroutines end when Do returns. If ctx ends first Drain returns its cause with the number
-// of workers that still have a T in hand, and the pool goes on draining. Drain may be called again, and by many.
+// ones, and says how many those are; their goroutines end when Do returns. If ctx ends first Drain returns its cause with the
+// number of workers that still have a T in hand, and the pool goes on draining. Drain may be called again, and by many.
 func (p *Pool[T]) Drain(ctx context.Context) (stuck int, err error) {
 	p.mu.Lock()
 	var refused waiters[T]

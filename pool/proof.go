@@ -41,8 +41,9 @@ func (s *reportStatus) read(o *Observation) (y yard, t time.Duration) {
 	return y, t
 }
 
-// hidden is by which share the rate may be wrong whatever the number of completions: handlers did not end; and at a start only short ones
-// end soon, after a cut those stay that have long ones in hand, until (cv²-1)/2 handler times are won or lost (inspection paradox).
+// hidden is by which share the rate may be wrong whatever the number of completions: handlers did not end; and at a start only
+// short ones end soon, after a cut those stay that have long ones in hand, until (cv²-1)/2 handler times are won or lost
+// (inspection paradox).
 func (y yard) hidden(cv2, h float64) float64 { return y.off + max(0, cv2-1)/2*h/y.span }
 
 // own is how far off y may be by itself.

@@ -198,7 +198,8 @@ func (q *queue[T]) weighed() {
 // mostPassed is how many T's of others a class that waits lets pass by with strict.
 const mostPassed = 100
 
-// ranked is the first class that has something, or a later one that was passed over so often: of several that which was passed over most.
+// ranked is the first class that has something, or a later one that was passed over so often: of several that which was passed
+// over most.
 func (q *queue[T]) ranked() int {
 	pick := -1
 	for i := range q.classes {
@@ -219,8 +220,8 @@ func (q *queue[T]) ranked() int {
 	return pick
 }
 
-// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. These stay until there is some slack:
-// to wake one for each free place would be a switch of goroutines for each T.
+// admit moves T's of waiting submitters into c's free places, and takes out the submitters to wake. These stay until there is
+// some slack: to wake one for each free place would be a switch of goroutines for each T.
 func (q *queue[T]) admit(c *class[T]) (woken waiters[T]) {
 	for c.line.first != nil && c.len < q.bound {
 		x := c.line.first

@@ -15,7 +15,8 @@ func drainClasses(q *queue[int], n int) (classes []int) {
 	return classes
 }
 
-// By rank: the first class that has something, but none is passed over more than mostPassed times and once for each that waits as long.
+// By rank: the first class that has something, but none is passed over more than mostPassed times and once for each that waits as
+// long.
 func TestStrictIsByRankAndStarvesNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "classes")

@@ -68,9 +68,10 @@ func traced(name string) bool {
 	return s != "" && strings.HasPrefix(name, s)
 }
 
-// TestScenarios plays loads in virtual time on a real pool and prints how the default policy did. In each run of the tests it plays the quick
-// ones; with LONGSHORE_SCENARIOS=1 all, beside the fixed size that is best for each, Little's law and AIMD. POOL_LOADS=E1,R8 plays only these,
-// POOL_SEEDS=n each n times, from POOL_SEED on, and POOL_TRACE=S1 logs the decisions of those whose name starts so.
+// TestScenarios plays loads in virtual time on a real pool and prints how the default policy did. In each run of the tests it
+// plays the quick ones; with LONGSHORE_SCENARIOS=1 all, beside the fixed size that is best for each, Little's law and AIMD.
+// POOL_LOADS=E1,R8 plays only these, POOL_SEEDS=n each n times, from POOL_SEED on, and POOL_TRACE=S1 logs the decisions of those
+// whose name starts so.
 func TestScenarios(t *testing.T) {
 	every := os.Getenv("LONGSHORE_SCENARIOS") != ""
 	seeds, _ := strconv.Atoi(os.Getenv("POOL_SEEDS"))

@@ -36,7 +36,8 @@ func TestGrowsInMillisecondsWhereTheClassicRuleTakesMinutes(t *testing.T) {
 	}
 }
 
-// Checking the count and then going, each worker for itself, lets two go where one may: all idle timeouts here pass at one moment.
+// Checking the count and then going, each worker for itself, lets two go where one may: all idle timeouts here pass at one
+// moment.
 func TestWorkersThatAskAtOnceDoNotFallUnderMin(t *testing.T) {
 	for _, policy := range []pool.Policy{pool.ReportStatus(), pool.Classic(pool.ClassicConfig{IdleTimeouts: 1}), pool.AIMD(pool.AIMDConfig{})} {
 		bubble(t, func(t *testing.T) {

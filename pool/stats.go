@@ -37,8 +37,8 @@ func (p *Pool[T]) Stats() Stats {
 	}
 }
 
-// InHand returns the T's that workers with a slot have in hand, the one that was begun first at the front. Do may not have begun with one yet, or have returned
-// already: the worker itself tells the pool, when it gets a processor.
+// InHand returns the T's that workers with a slot have in hand, the one that was begun first at the front. Do may not have begun
+// with one yet, or have returned already: the worker itself tells the pool, when it gets a processor.
 func (p *Pool[T]) InHand() []T {
 	p.mu.Lock()
 	defer p.mu.Unlock()

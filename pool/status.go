@@ -104,8 +104,8 @@ func (s *reportStatus) decide(o Observation) Decision {
 	return s.grow(o)
 }
 
-// refuse: the downstream says that it is full. The last growth is undone, or an eighth of the workers goes; and when what they have in
-// hand has ended, more.
+// refuse: the downstream says that it is full. The last growth is undone, or an eighth of the workers goes; and when what they
+// have in hand has ended, more.
 func (s *reportStatus) refuse(o Observation) (Decision, bool) {
 	if o.Refused == s.refused {
 		return Decision{}, false
@@ -144,8 +144,8 @@ func staff(load, roots float64) int {
 	return int(math.Ceil(min(1e9, load+roots*math.Sqrt(load))))
 }
 
-// undo takes back a growth without a yardstick: handlers were quick before it, and now fewer have ended than workers were added, in one
-// and a half times the time that these took, while all that run were begun since and are older still.
+// undo takes back a growth without a yardstick: handlers were quick before it, and now fewer have ended than workers were added,
+// in one and a half times the time that these took, while all that run were begun since and are older still.
 func (s *reportStatus) undo(o Observation) (Decision, bool) {
 	c := &s.change
 	n, since := float64(o.served()-c.served()), o.Now-c.Now
@@ -196,7 +196,8 @@ func (s *reportStatus) grow(o Observation) Decision {
 	return Decision{Target: min(target, o.Max), Reason: why, Next: tick}
 }
 
-// wanted is the size that the load asks for: Little's law, and the backlog gone in drainTime, or in a handler time if that is more.
+// wanted is the size that the load asks for: Little's law, and the backlog gone in drainTime, or in a handler time if that is
+// more.
 func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why Reason) {
 	n, h, roots := o.Workers, o.Rates.Proven.Seconds(), 1.0
 	if target, why = 2*n, ReasonGrow; !full && h > 0 { // a full queue hides the arrivals

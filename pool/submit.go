@@ -2,8 +2,8 @@ package pool
 
 import "context"
 
-// Submit hands t to a worker or puts it into its class's queue. It blocks while that is full, until there is room, ctx ends or the
-// pool is drained. When it returns an error, t was not taken and is still the caller's: ErrClosed, or context.Cause(ctx).
+// Submit hands t to a worker or puts it into its class's queue. It blocks while that is full, until there is room, ctx ends or
+// the pool is drained. When it returns an error, t was not taken and is still the caller's: ErrClosed, or context.Cause(ctx).
 // There is no third outcome.
 func (p *Pool[T]) Submit(ctx context.Context, class int, t T) error {
 	if err := p.queue.has(class); err != nil {
@@ -69,8 +69,8 @@ func (p *Pool[T]) put(class int, t T, n int) *Worker[T] {
 	return p.call()
 }
 
-// SubmitAll is Submit for many, in their order and with one lock for all that fit. It blocks for the rest. taken is how many were:
-// ts[taken:] are still the caller's. ts itself is not kept.
+// SubmitAll is Submit for many, in their order and with one lock for all that fit. It blocks for the rest. taken is how many
+// were: ts[taken:] are still the caller's. ts itself is not kept.
 func (p *Pool[T]) SubmitAll(ctx context.Context, class int, ts []T) (taken int, err error) {
 	if err := p.queue.has(class); err != nil || len(ts) == 0 {
 		return 0, err
@@ -108,8 +108,8 @@ func (p *Pool[T]) SubmitAll(ctx context.Context, class int, ts []T) (taken int, 
 	return taken, nil
 }
 
-// wait stands in class's line with x until all of it is taken, and returns how many were not. Called with the lock, which it gives
-// up; then it wakes the workers that were given something.
+// wait stands in class's line with x until all of it is taken, and returns how many were not. Called with the lock, which it
+// gives up; then it wakes the workers that were given something.
 func (p *Pool[T]) wait(ctx context.Context, class int, x *waiter[T], woken *Worker[T]) (left int, err error) {
 	p.in += int64(x.n)
 	p.queue.wait(&p.queue.classes[class], x)
@@ -135,9 +135,9 @@ func (p *Pool[T]) wait(ctx context.Context, class int, x *waiter[T], woken *Work
 	return left, err
 }
 
-// Requeue puts ts at the end of their class. It never blocks and works while the pool drains, and afterwards too: it is for what was
-// let in before (rests of work, successors, retries that are due) and not counted as an arrival. Workers must use it, never Submit.
-// The slice is not kept.
+// Requeue puts ts at the end of their class. It never blocks and works while the pool drains, and afterwards too: it is for what
+// was let in before (rests of work, successors, retries that are due) and not counted as an arrival. Workers must use it, never
+// Submit. The slice is not kept.
 func (p *Pool[T]) Requeue(class int, ts ...T) { p.requeue(class, false, ts) }
 
 func (p *Pool[T]) requeue(class int, expected bool, ts []T) {
@@ -164,8 +164,9 @@ func (p *Pool[T]) requeue(class int, expected bool, ts []T) {
 	woken.wakeAll()
 }
 
-// Expect announces n messages that wait for others to be handled and will be passed to RequeueExpected then: the manager counts them as arrivals, and
-// as a backlog, where it works out how many workers the load asks for. A negative n takes back what will not come. It does not block.
+// Expect announces n messages that wait for others to be handled and will be passed to RequeueExpected then: the manager counts
+// them as arrivals, and as a backlog, where it works out how many workers the load asks for. A negative n takes back what will
+// not come. It does not block.
 func (p *Pool[T]) Expect(n int) {
 	p.mu.Lock()
 	p.in += int64(n)

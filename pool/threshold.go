@@ -39,8 +39,9 @@ func (c ThresholdConfig) withDefaults() ThresholdConfig {
 	return c
 }
 
-// QueueThreshold adds a batch of workers while the queue is busy and removes one while it is idle, with a cooldown between. The queue is
-// busy by jobs per worker or by its fill. A class's bound is what fill is measured by, so Config.Queue is part of this rule.
+// QueueThreshold adds a batch of workers while the queue is busy and removes one while it is idle, with a cooldown between. The
+// queue is busy by jobs per worker or by its fill. A class's bound is what fill is measured by, so Config.Queue is part of this
+// rule.
 func QueueThreshold(cfg ThresholdConfig) Policy { return &threshold{cfg: cfg.withDefaults()} }
 
 type threshold struct {

@@ -63,8 +63,8 @@ func (w *Worker[T]) Report(n int, d time.Duration) {
 	w.d.Store(w.d.Load() + int64(d))
 }
 
-// Refused says that n messages of the T in hand were refused by a downstream that has enough to do: they count as no throughput, and the
-// pool makes do with fewer workers for a while. Called inside Do.
+// Refused says that n messages of the T in hand were refused by a downstream that has enough to do: they count as no throughput,
+// and the pool makes do with fewer workers for a while. Called inside Do.
 func (w *Worker[T]) Refused(n int) { w.refused += int64(n) }
 
 // spawn starts a worker. Called with the lock.
@@ -251,8 +251,8 @@ func (w *Worker[T]) park(now time.Duration) {
 	}
 }
 
-// timeout is the worker's report: idle for its whole IdleTimeout, it asks to retire. It waits for no answer; the manager's may come
-// at any time, or work before it.
+// timeout is the worker's report: idle for its whole IdleTimeout, it asks to retire. It waits for no answer; the manager's may
+// come at any time, or work before it.
 func (w *Worker[T]) timeout() {
 	p := w.p
 	p.mu.Lock()
@@ -281,9 +281,10 @@ func (p *Pool[T]) give(class int, t T, n int) *Worker[T] {
 	return w
 }
 
-// call takes the worker that became idle last off the stack, to come and look for work: the caller wakes it, without the lock. One
-// is on its way at a time; when it takes something and more is there, it calls the next. So short work is not spread over more workers
-// than it needs, and the rest stay idle. Nil: one is on its way already. Called with the lock, and with an idle worker.
+// call takes the worker that became idle last off the stack, to come and look for work: the caller wakes it, without the lock.
+// One is on its way at a time; when it takes something and more is there, it calls the next. So short work is not spread over
+// more workers than it needs, and the rest stay idle. Nil: one is on its way already. Called with the lock, and with an idle
+// worker.
 func (p *Pool[T]) call() *Worker[T] {
 	if p.calling {
 		return nil

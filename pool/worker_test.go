@@ -107,8 +107,8 @@ func TestReportCountsMessages(t *testing.T) {
 	})
 }
 
-// Go wakes those that wait on a channel first in, first out: 256 workers at little load each get a T before their idle timeout and
-// never go. The stack of idle workers is last in, first out.
+// Go wakes those that wait on a channel first in, first out: 256 workers at little load each get a T before their idle timeout
+// and never go. The stack of idle workers is last in, first out.
 func TestSurplusWorkersStayIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, pool.Config[int]{Max: 256, Do: func(intWorker, int) { time.Sleep(100 * time.Millisecond) }})

@@ -47,7 +47,8 @@ type member struct {
 	figures   *metrics.Collector
 }
 
-// assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any time.
+// assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any
+// time.
 func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
 	a := &assembly{doc: doc, parts: parts, log: log, halt: halt}
 	registry, err := parts.metrics()

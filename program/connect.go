@@ -95,7 +95,8 @@ func findAll(d *config.Document, at, prefix string, err error) {
 	}
 }
 
-// asOptions is what a package found in its Config, in the file's words: "natsbroker: AckWait is 1ms: …" is about ack_wait, and says "is 1ms: …".
+// asOptions is what a package found in its Config, in the file's words: "natsbroker: AckWait is 1ms: …" is about ack_wait, and
+// says "is 1ms: …".
 func asOptions(prefix string, err error) handlers.OptionErrors {
 	var list handlers.OptionErrors
 	for text := range strings.Lines(err.Error()) {

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// TestNoPlaceForDeadLetters: with no topic, or no stream, for the dead letters the start warns, before any message failed, and /readyz says so; with
-// dead_letter.create it is made, as is what a route of them names, and letters go there.
+// TestNoPlaceForDeadLetters: with no topic, or no stream, for the dead letters the start warns, before any message failed, and
+// /readyz says so; with dead_letter.create it is made, as is what a route of them names, and letters go there.
 func TestNoPlaceForDeadLetters(t *testing.T) {
 	cluster, kafka := startKafka(t, kfake.SeedTopics(1, "orders"))
 	server := testNATS(t, nil)

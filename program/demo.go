@@ -122,10 +122,12 @@ func playDemo(ctx context.Context, c *consumer.Consumer, l *load, t *tally, v *v
 	return t.summary(confirmed, v.peakWorkers()), errors.Join(err, <-consumed)
 }
 
-// assignPatience is how long the demo waits for its consumer to have something to read. Kafka waits 3 s by default for more members of a new group.
+// assignPatience is how long the demo waits for its consumer to have something to read. Kafka waits 3 s by default for more
+// members of a new group.
 const assignPatience = 20 * time.Second
 
-// waitAssigned waits until the consumer knows its lag, and so has what it reads: else the first messages would wait for that, and not for workers.
+// waitAssigned waits until the consumer knows its lag, and so has what it reads: else the first messages would wait for that, and
+// not for workers.
 func waitAssigned(ctx context.Context, c *consumer.Consumer, consumed chan error) {
 	ctx, cancel := context.WithTimeout(ctx, assignPatience)
 	defer cancel()

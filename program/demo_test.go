@@ -17,7 +17,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// atOnce is how many tests run beside each other: most of them wait for processes, sessions and ends of time, and not for processors.
+// atOnce is how many tests run beside each other: most of them wait for processes, sessions and ends of time, and not for
+// processors.
 const atOnce = "8"
 
 func TestMain(m *testing.M) {

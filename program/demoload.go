@@ -100,8 +100,8 @@ func (l *load) run(ctx context.Context) error {
 // A debt is the part of a message that is due.
 type debt float64
 
-// pay says how many whole messages are due when so much time has passed at a rate, and keeps the rest. Time may go back: a ticker that is
-// late stamps its ticks with when they were due, but for the delay of its own, which may be less the next time.
+// pay says how many whole messages are due when so much time has passed at a rate, and keeps the rest. Time may go back: a ticker
+// that is late stamps its ticks with when they were due, but for the delay of its own, which may be less the next time.
 func (d *debt) pay(rate float64, passed time.Duration) uint64 {
 	*d += debt(rate * passed.Seconds())
 	whole := uint64(max(0, *d))

@@ -90,7 +90,8 @@ func (v *view) show(at, every time.Duration, s consumer.Stats, l *load, t *tally
 	}, "decision   "+decision))
 }
 
-// picture lays out rows of figures and a sentence. No line is wider than the terminal, or what is drawn next would not begin where this did.
+// picture lays out rows of figures and a sentence. No line is wider than the terminal, or what is drawn next would not begin
+// where this did.
 func picture(columns int, rows [][]string, sentence string) (lines []string) {
 	for _, row := range rows {
 		lines = append(lines, fold(columns, "   ", row...)...)

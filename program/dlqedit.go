@@ -181,7 +181,8 @@ func (e *dlqEdit) value(ctx context.Context, was []byte, stdin io.Reader, stderr
 	return editText(ctx, was, stdin, stderr)
 }
 
-// editText lets the user edit a text in the editor of $VISUAL or $EDITOR. It is in a file that only the user can read, which is removed.
+// editText lets the user edit a text in the editor of $VISUAL or $EDITOR. It is in a file that only the user can read, which is
+// removed.
 func editText(ctx context.Context, text []byte, stdin io.Reader, stderr io.Writer) ([]byte, error) {
 	command := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")))
 	if len(command) == 0 {

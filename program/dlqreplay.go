@@ -91,7 +91,8 @@ func (d *dlqReplay) checkTo() error {
 	return nil
 }
 
-// allow says which topics a letter may name as where it came from: those that the file's consumers read from the same broker. nil: it is not asked.
+// allow says which topics a letter may name as where it came from: those that the file's consumers read from the same broker.
+// nil: it is not asked.
 func (d *dlqReplay) allow(ctx context.Context, box *deadBox) (func(topic string) bool, error) {
 	if box.doc == nil || d.replay.To != "" || d.handler {
 		return nil, nil

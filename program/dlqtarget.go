@@ -128,7 +128,8 @@ func (b *deadBox) named(ctx context.Context, places []broker.Place) error {
 	return errors.Join(errs...)
 }
 
-// open makes what the flags say, and finds out whether the broker and the topic are there. Mistakes in flags and file are usage errors.
+// open makes what the flags say, and finds out whether the broker and the topic are there. Mistakes in flags and file are usage
+// errors.
 func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
 	removeLeftEdits()
 	b, err := t.box()

@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ensureDurables gives durables of the embedded server the settings of the file, where they are there already and have others, and says so. The
-// adapter changes no durable, for others may use it; this server is ours.
+// ensureDurables gives durables of the embedded server the settings of the file, where they are there already and have others,
+// and says so. The adapter changes no durable, for others may use it; this server is ours.
 func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log zerolog.Logger) error {
 	js, end, err := e.jetStream()
 	if err != nil {

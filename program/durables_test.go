@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestSettingsOfTheFileReachAnExistingDurable: of the embedded server, and the log says so. What is read afterwards is what the file says.
+// TestSettingsOfTheFileReachAnExistingDurable: of the embedded server, and the log says so. What is read afterwards is what the
+// file says.
 func TestSettingsOfTheFileReachAnExistingDurable(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// An editFolder holds a payload while it is edited. Only the user can read it. Nothing removes it when the process is killed, so it has a lock that the
-// kernel frees then: by it the next command finds what was left.
+// An editFolder holds a payload while it is edited. Only the user can read it. Nothing removes it when the process is killed, so
+// it has a lock that the kernel frees then: by it the next command finds what was left.
 type editFolder struct {
 	path string
 	lock *os.File

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A payload that was being edited when the process was killed is removed by the next command; one that is being edited stays, and so does what is
-// not ours to judge.
+// A payload that was being edited when the process was killed is removed by the next command; one that is being edited stays, and
+// so does what is not ours to judge.
 func TestKilledEditLeavesNothing(t *testing.T) {
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		if f.kafka {

@@ -25,7 +25,8 @@ type embeddedNATS struct {
 	lock   *flock.Flock
 }
 
-// startNATS starts it on a loopback port (server.RANDOM_PORT: a free one), with its file store in dir, which no other process may be using.
+// startNATS starts it on a loopback port (server.RANDOM_PORT: a free one), with its file store in dir, which no other process may
+// be using.
 func startNATS(dir string, port int) (*embeddedNATS, error) {
 	lock, err := lockStore(dir)
 	if err != nil {
@@ -106,7 +107,8 @@ type stream struct {
 	subjects []string
 }
 
-// ensureStreams creates the streams that are missing, and adds to the others the subjects that they lack. It takes no subject away.
+// ensureStreams creates the streams that are missing, and adds to the others the subjects that they lack. It takes no subject
+// away.
 func (e *embeddedNATS) ensureStreams(ctx context.Context, streams []stream) error {
 	js, end, err := e.jetStream()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// escape makes a text of a message fit for a terminal: what is not printed as itself (control characters, with which a message could rewrite what is
-// shown, and invisible ones) is shown as in Go, \x1b.
+// escape makes a text of a message fit for a terminal: what is not printed as itself (control characters, with which a message
+// could rewrite what is shown, and invisible ones) is shown as in Go, \x1b.
 func escape(s string) string {
 	q := strconv.Quote(s)
 	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
@@ -51,7 +51,8 @@ func printPayload(w io.Writer, b []byte) error {
 	return nil
 }
 
-// writeJSON writes a value on one line. Characters that are not printed as themselves are escaped, also those that JSON would let pass.
+// writeJSON writes a value on one line. Characters that are not printed as themselves are escaped, also those that JSON would let
+// pass.
 func writeJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -29,7 +29,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// FuzzShown: nothing of a message reaches a terminal that is not printed as itself, however it is shown, and JSON stays what it was.
+// FuzzShown: nothing of a message reaches a terminal that is not printed as itself, however it is shown, and JSON stays what it
+// was.
 func FuzzShown(f *testing.F) {
 	f.Add([]byte("plain\nlines\x1b]0;title\x07"))
 	f.Add([]byte("\u009b31m\u202e\U000e0001\xff"))

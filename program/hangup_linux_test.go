@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestHangUpDrains: a terminal that closes sends SIGHUP, often twice. Both together are one stop, and the handler that runs is waited for.
+// TestHangUpDrains: a terminal that closes sends SIGHUP, often twice. Both together are one stop, and the handler that runs is
+// waited for.
 func TestHangUpDrains(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)

@@ -82,7 +82,8 @@ func TestNewKafkaUser(t *testing.T) {
 	}
 }
 
-// TestConsumersOnKafka: several in one process, one of them fed by the other's publish; what fails becomes a dead letter, and so they add up.
+// TestConsumersOnKafka: several in one process, one of them fed by the other's publish; what fails becomes a dead letter, and so
+// they add up.
 func TestConsumersOnKafka(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(2, "in", "copy-eu", "dead"))
@@ -120,7 +121,8 @@ consumers:
 	}
 }
 
-// TestRetryTopics: what has to wait for long does so in a retry topic, comes back as what it was, and becomes a dead letter with the headers that were asked for.
+// TestRetryTopics: what has to wait for long does so in a retry topic, comes back as what it was, and becomes a dead letter with
+// the headers that were asked for.
 func TestRetryTopics(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-retry-1s", "dead"))
@@ -281,7 +283,8 @@ func claimMuch(conn net.Conn) {
 	}
 }
 
-// TestLag: of a group that has handled a part, once as a table and once as JSON, and of a durable consumer and a group by one file.
+// TestLag: of a group that has handled a part, once as a table and once as JSON, and of a durable consumer and a group by one
+// file.
 func TestLag(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))

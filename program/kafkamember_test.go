@@ -26,8 +26,8 @@ func gauge(admin, name, consumer string) string {
 	return strconv.FormatFloat(sum, 'f', -1, 64)
 }
 
-// TestMemberWithoutPartitions: where there are more processes than partitions, those that wait are alive and ready, also while messages wait for the
-// other; and they take over from one that is killed.
+// TestMemberWithoutPartitions: where there are more processes than partitions, those that wait are alive and ready, also while
+// messages wait for the other; and they take over from one that is killed.
 func TestMemberWithoutPartitions(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
@@ -74,7 +74,8 @@ consumers:
 	}
 }
 
-// TestKafkaFiguresHaveNoNamesOfMessages: labels come from the configuration, so neither keys nor headers are in /metrics, and topics only where they tell partitions apart (bad input b29).
+// TestKafkaFiguresHaveNoNamesOfMessages: labels come from the configuration, so neither keys nor headers are in /metrics, and
+// topics only where they tell partitions apart (bad input b29).
 func TestKafkaFiguresHaveNoNamesOfMessages(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(3, "odd-topic-a", "odd-topic-b"))

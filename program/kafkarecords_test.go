@@ -15,7 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// publishUndecodable puts a batch into partition 0 that says it is gzip and is not. Its checksum is right, so that a broker stores it.
+// publishUndecodable puts a batch into partition 0 that says it is gzip and is not. Its checksum is right, so that a broker
+// stores it.
 func publishUndecodable(t *testing.T, client *kgo.Client, topic string) {
 	t.Helper()
 	b := kmsg.RecordBatch{Magic: 2, Attributes: 1, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 1, Records: []byte("no gzip at all")}
@@ -38,7 +39,8 @@ func publishUndecodable(t *testing.T, client *kgo.Client, topic string) {
 	}
 }
 
-// TestUndecodableBatchInTheProgram: by default the program ends, and says where; with skip it goes on, and counts what was skipped (bad inputs b13 to b16).
+// TestUndecodableBatchInTheProgram: by default the program ends, and says where; with skip it goes on, and counts what was
+// skipped (bad inputs b13 to b16).
 func TestUndecodableBatchInTheProgram(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
@@ -85,8 +87,8 @@ consumers:
 	}
 }
 
-// TestPublishKeepsRecords: publish hands on a tombstone as one, and an empty value, a missing key and an odd header as they were (bad inputs b08 to b10). What is too large for
-// the limit becomes a dead letter without a run (b07).
+// TestPublishKeepsRecords: publish hands on a tombstone as one, and an empty value, a missing key and an odd header as they were
+// (bad inputs b08 to b10). What is too large for the limit becomes a dead letter without a run (b07).
 func TestPublishKeepsRecords(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "in", "out", "dead"))

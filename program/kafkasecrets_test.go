@@ -82,7 +82,8 @@ consumers:
 	return g
 }
 
-// TestKafkaCanary runs the program with each login, rightly and wrongly, and looks for the secrets wherever it speaks (bad inputs b04, b06).
+// TestKafkaCanary runs the program with each login, rightly and wrongly, and looks for the secrets wherever it speaks (bad inputs
+// b04, b06).
 func TestKafkaCanary(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
@@ -141,7 +142,8 @@ func (g *guarded) works(t *testing.T, password string) {
 	g.spoken = append(g.spoken, lag.stdout.String(), lag.stderr.String(), run.stderr.String())
 }
 
-// TestKafkaOfTheOtherKind: TLS to a port without, and the reverse, is told with the broker's address, and tried again until open_timeout (bad input b05).
+// TestKafkaOfTheOtherKind: TLS to a port without, and the reverse, is told with the broker's address, and tried again until
+// open_timeout (bad input b05).
 func TestKafkaOfTheOtherKind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -170,7 +172,8 @@ func TestKafkaOfTheOtherKind(t *testing.T) {
 	}
 }
 
-// TestKafkaRights: Read on topic and group, and Write on the dead letters' topic, are all the rights that are needed. Without them the program ends and names what it may not.
+// TestKafkaRights: Read on topic and group, and Write on the dead letters' topic, are all the rights that are needed. Without
+// them the program ends and names what it may not.
 func TestKafkaRights(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-dead", "secret"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", canary),

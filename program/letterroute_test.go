@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDeadLettersAreRouted: a file leads dead letters to several subjects of the embedded server, and dlq reads the one that it is told to.
+// TestDeadLettersAreRouted: a file leads dead letters to several subjects of the embedded server, and dlq reads the one that it
+// is told to.
 func TestDeadLettersAreRouted(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)

@@ -43,8 +43,8 @@ func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// adoptLog sends what libraries write to Go's standard log, as net/http does of a server that answers without being asked, to l until the end is
-// called. That log is one for the process.
+// adoptLog sends what libraries write to Go's standard log, as net/http does of a server that answers without being asked, to l
+// until the end is called. That log is one for the process.
 func adoptLog(l zerolog.Logger) (end func()) {
 	out, flags, prefix := log.Writer(), log.Flags(), log.Prefix()
 	log.SetOutput(logLines{l})

@@ -19,7 +19,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A wrapping makes a middleware of its options, and what of it has a name: an admin.Limit, a metrics.Breaker, or nil. It returns handlers.OptionErrors, or an error of the middleware's own.
+// A wrapping makes a middleware of its options, and what of it has a name: an admin.Limit, a metrics.Breaker, or nil. It returns
+// handlers.OptionErrors, or an error of the middleware's own.
 type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error)
 
 // wrappings are the middleware of package handlers/middleware, by the name they have in a file.
@@ -44,7 +45,8 @@ func unlimited(f func(zerolog.Logger, handlers.Options) (consumer.Middleware, er
 	}
 }
 
-// wrap puts the middleware of a section around h, the first outermost, and adds their limits to limits. nil where something was wrong.
+// wrap puts the middleware of a section around h, the first outermost, and adds their limits to limits. nil where something was
+// wrong.
 func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.Handler) consumer.Handler {
 	var chain []consumer.Middleware
 	whole := true
@@ -93,8 +95,8 @@ type limits map[string]admin.Limit
 
 var limitName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 
-// named adds the limit or breaker of the middleware at a path, and says what is wrong with its name. Without a name it has that of its place: "routes.0.middleware.1" for
-// consumers.orders.routes[0].middleware[1].
+// named adds the limit or breaker of the middleware at a path, and says what is wrong with its name. Without a name it has that
+// of its place: "routes.0.middleware.1" for consumers.orders.routes[0].middleware[1].
 func (m *member) named(path, name string, part any) (problem string) {
 	switch {
 	case part == nil && name != "":

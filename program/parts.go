@@ -17,19 +17,21 @@ import (
 type Parts struct {
 	// Handlers are the handlers, batch handlers, middleware and codecs that files may name. Defaults to handlers.Default().
 	Handlers *handlers.Registry
-	// Adapters are brokers beside NATS and Kafka, by the name of their section: "redis" is for source: {redis: …}. The name consists of lower-case letters, digits and _.
-	// Only run and config know them, not lag and dlq. Defaults to none.
+	// Adapters are brokers beside NATS and Kafka, by the name of their section: "redis" is for source: {redis: …}. The name consists
+	// of lower-case letters, digits and _. Only run and config know them, not lag and dlq. Defaults to none.
 	Adapters map[string]Adapter
-	// Collectors are served by /metrics, too. Their metrics must not begin with longshore_, and be none of the Go runtime's and the process's. Defaults to none.
+	// Collectors are served by /metrics, too. Their metrics must not begin with longshore_, and be none of the Go runtime's and the
+	// process's. Defaults to none.
 	Collectors []prometheus.Collector
-	// Observers are told what happens in a consumer, by its name; what they are told, and how, is written at consumer.Observer. Called once for each consumer of a file, also by
-	// config check. Defaults to none.
+	// Observers are told what happens in a consumer, by its name; what they are told, and how, is written at consumer.Observer.
+	// Called once for each consumer of a file, also by config check. Defaults to none.
 	Observers func(consumer string) []consumer.Observer
 }
 
-// An Adapter makes what a consumer needs of a broker, of its section in a configuration file. It decodes the options strictly (handlers.Options.Decode), checks all that can be
-// checked, and reports all findings at once: as handlers.OptionErrors, which have paths, or as an error with a line for each, of the form "package: Field …", as adapters'
-// own Configs report them; a field's name is then told in snake case. It connects to nothing. Called by config check, too.
+// An Adapter makes what a consumer needs of a broker, of its section in a configuration file. It decodes the options strictly
+// (handlers.Options.Decode), checks all that can be checked, and reports all findings at once: as handlers.OptionErrors, which
+// have paths, or as an error with a line for each, of the form "package: Field …", as adapters' own Configs report them; a
+// field's name is then told in snake case. It connects to nothing. Called by config check, too.
 type Adapter func(s AdapterSetup, o handlers.Options) (*Broker, error)
 
 // AdapterSetup is what an Adapter is told about the consumer.
@@ -44,11 +46,14 @@ type AdapterSetup struct {
 type Broker struct {
 	// Source is where it reads. Run opens and closes it. Required.
 	Source broker.Source
-	// Publisher makes what dead letters, retry topics and the handler publish need; the program closes it. Called at most once. Nil: the consumer can have none of these.
+	// Publisher makes what dead letters, retry topics and the handler publish need; the program closes it. Called at most once. Nil:
+	// the consumer can have none of these.
 	Publisher func() (broker.Publisher, error)
-	// Topics are the topics that Source reads, as far as they are known, so that publish can refuse to feed its own source. Defaults to none.
+	// Topics are the topics that Source reads, as far as they are known, so that publish can refuse to feed its own source. Defaults
+	// to none.
 	Topics []string
-	// Retries makes a source that reads the topics of retry. Nil: there can be none, since the broker keeps delays itself or knows no topics.
+	// Retries makes a source that reads the topics of retry. Nil: there can be none, since the broker keeps delays itself or knows
+	// no topics.
 	Retries func(topics []string) (broker.Source, error)
 }
 

@@ -57,7 +57,8 @@ func memory(b *membroker.Broker) Adapter {
 	}
 }
 
-// inFile runs a configuration on the broker in memory until the test stops it. What it returns is what run says at its end, and its log.
+// inFile runs a configuration on the broker in memory until the test stops it. What it returns is what run says at its end, and
+// its log.
 func inFile(t *testing.T, p Parts, text string) (stop func() (log string, err error)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +83,8 @@ func produceIn(t *testing.T, b *membroker.Broker, values ...string) {
 	}
 }
 
-// TestAdapterFromOutside: a broker that longshore does not know is read, published to, and observed, with handlers, middleware and codecs that it does not know either.
+// TestAdapterFromOutside: a broker that longshore does not know is read, published to, and observed, with handlers, middleware
+// and codecs that it does not know either.
 func TestAdapterFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
@@ -160,7 +162,8 @@ func (pairCodec) Decode(m *consumer.Message, v any) error {
 	return nil
 }
 
-// TestBatchInAFile: batches are as large as the file says, each message has its own outcome, and what is left waits no longer than linger.
+// TestBatchInAFile: batches are as large as the file says, each message has its own outcome, and what is left waits no longer
+// than linger.
 func TestBatchInAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
@@ -251,7 +254,8 @@ func TestTimeOfBatches(t *testing.T) {
 	t.Error("the call was not counted")
 }
 
-// TestPartsFindings: what is wrong with the sections of parts from outside, and with batches, is named with its line as all else is.
+// TestPartsFindings: what is wrong with the sections of parts from outside, and with batches, is named with its line as all else
+// is.
 func TestPartsFindings(t *testing.T) {
 	r := handlers.NewRegistry()
 	if err := r.AddReadyMade(); err != nil {

@@ -164,7 +164,8 @@ type lines struct {
 	err  error // why there is no more; after read was closed
 }
 
-// readLines begins to read. Its goroutine ends with the reader, or with the process: a read of the standard input cannot be cut short.
+// readLines begins to read. Its goroutine ends with the reader, or with the process: a read of the standard input cannot be cut
+// short.
 func readLines(in io.Reader) *lines {
 	l := &lines{read: make(chan []byte, mostAtOnce)}
 	go func() {

@@ -35,7 +35,8 @@ const (
 	mostBytesAtOnce = 1 << 20
 )
 
-// run publishes until count is reached, the payload has no more, ctx ends, or messages are refused or stay unconfirmed for longer than timeout.
+// run publishes until count is reached, the payload has no more, ctx ends, or messages are refused or stay unconfirmed for longer
+// than timeout.
 func (p *production) run(ctx context.Context, shown *progress) (productionSummary, error) {
 	p.id = nuid.Next()
 	start := time.Now()
@@ -70,7 +71,8 @@ func (p *production) run(ctx context.Context, shown *progress) (productionSummar
 	return p.sum, err
 }
 
-// collect makes the next messages, n at most, and fewer where the payload would have to be waited for. over says why there are no more.
+// collect makes the next messages, n at most, and fewer where the payload would have to be waited for. over says why there are no
+// more.
 func (p *production) collect(ctx context.Context, n int) (ms []broker.Outgoing, over error) {
 	for size := 0; len(ms) < n && size < mostBytesAtOnce && (len(ms) == 0 || p.payload.ready()); {
 		m, err := p.message(ctx, p.sum.Sent+int64(len(ms)))
@@ -100,8 +102,8 @@ func bytesOf(ms []broker.Outgoing) (n int64) {
 	return n
 }
 
-// confirm publishes messages, and again those that were perhaps not stored, until all are confirmed, one is refused, or ctx ends. It returns those that are not,
-// and why.
+// confirm publishes messages, and again those that were perhaps not stored, until all are confirmed, one is refused, or ctx ends.
+// It returns those that are not, and why.
 func confirm(ctx context.Context, p broker.Publisher, ms []broker.Outgoing) ([]broker.Outgoing, error) {
 	for {
 		failed, err := unconfirmed(ms, p.Publish(ctx, ms))

@@ -1,5 +1,5 @@
-// Package program is the command longshore: run, produce, lag, dlq, config and the other commands. A main function of your own that calls Main has them
-// all, with your handlers beside the ready-made ones in its configuration files:
+// Package program is the command longshore: run, produce, lag, dlq, config and the other commands. A main function of your own
+// that calls Main has them all, with your handlers beside the ready-made ones in its configuration files:
 //
 //	func main() {
 //		handlers.Register("resize", newResize)
@@ -32,8 +32,8 @@ const (
 	exitUsage  = 2
 )
 
-// Main runs the command that os.Args name, with the handlers of r in configuration files, and ends the process with its exit code: it does not
-// return. The first SIGINT or SIGTERM drains, the second stops at once. It is the last call of a main function.
+// Main runs the command that os.Args name, with the handlers of r in configuration files, and ends the process with its exit
+// code: it does not return. The first SIGINT or SIGTERM drains, the second stops at once. It is the last call of a main function.
 func Main(r *handlers.Registry) { MainWith(Parts{Handlers: r}) }
 
 // MainWith is Main with more parts of your own than handlers. Parts that contradict each other are told, and the exit code is 2.
@@ -117,8 +117,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// stopOnSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, which asks for a drain; a second SIGINT or SIGTERM ends the process at once. A
-// second SIGHUP does not: a terminal that closes sends it twice, by the shell and by the kernel. Under nohup SIGHUP stays ignored.
+// stopOnSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, which asks for a drain; a second SIGINT or SIGTERM ends
+// the process at once. A second SIGHUP does not: a terminal that closes sends it twice, by the shell and by the kernel. Under
+// nohup SIGHUP stays ignored.
 func stopOnSignal() (context.Context, func()) {
 	words := &lastWords{}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), lastWordsKey{}, words))

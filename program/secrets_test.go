@@ -52,8 +52,8 @@ func control(t *testing.T, url, body string) int {
 	return res.StatusCode
 }
 
-// TestCanary runs the program with a secret in every field that holds one, lets things go wrong, and looks for it wherever the program speaks.
-// A message's header and subject with escapes and HTML reach no terminal as they are (bad input b27).
+// TestCanary runs the program with a secret in every field that holds one, lets things go wrong, and looks for it wherever the
+// program speaks. A message's header and subject with escapes and HTML reach no terminal as they are (bad input b27).
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	url, dir, port := guardedNATS(t), t.TempDir(), freePort(t)

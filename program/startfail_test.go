@@ -36,7 +36,8 @@ func firstTrouble(log string) string {
 	return ""
 }
 
-// TestFirstLineNamesTheCause: whatever a new user got wrong, the first thing that the program says of it on the terminal names it. It comes long before a connection is given up by itself.
+// TestFirstLineNamesTheCause: whatever a new user got wrong, the first thing that the program says of it on the terminal names
+// it. It comes long before a connection is given up by itself.
 func TestFirstLineNamesTheCause(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

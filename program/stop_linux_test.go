@@ -56,7 +56,8 @@ func wantNobody(t *testing.T, group, n int) {
 	}
 }
 
-// TestNoCommandOutlivesTheProgram: neither a drain, which waits for kill_after, nor a second signal, nor SIGKILL leaves the command behind.
+// TestNoCommandOutlivesTheProgram: neither a drain, which waits for kill_after, nor a second signal, nor SIGKILL leaves the
+// command behind.
 func TestNoCommandOutlivesTheProgram(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,7 +10,8 @@ import (
 // deadStream is the stream of the embedded server that takes the dead letters which no other one takes.
 const deadStream = "LONGSHORE_DEAD"
 
-// streamsOf are the streams that the embedded server needs for a configuration, sorted by name. None: there is no need of the server.
+// streamsOf are the streams that the embedded server needs for a configuration, sorted by name. None: there is no need of the
+// server.
 func streamsOf(f *config.File) []stream {
 	subjects := map[string][]string{}
 	var dead []string

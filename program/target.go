@@ -92,8 +92,8 @@ func (t *target) publisher(size int) (broker.Publisher, error) {
 // topicPatience is how long a topic is waited for that is not there: a broker may not know yet what was just made.
 const topicPatience = time.Second
 
-// reach waits until Kafka answers, for at most so long, and says when it has no such topic: its publisher would only wait for one. JetStream refuses a subject that no
-// stream takes at once.
+// reach waits until Kafka answers, for at most so long, and says when it has no such topic: its publisher would only wait for
+// one. JetStream refuses a subject that no stream takes at once.
 func (t *target) reach(ctx context.Context, timeout time.Duration) error {
 	if !t.kafka {
 		return nil

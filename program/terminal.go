@@ -26,8 +26,8 @@ func columns(w io.Writer) int {
 	return math.MaxInt
 }
 
-// fold puts parts side by side, as many on a line as fit: a line ends between two of them, and never within a figure. A part that is wider than a line has one of its
-// own.
+// fold puts parts side by side, as many on a line as fit: a line ends between two of them, and never within a figure. A part that
+// is wider than a line has one of its own.
 func fold(columns int, separator string, parts ...string) []string {
 	lines, width := []string{""}, 0
 	for i, p := range parts {

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A version is what the Go toolchain wrote into the binary: revision, time and modified by go build in a git work tree, not by go run.
+// A version is what the Go toolchain wrote into the binary: revision, time and modified by go build in a git work tree, not by go
+// run.
 type version struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // of the main module, so not for a main function outside of longshore

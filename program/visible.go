@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// A visible is the one way by which commands write to a terminal, or to what may be shown on one later: what comes through is printed as itself, or
-// escaped. So no error of a broker, no host name and no message can move the cursor, set the title or hide a line, whoever forgot to think of it.
-// Characters are escaped as in JSON, \u009b, which leaves JSON what it is.
+// A visible is the one way by which commands write to a terminal, or to what may be shown on one later: what comes through is
+// printed as itself, or escaped. So no error of a broker, no host name and no message can move the cursor, set the title or hide
+// a line, whoever forgot to think of it. Characters are escaped as in JSON, \u009b, which leaves JSON what it is.
 type visible struct{ out io.Writer }
 
 // Write writes p with everything escaped that is not printed as itself, but for ends of lines and tabs.
@@ -22,7 +22,8 @@ func (v visible) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw is the writer behind a visible one: for a picture that moves the cursor itself, of texts that are ours, and for the program that edits a payload.
+// raw is the writer behind a visible one: for a picture that moves the cursor itself, of texts that are ours, and for the program
+// that edits a payload.
 func raw(w io.Writer) io.Writer {
 	if v, ok := w.(visible); ok {
 		return v.out

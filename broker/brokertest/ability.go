@@ -63,8 +63,8 @@ func harnessIsWhole(w *world) {
 	}
 }
 
-// leaseIsHeeded proves that New heeds Setup.Lease: what a process had out when it died stays away for longer than Harness.Lease. Else the
-// cases that tell "given back" from "ran out" prove nothing.
+// leaseIsHeeded proves that New heeds Setup.Lease: what a process had out when it died stays away for longer than Harness.Lease.
+// Else the cases that tell "given back" from "ran out" prove nothing.
 func leaseIsHeeded(w *world) {
 	a := w.process(budget(10, 1<<20))
 	w.need("Kill", a.p.Kill != nil)

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// stillAfter is how long of real time a case in a bubble may take before the suite says that it hangs. It takes less than a second.
+// stillAfter is how long of real time a case in a bubble may take before the suite says that it hangs. It takes less than a
+// second.
 const stillAfter = 20 * time.Second
 
-// inBubble runs f inside testing/synctest. left says what was left behind that can never go on; synctest itself panics then and names
-// neither the case nor the reason.
+// inBubble runs f inside testing/synctest. left says what was left behind that can never go on; synctest itself panics then and
+// names neither the case nor the reason.
 func (c *testCase) inBubble(t *testing.T, f func(t *testing.T)) (left string) {
 	t.Helper()
 	still := time.AfterFunc(stillAfter, func() { fmt.Fprintln(os.Stderr, c.standsStill()) })

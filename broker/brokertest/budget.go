@@ -9,7 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// budgetMessages proves that no more messages are out than the budget says, that it is used in full, and that each settle frees its place.
+// budgetMessages proves that no more messages are out than the budget says, that it is used in full, and that each settle frees
+// its place.
 func budgetMessages(w *world) {
 	m := w.join(budget(7, 1<<20), chunk(5))
 	w.produce(0, 40)
@@ -55,8 +56,8 @@ func budgetBytes(w *world) {
 	w.handledOnce()
 }
 
-// bytesUsedUp proves that messages go on when the budget's bytes were used up to the last one, which with messages of one size is the rule: what is freed is
-// a whole number of them, and so is what may be asked for next.
+// bytesUsedUp proves that messages go on when the budget's bytes were used up to the last one, which with messages of one size is
+// the rule: what is freed is a whole number of them, and so is what may be asked for next.
 func bytesUsedUp(w *world) {
 	const each, n = 50_000, 60
 	for _, at := range []int64{1, 4} {
@@ -93,8 +94,8 @@ func overBudget(w *world) {
 	w.handledOnce()
 }
 
-// setBudget proves that a larger budget is used at once, by a source that waits for its settles; and that a smaller one is kept, once what was
-// asked for before has come.
+// setBudget proves that a larger budget is used at once, by a source that waits for its settles; and that a smaller one is kept,
+// once what was asked for before has come.
 func setBudget(w *world) {
 	m := w.join(budget(4, 1<<20))
 	s, ok := m.src.(broker.Rebudgeter)
@@ -129,8 +130,9 @@ func setBudget(w *world) {
 	w.handledOnce()
 }
 
-// pauseByTopic proves that a paused topic takes no budget from the others, even while one of its messages is out: what was prefetched of it
-// goes back. A source that cannot pause by topic says ErrUnsupported; then all is paused, and another process gets everything.
+// pauseByTopic proves that a paused topic takes no budget from the others, even while one of its messages is out: what was
+// prefetched of it goes back. A source that cannot pause by topic says ErrUnsupported; then all is paused, and another process
+// gets everything.
 func pauseByTopic(w *world) {
 	m := w.process(budget(20, 8000), chunk(1))
 	p, ok := m.src.(broker.Pauser)

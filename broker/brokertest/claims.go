@@ -66,8 +66,8 @@ func (m *member) openClaims() (n int) {
 	return n
 }
 
-// revoked proves that a claim which is taken gently ends when all that was handed out is settled, by ack or give-back, that these settles are
-// nil and hold, and that the next owner gets the rest.
+// revoked proves that a claim which is taken gently ends when all that was handed out is settled, by ack or give-back, that these
+// settles are nil and hold, and that the next owner gets the rest.
 func revoked(w *world) {
 	w.need("Revoke", w.sys.Revoke != nil)
 	a, b := w.pair(budget(20, 1<<20))
@@ -94,8 +94,8 @@ func revoked(w *world) {
 	}
 }
 
-// revokedInTime proves that a claim with a handler that does not return ends when its time is over, not before; that the late ack says
-// ErrLost; and that the next owner gets the message.
+// revokedInTime proves that a claim with a handler that does not return ends when its time is over, not before; that the late ack
+// says ErrLost; and that the next owner gets the message.
 func revokedInTime(w *world) {
 	w.need("Revoke", w.sys.Revoke != nil)
 	a, b := w.pair()
@@ -120,8 +120,8 @@ func revokedInTime(w *world) {
 	w.settled()
 }
 
-// stolen proves that a claim which is taken at once ends as soon as the process learns of it, that settles say ErrLost from then on, and that
-// the next owner gets what was not settled.
+// stolen proves that a claim which is taken at once ends as soon as the process learns of it, that settles say ErrLost from then
+// on, and that the next owner gets what was not settled.
 func stolen(w *world) {
 	w.need("Steal", w.sys.Steal != nil)
 	a, b := w.pair()
@@ -144,8 +144,8 @@ func stolen(w *world) {
 	w.settled()
 }
 
-// bounced proves that a claim which goes away and comes straight back loses nothing and repeats nothing that was acked: running handlers
-// settle through the old claim, what is given back comes under the next one.
+// bounced proves that a claim which goes away and comes straight back loses nothing and repeats nothing that was acked: running
+// handlers settle through the old claim, what is given back comes under the next one.
 func bounced(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	m := w.join(budget(20, 1<<20))
@@ -174,8 +174,8 @@ func bounced(w *world) {
 	}
 }
 
-// budgetAtEnd proves that the end of a claim frees no budget: claims come and go under handlers that do not return, and what is out stays
-// within the budget and is not handed out again beside them. Their late settles free it, whatever they say.
+// budgetAtEnd proves that the end of a claim frees no budget: claims come and go under handlers that do not return, and what is
+// out stays within the budget and is not handed out again beside them. Their late settles free it, whatever they say.
 func budgetAtEnd(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	m := w.join(budget(10, 1<<20))
@@ -199,8 +199,8 @@ func budgetAtEnd(w *world) {
 	w.handled()
 }
 
-// orderAcrossClaims proves that with Options.Ordered nothing is handed out under a claim while a message is out here under an earlier one of the same
-// partition: it comes again, and what comes after it must not be ahead of it.
+// orderAcrossClaims proves that with Options.Ordered nothing is handed out under a claim while a message is out here under an
+// earlier one of the same partition: it comes again, and what comes after it must not be ahead of it.
 func orderAcrossClaims(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	m := w.join(budget(40, 1<<20), ordered())
@@ -221,8 +221,8 @@ func orderAcrossClaims(w *world) {
 	w.handled()
 }
 
-// orderAcrossRevoking proves the same while the earlier claim is revoking, where the next one begins before its end: what its handlers settle in that
-// time holds, and then the rest comes.
+// orderAcrossRevoking proves the same while the earlier claim is revoking, where the next one begins before its end: what its
+// handlers settle in that time holds, and then the rest comes.
 func orderAcrossRevoking(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	m := w.join(budget(40, 1<<20), ordered())
@@ -240,8 +240,9 @@ func orderAcrossRevoking(w *world) {
 	w.handledOnce()
 }
 
-// outAcrossClaims proves that a message which is out under a claim that has ended is not handed out under the next one: its handler still
-// runs here, and two of them at once would break the order of its key. It comes when it was settled, whatever that said.
+// outAcrossClaims proves that a message which is out under a claim that has ended is not handed out under the next one: its
+// handler still runs here, and two of them at once would break the order of its key. It comes when it was settled, whatever that
+// said.
 func outAcrossClaims(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	m := w.join(budget(40, 1<<20))
@@ -269,8 +270,8 @@ func outAcrossClaims(w *world) {
 	w.settled()
 }
 
-// settleRacesEnd proves that an ack which said nil holds even when the claim ends in that moment: either the last commit has it, or it is
-// reported as Unconfirmed. Handlers go on acking without regard to the revocation, while commits are slow.
+// settleRacesEnd proves that an ack which said nil holds even when the claim ends in that moment: either the last commit has it,
+// or it is reported as Unconfirmed. Handlers go on acking without regard to the revocation, while commits are slow.
 func settleRacesEnd(w *world) {
 	w.need("Revoke", w.sys.Revoke != nil)
 	a, b := w.join(chunk(32), budget(1000, 1<<20)), w.join(chunk(32), budget(1000, 1<<20))
@@ -296,7 +297,8 @@ func settleRacesEnd(w *world) {
 	w.handled()
 }
 
-// ackSlowly acks what comes, without regard to revocations: 700 messages take 1.75 times as long as a claim may when it is revoked.
+// ackSlowly acks what comes, without regard to revocations: 700 messages take 1.75 times as long as a claim may when it is
+// revoked.
 func (w *world) ackSlowly(ms ...*member) (stop func()) {
 	work := make(chan func(), 10_000)
 	var workers sync.WaitGroup
@@ -356,8 +358,8 @@ func (w *world) inUse(ms ...*member) (c *broker.Claim) {
 	return c
 }
 
-// eventsInOrder proves that a source tells how it fares: Up when it has contact, Assigned before anything of a claim, Ended at its end, the
-// claim's own channels before its event.
+// eventsInOrder proves that a source tells how it fares: Up when it has contact, Assigned before anything of a claim, Ended at
+// its end, the claim's own channels before its event.
 func eventsInOrder(w *world) {
 	m := w.join()
 	w.produce(0, 10)

@@ -33,8 +33,8 @@ func sharedByGroup(w *world) {
 	w.handledOnce()
 }
 
-// atLeastOnce proves that no message is lost when handlers fail now and then and processes come and go. Processes leave in good order
-// here, so nothing that was acked comes again.
+// atLeastOnce proves that no message is lost when handlers fail now and then and processes come and go. Processes leave in good
+// order here, so nothing that was acked comes again.
 func atLeastOnce(w *world) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	fail := make([]bool, 4000)
@@ -70,8 +70,9 @@ func atLeastOnce(w *world) {
 	w.handled()
 }
 
-// order proves that the messages of a partition are handed out in the broker's order, where it keeps one. With Traits.Ordered the suite checks
-// the offsets of first deliveries in every case; here it is the ids, while nothing is given back, and of brokers that share a partition, too.
+// order proves that the messages of a partition are handed out in the broker's order, where it keeps one. With Traits.Ordered the
+// suite checks the offsets of first deliveries in every case; here it is the ids, while nothing is given back, and of brokers
+// that share a partition, too.
 func order(w *world) {
 	m := w.join(chunk(7))
 	var want []string

@@ -6,8 +6,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// trimmedWhileAway proves that messages which retention took while no process was there are counted by a Gap event, exactly, and that the
-// rest is handled.
+// trimmedWhileAway proves that messages which retention took while no process was there are counted by a Gap event, exactly, and
+// that the rest is handled.
 func trimmedWhileAway(w *world) {
 	w.need("Trim", w.sys.Trim != nil)
 	a := w.join(budget(5, 1<<20))
@@ -50,8 +50,8 @@ func (m *member) gapFrom() int64 {
 	return from
 }
 
-// trimmedUnderway proves the same of a source that runs: what was produced is what is handed out, plus what Gap events count. Messages that
-// are out when they are trimmed are settled as ever.
+// trimmedUnderway proves the same of a source that runs: what was produced is what is handed out, plus what Gap events count.
+// Messages that are out when they are trimmed are settled as ever.
 func trimmedUnderway(w *world) {
 	w.need("Trim", w.sys.Trim != nil)
 	m := w.join(budget(5, 1<<20))
@@ -72,7 +72,8 @@ func trimmedUnderway(w *world) {
 	}
 }
 
-// trimmedAndGivenBack proves that a message may be given back after the broker has dropped it, and that this is told as a Gap: it cannot come again.
+// trimmedAndGivenBack proves that a message may be given back after the broker has dropped it, and that this is told as a Gap: it
+// cannot come again.
 func trimmedAndGivenBack(w *world) {
 	w.need("Trim", w.sys.Trim != nil)
 	m := w.join(budget(10, 1<<20))
@@ -92,8 +93,8 @@ func trimmedAndGivenBack(w *world) {
 	}
 }
 
-// recreated proves that a topic which is deleted and made again is noticed, with a Gap event, and that its messages are not taken for those
-// that had the same offsets before: neither for finished ones, nor by late acks of old ones.
+// recreated proves that a topic which is deleted and made again is noticed, with a Gap event, and that its messages are not taken
+// for those that had the same offsets before: neither for finished ones, nor by late acks of old ones.
 func recreated(w *world) {
 	w.need("Recreate", w.sys.Recreate != nil)
 	m := w.join()
@@ -120,7 +121,8 @@ func recreated(w *world) {
 	m.quiet(w.moment(), "all was acked")
 }
 
-// recreatedWhileAway proves the same of a topic that is made again while no process is there: all of the new messages are handed out.
+// recreatedWhileAway proves the same of a topic that is made again while no process is there: all of the new messages are handed
+// out.
 func recreatedWhileAway(w *world) {
 	w.need("Recreate", w.sys.Recreate != nil)
 	a := w.join()
@@ -135,8 +137,8 @@ func recreatedWhileAway(w *world) {
 	w.settled()
 }
 
-// undecodable proves that something which cannot be decoded is told of (or ends Receive, by the adapter's policy), and that nothing around
-// it is lost without a word.
+// undecodable proves that something which cannot be decoded is told of (or ends Receive, by the adapter's policy), and that
+// nothing around it is lost without a word.
 func undecodable(w *world) {
 	w.need("Undecodable", w.sys.Undecodable != nil)
 	m := w.join()

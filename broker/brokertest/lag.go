@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// lagIsRight proves that the lag is unknown, -1 and not 0, before the source has learned it; that it counts what waits and what is not
-// settled; and that it reaches 0.
+// lagIsRight proves that the lag is unknown, -1 and not 0, before the source has learned it; that it counts what waits and what
+// is not settled; and that it reaches 0.
 func lagIsRight(w *world) {
 	m := w.process(budget(10, 1<<20))
 	s, ok := m.src.(broker.LagReporter)
@@ -43,7 +43,8 @@ func lagIsRight(w *world) {
 	w.eventually("a later lag was learned", func() bool { return s.Lag().At.After(at) })
 }
 
-// byPartition proves that a lag by partition, where the source has it, has those that hold messages, and that they add up to the lag of all.
+// byPartition proves that a lag by partition, where the source has it, has those that hold messages, and that they add up to the
+// lag of all.
 func byPartition(w *world, s broker.LagReporter) {
 	by, ok := s.(broker.PartitionLagReporter)
 	if !ok || s.Lag().Group {
@@ -63,8 +64,8 @@ func byPartition(w *world, s broker.LagReporter) {
 	})
 }
 
-// lagOfTwo proves that Lag.Group is true: of two processes that have half of the messages each, both know of all with it, and of their own
-// half without.
+// lagOfTwo proves that Lag.Group is true: of two processes that have half of the messages each, both know of all with it, and of
+// their own half without.
 func lagOfTwo(w *world) {
 	a, b := w.pair(budget(5, 1<<20))
 	of := func(m *member) broker.Lag { return m.src.(broker.LagReporter).Lag() }

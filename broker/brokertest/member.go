@@ -12,8 +12,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A member is one process with its source, and a goroutine that receives from it. It checks, at each call and in each case, what the contract
-// promises always.
+// A member is one process with its source, and a goroutine that receives from it. It checks, at each call and in each case, what
+// the contract promises always.
 type member struct {
 	w    *world
 	name string
@@ -309,7 +309,8 @@ func (m *member) check(e broker.Event, now time.Time) {
 	}
 }
 
-// checkDown holds a Down against the one before it, and against the pause that was between the two before it. A tenth is for clocks and scheduling.
+// checkDown holds a Down against the one before it, and against the pause that was between the two before it. A tenth is for
+// clocks and scheduling.
 func (m *member) checkDown(now time.Time) {
 	last, pause := time.Time{}, time.Duration(0) // of this outage
 	for _, x := range m.events[:len(m.events)-1] {

@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// payloads proves that keys, values and headers arrive as they were produced: empty, nil where the broker can tell, binary, repeated keys in
-// their order, compared exactly.
+// payloads proves that keys, values and headers arrive as they were produced: empty, nil where the broker can tell, binary,
+// repeated keys in their order, compared exactly.
 func payloads(w *world) {
 	binary := []byte{0, 1, 0xff, '\r', '\n', 0xfe, 0}
 	want := make(map[string]broker.Outgoing)

@@ -7,8 +7,9 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// settlesDoNotWait proves that Ack, Nack, Lag and Stop do not wait for the network: the connection is slow and cut off, and half of the
-// calls of each have to return long before anything could have been answered. (Half of them, for a process may get no processor now and then.)
+// settlesDoNotWait proves that Ack, Nack, Lag and Stop do not wait for the network: the connection is slow and cut off, and half
+// of the calls of each have to return long before anything could have been answered. (Half of them, for a process may get no
+// processor now and then.)
 func settlesDoNotWait(w *world) {
 	const n = 40
 	m := w.process(budget(2*n, 1<<20), chunk(2*n))
@@ -64,8 +65,8 @@ func (m *member) drain() (n int) {
 	}
 }
 
-// prefetchStays proves that leases of messages which Receive has not returned yet are extended: they wait in the adapter for some leases, while
-// another process stands by, and each is handed out once, by its first delivery.
+// prefetchStays proves that leases of messages which Receive has not returned yet are extended: they wait in the adapter for some
+// leases, while another process stands by, and each is handed out once, by its first delivery.
 func prefetchStays(w *world) {
 	a := w.process(chunk(1), budget(20, 1<<20))
 	w.produce(0, 20)
@@ -100,8 +101,8 @@ func (w *world) ackAll(ms []*member, look func(*broker.Message)) {
 	w.settled()
 }
 
-// failedForLong proves that acks which the broker refuses for longer than a lease hold: their messages stay with the process, which lives and
-// tries on, and do not come to another.
+// failedForLong proves that acks which the broker refuses for longer than a lease hold: their messages stay with the process,
+// which lives and tries on, and do not come to another.
 func failedForLong(w *world) {
 	w.need("FailSettles", w.sys.FailSettles != nil)
 	a := w.join(budget(20, 1<<20))
@@ -119,8 +120,8 @@ func failedForLong(w *world) {
 // ordered sets Options.Ordered.
 func ordered() option { return func(m *member) { m.ordered = true } }
 
-// stopInOrder proves that with Options.Ordered nothing is given back at Stop that stands behind a message still out, and all of it when that
-// one is settled.
+// stopInOrder proves that with Options.Ordered nothing is given back at Stop that stands behind a message still out, and all of
+// it when that one is settled.
 func stopInOrder(w *world) {
 	a, b, first, left := w.behind()
 	a.src.Stop()
@@ -159,8 +160,8 @@ func pauseInOrder(w *world) {
 	w.handledOnce()
 }
 
-// behind makes a process with Options.Ordered that has one message out and may have prefetched left ones behind it; another, which stands by,
-// has acked the rest.
+// behind makes a process with Options.Ordered that has one message out and may have prefetched left ones behind it; another,
+// which stands by, has acked the rest.
 func (w *world) behind() (a, b *member, first []*broker.Message, left int) {
 	w.Helper()
 	a = w.process(chunk(1), budget(64, 1<<20), ordered())

@@ -27,7 +27,8 @@ func (w *world) promise(m *member, ms []*broker.Message, heard int) {
 	}
 }
 
-// crossing is how much later than an ack a message may be handed out elsewhere, of a lease: it was under way when the ack was made.
+// crossing is how much later than an ack a message may be handed out elsewhere, of a lease: it was under way when the ack was
+// made.
 const crossing = 20
 
 func (w *world) cameAgain(id string) {
@@ -55,8 +56,8 @@ func (w *world) promises() {
 	}
 }
 
-// broken are the messages, of those that came again, which no Unconfirmed event can be about. An event is about acks before it: each
-// excuses N of them, the latest first.
+// broken are the messages, of those that came again, which no Unconfirmed event can be about. An event is about acks before it:
+// each excuses N of them, the latest first.
 func (m *member) broken(ids []string, acks map[string]promised) (broken []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,8 +97,8 @@ func (m *member) excused(after int) (n int64) {
 	return n
 }
 
-// unconfirmedIsTold proves that acks which said nil and did not hold are reported: a process is cut off, acks, and its messages are
-// another's before it is healed.
+// unconfirmedIsTold proves that acks which said nil and did not hold are reported: a process is cut off, acks, and its messages
+// are another's before it is healed.
 func unconfirmedIsTold(w *world) {
 	a, ms := w.cutOff(10)
 	heard := a.heard()
@@ -125,7 +126,8 @@ func unconfirmedIsTold(w *world) {
 	w.handled()
 }
 
-// lateSettlesFree proves that settles which say ErrLost, for their lease has run out or another has the claim, free the budget as any other.
+// lateSettlesFree proves that settles which say ErrLost, for their lease has run out or another has the claim, free the budget as
+// any other.
 func lateSettlesFree(w *world) {
 	a, ms := w.cutOff(6)
 	b := w.join(budget(6, 1<<20))

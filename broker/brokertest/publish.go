@@ -20,8 +20,8 @@ func (w *world) publisher() broker.Publisher {
 	return p
 }
 
-// publish proves that a publish which returned nil is stored, with key, value and headers as they were given, and that nothing of it is
-// kept: the caller may write over its slices.
+// publish proves that a publish which returned nil is stored, with key, value and headers as they were given, and that nothing of
+// it is kept: the caller may write over its slices.
 func publish(w *world) {
 	p := w.publisher()
 	m := w.join()
@@ -57,7 +57,8 @@ func publish(w *world) {
 	w.handledOnce()
 }
 
-// publishTooLarge proves that a message which the broker will never take says ErrRefused, by its index, and that the others are stored.
+// publishTooLarge proves that a message which the broker will never take says ErrRefused, by its index, and that the others are
+// stored.
 func publishTooLarge(w *world) {
 	p := w.publisher()
 	if w.sys.MaxMessageBytes <= 0 {
@@ -104,7 +105,8 @@ func publishRepeated(w *world) {
 	w.handledOnce()
 }
 
-// publishWhileDown proves that a publish which nobody confirmed says so, and not that it was refused; and that it can be tried again.
+// publishWhileDown proves that a publish which nobody confirmed says so, and not that it was refused; and that it can be tried
+// again.
 func publishWhileDown(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
@@ -127,8 +129,8 @@ func publishWhileDown(w *world) {
 	w.settled()
 }
 
-// publisherClose proves that Close waits for publishes under way, that what said nil is stored, that later ones say ErrClosed, and that Close
-// may be called again.
+// publisherClose proves that Close waits for publishes under way, that what said nil is stored, that later ones say ErrClosed,
+// and that Close may be called again.
 func publisherClose(w *world) {
 	p := w.publisher()
 	m := w.join()

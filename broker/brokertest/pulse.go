@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A pulse finds out for how long this process got no processor: it wants to run every few milliseconds, does a little work, and keeps the
-// longest time that this took. A case whose process was kept waiting for a good part of a lease says nothing about the adapter: messages
-// are really lost then, to other processes.
+// A pulse finds out for how long this process got no processor: it wants to run every few milliseconds, does a little work, and
+// keeps the longest time that this took. A case whose process was kept waiting for a good part of a lease says nothing about the
+// adapter: messages are really lost then, to other processes.
 type pulse struct {
 	end  chan struct{}
 	done sync.WaitGroup

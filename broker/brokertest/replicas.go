@@ -2,8 +2,9 @@ package brokertest
 
 import "github.com/longshoremq/longshore/broker"
 
-// orderAfter proves that with Traits.Ordered the order holds over two processes: when one that has messages out leaves, the other is handed
-// none before each that stands before it was settled, or is out there as well. What comes again may come twice, but not after later ones.
+// orderAfter proves that with Traits.Ordered the order holds over two processes: when one that has messages out leaves, the other
+// is handed none before each that stands before it was settled, or is out there as well. What comes again may come twice, but not
+// after later ones.
 func orderAfter(leave func(m *member)) func(w *world) {
 	return func(w *world) {
 		first, second, partition := w.replicas()
@@ -31,7 +32,8 @@ func orderAfter(leave func(m *member)) func(w *world) {
 	}
 }
 
-// nothingBefore fails when something of ids stands before a message that was handed out, and was neither settled nor handed out before.
+// nothingBefore fails when something of ids stands before a message that was handed out, and was neither settled nor handed out
+// before.
 func (w *world) nothingBefore(ids []string, passed map[string]bool, handed string) {
 	for _, id := range ids {
 		if id == handed {

@@ -22,8 +22,8 @@ type testCase struct {
 	alone bool
 }
 
-// Run runs every case against the adapter, each as a subtest, side by side where [Harness.SideBySide] is set. A case that cannot be run is
-// skipped, with its name and the reason, and so it says in the summary at the end (go test -v shows both).
+// Run runs every case against the adapter, each as a subtest, side by side where [Harness.SideBySide] is set. A case that cannot
+// be run is skipped, with its name and the reason, and so it says in the summary at the end (go test -v shows both).
 func Run(t *testing.T, h Harness) {
 	h = h.withDefaults()
 	if err := h.validate(); err != nil {
@@ -87,8 +87,8 @@ func Cases() []string {
 	return names
 }
 
-// Failures runs cases as Run does, all or the named ones, but reports what failed instead of failing t: by case, what it said. An adapter's
-// test can thus prove that the suite sees a deliberate mistake.
+// Failures runs cases as Run does, all or the named ones, but reports what failed instead of failing t: by case, what it said. An
+// adapter's test can thus prove that the suite sees a deliberate mistake.
 func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 	h = h.withDefaults()
 	if err := h.validate(); err != nil {
@@ -115,7 +115,8 @@ func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 	return failed
 }
 
-// tries is how often a case is run at most, whose process got no processor for too long; from triesBeside on with no other beside it.
+// tries is how often a case is run at most, whose process got no processor for too long; from triesBeside on with no other beside
+// it.
 const tries, triesBeside = 5, 2
 
 // doUnstarved runs the case in real time. A failure counts only when the process was let run: see pulse.

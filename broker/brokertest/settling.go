@@ -8,8 +8,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// settleOnce proves that a message is settled once: a second settle says ErrSettled, changes nothing, and frees no budget; beside a fresh
-// message it does not keep that one from being settled.
+// settleOnce proves that a message is settled once: a second settle says ErrSettled, changes nothing, and frees no budget; beside
+// a fresh message it does not keep that one from being settled.
 func settleOnce(w *world) {
 	m := w.join(budget(4, 1<<20))
 	w.produce(0, 12)
@@ -35,7 +35,8 @@ func settleOnce(w *world) {
 	w.handledOnce()
 }
 
-// foreignClaim proves that a settle of another source's claim says ErrForeign and changes nothing: the message stays out where it is.
+// foreignClaim proves that a settle of another source's claim says ErrForeign and changes nothing: the message stays out where it
+// is.
 func foreignClaim(w *world) {
 	a := w.join(budget(5, 1<<20))
 	w.produce(0, 5)
@@ -110,8 +111,8 @@ func giveBack(w *world) {
 	m.quiet(w.moment(), "all was acked")
 }
 
-// giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or another. The
-// delays go up to three leases, or to Traits.NativeDelay where that is shorter.
+// giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or
+// another. The delays go up to three leases, or to Traits.NativeDelay where that is shorter.
 func giveBackDelay(w *world) {
 	m := w.join()
 	w.produce(0, 6)
@@ -141,8 +142,8 @@ func needsNativeDelay(h *Harness) string {
 	return needsRedelivery(h)
 }
 
-// attempts proves that Message.Attempt is 1 at first and then what Traits.Attempts says of it: not above the truth, not below it, or the
-// truth itself.
+// attempts proves that Message.Attempt is 1 at first and then what Traits.Attempts says of it: not above the truth, not below it,
+// or the truth itself.
 func attempts(w *world) {
 	m := w.join()
 	w.produce(0, 1)
@@ -166,8 +167,8 @@ func attempts(w *world) {
 	w.settled()
 }
 
-// uncountedGiveBacks proves that a message which is given back unhandled, by process after process as in a rolling deploy, uses up no
-// runs, and no attempts either where they are not an upper bound.
+// uncountedGiveBacks proves that a message which is given back unhandled, by process after process as in a rolling deploy, uses
+// up no runs, and no attempts either where they are not an upper bound.
 func uncountedGiveBacks(w *world) {
 	w.produce(0, 1)
 	for i := range 5 {
@@ -215,8 +216,8 @@ func needsKeptRuns(h *Harness) string {
 	return needsRedelivery(h)
 }
 
-// redeliveredWhileOut proves that a message which the broker delivers again while it is out is not handed out, that its settle is nil all the
-// same, and that it holds.
+// redeliveredWhileOut proves that a message which the broker delivers again while it is out is not handed out, that its settle is
+// nil all the same, and that it holds.
 func redeliveredWhileOut(w *world) {
 	w.need("Redeliver", w.sys.Redeliver != nil)
 	m := w.join()
@@ -232,8 +233,8 @@ func redeliveredWhileOut(w *world) {
 	w.handledOnce()
 }
 
-// forgottenSettles proves that finished messages are not handled again when the broker forgets that they are: the process that finished them
-// remembers and says so again.
+// forgottenSettles proves that finished messages are not handled again when the broker forgets that they are: the process that
+// finished them remembers and says so again.
 func forgottenSettles(w *world) {
 	w.need("ForgetSettles", w.sys.ForgetSettles != nil)
 	w.forgets = true
@@ -264,8 +265,8 @@ func failedSettles(w *world) {
 	w.handledOnce()
 }
 
-// longHandlers proves that messages which are handled for much longer than the lease, and those that wait behind them, stay with their
-// process: each is handed out once, while another process stands by.
+// longHandlers proves that messages which are handled for much longer than the lease, and those that wait behind them, stay with
+// their process: each is handed out once, while another process stands by.
 func longHandlers(w *world) {
 	a := w.join(budget(5, 1<<20))
 	w.eventually("the first process has a claim", func() bool { return a.seen(broker.Assigned) > 0 })

@@ -13,8 +13,8 @@ import (
 // longLease is a lease that does not run out within a case.
 const longLease = 2 * time.Minute
 
-// stopRacesReceive proves that a Stop which meets Receive in any state loses nothing: what was handed out is settled, what was not goes
-// back, in process after process.
+// stopRacesReceive proves that a Stop which meets Receive in any state loses nothing: what was handed out is settled, what was
+// not goes back, in process after process.
 func stopRacesReceive(w *world) {
 	const rounds, n = 8, 60
 	for i := range rounds {
@@ -39,7 +39,8 @@ func stopRacesReceive(w *world) {
 	w.handledOnce()
 }
 
-// stopKeepsWhatIsOut proves that what is out when Stop is called stays with its process, however long it takes, and is acked with nil.
+// stopKeepsWhatIsOut proves that what is out when Stop is called stays with its process, however long it takes, and is acked with
+// nil.
 func stopKeepsWhatIsOut(w *world) {
 	a := w.join(budget(5, 1<<20))
 	w.produce(0, 5)
@@ -53,8 +54,8 @@ func stopKeepsWhatIsOut(w *world) {
 	w.handledOnce()
 }
 
-// stopReturns proves that what Receive has not returned goes back to the broker at Stop (or at Close, where Harness.StopHandsOver is not
-// set), and not when a lease runs out: the lease is long here.
+// stopReturns proves that what Receive has not returned goes back to the broker at Stop (or at Close, where Harness.StopHandsOver
+// is not set), and not when a lease runs out: the lease is long here.
 func stopReturns(w *world) {
 	a := w.process(chunk(1), budget(64, 1<<20))
 	w.produce(0, 50)
@@ -112,8 +113,8 @@ func receiveAfterStop(w *world) {
 	}
 }
 
-// closeTwiceBesideAck proves that Close may be called by several goroutines while others settle: all calls return the same, settles say nil
-// or ErrLost, what said nil holds, and all else comes again at once, while the lease is long.
+// closeTwiceBesideAck proves that Close may be called by several goroutines while others settle: all calls return the same,
+// settles say nil or ErrLost, what said nil holds, and all else comes again at once, while the lease is long.
 func closeTwiceBesideAck(w *world) {
 	a := w.join(chunk(64))
 	const n = 200
@@ -154,8 +155,8 @@ func closeTwiceBesideAck(w *world) {
 	w.handled()
 }
 
-// closeWaits proves that a second Close waits for the first, also when its own ctx has ended, and returns the same. The first cannot return
-// while the broker is away, if it has something to say to it.
+// closeWaits proves that a second Close waits for the first, also when its own ctx has ended, and returns the same. The first
+// cannot return while the broker is away, if it has something to say to it.
 func closeWaits(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
@@ -219,8 +220,8 @@ func closeBesideOpen(w *world) {
 	w.up()
 }
 
-// closeGivesBack proves that Close without Stop gives back at once what is not settled, while the lease is long; that settles which come
-// later say ErrLost, and that Close again says the same.
+// closeGivesBack proves that Close without Stop gives back at once what is not settled, while the lease is long; that settles
+// which come later say ErrLost, and that Close again says the same.
 func closeGivesBack(w *world) {
 	a := w.join()
 	w.produce(0, 10)
@@ -253,8 +254,8 @@ func closeBeforeOpen(w *world) {
 	m.close()
 }
 
-// openDeadline proves that Open tries on while the broker is away, with a Down event, until its ctx ends, and says so by ctx's error; and that
-// Stop and Close may follow.
+// openDeadline proves that Open tries on while the broker is away, with a Down event, until its ctx ends, and says so by ctx's
+// error; and that Stop and Close may follow.
 func openDeadline(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
@@ -273,8 +274,8 @@ func openDeadline(w *world) {
 	m.close()
 }
 
-// closeInTime proves that Close returns when its ctx ends, even while the broker is away: claims have ended, settles say ErrLost. The messages
-// come again to others later.
+// closeInTime proves that Close returns when its ctx ends, even while the broker is away: claims have ended, settles say ErrLost.
+// The messages come again to others later.
 func closeInTime(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)

@@ -7,9 +7,9 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// storm proves that nothing is lost when everything happens at once and at random: processes come, leave and die, claims are taken, connections
-// and the broker fail for a while, handlers fail. What was acked with nil by a process that lives does not come again. It depends on
-// Harness.Seed; run it with many where time costs nothing.
+// storm proves that nothing is lost when everything happens at once and at random: processes come, leave and die, claims are
+// taken, connections and the broker fail for a while, handlers fail. What was acked with nil by a process that lives does not
+// come again. It depends on Harness.Seed; run it with many where time costs nothing.
 func storm(w *world) {
 	s := &weather{w: w, rnd: rand.New(rand.NewPCG(w.h.Seed, 1))}
 	s.arrive()

@@ -6,8 +6,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// cut proves that a connection which loses what is sent, in one direction or both, for longer than a lease, loses no message; and that what
-// was acked with nil meanwhile does not come again.
+// cut proves that a connection which loses what is sent, in one direction or both, for longer than a lease, loses no message; and
+// that what was acked with nil meanwhile does not come again.
 func cut(d Direction) func(w *world) {
 	return func(w *world) {
 		m := w.process(budget(20, 1<<20))
@@ -51,7 +51,8 @@ func shortCut(w *world) {
 	w.handledOnce()
 }
 
-// killed proves that a process which dies without a goodbye loses nothing: what it had not settled comes to another, what it had does not.
+// killed proves that a process which dies without a goodbye loses nothing: what it had not settled comes to another, what it had
+// does not.
 func killed(w *world) {
 	a := w.process()
 	w.need("Kill", a.p.Kill != nil)
@@ -75,8 +76,8 @@ func killed(w *world) {
 	}
 }
 
-// frozen proves that a process which stands still for longer than the lease does no harm when it goes on: another has its messages by
-// then, and they stay there, whatever the first one acks or gives back.
+// frozen proves that a process which stands still for longer than the lease does no harm when it goes on: another has its
+// messages by then, and they stay there, whatever the first one acks or gives back.
 func frozen(w *world) {
 	a := w.process()
 	w.need("Freeze", a.p.Freeze != nil)
@@ -129,8 +130,8 @@ func downBeforeOpen(w *world) {
 	w.handledOnce()
 }
 
-// downAgain proves that an outage which begins within a second of another's Down is told all the same, although nothing is asked of the source meanwhile; that one
-// which lasts is not told each second; and that its end is told.
+// downAgain proves that an outage which begins within a second of another's Down is told all the same, although nothing is asked
+// of the source meanwhile; that one which lasts is not told each second; and that its end is told.
 func downAgain(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
@@ -150,7 +151,8 @@ func downAgain(w *world) {
 	w.settled()
 }
 
-// downLater proves that a source outlives its broker's absence: Receive waits, settles are kept and sent later, Down and Up tell of it.
+// downLater proves that a source outlives its broker's absence: Receive waits, settles are kept and sent later, Down and Up tell
+// of it.
 func downLater(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
@@ -174,7 +176,8 @@ func downLater(w *world) {
 	w.handled()
 }
 
-// heartbeatsGoOn proves that a process whose handlers are all busy, so that nobody calls Receive, still tells the broker that it lives.
+// heartbeatsGoOn proves that a process whose handlers are all busy, so that nobody calls Receive, still tells the broker that it
+// lives.
 func heartbeatsGoOn(w *world) {
 	w.need("Heartbeats", w.sys.Heartbeats != nil)
 	m := w.process(chunk(4))

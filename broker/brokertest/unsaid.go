@@ -1,7 +1,7 @@
 package brokertest
 
-// closeUnsaid proves that acks which said nil, and which Close could not bring to the broker before its ctx ended, are reported as Unconfirmed: nobody
-// tries them again. What said nil and was not reported may not come again (see promises).
+// closeUnsaid proves that acks which said nil, and which Close could not bring to the broker before its ctx ended, are reported
+// as Unconfirmed: nobody tries them again. What said nil and was not reported may not come again (see promises).
 func closeUnsaid(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)

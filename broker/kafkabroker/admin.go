@@ -35,8 +35,8 @@ func NewAdmin(c Connection) (*Admin, error) {
 // Close closes the connections.
 func (a *Admin) Close() { a.c.transport.CloseIdleConnections() }
 
-// CreateTopic makes a topic with the broker's own replication factor and options. It returns when a broker knows the topic, at most after twice RequestTimeout.
-// nil where it is there already. broker.ErrReserved where its name is one of Kafka's own.
+// CreateTopic makes a topic with the broker's own replication factor and options. It returns when a broker knows the topic, at
+// most after twice RequestTimeout. nil where it is there already. broker.ErrReserved where its name is one of Kafka's own.
 func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int) error {
 	err := broker.CheckDestination(name)
 	if err == nil && (partitions < 1 || partitions > maxPartitions) {
@@ -57,7 +57,8 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int) er
 // maxPartitions bounds what a slip of the keyboard may ask a cluster for.
 const maxPartitions = 100_000
 
-// DeleteTopic deletes a topic and all that is in it, within RequestTimeout. broker.ErrReserved where its name is one of Kafka's own, broker.ErrNoTopic where there is none.
+// DeleteTopic deletes a topic and all that is in it, within RequestTimeout. broker.ErrReserved where its name is one of Kafka's
+// own, broker.ErrNoTopic where there is none.
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 	err := broker.CheckDestination(name)
 	if err == nil {
@@ -72,8 +73,8 @@ func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteGroup deletes what is committed by a group that has no members. nil where there is no such group. It waits for a coordinator for RequestTimeout: a cluster
-// whose first group this was has none for a moment.
+// DeleteGroup deletes what is committed by a group that has no members. nil where there is no such group. It waits for a
+// coordinator for RequestTimeout: a cluster whose first group this was has none for a moment.
 func (a *Admin) DeleteGroup(ctx context.Context, name string) error {
 	for over := time.Now().Add(a.conn.RequestTimeout); ; pause(ctx, 2*retryWait) {
 		err := a.c.deleteGroup(ctx, name)

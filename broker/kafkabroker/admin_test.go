@@ -27,8 +27,9 @@ func ask[R kmsg.Response](t testing.TB, admin *kgo.Client, req kmsg.Request, cod
 	return r
 }
 
-// again does something until it works, or fails t when patience is over or another try does not help. A broker says what is retriable while it is not
-// ready: the topic of commits is being made, a new topic is not known everywhere. What no broker says is a connection's, to one that was killed perhaps.
+// again does something until it works, or fails t when patience is over or another try does not help. A broker says what is
+// retriable while it is not ready: the topic of commits is being made, a new topic is not known everywhere. What no broker says
+// is a connection's, to one that was killed perhaps.
 func again(t testing.TB, do func() error) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -205,7 +206,8 @@ func (ts *testSystem) recreate(t testing.TB, topic string) {
 	ts.set(func() { clear(ts.floors) })
 }
 
-// undecodable stores a batch that says it is gzip and is not. A real broker looks into batches, so it gets one that is more than MaxBatchBytes.
+// undecodable stores a batch that says it is gzip and is not. A real broker looks into batches, so it gets one that is more than
+// MaxBatchBytes.
 func (ts *testSystem) undecodable(t testing.TB, topic string) {
 	t.Helper()
 	b := testBatch{offsets: []int64{0}, attrs: 1, producer: -1, corrupt: unproduced}
@@ -215,8 +217,8 @@ func (ts *testSystem) undecodable(t testing.TB, topic string) {
 	produceRaw(t, ts.admin, topic, b.bytes())
 }
 
-// TestAskAgain: the tests' own questions are asked again where a broker is not ready for them: the group's coordinator is being made, a new topic is not
-// known everywhere.
+// TestAskAgain: the tests' own questions are asked again where a broker is not ready for them: the group's coordinator is being
+// made, a new topic is not known everywhere.
 func TestAskAgain(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 2, 1)

@@ -12,9 +12,9 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// haste lets the cluster answer fetches as a leader does to whom a message comes between its look at the high watermark and its read of the log: it returns the
-// message, and says that the log ends before it. It does so for the fetches at the offsets of ends, once each (UnifiedLog.read takes a newer high watermark than
-// Partition.readRecords tells).
+// haste lets the cluster answer fetches as a leader does to whom a message comes between its look at the high watermark and its
+// read of the log: it returns the message, and says that the log ends before it. It does so for the fetches at the offsets of
+// ends, once each (UnifiedLog.read takes a newer high watermark than Partition.readRecords tells).
 type haste struct {
 	mu   sync.Mutex
 	ends map[int64]int64 // by the offset that is fetched: the end that is told; the message there is in the answer
@@ -53,7 +53,8 @@ func (h *haste) control(ts *testSystem, topic string) {
 	})
 }
 
-// TestAheadOfTheEnd: what an answer has beyond the end that it tells is no lie where the next answer tells a later one. It comes, and nothing is said.
+// TestAheadOfTheEnd: what an answer has beyond the end that it tells is no lie where the next answer tells a later one. It comes,
+// and nothing is said.
 func TestAheadOfTheEnd(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)

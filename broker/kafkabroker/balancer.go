@@ -169,8 +169,8 @@ func (s *sticky) least(topic string) (id string) {
 	return id
 }
 
-// even moves single partitions from who has at least two more than another who wants them, until there is none. Each move lowers the sum
-// of squares, so it ends.
+// even moves single partitions from who has at least two more than another who wants them, until there is none. Each move lowers
+// the sum of squares, so it ends.
 func (s *sticky) even() {
 	for moved := true; moved; {
 		moved = false
@@ -200,8 +200,8 @@ func (s *sticky) shed(from string) bool {
 	return false
 }
 
-// cooperative turns a plan into one step of KIP-429: a partition that moves is given to nobody until who has it has let it go and says so
-// by joining again.
+// cooperative turns a plan into one step of KIP-429: a partition that moves is given to nobody until who has it has let it go and
+// says so by joining again.
 func cooperative(plan map[string][]partitionID, subs []subscriber) map[string][]partitionID {
 	claimed := make(map[partitionID][]string)
 	for _, s := range subs {

@@ -94,8 +94,8 @@ func TestRangePlan(t *testing.T) {
 	}
 }
 
-// TestSticky proves over joins, leaves and new partitions that the plan is complete and even, that a plan which is followed is not changed, and
-// that no more move than must: where all want all, only what the newcomers need comes from those who stay.
+// TestSticky proves over joins, leaves and new partitions that the plan is complete and even, that a plan which is followed is
+// not changed, and that no more move than must: where all want all, only what the newcomers need comes from those who stay.
 func TestSticky(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		subs, counts := drawGroup(t)

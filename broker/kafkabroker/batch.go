@@ -63,8 +63,8 @@ type record struct {
 
 func (r *record) size() int64 { return int64(len(r.key) + len(r.value) + len(r.headers)) }
 
-// A decoder reads the records of a partition's part of a fetch response, which is hostile input: each length is checked against what is
-// there, nothing is allocated by a claimed count, and a failure says the position.
+// A decoder reads the records of a partition's part of a fetch response, which is hostile input: each length is checked against
+// what is there, nothing is allocated by a claimed count, and a failure says the position.
 type decoder struct {
 	raw       []byte // batches not begun
 	from      int64  // the offset that was fetched
@@ -162,7 +162,8 @@ func (d *decoder) begin() (bool, error) {
 	}
 }
 
-// cut takes the next whole batch off the response. The last one may be cut short by the broker; it comes again with the next fetch.
+// cut takes the next whole batch off the response. The last one may be cut short by the broker; it comes again with the next
+// fetch.
 func (d *decoder) cut() ([]byte, error) {
 	b := d.raw
 	if len(b) < atMagic+1 {
@@ -199,8 +200,9 @@ func (d *decoder) lied(err error) error {
 	return d.failed(d.at, err)
 }
 
-// errAhead: a batch is beyond the end that the answer tells. Kafka looks at the high watermark, and then reads up to what it is by then (Partition.readRecords,
-// UnifiedLog.read), so what came in between is in the answer, and the next answer's end is behind it. One that is beyond that, too, is a lie.
+// errAhead: a batch is beyond the end that the answer tells. Kafka looks at the high watermark, and then reads up to what it is
+// by then (Partition.readRecords, UnifiedLog.read), so what came in between is in the answer, and the next answer's end is behind
+// it. One that is beyond that, too, is a lie.
 var errAhead = errors.New("the batch is beyond the end of the log")
 
 // check holds the batch's header against itself and the checksum.
@@ -225,7 +227,8 @@ func (d *decoder) check(b []byte) error {
 	return nil
 }
 
-// drops says whether the batch is of an aborted transaction. The broker lists these by their first offset; an abort marker ends one.
+// drops says whether the batch is of an aborted transaction. The broker lists these by their first offset; an abort marker ends
+// one.
 func (d *decoder) drops(b []byte, attrs uint16) bool {
 	if !d.committed || attrs&attrTransactional == 0 {
 		return false
@@ -329,8 +332,8 @@ func nanosOf(ms int64) int64 {
 	return min(max(ms, math.MinInt64/1_000_000), math.MaxInt64/1_000_000) * 1_000_000
 }
 
-// fill writes a record into a message, but for what the tracker and the claim know. Field by field: assigning the whole struct costs a barrier for each of its
-// pointers, twice, while the garbage collector works.
+// fill writes a record into a message, but for what the tracker and the claim know. Field by field: assigning the whole struct
+// costs a barrier for each of its pointers, twice, while the garbage collector works.
 func (r *record) fill(m *broker.Message, topic string, partition int32) {
 	m.Topic, m.Partition, m.Offset, m.ID = topic, partition, r.offset, ""
 	m.Key, m.Value, m.Nanos = r.key, r.value, r.nanos

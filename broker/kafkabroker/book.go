@@ -6,13 +6,15 @@ import (
 	"slices"
 )
 
-// A book is what a source remembers of a partition that was lost to it, because nobody answered for a session or the group did not know it any more: what
-// is finished there by acks that said nil, committed or not. Where the partition comes back and nobody has committed since, it goes on from there.
+// A book is what a source remembers of a partition that was lost to it, because nobody answered for a session or the group did
+// not know it any more: what is finished there by acks that said nil, committed or not. Where the partition comes back and nobody
+// has committed since, it goes on from there.
 //
-// That nothing is lost by it takes two things. The offsets must name the same messages: the log is the same topic's, and it was not cut off below what is
-// finished (OffsetForLeaderEpoch, KIP-320). And nobody may want them again: what is committed is, letter by letter, a commit of ours. Another member
-// writes down that it has begun, and an administrator's commit has no metadata, so each of them ends the book. What was out when the partition was lost
-// is not finished, whatever its handler did later.
+// That nothing is lost by it takes two things. The offsets must name the same messages: the log is the same topic's, and it was
+// not cut off below what is finished (OffsetForLeaderEpoch, KIP-320). And nobody may want them again: what is committed is,
+// letter by letter, a commit of ours. Another member writes down that it has begun, and an administrator's commit has no
+// metadata, so each of them ends the book. What was out when the partition was lost is not finished, whatever its handler did
+// later.
 type book struct {
 	progress
 	known []position // what may be committed, if nobody else has committed
@@ -80,7 +82,8 @@ func (s *Source) goOn(b *start, k *book, leader int32) error {
 
 const keyOffsetForLeaderEpoch = 23
 
-// epochEnd asks the leader where the log of an epoch ends, and of which epoch that is: an earlier one where the log has nothing of that epoch.
+// epochEnd asks the leader where the log of an epoch ends, and of which epoch that is: an earlier one where the log has nothing
+// of that epoch.
 func (c *cluster) epochEnd(ctx context.Context, leader int32, p partitionID, epoch int32) (of int32, end int64, err error) {
 	w := writer{}
 	w.i32(-1) // replica

@@ -25,7 +25,8 @@ func outageSystem(t *testing.T) *testSystem {
 	return ts
 }
 
-// startOutage ends when the claim has: of n messages some were acked and committed, more were acked while the brokers were away, and the others came too late.
+// startOutage ends when the claim has: of n messages some were acked and committed, more were acked while the brokers were away,
+// and the others came too late.
 func startOutage(t *testing.T, ts *testSystem, cfg Config, away func()) *outage {
 	const n = 16
 	o := &outage{ts: ts, done: make(map[string]bool)}
@@ -87,8 +88,8 @@ func (o *outage) goesOn(t *testing.T, anew bool) {
 	}
 }
 
-// TestOutage: the brokers are away for longer than a session, and nobody else has had the partition when they are back. What was finished meanwhile is not
-// done again, also where its acks were never committed.
+// TestOutage: the brokers are away for longer than a session, and nobody else has had the partition when they are back. What was
+// finished meanwhile is not done again, also where its acks were never committed.
 func TestOutage(t *testing.T) {
 	for _, balancer := range []string{"sticky", "range"} {
 		t.Run(balancer, func(t *testing.T) {
@@ -135,7 +136,8 @@ func TestOutageTwice(t *testing.T) {
 	o.goesOn(t, false)
 }
 
-// TestOutageNotOurs: what was finished is done again where the group's offset is not what the member left, or the log has other messages there by now.
+// TestOutageNotOurs: what was finished is done again where the group's offset is not what the member left, or the log has other
+// messages there by now.
 func TestOutageNotOurs(t *testing.T) {
 	for name, meddle := range map[string]func(*testing.T, *testSystem){
 		"offset set by an administrator": func(t *testing.T, ts *testSystem) {

@@ -12,7 +12,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A crew handles what a source hands out with some workers, as the engine would: what is not begun when a claim turns is given back.
+// A crew handles what a source hands out with some workers, as the engine would: what is not begun when a claim turns is given
+// back.
 type crew struct {
 	s    *Source
 	wg   sync.WaitGroup
@@ -71,8 +72,8 @@ func (c *crew) stop(t *testing.T) {
 	}
 }
 
-// TestChurn: a member joins and leaves every 300 ms under load, with handlers of 5 ms and one of a hundred of 400 ms (f27). Nothing is lost and
-// nothing comes twice, since all members leave in good order.
+// TestChurn: a member joins and leaves every 300 ms under load, with handlers of 5 ms and one of a hundred of 400 ms (f27).
+// Nothing is lost and nothing comes twice, since all members leave in good order.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	onEach(t, 8, testChurn)

@@ -12,7 +12,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// changed is told by the membership. What is lost is fenced at once, so that nothing of it can be committed under a later generation.
+// changed is told by the membership. What is lost is fenced at once, so that nothing of it can be committed under a later
+// generation.
 func (s *Source) changed(c change) {
 	s.mu.Lock()
 	if c.kind == lost {
@@ -141,8 +142,8 @@ func (s *Source) buryGone() {
 	}
 }
 
-// nextChange follows the next change of one partition, and says whether there was one. It takes it out and follows it under one lock: between the two the
-// partition could be lost, and a claim would begin that is not ours.
+// nextChange follows the next change of one partition, and says whether there was one. It takes it out and follows it under one
+// lock: between the two the partition could be lost, and a claim would begin that is not ours.
 func (s *Source) nextChange(now time.Time) bool {
 	s.mu.Lock()
 	for len(s.changes) > 0 && len(s.changes[0].parts) == 0 {
@@ -173,7 +174,8 @@ func (s *Source) nextChange(now time.Time) bool {
 	return true
 }
 
-// revoke begins a claim's end, which the caller announces, or stops one from beginning, which the caller releases then. It needs s.mu.
+// revoke begins a claim's end, which the caller announces, or stops one from beginning, which the caller releases then. It needs
+// s.mu.
 func (s *Source) revoke(id partitionID, now time.Time) (p *part, release bool) {
 	p = s.parts[id]
 	switch {
@@ -292,8 +294,8 @@ func (s *Source) begin(id partitionID, reset error) {
 	})
 }
 
-// lookUp reads what is committed, and finds out where to begin where that is of no use. A position that was found so is committed at once: else
-// what comes before the first commit would be skipped after a crash (start latest).
+// lookUp reads what is committed, and finds out where to begin where that is of no use. A position that was found so is committed
+// at once: else what comes before the first commit would be skipped after a crash (start latest).
 func (s *Source) lookUp(b *start) error {
 	s.mu.Lock()
 	t, known := s.layout[b.topic]

@@ -52,8 +52,9 @@ func (ts *testSystem) watchCommits() (seen func() []commitSeen) {
 	}
 }
 
-// TestLostUnderHandlers: a partition is lost while 13 of its messages are in handlers, and 3 are acked and not committed yet (f28). The acks of the 13 say
-// ErrLost, the 3 are reported as Unconfirmed, and the next owner gets all 16. The loser never commits any of them, also not when it is in the group again.
+// TestLostUnderHandlers: a partition is lost while 13 of its messages are in handlers, and 3 are acked and not committed yet
+// (f28). The acks of the 13 say ErrLost, the 3 are reported as Unconfirmed, and the next owner gets all 16. The loser never
+// commits any of them, also not when it is in the group again.
 func TestLostUnderHandlers(t *testing.T) {
 	t.Parallel()
 	const n, acked = 16, 3
@@ -114,7 +115,8 @@ func TestLostUnderHandlers(t *testing.T) {
 	}
 }
 
-// TestFinishedTravel: messages that are finished above one that is not do not come again to the next owner, whether the first one closed or was killed.
+// TestFinishedTravel: messages that are finished above one that is not do not come again to the next owner, whether the first one
+// closed or was killed.
 func TestFinishedTravel(t *testing.T) {
 	t.Parallel()
 	for name, killed := range map[string]bool{"closed": false, "killed": true} {
@@ -156,8 +158,8 @@ func testFinishedTravel(t *testing.T, ts *testSystem, killed bool) {
 	}
 }
 
-// TestGiveBacks: messages are given back in random order, one by one and many at once, again and again. Each comes again until it is acked, and none while it is
-// out.
+// TestGiveBacks: messages are given back in random order, one by one and many at once, again and again. Each comes again until it
+// is acked, and none while it is out.
 func TestGiveBacks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
@@ -237,7 +239,8 @@ func giveBack(t *testing.T, s *Source, c *broker.Claim, back *[]broker.Back) {
 	*back = nil
 }
 
-// TestDyingConnections: each connection dies between 0.5 s and 1.5 s after it was made, for as long as 10,000 messages take (f22).
+// TestDyingConnections: each connection dies between 0.5 s and 1.5 s after it was made, for as long as 10,000 messages take
+// (f22).
 func TestDyingConnections(t *testing.T) {
 	t.Parallel()
 	const n = 10_000

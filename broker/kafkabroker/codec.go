@@ -36,8 +36,8 @@ func decompress(codec int, src []byte, limit int) ([]byte, error) {
 	return nil, fmt.Errorf("unknown compression codec %d", codec)
 }
 
-// usual is the size up to which a batch is decompressed at once. A larger one is measured first, and decompressed again into just the memory
-// that it needs: one over the limit costs time, but no memory.
+// usual is the size up to which a batch is decompressed at once. A larger one is measured first, and decompressed again into just
+// the memory that it needs: one over the limit costs time, but no memory.
 const usual = 4 << 20
 
 func inflate(name string, src []byte, limit int, open func() (io.Reader, func(), error)) ([]byte, error) {

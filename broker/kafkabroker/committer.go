@@ -20,8 +20,8 @@ type due struct {
 	last bool
 }
 
-// commitLoop sends commits, one request at a time: only one that got no answer can arrive behind a newer, see doubt. It ends when no claim is left and all
-// is committed, or life has ended.
+// commitLoop sends commits, one request at a time: only one that got no answer can arrive behind a newer, see doubt. It ends when
+// no claim is left and all is committed, or life has ended.
 func (s *Source) commitLoop() {
 	defer close(s.committed)
 	timer := time.NewTimer(s.cfg.CommitInterval)
@@ -77,8 +77,9 @@ type backlog struct {
 	waited   bool  // somebody waits for it: a claim has begun or ended
 }
 
-// commitWait is how long to wait after the last commit, which had so many bytes of metadata. A few finished messages wait for CommitInterval; from
-// CommitMessages on they go out at once: what a crash does again is bounded by their number where there are many, and by time where there are few.
+// commitWait is how long to wait after the last commit, which had so many bytes of metadata. A few finished messages wait for
+// CommitInterval; from CommitMessages on they go out at once: what a crash does again is bounded by their number where there are
+// many, and by time where there are few.
 func (c *Config) commitWait(b backlog, size int) time.Duration {
 	switch {
 	case b.waited:
@@ -184,8 +185,8 @@ func (s *Source) answered(d due) (retry, free bool) {
 		}
 		return false, d.last && s.ended(d.p)
 	case fenced(code), code == kafka.RebalanceInProgress:
-		// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership hears the
-		// same with its next heartbeat and says that all is lost.
+		// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership
+		// hears the same with its next heartbeat and says that all is lost.
 		return true, false
 	default:
 		s.noteLocked(time.Time{}, d.c.err)
@@ -193,8 +194,8 @@ func (s *Source) answered(d due) (retry, free bool) {
 	}
 }
 
-// ended takes a part out whose last commit was made. It was not in any more if the partition was lost meanwhile: whoever has it now has a claim of its own,
-// and perhaps that is we.
+// ended takes a part out whose last commit was made. It was not in any more if the partition was lost meanwhile: whoever has it
+// now has a claim of its own, and perhaps that is we.
 func (s *Source) ended(p *part) (was bool) {
 	n := len(s.ending)
 	s.ending = slices.DeleteFunc(s.ending, func(x *part) bool { return x == p })

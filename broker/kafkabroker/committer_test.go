@@ -33,8 +33,8 @@ func TestCommitWait(t *testing.T) {
 	}
 }
 
-// TestCommitMessages: enough finished messages are committed without waiting for CommitInterval, which is longer than the test's patience; fewer are
-// committed by Close.
+// TestCommitMessages: enough finished messages are committed without waiting for CommitInterval, which is longer than the test's
+// patience; fewer are committed by Close.
 func TestCommitMessages(t *testing.T) {
 	ts := newTestSystem(t, 1, 1)
 	cfg := ts.config(ts.net.link())
@@ -90,7 +90,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestLateCommit: a commit that got no answer arrives behind later ones, when nothing more is to be committed. What the group went back by is committed again.
+// TestLateCommit: a commit that got no answer arrives behind later ones, when nothing more is to be committed. What the group
+// went back by is committed again.
 func TestLateCommit(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// serve lets fetches of partition 0 be answered from a log of batches, one in each answer. The fake's own cleaner moves the log's start and leaves no
-// empty batches, which a real one does.
+// serve lets fetches of partition 0 be answered from a log of batches, one in each answer. The fake's own cleaner moves the log's
+// start and leaves no empty batches, which a real one does.
 func (ts *testSystem) serve(log []testBatch, end int64) {
 	id := ts.cluster.TopicInfo(ts.topics[0]).TopicID
 	ts.cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -39,8 +39,8 @@ func (ts *testSystem) serve(log []testBatch, end int64) {
 	})
 }
 
-// TestCompacted: batches without their last records, and without any, are passed wherever they stand in an answer and in the log; all is committed up to
-// the log's end, and nothing is handed out twice.
+// TestCompacted: batches without their last records, and without any, are passed wherever they stand in an answer and in the log;
+// all is committed up to the log's end, and nothing is handed out twice.
 func TestCompacted(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)

@@ -56,8 +56,9 @@ type SASL struct {
 	Mechanism string
 	User      string
 	Password  broker.Secret
-	// PlaintextAuth allows a login without TLS to a host that is not this machine: PLAIN shows the password to who reads it there, SCRAM lets them try
-	// passwords offline, and both let who stands between act in our name. Set it only on a network that you trust. Defaults to false.
+	// PlaintextAuth allows a login without TLS to a host that is not this machine: PLAIN shows the password to who reads it there,
+	// SCRAM lets them try passwords offline, and both let who stands between act in our name. Set it only on a network that you
+	// trust. Defaults to false.
 	PlaintextAuth bool
 }
 
@@ -80,42 +81,47 @@ type Config struct {
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
 	// underscores) never. Defaults to none.
 	Pattern string
-	// Missing is what Open does where one of Topics does not exist, or Pattern matches none: "wait" for it, with a Warning, and consume the others, or
-	// "stop", with an error. Defaults to wait.
+	// Missing is what Open does where one of Topics does not exist, or Pattern matches none: "wait" for it, with a Warning, and
+	// consume the others, or "stop", with an error. Defaults to wait.
 	Missing string
 	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
 	Start Start
-	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and "latest" both go on at the
-	// first message that is left, and a Gap event has the number of those that nobody handled. Where it is beyond the log's end (the log was cut off by an
-	// unclean election, or offsets were set by hand), "earliest" begins at the log's first message, so that messages come again, and "latest" at its end, with
-	// a Gap event. "stop" ends Receive with an error in both cases. Defaults to earliest.
+	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and
+	// "latest" both go on at the first message that is left, and a Gap event has the number of those that nobody handled. Where it
+	// is beyond the log's end (the log was cut off by an unclean election, or offsets were set by hand), "earliest" begins at the
+	// log's first message, so that messages come again, and "latest" at its end, with a Gap event. "stop" ends Receive with an error
+	// in both cases. Defaults to earliest.
 	OutOfRange string
 
-	// Balancer is "sticky" (cooperative: only partitions that move stop), "range" or "roundrobin" (eager: all stop at each rebalance; for
-	// taking over a running group of other clients). Defaults to sticky.
+	// Balancer is "sticky" (cooperative: only partitions that move stop), "range" or "roundrobin" (eager: all stop at each
+	// rebalance; for taking over a running group of other clients). Defaults to sticky.
 	Balancer string
-	// InstanceID is a static name of this process: after a restart within the session timeout it gets its partitions back and nobody else's
-	// move. It must be unique in the group. Defaults to none.
+	// InstanceID is a static name of this process: after a restart within the session timeout it gets its partitions back and nobody
+	// else's move. It must be unique in the group. Defaults to none.
 	InstanceID string
 	// SessionTimeout is after how long a silence the broker gives our partitions to others: what a crash costs. Defaults to 10 s.
 	SessionTimeout time.Duration
-	// HeartbeatInterval is how often we tell that we live, and so how soon we learn of a rebalance. At most a third of SessionTimeout.
-	// Defaults to 1 s.
+	// HeartbeatInterval is how often we tell that we live, and so how soon we learn of a rebalance. At most a third of
+	// SessionTimeout. Defaults to 1 s.
 	HeartbeatInterval time.Duration
 	// RevokeWait is how long running handlers may go on when a partition is revoked. Defaults to 15 s.
 	RevokeWait time.Duration
-	// RebalanceTimeout is how long the group waits for a member that has partitions to give up. It must exceed RevokeWait. Defaults to 60 s.
+	// RebalanceTimeout is how long the group waits for a member that has partitions to give up. It must exceed RevokeWait. Defaults
+	// to 60 s.
 	RebalanceTimeout time.Duration
 
 	// CommitInterval is how long progress may wait before it is committed, when it is little. Defaults to 1 s.
 	CommitInterval time.Duration
-	// CommitMessages is from how many finished messages on progress is committed at once, all partitions in one request. With CommitInterval it bounds
-	// what a crash does again, beside what handlers are at. It holds up to 50 commits a second (fewer where their metadata is large); above that it is what is
-	// finished in 20 ms. Raise it where many processes share a coordinator that is busy. Defaults to 8.
+	// CommitMessages is from how many finished messages on progress is committed at once, all partitions in one request. With
+	// CommitInterval it bounds what a crash does again, beside what handlers are at. It holds up to 50 commits a second (fewer where
+	// their metadata is large); above that it is what is finished in 20 ms. Raise it where many processes share a coordinator that
+	// is busy. Defaults to 8.
 	CommitMessages int
-	// CrashLimit is how many processes in a row may end without a goodbye while the same offset is unfinished, before what is unfinished above it is run one message at a
-	// time, with nothing else of this source beside it. A message that was alone so when the process ended again is handed out with Message.Crashes, and the engine dead-letters
-	// it without another run. Set it (to 3, say) where a message may kill its process: os.Exit, a fault in C, memory. Defaults to 0: never, such messages are warned about.
+	// CrashLimit is how many processes in a row may end without a goodbye while the same offset is unfinished, before what is
+	// unfinished above it is run one message at a time, with nothing else of this source beside it. A message that was alone so when
+	// the process ended again is handed out with Message.Crashes, and the engine dead-letters it without another run. Set it (to 3,
+	// say) where a message may kill its process: os.Exit, a fault in C, memory. Defaults to 0: never, such messages are warned
+	// about.
 	CrashLimit int
 	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
 	Poll time.Duration
@@ -129,11 +135,13 @@ type Config struct {
 	MaxWait time.Duration
 	// MaxBatchBytes bounds a decompressed batch; a larger one is undecodable. Defaults to 64 MiB.
 	MaxBatchBytes int
-	// SkipUndecodable skips a batch that cannot be decoded, with a Gap event. Defaults to false: Receive returns an error that names it.
+	// SkipUndecodable skips a batch that cannot be decoded, with a Gap event. Defaults to false: Receive returns an error that names
+	// it.
 	SkipUndecodable bool
 	// Rack lets brokers name a replica in the same rack to fetch from. Defaults to none.
 	Rack string
-	// Window bounds how many messages of a partition may be handed out or finished above its lowest unfinished one. Defaults to 65,536.
+	// Window bounds how many messages of a partition may be handed out or finished above its lowest unfinished one. Defaults to
+	// 65,536.
 	Window int
 
 	// plan changes a leader's plan; it is a test's.

@@ -38,8 +38,8 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// TestPasswordInTheClear: no login goes to another host without TLS, unless that is allowed. What SCRAM sends can be attacked offline by who reads it, and its
-// messages be changed by who stands between.
+// TestPasswordInTheClear: no login goes to another host without TLS, unless that is allowed. What SCRAM sends can be attacked
+// offline by who reads it, and its messages be changed by who stands between.
 func TestPasswordInTheClear(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		login := SASL{Mechanism: mechanism, User: "u", Password: broker.NewSecret("canary-7f3")}
@@ -86,7 +86,8 @@ func TestUnusablePassword(t *testing.T) {
 	}
 }
 
-// TestLogin proves that SASL works, that a wrong password is an error at once, and that neither errors nor events nor printed values show it (b06).
+// TestLogin proves that SASL works, that a wrong password is an error at once, and that neither errors nor events nor printed
+// values show it (b06).
 func TestLogin(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {

@@ -30,7 +30,8 @@ func harness(balancer string, lease time.Duration, newSystem func(t testing.TB, 
 	}
 }
 
-// revokeWait is longer for eager balancers: each join of another member revokes everything, also under handlers that take some leases.
+// revokeWait is longer for eager balancers: each join of another member revokes everything, also under handlers that take some
+// leases.
 func revokeWait(balancer string, lease time.Duration) time.Duration {
 	if schemes[balancer].cooperative {
 		return 2 * lease

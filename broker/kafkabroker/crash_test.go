@@ -49,8 +49,8 @@ func allIn(ps []progressOf) bool {
 	return !slices.ContainsFunc(ps, func(p progressOf) bool { return p.committed < p.end })
 }
 
-// TestCrashes: real processes that os.Exit at a message, through the engine. It comes to the dead letters with the number of them, all others are handled, and the last
-// process lives.
+// TestCrashes: real processes that os.Exit at a message, through the engine. It comes to the dead letters with the number of
+// them, all others are handled, and the last process lives.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 2}, "sticky")

@@ -34,7 +34,8 @@ func (p *Publisher) Find(ctx context.Context, topic string) error {
 	return fmt.Errorf("kafkabroker: looking for topic %s: %w", topic, err)
 }
 
-// Create implements broker.Destinations, with the broker's own replication factor. It returns when a broker knows the topic, at most after RequestTimeout.
+// Create implements broker.Destinations, with the broker's own replication factor. It returns when a broker knows the topic, at
+// most after RequestTimeout.
 func (p *Publisher) Create(ctx context.Context, topic string) error {
 	if !p.enter() {
 		return broker.ErrClosed
@@ -58,7 +59,8 @@ func (c *cluster) createLog(ctx context.Context, name string) error {
 	return c.create(ctx, name, 1, [][2]string{{"retention.ms", "-1"}, {"retention.bytes", "-1"}, {"cleanup.policy", "delete"}})
 }
 
-// create makes a topic with the broker's own replication factor, and waits until a broker knows it, for the time of one exchange. nil where it is there already.
+// create makes a topic with the broker's own replication factor, and waits until a broker knows it, for the time of one exchange.
+// nil where it is there already.
 func (c *cluster) create(ctx context.Context, name string, partitions int32, options [][2]string) error {
 	if _, err := c.pick(ctx, controllerNode, keyCreateTopics, 4); err != nil {
 		return err
@@ -81,7 +83,8 @@ func (c *cluster) create(ctx context.Context, name string, partitions int32, opt
 	}
 }
 
-// createBody is CreateTopics, version 4 (Apache Kafka's protocol guide), the first in which the broker chooses how many replicas there are.
+// createBody is CreateTopics, version 4 (Apache Kafka's protocol guide), the first in which the broker chooses how many replicas
+// there are.
 func createBody(name string, partitions int32, options [][2]string, timeout time.Duration) []byte {
 	w := writer{}
 	w.array(1)

@@ -10,7 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestDestinations: a publisher knows whether a topic is there, makes one that keeps its messages, and takes messages for it at once; a second time is no error.
+// TestDestinations: a publisher knows whether a topic is there, makes one that keeps its messages, and takes messages for it at
+// once; a second time is no error.
 func TestDestinations(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
@@ -44,7 +45,8 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// TestAdmin: a topic is made with its partitions, a second time without an error, and it goes with all that is in it, as a group does with its commits.
+// TestAdmin: a topic is made with its partitions, a second time without an error, and it goes with all that is in it, as a group
+// does with its commits.
 func TestAdmin(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)

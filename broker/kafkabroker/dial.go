@@ -50,7 +50,8 @@ func (c Connection) connect(topic string) (*cluster, error) {
 	}, nil
 }
 
-// newConn makes a connection, with TLS where that is wanted. The Transport could do TLS too, but its errors would have neither address nor step.
+// newConn makes a connection, with TLS where that is wanted. The Transport could do TLS too, but its errors would have neither
+// address nor step.
 func (c Connection) newConn(ctx context.Context, dial dialFunc, t *tls.Config, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err == nil && !c.mayLogIn(host) { // a broker that others told of
@@ -143,7 +144,8 @@ func hungUp(err error) bool {
 		errors.Is(err, errShort) || errors.As(err, &other)
 }
 
-// probe connects to one of the brokers, logs in and asks for something. The Transport does not tell why it has no connection; this does.
+// probe connects to one of the brokers, logs in and asks for something. The Transport does not tell why it has no connection;
+// this does.
 func (c Connection) probe(ctx context.Context, t *kafka.Transport) (err error) {
 	for _, b := range c.Brokers {
 		e := c.tryBroker(ctx, t, b)

@@ -71,8 +71,8 @@ func headerOf(r *kgo.Record, key string) string {
 	return ""
 }
 
-// TestDeadLetterTopicDown: the dead-letter topic takes nothing (f38). The other messages are handled, and nothing is committed past a message whose letter is
-// not confirmed; when the topic is back, all letters are there.
+// TestDeadLetterTopicDown: the dead-letter topic takes nothing (f38). The other messages are handled, and nothing is committed
+// past a message whose letter is not confirmed; when the topic is back, all letters are there.
 func TestDeadLetterTopicDown(t *testing.T) {
 	t.Parallel()
 	const n, every, first = 40, 10, 3
@@ -127,7 +127,8 @@ func (d dying) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	return err
 }
 
-// TestCrashAfterDeadLetter: the process dies between the letter's publish and the commit (f39): the letter comes twice, under one id, and never not at all.
+// TestCrashAfterDeadLetter: the process dies between the letter's publish and the commit (f39): the letter comes twice, under one
+// id, and never not at all.
 func TestCrashAfterDeadLetter(t *testing.T) {
 	t.Parallel()
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1}, "sticky")
@@ -158,8 +159,8 @@ func TestCrashAfterDeadLetter(t *testing.T) {
 	}
 }
 
-// TestWorkersComeAndGo: the number of workers changes every 100 ms under load (f41): nothing is lost and nothing is handled twice, and at each key's
-// partition the committed offset ends at the log's end. (Goroutines left behind fail TestMain.)
+// TestWorkersComeAndGo: the number of workers changes every 100 ms under load (f41): nothing is lost and nothing is handled
+// twice, and at each key's partition the committed offset ends at the log's end. (Goroutines left behind fail TestMain.)
 func TestWorkersComeAndGo(t *testing.T) {
 	t.Parallel()
 	const n = 2000

@@ -28,7 +28,8 @@ func (s *Source) emit() {
 	}
 }
 
-// note takes note of whether an exchange with a broker worked that began at a time. An answer that was on its way when contact was lost says nothing of now.
+// note takes note of whether an exchange with a broker worked that began at a time. An answer that was on its way when contact
+// was lost says nothing of now.
 func (s *Source) note(began time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestStaleAnswer: an answer that was on its way when contact was lost is no contact. It said Up; the failures after it were not told, being within a second of the
-// last one; and then the broker came back without a word.
+// TestStaleAnswer: an answer that was on its way when contact was lost is no contact. It said Up; the failures after it were not
+// told, being within a second of the last one; and then the broker came back without a word.
 func TestStaleAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		steps []string

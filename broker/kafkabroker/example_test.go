@@ -11,8 +11,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A consumer on Kafka: the engine opens the source, runs the handler on what comes, commits what it has finished, and closes the source when ctx
-// ends. Topics that do not exist are waited for.
+// A consumer on Kafka: the engine opens the source, runs the handler on what comes, commits what it has finished, and closes the
+// source when ctx ends. Topics that do not exist are waited for.
 func ExampleNewSource() {
 	conn := kafkabroker.Connection{Brokers: []string{"127.0.0.1:9092"}}
 	source, err := kafkabroker.NewSource(kafkabroker.Config{Connection: conn, Group: "billing", Topics: []string{"orders"}})

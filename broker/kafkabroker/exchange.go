@@ -60,7 +60,8 @@ func limitOf(key int16) int {
 	return maxAnswer
 }
 
-// A request is one exchange with one broker. It is routed by kafka-go's Transport and written and read by us: protocol.RawExchanger.
+// A request is one exchange with one broker. It is routed by kafka-go's Transport and written and read by us:
+// protocol.RawExchanger.
 type request struct {
 	ctx      context.Context // cuts the connection when it ends; a deadline alone would leave it to the broker until then
 	node     int32
@@ -132,7 +133,8 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 // firstPart is how much is allocated for an answer before its bytes are there.
 const firstPart = 64 << 10
 
-// readClaimed reads n bytes, as a peer claims to send. Beyond room, which was set aside for them, it allocates at most what has come before.
+// readClaimed reads n bytes, as a peer claims to send. Beyond room, which was set aside for them, it allocates at most what has
+// come before.
 func readClaimed(r io.Reader, n, room int) ([]byte, error) {
 	b := make([]byte, min(n, max(room, firstPart)))
 	for at := 0; ; {
@@ -163,8 +165,8 @@ func (q *request) read() (*reader, error) {
 	return r, r.err()
 }
 
-// cutAtEnd sets a deadline in the past when ctx ends. stop undoes that, and returns when no call is under way: the Transport gives the connection to the
-// next request after it, and a late call would cut that one.
+// cutAtEnd sets a deadline in the past when ctx ends. stop undoes that, and returns when no call is under way: the Transport
+// gives the connection to the next request after it, and a late call would cut that one.
 func cutAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
 	over := make(chan struct{})
 	undo := context.AfterFunc(ctx, func() {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A slowConn answers one request and ends its context just before the answer; what SetDeadline does takes a while, as it may where the scheduler
-// is busy.
+// A slowConn answers one request and ends its context just before the answer; what SetDeadline does takes a while, as it may
+// where the scheduler is busy.
 type slowConn struct {
 	cancel    func()
 	answer    bytes.Buffer
@@ -36,8 +36,9 @@ func (c *slowConn) SetDeadline(time.Time) error {
 	return nil
 }
 
-// TestCancelledExchange: an exchange whose context ends just as the answer comes leaves nothing behind that touches the connection later. It did: the
-// connection was given back, the next request set its deadline, then came the first one's deadline in the past, and the next request failed.
+// TestCancelledExchange: an exchange whose context ends just as the answer comes leaves nothing behind that touches the
+// connection later. It did: the connection was given back, the next request set its deadline, then came the first one's deadline
+// in the past, and the next request failed.
 func TestCancelledExchange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

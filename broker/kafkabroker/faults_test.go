@@ -293,8 +293,8 @@ func TestUnmatchedPattern(t *testing.T) {
 	}
 }
 
-// TestDeletedTopic: one of two topics is deleted with progress in it that is not committed. Its claims end, those of the other one go on, and Close does not
-// wait for a commit that nobody can take.
+// TestDeletedTopic: one of two topics is deleted with progress in it that is not committed. Its claims end, those of the other
+// one go on, and Close does not wait for a commit that nobody can take.
 func TestDeletedTopic(t *testing.T) {
 	t.Parallel()
 	onEach(t, 1, testDeletedTopic)
@@ -319,8 +319,8 @@ func testDeletedTopic(t *testing.T, ts *testSystem) {
 	eventually(t, "the other topic is committed", func() bool { return ts.unsettled(t) == 0 })
 }
 
-// TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is not skipped by the
-// next process.
+// TestLatestHolds: with start latest the position is committed at once, so that what comes before the first message is handled is
+// not skipped by the next process.
 func TestLatestHolds(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
@@ -390,7 +390,8 @@ func (ts *testSystem) starts() int {
 	return p.starts
 }
 
-// TestUndecodableStops: by default a batch that cannot be decoded ends Receive with an error that names it; what is before it was handed out.
+// TestUndecodableStops: by default a batch that cannot be decoded ends Receive with an error that names it; what is before it was
+// handed out.
 func TestUndecodableStops(t *testing.T) {
 	for _, skip := range []bool{false, true} {
 		t.Run(fmt.Sprint(skip), func(t *testing.T) {

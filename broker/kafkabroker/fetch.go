@@ -37,8 +37,8 @@ type fetchRequest struct {
 	wishes    []wish
 }
 
-// fetch asks and waits. The answer's records lie in one buffer. A broker sends at least the first batch whole, however large (KIP-74), so
-// the answer may exceed bytes by a batch.
+// fetch asks and waits. The answer's records lie in one buffer. A broker sends at least the first batch whole, however large
+// (KIP-74), so the answer may exceed bytes by a batch.
 func (c *cluster) fetch(ctx context.Context, f *fetchRequest, largest int) ([]fetched, error) {
 	version, err := c.pick(ctx, f.node, keyFetch, 13, 11)
 	if err != nil {

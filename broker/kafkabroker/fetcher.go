@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// flightsPerBroker is how many fetches may be under way to one broker: one that waits for partitions without messages, and one more, so
-	// that a partition which was read to its end need not wait for the first.
+	// flightsPerBroker is how many fetches may be under way to one broker: one that waits for partitions without messages, and one
+	// more, so that a partition which was read to its end need not wait for the first.
 	flightsPerBroker = 2
 	// partWait is how long a fetch waits that does not have all of its broker's partitions, so that they come together again soon.
 	partWait = 50 * time.Millisecond

@@ -81,8 +81,8 @@ func testBeyondEnd(t *testing.T, ts *testSystem, policy string) {
 	}
 }
 
-// TestOtherLog: what is committed names another log, as it may where a topic was made again and the group's offsets were kept. It is not believed: all of the
-// topic is read, and a Gap says why.
+// TestOtherLog: what is committed names another log, as it may where a topic was made again and the group's offsets were kept. It
+// is not believed: all of the topic is read, and a Gap says why.
 func TestOtherLog(t *testing.T) {
 	t.Parallel()
 	onEach(t, 1, testOtherLog)
@@ -100,8 +100,8 @@ func testOtherLog(t *testing.T, ts *testSystem) {
 	}
 }
 
-// TestTrimmed: where retention has passed the committed offset, the number of messages that nobody handled is told exactly; what was finished above the
-// offset is not among them (f30). With stop it ends Receive.
+// TestTrimmed: where retention has passed the committed offset, the number of messages that nobody handled is told exactly; what
+// was finished above the offset is not among them (f30). With stop it ends Receive.
 func TestTrimmed(t *testing.T) {
 	for _, policy := range []string{"earliest", "latest", "stop"} {
 		t.Run(policy, func(t *testing.T) {

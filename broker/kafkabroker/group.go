@@ -9,8 +9,8 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 )
 
-// A coordinator sends requests to the broker that coordinates a group. It is found once and remembered until a broker says that it is not,
-// or does not answer. Safe for concurrent use.
+// A coordinator sends requests to the broker that coordinates a group. It is found once and remembered until a broker says that
+// it is not, or does not answer. Safe for concurrent use.
 type coordinator struct {
 	c     *cluster
 	group string

@@ -8,9 +8,10 @@ import (
 	"net"
 )
 
-// A guard is a connection that kafka-go reads from. Its decoder allocates what an answer claims: eight bytes can claim 2^31-1 topics, which ends the process. So an
-// answer to a request of kafka-go's is read whole, each count and length in it is held against the bytes that are there, and only then it is handed on. Answers
-// to our own requests pass as they are: their readers do the same.
+// A guard is a connection that kafka-go reads from. Its decoder allocates what an answer claims: eight bytes can claim 2^31-1
+// topics, which ends the process. So an answer to a request of kafka-go's is read whole, each count and length in it is held
+// against the bytes that are there, and only then it is handed on. Answers to our own requests pass as they are: their readers do
+// the same.
 //
 // It is for one request at a time, as kafka-go uses its connections. Reading and writing are not safe for concurrent use.
 type guard struct {

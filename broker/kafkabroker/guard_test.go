@@ -90,7 +90,8 @@ func askGuarded(request protocol.Message, version int16, frame []byte) (protocol
 	return pc.RoundTrip(request)
 }
 
-// TestGuard: kafka-go gets each answer that is whole, and none that claims more than it has, wherever in it the claim is. Without a guard eight bytes took 100 GB.
+// TestGuard: kafka-go gets each answer that is whole, and none that claims more than it has, wherever in it the claim is. Without
+// a guard eight bytes took 100 GB.
 func TestGuard(t *testing.T) {
 	for _, tc := range kafkaGo {
 		t.Run(tc.name, func(t *testing.T) {
@@ -133,7 +134,8 @@ func TestGuardSize(t *testing.T) {
 	}
 }
 
-// TestGuardUnknown: an answer whose shape is not known here is refused, so that a new request of kafka-go's cannot go round the guard.
+// TestGuardUnknown: an answer whose shape is not known here is refused, so that a new request of kafka-go's cannot go round the
+// guard.
 func TestGuardUnknown(t *testing.T) {
 	if _, err := askGuarded(&createtopics.Request{}, 0, framed(make([]byte, 4))); !errors.Is(err, errUnchecked) {
 		t.Errorf("CreateTopics: %v", err)

@@ -70,7 +70,8 @@ func fetchedAt(req *kmsg.FetchRequest, fill func(*kmsg.FetchResponseTopicPartiti
 	return r.AppendTo(nil)
 }
 
-// TestHastyFetches: a broker that answers fetches at once, and never with a message, is not asked thousands of times a second. 51,447 requests were sent in 6 s.
+// TestHastyFetches: a broker that answers fetches at once, and never with a message, is not asked thousands of times a second.
+// 51,447 requests were sent in 6 s.
 func TestHastyFetches(t *testing.T) {
 	t.Parallel()
 	failing := func(e *kerr.Error) func(*kmsg.FetchRequest) []byte {
@@ -129,7 +130,8 @@ func TestHastyFetches(t *testing.T) {
 	}
 }
 
-// TestHastyJoins: a coordinator that answers each join at once, and never with a seat in the group, is not asked thousands of times a second.
+// TestHastyJoins: a coordinator that answers each join at once, and never with a seat in the group, is not asked thousands of
+// times a second.
 func TestHastyJoins(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.MemberIDRequired, kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.CoordinatorNotAvailable} {

@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// headerCodec reads the headers of a record (format 2): varint count, then each with varint length and key, varint length and value; a
-// length of -1 is a nil value.
+// headerCodec reads the headers of a record (format 2): varint count, then each with varint length and key, varint length and
+// value; a length of -1 is a nil value.
 type headerCodec struct{}
 
 var _ broker.HeaderCodec = headerCodec{}
@@ -52,8 +52,8 @@ func (headerCodec) each(raw []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// A recordReader reads the fields of a record, and sticks to its first failure. It counts up an index rather than cutting the slice: this is the hottest code there
-// is, and each write of a slice costs a barrier while the garbage collector works.
+// A recordReader reads the fields of a record, and sticks to its first failure. It counts up an index rather than cutting the
+// slice: this is the hottest code there is, and each write of a slice costs a barrier while the garbage collector works.
 type recordReader struct {
 	b   []byte
 	i   int // where to go on

@@ -41,8 +41,8 @@ func (ts *testSystem) receiveOne(t *testing.T) (m broker.Message) {
 	return dst[0]
 }
 
-// TestOddHeaders: very many headers, large ones, the same key twice, bytes that are no text, line breaks, and names that longshore reserves for itself arrive as
-// they were sent, and change nothing of what the adapter knows itself (b10, b11).
+// TestOddHeaders: very many headers, large ones, the same key twice, bytes that are no text, line breaks, and names that
+// longshore reserves for itself arrive as they were sent, and change nothing of what the adapter knows itself (b10, b11).
 func TestOddHeaders(t *testing.T) {
 	t.Parallel()
 	onEach(t, 1, testOddHeaders)

@@ -75,7 +75,8 @@ func TestMovesReal(t *testing.T) {
 	t.Logf("%d messages, %d came again", len(want), twice)
 }
 
-// TestOtherKindsReal: TLS, mutual TLS and logins on Apache Kafka, and how it shows that a connection is not of the kind that it wants (b05, b06).
+// TestOtherKindsReal: TLS, mutual TLS and logins on Apache Kafka, and how it shows that a connection is not of the kind that it
+// wants (b05, b06).
 func TestOtherKindsReal(t *testing.T) {
 	if !realWanted() {
 		t.Skip(notWanted)
@@ -150,8 +151,8 @@ func testLogin(t *testing.T, k *kafkad.Cluster, c Connection) {
 	eventually(t, "the message came", func() bool { return r.has([]string{"v"}) })
 }
 
-// TestRackReal: who has a rack fetches from the replica there, and from the leader while that replica is down (KIP-392). It is the follower's death, and not
-// the leader's, that the fetches feel.
+// TestRackReal: who has a rack fetches from the replica there, and from the leader while that replica is down (KIP-392). It is
+// the follower's death, and not the leader's, that the fetches feel.
 func TestRackReal(t *testing.T) {
 	if !realWanted() {
 		t.Skip(notWanted)
@@ -202,8 +203,8 @@ func TestRackReal(t *testing.T) {
 	}
 }
 
-// TestTakeoverFromJava: a running group of Java members is taken over member by member, and handed back, with nothing lost; with each of the assignors that
-// we have in common.
+// TestTakeoverFromJava: a running group of Java members is taken over member by member, and handed back, with nothing lost; with
+// each of the assignors that we have in common.
 func TestTakeoverFromJava(t *testing.T) {
 	if !realWanted() {
 		t.Skip(notWanted)
@@ -308,7 +309,8 @@ func long(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// TestOutageReal: the broker is killed and comes back when the member's session is long over. What was finished meanwhile is not done again.
+// TestOutageReal: the broker is killed and comes back when the member's session is long over. What was finished meanwhile is not
+// done again.
 func TestOutageReal(t *testing.T) {
 	if !realWanted() {
 		t.Skip(notWanted)

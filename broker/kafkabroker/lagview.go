@@ -29,15 +29,16 @@ type LagViewConfig struct {
 type PartitionLag struct {
 	Topic     string
 	Partition int32
-	// Committed is the committed offset: all below it is finished. -1: nothing is committed, or only for a topic that was deleted and made again.
+	// Committed is the committed offset: all below it is finished. -1: nothing is committed, or only for a topic that was deleted
+	// and made again.
 	Committed int64
 	// End is the offset that the next message gets, or that of the oldest open transaction.
 	End int64
-	// Lag is how many offsets are from Committed, or from the log's start where that is above it, to End; -1 where nothing is committed. Compacted offsets
-	// and transaction markers count, since nobody knows how many there are.
+	// Lag is how many offsets are from Committed, or from the log's start where that is above it, to End; -1 where nothing is
+	// committed. Compacted offsets and transaction markers count, since nobody knows how many there are.
 	Lag int64
-	// Finished is how many of these are finished already, by the commit's metadata: a longshore process does not handle them again. The metadata of
-	// other clients says nothing, which is 0.
+	// Finished is how many of these are finished already, by the commit's metadata: a longshore process does not handle them again.
+	// The metadata of other clients says nothing, which is 0.
 	Finished int64
 	// Err says why the partition could not be looked at; then only Topic and Partition are known.
 	Err error

@@ -148,7 +148,8 @@ func (l *link) isCut(d brokertest.Direction) bool {
 	return l.cut[d]
 }
 
-// A linkConn holds bytes back while its link is cut, as a network does: they arrive after the cut, if the connection still is there then.
+// A linkConn holds bytes back while its link is cut, as a network does: they arrive after the cut, if the connection still is
+// there then.
 type linkConn struct {
 	net.Conn
 	l *link

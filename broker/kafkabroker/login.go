@@ -36,8 +36,8 @@ func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
 	return m, nil
 }
 
-// logIn logs in on a new connection; m is nil where no login is wanted. kafka-go's own login takes what a broker claims for the length of a token, and its
-// errors have neither address nor step.
+// logIn logs in on a new connection; m is nil where no login is wanted. kafka-go's own login takes what a broker claims for the
+// length of a token, and its errors have neither address nor step.
 func (c Connection) logIn(ctx context.Context, conn net.Conn, m sasl.Mechanism, address string) error {
 	if m == nil {
 		return nil
@@ -124,7 +124,8 @@ func readChallenge(r *reader) ([]byte, error) {
 	return b, codeErr(code)
 }
 
-// maxIterations of SCRAM that we do for a broker: some tenths of a second. Kafka's own default is 4096, and 16,384 is the most that it makes.
+// maxIterations of SCRAM that we do for a broker: some tenths of a second. Kafka's own default is 4096, and 16,384 is the most
+// that it makes.
 const maxIterations = 1_000_000
 
 // modest refuses a challenge of SCRAM that asks for more work than any password needs: nothing could cut it short.

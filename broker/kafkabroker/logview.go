@@ -49,9 +49,9 @@ func NewLogView(cfg LogViewConfig) (*LogView, error) {
 // Close closes the connections.
 func (v *LogView) Close() { v.c.transport.CloseIdleConnections() }
 
-// Scan calls each for every message of a topic that was stored when Scan began, partition by partition, in the order of their offsets, and returns
-// the first error of each. The messages' bytes lie in a fetch buffer: keep a Clone. Messages of aborted transactions are left out. It waits for a
-// leader for RequestTimeout. broker.ErrNoTopic where there is no such topic.
+// Scan calls each for every message of a topic that was stored when Scan began, partition by partition, in the order of their
+// offsets, and returns the first error of each. The messages' bytes lie in a fetch buffer: keep a Clone. Messages of aborted
+// transactions are left out. It waits for a leader for RequestTimeout. broker.ErrNoTopic where there is no such topic.
 func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
 	done, err := v.scan(ctx, s, each)
 	if errors.Is(err, broker.ErrStopScan) {
@@ -92,7 +92,8 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 	return done, nil
 }
 
-// layout is the topic's, with a leader for each partition. A topic that was just made has none for a moment, and is not known to each broker.
+// layout is the topic's, with a leader for each partition. A topic that was just made has none for a moment, and is not known to
+// each broker.
 func (v *LogView) layout(ctx context.Context, name string) (topic, error) {
 	if err := v.reach(ctx); err != nil {
 		return topic{}, err
@@ -241,8 +242,9 @@ func (v *LogView) decode(p piece, from int64, a *fetched, each func(*broker.Mess
 	}
 }
 
-// CreateLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor. nil where it is there already. It waits
-// until a broker knows the topic, for RequestTimeout. like is not used: what a topic needs to be as safe as another one is the broker's default.
+// CreateLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor. nil where
+// it is there already. It waits until a broker knows the topic, for RequestTimeout. like is not used: what a topic needs to be as
+// safe as another one is the broker's default.
 func (v *LogView) CreateLog(ctx context.Context, name, _ string) error {
 	if err := v.reach(ctx); err != nil {
 		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
@@ -256,7 +258,8 @@ func (v *LogView) CreateLog(ctx context.Context, name, _ string) error {
 // keyDeleteRecords is the request that cuts logs off at their beginning. kafka-go does not have it.
 const keyDeleteRecords = 21
 
-// Trim deletes what is stored below an offset, by partition. It cannot be undone. A log is cut at its beginning only: Kafka deletes no single messages.
+// Trim deletes what is stored below an offset, by partition. It cannot be undone. A log is cut at its beginning only: Kafka
+// deletes no single messages.
 func (v *LogView) Trim(ctx context.Context, name string, before map[int32]int64) error {
 	t, err := v.layout(ctx, name)
 	if err != nil {

@@ -47,8 +47,9 @@ func (s *Source) place(topic string, no int32) *part {
 	return p
 }
 
-// TestLateLastCommit: a partition is lost while its last commit is under way, and assigned again. The answer to that commit releases nothing: the membership
-// would take it for the claim that has begun since, and the partition would go to another member under that one's handlers.
+// TestLateLastCommit: a partition is lost while its last commit is under way, and assigned again. The answer to that commit
+// releases nothing: the membership would take it for the claim that has begun since, and the partition would go to another member
+// under that one's handlers.
 func TestLateLastCommit(t *testing.T) {
 	for name, answer := range map[string]int16{"taken": 0, "topic gone": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +79,8 @@ func TestLateLastCommit(t *testing.T) {
 	}
 }
 
-// TestLostWhileEnding: a partition is lost when its claim was fenced and has not ended yet. Nothing of it is committed any more: that would be under the name
-// which the member has by then.
+// TestLostWhileEnding: a partition is lost when its claim was fenced and has not ended yet. Nothing of it is committed any more:
+// that would be under the name which the member has by then.
 func TestLostWhileEnding(t *testing.T) {
 	s, _, p := bareSource(t)
 	p.shut = true
@@ -108,7 +109,8 @@ func TestEndsBeforeLastCommit(t *testing.T) {
 	}
 }
 
-// TestLostBesideAssigned: partitions are assigned, and lost while the loop looks at that. No claim begins: it would not be ours, and would never end.
+// TestLostBesideAssigned: partitions are assigned, and lost while the loop looks at that. No claim begins: it would not be ours,
+// and would never end.
 func TestLostBesideAssigned(t *testing.T) {
 	s, _, _ := bareSource(t)
 	var ids []partitionID

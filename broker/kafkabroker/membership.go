@@ -15,8 +15,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A change is what a membership tells of partitions. Each is assigned, then perhaps revoking, then released by the source; or lost, which
-// needs no release.
+// A change is what a membership tells of partitions. Each is assigned, then perhaps revoking, then released by the source; or
+// lost, which needs no release.
 type change struct {
 	kind  changeKind
 	parts []partitionID
@@ -31,10 +31,11 @@ const (
 	lost
 )
 
-// A membership is our part in a group. Nothing of the protocol shows but partitions that come and go one by one, and who we are for a
-// commit, so that KIP-848 fits behind it as well.
+// A membership is our part in a group. Nothing of the protocol shows but partitions that come and go one by one, and who we are
+// for a commit, so that KIP-848 fits behind it as well.
 type membership interface {
-	// run takes part until ctx ends, or returns what another try would not change. Changes are told by calls that must not block. After ctx has ended it does not leave the group.
+	// run takes part until ctx ends, or returns what another try would not change. Changes are told by calls that must not block.
+	// After ctx has ended it does not leave the group.
 	run(ctx context.Context) error
 	// release says that revoked partitions are drained and committed. It does not block.
 	release(parts []partitionID)
@@ -44,8 +45,8 @@ type membership interface {
 	seat(p partitionID) seat
 	// contact is when the group last answered; zero: not since we are unknown to it.
 	contact() time.Time
-	// leave tells the group that we are gone, after run has returned. While the coordinator is away it tries on until ctx ends: otherwise the others
-	// would wait for a session timeout.
+	// leave tells the group that we are gone, after run has returned. While the coordinator is away it tries on until ctx ends:
+	// otherwise the others would wait for a session timeout.
 	leave(ctx context.Context) error
 }
 
@@ -99,7 +100,8 @@ func (g *classic) contact() time.Time {
 	return g.last
 }
 
-// owes says whether the group waits for us: it wants partitions for others, and only our next join would say that we have let them go.
+// owes says whether the group waits for us: it wants partitions for others, and only our next join would say that we have let
+// them go.
 func (g *classic) owes() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,7 +179,8 @@ func (g *classic) mend(began time.Time, err error) (wait bool) {
 	return err != nil
 }
 
-// hastyAllowed is how many rounds in a row may end at once before the next one waits: the first join of a member does, and so may the sync after it.
+// hastyAllowed is how many rounds in a row may end at once before the next one waits: the first join of a member does, and so may
+// the sync after it.
 const hastyAllowed = 3
 
 // hasty says whether rounds end at once, again and again, and the group only says to join again.
@@ -259,9 +262,10 @@ func (g *classic) round(ctx context.Context) error {
 	return g.beat(ctx, nil)
 }
 
-// settle looks, where a static member came back, whether the group has its partitions all given to somebody, and lets it join again where not. The sequence:
-// the member is to give some up, and ends before it has joined again without them; it comes back within its session; the group gives it its place without a new
-// plan, and in the old one nobody has what it was to give up. Other members have nothing to tell, and would wait for ever.
+// settle looks, where a static member came back, whether the group has its partitions all given to somebody, and lets it join
+// again where not. The sequence: the member is to give some up, and ends before it has joined again without them; it comes back
+// within its session; the group gives it its place without a new plan, and in the old one nobody has what it was to give up.
+// Other members have nothing to tell, and would wait for ever.
 func (g *classic) settle(ctx context.Context) {
 	g.mu.Lock()
 	look := g.me.instance != "" && g.proto.cooperative && !g.settled

@@ -109,7 +109,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestStaticTwice: of two processes with one instance id the first is fenced: it ends with an error that says so, and the second has its partitions.
+// TestStaticTwice: of two processes with one instance id the first is fenced: it ends with an error that says so, and the second
+// has its partitions.
 func TestStaticTwice(t *testing.T) {
 	t.Parallel()
 	onEach(t, 2, testStaticTwice)
@@ -133,8 +134,8 @@ func testStaticTwice(t *testing.T, ts *testSystem) {
 	}
 }
 
-// TestRejoin: a member joins again when it has given up what the group wanted back, and not when it ends: the last commit at Close also
-// releases, and a join there moves everybody else's partitions once more.
+// TestRejoin: a member joins again when it has given up what the group wanted back, and not when it ends: the last commit at
+// Close also releases, and a join there moves everybody else's partitions once more.
 func TestRejoin(t *testing.T) {
 	p, q, r := partitionID{"orders", 0}, partitionID{"orders", 1}, partitionID{"orders", 2}
 	for name, tc := range map[string]struct {
@@ -167,9 +168,9 @@ func TestRejoin(t *testing.T) {
 	}
 }
 
-// TestSilence: a coordinator that was away for longer than a session, and still has the group as it was. A broker that is killed and started again
-// is such a one: it gives every member it had written down a new session. Who gave its partitions up in the silence has to join again: heartbeats
-// alone are answered for ever, and the group thinks that they are being worked on.
+// TestSilence: a coordinator that was away for longer than a session, and still has the group as it was. A broker that is killed
+// and started again is such a one: it gives every member it had written down a new session. Who gave its partitions up in the
+// silence has to join again: heartbeats alone are answered for ever, and the group thinks that they are being worked on.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
@@ -188,7 +189,8 @@ func TestSilence(t *testing.T) {
 	eventually(t, "it works again", func() bool { return r.has(want) })
 }
 
-// TestLeave: a coordinator that cannot take the goodbye at the moment is asked again, so that others need not wait for a session timeout.
+// TestLeave: a coordinator that cannot take the goodbye at the moment is asked again, so that others need not wait for a session
+// timeout.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID} {

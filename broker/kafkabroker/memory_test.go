@@ -41,8 +41,9 @@ func memoryChild(topic string) {
 
 const memoryBudget = 64 << 20
 
-// TestMemory proves on real Kafka that a burst under handlers which stand still takes the budget and little more (f40), and that a batch of some
-// KB which inflates to 64 MB is refused and told, within 160 MB (b14). With the race detector, which takes a multiple of it, no limit is checked.
+// TestMemory proves on real Kafka that a burst under handlers which stand still takes the budget and little more (f40), and that
+// a batch of some KB which inflates to 64 MB is refused and told, within 160 MB (b14). With the race detector, which takes a
+// multiple of it, no limit is checked.
 func TestMemory(t *testing.T) {
 	run := func(brokers []string, topic string) (mb, n int, told string) {
 		c := exec.Command(os.Args[0])
@@ -85,7 +86,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestPrefetchBudget: what is prefetched of several partitions stays within the budget of bytes, and one batch over, while nobody takes it.
+// TestPrefetchBudget: what is prefetched of several partitions stays within the budget of bytes, and one batch over, while nobody
+// takes it.
 func TestPrefetchBudget(t *testing.T) {
 	t.Parallel()
 	const budget, value, each = 1 << 20, 10_000, 300

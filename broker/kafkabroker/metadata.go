@@ -14,7 +14,8 @@ import (
 // metadataLimit is the broker's offset.metadata.max.bytes by default: a commit with a longer string is refused as a whole.
 const metadataLimit = 4096
 
-// maxOffset bounds offsets, so that a token can carry one beside a generation. At a million messages a second it is reached after 8 years.
+// maxOffset bounds offsets, so that a token can carry one beside a generation. At a million messages a second it is reached after
+// 8 years.
 const maxOffset = 1<<48 - 1
 
 // metadataPrefix tells our strings from those of other clients; its last digit is the version of the format.
@@ -61,11 +62,12 @@ const (
 	mapLengths = 2 // uvarints: how many are unfinished, how many finished, and so on
 )
 
-// encode writes the metadata string, at most limit bytes long. What does not fit is left out: finished offsets from the highest down, then
-// runs. It is done again after a crash, and never lost.
+// encode writes the metadata string, at most limit bytes long. What does not fit is left out: finished offsets from the highest
+// down, then runs. It is done again after a crash, and never lost.
 //
-// The layout before base64: 8 bytes log, uvarint starts, 1 byte kind, uvarint length and the map, pairs of uvarints (offset above the one
-// before, runs), 4 bytes CRC-32C. With a suspect its offset above base, an uvarint, and 8 bytes of its process come behind starts.
+// The layout before base64: 8 bytes log, uvarint starts, 1 byte kind, uvarint length and the map, pairs of uvarints (offset above
+// the one before, runs), 4 bytes CRC-32C. With a suspect its offset above base, an uvarint, and 8 bytes of its process come
+// behind starts.
 func (p progress) encode(limit int) string {
 	room := (limit-len(metadataPrefix))*3/4 - 4
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 256), p.log)
@@ -144,8 +146,8 @@ func (p progress) bitset(room int) (m []byte, knows int64) {
 
 var errMetadata = errors.New("commit metadata is malformed")
 
-// decodeMetadata reads a metadata string. A string of another client gives base alone and no error. A malformed one of ours gives base alone
-// and an error: what was finished above base is done again.
+// decodeMetadata reads a metadata string. A string of another client gives base alone and no error. A malformed one of ours gives
+// base alone and an error: what was finished above base is done again.
 func decodeMetadata(base int64, s string) (progress, error) {
 	plain := progress{base: base}
 	text, ours := strings.CutPrefix(s, metadataPrefix)

@@ -11,7 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestMissingTopic: a topic that is not there at the start is waited for and told of, while the others are consumed; or it is an error, where that is wanted.
+// TestMissingTopic: a topic that is not there at the start is waited for and told of, while the others are consumed; or it is an
+// error, where that is wanted.
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.SeedTopics(1, "t"))

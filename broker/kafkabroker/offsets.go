@@ -24,9 +24,10 @@ type entry struct {
 
 // A tracker knows what became of the messages of a partition during one claim. It is a state machine without clock, lock or I/O.
 //
-// The messages of a log are met in its order by offer, and pass says how far the log was looked through. Offsets that were passed and not
-// offered have no message (compaction, transaction markers) and count as finished. What is committed is floor: the lowest unfinished offset, or
-// where all is finished how far the log was passed. Both the floor and what is finished above it come from one snapshot.
+// The messages of a log are met in its order by offer, and pass says how far the log was looked through. Offsets that were passed
+// and not offered have no message (compaction, transaction markers) and count as finished. What is committed is floor: the lowest
+// unfinished offset, or where all is finished how far the log was passed. Both the floor and what is finished above it come from
+// one snapshot.
 //
 // The idea of tracking only what was received, with finished offsets in the commit's metadata, is parallel-consumer's.
 type tracker struct {
@@ -61,7 +62,8 @@ type tracker struct {
 	encoded int // length of the metadata when it was measured last
 }
 
-// newTracker begins at what is committed. strays are the offsets that are out under ended claims of the same log; the map stays the caller's.
+// newTracker begins at what is committed. strays are the offsets that are out under ended claims of the same log; the map stays
+// the caller's.
 func newTracker(p progress, strays map[int64]int, most int) *tracker {
 	t := &tracker{
 		log: p.log, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), strays: strays,
@@ -92,8 +94,8 @@ func (t *tracker) find(o int64) (int, bool) {
 	return slices.BinarySearchFunc(t.list, o, func(e entry, o int64) int { return cmp.Compare(e.offset, o) })
 }
 
-// offer says whether the message at an offset is to be handed out now, and marks it so. It is not when it is out already, finished, or still
-// out under a claim that has ended.
+// offer says whether the message at an offset is to be handed out now, and marks it so. It is not when it is out already,
+// finished, or still out under a claim that has ended.
 func (t *tracker) offer(o int64, size uint32) (tok uint64, ok bool) {
 	if o < t.floor() {
 		return 0, false
@@ -166,14 +168,14 @@ func (t *tracker) meet(o int64, size uint32) entry {
 	return entry{offset: o, size: size, state: out}
 }
 
-// pass says that the log was looked through from an offset up to another: what was given back there and did not come again is not in the
-// log any more. It returns how many these are.
+// pass says that the log was looked through from an offset up to another: what was given back there and did not come again is not
+// in the log any more. It returns how many these are.
 func (t *tracker) pass(from, to int64) (gone int64) {
 	return t.skip(from, to, func(s uint8) bool { return s == back })
 }
 
-// jump says that the log does not have the offsets from, from+1, …, to-1 any more. It returns how many of them nobody has handled, taking it that
-// each offset that was never passed had a message.
+// jump says that the log does not have the offsets from, from+1, …, to-1 any more. It returns how many of them nobody has
+// handled, taking it that each offset that was never passed had a message.
 func (t *tracker) jump(from, to int64) (gone int64) {
 	o := max(from, t.passed)
 	for _, s := range t.before {
@@ -273,7 +275,8 @@ func (t *tracker) settle(tok uint64) (e *entry, how settling, size uint32) {
 	return &t.list[i], settledNow, t.list[i].size
 }
 
-// settleStray says that a message which was out under an ended claim is settled; it can be handed out now. again: it has to be fetched again.
+// settleStray says that a message which was out under an ended claim is settled; it can be handed out now. again: it has to be
+// fetched again.
 func (t *tracker) settleStray(o int64) (again bool) {
 	if i, found := t.find(o); found && t.list[i].state == stray {
 		t.list[i].state = back
@@ -282,7 +285,8 @@ func (t *tracker) settleStray(o int64) (again bool) {
 	return false
 }
 
-// fence ends it: each settle says lost from here on. It returns the offsets that are out; what they take of the budget stays taken until they are settled.
+// fence ends it: each settle says lost from here on. It returns the offsets that are out; what they take of the budget stays
+// taken until they are settled.
 func (t *tracker) fence() (outs []int64) {
 	if t.fenced {
 		return nil
@@ -389,8 +393,8 @@ func (t *tracker) promised() int64 { return t.acked - t.confirmed }
 // intakeLimit is the part of the commit's metadata that may be in use while messages are taken in.
 const intakeLimit = 0.75
 
-// waiting is how many messages up to the log's end were never met, and open how many were and are not finished. Offsets without a message
-// that were not passed yet count as messages.
+// waiting is how many messages up to the log's end were never met, and open how many were and are not finished. Offsets without a
+// message that were not passed yet count as messages.
 func (t *tracker) waiting(end int64) (waiting, open int64) {
 	waiting = max(0, end-t.passed)
 	for _, s := range t.before {
@@ -413,8 +417,8 @@ func (t *tracker) window() float64 {
 	return max(float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit))
 }
 
-// measure says how long the metadata would be. While even a bit for each offset takes little of the room, it says how long that is: to put the metadata
-// together takes a look at each entry.
+// measure says how long the metadata would be. While even a bit for each offset takes little of the room, it says how long that
+// is: to put the metadata together takes a look at each entry.
 func (t *tracker) measure() int {
 	top := t.passed
 	if n := len(t.before); n > 0 {

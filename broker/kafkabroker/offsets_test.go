@@ -211,9 +211,9 @@ func (m *logModel) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// TestTrackerModel proves on random histories of processes: nothing unfinished is ever below a commit or called finished in its metadata,
-// commits never go back, nothing is handed out twice, and in the end everything is finished and committed. Messages are given back in any order, and retention
-// takes some at any time.
+// TestTrackerModel proves on random histories of processes: nothing unfinished is ever below a commit or called finished in its
+// metadata, commits never go back, nothing is handed out twice, and in the end everything is finished and committed. Messages are
+// given back in any order, and retention takes some at any time.
 func TestTrackerModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &logModel{t: t, done: make(map[int64]bool), strays: make(map[int64]int), orphans: make(map[*tracker]map[uint64]int64)}

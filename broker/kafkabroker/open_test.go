@@ -8,7 +8,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestOpenBesideStop: a policy that ends Receive may do so before Open has returned. Open has opened then: it is Receive that tells the reason, once.
+// TestOpenBesideStop: a policy that ends Receive may do so before Open has returned. Open has opened then: it is Receive that
+// tells the reason, once.
 func TestOpenBesideStop(t *testing.T) {
 	stop := errors.New("ended by the policy stop")
 	for name, tc := range map[string]struct {

@@ -79,8 +79,8 @@ const (
 	idleMost = time.Second
 )
 
-// fruitless is told of an answer that came at once and brought nothing to go on from. A broker that has nothing waits before it says so; one that does not wait
-// is asked less and less often.
+// fruitless is told of an answer that came at once and brought nothing to go on from. A broker that has nothing waits before it
+// says so; one that does not wait is asked less and less often.
 func (p *part) fruitless(now time.Time) {
 	p.idle++
 	if p.idle <= idleAllowed {
@@ -137,8 +137,8 @@ func (p *part) fence() {
 	}
 }
 
-// behindStrays says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it comes again, perhaps, and
-// what comes after it would be ahead of it.
+// behindStrays says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it
+// comes again, perhaps, and what comes after it would be ahead of it.
 func (p *part) behindStrays() bool {
 	return p.s.o.Ordered && len(p.s.straysOf(p.partitionID, p.id)) > 0
 }

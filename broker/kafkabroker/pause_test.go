@@ -11,7 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// TestPauseLetsGo: what is prefetched of a topic fills the budget when it is paused. It is let go, or the other topics would get nothing.
+// TestPauseLetsGo: what is prefetched of a topic fills the budget when it is paused. It is let go, or the other topics would get
+// nothing.
 func TestPauseLetsGo(t *testing.T) {
 	t.Parallel()
 	const budget = 256 << 10

@@ -29,10 +29,12 @@ func (s *Source) poll() {
 	}
 }
 
-// stale is the age from which a partition's end is asked for: nothing is fetched of it, because the budget is used up, or it is paused.
+// stale is the age from which a partition's end is asked for: nothing is fetched of it, because the budget is used up, or it is
+// paused.
 const stale = 2 * time.Second
 
-// measure learns the ends of partitions that no fetch has told of lately. Without it the lag would stand still just when it grows.
+// measure learns the ends of partitions that no fetch has told of lately. Without it the lag would stand still just when it
+// grows.
 func (s *Source) measure() {
 	now := time.Now()
 	var old []*part
@@ -100,7 +102,8 @@ func (s *Source) look(ctx context.Context) error {
 	return err
 }
 
-// missingLooks is from how many looks on, one after the other, a topic that no broker knows was deleted. A broker that has just started may not know it yet.
+// missingLooks is from how many looks on, one after the other, a topic that no broker knows was deleted. A broker that has just
+// started may not know it yet.
 const missingLooks = 2
 
 // miss counts looks that did not find a topic; it needs s.mu.

@@ -19,17 +19,18 @@ import (
 type PublisherConfig struct {
 	Connection
 
-	// MaxMessageBytes is the largest key, value and headers together that are sent; larger ones are broker.ErrRefused, as are those that the
-	// broker finds too large. Keep it at the broker's message.max.bytes. Defaults to 1,000,000.
+	// MaxMessageBytes is the largest key, value and headers together that are sent; larger ones are broker.ErrRefused, as are those
+	// that the broker finds too large. Keep it at the broker's message.max.bytes. Defaults to 1,000,000.
 	MaxMessageBytes int
 }
 
-// A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key go to the
-// partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no repetitions, readers may.
+// A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key
+// go to the partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no
+// repetitions, readers may.
 //
-// Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or record. A partition without a leader
-// is waited for as long; then its messages are unconfirmed. Kafka's own topics (two leading underscores) are refused as broker.ErrReserved, too: a topic may come from
-// a message, as a dead letter's does.
+// Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or
+// record. A partition without a leader is waited for as long; then its messages are unconfirmed. Kafka's own topics (two leading
+// underscores) are refused as broker.ErrReserved, too: a topic may come from a message, as a dead letter's does.
 type Publisher struct {
 	cfg PublisherConfig
 	c   *cluster
@@ -150,7 +151,8 @@ func outgoing(o *broker.Outgoing) (m kafka.Message, size int) {
 	return m, size
 }
 
-// An answer is what the broker said to the batch that a message was in. The Writer reports only its error, and the rest to Completion.
+// An answer is what the broker said to the batch that a message was in. The Writer reports only its error, and the rest to
+// Completion.
 type answer struct {
 	base int64 // the offset of the batch's first message
 }
@@ -167,8 +169,9 @@ func answered(ms []kafka.Message, _ error) {
 
 func baseOf(m kafka.Message) int64 { return m.WriterData.(*answer).base }
 
-// unstored says whether a message is certainly not stored, and another try may be lucky soon: its topic or the partition's leader is not known everywhere yet. A
-// leader that has stored a batch and is deposed before the replicas have it says the same, but with the batch's offset: the next leader may have it.
+// unstored says whether a message is certainly not stored, and another try may be lucky soon: its topic or the partition's leader
+// is not known everywhere yet. A leader that has stored a batch and is deposed before the replicas have it says the same, but
+// with the batch's offset: the next leader may have it.
 func unstored(err error, base int64) bool {
 	if errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader) {
 		return true // the Transport knew of nobody to send it to
@@ -180,8 +183,8 @@ func unstored(err error, base int64) bool {
 	return false
 }
 
-// insist sends messages again that are not stored for want of a topic or a leader, until RequestTimeout is over: a topic that was just made is not known to
-// every broker yet.
+// insist sends messages again that are not stored for want of a topic or a leader, until RequestTimeout is over: a topic that was
+// just made is not known to every broker yet.
 func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
 	index := make([]int, len(ms))
 	for i := range index {
@@ -216,7 +219,8 @@ func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i i
 	}
 }
 
-// write sends what is left and tries again, one by one, what was refused as part of a batch that was too large. set is called for failures.
+// write sends what is left and tries again, one by one, what was refused as part of a batch that was too large. set is called for
+// failures.
 func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
 	if len(ms) == 0 {
 		return nil

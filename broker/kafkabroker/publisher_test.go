@@ -17,7 +17,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestPublishTooLarge: what is too large is refused for good, with its size and the limit, without a broker and without a name of a Go field.
+// TestPublishTooLarge: what is too large is refused for good, with its size and the limit, without a broker and without a name of
+// a Go field.
 func TestPublishTooLarge(t *testing.T) {
 	p, err := NewPublisher(PublisherConfig{MaxMessageBytes: 100})
 	if err != nil {
@@ -30,7 +31,8 @@ func TestPublishTooLarge(t *testing.T) {
 	}
 }
 
-// TestPublishToReserved: Kafka's own topics are refused, whoever names them, without a broker, and what is beside them in a batch is not.
+// TestPublishToReserved: Kafka's own topics are refused, whoever names them, without a broker, and what is beside them in a batch
+// is not.
 func TestPublishToReserved(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
@@ -98,8 +100,9 @@ func (ts *testSystem) answerProduce(n int32, e *kerr.Error, base int64) *atomic.
 	return &met
 }
 
-// TestPublishToNewLeader: where the partition has no leader yet, or another one, and nothing was stored, Publish goes on by itself, and each message is stored
-// once. Where a leader has stored it and could not keep it to the end, nobody knows what became of it: it is not sent again, and is told as unconfirmed.
+// TestPublishToNewLeader: where the partition has no leader yet, or another one, and nothing was stored, Publish goes on by
+// itself, and each message is stored once. Where a leader has stored it and could not keep it to the end, nobody knows what
+// became of it: it is not sent again, and is told as unconfirmed.
 func TestPublishToNewLeader(t *testing.T) {
 	for _, e := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition} {
 		for _, stored := range []bool{false, true} {
@@ -203,8 +206,8 @@ func TestPublishToNewTopicReal(t *testing.T) {
 	}
 }
 
-// TestPublishNamesTheTopic: whether Publish gave up itself or its caller did, each message's error names the topic and that it does not exist. It said
-// "publishing: context deadline exceeded".
+// TestPublishNamesTheTopic: whether Publish gave up itself or its caller did, each message's error names the topic and that it
+// does not exist. It said "publishing: context deadline exceeded".
 func TestPublishNamesTheTopic(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// realBrokers are those of a real Kafka: KAFKA_BROKERS, or one that is started for the tests. Who asks for neither gets a skip. Who does gets one too where no
-// Kafka can be had, and with LONGSHORE_REAL a failure.
+// realBrokers are those of a real Kafka: KAFKA_BROKERS, or one that is started for the tests. Who asks for neither gets a skip.
+// Who does gets one too where no Kafka can be had, and with LONGSHORE_REAL a failure.
 func realBrokers(t testing.TB) []string {
 	t.Helper()
 	if !realWanted() {
@@ -50,7 +50,8 @@ func realKafka(t *testing.T, partitions int32) (admin *kgo.Client, brokers []str
 	return ts.admin, ts.brokers, ts.topics[0]
 }
 
-// realLease is the shortest session timeout that the brokers grant, and not less than a second: the broker is another process, and pauses.
+// realLease is the shortest session timeout that the brokers grant, and not less than a second: the broker is another process,
+// and pauses.
 func realLease(t testing.TB) time.Duration {
 	t.Helper()
 	ts := plainTestSystem(brokertest.Setup{}, "sticky", 0)
@@ -123,8 +124,8 @@ func (ts *testSystem) realProgress(t testing.TB, topic string) (ps []progressOf)
 	return ps
 }
 
-// TestReal proves on Apache Kafka that members come and go under load with nothing lost, nothing twice, and everything committed; in each
-// protocol.
+// TestReal proves on Apache Kafka that members come and go under load with nothing lost, nothing twice, and everything committed;
+// in each protocol.
 func TestReal(t *testing.T) {
 	for balancer := range schemes {
 		t.Run(balancer, func(t *testing.T) {

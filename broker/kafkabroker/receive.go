@@ -174,8 +174,8 @@ func (s *Source) progress(l *loan) {
 
 var errCompacted = errors.New("messages that were given back are not in the log any more")
 
-// undecodable does what the policy says of a batch. It is fetched once more before: it may have been spoiled on its way, or be newer than what the answer
-// tells of the log.
+// undecodable does what the policy says of a batch. It is fetched once more before: it may have been spoiled on its way, or be
+// newer than what the answer tells of the log.
 func (s *Source) undecodable(p *part, err error) {
 	err = fmt.Errorf("%s/%d: %w", p.topic, p.no, err)
 	var be *batchError

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// racks lets a cluster behave as one with replica.selector.class set: the leader of partition 0 sends who is in the rack "near" to a follower. The fake
-// serves fetches by followers, and has no racks of its own.
+// racks lets a cluster behave as one with replica.selector.class set: the leader of partition 0 sends who is in the rack "near"
+// to a follower. The fake serves fetches by followers, and has no racks of its own.
 type racks struct {
 	mu       sync.Mutex
 	near     int32
@@ -51,8 +51,8 @@ func (k *racks) counts() (referred, served, led int) {
 	return k.referred, k.served, k.led
 }
 
-// TestRack: who has a rack fetches from the follower that the leader names, stays with it, and goes back to the leader when the follower has the partition
-// no more (KIP-392).
+// TestRack: who has a rack fetches from the follower that the leader names, stays with it, and goes back to the leader when the
+// follower has the partition no more (KIP-392).
 func TestRack(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1, kfake.NumBrokers(2))

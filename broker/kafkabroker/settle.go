@@ -106,8 +106,9 @@ func (s *Source) verdict(p *part, lost, twice bool) error {
 // refillWait is how long a little freed budget waits for more.
 const refillWait = time.Millisecond
 
-// feed wakes whoever waits for budget, when there is enough of it or it has waited for long enough. Were Receive woken by each settle, it would hand out one message
-// at a time under a budget that is used up; small budgets are refilled at once, for they may be all that keeps the workers busy. It needs s.mu.
+// feed wakes whoever waits for budget, when there is enough of it or it has waited for long enough. Were Receive woken by each
+// settle, it would hand out one message at a time under a budget that is used up; small budgets are refilled at once, for they
+// may be all that keeps the workers busy. It needs s.mu.
 func (s *Source) feed() {
 	if !s.starved {
 		return

@@ -12,11 +12,12 @@ import (
 	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
-// A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder, Rebudgeter and Windowed.
+// A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder,
+// Rebudgeter and Windowed.
 //
-// Goroutines, from Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and alone calls Observe;
-// the committer, which sends one commit at a time; the poller, which looks at topics; one for each fetch under way (at most two per broker), and
-// one for partitions that begin. All share mu, which is held for memory work only.
+// Goroutines, from Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and alone
+// calls Observe; the committer, which sends one commit at a time; the poller, which looks at topics; one for each fetch under way
+// (at most two per broker), and one for partitions that begin. All share mu, which is held for memory work only.
 type Source struct {
 	cfg     Config
 	matches func(topic string) bool
@@ -43,7 +44,8 @@ type Source struct {
 	work      sync.WaitGroup // the rest
 	done      chan struct{}  // closed
 
-	// What each ack touches stands together, and apart from what is read without the lock: two processors that ack in turns pass each other its lines.
+	// What each ack touches stands together, and apart from what is read without the lock: two processors that ack in turns pass
+	// each other its lines.
 	_         [64]byte
 	mu        sync.Mutex
 	outN      int
@@ -200,7 +202,8 @@ func (s *Source) admit(o broker.Options) error {
 	return nil
 }
 
-// firstTry bounds the first try to reach a broker: somebody waits to be told what is wrong. A broker that is only slow is reached by a later one.
+// firstTry bounds the first try to reach a broker: somebody waits to be told what is wrong. A broker that is only slow is reached
+// by a later one.
 const firstTry = 2 * time.Second
 
 // bootstrap looks at the topics until a broker answers.

@@ -100,7 +100,8 @@ func (c *spoiltConn) Read(b []byte) (int, error) {
 	return c.answer.Read(b)
 }
 
-// TestHostileAnswers: whatever a broker answers to any request that we send, the process lives, takes little memory and tells an error.
+// TestHostileAnswers: whatever a broker answers to any request that we send, the process lives, takes little memory and tells an
+// error.
 func TestHostileAnswers(t *testing.T) {
 	const rows = 23
 	n := allocated(func() { t.Run("requests", testHostileAnswers) })

@@ -36,8 +36,9 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestFailedStart: whatever is set up otherwise here than there, the first thing that is told names it, long before a try is given up; and so does the error of an
-// Open whose time is over in the middle of another try. That one said "i/o timeout", whatever was wrong.
+// TestFailedStart: whatever is set up otherwise here than there, the first thing that is told names it, long before a try is
+// given up; and so does the error of an Open whose time is over in the middle of another try. That one said "i/o timeout",
+// whatever was wrong.
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	_, _, pair, _ := selfSigned(t)

@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// TestStaticInterrupted: a static member ends, well or killed, while it drains what a second member is to have, and comes back within its session. The group
-// has its place and gives it the rest of its partitions without a new generation; what it was to give up must be somebody's all the same.
+// TestStaticInterrupted: a static member ends, well or killed, while it drains what a second member is to have, and comes back
+// within its session. The group has its place and gives it the rest of its partitions without a new generation; what it was to
+// give up must be somebody's all the same.
 func TestStaticInterrupted(t *testing.T) {
 	for _, balancer := range []string{"sticky", "range"} {
 		for how, end := range map[string]func(*testing.T, *testSystem, *runner, *link){

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Where processes in a row ended above one offset, a message above it may be killing them (os.Exit, out of memory). With Config.CrashLimit what was unfinished
-// there is run alone: nothing else of this source is in a handler meanwhile. Before such a message is handed out, a commit says which it is, and by which process; before
-// anything else is, another one says that it is settled. So a process that finds a suspect of another one in what is committed knows that the other one ended
-// while this message, and no other of its source, was in a handler.
+// Where processes in a row ended above one offset, a message above it may be killing them (os.Exit, out of memory). With
+// Config.CrashLimit what was unfinished there is run alone: nothing else of this source is in a handler meanwhile. Before such a
+// message is handed out, a commit says which it is, and by which process; before anything else is, another one says that it is
+// settled. So a process that finds a suspect of another one in what is committed knows that the other one ended while this
+// message, and no other of its source, was in a handler.
 
 // A marking is how far the commit of a suspect is.
 type marking int
@@ -78,7 +79,8 @@ func (s *Source) mayGo(p *part, alone bool) bool {
 	return p.mark == unmarked || p.mark == set || p.mark == clearing && p.careful > 0
 }
 
-// vet says whether a message may be handed out as far as suspicion goes. It may not before a commit says that it runs alone; it is fetched again then.
+// vet says whether a message may be handed out as far as suspicion goes. It may not before a commit says that it runs alone; it
+// is fetched again then.
 func (p *part) vet(o int64) bool {
 	if p.careful == 0 || !p.tr.wants(o) {
 		return true

@@ -79,8 +79,8 @@ func (x *mortal) alone(r *runner) {
 	}
 }
 
-// TestCrashLimit: a message ends each process that handles it. After three of them what was unfinished above the offset runs alone, in all partitions; what was alone when
-// the fourth process ended is handed out with the number, and nothing else is.
+// TestCrashLimit: a message ends each process that handles it. After three of them what was unfinished above the offset runs
+// alone, in all partitions; what was alone when the fourth process ended is handed out with the number, and nothing else is.
 func TestCrashLimit(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
@@ -105,7 +105,8 @@ func TestCrashLimit(t *testing.T) {
 	}
 }
 
-// TestCrashLimitGoodbye: processes that end well are no crashes, and one that only loses its session is none either, for it lives.
+// TestCrashLimitGoodbye: processes that end well are no crashes, and one that only loses its session is none either, for it
+// lives.
 func TestCrashLimitGoodbye(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)

@@ -60,7 +60,8 @@ func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate, p
 	return certFile, keyFile, pair, pool
 }
 
-// TestTLS proves mutual TLS, and that a mismatch of TLS and plaintext is told with the broker's address, the step that failed and a hint (b05).
+// TestTLS proves mutual TLS, and that a mismatch of TLS and plaintext is told with the broker's address, the step that failed and
+// a hint (b05).
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, pair, pool := selfSigned(t)
@@ -97,7 +98,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestLoginOfTheOtherKind: no login where one is wanted, and one where none is, are told by the step, with the broker's address (b05).
+// TestLoginOfTheOtherKind: no login where one is wanted, and one where none is, are told by the step, with the broker's address
+// (b05).
 func TestLoginOfTheOtherKind(t *testing.T) {
 	t.Parallel()
 	guarded := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "admin", "canary-7f3"))
@@ -162,8 +164,8 @@ func TestLoginStaysHere(t *testing.T) {
 	}
 }
 
-// refusesKind proves that a source, a publisher and a view of the lag all tell the broker's address, what was being done and what may be wrong; and that a
-// broker nobody chose is not called by a number.
+// refusesKind proves that a source, a publisher and a view of the lag all tell the broker's address, what was being done and what
+// may be wrong; and that a broker nobody chose is not called by a number.
 func refusesKind(t *testing.T, c Connection, want ...string) {
 	t.Helper()
 	want = append(want, "broker "+c.Brokers[0]+": ")

@@ -88,8 +88,8 @@ func readTopics(r *reader, version int16) (ts map[string]topic, brokers map[int3
 	return ts, brokers, r.err()
 }
 
-// unlisted is how many of a topic's partitions an answer may leave out. Brokers list all of them, so their numbers are below their count; a bound on the numbers
-// alone would let a few bytes claim megabytes.
+// unlisted is how many of a topic's partitions an answer may leave out. Brokers list all of them, so their numbers are below
+// their count; a bound on the numbers alone would let a few bytes claim megabytes.
 const unlisted = 16
 
 func readTopic(r *reader, version int16) topic {
@@ -131,7 +131,8 @@ const (
 	timeStart = -2
 )
 
-// listOffset asks the partition's leader for the first offset at or after a time in ms, or for the log's end or start. -1: there is none.
+// listOffset asks the partition's leader for the first offset at or after a time in ms, or for the log's end or start. -1: there
+// is none.
 func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, at int64, isolation int8) (int64, error) {
 	w := writer{}
 	w.i32(-1)

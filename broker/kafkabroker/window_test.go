@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestWindow: one message that stays out holds the commit back; when the window above it is full, intake stops with a Stalled event that names it, and goes
-// on when it is settled. Other partitions go on meanwhile.
+// TestWindow: one message that stays out holds the commit back; when the window above it is full, intake stops with a Stalled
+// event that names it, and goes on when it is settled. Other partitions go on meanwhile.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	const window, n = 10, 40
@@ -51,7 +51,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// holdFirst opens a source of two partitions and acks all but the first message of partition 0, which it sends. It counts what came of each partition.
+// holdFirst opens a source of two partitions and acks all but the first message of partition 0, which it sends. It counts what
+// came of each partition.
 func holdFirst(t *testing.T, s *Source, events chan<- broker.Event, first chan<- broker.Message) (got *[2]atomic.Int32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

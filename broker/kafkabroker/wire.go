@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// A writer builds a request's body. flexible is the encoding of newer versions: compact lengths (one more than the length, as an unsigned
-// varint), and a section of tagged fields, always empty here, at the end of each struct.
+// A writer builds a request's body. flexible is the encoding of newer versions: compact lengths (one more than the length, as an
+// unsigned varint), and a section of tagged fields, always empty here, at the end of each struct.
 type writer struct {
 	b        []byte
 	flexible bool

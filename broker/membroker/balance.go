@@ -1,7 +1,7 @@
 package membroker
 
-// balance spreads the partitions over the members: sticky, so that only those move that must. Who has to give one up is told, and the
-// next owner gets it when it was released.
+// balance spreads the partitions over the members: sticky, so that only those move that must. Who has to give one up is told, and
+// the next owner gets it when it was released.
 func (g *group) balance() {
 	var takers []*member
 	for _, m := range g.members {
@@ -18,7 +18,8 @@ func (g *group) balance() {
 	}
 }
 
-// spread decides who should own each partition, given who does. Each gets the same number or one more; without takers all stay where they are.
+// spread decides who should own each partition, given who does. Each gets the same number or one more; without takers all stay
+// where they are.
 func spread(owners, takers []*member) []*member {
 	out := make([]*member, len(owners))
 	if len(takers) == 0 {

@@ -10,8 +10,9 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A Broker holds topics, groups and what was told to go wrong. It has no goroutine of its own: what is due happens when somebody asks, so
-// it needs no Close, and in a synctest bubble it is idle when everybody else is. All methods are safe for concurrent use.
+// A Broker holds topics, groups and what was told to go wrong. It has no goroutine of its own: what is due happens when somebody
+// asks, so it needs no Close, and in a synctest bubble it is idle when everybody else is. All methods are safe for concurrent
+// use.
 type Broker struct {
 	cfg  Config
 	seed maphash.Seed
@@ -75,8 +76,8 @@ func (b *Broker) topic(name string) (*topic, error) {
 	return b.addTopic(name, b.cfg.Partitions), nil
 }
 
-// Produce stores messages as another program would: no fault concerns it. The partition is chosen by the key, or in turn where there is
-// none. It fails only for a topic that a Strict broker does not have; then nothing is stored from that message on.
+// Produce stores messages as another program would: no fault concerns it. The partition is chosen by the key, or in turn where
+// there is none. It fails only for a topic that a Strict broker does not have; then nothing is stored from that message on.
 func (b *Broker) Produce(ms ...broker.Outgoing) error { return b.ProduceTo(-1, ms...) }
 
 // ProduceTo is Produce into a partition of your choice.

@@ -12,33 +12,37 @@ import (
 
 // Config says what kind of broker it is. The zero value is a partitioned one with one partition for each topic.
 type Config struct {
-	// Leased makes it act as JetStream does: one log with one sequence for all topics, every member of a group takes from it, each message
-	// is leased to its holder and comes again when the lease runs out. Otherwise it acts as Kafka does: a log for each partition, each
-	// partition belongs to one member of a group, progress is a committed offset with the finished offsets above it. Defaults to false.
+	// Leased makes it act as JetStream does: one log with one sequence for all topics, every member of a group takes from it, each
+	// message is leased to its holder and comes again when the lease runs out. Otherwise it acts as Kafka does: a log for each
+	// partition, each partition belongs to one member of a group, progress is a committed offset with the finished offsets above it.
+	// Defaults to false.
 	Leased bool
-	// Topics are made at the start, with so many partitions each (ignored where Leased). Others are made when they are first used, with
-	// Partitions, unless Strict is set. Defaults to none.
+	// Topics are made at the start, with so many partitions each (ignored where Leased). Others are made when they are first used,
+	// with Partitions, unless Strict is set. Defaults to none.
 	Topics map[string]int
 	// Partitions of a topic that is not in Topics. Defaults to 1.
 	Partitions int
 	// Strict refuses topics that are not in Topics. Set it to test how a missing topic is met. Defaults to false.
 	Strict bool
 
-	// Lease is how long a source may be silent. Leased: a message that is neither settled nor extended for so long comes again. Partitioned:
-	// a source that sends no heartbeat for so long loses its partitions. Sources extend and send heartbeats at a third of it. Defaults to 10 s.
+	// Lease is how long a source may be silent. Leased: a message that is neither settled nor extended for so long comes again.
+	// Partitioned: a source that sends no heartbeat for so long loses its partitions. Sources extend and send heartbeats at a third
+	// of it. Defaults to 10 s.
 	Lease time.Duration
-	// NativeDelay is the longest delay that the broker keeps for a Nack; negative means none. It needs Leased. Defaults to 24 h where
-	// Leased, else to none.
+	// NativeDelay is the longest delay that the broker keeps for a Nack; negative means none. It needs Leased. Defaults to 24 h
+	// where Leased, else to none.
 	NativeDelay time.Duration
-	// Attempts says what Message.Attempt means: broker.AtLeast counts known failed runs, broker.AtMost deliveries, broker.Exact deliveries
-	// without those that were given back unhandled. Defaults to broker.AtMost where Leased, else to broker.AtLeast, which is the zero value:
-	// a Leased broker cannot be told AtLeast.
+	// Attempts says what Message.Attempt means: broker.AtLeast counts known failed runs, broker.AtMost deliveries, broker.Exact
+	// deliveries without those that were given back unhandled. Defaults to broker.AtMost where Leased, else to broker.AtLeast, which
+	// is the zero value: a Leased broker cannot be told AtLeast.
 	Attempts broker.Trust
-	// MaxDeliveries: after so many deliveries a message is dropped, as JetStream's MaxDeliver does. It needs Leased. Defaults to 0, never.
+	// MaxDeliveries: after so many deliveries a message is dropped, as JetStream's MaxDeliver does. It needs Leased. Defaults to 0,
+	// never.
 	MaxDeliveries int
 	// AtMostOnce: a message counts as settled when it was delivered, as with core NATS. It needs Leased. Defaults to false.
 	AtMostOnce bool
-	// MaxMessageBytes is the largest key, value and headers together that Publish takes; larger ones are broker.ErrRefused. Defaults to 8 MiB.
+	// MaxMessageBytes is the largest key, value and headers together that Publish takes; larger ones are broker.ErrRefused. Defaults
+	// to 8 MiB.
 	MaxMessageBytes int
 }
 
@@ -48,11 +52,11 @@ type SourceConfig struct {
 	Group string
 	// Topics to consume. Defaults to all that Config.Topics names.
 	Topics []string
-	// Prefetch is how many messages at most are held ready for Receive, beyond those that were handed out. Where Leased they are leased to
-	// this source, so fewer spread better over several. Defaults to 256.
+	// Prefetch is how many messages at most are held ready for Receive, beyond those that were handed out. Where Leased they are
+	// leased to this source, so fewer spread better over several. Defaults to 256.
 	Prefetch int
-	// Window is how far the highest offset handed out may be ahead of the committed one, per partition; beyond it intake stops with a
-	// Stalled event. Not used where Leased. Defaults to 65,536.
+	// Window is how far the highest offset handed out may be ahead of the committed one, per partition; beyond it intake stops with
+	// a Stalled event. Not used where Leased. Defaults to 65,536.
 	Window int
 	// CommitInterval is how long a settle may wait before it is sent. Defaults to 5 ms.
 	CommitInterval time.Duration

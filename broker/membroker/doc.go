@@ -1,26 +1,28 @@
-// Package membroker is a broker in memory: for tests without a network, and for trying longshore out. It passes the same conformance suite
-// as the adapters of real brokers, so a test that runs on it instead of on mocks meets the same behaviour: redelivery, rebalances, lost
-// leases, settles that come too late.
+// Package membroker is a broker in memory: for tests without a network, and for trying longshore out. It passes the same
+// conformance suite as the adapters of real brokers, so a test that runs on it instead of on mocks meets the same behaviour:
+// redelivery, rebalances, lost leases, settles that come too late.
 //
-// It acts as Kafka does (partitions that belong to one member of a group, a committed offset), or, with Config.Leased, as JetStream does (one
-// stream, a lease for each message).
+// It acts as Kafka does (partitions that belong to one member of a group, a committed offset), or, with Config.Leased, as
+// JetStream does (one stream, a lease for each message).
 //
 //	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 4}})
 //	b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("hello")})
 //	source := b.Source(membroker.SourceConfig{Group: "workers"})
 //
-// There is no I/O, only memory, timers and channels, so it runs inside a testing/synctest bubble, where leases and delays cost no time.
+// There is no I/O, only memory, timers and channels, so it runs inside a testing/synctest bubble, where leases and delays cost no
+// time.
 //
 // docs/testing.md in the repository tests a handler with it, from the first line to the last.
 //
 // # What can go wrong, on request
 //
-// Of the broker: [Broker.Down] and [Broker.Up], [Broker.Fail] (opening, receiving, settling, publishing), [Broker.Drop], [Broker.Delay],
-// [Broker.Redeliver], [Broker.Revoke], [Broker.Steal], [Broker.Bounce], [Broker.Trim], [Broker.Recreate], [Broker.ForgetSettles] and
-// [Broker.ReportLag]. Of one process: [Source.Cut] and [Source.Heal], [Source.Freeze] and [Source.Thaw], [Source.Kill].
+// Of the broker: [Broker.Down] and [Broker.Up], [Broker.Fail] (opening, receiving, settling, publishing), [Broker.Drop],
+// [Broker.Delay], [Broker.Redeliver], [Broker.Revoke], [Broker.Steal], [Broker.Bounce], [Broker.Trim], [Broker.Recreate],
+// [Broker.ForgetSettles] and [Broker.ReportLag]. Of one process: [Source.Cut] and [Source.Heal], [Source.Freeze] and
+// [Source.Thaw], [Source.Kill].
 //
 // # What can be seen from outside
 //
-// [Broker.Unsettled], [Broker.Settled], [Broker.Committed], [Broker.History], [Broker.Messages] and [Broker.Stats] tell what the broker has
-// down, not what a source believes.
+// [Broker.Unsettled], [Broker.Settled], [Broker.Committed], [Broker.History], [Broker.Messages] and [Broker.Stats] tell what the
+// broker has down, not what a source believes.
 package membroker

@@ -74,8 +74,8 @@ func (b *Broker) Fail(op Op, n int, err error) {
 	b.wake()
 }
 
-// Drop loses the next n messages on their way to a source. It needs Leased, where they come again after the lease; a partitioned source
-// asks again by itself.
+// Drop loses the next n messages on their way to a source. It needs Leased, where they come again after the lease; a partitioned
+// source asks again by itself.
 func (b *Broker) Drop(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,8 +141,8 @@ func (p *leases) refresh(until int64) {
 	}
 }
 
-// ForgetSettles undoes the settles of the last d, as a JetStream server does that is killed before it wrote them down. It returns how many
-// there were. It needs Leased, and knows the last 65,536 settles at most.
+// ForgetSettles undoes the settles of the last d, as a JetStream server does that is killed before it wrote them down. It returns
+// how many there were. It needs Leased, and knows the last 65,536 settles at most.
 func (b *Broker) ForgetSettles(group string, d time.Duration) int {
 	since := time.Now().Add(-d).UnixNano()
 	b.mu.Lock()
@@ -250,8 +250,8 @@ func (c *cursor) restart(g *group) {
 	}
 }
 
-// Revoke takes the partition from its owner gently: who has it is told, settles what runs, commits and releases. Another member of the
-// group gets it then, or without one the same again. It needs a partitioned broker.
+// Revoke takes the partition from its owner gently: who has it is told, settles what runs, commits and releases. Another member
+// of the group gets it then, or without one the same again. It needs a partitioned broker.
 func (b *Broker) Revoke(groupName, topic string, partition int32) error {
 	return b.move(groupName, topic, partition, func(g *group, c *cursor) {
 		c.to, c.moving = g.other(c.owner), true
@@ -267,8 +267,8 @@ func (b *Broker) Steal(groupName, topic string, partition int32) error {
 	})
 }
 
-// Bounce takes the partition from its owner and gives it back in the same moment, as an eager rebalance does: the next claim begins while
-// the old one is still revoking.
+// Bounce takes the partition from its owner and gives it back in the same moment, as an eager rebalance does: the next claim
+// begins while the old one is still revoking.
 func (b *Broker) Bounce(groupName, topic string, partition int32) error {
 	return b.move(groupName, topic, partition, func(_ *group, c *cursor) { c.assign(c.owner, bounced) })
 }

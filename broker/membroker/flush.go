@@ -185,7 +185,8 @@ func (s *Source) shutdown() {
 	s.emit()
 }
 
-// giveBackAll gives back the prefetch and what is out and never was settled, where somebody must be told. What has lost its lease is not.
+// giveBackAll gives back the prefetch and what is out and never was settled, where somebody must be told. What has lost its lease
+// is not.
 func (h *holding) giveBackAll() {
 	if h.s.b.stream == nil {
 		return

@@ -190,7 +190,8 @@ func (m *member) leave() {
 	m.g.balance()
 }
 
-// expire takes the partitions of members that are silent too long. A leased stream needs no such thing: its messages have their own leases.
+// expire takes the partitions of members that are silent too long. A leased stream needs no such thing: its messages have their
+// own leases.
 func (g *group) expire(now time.Time) {
 	if g.b.stream != nil || g.b.faults.down {
 		return
@@ -202,8 +203,8 @@ func (g *group) expire(now time.Time) {
 	}
 }
 
-// heartbeat says that m lives, and extends what it has (offsets, where leased). It returns what the broker has to say; it says so again until it was followed, for
-// the answer may get lost.
+// heartbeat says that m lives, and extends what it has (offsets, where leased). It returns what the broker has to say; it says so
+// again until it was followed, for the answer may get lost.
 func (m *member) heartbeat(has []int64, now time.Time) ([]notice, error) {
 	m.g.expire(now)
 	if !m.known() {

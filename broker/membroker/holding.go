@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A holding is what a source has of one log: a partition from its assignment on, or the stream. It outlives a claim where the next one
-// begins while the old one is still revoking. Guarded by Source.mu, but for cur's fields.
+// A holding is what a source has of one log: a partition from its assignment on, or the stream. It outlives a claim where the
+// next one begins while the old one is still revoking. Guarded by Source.mu, but for cur's fields.
 type holding struct {
 	s     *Source
 	cur   *cursor

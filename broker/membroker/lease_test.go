@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// TestLeases holds the progress of a stream against a simple model: a map by offset, under random deliveries, settles, give-backs,
-// extensions, passing time and forgotten settles.
+// TestLeases holds the progress of a stream against a simple model: a map by offset, under random deliveries, settles,
+// give-backs, extensions, passing time and forgotten settles.
 func TestLeases(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Leased: true, Lease: time.Second}.withDefaults()

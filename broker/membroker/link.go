@@ -34,8 +34,8 @@ func (s *Source) Heal() {
 	signal(s.kick)
 }
 
-// Freeze stops the source as SIGSTOP stops a process: no heartbeat, no settle, no message, until Thaw. The caller must not call it
-// meanwhile.
+// Freeze stops the source as SIGSTOP stops a process: no heartbeat, no settle, no message, until Thaw. The caller must not call
+// it meanwhile.
 func (s *Source) Freeze() {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *Source) Thaw() {
 	}
 }
 
-// Kill ends the source as SIGKILL ends a process: nothing is sent any more, the broker is not told. Receive returns an error, settles are
-// ErrLost. Close afterwards does nothing.
+// Kill ends the source as SIGKILL ends a process: nothing is sent any more, the broker is not told. Receive returns an error,
+// settles are ErrLost. Close afterwards does nothing.
 func (s *Source) Kill() {
 	s.mu.Lock()
 	already := s.killed
@@ -150,7 +150,8 @@ func (s *Source) answer() error {
 	return nil
 }
 
-// exchange does one request: f runs at the broker, under its lock. It may have run although there is an error, when the answer was lost.
+// exchange does one request: f runs at the broker, under its lock. It may have run although there is an error, when the answer
+// was lost.
 func (s *Source) exchange(f func(now time.Time) error) error {
 	err := s.pass()
 	if err == nil {

@@ -9,8 +9,8 @@ import (
 // segmentSize is how many messages a segment takes before the next one begins, unless one call produces more.
 const segmentSize = 256
 
-// A segment is a piece of a log: n messages of one topic from offset base on. What was written to ms is never written again; it may be
-// appended to, so readers take a span, which has its own slice header. A segment longer than ms repeats it (Fill).
+// A segment is a piece of a log: n messages of one topic from offset base on. What was written to ms is never written again; it
+// may be appended to, so readers take a span, which has its own slice header. A segment longer than ms repeats it (Fill).
 type segment struct {
 	base, n int64
 	topic   string

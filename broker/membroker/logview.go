@@ -15,8 +15,8 @@ type LogView struct{ b *Broker }
 // LogView makes one.
 func (b *Broker) LogView() *LogView { return &LogView{b: b} }
 
-// Scan calls each for every message of a topic that was stored when Scan began, partition by partition, and returns the first error of each.
-// broker.ErrNoTopic where there is no such topic.
+// Scan calls each for every message of a topic that was stored when Scan began, partition by partition, and returns the first
+// error of each. broker.ErrNoTopic where there is no such topic.
 func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (done broker.Scanned, err error) {
 	ms, done, err := v.stored(s)
 	if err != nil {

@@ -187,8 +187,8 @@ func (s *Source) watchLease(now time.Time) {
 	}
 }
 
-// expire marks what is out as perhaps somebody else's. Give-backs that were not sent must not be any more: they would pull the message from
-// whoever has it now.
+// expire marks what is out as perhaps somebody else's. Give-backs that were not sent must not be any more: they would pull the
+// message from whoever has it now.
 func (h *holding) expire() {
 	h.forgetPrefetch()
 	for o := h.w.lo; o < h.w.hi; o++ {

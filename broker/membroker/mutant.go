@@ -1,7 +1,7 @@
 package membroker
 
-// A mutant is a set of deliberate mistakes, one bit each. Only tests of this package can make one: they prove that the conformance suite
-// sees the mistake.
+// A mutant is a set of deliberate mistakes, one bit each. Only tests of this package can make one: they prove that the
+// conformance suite sees the mistake.
 type mutant uint64
 
 // testMutant is set by tests before they make a source.

@@ -12,10 +12,11 @@ import (
 	"github.com/longshoremq/longshore/broker/internal/contact"
 )
 
-// A Source is one process's subscription; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder, Rebudgeter and Windowed.
+// A Source is one process's subscription; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder,
+// Rebudgeter and Windowed.
 //
-// Two goroutines drive it: the caller of Receive, which also asks the broker for messages, and a loop of its own from Open to Close, which
-// sends settles and heartbeats, lets claims begin and end, and calls Observe.
+// Two goroutines drive it: the caller of Receive, which also asks the broker for messages, and a loop of its own from Open to
+// Close, which sends settles and heartbeats, lets claims begin and end, and calls Observe.
 type Source struct {
 	b      *Broker
 	cfg    SourceConfig
@@ -81,8 +82,8 @@ const (
 	closed
 )
 
-// Source makes a source, and its group where there is none: from here on the group's progress counts (see Broker.Unsettled). What is wrong with
-// c is said by Open.
+// Source makes a source, and its group where there is none: from here on the group's progress counts (see Broker.Unsettled). What
+// is wrong with c is said by Open.
 func (b *Broker) Source(c SourceConfig) *Source {
 	c = c.withDefaults()
 	if len(c.Topics) == 0 {
@@ -203,8 +204,8 @@ func (s *Source) join(ctx context.Context) error {
 	}
 }
 
-// enter makes a member of the source, at the broker and under its lock. It leaves as the old one, which an answer that got lost may have
-// made.
+// enter makes a member of the source, at the broker and under its lock. It leaves as the old one, which an answer that got lost
+// may have made.
 func (s *Source) enter() error {
 	if s.m != nil && s.m.known() {
 		s.m.leave()

@@ -7,9 +7,10 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// Unsettled is how many messages of the group's topics are not settled, as the broker knows it: were all sources gone now, so many would be
-// delivered. It is seen from outside: what a source has not sent yet does not count. A group has its topics as soon as a source was made for it,
-// opened or not, so a test may wait until this is 0. -1: no source was made for a group of that name.
+// Unsettled is how many messages of the group's topics are not settled, as the broker knows it: were all sources gone now, so
+// many would be delivered. It is seen from outside: what a source has not sent yet does not count. A group has its topics as soon
+// as a source was made for it, opened or not, so a test may wait until this is 0. -1: no source was made for a group of that
+// name.
 func (b *Broker) Unsettled(group string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

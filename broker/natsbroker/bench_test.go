@@ -181,8 +181,9 @@ func load(t *testing.T, url, subject string, n, size int) {
 	}
 }
 
-// TestThroughputOfSizes prints how messages of several sizes come through budgets of bytes here and through nats.go's Consume with the same bound,
-// in one run, server in its own process. It decides nothing. NATSBROKER_BENCH_MB is how much of each size, 300 for the figures in the docs.
+// TestThroughputOfSizes prints how messages of several sizes come through budgets of bytes here and through nats.go's Consume
+// with the same bound, in one run, server in its own process. It decides nothing. NATSBROKER_BENCH_MB is how much of each size,
+// 300 for the figures in the docs.
 func TestThroughputOfSizes(t *testing.T) {
 	mb, _ := strconv.Atoi(os.Getenv("NATSBROKER_BENCH_MB"))
 	if mb == 0 {

@@ -147,8 +147,8 @@ func (s *Source) flush(given context.Context, nc *nats.Conn) bool {
 	return s.awaitReceipts(ctx, given, nc)
 }
 
-// awaitReceipts waits until the consumer has taken all acks, or there is no use in waiting: one that is there, and has given none for so long, was set
-// back by a crash of the server and does not know the messages, which come again.
+// awaitReceipts waits until the consumer has taken all acks, or there is no use in waiting: one that is there, and has given none
+// for so long, was set back by a crash of the server and does not know the messages, which come again.
 func (s *Source) awaitReceipts(ctx, given context.Context, nc *nats.Conn) bool {
 	for {
 		left, refused := s.outbox.left()

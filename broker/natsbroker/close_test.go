@@ -52,8 +52,8 @@ func wantNaks(t *testing.T, s *Source, want ...string) {
 	}
 }
 
-// A nak that Close sends may reach the server before the end of our last pull does: the server then sends the message to this very
-// pull. It goes back once more, or nobody gets it until its ack wait is over.
+// A nak that Close sends may reach the server before the end of our last pull does: the server then sends the message to this
+// very pull. It goes back once more, or nobody gets it until its ack wait is over.
 func TestGivenBackToOurselves(t *testing.T) {
 	s, b, m := out(t)
 	fence(s)

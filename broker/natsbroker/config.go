@@ -33,8 +33,8 @@ type Connection struct {
 	NKeySeedFile string
 	// CredsFile is a .creds file: a user's JWT and seed.
 	CredsFile string
-	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server names as another
-	// of its cluster. Set it only on a network that you trust. Defaults to false.
+	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server
+	// names as another of its cluster. Set it only on a network that you trust. Defaults to false.
 	PlaintextAuth bool
 
 	// DialTimeout bounds one attempt to connect. Defaults to 5 s.
@@ -80,10 +80,11 @@ type Config struct {
 
 	// Subjects are the consumer's filter. Defaults to the whole stream.
 	Subjects []string
-	// KeyHeader is the header whose value is a message's key, for producers that are not longshore. Defaults to where longshore's publisher writes it.
+	// KeyHeader is the header whose value is a message's key, for producers that are not longshore. Defaults to where longshore's
+	// publisher writes it.
 	KeyHeader string
-	// KeyToken takes a message's key from its subject instead: the first token is 1, the last one -1. A subject that has not so many gives none.
-	// Defaults to 0: from the header.
+	// KeyToken takes a message's key from its subject instead: the first token is 1, the last one -1. A subject that has not so many
+	// gives none. Defaults to 0: from the header.
 	KeyToken int
 	// Deliver is where a new consumer starts. Defaults to jetstream.DeliverAllPolicy.
 	Deliver jetstream.DeliverPolicy
@@ -94,15 +95,16 @@ type Config struct {
 	// AckWait is after how long without a sign the server gives a message to another. It is extended while the process lives and is
 	// connected, so it is the time that a crash costs. Defaults to 30 s.
 	AckWait time.Duration
-	// MaxAckPending bounds what all processes together have unsettled, waiting retries included. Make it larger than the sum of their
-	// budgets. Defaults to 20,000.
+	// MaxAckPending bounds what all processes together have unsettled, waiting retries included. Make it larger than the sum of
+	// their budgets. Defaults to 20,000.
 	MaxAckPending int
 	// Bind uses an existing consumer and never creates one. Defaults to false.
 	Bind bool
 	// CreateStream creates the stream when there is none of that name; its Name may be empty. An existing stream is never changed.
 	// Defaults to nil: the stream must exist.
 	CreateStream *jetstream.StreamConfig
-	// Missing is what Open does where there is no such stream and none is created: "wait" for it, with a Warning, or "stop", with an error. Defaults to wait.
+	// Missing is what Open does where there is no such stream and none is created: "wait" for it, with a Warning, or "stop", with an
+	// error. Defaults to wait.
 	Missing string
 	// Recreate goes on after the consumer or stream was deleted or made anew: with a Gap event and a new claim. On the same stream
 	// it resumes after the last known ack floor. Defaults to false: Receive then returns an error.

@@ -19,9 +19,9 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// TestConformance runs the suite that every adapter passes, on an embedded server and, with LONGSHORE_REAL, on one in a process of its own, and
-// what an order may change of it with every process in an order.
-// NATSBROKER_RUNS repeats it; 10 is what a release needs.
+// TestConformance runs the suite that every adapter passes, on an embedded server and, with LONGSHORE_REAL, on one in a process
+// of its own, and what an order may change of it with every process in an order. NATSBROKER_RUNS repeats it; 10 is what a release
+// needs.
 func TestConformance(t *testing.T) {
 	runs, _ := strconv.Atoi(os.Getenv("NATSBROKER_RUNS"))
 	for i := range max(runs, 1) {
@@ -111,8 +111,8 @@ func orderedHarness() brokertest.Harness {
 	return h
 }
 
-// orderedCases are those that an order may change. Not among them are those that want both of two processes to get messages, or a claim before
-// there is a message; what is published, and what headers and payloads become, is no different.
+// orderedCases are those that an order may change. Not among them are those that want both of two processes to get messages, or a
+// claim before there is a message; what is published, and what headers and payloads become, is no different.
 var orderedCases = []string{
 	"HandedOutOnce", "AtLeastOnce", "Order", "SettleOnce", "GiveBack", "Attempts", "RedeliveredWhileOut",
 	"EventsInOrder", "ObserveCallsBack", "OrderAfterKill", "OrderAfterFreeze", "OrderAfterClose",

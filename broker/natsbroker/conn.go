@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// A link is one connection to the servers, for ever: nats.go reconnects it, and what nats.go closes for good (an -ERR that it does
-// not know) the link dials anew.
+// A link is one connection to the servers, for ever: nats.go reconnects it, and what nats.go closes for good (an -ERR that it
+// does not know) the link dials anew.
 type link struct {
 	cfg   Connection
 	hooks hooks
@@ -58,7 +58,8 @@ func (l *link) connected() bool {
 	return nc != nil && nc.IsConnected()
 }
 
-// open connects. It tries on until ctx ends, telling each failure to hooks.lost; what no further attempt can cure is returned at once.
+// open connects. It tries on until ctx ends, telling each failure to hooks.lost; what no further attempt can cure is returned at
+// once.
 func (l *link) open(ctx context.Context) error {
 	opts, err := l.options()
 	if err != nil {
@@ -251,8 +252,9 @@ func (l *link) reads() uint64 {
 // maxDialed is how many failed dials are kept for an attempt's error; reconnects dial for ever.
 const maxDialed = 8
 
-// Dial implements nats.CustomDialer. Servers tell of others (connect_urls), and nats.go goes there when its own are gone, or lame. Those are held to
-// the rule of the configured ones: whoever can speak for a server, or to its client, would else get the password by naming an address.
+// Dial implements nats.CustomDialer. Servers tell of others (connect_urls), and nats.go goes there when its own are gone, or
+// lame. Those are held to the rule of the configured ones: whoever can speak for a server, or to its client, would else get the
+// password by naming an address.
 func (l *link) Dial(network, address string) (net.Conn, error) {
 	if err := l.cfg.mayDial(address); err != nil {
 		l.tellOnce(address, err)
@@ -273,8 +275,8 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 	return w, nil
 }
 
-// mayDial says why a password or token must not go to an address. Where it may not go anywhere without TLS, each configured server is loopback
-// (validateURL), and so what is not was told by one of them.
+// mayDial says why a password or token must not go to an address. Where it may not go anywhere without TLS, each configured
+// server is loopback (validateURL), and so what is not was told by one of them.
 func (c Connection) mayDial(address string) error {
 	if c.PlaintextAuth || c.Password.IsZero() && c.Token.IsZero() || c.secured() {
 		return nil

@@ -228,7 +228,8 @@ func (s *CoreSource) arrived(m *nats.Msg) {
 	s.rouse()
 }
 
-// lose counts messages that nobody will handle, and tells them together: under a flood, once a tenth of a second. The caller holds s.mu.
+// lose counts messages that nobody will handle, and tells them together: under a flood, once a tenth of a second. The caller
+// holds s.mu.
 func (s *CoreSource) lose(n int64) {
 	s.dropped += n
 	if s.telling || s.dropped == 0 {

@@ -26,7 +26,8 @@ func (p *Publisher) Find(ctx context.Context, subject string) error {
 	return nil
 }
 
-// Create implements broker.Destinations: a stream of one subject, on disk, named after it (dots become underscores), with three replicas where the server is one of a cluster.
+// Create implements broker.Destinations: a stream of one subject, on disk, named after it (dots become underscores), with three
+// replicas where the server is one of a cluster.
 func (p *Publisher) Create(ctx context.Context, subject string) error {
 	if !p.enter() {
 		return broker.ErrClosed

@@ -8,7 +8,8 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// TestDestinations: a publisher knows whether a stream takes a subject, makes one that does, and publishes to it; a second time is no error.
+// TestDestinations: a publisher knows whether a stream takes a subject, makes one that does, and publishes to it; a second time
+// is no error.
 func TestDestinations(t *testing.T) {
 	ts := startServer(t)
 	a := ts.admin()

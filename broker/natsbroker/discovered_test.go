@@ -104,7 +104,8 @@ func outside(t *testing.T) string {
 	return ""
 }
 
-// A server names others, and a client whose server is gone goes there. The password goes to none of them that could not have been configured.
+// A server names others, and a client whose server is gone goes there. The password goes to none of them that could not have been
+// configured.
 func TestDiscoveredServers(t *testing.T) {
 	login := natsbroker.Connection{User: "u", Password: broker.NewSecret(canary)}
 	token := natsbroker.Connection{Token: broker.NewSecret(canary)}

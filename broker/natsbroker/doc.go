@@ -10,11 +10,11 @@
 //
 // # One process at a time, for an order
 //
-// With broker.Options.Ordered the consumer is created with a priority group (nats-server 2.11): the server pins one process at a time and gives
-// it all messages, and the others stand by. A pin says who gets the next message, and not what became of those that the process before has. So
-// whoever is pinned gathers: it hands out nothing until all that the server counts as unsettled is here. A claim is then one process's turn, and
-// a process that stands by has none. Traits.Ordered says whether the consumer has the group; one from before has not, which is warned of, and
-// then the order holds within each process.
+// With broker.Options.Ordered the consumer is created with a priority group (nats-server 2.11): the server pins one process at a
+// time and gives it all messages, and the others stand by. A pin says who gets the next message, and not what became of those
+// that the process before has. So whoever is pinned gathers: it hands out nothing until all that the server counts as unsettled
+// is here. A claim is then one process's turn, and a process that stands by has none. Traits.Ordered says whether the consumer
+// has the group; one from before has not, which is warned of, and then the order holds within each process.
 //
 // # The files, in the order of a message's life
 //
@@ -43,11 +43,11 @@
 // # What cannot be known
 //
 // Gaps are counted exactly while one process, or the replica that sees both sides of a gap, follows the consumer; also those that
-// a limit of the stream made while nobody was there, of messages never delivered. A message that was given back and is discarded before it comes again, the
-// server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's own position, so that
-// nothing is left to compare; and with a filter, or on a stream that keeps only the last messages of a subject, sequences are missing
-// by design. In these cases nothing is told.
+// a limit of the stream made while nobody was there, of messages never delivered. A message that was given back and is discarded
+// before it comes again, the server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's own
+// position, so that nothing is left to compare; and with a filter, or on a stream that keeps only the last messages of a subject,
+// sequences are missing by design. In these cases nothing is told.
 //
-// nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those with
-// the same key.
+// nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those
+// with the same key.
 package natsbroker

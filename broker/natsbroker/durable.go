@@ -134,8 +134,8 @@ func (c Config) create(ctx context.Context, js jetstream.JetStream, wanted jetst
 	return cons, err
 }
 
-// Durable is the consumer that Open creates where there is none; ordered as in broker.Options.Ordered. It is for those who may change one that is there, which
-// Open never does.
+// Durable is the consumer that Open creates where there is none; ordered as in broker.Options.Ordered. It is for those who may
+// change one that is there, which Open never does.
 func (c Config) Durable(ordered bool) jetstream.ConsumerConfig {
 	return c.withDefaults().wanted(0, ordered)
 }

@@ -14,8 +14,8 @@ type word struct {
 	told  chan struct{}
 }
 
-// herald tells the engine what happens, one event after the other, from one goroutine, so that nobody who has an event has to let go
-// of a lock first.
+// herald tells the engine what happens, one event after the other, from one goroutine, so that nobody who has an event has to let
+// go of a lock first.
 type herald struct {
 	observe func(broker.Event)
 

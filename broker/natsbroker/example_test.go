@@ -34,7 +34,8 @@ func exampleServer() (url string, stop func()) {
 	}
 }
 
-// A source on a stream that it creates, and a publisher. Programs give a source to a consumer; this is what the consumer does with it.
+// A source on a stream that it creates, and a publisher. Programs give a source to a consumer; this is what the consumer does
+// with it.
 func ExampleSource() {
 	url, stop := exampleServer()
 	defer stop()

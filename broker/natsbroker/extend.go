@@ -7,14 +7,15 @@ import (
 
 // How a lease is kept, and when it is known to have run out.
 //
-// The server counts AckWait from when it sent a message, or from the last +WPI. It does not fence: a -NAK or +WPI by a holder whose
-// time is over takes the message away from, or keeps it with, whoever has it now. So both are sent only while the lease certainly
-// holds, by the local clock.
+// The server counts AckWait from when it sent a message, or from the last +WPI. It does not fence: a -NAK or +WPI by a holder
+// whose time is over takes the message away from, or keeps it with, whoever has it now. So both are sent only while the lease
+// certainly holds, by the local clock.
 //
 // What is certain comes from round trips alone. A frozen process finds its socket full of messages that look fresh, and a network
-// that heals delivers late. But when a PONG has come, the server had read the PING, and all before it, after the PING was sent; and
-// whatever it sent after the PONG, it sent later still. So contact is the time of the last answered PING, a message's lease counts
-// from the contact at its receipt, and a round of extensions counts from its own time once a PING sent after it is answered.
+// that heals delivers late. But when a PONG has come, the server had read the PING, and all before it, after the PING was sent;
+// and whatever it sent after the PONG, it sent later still. So contact is the time of the last answered PING, a message's lease
+// counts from the contact at its receipt, and a round of extensions counts from its own time once a PING sent after it is
+// answered.
 
 // expired says whether the server may have given the message to another. The caller holds s.mu.
 func (s *Source) expired(sl *slot, now int64) bool { return now-sl.lease >= s.ackWait() }
@@ -70,8 +71,8 @@ func (s *Source) askContact() {
 	}
 }
 
-// contactLoop finds out when the server last answered: after each round, and between two, since what arrives has a lease only from
-// the last contact.
+// contactLoop finds out when the server last answered: after each round, and between two, since what arrives has a lease only
+// from the last contact.
 func (s *Source) contactLoop(ctx context.Context) {
 	for {
 		select {

@@ -244,8 +244,8 @@ func TestConnectionsReset(t *testing.T) {
 	d.stop(t)
 }
 
-// f16, f19: nothing comes from the server, and the socket stays open. It is noticed by the missing heartbeat; when nothing comes at
-// all, the connection is replaced.
+// f16, f19: nothing comes from the server, and the socket stays open. It is noticed by the missing heartbeat; when nothing comes
+// at all, the connection is replaced.
 func TestHalfOpenConnection(t *testing.T) {
 	t.Parallel()
 	ts := startServer(t)

@@ -1,13 +1,13 @@
 package natsbroker
 
-// position follows where in the stream a consumer is, to notice messages that are skipped: purged, deleted, or discarded by a limit
-// before anybody got them.
+// position follows where in the stream a consumer is, to notice messages that are skipped: purged, deleted, or discarded by a
+// limit before anybody got them.
 //
-// What can be known: each delivery to anybody takes the next consumer sequence, and first deliveries come in stream order. So when
-// two points with consecutive consumer sequences are known, all that lies between their stream sequences was skipped, exactly. A
-// point is a delivery to this process, or what the consumer's info said. Deliveries to other replicas leave holes between points,
-// across which nothing is known; then nothing is said, and the replica that sees both sides says it. With a filter, or where a
-// stream keeps only the last messages of a subject, numbers are missing by design, and nothing is said either.
+// What can be known: each delivery to anybody takes the next consumer sequence, and first deliveries come in stream order. So
+// when two points with consecutive consumer sequences are known, all that lies between their stream sequences was skipped,
+// exactly. A point is a delivery to this process, or what the consumer's info said. Deliveries to other replicas leave holes
+// between points, across which nothing is known; then nothing is said, and the replica that sees both sides says it. With a
+// filter, or where a stream keeps only the last messages of a subject, numbers are missing by design, and nothing is said either.
 type position struct {
 	exact    bool // whether a missing sequence means a skipped message
 	known    bool
@@ -47,8 +47,8 @@ func (p *position) arrived(d delivery) (gap, bool) {
 // behind says whether a delivery has a number that was used before.
 func (p *position) behind(d delivery) bool { return p.known && d.consumer <= p.consumer }
 
-// polled takes what the consumer's info says was delivered last, and returns what was skipped without any delivery: a purge of all
-// that was waiting.
+// polled takes what the consumer's info says was delivered last, and returns what was skipped without any delivery: a purge of
+// all that was waiting.
 func (p *position) polled(at point) (gap, bool) {
 	if !p.known {
 		p.known, p.consumer, p.stream = true, at.consumer, max(at.stream, p.stream)
@@ -68,8 +68,8 @@ func (p *position) polled(at point) (gap, bool) {
 	return g, p.exact
 }
 
-// begin takes the first sequence that the stream still has, when the consumer stood at delivered, and returns what was discarded in
-// between while nobody was there. What was delivered and given back, and was discarded then, the server counts as settled.
+// begin takes the first sequence that the stream still has, when the consumer stood at delivered, and returns what was discarded
+// in between while nobody was there. What was delivered and given back, and was discarded then, the server counts as settled.
 func (p *position) begin(delivered, first uint64) (gap, bool) {
 	if !p.exact || first == 0 || delivered+1 >= first {
 		return gap{}, false

@@ -43,8 +43,8 @@ func (c codec) Get(_ []byte, key string) ([]byte, bool) {
 	return []byte(vs[len(vs)-1]), true
 }
 
-// All implements broker.HeaderCodec. A map has no order, but nats.go cuts all keys and values out of one copy of the header block, so
-// where a key begins in memory is where it stood in the message. Should that change, the order is lost, and no header.
+// All implements broker.HeaderCodec. A map has no order, but nats.go cuts all keys and values out of one copy of the header
+// block, so where a key begins in memory is where it stood in the message. Should that change, the order is lost, and no header.
 func (c codec) All([]byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		type header struct {

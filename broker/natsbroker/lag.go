@@ -53,8 +53,8 @@ func (s *Source) Lag() broker.Lag {
 	}
 }
 
-// watchLoop asks for the consumer's info: for lag, and because a deleted or recreated consumer says nothing by itself while nothing
-// is asked of it.
+// watchLoop asks for the consumer's info: for lag, and because a deleted or recreated consumer says nothing by itself while
+// nothing is asked of it.
 func (s *Source) watchLoop(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Poll)
 	defer t.Stop()
@@ -134,8 +134,8 @@ func (s *Source) askInfo(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return cons.CachedInfo(), nil
 }
 
-// learn takes an info of the consumer as it should be. suspect: it was asked for because of a suspicion, and after it. pinID was our pin's when
-// it was asked for.
+// learn takes an info of the consumer as it should be. suspect: it was asked for because of a suspicion, and after it. pinID was
+// our pin's when it was asked for.
 func (s *Source) learn(ses *session, info *jetstream.ConsumerInfo, suspect bool, pinID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +153,8 @@ func (s *Source) learn(ses *session, info *jetstream.ConsumerInfo, suspect bool,
 	}
 }
 
-// checkStream looks for a consumer that stands behind the end of its stream, as after a loss of power: it waits for ever, and looks
-// drained.
+// checkStream looks for a consumer that stands behind the end of its stream, as after a loss of power: it waits for ever, and
+// looks drained.
 func (s *Source) checkStream(ctx context.Context, info *jetstream.ConsumerInfo) {
 	js, err := s.cfg.api(s.link.conn())
 	if err != nil {

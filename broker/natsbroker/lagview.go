@@ -27,8 +27,8 @@ type ConsumerLag struct {
 	End int64
 	// Lag is how many of the consumer's messages are above the floor: never delivered, delivered and not settled, and finished.
 	Lag int64
-	// Finished is how many of these are settled already. Where messages were delivered more than once or the consumer reads only a part of its
-	// stream, the server does not tell, and this is the most that it can be.
+	// Finished is how many of these are settled already. Where messages were delivered more than once or the consumer reads only a
+	// part of its stream, the server does not tell, and this is the most that it can be.
 	Finished int64
 }
 

@@ -38,7 +38,8 @@ func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
 	}
 }
 
-// Acks that were lost with their connection are sent again over the next one, long before the server gives the messages to others.
+// Acks that were lost with their connection are sent again over the next one, long before the server gives the messages to
+// others.
 func TestAcksOutliveTheirConnection(t *testing.T) {
 	ts := startServer(t)
 	a := ts.admin()
@@ -118,8 +119,8 @@ func TestLateAcksAreUnconfirmed(t *testing.T) {
 	a.settled() // a late ack settles all the same
 }
 
-// A server that was started again lets leases run out up to a second sooner than it granted them, for it stores when they began in whole
-// seconds. A source that is cut off meanwhile cannot know, says nil, and has to tell it afterwards.
+// A server that was started again lets leases run out up to a second sooner than it granted them, for it stores when they began
+// in whole seconds. A source that is cut off meanwhile cannot know, says nil, and has to tell it afterwards.
 func TestAcksAfterARestartAreUnconfirmed(t *testing.T) {
 	t.Parallel()
 	ts := startServer(t)

@@ -23,9 +23,9 @@ type LogViewConfig struct {
 	Domain string
 }
 
-// A LogView reads what streams have of a subject, and deletes single messages, without a consumer: so it works beside any consumer, also on a
-// work-queue stream. It asks the stream's leader for each message ($JS.API.STREAM.MSG.GET), never a replica, which may lag behind.
-// Not safe for concurrent use.
+// A LogView reads what streams have of a subject, and deletes single messages, without a consumer: so it works beside any
+// consumer, also on a work-queue stream. It asks the stream's leader for each message ($JS.API.STREAM.MSG.GET), never a replica,
+// which may lag behind. Not safe for concurrent use.
 type LogView struct {
 	cfg  Config
 	link *link
@@ -76,8 +76,8 @@ func (v *LogView) stream(ctx context.Context, js jetstream.JetStream, subject st
 	return st.CachedInfo(), nil
 }
 
-// Subjects are those that a stream takes, as it is configured: none for a mirror. It tries to connect until ctx ends. broker.ErrNoTopic: there is no such
-// stream.
+// Subjects are those that a stream takes, as it is configured: none for a mirror. It tries to connect until ctx ends.
+// broker.ErrNoTopic: there is no such stream.
 func (v *LogView) Subjects(ctx context.Context, stream string) ([]string, error) {
 	js, err := v.api(ctx)
 	if err != nil {
@@ -95,8 +95,8 @@ func (v *LogView) Subjects(ctx context.Context, stream string) ([]string, error)
 	return st.CachedInfo().Config.Subjects, nil
 }
 
-// Scan calls each for every message of a subject that was stored when Scan began, in the order of the stream, and returns the first error of each.
-// It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject.
+// Scan calls each for every message of a subject that was stored when Scan began, in the order of the stream, and returns the
+// first error of each. It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject.
 func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
 	done, err := v.scan(ctx, s, each)
 	if errors.Is(err, broker.ErrStopScan) {
@@ -187,8 +187,8 @@ func (s *storedMsg) message() *broker.Message {
 	return m
 }
 
-// storedHeaders reads a header block in its order, which nats.go's map does not keep. Lines that are none are left out: they come from whoever may
-// publish.
+// storedHeaders reads a header block in its order, which nats.go's map does not keep. Lines that are none are left out: they come
+// from whoever may publish.
 func storedHeaders(raw []byte) (hs []broker.Header) {
 	_, rest, _ := bytes.Cut(raw, []byte("\r\n")) // the first line is the version
 	for line := range bytes.SplitSeq(rest, []byte("\r\n")) {
@@ -199,8 +199,8 @@ func storedHeaders(raw []byte) (hs []broker.Header) {
 	return hs
 }
 
-// get asks for the first message of a subject at or after a sequence. It does not use the client's GetMsg: that one asks any replica where the
-// stream allows it, and takes an empty message with a header Status for the server's own answer.
+// get asks for the first message of a subject at or after a sequence. It does not use the client's GetMsg: that one asks any
+// replica where the stream allows it, and takes an empty message with a header Status for the server's own answer.
 func (v *LogView) get(ctx context.Context, js jetstream.JetStream, stream, subject string, seq uint64) (*storedMsg, error) {
 	body, err := json.Marshal(struct {
 		Seq  uint64 `json:"seq"`
@@ -240,8 +240,8 @@ func (c Config) apiPrefix() string {
 	return "$JS.API."
 }
 
-// CreateLog makes a stream for a subject that keeps its messages for ever, with as many replicas and the storage of the stream that takes the subject
-// like. nil where a stream takes the subject already.
+// CreateLog makes a stream for a subject that keeps its messages for ever, with as many replicas and the storage of the stream
+// that takes the subject like. nil where a stream takes the subject already.
 func (v *LogView) CreateLog(ctx context.Context, subject, like string) error {
 	err := v.createLog(ctx, subject, like)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// TestMissingStream: a stream that is not there at the start is waited for, and told of once; or it is an error, where that is wanted. Both name it, and what makes it.
+// TestMissingStream: a stream that is not there at the start is waited for, and told of once; or it is an error, where that is
+// wanted. Both name it, and what makes it.
 func TestMissingStream(t *testing.T) {
 	ts := startServer(t)
 	cfg := config(ts.url())

@@ -118,7 +118,8 @@ func adminOf(t testing.TB, url string, opts ...nats.Option) *admin {
 	return &admin{t, nc, js}
 }
 
-// again waits until the test is connected to a server that was started again. That it believes to be so says nothing: it may not know of the end yet.
+// again waits until the test is connected to a server that was started again. That it believes to be so says nothing: it may not
+// know of the end yet.
 func (a *admin) again() {
 	a.t.Helper()
 	eventually(a.t, "the test is connected again", func() bool { return a.nc.FlushTimeout(time.Second) == nil })
@@ -152,7 +153,8 @@ func (a *admin) info() *jetstream.ConsumerInfo {
 		if err == nil {
 			return c.CachedInfo()
 		}
-		// A server that was just started again may take longer than a request does, and a cluster between two leaders says that it is not available.
+		// A server that was just started again may take longer than a request does, and a cluster between two leaders says that it is
+		// not available.
 		var said *jetstream.APIError
 		between := errors.As(err, &said) && said.Code == 503
 		if !between && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrNoResponders) || time.Now().After(end) {

@@ -194,8 +194,8 @@ func feed(t *testing.T, p broker.Publisher, next map[int]int, n int) {
 	}
 }
 
-// Two processes share a durable, and one of them is killed, closed, or cut off for longer than its lease, or the server is started again,
-// while messages come: those of each key are handled one after the other, over both, and none is lost.
+// Two processes share a durable, and one of them is killed, closed, or cut off for longer than its lease, or the server is
+// started again, while messages come: those of each key are handled one after the other, over both, and none is lost.
 func TestKeyOrderOverProcesses(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"kill", "close", "cut", "restart"} {
@@ -300,7 +300,8 @@ func startCluster(t *testing.T) (servers []*testServer) {
 	return servers
 }
 
-// A new leader of the consumer knows nothing of the pin, while the process that has it is alive and well. Whoever is pinned next waits for it.
+// A new leader of the consumer knows nothing of the pin, while the process that has it is alive and well. Whoever is pinned next
+// waits for it.
 func TestKeyOrderOverLeaders(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)

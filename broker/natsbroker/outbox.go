@@ -15,12 +15,13 @@ var (
 	bodyNak = []byte("-NAK")
 )
 
-// outbox is what has yet to be said to the server: settles wait here, and a writer sends them. So Ack and Nack never wait for a socket
-// whose other end does not read; and while there is no connection they stay here, where a nak can still be looked at.
+// outbox is what has yet to be said to the server: settles wait here, and a writer sends them. So Ack and Nack never wait for a
+// socket whose other end does not read; and while there is no connection they stay here, where a nak can still be looked at.
 //
-// What was written is not yet received: it may lie in a buffer of a connection that dies, or come to a server that has no consumer any more
-// (receipt.go). So acks are kept until the consumer has answered one that was sent after them, and sent again otherwise. Sending an ack twice is
-// harmless; a nak is never sent again, since by then it may take the message from somebody else.
+// What was written is not yet received: it may lie in a buffer of a connection that dies, or come to a server that has no
+// consumer any more (receipt.go). So acks are kept until the consumer has answered one that was sent after them, and sent again
+// otherwise. Sending an ack twice is harmless; a nak is never sent again, since by then it may take the message from somebody
+// else.
 type outbox struct {
 	link     *link
 	clock    func() int64
@@ -39,7 +40,8 @@ type outbox struct {
 	spare    [][]promise
 	asked    int64 // when a receipt was last asked for, by the source's clock
 	hurry    bool  // ask for one now
-	// server is the id of the last one that was written to; restarted is when it was last found to be another, by the source's clock.
+	// server is the id of the last one that was written to; restarted is when it was last found to be another, by the source's
+	// clock.
 	server    string
 	restarted int64
 }
@@ -85,12 +87,12 @@ func tripOf(nc *nats.Conn) trip {
 	return trip{nc, nc.Stats().Reconnects, nc.ConnectedServerId()}
 }
 
-// restartLoss is how much sooner leases may run out after the server was started again: it stores when they began in whole seconds, rounded
-// down (EncodeConsumerState of nats-server).
+// restartLoss is how much sooner leases may run out after the server was started again: it stores when they began in whole
+// seconds, rounded down (EncodeConsumerState of nats-server).
 const restartLoss = int64(time.Second)
 
-// maxUnproven bounds the acks kept to be sent again. The oldest are let go first, and told as late; one that was lost comes again, and is
-// acked then (see finished).
+// maxUnproven bounds the acks kept to be sent again. The oldest are let go first, and told as late; one that was lost comes
+// again, and is acked then (see finished).
 const maxUnproven = 1 << 16
 
 func newOutbox(l *link, clock func() int64, dropped, late func(int)) *outbox {
@@ -113,7 +115,8 @@ func (o *outbox) promise(reply string, lease, ackWait int64) promise {
 	return p
 }
 
-// meet looks which server a connection leads to. After a restart, what was promised before may hold for less long. The caller holds o.mu.
+// meet looks which server a connection leads to. After a restart, what was promised before may hold for less long. The caller
+// holds o.mu.
 func (o *outbox) meet(server string) {
 	if server == "" || server == o.server {
 		return
@@ -209,8 +212,8 @@ func publishAck(nc *nats.Conn, reply, receipt string) error {
 	return nc.PublishRequest(reply, receipt, bodyAck)
 }
 
-// enter books acks that are about to be written, and says where the receipts of the first and of the last are to go; empty: they have none. When it
-// is time for a receipt and there is no ack to ask with, the last one is sent again. The caller holds o.mu.
+// enter books acks that are about to be written, and says where the receipts of the first and of the last are to go; empty: they
+// have none. When it is time for a receipt and there is no ack to ask with, the last one is sent again. The caller holds o.mu.
 func (o *outbox) enter(acks []promise, over trip, listening bool) (send []promise, first, last string) {
 	var g *written
 	if n := len(o.unproven); n > 0 && o.unproven[n-1].asked == notAsked && o.unproven[n-1].over == over {
@@ -364,8 +367,8 @@ func (o *outbox) left() (n int, refused bool) {
 	return len(o.acks) + len(o.naks) + o.count, refused
 }
 
-// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these acks would be about other
-// messages. What was not written yet may be about its messages, which came before that was known.
+// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these acks would be
+// about other messages. What was not written yet may be about its messages, which came before that was known.
 func (o *outbox) letGo() {
 	o.mu.Lock()
 	late := 0
@@ -387,7 +390,8 @@ func (o *outbox) abandon() {
 	o.letGo()
 }
 
-// unsaid takes all that is left, when nobody will say it any more: how many settles said nil and have not certainly reached the server.
+// unsaid takes all that is left, when nobody will say it any more: how many settles said nil and have not certainly reached the
+// server.
 func (o *outbox) unsaid() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,16 +13,18 @@ import (
 
 // How one process at a time gets messages, and gets them in order.
 //
-// With Options.Ordered the consumer has a priority group with the policy pinned_client (nats-server 2.11, ADR-42). The server pins the first
-// request of the group that it answers: it tells the pin's id with each message (Nats-Pin-Id), from then on serves only requests that carry
-// it, and keeps all others waiting. The pin goes when no request with its id came for priority_timeout, by the UNPIN request, and when the
-// consumer gets another leader or the server starts again, for it is kept in memory (consumer.go of nats-server: nextWaiting,
-// processNextMsgRequest, setPinnedTimer, unassignPinId). A request with another id is answered by 423.
+// With Options.Ordered the consumer has a priority group with the policy pinned_client (nats-server 2.11, ADR-42). The server
+// pins the first request of the group that it answers: it tells the pin's id with each message (Nats-Pin-Id), from then on serves
+// only requests that carry it, and keeps all others waiting. The pin goes when no request with its id came for priority_timeout,
+// by the UNPIN request, and when the consumer gets another leader or the server starts again, for it is kept in memory
+// (consumer.go of nats-server: nextWaiting, processNextMsgRequest, setPinnedTimer, unassignPinId). A request with another id is
+// answered by 423.
 //
-// A pin alone is no order. It says who gets the next message, not what became of those that the one before has: these are redelivered when
-// their ack wait is over, and new ones are delivered before that. The sequence: A has 1 to 100, the pin goes, B is pinned and gets 101, and
-// 50, of the same key, comes from A half a minute later. So whoever is pinned gathers first: it hands out nothing until all that the
-// server counts as unsettled is here, in the order of the stream. The server sends what is to be redelivered before anything new.
+// A pin alone is no order. It says who gets the next message, not what became of those that the one before has: these are
+// redelivered when their ack wait is over, and new ones are delivered before that. The sequence: A has 1 to 100, the pin goes, B
+// is pinned and gets 101, and 50, of the same key, comes from A half a minute later. So whoever is pinned gathers first: it hands
+// out nothing until all that the server counts as unsettled is here, in the order of the stream. The server sends what is to be
+// redelivered before anything new.
 const (
 	pinHeader = "Nats-Pin-Id"
 	// pinGroup is the priority group of a consumer that we create.
@@ -84,9 +86,9 @@ type count struct {
 
 // missing is how many messages are neither settled nor here, and may stand before what is here. sure: it is not less than that.
 //
-// While we are pinned each delivery comes to us. So when the server had made no other delivery than have come here by now, what it counts
-// and we do not have is elsewhere: out with the process before, or given back by it, or on its way to the server as our ack. A delivery
-// that does not come for a quarter of the ack wait is taken for lost; what was in it is counted.
+// While we are pinned each delivery comes to us. So when the server had made no other delivery than have come here by now, what
+// it counts and we do not have is elsewhere: out with the process before, or given back by it, or on its way to the server as our
+// ack. A delivery that does not come for a quarter of the ack wait is taken for lost; what was in it is counted.
 func (p *pin) missing(c count, here int, now, ackWait int64) (n int, sure bool) {
 	if c.last != p.unsure {
 		p.unsure, p.since = c.last, now
@@ -95,7 +97,8 @@ func (p *pin) missing(c count, here int, now, ackWait int64) (n int, sure bool) 
 	return max(c.pending-here, 0), c.last == p.last || late
 }
 
-// gatherPause is how long to wait before asking for another message, where that may be a new one: what is missing is out with somebody.
+// gatherPause is how long to wait before asking for another message, where that may be a new one: what is missing is out with
+// somebody.
 func gatherPause(ackWait int64) int64 {
 	return min(max(ackWait/16, int64(20*time.Millisecond)), int64(time.Second))
 }
@@ -112,22 +115,26 @@ func (p *pin) wants(n int, sure bool, now, pause int64) int {
 	return 0
 }
 
-// term is for how long after its last sign the pin is relied upon. The server keeps it for ttl, and messages for ackWait, from a later moment.
+// term is for how long after its last sign the pin is relied upon. The server keeps it for ttl, and messages for ackWait, from a
+// later moment.
 func term(ackWait, ttl int64) int64 { return min(ackWait, ttl) }
 
-// doubtful says that the server has been silent for so long that nothing more may be started: at the end of the term another process may begin.
+// doubtful says that the server has been silent for so long that nothing more may be started: at the end of the term another
+// process may begin.
 func (p *pin) doubtful(now, term int64) bool { return p.id != "" && now-p.seen >= term*3/4 }
 
 // defaultPinTTL is the server's, where a consumer does not say its own.
 const defaultPinTTL = 2 * time.Minute
 
-// pinTTL is the consumer's priority_timeout: when the server takes the pin from a process that died, all that it had has come back already.
+// pinTTL is the consumer's priority_timeout: when the server takes the pin from a process that died, all that it had has come
+// back already.
 func (c Config) pinTTL() time.Duration { return c.AckWait + c.AckWait/4 }
 
 // renewEvery is how often a pin is asked for: more than once in the quarter of AckWait that pinTTL has in addition.
 func renewEvery(term int64) time.Duration { return time.Duration(term / 5) }
 
-// renewal is a request that keeps the pin and gets no message: none fits into a byte. The server ends it at once, and so tells that it came.
+// renewal is a request that keeps the pin and gets no message: none fits into a byte. The server ends it at once, and so tells
+// that it came.
 func renewal(group, id string) []byte {
 	return request{batch: 1, bytes: 1}.body(time.Millisecond, 0, group, id)
 }

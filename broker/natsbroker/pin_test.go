@@ -187,7 +187,8 @@ func TestDurableGetsAGroup(t *testing.T) {
 	a.settled()
 }
 
-// With a group but no order the processes would be pinned for nothing, and one that pulls without it would break the order of the others.
+// With a group but no order the processes would be pinned for nothing, and one that pulls without it would break the order of the
+// others.
 func TestDurableWithAGroupIsForAnOrder(t *testing.T) {
 	ts := startServer(t)
 	ts.admin().stream()
@@ -238,7 +239,8 @@ func tryOpen(t *testing.T, cfg natsbroker.Config, change ...func(*broker.Options
 	return s.Open(ctx, o)
 }
 
-// A server that cannot pin would make a consumer without the group and say nothing. It is refused by its version, and nothing is made.
+// A server that cannot pin would make a consumer without the group and say nothing. It is refused by its version, and nothing is
+// made.
 func TestOldServerIsRefused(t *testing.T) {
 	ts := startServer(t)
 	a := ts.admin()
@@ -303,7 +305,8 @@ func pretender(t *testing.T, ts *testServer, version string) string {
 	return "nats://" + l.Addr().String()
 }
 
-// Who was never pinned and stops, or pauses, leaves a request with the server. It must not be pinned for nobody: the next would wait until that is over.
+// Who was never pinned and stops, or pauses, leaves a request with the server. It must not be pinned for nobody: the next would
+// wait until that is over.
 func TestNobodyIsPinned(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, ts *testServer, s *opened) *opened{
 		"close": func(t *testing.T, ts *testServer, s *opened) *opened {

@@ -141,8 +141,8 @@ func (s *Source) regather(ses *session) {
 	}
 }
 
-// lose is the beginning of the end of a session: nothing more of it is handed out, and what was not goes back. Whoever is pinned next waits
-// for what is out. The caller holds s.mu.
+// lose is the beginning of the end of a session: nothing more of it is handed out, and what was not goes back. Whoever is pinned
+// next waits for what is out. The caller holds s.mu.
 func (s *Source) lose(ses *session, why error) {
 	if ses.pin.lost != nil || ses.ended {
 		return
@@ -163,8 +163,8 @@ func (s *Source) revoke(ses *session) {
 	ses.keeper.Revoke(s.base.Add(time.Duration(p.by)))
 }
 
-// endSession ends a session and begins another, which stands by. What is still out comes again when its handler has returned, or its
-// ack wait is over.
+// endSession ends a session and begins another, which stands by. What is still out comes again when its handler has returned, or
+// its ack wait is over.
 func (s *Source) endSession(ses *session) {
 	s.mu.Lock()
 	if ses.ended {
@@ -263,8 +263,8 @@ func (s *Source) checkPin(ses *session, id string, info *jetstream.ConsumerInfo)
 	}
 }
 
-// unpin lets another process go on, at Stop and Pause when nothing is out any more, and at Close. It does so only while the pin is ours
-// for certain, or it would take it from another. Where it is not allowed, the pin goes by its timeout.
+// unpin lets another process go on, at Stop and Pause when nothing is out any more, and at Close. It does so only while the pin
+// is ours for certain, or it would take it from another. Where it is not allowed, the pin goes by its timeout.
 func (s *Source) unpin(ctx context.Context, ses *session) {
 	s.mu.Lock()
 	p := &ses.pin
@@ -284,8 +284,8 @@ func (s *Source) unpin(ctx context.Context, ses *session) {
 	_, _ = nc.RequestWithContext(ctx, s.cfg.apiSubject("UNPIN"), []byte(body))
 }
 
-// pinOf takes the pin's id out of a message, where there is a group, and says how large the message is for the pull that it answers: the server
-// counts it before it writes the id.
+// pinOf takes the pin's id out of a message, where there is a group, and says how large the message is for the pull that it
+// answers: the server counts it before it writes the id.
 func (s *Source) pinOf(m *nats.Msg) (id string, size int) {
 	size = m.Size()
 	if s.group == "" {

@@ -25,14 +25,15 @@ type PublisherConfig struct {
 
 // A Publisher publishes to the JetStream streams that take a subject, and waits for their confirmation. It implements
 // broker.Publisher. The subject is Outgoing.Topic. The key goes into the header Longshore-Key, or in base64 into
-// Longshore-Key-Base64 where a NATS header cannot carry it. Outgoing.ID becomes Nats-Msg-Id, by which the stream drops repetitions
-// within its duplicate window (2 minutes unless configured otherwise).
+// Longshore-Key-Base64 where a NATS header cannot carry it. Outgoing.ID becomes Nats-Msg-Id, by which the stream drops
+// repetitions within its duplicate window (2 minutes unless configured otherwise).
 //
 // Headers that begin with Nats- are commands to the server, and one that was copied from a message would be obeyed: Nats-Rollup
 // purges the stream of the dead letters. So they are stored as Longshore-Nats-….
 //
-// Refused for good (broker.ErrRefused): too large, no stream takes the subject, not authorized, no valid subject, and a header that
-// NATS cannot carry unchanged; and, as broker.ErrReserved, a subject of the server's own (broker.CheckDestination). NATS cannot tell a nil value from an empty one.
+// Refused for good (broker.ErrRefused): too large, no stream takes the subject, not authorized, no valid subject, and a header
+// that NATS cannot carry unchanged; and, as broker.ErrReserved, a subject of the server's own (broker.CheckDestination). NATS
+// cannot tell a nil value from an empty one.
 type Publisher struct {
 	cfg  PublisherConfig
 	link *link
@@ -253,7 +254,8 @@ func refusal(err error) bool {
 	return api.Code == 400 || api.Code == 403 || api.Code == 404
 }
 
-// watchDenied returns a channel that is closed when the server denies publishing to subject: it answers so apart from the message.
+// watchDenied returns a channel that is closed when the server denies publishing to subject: it answers so apart from the
+// message.
 func (p *Publisher) watchDenied(subject string) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,7 +331,8 @@ func encode(o broker.Outgoing) (*nats.Msg, error) {
 	return m, nil
 }
 
-// publishable says whether a subject names one place that takes messages: no wildcards, no empty tokens, no blanks, not the server's own.
+// publishable says whether a subject names one place that takes messages: no wildcards, no empty tokens, no blanks, not the
+// server's own.
 func publishable(subject string) error {
 	if err := broker.CheckDestination(subject); err != nil {
 		return err

@@ -13,16 +13,17 @@ import (
 // credit is the account of what may still be asked for: the budget, less what is out, buffered, or asked for and not yet here. It
 // does no I/O. Not safe for concurrent use.
 //
-// No message says which request it answers: those with room left take turns. So messages and bytes are counted over all of them. The account
-// closes when each has ended, and how a request ends is what nextWaiting of nats-server 2.15 says:
+// No message says which request it answers: those with room left take turns. So messages and bytes are counted over all of them.
+// The account closes when each has ended, and how a request ends is what nextWaiting of nats-server 2.15 says:
 //
 //	its time is over, or the next message is larger than its bytes   the server tells how much of it remained (Nats-Pending-Messages, -Bytes)
 //	its messages are used up and bytes remain                        the same
 //	its bytes are used up to the last one                            nothing is said, however many messages remained
 //	its messages are used up and it had no bound of bytes            nothing is said, for nothing remained
 //
-// The third is no rare accident. Where messages are of one size, what was freed is a whole number of them, and so is what is asked for next.
-// Then the messages that remained would be asked for to the end of time; that no bytes are left of any request gives them away.
+// The third is no rare accident. Where messages are of one size, what was freed is a whole number of them, and so is what is
+// asked for next. Then the messages that remained would be asked for to the end of time; that no bytes are left of any request
+// gives them away.
 type credit struct {
 	budget     broker.Budget
 	maxBatch   int   // of one request, by the consumer's settings; 0: no limit
@@ -44,8 +45,8 @@ type request struct {
 	bytes int64 // 0: no bound. Such a one is sent only when nothing else is under way
 }
 
-// mostUnderWay bounds the bytes that are asked for and not yet here. The server drops a connection as a slow consumer when more than its
-// max_pending waits to be sent: 64 MiB, unless it is configured otherwise. More than this brought no higher rate.
+// mostUnderWay bounds the bytes that are asked for and not yet here. The server drops a connection as a slow consumer when more
+// than its max_pending waits to be sent: 64 MiB, unless it is configured otherwise. More than this brought no higher rate.
 const mostUnderWay = 16 << 20
 
 // next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way.
@@ -88,8 +89,8 @@ func (c *credit) full() bool {
 
 func (c *credit) quarter() int { return max(c.budget.Messages/4, 1) }
 
-// fit is how many messages so many bytes are enough for, by those that are here. Asked for no more than that, the server tells when they have come:
-// what it would not say is not asked for.
+// fit is how many messages so many bytes are enough for, by those that are here. Asked for no more than that, the server tells
+// when they have come: what it would not say is not asked for.
 func (c *credit) fit(bytes int64) int {
 	n := int64(c.out + c.buffered)
 	if n == 0 || c.bytes < n {
@@ -151,8 +152,9 @@ func (c *credit) ended(id uint64, st status) {
 	// Not known: it was void when all that was asked for had come.
 }
 
-// barren follows pulls that end and bring nothing, one after the other. A server that is well keeps a request until it expires, or the messages are too
-// large for a few; one that is broken, or hostile, may end each at once, and would be asked again as fast as it answers.
+// barren follows pulls that end and bring nothing, one after the other. A server that is well keeps a request until it expires,
+// or the messages are too large for a few; one that is broken, or hostile, may end each at once, and would be asked again as fast
+// as it answers.
 type barren struct {
 	n     int
 	wave  uint64 // requests up to this one are counted
@@ -168,7 +170,8 @@ const (
 	barrenFor = 3 * barrenMost
 )
 
-// ended counts that request id is over, of those up to lastID. All that were under way together count once. It says how long to wait.
+// ended counts that request id is over, of those up to lastID. All that were under way together count once. It says how long to
+// wait.
 func (b *barren) ended(id, lastID uint64, now int64) time.Duration {
 	if now-b.last > int64(barrenFor) {
 		b.n = 0

@@ -175,9 +175,9 @@ func drain(b *inbox) {
 	}
 }
 
-// forgetPulls has the server forget requests whose inbox was left while we stood by. By itself it does so later, and until then pins one of them for
-// nobody: it takes the first of the group for the next message, and only then looks whether somebody still waits there (nextWaiting of
-// nats-server 2.15). A consumer's info makes it look at once.
+// forgetPulls has the server forget requests whose inbox was left while we stood by. By itself it does so later, and until then
+// pins one of them for nobody: it takes the first of the group for the next message, and only then looks whether somebody still
+// waits there (nextWaiting of nats-server 2.15). A consumer's info makes it look at once.
 func (s *Source) forgetPulls(ctx context.Context) {
 	s.mu.Lock()
 	stoodBy := s.standsBy()

@@ -9,7 +9,8 @@ import (
 
 var _ broker.SelfReader = (*Source)(nil)
 
-// Reads implements broker.SelfReader, for publishers that name one of the same servers. Without Subjects it is those of CreateStream that tell.
+// Reads implements broker.SelfReader, for publishers that name one of the same servers. Without Subjects it is those of
+// CreateStream that tell.
 func (s *Source) Reads(p broker.Publisher, topic string) bool {
 	own, ok := p.(*Publisher)
 	same := func(url string) bool { return ok && slices.Contains(own.cfg.URLs, url) }

@@ -12,16 +12,17 @@ import (
 
 // Whether an ack was taken.
 //
-// The server puts acks into a queue of the consumer's leader, and answers one that has a reply subject when the consumer has settled its message; on a
-// consumer with replicas, when most of them have it (consumer.go of nats-server: pushAck, processAck, updateAcks). Acks over one connection are taken in
-// their order, so such an answer, a receipt, is one for all before it.
+// The server puts acks into a queue of the consumer's leader, and answers one that has a reply subject when the consumer has
+// settled its message; on a consumer with replicas, when most of them have it (consumer.go of nats-server: pushAck, processAck,
+// updateAcks). Acks over one connection are taken in their order, so such an answer, a receipt, is one for all before it.
 //
-// That a PING was answered says less. A server that shuts down or goes lame ends JetStream first and the connections later, for minutes
-// when it is lame, and a leader that steps down drops its queue: who relied on the PONG would take for settled what is delivered again.
-// While there is no consumer the server answers such an ack at once, by status 503.
+// That a PING was answered says less. A server that shuts down or goes lame ends JetStream first and the connections later, for
+// minutes when it is lame, and a leader that steps down drops its queue: who relied on the PONG would take for settled what is
+// delivered again. While there is no consumer the server answers such an ack at once, by status 503.
 //
-// Acks between two such answers are taken for settled, too. Only a leader that came and went between the two, of askEvery, could have dropped them.
-// One receipt would not do: of acks that are written while there is no leader, those after it is chosen are answered.
+// Acks between two such answers are taken for settled, too. Only a leader that came and went between the two, of askEvery, could
+// have dropped them. One receipt would not do: of acks that are written while there is no leader, those after it is chosen are
+// answered.
 
 // askEvery is how often a receipt is asked for while acks are written; after the last one it is at the next contact.
 const askEvery = int64(2 * time.Millisecond)
@@ -59,7 +60,8 @@ func (r *receipts) listen(nc *nats.Conn, answered func(seq uint64, last, taken b
 func (r *receipts) first(seq uint64) string { return r.prefix + strconv.FormatUint(2*seq, 10) }
 func (r *receipts) last(seq uint64) string  { return r.prefix + strconv.FormatUint(2*seq+1, 10) }
 
-// answered takes a receipt, or the server's word that there is nobody to give one. What was promised for an earlier time may not have held.
+// answered takes a receipt, or the server's word that there is nobody to give one. What was promised for an earlier time may not
+// have held.
 func (o *outbox) answered(seq uint64, last, taken bool) {
 	o.mu.Lock()
 	late := 0
@@ -83,8 +85,8 @@ func (o *outbox) answered(seq uint64, last, taken bool) {
 	o.tellLate(late)
 }
 
-// review is called after the server was heard over that connection: it has acks without a receipt sent again, the last ones asked for theirs, and
-// tells which may have come too late.
+// review is called after the server was heard over that connection: it has acks without a receipt sent again, the last ones asked
+// for theirs, and tells which may have come too late.
 func (o *outbox) review(over trip, ackWait int64) {
 	o.mu.Lock()
 	now := o.clock()

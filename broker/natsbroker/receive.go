@@ -74,7 +74,8 @@ func (s *Source) handOut(dst []broker.Message) int {
 	return n
 }
 
-// outOfOrder says whether something may come that stands before what is here, or is still out under an earlier claim. The caller holds s.mu.
+// outOfOrder says whether something may come that stands before what is here, or is still out under an earlier claim. The caller
+// holds s.mu.
 func (s *Source) outOfOrder(ses *session) bool {
 	return s.opts.Ordered && (s.credit.out > ses.out || ses.pin.gathering || ses.pin.lost != nil)
 }
@@ -163,8 +164,8 @@ type unasked struct {
 // tellUnasked is how often it is told of them, at most.
 const tellUnasked = int64(time.Minute)
 
-// refuse gives back a delivery that was not asked for and has no room: whoever may write to an inbox would else fill the memory. The server itself sends
-// such a one where it counts other sizes than we do. The caller holds s.mu.
+// refuse gives back a delivery that was not asked for and has no room: whoever may write to an inbox would else fill the memory.
+// The server itself sends such a one where it counts other sizes than we do. The caller holds s.mu.
 func (s *Source) refuse(ses *session, reply string) {
 	if s.outbox.pending() < maxUnproven { // else it comes again by its lease
 		s.outbox.nak(reply, 0, s.contact+s.ackWait())

@@ -1,8 +1,8 @@
 package natsbroker
 
 // runs remembers, for messages that were given back, how often they have failed here and before when they may not come again.
-// JetStream keeps neither: its own count also counts deliveries that no handler saw, and a delay is lost with a lost nak. Bounded:
-// the oldest is forgotten first. Not safe for concurrent use.
+// JetStream keeps neither: its own count also counts deliveries that no handler saw, and a delay is lost with a lost nak.
+// Bounded: the oldest is forgotten first. Not safe for concurrent use.
 type runs struct {
 	max   int
 	known map[runsKey]runsEntry

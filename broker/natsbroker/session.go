@@ -36,8 +36,8 @@ func newSession(src *Source, topic string, size int) *session {
 	return s
 }
 
-// An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what the
-// server still sends to them is not taken for an answer to new ones.
+// An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
+// the server still sends to them is not taken for an answer to new ones.
 type inbox struct {
 	src     *Source
 	ses     *session

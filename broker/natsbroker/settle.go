@@ -86,8 +86,9 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 	return t.err(ses)
 }
 
-// giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the pin was lost,
-// when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu and outbox.mu.
+// giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the
+// pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu
+// and outbox.mu.
 func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
 	if (s.closing || ses.pin.lost != nil) && !ses.givenBack && !s.expired(sl, now) {
 		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait(), false})

@@ -28,8 +28,8 @@ type slot struct {
 	state     slotState
 }
 
-// slots is the table of what is here, found by token and, for redeliveries, by sequence and time. Stream sequences run on, so that
-// a bucket per low bits of the sequence is nearly a perfect hash. Not safe for concurrent use.
+// slots is the table of what is here, found by token and, for redeliveries, by sequence and time. Stream sequences run on, so
+// that a bucket per low bits of the sequence is nearly a perfect hash. Not safe for concurrent use.
 type slots struct {
 	all     []slot
 	buckets []int32

@@ -15,11 +15,12 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.Pauser (all only) and broker.Rebudgeter.
+// A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.Pauser (all only) and
+// broker.Rebudgeter.
 //
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
-// Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time gets
-// messages; while one waits for the delay of a Nack, it gets no others.
+// Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
+// gets messages; while one waits for the delay of a Nack, it gets no others.
 type Source struct {
 	cfg    Config
 	link   *link

@@ -12,8 +12,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// What nobody asked for is not kept beyond the budget, in messages and bytes. It is given back, and told once. A server lets no client send such
-// deliveries, so it is the server that is played.
+// What nobody asked for is not kept beyond the budget, in messages and bytes. It is given back, and told once. A server lets no
+// client send such deliveries, so it is the server that is played.
 func TestDeliveriesNotAskedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		size, asked, kept int

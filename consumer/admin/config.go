@@ -15,8 +15,8 @@ import (
 
 // Config says what is served, and where.
 type Config struct {
-	// Listen is the address, host:port. Health and metrics may be opened to others ("0.0.0.0:8080" in a container, for its probes); the
-	// controls stay behind the token. Port 0 takes a free one: see Server.Addr. Defaults to "127.0.0.1:8080".
+	// Listen is the address, host:port. Health and metrics may be opened to others ("0.0.0.0:8080" in a container, for its probes);
+	// the controls stay behind the token. Port 0 takes a free one: see Server.Addr. Defaults to "127.0.0.1:8080".
 	Listen string
 	// Token is what the controls ask for. At least 16 bytes. Defaults to none: they are refused.
 	Token string
@@ -27,10 +27,11 @@ type Config struct {
 	// Gatherer has the metrics. Defaults to none: /metrics is 404.
 	Gatherer prometheus.Gatherer
 	// NoProgress is for how long nothing may move in a consumer that has work, before /livez fails; handlers have more: see
-	// consumer.Consumer.Health. Without a consumer's Timeout, choose it above a tenth of its longest handler. Negative: for ever. Defaults to 1 min.
+	// consumer.Consumer.Health. Without a consumer's Timeout, choose it above a tenth of its longest handler. Negative: for ever.
+	// Defaults to 1 min.
 	NoProgress time.Duration
-	// MaxConnections at a time. A further one takes the place of the one that is missed least, an idle one first: so a probe is always answered. Defaults to
-	// 256.
+	// MaxConnections at a time. A further one takes the place of the one that is missed least, an idle one first: so a probe is
+	// always answered. Defaults to 256.
 	MaxConnections int
 	// Logger gets controls, panics and what net/http complains of. Defaults to none.
 	Logger zerolog.Logger

@@ -6,10 +6,11 @@ import (
 	"sync"
 )
 
-// connections are those of clients, at most so many. A new one is always let in: it may be a probe, which nobody can tell before it has spoken, and
-// whose answer decides whether this process lives. Where there are too many, the one goes that is missed least: of those that are idle the one that was
-// so longest, else of those that have not asked yet, else of those whose request is under way. So clients that fill all connections, by whatever means,
-// take places from each other, and a probe needs its own for a millisecond.
+// connections are those of clients, at most so many. A new one is always let in: it may be a probe, which nobody can tell before
+// it has spoken, and whose answer decides whether this process lives. Where there are too many, the one goes that is missed
+// least: of those that are idle the one that was so longest, else of those that have not asked yet, else of those whose request
+// is under way. So clients that fill all connections, by whatever means, take places from each other, and a probe needs its own
+// for a millisecond.
 type connections struct {
 	most    int
 	crowded func() // told when one had to go

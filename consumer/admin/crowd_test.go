@@ -58,7 +58,8 @@ func (c *crowd) open() (n int) {
 
 const getLive = "GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
-// Health is answered beside clients that fill all connections, however they do it: it takes the place of one of them, and the others stay.
+// Health is answered beside clients that fill all connections, however they do it: it takes the place of one of them, and the
+// others stay.
 func TestHealthHasRoom(t *testing.T) {
 	const most = 64
 	for name, c := range map[string]struct {

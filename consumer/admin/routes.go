@@ -176,13 +176,14 @@ func codeOf(err error) int {
 	return http.StatusConflict
 }
 
-// refused begins a line on a control that was not done: which route, for a path may be anything. At most ten a second are written, so that
-// nobody fills the log who has no token.
+// refused begins a line on a control that was not done: which route, for a path may be anything. At most ten a second are
+// written, so that nobody fills the log who has no token.
 func (s *Server) refused(r *http.Request, code int) *zerolog.Event {
 	return s.refusals.Warn().Str("event", "admin_refused").Str("route", r.Pattern).Str("remote", r.RemoteAddr).Int("status", code)
 }
 
-// allowed looks at the token. It compares digests, so the time it takes tells neither the token's length nor how much of it was right.
+// allowed looks at the token. It compares digests, so the time it takes tells neither the token's length nor how much of it was
+// right.
 func (s *Server) allowed(w http.ResponseWriter, r *http.Request) bool {
 	if s.cfg.Token == "" {
 		s.refused(r, http.StatusForbidden).Msg("controls are off: no token is configured")

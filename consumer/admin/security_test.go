@@ -163,7 +163,8 @@ func TestTimeoutsAndBounds(t *testing.T) {
 	}
 }
 
-// TestHeadersTooLarge: the answer is 431, which the reset of a connection with unread bytes may overtake; in no case is it served.
+// TestHeadersTooLarge: the answer is 431, which the reset of a connection with unread bytes may overtake; in no case is it
+// served.
 func TestHeadersTooLarge(t *testing.T) {
 	s, _ := serve(t, admin.Config{Targets: targets()})
 	c, err := net.Dial("tcp", s.Addr().String())
@@ -179,7 +180,8 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// TestHalfOpenRequestsGoAway: 200 clients that never finish their headers are gone in time, and meanwhile a probe gets its answer.
+// TestHalfOpenRequestsGoAway: 200 clients that never finish their headers are gone in time, and meanwhile a probe gets its
+// answer.
 func TestHalfOpenRequestsGoAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ReadHeaderTimeout, 5 s")

@@ -6,7 +6,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A Target is what the server shows and controls: a *consumer.Consumer. Its methods are called by several goroutines at once and do not block.
+// A Target is what the server shows and controls: a *consumer.Consumer. Its methods are called by several goroutines at once and
+// do not block.
 type Target interface {
 	Prober
 	Controller
@@ -22,8 +23,8 @@ type Prober interface {
 	Stats() consumer.Stats
 }
 
-// A Limit of a consumer's handlers can be seen and changed while it runs, such as a *middleware.RateLimit. Its methods are called by several goroutines at once
-// and do not block.
+// A Limit of a consumer's handlers can be seen and changed while it runs, such as a *middleware.RateLimit. Its methods are called
+// by several goroutines at once and do not block.
 type Limit interface {
 	// Kind is what it limits: its name in a configuration file, rate_limit for example.
 	Kind() string

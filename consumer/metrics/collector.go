@@ -19,8 +19,8 @@ type Watched interface {
 	Latency() consumer.Latency
 }
 
-// A Collector is a prometheus.Collector for one consumer. Make it with New, give its Observe to the consumer's Config, and the consumer to
-// Watch. All methods are safe for concurrent use.
+// A Collector is a prometheus.Collector for one consumer. Make it with New, give its Observe to the consumer's Config, and the
+// consumer to Watch. All methods are safe for concurrent use.
 type Collector struct {
 	descs  *descs
 	events *events
@@ -40,8 +40,8 @@ type Limit interface {
 	Settings() map[string]float64
 }
 
-// New makes a Collector. name is the consumer's in the configuration; it is the value of the label consumer. Collectors of several consumers go
-// into one registry.
+// New makes a Collector. name is the consumer's in the configuration; it is the value of the label consumer. Collectors of
+// several consumers go into one registry.
 func New(name string) *Collector {
 	label := prometheus.Labels{"consumer": name}
 	return &Collector{descs: newDescs(label), events: newEvents(label)}

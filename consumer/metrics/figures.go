@@ -119,7 +119,8 @@ func (d *descs) collect(ch chan<- prometheus.Metric, s consumer.Stats) {
 	gauge(d.limits, s.Pool.Max, "max")
 }
 
-// collectLag has a series for each partition: two processes may tell of one on its way between them, and of JetStream all tell of the same.
+// collectLag has a series for each partition: two processes may tell of one on its way between them, and of JetStream all tell of
+// the same.
 func (d *descs) collectLag(ch chan<- prometheus.Metric, rows []broker.PartitionLag) {
 	for _, row := range rows {
 		partition := ""

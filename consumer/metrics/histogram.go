@@ -17,7 +17,8 @@ var bounds = [...]time.Duration{
 	10 * time.Second, 30 * time.Second, 60 * time.Second, 300 * time.Second,
 }
 
-// A histogram counts handler times. Workers tell of up to a hundred calls at once, which prometheus.Histogram could only take one by one.
+// A histogram counts handler times. Workers tell of up to a hundred calls at once, which prometheus.Histogram could only take one
+// by one.
 type histogram struct {
 	buckets [len(bounds) + 1]atomic.Int64 // the last one is above all bounds
 	sum     atomic.Int64                  // nanoseconds

@@ -73,8 +73,8 @@ func sum(all []series) (v float64) {
 	return v
 }
 
-// Of two processes of a consumer, sum by (consumer) (max by (consumer, topic, partition) (…)) is the lag of both, whether each has partitions of its own or both
-// tell of the same messages.
+// Of two processes of a consumer, sum by (consumer) (max by (consumer, topic, partition) (…)) is the lag of both, whether each
+// has partitions of its own or both tell of the same messages.
 func TestLagOfTwoProcesses(t *testing.T) {
 	for name, cfg := range map[string]membroker.Config{
 		"partitioned": {Topics: map[string]int{"in": 4, "more": 2}},

@@ -22,9 +22,9 @@ var breakerStates = []string{"closed", "half-open", "open"}
 // WatchBreakers says which circuit breakers are around the consumer's handlers, by name.
 func (c *Collector) WatchBreakers(breakers map[string]Breaker) { c.breakers.Store(&breakers) }
 
-// Route is a Middleware that counts the time of each call of a handler, of those that fail, too, under the names of its route and of the handler. A call that was put off
-// (consumer.Defer) handled nothing, and is not counted. It costs two clock readings for each call. Put it around the handler, inside whatever waits. Names become labels, so
-// they must be few.
+// Route is a Middleware that counts the time of each call of a handler, of those that fail, too, under the names of its route and
+// of the handler. A call that was put off (consumer.Defer) handled nothing, and is not counted. It costs two clock readings for
+// each call. Put it around the handler, inside whatever waits. Names become labels, so they must be few.
 func (c *Collector) Route(route, handler string) consumer.Middleware {
 	t := c.routes.of(route, handler)
 	return func(next consumer.Handler) consumer.Handler {

@@ -28,13 +28,13 @@ type BreakerConfig struct {
 	OpenFor time.Duration
 	// Probes are the calls let through to try; it closes when all succeed and opens again when one fails. Defaults to 1.
 	Probes int
-	// RetryWhenOpen returns ErrOpen as a RetryAfter while it is open, instead of waiting in the worker. That frees the worker for other
-	// handlers, and it uses up an attempt, as every error does: an outage longer than about MaxAttempts × OpenFor dead-letters what comes in it. Set it
-	// where several routes share a consumer and MaxAttempts is high. Defaults to false: calls wait, no attempt is used up, and the full queue
-	// stops the fetching.
+	// RetryWhenOpen returns ErrOpen as a RetryAfter while it is open, instead of waiting in the worker. That frees the worker for
+	// other handlers, and it uses up an attempt, as every error does: an outage longer than about MaxAttempts × OpenFor dead-letters
+	// what comes in it. Set it where several routes share a consumer and MaxAttempts is high. Defaults to false: calls wait, no
+	// attempt is used up, and the full queue stops the fetching.
 	RetryWhenOpen bool
-	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works. Errors of a call that the
-	// end of its claim or of the process cut short count as nothing.
+	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works. Errors of a
+	// call that the end of its claim or of the process cut short count as nothing.
 	IsFailure func(error) bool
 	// OnChange is told each new state: open, half-open or closed. It must not block, nor call the breaker. Defaults to none.
 	OnChange func(state string)
@@ -69,9 +69,10 @@ func (c BreakerConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and closes when
-// the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the same thing. A wait
-// counts toward a Timeout around it, not toward one inside. The counting is gobreaker's. Safe for concurrent use.
+// A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and
+// closes when the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the
+// same thing. A wait counts toward a Timeout around it, not toward one inside. The counting is gobreaker's. Safe for concurrent
+// use.
 type CircuitBreaker struct {
 	config BreakerConfig
 	gate   *gobreaker.TwoStepCircuitBreaker[struct{}]

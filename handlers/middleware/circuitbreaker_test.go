@@ -173,7 +173,8 @@ func TestCircuitBreakerContext(t *testing.T) {
 	})
 }
 
-// In a real consumer an outage of a minute uses up no attempts when calls wait; with RetryWhenOpen it does, after the breaker's time.
+// In a real consumer an outage of a minute uses up no attempts when calls wait; with RetryWhenOpen it does, after the breaker's
+// time.
 func TestCircuitBreakerInAConsumer(t *testing.T) {
 	for _, retry := range []bool{false, true} {
 		t.Run(fmt.Sprintf("RetryWhenOpen=%v", retry), func(t *testing.T) {

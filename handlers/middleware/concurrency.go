@@ -11,9 +11,9 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A ConcurrencyLimit lets so many calls run at once; its Middleware is a consumer.Middleware. One may wrap several handlers, which share it. A message
-// beyond the limit waits without a worker (see consumer.Defer), so that a slow handler cannot take every worker from the others; the one that has
-// waited longest is next. Safe for concurrent use.
+// A ConcurrencyLimit lets so many calls run at once; its Middleware is a consumer.Middleware. One may wrap several handlers,
+// which share it. A message beyond the limit waits without a worker (see consumer.Defer), so that a slow handler cannot take
+// every worker from the others; the one that has waited longest is next. Safe for concurrent use.
 type ConcurrencyLimit struct {
 	mu      sync.Mutex
 	limit   int
@@ -34,7 +34,8 @@ type place struct {
 	wake func() bool
 }
 
-// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone back to the broker.
+// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone
+// back to the broker.
 const lookAgain = 5 * time.Second
 
 // NewConcurrencyLimit allows limit calls at once, at least 1.

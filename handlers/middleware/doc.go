@@ -9,6 +9,6 @@
 //		middleware.Recover(),                        // a panic is an error to all of them
 //	)(handler)
 //
-// Retries and dead letters are not here: the engine decides about them after the outermost middleware has returned, so their place in a
-// chain cannot be wrong.
+// Retries and dead letters are not here: the engine decides about them after the outermost middleware has returned, so their
+// place in a chain cannot be wrong.
 package middleware

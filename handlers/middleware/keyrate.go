@@ -12,10 +12,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A KeyRateLimit lets calls for messages of one key begin at a rate at most; its Middleware is a consumer.Middleware. A message that is early waits
-// without a worker (see consumer.Defer). Messages without a key are not limited. Keys are told apart by a 64-bit hash; one whose bucket is full
-// again is forgotten, so that memory follows the keys that were seen of late. Of more than MaxKeys those that have most of their tokens back are
-// forgotten first, and may begin as new ones. Safe for concurrent use.
+// A KeyRateLimit lets calls for messages of one key begin at a rate at most; its Middleware is a consumer.Middleware. A message
+// that is early waits without a worker (see consumer.Defer). Messages without a key are not limited. Keys are told apart by a
+// 64-bit hash; one whose bucket is full again is forgotten, so that memory follows the keys that were seen of late. Of more than
+// MaxKeys those that have most of their tokens back are forgotten first, and may begin as new ones. Safe for concurrent use.
 type KeyRateLimit struct {
 	mu        sync.Mutex
 	perSecond float64

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A RateLimit lets calls begin at a rate at most; its Middleware is a consumer.Middleware. One RateLimit may wrap several handlers, which share
-// it. A message that is early waits for its turn without a worker (see consumer.Defer), so that a limited handler cannot take every worker from the
-// others. Safe for concurrent use.
+// A RateLimit lets calls begin at a rate at most; its Middleware is a consumer.Middleware. One RateLimit may wrap several
+// handlers, which share it. A message that is early waits for its turn without a worker (see consumer.Defer), so that a limited
+// handler cannot take every worker from the others. Safe for concurrent use.
 type RateLimit struct {
 	mu      sync.Mutex
 	limiter *rate.Limiter
@@ -40,8 +40,8 @@ func (l *RateLimit) settings() map[string]float64 {
 	return map[string]float64{settingPerSecond: perSecond, settingBurst: float64(l.limiter.Burst())}
 }
 
-// Change is Set for the settings that are named; the others stay. The error names each that is wrong, and then nothing is changed. Other than with Set, per_second
-// is above 0 and has a bound.
+// Change is Set for the settings that are named; the others stay. The error names each that is wrong, and then nothing is
+// changed. Other than with Set, per_second is above 0 and has a bound.
 func (l *RateLimit) Change(settings map[string]float64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,8 @@ func (l *RateLimit) Change(settings map[string]float64) error {
 	return nil
 }
 
-// NewRateLimit allows perSecond calls a second on average and burst at once. 0 per second holds all calls until Set; math.Inf(1) lets all pass.
+// NewRateLimit allows perSecond calls a second on average and burst at once. 0 per second holds all calls until Set; math.Inf(1)
+// lets all pass.
 func NewRateLimit(perSecond float64, burst int) (*RateLimit, error) {
 	if err := checkRate(perSecond, burst); err != nil {
 		return nil, err
@@ -78,8 +79,8 @@ func newLimiter(perSecond float64, burst int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), burst)
 }
 
-// Set changes the limit, also for messages that wait: they look again when their time is over as it was, at most 10 s. What is saved up is kept, as far
-// as the new burst has room for it.
+// Set changes the limit, also for messages that wait: they look again when their time is over as it was, at most 10 s. What is
+// saved up is kept, as far as the new burst has room for it.
 func (l *RateLimit) Set(perSecond float64, burst int) error {
 	if err := checkRate(perSecond, burst); err != nil {
 		return err
@@ -93,8 +94,9 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 // set needs l.mu.
 func (l *RateLimit) set(perSecond float64, burst int) {
 	next, now := newLimiter(perSecond, burst), time.Now()
-	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which messages that
-	// wait (tokens below zero) count on, is kept by taking it out that much earlier; or they would starve while Set is called often.
+	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which messages
+	// that wait (tokens below zero) count on, is kept by taking it out that much earlier; or they would starve while Set is called
+	// often.
 	tokens := l.limiter.TokensAt(now)
 	whole := math.Floor(tokens)
 	if rest := tokens - whole; perSecond > 0 {
@@ -122,8 +124,8 @@ const (
 	missed = time.Minute
 )
 
-// take takes a message's turn, or says how long until it looks again. A turn is kept for its message, so that those that wait go in the order in which
-// they came.
+// take takes a message's turn, or says how long until it looks again. A turn is kept for its message, so that those that wait go
+// in the order in which they came.
 func (l *RateLimit) take(m message, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

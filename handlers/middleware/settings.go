@@ -15,8 +15,8 @@ const (
 	settingLimit     = "limit"
 )
 
-// changed are the settings of have with the values of to. The error names each setting that is not there, or that cannot have its value: a rate is a number above 0,
-// all else a whole one from 1 on.
+// changed are the settings of have with the values of to. The error names each setting that is not there, or that cannot have its
+// value: a rate is a number above 0, all else a whole one from 1 on.
 func changed(kind string, have, to map[string]float64) (map[string]float64, error) {
 	var wrong []string
 	if len(to) == 0 {

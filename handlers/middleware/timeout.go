@@ -9,9 +9,10 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// Timeout ends the context of what it wraps after d, with consumer.ErrTimeout as its cause. An error that is returned after that wraps
-// ErrTimeout too; a nil stays nil. A handler that ignores its context is not stopped: consumer.Config has Timeout and StuckAfter for
-// that, at a lower cost; this one is for a limit of one handler or one step among several. It panics when d is not more than 0.
+// Timeout ends the context of what it wraps after d, with consumer.ErrTimeout as its cause. An error that is returned after that
+// wraps ErrTimeout too; a nil stays nil. A handler that ignores its context is not stopped: consumer.Config has Timeout and
+// StuckAfter for that, at a lower cost; this one is for a limit of one handler or one step among several. It panics when d is not
+// more than 0.
 func Timeout(d time.Duration) consumer.Middleware {
 	if d <= 0 {
 		panic(fmt.Sprintf("middleware: Timeout is %v, want more than 0", d))

@@ -1,5 +1,5 @@
-// Package protobuf has codecs for Protocol Buffers: their binary form and their JSON. It is apart from package handlers, so that programs which do
-// without do not link google.golang.org/protobuf.
+// Package protobuf has codecs for Protocol Buffers: their binary form and their JSON. It is apart from package handlers, so that
+// programs which do without do not link google.golang.org/protobuf.
 package protobuf
 
 import (
@@ -17,10 +17,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Codec is a handlers.Codec of the binary form. Nesting is bounded by the library (10,000 levels), size by consumer.Config.MaxMessageBytes. An empty payload
-// is a message without fields; a tombstone is none. The zero value is ready.
+// Codec is a handlers.Codec of the binary form. Nesting is bounded by the library (10,000 levels), size by
+// consumer.Config.MaxMessageBytes. An empty payload is a message without fields; a tombstone is none. The zero value is ready.
 type Codec struct {
-	// Strict refuses fields that the message does not have. Defaults to false: they are kept as unknown fields, so that producers can add some.
+	// Strict refuses fields that the message does not have. Defaults to false: they are kept as unknown fields, so that producers
+	// can add some.
 	Strict bool
 }
 
@@ -39,8 +40,8 @@ func (c Codec) Decode(m *consumer.Message, v any) error {
 // Accepts implements handlers.Accepter.
 func (Codec) Accepts(v any) error { return accepts(v) }
 
-// JSON is a handlers.Codec of the JSON form that Protocol Buffers define, which is not what encoding/json reads: fields in lowerCamelCase, 64-bit integers
-// and bytes as strings. The zero value is ready.
+// JSON is a handlers.Codec of the JSON form that Protocol Buffers define, which is not what encoding/json reads: fields in
+// lowerCamelCase, 64-bit integers and bytes as strings. The zero value is ready.
 type JSON struct {
 	// Strict refuses fields that the message does not have. Defaults to false: they are ignored, so that producers can add some.
 	Strict bool
@@ -94,7 +95,8 @@ func withoutValue(err error) error {
 	return errors.New("it is no JSON of this message")
 }
 
-// knownOnly returns an error where m, or a message in it, has unknown fields. It does not say where: keys of maps are on the way there.
+// knownOnly returns an error where m, or a message in it, has unknown fields. It does not say where: keys of maps are on the way
+// there.
 func knownOnly(m proto.Message) error {
 	return protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
 		if in, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok && len(in.GetUnknown()) > 0 {

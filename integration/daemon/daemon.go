@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A Process is a server that may be started more than once, on whatever data it has. It dies with the process that started it (on Linux). Its
-// methods are for one goroutine at a time.
+// A Process is a server that may be started more than once, on whatever data it has. It dies with the process that started it (on
+// Linux). Its methods are for one goroutine at a time.
 type Process struct {
 	name string
 	cmd  *exec.Cmd
@@ -53,8 +53,8 @@ func (p *Process) AwaitReady(limit time.Duration, ready func() bool) error {
 	return fmt.Errorf("%s does not answer within %v:\n%s", p.name, limit, p.log)
 }
 
-// Kill sends SIGKILL, which a frozen process takes too, and waits for the end. What the server wrote stays, as after a crash of the process
-// (not of the machine). A process that is not running is left alone.
+// Kill sends SIGKILL, which a frozen process takes too, and waits for the end. What the server wrote stays, as after a crash of
+// the process (not of the machine). A process that is not running is left alone.
 func (p *Process) Kill() {
 	if p.cmd == nil {
 		return

@@ -16,7 +16,8 @@ import (
 // adminLimit bounds one administrative task, leader elections included.
 const adminLimit = 30 * time.Second
 
-// CreateTopic makes a topic with the replicas that the cluster has, and waits until each partition has a leader. configs may be nil.
+// CreateTopic makes a topic with the replicas that the cluster has, and waits until each partition has a leader. configs may be
+// nil.
 func (k *Cluster) CreateTopic(ctx context.Context, name string, partitions int, configs map[string]string) error {
 	values := map[string]*string{}
 	for key, value := range configs {

@@ -46,8 +46,9 @@ func javaProgram(home string) (string, error) {
 	return exec.LookPath("java")
 }
 
-// fetch returns the folder below cache that has what pom names, and lets Maven fill it where it is not there. Several test processes may want
-// it at once: one works, under a lock, the others wait. The folder gets its name when it is complete, so that nobody runs half of it.
+// fetch returns the folder below cache that has what pom names, and lets Maven fill it where it is not there. Several test
+// processes may want it at once: one works, under a lock, the others wait. The folder gets its name when it is complete, so that
+// nobody runs half of it.
 func fetch(pom, cache string) (dir string, err error) {
 	text, err := os.ReadFile(pom)
 	if err != nil {

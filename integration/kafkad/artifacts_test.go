@@ -82,7 +82,8 @@ func TestNoMaven(t *testing.T) {
 	}
 }
 
-// TestWhereKafkaComesFrom: addresses that were named win. Without any, and without Maven or Java, the fake stands in, unless a real one is demanded.
+// TestWhereKafkaComesFrom: addresses that were named win. Without any, and without Maven or Java, the fake stands in, unless a
+// real one is demanded.
 func TestWhereKafkaComesFrom(t *testing.T) {
 	k, err := openShared("a:1,b:2", true)
 	if err != nil || strings.Join(k.Brokers(), " ") != "a:1 b:2" || !k.Real() {

@@ -14,15 +14,16 @@ import (
 	"github.com/longshoremq/longshore/integration/daemon"
 )
 
-// A JavaMember is a consumer of Kafka's own Java client in a JVM: the console consumer, which commits what it has printed each tenth of a second, when a
-// rebalance takes a partition, and at its end.
+// A JavaMember is a consumer of Kafka's own Java client in a JVM: the console consumer, which commits what it has printed each
+// tenth of a second, when a rebalance takes a partition, and at its end.
 type JavaMember struct {
 	process *daemon.Process
 	lines   *lines
 }
 
-// StartJavaMember lets a Java client join a group, which begins at the topic's first message. assignor is a class of org.apache.kafka.clients.consumer.
-// properties come over those that make it commit and learn of rebalances soon. ErrNoTool where it cannot be had.
+// StartJavaMember lets a Java client join a group, which begins at the topic's first message. assignor is a class of
+// org.apache.kafka.clients.consumer. properties come over those that make it commit and learn of rebalances soon. ErrNoTool where
+// it cannot be had.
 func (k *Cluster) StartJavaMember(topic, group, assignor string, properties map[string]string) (*JavaMember, error) {
 	a, err := apache()
 	if err != nil || !k.Real() {

@@ -1,8 +1,9 @@
 //go:build unix
 
-// Package kafkad runs Apache Kafka as processes of its own, from its Maven artifacts (integration/pom.xml pins them), so that brokers can be
-// killed, frozen and restarted on the same data and ports, and reached over a network that can be cut. It needs a JDK and Maven; where they cannot be had, tests that kill no broker run on
-// an in-process fake, which is announced, and the others are skipped. With LONGSHORE_REAL set both fail instead.
+// Package kafkad runs Apache Kafka as processes of its own, from its Maven artifacts (integration/pom.xml pins them), so that
+// brokers can be killed, frozen and restarted on the same data and ports, and reached over a network that can be cut. It needs a
+// JDK and Maven; where they cannot be had, tests that kill no broker run on an in-process fake, which is announced, and the
+// others are skipped. With LONGSHORE_REAL set both fail instead.
 package kafkad
 
 import (
@@ -42,8 +43,8 @@ type Cluster struct {
 	brokers []string // where nodes is empty
 }
 
-// Start starts brokers on fresh data. They end with the test. Where they cannot be had the test is skipped; with LONGSHORE_REAL set it fails
-// instead.
+// Start starts brokers on fresh data. They end with the test. Where they cannot be had the test is skipped; with LONGSHORE_REAL
+// set it fails instead.
 func Start(t testing.TB, c Config) *Cluster {
 	t.Helper()
 	k, err := start(c)
@@ -68,10 +69,10 @@ var shared struct {
 	err     error
 }
 
-// Shared is one single-node cluster for all tests of a process, which run one after the other: KAFKA_BROKERS (addresses, with commas) where that
-// is set, else one that is started with the first call, else the in-process fake. Tests use topics and groups of their own on it (see Unique).
-// Where it has Controls they may kill and freeze its node too: the next call finds it running and its network healed. A process that called it ends
-// with StopShared.
+// Shared is one single-node cluster for all tests of a process, which run one after the other: KAFKA_BROKERS (addresses, with
+// commas) where that is set, else one that is started with the first call, else the in-process fake. Tests use topics and groups
+// of their own on it (see Unique). Where it has Controls they may kill and freeze its node too: the next call finds it running
+// and its network healed. A process that called it ends with StopShared.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -264,7 +265,8 @@ func (k *Cluster) revive() error {
 	return k.each(func(n *node) error { return n.awaitReady(len(k.nodes)) })
 }
 
-// Kill sends SIGKILL to node i, counted from 0, and waits for its end. What it wrote stays, as after a crash of the process (not of the machine).
+// Kill sends SIGKILL to node i, counted from 0, and waits for its end. What it wrote stays, as after a crash of the process (not
+// of the machine).
 func (k *Cluster) Kill(i int) { k.nodes[i].process.Kill() }
 
 // Stop ends node i in good order: it hands its partitions over first.

@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// A Clock stamps the begins and ends of handler runs in other processes, which report them over a socket and wait for the stamp. So what one process did
-// because of what another did has the later stamp, and no process's own clock has a say. The stamps count from 1. Safe for concurrent use.
+// A Clock stamps the begins and ends of handler runs in other processes, which report them over a socket and wait for the stamp.
+// So what one process did because of what another did has the later stamp, and no process's own clock has a say. The stamps count
+// from 1. Safe for concurrent use.
 type Clock struct {
 	listener net.Listener
 	serving  sync.WaitGroup

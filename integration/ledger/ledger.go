@@ -1,6 +1,7 @@
-// Package ledger keeps account of numbered messages: what was promised to their publisher, and what consumers wrote down as the last act of
-// handling them. The file belongs to no consumer, so that none can take its entries with it when it is killed.
-// Where messages have keys, it also keeps a clock for the begins and ends of their handling, and says whether the order of each key was kept.
+// Package ledger keeps account of numbered messages: what was promised to their publisher, and what consumers wrote down as the
+// last act of handling them. The file belongs to no consumer, so that none can take its entries with it when it is killed. Where
+// messages have keys, it also keeps a clock for the begins and ends of their handling, and says whether the order of each key was
+// kept.
 package ledger
 
 import (
@@ -26,8 +27,8 @@ func Open(path string) (*Ledger, error) {
 	return &Ledger{f}, nil
 }
 
-// Write appends an entry: number id, stored at sequence seq, was handled by this process. Once it returned nil the entry outlives the
-// process. One write to a file opened for appending does not mix with others'.
+// Write appends an entry: number id, stored at sequence seq, was handled by this process. Once it returned nil the entry outlives
+// the process. One write to a file opened for appending does not mix with others'.
 func (l *Ledger) Write(id, seq int64) error {
 	line := make([]byte, 0, 64)
 	line = strconv.AppendInt(line, id, 10)

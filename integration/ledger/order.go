@@ -35,8 +35,8 @@ type Letter struct {
 	At  int64
 }
 
-// An Order says how the order of the keys was kept. Of one key, messages follow each other as they stand in the broker: by Seq. A message is settled with
-// the first of its runs that is Done, in whichever process, or with its dead letter.
+// An Order says how the order of the keys was kept. Of one key, messages follow each other as they stand in the broker: by Seq. A
+// message is settled with the first of its runs that is Done, in whichever process, or with its dead letter.
 //
 // What is checked at the begin of each run of a message:
 //
@@ -46,8 +46,8 @@ type Letter struct {
 //     whichever process. So a retry holds up what comes after it among duplicates, too.
 //   - No run of its key is under way in the same process, its own message's included.
 //
-// The first two are inversions, counted once for each begin, the third is an overlap. A run that was Cancelled may be followed by anything that the
-// first check allows: its claim had ended, and its message is elsewhere.
+// The first two are inversions, counted once for each begin, the third is an overlap. A run that was Cancelled may be followed by
+// anything that the first check allows: its claim had ended, and its message is elsewhere.
 type Order struct {
 	// Keys is how many keys were met, and Queued how many messages had one of their key before them.
 	Keys   int `json:"keys"`

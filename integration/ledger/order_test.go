@@ -15,7 +15,8 @@ type step struct {
 	seq  int64
 }
 
-// tell makes runs of a story, one stamp for each step. The end is that of the oldest run of that process and message that is under way.
+// tell makes runs of a story, one stamp for each step. The end is that of the oldest run of that process and message that is
+// under way.
 func tell(t *testing.T, story []step) (runs []ledger.Run, letters []ledger.Letter) {
 	t.Helper()
 	for i, s := range story {

@@ -1,6 +1,7 @@
 //go:build unix
 
-// Package natsd runs nats-server as a process of its own, so that it can be killed, frozen and restarted on the same data and port.
+// Package natsd runs nats-server as a process of its own, so that it can be killed, frozen and restarted on the same data and
+// port.
 package natsd
 
 import (
@@ -58,8 +59,8 @@ type Server struct {
 	process *daemon.Process
 }
 
-// Start builds nats-server from its Go module and starts it on fresh data. The server ends with the test. Where it cannot be built the
-// test is skipped; with LONGSHORE_REAL set it fails instead. args go to nats-server as they are.
+// Start builds nats-server from its Go module and starts it on fresh data. The server ends with the test. Where it cannot be
+// built the test is skipped; with LONGSHORE_REAL set it fails instead. args go to nats-server as they are.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := New(t, args...)

@@ -1,5 +1,5 @@
-// Package faultproxy is a TCP proxy that breaks the network on purpose: per direction it can hold bytes back (a blackhole, with or without
-// an end), add latency, limit the bandwidth and cut into slices; and it can reset connections, and refuse new ones.
+// Package faultproxy is a TCP proxy that breaks the network on purpose: per direction it can hold bytes back (a blackhole, with
+// or without an end), add latency, limit the bandwidth and cut into slices; and it can reset connections, and refuse new ones.
 package faultproxy
 
 import (

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const deadline = 20 * time.Second
 
-// short is how long we look whether something that must not come comes all the same. Only the deadline decides whether what must come came.
+// short is how long we look whether something that must not come comes all the same. Only the deadline decides whether what must
+// come came.
 const short = 50 * time.Millisecond
 
 func TestPasses(t *testing.T) {

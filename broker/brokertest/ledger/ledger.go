@@ -1,5 +1,5 @@
-// Package ledger keeps book of numbered messages, outside of those who handle them: what was produced, handed out and settled, and what that
-// makes lost, repeated and overlapping. The conformance suite uses it, and so can any test that counts.
+// Package ledger keeps book of numbered messages, outside of those who handle them: what was produced, handed out and settled,
+// and what that makes lost, repeated and overlapping. The conformance suite uses it, and so can any test that counts.
 package ledger
 
 import (
@@ -49,8 +49,8 @@ func (l *Ledger) Produced(id string) {
 	}
 }
 
-// Begin says that somebody has been handed the message. It returns how often that was so before, and whether somebody else has it still:
-// an overlap.
+// Begin says that somebody has been handed the message. It returns how often that was so before, and whether somebody else has it
+// still: an overlap.
 func (l *Ledger) Begin(id string) (before int, overlap bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

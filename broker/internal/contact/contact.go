@@ -1,5 +1,5 @@
-// Package contact decides when Down and Up are told. An outage is told when it begins, while it lasts with longer and longer pauses, and when it ends; of one that
-// begins right behind another the telling waits until it is due, or until it is over.
+// Package contact decides when Down and Up are told. An outage is told when it begins, while it lasts with longer and longer
+// pauses, and when it ends; of one that begins right behind another the telling waits until it is due, or until it is over.
 package contact
 
 import "time"
@@ -57,7 +57,8 @@ func (c *Contact) Late(now time.Time) error {
 	return c.err
 }
 
-// Found takes note of an answer to what was asked at a time, and says whether to tell Up. What was asked before the outage says nothing of now.
+// Found takes note of an answer to what was asked at a time, and says whether to tell Up. What was asked before the outage says
+// nothing of now.
 func (c *Contact) Found(asked time.Time) (tell bool) {
 	if c.down && !asked.After(c.since) {
 		return false

@@ -7,7 +7,8 @@ import (
 	"github.com/longshoremq/longshore/handlers"
 )
 
-// checkCircles warns where a consumer hands dead letters back to the one that they came from: a message that always fails would go round for ever.
+// checkCircles warns where a consumer hands dead letters back to the one that they came from: a message that always fails would
+// go round for ever.
 func (d *Document) checkCircles() {
 	for _, name := range d.inOrder() {
 		c := d.File.Consumers[name]

@@ -9,8 +9,8 @@ import (
 // reference is ${NAME}, ${NAME:-default}, or the escape $${; the last alternative catches what was meant so and is not.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{[^}]*\}?`)
 
-// fill puts the environment into a text, and says whether there was anything to fill in. $${ stands for ${. As in a shell, the default also
-// stands for a variable that is empty.
+// fill puts the environment into a text, and says whether there was anything to fill in. $${ stands for ${. As in a shell, the
+// default also stands for a variable that is empty.
 func (t *tree) fill(path, text string) (string, bool) {
 	if !strings.Contains(text, "${") {
 		return text, false

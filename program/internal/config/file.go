@@ -11,7 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// File is the configuration file. What the file does not say has its zero value here; the packages that take it have their defaults.
+// File is the configuration file. What the file does not say has its zero value here; the packages that take it have their
+// defaults.
 type File struct {
 	Log       Log                  `yaml:"log"`
 	Admin     *Admin               `yaml:"admin"`
@@ -276,7 +277,8 @@ type Budget struct {
 	Bytes    int64 `yaml:"bytes"`
 }
 
-// With are the options of a handler or middleware. They may hold secrets (a header, a URL), so printing and encoding show their names only.
+// With are the options of a handler or middleware. They may hold secrets (a header, a URL), so printing and encoding show their
+// names only.
 type With map[string]any
 
 // Format prints the names, whatever the verb.

@@ -41,7 +41,8 @@ func (k *Kafka) StartTime() (time.Time, bool) {
 	return t, err == nil
 }
 
-// reads says whether the consumer reads a topic, and by which key. A pattern stands for whole names, and never for internal topics.
+// reads says whether the consumer reads a topic, and by which key. A pattern stands for whole names, and never for internal
+// topics.
 func (k *Kafka) reads(topic string) (by string, ok bool) {
 	if i := slices.Index(k.Topics, topic); i >= 0 {
 		return fmt.Sprintf("topics[%d]", i), true

@@ -11,8 +11,9 @@ import (
 // maxBytes is the largest file that is read.
 const maxBytes = 4 << 20
 
-// Load reads the file of that name and checks it. lookup is os.LookupEnv. Where the error is of reading the file there is no Document; what is
-// wrong with its content is in Document.Err, so that more can be found and all be told at once. adapters are the names that a source may have beside nats and kafka.
+// Load reads the file of that name and checks it. lookup is os.LookupEnv. Where the error is of reading the file there is no
+// Document; what is wrong with its content is in Document.Err, so that more can be found and all be told at once. adapters are
+// the names that a source may have beside nats and kafka.
 func Load(name string, lookup func(string) (string, bool), adapters ...string) (*Document, error) {
 	content, err := os.ReadFile(name) // #nosec G304 -- the caller names it
 	if err != nil {
@@ -57,7 +58,8 @@ func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
 	}
 }
 
-// Options are options of the file at a path. A secret among them is warned of where it stands in the file itself and others can read that.
+// Options are options of the file at a path. A secret among them is warned of where it stands in the file itself and others can
+// read that.
 func (d *Document) Options(path string, values map[string]any) handlers.Options {
 	return handlers.NewOptions(values).OnSecret(func(below string) {
 		if path != "" {

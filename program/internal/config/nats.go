@@ -107,7 +107,8 @@ func (d *Document) checkEmbedded(at string, n *NATS) {
 	}
 }
 
-// checkStreams: on one server, a subject belongs to one stream, and no two subjects of a stream may overlap unless one takes the other.
+// checkStreams: on one server, a subject belongs to one stream, and no two subjects of a stream may overlap unless one takes the
+// other.
 func (d *Document) checkStreams() {
 	type owned struct{ at, consumer, stream, subject string }
 	var before []owned

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// takeOthers takes the sections of adapters from outside out of the values, by the path of their source: the file's own keys are decoded strictly, and these are not of them.
+// takeOthers takes the sections of adapters from outside out of the values, by the path of their source: the file's own keys are
+// decoded strictly, and these are not of them.
 func (d *Document) takeOthers(values map[string]any) map[string]*Other {
 	others := map[string]*Other{}
 	consumers, _ := values["consumers"].(map[string]any)

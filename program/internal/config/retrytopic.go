@@ -19,7 +19,8 @@ func (r Retry) Names() (names []string) {
 // RetryGroup is the group that reads the topics of retry.
 func (k *Kafka) RetryGroup() string { return k.Group + "-retry" }
 
-// checkRetryTopics: each waits longer than the one before, is written by nobody else, and read by the consumer only as what it is.
+// checkRetryTopics: each waits longer than the one before, is written by nobody else, and read by the consumer only as what it
+// is.
 func (d *Document) checkRetryTopics(at string, c *Consumer) {
 	path := at + ".retry.topics"
 	switch {

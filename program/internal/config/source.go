@@ -63,7 +63,8 @@ var missings = []string{"wait", "stop"}
 // maxWeight is the largest weight that makes sense: what comes after it waits for so many.
 const maxWeight = 1000
 
-// checkSources: several sources are of one broker, for dead letters go there and say where they came from, and no message comes by two of them.
+// checkSources: several sources are of one broker, for dead letters go there and say where they came from, and no message comes
+// by two of them.
 func (d *Document) checkSources(at string, c *Consumer) {
 	switch {
 	case !d.Has(at + ".sources"):
@@ -94,7 +95,8 @@ func (d *Document) checkSources(at string, c *Consumer) {
 	}
 }
 
-// overlaps says whether some messages come by both of two sources on one broker, and which. Sources of one group or durable share them, which is found elsewhere.
+// overlaps says whether some messages come by both of two sources on one broker, and which. Sources of one group or durable share
+// them, which is found elsewhere.
 func (r Read) overlaps(o Read) (what string, both bool) {
 	switch {
 	case r.Kafka != nil && o.Kafka != nil && r.Kafka.Group != o.Kafka.Group:

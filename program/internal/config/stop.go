@@ -13,8 +13,8 @@ const (
 	CloseTimeout = 5 * time.Second
 )
 
-// DrainTimeout is how long the running handlers of the consumer at a path get at a stop: drain_timeout, or what kill_grace leaves. cancelGrace is
-// how long they may need to return after that. What is not done within kill_grace is found.
+// DrainTimeout is how long the running handlers of the consumer at a path get at a stop: drain_timeout, or what kill_grace
+// leaves. cancelGrace is how long they may need to return after that. What is not done within kill_grace is found.
 func (d *Document) DrainTimeout(at string, c *Consumer, cancelGrace time.Duration) time.Duration {
 	grace := cmp.Or(d.File.KillGrace, defaultKillGrace)
 	rest := grace - cancelGrace - CloseTimeout

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestDrainTimeout: drain_timeout, cancel grace and closing together are within kill_grace; without drain_timeout it is what the others leave.
+// TestDrainTimeout: drain_timeout, cancel grace and closing together are within kill_grace; without drain_timeout it is what the
+// others leave.
 func TestDrainTimeout(t *testing.T) {
 	for _, c := range []struct {
 		consumer, file string

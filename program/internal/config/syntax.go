@@ -16,8 +16,8 @@ const maxSearch = 32 << 20
 
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax reports what the parser says. The line in its text is where the thing begins that it could not read, often far above the mistake, so
-// the line is searched for.
+// syntax reports what the parser says. The line in its text is where the thing begins that it could not read, often far above the
+// mistake, so the line is searched for.
 func (t *tree) syntax(content []byte, err error) {
 	text := wordless(err.Error())
 	m := syntaxLine.FindStringSubmatch(text)
@@ -36,7 +36,8 @@ func (t *tree) syntax(content []byte, err error) {
 	t.doc.findings = append(t.doc.findings, Finding{Line: line, Problem: problem + hint(string(lines[line-1]), text)})
 }
 
-// anchor is what YAML's parser repeats of the file: the name of an anchor, which a value that is not in quotes may look like, and be a secret.
+// anchor is what YAML's parser repeats of the file: the name of an anchor, which a value that is not in quotes may look like, and
+// be a secret.
 var anchor = regexp.MustCompile(`anchor '.*'`)
 
 // wordless is what the parser says without that.
@@ -47,8 +48,8 @@ func wordless(text string) string {
 	return anchor.ReplaceAllString(text, "anchor") + ". A value that begins with * or & must be in quotes"
 }
 
-// unreadable is the number of the line after the longest beginning that can be read. An open bracket or quote makes beginnings unreadable until
-// it is closed, so the longest one is wanted, and what is never closed is found where it opens.
+// unreadable is the number of the line after the longest beginning that can be read. An open bracket or quote makes beginnings
+// unreadable until it is closed, so the longest one is wanted, and what is never closed is found where it opens.
 func unreadable(lines [][]byte) int {
 	readable, end := 0, 0
 	whole := bytes.Join(lines, nil)
