@@ -15,7 +15,7 @@ func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
 	a.stream()
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
-	cfg.AckWait = 400 * time.Millisecond
+	cfg.AckWait = 2 * time.Second    // that the other one can extend beside busy neighbours
 	cfg.Heartbeat = 30 * time.Second // the connection is kept
 	zombie := open(t, cfg)
 	eventually(t, "it asks", func() bool { return a.info().NumWaiting > 0 })
