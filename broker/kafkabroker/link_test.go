@@ -95,14 +95,8 @@ type link struct {
 }
 
 func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	l.n.mu.Lock()
-	down := l.n.down
-	l.n.mu.Unlock()
-	l.mu.Lock()
-	down = down || l.killed
-	l.mu.Unlock()
-	if down {
-		return nil, errors.New("connection refused")
+	if l.isDown() {
+		return nil, errRefused
 	}
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -112,7 +106,23 @@ func (l *link) dial(ctx context.Context, network, address string) (net.Conn, err
 	l.mu.Lock()
 	l.conns[lc] = true
 	l.mu.Unlock()
+	if l.isDown() { // meanwhile: it may have been too late for reset to see it
+		lc.Close()
+		return nil, errRefused
+	}
 	return lc, nil
+}
+
+var errRefused = errors.New("connection refused")
+
+// isDown says whether nobody is to be reached.
+func (l *link) isDown() bool {
+	l.n.mu.Lock()
+	down := l.n.down
+	l.n.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return down || l.killed
 }
 
 func (l *link) reset() {
