@@ -176,6 +176,9 @@ func TestKillInOrder(t *testing.T) {
 			sideBySide(t)
 			for _, d := range k.products {
 				t.Run(string(d), func(t *testing.T) {
+					if d == wholeProgram {
+						variant(t)
+					}
 					sideBySide(t)
 					killInOrder(t, k, d)
 				})
@@ -219,6 +222,7 @@ var orderedFaults = []string{"f03", "f27", "f28", "f38", "f39", "f41"}
 
 // TestFaultsInOrder are rows of TestFaults by key: what holds there holds here, and the order is kept.
 func TestFaultsInOrder(t *testing.T) {
+	variant(t)
 	sideBySide(t)
 	for _, k := range inOrder() {
 		t.Run(k.name, func(t *testing.T) {

@@ -65,6 +65,7 @@ func TestKillConsumers(t *testing.T) {
 		}
 		for _, d := range k.byHand {
 			t.Run(string(d), func(t *testing.T) {
+				variant(t)
 				sideBySide(t)
 				a := runKills(t, k.start(t), killRow{Row: "sigkill", Discipline: d, Kills: kills}, (*field).killConsumer)
 				a.mustSurvive(t, kills, killWorkers)

@@ -114,6 +114,15 @@ func sideBySide(t *testing.T) {
 	}
 }
 
+// variant skips what repeats a row in another way, unless real brokers are demanded, as CI does: who tries the tests for the first
+// time need not wait for it.
+func variant(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LONGSHORE_REAL") == "" && !onRealKafka() {
+		t.Skip("a variant of another row, which runs with LONGSHORE_REAL=1")
+	}
+}
+
 // onRealKafka says whether the rows on Kafka run on Apache Kafka: it starts JVMs and takes minutes.
 func onRealKafka() bool {
 	return os.Getenv("LONGSHORE_KAFKA") != "" || os.Getenv("KAFKA_BROKERS") != ""
