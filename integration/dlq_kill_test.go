@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
@@ -28,6 +30,8 @@ type graveyard struct {
 	// records of the journal so far, and where to look for the next.
 	records, seen int64
 	step          string // of the last one
+	// begins hears at once of each batch that is begun; nil: the journal is looked at again and again.
+	begins chan struct{}
 }
 
 // onGraveyards runs a test on each broker. Kafka is the in-process fake where the real one was not asked for.
@@ -35,7 +39,9 @@ func onGraveyards(t *testing.T, letters int, test func(t *testing.T, g *graveyar
 	sideBySide(t)
 	t.Run("nats", func(t *testing.T) {
 		sideBySide(t)
-		g := newGraveyard(t, startNATS(t), letters, "load.1")
+		s := startNATS(t).(*natsSystem)
+		g := newGraveyard(t, s, letters, "load.1")
+		g.listen(t, s.js.Conn())
 		test(t, g)
 	})
 	t.Run("kafka", func(t *testing.T) {
@@ -88,6 +94,47 @@ func newGraveyard(t *testing.T, s system, letters int, to string) *graveyard {
 	return g
 }
 
+// listen hears of the batches that replays begin.
+func (g *graveyard) listen(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	g.begins = make(chan struct{}, 1000)
+	_, err := nc.Subscribe(deadletters.JournalTopic(g.dead), func(m *nats.Msg) {
+		var r struct{ Step string }
+		if json.Unmarshal(m.Data, &r) == nil && r.Step == "begin" {
+			select {
+			case g.begins <- struct{}{}:
+			default:
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitBegun waits until a replay has begun its second batch, or more, or has ended.
+func (g *graveyard) awaitBegun(t *testing.T, p *process, before int64, inBatch bool) {
+	t.Helper()
+	if g.begins == nil || !inBatch {
+		eventually(t, "a batch is begun", func() bool {
+			n := g.written(t)
+			return n > before+2 && (!inBatch || g.step == "begin") || p.ended()
+		})
+		return
+	}
+	for len(g.begins) > 0 { // of the replay before
+		<-g.begins
+	}
+	for range 2 {
+		select {
+		case <-g.begins:
+		case <-p.done:
+		case <-time.After(patience):
+			t.Fatal("no batch is begun")
+		}
+	}
+}
+
 // args are the command's, with where the dead letters are.
 func (g *graveyard) args(more ...string) []string {
 	at := []string{"--url", g.config.URL, "--subject", g.dead}
@@ -138,15 +185,14 @@ func TestKillReplay(t *testing.T) {
 	kills, letters := lengths(4, 12), lengths(4000, 12000)
 	onGraveyards(t, letters, func(t *testing.T, g *graveyard) {
 		middle, open, done := 0, 0, 0
-		for ; done < kills || open == 0 && done < 3*kills; done++ {
-			before := g.written(t)
+		for ; done < kills || open == 0 && done < 6*kills; done++ {
+			before, inBatch := g.written(t), done%2 == 0
 			// Not as fast as it can: there is time to kill it in the middle also where this test gets no processor.
-			p := startCommand(t, exec.Command(path, g.args("--rate", "500")...))
-			eventually(t, "a batch is begun", func() bool {
-				n := g.written(t)
-				return n > before+2 && (done%2 == 1 || g.step == "begin") || p.ended()
-			})
-			time.Sleep(rand.N(time.Duration(1+done%2*20) * time.Millisecond))
+			p := startCommand(t, exec.Command(path, g.args("--rate", "300")...))
+			g.awaitBegun(t, p, before, inBatch)
+			if !inBatch {
+				time.Sleep(rand.N(21 * time.Millisecond))
+			}
 			if !p.ended() {
 				middle++
 			}

@@ -19,6 +19,9 @@ func TestKilledEditLeavesNothing(t *testing.T) {
 		}
 		f.bury(t, "orders", "secret payload")
 		tmp := t.TempDir()
+		if _, err := build(); err != nil { // for all tests, and so not in a folder of this one
+			t.Fatal(err)
+		}
 		t.Setenv("TMPDIR", tmp)
 		t.Setenv("VISUAL", "")
 		writeFile(t, tmp, "editor", "echo $$ > \""+tmp+"/begun.new\"; mv \""+tmp+"/begun.new\" \""+tmp+"/begun\"; exec sleep 60\n")
