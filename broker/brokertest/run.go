@@ -133,7 +133,7 @@ func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 			return
 		}
 		text := strings.Join(r.said, "\n")
-		if waited < h.Lease/8 || try == tries {
+		if waited < h.Lease/16 || try == tries {
 			t.Errorf("%s\n(the longest wait for a processor was %v)", text, waited)
 			return
 		}

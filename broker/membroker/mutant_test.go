@@ -78,7 +78,10 @@ func TestMutantsFail(t *testing.T) {
 				if m.by != "" {
 					only = append(only, m.by)
 				}
-				failed := brokertest.Failures(t, impatient(c), only...)
+				var failed map[string][]string
+				for try := 0; try < 3 && len(failed) == 0; try++ { // what some do wrong depends on who runs first
+					failed = brokertest.Failures(t, impatient(c), only...)
+				}
 				if len(failed) == 0 {
 					t.Errorf("the suite passes %v", only)
 				}
