@@ -31,10 +31,12 @@ var layers = []layer{
 
 	// Adapters: the contract and their client, never each other.
 	{"broker/membroker", []string{"broker", "broker/internal/contact"}},
-	{"broker/natsbroker", []string{"broker", "broker/internal/contact", "github.com/nats-io"}},
-	{"broker/kafkabroker", []string{"broker", "broker/internal/contact", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"broker/natsbroker", []string{"broker", "broker/internal/contact", "internal/dialer", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "broker/internal/contact", "internal/dialer", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	// What adapters share.
 	{"broker/internal/contact", nil},
+	// How tests of the whole let them connect.
+	{"internal/dialer", nil},
 	// The conformance suite: a library for tests.
 	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
 	{"broker/brokertest/faultproxy", nil},

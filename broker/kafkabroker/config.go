@@ -1,7 +1,6 @@
 package kafkabroker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/dialer"
 )
 
 // A Connection says where the brokers are and who we are.
@@ -29,8 +29,8 @@ type Connection struct {
 	// RequestTimeout bounds one exchange with a broker. Defaults to 10 s.
 	RequestTimeout time.Duration
 
-	// dial is a test's.
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// dial is a test's; see package internal/dialer.
+	dial dialer.Func
 }
 
 // TLS is how brokers are checked and who we are to them. The least version is TLS 1.2.

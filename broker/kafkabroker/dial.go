@@ -14,7 +14,11 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/internal/dialer"
 )
+
+func init() { dialer.Accept(func(c *Connection, dial dialer.Func) { c.dial = dial }) }
 
 // connect makes a transport; it dials when it is used. topic is what the Transport looks at for its own layout.
 func (c Connection) connect(topic string) (*cluster, error) {
@@ -52,7 +56,7 @@ func (c Connection) connect(topic string) (*cluster, error) {
 
 // newConn makes a connection, with TLS where that is wanted. The Transport could do TLS too, but its errors would have neither
 // address nor step.
-func (c Connection) newConn(ctx context.Context, dial dialFunc, t *tls.Config, network, address string) (net.Conn, error) {
+func (c Connection) newConn(ctx context.Context, dial dialer.Func, t *tls.Config, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err == nil && !c.mayLogIn(host) { // a broker that others told of
 		err = errors.New("the login would go there without TLS")
@@ -78,8 +82,6 @@ func (c Connection) newConn(ctx context.Context, dial dialFunc, t *tls.Config, n
 	}
 	return secure, nil
 }
-
-type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // A step is one of a new connection. Where it ends tells what is set up otherwise here than there.
 type step string

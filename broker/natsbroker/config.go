@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/dialer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -46,6 +47,9 @@ type Connection struct {
 	MaxReconnectWait time.Duration
 	// PingInterval is how often the client asks the server for a sign of life. Two unanswered drop the connection. Defaults to 20 s.
 	PingInterval time.Duration
+
+	// dial is a test's; see package internal/dialer.
+	dial dialer.Func
 }
 
 // TLS is how the server is checked and who we are to it. The least version is TLS 1.2.

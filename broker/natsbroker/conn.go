@@ -18,7 +18,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"github.com/longshoremq/longshore/internal/dialer"
 )
+
+func init() { dialer.Accept(func(c *Connection, dial dialer.Func) { c.dial = dial }) }
 
 // A link is one connection to the servers, for ever: nats.go reconnects it, and what nats.go closes for good (an -ERR that it
 // does not know) the link dials anew.
@@ -260,8 +264,13 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 		l.tellOnce(address, err)
 		return nil, err
 	}
-	d := net.Dialer{Timeout: l.cfg.DialTimeout}
-	c, err := d.DialContext(l.done, network, address)
+	dial := l.cfg.dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	ctx, cancel := context.WithTimeout(l.done, l.cfg.DialTimeout)
+	defer cancel()
+	c, err := dial(ctx, network, address)
 	if err != nil {
 		l.mu.Lock()
 		if len(l.dialed) < maxDialed {
