@@ -110,8 +110,8 @@ type gathering struct {
 	k      *claim
 	of     group
 	ms     []broker.Message
-	lanes  []uint64 // as run.lanes
-	firsts []int64  // as piece.first
+	lanes  []uint64 // as work.lanes
+	firsts []int64  // as item.first
 	bytes  int
 }
 
@@ -200,7 +200,7 @@ func (c *Consumer) lingered(g *gathering) {
 
 // queueBatch queues a batch that is in nobody's hands.
 func (c *Consumer) queueBatch(g *gathering) {
-	r := new(run)
+	r := new(work)
 	r.initBatch(g)
 	if g.k.enter(r) {
 		c.pool.RequeueExpected(c.classOf(g.k, &g.ms[0]), r)
@@ -223,7 +223,7 @@ func (c *Consumer) takeGathering(k *claim) (ms []broker.Message, lanes []uint64)
 }
 
 // callBatch calls the handler with those that are not too large for it.
-func (c *Consumer) callBatch(ctx context.Context, r *run) error {
+func (c *Consumer) callBatch(ctx context.Context, r *work) error {
 	ms := make([]*Message, 0, len(r.ms))
 	errs := make([]error, len(r.ms))
 	for i := range r.ms {
@@ -264,7 +264,7 @@ func errorsOf(err error, n int) []error {
 }
 
 // failedBatch decides about each message of a batch that was taken out of its run. It returns how many were acked.
-func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
+func (c *Consumer) failedBatch(r *work, err error, late bool) (acked int) {
 	errs := errorsOf(err, len(r.ms))
 	if r.lanes != nil && c.cfg.Batch.ByKey && r.lanes[0] != 0 {
 		return c.failedLane(r, errs, late)
@@ -278,7 +278,7 @@ func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
 		}
 	}
 	if len(tokens) > 0 {
-		c.ack(r.c, tokens, lanes)
+		c.ack(r.k, tokens, lanes)
 	}
 	for i, e := range errs {
 		if e == nil {
@@ -287,7 +287,7 @@ func (c *Consumer) failedBatch(r *run, err error, late bool) (acked int) {
 		if late {
 			e = &lateError{e}
 		}
-		c.decideOn(r.c, piece{m: &r.ms[i], lane: lanePart(r.lanes, i, i+1), first: r.batch.firsts[i]}, e)
+		c.decideOn(r.item(i), e)
 	}
 	return len(tokens)
 }

@@ -121,7 +121,7 @@ func (t *lanes) putBack(number uint64, ws []*waiting) {
 // failedLane decides about a batch that is consecutive messages of a lane: what comes before the first that failed is done, and
 // what comes behind it waits in the lane again, for it must not be handled before that one is settled. It returns how many were
 // acked.
-func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
+func (c *Consumer) failedLane(r *work, errs []error, late bool) (acked int) {
 	var tokens []uint64
 	var skipped []int
 	n := len(errs)
@@ -145,7 +145,7 @@ func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
 		if done {
 			lane = r.lanes[:1]
 		}
-		c.ack(r.c, tokens, lane)
+		c.ack(r.k, tokens, lane)
 		for _, i := range skipped {
 			c.tell(Skipped{Message: &r.ms[i], Reason: skipReason(errs[i])})
 		}
@@ -155,11 +155,13 @@ func (c *Consumer) failedLane(r *run, errs []error, late bool) (acked int) {
 	}
 	err := errs[n]
 	c.pool.Expect(len(errs) - n - 1)
-	r.c.lanes.putBack(r.lanes[0], behind(r.c, r.ms[n+1:], r.lanes[0], !IsDeferred(err)))
+	r.k.lanes.putBack(r.lanes[0], behind(r.k, r.ms[n+1:], r.lanes[0], !IsDeferred(err)))
 	if late {
 		err = &lateError{err}
 	}
-	c.decideOn(r.c, piece{m: &r.ms[n], lane: r.lanes[:1], first: r.batch.firsts[n]}, err)
+	x := r.item(n)
+	x.lane = r.lanes[:1] // the first one has it for all of them
+	c.decideOn(x, err)
 	return acked
 }
 

@@ -26,7 +26,7 @@ type claim struct {
 	plain       *gathering           // what gathers, whatever its key
 	byKey       map[group]*gathering // or what gathers by key
 	over        string               // why nothing of it may start any more; "": it may
-	first, last *run                 // live runs, oldest first
+	first, last *work                // live runs, oldest first
 }
 
 // claimOf finds or makes the engine's side of b.
@@ -73,7 +73,7 @@ func (c *Consumer) watchClaim(k *claim) {
 }
 
 // enter registers live runs. It says no when nothing of the claim may start any more: then they are the caller's to give back.
-func (k *claim) enter(rs ...*run) bool {
+func (k *claim) enter(rs ...*work) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over != "" {
@@ -92,7 +92,7 @@ func (k *claim) enter(rs ...*run) bool {
 }
 
 // leave takes a run out of the list; a second time it does nothing.
-func (k *claim) leave(r *run) {
+func (k *claim) leave(r *work) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !r.linked {
@@ -113,7 +113,7 @@ func (k *claim) leave(r *run) {
 }
 
 // close marks the claim as over and returns its live runs, oldest first. The first reason stays.
-func (k *claim) close(reason string) (live []*run) {
+func (k *claim) close(reason string) (live []*work) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over == "" {
@@ -149,7 +149,7 @@ func (c *Consumer) clear(k *claim, reason string) {
 	}
 	now := time.Now()
 	for _, p := range c.parked.take(func(p parked) bool { return p.k == k }) {
-		back = append(back, p.back(now))
+		back = append(back, p.rest(now))
 		numbers = append(numbers, p.lane...)
 	}
 	c.giveBack(k, back, numbers, reason)

@@ -20,12 +20,12 @@ import (
 type Consumer struct {
 	cfg       Config
 	handler   Handler
-	do        func(*pool.Worker[*run], *run) // handle
+	do        func(*pool.Worker[*work], *work) // handle
 	observers []Observer
 	counting  []Observer // those of them that are told of Handled: not the log
 	feeds     []*feed
 
-	pool    *pool.Pool[*run]
+	pool    *pool.Pool[*work]
 	started atomic.Bool // pool is set
 	parked  *schedule[parked]
 	lingers *schedule[*gathering]
@@ -101,9 +101,9 @@ func New(cfg Config) (*Consumer, error) {
 func (c *Consumer) newPool() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := pool.New(pool.Config[*run]{
+	p, err := pool.New(pool.Config[*work]{
 		Min: c.limits[0], Max: c.limits[1], IdleTimeout: c.cfg.Pool.IdleTimeout, Policy: c.cfg.Pool.Policy, Gauge: c.cfg.Pool.Gauge, Waiting: c.waiting(),
-		Do: c.do, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*run).unstarted,
+		Do: c.do, Exit: c.exit, Split: c.split, Held: c.watch, Count: (*work).unstarted,
 		Weights: c.cfg.weights(), Strict: c.cfg.Strict, Scan: scanEvery, MaxStuck: c.cfg.MaxStuck, Queue: c.cfg.Budget.Messages,
 		Observe: func(d pool.Decision) { c.tell(Scaled{d}) },
 	})

@@ -43,17 +43,15 @@ func (d *DeadLetter) validate(inputs []Input) (errs []error) {
 // letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
 // is confirmed.
 type letter struct {
-	k      *claim
+	item
 	failed Failed
 	topic  string // where it goes
-	first  int64  // when it failed first, Unix nanoseconds
 	last   time.Time
 	tries  int32
 	cut    bool // refused with all headers; now with ours only
 	// step and due are set for a retry topic: which, and when its message's delay has passed.
 	step RetryStep
 	due  time.Time
-	lane []uint64 // nil: there is no order
 }
 
 // spills says whether x is for a retry topic.
@@ -92,13 +90,14 @@ var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Sec
 
 // add takes a letter over; it does not block.
 func (d *letters) add(x letter) {
-	x.failed.Message, x.lane = x.failed.Message.Clone(), slices.Clone(x.lane)
+	x.item = x.keep()
+	x.failed.Message = x.m
 	x.last = time.Now()
 	if x.topic = x.step.Topic; !x.spills() {
 		x.topic = d.c.cfg.DeadLetter.targetOf(x.failed)
 	}
 	d.mu.Lock()
-	d.open[x.failed.Message] = true
+	d.open[x.m] = true
 	d.mu.Unlock()
 	d.enqueue(x)
 }
@@ -107,7 +106,7 @@ func (d *letters) add(x letter) {
 func (d *letters) done(x letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.open, x.failed.Message)
+	delete(d.open, x.m)
 }
 
 func (d *letters) enqueue(x letter) {
@@ -152,10 +151,9 @@ func (d *letters) work(b *outbox) {
 // settle publishes x and acks its message, or puts it off, or gives it back when its time is over.
 func (d *letters) settle(x letter) {
 	c := d.c
-	m := x.failed.Message
 	if d.over(x) {
 		d.done(x)
-		c.giveBack(x.k, []broker.Back{{Token: m.Token, Runs: x.failed.Runs}}, x.lane, x.k.why())
+		c.giveBack(x.k, x.back(x.failed.Runs), x.lane, x.k.why())
 		return
 	}
 	start := time.Now()
@@ -166,7 +164,7 @@ func (d *letters) settle(x letter) {
 	case err == nil:
 		c.count.deadLettered.Add(1)
 		d.done(x)
-		c.ack(x.k, []uint64{m.Token}, x.lane)
+		c.ack(x.k, x.tokens(), x.lane)
 		c.tell(DeadLettered{Failed: x.failed, Topic: x.topic, Took: time.Since(start)})
 	case errors.Is(err, broker.ErrRefused) && !x.cut:
 		x.cut = true

@@ -2,10 +2,7 @@ package consumer
 
 import (
 	"errors"
-	"slices"
 	"time"
-
-	"github.com/longshoremq/longshore/broker"
 )
 
 // Defer says that the message cannot be handled now, for no fault of its own: a limit is reached. It waits, without a worker, for
@@ -33,8 +30,8 @@ func IsDeferred(err error) bool {
 }
 
 // putOff holds a copy of a message that its handler deferred.
-func (c *Consumer) putOff(k *claim, x piece, e *deferError) {
-	p := parked{k: k, m: x.m.Clone(), lane: slices.Clone(x.lane), due: time.Now().Add(e.wait), first: x.first}
+func (c *Consumer) putOff(x item, e *deferError) {
+	k, p := x.k, parked{item: x.keep(), due: time.Now().Add(e.wait)}
 	var held *due[parked]
 	k.mu.Lock()
 	if k.over == "" {
@@ -42,7 +39,7 @@ func (c *Consumer) putOff(k *claim, x piece, e *deferError) {
 	}
 	k.mu.Unlock()
 	if held == nil {
-		c.giveBack(k, []broker.Back{{Token: x.m.Token, Runs: x.m.Runs}}, x.lane, k.why())
+		c.giveBack(k, x.back(x.m.Runs), x.lane, k.why())
 		return
 	}
 	c.count.deferred.Add(1)

@@ -109,7 +109,7 @@ func nap(ctx context.Context, d time.Duration) {
 }
 
 // submit queues runs: one lock for all that fits.
-func (c *Consumer) submit(ctx context.Context, k *claim, runs []*run) {
+func (c *Consumer) submit(ctx context.Context, k *claim, runs []*work) {
 	if !k.enter(runs...) {
 		c.takeBack(k, runs)
 	} else if left, err := c.submitAll(ctx, k, runs); err != nil {
@@ -120,8 +120,8 @@ func (c *Consumer) submit(ctx context.Context, k *claim, runs []*run) {
 // A cutter makes runs of chunks. It allocates them many at a time: slow handlers get a run for each message.
 type cutter struct {
 	c       *Consumer
-	slab    []run
-	out     []*run
+	slab    []work
+	out     []*work
 	numbers []uint64 // of lanes; fresh ones, as runs keep theirs
 	stash   stash
 	tokens  []uint64 // fresh ones, as runs keep theirs
@@ -134,12 +134,12 @@ const (
 
 // cut makes runs of q messages each, which are acked one by one or at the end of their run. What it returns is good until the
 // next call.
-func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each bool) []*run {
+func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each bool) []*work {
 	clear(x.out)
 	x.out = x.out[:0]
 	for len(ms) > 0 {
 		if len(x.slab) == 0 {
-			x.slab = make([]run, runsAtOnce)
+			x.slab = make([]work, runsAtOnce)
 		}
 		n := min(q, len(ms))
 		if c := x.c; c.cfg.Priority != nil { // a run is of one class
@@ -178,7 +178,7 @@ func (x *cutter) tokensOf(ms []broker.Message) []uint64 {
 }
 
 // takeBack gives back what is unstarted of runs that are in no queue.
-func (c *Consumer) takeBack(k *claim, runs []*run) {
+func (c *Consumer) takeBack(k *claim, runs []*work) {
 	var back []broker.Back
 	var lanes []uint64
 	for _, r := range runs {

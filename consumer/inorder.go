@@ -112,7 +112,7 @@ func (c *Consumer) follow(next []*waiting) (over []uint64) {
 	q := c.pace.quantum(len(next))
 	for len(next) > 0 {
 		n := 1
-		k, r := next[0].k, new(run)
+		k, r := next[0].k, new(work)
 		class := c.classOf(k, &next[0].m[0])
 		for n < min(q, len(next)) && next[n].k == k && c.classOf(k, &next[n].m[0]) == class {
 			n++
@@ -169,8 +169,8 @@ func (c *Consumer) dropWaiting(k *claim) {
 }
 
 // crowded says whether the lane of a message is.
-func (c *Consumer) crowded(k *claim, lane []uint64) bool {
-	return len(lane) > 0 && k.lanes.crowded(lane[0])
+func (c *Consumer) crowded(x item) bool {
+	return len(x.lane) > 0 && x.k.lanes.crowded(x.lane[0])
 }
 
 const (
@@ -218,8 +218,8 @@ func (c *Consumer) thaw(k *claim) {
 
 // clearHeads dead-letters what waits for its next attempt at the head of a crowded lane.
 func (c *Consumer) clearHeads(k *claim) {
-	for _, p := range c.parked.take(func(p parked) bool { return p.failed.Message != nil && p.k.lanes == k.lanes && c.crowded(p.k, p.lane) }) {
+	for _, p := range c.parked.take(func(p parked) bool { return p.failed.Message != nil && p.k.lanes == k.lanes && c.crowded(p.item) }) {
 		p.failed.Verdict = VerdictDeadLetter
-		c.letters.add(letter{k: p.k, failed: p.failed, first: p.first, lane: p.lane})
+		c.letters.add(letter{item: p.item, failed: p.failed})
 	}
 }

@@ -57,7 +57,7 @@ func (k *claim) each(do func(*Message)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for r := k.first; r != nil; r = r.next {
-		from, next, end := unpackWord(r.word.Load())
+		from, next, end := unpackState(r.state.Load())
 		left := r.part(min(max(from, next-1), end), end)
 		for i := range left {
 			do(&left[i])

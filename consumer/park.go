@@ -3,7 +3,6 @@ package consumer
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,35 +12,32 @@ import (
 // parked is a message that waits here for its next attempt, because the broker cannot keep the delay. It stays claimed and in the
 // budget, copied, so that it pins no fetch buffer.
 type parked struct {
-	k      *claim
-	m      *Message
-	lane   []uint64
+	item
 	failed Failed // why it waits; without a Message: it was deferred
 	due    time.Time
-	first  int64
 }
 
 // decideOn settles a message whose handler failed, or passes it on to who will.
-func (c *Consumer) decideOn(k *claim, x piece, err error) {
-	t, m := &k.feed.traits, x.m
+func (c *Consumer) decideOn(x item, err error) {
+	k, t, m := x.k, &x.k.feed.traits, x.m
 	var later *deferError
 	if errors.As(err, &later) && k.ctx.Err() == nil {
-		c.putOff(k, x, later)
+		c.putOff(x, later)
 		return
 	}
 	d := decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: t.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: c.cfg.DeadLetter != nil, maxDeliv: t.MaxDeliveries, random: rand.Float64(),
 		failing: failingFor(x.first),
-		crowded: c.cfg.Lane.Full == LaneDeadLetter && c.crowded(k, x.lane),
+		crowded: c.cfg.Lane.Full == LaneDeadLetter && c.crowded(x),
 	}, c.cfg.Retry)
 	switch d.verdict {
 	case VerdictAck:
 		c.count.skipped.Add(1)
-		c.ack(k, []uint64{m.Token}, x.lane)
+		c.ack(k, x.tokens(), x.lane)
 		c.tell(Skipped{Message: m, Reason: skipReason(err)})
 	case VerdictGiveBack:
-		c.giveBack(k, []broker.Back{{Token: m.Token, Runs: d.runs}}, x.lane, "shutdown")
+		c.giveBack(k, x.back(d.runs), x.lane, "shutdown")
 	default:
 		now := time.Now()
 		if x.first == 0 {
@@ -51,7 +47,7 @@ func (c *Consumer) decideOn(k *claim, x piece, err error) {
 		c.count.failed.Add(1)
 		c.tell(f)
 		if d.verdict == VerdictDeadLetter {
-			c.letters.add(letter{k: k, failed: f, first: x.first, lane: x.lane})
+			c.letters.add(letter{item: x, failed: f})
 			return
 		}
 		c.count.retried.Add(1)
@@ -62,8 +58,8 @@ func (c *Consumer) decideOn(k *claim, x piece, err error) {
 			c.nack(k, []broker.Back{{Token: m.Token, Delay: d.delay, Runs: d.runs}}, nil)
 			return
 		}
-		if !c.spill(k, f, x.first) {
-			c.park(k, f, x.lane, x.first)
+		if !c.spill(x, f) {
+			c.park(x, f)
 		}
 	}
 }
@@ -82,10 +78,9 @@ func raise(a *atomic.Int64, v int64) {
 	}
 }
 
-// park holds a copy of f's message until its delay has passed, unless nothing of its claim may start any more.
-func (c *Consumer) park(k *claim, f Failed, lane []uint64, first int64) {
-	m := f.Message
-	p := parked{k: k, m: m.Clone(), lane: slices.Clone(lane), failed: f, due: time.Now().Add(f.Delay), first: first}
+// park holds a copy of a message that failed until its delay has passed, unless nothing of its claim may start any more.
+func (c *Consumer) park(x item, f Failed) {
+	k, p := x.k, parked{item: x.keep(), failed: f, due: time.Now().Add(f.Delay)}
 	p.failed.Message = p.m
 	p.m.Runs = f.Runs
 	p.m.Attempt++
@@ -95,16 +90,16 @@ func (c *Consumer) park(k *claim, f Failed, lane []uint64, first int64) {
 		c.parked.add(p.due, p) // under k's lock, so that clear finds it or it sees clear's mark
 	}
 	k.mu.Unlock()
-	if !over && c.cfg.Lane.Full == LaneDeadLetter && c.crowded(k, lane) { // it became so when nothing was parked yet
+	if !over && c.cfg.Lane.Full == LaneDeadLetter && c.crowded(x) { // it became so when nothing was parked yet
 		c.clearHeads(k)
 	}
 	if over {
-		c.nack(k, []broker.Back{p.back(time.Now())}, lane)
+		c.nack(k, []broker.Back{p.rest(time.Now())}, x.lane)
 	}
 }
 
-// back gives it back with the rest of its delay; in an order with none, or those behind it would come first.
-func (p *parked) back(now time.Time) broker.Back {
+// rest gives it back with the rest of its delay; in an order with none, or those behind it would come first.
+func (p *parked) rest(now time.Time) broker.Back {
 	b := broker.Back{Token: p.m.Token, Runs: p.m.Runs}
 	if p.lane == nil {
 		b.Delay = max(0, p.due.Sub(now))
@@ -121,7 +116,7 @@ func (c *Consumer) again(k *claim, ms []broker.Message, lanes []uint64, first in
 		c.gather(k, ms, lanes, first, first != 0)
 		return
 	}
-	r := new(run)
+	r := new(work)
 	r.init(k, ms, lanes)
 	r.first, r.each = first, true
 	if k.enter(r) {

@@ -92,14 +92,14 @@ func (c *Consumer) classOf(k *claim, m *Message) int {
 }
 
 // submitAll queues runs of any classes: one lock for those of a class that fit. left are those that were not taken.
-func (c *Consumer) submitAll(ctx context.Context, k *claim, runs []*run) (left []*run, err error) {
+func (c *Consumer) submitAll(ctx context.Context, k *claim, runs []*work) (left []*work, err error) {
 	if c.cfg.Priority == nil {
 		taken, err := c.pool.SubmitAll(ctx, k.feed.class, runs)
 		return runs[taken:], err
 	}
 	for level := range c.cfg.levels() {
 		class := k.feed.class + level
-		var some []*run
+		var some []*work
 		for _, r := range runs {
 			if c.classOf(k, &r.ms[0]) == class {
 				some = append(some, r)

@@ -60,13 +60,13 @@ func (t *RetryTopics) step(delay time.Duration, pressure float64) (RetryStep, bo
 }
 
 // spill sends a message that failed to a retry topic, where that is its place. It says whether it did.
-func (c *Consumer) spill(k *claim, f Failed, first int64) bool {
+func (c *Consumer) spill(x item, f Failed) bool {
 	if c.cfg.Retry.Topics == nil {
 		return false
 	}
-	step, ok := c.cfg.Retry.Topics.step(f.Delay, c.pressure(k))
+	step, ok := c.cfg.Retry.Topics.step(f.Delay, c.pressure(x.k))
 	if ok {
-		c.letters.add(letter{k: k, failed: f, first: first, step: step, due: time.Now().Add(f.Delay)})
+		c.letters.add(letter{item: x, failed: f, step: step, due: time.Now().Add(f.Delay)})
 	}
 	return ok
 }
@@ -100,13 +100,13 @@ func (d *letters) spilled(x letter, err error) {
 	d.done(x)
 	if err == nil {
 		c.count.spilled.Add(1)
-		c.ack(x.k, []uint64{m.Token}, x.lane)
+		c.ack(x.k, x.tokens(), x.lane)
 		c.tell(Spilled{Failed: x.failed, Topic: x.step.Topic})
 		return
 	}
 	c.tell(SpillFailed{Message: m, Topic: x.step.Topic, Err: err})
 	x.failed.Delay = max(0, time.Until(x.due))
-	c.park(x.k, x.failed, x.lane, x.first)
+	c.park(x.item, x.failed)
 }
 
 // relieve sends what waits here to the retry topics where it fills a window: what was handled above it counts there, so that one
@@ -130,7 +130,7 @@ func (c *Consumer) relieve() {
 			steps[p.m] = step
 			return ok
 		}) {
-			c.letters.add(letter{k: k, failed: p.failed, first: p.first, step: steps[p.m], due: p.due})
+			c.letters.add(letter{item: p.item, failed: p.failed, step: steps[p.m], due: p.due})
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 		c.held.Add(int64(n))
 		k := c.claimOf(f, ms[0].Claim)
 		now := time.Now()
-		var runs []*run
+		var runs []*work
 		for i := range ms {
 			o := readOrigin(&ms[i])
 			due := c.dueOf(&ms[i], o)
@@ -166,7 +166,7 @@ func (c *Consumer) dispatchRetries(submits context.Context, f *feed) error {
 				c.gather(k, ms[i:i+1], nil, o.first, false)
 				continue
 			}
-			r := new(run)
+			r := new(work)
 			r.init(k, ms[i:i+1:i+1], nil)
 			r.first = o.first
 			runs = append(runs, r)

@@ -1,229 +1,156 @@
 package consumer
 
 import (
-	"sync/atomic"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A run is a piece of a received chunk on its way through queue and worker. Its word alone says who holds which of its messages.
-// The worker, the watchdog, the revoker and the drain each take messages by changing it, so each message has one holder at each
-// moment, and who holds it settles it, once.
+// ErrStuck is returned by Run when handlers did not return although their contexts had ended. Their messages come again.
+var ErrStuck = errors.New("consumer: handlers did not return")
+
+// Run receives and handles messages until ctx ends or the source fails, then drains as the package comment says, and returns when
+// all is settled or its time is over. It is called once.
 //
-//	from ........ next-1 ........ next ........ end
-//	 returned nil,  | running      | not         | given to
-//	 unsettled      |              | started     | others
-//
-// from, next and end have 20 bits each. next == 0: nobody has started. next > end: the worker has left. A run is never used
-// again, so there is no ABA.
-type run struct {
-	word atomic.Uint64
-	c    *claim
-	ms   []broker.Message
-	// lanes has each message's lane; nil: there is no order.
-	lanes []uint64
-	// tokens has each message's token, written by the dispatcher: its processor has the messages at hand, and the worker's would
-	// fetch each for its token alone. Nil where they were not cut by the dispatcher, or are one.
-	tokens []uint64
-	// each: a success is acked before the next message is started, or a crash would repeat several of a worker.
-	each bool
-	// batch is set where its messages are handled by one call. Then the word counts that one, not them.
-	batch *gathering
-	// first is when its one message failed first, in Unix nanoseconds; 0 for a run of new messages.
-	first int64
-
-	// linked, prev and next make the claim's list of live runs; under its lock.
-	linked     bool
-	prev, next *run
-	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, under
-	// the claim's lock.
-	seen *seen
-}
-
-// seen is a message in a handler, as the watchdog found it. So a timeout costs no clock reading per message.
-type seen struct {
-	i         int
-	at        time.Time
-	goroutine uint64
-	stuck     bool // it was reported as stuck
-}
-
-const (
-	fieldBits = 20
-	fieldMask = 1<<fieldBits - 1
-	oneTaken  = 1 << fieldBits
-
-	// expired: the running message's context was ended by the watchdog; the worker must not use it for the next message.
-	expired uint64 = 1 << 60
-	// disowned: the worker is stuck, and the running message was taken from it too.
-	disowned uint64 = 1 << 61
-	// replaced: the worker is stuck and was replaced, but keeps the running message, because of its order.
-	replaced uint64 = 1 << 62
-)
-
-func packWord(from, next, end int) uint64 {
-	return uint64(from)<<(2*fieldBits) | uint64(next)<<fieldBits | uint64(end)
-}
-
-func unpackWord(v uint64) (from, next, end int) {
-	return int(v >> (2 * fieldBits) & fieldMask), int(v >> fieldBits & fieldMask), int(v & fieldMask)
-}
-
-// withFields replaces the fields of v and keeps its flags.
-func withFields(v uint64, from, next, end int) uint64 {
-	return v&^(1<<(3*fieldBits)-1) | packWord(from, next, end)
-}
-
-func (r *run) init(c *claim, ms []broker.Message, lanes []uint64) {
-	r.c, r.ms, r.lanes = c, ms, lanes
-	r.word.Store(packWord(0, 0, len(ms)))
-}
-
-func (r *run) initBatch(g *gathering) {
-	r.c, r.ms, r.lanes, r.batch = g.k, g.ms, g.lanes, g
-	r.word.Store(packWord(0, 0, 1))
-}
-
-// part is the messages [a, b) of the word; of a batch all or none.
-func (r *run) part(a, b int) []broker.Message {
-	if r.batch != nil && a < b {
-		return r.ms
+// nil: ctx ended, and every handler returned. ErrStuck: some did not. Otherwise the errors of source and configuration.
+// The values of ctx are those of the handlers' contexts; its end is not theirs.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.ran.CompareAndSwap(false, true) {
+		return fmt.Errorf("consumer %s: Run was called before", c.cfg.Name)
 	}
-	return r.ms[a:b]
-}
-
-// lanesOf are the lanes of part.
-func (r *run) lanesOf(a, b int) []uint64 {
-	if r.batch != nil && a < b {
-		return r.lanes
-	}
-	return lanePart(r.lanes, a, b)
-}
-
-// lanePart is lanes[a:b]; nil where there is no order.
-func lanePart(lanes []uint64, a, b int) []uint64 {
-	if lanes == nil {
-		return nil
-	}
-	return lanes[a:b:b]
-}
-
-// rest makes a run of the unstarted [a, b), with all that r knows of them.
-func (r *run) rest(a, b int) *run {
-	rest := &run{c: r.c, ms: r.part(a, b), lanes: r.lanesOf(a, b), each: r.each, batch: r.batch, first: r.first}
-	if r.tokens != nil {
-		rest.tokens = r.tokens[a:b:b]
-	}
-	rest.word.Store(packWord(0, 0, b-a))
-	return rest
-}
-
-// A piece is a message that left its run alone.
-type piece struct {
-	m     *Message
-	lane  []uint64 // its lane; nil: there is no order
-	first int64    // when it failed first, Unix nanoseconds; 0: it did not before
-}
-
-func (r *run) piece(i int) piece { return piece{m: &r.ms[i], lane: r.lanesOf(i, i+1), first: r.first} }
-
-// take starts the next message: one atomic add. When ok is false the worker has left the run, and [from, end) of v are its
-// successes, still to settle (unless v says disowned).
-func (r *run) take() (i int, v uint64, ok bool) {
-	v = r.word.Add(oneTaken)
-	_, next, end := unpackWord(v)
-	return next - 1, v, next <= end && v&disowned == 0
-}
-
-// takeOut takes message i, which the worker was running, out of the run, with the successes [from, i) before it. ok is false when
-// message i was disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
-func (r *run) takeOut(i int) (from int, late, ok bool) {
-	for {
-		v := r.word.Load()
-		if v&disowned != 0 {
-			return 0, false, false
+	c.work, c.kill = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer c.kill(ErrShutdown)
+	defer c.enter(Stopped)
+	c.enter(Opening)
+	if err := c.open(ctx); err != nil {
+		err = errors.Join(err, c.close())
+		if ctx.Err() != nil {
+			return nil // stopped before it began
 		}
-		from, next, end := unpackWord(v)
-		if from > i {
-			return 0, false, false // decided before
+		return fmt.Errorf("consumer %s: %w", c.cfg.Name, err)
+	}
+	err := c.runOpened(ctx)
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", c.cfg.Name, err)
+	}
+	return nil
+}
+
+func (c *Consumer) runOpened(ctx context.Context) error {
+	if err := c.newPool(); err != nil {
+		return errors.Join(err, c.close())
+	}
+	timers, stopTimers := context.WithCancel(context.Background())
+	var schedules sync.WaitGroup
+	schedules.Go(func() { c.keepBudgets(timers) })
+	schedules.Go(func() { c.findDestinations(timers) })
+	schedules.Go(func() { c.parked.run(timers, c.unpark) })
+	schedules.Go(func() { c.lingers.run(timers, c.lingered) })
+	schedules.Go(func() { c.letters.later.run(timers, c.letters.enqueue) })
+
+	err := c.receive(ctx)
+	start := time.Now()
+	c.drain()
+	c.enter(Closing)
+	stopTimers()
+	schedules.Wait()
+	stuck := c.endWorkers()
+	err = errors.Join(err, c.close())
+	close(c.gone)
+	c.watchers.Wait()
+	c.tell(Drained{Took: time.Since(start), Stuck: stuck})
+	if stuck > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %d", ErrStuck, stuck))
+	}
+	return err
+}
+
+// enter goes to the next state.
+func (c *Consumer) enter(s State) {
+	c.state.Store(int32(s))
+	c.tell(StateChanged{s})
+}
+
+// open opens the sources and refuses what they cannot do.
+func (c *Consumer) open(ctx context.Context) error {
+	if c.cfg.OpenTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.OpenTimeout)
+		defer cancel()
+	}
+	for _, f := range c.feeds {
+		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Ordered: c.ordered(), Observe: func(e broker.Event) { c.observeSource(f, e) }})
+		if err != nil {
+			return fmt.Errorf("opening the source: %w", err)
 		}
-		if r.word.CompareAndSwap(v, withFields(v, i+1, next, end)) {
-			return from, v&expired != 0, true
+		f.traits = t
+		if c.ordered() && !f.retries && !t.Ordered {
+			c.observeSource(f, broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
 		}
+	}
+	return nil
+}
+
+var errOrderHere = errors.New("consumer: the order holds within this process only: its source lets several processes share messages")
+
+func (c *Consumer) observeSource(f *feed, e broker.Event) {
+	switch e.Kind {
+	case broker.Up:
+		f.up.Store(true)
+	case broker.Down:
+		f.up.Store(false)
+	case broker.Gap:
+		c.count.gaps.Add(max(1, e.N))
+	}
+	c.tell(SourceSaid{Event: e, Retries: f.retries})
+}
+
+// receive dispatches until ctx ends or a source fails. When it returns, all that was ever received is in the pool, parked, or
+// settled.
+func (c *Consumer) receive(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	unhook := context.AfterFunc(ctx, c.stopSources)
+	defer unhook()
+	c.enter(Running)
+	errs := make([]error, len(c.feeds))
+	var dispatchers sync.WaitGroup
+	for i, f := range c.feeds {
+		dispatchers.Go(func() {
+			if f.retries {
+				errs[i] = c.dispatchRetries(ctx, f)
+			} else {
+				errs[i] = c.dispatch(ctx, f)
+			}
+			stop() // a source that cannot go on ends the consumer
+		})
+	}
+	<-ctx.Done()
+	c.enter(Stopping)
+	dispatchers.Wait()
+	c.stopSources()
+	return errors.Join(errs...)
+}
+
+func (c *Consumer) stopSources() {
+	for _, f := range c.feeds {
+		f.source.Stop()
 	}
 }
 
-// steal takes the successes [d0, d1) and the unstarted [u0, u1). From any goroutine, at any time.
-func (r *run) steal() (d0, d1, u0, u1 int) {
-	for {
-		v := r.word.Load()
-		from, next, end := unpackWord(v)
-		if next > end || v&disowned != 0 {
-			return 0, 0, 0, 0
-		}
-		done := from
-		if next > 0 {
-			done = max(from, next-1)
-		}
-		if done == from && next == end {
-			return 0, 0, 0, 0
-		}
-		if r.word.CompareAndSwap(v, withFields(v, done, next, next)) {
-			return from, done, next, end
+// close closes the sources.
+func (c *Consumer) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
+	defer cancel()
+	var errs []error
+	for _, f := range c.feeds {
+		if err := f.source.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing the source: %w", err))
 		}
 	}
-}
-
-// mark sets a flag if message i is still running.
-func (r *run) mark(i int, flag uint64) bool {
-	for {
-		v := r.word.Load()
-		_, next, end := unpackWord(v)
-		if next-1 != i || next > end || v&(flag|disowned) != 0 {
-			return false
-		}
-		if r.word.CompareAndSwap(v, v|flag) {
-			return true
-		}
-	}
-}
-
-// disown takes message i from a stuck worker, with the successes [from, i) before it and the unstarted [i+1, end) behind it.
-func (r *run) disown(i int) (from, end int, ok bool) {
-	for {
-		v := r.word.Load()
-		from, next, end := unpackWord(v)
-		if next-1 != i || next > end || v&disowned != 0 {
-			return 0, 0, false
-		}
-		if r.word.CompareAndSwap(v, withFields(v, i+1, next, next)|disowned) {
-			return from, end, true
-		}
-	}
-}
-
-// running is the index of the message in a handler; -1: none.
-func (r *run) running() int {
-	_, next, end := unpackWord(r.word.Load())
-	if next == 0 || next > end {
-		return -1
-	}
-	return next - 1
-}
-
-// given says that the watchdog has given up the worker, whose handler has not returned. The worker ends that with the next take.
-func (r *run) given() bool {
-	v := r.word.Load()
-	_, next, end := unpackWord(v)
-	return v&(disowned|replaced) != 0 && next <= end
-}
-
-// unstarted is how many messages nobody has started.
-func (r *run) unstarted() int {
-	_, next, end := unpackWord(r.word.Load())
-	if r.batch != nil && next < end {
-		return len(r.ms)
-	}
-	return max(0, end-next)
+	return errors.Join(errs...)
 }

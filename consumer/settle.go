@@ -7,7 +7,7 @@ import (
 )
 
 // ackRange acks messages [a, b) of r with one call. l lends its buffer; nil for callers that are no workers.
-func (c *Consumer) ackRange(l *local, r *run, a, b int) {
+func (c *Consumer) ackRange(l *local, r *work, a, b int) {
 	if a >= b {
 		return
 	}
@@ -25,7 +25,7 @@ func (c *Consumer) ackRange(l *local, r *run, a, b int) {
 		tokens = l.tokens
 	}
 	c.handled(r.part(a, b))
-	c.ack(r.c, tokens, r.lanesOf(a, b))
+	c.ack(r.k, tokens, r.lanesOf(a, b))
 }
 
 // ack settles messages of k as done; what waits for them in their lanes follows.

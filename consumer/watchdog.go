@@ -16,15 +16,15 @@ const scanEvery = 10 * time.Millisecond
 
 // split is the pool's Split: of a run that a worker has held for two scans, the successes are acked, for they must not wait for a
 // slow neighbour, and the unstarted go to another worker.
-func (c *Consumer) split(r *run) (*run, bool) {
+func (c *Consumer) split(r *work) (*work, bool) {
 	d0, d1, u0, u1 := r.steal()
 	c.ackRange(nil, r, d0, d1)
 	if u0 >= u1 {
 		return nil, false
 	}
 	rest := r.rest(u0, u1)
-	if !r.c.enter(rest) {
-		c.takeBack(r.c, []*run{rest})
+	if !r.k.enter(rest) {
+		c.takeBack(r.k, []*work{rest})
 		return nil, false
 	}
 	return rest, true
@@ -32,7 +32,7 @@ func (c *Consumer) split(r *run) (*run, bool) {
 
 // watch is the pool's Held: it notes what runs for longer than a scan, ends the context of a message that runs too long, and
 // gives up a worker that does not come back.
-func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon bool) {
+func (c *Consumer) watch(w *pool.Worker[*work], r *work, _ time.Duration) (abandon bool) {
 	i := r.running()
 	if i < 0 {
 		return false
@@ -61,9 +61,9 @@ func (c *Consumer) watch(w *pool.Worker[*run], r *run, _ time.Duration) (abandon
 }
 
 // see notes that message i runs, in which goroutine, and since when. Under the claim's lock, for the end of the drain reads it.
-func (r *run) see(i int, goroutine uint64) {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
+func (r *work) see(i int, goroutine uint64) {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
 	r.seen = &seen{i: i, at: time.Now(), goroutine: goroutine}
 }
 
@@ -94,7 +94,7 @@ func (k *claim) running() (all []sighting) {
 
 // giveUp replaces a worker whose handler does not return, and takes message i from it: its late result is void. With an order the
 // message stays with it, or the next of its lane would run beside it.
-func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
+func (c *Consumer) giveUp(l *local, r *work, i int, ran time.Duration) bool {
 	e := Stuck{Message: &r.ms[i], For: ran}
 	if int(c.stuck.Load()) >= c.cfg.MaxStuck {
 		if !r.seen.stuck {
@@ -121,16 +121,16 @@ func (c *Consumer) giveUp(l *local, r *run, i int, ran time.Duration) bool {
 	c.stuck.Add(1)
 	e.Replaced = true
 	c.tell(e)
-	r.c.leave(r)
+	r.k.leave(r)
 	c.ackRange(nil, r, from, i)
 	if r.batch != nil {
 		c.failedBatch(r, &lateError{errors.New("handler did not return")}, false)
 		return true
 	}
 	if i+1 < end {
-		c.again(r.c, r.ms[i+1:end], nil, r.first)
+		c.again(r.k, r.ms[i+1:end], nil, r.first)
 	}
-	c.decideOn(r.c, r.piece(i), &lateError{errors.New("handler did not return")})
+	c.decideOn(r.item(i), &lateError{errors.New("handler did not return")})
 	return true
 }
 

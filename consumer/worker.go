@@ -19,7 +19,7 @@ type local struct {
 }
 
 // work handles a run: the pool's Do.
-func (c *Consumer) handle(w *pool.Worker[*run], r *run) {
+func (c *Consumer) handle(w *pool.Worker[*work], r *work) {
 	l, _ := w.Local.(*local)
 	if l == nil {
 		l = &local{goroutine: goroutineID()}
@@ -47,7 +47,7 @@ func (c *Consumer) handle(w *pool.Worker[*run], r *run) {
 }
 
 // handleSome runs messages of r until its end (true) or until a handler panics (false: call again for the rest).
-func (c *Consumer) handleSome(l *local, r *run) (end bool) {
+func (c *Consumer) handleSome(l *local, r *work) (end bool) {
 	i, clean := -1, false
 	defer func() {
 		if clean {
@@ -59,21 +59,21 @@ func (c *Consumer) handleSome(l *local, r *run) (end bool) {
 		}
 		c.goexit(l, r, i)
 	}()
-	ctx, handler, limited := l.get(r.c), c.handler, c.cfg.MaxMessageBytes+c.cfg.MaxHeaderBytes > 0
+	ctx, handler, limited := l.get(r.k), c.handler, c.cfg.MaxMessageBytes+c.cfg.MaxHeaderBytes > 0
 	for {
 		var v uint64
 		var ok bool
 		i, v, ok = r.take()
 		if v&expired != 0 {
-			r.word.And(^expired)
-			ctx = l.renew(r.c)
+			r.state.And(^expired)
+			ctx = l.renew(r.k)
 		}
 		if !ok {
 			clean = true
 			c.finish(l, r, v)
 			return true
 		}
-		if !r.c.Startable() {
+		if !r.k.Startable() {
 			c.refuse(l, r, i)
 			continue
 		}
@@ -137,31 +137,31 @@ func (c *Consumer) unfit(m *Message) error {
 }
 
 // finish settles the successes at the end of a run.
-func (c *Consumer) finish(l *local, r *run, v uint64) {
+func (c *Consumer) finish(l *local, r *work, v uint64) {
 	if v&(disowned|replaced) != 0 {
 		c.stuck.Add(-1)
 	}
 	if v&disowned != 0 {
 		return
 	}
-	from, _, end := unpackWord(v)
-	r.c.leave(r)
+	from, _, end := unpackState(v)
+	r.k.leave(r)
 	c.ackRange(l, r, from, end)
 }
 
 // refuse gives back message i, which was taken and not started because its claim is no longer open, and all behind it.
-func (c *Consumer) refuse(l *local, r *run, i int) {
+func (c *Consumer) refuse(l *local, r *work, i int) {
 	from, _, ok := r.takeOut(i)
 	if !ok {
 		return
 	}
 	c.ackRange(l, r, from, i)
 	_, _, u0, u1 := r.steal()
-	c.giveBack(r.c, append(backs(r.part(i, i+1)), backs(r.part(u0, u1))...), append(r.lanesOf(i, i+1), r.lanesOf(u0, u1)...), "revoked")
+	c.giveBack(r.k, append(backs(r.part(i, i+1)), backs(r.part(u0, u1))...), append(r.lanesOf(i, i+1), r.lanesOf(u0, u1)...), "revoked")
 }
 
 // failed takes message i out of the run, with the successes before it, and decides about it.
-func (c *Consumer) failed(l *local, r *run, i int, err error) {
+func (c *Consumer) failed(l *local, r *work, i int, err error) {
 	from, late, ok := r.takeOut(i)
 	if !ok {
 		return // disowned: the watchdog has decided
@@ -177,7 +177,7 @@ func (c *Consumer) failed(l *local, r *run, i int, err error) {
 	if late {
 		err = &lateError{err}
 	}
-	c.decideOn(r.c, r.piece(i), err)
+	c.decideOn(r.item(i), err)
 }
 
 // lateError is what a handler returned after its context was ended by its timeout.
@@ -187,24 +187,24 @@ func (e *lateError) Error() string   { return ErrTimeout.Error() + ": " + e.err.
 func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
 
 // goexit is called while the goroutine is ending: by then the rest of the run must have left its hands.
-func (c *Consumer) goexit(l *local, r *run, i int) {
+func (c *Consumer) goexit(l *local, r *work, i int) {
 	c.failed(l, r, i, ErrGoexit)
 	_, _, u0, u1 := r.steal()
-	v := r.word.Add(oneTaken)
+	v := r.state.Add(oneTaken)
 	if v&(disowned|replaced) != 0 {
 		c.stuck.Add(-1)
 	}
 	if v&disowned != 0 {
 		return
 	}
-	r.c.leave(r)
+	r.k.leave(r)
 	if u0 < u1 {
-		c.again(r.c, r.ms[u0:u1], r.lanesOf(u0, u1), r.first)
+		c.again(r.k, r.ms[u0:u1], r.lanesOf(u0, u1), r.first)
 	}
 }
 
 // exit ends a leaving worker's contexts; their claims would keep them otherwise. The pool's Exit.
-func (c *Consumer) exit(w *pool.Worker[*run]) {
+func (c *Consumer) exit(w *pool.Worker[*work]) {
 	if l, _ := w.Local.(*local); l != nil {
 		l.end()
 	}

@@ -12,12 +12,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestRunWordPacks(t *testing.T) {
+func TestWorkStatePacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, maxChunk)
 		from, next, end := limit.Draw(t, "from"), limit.Draw(t, "next"), limit.Draw(t, "end")
 		v := withFields(expired|disowned, from, next, end)
-		f, n, e := unpackWord(v)
+		f, n, e := unpackState(v)
 		if f != from || n != next || e != end || v&expired == 0 || v&disowned == 0 {
 			t.Fatalf("packed %d %d %d, got %d %d %d, flags %x", from, next, end, f, n, e, v>>60)
 		}
@@ -25,10 +25,10 @@ func TestRunWordPacks(t *testing.T) {
 }
 
 // One worker takes, fails and finishes, while others steal and disown: each message is settled by exactly one of them.
-func TestRunEachMessageHasOneHolder(t *testing.T) {
+func TestWorkEachMessageHasOneHolder(t *testing.T) {
 	const messages = 64
 	for range 300 {
-		var r run
+		var r work
 		r.init(nil, make([]broker.Message, messages), nil)
 		var holders [messages]atomic.Int32
 		settle := func(a, b int) {
@@ -63,7 +63,7 @@ func TestRunEachMessageHasOneHolder(t *testing.T) {
 			i, v, ok := r.take()
 			if !ok {
 				if v&disowned == 0 {
-					from, _, end := unpackWord(v)
+					from, _, end := unpackState(v)
 					settle(from, end)
 				}
 				break
@@ -84,8 +84,8 @@ func TestRunEachMessageHasOneHolder(t *testing.T) {
 	}
 }
 
-func TestRunFailTwiceIsDecidedOnce(t *testing.T) {
-	var r run
+func TestWorkFailTwiceIsDecidedOnce(t *testing.T) {
+	var r work
 	r.init(nil, make([]broker.Message, 3), nil)
 	r.take()
 	if _, _, ok := r.takeOut(0); !ok {
@@ -96,8 +96,8 @@ func TestRunFailTwiceIsDecidedOnce(t *testing.T) {
 	}
 }
 
-func TestRunMarkOnlyWhileRunning(t *testing.T) {
-	var r run
+func TestWorkMarkOnlyWhileRunning(t *testing.T) {
+	var r work
 	r.init(nil, make([]broker.Message, 2), nil)
 	r.take()
 	if r.mark(1, expired) {
@@ -113,15 +113,15 @@ func TestRunMarkOnlyWhileRunning(t *testing.T) {
 
 // What is stolen of a run is a run like it: a field that is neither carried over nor named here was forgotten.
 func TestRestCarriesAll(t *testing.T) {
-	own := []string{"word", "linked", "prev", "next", "seen"}
+	own := []string{"state", "linked", "prev", "next", "seen"}
 	ms := make([]broker.Message, 3)
-	for name, r := range map[string]*run{
-		"messages": {c: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, tokens: []uint64{4, 5, 6}, each: true, first: 7},
-		"batch":    {c: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, first: 7, batch: &gathering{}},
+	for name, r := range map[string]*work{
+		"messages": {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, tokens: []uint64{4, 5, 6}, each: true, first: 7},
+		"batch":    {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, first: 7, batch: &gathering{}},
 	} {
 		rest := r.rest(0, 1)
-		for i := range reflect.TypeFor[run]().NumField() {
-			f := reflect.TypeFor[run]().Field(i)
+		for i := range reflect.TypeFor[work]().NumField() {
+			f := reflect.TypeFor[work]().Field(i)
 			if was, is := reflect.ValueOf(r).Elem().Field(i), reflect.ValueOf(rest).Elem().Field(i); !slices.Contains(own, f.Name) && was.IsZero() != is.IsZero() {
 				t.Errorf("%s: the rest has not %s", name, f.Name)
 			}

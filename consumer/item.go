@@ -1,0 +1,36 @@
+package consumer
+
+import (
+	"slices"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// An item is one message that goes its way alone: it was in a handler, and somebody decides about it, parks it, or publishes it.
+type item struct {
+	k     *claim
+	m     *Message
+	lane  []uint64 // its lane; nil: there is no order
+	first int64    // when it failed first, Unix nanoseconds; 0: it did not before
+}
+
+// item is message i of w, alone.
+func (w *work) item(i int) item {
+	first := w.first
+	if w.batch != nil {
+		first = w.batch.firsts[i]
+	}
+	return item{k: w.k, m: &w.ms[i], lane: lanePart(w.lanes, i, i+1), first: first}
+}
+
+// keep copies x, so that it pins neither its work nor a fetch buffer.
+func (x item) keep() item {
+	x.m, x.lane = x.m.Clone(), slices.Clone(x.lane)
+	return x
+}
+
+// tokens are what acks it.
+func (x item) tokens() []uint64 { return []uint64{x.m.Token} }
+
+// back gives it back at once, with that many failed runs.
+func (x item) back(runs int32) []broker.Back { return []broker.Back{{Token: x.m.Token, Runs: runs}} }

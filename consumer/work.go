@@ -1,0 +1,220 @@
+package consumer
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A work is a part of a received chunk on its way through queue and worker. Its state alone says who holds which of its messages.
+// The worker, the watchdog, the revoker and the drain each take messages by changing it, so each message has one holder at each
+// moment, and who holds it settles it, once.
+//
+//	from ........ next-1 ........ next ........ end
+//	 returned nil,  | running      | not         | given to
+//	 unsettled      |              | started     | others
+//
+// from, next and end have 20 bits each. next == 0: nobody has started. next > end: the worker has left. A work is never used
+// again, so there is no ABA.
+type work struct {
+	state atomic.Uint64
+	k     *claim
+	ms    []broker.Message
+	// lanes has each message's lane; nil: there is no order.
+	lanes []uint64
+	// tokens has each message's token, written by the dispatcher: its processor has the messages at hand, and the worker's would
+	// fetch each for its token alone. Nil where they were not cut by the dispatcher, or are one.
+	tokens []uint64
+	// each: a success is acked before the next message is started, or a crash would repeat several of a worker.
+	each bool
+	// batch is set where its messages are handled by one call. Then the state counts that one, not them.
+	batch *gathering
+	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new.
+	first int64
+
+	// linked, prev and next make the claim's list of live runs; under its lock.
+	linked     bool
+	prev, next *work
+	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, under
+	// the claim's lock.
+	seen *seen
+}
+
+// seen is a message in a handler, as the watchdog found it. So a timeout costs no clock reading per message.
+type seen struct {
+	i         int
+	at        time.Time
+	goroutine uint64
+	stuck     bool // it was reported as stuck
+}
+
+const (
+	fieldBits = 20
+	fieldMask = 1<<fieldBits - 1
+	oneTaken  = 1 << fieldBits
+
+	// expired: the running message's context was ended by the watchdog; the worker must not use it for the next message.
+	expired uint64 = 1 << 60
+	// disowned: the worker is stuck, and the running message was taken from it too.
+	disowned uint64 = 1 << 61
+	// replaced: the worker is stuck and was replaced, but keeps the running message, because of its order.
+	replaced uint64 = 1 << 62
+)
+
+func packState(from, next, end int) uint64 {
+	return uint64(from)<<(2*fieldBits) | uint64(next)<<fieldBits | uint64(end)
+}
+
+func unpackState(v uint64) (from, next, end int) {
+	return int(v >> (2 * fieldBits) & fieldMask), int(v >> fieldBits & fieldMask), int(v & fieldMask)
+}
+
+// withFields replaces the fields of v and keeps its flags.
+func withFields(v uint64, from, next, end int) uint64 {
+	return v&^(1<<(3*fieldBits)-1) | packState(from, next, end)
+}
+
+func (w *work) init(c *claim, ms []broker.Message, lanes []uint64) {
+	w.k, w.ms, w.lanes = c, ms, lanes
+	w.state.Store(packState(0, 0, len(ms)))
+}
+
+func (w *work) initBatch(g *gathering) {
+	w.k, w.ms, w.lanes, w.batch = g.k, g.ms, g.lanes, g
+	w.state.Store(packState(0, 0, 1))
+}
+
+// part is the messages [a, b) as the state counts them; of a batch all or none.
+func (w *work) part(a, b int) []broker.Message {
+	if w.batch != nil && a < b {
+		return w.ms
+	}
+	return w.ms[a:b]
+}
+
+// lanesOf are the lanes of part.
+func (w *work) lanesOf(a, b int) []uint64 {
+	if w.batch != nil && a < b {
+		return w.lanes
+	}
+	return lanePart(w.lanes, a, b)
+}
+
+// lanePart is lanes[a:b]; nil where there is no order.
+func lanePart(lanes []uint64, a, b int) []uint64 {
+	if lanes == nil {
+		return nil
+	}
+	return lanes[a:b:b]
+}
+
+// rest makes a work of the unstarted [a, b), with all that w knows of them.
+func (w *work) rest(a, b int) *work {
+	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesOf(a, b), each: w.each, batch: w.batch, first: w.first}
+	if w.tokens != nil {
+		rest.tokens = w.tokens[a:b:b]
+	}
+	rest.state.Store(packState(0, 0, b-a))
+	return rest
+}
+
+// take starts the next message: one atomic add. When ok is false the worker has left the work, and [from, end) of v are its
+// successes, still to settle (unless v says disowned).
+func (w *work) take() (i int, v uint64, ok bool) {
+	v = w.state.Add(oneTaken)
+	_, next, end := unpackState(v)
+	return next - 1, v, next <= end && v&disowned == 0
+}
+
+// takeOut takes message i, which the worker was running, out of the work, with the successes [from, i) before it. ok is false when
+// message i was disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
+func (w *work) takeOut(i int) (from int, late, ok bool) {
+	for {
+		v := w.state.Load()
+		if v&disowned != 0 {
+			return 0, false, false
+		}
+		from, next, end := unpackState(v)
+		if from > i {
+			return 0, false, false // decided before
+		}
+		if w.state.CompareAndSwap(v, withFields(v, i+1, next, end)) {
+			return from, v&expired != 0, true
+		}
+	}
+}
+
+// steal takes the successes [d0, d1) and the unstarted [u0, u1). From any goroutine, at any time.
+func (w *work) steal() (d0, d1, u0, u1 int) {
+	for {
+		v := w.state.Load()
+		from, next, end := unpackState(v)
+		if next > end || v&disowned != 0 {
+			return 0, 0, 0, 0
+		}
+		done := from
+		if next > 0 {
+			done = max(from, next-1)
+		}
+		if done == from && next == end {
+			return 0, 0, 0, 0
+		}
+		if w.state.CompareAndSwap(v, withFields(v, done, next, next)) {
+			return from, done, next, end
+		}
+	}
+}
+
+// mark sets a flag if message i is still running.
+func (w *work) mark(i int, flag uint64) bool {
+	for {
+		v := w.state.Load()
+		_, next, end := unpackState(v)
+		if next-1 != i || next > end || v&(flag|disowned) != 0 {
+			return false
+		}
+		if w.state.CompareAndSwap(v, v|flag) {
+			return true
+		}
+	}
+}
+
+// disown takes message i from a stuck worker, with the successes [from, i) before it and the unstarted [i+1, end) behind it.
+func (w *work) disown(i int) (from, end int, ok bool) {
+	for {
+		v := w.state.Load()
+		from, next, end := unpackState(v)
+		if next-1 != i || next > end || v&disowned != 0 {
+			return 0, 0, false
+		}
+		if w.state.CompareAndSwap(v, withFields(v, i+1, next, next)|disowned) {
+			return from, end, true
+		}
+	}
+}
+
+// running is the index of the message in a handler; -1: none.
+func (w *work) running() int {
+	_, next, end := unpackState(w.state.Load())
+	if next == 0 || next > end {
+		return -1
+	}
+	return next - 1
+}
+
+// given says that the watchdog has given up the worker, whose handler has not returned. The worker ends that with the next take.
+func (w *work) given() bool {
+	v := w.state.Load()
+	_, next, end := unpackState(v)
+	return v&(disowned|replaced) != 0 && next <= end
+}
+
+// unstarted is how many messages nobody has started.
+func (w *work) unstarted() int {
+	_, next, end := unpackState(w.state.Load())
+	if w.batch != nil && next < end {
+		return len(w.ms)
+	}
+	return max(0, end-next)
+}
