@@ -126,7 +126,8 @@ func TestBatchByKeyIsRevoked(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Second)
-				if s := r.Stats(); s.InFlight != 60 || s.GivenBack != 180 || s.Pool.In != 60 {
+				// At least thrice 60: what the next claim brings before the lanes of the last one are released goes back with them.
+				if s := r.Stats(); s.InFlight != 60 || s.GivenBack < 180 || s.GivenBack != s.Received-60 || s.Pool.In != 60 {
 					t.Errorf("gathering again: %+v", s)
 				}
 				time.Sleep(time.Minute)
