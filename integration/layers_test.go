@@ -54,6 +54,7 @@ var layers = []layer{
 	{"integration/natsd", []string{"integration/daemon"}},
 	{"integration/kafkad", []string{"integration/daemon", "broker/brokertest/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
 	{"integration/ledger", nil},
+	{"integration/sim/memnet", nil},
 }
 
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
