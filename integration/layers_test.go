@@ -29,11 +29,11 @@ var layers = []layer{
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
 		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 
-	// Adapters: the contract and their client, never each other.
-	{"broker/membroker", []string{"broker", "broker/internal/contact"}},
-	{"broker/natsbroker", []string{"broker", "broker/internal/contact", "internal/dialer", "github.com/nats-io"}},
-	{"broker/kafkabroker", []string{"broker", "broker/internal/contact", "internal/dialer", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
-	// What adapters share.
+	// Adapters: the contract, the parts that they share, and their client, never each other.
+	{"broker/kit", []string{"broker", "broker/internal/contact"}},
+	{"broker/membroker", []string{"broker", "broker/kit", "broker/internal/contact"}},
+	{"broker/natsbroker", []string{"broker", "broker/kit", "broker/internal/contact", "internal/dialer", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/dialer", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
 	// How tests of the whole let them connect.
 	{"internal/dialer", nil},

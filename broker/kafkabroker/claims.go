@@ -73,7 +73,7 @@ func (s *Source) loop() {
 	defer timer.Stop()
 	for {
 		next := s.step(time.Now())
-		s.emit()
+		next = sooner(next, s.events.Tell())
 		wait := time.Hour
 		if !next.IsZero() {
 			wait = max(0, time.Until(next))
@@ -81,6 +81,7 @@ func (s *Source) loop() {
 		timer.Reset(wait)
 		select {
 		case <-s.kick:
+		case <-s.events.Ready():
 		case <-timer.C:
 		case <-s.loopEnd:
 			return
@@ -103,8 +104,11 @@ func (s *Source) step(now time.Time) (next time.Time) {
 	next = s.finishRevoked(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next = sooner(next, s.refill(now))
-	next = sooner(next, s.tellLate(now))
+	wake, refill := s.gate.Refill(now)
+	if wake {
+		signal(s.wake)
+	}
+	next = sooner(next, refill)
 	for _, p := range s.parts {
 		for _, at := range [...]time.Time{p.heldUntil, p.retryAt} {
 			if at.After(now) {
@@ -371,7 +375,7 @@ func (s *Source) open(b *start) {
 	}
 	p := &part{s: s, partitionID: b.partitionID, id: b.id, replica: -1, end: -1, leader: -1}
 	p.claim, p.keeper = broker.NewClaim(b.topic, b.no, p)
-	p.tr = newTracker(b.progress, s.straysOf(b.partitionID, b.id), s.cfg.Window)
+	p.tr = newTracker(b.progress, s.stale.Of(p.logKey()), s.cfg.Window)
 	p.takeUp(b)
 	s.inspect(p, b.progress)
 	p.pos, p.scan = b.progress.base, b.progress.base
@@ -389,7 +393,7 @@ func (s *Source) open(b *start) {
 		s.say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: fmt.Errorf("%s/%d: %d processes in a row ended without a goodbye while offset %d was unfinished; a message may be killing them", b.topic, b.no, n, p.pos)})
 	}
 	s.mu.Unlock()
-	s.emit() // Assigned comes before anything is handed out
+	s.events.Tell() // Assigned comes before anything is handed out
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.beginning[b.partitionID] != b { // lost meanwhile

@@ -50,7 +50,7 @@ func (s *Source) shutdown(ctx context.Context) error {
 	for _, p := range over {
 		s.conclude(p, err)
 	}
-	s.emit()
+	s.events.Tell()
 	return s.goodbye(ctx)
 }
 
@@ -82,6 +82,6 @@ func (s *Source) goodbye(ctx context.Context) error {
 	s.ending = nil
 	s.mu.Unlock()
 	s.buryGone()
-	s.emit()
+	s.events.Tell()
 	return err
 }

@@ -189,7 +189,7 @@ func (s *Source) answered(d due) (retry, free bool) {
 		// hears the same with its next heartbeat and says that all is lost.
 		return true, false
 	default:
-		s.noteLocked(time.Time{}, d.c.err)
+		s.note(time.Time{}, d.c.err)
 		return true, false
 	}
 }

@@ -40,7 +40,7 @@ func (s *Source) schedule() {
 		if p.replica >= 0 {
 			node = p.replica
 		}
-		if node < 0 || p.shut || s.isPaused(p) || now.Before(p.heldUntil) || now.Before(p.retryAt) {
+		if node < 0 || p.shut || s.pauses.Has(p.topic) || now.Before(p.heldUntil) || now.Before(p.retryAt) {
 			continue
 		}
 		if p.flying || p.cur != nil || p.busy || s.flights[node] >= flightsPerBroker || !p.ready(now) {
@@ -55,9 +55,8 @@ func (s *Source) schedule() {
 		f.parts = append(f.parts, p)
 	}
 	for node, f := range flights {
-		free := s.budget.Bytes - s.outBytes - s.held
-		if free <= 0 || s.outN >= s.budget.Messages {
-			s.starved = true
+		_, free, ok := s.gate.FetchRoom()
+		if !ok {
 			return
 		}
 		if missing[node] {
@@ -75,7 +74,7 @@ func (s *Source) send(f *flight, free int64) {
 		f.versions = append(f.versions, p.version)
 		f.req.wishes = append(f.req.wishes, wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: min(int32(s.cfg.PartitionBytes), f.req.bytes)})
 	}
-	s.held += int64(f.req.bytes)
+	s.gate.Hold(0, int64(f.req.bytes))
 	s.flights[f.req.node]++
 	f.sent = time.Now()
 	s.work.Go(func() {
@@ -96,7 +95,7 @@ func (s *Source) arrived(f *flight, got []fetched, err error) {
 	hasty := now.Sub(f.sent) < f.req.maxWait/2 && !slices.ContainsFunc(got, func(a fetched) bool { return len(a.records) > 0 })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held -= int64(f.req.bytes)
+	s.gate.Hold(0, -int64(f.req.bytes))
 	s.flights[f.req.node]--
 	for i, p := range f.parts {
 		p.flying = false
@@ -147,7 +146,7 @@ func (s *Source) accept(p *part, a *fetched, now time.Time) {
 	}
 	p.cur = newDecoder(a.records, p.pos, max(a.high, p.end), !s.cfg.Uncommitted, a.aborted, s.cfg.MaxBatchBytes)
 	p.curBytes = int64(len(a.records))
-	s.held += p.curBytes
+	s.gate.Hold(0, p.curBytes)
 }
 
 var (

@@ -41,7 +41,7 @@ func (s *Source) place(topic string, no int32) *part {
 	id := partitionID{topic, no}
 	p := &part{s: s, partitionID: id, replica: -1, end: -1, leader: -1}
 	p.claim, p.keeper = broker.NewClaim(topic, no, p)
-	p.tr = newTracker(progress{}, s.straysOf(id, p.id), 100)
+	p.tr = newTracker(progress{}, s.stale.Of(p.logKey()), 100)
 	s.parts[id] = p
 	s.turns = append(s.turns, p)
 	return p

@@ -122,8 +122,9 @@ func TestPrefetchBudget(t *testing.T) {
 	eventually(t, "the budget is used up", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		most = max(most, s.held)
-		return s.starved && s.held >= budget/2
+		_, held := s.gate.Held()
+		most = max(most, held)
+		return s.gate.Starved() && held >= budget/2
 	})
 	if most > budget+2*value {
 		t.Errorf("%d bytes are prefetched with a budget of %d", most, budget)

@@ -3,6 +3,8 @@ package kafkabroker
 import (
 	"cmp"
 	"slices"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // What a tracker knows of an offset.
@@ -10,7 +12,7 @@ const (
 	out   uint8 = iota // handed out and not settled
 	done               // handled, or gone from the log
 	back               // given back, to be fetched again
-	stray              // out under a claim that has ended; to be fetched again when it is settled
+	stale              // out under a claim that has ended; to be fetched again when it is settled
 )
 
 // An entry is one message that was met and is not below the floor.
@@ -45,7 +47,7 @@ type tracker struct {
 	log    uint64
 	mem    []entry // empty; where the list's memory begins
 	before []span  // finished by former owners, not passed yet
-	strays map[int64]int
+	stale  kit.StaleOffsets
 	// wasOrphan: the last settle was the first one of a message that was out when the tracker was fenced.
 	wasOrphan bool
 	// orphans are what was out when the tracker was fenced: its size by token.
@@ -62,11 +64,11 @@ type tracker struct {
 	encoded int // length of the metadata when it was measured last
 }
 
-// newTracker begins at what is committed. strays are the offsets that are out under ended claims of the same log; the map stays
-// the caller's.
-func newTracker(p progress, strays map[int64]int, most int) *tracker {
+// newTracker begins at what is committed. staleInFlight are the offsets that are out under ended claims of the same log; the map
+// stays the caller's.
+func newTracker(p progress, staleInFlight kit.StaleOffsets, most int) *tracker {
 	t := &tracker{
-		log: p.log, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), strays: strays,
+		log: p.log, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), stale: staleInFlight,
 		begun: p.base, starts: int64(p.starts), most: most, version: 1,
 	}
 	for _, r := range p.runs {
@@ -162,8 +164,8 @@ func (t *tracker) meet(o int64, size uint32) entry {
 	switch {
 	case len(t.before) > 0 && within(t.before, o):
 		return entry{offset: o, state: done}
-	case len(t.strays) > 0 && t.strays[o] > 0:
-		return entry{offset: o, state: stray}
+	case t.stale.Has(o):
+		return entry{offset: o, state: stale}
 	}
 	return entry{offset: o, size: size, state: out}
 }
@@ -186,7 +188,7 @@ func (t *tracker) jump(from, to int64) (gone int64) {
 		o = max(o, s.to)
 	}
 	gone += max(0, to-o)
-	return gone + t.skip(0, to, func(s uint8) bool { return s == back || s == stray })
+	return gone + t.skip(0, to, func(s uint8) bool { return s == back || s == stale })
 }
 
 func (t *tracker) skip(from, to int64, isGone func(uint8) bool) (gone int64) {
@@ -275,10 +277,10 @@ func (t *tracker) settle(tok uint64) (e *entry, how settling, size uint32) {
 	return &t.list[i], settledNow, t.list[i].size
 }
 
-// settleStray says that a message which was out under an ended claim is settled; it can be handed out now. again: it has to be
+// settleStale says that a message which was out under an ended claim is settled; it can be handed out now. again: it has to be
 // fetched again.
-func (t *tracker) settleStray(o int64) (again bool) {
-	if i, found := t.find(o); found && t.list[i].state == stray {
+func (t *tracker) settleStale(o int64) (again bool) {
+	if i, found := t.find(o); found && t.list[i].state == stale {
 		t.list[i].state = back
 		return true
 	}
@@ -297,7 +299,7 @@ func (t *tracker) fence() (outs []int64) {
 		if e := &t.list[i]; e.state == out {
 			t.orphans[token(e.offset, e.gen)] = e.size
 			outs = append(outs, e.offset)
-			e.state = stray
+			e.state = stale
 		}
 	}
 	t.outN = 0

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // logModel is what is true: a log with holes, what became of each message over processes that come and go, and what is committed.
@@ -20,7 +22,7 @@ type logModel struct {
 	meta string
 
 	tr      *tracker
-	strays  map[int64]int
+	stale   kit.StaleOffsets
 	pos     int64
 	tokens  map[uint64]int64 // out under the tracker
 	orphans map[*tracker]map[uint64]int64
@@ -40,7 +42,7 @@ func (m *logModel) begin() {
 			}
 		}
 	}
-	m.tr = newTracker(p, m.strays, 1000)
+	m.tr = newTracker(p, m.stale, 1000)
 	m.pos, m.tokens, m.snap, m.acks = p.base, make(map[uint64]int64), nil, make(map[int64]bool)
 	m.committed()
 }
@@ -91,7 +93,7 @@ func (m *logModel) scan(n int) {
 					m.t.Fatalf("%d is handed out twice", o)
 				}
 			}
-			if m.strays[o] > 0 {
+			if m.stale[o] > 0 {
 				m.t.Fatalf("%d is handed out, and out under an ended claim", o)
 			}
 			if m.acks[o] {
@@ -125,14 +127,14 @@ func (m *logModel) end1(clean bool) {
 			if !slices.Contains(outs, o) {
 				m.t.Fatalf("%d is out and fence does not say so", o)
 			}
-			m.strays[o]++
+			m.stale[o]++
 			orphans[tok] = o
 		}
 		m.orphans[m.tr] = orphans
 		m.take(true)
 		m.land()
 	} else {
-		clear(m.strays) // the process died
+		clear(m.stale) // the process died
 		clear(m.orphans)
 	}
 	m.begin()
@@ -155,16 +157,16 @@ func (m *logModel) land() {
 	m.committed()
 }
 
-func (m *logModel) settleStray() {
+func (m *logModel) settleStale() {
 	for tr, os := range m.orphans {
 		for tok, o := range os {
 			delete(os, tok)
 			if how, size := tr.ack(tok); how != settledLost || size != 1 {
 				m.t.Fatalf("a late settle says %v and frees %d", how, size)
 			}
-			if m.strays[o]--; m.strays[o] == 0 {
-				delete(m.strays, o)
-				if m.tr.settleStray(o) {
+			if m.stale[o]--; m.stale[o] == 0 {
+				delete(m.stale, o)
+				if m.tr.settleStale(o) {
 					m.pos = min(m.pos, o)
 				}
 			}
@@ -206,7 +208,7 @@ func (m *logModel) actions() map[string]func(*rapid.T) {
 		"commit":    func(t *rapid.T) { m.t = t; m.land() },
 		"die":       func(t *rapid.T) { m.t = t; m.end1(false) },
 		"leave":     func(t *rapid.T) { m.t = t; m.end1(true) },
-		"late":      func(t *rapid.T) { m.t = t; m.settleStray() },
+		"late":      func(t *rapid.T) { m.t = t; m.settleStale() },
 		"":          func(t *rapid.T) { m.t = t; m.committed() },
 	}
 }
@@ -216,7 +218,7 @@ func (m *logModel) actions() map[string]func(*rapid.T) {
 // given back in any order, and retention takes some at any time.
 func TestTrackerModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &logModel{t: t, done: make(map[int64]bool), strays: make(map[int64]int), orphans: make(map[*tracker]map[uint64]int64)}
+		m := &logModel{t: t, done: make(map[int64]bool), stale: make(kit.StaleOffsets), orphans: make(map[*tracker]map[uint64]int64)}
 		m.end = rapid.Int64Range(1, 120).Draw(t, "length")
 		for o := range m.end {
 			if rapid.IntRange(0, 3).Draw(t, "hole") > 0 {
@@ -234,7 +236,7 @@ func TestTrackerModel(t *testing.T) {
 			if n == 0 {
 				break
 			}
-			m.settleStray()
+			m.settleStale()
 		}
 		m.scan(math.MaxInt)
 		for tok, o := range m.tokens {

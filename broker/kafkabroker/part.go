@@ -52,7 +52,7 @@ type part struct {
 // drop lets the prefetch go; it is fetched again.
 func (p *part) drop() {
 	p.version++
-	p.s.held -= p.curBytes
+	p.s.gate.Hold(0, -p.curBytes)
 	p.cur, p.curBytes = nil, 0
 	p.pos = p.scan
 }
@@ -93,7 +93,7 @@ func (p *part) fruitless(now time.Time) {
 
 // ready says whether it may be handed out from now.
 func (p *part) ready(now time.Time) bool {
-	if p.shut || p.s.isPaused(p) || now.Before(p.heldUntil) {
+	if p.shut || p.s.pauses.Has(p.topic) || now.Before(p.heldUntil) {
 		return false
 	}
 	if p.scan < p.tr.passed { // what was given back must come, however full the window is
@@ -119,12 +119,8 @@ func (p *part) thaw() {
 // fence makes settles say ErrLost from here on, and remembers what is out.
 func (p *part) fence() {
 	p.shut = true
-	outs := p.tr.fence()
-	if len(outs) > 0 {
-		strays := p.s.straysOf(p.partitionID, p.id)
-		for _, o := range outs {
-			strays[o]++
-		}
+	for _, o := range p.tr.fence() {
+		p.s.stale.Add(p.logKey(), o)
 	}
 	p.drop()
 	p.unsuspect()
@@ -137,32 +133,22 @@ func (p *part) fence() {
 	}
 }
 
-// behindStrays says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it
+// behindStale says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it
 // comes again, perhaps, and what comes after it would be ahead of it.
-func (p *part) behindStrays() bool {
-	return p.s.o.Ordered && len(p.s.straysOf(p.partitionID, p.id)) > 0
-}
+func (p *part) behindStale() bool { return p.s.o.Ordered && p.s.stale.Any(p.logKey()) }
 
-// straysOf are the offsets that are out under ended claims of a log.
-func (s *Source) straysOf(p partitionID, id topicID) map[int64]int {
-	key := logKey{p, id.log()}
-	if s.strays[key] == nil {
-		s.strays[key] = make(map[int64]int)
-	}
-	return s.strays[key]
-}
+func (p *part) logKey() logKey { return logKey{p.partitionID, p.id.log()} }
 
-// settleStray lets a message be handed out again that was out under an ended claim.
-func (p *part) settleStray(o int64) {
-	strays := p.s.straysOf(p.partitionID, p.id)
-	if strays[o]--; strays[o] > 0 {
+// settleStale lets a message be handed out again that was out under an ended claim.
+func (p *part) settleStale(o int64) {
+	free, last := p.s.stale.Settle(p.logKey(), o)
+	if !free {
 		return
 	}
-	delete(strays, o)
-	if len(strays) == 0 {
+	if last {
 		signal(p.s.wake) // for what stands behind them
 	}
-	if now := p.s.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStray(o) {
+	if now := p.s.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStale(o) {
 		now.rewind(o)
 		signal(p.s.kick)
 	}

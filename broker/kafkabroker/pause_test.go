@@ -37,7 +37,8 @@ func TestPauseLetsGo(t *testing.T) {
 				return false
 			}
 		}
-		return len(s.parts) == 2 && s.held >= budget
+		_, held := s.gate.Held()
+		return len(s.parts) == 2 && held >= budget
 	})
 	if err := s.Pause(paused); err != nil {
 		t.Fatal(err)

@@ -29,9 +29,9 @@ func (s *Source) poll() {
 	}
 }
 
-// stale is the age from which a partition's end is asked for: nothing is fetched of it, because the budget is used up, or it is
+// oldEnd is the age from which a partition's end is asked for: nothing is fetched of it, because the budget is used up, or it is
 // paused.
-const stale = 2 * time.Second
+const oldEnd = 2 * time.Second
 
 // measure learns the ends of partitions that no fetch has told of lately. Without it the lag would stand still just when it
 // grows.
@@ -40,7 +40,7 @@ func (s *Source) measure() {
 	var old []*part
 	s.mu.Lock()
 	for _, p := range s.parts {
-		if now.Sub(p.endAt) > stale && p.leader >= 0 {
+		if now.Sub(p.endAt) > oldEnd && p.leader >= 0 {
 			old = append(old, p)
 		}
 	}

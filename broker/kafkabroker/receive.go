@@ -57,16 +57,15 @@ func (s *Source) lend(n int) (l loan, err error) {
 	if lapsed { // as after SIGSTOP: first hear what is still ours
 		return l, nil
 	}
-	free, bytes := s.budget.Messages-s.outN, s.budget.Bytes-s.outBytes
-	if free <= 0 || bytes <= 0 {
-		s.starved = true
+	free, bytes, ok := s.gate.Room()
+	if !ok {
 		return l, nil
 	}
 	alone := s.alone(now)
 	for range s.turns {
 		s.turn = (s.turn + 1) % len(s.turns)
 		p := s.turns[s.turn]
-		if p.cur == nil || !p.ready(now) || p.behindStrays() {
+		if p.cur == nil || !p.ready(now) || p.behindStale() {
 			continue
 		}
 		if (alone || p.careful > 0) && !s.mayGo(p, alone) {
@@ -104,7 +103,7 @@ func (s *Source) take(l *loan, dst []broker.Message) (n int) {
 	if p.shut {
 		signal(s.kick) // the loop waits for us
 	}
-	if p.version != l.version || p.shut || s.stopped || s.isPaused(p) {
+	if p.version != l.version || p.shut || s.stopped || s.pauses.Has(p.topic) {
 		return 0 // it was rewound, or is not ours to hand out any more
 	}
 	var bytes int64
@@ -135,8 +134,7 @@ func (s *Source) take(l *loan, dst []broker.Message) (n int) {
 		bytes += size
 	}
 	clear(dst[n:l.got])
-	s.outN += n
-	s.outBytes += bytes
+	s.gate.HandOut(n, bytes)
 	s.progress(l)
 	return n
 }
@@ -164,7 +162,7 @@ func (s *Source) progress(l *loan) {
 		signal(s.kick) // the loop waits for it
 	}
 	left := int64(len(l.d.raw) + l.d.body.left())
-	s.held += left - p.curBytes
+	s.gate.Hold(0, left-p.curBytes)
 	p.curBytes = left
 	if l.over {
 		p.cur, p.pos = nil, p.scan

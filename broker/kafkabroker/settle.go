@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -69,15 +68,13 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 func (s *Source) settled(p *part, tok uint64, how settling, size uint32, lost, twice *bool) {
 	switch how {
 	case settledNow:
-		s.outN--
-		s.outBytes -= int64(size)
+		s.gate.Free(1, int64(size))
 	case settledLost:
 		*lost = true
 		if p.tr.wasOrphan {
-			s.outN--
-			s.outBytes -= int64(size)
+			s.gate.Free(1, int64(size))
 			o, _ := splitToken(tok)
-			p.settleStray(o)
+			p.settleStale(o)
 		}
 	case settledBefore:
 		*twice = true
@@ -86,8 +83,14 @@ func (s *Source) settled(p *part, tok uint64, how settling, size uint32, lost, t
 
 // verdict does what each settle ends with; it needs s.mu.
 func (s *Source) verdict(p *part, lost, twice bool) error {
-	s.feed()
-	if s.outN == 0 && s.wary > 0 {
+	wake, soon := s.gate.Feed()
+	if wake {
+		signal(s.wake)
+	}
+	if wake || soon {
+		signal(s.kick)
+	}
+	if s.gate.Out() == 0 && s.wary > 0 {
 		signal(s.wake)
 	}
 	if p.shut && p.tr.outN == 0 {
@@ -101,34 +104,4 @@ func (s *Source) verdict(p *part, lost, twice bool) error {
 		return broker.ErrSettled
 	}
 	return nil
-}
-
-// refillWait is how long a little freed budget waits for more.
-const refillWait = time.Millisecond
-
-// feed wakes whoever waits for budget, when there is enough of it or it has waited for long enough. Were Receive woken by each
-// settle, it would hand out one message at a time under a budget that is used up; small budgets are refilled at once, for they
-// may be all that keeps the workers busy. It needs s.mu.
-func (s *Source) feed() {
-	if !s.starved {
-		return
-	}
-	enough := func(free, of int64) bool { return free > 0 && (of <= 256 || free >= of/8) }
-	if enough(int64(s.budget.Messages-s.outN), int64(s.budget.Messages)) && enough(s.budget.Bytes-s.outBytes, s.budget.Bytes) {
-		s.starved, s.refillAt = false, time.Time{}
-		signal(s.wake)
-		signal(s.kick)
-	} else if s.refillAt.IsZero() {
-		s.refillAt = time.Now().Add(refillWait)
-		signal(s.kick)
-	}
-}
-
-// refill is feed's second half, when the wait is over. It returns when that is; it needs s.mu.
-func (s *Source) refill(now time.Time) time.Time {
-	if !s.refillAt.IsZero() && !now.Before(s.refillAt) {
-		s.starved, s.refillAt = false, time.Time{}
-		signal(s.wake)
-	}
-	return s.refillAt
 }

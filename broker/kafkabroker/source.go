@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/internal/contact"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder,
@@ -25,6 +25,7 @@ type Source struct {
 	k       *coordinator
 	m       membership
 	o       broker.Options
+	events  *kit.EventQueue
 
 	wake  chan struct{} // Receive
 	kick  chan struct{} // the loop
@@ -48,12 +49,8 @@ type Source struct {
 	// each other its lines.
 	_         [64]byte
 	mu        sync.Mutex
-	outN      int
-	outBytes  int64
+	gate      kit.Gate
 	finished  int64 // acks since the last commit was put together
-	budget    broker.Budget
-	refillAt  time.Time // when what was freed of it since is used, however little; zero: nothing was
-	starved   bool      // there was no budget for somebody
 	stopped   bool
 	phase     phase
 	closing   bool
@@ -68,7 +65,7 @@ type Source struct {
 	ending    []*part // fenced, with a last commit to be made
 	changes   []change
 	gone      []goner
-	strays    map[logKey]map[int64]int
+	stale     kit.StaleInFlight[logKey]
 	books     map[logKey]*book // of lost partitions
 	me        uint64           // names this process to others
 	wary      int              // partitions whose messages are run alone
@@ -76,14 +73,9 @@ type Source struct {
 	layout    map[string]topic
 	missing   map[string]int // looks in a row that did not find a topic
 	unmatched bool           // it was told that the pattern matches none
-	paused    bool
-	pausedOf  map[string]bool
+	pauses    kit.Pauses
 	flights   map[int32]int // fetches under way by broker
-	held      int64         // prefetched or reserved for fetches
 	hurry     bool          // somebody waits for the next commit
-	events    []broker.Event
-	outages   contact.Contact
-	trouble   error // of the last exchange that failed
 	lagAt     time.Time
 }
 
@@ -131,8 +123,8 @@ func NewSource(cfg Config) (*Source, error) {
 		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), flush: make(chan struct{}, 1), find: make(chan struct{}, 1),
 		loopEnd: make(chan struct{}), loopDone: make(chan struct{}), committed: make(chan struct{}), memberWas: make(chan struct{}),
 		met: make(chan struct{}), done: make(chan struct{}),
-		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), strays: make(map[logKey]map[int64]int), books: make(map[logKey]*book), me: incarnation(),
-		missing: make(map[string]int), pausedOf: make(map[string]bool), flights: make(map[int32]int),
+		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), stale: make(kit.StaleInFlight[logKey]), books: make(map[logKey]*book), me: incarnation(),
+		missing: make(map[string]int), events: kit.NewEventQueue(), flights: make(map[int32]int),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.m = newClassic(s.k, &s.cfg, s.subscribed, s.changed, s.noteGroup)
@@ -171,12 +163,11 @@ func (s *Source) awaitGroup(ctx context.Context) error {
 
 // givenUp says what was wrong before somebody gave up.
 func (s *Source) givenUp(why error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.trouble == nil {
+	trouble := s.events.Trouble()
+	if trouble == nil {
 		return why
 	}
-	return fmt.Errorf("%w (given up: %w)", s.trouble, why)
+	return fmt.Errorf("%w (given up: %w)", trouble, why)
 }
 
 func (s *Source) admit(o broker.Options) error {
@@ -198,7 +189,9 @@ func (s *Source) admit(o broker.Options) error {
 		s.phase = failed
 		return errors.Join(errs...)
 	}
-	s.phase, s.o, s.budget = opening, o, o.Budget
+	s.phase, s.o = opening, o
+	s.gate.SetBudget(o.Budget)
+	s.events.Observe(o.Observe)
 	return nil
 }
 
@@ -216,10 +209,11 @@ func (s *Source) bootstrap(ctx context.Context) error {
 		began := time.Now()
 		err := s.reach(ctx, seen == nil)
 		if ctx.Err() == nil || seen == nil {
-			seen = err
-			s.note(began, err)
+			if seen = err; err != nil {
+				s.note(began, err)
+			}
 		}
-		s.emit()
+		s.events.Tell()
 		switch {
 		case err == nil:
 			return nil
@@ -325,7 +319,7 @@ func (s *Source) Stop() {
 // SetBudget changes the budget for what is fetched and handed out from now on.
 func (s *Source) SetBudget(b broker.Budget) {
 	s.mu.Lock()
-	s.budget = b
+	s.gate.SetBudget(b)
 	s.mu.Unlock()
 	signal(s.wake)
 	signal(s.kick)
@@ -339,21 +333,13 @@ func (s *Source) Resume(topics ...string) error { return s.pause(false, topics) 
 
 func (s *Source) pause(on bool, topics []string) error {
 	s.mu.Lock()
-	if len(topics) == 0 {
-		s.paused = on
-		if !on {
-			clear(s.pausedOf)
-		}
-	}
-	for _, t := range topics {
-		if on {
-			s.pausedOf[t] = true
-		} else {
-			delete(s.pausedOf, t)
-		}
+	if on {
+		s.pauses.Pause(topics...)
+	} else {
+		s.pauses.Resume(topics...)
 	}
 	for _, p := range s.parts {
-		if s.isPaused(p) {
+		if s.pauses.Has(p.topic) {
 			p.drop()
 		}
 	}
@@ -362,8 +348,6 @@ func (s *Source) pause(on bool, topics []string) error {
 	signal(s.kick)
 	return nil
 }
-
-func (s *Source) isPaused(p *part) bool { return s.paused || s.pausedOf[p.topic] }
 
 // Hold hands out nothing of the claim until then.
 func (s *Source) Hold(c *broker.Claim, until time.Time) {

@@ -31,7 +31,7 @@ func (s *Source) inspect(p *part, pr progress) {
 	if limit == 0 || pr.starts < limit && pr.suspect == nil {
 		return
 	}
-	p.careful, p.tr.wary = s.budget.Messages, true // no process had more of them out
+	p.careful, p.tr.wary = s.gate.Budget().Messages, true // no process had more of them out
 	s.wary++
 	p.killer = -1
 	if x := pr.suspect; x != nil && x.by != s.me { // of our own: the partition was lost meanwhile, and nobody has died
@@ -50,7 +50,7 @@ func (p *part) relax() {
 // alone says whether only careful partitions may hand out: one of them has something to.
 func (s *Source) alone(now time.Time) bool {
 	if p := s.marked; p != nil {
-		if s.outN == 0 && p.mark != clearing && !p.ready(now) { // held or paused: the others need not wait for it
+		if s.gate.Out() == 0 && p.mark != clearing && !p.ready(now) { // held or paused: the others need not wait for it
 			p.unmark()
 		}
 		return true
@@ -71,7 +71,7 @@ func (s *Source) mayGo(p *part, alone bool) bool {
 	switch {
 	case !alone:
 		return p.careful == 0
-	case s.outN > 0 || s.marked != nil && s.marked != p:
+	case s.gate.Out() > 0 || s.marked != nil && s.marked != p:
 		return false
 	case p.careful == 0 && s.marked != p:
 		return false
