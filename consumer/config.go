@@ -192,7 +192,7 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	c.Name = cmp.Or(c.Name, "consumer")
+	c.Name = cmp.Or(c.Name, defaultName)
 	c.Logger = loggerOr(c.Logger)
 	c.Pool.Min = cmp.Or(c.Pool.Min, 1)
 	c.Pool.Max = cmp.Or(c.Pool.Max, max(64, c.Pool.Min))
@@ -224,6 +224,17 @@ func (b Backoff) withDefaults() Backoff {
 	b.Factor = cmp.Or(b.Factor, 2)
 	b.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
 	return b
+}
+
+// defaultName is of a consumer that has no name of its own.
+const defaultName = "consumer"
+
+// title begins the consumer's errors.
+func (c Config) title() string {
+	if c.Name == defaultName {
+		return defaultName
+	}
+	return "consumer " + c.Name
 }
 
 // maxChunk is what the run word has room for.

@@ -134,7 +134,7 @@ func (c *Consumer) SetLimits(minimum, maximum int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if minimum < 1 || maximum < minimum || maximum > c.cfg.Budget.Messages {
-		return fmt.Errorf("consumer %s: limits %d..%d, want 1 <= min <= max <= the budget of %d messages", c.cfg.Name, minimum, maximum, c.cfg.Budget.Messages)
+		return fmt.Errorf("%s: limits %d..%d, want 1 <= min <= max <= the budget of %d messages", c.cfg.title(), minimum, maximum, c.cfg.Budget.Messages)
 	}
 	c.limits = [2]int{minimum, maximum}
 	if c.started.Load() {

@@ -115,6 +115,8 @@ func TestHandlerThatIgnoresItsContextDoesNotHoldTheStop(t *testing.T) {
 		begin := time.Now()
 		if err := r.end(); !errors.Is(err, consumer.ErrStuck) {
 			t.Errorf("Run returned %v, want ErrStuck", err)
+		} else if err.Error() != "consumer: handlers did not return: 1" {
+			t.Errorf("Run returned %q, which does not say it once", err)
 		}
 		if d := time.Since(begin); d > 5*time.Second {
 			t.Errorf("the stop took %v, want DrainTimeout and CancelGrace", d)

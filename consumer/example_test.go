@@ -143,7 +143,7 @@ func ExampleConsumer_SetLimits() {
 	fmt.Println(c.SetLimits(4, 2))
 	// Output:
 	// <nil>
-	// consumer consumer: limits 4..2, want 1 <= min <= max <= the budget of 4096 messages
+	// consumer: limits 4..2, want 1 <= min <= max <= the budget of 4096 messages
 }
 
 // A message that has to wait long waits in a retry topic, and not in the way of others. It comes back as what it was, with its

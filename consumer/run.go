@@ -11,7 +11,7 @@ import (
 )
 
 // ErrStuck is returned by Run when handlers did not return although their contexts had ended. Their messages come again.
-var ErrStuck = errors.New("consumer: handlers did not return")
+var ErrStuck = errors.New("handlers did not return")
 
 // Run receives and handles messages until ctx ends or the source fails, then drains as the package comment says, and returns when
 // all is settled or its time is over. It is called once.
@@ -20,7 +20,7 @@ var ErrStuck = errors.New("consumer: handlers did not return")
 // The values of ctx are those of the handlers' contexts; its end is not theirs.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.ran.CompareAndSwap(false, true) {
-		return fmt.Errorf("consumer %s: Run was called before", c.cfg.Name)
+		return fmt.Errorf("%s: Run was called before", c.cfg.title())
 	}
 	c.work, c.kill = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.kill(ErrShutdown)
@@ -31,11 +31,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
-		return fmt.Errorf("consumer %s: %w", c.cfg.Name, err)
+		return fmt.Errorf("%s: %w", c.cfg.title(), err)
 	}
 	err := c.runOpened(ctx)
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", c.cfg.Name, err)
+		return fmt.Errorf("%s: %w", c.cfg.title(), err)
 	}
 	return nil
 }

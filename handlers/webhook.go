@@ -70,9 +70,18 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 
 // WebhookFactory makes a Webhook from options, with at least as many connections as the consumer has workers.
 func WebhookFactory(s *Setup, o Options) (consumer.Handler, error) {
-	c := WebhookConfig{}.withDefaults()
+	w, err := s.webhook(o, WebhookConfig{}, WebhookConfig.single)
+	if err != nil {
+		return nil, err
+	}
+	return w.Handle, nil
+}
+
+// webhook makes a Webhook from defaults and options, which check may find more in. It is closed with the Setup.
+func (s *Setup) webhook(o Options, c WebhookConfig, check func(WebhookConfig, OptionErrors) OptionErrors) (*Webhook, error) {
+	c = c.withDefaults()
 	c.Timeout = s.within(c.Timeout)
-	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.single(c.validate())) }); err != nil {
+	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, check(c, c.validate())) }); err != nil {
 		return nil, err
 	}
 	c.MaxIdleConnections = max(c.MaxIdleConnections, s.MaxWorkers)
@@ -81,7 +90,7 @@ func WebhookFactory(s *Setup, o Options) (consumer.Handler, error) {
 		return nil, err
 	}
 	s.OnClose(w.Close)
-	return w.Handle, nil
+	return w, nil
 }
 
 // transport is tuned for many requests to one host.

@@ -47,18 +47,11 @@ type element struct {
 // the answer means for the message there, it means for all of them here. Where it says that a retry will not help, the halves are
 // sent, until the message that it means is alone.
 func WebhookBatchFactory(s *Setup, o Options) (consumer.BatchHandler, error) {
-	c := WebhookConfig{ContentType: "application/json"}.withDefaults()
-	c.Timeout = s.within(c.Timeout)
-	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.checkEncoding(c.validate())) }); err != nil {
-		return nil, err
-	}
-	c.MaxIdleConnections = max(c.MaxIdleConnections, s.MaxWorkers)
-	w, err := NewWebhook(c)
+	w, err := s.webhook(o, WebhookConfig{ContentType: "application/json"}, WebhookConfig.checkEncoding)
 	if err != nil {
 		return nil, err
 	}
-	s.OnClose(w.Close)
-	return shipment{encode: c.element, send: func(ctx context.Context, _ []*consumer.Message, elements [][]byte) error {
+	return shipment{encode: w.config.element, send: func(ctx context.Context, _ []*consumer.Message, elements [][]byte) error {
 		return w.call(ctx, bytes.Join([][]byte{[]byte("["), bytes.Join(elements, []byte(",")), []byte("]")}, nil), nil)
 	}}.handle, nil
 }

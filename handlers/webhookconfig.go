@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/plaintext"
 )
 
 // WebhookConfig says where a Webhook sends to, and how.
@@ -186,7 +186,7 @@ func (c WebhookConfig) checkAuth(u *url.URL, errs *OptionErrors) {
 	if set > 1 {
 		errs.add("bearer_token", "only one of bearer_token, basic and headers.Authorization can be sent")
 	}
-	if u != nil && u.Scheme == "http" && (set > 0 || len(c.Headers) > 0) && !c.AllowInsecureAuth && !loopback(u.Hostname()) {
+	if u != nil && u.Scheme == "http" && (set > 0 || len(c.Headers) > 0) && !c.AllowInsecureAuth && plaintext.Exposed(u.Hostname()) {
 		errs.add("url", "is plain http, over which bearer_token, basic and headers would be readable: use https, or set allow_insecure_auth")
 	}
 }
@@ -229,11 +229,6 @@ func (c WebhookConfig) redact(u *url.URL) func(text string, cut bool) string {
 		}
 	}
 	return hide(secrets)
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
 // certPool reads certificates from a PEM file.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/dialer"
+	"github.com/longshoremq/longshore/internal/plaintext"
 )
 
 // A Connection says where the brokers are and who we are.
@@ -224,6 +225,10 @@ func (f *findings) size(field string, n int) {
 
 func (c Connection) validate(f *findings) {
 	for i, b := range c.Brokers {
+		if strings.Contains(b, "@") { // it is not shown
+			f.add("Brokers[%d] has a user or a password in it: it must be host:port; they go into SASL", i)
+			continue
+		}
 		host, port, err := net.SplitHostPort(b)
 		if err != nil || host == "" || port == "" {
 			f.add("Brokers[%d] is %q: it must be host:port", i, b)
@@ -254,15 +259,7 @@ func (c Connection) validate(f *findings) {
 
 // mayLogIn says whether the login may be sent to a host.
 func (c Connection) mayLogIn(host string) bool {
-	return c.SASL.Mechanism == "" || c.TLS.wanted() || c.SASL.PlaintextAuth || loopback(host)
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return c.SASL.Mechanism == "" || c.TLS.wanted() || c.SASL.PlaintextAuth || !plaintext.Exposed(host)
 }
 
 func (c Config) validate() error {

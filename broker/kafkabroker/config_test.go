@@ -38,6 +38,23 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
+// TestCredentialsInAnAddress: they belong into SASL. No error shows an address that has some, whatever else is wrong with it.
+func TestCredentialsInAnAddress(t *testing.T) {
+	for _, address := range []string{"u:canary-7f3@broker.example:9092", "canary-7f3@broker.example:9092", "u:canary-7f3@broker.example", "kafka://u:canary-7f3@broker.example:9092"} {
+		at := Connection{Brokers: []string{"127.0.0.1:9092", address}}
+		_, source := NewSource(Config{Connection: at, Group: "g", Topics: []string{"t"}})
+		_, publisher := NewPublisher(PublisherConfig{Connection: at})
+		_, admin := NewAdmin(at)
+		_, lag := NewLagView(LagViewConfig{Connection: at, Group: "g"})
+		_, log := NewLogView(LogViewConfig{Connection: at})
+		for _, err := range []error{source, publisher, admin, lag, log} {
+			if err == nil || !strings.Contains(err.Error(), "Brokers[1] has a user or a password in it") || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+	}
+}
+
 // TestPasswordInTheClear: no login goes to another host without TLS, unless that is allowed. What SCRAM sends can be attacked
 // offline by who reads it, and its messages be changed by who stands between.
 func TestPasswordInTheClear(t *testing.T) {

@@ -3,13 +3,13 @@ package natsbroker
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/dialer"
+	"github.com/longshoremq/longshore/internal/plaintext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -263,17 +263,9 @@ func (c Connection) validateURL(f *findings, i int, raw string) {
 		return
 	}
 	open := !c.Password.IsZero() || !c.Token.IsZero() || u.User != nil
-	if open && !secure && !c.PlaintextAuth && !loopback(u.Hostname()) {
+	if open && !secure && !c.PlaintextAuth && plaintext.Exposed(u.Hostname()) {
 		f.add("URLs[%d] is %s: a password or token would go there without TLS; use tls:// or set PlaintextAuth", i, u.Redacted())
 	}
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 func (c Config) validate() error {

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/longshoremq/longshore/internal/dialer"
+	"github.com/longshoremq/longshore/internal/plaintext"
 )
 
 func init() { dialer.Accept(func(c *Connection, dial dialer.Func) { c.dial = dial }) }
@@ -291,7 +292,7 @@ func (c Connection) mayDial(address string) error {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
-	if err == nil && loopback(host) {
+	if err == nil && !plaintext.Exposed(host) {
 		return nil
 	}
 	return fmt.Errorf("a server names %s as another: a password or token would go there without TLS; use tls:// or set PlaintextAuth", address)

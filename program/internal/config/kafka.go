@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/longshoremq/longshore/internal/plaintext"
 )
 
 // Defaults of the Kafka adapter that contradictions are held against.
@@ -185,15 +187,10 @@ func (d *Document) checkSASL(at string, k *Kafka) {
 		return
 	}
 	for i, b := range k.Brokers {
-		if host, _, err := net.SplitHostPort(b); err == nil && !loopback(host) {
+		if host, _, err := net.SplitHostPort(b); err == nil && plaintext.Exposed(host) {
 			d.Find(at+".brokers["+strconv.Itoa(i)+"]", "is %q: a login would go there without TLS; set tls: {}, or sasl.plaintext_auth", b)
 		}
 	}
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // checkRoundTrip: what is published to a topic that the pattern matches comes back. With topics, publish finds it itself.
