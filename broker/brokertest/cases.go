@@ -43,6 +43,7 @@ func cases() []testCase {
 		{name: "RevokedInTime", setup: Setup{Partitions: 2}, run: revokedInTime, why: again},
 		{name: "Stolen", setup: Setup{Partitions: 2}, run: stolen, why: again},
 		{name: "Bounced", run: bounced, why: again},
+		{name: "BouncedUnderCommit", run: bouncedUnderCommit, why: again},
 		{name: "BudgetAtEnd", run: budgetAtEnd, why: again},
 		{name: "OutAcrossClaims", run: outAcrossClaims, why: again},
 		{name: "OrderAcrossClaims", run: orderAcrossClaims, why: again},
@@ -55,6 +56,8 @@ func cases() []testCase {
 		// Stop and Close.
 		{name: "StopRacesReceive", run: stopRacesReceive, why: again},
 		{name: "StopKeepsWhatIsOut", run: stopKeepsWhatIsOut, why: again},
+		{name: "StoppedTakesNoClaim", setup: Setup{Partitions: 2}, run: stoppedTakesNoClaim, why: needsPartitions},
+		{name: "StoppedAndBounced", run: stoppedAndBounced, why: again},
 		{name: "StopReturns", setup: Setup{Lease: longLease}, run: stopReturns, why: again},
 		{name: "StopInOrder", setup: Setup{Lease: longLease}, run: stopInOrder, why: again},
 		{name: "StopBeforeOpen", run: stopBeforeOpen},

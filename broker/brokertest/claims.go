@@ -174,6 +174,27 @@ func bounced(w *world) {
 	}
 }
 
+// bouncedUnderCommit proves that a commit which meets a claim's going away and coming straight back, and is refused for that, is made
+// again under the next claim, although nothing else is settled there.
+func bouncedUnderCommit(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	w.need("SlowSettles", w.sys.SlowSettles != nil)
+	m := w.join(budget(20, 1<<20))
+	for range 3 {
+		c := m.current()
+		w.produce(0, 10)
+		ms := m.take(10)
+		w.slow(w.lease / 8)
+		m.mustAck(ms...)
+		time.Sleep(w.lease / 16) // the commit is under way
+		w.sys.Bounce(w, c)
+		w.ended(c)
+		w.slow(0)
+		w.settled()
+	}
+	w.handledOnce()
+}
+
 // budgetAtEnd proves that the end of a claim frees no budget: claims come and go under handlers that do not return, and what is
 // out stays within the budget and is not handed out again beside them. Their late settles free it, whatever they say.
 func budgetAtEnd(w *world) {

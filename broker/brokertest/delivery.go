@@ -88,6 +88,14 @@ func order(w *world) {
 	w.settled()
 }
 
+// needsPartitions is the reason against a case about claims that go from process to process.
+func needsPartitions(h *Harness) string {
+	if h.NoPartitions {
+		return "Harness.NoPartitions: every process has a claim of its own"
+	}
+	return ""
+}
+
 func needsOrder(h *Harness) string {
 	if h.Unordered {
 		return "Harness.Unordered: the broker keeps no order"

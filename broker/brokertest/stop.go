@@ -54,6 +54,52 @@ func stopKeepsWhatIsOut(w *world) {
 	w.handledOnce()
 }
 
+// stoppedTakesNoClaim proves that a process which has stopped and is not closed takes none of the claims of one that leaves, not
+// even for a moment: it keeps what it has out, and who comes next gets the rest.
+func stoppedTakesNoClaim(w *world) {
+	a, b := w.pair(budget(20, 1<<20))
+	mine, others := a.current(), b.current()
+	w.produce(int(mine.Partition), 1)
+	running := a.take(1)
+	a.src.Stop()
+	w.produce(int(others.Partition), 5)
+	b.mustNack(0, 0, b.take(5)...)
+	before := a.seen(broker.Assigned)
+	b.close()
+	time.Sleep(w.moment())
+	c := w.join()
+	a.mustAck(running...)
+	if n := a.seen(broker.Assigned) - before; n > 0 {
+		w.Errorf("a process that has stopped was told of %d new claims", n)
+	}
+	a.close()
+	c.mustAck(c.take(5, "of a process that has left")...)
+	w.settled()
+}
+
+// stoppedAndBounced proves the same of a claim that goes away from a process which has stopped and comes straight back: what is out
+// is settled through the old one, and there is no new one.
+func stoppedAndBounced(w *world) {
+	w.need("Bounce", w.sys.Bounce != nil)
+	a := w.join(budget(5, 1<<20))
+	w.produce(0, 10)
+	ms := a.take(5)
+	a.src.Stop()
+	before := a.seen(broker.Assigned)
+	w.sys.Bounce(w, ms[0].Claim)
+	a.mustAck(ms...)
+	w.unsettled(5)
+	time.Sleep(w.moment())
+	if n := a.seen(broker.Assigned) - before; n > 0 {
+		w.Errorf("a process that has stopped was told of %d new claims", n)
+	}
+	a.close()
+	b := w.join()
+	b.mustAck(b.take(5)...)
+	w.settled()
+	w.handledOnce()
+}
+
 // stopReturns proves that what Receive has not returned goes back to the broker at Stop (or at Close, where Harness.StopHandsOver
 // is not set), and not when a lease runs out: the lease is long here.
 func stopReturns(w *world) {

@@ -1,7 +1,8 @@
 package membroker
 
 // balance spreads the partitions over the members: sticky, so that only those move that must. Who has to give one up is told, and
-// the next owner gets it when it was released.
+// the next owner gets it when it was released. A member that takes no more keeps what it has until it leaves; where there is no
+// other, what is free stays so until somebody joins.
 func (g *group) balance() {
 	var takers []*member
 	for _, m := range g.members {
@@ -9,12 +10,15 @@ func (g *group) balance() {
 			takers = append(takers, m)
 		}
 	}
-	owners := make([]*member, len(g.cursors))
-	for i, c := range g.cursors {
-		owners[i] = c.owner
+	var free []*cursor
+	var owners []*member
+	for _, c := range g.cursors {
+		if c.owner == nil || !c.owner.leaving {
+			free, owners = append(free, c), append(owners, c.owner)
+		}
 	}
 	for i, m := range spread(owners, takers) {
-		g.cursors[i].moveTo(m)
+		free[i].moveTo(m)
 	}
 }
 

@@ -200,7 +200,11 @@ func (s *Source) releaseOne(e *ending, now time.Time) bool {
 		if err := s.m.commit(e.h.cur, e.h.term, e.p, &s.b.faults); err != nil {
 			return err
 		}
-		s.m.release(e.h.cur, e.h.term)
+		if e.cs == nil {
+			s.m.decline(e.h.cur, e.h.term)
+		} else {
+			s.m.release(e.h.cur, e.h.term)
+		}
 		return nil
 	})
 	switch {

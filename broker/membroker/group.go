@@ -28,7 +28,7 @@ type member struct {
 	g      *group
 	topics []string
 	seen   time.Time
-	// leaving: it takes no new partitions.
+	// leaving: it has stopped, and takes no new partitions. It is known from the first one on that it declines.
 	leaving bool
 	notices []notice
 	// waiting: tell data when there may be messages.
@@ -263,6 +263,13 @@ func (m *member) release(c *cursor, term int64) {
 		return
 	}
 	m.g.balance()
+}
+
+// decline gives back a partition that m did not begin with, since it has stopped. It gets no other: else the one that nobody takes
+// would be assigned to it again in the same moment, and so for ever.
+func (m *member) decline(c *cursor, term int64) {
+	m.leaving = true
+	m.release(c, term)
 }
 
 // fetch leases messages of the stream to m: first what comes again, then fresh ones.

@@ -225,11 +225,11 @@ func (s *Source) follow(n notice) {
 	stopped := s.stopped
 	h := s.holdingOf(n.cur)
 	s.mu.Unlock()
-	switch n.kind {
-	case assigned:
+	switch {
+	case n.kind == assigned, n.kind == bounced && h == nil: // its claim has ended by itself, and was not released yet
 		s.assigned(n, stopped)
 		return
-	case recreated:
+	case n.kind == recreated:
 		s.recreated(h, n, stopped)
 		return
 	}
@@ -242,7 +242,7 @@ func (s *Source) follow(n notice) {
 	case taken:
 		s.lose(h, errFenced)
 	case bounced:
-		s.bounced(h, n)
+		s.bounced(h, n, stopped)
 	case rewound:
 		s.mu.Lock()
 		h.rewind(n.offset)
@@ -312,11 +312,17 @@ func (s *Source) recreated(old *holding, n notice, stopped bool) {
 	s.begin1(h, n)
 }
 
-// bounced lets the next claim begin beside the old one, which revokes.
-func (s *Source) bounced(h *holding, n notice) {
+// bounced lets the next claim begin beside the old one, which revokes. What was on its way to the broker meanwhile was refused by
+// the old term, so it is sent again. Who has stopped begins no claim, and releases when the old one has ended.
+func (s *Source) bounced(h *holding, n notice, stopped bool) {
 	s.revoke(h.claim)
 	s.mu.Lock()
 	h.term = n.term
+	s.dirtied(h)
+	if stopped {
+		s.mu.Unlock()
+		return
+	}
 	old := h.claim
 	cs := h.begin()
 	h.claim = old // until it was told
