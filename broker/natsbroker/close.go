@@ -126,13 +126,7 @@ func (s *Source) flush(given context.Context, nc *nats.Conn) bool {
 	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
 		return false
 	}
-	handled := make(chan struct{})
-	if nc.Barrier(func() { close(handled) }) != nil {
-		return false
-	}
-	select {
-	case <-handled: // what came before that is in the outbox
-	case <-ctx.Done():
+	if !handled(ctx, nc) { // what came before that is in the outbox
 		return false
 	}
 	for s.outbox.pending() > 0 {

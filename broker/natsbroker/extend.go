@@ -3,6 +3,8 @@ package natsbroker
 import (
 	"context"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // How a lease is kept, and when it is known to have run out.
@@ -16,6 +18,11 @@ import (
 // and whatever it sent after the PONG, it sent later still. So contact is the time of the last answered PING, a message's lease
 // counts from the contact at its receipt, and a round of extensions counts from its own time once a PING sent after it is
 // answered.
+//
+// Receipt is when the socket was read, and what was read before a PONG may be handled after it. The sequence: a process wakes up
+// and reads, in one go, deliveries of a minute ago and behind them the PONG to its first PING; the contact moves on while most of
+// the deliveries still wait for their turn; they get a lease from now, and are handed out beside the process that has them. So a
+// contact counts only once all that was read before its PONG has been handled.
 
 // expired says whether the server may have given the message to another. The caller holds s.mu.
 func (s *Source) expired(sl *slot, now int64) bool { return now-sl.lease >= s.ackWait() }
@@ -100,10 +107,7 @@ func (s *Source) makeContact(ctx context.Context) bool {
 	at := s.clock()
 	ctx, cancel := context.WithTimeout(ctx, min(max(time.Duration(s.ackWait()), time.Second), 2*s.cfg.Heartbeat))
 	defer cancel()
-	if nc.FlushWithContext(ctx) != nil {
-		return false
-	}
-	if tripOf(nc) != here {
+	if nc.FlushWithContext(ctx) != nil || !handled(ctx, nc) || tripOf(nc) != here {
 		return false
 	}
 	s.mu.Lock()
@@ -117,4 +121,18 @@ func (s *Source) makeContact(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// handled waits until all that was read from the connection has been handled, and says whether it has.
+func handled(ctx context.Context, nc *nats.Conn) bool {
+	done := make(chan struct{})
+	if nc.Barrier(func() { close(done) }) != nil {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
