@@ -122,7 +122,7 @@ func (s *Source) finish(ctx context.Context) error {
 func (s *Source) flush(given context.Context, nc *nats.Conn) bool {
 	ctx, cancel := context.WithTimeout(given, requestTimeout)
 	defer cancel()
-	s.outbox.again(tripOf(nc))
+	s.outbox.reconnected(epochOf(nc))
 	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
 		return false
 	}
@@ -137,7 +137,7 @@ func (s *Source) flush(given context.Context, nc *nats.Conn) bool {
 	if !s.makeContact(ctx) {
 		return false
 	}
-	s.outbox.review(tripOf(nc), s.ackWait())
+	s.outbox.review(epochOf(nc), s.ackWait())
 	return s.awaitReceipts(ctx, given, nc)
 }
 

@@ -44,7 +44,7 @@ func fence(s *Source) {
 func wantNaks(t *testing.T, s *Source, want ...string) {
 	t.Helper()
 	var naks []string
-	for _, k := range s.outbox.naks {
+	for _, k := range s.outbox.settles.naks {
 		naks = append(naks, k.reply)
 	}
 	if !slices.Equal(naks, want) {

@@ -30,7 +30,8 @@
 //	headers   the headers as broker.Headers
 //	extend    +WPI from receipt, and which leases certainly hold
 //	settle    Ack and Nack
-//	outbox    what has yet to be said to the server, and what it may have to be told again
+//	outbox    what has yet to be said to the server; outboxwriter says it
+//	ackwindow what was said and may have to be said again
 //	receipt   whether an ack was taken
 //	finished  which messages are done, to ack again what comes again
 //	runs      how often a message that was given back has failed here, and when it is due

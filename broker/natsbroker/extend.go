@@ -34,7 +34,7 @@ func (s *Source) extendLoop(ctx context.Context) {
 			continue // nothing may wait in a buffer until it is too late
 		}
 		nc := s.link.conn()
-		for _, reply := range s.extensions(tripOf(nc)) {
+		for _, reply := range s.extensions(epochOf(nc)) {
 			if nc.Publish(reply, bodyProgress) != nil {
 				break // the connection went; what was not extended shows by the next contact
 			}
@@ -46,7 +46,7 @@ func (s *Source) extendLoop(ctx context.Context) {
 var bodyProgress = []byte("+WPI")
 
 // extensions begins a round, over the given connection, and returns the replies to extend.
-func (s *Source) extensions(over trip) []string {
+func (s *Source) extensions(over connEpoch) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.round++
@@ -89,7 +89,7 @@ func (s *Source) contactLoop(ctx context.Context) {
 		case <-time.After(min(time.Duration(s.ackWait())/6, reviewEvery)):
 		}
 		if s.makeContact(ctx) {
-			s.outbox.review(tripOf(s.link.conn()), s.ackWait())
+			s.outbox.review(epochOf(s.link.conn()), s.ackWait())
 		}
 	}
 }
@@ -103,11 +103,11 @@ func (s *Source) makeContact(ctx context.Context) bool {
 	s.mu.Lock()
 	round, over := s.round, s.roundOver
 	s.mu.Unlock()
-	here := tripOf(nc)
+	here := epochOf(nc)
 	at := s.clock()
 	ctx, cancel := context.WithTimeout(ctx, min(max(time.Duration(s.ackWait()), time.Second), 2*s.cfg.Heartbeat))
 	defer cancel()
-	if nc.FlushWithContext(ctx) != nil || !handled(ctx, nc) || tripOf(nc) != here {
+	if nc.FlushWithContext(ctx) != nil || !handled(ctx, nc) || epochOf(nc) != here {
 		return false
 	}
 	s.mu.Lock()

@@ -14,11 +14,11 @@ type post struct {
 	late int
 }
 
-var here = trip{nth: 1, server: "S"}
+var here = connEpoch{nth: 1, server: "S"}
 
 func newPost(t *testing.T) *post {
 	p := &post{t: t, now: int64(time.Hour)}
-	p.outbox = newOutbox(nil, func() int64 { return p.now }, nil, func(n int) { p.late += n })
+	p.outbox = newOutbox(func() int64 { return p.now }, nil, func(n int) { p.late += n })
 	return p
 }
 
@@ -26,29 +26,28 @@ func newPost(t *testing.T) *post {
 func (p *post) write(until int64, acks []string, send []string, first, last bool) {
 	p.t.Helper()
 	for _, a := range acks {
-		p.acks = append(p.acks, promise{a, until})
+		p.settles.acks = append(p.settles.acks, pendingAck{a, until})
 	}
 	p.send(send, first, last)
 }
 
 func (p *post) send(send []string, first, last bool) {
 	p.t.Helper()
-	acks := p.acks
-	p.acks = nil
-	sent, f, l := p.enter(acks, here, true)
+	out := p.take(here, true)
 	var got []string
-	for _, s := range sent {
+	for _, s := range out.acks {
 		got = append(got, s.reply)
 	}
-	if !slices.Equal(got, send) || (f != "") != first || (l != "") != last {
-		p.t.Fatalf("sent %q with receipts %q and %q; want %q, %v, %v", got, f, l, send, first, last)
+	p.written(out, nil, 0)
+	if f, l := out.first, out.last; !slices.Equal(got, send) || (f != 0) != first || (l != 0) != last {
+		p.t.Fatalf("sent %q with receipts %d and %d; want %q, %v, %v", got, f, l, send, first, last)
 	}
 }
 
 func (p *post) wantLeft(unproven, queued, late int) {
 	p.t.Helper()
-	if p.count != unproven || len(p.acks) != queued || p.late != late {
-		p.t.Fatalf("%d acks without a receipt, %d to be sent, %d told as late; want %d, %d, %d", p.count, len(p.acks), p.late, unproven, queued, late)
+	if p.window.count != unproven || len(p.settles.acks) != queued || p.late != late {
+		p.t.Fatalf("%d acks without a receipt, %d to be sent, %d told as late; want %d, %d, %d", p.window.count, len(p.settles.acks), p.late, unproven, queued, late)
 	}
 }
 
@@ -58,21 +57,21 @@ func TestReceipts(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a"}, []string{"a"}, false, true)
 		p.wantLeft(1, 0, 0)
-		p.answered(1, true, true)
+		p.answered(lastReceipt(1), true)
 		p.wantLeft(0, 0, 0)
 	})
 	t.Run("several have two", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b", "c"}, []string{"a", "b", "c"}, true, true)
-		p.answered(1, false, true)
+		p.answered(firstReceipt(1), true)
 		p.wantLeft(3, 0, 0)
-		p.answered(1, true, true)
+		p.answered(lastReceipt(1), true)
 		p.wantLeft(0, 0, 0)
 	})
 	t.Run("without the first the last says nothing", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b", "c"}, []string{"a", "b", "c"}, true, true)
-		p.answered(1, true, true)
+		p.answered(lastReceipt(1), true)
 		p.wantLeft(0, 3, 0)
 	})
 	t.Run("those of a moment share theirs", func(t *testing.T) {
@@ -82,10 +81,10 @@ func TestReceipts(t *testing.T) {
 		p.write(lease, []string{"c"}, []string{"c"}, false, false)
 		p.now += askEvery
 		p.write(lease, []string{"d"}, []string{"d"}, false, true)
-		p.answered(1, true, true)
-		p.answered(2, false, true)
+		p.answered(lastReceipt(1), true)
+		p.answered(firstReceipt(2), true)
 		p.wantLeft(3, 0, 0)
-		p.answered(2, true, true)
+		p.answered(lastReceipt(2), true)
 		p.wantLeft(0, 0, 0)
 	})
 	t.Run("nobody may follow: the last is sent again", func(t *testing.T) {
@@ -100,7 +99,7 @@ func TestReceipts(t *testing.T) {
 	t.Run("one that is refused is sent again", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a"}, []string{"a"}, false, true)
-		p.answered(1, true, false)
+		p.answered(lastReceipt(1), false)
 		if n, refused := p.left(); n != 1 || !refused {
 			t.Fatal(n, refused)
 		}
@@ -113,7 +112,7 @@ func TestReceipts(t *testing.T) {
 		p.review(here, wait)
 		p.wantLeft(1, 0, 0)
 		p.now += int64(reviewEvery)
-		p.review(trip{nth: 2, server: "S"}, wait)
+		p.review(connEpoch{nth: 2, server: "S"}, wait)
 		p.wantLeft(1, 0, 0)
 		p.review(here, wait)
 		p.wantLeft(0, 1, 0)
@@ -124,25 +123,43 @@ func TestReceipts(t *testing.T) {
 		p.now += 2
 		p.review(here, wait)
 		p.wantLeft(2, 0, 2)
-		p.answered(1, false, true)
-		p.answered(1, true, true)
+		p.answered(firstReceipt(1), true)
+		p.answered(lastReceipt(1), true)
 		p.wantLeft(0, 0, 2)
 	})
 	t.Run("one to a consumer that is no more is not sent again", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
-		p.acks = append(p.acks, promise{"c", lease}) // perhaps of the next one
+		p.settles.acks = append(p.settles.acks, pendingAck{"c", lease}) // perhaps of the next one
 		p.letGo()
 		p.wantLeft(0, 1, 2)
-		p.again(trip{nth: 2, server: "S"})
+		p.reconnected(connEpoch{nth: 2, server: "S"})
 		p.now += askEvery
 		p.send([]string{"c"}, false, true)
 	})
 	t.Run("an abandoned one did not hold", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
-		p.acks = append(p.acks, promise{"c", lease}, promise{"d", noPromise})
+		p.settles.acks = append(p.settles.acks, pendingAck{"c", lease}, pendingAck{"d", never})
 		p.abandon()
 		p.wantLeft(0, 0, 3)
+	})
+	t.Run("after a restart there is less time", func(t *testing.T) {
+		p := newPost(t)
+		until := p.now + wait
+		p.write(until, []string{"a"}, []string{"a"}, false, true) // on its way
+		p.add(&settles{acks: []pendingAck{{"b", until}, {"never", never}}}, wait)
+		p.now += 5
+		restarted := connEpoch{nth: 2, server: "T"}
+		p.reconnected(restarted)
+		p.add(&settles{acks: []pendingAck{{"c", until}, {"new", p.now + wait}}}, wait)
+		want := []pendingAck{{"b", until - restartLoss}, {"never", never}, {"a", until - restartLoss}, {"c", until - restartLoss}, {"new", p.now + wait}}
+		if !slices.Equal(p.settles.acks, want) {
+			t.Errorf("%v, want %v", p.settles.acks, want)
+		}
+		p.take(restarted, true)
+		if got := p.window.batches[0].acks; !slices.Equal(got, want) {
+			t.Errorf("they are written with %v, want %v", got, want)
+		}
 	})
 }

@@ -193,8 +193,8 @@ func TestPinLost(t *testing.T) {
 		t.Fatalf("%+v, %d ready", ses.pin, ses.ready.n)
 	}
 	b.arrived(&nats.Msg{Subject: b.prefix + "1", Header: nats.Header{"Status": {"423"}, "Description": {"Nats-Wrong-Pin-Id"}}})
-	if ses.pin.lost == nil || ses.ready.n != 0 || len(s.outbox.naks) != 1 {
-		t.Fatalf("%+v, %d ready, %d given back", ses.pin, ses.ready.n, len(s.outbox.naks))
+	if ses.pin.lost == nil || ses.ready.n != 0 || len(s.outbox.settles.naks) != 1 {
+		t.Fatalf("%+v, %d ready, %d given back", ses.pin, ses.ready.n, len(s.outbox.settles.naks))
 	}
 	s.tend(s.life)
 	if ses.claim.Startable() {
@@ -209,7 +209,7 @@ func TestPinLost(t *testing.T) {
 	}
 	// What the server had sent before is given back by its own reply.
 	b.arrived(&nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.8.2.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
-	if len(s.outbox.naks) != 2 {
-		t.Errorf("%d given back, want 2", len(s.outbox.naks))
+	if len(s.outbox.settles.naks) != 2 {
+		t.Errorf("%d given back, want 2", len(s.outbox.settles.naks))
 	}
 }

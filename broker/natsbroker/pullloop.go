@@ -48,7 +48,7 @@ func (s *Source) pullLoop(ctx context.Context) {
 			s.forgetPulls(ctx)
 		}
 		if idle || (revive && !s.renew(ctx, &q)) {
-			s.outbox.rouse()
+			s.outbox.wake.ring()
 			continue
 		}
 		s.pull()
@@ -115,7 +115,7 @@ func (s *Source) renew(ctx context.Context, q *quiet) bool {
 	s.mu.Lock()
 	s.revive = false // a connection lost from now on sets it again
 	s.mu.Unlock()
-	s.outbox.again(tripOf(nc))
+	s.outbox.reconnected(epochOf(nc))
 	if !s.makeContact(ctx) || !s.newInbox(nc) {
 		s.mu.Lock()
 		s.revive = true

@@ -1,8 +1,6 @@
 package natsbroker
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,81 +28,45 @@ const askEvery = int64(2 * time.Millisecond)
 // reviewEvery is how often it is looked which acks have no receipt, at the latest; they are sent again when a receipt is so late.
 const reviewEvery = time.Second
 
-// notAsked is the time of a receipt that was not yet asked for.
-const notAsked = -1
+// A receipt is the number that an ack's reply subject ends with: it names the batch, and whether it is for its first ack or its
+// last. Zero: none is asked for.
+type receipt uint64
 
-// receipts is the subscription at which they come. Only the outbox's writer uses it.
-type receipts struct {
+func firstReceipt(seq uint64) receipt { return receipt(2 * seq) }
+func lastReceipt(seq uint64) receipt  { return receipt(2*seq + 1) }
+
+func (r receipt) batch() uint64 { return uint64(r / 2) }
+func (r receipt) isLast() bool  { return r%2 == 1 }
+
+// receiptInbox is the subscription at which receipts come. Not safe for concurrent use.
+type receiptInbox struct {
 	of     *nats.Conn
 	prefix string
 }
 
-// listen subscribes over nc, if that is not done, and says whether receipts come.
-func (r *receipts) listen(nc *nats.Conn, answered func(seq uint64, last, taken bool)) bool {
-	if r.of == nc {
+// listen subscribes over nc, if that is not done, and says whether receipts come. answered is told of each, and whether the ack
+// was taken; else there is nobody to take it.
+func (i *receiptInbox) listen(nc *nats.Conn, answered func(r receipt, taken bool)) bool {
+	if i.of == nc {
 		return true
 	}
 	prefix := nc.NewInbox() + "."
 	sub, err := nc.Subscribe(prefix+"*", func(m *nats.Msg) {
 		if n, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, prefix), 10, 64); err == nil {
-			answered(n/2, n%2 == 1, m.Header.Get("Status") == "")
+			answered(receipt(n), m.Header.Get("Status") == "")
 		}
 	})
 	if err != nil || sub.SetPendingLimits(-1, -1) != nil {
 		return false
 	}
-	r.of, r.prefix = nc, prefix
+	i.of, i.prefix = nc, prefix
 	return true
 }
 
-func (r *receipts) first(seq uint64) string { return r.prefix + strconv.FormatUint(2*seq, 10) }
-func (r *receipts) last(seq uint64) string  { return r.prefix + strconv.FormatUint(2*seq+1, 10) }
-
-// answered takes a receipt, or the server's word that there is nobody to give one. What was promised for an earlier time may not
-// have held.
-func (o *outbox) answered(seq uint64, last, taken bool) {
-	o.mu.Lock()
-	late := 0
-	i, ok := slices.BinarySearchFunc(o.unproven, seq, func(w written, seq uint64) int { return cmp.Compare(w.seq, seq) })
-	if ok { // else sent again meanwhile
-		switch w := &o.unproven[i]; {
-		case !taken:
-			w.refused = true
-		case !last:
-			w.begun = true
-		case w.begun:
-			late = overdue(w.acks, o.clock())
-			o.forget(i)
-		default: // receipts come in their order: the first was lost
-			o.acks = append(o.acks, w.acks...)
-			o.forget(i)
-			o.rouse()
-		}
+// subject is where a receipt is to go; empty for none.
+func (i *receiptInbox) subject(r receipt) string {
+	if r == 0 {
+		return ""
 	}
-	o.mu.Unlock()
-	o.tellLate(late)
-}
-
-// review is called after the server was heard over that connection: it has acks without a receipt sent again, the last ones asked
-// for theirs, and tells which may have come too late.
-func (o *outbox) review(over trip, ackWait int64) {
-	o.mu.Lock()
-	now := o.clock()
-	for i := 0; i < len(o.unproven); {
-		w := &o.unproven[i]
-		if w.over != over || !w.refused && (w.asked == notAsked || now-w.asked < min(int64(reviewEvery), ackWait/4)) {
-			i++
-			continue
-		}
-		o.acks = append(o.acks, w.acks...)
-		o.forget(i)
-	}
-	late := overdue(o.acks, now)
-	for i := range o.unproven {
-		late += overdue(o.unproven[i].acks, now)
-	}
-	o.hurry = true
-	o.mu.Unlock()
-	o.rouse()
-	o.tellLate(late)
+	return i.prefix + strconv.FormatUint(uint64(r), 10)
 }

@@ -16,8 +16,8 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 	}
 	var t tally
 	s.mu.Lock()
-	now := s.clock()
-	s.outbox.mu.Lock()
+	defer s.mu.Unlock()
+	now, wait := s.clock(), s.ackWait()
 	for _, token := range tokens {
 		i := ses.slots.out(token)
 		if i == noSlot {
@@ -29,21 +29,19 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			t.lost++
 			s.giveBackFenced(ses, sl, 0, now)
 		} else {
-			p := s.outbox.promise(sl.reply, sl.lease, s.ackWait())
+			until := sl.lease + wait
 			if ses.ended || s.expired(sl, now) {
 				t.lost++
-				p.until = noPromise
+				until = never
 			}
 			s.finished.add(sl.seq, sl.nanos)
 			s.runs.settled(sl.seq, sl.nanos)
-			s.outbox.acks = append(s.outbox.acks, p) // a late one is of use, too
+			s.said.acks = append(s.said.acks, pendingAck{sl.reply, until}) // a late one is of use, too
 		}
 		s.free(ses, i)
 	}
-	s.outbox.mu.Unlock()
+	s.say()
 	s.afterSettle(ses)
-	s.mu.Unlock()
-	s.outbox.rouse()
 	return t.err(ses)
 }
 
@@ -55,8 +53,8 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 	}
 	var t tally
 	s.mu.Lock()
-	now := s.clock()
-	s.outbox.mu.Lock()
+	defer s.mu.Unlock()
+	now, wait := s.clock(), s.ackWait()
 	for _, b := range back {
 		i := ses.slots.out(b.Token)
 		if i == noSlot {
@@ -71,27 +69,30 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		case s.expired(sl, now):
 			t.lost++
 		default:
-			s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + s.ackWait(), true})
+			s.said.naks = append(s.said.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + wait, true})
 		}
 		if !ses.ended {
 			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
 		}
 		s.free(ses, i)
 	}
-	s.outbox.mu.Unlock()
+	s.say()
 	s.regather(ses)
 	s.afterSettle(ses)
-	s.mu.Unlock()
-	s.outbox.rouse()
 	return t.err(ses)
 }
 
+// say puts what was settled into the outbox. The caller holds s.mu.
+func (s *Source) say() {
+	s.outbox.add(&s.said, s.ackWait())
+	s.said.reset()
+}
+
 // giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the
-// pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu
-// and outbox.mu.
+// pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu.
 func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
 	if (s.closing || ses.pin.lost != nil) && !ses.givenBack && !s.expired(sl, now) {
-		s.outbox.naks = append(s.outbox.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait(), false})
+		s.said.naks = append(s.said.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait(), false})
 	}
 }
 

@@ -25,6 +25,7 @@ type Source struct {
 	cfg    Config
 	link   *link
 	outbox *outbox
+	said   settles   // guarded by mu: on their way into the outbox
 	base   time.Time // the source's clock counts from here
 
 	life context.Context // of the loops
@@ -75,7 +76,7 @@ type Source struct {
 	contact    int64  // when the server last answered; see extend.go
 	tick       int64  // the clock at the last round
 	round      uint64 // of extensions
-	roundOver  trip
+	roundOver  connEpoch
 }
 
 var (
@@ -105,7 +106,7 @@ func NewSource(cfg Config) (*Source, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.openCtx, s.stopOpen = context.WithCancel(context.Background())
 	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.poke, problem: s.problem})
-	s.outbox = newOutbox(s.link, s.clock, s.unsent, s.late)
+	s.outbox = newOutbox(s.clock, s.unsent, s.late)
 	return s, nil
 }
 
@@ -147,7 +148,8 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	}
 	s.finished = newFinished(s.cfg.Finished)
 	s.begin(d)
-	for _, loop := range []func(context.Context){s.outbox.run, s.extendLoop, s.contactLoop, s.pullLoop, s.watchLoop, s.pinLoop} {
+	writer := &outboxWriter{box: s.outbox, link: s.link}
+	for _, loop := range []func(context.Context){writer.run, s.extendLoop, s.contactLoop, s.pullLoop, s.watchLoop, s.pinLoop} {
 		s.wg.Go(func() { loop(s.life) })
 	}
 	return d.traits(o.Ordered), nil

@@ -51,8 +51,8 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 			for i := 1; i <= 100; i++ {
 				b.arrived(&nats.Msg{Subject: "s.a", Reply: fmt.Sprintf("$JS.ACK.S.c.1.%d.%d.1700000000000000000.0", i, i), Data: make([]byte, c.size)})
 			}
-			if n := s.ses.ready.n; n != c.kept || len(s.outbox.naks) != 100-n {
-				t.Errorf("%d are kept and %d were given back, of 100; want %d kept", n, len(s.outbox.naks), c.kept)
+			if n := s.ses.ready.n; n != c.kept || len(s.outbox.settles.naks) != 100-n {
+				t.Errorf("%d are kept and %d were given back, of 100; want %d kept", n, len(s.outbox.settles.naks), c.kept)
 			}
 			s.herald.close()
 			if len(told) != 1 || !strings.Contains(told[0], "not asked for") {
