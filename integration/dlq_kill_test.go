@@ -45,6 +45,7 @@ func onGraveyards(t *testing.T, letters int, test func(t *testing.T, g *graveyar
 		test(t, g)
 	})
 	t.Run("kafka", func(t *testing.T) {
+		variant(t)
 		sideBySide(t)
 		var s *kafkaSystem
 		if !onRealKafka() {

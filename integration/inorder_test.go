@@ -202,6 +202,7 @@ func killInOrder(t *testing.T, k kind, d discipline) {
 // TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing
 // above.
 func TestHarnessSeesDisorder(t *testing.T) {
+	variant(t)
 	sideBySide(t)
 	for _, k := range inOrderAlways() {
 		t.Run(k.name, func(t *testing.T) {

@@ -52,6 +52,9 @@ func TestKillConsumers(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, d := range k.products {
 			t.Run(string(d), func(t *testing.T) {
+				if d == wholeProgram { // SIGTERM below has the program
+					variant(t)
+				}
 				sideBySide(t)
 				for _, seed := range seeds(lengths(1, k.seeds)) {
 					a := runKills(t, k.start(t), killRow{Fault: k.sigkill, Row: "sigkill", Discipline: d, Kills: kills,
@@ -94,6 +97,9 @@ func TestTerminateConsumers(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, d := range k.products {
 			t.Run(string(d), func(t *testing.T) {
+				if d == longshoreConsumer { // SIGKILL above has the library
+					variant(t)
+				}
 				sideBySide(t)
 				a := runKills(t, k.start(t), killRow{Fault: "f04", Row: "sigterm", Discipline: d, Kills: lengths(4, 12), Calm: true},
 					(*field).terminateConsumer)
@@ -136,6 +142,7 @@ func TestKillBoth(t *testing.T) {
 // killed. A harness that reports nothing here proves nothing above. In short there are few kills, and so more slow handlers,
 // under which commits pass.
 func TestHarnessSeesLoss(t *testing.T) {
+	variant(t)
 	onEach(t, func(t *testing.T, k kind) {
 		kills := lengths(8, 20)
 		a := runKills(t, k.start(t), killRow{Row: "sigkill", Discipline: k.naive, Kills: kills, SlowOneIn: lengths(20, 100),

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // abreast is how many rows run side by side. A row waits for leases, sessions and backoffs most of its time, so it is more than
 // there are processors.
-const abreast = 8
+const abreast = 12
 
 // waitTogether lets so many tests run side by side, unless the command line says how many.
 func waitTogether() {

@@ -19,7 +19,7 @@ import (
 
 // atOnce is how many tests run beside each other: most of them wait for processes, sessions and ends of time, and not for
 // processors.
-const atOnce = "8"
+const atOnce = "16"
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", atOnce); err != nil { // what the command line says comes after this, in Run

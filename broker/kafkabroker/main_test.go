@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		crashChild(strings.Fields(args))
 		return
 	}
-	_ = flag.Set("test.parallel", "8") // most tests wait for sessions; the command line has the last word
+	_ = flag.Set("test.parallel", "16") // most tests wait for sessions; the command line has the last word
 	code := m.Run()
 	stopSharedKafka()
 	if err := leaked(); code == 0 && err != nil {
