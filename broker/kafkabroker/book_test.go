@@ -91,6 +91,7 @@ func (o *outage) goesOn(t *testing.T, anew bool) {
 // TestOutage: the brokers are away for longer than a session, and nobody else has had the partition when they are back. What was
 // finished meanwhile is not done again, also where its acks were never committed.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	for _, balancer := range []string{"sticky", "range"} {
 		t.Run(balancer, func(t *testing.T) {
 			t.Parallel()
@@ -139,6 +140,7 @@ func TestOutageTwice(t *testing.T) {
 // TestOutageNotOurs: what was finished is done again where the group's offset is not what the member left, or the log has other
 // messages there by now.
 func TestOutageNotOurs(t *testing.T) {
+	t.Parallel()
 	for name, meddle := range map[string]func(*testing.T, *testSystem){
 		"offset set by an administrator": func(t *testing.T, ts *testSystem) {
 			eventually(t, "the group is empty", func() bool { return len(ts.cluster.GroupInfo(testGroup).Members) == 0 })

@@ -21,7 +21,9 @@ func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 }
 
 func newTestSystem(t testing.TB, parts int, topics int, opts ...kfake.Opt) *testSystem {
-	return startFake(t, brokertest.Setup{Topics: topics, Partitions: parts}, "sticky", opts...)
+	ts := startFake(t, brokertest.Setup{Topics: topics, Partitions: parts}, "sticky", opts...)
+	ts.lease = time.Second // a busy machine stands still for longer than the suite's lease
+	return ts
 }
 
 // fakeSystem is a system on a cluster of its own, in this process.

@@ -167,6 +167,7 @@ func (r *runner) has(values []string) bool {
 
 // TestFaultAnswers proves for each answer of a broker that the source goes on: nothing is lost, all is committed (f23, f24, f25).
 func TestFaultAnswers(t *testing.T) {
+	t.Parallel()
 	for _, f := range []struct {
 		key  kmsg.Key
 		errs []*kerr.Error
@@ -358,6 +359,7 @@ func TestLatestHolds(t *testing.T) {
 func TestKiller(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
+	ts.lease = testLease // it is waited for
 	ts.put(t, ts.topics[0], 0, 5)
 	for i := range killer {
 		l := ts.net.link()

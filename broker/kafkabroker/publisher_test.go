@@ -104,6 +104,7 @@ func (ts *testSystem) answerProduce(n int32, e *kerr.Error, base int64) *atomic.
 // itself, and each message is stored once. Where a leader has stored it and could not keep it to the end, nobody knows what
 // became of it: it is not sent again, and is told as unconfirmed.
 func TestPublishToNewLeader(t *testing.T) {
+	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition} {
 		for _, stored := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", e.Message, stored), func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 // within its session. The group has its place and gives it the rest of its partitions without a new generation; what it was to
 // give up must be somebody's all the same.
 func TestStaticInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, balancer := range []string{"sticky", "range"} {
 		for how, end := range map[string]func(*testing.T, *testSystem, *runner, *link){
 			"closed": func(t *testing.T, ts *testSystem, r *runner, _ *link) {
