@@ -76,7 +76,7 @@ func TestLongHandlersAreExtended(t *testing.T) {
 	a.stream()
 	a.publish(1, 40)
 	cfg := config(ts.url())
-	cfg.AckWait = 300 * time.Millisecond
+	cfg.AckWait = 1500 * time.Millisecond // a busy machine stands still for a while
 	s := open(t, cfg)
 	out := receive(t, s, 10) // 30 stay in the adapter
 	eventually(t, "all are delivered", func() bool { return a.info().NumAckPending == 40 })
@@ -285,7 +285,7 @@ func TestNoGiveBackByAnExpiredLease(t *testing.T) {
 	a.publish(1, 20)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
-	cfg.AckWait = 400 * time.Millisecond
+	cfg.AckWait = 1500 * time.Millisecond // a busy machine stands still for a while
 	zombie := open(t, cfg)
 	out := receive(t, zombie, 10)
 	eventually(t, "all are delivered", func() bool { return a.info().NumAckPending == 20 })

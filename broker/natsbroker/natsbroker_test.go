@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8") // most tests wait for leases; the command line has the last word
+	_ = flag.Set("test.parallel", "12") // most tests wait for leases; the command line has the last word
 	goleak.VerifyTestMain(m)
 }
 
