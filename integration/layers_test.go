@@ -52,6 +52,7 @@ var layers = []layer{
 
 	// Tests across packages, and what they need to break things.
 	{"integration", []string{"*"}},
+	{"integration/sim", []string{"*"}},
 	{"integration/daemon", nil},
 	{"integration/natsd", []string{"integration/daemon"}},
 	{"integration/kafkad", []string{"integration/daemon", "broker/brokertest/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},

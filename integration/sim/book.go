@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// A book keeps account of a run: what was stored, each run of a handler, each dead letter, and all that was done. Safe for
+// concurrent use.
+type book struct {
+	began time.Time
+
+	mu         sync.Mutex
+	now        int64 // the last stamp
+	stored     []stored
+	entries    []*entry
+	runs       map[int]int // of each message, how many began
+	done       map[int]int // of each message, how many returned nil or Skip
+	letters    map[int]int // of each message, how many are confirmed
+	lastLetter map[int]time.Time
+	stamps     []ledger.Letter
+	had        map[had]time.Time // when a process was first given a message
+	troubles   []trouble
+	findings   []string
+	told       []string
+}
+
+// stored is a message of a run. Its number is its place in the list.
+type stored struct {
+	topic     string
+	partition int
+	key       string
+}
+
+// A batch is what a batch handler was called with.
+type batch struct{ size int }
+
+// An entry is one run of a handler.
+type entry struct {
+	message, nth int
+	process      *process
+	ctx          context.Context
+	seq          int64 // where the message stands in its partition
+	lane         string
+	began, ended time.Time
+	begin, end   int64
+	outcome      ledger.Outcome
+	act          Act
+	void         bool // its result does not count, by a promise
+	late         bool // it returned after the end of its context
+	zombie       bool // when it began its process stood still, its context was over, or its partition was stolen; or it is void
+	claim        *broker.Claim
+	batch        *batch
+}
+
+// A trouble is something that may let messages be handled again, and when it was so.
+type trouble struct {
+	process     *process // nil: all
+	message     int      // -1: all
+	from, until time.Time
+}
+
+// A had is a message in a process.
+type had struct {
+	message int
+	process *process
+}
+
+func newBook() *book {
+	return &book{
+		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
+		had: map[had]time.Time{},
+	}
+}
+
+// note writes down what happened.
+func (b *book) note(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.noteHere(format, args...)
+}
+
+// noteHere needs b.mu.
+func (b *book) noteHere(format string, args ...any) {
+	b.told = append(b.told, fmt.Sprintf("%9.3f ", time.Since(b.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// find writes down what must not be.
+func (b *book) find(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.findHere(format, args...)
+}
+
+// findHere needs b.mu.
+func (b *book) findHere(format string, args ...any) {
+	b.findings = append(b.findings, fmt.Sprintf(format, args...))
+	b.noteHere("FINDING "+format, args...)
+}
+
+// value is the value of a message, by which it is known.
+func value(message int) []byte { return []byte("m" + strconv.Itoa(message)) }
+
+// numberOf is the number of the message with that value; -1: it is none of ours.
+func numberOf(value []byte) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(string(value), "m"))
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
+}
+
+// trouble writes down what may let messages be handled again.
+func (b *book) trouble(t trouble) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.troubles = append(b.troubles, t)
+}
+
+// store enters a message. It returns its number.
+func (b *book) store(s stored) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stored = append(b.stored, s)
+	return len(b.stored) - 1
+}
+
+// handOut enters that a process was given messages.
+func (b *book) handOut(p *process, ms []broker.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range ms {
+		if x := (had{numberOf(ms[i].Value), p}); b.had[x].IsZero() {
+			b.had[x] = time.Now()
+		}
+	}
+	b.noteHere("%s is given %d of %s/%d: %s to %s", p.name, len(ms), ms[0].Topic, ms[0].Partition, ms[0].Value, ms[len(ms)-1].Value)
+}
+
+// begin enters a run of a handler. of is the batch that it is part of, or nil.
+func (p *process) begin(ctx context.Context, m *consumer.Message, of *batch) *entry {
+	still := p.standStill()
+	b := p.run.book
+	e := &entry{
+		message: numberOf(m.Value), process: p, ctx: ctx, claim: m.Claim, began: time.Now(),
+		seq: ledger.Seq(max(0, m.Partition), m.Offset), lane: p.run.laneOf(m),
+		zombie: still || p.isDead() || ctx.Err() != nil || over(m.Claim) || p.robbed(m), batch: of,
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.message < 0 || e.message >= len(b.stored) {
+		b.findHere("%s was given a message that nobody stored: %q of %s", p.name, m.Value, m.Topic)
+		e.message = 0
+	}
+	e.nth = b.runs[e.message]
+	b.runs[e.message]++
+	b.now++
+	e.begin = b.now
+	for _, other := range p.run.running {
+		if other.lane == e.lane && e.lane != "" && !e.zombie {
+			p.run.judgeOverlap(e, other)
+		}
+	}
+	p.run.running = append(p.run.running, e)
+	b.entries = append(b.entries, e)
+	b.noteHere("%s begins m%d, run %d, of %s/%d at %d", p.name, e.message, e.nth, m.Topic, m.Partition, m.Offset)
+	return e
+}
+
+// over says whether a claim has ended. The engine learns it a moment later than we do.
+func over(c *broker.Claim) bool {
+	select {
+	case <-c.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// end enters how a run ended, and returns what the handler returns.
+func (p *process) end(e *entry, err error) error {
+	p.standStill()
+	b := p.run.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, other := range p.run.running {
+		if other == e {
+			p.run.running = append(p.run.running[:i], p.run.running[i+1:]...)
+			break
+		}
+	}
+	if p.isDead() { // then it has never ended
+		return errDied
+	}
+	if e.batch != nil { // its messages are handled one after the other, as far as anybody can tell
+		b.now++
+		e.begin = b.now
+	}
+	b.now++
+	e.end, e.ended = b.now, time.Now()
+	e.late = e.ctx.Err() != nil
+	switch {
+	case e.void:
+		e.outcome, e.zombie = ledger.Cancelled, true
+	case err == nil || consumer.IsSkip(err):
+		e.outcome = ledger.Done
+		b.done[e.message]++
+	case consumer.IsDeferred(err), e.ctx.Err() != nil && !errors.Is(context.Cause(e.ctx), consumer.ErrTimeout):
+		e.outcome = ledger.Cancelled
+	default:
+		e.outcome = ledger.Failed
+	}
+	b.noteHere("%s ends m%d: %s %v", p.name, e.message, e.outcome, err)
+	return err
+}
+
+// letter enters a dead letter that was confirmed.
+func (b *book) letter(p *process, o broker.Outgoing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := numberOf(o.Value)
+	if n < 0 || n >= len(b.stored) {
+		b.findHere("%s published a dead letter of a message that nobody stored: %q", p.name, o.Value)
+		return
+	}
+	b.letters[n]++
+	b.lastLetter[n] = time.Now()
+	b.now++
+	for _, e := range b.entries {
+		if e.message == n {
+			b.stamps = append(b.stamps, ledger.Letter{Seq: e.seq + p.run.topicOf(e)<<50, Pid: p.no, At: b.now})
+			break
+		}
+	}
+	b.noteHere("%s published the dead letter of m%d", p.name, n)
+}
+
+// open lists the messages that were neither handled nor dead-lettered. kept are those that are in the topic of dead letters.
+func (b *book) open(kept map[int]bool) (left []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n := range b.stored {
+		if b.done[n] == 0 && b.letters[n] == 0 && !kept[n] {
+			left = append(left, n)
+		}
+	}
+	return left
+}

@@ -1,0 +1,33 @@
+// Package sim runs whole consumers, engine and adapter, in virtual time (testing/synctest) under faults that a seed chooses,
+// and keeps account of every message. A minute of a group's life takes some milliseconds, so one night sees more rebalances,
+// cuts and kills than years of use.
+//
+// # How it hangs together
+//
+//	seed ──Plan──▶ Schedule ──Run──▶ Result: findings, with what happened
+//	                  ▲                  │
+//	                  └──── Shrink ◀─────┘  fewer faults, messages, processes, tried again and again
+//
+// A [Schedule] says all that is done: sizes, settings, how handlers act, and [Step]s, each with messages and a [Fault]. [Run]
+// carries it out in a bubble: its processes are consumers whose sources come from a [World], which is one kind of broker. When
+// the last fault is over it is calm: all is mended, one more process joins, and by then everything has to become settled. Then
+// the book is judged; judge.go has each rule with its reason.
+//
+// # What a world is
+//
+// A [Kind] makes worlds. It knows its broker and nothing of consumers: it makes sources and publishers for a process, stores
+// messages, does faults, and says from outside what is not settled. A fault that it cannot do is in [Kind.Cannot], with the
+// reason: the plan leaves it out, and a schedule that has it fails. Of the engine's own troubles (a stop, a pause, other
+// limits) no world knows.
+//
+// # What does not repeat
+//
+// The scheduler is not ours. A schedule fixes what is done and when, and how each run of a handler acts; which of two
+// goroutines that wake at the same instant goes first it does not. So a finding may need several tries, and Shrink makes them.
+//
+// # What this cannot see
+//
+// Real networks, disks and processors; a process that is frozen stands still here with its connections and handlers, not with
+// its timers; and whatever the stand-in for the broker does differently. That stays with Apache Kafka, nats-server and real
+// processes, in package integration.
+package sim

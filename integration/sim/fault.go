@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+)
+
+// What is a kind of fault.
+type What string
+
+// Done to a process by the engine, in any world.
+const (
+	// Join starts one more process.
+	Join What = "join"
+	// Stop ends a process's context, as the first SIGTERM does, and starts another one.
+	Stop What = "stop"
+	// Leave is Stop without another one, unless it was the last.
+	Leave What = "leave"
+	// Pause pauses a process for a while.
+	Pause What = "pause"
+	// Resize sets the most workers of a process to N.
+	Resize What = "resize"
+)
+
+// Done to a process by its world.
+const (
+	// Kill ends a process as SIGKILL does: it sends nothing more, and nobody is told. Another one starts.
+	Kill What = "kill"
+	// Freeze stops a process for a while as SIGSTOP does: its connections and its handlers stand still.
+	Freeze What = "freeze"
+	// CutTo loses for a while what a process sends.
+	CutTo What = "cut to"
+	// CutFrom loses for a while what a process is answered: the broker has done what was asked.
+	CutFrom What = "cut from"
+	// CutBoth is both.
+	CutBoth What = "cut both"
+	// Reset ends the connections of a process; it may make others at once.
+	Reset What = "reset"
+)
+
+// Done to the broker.
+const (
+	// Down is the broker away for a while.
+	Down What = "down"
+	// Delay makes each exchange with the broker take N ms longer, for a while.
+	Delay What = "delay"
+	// FailSettles lets the next N settles, or commits, fail.
+	FailSettles What = "fail settles"
+	// FailPublishes lets the next N messages that are published fail.
+	FailPublishes What = "fail publishes"
+	// Again delivers a message again, whether it is out or settled or not: the one with the value mN.
+	Again What = "again"
+	// Forget lets the broker forget the settles of the last N ms.
+	Forget What = "forget"
+	// Revoke takes partition N from its owner, who is told before.
+	Revoke What = "revoke"
+	// Steal takes partition N from its owner, who learns it afterwards.
+	Steal What = "steal"
+	// Bounce takes partition N from its owner and gives it back in the same moment.
+	Bounce What = "bounce"
+	// Leader moves partition N, or its like, to another node of the broker.
+	Leader What = "leader"
+	// Restart stops the broker and starts it again with the same data.
+	Restart What = "restart"
+	// Grow adds N partitions to a topic.
+	Grow What = "grow"
+)
+
+// traits of a fault.
+type traits struct {
+	process bool // is done to one process
+	engine  bool // no world is asked
+	lasts   bool // has For
+	counts  bool // has N
+	weight  int  // how often it is planned
+}
+
+var whats = map[What]traits{
+	Join:   {engine: true, weight: 3},
+	Stop:   {engine: true, process: true, weight: 4},
+	Leave:  {engine: true, process: true, weight: 2},
+	Pause:  {engine: true, process: true, lasts: true, weight: 2},
+	Resize: {engine: true, process: true, counts: true, weight: 2},
+
+	Kill:    {process: true, weight: 4},
+	Freeze:  {process: true, lasts: true, weight: 3},
+	CutTo:   {process: true, lasts: true, weight: 2},
+	CutFrom: {process: true, lasts: true, weight: 2},
+	CutBoth: {process: true, lasts: true, weight: 2},
+	Reset:   {process: true, weight: 2},
+
+	Down:          {lasts: true, weight: 2},
+	Delay:         {lasts: true, counts: true, weight: 2},
+	FailSettles:   {counts: true, weight: 2},
+	FailPublishes: {counts: true, weight: 2},
+	Again:         {counts: true, weight: 2},
+	Forget:        {counts: true, weight: 2},
+	Revoke:        {counts: true, weight: 3},
+	Steal:         {counts: true, weight: 3},
+	Bounce:        {counts: true, weight: 2},
+	Leader:        {counts: true, weight: 2},
+	Restart:       {weight: 2},
+	Grow:          {counts: true, weight: 1},
+}
+
+// Whats lists all kinds of faults, by name.
+func Whats() []What { return slices.Sorted(maps.Keys(whats)) }
+
+// OfEngine says that no world is asked to do it.
+func (w What) OfEngine() bool { return whats[w].engine }

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// unfinished lists what keeps the run from being over, in words.
+func (r *run) unfinished() (left []string, err error) {
+	kept, err := r.keptLetters()
+	if err != nil {
+		return nil, err
+	}
+	if open := r.book.open(kept); len(open) > 0 {
+		left = append(left, fmt.Sprintf("%d messages are neither handled nor dead-lettered, as m%d", len(open), open[0]))
+	}
+	n, where, err := r.world.Unsettled()
+	if err != nil {
+		return nil, fmt.Errorf("asking the broker what is not settled: %w", err)
+	}
+	if n != 0 {
+		left = append(left, fmt.Sprintf("the broker has %d messages that are not settled: %s", n, where))
+	}
+	for _, p := range r.processes {
+		if p.stopped.IsZero() {
+			left = append(left, p.holds()...)
+		}
+	}
+	return left, nil
+}
+
+// holds lists what a process has that it should not have when all is settled.
+func (p *process) holds() (left []string) {
+	s := p.c.Stats()
+	for _, f := range []struct {
+		name string
+		n    int64
+	}{
+		{"in flight", s.InFlight}, {"parked", int64(s.Parked)}, {"lanes", int64(s.Lanes)}, {"waiting in lanes", int64(s.Waiting)},
+		{"waiting for a worker", int64(s.Pool.Backlog)}, {"lag", max(0, s.Lag.Unsettled)}, {"stuck", int64(s.Stuck)},
+	} {
+		if f.n != 0 {
+			left = append(left, fmt.Sprintf("%s has %s: %d", p.name, f.name, f.n))
+		}
+	}
+	return left
+}
+
+// keptLetters are the messages that the topic of dead letters has.
+func (r *run) keptLetters() (map[int]bool, error) {
+	kept := map[int]bool{}
+	if !r.schedule.Settings.Letters {
+		return kept, nil
+	}
+	ms, err := r.world.Messages(letterTopic)
+	if err != nil {
+		return nil, fmt.Errorf("reading the dead letters: %w", err)
+	}
+	for i := range ms {
+		kept[numberOf(ms[i].Value)] = true
+	}
+	return kept, nil
+}
+
+// judge looks for what must not be, when all processes have ended.
+func (r *run) judge() {
+	for _, p := range r.processes {
+		p.judge()
+	}
+	r.judgeRepeats()
+	r.judgeOrder()
+	r.judgeFloors()
+}
+
+// judge looks at what a process has told, and what it has left.
+func (p *process) judge() {
+	if !p.hasEnded() {
+		return
+	}
+	b := p.run.book
+	dead, stuck := p.isDead(), errors.Is(p.err, consumer.ErrStuck)
+	if p.err != nil && !dead && !stuck && !b.troubledAt(p, -1, p.stopped, time.Now(), 0) {
+		b.find("%s has ended with %v", p.name, p.err)
+	}
+	e := p.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state != consumer.Stopped {
+		b.find("%s has ended and its last state is %v", p.name, e.state)
+	}
+	if dead || stuck {
+		return
+	}
+	for _, s := range p.spies {
+		if n, open := s.left(); n > 0 || open > 0 {
+			b.find("%s has ended and left %d messages that were not settled, and %d claims that have not ended", p.name, n, open)
+		}
+	}
+	if has := p.c.Stats(); has.InFlight != 0 || has.Parked != 0 || has.Lanes != 0 || has.Waiting != 0 {
+		b.find("%s has ended and has in flight %d, parked %d, lanes %d, waiting %d", p.name,
+			has.InFlight, has.Parked, has.Lanes, has.Waiting)
+	}
+	if e.drained > 1 || e.drained == 0 && len(p.spies) > 0 && e.handled > 0 {
+		b.find("%s has told %d times that it is drained", p.name, e.drained)
+	}
+	p.judgeCounts()
+}
+
+// judgeCounts: each nil and each Skip is told once. Where a handler was given up its late result is void, or not, by a hair's
+// breadth.
+func (p *process) judgeCounts() {
+	e, s := p.events, p.run.schedule.Settings
+	if s.Batch > 0 && s.ByKey && s.Order != consumer.OrderNone {
+		return // what of a batch is void, the engine knows alone
+	}
+	var nils, skips int64
+	for _, run := range p.run.book.entries {
+		switch {
+		case run.process != p || run.outcome != ledger.Done:
+		case run.act == Skip:
+			skips++
+		default:
+			nils++
+		}
+	}
+	void := int64(e.replaced * max(1, s.Batch))
+	if e.handled > nils || e.handled < nils-void {
+		p.run.book.find("%s: handlers returned nil %d times, and it told of %d", p.name, nils, e.handled)
+	}
+	if e.skipped > skips || e.skipped < skips-void {
+		p.run.book.find("%s: handlers returned Skip %d times, and it told of %d", p.name, skips, e.skipped)
+	}
+}
+
+// settleWithin is how long after a handler's return its settle is on its way, when nothing is wrong.
+const settleWithin = 250 * time.Millisecond
+
+// judgeRepeats holds the duplicates within their bound. A message that was handled may be handled again only if
+//
+//   - the process that handled it was in trouble (killed, frozen, cut off, or the broker was) while the handler ran or within
+//     settleWithin of its return; for what lasts, also within a lease of its end, for only then it is known what the trouble
+//     has cost; or
+//   - the process that handled it again was in trouble since it first had the message: it does not know yet that it lost it; or
+//   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or
+//   - it was given up as stuck: its late result is void.
+//
+// So a stop, a pause and a partition that moves allow none, and a trouble allows those that its process was at or had just
+// finished: the bound in docs/guarantees.md, message by message. What goes through retry topics, or to the dead letters, may be
+// there twice after a trouble at any time between its first run and the second copy, for then the copy was made and the
+// original not yet settled.
+func (r *run) judgeRepeats() {
+	b := r.book
+	lease := time.Duration(r.schedule.Settings.Lease)
+	done, first := map[int][]*entry{}, map[int]*entry{}
+	for _, e := range b.entries {
+		if first[e.message] == nil {
+			first[e.message] = e
+		}
+		if e.outcome == ledger.Done {
+			done[e.message] = append(done[e.message], e)
+		}
+	}
+	voided := map[int]bool{} // a late result is void, or came after all
+	for _, e := range b.entries {
+		if e.late || r.gaveUp(e) {
+			voided[e.message] = true
+		}
+	}
+	for n := range b.stored {
+		slices.SortFunc(done[n], func(x, y *entry) int { return cmp.Compare(x.end, y.end) })
+		for i, again := range done[n][min(1, len(done[n])):] {
+			before := done[n][i]
+			switch {
+			case before.late, r.gaveUp(before), again.late, r.gaveUp(again):
+			case b.troubledAt(before.process, n, before.began, before.ended.Add(settleWithin), lease):
+			case b.troubledAt(again.process, n, b.had[had{n, again.process}], again.ended, lease):
+			case r.schedule.Settings.Spill && b.troubledAt(nil, n, first[n].began, again.began, lease):
+			default:
+				b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
+			}
+		}
+		last := b.lastLetter[n]
+		for _, e := range done[n] {
+			if e.ended.After(last) {
+				last = e.ended
+			}
+		}
+		letters := b.letters[n]
+		if letters > 0 && letters+len(done[n]) > 1 && !voided[n] && !b.troubledAt(nil, n, first[n].began, last, lease) {
+			b.find("m%d has %d dead letters and was handled %d times, without any trouble", n, letters, len(done[n]))
+		}
+	}
+}
+
+// gaveUp says whether a run took so long that it was given up.
+func (r *run) gaveUp(e *entry) bool {
+	limit := time.Duration(r.schedule.Settings.Timeout)
+	return limit > 0 && e.ended.Sub(e.began) >= limit+time.Duration(r.schedule.Settings.Lease)
+}
+
+// troubledAt says whether a process, nil: any, was in trouble with a message between two instants. What lasts is trouble for so
+// much longer.
+func (b *book) troubledAt(p *process, message int, from, until time.Time, longer time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.troubles {
+		end := t.until
+		if !t.until.Equal(t.from) {
+			end = end.Add(longer)
+		}
+		mine := (p == nil || t.process == nil || t.process == p) && (t.message < 0 || t.message == message)
+		if mine && !t.from.After(until) && !end.Before(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// laneOf names what is handled one after the other with m; "": nothing.
+func (r *run) laneOf(m *consumer.Message) string {
+	switch {
+	case r.schedule.Settings.Order == consumer.OrderPartition:
+		return fmt.Sprintf("%s/%d", m.Topic, m.Partition)
+	case r.schedule.Settings.Order == consumer.OrderKey && m.Key != nil:
+		return fmt.Sprintf("%s/%d %s", m.Topic, m.Partition, m.Key)
+	}
+	return ""
+}
+
+// judgeOverlap: of a lane one run is under way at a time. In another process a run may still go on that was told to end, or
+// that a frozen process is at. It needs book.mu.
+func (r *run) judgeOverlap(e, other *entry) {
+	switch {
+	case other.process == e.process && other.batch != e.batch:
+	case other.process == e.process:
+		return
+	case !r.ordered || other.process.isDead() || other.process.isFrozen() || over(other.claim) || r.stolen():
+		return
+	}
+	r.book.findHere("%s begins m%d while %s is at m%d, of the same lane %s", e.process.name, e.message,
+		other.process.name, other.message, e.lane)
+}
+
+// stolen says whether a partition was stolen so shortly that its owner may not know it yet.
+func (r *run) stolen() bool {
+	r.ownersMu.Lock()
+	defer r.ownersMu.Unlock()
+	return r.stolenNow()
+}
+
+// stolenNow needs r.ownersMu.
+func (r *run) stolenNow() bool {
+	return time.Since(r.stolenAt) < time.Duration(r.schedule.Settings.Lease)
+}
+
+// steals writes down that a partition is about to be stolen.
+func (r *run) steals() {
+	r.ownersMu.Lock()
+	defer r.ownersMu.Unlock()
+	r.stolenAt = time.Now()
+}
+
+// robbed says whether m is of a partition that was stolen from this process and that somebody else has.
+func (p *process) robbed(m *consumer.Message) bool {
+	p.run.ownersMu.Lock()
+	defer p.run.ownersMu.Unlock()
+	owner := p.run.owners[fmt.Sprintf("%s/%d", m.Topic, m.Partition)]
+	return owner != nil && owner != p && p.run.stolenNow()
+}
+
+// judgeOrder checks the begins of the runs against each other, where the order holds over all processes. What a process did
+// while it was frozen, or with a context that was over, counts as done and not as begun.
+func (r *run) judgeOrder() {
+	b := r.book
+	if r.schedule.Settings.Order == consumer.OrderNone || !r.ordered {
+		return
+	}
+	var runs []ledger.Run
+	lanes := map[int64]int64{}
+	letters := slices.Clone(b.stamps)
+	for _, e := range b.entries {
+		if e.lane == "" {
+			continue
+		}
+		seq := e.seq + r.topicOf(e)<<50
+		if e.zombie || e.batch != nil && e.outcome == ledger.Running {
+			if e.outcome == ledger.Done {
+				letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: e.end})
+			}
+			continue
+		}
+		lanes[int64(e.message)] = hash(e.lane)
+		runs = append(runs, ledger.Run{
+			ID: int64(e.message), Seq: seq, Pid: e.process.no, Begin: e.begin, End: e.end, Outcome: e.outcome,
+		})
+	}
+	slices.SortFunc(runs, func(x, y ledger.Run) int { return cmp.Compare(x.Begin, y.Begin) })
+	o := ledger.Inspect(runs, letters, func(id int64) int64 { return lanes[id] })
+	for _, what := range o.Found {
+		b.find("order: %s", what)
+	}
+}
+
+// topicOf is the number of a message's topic.
+func (r *run) topicOf(e *entry) int64 {
+	return int64(slices.Index(r.schedule.Inputs(), r.book.stored[e.message].topic))
+}
+
+func hash(s string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s))
+	return int64(h.Sum64() >> 1)
+}
+
+// judgeFloors: what is committed never goes back.
+func (r *run) judgeFloors() {
+	for _, step := range r.schedule.Steps {
+		if step.Fault.What == Forget {
+			return
+		}
+	}
+	for where, floors := range r.floors {
+		for i := 1; i < len(floors); i++ {
+			if floors[i] < floors[i-1] {
+				r.book.find("the committed offset of %s went back: %v", where, floors)
+				break
+			}
+		}
+	}
+}

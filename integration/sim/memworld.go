@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+)
+
+func init() {
+	noNodes := "a broker in memory has no nodes"
+	both := map[What]string{
+		Leader: noNodes, Restart: noNodes + ", and Down is a broker that is away with its data",
+		Reset: "there are no connections; CutBoth for a moment is the same",
+		Grow:  "the number of partitions is fixed when a topic is made",
+	}
+	partitioned, leased := map[What]string{Forget: "a commit is kept at once"}, map[What]string{}
+	for w, why := range both {
+		partitioned[w], leased[w] = why, why
+	}
+	for _, w := range []What{Revoke, Steal, Bounce} {
+		leased[w] = "a leased stream has no partitions that belong to somebody"
+	}
+	kinds = append(kinds,
+		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1,
+			New: func(_ testing.TB, s Schedule) World { return newMemWorld(s, false) }},
+		Kind{Name: "membroker-leased", Cannot: leased, Heavy: 1, Shared: true, NoSpill: true,
+			New: func(_ testing.TB, s Schedule) World { return newMemWorld(s, true) }},
+	)
+}
+
+// A memWorld is a membroker.
+type memWorld struct {
+	s      Schedule
+	b      *membroker.Broker
+	leased bool
+	groups map[string][]string // the topics of each
+}
+
+func newMemWorld(s Schedule, leased bool) *memWorld {
+	w := &memWorld{s: s, leased: leased, groups: map[string][]string{}}
+	c := membroker.Config{Leased: leased, Lease: time.Duration(s.Settings.Lease), Topics: map[string]int{}, Strict: true}
+	for _, topic := range s.Inputs() {
+		c.Topics[topic] = s.Settings.Partitions
+	}
+	for _, topic := range s.Outputs() {
+		c.Topics[topic] = 1
+	}
+	w.b = membroker.New(c)
+	return w
+}
+
+// Join implements World.
+func (w *memWorld) Join(string) Process { return &memProcess{w: w, died: make(chan struct{})} }
+
+// Produce implements World.
+func (w *memWorld) Produce(topic string, partition int, key, value []byte) error {
+	return w.b.ProduceTo(partition, broker.Outgoing{Topic: topic, Key: key, Value: value})
+}
+
+// errTold is what a broker says that was told to fail.
+var errToldBroker = errors.New("the broker was told to fail")
+
+// Do implements World.
+func (w *memWorld) Do(f Fault, p Process) (undo func(), err error) {
+	if p != nil {
+		return p.(*memProcess).do(f)
+	}
+	b := w.b
+	switch f.What {
+	case Down:
+		b.Down()
+		return b.Up, nil
+	case Delay:
+		b.Delay(time.Duration(f.N) * time.Millisecond)
+		return func() { b.Delay(0) }, nil
+	case FailSettles:
+		b.Fail(membroker.OpSettle, f.N, errToldBroker)
+	case FailPublishes:
+		b.Fail(membroker.OpPublish, f.N, errToldBroker)
+	case Forget:
+		for group := range w.groups {
+			b.ForgetSettles(group, time.Duration(f.N)*time.Millisecond)
+		}
+	case Again:
+		w.again(f.N)
+	case Revoke, Steal, Bounce:
+		w.move(f)
+	default:
+		return nil, fmt.Errorf("a broker in memory does not know how to do %q", f.What)
+	}
+	return nil, nil
+}
+
+// again delivers a message again; it may be nobody's at the moment, or settled.
+func (w *memWorld) again(n int) {
+	for group, topics := range w.groups {
+		for _, topic := range topics {
+			for _, m := range w.b.Messages(topic) {
+				if numberOf(m.Value) == n {
+					_ = w.b.Redeliver(group, m.Topic, m.Partition, m.Offset)
+				}
+			}
+		}
+	}
+}
+
+// move takes a partition; it may be nobody's at the moment.
+func (w *memWorld) move(f Fault) {
+	inputs := w.s.Inputs()
+	topic := inputs[f.N%len(inputs)]
+	partition := int32(f.N / len(inputs) % w.s.Settings.Partitions)
+	do := map[What]func(group, topic string, partition int32) error{Revoke: w.b.Revoke, Steal: w.b.Steal, Bounce: w.b.Bounce}[f.What]
+	for group := range w.groups {
+		_ = do(group, topic, partition) // not all groups read it
+	}
+}
+
+// Messages implements World.
+func (w *memWorld) Messages(topic string) ([]broker.Message, error) { return w.b.Messages(topic), nil }
+
+// Unsettled implements World.
+func (w *memWorld) Unsettled() (n int64, where string, err error) {
+	var parts []string
+	for group, topics := range w.groups {
+		here := w.b.Unsettled(group)
+		if here == 0 {
+			continue
+		}
+		n += here
+		for _, topic := range topics {
+			for _, m := range w.b.Messages(topic) {
+				if !w.b.Settled(group, m.Topic, m.Partition, m.Offset) {
+					parts = append(parts, fmt.Sprintf("%s (%s/%d at %d)", m.Value, m.Topic, m.Partition, m.Offset))
+				}
+			}
+		}
+	}
+	return n, strings.Join(parts[:min(8, len(parts))], ", "), nil
+}
+
+// Floors implements World.
+func (w *memWorld) Floors() map[string][]int64 {
+	floors := map[string][]int64{}
+	for group, topics := range w.groups {
+		for _, topic := range topics {
+			for p := range max(1, w.s.Settings.Partitions) {
+				floors[fmt.Sprintf("%s/%d for %s", topic, p, group)] = w.b.History(group, topic, int32(p))
+			}
+		}
+	}
+	return floors
+}
+
+// Close implements World.
+func (w *memWorld) Close() {}
+
+// A memProcess is a process's sources and publishers on a membroker.
+type memProcess struct {
+	w       *memWorld
+	sources []*membroker.Source
+
+	mu      sync.Mutex
+	died    chan struct{}
+	to      int           // how many faults let nothing through to the broker
+	from    int           // or from it
+	changed chan struct{} // closed when a fault is over; nil: nobody waits
+}
+
+// Source implements Process.
+func (p *memProcess) Source(s Subscription) (broker.Source, error) {
+	p.w.groups[s.Group] = s.Topics
+	src := p.w.b.Source(membroker.SourceConfig{
+		Group: s.Group, Topics: s.Topics, Prefetch: p.w.s.Settings.Prefetch, RevokeWait: time.Duration(p.w.s.Settings.RevokeWait),
+	})
+	p.sources = append(p.sources, src)
+	return src, nil
+}
+
+// Publisher implements Process.
+func (p *memProcess) Publisher() (broker.Publisher, error) {
+	return &memPublisher{p.w.b.Publisher(), p}, nil
+}
+
+// Close implements Process.
+func (p *memProcess) Close() {}
+
+func (p *memProcess) do(f Fault) (undo func(), err error) {
+	switch f.What {
+	case Kill:
+		p.mu.Lock()
+		close(p.died)
+		p.mu.Unlock()
+		for _, s := range p.sources {
+			s.Kill()
+		}
+		return nil, nil
+	case Freeze:
+		p.block(1, 0)
+		for _, s := range p.sources {
+			s.Freeze()
+		}
+		return func() {
+			for _, s := range p.sources {
+				s.Thaw()
+			}
+			p.block(-1, 0)
+		}, nil
+	case CutTo:
+		return p.cut(membroker.ToBroker, 1, 0), nil
+	case CutFrom:
+		return p.cut(membroker.FromBroker, 0, 1), nil
+	case CutBoth:
+		return p.cut(membroker.Both, 1, 1), nil
+	}
+	return nil, fmt.Errorf("a process on a broker in memory does not know how to do %q", f.What)
+}
+
+func (p *memProcess) cut(d membroker.Direction, to, from int) (undo func()) {
+	p.block(to, from)
+	for _, s := range p.sources {
+		s.Cut(d)
+	}
+	return func() {
+		p.block(-to, -from)
+		for _, s := range p.sources {
+			s.Heal()
+		}
+	}
+}
+
+// block begins or ends faults of the publishers' way.
+func (p *memProcess) block(to, from int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to, p.from = p.to+to, p.from+from
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// pass waits until nothing is in the way to the broker, or from it.
+func (p *memProcess) pass(ctx context.Context, to bool) error {
+	for {
+		p.mu.Lock()
+		free := p.to == 0 && to || p.from == 0 && !to
+		if p.changed == nil {
+			p.changed = make(chan struct{})
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		select {
+		case <-p.died:
+			return errDied
+		default:
+		}
+		if free {
+			return nil
+		}
+		select {
+		case <-changed:
+			if !to { // what was cut is lost
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		case <-p.died:
+			return errDied
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A memPublisher is a publisher of one process.
+type memPublisher struct {
+	*membroker.Publisher
+	p *memProcess
+}
+
+// Publish is the broker's, where the process has a way to it and back.
+func (p *memPublisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if err := p.p.pass(ctx, true); err != nil {
+		return fmt.Errorf("publishing: %w", err)
+	}
+	if err := p.Publisher.Publish(ctx, ms); err != nil {
+		return err
+	}
+	if err := p.p.pass(ctx, false); err != nil {
+		return fmt.Errorf("publishing, perhaps stored: %w", err)
+	}
+	return nil
+}

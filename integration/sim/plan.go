@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// Plan makes the schedule of a seed for a kind of world.
+func Plan(k Kind, seed uint64) Schedule {
+	p := planner{rand.New(rand.NewPCG(seed, 7)), k}
+	s := Schedule{World: k.Name, Seed: seed, Settings: p.settings(), Processes: 1 + p.IntN(3)}
+	s.Handlers = p.handlers(s.Settings)
+	left := 30 + p.IntN(150)
+	for range 3 + p.IntN(10) {
+		step := Step{After: p.span(1500 * time.Millisecond), Produce: min(left, p.IntN(40)), Fault: p.fault(s.Settings)}
+		left -= step.Produce
+		s.Steps = append(s.Steps, step)
+	}
+	s.Steps = append(s.Steps, Step{After: p.span(time.Second), Produce: left})
+	return s
+}
+
+// A planner rolls the dice of a seed.
+type planner struct {
+	*rand.Rand
+	kind Kind
+}
+
+// span is up to d, in whole milliseconds, so that it reads well.
+func (p planner) span(d time.Duration) Span {
+	return Span(time.Duration(p.Int64N(int64(d/time.Millisecond))) * time.Millisecond)
+}
+
+// oneIn is true once in n times.
+func (p planner) oneIn(n int) bool { return p.IntN(n) == 0 }
+
+func (p planner) settings() Settings {
+	s := Settings{
+		Topics: 1, Partitions: 1 + p.IntN(4), Keys: 1 + p.IntN(12), Attempts: 2 + p.IntN(4), Letters: !p.oneIn(4),
+		Order:   []consumer.Order{consumer.OrderNone, consumer.OrderKey, consumer.OrderPartition}[p.IntN(3)],
+		Workers: 1 + p.IntN(8), Prefetch: 1 + p.IntN(64),
+		Lease: Span(2 * time.Second), RevokeWait: Span(time.Second), Drain: Span(3 * time.Second),
+	}
+	s.Budget = s.Workers + p.IntN(64)
+	if p.oneIn(2) {
+		s.Timeout = Span(300 * time.Millisecond)
+	}
+	if p.oneIn(5) {
+		s.Topics = 2
+		s.Budget = 2*s.Workers + p.IntN(64)
+		s.Strict = p.oneIn(2)
+	}
+	if p.oneIn(5) {
+		s.Levels = 2 + p.IntN(2)
+		s.Strict = p.oneIn(2)
+	}
+	if p.oneIn(3) {
+		s.Batch = 2 + p.IntN(6)
+		s.ByKey = p.oneIn(2)
+		s.Budget += 2 * s.Batch * s.Topics
+	}
+	if s.Order != consumer.OrderNone && (s.ByKey || p.oneIn(3)) { // a batch has to fit into a lane
+		s.Lane = max(2, s.Batch) + p.IntN(8)
+	}
+	if s.Order == consumer.OrderNone && !p.kind.NoSpill && p.oneIn(3) {
+		s.Spill = true
+		s.Budget = 2*s.Budget + 16
+	}
+	return s
+}
+
+// handlers are mostly good.
+func (p planner) handlers(s Settings) map[Act]int {
+	h := map[Act]int{}
+	for _, a := range acts {
+		most := map[Act]int{Error: 12, Later: 8, Slow: 6, Hang: 3, Deaf: 3}[a]
+		if n := p.IntN(max(5, most)); n > 0 && !p.oneIn(3) {
+			h[a] = n
+		}
+	}
+	if s.Timeout == 0 {
+		delete(h, Hang)
+	}
+	return h
+}
+
+// fault chooses one that this world can do.
+func (p planner) fault(s Settings) Fault {
+	all := 0
+	var can []What
+	for _, w := range Whats() {
+		if p.kind.Can(w) == nil {
+			can = append(can, w)
+			all += whats[w].weight
+		}
+	}
+	n := p.IntN(all)
+	for _, w := range can {
+		if n -= whats[w].weight; n < 0 {
+			return p.sized(Fault{What: w}, s)
+		}
+	}
+	panic("unreachable: the weights add up")
+}
+
+// sized gives a fault its numbers.
+func (p planner) sized(f Fault, s Settings) Fault {
+	if whats[f.What].process {
+		f.Process = p.IntN(4)
+	}
+	if whats[f.What].lasts {
+		f.For = p.span(3 * time.Duration(s.Lease))
+	}
+	switch {
+	case f.What == Delay || f.What == Forget:
+		f.N = 1 + p.IntN(300)
+	case f.What == FailSettles || f.What == FailPublishes || f.What == Grow:
+		f.N = 1 + p.IntN(4)
+	case whats[f.What].counts:
+		f.N = p.IntN(64)
+	}
+	return f
+}

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// A Schedule says all that is done in a run. It is kept as JSON: see testdata/kept.
+type Schedule struct {
+	// Why is what it was kept for.
+	Why string `json:"why,omitempty"`
+	// World is the name of its Kind.
+	World string `json:"world"`
+	// Seed decides how each run of a handler acts, and other small things that Settings leave open.
+	Seed     uint64   `json:"seed"`
+	Settings Settings `json:"settings"`
+	// Handlers says how they act, in percent of the runs; the others return nil soon.
+	Handlers map[Act]int `json:"handlers,omitempty"`
+	// Processes are there at the start.
+	Processes int    `json:"processes"`
+	Steps     []Step `json:"steps"`
+}
+
+// Settings are those of the topics, and the same for each process.
+type Settings struct {
+	// Topics that are read; with several, each has a source of its own.
+	Topics     int `json:"topics"`
+	Partitions int `json:"partitions"` // of each topic
+	Keys       int `json:"keys"`
+
+	Order    consumer.Order `json:"order"`
+	Lane     int            `json:"lane,omitempty"`  // Lane.Limit; 0: the default
+	Batch    int            `json:"batch,omitempty"` // its size; 0: one by one
+	ByKey    bool           `json:"by_key,omitempty"`
+	Levels   int            `json:"levels,omitempty"` // of priority; 0: none
+	Strict   bool           `json:"strict,omitempty"`
+	Spill    bool           `json:"spill,omitempty"` // there are retry topics
+	Letters  bool           `json:"letters,omitempty"`
+	Attempts int            `json:"attempts"`
+
+	Workers  int `json:"workers"`
+	Budget   int `json:"budget"`
+	Prefetch int `json:"prefetch,omitempty"` // where the adapter has such a setting
+
+	Timeout    Span `json:"timeout,omitempty"`
+	Lease      Span `json:"lease"` // or session
+	RevokeWait Span `json:"revoke_wait"`
+	Drain      Span `json:"drain"`
+}
+
+// A Step happens After the one before: messages are stored, then the fault is done.
+type Step struct {
+	After   Span  `json:"after"`
+	Produce int   `json:"produce,omitempty"`
+	Fault   Fault `json:"fault,omitzero"`
+}
+
+// A Fault is something that goes wrong, or is done to a process.
+type Fault struct {
+	What What `json:"what"`
+	// Process that it is done to, counted from 0 in the order of their starts, modulo their number. Not used where it is done to
+	// the broker.
+	Process int `json:"process,omitempty"`
+	// For is how long it lasts. Not used where it is over at once.
+	For Span `json:"for,omitempty"`
+	// N is how many, or which: see What.
+	N int `json:"n,omitempty"`
+}
+
+// String is the fault in one short line.
+func (f Fault) String() string {
+	s := string(f.What)
+	if whats[f.What].process {
+		s += fmt.Sprintf(" p%d", f.Process)
+	}
+	if whats[f.What].lasts {
+		s += fmt.Sprintf(" for %v", f.For)
+	}
+	if whats[f.What].counts {
+		s += fmt.Sprintf(" n=%d", f.N)
+	}
+	return s
+}
+
+// A Span is a time.Duration that is written as text, as 1.5s.
+type Span time.Duration
+
+// String is as of a time.Duration.
+func (s Span) String() string { return time.Duration(s).String() }
+
+// MarshalText writes it as 1.5s.
+func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads it.
+func (s *Span) UnmarshalText(b []byte) error {
+	d, err := time.ParseDuration(string(b))
+	*s = Span(d)
+	return err
+}
+
+// Messages is how many are stored in all.
+func (s Schedule) Messages() int {
+	n := 0
+	for _, step := range s.Steps {
+		n += step.Produce
+	}
+	return n
+}
+
+// Faults is how many there are.
+func (s Schedule) Faults() int {
+	n := 0
+	for _, step := range s.Steps {
+		if step.Fault.What != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// String is the schedule as it is kept in a file.
+func (s Schedule) String() string {
+	b, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		panic(err) // it is numbers and words
+	}
+	return string(b) + "\n"
+}

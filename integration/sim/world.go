@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A Kind is one kind of broker, of which there is a new World for each run.
+type Kind struct {
+	// Name stands in schedules.
+	Name string
+	// Cannot has the faults that cannot be done here, each with the reason.
+	Cannot map[What]string
+	// Shared: several processes share the messages of a partition, so that an order holds within each process only, unless the
+	// source says otherwise by its Traits.
+	Shared bool
+	// NoSpill: there are no retry topics, since the broker keeps delays itself.
+	NoSpill bool
+	// Heavy is how much longer a run takes here than on the lightest kind. By default so many fewer are run.
+	Heavy int
+	// New makes a world, inside the bubble of its run. t is for t.TempDir and t.Fatal.
+	New func(t testing.TB, s Schedule) World
+}
+
+// A World is a broker in a bubble. Its methods are called by one goroutine, the run's, except those of what it makes.
+type World interface {
+	// Join makes the connections of another process. It starts nothing that outlives its Close.
+	Join(name string) Process
+	// Produce stores a message of some other program; it is there when this returns.
+	Produce(topic string, partition int, key, value []byte) error
+	// Do does a fault of those that Kind.Cannot does not name. undo ends one that lasts; it is nil where there is nothing to end,
+	// and otherwise called once. p is the process that it is done to, or nil. What is not possible just now (a partition without
+	// an owner) is not an error: nothing is done.
+	Do(f Fault, p Process) (undo func(), err error)
+	// Messages returns what a topic has, by partition and offset.
+	Messages(topic string) ([]broker.Message, error)
+	// Unsettled is what would be delivered if all processes were gone now, of all topics that a group reads: how many, and where.
+	// It asks the broker, never an adapter.
+	Unsettled() (n int64, where string, err error)
+	// Floors is how the lowest unsettled offset went, by topic and partition; nil where that is not known. It must not go back,
+	// unless settles were forgotten.
+	Floors() map[string][]int64
+	// Close ends the broker. All goroutines of the world end a while after it.
+	Close()
+}
+
+// A Process is what one process has of the broker.
+type Process interface {
+	// Source makes a subscription of this process, not opened.
+	Source(s Subscription) (broker.Source, error)
+	// Publisher makes one for dead letters and retry topics.
+	Publisher() (broker.Publisher, error)
+	// Close ends what is left of the connections. The sources are closed by then.
+	Close()
+}
+
+// A Subscription is what a source reads.
+type Subscription struct {
+	// Group shares the work, and its progress; on JetStream the name of the durable.
+	Group  string
+	Topics []string
+	// Ordered: the engine will keep an order.
+	Ordered bool
+}
+
+// kinds are all kinds of worlds. Each adds itself in its file.
+var kinds []Kind
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+// KindOf finds a kind by its name.
+func KindOf(name string) (Kind, error) {
+	var names []string
+	for _, k := range kinds {
+		if k.Name == name {
+			return k, nil
+		}
+		names = append(names, k.Name)
+	}
+	return Kind{}, fmt.Errorf("there is no world %q, only %s", name, strings.Join(names, ", "))
+}
+
+// Can says why a fault cannot be done in such a world; nil: it can.
+func (k Kind) Can(w What) error {
+	if _, known := whats[w]; !known {
+		return fmt.Errorf("there is no fault %q", w)
+	}
+	if why, no := k.Cannot[w]; no {
+		return fmt.Errorf("world %s cannot do %q: %s", k.Name, w, why)
+	}
+	return nil
+}
+
+// validate says what of a kind is wrong, for its author.
+func (k Kind) validate() error {
+	var errs []error
+	for w, why := range k.Cannot {
+		if whats[w].engine || why == "" {
+			errs = append(errs, fmt.Errorf("world %s: Cannot[%q] is %q: it is not the world's to do, or has no reason", k.Name, w, why))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// The topics of a schedule.
+const (
+	letterTopic = "dead"
+	mainGroup   = "main"
+	retryGroup  = "retry"
+)
+
+// retryTopics have delays of retryDelays.
+var retryTopics = []string{"retry0", "retry1"}
+
+// Inputs are the topics that are read.
+func (s Schedule) Inputs() []string {
+	names := make([]string, s.Settings.Topics)
+	for i := range names {
+		names[i] = fmt.Sprintf("in%d", i)
+	}
+	return names
+}
+
+// Outputs are the topics that processes publish to: dead letters, and retry topics where there are some.
+func (s Schedule) Outputs() []string {
+	names := []string{letterTopic}
+	if s.Settings.Spill {
+		names = append(names, retryTopics...)
+	}
+	return names
+}
