@@ -6,9 +6,15 @@
 //	Pauses         what is paused
 //	StaleInFlight  what is still out under claims that have ended
 //	Life           Open once, Close once, and the goroutines in between
+//	Publishing     the same of a publisher
+//	Retry          what is tried until the broker answers, a ctx ends, or nothing helps
+//	Tally          what became of the messages of one settle, and the error for it
+//	LeaseClock     how long a message that the broker leases is certainly here
+//	Recent         the last finished messages
 //
-// Gate, Pauses and StaleInFlight have no lock: an adapter has them under its own, so that a settle takes one lock for all.
-// EventQueue and Life have theirs, and may be called with the adapter's lock held where their comments do not say otherwise.
+// Gate, Pauses, StaleInFlight, Tally, LeaseClock and Recent have no lock: an adapter has them under its own, so that a settle takes
+// one lock for all. EventQueue, Life and Publishing have theirs; EventQueue and Life may be called with the adapter's lock held
+// where their comments do not say otherwise.
 //
 // What decides about messages, positions or leases, is the adapter's: brokers differ there. Package brokertest proves the whole.
 package kit

@@ -92,6 +92,14 @@ func (l *Life) Opening() bool {
 	return l.phase == opening
 }
 
+// While returns a ctx for an Open that waits: it ends when the given one does, and by Close, with ErrClosed as its cause. The
+// function that it returns frees it.
+func (l *Life) While(ctx context.Context) (context.Context, context.CancelFunc) {
+	both, end := context.WithCancelCause(ctx)
+	free := context.AfterFunc(l.ctx, func() { end(broker.ErrClosed) })
+	return both, func() { free(); end(context.Canceled) }
+}
+
 // Launch calls start, which starts the goroutines that shut ends and waits for; those that end with Context it starts by run,
 // and Close waits for them. Where Close was called before, it does nothing: Context ends then, or has ended.
 func (l *Life) Launch(start func(run func(func()))) {

@@ -3,47 +3,41 @@ package membroker
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A Publisher writes to the broker, with its faults; see broker.Publisher.
 type Publisher struct {
-	b       *Broker
-	mu      sync.Mutex
-	closed  bool
-	running int
-	idle    chan struct{} // closed when running gets to 0 after Close
+	b    *Broker
+	life *kit.Publishing
 }
 
 // Publisher makes a publisher.
-func (b *Broker) Publisher() *Publisher { return &Publisher{b: b, idle: make(chan struct{})} }
+func (b *Broker) Publisher() *Publisher {
+	return &Publisher{b: b, life: kit.NewPublishing("membroker")}
+}
 
 // Publish stores messages. See broker.Publisher.
 func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return fmt.Errorf("membroker: publishing: %w", broker.ErrClosed)
-	}
-	p.running++
-	p.mu.Unlock()
-	defer p.finished()
-	if err := p.reach(ctx); err != nil {
-		return err
-	}
-	errs := make([]error, len(ms))
-	failed := false
-	now := time.Now()
-	p.b.mu.Lock()
-	for i, m := range ms {
-		if errs[i] = p.b.publish(m, now); errs[i] != nil {
-			failed = true
+	return p.life.Do(ctx, func(ctx context.Context) error {
+		if err := p.reach(ctx); err != nil {
+			return fmt.Errorf("membroker: publishing: %w", err)
 		}
+		return p.b.publishAll(ms, time.Now())
+	})
+}
+
+func (b *Broker) publishAll(ms []broker.Outgoing, now time.Time) error {
+	errs, failed := make([]error, len(ms)), false
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, m := range ms {
+		errs[i] = b.publish(m, now)
+		failed = failed || errs[i] != nil
 	}
-	p.b.mu.Unlock()
 	if failed {
 		return &broker.PublishError{Errs: errs}
 	}
@@ -68,23 +62,14 @@ func (b *Broker) publish(m broker.Outgoing, now time.Time) error {
 	return nil
 }
 
-// reach waits until the broker is there.
+// reach waits as long as the broker takes, and until it is there.
 func (p *Publisher) reach(ctx context.Context) error {
 	p.b.mu.Lock()
 	wait := p.b.faults.latency
 	p.b.mu.Unlock()
 	for {
-		if wait > 0 {
-			t := time.NewTimer(wait)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-				return fmt.Errorf("membroker: publishing: %w", ctx.Err())
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("membroker: publishing: %w", err)
+		if err := sleep(ctx, wait); err != nil {
+			return err
 		}
 		p.b.mu.Lock()
 		down := p.b.faults.down
@@ -96,33 +81,21 @@ func (p *Publisher) reach(ctx context.Context) error {
 	}
 }
 
-func (p *Publisher) finished() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running--; p.running == 0 && p.closed {
-		close(p.idle)
+// sleep returns the cause of ctx's end where that comes before d is over.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
 	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
 }
 
 // Close waits for publishes under way. See broker.Publisher.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.closed {
-		p.closed = true
-		if p.running == 0 {
-			close(p.idle)
-		}
-	}
-	p.mu.Unlock()
-	select {
-	case <-p.idle:
-		return nil
-	default:
-	}
-	select {
-	case <-p.idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("membroker: closing the publisher: %w", ctx.Err())
-	}
+	return p.life.Close(ctx, func() error { return nil })
 }
