@@ -19,18 +19,18 @@ type BatchHandler func(ctx context.Context, ms []*Message) error
 // has at most one message of a lane, unless it is ByKey.
 type Batch struct {
 	// Handler handles each batch, instead of Config.Handler. Required.
-	Handler BatchHandler
+	Handler BatchHandler `yaml:"-"`
 	// Size is the most messages in a batch; at most half of each source's budget. Defaults to 100.
-	Size int
+	Size int `yaml:"size" want:"1.."`
 	// Bytes is the size of keys and values at which a batch is complete; one message may go over. Defaults to 1 MiB.
-	Bytes int
+	Bytes int `yaml:"bytes" want:"1.."`
 	// ByKey gives each batch the messages of one key only; those without a key have batches of their own. Where there are many keys,
 	// it is mostly Linger that completes them. With an order, a batch is consecutive messages of one lane, and the first of them
 	// that fails ends it: it is retried, and those behind it are handled again after it, one by one, whatever was said of them; they
 	// have used up no attempt. Defaults to false.
-	ByKey bool
+	ByKey bool `yaml:"by_key"`
 	// Linger is how long a message waits for others at most. Longer means larger batches where little comes. Defaults to 100 ms.
-	Linger time.Duration
+	Linger time.Duration `yaml:"linger" want:">0"`
 }
 
 // A BatchError says what became of each message of a batch.
@@ -73,28 +73,6 @@ func (b *Batch) withDefaults() *Batch {
 		d.Linger = defaultBatchLinger
 	}
 	return &d
-}
-
-func (c Config) validateBatch() (errs []error) {
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
-		}
-	}
-	b := c.Batch
-	if b == nil {
-		check(c.Handler != nil, "Handler is required")
-		return errs
-	}
-	check(c.Handler == nil, "Handler and Batch are set: set one")
-	check(b.Handler != nil, "Batch.Handler is required")
-	check(b.Size > 0, "Batch.Size is %d, want at least 1", b.Size)
-	check(b.Bytes > 0, "Batch.Bytes is %d, want at least 1", b.Bytes)
-	check(b.Linger > 0, "Batch.Linger is %v, want more than 0", b.Linger)
-	check(!b.ByKey || c.Order == OrderNone || b.Size <= c.Lane.Limit, "Batch.Size is %d, above Lane.Limit, %d: a batch might never be full", b.Size, c.Lane.Limit)
-	share := c.mainBudget().Messages / 2
-	check(b.Size <= share || c.Budget.Messages < c.Pool.Max, "Batch.Size is %d, above half of a source's budget, %d: a batch might never be full", b.Size, share)
-	return errs
 }
 
 // batchSize is how many messages a worker takes at once; 0: not in batches.

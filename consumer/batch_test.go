@@ -328,11 +328,11 @@ func TestBatchIsChecked(t *testing.T) {
 	many := func(context.Context, []*consumer.Message) error { return nil }
 	for want, cfg := range map[string]consumer.Config{
 		"Handler is required":                      {},
-		"Handler and Batch are set: set one":       {Handler: one, Batch: &consumer.Batch{Handler: many}},
+		"Batch is set, and so is Handler: set one": {Handler: one, Batch: &consumer.Batch{Handler: many}},
 		"Batch.Handler is required":                {Batch: &consumer.Batch{}},
 		"Batch.Size is -1, want at least 1":        {Batch: &consumer.Batch{Handler: many, Size: -1}},
 		"Batch.Bytes is -1, want at least 1":       {Batch: &consumer.Batch{Handler: many, Bytes: -1}},
-		"Batch.Linger is -1ns, want more than 0":   {Batch: &consumer.Batch{Handler: many, Linger: -1}},
+		"Batch.Linger is -1ns, negative":           {Batch: &consumer.Batch{Handler: many, Linger: -1}},
 		"Batch.Size is 51, above Lane.Limit, 50":   {Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 50}, Batch: &consumer.Batch{Handler: many, ByKey: true, Size: 51}},
 		"Batch.Size is 51, above half of a source": {Batch: &consumer.Batch{Handler: many, Size: 51}, Budget: broker.Budget{Messages: 100}},
 	} {

@@ -2,8 +2,6 @@ package consumer
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -15,110 +13,110 @@ import (
 // that suits most services.
 type Config struct {
 	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
-	Name string
+	Name string `yaml:"-"`
 	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required, unless
 	// there are Sources.
-	Source broker.Source
+	Source broker.Source `yaml:"-"`
 	// Sources are several sources with weights, instead of Source: they share the workers, and each has an equal part of the budget.
 	// Retry.Topics, Order and everything else hold for all of them. Defaults to none.
-	Sources []Input
+	Sources []Input `yaml:"-"`
 	// Priority tells important messages from others. Defaults to none: those of a source are handled in the order in which they
 	// come.
-	Priority *Priority
+	Priority *Priority `yaml:"-"`
 	// Strict takes from Sources, and within each from the levels of Priority, in their order instead of by weight: what comes later
 	// waits as long as something of what comes before is here, but never for more than about a hundred hand-offs in a row. Only with
 	// Sources or Priority. Defaults to false.
-	Strict bool
+	Strict bool `yaml:"-"`
 	// Handler handles each message. Required, unless there is a Batch.
-	Handler Handler
+	Handler Handler `yaml:"-"`
 	// Batch hands messages over in batches, to a handler of its own. Defaults to nil: one by one.
-	Batch *Batch
+	Batch *Batch `yaml:"batch"`
 
 	// Order says which messages are handled one after the other. Everything else is handled in parallel. Defaults to OrderNone.
-	Order Order
+	Order Order `yaml:"order" want:"none|key|partition"`
 	// Lane bounds what waits for its turn in an order. Not used with OrderNone.
-	Lane Lane
+	Lane Lane `yaml:"lane"`
 
 	// Pool sizes the workers.
-	Pool Pool
+	Pool Pool `yaml:"pool"`
 	// Retry says what becomes of a failed message.
-	Retry Retry
+	Retry Retry `yaml:"retry"`
 	// DeadLetter says where messages go that are given up. Nil: none is given up; what has used up its attempts is retried for ever
 	// at the longest backoff, and reported each time.
-	DeadLetter *DeadLetter
+	DeadLetter *DeadLetter `yaml:"dead_letter"`
 
 	// Timeout is how long a handler may take before its context ends with ErrTimeout. Measured by a scan: never early, late by up to
 	// 20 ms. 0 means no limit. Defaults to no limit.
-	Timeout time.Duration
+	Timeout time.Duration `yaml:"timeout" want:"0.."`
 	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message
 	// retried, and its worker replaced. Its late result is void. With an Order only the worker is replaced: what comes after the
 	// message waits until the handler returns, and its result counts. Only with Timeout. Defaults to 10 s.
-	StuckAfter time.Duration
+	StuckAfter time.Duration `yaml:"stuck_after" want:">0"`
 	// MaxStuck is how many stuck handlers are replaced. With more the consumer is unhealthy and replaces no further ones, for each
 	// holds a goroutine and what it refers to. Defaults to 16.
-	MaxStuck int
+	MaxStuck int `yaml:"max_stuck" want:"1.."`
 	// DrainTimeout is how long Run waits for running handlers after its context has ended, before it ends theirs. Choose it below
 	// what the supervisor grants before it kills, with CancelGrace and CloseTimeout beside it (Kubernetes grants 30 s). Defaults to
 	// 20 s; negative means not at all.
-	DrainTimeout time.Duration
+	DrainTimeout time.Duration `yaml:"-"`
 	// CancelGrace is how long handlers get to return after their contexts ended at the end of a drain. Defaults to 1 s.
-	CancelGrace time.Duration
+	CancelGrace time.Duration `yaml:"-" want:">0"`
 	// CloseTimeout is how long the source and the dead-letter publisher get for their last commits. Defaults to 5 s.
-	CloseTimeout time.Duration
+	CloseTimeout time.Duration `yaml:"-" want:">0"`
 	// OpenTimeout is how long Run tries to reach the broker at start before it fails. 0 means for ever. Defaults to 0.
-	OpenTimeout time.Duration
+	OpenTimeout time.Duration `yaml:"open_timeout" want:"0.."`
 
 	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a
 	// second, and two messages for each worker there may be, so that replicas share what is left. Messages defaults to 4096, or to 4
 	// × Pool.Max if that is more; it must not be below Pool.Max. Bytes defaults to 64 MiB.
-	Budget broker.Budget
+	Budget broker.Budget `yaml:"budget"`
 	// Chunk is the most messages taken from the source at once. Change it only with a benchmark. Defaults to 128.
-	Chunk int
+	Chunk int `yaml:"-" want:"1..65536"`
 	// MaxMessageBytes is the largest payload (key and value) that a handler is given; larger ones are dead-lettered as ErrTooLarge
 	// without a handler run. Defaults to no limit.
-	MaxMessageBytes int
+	MaxMessageBytes int `yaml:"max_message_bytes" want:"0.."`
 	// MaxHeaderBytes is the same for a message's headers: the names and values of all of them. Set it where others than you produce
 	// the messages. Defaults to no limit.
-	MaxHeaderBytes int
+	MaxHeaderBytes int `yaml:"max_header_bytes" want:"0.."`
 
 	// Logger gets one event per thing that happened, with stable names (see Events). SlogLogger makes one of a handler of log/slog.
 	// The zero Logger writes what may need somebody (warn and above) to stderr as text: a program that says nothing while it cannot
 	// reach its broker tells nobody why. zerolog.Nop() writes nothing. Defaults to that of stderr.
-	Logger zerolog.Logger
+	Logger zerolog.Logger `yaml:"-"`
 	// Observers are told the same things, for metrics and tests.
-	Observers []Observer
+	Observers []Observer `yaml:"-"`
 }
 
 // Pool sizes the workers. See package pool.
 type Pool struct {
 	// Min workers are always there. Defaults to 1.
-	Min int
+	Min int `yaml:"min" want:"1.."`
 	// Max workers at most. Raise it for handlers that mostly wait, as long as what they wait for can take it. Defaults to 64.
-	Max int
+	Max int `yaml:"max" want:"1.."`
 	// IdleTimeout is after how long without work a worker reports idle. Defaults to 1 s.
-	IdleTimeout time.Duration
+	IdleTimeout time.Duration `yaml:"idle_timeout" want:">0"`
 	// Policy decides on the number. Defaults to pool.ReportStatus.
-	Policy pool.Policy
+	Policy pool.Policy `yaml:"-"`
 	// Gauge tells the manager how short memory and processors are, and it stays within them: pool.RuntimeGauge() minds limits of
 	// memory and handlers that wait for a core. Set it for handlers that compute. Defaults to none.
-	Gauge func() pool.Pressure
+	Gauge func() pool.Pressure `yaml:"-"`
 }
 
 // Retry says what becomes of a message whose handler failed.
 type Retry struct {
 	// MaxAttempts is how many runs a message gets, all told, before it is dead-lettered. Defaults to 5.
-	MaxAttempts int
+	MaxAttempts int `yaml:"max_attempts" want:"1.."`
 	// GiveUpAfter is how long a message is tried, counted from its first failure: when the next attempt would come later than that,
 	// it is given up as if its attempts were used up, whichever comes first. Set it where a late result is worth nothing, and
 	// MaxAttempts high where time alone shall decide. The first failure is known as long as the message stays in this process or
 	// goes through Topics; another process that takes over counts anew. Messages wait here for their attempts then, not at the
 	// broker. Defaults to 0: there is no such end.
-	GiveUpAfter time.Duration
+	GiveUpAfter time.Duration `yaml:"give_up_after" want:">0"`
 	// Backoff is the wait before the next attempt.
-	Backoff Backoff
+	Backoff Backoff `yaml:"backoff"`
 	// Topics hold messages whose next attempt is far away, or for which there is no room. Only for brokers that keep no delays
 	// (Kafka). Nil: all wait in this process.
-	Topics *RetryTopics
+	Topics *RetryTopics `yaml:"-"`
 }
 
 // RetryTopics are where failed messages wait that would stand in the way here. A message that waits in this process for its next
@@ -131,53 +129,53 @@ type Retry struct {
 // Where the publish fails the message waits here after all.
 type RetryTopics struct {
 	// Steps are the topics, by increasing delay. Required.
-	Steps []RetryStep
+	Steps []RetryStep `yaml:"-"`
 	// Publisher writes to them. The caller closes it. Required.
-	Publisher broker.Publisher
+	Publisher broker.Publisher `yaml:"-"`
 	// Source reads all of them, and nothing else. On Kafka it has a group of its own, shared by all processes of the consumer. Run
 	// opens and closes it. It gets an eighth of the budget. Required.
-	Source broker.Source
+	Source broker.Source `yaml:"-"`
 }
 
 // A RetryStep is a topic whose messages all wait for the same time, so that the first is always the next one due.
 type RetryStep struct {
-	Topic string
-	Delay time.Duration
+	Topic string        `yaml:"topic"`
+	Delay time.Duration `yaml:"delay"`
 }
 
 // Backoff grows from Initial by Factor with each attempt up to Max; of that a random share of up to Jitter is taken off, so that
 // what failed together does not come again together.
 type Backoff struct {
 	// Initial wait. Defaults to 200 ms.
-	Initial time.Duration
+	Initial time.Duration `yaml:"initial" want:">0"`
 	// Max wait. Defaults to 30 s.
-	Max time.Duration
+	Max time.Duration `yaml:"max" want:">0"`
 	// Factor per attempt, at least 1. Defaults to 2.
-	Factor float64
+	Factor float64 `yaml:"factor" want:"1..100"`
 	// Jitter is the largest share taken off, 0..1. Defaults to 0.2; negative means none.
-	Jitter float64
+	Jitter float64 `yaml:"jitter" want:"..1"`
 }
 
 // DeadLetter says where messages go that are given up: published and confirmed first, acked afterwards.
 type DeadLetter struct {
 	// Publisher writes them; of the same broker or another. The caller closes it. Required.
-	Publisher broker.Publisher
+	Publisher broker.Publisher `yaml:"-"`
 	// Topic (or subject) to publish to, where no route says otherwise. Required.
-	Topic string
+	Topic string `yaml:"to"`
 	// Routes lead some to topics of their own: the first that takes a message has it. One that could never take any is
 	// refused. A topic that is down holds only its own: they stay unacked, and are tried again. Defaults to none.
-	Routes []LetterRoute
+	Routes []LetterRoute `yaml:"routes"`
 	// HandlerOf names the handler that a message is for, "" for none: from the message alone, since the handler may have
 	// panicked, be stuck, or never have been called. handlers.Router.NameOf does that. It is called by several goroutines,
 	// and must be quick and not panic. Required where a route has a Handler. Defaults to nil.
-	HandlerOf func(*Message) string
+	HandlerOf func(*Message) string `yaml:"-"`
 	// Create makes each topic, or a stream for each subject, where there is none when Run begins: it keeps its messages for
 	// ever. The Publisher has to be a broker.Destinations. Defaults to false.
-	Create bool
+	Create bool `yaml:"create"`
 	// Concurrency is how many are published at once to each topic. Defaults to 4.
-	Concurrency int
+	Concurrency int `yaml:"concurrency" want:"1.."`
 	// Headers of other systems to write beside our own, so that their tools understand the letters. Defaults to none.
-	Headers []HeaderStyle
+	Headers []HeaderStyle `yaml:"headers" want:"spring|connect"`
 }
 
 // A HeaderStyle is how another system describes a dead letter in its headers.
@@ -235,59 +233,4 @@ func (c Config) title() string {
 		return defaultName
 	}
 	return "consumer " + c.Name
-}
-
-// maxChunk is what the run word has room for.
-const maxChunk = 1 << 16
-
-// validate reports all findings at once, each with the field's name.
-func (c Config) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
-		}
-	}
-	errs = append(errs, c.validateInputs()...)
-	check(c.Pool.Min >= 1, "Pool.Min is %d, want at least 1", c.Pool.Min)
-	check(c.Pool.Max >= c.Pool.Min, "Pool.Max is %d, below Pool.Min %d", c.Pool.Max, c.Pool.Min)
-	check(c.Pool.IdleTimeout >= 0, "Pool.IdleTimeout is %v, negative", c.Pool.IdleTimeout)
-	check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages is %d, below Pool.Max %d: workers could never all be busy", c.Budget.Messages, c.Pool.Max)
-	check(c.Budget.Bytes > 0, "Budget.Bytes is %d, want more than 0", c.Budget.Bytes)
-	if share := c.mainBudget().Messages; share < c.Budget.Messages && c.Budget.Messages >= c.Pool.Max {
-		check(share >= c.Pool.Max, "Budget.Messages is %d, of which each source has %d, below Pool.Max %d", c.Budget.Messages, share, c.Pool.Max)
-	}
-	check(c.Chunk > 0 && c.Chunk <= maxChunk, "Chunk is %d, want 1..%d", c.Chunk, maxChunk)
-	check(c.Retry.MaxAttempts >= 1, "Retry.MaxAttempts is %d, want at least 1", c.Retry.MaxAttempts)
-	check(c.Retry.GiveUpAfter >= 0, "Retry.GiveUpAfter is %v, negative", c.Retry.GiveUpAfter)
-	errs = append(errs, c.Retry.Backoff.validate()...)
-	errs = append(errs, c.Retry.Topics.validate()...)
-	errs = append(errs, c.validateOrder()...)
-	errs = append(errs, c.validateBatch()...)
-	check(c.Timeout >= 0, "Timeout is %v, negative", c.Timeout)
-	check(c.StuckAfter >= 0, "StuckAfter is %v, negative", c.StuckAfter)
-	check(c.MaxStuck >= 0, "MaxStuck is %d, negative", c.MaxStuck)
-	check(c.CancelGrace >= 0, "CancelGrace is %v, negative", c.CancelGrace)
-	check(c.CloseTimeout >= 0, "CloseTimeout is %v, negative", c.CloseTimeout)
-	check(c.OpenTimeout >= 0, "OpenTimeout is %v, negative", c.OpenTimeout)
-	check(c.MaxMessageBytes >= 0, "MaxMessageBytes is %d, negative", c.MaxMessageBytes)
-	check(c.MaxHeaderBytes >= 0, "MaxHeaderBytes is %d, negative", c.MaxHeaderBytes)
-	errs = append(errs, c.DeadLetter.validate(c.inputs())...)
-	return errors.Join(errs...)
-}
-
-func (b Backoff) validate() (errs []error) {
-	if b.Initial < 0 {
-		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Initial is %v, negative", b.Initial))
-	}
-	if b.Max < b.Initial {
-		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Max is %v, below Initial %v", b.Max, b.Initial))
-	}
-	if b.Factor < 1 {
-		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Factor is %v, want at least 1", b.Factor))
-	}
-	if b.Jitter > 1 {
-		errs = append(errs, fmt.Errorf("consumer config: Retry.Backoff.Jitter is %v, want at most 1", b.Jitter))
-	}
-	return errs
 }

@@ -72,10 +72,10 @@ type line [64]byte
 
 // New checks cfg and makes a Consumer of it. The error names every field that is wrong.
 func New(cfg Config) (*Consumer, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
 	c := &Consumer{
 		cfg: cfg, handler: cfg.Handler,
 		parked: newSchedule[parked](), lingers: newSchedule[*gathering](), claims: map[*broker.Claim]*claim{}, lanes: map[laneKey]*lanes{}, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max},

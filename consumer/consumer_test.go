@@ -458,7 +458,7 @@ func TestConfigNamesEveryWrongField(t *testing.T) {
 		}
 	}
 	_, err = consumer.New(consumer.Config{DeadLetter: &consumer.DeadLetter{Topic: "$JS.API.STREAM.DELETE.VICTIM"}})
-	if err == nil || !strings.Contains(err.Error(), "DeadLetter.Topic: broker: the destination is the broker's own") {
+	if err == nil || !strings.Contains(err.Error(), "DeadLetter.Topic is refused: broker: the destination is the broker's own") {
 		t.Error(err)
 	}
 }

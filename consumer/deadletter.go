@@ -14,32 +14,6 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// validate reports what is wrong; nil is right.
-func (d *DeadLetter) validate(inputs []Input) (errs []error) {
-	if d == nil {
-		return nil
-	}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("consumer config: DeadLetter."+format, args...))
-		}
-	}
-	check(d.Publisher != nil, "Publisher is required")
-	errs = append(errs, d.validateTopic("Topic", d.Topic, inputs)...)
-	for i, r := range d.Routes {
-		errs = append(errs, d.validateTopic(fmt.Sprintf("Routes[%d].Topic", i), r.Topic, inputs)...)
-	}
-	errs = append(errs, d.validateRoutes()...)
-	if _, can := d.Publisher.(broker.Destinations); d.Create && d.Publisher != nil {
-		check(can, "Create is set, and the Publisher, %T, cannot make topics", d.Publisher)
-	}
-	for i, s := range d.Headers {
-		check(styles[s] != nil, "Headers[%d] is %q, want %q or %q", i, s, SpringHeaders, ConnectHeaders)
-	}
-	check(d.Concurrency > 0, "Concurrency is %d, want at least 1", d.Concurrency)
-	return errs
-}
-
 // letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
 // is confirmed.
 type letter struct {

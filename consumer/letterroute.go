@@ -1,21 +1,18 @@
 package consumer
 
 import (
-	"fmt"
 	"slices"
-
-	"github.com/longshoremq/longshore/broker"
 )
 
 // A LetterRoute leads some of the dead letters to a topic of their own. It needs a Class, a Handler, or both.
 type LetterRoute struct {
 	// Class of the failure that it takes: one of FailureClasses. Set it where one kind of failure is another team's, or has to
 	// be looked at first. Defaults to each of them.
-	Class string
+	Class string `yaml:"class"`
 	// Handler whose messages it takes: a name that DeadLetter.HandlerOf gives. Defaults to each of them, and to messages of none.
-	Handler string
+	Handler string `yaml:"handler"`
 	// Topic (or subject) to publish to. Required.
-	Topic string
+	Topic string `yaml:"to"`
 }
 
 // Takes says whether a message that a handler failed with a class of failure goes this way.
@@ -58,45 +55,4 @@ func (d *DeadLetter) targets() []string {
 		}
 	}
 	return all
-}
-
-// validateRoutes reports what is wrong with Routes alone; their topics are checked as Topic is.
-func (d *DeadLetter) validateRoutes() (errs []error) {
-	for i, r := range d.Routes {
-		find := func(field, format string, args ...any) {
-			errs = append(errs, fmt.Errorf("consumer config: DeadLetter.Routes[%d]%s %s", i, field, fmt.Sprintf(format, args...)))
-		}
-		classes := FailureClasses()
-		switch {
-		case r.Class == "" && r.Handler == "":
-			find("", "has neither Class nor Handler: it would take what DeadLetter.Topic is for")
-		case r.Class != "" && !slices.Contains(classes, r.Class):
-			find(".Class", "is %q, want one of %v", r.Class, classes)
-		case !r.Reached(d.Routes[:i]):
-			find("", "is never taken: the routes before it take all that it would")
-		}
-		if r.Handler != "" && d.HandlerOf == nil {
-			find(".Handler", "is %q, and DeadLetter.HandlerOf is not set", r.Handler)
-		}
-	}
-	return errs
-}
-
-// validateTopic reports what is wrong with a topic that dead letters go to; field is its name.
-func (d *DeadLetter) validateTopic(field, topic string, inputs []Input) (errs []error) {
-	find := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("consumer config: DeadLetter."+field+format, args...))
-	}
-	if topic == "" {
-		find(" is required")
-	}
-	if err := broker.CheckDestination(topic); err != nil {
-		find(": %w", err)
-	}
-	for _, in := range inputs {
-		if s, ok := in.Source.(broker.SelfReader); ok && d.Publisher != nil && s.Reads(d.Publisher, topic) {
-			find(" is %q, which the consumer itself reads: dead letters would be handled again, and again", topic)
-		}
-	}
-	return errs
 }

@@ -157,13 +157,13 @@ func TestLettersOfAHandlerGoToItsTopic(t *testing.T) {
 func TestLetterRoutesAreChecked(t *testing.T) {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
 	for want, routes := range map[string][]consumer.LetterRoute{
-		"DeadLetter.Routes[0].Topic is required":                                           {{Class: "decode"}},
-		`DeadLetter.Routes[0].Topic is "in", which the consumer itself reads`:              {{Class: "decode", Topic: "in"}},
-		"DeadLetter.Routes[0].Topic: broker: the destination is the broker's own":          {{Class: "decode", Topic: "$JS.API.X"}},
-		`DeadLetter.Routes[0].Class is "decoding", want one of [error permanent`:           {{Class: "decoding", Topic: "x"}},
-		"DeadLetter.Routes[0] has neither Class nor Handler":                               {{Topic: "x"}},
-		"DeadLetter.Routes[1] is never taken: the routes before it take all that it would": {{Class: "decode", Topic: "x"}, {Class: "decode", Topic: "y"}},
-		`DeadLetter.Routes[0].Handler is "web", and DeadLetter.HandlerOf is not set`:       {{Handler: "web", Topic: "x"}},
+		"DeadLetter.Routes[0].Topic is required":                                             {{Class: "decode"}},
+		`DeadLetter.Routes[0].Topic is "in", which the consumer itself reads`:                {{Class: "decode", Topic: "in"}},
+		"DeadLetter.Routes[0].Topic is refused: broker: the destination is the broker's own": {{Class: "decode", Topic: "$JS.API.X"}},
+		`DeadLetter.Routes[0].Class is "decoding", want one of [error permanent`:             {{Class: "decoding", Topic: "x"}},
+		"DeadLetter.Routes[0] has neither Class nor Handler":                                 {{Topic: "x"}},
+		"DeadLetter.Routes[1] is never taken: the routes before it take all that it would":   {{Class: "decode", Topic: "x"}, {Class: "decode", Topic: "y"}},
+		`DeadLetter.Routes[0].Handler is "web", and DeadLetter.HandlerOf is not set`:         {{Handler: "web", Topic: "x"}},
 	} {
 		_, err := consumer.New(consumer.Config{
 			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: func(context.Context, *consumer.Message) error { return nil },

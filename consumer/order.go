@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"fmt"
 	"hash/maphash"
 )
 
@@ -34,27 +33,13 @@ const (
 type Lane struct {
 	// Limit is how many may wait in one lane; a few more do, because a chunk is taken whole. Raise it where one key has bursts that
 	// are larger, lower it where a key that fails shall not use so much of the budget. Defaults to an eighth of Budget.Messages.
-	Limit int
+	Limit int `yaml:"limit" want:"1.."`
 	// Full says what to do with a message that fails while Limit others wait behind it. Defaults to LaneBlock.
-	Full LanePolicy
+	Full LanePolicy `yaml:"full" want:"block|dead_letter"`
 }
 
 // laneShare of the budget may wait in one lane: one in so many.
 const laneShare = 8
-
-func (c Config) validateOrder() (errs []error) {
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
-		}
-	}
-	check(c.Order == OrderNone || c.Order == OrderKey || c.Order == OrderPartition, "Order is %q, want %q, %q or %q", c.Order, OrderNone, OrderKey, OrderPartition)
-	check(c.Lane.Limit > 0, "Lane.Limit is %d, want at least 1", c.Lane.Limit)
-	check(c.Lane.Full == LaneBlock || c.Lane.Full == LaneDeadLetter, "Lane.Full is %q, want %q or %q", c.Lane.Full, LaneBlock, LaneDeadLetter)
-	check(c.Lane.Full != LaneDeadLetter || c.DeadLetter != nil, "Lane.Full is %q and DeadLetter is nil: there is no place for them", c.Lane.Full)
-	check(c.Order == OrderNone || c.Retry.Topics == nil, "Order is %q and Retry.Topics is set: what waits there has lost its place", c.Order)
-	return errs
-}
 
 // ordered says whether there is an order to keep.
 func (c *Consumer) ordered() bool { return c.cfg.Order != OrderNone }

@@ -494,7 +494,7 @@ func TestOrderIsChecked(t *testing.T) {
 		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil },
 		Order: consumer.OrderKey, Lane: consumer.Lane{Full: consumer.LaneDeadLetter},
 	})
-	if err == nil || !strings.Contains(err.Error(), "DeadLetter is nil: there is no place for them") {
+	if err == nil || !strings.Contains(err.Error(), "and there is no DeadLetter") {
 		t.Error(err)
 	}
 }

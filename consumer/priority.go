@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -11,10 +10,10 @@ import (
 // An Input is one of several sources of a consumer.
 type Input struct {
 	// Source as in Config. Required.
-	Source broker.Source
+	Source broker.Source `yaml:"-"`
 	// Weight is how many hand-offs of this source's messages are made in a row while those of others wait, too. Not used with
 	// Config.Strict. Defaults to 1.
-	Weight int
+	Weight int `yaml:"weight" want:"0.."`
 }
 
 // A Priority tells important messages of a source from others. Those wait for a worker in lines of their own. It orders what has
@@ -22,34 +21,10 @@ type Input struct {
 // important message behind a million others waits for these. Where that matters give it a topic, and a source, of its own.
 type Priority struct {
 	// Levels are the weights of the levels, as Input.Weight; two at least. With Config.Strict their order alone counts.
-	Levels []int
+	Levels []int `yaml:"-"`
 	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large as the last. It is
 	// called several times for a message, by several goroutines, and must be quick. Required.
-	Of func(*Message) int
-}
-
-// validateInputs reports what is wrong with Source, Sources and Priority.
-func (c Config) validateInputs() (errs []error) {
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("consumer config: "+format, args...))
-		}
-	}
-	check(c.Source != nil || len(c.Sources) > 0, "Source is required")
-	check(c.Source == nil || len(c.Sources) == 0, "Source and Sources are set: set one")
-	for i, in := range c.Sources {
-		check(in.Source != nil, "Sources[%d].Source is required", i)
-		check(in.Weight >= 0, "Sources[%d].Weight is %d, negative", i, in.Weight)
-	}
-	if p := c.Priority; p != nil {
-		check(p.Of != nil, "Priority.Of is required")
-		check(len(p.Levels) > 1, "Priority.Levels has %d weights, want at least 2", len(p.Levels))
-		for i, w := range p.Levels {
-			check(w > 0, "Priority.Levels[%d] is %d, want at least 1", i, w)
-		}
-	}
-	check(!c.Strict || len(c.Sources) > 1 || c.Priority != nil, "Strict is set, and there is neither a Priority nor more than one of Sources: nothing goes before anything")
-	return errs
+	Of func(*Message) int `yaml:"-"`
 }
 
 // inputs are the sources, however they were given.

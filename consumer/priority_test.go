@@ -231,7 +231,7 @@ func TestInputsAreChecked(t *testing.T) {
 	source := func() broker.Source { return b.Source(membroker.SourceConfig{}) }
 	for want, cfg := range map[string]consumer.Config{
 		"Source is required":                          {},
-		"Source and Sources are set: set one":         {Source: source(), Sources: []consumer.Input{{Source: source()}}},
+		"Sources is set, and so is Source: set one":   {Source: source(), Sources: []consumer.Input{{Source: source()}}},
 		"Sources[1].Source is required":               {Sources: []consumer.Input{{Source: source()}, {}}},
 		"Sources[0].Weight is -1, negative":           {Sources: []consumer.Input{{Source: source(), Weight: -1}}},
 		"Strict is set, and there is neither":         {Source: source(), Strict: true},

@@ -21,30 +21,6 @@ const (
 	latest  = time.Second
 )
 
-func (t *RetryTopics) validate() (errs []error) {
-	if t == nil {
-		return nil
-	}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("consumer config: Retry.Topics."+format, args...))
-		}
-	}
-	check(t.Publisher != nil, "Publisher is required")
-	check(t.Source != nil, "Source is required")
-	check(len(t.Steps) > 0, "Steps is empty")
-	before := time.Duration(0)
-	for i, s := range t.Steps {
-		check(s.Topic != "", "Steps[%d].Topic is empty", i)
-		if err := broker.CheckDestination(s.Topic); err != nil {
-			check(false, "Steps[%d].Topic: %w", i, err)
-		}
-		check(s.Delay > before, "Steps[%d].Delay is %v, want more than %v", i, s.Delay, before)
-		before = max(before, s.Delay)
-	}
-	return errs
-}
-
 // step is where a message goes that has to wait for delay, if anywhere: to the first topic whose messages wait at least as long.
 // pressure is how much of the room here is in use, 0..1.
 func (t *RetryTopics) step(delay time.Duration, pressure float64) (RetryStep, bool) {

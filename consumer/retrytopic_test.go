@@ -381,9 +381,9 @@ func TestRetryTopicsAreChecked(t *testing.T) {
 	}
 	_, err := consumer.New(cfg)
 	for _, want := range []string{
-		"Retry.Topics.Publisher is required", "Retry.Topics.Source is required", "Retry.Topics.Steps[0].Topic is empty",
-		`Retry.Topics.Steps[1].Topic: broker: the destination is the broker's own: "__retry" begins with __`,
-		"Retry.Topics.Steps[1].Delay is 1m0s, want more than 1m0s", "of which each source has 56, below Pool.Max 64",
+		"Retry.Topics.Publisher is required", "Retry.Topics.Source is required", "Retry.Topics.Steps[0].Topic is required",
+		`Retry.Topics.Steps[1].Topic is refused: broker: the destination is the broker's own: "__retry" begins with __`,
+		"Retry.Topics.Steps[1].Delay is 1m0s, want more than 1m0s", "of which each source has 56, below Pool.Max, 64",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)

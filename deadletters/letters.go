@@ -50,17 +50,12 @@ func (l *Letters) Unreadable() Unreadable { return l.bad }
 func New(cfg Config) (*Letters, error) {
 	cfg.ConfirmTimeout = cmp.Or(cfg.ConfirmTimeout, 30*time.Second)
 	cfg.Settle = cmp.Or(cfg.Settle, 3*time.Second)
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("deadletters: "+format, args...))
-		}
-	}
-	check(cfg.Topic != "", "Topic is required")
-	check(cfg.Store != nil, "Store is required")
-	check(cfg.ConfirmTimeout > 0, "ConfirmTimeout is %v, negative", cfg.ConfirmTimeout)
-	check(cfg.Settle > 0, "Settle is %v, negative", cfg.Settle)
-	if err := errors.Join(errs...); err != nil {
+	f := &broker.Findings{Of: "deadletters"}
+	f.Check(cfg.Topic != "", "Topic", "is required")
+	f.Check(cfg.Store != nil, "Store", "is required")
+	f.Check(cfg.ConfirmTimeout > 0, "ConfirmTimeout", "is %v, negative", cfg.ConfirmTimeout)
+	f.Check(cfg.Settle > 0, "Settle", "is %v, negative", cfg.Settle)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	return &Letters{cfg: cfg}, nil

@@ -81,28 +81,23 @@ func (o Replay) withDefaults() Replay {
 }
 
 func (o Replay) validate(topic string) error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("deadletters: Replay."+format, args...))
-		}
-	}
-	check(o.Rate >= 0, "Rate is %v, negative", o.Rate)
-	check(o.Limit >= 0, "Limit is %d, negative", o.Limit)
-	check(o.MaxReplays > 0, "MaxReplays is %d, want at least 1", o.MaxReplays)
-	check(o.Workers > 0, "Workers is %d, want at least 1", o.Workers)
-	check(o.Batch > 0 && o.Batch <= maxSpan, "Batch is %d, want 1 to %d", o.Batch, maxSpan)
-	check(o.Handle == nil || o.HandlerName != "", "HandlerName is required with Handle")
-	check(o.Handle == nil || o.To == "", "To is %q, and Handle is set: one of them", o.To)
-	check(o.Handle == nil || o.Edit == nil, "Edit is set, and Handle: an edited letter is published")
-	check(o.Allow != nil || o.To != "" || o.Handle != nil, "Allow is required where neither To nor Handle is set: a letter may name any topic as its origin")
+	f := &broker.Findings{Of: "deadletters"}
+	f.Check(o.Rate >= 0, "Replay.Rate", "is %v, negative", o.Rate)
+	f.Check(o.Limit >= 0, "Replay.Limit", "is %d, negative", o.Limit)
+	f.Check(o.MaxReplays > 0, "Replay.MaxReplays", "is %d, want at least 1", o.MaxReplays)
+	f.Check(o.Workers > 0, "Replay.Workers", "is %d, want at least 1", o.Workers)
+	f.Check(o.Batch > 0 && o.Batch <= maxSpan, "Replay.Batch", "is %d, want 1 to %d", o.Batch, maxSpan)
+	f.Check(o.Handle == nil || o.HandlerName != "", "Replay.HandlerName", "is required with Handle")
+	f.Check(o.Handle == nil || o.To == "", "Replay.To", "is %q, and Handle is set: one of them", o.To)
+	f.Check(o.Handle == nil || o.Edit == nil, "Replay.Edit", "is set, and Handle: an edited letter is published")
+	f.Check(o.Allow != nil || o.To != "" || o.Handle != nil, "Replay.Allow", "is required where neither To nor Handle is set: a letter may name any topic as its origin")
 	if err := broker.CheckDestination(o.To); err != nil {
-		errs = append(errs, fmt.Errorf("deadletters: Replay.To: %w", err))
+		f.Add("Replay.To", "is refused: %v", err)
 	}
 	if o.To == topic || o.To == JournalTopic(topic) {
-		errs = append(errs, fmt.Errorf("deadletters: Replay.To is %q: %w", o.To, ErrCircle))
+		f.Add("Replay.To", "is %q: %v", o.To, ErrCircle)
 	}
-	return errors.Join(errs...)
+	return f.Err()
 }
 
 // A Refusal is a letter that was not replayed, and why.

@@ -18,7 +18,7 @@ const module = "github.com/longshoremq/longshore"
 var layers = []layer{
 	{"broker", nil},
 	{"pool", nil},
-	{"consumer", []string{"broker", "pool", "github.com/rs/zerolog"}},
+	{"consumer", []string{"broker", "pool", "internal/conftag", "github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
@@ -26,17 +26,19 @@ var layers = []layer{
 	{"deadletters", []string{"broker", "golang.org/x/time"}},
 	{"handlers", []string{"broker", "consumer", "internal/plaintext", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
-	{"handlers/middleware", []string{"broker", "consumer", "handlers", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
+	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
 		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 
 	// Adapters: the contract, the parts that they share, and their client, never each other.
 	{"broker/kit", []string{"broker", "broker/internal/contact"}},
 	{"broker/membroker", []string{"broker", "broker/kit", "broker/internal/contact"}},
-	{"broker/natsbroker", []string{"broker", "broker/kit", "broker/internal/contact", "internal/dialer", "internal/plaintext", "github.com/nats-io"}},
-	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/dialer", "internal/plaintext", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"broker/natsbroker", []string{"broker", "broker/kit", "broker/internal/contact", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
 	// How tests of the whole let them connect.
 	{"internal/dialer", nil},
+	// What Configs say of themselves, for Go and for the file.
+	{"internal/conftag", []string{"broker"}},
 	// One rule for all that send secrets.
 	{"internal/plaintext", nil},
 	// The conformance suite: a library for tests.
@@ -46,8 +48,8 @@ var layers = []layer{
 
 	// The program: the only place that knows all parts.
 	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics", "deadletters",
-		"handlers", "handlers/middleware", "pool", "program/internal/config", "github.com", "golang.org/x"}},
-	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/plaintext", "pool", "github.com", "go.yaml.in", "gopkg.in"}},
+		"handlers", "handlers/middleware", "pool", "program/internal/config", "internal/conftag", "github.com", "golang.org/x"}},
+	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/plaintext", "pool", "internal/conftag", "broker/kafkabroker", "broker/natsbroker", "github.com", "go.yaml.in", "gopkg.in"}},
 	{"cmd/longshore", []string{"handlers", "program"}},
 
 	// Tests across packages, and what they need to break things.

@@ -2,8 +2,6 @@ package program
 
 import (
 	"errors"
-	"regexp"
-	"strings"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -17,7 +15,7 @@ import (
 type adapter struct {
 	at        string // its path below the consumer: source.nats
 	read      config.Read
-	prefix    string   // of the package's errors
+	names     naming   // of its Config's fields
 	topics    []string // what it reads, as far as the file says
 	publisher func() (broker.Publisher, error)
 	source    func() (broker.Source, error) // nil: there is none, which was found
@@ -62,29 +60,14 @@ func (a *assembly) otherAdapter(at string, s AdapterSetup, in config.Read) adapt
 	return made
 }
 
-var (
-	// packagePrefix begins what a package says of its Config.
-	packagePrefix = regexp.MustCompile(`^[a-z0-9_]+( config)?: `)
-	// namesField begins what is said of a field: Stream, TLS.CAFile, URLs[0].
-	namesField = regexp.MustCompile(`^[A-Z][A-Za-z]*([.\[][A-Za-z0-9\]]+)*[,:]? `)
-)
-
-// findOther adds what an adapter from outside found, in the file's words: OptionErrors have paths, other errors name fields.
+// findOther adds what an adapter from outside found: OptionErrors have paths, Findings have fields, and any other error is of the
+// section as a whole.
 func (a *assembly) findOther(at string, err error) {
 	var list handlers.OptionErrors
-	if errors.As(err, &list) {
-		a.doc.FindOptions(at, err)
-		return
+	if !errors.As(err, &list) {
+		err = asOptions(snakeCase, err)
 	}
-	for text := range strings.Lines(err.Error()) {
-		text = packagePrefix.ReplaceAllString(strings.TrimSpace(text), "")
-		if namesField.MatchString(text) {
-			list = append(list, asOptions("", errors.New(text))...)
-		} else { // before those below it, of which one would be enough
-			a.doc.Find(at, "%s", text)
-		}
-	}
-	a.doc.FindOptions(at, list)
+	a.doc.FindOptions(at, err)
 }
 
 func adapterOf(in config.Read, e config.Embedded) (a adapter) {
@@ -106,7 +89,7 @@ func adapterOf(in config.Read, e config.Embedded) (a adapter) {
 func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 	cfg := natsSource(n, e)
 	return adapter{
-		prefix: "natsbroker: ", topics: n.Subjects,
+		names: namesOf(cfg), topics: n.Subjects,
 		publisher: func() (broker.Publisher, error) {
 			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection})
 		},
@@ -117,7 +100,7 @@ func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 func kafkaAdapter(k *config.Kafka) adapter {
 	cfg := kafkaSource(k)
 	return adapter{
-		prefix: "kafkabroker: ", topics: k.Topics,
+		names: namesOf(cfg), topics: k.Topics,
 		publisher: func() (broker.Publisher, error) {
 			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes})
 		},

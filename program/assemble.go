@@ -81,7 +81,7 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 		server, err := admin.New(admin.Config{
 			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable, Gatherer: registry, Logger: log,
 		})
-		findAll(doc, "admin", "admin config: ", err)
+		findAll(doc, "admin", namesOf(admin.Config{}), err)
 		a.admin = server
 	}
 	return a
@@ -147,7 +147,7 @@ func (a *assembly) member(name string, c *config.Consumer) (*member, *metrics.Co
 		return m, figures
 	}
 	m.consumer, err = consumer.New(cfg)
-	findAll(a.doc, at, "consumer config: ", err)
+	findAll(a.doc, at, namesOf(cfg), err)
 	return m, figures
 }
 
@@ -218,7 +218,7 @@ func (a *assembly) findSource(at string, from adapter, err error) {
 	if err == nil {
 		return
 	}
-	list := asOptions(from.prefix, err)
+	list := asOptions(from.names, err)
 	for _, e := range list {
 		switch n := from.read.NATS; {
 		case n != nil && n.URL != "" && e.Path == "urls[0]":

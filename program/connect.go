@@ -2,13 +2,17 @@ package program
 
 import (
 	"net"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -77,46 +81,63 @@ func kafkaSource(k *config.Kafka) kafkabroker.Config {
 	return cfg
 }
 
-// otherNames are the adapters' fields whose names in the file are not just the same in snake case.
-var otherNames = map[string]string{
-	"URLs": "urls", "Consumer": "durable", "NKeySeedFile": "nkey_seed_file", "TLS": "tls", "CAFile": "ca_file",
-	"Pattern": "topics_pattern", "SASL": "sasl", "Strict": "priority.mode",
+// elsewhere are fields of Configs that the file says in another way, by what it has for them. All others have tags.
+var elsewhere = map[broker.Field]string{
+	"TLS.Enabled": "tls: {}", "Deliver": "deliver", "CreateStream.Name": "create_stream", "Strict": "priority.mode", "Priority": "priority",
+	"Sources": "sources", "Retry.Topics": "retry.topics", "Listen": "listen", "Token": "token", "NoProgress": "no_progress",
 }
 
-var (
-	fieldName = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
-	camelHump = regexp.MustCompile(`([a-z])([A-Z])`)
-)
+// A naming says what the file calls a field.
+type naming func(broker.Field) string
+
+// namesOf are the file's names of a Config's fields. What the file does not have is called as in Go.
+func namesOf(config any) naming {
+	t := reflect.TypeOf(config)
+	return func(f broker.Field) string {
+		if name, ok := elsewhere[f]; ok {
+			return name
+		}
+		if steps, ok := strings.CutPrefix(string(f), "Retry.Topics.Steps["); ok {
+			return "retry.topics[" + strings.ToLower(steps)
+		}
+		if name, ok := conftag.Name(t, f); ok {
+			return name
+		}
+		return string(f)
+	}
+}
+
+var camelHump = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z]{2})`)
+
+// snakeCase is what the file calls a field of a Config that nobody here knows.
+func snakeCase(f broker.Field) string {
+	return strings.ToLower(camelHump.ReplaceAllString(string(f), "${1}${3}_${2}${4}"))
+}
 
 // findAll adds what a package found in its Config to the document.
-func findAll(d *config.Document, at, prefix string, err error) {
+func findAll(d *config.Document, at string, name naming, err error) {
 	if err != nil {
-		d.FindOptions(at, asOptions(prefix, err))
+		d.FindOptions(at, asOptions(name, err))
 	}
 }
 
-// asOptions is what a package found in its Config, in the file's words: "natsbroker: AckWait is 1ms: …" is about ack_wait, and
-// says "is 1ms: …".
-func asOptions(prefix string, err error) handlers.OptionErrors {
-	var list handlers.OptionErrors
-	for text := range strings.Lines(err.Error()) {
-		text = strings.TrimPrefix(strings.TrimSpace(text), prefix)
-		field, problem, _ := strings.Cut(fieldName.ReplaceAllStringFunc(text, fileWord), " ")
-		if rest, ok := strings.CutSuffix(strings.TrimRight(field, ",:"), ".topic"); ok && strings.HasPrefix(rest, "dead_letter") {
-			field = rest + ".to"
+// asOptions is what a package found in its Config, in the file's words. What is of no field comes first: of the findings at a path
+// and below it the document takes one.
+func asOptions(name naming, err error) (list handlers.OptionErrors) {
+	if f, ok := err.(*broker.Finding); ok { //nolint:errorlint // it, and not what it speaks of
+		return handlers.OptionErrors{{Path: name(f.Field), Problem: f.Problem(name)}}
+	}
+	switch below := err.(type) { //nolint:errorlint // each is looked into
+	case interface{ Unwrap() []error }:
+		for _, one := range below.Unwrap() {
+			list = append(list, asOptions(name, one)...)
 		}
-		list = append(list, &handlers.OptionError{Path: strings.TrimRight(field, ",:"), Problem: problem})
+		slices.SortStableFunc(list, func(a, b *handlers.OptionError) int { return min(1, len(a.Path)) - min(1, len(b.Path)) })
+		return list
+	case interface{ Unwrap() error }:
+		if broker.FindingsOf(err) != nil {
+			return asOptions(name, below.Unwrap())
+		}
 	}
-	return list
-}
-
-// fileWord is a field's name as it is in the file. Words that are no field stay.
-func fileWord(name string) string {
-	if word, ok := otherNames[name]; ok {
-		return word
-	}
-	if strings.ToUpper(name) == name { // an abbreviation
-		return name
-	}
-	return strings.ToLower(camelHump.ReplaceAllString(name, "${1}_${2}"))
+	return handlers.OptionErrors{{Problem: err.Error()}}
 }

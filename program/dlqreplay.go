@@ -63,21 +63,15 @@ func newDLQReplay(p Parts) *cobra.Command {
 
 // check reports all that is wrong with the flags at once.
 func (d *dlqReplay) check() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var f broker.Findings
 	o := d.replay
-	check(o.Rate >= 0 && o.Rate <= 1e7, "--rate is %v, want 0 to 10,000,000", o.Rate)
-	check(o.Limit >= 0, "--limit is %d, negative", o.Limit)
-	check(o.MaxReplays >= 1, "--max-replays is %d, want at least 1", o.MaxReplays)
-	check(o.Workers >= 1, "--workers is %d, want at least 1", o.Workers)
-	errs = append(errs, d.checkTo())
-	check(!d.handler || d.target.file != "", "--to-handler is set and --config is not: the handler is the file's")
-	check(!d.handler || o.To == "", "--to and --to-handler are set: one of them")
-	return errors.Join(errs...)
+	f.Check(o.Rate >= 0 && o.Rate <= 1e7, "--rate", "is %v, want 0 to 10,000,000", o.Rate)
+	f.Check(o.Limit >= 0, "--limit", "is %d, negative", o.Limit)
+	f.Check(o.MaxReplays >= 1, "--max-replays", "is %d, want at least 1", o.MaxReplays)
+	f.Check(o.Workers >= 1, "--workers", "is %d, want at least 1", o.Workers)
+	f.Check(!d.handler || d.target.file != "", "--to-handler", "is set and --config is not: the handler is the file's")
+	f.Check(!d.handler || o.To == "", "--to", "and --to-handler are set: one of them")
+	return errors.Join(f.Err(), d.checkTo())
 }
 
 // checkTo is for replay and edit: a letter says itself where it came from, and only a file says which of that to believe.

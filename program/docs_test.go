@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
@@ -125,9 +126,9 @@ func TestDocsTellKafkasDefaults(t *testing.T) {
 	values := map[string]string{`time.Minute`: "1m", `time.Second`: "1s", `1_000_000`: "1000000", `64<<20`: "67108864"}
 	for _, m := range regexp.MustCompile(`or\(&c(?:fg)?\.([A-Za-z.]+), ([^)]+)\)`).FindAllStringSubmatch(sources(t, "broker/kafkabroker"), -1) {
 		field, value := m[1], m[2]
-		key := map[string]string{"Start.At": "start", "MaxMessageBytes": "max_publish_bytes", "ClientID": "client_id"}[field]
-		if key == "" {
-			key = fileWord(field)
+		key, ok := map[string]string{"Start.At": "start", "MaxMessageBytes": "max_publish_bytes"}[field]
+		if !ok {
+			key = namesOf(kafkabroker.Config{})(broker.Field(field))
 		}
 		key = "consumers.NAME.source.kafka." + key
 		if !strings.Contains(text, "| `"+key+"` |") {
@@ -217,7 +218,7 @@ func (knownStats) LagByPartition() []broker.PartitionLag { return []broker.Parti
 // TestDocsNameEveryMiddleware: and each of their options.
 func TestDocsNameEveryMiddleware(t *testing.T) {
 	text := section(t, "## Middleware", "## None")
-	options := map[string]any{"circuit_breaker": breakerOptions{}, "concurrency_limit": concurrencyOptions{}, "key_rate_limit": rateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
+	options := map[string]any{"circuit_breaker": middleware.BreakerConfig{}, "concurrency_limit": concurrencyOptions{}, "key_rate_limit": rateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
 		"recover": struct{}{}, "timeout": timeoutOptions{}}
 	for name := range wrappings {
 		line := regexp.MustCompile("(?m)^\\| `" + name + "` \\|.*$").FindString(text)
@@ -227,7 +228,8 @@ func TestDocsNameEveryMiddleware(t *testing.T) {
 			continue
 		}
 		for i := range reflect.TypeOf(o).NumField() {
-			if option := "`" + reflect.TypeOf(o).Field(i).Tag.Get("yaml") + "`"; !strings.Contains(line, option) {
+			name := reflect.TypeOf(o).Field(i).Tag.Get("yaml")
+			if option := "`" + name + "`"; name != "-" && !strings.Contains(line, option) {
 				t.Errorf("docs/configuration.md: %s does not have %s", name, option)
 			}
 		}

@@ -366,9 +366,9 @@ func TestWrongFlagsForABroker(t *testing.T) {
 		"produce --brokers u:pw@h:9092":            `Brokers[0] has a user or a password in it`,
 		"lag --group g --brokers u:pw@h:9092":      `Brokers[0] has a user or a password in it`,
 		"demo --kafka u:pw@h:9092":                 `Brokers[0] has a user or a password in it`,
-		"produce --brokers nohost":                 `Brokers[0] is "nohost": it must be host:port`,
+		"produce --brokers nohost":                 `Brokers[0] is "nohost", want host:port`,
 		"produce --brokers h:1 --topic= --rate -1": "--topic is empty\n--rate is -1",
-		"demo --kafka nohost --duration 1s":        `Brokers[0] is "nohost": it must be host:port`,
+		"demo --kafka nohost --duration 1s":        `Brokers[0] is "nohost", want host:port`,
 	} {
 		_, err := run(t.Context(), strings.Fields(args)...)
 		var use usageError
@@ -394,7 +394,7 @@ func TestKafkaInTheFilesWords(t *testing.T) {
         heartbeat_interval: 1us
 `)
 	_, err := run(t.Context(), "config", "check", filepath.Join(dir, "c.yaml"))
-	if err == nil || !strings.Contains(err.Error(), "c.yaml:9: consumers.orders.source.kafka.session_timeout: is 10µs: it must be from 1ms") {
+	if err == nil || !strings.Contains(err.Error(), "c.yaml:9: consumers.orders.source.kafka.session_timeout: is 10µs, want at least 1ms") {
 		t.Error(err)
 	}
 }

@@ -129,28 +129,14 @@ func (ls limits) watched() map[string]metrics.Limit {
 	return all
 }
 
-// breakerOptions are those of middleware.BreakerConfig.
-type breakerOptions struct {
-	FailureRate   float64       `yaml:"failure_rate"`
-	MinCalls      int           `yaml:"min_calls"`
-	Window        time.Duration `yaml:"window"`
-	OpenFor       time.Duration `yaml:"open_for"`
-	Probes        int           `yaml:"probes"`
-	RetryWhenOpen bool          `yaml:"retry_when_open"`
-}
-
 func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
-	var with breakerOptions
-	if err := o.Decode(&with); err != nil {
+	c := middleware.BreakerConfig{OnChange: func(state string) { log.Warn().Str("event", "circuit_breaker").Str("state", state).Send() }}
+	if err := o.Decode(&c); err != nil {
 		return nil, nil, err
 	}
-	b, err := middleware.NewCircuitBreaker(middleware.BreakerConfig{
-		FailureRate: with.FailureRate, MinCalls: with.MinCalls, Window: with.Window, OpenFor: with.OpenFor, Probes: with.Probes,
-		RetryWhenOpen: with.RetryWhenOpen,
-		OnChange:      func(state string) { log.Warn().Str("event", "circuit_breaker").Str("state", state).Send() },
-	})
+	b, err := middleware.NewCircuitBreaker(c)
 	if err != nil {
-		return nil, nil, asOptions("middleware: circuit breaker: ", err)
+		return nil, nil, asOptions(namesOf(c), err)
 	}
 	return b.Middleware, b, nil
 }

@@ -36,17 +36,14 @@ func memory(b *membroker.Broker) Adapter {
 		if err := o.Decode(&c); err != nil {
 			return nil, err
 		}
-		var errs []error // as an adapter's own Config reports them
-		if len(c.Topics) == 0 {
-			errs = append(errs, errors.New("memory: Topics is empty"))
-		}
-		if c.Wait < 0 {
-			errs = append(errs, fmt.Errorf("memory: RevokeWait is %v, negative", c.Wait))
-		}
+		fs := broker.Findings{Of: "memory"} // as an adapter's own Config reports them
+		fs.Check(len(c.Topics) > 0, "Topics", "is empty")
+		fs.Check(c.Wait >= 0, "RevokeWait", "is %v, negative", c.Wait)
+		var login error
 		if c.Token.Reveal() == "wrong" {
-			errs = append(errs, errors.New("memory: cannot log in with this"))
+			login = errors.New("memory: cannot log in with this")
 		}
-		if err := errors.Join(errs...); err != nil {
+		if err := errors.Join(fs.Err(), login); err != nil {
 			return nil, err
 		}
 		made := &Broker{Source: b.Source(membroker.SourceConfig{Topics: c.Topics, Group: c.Group, RevokeWait: c.Wait}), Topics: c.Topics}
@@ -275,7 +272,7 @@ c.yaml:6: consumers.orders.source.memory.revoke_wait: wants a duration such as 1
       memory:
         token: wrong
         revoke_wait: -1s
-    routes: [{handler: log}]`, `c.yaml:4: consumers.orders.source.memory: cannot log in with this
+    routes: [{handler: log}]`, `c.yaml:4: consumers.orders.source.memory: memory: cannot log in with this
 c.yaml:4: consumers.orders.source.memory.topics: is empty
 c.yaml:6: consumers.orders.source.memory.revoke_wait: is -1s, negative`},
 		"no publisher": {`

@@ -69,20 +69,15 @@ func newProduce() *cobra.Command {
 
 // check reports all that is wrong with the flags at once, and sets those that depend on others.
 func (p *produceFlags) check(cmd *cobra.Command) error {
-	errs := []error{p.to.choose(cmd)}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(p.rate >= 0 && p.rate <= 1e7, "--rate is %v, want 0 to 10,000,000", p.rate)
-	check(p.count >= 0, "--count is %d, negative", p.count)
-	check(p.keys >= 0, "--keys is %d, negative", p.keys)
-	check(p.key == "" || p.keys == 0, "--key and --keys are set: set one")
-	check(p.timeout > 0, "--timeout is %v, want more than 0", p.timeout)
+	var f broker.Findings
+	f.Check(p.rate >= 0 && p.rate <= 1e7, "--rate", "is %v, want 0 to 10,000,000", p.rate)
+	f.Check(p.count >= 0, "--count", "is %d, negative", p.count)
+	f.Check(p.keys >= 0, "--keys", "is %d, negative", p.keys)
+	f.Check(p.key == "" || p.keys == 0, "--key", "and --keys are set: set one")
+	f.Check(p.timeout > 0, "--timeout", "is %v, want more than 0", p.timeout)
 	_, keyErr := newPattern("--key", p.key)
 	_, headerErr := headersOf(p.set)
-	if err := errors.Join(append(errs, keyErr, p.payload.check(cmd), headerErr)...); err != nil {
+	if err := errors.Join(p.to.choose(cmd), f.Err(), keyErr, p.payload.check(cmd), headerErr); err != nil {
 		return usageError{err}
 	}
 	if p.payload.own(cmd) && !cmd.Flags().Changed("count") {

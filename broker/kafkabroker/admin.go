@@ -2,13 +2,13 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // An Admin makes and deletes topics, and deletes groups. Safe for concurrent use.
@@ -20,9 +20,10 @@ type Admin struct {
 // NewAdmin checks c. It connects when it is first used.
 func NewAdmin(c Connection) (*Admin, error) {
 	c = c.withDefaults()
-	var f findings
-	c.validate(&f)
-	if err := errors.Join(f.errs...); err != nil {
+	f := findings()
+	conftag.Check(f, c)
+	c.validate(f)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	cl, err := c.connect("__consumer_offsets")

@@ -3,14 +3,15 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/internal/dialer"
 	"github.com/longshoremq/longshore/internal/plaintext"
 )
@@ -18,17 +19,17 @@ import (
 // A Connection says where the brokers are and who we are.
 type Connection struct {
 	// Brokers are host:port of some brokers; the others are learned from them. Defaults to 127.0.0.1:9092.
-	Brokers []string
+	Brokers []string `yaml:"brokers"`
 	// ClientID is what brokers show for this process. Defaults to "longshore".
-	ClientID string
+	ClientID string `yaml:"client_id" want:"some"`
 	// TLS settings. The zero value connects without TLS.
-	TLS TLS
+	TLS TLS `yaml:"tls"`
 	// SASL logs in. The zero value does not.
-	SASL SASL
+	SASL SASL `yaml:"sasl"`
 	// DialTimeout bounds connecting, TLS and login together. Defaults to 5 s.
-	DialTimeout time.Duration
+	DialTimeout time.Duration `yaml:"-" want:"1ms..ms32"`
 	// RequestTimeout bounds one exchange with a broker. Defaults to 10 s.
-	RequestTimeout time.Duration
+	RequestTimeout time.Duration `yaml:"-" want:"1ms..ms32"`
 
 	// dial is a test's; see package internal/dialer.
 	dial dialer.Func
@@ -37,14 +38,14 @@ type Connection struct {
 // TLS is how brokers are checked and who we are to them. The least version is TLS 1.2.
 type TLS struct {
 	// Enabled demands TLS. It is implied by the other fields. Defaults to false.
-	Enabled bool
+	Enabled bool `yaml:"-"`
 	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
-	CAFile string
+	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
-	CertFile string
-	KeyFile  string
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 	// ServerName is the name that the brokers' certificates must carry. Defaults to the host of each.
-	ServerName string
+	ServerName string `yaml:"server_name"`
 }
 
 func (t TLS) wanted() bool {
@@ -54,96 +55,96 @@ func (t TLS) wanted() bool {
 // SASL is a login by name and password.
 type SASL struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Defaults to none.
-	Mechanism string
-	User      string
-	Password  broker.Secret
+	Mechanism string        `yaml:"mechanism" want:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"`
+	User      string        `yaml:"user"`
+	Password  broker.Secret `yaml:"password"`
 	// PlaintextAuth allows a login without TLS to a host that is not this machine: PLAIN shows the password to who reads it there,
 	// SCRAM lets them try passwords offline, and both let who stands between act in our name. Set it only on a network that you
 	// trust. Defaults to false.
-	PlaintextAuth bool
+	PlaintextAuth bool `yaml:"plaintext_auth"`
 }
 
 // Start is where a partition begins that has no committed offset.
 type Start struct {
 	// At is "earliest", "latest" or "time".
-	At string
+	At string `yaml:"-" want:"earliest|latest|time"`
 	// Time goes with "time": the first message at or after it. Not before 1970.
-	Time time.Time
+	Time time.Time `yaml:"-"`
 }
 
 // Config is a Kafka source: a member of a consumer group.
 type Config struct {
-	Connection
+	Connection `yaml:",inline"`
 
 	// Group is the consumer group. Processes with the same one share its messages. Required.
-	Group string
+	Group string `yaml:"group"`
 	// Topics to consume. Topics or Pattern is required.
-	Topics []string
+	Topics []string `yaml:"topics" want:"some"`
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
 	// underscores) never. Defaults to none.
-	Pattern string
+	Pattern string `yaml:"topics_pattern" want:"some"`
 	// Missing is what Open does where one of Topics does not exist, or Pattern matches none: "wait" for it, with a Warning, and
 	// consume the others, or "stop", with an error. Defaults to wait.
-	Missing string
+	Missing string `yaml:"missing" want:"wait|stop"`
 	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
-	Start Start
+	Start Start `yaml:"start"`
 	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and
 	// "latest" both go on at the first message that is left, and a Gap event has the number of those that nobody handled. Where it
 	// is beyond the log's end (the log was cut off by an unclean election, or offsets were set by hand), "earliest" begins at the
 	// log's first message, so that messages come again, and "latest" at its end, with a Gap event. "stop" ends Receive with an error
 	// in both cases. Defaults to earliest.
-	OutOfRange string
+	OutOfRange string `yaml:"out_of_range" want:"earliest|latest|stop"`
 
 	// Balancer is "sticky" (cooperative: only partitions that move stop), "range" or "roundrobin" (eager: all stop at each
 	// rebalance; for taking over a running group of other clients). Defaults to sticky.
-	Balancer string
+	Balancer string `yaml:"balancer" want:"sticky|range|roundrobin"`
 	// InstanceID is a static name of this process: after a restart within the session timeout it gets its partitions back and nobody
 	// else's move. It must be unique in the group. Defaults to none.
-	InstanceID string
+	InstanceID string `yaml:"instance_id" want:"some"`
 	// SessionTimeout is after how long a silence the broker gives our partitions to others: what a crash costs. Defaults to 10 s.
-	SessionTimeout time.Duration
+	SessionTimeout time.Duration `yaml:"session_timeout" want:"1ms..ms32"`
 	// HeartbeatInterval is how often we tell that we live, and so how soon we learn of a rebalance. At most a third of
 	// SessionTimeout. Defaults to 1 s.
-	HeartbeatInterval time.Duration
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" want:"1ms..ms32"`
 	// RevokeWait is how long running handlers may go on when a partition is revoked. Defaults to 15 s.
-	RevokeWait time.Duration
+	RevokeWait time.Duration `yaml:"revoke_wait" want:"1ms..ms32"`
 	// RebalanceTimeout is how long the group waits for a member that has partitions to give up. It must exceed RevokeWait. Defaults
 	// to 60 s.
-	RebalanceTimeout time.Duration
+	RebalanceTimeout time.Duration `yaml:"rebalance_timeout" want:"1ms..ms32"`
 
 	// CommitInterval is how long progress may wait before it is committed, when it is little. Defaults to 1 s.
-	CommitInterval time.Duration
+	CommitInterval time.Duration `yaml:"commit_interval" want:"1ms..ms32"`
 	// CommitMessages is from how many finished messages on progress is committed at once, all partitions in one request. With
 	// CommitInterval it bounds what a crash does again, beside what handlers are at. It holds up to 50 commits a second (fewer where
 	// their metadata is large); above that it is what is finished in 20 ms. Raise it where many processes share a coordinator that
 	// is busy. Defaults to 8.
-	CommitMessages int
+	CommitMessages int `yaml:"commit_messages" want:"1..1073741823"`
 	// CrashLimit is how many processes in a row may end without a goodbye while the same offset is unfinished, before what is
 	// unfinished above it is run one message at a time, with nothing else of this source beside it. A message that was alone so when
 	// the process ended again is handed out with Message.Crashes, and the engine dead-letters it without another run. Set it (to 3,
 	// say) where a message may kill its process: os.Exit, a fault in C, memory. Defaults to 0: never, such messages are warned
 	// about.
-	CrashLimit int
+	CrashLimit int `yaml:"crash_limit" want:"1.."`
 	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
-	Poll time.Duration
+	Poll time.Duration `yaml:"-" want:"1ms..ms32"`
 	// Uncommitted also hands out messages of transactions that are open or were aborted. Defaults to false: read_committed.
-	Uncommitted bool
+	Uncommitted bool `yaml:"-"`
 	// FetchBytes bounds one fetch, within the budget; one batch may go over. Defaults to 4 MiB.
-	FetchBytes int
+	FetchBytes int `yaml:"-" want:"1..1073741823"`
 	// PartitionBytes bounds what one fetch brings of one partition. Defaults to 1 MiB.
-	PartitionBytes int
+	PartitionBytes int `yaml:"-" want:"1..1073741823"`
 	// MaxWait is how long a broker may wait for something to send. Defaults to 500 ms.
-	MaxWait time.Duration
+	MaxWait time.Duration `yaml:"-" want:"1ms..ms32"`
 	// MaxBatchBytes bounds a decompressed batch; a larger one is undecodable. Defaults to 64 MiB.
-	MaxBatchBytes int
+	MaxBatchBytes int `yaml:"max_batch_bytes" want:"1..1073741823"`
 	// SkipUndecodable skips a batch that cannot be decoded, with a Gap event. Defaults to false: Receive returns an error that names
 	// it.
-	SkipUndecodable bool
+	SkipUndecodable bool `yaml:"-"`
 	// Rack lets brokers name a replica in the same rack to fetch from. Defaults to none.
-	Rack string
+	Rack string `yaml:"rack" want:"some"`
 	// Window bounds how many messages of a partition may be handed out or finished above its lowest unfinished one. Defaults to
 	// 65,536.
-	Window int
+	Window int `yaml:"-" want:"1..1073741823"`
 
 	// plan changes a leader's plan; it is a test's.
 	plan func(plan map[string][]partitionID) map[string][]partitionID
@@ -204,126 +205,109 @@ func (c *Config) resetTime(why error) int64 {
 	return timeStart
 }
 
-// A findings list collects what is wrong with a configuration, each naming its field.
-type findings struct{ errs []error }
+// findings is an empty list of them.
+func findings() *broker.Findings { return &broker.Findings{Of: "kafkabroker"} }
 
-func (f *findings) add(format string, args ...any) {
-	f.errs = append(f.errs, fmt.Errorf("kafkabroker: "+format, args...))
+// wrong is one finding.
+func wrong(at broker.Field, format string, args ...any) error {
+	f := findings()
+	f.Add(at, format, args...)
+	return f.Err()
 }
 
-func (f *findings) positive(field string, d time.Duration) {
-	if d < time.Millisecond || d > math.MaxInt32*time.Millisecond {
-		f.add("%s is %v: it must be from 1ms to %v", field, d, math.MaxInt32*time.Millisecond)
-	}
-}
+// brokersForm is how an address must look.
+const brokersForm = "want host:port, as in 127.0.0.1:9092"
 
-func (f *findings) size(field string, n int) {
-	if n < 1 || n > math.MaxInt32/2 {
-		f.add("%s is %d: it must be from 1 to %d", field, n, math.MaxInt32/2)
-	}
-}
-
-func (c Connection) validate(f *findings) {
+func (c Connection) validate(f *broker.Findings) {
 	for i, b := range c.Brokers {
+		at := broker.Field(fmt.Sprintf("Brokers[%d]", i))
 		if strings.Contains(b, "@") { // it is not shown
-			f.add("Brokers[%d] has a user or a password in it: it must be host:port; they go into SASL", i)
+			f.Add(at, "has a user or a password in it: want host:port; they go into %v", broker.Field("SASL"))
 			continue
 		}
 		host, port, err := net.SplitHostPort(b)
-		if err != nil || host == "" || port == "" {
-			f.add("Brokers[%d] is %q: it must be host:port", i, b)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || host == "" {
+			f.Add(at, "is %q, %s", b, brokersForm)
 			continue
 		}
-		if !c.mayLogIn(host) {
-			f.add("Brokers[%d] is %q: the login would go there without TLS; set TLS or SASL.PlaintextAuth", i, b)
-		}
+		f.Check(c.mayLogIn(host), at, "is %q: a login would go there without TLS; set %v, or %v", b, broker.Field("TLS.Enabled"), broker.Field("SASL.PlaintextAuth"))
 	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		f.add("TLS.CertFile is %q and TLS.KeyFile is %q: set both or none", c.TLS.CertFile, c.TLS.KeyFile)
+	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))
+	f.Check(c.TLS.KeyFile != "" || c.TLS.CertFile == "", "TLS.CertFile", "is set and %v is not", broker.Field("TLS.KeyFile"))
+	if c.SASL.Mechanism != "" || c.SASL.User != "" || !c.SASL.Password.IsZero() {
+		f.Check(c.SASL.Mechanism != "", "SASL.Mechanism", "is missing, want one of %v", mechanisms)
+		f.Check(c.SASL.User != "", "SASL.User", "is missing")
+		f.Check(!c.SASL.Password.IsZero(), "SASL.Password", "is missing")
 	}
-	switch c.SASL.Mechanism {
-	case "":
-		if c.SASL.User != "" || !c.SASL.Password.IsZero() {
-			f.add("SASL.User or SASL.Password is set and SASL.Mechanism is empty")
-		}
-	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
-		if c.SASL.User == "" || c.SASL.Password.IsZero() {
-			f.add("SASL.Mechanism is %s: it needs SASL.User and SASL.Password", c.SASL.Mechanism)
-		}
-	default:
-		f.add("SASL.Mechanism is %q: it must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.SASL.Mechanism)
-	}
-	f.positive("DialTimeout", c.DialTimeout)
-	f.positive("RequestTimeout", c.RequestTimeout)
 }
+
+var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 
 // mayLogIn says whether the login may be sent to a host.
 func (c Connection) mayLogIn(host string) bool {
 	return c.SASL.Mechanism == "" || c.TLS.wanted() || c.SASL.PlaintextAuth || !plaintext.Exposed(host)
 }
 
-func (c Config) validate() error {
-	var f findings
-	c.Connection.validate(&f)
-	if c.Group == "" {
-		f.add("Group is empty")
+// topicName is what Kafka takes for one.
+var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
+// ValidTopic says whether Kafka takes a name for a topic's.
+func ValidTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
+
+// Validate reports all that is wrong at once, as *broker.Findings. NewSource does so, too. It connects to nothing.
+func (c Config) Validate() error {
+	f, set := findings(), c
+	conftag.Check(f, c)
+	c = c.withDefaults()
+	c.Connection.validate(f)
+	f.Check(c.Group != "", "Group", "is missing")
+	c.validateTopics(f)
+	f.Check((c.Start.At == "time") != c.Start.Time.IsZero(), "Start", "is %q at %v: want earliest, latest, or time with a time", c.Start.At, c.Start.Time)
+	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start", "is %v, want a time from 1970 on", c.Start.Time) // which ListOffsets takes for something else
+	const late = "one late heartbeat could cost the partitions"
+	switch beat, session := broker.Field("HeartbeatInterval"), broker.Field("SessionTimeout"); {
+	case c.HeartbeatInterval <= c.SessionTimeout/3:
+	case set.HeartbeatInterval != 0:
+		f.Add(beat, "is %v, more than a third of %v, %v: %s", c.HeartbeatInterval, session, c.SessionTimeout, late)
+	default:
+		f.Add(session, "is %v, less than three times %v, %v: %s", c.SessionTimeout, beat, c.HeartbeatInterval, late)
 	}
-	if (len(c.Topics) == 0) == (c.Pattern == "") {
-		f.add("Topics has %d names and Pattern is %q: set one of them", len(c.Topics), c.Pattern)
+	const runs = "the group would go on while handlers still run"
+	switch revoke, rebalance := broker.Field("RevokeWait"), broker.Field("RebalanceTimeout"); {
+	case c.RevokeWait < c.RebalanceTimeout:
+	case set.RevokeWait != 0:
+		f.Add(revoke, "is %v, not below %v, %v: %s", c.RevokeWait, rebalance, c.RebalanceTimeout, runs)
+	default:
+		f.Add(rebalance, "is %v, not above %v, %v: %s", c.RebalanceTimeout, revoke, c.RevokeWait, runs)
+	}
+	return f.Err()
+}
+
+func (c Config) validateTopics(f *broker.Findings) {
+	switch topics, pattern := broker.Field("Topics"), broker.Field("Pattern"); {
+	case len(c.Topics) == 0 && c.Pattern == "":
+		f.Add(topics, "is missing: want %v, or %v", topics, pattern)
+	case len(c.Topics) > 0 && c.Pattern != "":
+		f.Add(pattern, "is set, and so is %v: set one", topics)
 	}
 	for i, t := range c.Topics {
-		if t == "" || slices.Contains(c.Topics[:i], t) {
-			f.add("Topics[%d] is %q: it is empty, or there twice", i, t)
+		at := broker.Field(fmt.Sprintf("Topics[%d]", i))
+		if j := slices.Index(c.Topics, t); !ValidTopic(t) {
+			f.Add(at, "is %q, which is no topic: up to 249 letters, digits, dots, - and _", t)
+		} else if j < i {
+			f.Add(at, "is %q, and so is %v", t, broker.Field(fmt.Sprintf("Topics[%d]", j)))
 		}
 	}
-	if _, err := regexp.Compile(c.Pattern); err != nil {
-		f.add("Pattern is %q: %w", c.Pattern, err)
-	}
-	if !slices.Contains([]string{"earliest", "latest", "time"}, c.Start.At) || (c.Start.At == "time") == c.Start.Time.IsZero() {
-		f.add("Start is %q at %v: it must be earliest, latest, or time with a time", c.Start.At, c.Start.Time)
-	} else if c.Start.At == "time" && c.Start.Time.UnixMilli() < 0 { // which ListOffsets takes for something else
-		f.add("Start is at %v: it must not be before 1970", c.Start.Time)
-	}
-	if !slices.Contains([]string{"earliest", "latest", "stop"}, c.OutOfRange) {
-		f.add("OutOfRange is %q: it must be earliest, latest or stop", c.OutOfRange)
-	}
-	if c.Missing != "wait" && c.Missing != "stop" {
-		f.add("Missing is %q: it must be wait or stop", c.Missing)
-	}
-	if _, ok := schemes[c.Balancer]; !ok {
-		f.add("Balancer is %q: it must be sticky, range or roundrobin", c.Balancer)
-	}
-	c.validateTimes(&f)
-	f.size("CommitMessages", c.CommitMessages)
-	if c.CrashLimit < 0 {
-		f.add("CrashLimit is %d: it must not be negative", c.CrashLimit)
-	}
-	f.size("FetchBytes", c.FetchBytes)
-	f.size("PartitionBytes", c.PartitionBytes)
-	f.size("MaxBatchBytes", c.MaxBatchBytes)
-	f.size("Window", c.Window)
-	return errors.Join(f.errs...)
+	validatePattern(f, c.Pattern)
 }
 
-func (c Config) validateTimes(f *findings) {
-	for _, d := range []struct {
-		name string
-		d    time.Duration
-	}{
-		{"SessionTimeout", c.SessionTimeout}, {"HeartbeatInterval", c.HeartbeatInterval}, {"RevokeWait", c.RevokeWait},
-		{"RebalanceTimeout", c.RebalanceTimeout}, {"CommitInterval", c.CommitInterval}, {"Poll", c.Poll}, {"MaxWait", c.MaxWait},
-	} {
-		f.positive(d.name, d.d)
-	}
-	if 3*c.HeartbeatInterval > c.SessionTimeout {
-		f.add("HeartbeatInterval is %v: it may be at most a third of SessionTimeout, %v", c.HeartbeatInterval, c.SessionTimeout)
-	}
-	if c.RevokeWait >= c.RebalanceTimeout {
-		f.add("RevokeWait is %v: it must be less than RebalanceTimeout, %v", c.RevokeWait, c.RebalanceTimeout)
+func validatePattern(f *broker.Findings, pattern string) {
+	if _, err := regexp.Compile(pattern); err != nil {
+		f.Add("Pattern", "is %q: %v", pattern, err)
 	}
 }
 
-// wants says whether a topic is to be consumed. The pattern was checked.
+// matcher says whether a topic is to be consumed. The pattern was checked.
 func (c Config) matcher() func(topic string) bool {
 	if c.Pattern == "" {
 		return func(t string) bool { return slices.Contains(c.Topics, t) }

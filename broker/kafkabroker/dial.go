@@ -15,6 +15,7 @@ import (
 
 	kafka "github.com/segmentio/kafka-go"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/dialer"
 )
 
@@ -214,16 +215,16 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("kafkabroker: TLS.CAFile: %w", err)
+			return nil, wrong("TLS.CAFile", "cannot be read: %v", err)
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kafkabroker: TLS.CAFile %s has no certificate in PEM", t.CAFile)
+			return nil, wrong("TLS.CAFile", "%s has no certificate in PEM", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile); err != nil {
-			return nil, fmt.Errorf("kafkabroker: TLS.CertFile %s with TLS.KeyFile %s: %w", t.CertFile, t.KeyFile, err)
+			return nil, wrong("TLS.CertFile", "%s with %v %s: %v", t.CertFile, broker.Field("TLS.KeyFile"), t.KeyFile, err)
 		}
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)

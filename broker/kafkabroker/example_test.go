@@ -48,6 +48,6 @@ func ExampleConfig() {
 	_, err := kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: []string{"orders"}}, Topics: []string{"orders"}})
 	fmt.Println(err)
 	// Output:
-	// kafkabroker: Brokers[0] is "orders": it must be host:port
-	// kafkabroker: Group is empty
+	// kafkabroker: Brokers[0] is "orders", want host:port, as in 127.0.0.1:9092
+	// kafkabroker: Group is missing
 }

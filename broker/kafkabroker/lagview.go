@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // LagViewConfig says whose lag to look at.
@@ -55,18 +57,13 @@ type LagView struct {
 // NewLagView checks cfg. It connects at the first Read.
 func NewLagView(cfg LagViewConfig) (*LagView, error) {
 	cfg.Connection = cfg.Connection.withDefaults()
-	var f findings
-	cfg.Connection.validate(&f)
-	if cfg.Group == "" {
-		f.add("Group is empty")
-	}
-	if len(cfg.Topics) > 0 && cfg.Pattern != "" {
-		f.add("Topics has %d names and Pattern is %q: set at most one of them", len(cfg.Topics), cfg.Pattern)
-	}
-	if _, err := regexp.Compile(cfg.Pattern); err != nil {
-		f.add("Pattern is %q: %w", cfg.Pattern, err)
-	}
-	if err := errors.Join(f.errs...); err != nil {
+	f := findings()
+	cfg.Connection.validate(f)
+	conftag.Check(f, cfg)
+	f.Check(cfg.Group != "", "Group", "is missing")
+	f.Check(len(cfg.Topics) == 0 || cfg.Pattern == "", "Pattern", "is set, and so is %v: set at most one of them", broker.Field("Topics"))
+	validatePattern(f, cfg.Pattern)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	c, err := cfg.connect("__consumer_offsets")

@@ -49,7 +49,7 @@ func TestLagOf(t *testing.T) {
 
 func TestLagViewRefused(t *testing.T) {
 	_, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"nohost"}}, Topics: []string{"a"}, Pattern: "a("})
-	for _, want := range []string{"Brokers[0]", "Group is empty", "Topics has 1 names", "Pattern is"} {
+	for _, want := range []string{"Brokers[0]", "Group is missing", "Pattern is set, and so is Topics"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not named in: %v", want, err)
 		}

@@ -12,6 +12,7 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // LogViewConfig says which cluster to read.
@@ -19,7 +20,7 @@ type LogViewConfig struct {
 	Connection
 
 	// MaxBatchBytes is the largest record batch, decompressed, that is read. Defaults to 64 MiB.
-	MaxBatchBytes int
+	MaxBatchBytes int `yaml:"-" want:"1..1073741823"`
 }
 
 // A LogView reads what is stored in topics, and cuts logs off, without being a member of any group. Safe for concurrent use.
@@ -33,10 +34,10 @@ type LogView struct {
 func NewLogView(cfg LogViewConfig) (*LogView, error) {
 	cfg.Connection = cfg.Connection.withDefaults()
 	or(&cfg.MaxBatchBytes, 64<<20)
-	var f findings
-	cfg.Connection.validate(&f)
-	f.size("MaxBatchBytes", cfg.MaxBatchBytes)
-	if err := errors.Join(f.errs...); err != nil {
+	f := findings()
+	cfg.Connection.validate(f)
+	conftag.Check(f, cfg)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	c, err := cfg.connect("__consumer_offsets")

@@ -13,15 +13,16 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // PublisherConfig is a publisher to Kafka.
 type PublisherConfig struct {
-	Connection
+	Connection `yaml:",inline"`
 
 	// MaxMessageBytes is the largest key, value and headers together that are sent; larger ones are broker.ErrRefused, as are those
 	// that the broker finds too large. Keep it at the broker's message.max.bytes. Defaults to 1,000,000.
-	MaxMessageBytes int
+	MaxMessageBytes int `yaml:"max_publish_bytes" want:"1..1073741823"`
 }
 
 // A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key
@@ -51,10 +52,10 @@ var _ broker.Publisher = (*Publisher)(nil)
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg.Connection = cfg.Connection.withDefaults()
 	or(&cfg.MaxMessageBytes, 1_000_000)
-	var f findings
-	cfg.Connection.validate(&f)
-	f.size("MaxMessageBytes", cfg.MaxMessageBytes)
-	if err := errors.Join(f.errs...); err != nil {
+	f := findings()
+	cfg.Connection.validate(f)
+	conftag.Check(f, cfg)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	c, err := cfg.connect("__consumer_offsets")

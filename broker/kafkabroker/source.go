@@ -106,10 +106,10 @@ var (
 
 // NewSource makes a source. It checks cfg and reads the files that TLS names; it does not connect.
 func NewSource(cfg Config) (*Source, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
 	first := "__consumer_offsets"
 	if len(cfg.Topics) > 0 {
 		first = cfg.Topics[0]

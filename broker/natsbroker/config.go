@@ -1,13 +1,13 @@
 package natsbroker
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/internal/dialer"
 	"github.com/longshoremq/longshore/internal/plaintext"
 	"github.com/nats-io/nats.go"
@@ -18,35 +18,35 @@ import (
 type Connection struct {
 	// URLs are the servers, as nats://host:port, tls://host:port, ws:// or wss://. Defaults to nats://127.0.0.1:4222.
 	// A user and password may stand in a URL; they are not printed.
-	URLs []string
+	URLs []string `yaml:"urls" want:"some"`
 	// Name is what the server shows for this connection. Defaults to "longshore".
-	Name string
+	Name string `yaml:"-"`
 
 	// TLS settings. The zero value uses TLS where the URL or the server says so, with the system's roots.
-	TLS TLS
+	TLS TLS `yaml:"tls"`
 
 	// User and Password log in by name.
-	User     string
-	Password broker.Secret
+	User     string        `yaml:"user"`
+	Password broker.Secret `yaml:"password"`
 	// Token logs in by a shared token.
-	Token broker.Secret
+	Token broker.Secret `yaml:"token"`
 	// NKeySeedFile is a file with an NKey user seed.
-	NKeySeedFile string
+	NKeySeedFile string `yaml:"nkey_seed_file"`
 	// CredsFile is a .creds file: a user's JWT and seed.
-	CredsFile string
+	CredsFile string `yaml:"creds_file"`
 	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server
 	// names as another of its cluster. Set it only on a network that you trust. Defaults to false.
-	PlaintextAuth bool
+	PlaintextAuth bool `yaml:"plaintext_auth"`
 
 	// DialTimeout bounds one attempt to connect. Defaults to 5 s.
-	DialTimeout time.Duration
+	DialTimeout time.Duration `yaml:"-" want:">0"`
 	// ReconnectWait is the pause after the first failed attempt; it doubles, with jitter, up to MaxReconnectWait. Attempts never
 	// end. Defaults to 100 ms.
-	ReconnectWait time.Duration
+	ReconnectWait time.Duration `yaml:"-" want:">0"`
 	// MaxReconnectWait defaults to 5 s.
-	MaxReconnectWait time.Duration
+	MaxReconnectWait time.Duration `yaml:"-"`
 	// PingInterval is how often the client asks the server for a sign of life. Two unanswered drop the connection. Defaults to 20 s.
-	PingInterval time.Duration
+	PingInterval time.Duration `yaml:"-" want:">0"`
 
 	// dial is a test's; see package internal/dialer.
 	dial dialer.Func
@@ -55,16 +55,16 @@ type Connection struct {
 // TLS is how the server is checked and who we are to it. The least version is TLS 1.2.
 type TLS struct {
 	// Enabled demands TLS although the URL says nats://. It is implied by the other fields. Defaults to false.
-	Enabled bool
+	Enabled bool `yaml:"-"`
 	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
-	CAFile string
+	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
-	CertFile string
-	KeyFile  string
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 	// ServerName is the name that the server's certificate must carry. Defaults to the URL's host.
-	ServerName string
+	ServerName string `yaml:"server_name"`
 	// HandshakeFirst starts TLS before the server has said anything, for servers so configured. Defaults to false.
-	HandshakeFirst bool
+	HandshakeFirst bool `yaml:"handshake_first"`
 }
 
 func (t TLS) wanted() bool {
@@ -73,60 +73,60 @@ func (t TLS) wanted() bool {
 
 // Config is a JetStream source: one durable pull consumer on one stream.
 type Config struct {
-	Connection
+	Connection `yaml:",inline"`
 
 	// Stream is the stream's name. Required.
-	Stream string
+	Stream string `yaml:"stream"`
 	// Consumer is the durable consumer's name. Processes with the same one share its messages. Required.
-	Consumer string
+	Consumer string `yaml:"durable"`
 	// Domain is the JetStream domain, where it is not the connection's own. Defaults to none.
-	Domain string
+	Domain string `yaml:"domain"`
 
 	// Subjects are the consumer's filter. Defaults to the whole stream.
-	Subjects []string
+	Subjects []string `yaml:"subjects"`
 	// KeyHeader is the header whose value is a message's key, for producers that are not longshore. Defaults to where longshore's
 	// publisher writes it.
-	KeyHeader string
+	KeyHeader string `yaml:"key_header" want:"some"`
 	// KeyToken takes a message's key from its subject instead: the first token is 1, the last one -1. A subject that has not so many
 	// gives none. Defaults to 0: from the header.
-	KeyToken int
+	KeyToken int `yaml:"key_token" want:"1.. or ..-1"`
 	// Deliver is where a new consumer starts. Defaults to jetstream.DeliverAllPolicy.
-	Deliver jetstream.DeliverPolicy
+	Deliver jetstream.DeliverPolicy `yaml:"-"`
 	// StartSequence goes with jetstream.DeliverByStartSequencePolicy.
-	StartSequence uint64
+	StartSequence uint64 `yaml:"-"`
 	// StartTime goes with jetstream.DeliverByStartTimePolicy.
-	StartTime time.Time
+	StartTime time.Time `yaml:"-"`
 	// AckWait is after how long without a sign the server gives a message to another. It is extended while the process lives and is
 	// connected, so it is the time that a crash costs. Defaults to 30 s.
-	AckWait time.Duration
+	AckWait time.Duration `yaml:"ack_wait" want:"20ms.."`
 	// MaxAckPending bounds what all processes together have unsettled, waiting retries included. Make it larger than the sum of
 	// their budgets. Defaults to 20,000.
-	MaxAckPending int
+	MaxAckPending int `yaml:"max_ack_pending" want:"1.. or -1"`
 	// Bind uses an existing consumer and never creates one. Defaults to false.
-	Bind bool
+	Bind bool `yaml:"-"`
 	// CreateStream creates the stream when there is none of that name; its Name may be empty. An existing stream is never changed.
 	// Defaults to nil: the stream must exist.
-	CreateStream *jetstream.StreamConfig
+	CreateStream *jetstream.StreamConfig `yaml:"-"`
 	// Missing is what Open does where there is no such stream and none is created: "wait" for it, with a Warning, or "stop", with an
 	// error. Defaults to wait.
-	Missing string
+	Missing string `yaml:"missing" want:"wait|stop"`
 	// Recreate goes on after the consumer or stream was deleted or made anew: with a Gap event and a new claim. On the same stream
 	// it resumes after the last known ack floor. Defaults to false: Receive then returns an error.
-	Recreate bool
+	Recreate bool `yaml:"recreate"`
 
 	// MaxHold is how long one message is extended, from receipt. After it the server gives the message to another. Change it when
 	// handlers need longer. Defaults to 1 h.
-	MaxHold time.Duration
+	MaxHold time.Duration `yaml:"max_hold" want:">0"`
 	// RevokeWait is how long running handlers may go on when another process was pinned instead of this one, which happens with
 	// broker.Options.Ordered only: after a restart of the server, for example. Defaults to 15 s.
-	RevokeWait time.Duration
+	RevokeWait time.Duration `yaml:"revoke_wait" want:">0"`
 	// Heartbeat is how often the server must show that it still knows our pull; two missed ones and we ask anew. Defaults to 5 s.
-	Heartbeat time.Duration
+	Heartbeat time.Duration `yaml:"-" want:"100ms.."`
 	// Poll is how often lag is asked for, and whether the consumer is still the same. Defaults to 2 s.
-	Poll time.Duration
+	Poll time.Duration `yaml:"-" want:">0"`
 	// Finished is how many settled messages are remembered, 16 bytes each, to ack again what comes again because its ack was lost.
 	// Defaults to 65,536.
-	Finished int
+	Finished int `yaml:"-" want:"0.."`
 }
 
 // Defaults of Config and Connection.
@@ -188,66 +188,54 @@ func orDuration(t *time.Duration, d time.Duration) {
 	}
 }
 
-// A findings list collects what is wrong with a configuration, each naming its field.
-type findings struct{ errs []error }
+// findings is an empty list of them.
+func findings() *broker.Findings { return &broker.Findings{Of: "natsbroker"} }
 
-func (f *findings) add(format string, args ...any) {
-	f.errs = append(f.errs, fmt.Errorf("natsbroker: "+format, args...))
+// validateName holds a name of a stream, consumer or queue against what NATS takes.
+func validateName(f *broker.Findings, at broker.Field, name string) {
+	f.Check(name != "", at, "is missing")
+	f.Check(!strings.ContainsAny(name, ".*> \t\r\n/\\"), at, "is %q: no dots, wildcards, blanks or slashes", name)
 }
 
-func (f *findings) positive(field string, d time.Duration) {
-	if d <= 0 {
-		f.add("%s is %v: it must be positive", field, d)
+func validateSubjects(f *broker.Findings, subjects []string) {
+	for i, s := range subjects {
+		f.Check(s != "" && !strings.ContainsAny(s, " \t\r\n"), broker.Field(fmt.Sprintf("Subjects[%d]", i)), "is %q, which is no subject", s)
 	}
 }
 
-func (f *findings) name(field, s string) {
-	switch {
-	case s == "":
-		f.add("%s is empty", field)
-	case strings.ContainsAny(s, ".*> \t\r\n/\\"):
-		f.add("%s is %q: it may not contain dots, wildcards, blanks or slashes", field, s)
-	}
-}
-
-func (c Connection) validate(f *findings) {
+func (c Connection) validate(f *broker.Findings) {
 	for i, u := range c.URLs {
-		c.validateURL(f, i, u)
+		c.validateURL(f, broker.Field(fmt.Sprintf("URLs[%d]", i)), u)
 	}
-	methods := 0
-	for _, used := range []bool{c.User != "" || !c.Password.IsZero(), !c.Token.IsZero(), c.NKeySeedFile != "", c.CredsFile != ""} {
-		if used {
-			methods++
+	var used []any
+	for _, way := range []struct {
+		field broker.Field
+		set   bool
+	}{{"User", c.User != "" || !c.Password.IsZero()}, {"Token", !c.Token.IsZero()}, {"NKeySeedFile", c.NKeySeedFile != ""}, {"CredsFile", c.CredsFile != ""}} {
+		if way.set {
+			used = append(used, way.field)
 		}
 	}
-	if methods > 1 {
-		f.add("User and Password, Token, NKeySeedFile, CredsFile: more than one is set")
+	if len(used) > 1 {
+		f.Add(used[1].(broker.Field), "is set, and so is %v: log in by one of them", used[0])
 	}
-	if !c.Password.IsZero() && c.User == "" {
-		f.add("Password is set and User is empty")
-	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		f.add("TLS.CertFile is %q and TLS.KeyFile is %q: set both or none", c.TLS.CertFile, c.TLS.KeyFile)
-	}
-	f.positive("DialTimeout", c.DialTimeout)
-	f.positive("ReconnectWait", c.ReconnectWait)
-	f.positive("PingInterval", c.PingInterval)
-	if c.MaxReconnectWait < c.ReconnectWait {
-		f.add("MaxReconnectWait is %v: it is less than ReconnectWait, %v", c.MaxReconnectWait, c.ReconnectWait)
-	}
+	f.Check(c.Password.IsZero() || c.User != "", "Password", "is set and %v is not", broker.Field("User"))
+	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))
+	f.Check(c.TLS.KeyFile != "" || c.TLS.CertFile == "", "TLS.CertFile", "is set and %v is not", broker.Field("TLS.KeyFile"))
+	f.Check(c.MaxReconnectWait >= c.ReconnectWait, "MaxReconnectWait", "is %v, less than %v, %v", c.MaxReconnectWait, broker.Field("ReconnectWait"), c.ReconnectWait)
 }
 
-func (c Connection) validateURL(f *findings, i int, raw string) {
+func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string) {
 	if !strings.Contains(raw, "://") {
 		raw = "nats://" + raw
 	}
 	u, err := url.Parse(raw)
 	if err != nil { // its text repeats the URL, which may hold a password
-		f.add("URLs[%d] cannot be read as a URL", i)
+		f.Add(at, "cannot be read as a URL")
 		return
 	}
 	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.Opaque != "" { // it may be a password, behind a slip of the pen
-		f.add("URLs[%d] has something behind its host: want nats://host:port, and in a password %%2F for /, %%3F for ?, %%23 for #", i)
+		f.Add(at, "has something behind its host: want nats://host:port, and in a password %%2F for /, %%3F for ?, %%23 for #")
 		return
 	}
 	secure := c.TLS.wanted()
@@ -256,64 +244,32 @@ func (c Connection) validateURL(f *findings, i int, raw string) {
 		secure = true
 	case "nats", "ws":
 	default:
-		f.add("URLs[%d] is %s: the scheme must be nats, tls, ws or wss", i, u.Redacted())
+		f.Add(at, "is %s: the scheme must be nats, tls, ws or wss", u.Redacted())
 	}
 	if u.Hostname() == "" {
-		f.add("URLs[%d] is %s: it names no host", i, u.Redacted())
+		f.Add(at, "is %s: it names no host", u.Redacted())
 		return
 	}
 	open := !c.Password.IsZero() || !c.Token.IsZero() || u.User != nil
 	if open && !secure && !c.PlaintextAuth && plaintext.Exposed(u.Hostname()) {
-		f.add("URLs[%d] is %s: a password or token would go there without TLS; use tls:// or set PlaintextAuth", i, u.Redacted())
+		f.Add(at, "is %s: a password or token would go there without TLS; use tls:// or set %v", u.Redacted(), broker.Field("PlaintextAuth"))
 	}
 }
 
-func (c Config) validate() error {
-	var f findings
-	c.Connection.validate(&f)
-	f.name("Stream", c.Stream)
-	f.name("Consumer", c.Consumer)
-	for i, s := range c.Subjects {
-		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			f.add("Subjects[%d] is %q: it is no subject", i, s)
-		}
-	}
-	if c.Missing != "wait" && c.Missing != "stop" {
-		f.add("Missing is %q: it must be wait or stop", c.Missing)
-	}
-	if c.KeyHeader != "" && c.KeyToken != 0 {
-		f.add("KeyHeader is %q and KeyToken is %d: set one of them", c.KeyHeader, c.KeyToken)
-	}
-	f.positive("MaxHold", c.MaxHold)
-	f.positive("RevokeWait", c.RevokeWait)
-	f.positive("Poll", c.Poll)
-	if c.AckWait < 20*time.Millisecond {
-		f.add("AckWait is %v: it must be at least 20ms", c.AckWait)
-	}
-	if c.Heartbeat < 100*time.Millisecond {
-		f.add("Heartbeat is %v: the server allows no less than 100ms", c.Heartbeat)
-	}
-	if c.MaxAckPending < -1 {
-		f.add("MaxAckPending is %d: it must be positive, or -1 for no bound", c.MaxAckPending)
-	}
-	if c.Finished < 0 {
-		f.add("Finished is %d: it is negative", c.Finished)
-	}
-	c.validateStart(&f)
-	return errors.Join(f.errs...)
-}
-
-func (c Config) validateStart(f *findings) {
-	if (c.StartSequence != 0) != (c.Deliver == jetstream.DeliverByStartSequencePolicy) {
-		f.add("StartSequence is %d and Deliver is %v: they go together", c.StartSequence, c.Deliver)
-	}
-	if !c.StartTime.IsZero() != (c.Deliver == jetstream.DeliverByStartTimePolicy) {
-		f.add("StartTime is %v and Deliver is %v: they go together", c.StartTime, c.Deliver)
-	}
-	if c.Bind && c.Recreate {
-		f.add("Bind and Recreate are both set: a consumer that is never created cannot be created again")
-	}
-	if c.CreateStream != nil && c.CreateStream.Name != c.Stream {
-		f.add("CreateStream.Name is %q and Stream is %q", c.CreateStream.Name, c.Stream)
-	}
+// Validate reports all that is wrong at once, as *broker.Findings. NewSource does so, too. It connects to nothing.
+func (c Config) Validate() error {
+	f := findings()
+	conftag.Check(f, c)
+	c = c.withDefaults()
+	c.Connection.validate(f)
+	validateName(f, "Stream", c.Stream)
+	validateName(f, "Consumer", c.Consumer)
+	validateSubjects(f, c.Subjects)
+	f.Check(c.KeyHeader == "" || c.KeyToken == 0, "KeyHeader", "is set, and so is %v: set one", broker.Field("KeyToken"))
+	deliver := broker.Field("Deliver")
+	f.Check((c.StartSequence != 0) == (c.Deliver == jetstream.DeliverByStartSequencePolicy), "StartSequence", "is %d and %v is %v: they go together", c.StartSequence, deliver, c.Deliver)
+	f.Check(!c.StartTime.IsZero() == (c.Deliver == jetstream.DeliverByStartTimePolicy), "StartTime", "is %v and %v is %v: they go together", c.StartTime, deliver, c.Deliver)
+	f.Check(!c.Bind || !c.Recreate, "Recreate", "is set, and so is %v: a consumer that is never created cannot be created again", broker.Field("Bind"))
+	f.Check(c.CreateStream == nil || c.CreateStream.Name == c.Stream, "CreateStream.Name", "is not %v, %q", broker.Field("Stream"), c.Stream)
+	return f.Err()
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // CoreConfig is a core NATS source: a queue group on plain subjects, without JetStream.
@@ -24,18 +24,13 @@ type CoreConfig struct {
 }
 
 func (c CoreConfig) validate() error {
-	var f findings
-	c.Connection.validate(&f)
-	if len(c.Subjects) == 0 {
-		f.add("Subjects is empty")
-	}
-	for i, s := range c.Subjects {
-		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			f.add("Subjects[%d] is %q: it is no subject", i, s)
-		}
-	}
-	f.name("Queue", c.Queue)
-	return errors.Join(f.errs...)
+	f := findings()
+	conftag.Check(f, c)
+	c.Connection.validate(f)
+	f.Check(len(c.Subjects) > 0, "Subjects", "is missing")
+	validateSubjects(f, c.Subjects)
+	validateName(f, "Queue", c.Queue)
+	return f.Err()
 }
 
 // A CoreSource is a core NATS queue group. Delivery is at most once, and its Traits say so: what a process has received and not

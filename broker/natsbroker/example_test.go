@@ -123,5 +123,5 @@ func ExampleNewSource_invalid() {
 	fmt.Println(err)
 	// Output:
 	// natsbroker: URLs[0] is nats://nats.example: a password or token would go there without TLS; use tls:// or set PlaintextAuth
-	// natsbroker: Consumer is empty
+	// natsbroker: Consumer is missing
 }

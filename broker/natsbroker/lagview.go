@@ -2,9 +2,9 @@ package natsbroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/nats-io/nats.go"
 )
 
@@ -40,12 +40,13 @@ type LagView struct {
 
 // NewLagView checks cfg. It connects at the first Read.
 func NewLagView(cfg LagViewConfig) (*LagView, error) {
-	var f findings
+	f := findings()
 	c := Config{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain}.withDefaults()
-	c.Connection.validate(&f)
-	f.name("Stream", c.Stream)
-	f.name("Consumer", c.Consumer)
-	if err := errors.Join(f.errs...); err != nil {
+	conftag.Check(f, c)
+	c.Connection.validate(f)
+	validateName(f, "Stream", c.Stream)
+	validateName(f, "Consumer", c.Consumer)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	none := hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}}

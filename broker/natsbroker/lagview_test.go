@@ -46,7 +46,7 @@ func TestLagView(t *testing.T) {
 
 func TestLagViewErrors(t *testing.T) {
 	t.Parallel()
-	if _, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Stream: "a.b"}); err == nil || !strings.Contains(err.Error(), "Stream is") || !strings.Contains(err.Error(), "Consumer is empty") {
+	if _, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Stream: "a.b"}); err == nil || !strings.Contains(err.Error(), "Stream is") || !strings.Contains(err.Error(), "Consumer is missing") {
 		t.Error(err)
 	}
 	ts := startServer(t)

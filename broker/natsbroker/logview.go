@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // LogViewConfig says which server to read.
@@ -34,9 +35,10 @@ type LogView struct {
 // NewLogView checks cfg. It connects when it is first used.
 func NewLogView(cfg LogViewConfig) (*LogView, error) {
 	c := Config{Connection: cfg.Connection, Domain: cfg.Domain}.withDefaults()
-	var f findings
-	c.Connection.validate(&f)
-	if err := errors.Join(f.errs...); err != nil {
+	f := findings()
+	conftag.Check(f, c)
+	c.Connection.validate(f)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	none := hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}}

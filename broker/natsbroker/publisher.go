@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
 )
 
 // PublisherConfig is a publisher to JetStream.
@@ -20,7 +21,7 @@ type PublisherConfig struct {
 	Connection
 
 	// AckTimeout is how long to wait for the confirmation of one message; after it the message is perhaps stored. Defaults to 5 s.
-	AckTimeout time.Duration
+	AckTimeout time.Duration `want:">0"`
 }
 
 // A Publisher publishes to the JetStream streams that take a subject, and waits for their confirmation. It implements
@@ -59,10 +60,10 @@ var _ broker.Publisher = (*Publisher)(nil)
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg.Connection = cfg.Connection.withDefaults()
 	orDuration(&cfg.AckTimeout, 5*time.Second)
-	var f findings
-	cfg.Connection.validate(&f)
-	f.positive("AckTimeout", cfg.AckTimeout)
-	if err := errors.Join(f.errs...); err != nil {
+	f := findings()
+	cfg.Connection.validate(f)
+	conftag.Check(f, cfg)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	p := &Publisher{cfg: cfg, connecting: make(chan struct{}, 1), closed: make(chan struct{}), denied: map[string]chan struct{}{}}

@@ -88,10 +88,10 @@ var (
 
 // NewSource checks cfg and returns a source that is not yet connected. The error names every field that is wrong.
 func NewSource(cfg Config) (*Source, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
 	s := &Source{
 		cfg:    cfg,
 		base:   time.Now(),

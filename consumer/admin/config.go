@@ -2,13 +2,13 @@ package admin
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
 	"strconv"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 )
@@ -55,29 +55,24 @@ func (c Config) withDefaults() Config {
 
 // validate reports all findings at once, each with the field's name. It never shows the token.
 func (c Config) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("admin config: "+format, args...))
-		}
-	}
+	f := &broker.Findings{Of: "admin config"}
 	_, port, err := net.SplitHostPort(c.Listen)
-	check(err == nil, "Listen is %q, want host:port", c.Listen)
+	f.Check(err == nil, "Listen", "is %q, want host:port, as in 127.0.0.1:8080", c.Listen)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
-		check(err == nil, "Listen is %q, its port must be 0..65535", c.Listen)
+		f.Check(err == nil, "Listen", "is %q, its port must be 0..65535", c.Listen)
 	}
-	check(c.Token == "" || len(c.Token) >= minToken, "Token has %d bytes, want at least %d", len(c.Token), minToken)
-	check(len(c.Targets) > 0, "Targets is empty")
+	f.Check(c.Token == "" || len(c.Token) >= minToken, "Token", "has %d bytes, want at least %d", len(c.Token), minToken)
+	f.Check(len(c.Targets) > 0, "Targets", "is empty")
 	for name, t := range c.Targets {
-		check(name != "" && t != nil, "Targets[%q] has no name or is nil", name)
+		f.Check(name != "" && t != nil, broker.Field(fmt.Sprintf("Targets[%q]", name)), "has no name or is nil")
 	}
 	for name, limits := range c.Limits {
-		check(c.Targets[name] != nil, "Limits[%q] is of no target", name)
+		f.Check(c.Targets[name] != nil, broker.Field(fmt.Sprintf("Limits[%q]", name)), "is of no target")
 		for limit, l := range limits {
-			check(limitName.MatchString(limit) && l != nil, "Limits[%q][%q] has no name of letters, digits, '-', '_' and '.', or is nil", name, limit)
+			f.Check(limitName.MatchString(limit) && l != nil, broker.Field(fmt.Sprintf("Limits[%q][%q]", name, limit)), "has no name of letters, digits, '-', '_' and '.', or is nil")
 		}
 	}
-	check(c.MaxConnections > 0, "MaxConnections is %d, want at least 1", c.MaxConnections)
-	return errors.Join(errs...)
+	f.Check(c.MaxConnections > 0, "MaxConnections", "is %d, want at least 1", c.MaxConnections)
+	return f.Err()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/sony/gobreaker/v2"
 )
 
@@ -19,25 +20,25 @@ var ErrOpen = errors.New("middleware: circuit breaker is open")
 // BreakerConfig says when a CircuitBreaker opens, and what it does then. The zero value serves.
 type BreakerConfig struct {
 	// FailureRate is the share of failed calls in Window at which it opens, above 0 and at most 1. Defaults to 0.5.
-	FailureRate float64
+	FailureRate float64 `yaml:"failure_rate" want:">0..1"`
 	// MinCalls is how many calls Window must have before FailureRate means anything. Defaults to 20.
-	MinCalls int
+	MinCalls int `yaml:"min_calls" want:"1.."`
 	// Window is how far back calls count, in steps of a tenth. Defaults to 10 s.
-	Window time.Duration
+	Window time.Duration `yaml:"window" want:"10ms.."`
 	// OpenFor is how long it stays open before it tries again. Defaults to 10 s.
-	OpenFor time.Duration
+	OpenFor time.Duration `yaml:"open_for" want:">0"`
 	// Probes are the calls let through to try; it closes when all succeed and opens again when one fails. Defaults to 1.
-	Probes int
+	Probes int `yaml:"probes" want:"1..65536"`
 	// RetryWhenOpen returns ErrOpen as a RetryAfter while it is open, instead of waiting in the worker. That frees the worker for
 	// other handlers, and it uses up an attempt, as every error does: an outage longer than about MaxAttempts × OpenFor dead-letters
 	// what comes in it. Set it where several routes share a consumer and MaxAttempts is high. Defaults to false: calls wait, no
 	// attempt is used up, and the full queue stops the fetching.
-	RetryWhenOpen bool
+	RetryWhenOpen bool `yaml:"retry_when_open"`
 	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works. Errors of a
 	// call that the end of its claim or of the process cut short count as nothing.
-	IsFailure func(error) bool
+	IsFailure func(error) bool `yaml:"-"`
 	// OnChange is told each new state: open, half-open or closed. It must not block, nor call the breaker. Defaults to none.
-	OnChange func(state string)
+	OnChange func(state string) `yaml:"-"`
 }
 
 func (c BreakerConfig) withDefaults() BreakerConfig {
@@ -52,21 +53,6 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 		}
 	}
 	return c
-}
-
-func (c BreakerConfig) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("middleware: circuit breaker: "+format, args...))
-		}
-	}
-	check(c.FailureRate > 0 && c.FailureRate <= 1, "FailureRate is %v, want above 0 and at most 1", c.FailureRate)
-	check(c.MinCalls > 0, "MinCalls is %d, want at least 1", c.MinCalls)
-	check(c.Window >= 10*time.Millisecond, "Window is %v, want at least 10ms", c.Window)
-	check(c.OpenFor > 0, "OpenFor is %v, want more than 0", c.OpenFor)
-	check(c.Probes > 0 && c.Probes <= 1<<16, "Probes is %d, want 1 to 65536", c.Probes)
-	return errors.Join(errs...)
 }
 
 // A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and
@@ -84,10 +70,12 @@ type CircuitBreaker struct {
 
 // NewCircuitBreaker checks c and reports all findings at once.
 func NewCircuitBreaker(c BreakerConfig) (*CircuitBreaker, error) {
-	c = c.withDefaults()
-	if err := c.validate(); err != nil {
+	f := &broker.Findings{Of: "middleware: circuit breaker"}
+	conftag.Check(f, c)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
+	c = c.withDefaults()
 	b := &CircuitBreaker{config: c, changed: make(chan struct{})}
 	b.gate = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  uint32(c.Probes), //nolint:gosec // bounded by validate

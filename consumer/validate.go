@@ -1,0 +1,139 @@
+package consumer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/conftag"
+)
+
+// maxChunk is what the run word has room for, and the tag of Config.Chunk.
+const maxChunk = 1 << 16
+
+// Validate reports all that is wrong at once, as *broker.Findings. New does so, too.
+func (c Config) Validate() error {
+	f := &broker.Findings{Of: "consumer config"}
+	conftag.Check(f, c)
+	c = c.withDefaults()
+	c.validateInputs(f)
+	c.validateSizes(f)
+	c.validateBatch(f)
+	c.validateOrder(f)
+	b := c.Retry.Backoff
+	f.Check(b.Max >= b.Initial, "Retry.Backoff.Max", "is %v, below %v, %v", b.Max, broker.Field("Retry.Backoff.Initial"), b.Initial)
+	c.Retry.Topics.validate(f)
+	c.DeadLetter.validate(f, c.inputs())
+	return f.Err()
+}
+
+// validateInputs: there is something to read, and to choose from.
+func (c Config) validateInputs(f *broker.Findings) {
+	f.Check(c.Source != nil || len(c.Sources) > 0, "Source", "is required")
+	f.Check(c.Source == nil || len(c.Sources) == 0, "Sources", "is set, and so is %v: set one", broker.Field("Source"))
+	for i, in := range c.Sources {
+		f.Check(in.Source != nil, broker.Field(fmt.Sprintf("Sources[%d].Source", i)), "is required")
+	}
+	if p := c.Priority; p != nil {
+		f.Check(p.Of != nil, "Priority.Of", "is required")
+		f.Check(len(p.Levels) > 1, "Priority.Levels", "has %d weights, want at least 2", len(p.Levels))
+		for i, w := range p.Levels {
+			f.Check(w > 0, broker.Field(fmt.Sprintf("Priority.Levels[%d]", i)), "is %d, want at least 1", w)
+		}
+	}
+	f.Check(!c.Strict || len(c.Sources) > 1 || c.Priority != nil, "Strict",
+		"is set, and there is neither a %v nor more than one of %v: nothing goes before anything", broker.Field("Priority"), broker.Field("Sources"))
+}
+
+// validateSizes: all workers can be busy.
+func (c Config) validateSizes(f *broker.Findings) {
+	const most = broker.Field("Pool.Max")
+	f.Check(c.Pool.Max >= c.Pool.Min, most, "is %d, below %v, %d", c.Pool.Max, broker.Field("Pool.Min"), c.Pool.Min)
+	f.Check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages", "is %d, below %v, %d: workers could never all be busy", c.Budget.Messages, most, c.Pool.Max)
+	if share := c.mainBudget().Messages; share < c.Budget.Messages && c.Budget.Messages >= c.Pool.Max {
+		f.Check(share >= c.Pool.Max, "Budget.Messages", "is %d, of which each source has %d, below %v, %d", c.Budget.Messages, share, most, c.Pool.Max)
+	}
+}
+
+// validateBatch: there is one kind of handler, and a batch can be full.
+func (c Config) validateBatch(f *broker.Findings) {
+	b := c.Batch
+	if b == nil {
+		f.Check(c.Handler != nil, "Handler", "is required")
+		return
+	}
+	f.Check(c.Handler == nil, "Batch", "is set, and so is %v: set one", broker.Field("Handler"))
+	f.Check(b.Handler != nil, "Batch.Handler", "is required")
+	f.Check(!b.ByKey || c.Order == OrderNone || b.Size <= c.Lane.Limit, "Batch.Size", "is %d, above %v, %d: a batch might never be full", b.Size, broker.Field("Lane.Limit"), c.Lane.Limit)
+	share := c.mainBudget().Messages / 2
+	f.Check(b.Size <= share || c.Budget.Messages < c.Pool.Max, "Batch.Size", "is %d, above half of a source's budget, %d: a batch might never be full", b.Size, share)
+}
+
+// validateOrder: what an order excludes is not asked for.
+func (c Config) validateOrder(f *broker.Findings) {
+	f.Check(c.Lane.Full != LaneDeadLetter || c.DeadLetter != nil, "Lane.Full", "is %v, and there is no %v", c.Lane.Full, broker.Field("DeadLetter"))
+	f.Check(c.Order == OrderNone || c.Retry.Topics == nil, "Order", "is %v, and %v is set: what waits there has lost its place", c.Order, broker.Field("Retry.Topics"))
+}
+
+func (t *RetryTopics) validate(f *broker.Findings) {
+	if t == nil {
+		return
+	}
+	f.Check(t.Publisher != nil, "Retry.Topics.Publisher", "is required")
+	f.Check(t.Source != nil, "Retry.Topics.Source", "is required")
+	f.Check(len(t.Steps) > 0, "Retry.Topics.Steps", "is empty")
+	before := time.Duration(0)
+	for i, s := range t.Steps {
+		step := broker.Field(fmt.Sprintf("Retry.Topics.Steps[%d]", i))
+		validateTarget(f, step+".Topic", s.Topic)
+		f.Check(s.Delay > before, step+".Delay", "is %v, want more than %v", s.Delay, before)
+		before = max(before, s.Delay)
+	}
+}
+
+// validateTarget: something can be published there.
+func validateTarget(f *broker.Findings, at broker.Field, topic string) {
+	f.Check(topic != "", at, "is required")
+	if err := broker.CheckDestination(topic); err != nil {
+		f.Add(at, "is refused: %v", err)
+	}
+}
+
+func (d *DeadLetter) validate(f *broker.Findings, inputs []Input) {
+	if d == nil {
+		return
+	}
+	f.Check(d.Publisher != nil, "DeadLetter.Publisher", "is required")
+	d.validateTopic(f, "DeadLetter.Topic", d.Topic, inputs)
+	for i, r := range d.Routes {
+		d.validateRoute(f, broker.Field(fmt.Sprintf("DeadLetter.Routes[%d]", i)), r, d.Routes[:i], inputs)
+	}
+	if _, can := d.Publisher.(broker.Destinations); d.Create && d.Publisher != nil {
+		f.Check(can, "DeadLetter.Create", "is set, and the %v, %T, cannot make topics", broker.Field("DeadLetter.Publisher"), d.Publisher)
+	}
+}
+
+// validateRoute: it takes what there is, and what the ones before it leave.
+func (d *DeadLetter) validateRoute(f *broker.Findings, at broker.Field, r LetterRoute, before []LetterRoute, inputs []Input) {
+	d.validateTopic(f, at+".Topic", r.Topic, inputs)
+	switch classes := FailureClasses(); {
+	case r.Class == "" && r.Handler == "":
+		f.Add(at, "has neither Class nor Handler: it would take what %v is for", broker.Field("DeadLetter.Topic"))
+	case r.Class != "" && !slices.Contains(classes, r.Class):
+		f.Add(at+".Class", "is %q, want one of %v", r.Class, classes)
+	case !r.Reached(before):
+		f.Add(at, "is never taken: the routes before it take all that it would")
+	}
+	f.Check(r.Handler == "" || d.HandlerOf != nil, at+".Handler", "is %q, and %v is not set", r.Handler, broker.Field("DeadLetter.HandlerOf"))
+}
+
+// validateTopic: a topic that dead letters go to is not the consumer's own.
+func (d *DeadLetter) validateTopic(f *broker.Findings, at broker.Field, topic string, inputs []Input) {
+	validateTarget(f, at, topic)
+	for _, in := range inputs {
+		if s, ok := in.Source.(broker.SelfReader); ok && d.Publisher != nil && s.Reads(d.Publisher, topic) {
+			f.Add(at, "is %q, which the consumer itself reads: dead letters would be handled again, and again", topic)
+		}
+	}
+}
