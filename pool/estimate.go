@@ -21,6 +21,9 @@ type Rates struct {
 	Rising float64
 	// Handler is the mean time that a message took of late.
 	Handler time.Duration
+	// Usual is the mean time that a handler takes that one meets running: longer than Handler where times scatter, for long ones
+	// are met more often.
+	Usual time.Duration
 	// Proven is Handler, or what the running handlers prove already, if that is more: a slowdown shows before anything ends.
 	Proven time.Duration
 	// Samples is how many completions are behind Handler.
@@ -69,6 +72,7 @@ func (e *estimate) update(o *Observation) Rates {
 	if e.r.Scatter = 1; e.squares > 0 && e.work > 0 {
 		e.r.Scatter = max(0, e.squares*e.done/(e.work*e.work)-1)
 	}
+	e.r.Usual = seconds(e.r.Handler.Seconds() * (1 + e.r.Scatter))
 	e.r.Proven = max(e.r.Handler, e.proof(o))
 	e.prev = *o
 	return e.r

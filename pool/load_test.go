@@ -42,6 +42,7 @@ type load struct {
 	knee   int     // more workers bring nothing; 0: they always do
 	ideal  float64 // the oracle's worker-seconds, where mean and knee do not tell
 	varies bool    // the need changes within the graded phase
+	harms  bool    // more workers than the knee bring less
 }
 
 // oracle is the worker-seconds of who knows the load and has as many workers at each moment as it needs on average.

@@ -56,8 +56,8 @@ var limits = map[string]bounds{
 	"H7":  {t90: 150 * ms, p99: 120 * ms, ratio: 1.7},
 	"H9":  {t90: 100 * ms, ratio: 1.5},
 	"J":   {t90: 45 * sec, ratio: 1.2},
-	"L":   {ratio: 1.8, reversals: 12},
-	"N":   {ratio: 1.8, reversals: 20},
+	"L":   {ratio: 1.55, reversals: 10},
+	"N":   {ratio: 1.5, reversals: 10},
 }
 
 // id is the first word of a load's name.
@@ -240,4 +240,37 @@ func printRow(name, policy string, l load, gs []grade) {
 		cell(0, func(g grade) float64 { return millis(g.bloated) }),
 		cell(0, func(g grade) float64 { return millis(g.shrink) }),
 		cell(2, func(g grade) float64 { return g.tries }))
+}
+
+// patience is how long a load may do with less than half of what it needs while work waits: ten seconds, or one and a half handler
+// times; and 25 where a growth does harm, for that is remembered for longer, or the downstream changes.
+func (l *load) patience() time.Duration {
+	if l.harms || l.graded == 2 {
+		return 25 * sec
+	}
+	return max(10*sec, time.Duration(1.5*l.mean*1e9))
+}
+
+// TestManyPlays plays each load whose need stays the same POOL_PLAYS times, from POOL_SEED on, and names each play that for too
+// long had less than half or more than three times the workers that it needs. POOL_LOADS=E1,R8 plays only these.
+func TestManyPlays(t *testing.T) {
+	plays, _ := strconv.Atoi(os.Getenv("POOL_PLAYS"))
+	if plays == 0 {
+		t.Skip("POOL_PLAYS is not set")
+	}
+	first, _ := strconv.Atoi(os.Getenv("POOL_SEED"))
+	only := os.Getenv("POOL_LOADS")
+	for _, l := range loads() {
+		if l.varies || only != "" && !slices.Contains(strings.Split(only, ","), id(l)) {
+			continue
+		}
+		for seed := first; seed < first+plays; seed++ {
+			switch g := playSeeds(t, l, pool.ReportStatus, 1, seed)[0]; {
+			case g.starved > l.patience():
+				t.Errorf("%s, seed %d: %v with less than half of the need", id(l), seed, g.starved)
+			case g.bloated > 5*sec:
+				t.Errorf("%s, seed %d: %v with more than three times the need", id(l), seed, g.bloated)
+			}
+		}
+	}
 }

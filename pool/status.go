@@ -78,7 +78,7 @@ func (s *reportStatus) note(o Observation) {
 
 // blind: nothing has ended yet, or what runs is older than what ended explains.
 func (s *reportStatus) blind(o Observation) bool {
-	return o.Busy > 0 && (o.Rates.Samples < 1 || o.Rates.Proven > 2*o.Rates.Handler)
+	return o.Busy > 0 && (o.Rates.Samples < 1 || o.Rates.Proven > max(2*o.Rates.Handler, o.Rates.Usual))
 }
 
 func (s *reportStatus) decide(o Observation) Decision {
@@ -163,10 +163,14 @@ func (s *reportStatus) grow(o Observation) Decision {
 	full, held := o.Now-s.fullAt >= 2*tick, s.most > 0 && n >= s.most
 	since, done := o.Now-s.changedAt, float64(o.served()-s.change.served())
 	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
-	short := max(2*tick, min(o.Rates.Handler, drainTime))
-	if blind {
-		short = 2 * tick
+	short := o.Rates.Handler // a delay that is no reason to grow
+	switch {
+	case blind:
+		short = 0
+	case n < freeSize: // few are often all busy with long ones
+		short = o.Rates.Usual
 	}
+	short = max(2*tick, min(short, drainTime))
 	switch wait := held && o.Now < s.till; {
 	case !full && o.Rates.Proven > 0 && o.delay() <= short:
 		return o.stay(ReasonStaff, "the backlog is short", tick)
@@ -201,8 +205,11 @@ func (s *reportStatus) grow(o Observation) Decision {
 func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why Reason) {
 	n, h, roots := o.Workers, o.Rates.Proven.Seconds(), 1.0
 	if target, why = 2*n, ReasonGrow; !full && h > 0 { // a full queue hides the arrivals
-		if o.Rates.Samples == 0 {
+		switch {
+		case o.Rates.Samples == 0:
 			h *= 2 // a handler of that age takes on average so long (Lindy)
+		case !blind:
+			h = o.Rates.Handler.Seconds()
 		}
 		if blind {
 			roots = 2
