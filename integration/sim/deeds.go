@@ -96,19 +96,20 @@ func (r *run) alive() (n int) {
 	return n
 }
 
-// troubled writes down since when there is trouble, and when it ends, until when. What is told to fail fails when it is next
-// done: within a lease.
+// troubled writes down since when there is trouble, and when it ends, until when.
 func (r *run) troubled(f Fault, p *process, undo func()) func() {
 	t := trouble{process: p, message: -1, from: time.Now(), until: time.Now()}
 	switch f.What {
-	case FailSettles, FailPublishes:
-		t.until = t.from.Add(time.Duration(r.schedule.Settings.Lease))
+	case Kill, Steal, Reset, Leader, Restart, Grow:
+		if r.kind.Late {
+			t.until = t.from.Add(time.Duration(r.schedule.Settings.Lease))
+		}
 	case Forget:
 		t.from = t.from.Add(-time.Duration(f.N) * time.Millisecond)
 	case Again:
 		t.message, t.until = f.N, t.from.Add(calmFor)
 	}
-	if !whats[f.What].lasts {
+	if !whats[f.What].lasts && !whats[f.What].armed {
 		r.book.trouble(t)
 		return undo
 	}

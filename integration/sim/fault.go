@@ -34,6 +34,10 @@ const (
 	CutFrom What = "cut from"
 	// CutBoth is both.
 	CutBoth What = "cut both"
+	// CutNode is CutBoth with node N of the broker alone.
+	CutNode What = "cut node"
+	// LoseAnswers breaks a connection of a process at each of the next N answers: what was asked for is done, and not heard of.
+	LoseAnswers What = "lose answers"
 	// Reset ends the connections of a process; it may make others at once.
 	Reset What = "reset"
 )
@@ -72,6 +76,7 @@ type traits struct {
 	engine  bool // no world is asked
 	lasts   bool // has For
 	counts  bool // has N
+	armed   bool // is over when it was done N times, or after a lease
 	weight  int  // how often it is planned
 }
 
@@ -82,17 +87,19 @@ var whats = map[What]traits{
 	Pause:  {engine: true, process: true, lasts: true, weight: 2},
 	Resize: {engine: true, process: true, counts: true, weight: 2},
 
-	Kill:    {process: true, weight: 4},
-	Freeze:  {process: true, lasts: true, weight: 3},
-	CutTo:   {process: true, lasts: true, weight: 2},
-	CutFrom: {process: true, lasts: true, weight: 2},
-	CutBoth: {process: true, lasts: true, weight: 2},
-	Reset:   {process: true, weight: 2},
+	Kill:        {process: true, weight: 4},
+	Freeze:      {process: true, lasts: true, weight: 3},
+	CutTo:       {process: true, lasts: true, weight: 2},
+	CutFrom:     {process: true, lasts: true, weight: 2},
+	CutBoth:     {process: true, lasts: true, weight: 2},
+	CutNode:     {process: true, lasts: true, counts: true, weight: 2},
+	Reset:       {process: true, weight: 2},
+	LoseAnswers: {process: true, counts: true, armed: true, weight: 2},
 
 	Down:          {lasts: true, weight: 2},
 	Delay:         {lasts: true, counts: true, weight: 2},
-	FailSettles:   {counts: true, weight: 2},
-	FailPublishes: {counts: true, weight: 2},
+	FailSettles:   {counts: true, armed: true, weight: 2},
+	FailPublishes: {counts: true, armed: true, weight: 2},
 	Again:         {counts: true, weight: 2},
 	Forget:        {counts: true, weight: 2},
 	Revoke:        {counts: true, weight: 3},

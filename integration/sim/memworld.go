@@ -16,6 +16,7 @@ import (
 func init() {
 	noNodes := "a broker in memory has no nodes"
 	both := map[What]string{
+		CutNode: noNodes, LoseAnswers: "there are no connections; CutFrom for a moment is the same",
 		Leader: noNodes, Restart: noNodes + ", and Down is a broker that is away with its data",
 		Reset: "there are no connections; CutBoth for a moment is the same",
 		Grow:  "the number of partitions is fixed when a topic is made",
@@ -82,8 +83,10 @@ func (w *memWorld) Do(f Fault, p Process) (undo func(), err error) {
 		return func() { b.Delay(0) }, nil
 	case FailSettles:
 		b.Fail(membroker.OpSettle, f.N, errToldBroker)
+		return func() { b.Fail(membroker.OpSettle, 0, nil) }, nil
 	case FailPublishes:
 		b.Fail(membroker.OpPublish, f.N, errToldBroker)
+		return func() { b.Fail(membroker.OpPublish, 0, nil) }, nil
 	case Forget:
 		for group := range w.groups {
 			b.ForgetSettles(group, time.Duration(f.N)*time.Millisecond)

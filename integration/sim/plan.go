@@ -116,7 +116,7 @@ func (p planner) sized(f Fault, s Settings) Fault {
 	switch {
 	case f.What == Delay || f.What == Forget:
 		f.N = 1 + p.IntN(300)
-	case f.What == FailSettles || f.What == FailPublishes || f.What == Grow:
+	case f.What == FailSettles || f.What == FailPublishes || f.What == LoseAnswers || f.What == Grow:
 		f.N = 1 + p.IntN(4)
 	case whats[f.What].counts:
 		f.N = p.IntN(64)

@@ -214,7 +214,11 @@ func (r *run) steps() error {
 			return err
 		}
 		if undo != nil {
-			due = append(due, deed{time.Now().Add(time.Duration(step.Fault.For)), func() error { undo(); return nil }})
+			lasts := step.Fault.For
+			if whats[step.Fault.What].armed {
+				lasts = r.schedule.Settings.Lease
+			}
+			due = append(due, deed{time.Now().Add(time.Duration(lasts)), func() error { undo(); return nil }})
 			slices.SortStableFunc(due, func(a, b deed) int { return a.at.Compare(b.at) })
 		}
 	}

@@ -105,7 +105,7 @@ func (c *conn) take(b []byte) (got int, wait time.Duration, err error) {
 }
 
 // held says whether a cut keeps back what comes to c.
-func (c *conn) held() bool { return c.link.host.path(c.link.address).cut&c.peer.dir != 0 }
+func (c *conn) held() bool { return c.link.host.isCut(c.peer.dir, c.link.address) }
 
 // arrived looks for the end of the greeting.
 func (c *conn) arrived(b []byte) {

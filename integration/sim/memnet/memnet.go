@@ -104,7 +104,7 @@ type Host struct {
 	// All below is under net.mu, and so is what the Host's connections hold.
 	dead  bool
 	away  bool             // all servers are, as seen from here
-	paths map[string]*path // by the server's address
+	paths map[string]*path // by the server's address; "" is all
 	delay time.Duration
 	lose  int // answers that are lost with their connection
 	conns map[*conn]bool
@@ -118,9 +118,9 @@ type HostConfig struct {
 	Greeted func(arrived []byte) bool
 }
 
-// path is the way from one Host to one server.
+// path is the way from one Host to one server, or to all.
 type path struct {
-	cut Direction
+	cuts [2]int // how many cuts are under way, Out and In
 	// changed is closed when something changes for those who wait to dial.
 	changed chan struct{}
 }
@@ -171,9 +171,9 @@ func (h *Host) connect(address string) (l *listener, ours, theirs *conn, healed 
 	switch {
 	case h.dead:
 		return nil, nil, nil, nil, net.ErrClosed
-	case p.cut != 0 && h.cfg.Greeted != nil:
+	case h.isCut(Both, address) && h.cfg.Greeted != nil:
 		return nil, nil, nil, nil, os.ErrDeadlineExceeded
-	case p.cut != 0:
+	case h.isCut(Both, address):
 		return nil, nil, nil, p.changed, nil
 	case l == nil || h.away:
 		return nil, nil, nil, nil, syscall.ECONNREFUSED
@@ -193,35 +193,40 @@ func (h *Host) path(address string) *path {
 	p := h.paths[address]
 	if p == nil {
 		p = &path{changed: make(chan struct{})}
-		if all := h.paths[""]; all != nil {
-			p.cut = all.cut
-		}
 		h.paths[address] = p
 	}
 	return p
 }
 
-// Cut keeps back what goes in a direction, until Heal: to one server, or to all where address is empty. Nobody is told.
-func (h *Host) Cut(d Direction, address string) {
-	h.setCut(address, func(now Direction) Direction { return now | d })
+// isCut says whether something is in the way to or from a server. It is under net.mu.
+func (h *Host) isCut(d Direction, address string) bool {
+	one, all := h.path(address).cuts, h.path("").cuts
+	return d&Out != 0 && one[0]+all[0] > 0 || d&In != 0 && one[1]+all[1] > 0
 }
 
-// Heal lets everything go on. What was kept back arrives.
-func (h *Host) Heal(address string) { h.setCut(address, func(Direction) Direction { return 0 }) }
+// Cut keeps back what goes in a direction, until heal is called: to one server, or to all where address is empty. Nobody is told.
+// Where several cuts are under way the last one that heals lets everything go on; what was kept back arrives then.
+func (h *Host) Cut(d Direction, address string) (heal func()) {
+	h.addCut(d, address, 1)
+	return sync.OnceFunc(func() { h.addCut(d, address, -1) })
+}
 
-func (h *Host) setCut(address string, to func(Direction) Direction) {
+func (h *Host) addCut(d Direction, address string, by int) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
-	h.path(address)
-	for a, p := range h.paths {
-		if address == "" || a == address {
-			p.cut = to(p.cut)
-			close(p.changed)
-			p.changed = make(chan struct{})
-		}
+	cuts := &h.path(address).cuts
+	if d&Out != 0 {
+		cuts[0] += by
+	}
+	if d&In != 0 {
+		cuts[1] += by
+	}
+	for _, p := range h.paths {
+		close(p.changed)
+		p.changed = make(chan struct{})
 	}
 	for c := range h.conns {
-		if h.path(c.link.address).cut != 0 && !c.link.greeted {
+		if !c.link.greeted && h.isCut(Both, c.link.address) {
 			c.tear()
 			continue
 		}
@@ -237,12 +242,12 @@ func (h *Host) Delay(d time.Duration) {
 	h.delay = d
 }
 
-// LoseAnswers breaks the connection of each of the next times writes of a server to this Host, so that what it did stays done and
-// is not heard of.
+// LoseAnswers breaks the connection at each of the next times writes of a server to this Host, so that what it did stays done and
+// is not heard of. It replaces what was said before.
 func (h *Host) LoseAnswers(times int) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
-	h.lose += times
+	h.lose = times
 }
 
 // Break resets the connections to a server, or all where address is empty. They can be dialed again at once.

@@ -113,15 +113,18 @@ func TestCutsKeepBack(t *testing.T) {
 				if d == memnet.In {
 					from, to = to, from
 				}
-				h.Cut(d, address)
+				heal, another := h.Cut(d, address), h.Cut(d, "")
 				write(t, from, "kept back")
 				write(t, to, "passes")
 				if took := read(t, from, "passes"); took != 0 {
 					t.Errorf("the other direction took %v", took)
 				}
 				go func() {
-					time.Sleep(time.Hour)
-					h.Heal(address)
+					time.Sleep(time.Minute)
+					heal()
+					heal() // of no effect
+					time.Sleep(59 * time.Minute)
+					another()
 				}()
 				if took := read(t, to, "kept back"); took != time.Hour {
 					t.Errorf("through a cut of an hour it took %v", took)
@@ -135,7 +138,7 @@ func TestCutsKeepBack(t *testing.T) {
 func TestKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, client, server := pair(t, memnet.HostConfig{})
-		h.Cut(memnet.Both, "")
+		heal := h.Cut(memnet.Both, "")
 		write(t, client, "last words")
 		h.Kill()
 		fails(t, client, net.ErrClosed)
@@ -150,7 +153,7 @@ func TestKill(t *testing.T) {
 			t.Errorf("through the cut came %d bytes, %v", n, err)
 		}
 		_ = server.SetReadDeadline(time.Time{})
-		h.Heal("")
+		heal()
 		read(t, server, "last words")
 		fails(t, server, io.EOF)
 	})
@@ -196,7 +199,7 @@ func TestBreaks(t *testing.T) {
 func TestDialThroughACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l, _, _ := pair(t, memnet.HostConfig{})
-		h.Cut(memnet.In, "")
+		heal := h.Cut(memnet.In, "")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -205,7 +208,7 @@ func TestDialThroughACut(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Hour)
-			h.Heal("")
+			heal()
 		}()
 		began = time.Now()
 		if dial(t, h, l); time.Since(began) != time.Hour {
@@ -227,12 +230,12 @@ func TestGreetings(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Errorf("the greeting took %v", time.Since(began))
 		}
-		h.Cut(memnet.In, "")
+		heal := h.Cut(memnet.In, "")
 		fails(t, client, syscall.ECONNRESET)
 		if _, err := h.Dial(t.Context(), "tcp", address); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 0 {
 			t.Errorf("a dial through a cut ended after %v with %v", time.Since(began), err)
 		}
-		h.Heal("")
+		heal()
 		client, server = dial(t, h, l)
 		write(t, server, "PONG")
 		read(t, client, "PONG")

@@ -1,0 +1,383 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats-server/v2/server/ats"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/integration/sim/memnet"
+	"github.com/longshoremq/longshore/internal/dialer"
+)
+
+func init() {
+	ats.Register() // one goroutine of the server's, for all servers: outside of bubbles
+	one := "there is one server"
+	kinds = append(kinds, Kind{
+		Name: "nats", Late: true, Heavy: 15, Shared: true, NoSpill: true,
+		Cannot: map[What]string{
+			Leader: one, CutNode: one,
+			Revoke: "a leased stream has no partitions", Bounce: "a leased stream has no partitions",
+			FailSettles:   "no ack is refused: LoseAnswers loses its receipt",
+			FailPublishes: "no server in health refuses a message that it took before: LoseAnswers loses its confirmation",
+			Again:         "the server delivers again what was not acked, and nothing else",
+			Grow:          "a stream has no partitions",
+		},
+		New: func(t testing.TB, s Schedule) World { return newNATSWorld(t, s) },
+	})
+}
+
+// A natsWorld is a nats-server, reached over pipes.
+type natsWorld struct {
+	testing.TB
+	schedule Schedule
+	weather
+	rnd     *rand.Rand
+	dir     string
+	storage jetstream.StorageType
+	client  *nats.Conn // no fault is in its way
+	js      jetstream.JetStream
+	groups  map[string][]string // the topics of each
+	stored  map[string][]broker.Message
+	floors  map[string][]int64
+	at      *natsServer
+}
+
+// natsAddress is where the server listens.
+const natsAddress = "127.0.0.1:4222"
+
+func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
+	forgetPools()
+	w := &natsWorld{TB: t, schedule: s, weather: weather{net: memnet.New()}, rnd: rand.New(rand.NewPCG(s.Seed, 12)), dir: t.TempDir(),
+		storage: jetstream.MemoryStorage, groups: map[string][]string{}, stored: map[string][]broker.Message{}, floors: map[string][]int64{}}
+	if slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Fault.What == Restart || step.Fault.What == Forget }) {
+		w.storage = jetstream.FileStorage
+	}
+	w.at = w.serve()
+	var err error
+	w.client, err = nats.Connect("nats://"+natsAddress, nats.SetCustomDialer(natsDialer{w.net.Host(greetsNATS)}),
+		nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true))
+	if err == nil {
+		w.js, err = jetstream.New(w.client)
+	}
+	for _, topic := range append(s.Inputs(), s.Outputs()...) {
+		if err == nil {
+			_, err = w.js.CreateStream(context.Background(), jetstream.StreamConfig{Name: topic, Subjects: []string{topic}, Storage: w.storage})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// forgetPools empties each sync.Pool: nats.go keeps timers in one, and a timer of an earlier bubble may not be used in this one.
+func forgetPools() {
+	runtime.GC() // makes what is kept the second choice
+	runtime.GC() // forgets that
+}
+
+// greetsNATS: nats.go dials and greets under its lock.
+var greetsNATS = memnet.HostConfig{Greeted: func(arrived []byte) bool { return bytes.Contains(arrived, []byte("PONG\r\n")) }}
+
+// A natsDialer is a nats.CustomDialer.
+type natsDialer struct{ host *memnet.Host }
+
+// Dial implements nats.CustomDialer.
+func (d natsDialer) Dial(network, address string) (net.Conn, error) {
+	return d.host.Dial(context.Background(), network, address)
+}
+
+// Join implements World.
+func (w *natsWorld) Join(name string) Process {
+	return &natsProcess{sockets: sockets{w.join(greetsNATS)}, w: w, name: name}
+}
+
+// Produce implements World.
+func (w *natsWorld) Produce(topic string, _ int, key, value []byte) error {
+	id := string(value) // it is stored once, however often that is tried
+	m := &nats.Msg{Subject: topic, Data: value, Header: nats.Header{natsKey: {string(key)}, jetstream.MsgIDHeader: {id}}}
+	var ack *jetstream.PubAck
+	err := w.ask(func(ctx context.Context) (err error) {
+		ack, err = w.js.PublishMsg(ctx, m)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("publishing to %s: %w", topic, err)
+	}
+	w.stored[topic] = append(w.stored[topic], broker.Message{Topic: topic, Partition: -1, Offset: int64(ack.Sequence), Key: key, Value: value})
+	return nil
+}
+
+// natsKey is the header with the key, of programs that are not longshore.
+const natsKey = "Key"
+
+// ask asks the server, again and again while it is away for a moment.
+func (w *natsWorld) ask(do func(ctx context.Context) error) (err error) {
+	for range 100 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err = do(ctx)
+		cancel()
+		if err == nil || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}
+
+// Do implements World.
+func (w *natsWorld) Do(f Fault, p Process) (undo func(), err error) {
+	if p, ok := p.(*natsProcess); ok {
+		return p.do(f)
+	}
+	switch f.What {
+	case Down:
+		return w.down(), nil
+	case Delay:
+		return w.slow(time.Duration(f.N) * time.Millisecond), nil
+	case Restart:
+		return nil, w.restart(false)
+	case Forget: // what it had not written when it was killed
+		return nil, w.restart(true)
+	case Steal:
+		return nil, w.unpin(f.N)
+	}
+	return nil, fmt.Errorf("a nats-server does not know how to do %q", f.What)
+}
+
+// unpin lets the server pin another process, where one is pinned.
+func (w *natsWorld) unpin(n int) error {
+	if w.schedule.Settings.Order == "" {
+		return nil
+	}
+	inputs := w.schedule.Inputs()
+	topic := inputs[n%len(inputs)]
+	for group, topics := range w.groups {
+		if !slices.Contains(topics, topic) {
+			continue
+		}
+		err := w.ask(func(ctx context.Context) error {
+			info, err := w.info(ctx, topic, group)
+			if err != nil || len(info.PriorityGroups) == 0 {
+				return err
+			}
+			s, err := w.js.Stream(ctx, topic)
+			if err != nil {
+				return err
+			}
+			return s.UnpinConsumer(ctx, group, info.PriorityGroups[0].Group)
+		})
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return fmt.Errorf("unpinning %s: %w", group, err)
+		}
+	}
+	return nil
+}
+
+func (w *natsWorld) info(ctx context.Context, topic, group string) (*jetstream.ConsumerInfo, error) {
+	c, err := w.js.Consumer(ctx, topic, group)
+	if err != nil {
+		return nil, err
+	}
+	return c.CachedInfo(), nil
+}
+
+// Messages implements World.
+func (w *natsWorld) Messages(topic string) ([]broker.Message, error) {
+	if slices.Contains(w.schedule.Inputs(), topic) {
+		return w.stored[topic], nil
+	}
+	have := w.stored[topic]
+	err := w.ask(func(ctx context.Context) error {
+		s, err := w.js.Stream(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for seq := uint64(len(have) + 1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+			m, err := s.GetMsg(ctx, seq)
+			if err != nil {
+				return err
+			}
+			have = append(have, broker.Message{Topic: topic, Partition: -1, Offset: int64(seq), Value: m.Data})
+		}
+		return nil
+	})
+	w.stored[topic] = have
+	return have, err
+}
+
+// Unsettled implements World.
+func (w *natsWorld) Unsettled() (n int64, where string, err error) {
+	var parts []string
+	for group, topics := range w.groups {
+		for _, topic := range topics {
+			left := int64(len(w.stored[topic]))
+			err := w.ask(func(ctx context.Context) error {
+				info, err := w.info(ctx, topic, group)
+				if err != nil {
+					return err
+				}
+				left = int64(info.NumPending) + int64(info.NumAckPending)
+				key := topic + " for " + group
+				if f := w.floors[key]; len(f) == 0 || f[len(f)-1] != int64(info.AckFloor.Stream) {
+					w.floors[key] = append(f, int64(info.AckFloor.Stream))
+				}
+				if left > 0 {
+					parts = append(parts, fmt.Sprintf("%s for %s: %d were not delivered, %d not acked, all before %d are", topic, group,
+						info.NumPending, info.NumAckPending, info.AckFloor.Stream+1))
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return 0, "", err
+			}
+			n += left
+		}
+	}
+	return n, strings.Join(parts, ", "), nil
+}
+
+// Floors implements World.
+func (w *natsWorld) Floors() map[string][]int64 { return w.floors }
+
+// Close implements World.
+func (w *natsWorld) Close() {
+	w.client.Close()
+	w.at.end()
+}
+
+// restart stops the server and starts it again with the same data. One that is killed has not written down the acks of its last
+// moments.
+func (w *natsWorld) restart(killed bool) error {
+	dir := w.dir
+	if killed {
+		dir = w.TempDir()
+		w.at.leave() // nobody reaches it any more
+		if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
+			return fmt.Errorf("copying what a killed server has left: %w", err)
+		}
+	}
+	w.at.end()
+	w.dir = dir
+	w.at = w.serve()
+	return nil
+}
+
+// A natsServer is one run of a server.
+type natsServer struct {
+	w *natsWorld
+	s *server.Server
+	l net.Listener
+
+	wg sync.WaitGroup
+}
+
+// serve starts the server.
+func (w *natsWorld) serve() *natsServer {
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: filepath.Join(w.dir, "js"), NoSigs: true, NoLog: true,
+		JetStreamMaxMemory: 1 << 28, JetStreamMaxStore: 1 << 28})
+	if err != nil {
+		w.Fatal(err)
+	}
+	n := &natsServer{w: w, s: s}
+	n.wg.Go(s.Start)
+	if !s.ReadyForConnections(time.Minute) {
+		w.Fatal("nats-server does not become ready")
+	}
+	if n.l, err = w.net.Listen("tcp", natsAddress); err != nil {
+		w.Fatal(err)
+	}
+	n.wg.Go(n.accept)
+	return n
+}
+
+// accept connects who comes to the server, which has pipes of its own.
+func (n *natsServer) accept() {
+	for {
+		outer, err := n.l.Accept()
+		if err != nil {
+			return
+		}
+		inner, err := n.s.InProcessConn()
+		if err != nil { // it is going down
+			_ = outer.Close()
+			continue
+		}
+		for a, b := range map[net.Conn]net.Conn{outer: inner, inner: outer} {
+			n.wg.Go(func() {
+				_, _ = io.Copy(a, b)
+				_ = a.Close()
+			})
+		}
+	}
+}
+
+// leave takes it from the network.
+func (n *natsServer) leave() {
+	_ = n.l.Close()
+	n.w.net.Break(natsAddress)
+}
+
+// end stops it.
+func (n *natsServer) end() {
+	n.leave()
+	n.s.Shutdown()
+	n.s.WaitForShutdown()
+	n.wg.Wait()
+}
+
+// A natsProcess is a process's sources and publishers on JetStream.
+type natsProcess struct {
+	sockets
+	w    *natsWorld
+	name string
+}
+
+func (p *natsProcess) connection() natsbroker.Connection {
+	c := natsbroker.Connection{URLs: []string{"nats://" + natsAddress}, Name: p.name, DialTimeout: time.Second,
+		ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: 500 * time.Millisecond, PingInterval: time.Second}
+	dialer.Use(&c, p.host.Dial)
+	return c
+}
+
+// Source implements Process.
+func (p *natsProcess) Source(s Subscription) (broker.Source, error) {
+	if len(s.Topics) != 1 {
+		return nil, fmt.Errorf("a source of JetStream reads one stream, not %v", s.Topics)
+	}
+	p.w.groups[s.Group] = s.Topics
+	settings := p.w.schedule.Settings
+	return natsbroker.NewSource(natsbroker.Config{
+		Connection: p.connection(), Stream: s.Topics[0], Consumer: s.Group, KeyHeader: natsKey,
+		AckWait: time.Duration(settings.Lease), RevokeWait: time.Duration(settings.RevokeWait), Heartbeat: 500 * time.Millisecond, Poll: time.Second,
+	})
+}
+
+// Publisher implements Process.
+func (p *natsProcess) Publisher() (broker.Publisher, error) {
+	return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: p.connection(), AckTimeout: time.Second})
+}
+
+// Close implements Process.
+func (p *natsProcess) Close() { p.host.Kill() }
+
+func (p *natsProcess) do(f Fault) (undo func(), err error) { return p.sockets.do(f) }

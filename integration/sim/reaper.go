@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A reaper keeps the sessions of members where kfake counts them otherwise than Kafka does:
+//
+//   - a member whose connection breaks while it waits for the answer to a JoinGroup or SyncGroup lives for ever: a rebalance waits for it,
+//     or its partitions are read by nobody. Kafka counts its session from that answer on. The reaper expels it.
+//   - the session of a member that waits for the answer to its SyncGroup may end meanwhile: kfake then leaves it without an answer, and
+//     counts it as one that does not wait for the next JoinGroup, so that no rebalance ever ends by itself any more. Kafka ends no
+//     session of who waits. The reaper sends a heartbeat for it.
+type reaper struct {
+	w     *kafkaWorld
+	over  chan struct{}
+	ended chan struct{}
+
+	mu    sync.Mutex
+	heard map[string]time.Time // of each member
+	syncs map[string]int32     // of each member the generation of its last SyncGroup
+	calm  map[string]calm      // of each group
+}
+
+// calm is since when a group is as it is.
+type calm struct {
+	state string
+	epoch int32
+	since time.Time
+}
+
+// reap starts one.
+func (w *kafkaWorld) reap() *reaper {
+	r := &reaper{w: w, over: make(chan struct{}), ended: make(chan struct{}), heard: map[string]time.Time{}, syncs: map[string]int32{},
+		calm: map[string]calm{}}
+	r.watch(w.cluster)
+	go r.loop()
+	return r
+}
+
+// watch sees all requests to a cluster.
+func (r *reaper) watch(c *kfake.Cluster) {
+	c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:staticcheck // kfake's signature
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		member := ""
+		switch req := req.(type) {
+		case *kmsg.HeartbeatRequest:
+			member = req.MemberID
+		case *kmsg.JoinGroupRequest:
+			member = req.MemberID
+		case *kmsg.SyncGroupRequest:
+			member = req.MemberID
+			r.syncs[member] = req.Generation
+		case *kmsg.OffsetCommitRequest:
+			member = req.MemberID
+		}
+		if member != "" {
+			r.heard[member] = time.Now()
+		}
+		return nil, nil, false
+	})
+}
+
+func (r *reaper) loop() {
+	defer close(r.ended)
+	every := time.Duration(r.w.schedule.Settings.Lease) / 4
+	for t := time.NewTicker(every); ; {
+		select {
+		case <-t.C:
+			r.round()
+		case <-r.over:
+			t.Stop()
+			return
+		}
+	}
+}
+
+func (r *reaper) round() {
+	for _, group := range r.w.groupNames() {
+		info := r.w.brokers().GroupInfo(group)
+		if info == nil {
+			continue
+		}
+		gone, waiting := r.sort(group, info)
+		for _, member := range gone {
+			_ = r.w.expel(group, member) // or at the next round
+		}
+		for member, generation := range waiting {
+			req := kmsg.NewPtrHeartbeatRequest()
+			req.Group, req.MemberID, req.Generation = group, member, generation
+			_, _ = req.RequestWith(context.Background(), r.w.client)
+		}
+	}
+}
+
+// sort finds who was silent for a session and half of one since the group is as it is, and who waits for the answer to its
+// SyncGroup.
+func (r *reaper) sort(group string, info *kfake.GroupInfo) (gone []string, waiting map[string]int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, session := time.Now(), time.Duration(r.w.schedule.Settings.Lease)
+	is := r.calm[group]
+	if is.state != info.State || is.epoch != info.Epoch {
+		is = calm{info.State, info.Epoch, now}
+		r.calm[group] = is
+	}
+	waiting = map[string]int32{}
+	for _, m := range info.Members {
+		limit := session * 3 / 2
+		if info.State == "PreparingRebalance" { // it may wait for the answer to its JoinGroup
+			limit += r.w.rebalanceTimeout() + kafkaRequest
+		}
+		switch {
+		case info.State == "CompletingRebalance" && r.syncs[m.MemberID] == info.Epoch:
+			waiting[m.MemberID] = info.Epoch
+		case min(now.Sub(r.heard[m.MemberID]), now.Sub(is.since)) > limit:
+			gone = append(gone, m.MemberID)
+		}
+	}
+	return gone, waiting
+}
+
+// end stops it.
+func (r *reaper) end() {
+	close(r.over)
+	<-r.ended
+}
