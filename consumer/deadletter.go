@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/chance"
 )
 
 // letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
@@ -158,7 +158,7 @@ func (d *letters) over(x letter) bool {
 func (d *letters) putOff(x letter, err error) {
 	x.tries++
 	refused := errors.Is(err, broker.ErrRefused)
-	wait := publishBackoff.delay(x.tries, rand.Float64())
+	wait := publishBackoff.delay(x.tries, chance.Float64())
 	if refused {
 		wait = refusedWait
 	}

@@ -2,11 +2,11 @@ package consumer
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/chance"
 )
 
 // parked is a message that waits here for its next attempt, because the broker cannot keep the delay. It stays claimed and in the
@@ -27,7 +27,7 @@ func (c *Consumer) decideOn(x item, err error) {
 	}
 	d := decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: t.Attempts, cancelled: k.ctx.Err() != nil,
-		letters: c.cfg.DeadLetter != nil, maxDeliv: t.MaxDeliveries, random: rand.Float64(),
+		letters: c.cfg.DeadLetter != nil, maxDeliv: t.MaxDeliveries, random: chance.Float64(),
 		failing: failingFor(x.first),
 		crowded: c.cfg.Lane.Full == LaneDeadLetter && c.crowded(x),
 	}, c.cfg.Retry)

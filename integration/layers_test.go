@@ -18,7 +18,7 @@ const module = "github.com/longshoremq/longshore"
 var layers = []layer{
 	{"broker", nil},
 	{"pool", nil},
-	{"consumer", []string{"broker", "pool", "internal/conftag", "github.com/rs/zerolog"}},
+	{"consumer", []string{"broker", "internal/chance", "pool", "internal/conftag", "github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
@@ -32,9 +32,11 @@ var layers = []layer{
 	// Adapters: the contract, the parts that they share, and their client, never each other.
 	{"broker/kit", []string{"broker", "broker/internal/contact"}},
 	{"broker/membroker", []string{"broker", "broker/kit", "broker/internal/contact"}},
-	{"broker/natsbroker", []string{"broker", "broker/kit", "broker/internal/contact", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/nats-io"}},
-	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"broker/natsbroker", []string{"broker", "broker/kit", "broker/internal/contact", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
+	// Jitter, which a simulation repeats.
+	{"internal/chance", nil},
 	// How tests of the whole let them connect.
 	{"internal/dialer", nil},
 	// What Configs say of themselves, for Go and for the file.

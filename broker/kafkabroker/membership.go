@@ -5,7 +5,6 @@ import (
 
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/chance"
 )
 
 // A change is what a membership tells of partitions. Each is assigned, then perhaps revoking, then released by the source; or
@@ -151,7 +151,7 @@ func (g *classic) run(ctx context.Context) error {
 			return err
 		}
 		if g.mend(began, err) {
-			pause(ctx, retryWait+rand.N(retryWait))
+			pause(ctx, retryWait+chance.Below(retryWait))
 		}
 	}
 }

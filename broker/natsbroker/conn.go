@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/longshoremq/longshore/internal/chance"
 	"github.com/longshoremq/longshore/internal/dialer"
 	"github.com/longshoremq/longshore/internal/plaintext"
 )
@@ -328,7 +328,7 @@ func (c Connection) pause(n int) time.Duration {
 	if d <= 0 || d > c.MaxReconnectWait {
 		d = c.MaxReconnectWait
 	}
-	return d/2 + rand.N(d/2+1)
+	return d/2 + chance.Below(d/2+1)
 }
 
 func (c Connection) auth() ([]nats.Option, error) {

@@ -58,9 +58,15 @@ type roll struct {
 // first.
 func (s Schedule) rollOf(message, n int) roll {
 	rnd := rand.New(rand.NewPCG(s.Seed, uint64(message)<<16|uint64(n)))
-	r := roll{takes: time.Duration(rnd.IntN(40)) * time.Millisecond, wait: time.Duration(rnd.IntN(500)) * time.Millisecond}
-	percent := rnd.IntN(100)
-	long := time.Duration(rnd.Int64N(2 * int64(s.Settings.Lease)))
+	upTo := func(d Span) time.Duration {
+		took := time.Duration(rnd.Int64N(int64(d)))
+		if s.Seed%2 == 0 {
+			took = took.Round(5 * time.Millisecond) // so that much happens at the same instant
+		}
+		return took
+	}
+	r := roll{takes: upTo(Span(40 * time.Millisecond)), wait: upTo(Span(500 * time.Millisecond))}
+	percent, long := rnd.IntN(100), upTo(2*s.Settings.Lease)
 	if n >= patience {
 		return r
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/chance"
 )
 
 // A Result is what became of a run.
@@ -87,6 +88,7 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 		w = &Watch{}
 	}
 	w.at.Store(&s)
+	defer chance.Seed(s.Seed)()
 	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{}}
 	began := time.Now()
 	defer func() {
