@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // A book is what a source remembers of a partition that was lost to it, because nobody answered for a session or the group did
@@ -32,52 +33,71 @@ func (k *book) top() int64 {
 // mostKnown is how many commits are remembered that may be the last one: those that got no answer, and the last one that did.
 const mostKnown = 8
 
+// A commitMemory is what a claim knows of its commits, and of the log that it looked through.
+type commitMemory struct {
+	known []position // see book
+	epoch int32      // of the last batch that was decoded; -1: of none
+	bare  bool       // the broker refused our metadata: commit without
+}
+
+// memory is what a claim begins with.
+func (b *start) memory() commitMemory {
+	if b.book != nil {
+		return commitMemory{known: b.book.known, epoch: b.book.epoch}
+	}
+	return commitMemory{known: []position{b.at}, epoch: -1}
+}
+
 // sent notes a commit on its way.
-func (p *part) sent(c position) {
-	if i := len(p.known); i > 0 && p.known[i-1] == c {
+func (m *commitMemory) sent(c position) {
+	if i := len(m.known); i > 0 && m.known[i-1] == c {
 		return
 	}
-	if len(p.known) == mostKnown {
-		p.known = slices.Delete(p.known, 1, 2) // not the first: it was answered
+	if len(m.known) == mostKnown {
+		m.known = slices.Delete(m.known, 1, 2) // not the first: it was answered
 	}
-	p.known = append(p.known, c)
+	m.known = append(m.known, c)
 }
 
 // taken notes that it was answered.
-func (p *part) taken(c position) { p.known = append(p.known[:0], c) }
+func (m *commitMemory) taken(c position) { m.known = append(m.known[:0], c) }
 
-// keepBook remembers a part that is fenced; it needs s.mu.
-func (s *Source) keepBook(p *part) {
+// Books are those of a source. Safe for concurrent use.
+type books struct {
+	mu   sync.Mutex
+	logs map[logKey]*book
+}
+
+// keep remembers a part that is fenced.
+func (x *books) keep(p *part) {
 	if p.epoch < 0 || len(p.known) == 0 || p.bare {
 		return
 	}
 	snap := p.tr.snapshot(true) // it is no crash
-	s.books[logKey{p.partitionID, p.id.log()}] = &book{progress: snap.progress, known: slices.Clone(p.known), epoch: p.epoch}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.logs == nil {
+		x.logs = make(map[logKey]*book)
+	}
+	x.logs[p.logKey()] = &book{progress: snap.progress, known: slices.Clone(p.known), epoch: p.epoch}
 }
 
-// bookOf is the book of a partition that begins, where what is committed is as we left it.
-func (s *Source) bookOf(b *start, at position) *book {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.books[logKey{b.partitionID, b.id.log()}]
+// of is the book of a partition that begins, where what is committed is as we left it.
+func (x *books) of(b *start, at position) *book {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	k := x.logs[logKey{b.partitionID, b.id.log()}]
 	if k == nil || b.reset != nil || at.metadata == "" || !slices.Contains(k.known, at) {
 		return nil
 	}
 	return k
 }
 
-// goOn continues a book where the log still has what was looked through. An error is worth another try.
-func (s *Source) goOn(b *start, k *book, leader int32) error {
-	epoch, end, err := s.c.epochEnd(b.ctx, leader, b.partitionID, k.epoch)
-	switch {
-	case err != nil && refused(err): // then as after a restart
-		return nil
-	case err != nil:
-		return err
-	case epoch == k.epoch && end >= k.top():
-		b.progress, b.book = k.progress, k
-	}
-	return nil
+// end forgets the log's: a claim has begun.
+func (x *books) end(log logKey) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.logs, log)
 }
 
 const keyOffsetForLeaderEpoch = 23
@@ -116,13 +136,4 @@ func readEpochEnd(r *reader, p partitionID) (of int32, end int64, err error) {
 	}
 	of, end = r.i32(), r.i64()
 	return of, end, r.err()
-}
-
-// takeUp notes what a claim begins with.
-func (p *part) takeUp(b *start) {
-	p.known, p.epoch = []position{b.at}, -1
-	if b.book != nil {
-		p.known, p.epoch = b.book.known, b.book.epoch
-	}
-	delete(p.s.books, logKey{p.partitionID, p.id.log()})
 }

@@ -126,9 +126,7 @@ func TestOutageTwice(t *testing.T) {
 	eventually(t, "it has a claim again", func() bool { return claims() == 2 })
 	ts.net.setDown(true)
 	eventually(t, "it is lost again", func() bool {
-		o.r.s.mu.Lock()
-		defer o.r.s.mu.Unlock()
-		return len(o.r.s.parts) == 0
+		return len(o.r.s.LagByPartition()) == 0
 	})
 	ts.net.mu.Lock()
 	clear(ts.net.bad)

@@ -80,7 +80,7 @@ func TestLostUnderHandlers(t *testing.T) {
 			t.Errorf("an ack before the loss says %v", err)
 		}
 	}
-	was := s.m.seat(partitionID{}).member
+	was := s.m.id(partitionID{}).member
 	next, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestLostUnderHandlers(t *testing.T) {
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 	eventually(t, "it is told", func() bool { e, ok := loser.event(broker.Unconfirmed, ""); return ok && e.N == acked })
 	eventually(t, "the loser is in the group again", func() bool {
-		me := s.m.seat(partitionID{})
+		me := s.m.id(partitionID{})
 		return me.member != was && me.generation >= 0
 	})
 	loser.close()

@@ -3,85 +3,47 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
 // Close ends everything: fence, end claims, last commit, leave the group. See broker.Source.
 func (s *Source) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first, was := !s.closing, s.phase
-	s.closing, s.stopped = true, true
-	s.mu.Unlock()
-	signal(s.wake)
-	if !first {
-		<-s.done
-		return s.closeErr
-	}
-	if was == opened {
-		s.closeErr = s.shutdown(ctx)
-	}
-	s.end()
-	s.work.Wait()
-	s.c.transport.CloseIdleConnections()
-	s.mu.Lock()
-	s.phase = closed
-	s.mu.Unlock()
-	close(s.done)
-	return s.closeErr
+	s.h.stop()
+	return s.life.Close(func() error { return s.shutdown(ctx) }, s.c.transport.CloseIdleConnections)
 }
 
 func (s *Source) shutdown(ctx context.Context) error {
-	close(s.loopEnd)
-	<-s.loopDone
-	s.buryGone()
-	s.mu.Lock()
-	var over []*part
-	for _, p := range s.parts {
-		over = append(over, p)
-	}
-	s.fenceAll(over)
-	for _, b := range s.beginning {
-		b.cancel()
-	}
-	clear(s.beginning)
-	s.mu.Unlock()
-	err := fmt.Errorf("kafkabroker: %w", broker.ErrClosed)
-	for _, p := range over {
-		s.conclude(p, err)
-	}
+	close(s.loop.end)
+	<-s.loop.done
+	s.h.leave(fmt.Errorf("kafkabroker: %w", broker.ErrClosed))
+	s.loop.endClaims(time.Now())
 	s.events.Tell()
-	return s.goodbye(ctx)
+	err := s.goodbye(ctx)
+	s.life.End()
+	<-s.commit.done
+	s.h.giveUp(broker.ErrClosed)
+	s.loop.endClaims(time.Now())
+	s.events.Tell()
+	return err
 }
 
-// goodbye makes the last commits and leaves the group, until ctx ends.
+// goodbye waits for the last commits and leaves the group, until ctx ends.
 func (s *Source) goodbye(ctx context.Context) error {
-	s.mu.Lock()
-	s.leaving = true
-	s.mu.Unlock()
-	signal(s.flush)
 	var err error
 	select {
-	case <-s.committed:
+	case <-s.commit.done:
 	case <-ctx.Done():
 		err = fmt.Errorf("kafkabroker: closing: %w before the last commit", ctx.Err())
 	}
 	s.memberEnd()
 	<-s.memberWas
-	if err == nil {
-		if e := s.m.leave(ctx); e != nil {
-			err = fmt.Errorf("kafkabroker: closing: %w", e)
-		}
+	if err != nil {
+		return err
 	}
-	s.end()
-	<-s.committed
-	s.mu.Lock()
-	for _, p := range s.ending {
-		s.unconfirmed(p, broker.ErrClosed)
+	if err := s.m.leave(ctx); err != nil {
+		return fmt.Errorf("kafkabroker: closing: %w", err)
 	}
-	s.ending = nil
-	s.mu.Unlock()
-	s.buryGone()
-	s.events.Tell()
-	return err
+	return nil
 }

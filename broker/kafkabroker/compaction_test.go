@@ -164,10 +164,10 @@ func testCodecs(t *testing.T, ts *testSystem) {
 // codecsOf lists the codecs of the batches in a partition.
 func codecsOf(t *testing.T, s *Source, p partitionID) map[int]bool {
 	t.Helper()
-	s.mu.Lock()
-	of := s.parts[p]
+	s.h.mu.Lock()
+	of := s.h.roster.parts[p]
 	f := &fetchRequest{node: of.leader, maxWait: time.Second, bytes: 16 << 20, wishes: []wish{{partitionID: p, id: of.id, bytes: 16 << 20}}}
-	s.mu.Unlock()
+	s.h.mu.Unlock()
 	got, err := s.c.fetch(context.Background(), f, 16<<20)
 	if err != nil {
 		t.Fatal(err)

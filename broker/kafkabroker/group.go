@@ -100,8 +100,8 @@ func (k *coordinator) check(what string, code int16) error {
 	return nil
 }
 
-// A seat is who we are in the group: what each request of a member carries.
-type seat struct {
+// A memberID is who we are in the group: what each request of a member carries.
+type memberID struct {
 	member     string
 	instance   string
 	generation int32
@@ -109,13 +109,13 @@ type seat struct {
 
 // A joined is the answer to JoinGroup.
 type joined struct {
-	seat
+	memberID
 	protocol string
 	leads    bool
 	subs     []subscriber // for the leader
 }
 
-func (k *coordinator) join(ctx context.Context, s seat, cfg *Config, name string, subscription []byte) (j joined, err error) {
+func (k *coordinator) join(ctx context.Context, s memberID, cfg *Config, name string, subscription []byte) (j joined, err error) {
 	w := writer{}
 	w.str(k.group)
 	w.i32(int32(cfg.SessionTimeout.Milliseconds()))
@@ -153,7 +153,7 @@ func readJoined(r *reader) (j joined, code int16, err error) {
 	return j, code, r.err()
 }
 
-func (k *coordinator) sync(ctx context.Context, s seat, plan map[string][]partitionID) ([]partitionID, error) {
+func (k *coordinator) sync(ctx context.Context, s memberID, plan map[string][]partitionID) ([]partitionID, error) {
 	w := writer{}
 	w.str(k.group)
 	s.write(&w)
@@ -223,13 +223,13 @@ func readGiven(r *reader) (given map[partitionID]bool, code int16, err error) {
 	return given, code, r.err()
 }
 
-func (s seat) write(w *writer) {
+func (s memberID) write(w *writer) {
 	w.i32(s.generation)
 	w.str(s.member)
 	w.nullable(s.instance)
 }
 
-func (k *coordinator) heartbeat(ctx context.Context, s seat) error {
+func (k *coordinator) heartbeat(ctx context.Context, s memberID) error {
 	w := writer{}
 	w.str(k.group)
 	s.write(&w)
@@ -245,7 +245,7 @@ func (k *coordinator) heartbeat(ctx context.Context, s seat) error {
 	return k.check("heartbeat", code)
 }
 
-func (k *coordinator) leave(ctx context.Context, s seat) error {
+func (k *coordinator) leave(ctx context.Context, s memberID) error {
 	w := writer{}
 	w.str(k.group)
 	w.array(1)
@@ -279,7 +279,7 @@ type commitment struct {
 func (c *commitment) position() position { return position{offset: c.offset, metadata: c.metadata} }
 
 // commit sends offsets with their metadata and fills in each one's answer. An error says that there is none, and leaves a doubt.
-func (k *coordinator) commit(ctx context.Context, s seat, cs []*commitment) error {
+func (k *coordinator) commit(ctx context.Context, s memberID, cs []*commitment) error {
 	sent := time.Now()
 	err := k.sendCommit(ctx, s, cs)
 	k.mu.Lock()
@@ -299,7 +299,7 @@ func (k *coordinator) doubtOver(now time.Time) bool {
 	return k.doubt.over(now)
 }
 
-func (k *coordinator) sendCommit(ctx context.Context, s seat, cs []*commitment) error {
+func (k *coordinator) sendCommit(ctx context.Context, s memberID, cs []*commitment) error {
 	w := writer{}
 	w.str(k.group)
 	s.write(&w)
@@ -357,20 +357,14 @@ type position struct {
 	err      error
 }
 
+// positions are what is committed of partitions; nil means all of which something is.
 func (k *coordinator) positions(ctx context.Context, ps []partitionID) (map[partitionID]position, error) {
 	w := writer{}
 	w.str(k.group)
-	by := make(map[string][]int32)
-	for _, p := range ps {
-		by[p.topic] = append(by[p.topic], p.no)
-	}
-	w.array(len(by))
-	for name, nos := range by {
-		w.str(name)
-		w.array(len(nos))
-		for _, no := range nos {
-			w.i32(no)
-		}
+	if ps == nil {
+		w.array(-1)
+	} else {
+		w.partitions(ps, w.i32)
 	}
 	r, err := k.do(ctx, keyOffsetFetch, 5, w.b)
 	if err != nil {

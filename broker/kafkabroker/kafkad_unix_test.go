@@ -172,9 +172,9 @@ func TestRackReal(t *testing.T) {
 	r := startRunner(t, Config{Connection: Connection{Brokers: k.Brokers(), DialTimeout: time.Second, RequestTimeout: 3 * time.Second}, Group: topic, Topics: []string{topic}, Rack: k.Rack(near)})
 	fetchesFrom := func(node int) func() bool {
 		return func() bool {
-			r.s.mu.Lock()
-			defer r.s.mu.Unlock()
-			for _, p := range r.s.parts {
+			r.s.h.mu.Lock()
+			defer r.s.h.mu.Unlock()
+			for _, p := range r.s.h.roster.parts {
 				return p.replica == int32(node)+1 // ids begin at 1
 			}
 			return false

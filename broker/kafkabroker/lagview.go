@@ -114,7 +114,7 @@ func (v *LagView) Read(ctx context.Context) ([]PartitionLag, error) {
 // positions waits for a coordinator: a cluster whose first group this is has none for a moment.
 func (v *LagView) positions(ctx context.Context) (map[partitionID]position, error) {
 	for {
-		at, err := v.k.allPositions(ctx)
+		at, err := v.k.positions(ctx, nil)
 		switch codeOf(err) {
 		case kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
 			if pause(ctx, 2*retryWait); ctx.Err() == nil {
@@ -147,12 +147,6 @@ func (v *LagView) layout(ctx context.Context, at map[partitionID]position) (map[
 	return v.c.topics(ctx, names)
 }
 
-// A bound is an end of a partition's log.
-type bound struct {
-	offset int64
-	err    error
-}
-
 // bounds asks each leader for the start or the end of its partitions.
 func (v *LagView) bounds(ctx context.Context, layout map[string]topic, which int64) map[partitionID]bound {
 	led := make(map[int32][]partitionID)
@@ -167,12 +161,8 @@ func (v *LagView) bounds(ctx context.Context, layout map[string]topic, which int
 			led[leader] = append(led[leader], p)
 		}
 	}
-	isolation := int8(1)
-	if v.cfg.Uncommitted {
-		isolation = 0
-	}
 	for leader, ps := range led {
-		answered, err := v.c.listOffsets(ctx, leader, ps, which, isolation)
+		answered, err := v.c.listOffsets(ctx, leader, ps, which, isolation(v.cfg.Uncommitted))
 		for _, p := range ps {
 			b, ok := answered[p]
 			if !ok {
@@ -212,64 +202,4 @@ func lagOf(p partitionID, pos position, id topicID, start, end bound) PartitionL
 		l.Finished += max(0, min(s.to, end.offset)-max(s.from, from))
 	}
 	return l
-}
-
-// allPositions are what is committed of all partitions.
-func (k *coordinator) allPositions(ctx context.Context) (map[partitionID]position, error) {
-	w := writer{}
-	w.str(k.group)
-	w.array(-1)
-	r, err := k.do(ctx, keyOffsetFetch, 5, w.b)
-	if err != nil {
-		return nil, err
-	}
-	at, code, err := readPositions(r)
-	if err != nil {
-		return nil, err
-	}
-	return at, k.check("reading committed offsets", code)
-}
-
-// listOffsets is listOffset for many partitions of one leader.
-func (c *cluster) listOffsets(ctx context.Context, leader int32, ps []partitionID, which int64, isolation int8) (map[partitionID]bound, error) {
-	if _, err := c.pick(ctx, leader, keyListOffsets, 5); err != nil {
-		return nil, err
-	}
-	by := make(map[string][]int32)
-	for _, p := range ps {
-		by[p.topic] = append(by[p.topic], p.no)
-	}
-	w := writer{}
-	w.i32(-1)
-	w.i8(isolation)
-	w.array(len(by))
-	for name, nos := range by {
-		w.str(name)
-		w.array(len(nos))
-		for _, no := range nos {
-			w.i32(no)
-			w.i32(-1)
-			w.i64(which)
-		}
-	}
-	r, err := c.do(ctx, leader, keyListOffsets, 5, w.b)
-	if err != nil {
-		return nil, err
-	}
-	return readBounds(r)
-}
-
-func readBounds(r *reader) (map[partitionID]bound, error) {
-	r.i32()
-	at := make(map[partitionID]bound)
-	for n := r.array(); n > 0 && !r.bad; n-- {
-		name := r.str()
-		for m := r.array(); m > 0 && !r.bad; m-- {
-			no, code := r.i32(), r.i16()
-			r.i64()
-			at[partitionID{name, no}] = bound{r.i64(), codeErr(code)}
-			r.i32()
-		}
-	}
-	return at, r.err()
 }

@@ -112,7 +112,7 @@ func commitAs(t *testing.T, at Connection, c *commitment) {
 	}
 	defer cl.transport.CloseIdleConnections()
 	k := &coordinator{c: cl, group: testGroup}
-	if err := k.commit(t.Context(), seat{generation: -1}, []*commitment{c}); err != nil || c.err != nil {
+	if err := k.commit(t.Context(), memberID{generation: -1}, []*commitment{c}); err != nil || c.err != nil {
 		t.Fatal(err, c.err)
 	}
 }

@@ -16,11 +16,11 @@ type toldReleases struct {
 	released []partitionID
 }
 
-func (m *toldReleases) release(ps []partitionID)      { m.released = append(m.released, ps...) }
-func (m *toldReleases) contact() time.Time            { return time.Now() }
-func (m *toldReleases) seat(partitionID) (none seat)  { return none }
-func (m *toldReleases) run(context.Context) error     { return nil }
-func (m *toldReleases) leave(_ context.Context) error { return nil }
+func (m *toldReleases) release(ps []partitionID)       { m.released = append(m.released, ps...) }
+func (m *toldReleases) contact() time.Time             { return time.Now() }
+func (m *toldReleases) id(partitionID) (none memberID) { return none }
+func (m *toldReleases) run(context.Context) error      { return nil }
+func (m *toldReleases) leave(_ context.Context) error  { return nil }
 
 // bareSource is a source without goroutines and brokers, with one open part.
 func bareSource(t *testing.T) (*Source, *toldReleases, *part) {
@@ -29,21 +29,19 @@ func bareSource(t *testing.T) (*Source, *toldReleases, *part) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.end)
+	t.Cleanup(s.life.End)
 	m := &toldReleases{}
-	s.m, s.phase = m, opened
-	s.o = broker.Options{Observe: func(broker.Event) {}}
-	return s, m, s.place("orders", 0)
+	s.m = m
+	s.assemble(&coordinator{c: s.c, group: testGroup}, &books{})
+	s.events.Observe(func(broker.Event) {})
+	return s, m, s.h.place("orders", 0)
 }
 
-// place puts an open part into a source.
-func (s *Source) place(topic string, no int32) *part {
-	id := partitionID{topic, no}
-	p := &part{s: s, partitionID: id, replica: -1, end: -1, leader: -1}
-	p.claim, p.keeper = broker.NewClaim(topic, no, p)
-	p.tr = newTracker(progress{}, s.stale.Of(p.logKey()), 100)
-	s.parts[id] = p
-	s.turns = append(s.turns, p)
+// place puts an open part into holdings.
+func (h *holdings) place(topic string, no int32) *part {
+	b := newStart(partitionID{topic, no}, nil)
+	p := newPart(h, b, -1)
+	h.roster.add(b, p)
 	return p
 }
 
@@ -55,23 +53,22 @@ func TestLateLastCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, gone := range []bool{false, true} {
 				s, _, p := bareSource(t)
-				s.missing["orders"] = 100 // looks in a row that did not find it
-				p.shut = true
-				if next := s.finishRevoked(time.Now()); !next.IsZero() {
+				p.stage = draining
+				over := s.h.over(time.Now())
+				if len(over) != 1 {
 					t.Fatal("it is not over")
 				}
-				ds := s.collect()
+				s.h.ended(over[0])
+				ds := s.h.collect()
 				if len(ds) != 1 || !ds[0].last {
 					t.Fatalf("to commit: %+v", ds)
 				}
 				if gone {
-					s.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
+					s.h.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
 				}
 				ds[0].c.err = codeErr(answer)
-				s.mu.Lock()
-				_, free := s.answered(ds[0])
-				s.mu.Unlock()
-				if free == gone {
+				a := s.h.answered(ds, func(string) bool { return true })
+				if free := len(a.released) > 0; free == gone {
 					t.Errorf("lost meanwhile: %v; to be released: %v", gone, free)
 				}
 			}
@@ -83,14 +80,14 @@ func TestLateLastCommit(t *testing.T) {
 // that would be under the name which the member has by then.
 func TestLostWhileEnding(t *testing.T) {
 	s, _, p := bareSource(t)
-	p.shut = true
-	over, _ := s.fenceRevoked(time.Now())
+	p.stage = draining
+	over := s.h.over(time.Now())
 	if len(over) != 1 {
 		t.Fatalf("%d claims are over", len(over))
 	}
-	s.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
-	s.conclude(p, broker.ErrLost)
-	if ds := s.collect(); len(ds) > 0 {
+	s.h.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
+	s.h.ended(over[0])
+	if ds := s.h.collect(); len(ds) > 0 {
 		t.Errorf("to commit: offset %d", ds[0].c.offset)
 	}
 }
@@ -98,13 +95,13 @@ func TestLostWhileEnding(t *testing.T) {
 // TestEndsBeforeLastCommit: the last commit is put together when the claim has ended, and not before.
 func TestEndsBeforeLastCommit(t *testing.T) {
 	s, _, p := bareSource(t)
-	p.shut = true
-	s.fenceRevoked(time.Now())
-	if ds := s.collect(); len(ds) > 0 {
+	p.stage = draining
+	over := s.h.over(time.Now())
+	if ds := s.h.collect(); len(ds) > 0 {
 		t.Errorf("to commit before the end: offset %d", ds[0].c.offset)
 	}
-	s.conclude(p, broker.ErrLost)
-	if ds := s.collect(); len(ds) != 1 {
+	s.h.ended(over[0])
+	if ds := s.h.collect(); len(ds) != 1 {
 		t.Errorf("%d to commit after it", len(ds))
 	}
 }
@@ -118,19 +115,18 @@ func TestLostBesideAssigned(t *testing.T) {
 		ids = append(ids, partitionID{"orders", 1 + no})
 	}
 	for range 50 {
-		s.changed(change{kind: assigned, parts: slices.Clone(ids)})
+		s.h.changed(change{kind: assigned, parts: slices.Clone(ids)})
 		stepped := make(chan struct{})
-		go func() { defer close(stepped); s.step(time.Now()) }()
+		go func() { defer close(stepped); s.loop.step(time.Now()) }()
 		runtime.Gosched()
-		s.changed(change{kind: lost, parts: ids, err: broker.ErrLost})
+		s.h.changed(change{kind: lost, parts: ids, err: broker.ErrLost})
 		<-stepped
-		s.mu.Lock()
-		n := len(s.beginning)
-		s.mu.Unlock()
+		s.h.mu.Lock()
+		n := len(s.h.roster.beginning)
+		s.h.mu.Unlock()
 		if n > 0 {
 			t.Fatalf("%d claims begin that are not ours", n)
 		}
 	}
-	s.end()
-	s.work.Wait()
+	_ = s.life.Close(nil, func() {})
 }

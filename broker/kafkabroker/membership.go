@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"context"
-
 	"fmt"
 	"maps"
 	"slices"
@@ -41,8 +40,8 @@ type membership interface {
 	release(parts []partitionID)
 	// look says how many partitions topics have now; 0 of one that was deleted. It does not block.
 	look(counts map[string]int32)
-	// seat is who we are for a commit of a partition.
-	seat(p partitionID) seat
+	// id is who we are for a commit of a partition.
+	id(p partitionID) memberID
 	// contact is when the group last answered; zero: not since we are unknown to it.
 	contact() time.Time
 	// leave tells the group that we are gone, after run has returned. While the coordinator is away it tries on until ctx ends:
@@ -64,7 +63,7 @@ type classic struct {
 	quick int // rounds in a row that ended at once; run's alone
 
 	mu       sync.Mutex
-	me       seat
+	me       memberID
 	leads    bool
 	rejoin   bool
 	last     time.Time
@@ -83,12 +82,12 @@ var _ membership = (*classic)(nil)
 func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(time.Time, error)) *classic {
 	return &classic{
 		k: k, cfg: cfg, proto: schemes[cfg.Balancer], topics: topics, tell: tell, trouble: trouble, poke: make(chan struct{}, 1),
-		me:    seat{instance: cfg.InstanceID, generation: -1},
+		me:    memberID{instance: cfg.InstanceID, generation: -1},
 		owned: make(map[partitionID]bool), draining: make(map[partitionID]bool),
 	}
 }
 
-func (g *classic) seat(partitionID) seat {
+func (g *classic) id(partitionID) memberID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.me
@@ -109,7 +108,7 @@ func (g *classic) owes() bool {
 }
 
 func (g *classic) leave(ctx context.Context) error {
-	me := g.seat(partitionID{})
+	me := g.id(partitionID{})
 	if me.member == "" || me.instance != "" && !g.owes() { // a static member keeps its place for its next start
 		return nil
 	}
@@ -126,13 +125,6 @@ func (g *classic) leave(ctx context.Context) error {
 			return err
 		}
 		pause(ctx, retryWait)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 
@@ -248,7 +240,7 @@ func (g *classic) round(ctx context.Context) error {
 	}
 	began := time.Now()
 	ctx2, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
-	got, err := g.k.sync(ctx2, j.seat, plan)
+	got, err := g.k.sync(ctx2, j.memberID, plan)
 	cancel()
 	if err != nil {
 		return err
@@ -337,7 +329,7 @@ func (g *classic) join(ctx context.Context) (joined, error) {
 }
 
 // keepAlive is the heartbeat beside a join. That the generation is over by now is no news.
-func (g *classic) keepAlive(ctx context.Context, me seat) error {
+func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	if me.member == "" || me.generation < 0 {
 		return nil
 	}
@@ -368,7 +360,7 @@ func (g *classic) sit(j joined, err error) {
 	defer g.mu.Unlock()
 	switch {
 	case err == nil:
-		g.me, g.leads, g.last = j.seat, j.leads, time.Now()
+		g.me, g.leads, g.last = j.memberID, j.leads, time.Now()
 	case codeOf(err) == kafka.MemberIDRequired:
 		g.me.member = j.member
 	}
@@ -484,7 +476,7 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 		}
 		began := time.Now()
 		beatCtx, cancel := context.WithTimeout(ctx, g.beatTimeout())
-		err := g.k.heartbeat(beatCtx, g.seat(partitionID{}))
+		err := g.k.heartbeat(beatCtx, g.id(partitionID{}))
 		cancel()
 		switch code := codeOf(err); {
 		case err == nil:

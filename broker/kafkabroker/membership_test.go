@@ -119,6 +119,7 @@ func TestStaticTwice(t *testing.T) {
 func testStaticTwice(t *testing.T, ts *testSystem) {
 	cfg := ts.config(ts.net.link())
 	cfg.InstanceID = "one"
+	cfg.SessionTimeout = patience // else a first one whose session has run out comes back as a new member, and fences the second
 	first := startRunner(t, cfg)
 	eventually(t, "it has claims", func() bool { _, ok := first.event(broker.Assigned, ""); return ok })
 	second := startRunner(t, cfg)

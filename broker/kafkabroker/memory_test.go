@@ -120,11 +120,11 @@ func TestPrefetchBudget(t *testing.T) {
 	}()
 	most := int64(0)
 	eventually(t, "the budget is used up", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		_, held := s.gate.Held()
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		_, held := s.h.gate.Held()
 		most = max(most, held)
-		return s.gate.Starved() && held >= budget/2
+		return s.h.gate.Starved() && held >= budget/2
 	})
 	if most > budget+2*value {
 		t.Errorf("%d bytes are prefetched with a budget of %d", most, budget)

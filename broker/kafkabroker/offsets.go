@@ -389,8 +389,8 @@ func (t *tracker) commit(s snapshot) {
 // uncommit forgets that anything was committed, so that it is dirty.
 func (t *tracker) uncommit() { t.committed = 0 }
 
-// promised is how many acks no commit is known to have.
-func (t *tracker) promised() int64 { return t.acked - t.confirmed }
+// unconfirmed is how many acks no commit is known to have.
+func (t *tracker) unconfirmed() int64 { return t.acked - t.confirmed }
 
 // intakeLimit is the part of the commit's metadata that may be in use while messages are taken in.
 const intakeLimit = 0.75

@@ -16,10 +16,10 @@ func TestOpenBesideStop(t *testing.T) {
 		happen func(s *Source)
 		want   error
 	}{
-		"the group answers, then the policy": {func(s *Source) { s.noteGroup(time.Now(), nil); s.mu.Lock(); s.fatal = stop; s.mu.Unlock() }, nil},
-		"the policy, then the group answers": {func(s *Source) { s.mu.Lock(); s.fatal = stop; s.mu.Unlock(); s.noteGroup(time.Now(), nil) }, nil},
-		"the group refuses":                  {func(s *Source) { s.fail(stop) }, stop},
-		"it answers and then refuses":        {func(s *Source) { s.noteGroup(time.Now(), nil); s.fail(stop) }, nil},
+		"the group answers, then the policy": {func(s *Source) { s.answered(time.Now(), nil); s.h.end(stop) }, nil},
+		"the policy, then the group answers": {func(s *Source) { s.h.end(stop); s.answered(time.Now(), nil) }, nil},
+		"the group refuses":                  {func(s *Source) { s.refused(stop) }, stop},
+		"it answers and then refuses":        {func(s *Source) { s.answered(time.Now(), nil); s.refused(stop) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := bareSource(t)

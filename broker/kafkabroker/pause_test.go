@@ -30,15 +30,15 @@ func TestPauseLetsGo(t *testing.T) {
 	}
 	defer func() { _ = s.Close(ctx) }()
 	eventually(t, "the budget is used up", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, p := range s.parts {
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		for _, p := range s.h.roster.parts {
 			if p.flying { // a fetch of the other topic, from before, would bring what comes
 				return false
 			}
 		}
-		_, held := s.gate.Held()
-		return len(s.parts) == 2 && held >= budget
+		_, held := s.h.gate.Held()
+		return len(s.h.roster.parts) == 2 && held >= budget
 	})
 	if err := s.Pause(paused); err != nil {
 		t.Fatal(err)

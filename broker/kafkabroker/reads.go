@@ -12,5 +12,5 @@ var _ broker.SelfReader = (*Source)(nil)
 func (s *Source) Reads(p broker.Publisher, topic string) bool {
 	own, ok := p.(*Publisher)
 	same := func(b string) bool { return ok && slices.Contains(own.cfg.Brokers, b) }
-	return slices.ContainsFunc(s.cfg.Brokers, same) && s.matches(topic)
+	return slices.ContainsFunc(s.cfg.Brokers, same) && s.atlas.matches(topic)
 }

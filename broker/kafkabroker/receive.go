@@ -8,29 +8,14 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// Receive hands out messages. See broker.Source.
-func (s *Source) Receive(dst []broker.Message) (int, error) {
-	if len(dst) == 0 {
-		return 0, errors.New("kafkabroker: receiving: dst is empty")
-	}
-	for {
-		l, err := s.lend(len(dst))
-		if err != nil {
-			return 0, err
-		}
-		if l.p == nil {
-			<-s.wake
-			continue
-		}
-		l.decode(dst)
-		if n := s.take(&l, dst); n > 0 {
-			return n, nil
-		}
-	}
+// An intake decides what Receive hands out.
+type intake struct {
+	*shared
+	r *roster
 }
 
-// A loan is a partition's prefetch while Receive decodes from it, without the lock.
-type loan struct {
+// A decodeLease is a partition's prefetch while Receive decodes from it, without the lock.
+type decodeLease struct {
 	p       *part
 	d       *decoder
 	version int
@@ -42,46 +27,42 @@ type loan struct {
 	err  error
 }
 
-// lend takes the prefetch of the next partition in turn. p is nil when there is nothing to do now.
-func (s *Source) lend(n int) (l loan, err error) {
-	now := time.Now()
-	lapsed := now.Sub(s.m.contact()) >= s.cfg.SessionTimeout
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
+// lend takes the prefetch of the next partition in turn. p is nil when there is nothing to do now. lapsed: nobody has answered for
+// a session.
+func (x *intake) lend(n int, now time.Time, lapsed bool) (l decodeLease, err error) {
+	if x.stopped {
 		return l, fmt.Errorf("kafkabroker: receiving: %w", broker.ErrClosed)
 	}
-	if s.fatal != nil {
-		return l, fmt.Errorf("kafkabroker: receiving: %w", s.fatal)
+	if x.fatal != nil {
+		return l, fmt.Errorf("kafkabroker: receiving: %w", x.fatal)
 	}
 	if lapsed { // as after SIGSTOP: first hear what is still ours
 		return l, nil
 	}
-	free, bytes, ok := s.gate.Room()
+	free, bytes, ok := x.gate.Room()
 	if !ok {
 		return l, nil
 	}
-	alone := s.alone(now)
-	for range s.turns {
-		s.turn = (s.turn + 1) % len(s.turns)
-		p := s.turns[s.turn]
-		if p.cur == nil || !p.ready(now) || p.behindStale() {
+	alone := x.solo.on(x.r.turns, x.gate.Out(), func(p *part) bool { return x.ready(p, now) })
+	for range x.r.turns {
+		p := x.r.rotate()
+		if p.cur == nil || !x.ready(p, now) || x.behindStale(p) {
 			continue
 		}
-		if (alone || p.careful > 0) && !s.mayGo(p, alone) {
+		if (alone || p.careful > 0) && !x.solo.mayGo(p, alone, x.gate.Out()) {
 			continue
 		}
 		if p.careful > 0 {
 			n = 1
 		}
 		p.busy = true
-		return loan{p: p, d: p.cur, version: p.version, n: min(n, free, p.tr.room(p.scan)), bytes: bytes}, nil
+		return decodeLease{p: p, d: p.cur, version: p.version, n: min(n, free, p.tr.room(p.scan)), bytes: bytes}, nil
 	}
 	return l, nil
 }
 
-// decode fills dst. It is the loan's only user.
-func (l *loan) decode(dst []broker.Message) {
+// decode fills dst. It is the lease's only user.
+func (l *decodeLease) decode(dst []broker.Message) {
 	var r record
 	for size := int64(0); l.got < l.n && size < l.bytes; l.got++ {
 		more, err := l.d.next(&r)
@@ -94,25 +75,23 @@ func (l *loan) decode(dst []broker.Message) {
 	}
 }
 
-// take gives the loan back, marks the messages that may go out and closes up dst.
-func (s *Source) take(l *loan, dst []broker.Message) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// take ends the lease, marks the messages that may go out and closes up dst. hungry: there is something to fetch now.
+func (x *intake) take(l *decodeLease, dst []broker.Message, now time.Time) (n int, hungry bool) {
 	p := l.p
 	p.busy = false
-	if p.shut {
-		signal(s.kick) // the loop waits for us
+	if p.stage != open {
+		signal(x.bells.kick) // the loop waits for us
 	}
-	if p.version != l.version || p.shut || s.stopped || s.pauses.Has(p.topic) {
-		return 0 // it was rewound, or is not ours to hand out any more
+	if p.version != l.version || p.stage != open || x.stopped || x.pauses.Has(p.topic) {
+		return 0, false // it was rewound, or is not ours to hand out any more
 	}
 	var bytes int64
 	for i := range l.got {
 		m := &dst[i]
 		size := int64(len(m.Key) + len(m.Value) + len(m.Headers.Raw))
-		if !p.vet(m.Offset) {
+		if !x.solo.vet(p, m.Offset) {
 			clear(dst[:l.got])
-			return 0
+			return 0, false
 		}
 		tok, ok := p.tr.offer(m.Offset, uint32(size))
 		if !ok {
@@ -134,67 +113,64 @@ func (s *Source) take(l *loan, dst []broker.Message) (n int) {
 		bytes += size
 	}
 	clear(dst[n:l.got])
-	s.gate.HandOut(n, bytes)
-	s.progress(l)
-	return n
+	x.gate.HandOut(n, bytes)
+	return n, x.progress(l, now)
 }
 
-// progress notes how far the decoder has come.
-func (s *Source) progress(l *loan) {
+// progress notes how far the decoder has come. hungry: there is something to fetch now.
+func (x *intake) progress(l *decodeLease, now time.Time) (hungry bool) {
 	p := l.p
 	at := l.d.at
 	if be := (*batchError)(nil); errors.As(l.err, &be) {
 		at = max(p.scan, min(be.offset, l.d.at))
 	}
 	if gone := p.tr.pass(p.scan, at); gone > 0 { // given back, and compacted away since
-		s.say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: p.scan, N: gone, Err: errCompacted})
+		x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: p.scan, N: gone, Err: errCompacted})
 	}
 	p.scan = max(p.scan, at)
 	p.epoch = max(p.epoch, l.d.epoch)
 	if l.err != nil {
-		s.undecodable(p, l.err)
-		return
+		return x.undecodable(p, l.err, now)
 	}
 	if l.d.at > l.d.from {
 		p.idle = 0
 	} else if l.over {
-		p.fruitless(time.Now())
-		signal(s.kick) // the loop waits for it
+		p.fruitless(now)
+		signal(x.bells.kick) // the loop waits for it
 	}
-	left := int64(len(l.d.raw) + l.d.body.left())
-	s.gate.Hold(0, left-p.curBytes)
-	p.curBytes = left
+	p.left(int64(len(l.d.raw) + l.d.body.left()))
 	if l.over {
-		p.cur, p.pos = nil, p.scan
-		s.schedule()
+		p.done()
 	}
+	return l.over
 }
 
 var errCompacted = errors.New("messages that were given back are not in the log any more")
 
 // undecodable does what the policy says of a batch. It is fetched once more before: it may have been spoiled on its way, or be
-// newer than what the answer tells of the log.
-func (s *Source) undecodable(p *part, err error) {
+// newer than what the answer tells of the log. hungry: that is now.
+func (x *intake) undecodable(p *part, err error, now time.Time) (hungry bool) {
 	err = fmt.Errorf("%s/%d: %w", p.topic, p.no, err)
 	var be *batchError
 	errors.As(err, &be)
 	from := p.scan
 	switch {
-	case p.suspect != from+1 && errors.Is(err, errAhead):
-		p.suspect = from + 1
+	case p.spoiltAt != from+1 && errors.Is(err, errAhead):
+		p.spoiltAt = from + 1
 		p.drop()
-		s.schedule()
-	case p.suspect != from+1:
-		p.suspect = from + 1
+		return true
+	case p.spoiltAt != from+1:
+		p.spoiltAt = from + 1
 		p.drop()
-		p.retryAt = time.Now().Add(retryWait)
-		s.say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
-		signal(s.kick)
-	case s.cfg.SkipUndecodable:
+		p.retryAt = now.Add(retryWait)
+		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
+		signal(x.bells.kick)
+	case x.cfg.SkipUndecodable:
 		gone := p.jump(max(be.next, from+1))
-		s.say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: err})
-		s.schedule()
+		x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: err})
+		return true
 	default:
-		s.fatal = err
+		x.fail(err)
 	}
+	return false
 }

@@ -8,99 +8,111 @@ import (
 
 var errForeign = fmt.Errorf("kafkabroker: settling: %w", broker.ErrForeign)
 
-// Ack settles messages as handled. See broker.Source.
-func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
-	p, ok := c.State.(*part)
-	if !ok || p.s != s {
-		return errForeign
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var lost, twice bool
+// Settles take settles: each frees the budget, whatever its claim has become.
+type settles struct {
+	*shared
+	r *roster
+}
+
+// An outcome is what became of the settles of one call.
+type outcome struct{ lost, twice bool }
+
+func (x *settles) ack(p *part, tokens []uint64) error {
+	var o outcome
 	before := p.tr.acked
 	for _, t := range tokens {
 		how, size := p.tr.ack(t)
-		s.settled(p, t, how, size, &lost, &twice)
+		x.settled(p, t, how, size, &o)
 		if how == settledNow && p.mark == running {
-			p.cleared(true)
+			x.solo.cleared(p, true)
 		}
 	}
-	s.count(p.tr.acked - before)
-	return s.verdict(p, lost, twice)
+	x.count(p.tr.acked - before)
+	return x.done(p, o)
 }
 
-// count adds finished messages, and wakes the committer when they are enough for a commit of their own; it needs s.mu.
-func (s *Source) count(n int64) {
-	enough := int64(s.cfg.CommitMessages)
-	if s.finished < enough && s.finished+n >= enough {
-		signal(s.flush)
+// count adds finished messages, and wakes the committer when they are enough for a commit of their own.
+func (x *settles) count(n int64) {
+	enough := int64(x.cfg.CommitMessages)
+	if x.backlog.finished < enough && x.backlog.finished+n >= enough {
+		signal(x.bells.flush)
 	}
-	s.finished += n
+	x.backlog.finished += n
 }
 
-// Nack gives messages back: they are fetched again while the claim is open. See broker.Source.
-func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
-	p, ok := c.State.(*part)
-	if !ok || p.s != s {
-		return errForeign
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var lost, twice bool
+func (x *settles) nack(p *part, backs []broker.Back) error {
+	var o outcome
 	lowest := int64(-1)
 	for _, b := range backs {
 		how, size := p.tr.giveBack(b.Token, b.Runs)
-		s.settled(p, b.Token, how, size, &lost, &twice)
+		x.settled(p, b.Token, how, size, &o)
 		if how == settledNow && p.mark == running {
-			p.cleared(false)
+			x.solo.cleared(p, false)
 		}
-		if o, _ := splitToken(b.Token); how == settledNow && (lowest < 0 || o < lowest) {
-			lowest = o
+		if at, _ := splitToken(b.Token); how == settledNow && (lowest < 0 || at < lowest) {
+			lowest = at
 		}
 	}
 	if lowest >= 0 {
 		p.rewind(lowest)
-		signal(s.kick)
+		signal(x.bells.kick)
 	}
-	return s.verdict(p, lost, twice)
+	return x.done(p, o)
 }
 
-func (s *Source) settled(p *part, tok uint64, how settling, size uint32, lost, twice *bool) {
+func (x *settles) settled(p *part, tok uint64, how settling, size uint32, o *outcome) {
 	switch how {
 	case settledNow:
-		s.gate.Free(1, int64(size))
+		x.gate.Free(1, int64(size))
 	case settledLost:
-		*lost = true
+		o.lost = true
 		if p.tr.wasOrphan {
-			s.gate.Free(1, int64(size))
-			o, _ := splitToken(tok)
-			p.settleStale(o)
+			x.gate.Free(1, int64(size))
+			at, _ := splitToken(tok)
+			x.settleStale(p, at)
 		}
 	case settledBefore:
-		*twice = true
+		o.twice = true
 	}
 }
 
-// verdict does what each settle ends with; it needs s.mu.
-func (s *Source) verdict(p *part, lost, twice bool) error {
-	wake, soon := s.gate.Feed()
+// settleStale lets a message be handed out again that was out under an ended claim.
+func (x *settles) settleStale(p *part, o int64) {
+	free, last := x.stale.Settle(p.logKey(), o)
+	if !free {
+		return
+	}
+	if last {
+		signal(x.bells.wake) // for what stands behind them
+	}
+	if now := x.r.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStale(o) {
+		now.rewind(o)
+		signal(x.bells.kick)
+	}
+}
+
+// done is what each settle ends with.
+func (x *settles) done(p *part, o outcome) error {
+	wake, soon := x.gate.Feed()
 	if wake {
-		signal(s.wake)
+		signal(x.bells.wake)
 	}
 	if wake || soon {
-		signal(s.kick)
+		signal(x.bells.kick)
 	}
-	if s.gate.Out() == 0 && s.wary > 0 {
-		signal(s.wake)
+	if x.gate.Out() == 0 && x.solo.wary > 0 {
+		signal(x.bells.wake)
 	}
-	if p.shut && p.tr.outN == 0 {
-		signal(s.kick)
+	if p.stage != open && p.tr.outN == 0 {
+		signal(x.bells.kick)
 	}
-	p.thaw()
+	if p.thaw() {
+		x.bells.look()
+	}
 	switch {
-	case lost:
+	case o.lost:
 		return broker.ErrLost
-	case twice:
+	case o.twice:
 		return broker.ErrSettled
 	}
 	return nil

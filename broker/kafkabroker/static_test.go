@@ -58,10 +58,10 @@ func testStaticInterrupted(t *testing.T, ts *testSystem, end func(*testing.T, *t
 	opened := make(chan *runner, 1)
 	go func() { opened <- startRunner(t, cfg) }()
 	eventually(t, "something is revoked", func() bool {
-		first.s.mu.Lock()
-		defer first.s.mu.Unlock()
-		for _, p := range first.s.parts {
-			if p.shut {
+		first.s.h.mu.Lock()
+		defer first.s.h.mu.Unlock()
+		for _, p := range first.s.h.roster.parts {
+			if p.stage == draining {
 				return true
 			}
 		}

@@ -1,10 +1,5 @@
 package kafkabroker
 
-import (
-	"maps"
-	"slices"
-)
-
 // A scheme is how a group shares its partitions out.
 type scheme struct {
 	name        string
@@ -28,7 +23,7 @@ func subscription(topics []string, owned []partitionID, generation int32) []byte
 		w.str(t)
 	}
 	w.array(-1)
-	writePartitions(&w, owned)
+	w.partitions(owned, w.i32)
 	w.i32(generation)
 	return w.b
 }
@@ -60,7 +55,7 @@ func (s *subscriber) read(b []byte) {
 func assignment(ps []partitionID) []byte {
 	w := writer{}
 	w.i16(1)
-	writePartitions(&w, ps)
+	w.partitions(ps, w.i32)
 	w.array(-1)
 	return w.b
 }
@@ -74,21 +69,6 @@ func readAssignment(b []byte) ([]partitionID, error) {
 	r.i16()
 	ps := readPartitions(&r)
 	return ps, r.err()
-}
-
-func writePartitions(w *writer, ps []partitionID) {
-	by := make(map[string][]int32)
-	for _, p := range ps {
-		by[p.topic] = append(by[p.topic], p.no)
-	}
-	w.array(len(by))
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		w.str(name)
-		w.array(len(by[name]))
-		for _, no := range by[name] {
-			w.i32(no)
-		}
-	}
 }
 
 func readPartitions(r *reader) (ps []partitionID) {

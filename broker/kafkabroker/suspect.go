@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"math/rand/v2"
-	"time"
 )
 
 // Where processes in a row ended above one offset, a message above it may be killing them (os.Exit, out of memory). With
@@ -22,16 +21,34 @@ const (
 	clearing         // it is settled; that is to be committed
 )
 
+// A suspicion is a partition's.
+type suspicion struct {
+	careful int // so many more messages are run alone
+	mark    marking
+	killer  int64 // what ran alone when another process ended; -1: nothing
+	crashes int32
+}
+
+// A solo sees to it that suspects of any partition run alone.
+type solo struct {
+	me      uint64 // names this process to others
+	limit   int    // Config.CrashLimit
+	wary    int    // partitions whose messages are run alone
+	marked  *part  // the one of them that has a suspect
+	backlog *backlog
+	bells   *bells
+}
+
 // incarnation tells processes apart.
 func incarnation() uint64 { return rand.Uint64() }
 
-// inspect begins to run what a partition had unfinished alone, where its processes ended so often; it needs s.mu.
-func (s *Source) inspect(p *part, pr progress) {
-	limit := s.cfg.CrashLimit
-	if limit == 0 || pr.starts < limit && pr.suspect == nil {
+// inspect begins to run what a partition had unfinished alone, where its processes ended so often. No process had more messages
+// out than most.
+func (s *solo) inspect(p *part, pr progress, most int) {
+	if s.limit == 0 || pr.starts < s.limit && pr.suspect == nil {
 		return
 	}
-	p.careful, p.tr.wary = s.gate.Budget().Messages, true // no process had more of them out
+	p.careful, p.tr.wary = most, true
 	s.wary++
 	p.killer = -1
 	if x := pr.suspect; x != nil && x.by != s.me { // of our own: the partition was lost meanwhile, and nobody has died
@@ -39,39 +56,40 @@ func (s *Source) inspect(p *part, pr progress) {
 	}
 }
 
-// relax ends that; it needs s.mu.
-func (p *part) relax() {
+// relax ends that.
+func (s *solo) relax(p *part) {
 	if p.careful > 0 {
 		p.careful, p.tr.wary = 0, false
-		p.s.wary--
+		s.wary--
 	}
 }
 
-// alone says whether only careful partitions may hand out: one of them has something to.
-func (s *Source) alone(now time.Time) bool {
+// on says whether only careful partitions may hand out: one of them has something to. out is how many messages are out. ready
+// says whether a partition may hand out as far as anything else goes.
+func (s *solo) on(turns []*part, out int, ready func(*part) bool) bool {
 	if p := s.marked; p != nil {
-		if s.gate.Out() == 0 && p.mark != clearing && !p.ready(now) { // held or paused: the others need not wait for it
-			p.unmark()
+		if out == 0 && p.mark != clearing && !ready(p) { // held or paused: the others need not wait for it
+			s.unmark(p)
 		}
 		return true
 	}
 	if s.wary == 0 {
 		return false
 	}
-	for _, p := range s.turns {
-		if p.careful > 0 && p.cur != nil && p.ready(now) {
+	for _, p := range turns {
+		if p.careful > 0 && p.cur != nil && ready(p) {
 			return true
 		}
 	}
 	return false
 }
 
-// mayGo says whether a partition may hand out now, where others or itself are to be alone; it needs s.mu.
-func (s *Source) mayGo(p *part, alone bool) bool {
+// mayGo says whether a partition may hand out now, where others or itself are to be alone.
+func (s *solo) mayGo(p *part, alone bool, out int) bool {
 	switch {
 	case !alone:
 		return p.careful == 0
-	case s.gate.Out() > 0 || s.marked != nil && s.marked != p:
+	case out > 0 || s.marked != nil && s.marked != p:
 		return false
 	case p.careful == 0 && s.marked != p:
 		return false
@@ -81,7 +99,7 @@ func (s *Source) mayGo(p *part, alone bool) bool {
 
 // vet says whether a message may be handed out as far as suspicion goes. It may not before a commit says that it runs alone; it
 // is fetched again then.
-func (p *part) vet(o int64) bool {
+func (s *solo) vet(p *part, o int64) bool {
 	if p.careful == 0 || !p.tr.wants(o) {
 		return true
 	}
@@ -89,57 +107,61 @@ func (p *part) vet(o int64) bool {
 		p.mark = running
 		return true
 	}
-	p.tr.suspects(&suspect{offset: o, by: p.s.me})
-	p.mark, p.s.marked = setting, p
+	p.tr.suspects(&suspect{offset: o, by: s.me})
+	p.mark, s.marked = setting, p
 	p.rewind(o)
-	p.s.hurry = true
-	signal(p.s.flush)
-	signal(p.s.kick)
+	s.commit()
+	signal(s.bells.kick)
 	return false
 }
 
-// cleared follows the settle of the message that ran alone; it needs s.mu.
-func (p *part) cleared(acked bool) {
+// cleared follows the settle of the message that ran alone.
+func (s *solo) cleared(p *part, acked bool) {
 	if acked {
 		if p.careful == 1 || p.tr.suspect.offset == p.killer {
-			p.relax()
+			s.relax(p)
 		} else {
 			p.careful--
 		}
 	}
-	p.unmark()
+	s.unmark(p)
 }
 
 // unmark takes the suspect back.
-func (p *part) unmark() {
+func (s *solo) unmark(p *part) {
 	p.tr.suspects(nil)
 	p.mark = clearing
-	p.s.hurry = true
-	signal(p.s.flush)
+	s.commit()
 }
 
-// written follows the commit of a snapshot; it needs s.mu.
-func (p *part) written(x *suspect) {
+// commit has the next commit made at once.
+func (s *solo) commit() {
+	s.backlog.waited = true
+	signal(s.bells.flush)
+}
+
+// written follows the commit of a snapshot with that suspect, or none.
+func (s *solo) written(p *part, x *suspect) {
 	switch {
 	case p.mark == setting && x != nil && x == p.tr.suspect:
 		p.mark = set
 	case p.mark == clearing && x == nil:
 		p.mark = unmarked
-		if p.s.marked == p {
-			p.s.marked = nil
+		if s.marked == p {
+			s.marked = nil
 		}
 	default:
 		return
 	}
-	signal(p.s.wake)
+	signal(s.bells.wake)
 }
 
-// unsuspect forgets all that, for the claim has ended; it needs s.mu.
-func (p *part) unsuspect() {
-	p.relax()
+// forget forgets all that of a partition: its claim has ended, or no commit can say what runs alone.
+func (s *solo) forget(p *part) {
+	s.relax(p)
 	p.mark, p.tr.suspect = unmarked, nil
-	if p.s.marked == p {
-		p.s.marked = nil
-		signal(p.s.wake)
+	if s.marked == p {
+		s.marked = nil
+		signal(s.bells.wake)
 	}
 }

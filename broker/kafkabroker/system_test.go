@@ -91,8 +91,20 @@ func (ts *testSystem) set(f func()) {
 }
 
 func (ts *testSystem) revoke(_ testing.TB, c *broker.Claim) {
-	ts.set(func() { ts.avoid[claimed(c)] = c.State.(*part).s })
+	owner := ts.ownerOf(c)
+	ts.set(func() { ts.avoid[claimed(c)] = owner })
 	ts.rebalance()
+}
+
+func (ts *testSystem) ownerOf(c *broker.Claim) (owner *Source) {
+	ts.set(func() {
+		for _, s := range ts.sources {
+			if s.partOf(c) != nil {
+				owner = s
+			}
+		}
+	})
+	return owner
 }
 
 func (ts *testSystem) bounceClaim(_ testing.TB, c *broker.Claim) {
@@ -104,11 +116,11 @@ func (ts *testSystem) bounceClaim(_ testing.TB, c *broker.Claim) {
 
 // steal takes the owner out of the group, as an administrator can.
 func (ts *testSystem) steal(t testing.TB, c *broker.Claim) {
-	owner := c.State.(*part).s
+	owner := ts.ownerOf(c)
 	ts.set(func() { ts.avoid[claimed(c)] = owner })
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = ts.group
-	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: owner.m.seat(partitionID{}).member}}
+	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: owner.m.id(partitionID{}).member}}
 	if _, err := ts.admin.Request(context.Background(), req); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +155,7 @@ func (ts *testSystem) plan(plan map[string][]partitionID) map[string][]partition
 	defer ts.mu.Unlock()
 	who := make(map[string]*Source)
 	for _, s := range ts.sources {
-		who[s.m.seat(partitionID{}).member] = s
+		who[s.m.id(partitionID{}).member] = s
 	}
 	for id, ps := range plan {
 		var keep []partitionID

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -125,47 +124,6 @@ func readTopic(r *reader, version int16) topic {
 	return t
 }
 
-// Times that ListOffsets takes.
-const (
-	timeEnd   = -1
-	timeStart = -2
-)
-
-// listOffset asks the partition's leader for the first offset at or after a time in ms, or for the log's end or start. -1: there
-// is none.
-func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, at int64, isolation int8) (int64, error) {
-	w := writer{}
-	w.i32(-1)
-	w.i8(isolation)
-	w.array(1)
-	w.str(p.topic)
-	w.array(1)
-	w.i32(p.no)
-	w.i32(-1)
-	w.i64(at)
-	if _, err := c.pick(ctx, leader, keyListOffsets, 5); err != nil {
-		return 0, err
-	}
-	r, err := c.do(ctx, leader, keyListOffsets, 5, w.b)
-	if err != nil {
-		return 0, err
-	}
-	return readOffset(r, p)
-}
-
-func readOffset(r *reader, p partitionID) (int64, error) {
-	r.i32()
-	if r.array() != 1 || r.str() != p.topic || r.array() != 1 || r.i32() != p.no {
-		return 0, errShort
-	}
-	if err := codeErr(r.i16()); err != nil {
-		return 0, fmt.Errorf("listing offsets: %w", err)
-	}
-	r.i64()
-	offset := r.i64()
-	return offset, r.err()
-}
-
 // codeOf is the Kafka error code in err, or 0.
 func codeOf(err error) kafka.Error {
 	var code kafka.Error
@@ -175,7 +133,7 @@ func codeOf(err error) kafka.Error {
 	return 0
 }
 
-// refusals are answers that another try does not change.
+// refused says that another try would not change the answer.
 func refused(err error) bool {
 	return errors.Is(err, errVersion) || slices.Contains([]kafka.Error{
 		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,

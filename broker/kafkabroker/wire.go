@@ -3,7 +3,9 @@ package kafkabroker
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 )
 
 // A writer builds a request's body. flexible is the encoding of newer versions: compact lengths (one more than the length, as an
@@ -49,6 +51,23 @@ func (w *writer) nullable(s string) {
 		w.compact(-1)
 	default:
 		w.i16(-1)
+	}
+}
+
+// partitions writes partitions by their topics, and of each what each writes of its number. Topics come in order, partitions as
+// they are given.
+func (w *writer) partitions(ps []partitionID, each func(no int32)) {
+	by := make(map[string][]int32)
+	for _, p := range ps {
+		by[p.topic] = append(by[p.topic], p.no)
+	}
+	w.array(len(by))
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		w.str(name)
+		w.array(len(by[name]))
+		for _, no := range by[name] {
+			each(no)
+		}
 	}
 }
 

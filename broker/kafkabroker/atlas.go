@@ -1,0 +1,136 @@
+package kafkabroker
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// An atlas is how the subscribed topics are laid out, by the last look at them. Safe for concurrent use.
+type atlas struct {
+	names   []string // subscribed to; or those that match the pattern
+	pattern string
+	matches func(topic string) bool
+
+	mu        sync.Mutex
+	topics    map[string]topic
+	missing   map[string]int // looks in a row that did not find a topic
+	unmatched bool           // it was told that the pattern matches none
+}
+
+func newAtlas(cfg *Config) *atlas {
+	return &atlas{names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int)}
+}
+
+// A survey is what a look brought.
+type survey struct {
+	topics map[string]topic
+	counts map[string]int32 // how many partitions topics have; 0 of one that was deleted
+	news   []error          // to warn of
+	err    error            // what no wait would cure
+}
+
+// learn takes what the brokers tell of topics, and puts together whom it concerns. waits: what is missing is waited for, and
+// warned of once.
+func (a *atlas) learn(ts map[string]topic, waits bool) survey {
+	v := survey{topics: ts, counts: make(map[string]int32)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, t := range ts {
+		if !a.matches(name) {
+			delete(ts, name)
+			continue
+		}
+		if codeOf(t.err) == kafka.TopicAuthorizationFailed && a.pattern == "" {
+			v.err = fmt.Errorf("topic %s: %w", name, t.err)
+		}
+		a.miss(name, t.err)
+		if t.err == nil || a.gone(name) {
+			v.counts[name] = int32(len(t.leaders))
+		}
+		if t.err == nil {
+			continue
+		}
+		if was, known := a.topics[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) && waits {
+			v.news = append(v.news, fmt.Errorf("topic %s does not exist: waiting for it", name))
+		}
+	}
+	if a.pattern != "" && len(ts) == 0 && !a.unmatched && waits {
+		a.unmatched = true
+		v.news = append(v.news, fmt.Errorf("no topic matches %q: waiting for one", a.pattern))
+	}
+	a.topics = ts
+	return v
+}
+
+// missingLooks is from how many looks on, one after the other, a topic that no broker knows was deleted. A broker that has just
+// started may not know it yet.
+const missingLooks = 2
+
+// miss counts looks that did not find a topic.
+func (a *atlas) miss(topic string, err error) {
+	if codeOf(err) == kafka.UnknownTopicOrPartition {
+		a.missing[topic]++
+	} else {
+		delete(a.missing, topic)
+	}
+}
+
+func (a *atlas) gone(topic string) bool {
+	_, known := a.topics[topic]
+	return a.missing[topic] >= missingLooks || !known && a.pattern != ""
+}
+
+// isGone says whether a topic was deleted.
+func (a *atlas) isGone(topic string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gone(topic)
+}
+
+// absent says what there is not of what is to be consumed, by the last look.
+func (a *atlas) absent() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pattern != "" && len(a.topics) == 0 {
+		return fmt.Errorf("%w: none matches %q, and Missing is stop", broker.ErrNoTopic, a.pattern)
+	}
+	for _, name := range a.names {
+		if a.missing[name] > 0 {
+			return fmt.Errorf("%w: %s, and Missing is stop", broker.ErrNoTopic, name)
+		}
+	}
+	return nil
+}
+
+// of says who leads a partition, and of which topic it is; negative: nobody, or nobody knows.
+func (a *atlas) of(p partitionID) (leader int32, id topicID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t, known := a.topics[p.topic]
+	if !known || t.err != nil || int(p.no) >= len(t.leaders) {
+		return -1, topicID{}
+	}
+	return t.leaders[p.no], t.id
+}
+
+// subscribed are the topics to tell the group of.
+func (a *atlas) subscribed() []string {
+	if a.pattern == "" {
+		return a.names
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var names []string
+	for name := range a.topics {
+		if a.matches(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,27 @@
+package kafkabroker
+
+// Bells wake whoever waits for something to have changed. To ring one never blocks, and what was rung while nobody listened is
+// heard later.
+type bells struct {
+	wake  chan struct{} // Receive
+	kick  chan struct{} // the loop
+	flush chan struct{} // the committer
+	find  chan struct{} // the poller
+}
+
+func newBells() *bells {
+	return &bells{wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), flush: make(chan struct{}, 1), find: make(chan struct{}, 1)}
+}
+
+// look has Receive and the loop look again.
+func (b *bells) look() {
+	signal(b.wake)
+	signal(b.kick)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,129 @@
+package kafkabroker
+
+import (
+	"fmt"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Commits decide what is committed, and take the answers.
+type commits struct {
+	*shared
+	r *roster
+}
+
+// A due is a snapshot on its way to the broker.
+type due struct {
+	p *part
+	s snapshot
+	c *commitment
+	// last: it was taken after the claim had ended. That it has ended by the time of the answer says nothing of the snapshot.
+	last bool
+}
+
+// A backlog is what the next commit would have to tell.
+type backlog struct {
+	finished int64 // messages handled since the last one
+	waited   bool  // somebody waits for it: a claim has begun or ended
+	over     bool  // Close waits for the last one, and it was made
+}
+
+func (x *commits) due() backlog {
+	b := x.backlog
+	b.waited = b.waited || x.r.leaving || len(x.r.ending) > 0
+	b.over = x.r.leaving && len(x.r.ending) == 0
+	return b
+}
+
+// uncommit lets all be committed again.
+func (x *commits) uncommit() {
+	for _, p := range x.r.turns {
+		p.tr.uncommit()
+	}
+}
+
+// collect takes snapshots: of open claims where something is new, and the last ones.
+func (x *commits) collect() (ds []due) {
+	x.backlog = backlog{}
+	for _, p := range x.r.turns {
+		if p.tr.dirty() {
+			ds = append(ds, p.due(false))
+		}
+	}
+	for _, p := range x.r.ending {
+		if p.stage == concluded {
+			ds = append(ds, p.due(true))
+		}
+	}
+	return ds
+}
+
+// due takes a snapshot. clean: its claim has ended well.
+func (p *part) due(clean bool) due {
+	snap := p.tr.snapshot(clean)
+	d := due{p: p, s: snap, last: clean, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
+	if !p.bare {
+		d.c.metadata = snap.encode(metadataLimit)
+	}
+	p.sent(d.c.position())
+	return d
+}
+
+// A commitAnswer is what a commit comes to.
+type commitAnswer struct {
+	released []partitionID // may be given to the group
+	troubles []error       // with brokers
+	again    bool          // something of it should be tried again soon
+}
+
+// answered takes note of the broker's answers. isGone says whether a topic was deleted.
+func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAnswer) {
+	for _, d := range ds {
+		code := codeOf(d.c.err)
+		switch {
+		case d.c.err == nil:
+			d.p.tr.commit(d.s)
+			d.p.taken(d.c.position())
+			x.solo.written(d.p, d.s.suspect)
+			x.committed(d, &a)
+			continue
+		case code == kafka.UnknownTopicOrPartition && isGone(d.p.topic):
+			if d.last { // what was acked is gone with its log
+				d.p.tr.confirmed = d.p.tr.acked
+			}
+			x.committed(d, &a)
+			continue
+		case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
+			x.strip(d)
+		case replaced(code), code == kafka.RebalanceInProgress:
+			// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership
+			// hears the same with its next heartbeat and says that all is lost.
+		default:
+			a.troubles = append(a.troubles, d.c.err)
+		}
+		a.again = true
+	}
+	return a
+}
+
+// strip leaves the metadata of a partition's commits away, for the broker takes none as long as that.
+func (x *commits) strip(d due) {
+	d.p.bare = true
+	x.solo.forget(d.p) // no commit can say what runs alone
+	x.events.Say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
+}
+
+// committed says that a commit need not be made again. The last one releases its partition, where it was still to be made: it was
+// not if the partition was lost meanwhile. Whoever has it now has a claim of its own, and perhaps that is we.
+func (x *commits) committed(d due, a *commitAnswer) {
+	if d.last && len(x.r.takeEnding(func(p *part) bool { return p == d.p })) > 0 {
+		a.released = append(a.released, d.p.partitionID)
+	}
+}
+
+// replaced says that the group has others in our place. The membership hears it with its next heartbeat.
+func replaced(code kafka.Error) bool {
+	return code == kafka.IllegalGeneration || code == kafka.UnknownMemberId || code == kafka.FencedInstanceID
+}

@@ -1,0 +1,267 @@
+package kafkabroker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+const (
+	// flightsPerBroker is how many fetches may be under way to one broker: one that waits for partitions without messages, and one
+	// more, so that a partition which was read to its end need not wait for the first.
+	flightsPerBroker = 2
+	// partWait is how long a fetch waits that does not have all of its broker's partitions, so that they come together again soon.
+	partWait = 50 * time.Millisecond
+)
+
+// A flight is a fetch under way, with the version that each partition had.
+type flight struct {
+	req      fetchRequest
+	sent     time.Time
+	parts    []*part
+	versions []int
+}
+
+// Flights decide what is fetched, and take what comes.
+type flights struct {
+	*shared
+	r     *roster
+	to    map[int32]int // under way by broker
+	lagAt time.Time     // when a broker last told of ends
+}
+
+// A want says what a fetch would be to a partition now.
+type want int
+
+const (
+	notNow want = iota // nothing is to be fetched of it
+	later              // something is, but not by this fetch
+	atOnce
+)
+
+// wants decides that; it changes nothing.
+func (p *part) wants(now time.Time, paused bool) want {
+	switch {
+	case p.node() < 0, p.stage != open, paused, now.Before(p.heldUntil), now.Before(p.retryAt):
+		return notNow
+	case p.flying, p.cur != nil, p.busy, p.full():
+		return later
+	}
+	return atOnce
+}
+
+// plan puts fetches together, one for each broker, and reserves budget for them.
+func (x *flights) plan(now time.Time) (fs []*flight) {
+	if x.stopped || x.fatal != nil {
+		return nil
+	}
+	for _, f := range x.group(now) {
+		_, free, ok := x.gate.FetchRoom()
+		if !ok {
+			break
+		}
+		x.load(f, free)
+		f.sent = now
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// group is what may be fetched now, by broker.
+func (x *flights) group(now time.Time) (fs []*flight) {
+	by := make(map[int32]*flight)
+	partial := make(map[int32]bool) // some of the broker's partitions have to wait for the next one
+	for _, p := range x.r.turns {
+		node := p.node()
+		switch p.wants(now, x.pauses.Has(p.topic)) {
+		case atOnce:
+			if x.to[node] < flightsPerBroker {
+				f := by[node]
+				if f == nil {
+					f = &flight{req: fetchRequest{node: node, maxWait: x.cfg.MaxWait, committed: !x.cfg.Uncommitted, rack: x.cfg.Rack}}
+					by[node] = f
+					fs = append(fs, f)
+				}
+				f.parts = append(f.parts, p)
+				continue
+			}
+			partial[node] = true
+		case later:
+			x.ready(p, now) // tells where its window has become full
+			partial[node] = true
+		}
+	}
+	for _, f := range fs {
+		if partial[f.req.node] {
+			f.req.maxWait = min(partWait, x.cfg.MaxWait)
+		}
+	}
+	return fs
+}
+
+// load says what a fetch is to bring.
+func (x *flights) load(f *flight, free int64) {
+	f.req.bytes = int32(min(int64(x.cfg.FetchBytes), free))
+	for _, p := range f.parts {
+		p.flying = true
+		f.versions = append(f.versions, p.version)
+		f.req.wishes = append(f.req.wishes, wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: min(int32(x.cfg.PartitionBytes), f.req.bytes)})
+	}
+	x.gate.Hold(0, int64(f.req.bytes))
+	x.to[f.req.node]++
+}
+
+// An outOfRange is a partition whose position its log does not have.
+type outOfRange struct {
+	p      *part
+	pos    int64
+	leader int32
+}
+
+// arrived takes what a fetch brought, where it is still wanted. Of what is out of range somebody has to find the range.
+func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (strayed []outOfRange) {
+	answers := make(map[partitionID]*fetched, len(got))
+	for i := range got {
+		answers[got[i].partitionID] = &got[i]
+	}
+	hasty := now.Sub(f.sent) < f.req.maxWait/2 && !slices.ContainsFunc(got, func(a fetched) bool { return len(a.records) > 0 })
+	x.gate.Hold(0, -int64(f.req.bytes))
+	x.to[f.req.node]--
+	for i, p := range f.parts {
+		p.flying = false
+		a := answers[p.partitionID]
+		switch {
+		case a == nil:
+			p.putOff(now.Add(retryWait))
+			signal(x.bells.find)
+		case p.stage >= fenced || p.version != f.versions[i]:
+		default:
+			if codeOf(a.err) == kafka.OffsetOutOfRange {
+				strayed = append(strayed, outOfRange{p, p.pos, p.leader})
+			}
+			x.accept(p, a, now)
+			if hasty {
+				p.fruitless(now)
+			}
+		}
+	}
+	if err == nil {
+		x.lagAt = now
+	}
+	x.bells.look()
+	return strayed
+}
+
+// accept takes one partition's part of an answer.
+func (x *flights) accept(p *part, a *fetched, now time.Time) {
+	switch {
+	case codeOf(a.err) == kafka.OffsetOutOfRange:
+		p.putOff(now.Add(retryWait))
+		return
+	case moved(a.err):
+		p.putOff(now.Add(retryWait))
+		signal(x.bells.find)
+		return
+	case a.err != nil:
+		p.retryAt = now.Add(20 * retryWait)
+		err := fmt.Errorf("fetching %s/%d at offset %d: %w", p.topic, p.no, p.pos, a.err)
+		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
+		return
+	}
+	p.end, p.endAt = a.end(!x.cfg.Uncommitted), now
+	if a.preferred >= 0 && len(a.records) == 0 {
+		p.replica = a.preferred
+		return
+	}
+	if len(a.records) == 0 {
+		return
+	}
+	d := newDecoder(a.records, p.pos, max(a.high, p.end), !x.cfg.Uncommitted, a.aborted, x.cfg.MaxBatchBytes)
+	p.put(d, int64(len(a.records)))
+}
+
+var (
+	errTrimmed = errors.New("the log begins above the position: messages are gone that nobody handled")
+	errBeyond  = errors.New("the position is beyond the log's end: the log was cut off or made again")
+)
+
+// found takes where the log begins and ends whose position is out of range, and does what the policy says. restart is why the
+// partition has to begin anew.
+func (x *flights) found(o outOfRange, first, end int64) (restart error) {
+	p := o.p
+	if p.stage != open || p.pos != o.pos {
+		return nil
+	}
+	why := fmt.Errorf("%s/%d: %w: position %d, end %d", p.topic, p.no, errBeyond, p.pos, end)
+	switch {
+	case p.pos >= first && p.pos <= end:
+		return nil // a replica, or a leader that was new, did not have it yet
+	case p.pos < first:
+		why = fmt.Errorf("%s/%d: %w: from %d to %d", p.topic, p.no, errTrimmed, p.scan, first)
+	}
+	switch {
+	case x.cfg.OutOfRange == "stop":
+		x.fail(fmt.Errorf("ended by the policy stop: %w", why))
+	case p.pos < first:
+		from := p.scan
+		if gone := p.jump(first); gone > 0 {
+			x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: why})
+		}
+	default:
+		return why
+	}
+	return nil
+}
+
+// An unknownEnd is a partition of whose end no broker has told lately.
+type unknownEnd struct {
+	p      *part
+	leader int32
+}
+
+// oldEnd is the age from which a partition's end is asked for: nothing is fetched of it, because the budget is used up, or it is
+// paused.
+const oldEnd = 2 * time.Second
+
+func (x *flights) unmeasured(now time.Time) (es []unknownEnd) {
+	for _, p := range x.r.turns {
+		if now.Sub(p.endAt) > oldEnd && p.leader >= 0 {
+			es = append(es, unknownEnd{p, p.leader})
+		}
+	}
+	return es
+}
+
+func (x *flights) measured(p *part, end int64, now time.Time) {
+	p.end, p.endAt, x.lagAt = end, now, now
+}
+
+// lag is that of all partitions.
+func (x *flights) lag() broker.Lag {
+	lag := broker.Lag{At: x.lagAt}
+	for _, p := range x.r.turns {
+		of := p.lag()
+		if of.Waiting < 0 {
+			return broker.UnknownLag()
+		}
+		lag.Waiting += of.Waiting
+		lag.Unsettled += of.Unsettled
+	}
+	if x.lagAt.IsZero() || len(x.r.beginning) > 0 {
+		return broker.UnknownLag()
+	}
+	return lag
+}
+
+func (x *flights) lagByPartition() []broker.PartitionLag {
+	rows := make([]broker.PartitionLag, 0, len(x.r.turns))
+	for _, p := range x.r.turns {
+		rows = append(rows, broker.PartitionLag{Topic: p.topic, Partition: p.no, Lag: p.lag()})
+	}
+	return rows
+}

@@ -1,0 +1,289 @@
+package kafkabroker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// Holdings are what this process has of the log: its partitions, and what became of their messages. They decide, and do nothing:
+// no I/O, no goroutine, no wait. What is to be done is returned to the caller.
+//
+// They are parts that have no lock and are read alone, each with its own state; all locks are taken here, one for each call, so
+// that an ack takes one lock for all. Safe for concurrent use.
+type holdings struct {
+	// What each ack touches stands together, and apart from what is read without the lock: two processors that ack in turns pass
+	// each other its lines.
+	_  [64]byte
+	mu sync.Mutex
+	shared
+	roster  roster
+	claims  claims  // how they begin and end
+	intake  intake  // what is handed out
+	settles settles // what became of it
+	flights flights // what is fetched
+	commits commits // what is committed
+}
+
+func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *holdings {
+	h := &holdings{roster: newRoster(), shared: shared{
+		stale: make(kit.StaleInFlight[logKey]), cfg: cfg, bells: b, events: events,
+		solo: solo{me: incarnation(), limit: cfg.CrashLimit, bells: b},
+	}}
+	h.solo.backlog = &h.backlog
+	h.claims = claims{shared: &h.shared, r: &h.roster, books: known}
+	h.intake = intake{shared: &h.shared, r: &h.roster}
+	h.settles = settles{shared: &h.shared, r: &h.roster}
+	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32]int)}
+	h.commits = commits{shared: &h.shared, r: &h.roster}
+	return h
+}
+
+// open takes what Open is told.
+func (h *holdings) open(o broker.Options) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ordered = o.Ordered
+	h.gate.SetBudget(o.Budget)
+}
+
+// stop ends pulling, and lets go what is prefetched.
+func (h *holdings) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	for _, p := range h.roster.turns {
+		p.drop()
+	}
+	h.bells.look()
+}
+
+// end ends pulling for good; Receive says why.
+func (h *holdings) end(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail(why)
+}
+
+func (h *holdings) setBudget(b broker.Budget) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gate.SetBudget(b)
+	h.bells.look()
+}
+
+// pause pauses topics, or all, or undoes it. What is prefetched of what is paused is let go.
+func (h *holdings) pause(on bool, topics []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if on {
+		h.pauses.Pause(topics...)
+	} else {
+		h.pauses.Resume(topics...)
+	}
+	for _, p := range h.roster.turns {
+		if h.pauses.Has(p.topic) {
+			p.drop()
+		}
+	}
+	h.bells.look()
+}
+
+func (h *holdings) hold(p *part, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.heldUntil = until
+	p.drop()
+	signal(h.bells.kick)
+}
+
+func (h *holdings) window(p *part) float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return min(1, p.tr.window())
+}
+
+func (h *holdings) lag() broker.Lag {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flights.lag()
+}
+
+func (h *holdings) lagByPartition() []broker.PartitionLag {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flights.lagByPartition()
+}
+
+// changed is told by the membership.
+func (h *holdings) changed(c change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims.changed(c)
+	h.bells.look()
+}
+
+// follow is what is to be done about what the membership told since.
+func (h *holdings) follow(now time.Time) todo {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claims.follow(now)
+}
+
+// lookedUp says that it is known where a partition begins.
+func (h *holdings) lookedUp(b *start) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.roster.found = append(h.roster.found, b)
+	signal(h.bells.kick)
+}
+
+// introduce makes the claim of a partition that was looked up and says so, for admit to let Receive see it; nil: it is not wanted
+// any more.
+func (h *holdings) introduce(b *start, leader int32) *part {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claims.introduce(h, b, leader)
+}
+
+func (h *holdings) admit(b *start, p *part) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims.admit(b, p)
+}
+
+// over are the claims that are to be ended now, which ended is told.
+func (h *holdings) over(now time.Time) []endingClaim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claims.over(now)
+}
+
+func (h *holdings) ended(e endingClaim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims.ended(e)
+}
+
+// leave ends all claims, and lets none begin any more.
+func (h *holdings) leave(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims.leave(why)
+}
+
+// giveUp gives up the last commits that were not made.
+func (h *holdings) giveUp(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims.giveUp(why)
+}
+
+// surveyed takes how topics are laid out.
+func (h *holdings) surveyed(topics map[string]topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims.surveyed(topics)
+}
+
+// next wakes whoever has waited for long enough, and returns when to do so again; zero: never.
+func (h *holdings) next(now time.Time) (next time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wake, next := h.gate.Refill(now)
+	due, at := h.roster.next(now)
+	if wake || due {
+		signal(h.bells.wake)
+	}
+	return sooner(next, at)
+}
+
+// lend lends what Receive decodes from, which take takes back.
+func (h *holdings) lend(n int, now time.Time, lapsed bool) (decodeLease, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.intake.lend(n, now, lapsed)
+}
+
+func (h *holdings) take(l *decodeLease, dst []broker.Message, now time.Time) (n int, hungry bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.intake.take(l, dst, now)
+}
+
+func (h *holdings) ack(p *part, tokens []uint64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.settles.ack(p, tokens)
+}
+
+func (h *holdings) nack(p *part, backs []broker.Back) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.settles.nack(p, backs)
+}
+
+// plan is what is to be fetched now, of which arrived is told.
+func (h *holdings) plan(now time.Time) []*flight {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flights.plan(now)
+}
+
+// arrived takes what a fetch brought. What it returns is to be looked for, and found told.
+func (h *holdings) arrived(f *flight, got []fetched, err error, now time.Time) []outOfRange {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flights.arrived(f, got, err, now)
+}
+
+func (h *holdings) found(o outOfRange, first, end int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if why := h.flights.found(o, first, end); why != nil {
+		h.claims.restart(o.p, why)
+	}
+	signal(h.bells.kick)
+}
+
+// unmeasured are the partitions whose ends are to be asked for, which measured is told.
+func (h *holdings) unmeasured(now time.Time) []unknownEnd {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flights.unmeasured(now)
+}
+
+func (h *holdings) measured(p *part, end int64, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flights.measured(p, end, now)
+}
+
+// due is what the next commit would have to tell.
+func (h *holdings) due() backlog {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.commits.due()
+}
+
+// collect is what is to be committed, of which answered is told.
+func (h *holdings) collect() []due {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.commits.collect()
+}
+
+func (h *holdings) answered(ds []due, isGone func(topic string) bool) commitAnswer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.commits.answered(ds, isGone)
+}
+
+// uncommit has all committed again.
+func (h *holdings) uncommit() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits.uncommit()
+}

@@ -1,0 +1,157 @@
+package kafkabroker
+
+import (
+	"slices"
+	"time"
+)
+
+// A roster has the partitions of this process, each in one place from its assignment to its release. It knows nothing of
+// messages.
+//
+//	told ──▶ begin ──▶ asked ──▶ found ──▶ add ──▶ open ──▶ draining ──▶ last ──▶ fenced ──▶ concluded ──▶ released
+//	           └─────── cancel ──▶ released          └───────────────────▶ lose (lost, or begun anew)
+//
+// What last and lose take out of it has a claim that is still to be ended: endClaims.
+type roster struct {
+	changes   []change // told by the membership, and not followed yet
+	beginning map[partitionID]*start
+	asked     []*start              // of those: to be looked up
+	found     []*start              // of those: looked up
+	parts     map[partitionID]*part // open and draining
+	turns     []*part               // the same, for whoever takes them in turns
+	turn      int
+	toEnd     []endingClaim
+	ending    []*part // fenced and concluded: a last commit is to be made
+	leaving   bool    // nothing begins any more: what is ending is all there is
+}
+
+// An endingClaim is a part that is fenced, and why its claim is to be ended now.
+type endingClaim struct {
+	p    *part
+	err  error
+	last bool // a last commit follows
+}
+
+func newRoster() roster {
+	return roster{parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start)}
+}
+
+// told notes what the membership says; forget takes a partition out of it that was lost before it was followed.
+func (r *roster) told(c change) { r.changes = append(r.changes, c) }
+
+func (r *roster) forget(id partitionID) {
+	for i := range r.changes {
+		r.changes[i].parts = slices.DeleteFunc(r.changes[i].parts, func(x partitionID) bool { return x == id })
+	}
+}
+
+// begin has it looked up where a partition begins.
+func (r *roster) begin(id partitionID, reset error) {
+	if r.beginning[id] == nil && r.parts[id] == nil {
+		b := newStart(id, reset)
+		r.beginning[id] = b
+		r.asked = append(r.asked, b)
+	}
+}
+
+// cancel stops one from beginning, and says whether it was.
+func (r *roster) cancel(id partitionID) (was bool) {
+	b := r.beginning[id]
+	if b != nil {
+		b.cancel()
+		delete(r.beginning, id)
+	}
+	return b != nil
+}
+
+// begins says whether it is still to begin as looked up.
+func (r *roster) begins(b *start) bool { return r.beginning[b.partitionID] == b }
+
+func (r *roster) add(b *start, p *part) {
+	delete(r.beginning, b.partitionID)
+	r.parts[b.partitionID] = p
+	r.turns = append(r.turns, p)
+}
+
+// rotate is whose turn it is next to be handed out of.
+func (r *roster) rotate() *part {
+	r.turn = (r.turn + 1) % len(r.turns)
+	return r.turns[r.turn]
+}
+
+// next says whether a hold is over of something that is prefetched, and when to look again for what waits for a time; zero: never.
+func (r *roster) next(now time.Time) (wake bool, next time.Time) {
+	for _, p := range r.turns {
+		for _, at := range [...]time.Time{p.heldUntil, p.retryAt} {
+			if at.After(now) {
+				next = sooner(next, at)
+			}
+		}
+		if p.stage == draining {
+			next = sooner(next, p.by)
+		}
+		wake = wake || p.cur != nil && !p.heldUntil.IsZero() && !p.heldUntil.After(now)
+	}
+	return wake, next
+}
+
+// sooner is the earlier time of two, of which either may be zero for never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// drained are the parts whose revocation has nothing to wait for any more.
+func (r *roster) drained(now time.Time) (ps []*part) {
+	for _, p := range r.turns {
+		if p.stage == draining && (p.settled() || !now.Before(p.by)) {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// lose takes a part out whose progress cannot be committed.
+func (r *roster) lose(p *part, err error) { r.take(endingClaim{p: p, err: err}) }
+
+// last takes a part out whose last commit follows the end of its claim.
+func (r *roster) last(p *part, err error) {
+	r.take(endingClaim{p: p, err: err, last: true})
+	r.ending = append(r.ending, p)
+}
+
+func (r *roster) take(e endingClaim) {
+	e.p.stage = fenced
+	if r.parts[e.p.partitionID] == e.p {
+		delete(r.parts, e.p.partitionID)
+	}
+	if i := slices.Index(r.turns, e.p); i >= 0 {
+		r.turns = append(r.turns[:i:i], r.turns[i+1:]...)
+	}
+	r.toEnd = append(r.toEnd, e)
+}
+
+// endClaims are the claims that are to be ended now.
+func (r *roster) endClaims() (es []endingClaim) {
+	es, r.toEnd = r.toEnd, nil
+	return es
+}
+
+// ends says whether a last commit of the partition is to be made; it is released after that.
+func (r *roster) ends(id partitionID) bool {
+	return slices.ContainsFunc(r.ending, func(p *part) bool { return p.partitionID == id })
+}
+
+// takeEnding takes out those that have no last commit to be made any more.
+func (r *roster) takeEnding(which func(*part) bool) (out []*part) {
+	r.ending = slices.DeleteFunc(r.ending, func(p *part) bool {
+		if which(p) {
+			out = append(out, p)
+			return true
+		}
+		return false
+	})
+	return out
+}

@@ -1,0 +1,58 @@
+package kafkabroker
+
+import (
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// What the partitions of a source share: what each of them can use up, and who is told. It has no lock, and neither have the
+// parts that decide by it: holdings have all of them under theirs.
+type shared struct {
+	// What each ack touches comes first.
+	gate    kit.Gate
+	backlog backlog
+
+	stopped bool  // pull no more
+	fatal   error // pull no more, and Receive says why
+	ordered bool  // Options.Ordered
+	pauses  kit.Pauses
+	stale   kit.StaleInFlight[logKey]
+	solo    solo
+
+	cfg    *Config
+	bells  *bells
+	events *kit.EventQueue
+}
+
+// A logKey names a log: a topic that is made anew has another.
+type logKey struct {
+	partitionID
+	log uint64
+}
+
+// fail ends pulling for good. The first reason stays.
+func (x *shared) fail(err error) {
+	if x.fatal == nil {
+		x.fatal = err
+	}
+	signal(x.bells.wake)
+}
+
+// ready says whether a partition may be handed out from now, and tells where its window has become full.
+func (x *shared) ready(p *part, now time.Time) bool {
+	if p.stage != open || x.pauses.Has(p.topic) || now.Before(p.heldUntil) {
+		return false
+	}
+	full := p.full()
+	if full && !p.stalled {
+		p.stalled = true
+		x.events.Say(broker.Event{Kind: broker.Stalled, Claim: p.claim, From: p.tr.floor()})
+	}
+	return !full
+}
+
+// behindStale says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it
+// comes again, perhaps, and what comes after it would be ahead of it.
+func (x *shared) behindStale(p *part) bool { return x.ordered && x.stale.Any(p.logKey()) }
