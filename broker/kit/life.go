@@ -48,9 +48,9 @@ func NewLife(name string) *Life {
 func (l *Life) Context() context.Context { return l.ctx }
 
 // Begin is the beginning of Open, and says whether it may go on. The error is the one for Open to return: ErrClosed after Stop
-// or Close, or what is wrong with the options.
-func (l *Life) Begin(o broker.Options) error {
-	bad := l.check(o)
+// or Close, or what is wrong: the adapter's own findings, nil ones left out, and those about the options.
+func (l *Life) Begin(o broker.Options, findings ...error) error {
+	bad := errors.Join(append(findings, l.check(o))...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -45,6 +45,12 @@ func TestBegin(t *testing.T) {
 			}
 		})
 	}
+	if err := kit.NewLife("x").Begin(good, nil, errAway); !errors.Is(err, errAway) {
+		t.Errorf("Begin with a finding of the adapter's: %v", err)
+	}
+	if err := kit.NewLife("x").Begin(good, nil, nil); err != nil {
+		t.Errorf("Begin without findings: %v", err)
+	}
 	if err := kit.NewLife("x").Fail(errAway); err.Error() != "x: opening: connection refused" || !errors.Is(err, errAway) {
 		t.Errorf("Fail: %v", err)
 	}

@@ -62,7 +62,7 @@ func TestOpenNamesEachMistake(t *testing.T) {
 	s := New(Config{}).Source(SourceConfig{Prefetch: -1, Window: -1, CommitInterval: -1, RevokeWait: -1})
 	_, err := s.Open(context.Background(), broker.Options{})
 	for _, want := range []string{"Topics is empty", "Prefetch is -1", "Window is -1", "CommitInterval is -1ns", "RevokeWait is -1ns",
-		"Budget.Messages is 0", "Budget.Bytes is 0", "Observe is nil"} {
+		"Options.Budget is {Messages:0 Bytes:0}", "Observe is nil"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q is not named in:\n%v", want, err)
 		}

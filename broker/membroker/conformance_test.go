@@ -131,6 +131,7 @@ func TestConformance(t *testing.T) {
 		"leased":       {Leased: true},
 		"exact":        {Leased: true, Attempts: broker.Exact},
 		"at most once": {Leased: true, AtMostOnce: true},
+		"short delay":  {Leased: true, NativeDelay: testLease},
 	} {
 		t.Run(name, func(t *testing.T) { brokertest.Run(t, harness(c)) })
 	}

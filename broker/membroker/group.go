@@ -323,6 +323,24 @@ func (m *member) fetch(limit int, maxBytes int64, now time.Time) (out []span, g 
 	return out, g, due
 }
 
+// pull gets messages of the holding's log into its prefetch: up to n where they are leased, and so many bytes. lost: the answer does
+// not get there, so what was leased comes again after its lease. due is when something comes again.
+func (m *member) pull(h *holding, n int, bytes int64, now time.Time, lost error) (due time.Time) {
+	if m.g.b.stream == nil {
+		if lost == nil {
+			m.g.pulls++
+			h.read(bytes)
+		}
+		return due
+	}
+	spans, g, due := m.fetch(min(h.sh.prefetch, n), bytes, now)
+	if lost == nil {
+		h.sh.sayGap(h.claim().claim, g)
+		h.enter(spans)
+	}
+	return due
+}
+
 // lag counts what is behind, for the group where leased, else for what m owns.
 func (m *member) lag(now time.Time) broker.Lag {
 	lag := broker.Lag{At: now, Group: m.g.b.stream != nil}

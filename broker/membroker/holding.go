@@ -1,27 +1,75 @@
 package membroker
 
 import (
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
+// shared is what the holdings of a source have in common. It has no lock: it stands under that of the holdings.
+type shared struct {
+	leased   bool
+	ordered  bool
+	window   int64
+	prefetch int
+	commit   time.Duration
+
+	gate  kit.Gate
+	stale kit.StaleInFlight[logEpoch]
+	// leaseLost: there was no contact for a lease, so what is out may be somebody else's.
+	leaseLost bool
+
+	events     *kit.EventQueue
+	wake, kick chan struct{} // Receive's, and the loop's
+	flush      *time.Timer   // tells the loop to send settles
+	flushing   bool          // it runs
+}
+
+// hold counts what is prefetched. Where messages are leased they count by number, too: their leases run.
+func (sh *shared) hold(n int, bytes int64) {
+	if !sh.leased {
+		n = 0
+	}
+	sh.gate.Hold(n, bytes)
+}
+
+// keepsOrder says whether something is out that the prefetch stands behind, and may not go back before.
+func (sh *shared) keepsOrder() bool { return sh.ordered && sh.gate.Out() > 0 }
+
+// unconfirmed says that settles which said nil do not hold, or perhaps do not.
+func (sh *shared) unconfirmed(c *broker.Claim, n int64, cause error) {
+	if n > 0 {
+		sh.events.Say(broker.Event{Kind: broker.Unconfirmed, Claim: c, N: n, Err: cause})
+	}
+}
+
+func (sh *shared) sayGap(c *broker.Claim, g *gap) {
+	if g != nil {
+		sh.events.Say(broker.Event{Kind: broker.Gap, Claim: c, From: g.from, N: g.n})
+	}
+}
+
 // A holding is what a source has of one log: a partition from its assignment on, or the stream. It outlives a claim where the
-// next one begins while the old one is still revoking. Guarded by Source.mu, but for cur's fields.
+// next one begins while the old one is still revoking. It has no lock: it stands under that of the holdings. cur's fields are
+// guarded by Broker.mu.
 type holding struct {
-	s     *Source
+	sh    *shared
 	cur   *cursor
 	term  int64
 	epoch int
-	claim *claimState // that messages are handed out under
-	w     window
-	spans []span // the prefetch
-	held  int64  // its bytes
-	heldN int
+	// claims in the order in which they began; the last one is the one that messages are handed out under, and those before it
+	// are revoking.
+	claims []*claimState
+	begun  uint8 // how many there were ever
+	w      window
+	spans  []span // the prefetch
+	held   int64  // its bytes
+	heldN  int
 
-	// strays are offsets that are out here under claims that have ended. They are not handed out under the next one.
-	strays strays
+	// stale are offsets that are out here under claims that have ended. They are not handed out under the next one.
+	stale kit.StaleOffsets
 
 	heldUntil time.Time // Hold
 	stalled   bool
@@ -46,109 +94,91 @@ type leasedBack struct {
 	runs   int32
 }
 
-// strays counts by offset what is out under ended claims of one log.
-type strays map[int64]int
-
 // logEpoch names a log between two recreations.
 type logEpoch struct {
 	cur   *cursor
 	epoch int
 }
 
-// A claimState is the source's side of a claim; it is Claim.State. Guarded by Source.mu.
-type claimState struct {
-	h      *holding
-	keeper broker.Keeper
-	claim  *broker.Claim
-	no     uint8
-	out    int // handed out and not settled
-	shut   bool
-	by     time.Time
-	fenced bool
-	// orphans were out when the claim was fenced: what they take of the budget, by token.
-	orphans map[uint64]uint32
-}
-
-func (s *Source) newHolding(n notice) *holding {
-	h := &holding{s: s, cur: n.cur, term: n.term, epoch: n.start.epoch, runs: n.start.runs}
-	h.strays = s.straysOf(h)
-	if s.b.stream == nil {
-		h.pos, h.floor, h.high = n.start.committed, n.start.committed, n.start.committed
-		h.w.lo, h.w.hi = h.floor, h.floor
-		for _, o := range n.start.done {
-			h.w.extend(h.floor, o+1)
-			h.w.at(o).state = done
-		}
-		if h.runs == nil {
-			h.runs = make(map[int64]int32)
-		}
+func newHolding(sh *shared, n notice) *holding {
+	h := &holding{sh: sh, cur: n.cur, term: n.term, epoch: n.start.epoch, runs: n.start.runs}
+	h.stale = sh.stale.Of(h.log())
+	if sh.leased {
+		return h
+	}
+	h.pos, h.floor, h.high = n.start.committed, n.start.committed, n.start.committed
+	h.w.lo, h.w.hi = h.floor, h.floor
+	for _, o := range n.start.done {
+		h.w.extend(h.floor, o+1)
+		h.w.at(o).state = done
+	}
+	if h.runs == nil {
+		h.runs = make(map[int64]int32)
 	}
 	return h
 }
 
-// straysOf needs no s.mu: only the loop makes and ends claims. It takes it to find them.
-func (s *Source) straysOf(h *holding) strays {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := logEpoch{h.cur, h.epoch}
-	if s.strays == nil {
-		s.strays = make(map[logEpoch]strays)
-	}
-	if s.strays[key] == nil {
-		s.strays[key] = make(strays)
-	}
-	return s.strays[key]
-}
+func (h *holding) log() logEpoch { return logEpoch{h.cur, h.epoch} }
 
-// settleStray lets a message be handed out again that was out under an ended claim.
-func (h *holding) settleStray(o int64) {
-	if h.strays[o]--; h.strays[o] > 0 {
-		return
-	}
-	delete(h.strays, o)
-	if len(h.strays) == 0 {
-		signal(h.s.wake) // for what stands behind them
-	}
-	for _, now := range h.s.holdings {
-		if now.cur == h.cur && now.epoch == h.epoch && h.s.b.stream == nil {
-			now.rewind(o)
-			signal(h.s.wake)
-		}
-	}
-}
+// claim is the one that messages are handed out under.
+func (h *holding) claim() *claimState { return h.claims[len(h.claims)-1] }
 
-// behindStrays says whether an order wants that nothing is handed out before what is out under earlier claims was settled.
-func (h *holding) behindStrays() bool {
-	if !h.s.o.Ordered || h.s.mutant.is(orderedIgnored) {
-		return false
-	}
-	return len(h.strays) > 0 || slices.ContainsFunc(h.s.revoking, func(cs *claimState) bool { return cs.h == h && cs != h.claim && cs.out > 0 })
-}
-
-// begin makes the holding's next claim.
-func (h *holding) begin() *claimState {
-	no := uint8(1)
-	if h.claim != nil {
-		no = h.claim.no + 1
-	}
-	cs := &claimState{h: h, no: no}
+// begin makes the holding's next claim, and says that it is assigned. It is admitted when that was told.
+func (h *holding) begin(g *gap) *claimState {
+	h.begun++
+	cs := &claimState{h: h, no: h.begun}
 	cs.claim, cs.keeper = broker.NewClaim(h.cur.log.topic, h.cur.log.partition, cs)
-	h.claim = cs
+	h.sh.events.Say(broker.Event{Kind: broker.Assigned, Claim: cs.claim})
+	h.sh.sayGap(cs.claim, g)
 	return cs
 }
 
-// ready says whether Receive may hand out something of it now.
-func (h *holding) ready(now func() time.Time) bool {
-	if h.claim.shut || h.s.pausedHolding(h) {
+func (h *holding) admit(cs *claimState) { h.claims = append(h.claims, cs) }
+
+// forget takes a claim that has ended from the holding, unless it is the last one.
+func (h *holding) forget(cs *claimState) {
+	for i, x := range h.claims[:len(h.claims)-1] {
+		if x == cs {
+			h.claims = append(h.claims[:i:i], h.claims[i+1:]...)
+			return
+		}
+	}
+}
+
+// behindOlder says whether an order wants that nothing is handed out before what is out under earlier claims was settled.
+func (h *holding) behindOlder() bool {
+	if !h.sh.ordered {
 		return false
 	}
-	if !h.heldUntil.IsZero() {
-		if now().Before(h.heldUntil) {
-			return false
+	for _, cs := range h.claims[:len(h.claims)-1] {
+		if cs.out > 0 {
+			return true
 		}
-		h.heldUntil = time.Time{}
 	}
-	return true
+	return len(h.stale) > 0
+}
+
+// isHeld says whether nothing may be handed out of it until a later time (Hold).
+func (h *holding) isHeld(now func() time.Time) bool {
+	if h.heldUntil.IsZero() {
+		return false
+	}
+	if now().Before(h.heldUntil) {
+		return true
+	}
+	h.heldUntil = time.Time{}
+	return false
+}
+
+// dirtied lets the loop send the holding's settles soon.
+func (h *holding) dirtied() { h.dirtiedFor(h.sh.commit) }
+
+func (h *holding) dirtiedFor(d time.Duration) {
+	h.dirty = true
+	if !h.sh.flushing {
+		h.sh.flushing = true
+		h.sh.flush.Reset(d)
+	}
 }
 
 // dropPrefetch gives back what Receive has not returned. Partitioned: it is asked for again. Leased: the loop sends it back.
@@ -156,12 +186,12 @@ func (h *holding) dropPrefetch() {
 	if len(h.spans) == 0 {
 		return
 	}
-	if h.s.b.stream == nil {
-		h.pos = min(h.pos, h.spans[0].from)
-	} else {
+	if h.sh.leased {
 		for _, sp := range h.spans {
 			h.returnSpan(sp)
 		}
+	} else {
+		h.pos = min(h.pos, h.spans[0].from)
 	}
 	h.forgetPrefetch()
 }
@@ -181,8 +211,7 @@ func (h *holding) returnSpan(sp span) {
 }
 
 func (h *holding) forgetPrefetch() {
-	h.s.held -= h.held
-	h.s.heldN -= h.heldN
+	h.sh.hold(-h.heldN, -h.held)
 	h.spans, h.held, h.heldN = nil, 0, 0
 }
 
@@ -194,22 +223,22 @@ func (h *holding) rewind(o int64) {
 
 // handable says whether an offset may be handed out: not when it is out, nor when it is finished here.
 func (h *holding) handable(o int64) bool {
-	if len(h.strays) > 0 && h.strays[o] > 0 && !h.s.mutant.is(strayHandedOut) {
+	if h.stale.Has(o) {
 		return false
 	}
 	if o >= h.w.hi {
 		return true
 	}
 	if o < h.w.lo {
-		return h.s.b.stream != nil
+		return h.sh.leased
 	}
 	st := h.w.at(o).state
-	return st == unseen || st == back || h.s.mutant.is(redeliverOut) && st != done
+	return st == unseen || st == back
 }
 
 // passOver deals with a redelivery that must not be handed out: what is finished is acked again, what is out has a new lease.
 func (h *holding) passOver(o int64) {
-	if h.s.b.stream == nil {
+	if !h.sh.leased {
 		return
 	}
 	sl := h.w.get(o)
@@ -219,7 +248,7 @@ func (h *holding) passOver(o int64) {
 	switch sl.state {
 	case done:
 		h.acks = append(h.acks, o)
-		h.s.dirtied(h)
+		h.dirtied()
 	case expired:
 		sl.state = out
 	}
@@ -252,8 +281,8 @@ func (h *holding) take(n int) (sp span, gen uint16) {
 // mark sets the slots of the longest run from the span's start, at most n, that may go out as one.
 func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 	first := sp.from
-	if h.s.b.stream == nil {
-		first = h.floor // what is passed over because it is a stray belongs to the window, too
+	if !h.sh.leased {
+		first = h.floor // what is passed over because it is out under an ended claim belongs to the window, too
 	}
 	h.w.extend(first, sp.from+n)
 	if sl := h.w.get(sp.from); sl != nil {
@@ -263,7 +292,7 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 		h.w.reach(sp.from)
 		gen = h.w.at(sp.from).gen
 	}
-	i := int64(0)
+	cs, i := h.claim(), int64(0)
 	for ; i < n; i++ {
 		o := sp.from + i
 		sl := h.w.at(o)
@@ -271,12 +300,11 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 			break
 		}
 		size := sp.size(o)
-		sl.state, sl.claim, sl.size = out, h.claim.no, uint32(size)
+		sl.state, sl.claim, sl.size = out, cs.no, uint32(size)
 		bytes += size
 	}
-	h.claim.out += int(i)
-	h.s.outN += int(i)
-	h.s.outBytes += bytes
+	cs.out += int(i)
+	h.sh.gate.HandOut(int(i), bytes)
 	h.high = max(h.high, sp.from+i)
 	return i, bytes, gen
 }
@@ -285,14 +313,74 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 func (h *holding) shift(sp *span, n, bytes int64) {
 	sp.from, sp.n, sp.bytes = sp.from+n, sp.n-n, sp.bytes-bytes
 	h.held -= bytes
-	h.s.held -= bytes
 	h.heldN -= int(n)
-	h.s.heldN -= int(n)
+	h.sh.hold(-int(n), -bytes)
+}
+
+// enter takes what was leased as the prefetch.
+func (h *holding) enter(spans []span) {
+	h.spans = spans
+	for i := range spans {
+		h.count(&spans[i])
+	}
+}
+
+// count counts a span that was prefetched.
+func (h *holding) count(sp *span) {
+	h.held += sp.bytes
+	h.heldN += int(sp.n)
+	h.sh.hold(int(sp.n), sp.bytes)
+}
+
+// read looks up messages of the partition. It runs at the broker.
+func (h *holding) read(maxBytes int64) {
+	l := h.cur.log
+	if h.pos < l.first {
+		h.jump(l.first)
+	}
+	room := h.floor + h.sh.window - h.pos
+	if room <= 0 {
+		if !h.stalled && h.pos < l.end {
+			h.stalled = true
+			h.sh.events.Say(broker.Event{Kind: broker.Stalled, Claim: h.claim().claim, From: h.floor})
+		}
+		return
+	}
+	sp, _ := l.read(h.pos, int(min(int64(h.sh.prefetch), room)), maxBytes)
+	if sp.n == 0 {
+		return
+	}
+	h.pos = sp.from + sp.n
+	h.spans = append(h.spans[:0], sp)
+	h.count(&h.spans[0])
+}
+
+// jump passes messages that the log does not have any more, and says how many nobody handled.
+func (h *holding) jump(first int64) {
+	from, missing := h.pos, int64(0)
+	if h.w.lo == h.w.hi {
+		missing = first - h.pos
+		h.w.lo, h.w.hi, h.floor = first, first, first
+	} else {
+		h.w.extend(h.floor, first)
+		for o := h.pos; o < first; o++ {
+			if sl := h.w.get(o); sl != nil && (sl.state == unseen || sl.state == back) {
+				missing++
+				sl.state = done
+			}
+		}
+	}
+	h.pos = first
+	h.advance()
+	h.dirtied()
+	if missing > 0 {
+		h.sh.sayGap(h.claim().claim, &gap{from: from, n: missing})
+	}
 }
 
 // advance moves the floor over what is done. Leased: the window keeps what was finished last, to ack it again.
 func (h *holding) advance() {
-	if h.s.b.stream != nil {
+	if h.sh.leased {
 		for h.w.hi-h.w.lo > remembered && h.w.at(h.w.lo).state != out && h.w.at(h.w.lo).state != expired {
 			h.w.lo++
 		}
@@ -302,9 +390,9 @@ func (h *holding) advance() {
 		h.floor++
 	}
 	h.w.lo = h.floor
-	if h.stalled && h.w.hi-h.floor < int64(h.s.cfg.Window) {
+	if h.stalled && h.w.hi-h.floor < h.sh.window {
 		h.stalled = false
-		signal(h.s.wake)
+		signal(h.sh.wake)
 	}
 }
 
@@ -317,4 +405,86 @@ func (h *holding) finished() []int64 {
 		}
 	}
 	return os
+}
+
+// snapshot is what to commit.
+func (h *holding) snapshot() progress {
+	p := progress{committed: h.floor, done: h.finished(), epoch: h.epoch}
+	if len(h.runs) > 0 {
+		p.runs = make(map[int64]int32, len(h.runs))
+		for o, n := range h.runs {
+			p.runs[o] = n
+		}
+	}
+	return p
+}
+
+// extends appends what is to be extended of the stream: what is out, prefetched, or settled and not sent yet. Were the last not,
+// the leases of give-backs would run out, and these pull the message from the next holder when they are sent.
+func (h *holding) extends(os []int64) []int64 {
+	for o := h.w.lo; o < h.w.hi; o++ {
+		if h.w.at(o).state == out {
+			os = append(os, o)
+		}
+	}
+	for _, sp := range h.spans {
+		for o := sp.from; o < sp.from+sp.n; o++ {
+			os = append(os, o)
+		}
+	}
+	os = append(os, h.acks...)
+	for _, b := range h.backs {
+		os = append(os, b.offset)
+	}
+	return os
+}
+
+var errLease = errors.New("membroker: lease has run out")
+
+// expire marks what is out as perhaps somebody else's. Give-backs that were not sent must not be any more: they would pull the
+// message from whoever has it now.
+func (h *holding) expire() {
+	h.forgetPrefetch()
+	for o := h.w.lo; o < h.w.hi; o++ {
+		if sl := h.w.at(o); sl.state == out {
+			sl.state = expired
+		}
+	}
+	h.sh.unconfirmed(h.claim().claim, int64(len(h.backs)+len(h.acks)), errLease)
+	h.backs = nil
+}
+
+// giveBackAll gives back the prefetch and what is out and never was settled, where somebody must be told. What has lost its lease
+// is not.
+func (h *holding) giveBackAll() {
+	if !h.sh.leased {
+		return
+	}
+	h.dropPrefetch()
+	for o := h.w.lo; o < h.w.hi && !h.sh.leaseLost; o++ {
+		if h.w.at(o).state == out {
+			h.backs = append(h.backs, leasedBack{offset: o})
+		}
+	}
+}
+
+// collect takes what is to be sent.
+func (h *holding) collect() *batch {
+	b := &batch{h: h, term: h.term, promised: h.promised}
+	h.dirty = false
+	if h.sh.leased {
+		b.acks, b.backs = h.acks, h.backs
+		h.acks, h.backs = nil, nil
+		return b
+	}
+	b.p = h.snapshot()
+	return b
+}
+
+// fenceAll fences the claims of the holding, and returns them.
+func (h *holding) fenceAll() []*claimState {
+	for _, cs := range h.claims {
+		cs.fence()
+	}
+	return h.claims
 }

@@ -4,91 +4,86 @@ import (
 	"sync"
 	"time"
 
-	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// A link is the source's connection to the broker, and what was told to be wrong with it.
+// A link is the source's connection to the broker, with what was told to be wrong with it. Safe for concurrent use.
 type link struct {
+	b      *Broker
+	events *kit.EventQueue
+	wake   chan struct{} // is signalled when contact is found again
+	killed chan struct{} // closed by kill: nothing gets through any more, and nobody waits
+	ended  chan struct{} // closed by end: nobody waits any more
+
 	mu     sync.Mutex
 	cut    Direction
-	thawed chan struct{} // nil: not frozen; closed by Thaw
-	killed chan struct{}
+	thawed chan struct{} // nil: not frozen; closed by thaw
+	down   bool          // the last exchange failed
+	once   struct{ kill, end sync.Once }
 }
 
-func newLink() link { return link{killed: make(chan struct{})} }
-
-// Cut cuts the connection in one direction, or both, until Heal.
-func (s *Source) Cut(d Direction) {
-	s.link.mu.Lock()
-	s.link.cut |= d
-	s.link.mu.Unlock()
-	signal(s.kick)
+func newLink(b *Broker, events *kit.EventQueue, wake chan struct{}) *link {
+	return &link{b: b, events: events, wake: wake, killed: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// Heal ends Cut.
-func (s *Source) Heal() {
-	s.link.mu.Lock()
-	s.link.cut = 0
-	s.link.mu.Unlock()
-	signal(s.wake)
-	signal(s.kick)
+func (l *link) cutOff(d Direction) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut |= d
 }
 
-// Freeze stops the source as SIGSTOP stops a process: no heartbeat, no settle, no message, until Thaw. The caller must not call
-// it meanwhile.
-func (s *Source) Freeze() {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	if s.link.thawed == nil {
-		s.link.thawed = make(chan struct{})
+func (l *link) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = 0
+}
+
+func (l *link) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.thawed == nil {
+		l.thawed = make(chan struct{})
 	}
 }
 
-// Thaw ends Freeze.
-func (s *Source) Thaw() {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	if s.link.thawed != nil {
-		close(s.link.thawed)
-		s.link.thawed = nil
+func (l *link) thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.thawed != nil {
+		close(l.thawed)
+		l.thawed = nil
 	}
 }
 
-// Kill ends the source as SIGKILL ends a process: nothing is sent any more, the broker is not told. Receive returns an error,
-// settles are ErrLost. Close afterwards does nothing.
-func (s *Source) Kill() {
-	s.mu.Lock()
-	already := s.killed
-	s.killed, s.closing, s.stopped = true, true, !s.mutant.is(killKeepsReceiving)
-	open := s.phase == opened
-	if s.phase == created {
-		s.phase = closed
-		close(s.done)
+func (l *link) kill() { l.once.kill.Do(func() { close(l.killed) }) }
+
+func (l *link) end() { l.once.end.Do(func() { close(l.ended) }) }
+
+func (l *link) isKilled() bool {
+	select {
+	case <-l.killed:
+		return true
+	default:
+		return false
 	}
-	if !already {
-		close(s.link.killed)
-	}
-	s.mu.Unlock()
-	signal(s.wake)
-	signal(s.kick)
-	if open {
-		<-s.done
-	}
+}
+
+// state is what was told.
+func (l *link) state() (thawed chan struct{}, cut Direction) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.thawed, l.cut
 }
 
 // pass waits as long as the source is frozen, and the broker's delay; then it says whether a request gets through.
-func (s *Source) pass() error {
+func (l *link) pass() error {
 	for {
-		s.link.mu.Lock()
-		thawed, cut := s.link.thawed, s.link.cut
-		s.link.mu.Unlock()
-		select {
-		case <-s.link.killed:
+		thawed, cut := l.state()
+		if l.isKilled() {
 			return errKilled
-		default:
 		}
 		if thawed == nil {
-			if err := s.latency(); err != nil {
+			if err := l.latency(); err != nil {
 				return err
 			}
 			if cut&ToBroker != 0 {
@@ -96,55 +91,51 @@ func (s *Source) pass() error {
 			}
 			return nil
 		}
-		select {
-		case <-thawed:
-		case <-s.link.killed:
-			return errKilled
-		case <-s.abort:
-			return errCut
+		if err := l.await(thawed); err != nil {
+			return err
 		}
 	}
 }
 
-// frozen waits for Thaw.
-func (s *Source) frozen() {
-	s.link.mu.Lock()
-	thawed := s.link.thawed
-	s.link.mu.Unlock()
-	if thawed == nil {
-		return
-	}
-	select {
-	case <-thawed:
-	case <-s.link.killed:
-	case <-s.abort:
+// frozen waits for thaw.
+func (l *link) frozen() {
+	if thawed, _ := l.state(); thawed != nil {
+		_ = l.await(thawed)
 	}
 }
 
-func (s *Source) latency() error {
-	s.b.mu.Lock()
-	d := s.b.faults.latency
-	s.b.mu.Unlock()
+func (l *link) latency() error {
+	l.b.mu.Lock()
+	d := l.b.faults.latency
+	l.b.mu.Unlock()
 	if d <= 0 {
 		return nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	return l.sleep(d)
+}
+
+// sleep waits; nobody who is killed or whose time has ended does.
+func (l *link) sleep(d time.Duration) error {
+	over := make(chan struct{})
+	defer time.AfterFunc(d, func() { close(over) }).Stop()
+	return l.await(over)
+}
+
+// await waits for c, as sleep does.
+func (l *link) await(c <-chan struct{}) error {
 	select {
-	case <-t.C:
+	case <-c:
 		return nil
-	case <-s.link.killed:
+	case <-l.killed:
 		return errKilled
-	case <-s.abort:
+	case <-l.ended:
 		return errCut
 	}
 }
 
 // answer says whether what the broker has answered gets back.
-func (s *Source) answer() error {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	if s.link.cut&FromBroker != 0 {
+func (l *link) answer() error {
+	if _, cut := l.state(); cut&FromBroker != 0 {
 		return errCut
 	}
 	return nil
@@ -152,97 +143,46 @@ func (s *Source) answer() error {
 
 // exchange does one request: f runs at the broker, under its lock. It may have run although there is an error, when the answer
 // was lost.
-func (s *Source) exchange(f func(now time.Time) error) error {
-	err := s.pass()
+func (l *link) exchange(f func(now time.Time) error) error {
+	err := l.pass()
 	if err == nil {
-		now := time.Now()
-		s.b.mu.Lock()
-		if s.b.faults.down {
-			err = errDown
-		} else {
-			err = f(now)
-		}
-		s.b.mu.Unlock()
-		if lost := s.answer(); lost != nil {
-			err = lost
+		if err = l.atBroker(f); l.answer() != nil {
+			err = errCut
 		}
 	}
-	s.note(err)
+	l.note(err)
 	return err
 }
 
-// note keeps the events of contact lost and found.
-func (s *Source) note(err error) {
+func (l *link) atBroker(f func(now time.Time) error) error {
 	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	if l.b.faults.down {
+		return errDown
+	}
+	return f(now)
+}
+
+// note takes note of contact lost and found. Any answer is contact.
+func (l *link) note(err error) {
 	switch err {
-	case errDown, errCut:
-		s.down = true
-		tell := s.reach.Lost(now, err)
-		if s.mutant.is(downEachSecond | downForgotten) {
-			tell = now.Sub(s.downSaid) >= time.Second
-		}
-		if tell || s.mutant.is(downForgotten) {
-			s.downSaid = now
-		}
-		if tell {
-			s.sayDown(err)
-		} else {
-			signal(s.kick) // the loop tells it when it is due
-		}
 	case errKilled:
-	default: // any answer is contact
-		if s.down {
-			signal(s.wake)
-		}
-		s.down = false
-		if s.reach.Found(now) {
-			s.say(broker.Event{Kind: broker.Up})
-			signal(s.wake)
+	case errDown, errCut:
+		l.turn(true)
+		l.events.Lost(err)
+	default:
+		l.events.Found(time.Now())
+		if l.turn(false) {
+			signal(l.wake)
 		}
 	}
 }
 
-// sayDown tells a Down; it needs s.mu.
-func (s *Source) sayDown(err error) {
-	if s.mutant.is(downWithoutErr) {
-		err = nil
-	}
-	s.say(broker.Event{Kind: broker.Down, Err: err})
-}
-
-// tellLate tells a Down that waited, and returns when to look again; zero: there is none.
-func (s *Source) tellLate(now time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mutant.is(downForgotten) {
-		return time.Time{}
-	}
-	if err := s.reach.Late(now); err != nil {
-		s.sayDown(err)
-	}
-	return s.reach.Due()
-}
-
-// say queues an event for the loop to tell; it needs s.mu.
-func (s *Source) say(e broker.Event) {
-	s.events = append(s.events, e)
-	signal(s.kick)
-}
-
-// emit tells what is queued. The loop calls it, and Open before there is one, so events keep their order.
-func (s *Source) emit() {
-	for {
-		s.mu.Lock()
-		es := s.events
-		s.events = nil
-		s.mu.Unlock()
-		if len(es) == 0 {
-			return
-		}
-		for _, e := range es {
-			s.o.Observe(e)
-		}
-	}
+// turn says whether the link was down before.
+func (l *link) turn(down bool) (was bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, l.down = l.down, down
+	return was
 }

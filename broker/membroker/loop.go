@@ -1,34 +1,54 @@
 package membroker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// loop is the source's own goroutine, from Open to Close.
-func (s *Source) loop() {
-	defer close(s.done)
+// A loop is the source's own goroutine, from Open to Close. It sends settles and heartbeats, lets claims begin and end, and calls
+// Observe.
+type loop struct {
+	b        *Broker
+	cfg      SourceConfig
+	holdings *holdings
+	place    *place
+	link     *link
+	releases *releases
+	events   *kit.EventQueue
+	figures  *figures
+	kick     chan struct{}
+	flush    *time.Timer
+
+	closing  chan struct{} // closed by shut
+	done     chan struct{} // closed when it has ended
+	abortErr error         // why Close gave up; read when the link has ended
+	err      error         // Close's; read when done is closed
+}
+
+func (l *loop) run() {
+	defer close(l.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	defer s.flushTimer.Stop()
+	defer l.flush.Stop()
 	flush := false
 	for {
-		next, more := s.step(time.Now(), flush)
+		next, more := l.step(time.Now(), flush)
 		if !more {
 			return
 		}
 		flush = false
 		timer.Reset(time.Until(next))
 		select {
-		case <-s.kick:
-		case <-s.call: // the broker has something to say
-			if !s.failing { // else at the next try: its joining would wake us again and again
-				s.beatAt = time.Time{}
-			}
-		case <-s.flushTimer.C:
+		case <-l.kick:
+		case <-l.events.Ready():
+		case <-l.place.call:
+			l.place.called()
+		case <-l.flush.C:
 			flush = true
 		case <-timer.C:
 		}
@@ -36,301 +56,271 @@ func (s *Source) loop() {
 }
 
 // step does what is due and returns when it must run next.
-func (s *Source) step(now time.Time, flush bool) (next time.Time, more bool) {
-	s.emit()
-	s.mu.Lock()
-	killed, closing := s.killed, s.closing
-	s.mu.Unlock()
-	switch {
-	case killed:
-		s.die()
-		return next, false
-	case closing:
-		s.shutdown()
+func (l *loop) step(now time.Time, flush bool) (next time.Time, more bool) {
+	l.events.Tell()
+	if l.link.isKilled() {
+		l.die()
 		return next, false
 	}
-	s.watchLease(now)
-	if !now.Before(s.beatAt) {
-		s.beat(now)
+	if l.isClosing() {
+		l.err = l.shutdown()
+		return next, false
 	}
-	next = s.beatAt
-	next = earlier(next, s.finishRevoked(now))
-	s.returnPrefetch()
+	l.watchLease(now)
+	if !now.Before(l.place.beatAt) {
+		l.beat(now)
+	}
+	next = l.place.beatAt
+	next = earlier(next, l.endRevoked(now))
+	l.holdings.returnPrefetch()
 	if flush {
-		next = earlier(next, s.flush(now))
+		l.send()
 	}
-	next = earlier(next, s.release(now))
-	next = earlier(next, s.tellLate(now))
-	s.emit()
+	next = earlier(next, l.releases.tend(now))
+	next = earlier(next, l.events.Tell())
 	return next, true
 }
 
+func (l *loop) isClosing() bool {
+	select {
+	case <-l.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // beat sends a heartbeat, which extends what is out, and follows what the broker says.
-func (s *Source) beat(now time.Time) {
-	if s.rejoins {
-		s.rejoin(now)
+func (l *loop) beat(now time.Time) {
+	if l.place.rejoins {
+		if contact, err := l.place.rejoin(now); err == nil {
+			l.holdings.touched(contact)
+		}
 		return
 	}
-	var ns []notice
-	var at time.Time
-	has := s.leased()
-	err := s.exchange(func(now time.Time) (err error) {
-		at = now
-		ns, err = s.m.heartbeat(has, now)
-		return err
-	})
+	ns, at, err := l.place.beat(l.holdings.extends())
 	switch {
 	case errors.Is(err, errUnknown):
-		s.expelled(errUnknown)
-		s.beatAt = now
+		l.expelled(errUnknown)
+		l.place.beatAt = now
 		return
 	case err != nil:
-		s.failing, s.beatAt = true, now.Add(retryEvery)
+		l.place.failed(now)
 		return
 	}
-	s.failing = false
-	s.watchLease(at)
-	if s.rejoins { // it was silent too long, whatever the broker thinks
-		s.beatAt = now
+	l.place.beaten(at)
+	l.watchLease(at)
+	if l.place.rejoins { // it was silent too long, whatever the broker thinks
+		l.place.beatAt = now
 		return
 	}
-	s.beatAt = at.Add(s.b.cfg.Lease / 3)
 	for _, n := range ns {
-		s.follow(n)
+		l.follow(n)
 	}
-	s.refreshLag(at, len(ns))
-	s.touched(at)
-}
-
-// touched notes contact. What the broker had to say was followed by now, so Receive may go on.
-func (s *Source) touched(at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leaseLost, s.contact = false, at
-	if s.lapsed {
-		signal(s.wake)
-	}
-}
-
-// leased lists what this source has of the stream: what is out, prefetched, or settled and not sent yet.
-func (s *Source) leased() (os []int64) {
-	if s.b.stream == nil || s.mutant.is(noExtension) {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.holdings {
-		for o := h.w.lo; o < h.w.hi; o++ {
-			if h.w.at(o).state == out {
-				os = append(os, o)
-			}
-		}
-		for _, sp := range h.spans {
-			for o := sp.from; o < sp.from+sp.n && !s.mutant.is(prefetchNotExtended); o++ {
-				os = append(os, o)
-			}
-		}
-		if s.mutant.is(unsentNotExtended) {
-			continue
-		}
-		os = append(os, h.acks...)
-		for _, b := range h.backs { // else their leases run out, and they pull the message from the next holder when they are sent
-			os = append(os, b.offset)
-		}
-	}
-	return os
-}
-
-// refreshLag also tells the broker how many notices were followed.
-func (s *Source) refreshLag(now time.Time, followed int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.m.notices = s.m.notices[followed:]
-	s.learnLag(now)
-}
-
-// rejoin becomes a new member after the broker has forgotten the old one, or may have.
-func (s *Source) rejoin(now time.Time) {
-	var at time.Time
-	err := s.exchange(func(now time.Time) error {
-		at = now
-		return s.enter()
-	})
-	s.beatAt = now
-	if s.failing = err != nil; s.failing {
-		s.beatAt = now.Add(retryEvery)
-		return
-	}
-	s.rejoins = false
-	s.touched(at)
+	l.holdings.learnLag(l.place, len(ns), l.figures, at)
+	l.holdings.touched(at)
 }
 
 // watchLease notices that there was no contact for a whole lease: what is out may be somebody else's now.
-func (s *Source) watchLease(now time.Time) {
-	if now.Sub(s.contact) < s.b.cfg.Lease || s.rejoins {
-		return
+func (l *loop) watchLease(now time.Time) {
+	silence := l.holdings.silent(now)
+	switch {
+	case silence == 0 || l.place.rejoins:
+	case l.b.stream == nil:
+		l.expelled(fmt.Errorf("no contact for %v", silence))
+	default:
+		l.holdings.expire()
 	}
-	if s.b.stream == nil {
-		s.expelled(fmt.Errorf("no contact for %v", now.Sub(s.contact)))
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leaseLost || s.mutant.is(nackExpired) {
-		return
-	}
-	s.leaseLost = true
-	for _, h := range s.holdings {
-		h.expire()
-	}
-}
-
-// expire marks what is out as perhaps somebody else's. Give-backs that were not sent must not be any more: they would pull the
-// message from whoever has it now.
-func (h *holding) expire() {
-	h.forgetPrefetch()
-	for o := h.w.lo; o < h.w.hi; o++ {
-		if sl := h.w.at(o); sl.state == out {
-			sl.state = expired
-		}
-	}
-	if n := len(h.backs) + len(h.acks); n > 0 && !h.s.mutant.is(lostSilently|neverUnconfirmed) {
-		h.s.say(broker.Event{Kind: broker.Unconfirmed, Claim: h.claim.claim, N: int64(n), Err: errors.New("membroker: lease has run out")})
-	}
-	h.backs = nil
 }
 
 // expelled ends all claims, for the broker does not know us any more, and joins again.
-func (s *Source) expelled(cause error) {
-	s.mu.Lock()
-	hs := append([]*holding(nil), s.holdings...)
-	s.mu.Unlock()
-	for _, h := range hs {
-		s.lose(h, cause)
+func (l *loop) expelled(cause error) {
+	for _, h := range l.holdings.all() {
+		l.lose(h, cause, false)
 	}
-	for _, e := range s.ending {
-		if e.cs != nil {
-			s.unconfirmed(e.cs.claim, e.h.promised, cause)
-		}
-	}
-	s.ending = nil
-	s.rejoins = true
+	l.releases.drop(cause)
+	l.place.rejoins = true
 }
+
+// lose ends the claims of a holding that is somebody else's already. gone: its log is, so settles do not come again.
+func (l *loop) lose(h *holding, cause error, gone bool) {
+	over, promised := l.holdings.lose(h, gone)
+	for _, cs := range over {
+		cs.end(l.events, lostTo(cause))
+	}
+	h.sh.unconfirmed(over[len(over)-1].claim, promised, cause)
+}
+
+var errRecreated = errors.New("the topic was deleted and made again")
 
 // follow does what the broker says.
-func (s *Source) follow(n notice) {
-	s.mu.Lock()
-	stopped := s.stopped
-	h := s.holdingOf(n.cur)
-	s.mu.Unlock()
+func (l *loop) follow(n notice) {
+	h := l.holdings.of(n.cur)
 	switch {
 	case n.kind == assigned, n.kind == bounced && h == nil: // its claim has ended by itself, and was not released yet
-		s.assigned(n, stopped)
-		return
+		l.assigned(n)
 	case n.kind == recreated:
-		s.recreated(h, n, stopped)
-		return
-	}
-	if h == nil {
-		return
-	}
-	switch n.kind {
-	case revoked:
-		s.revoke(h.claim)
-	case taken:
-		s.lose(h, errFenced)
-	case bounced:
-		s.bounced(h, n, stopped)
-	case rewound:
-		s.mu.Lock()
-		h.rewind(n.offset)
-		s.mu.Unlock()
-		signal(s.wake)
+		if h != nil {
+			l.lose(h, errRecreated, true)
+		}
+		l.assigned(n) // anew, with nothing remembered
+	case h == nil:
+	case n.kind == revoked:
+		l.revoke(h)
+	case n.kind == taken:
+		l.lose(h, errFenced, false)
+	case n.kind == bounced:
+		l.revoke(h)
+		l.begin(l.holdings.next(h, n))
+	case n.kind == rewound:
+		l.holdings.rewind(h, n.offset)
 	}
 }
 
-func (s *Source) holdingOf(c *cursor) *holding {
-	for _, h := range s.holdings {
-		if h.cur == c {
-			return h
+func (l *loop) assigned(n notice) {
+	if l.holdings.stopped() { // no new claims: somebody else may have it
+		l.releases.decline(l.holdings.shared, n)
+		return
+	}
+	l.begin(l.holdings.begin(n))
+}
+
+// begin tells of a claim first and lets Receive see it then.
+func (l *loop) begin(cs *claimState) {
+	if cs != nil {
+		l.events.Tell()
+		l.holdings.admit(cs)
+	}
+}
+
+// revoke announces the claim's end. Receive hands out nothing of it from here on.
+func (l *loop) revoke(h *holding) {
+	by := time.Now().Add(l.cfg.RevokeWait)
+	if cs := l.holdings.shut(h, by); cs != nil {
+		cs.keeper.Revoke(by)
+	}
+}
+
+var errRevoked = fmt.Errorf("membroker: revoked: %w", broker.ErrLost)
+
+// endRevoked ends revoked claims: fence, End, then the last commit and the release, which may take several tries. It returns when it
+// must look again.
+func (l *loop) endRevoked(now time.Time) time.Time {
+	ends, next := l.holdings.over(now)
+	for _, e := range ends {
+		e.cs.end(l.events, errRevoked)
+		if e.last {
+			l.releases.add(e)
 		}
 	}
-	return nil
+	return next
 }
 
-func (s *Source) assigned(n notice, stopped bool) {
-	h := s.newHolding(n)
-	if stopped { // no new claims: somebody else may have it
-		s.ending = append(s.ending, &ending{h: h, p: n.start})
+// send sends all settles. What failed is sent again after a while.
+func (l *loop) send() {
+	bs := l.holdings.collect()
+	if len(bs) == 0 {
 		return
 	}
-	s.begin1(h, n)
-}
-
-// begin1 tells of the claim first and lets Receive see it then.
-func (s *Source) begin1(h *holding, n notice) {
-	s.mu.Lock()
-	cs := h.begin()
-	s.say(broker.Event{Kind: broker.Assigned, Claim: cs.claim})
-	if n.gap != nil {
-		s.sayGap(cs.claim, n.gap, nil)
-	}
-	early := s.mutant.is(assignedLate)
-	if early {
-		s.holdings = append(s.holdings, h)
-		signal(s.wake)
-	}
-	s.mu.Unlock()
-	s.emit()
-	if early {
-		return
-	}
-	s.mu.Lock()
-	s.holdings = append(s.holdings, h)
-	s.mu.Unlock()
-	signal(s.wake)
-}
-
-// recreated begins anew on the log that took the place of the old one, with nothing remembered.
-func (s *Source) recreated(old *holding, n notice, stopped bool) {
-	h := s.newHolding(n)
-	if old != nil {
-		s.mu.Lock()
-		old.promised = 0 // they do not come again
-		s.mu.Unlock()
-		s.lose(old, errors.New("the topic was deleted and made again"))
-		if s.mutant.is(doneBySequence) {
-			h.w, h.floor = old.w, old.floor
+	var at time.Time
+	err := l.link.exchange(func(now time.Time) error {
+		at = now
+		for _, b := range bs {
+			b.send(l.place.m, now)
+		}
+		return nil
+	})
+	for _, b := range bs {
+		if err != nil {
+			b.err = err
+		}
+		if l.holdings.sent(b); b.fenced() {
+			l.place.beatAt = time.Time{} // the broker has more to say about it
 		}
 	}
-	if stopped {
-		s.ending = append(s.ending, &ending{h: h, p: n.start})
-		return
+	if err == nil {
+		l.holdings.learnLag(l.place, 0, l.figures, at)
 	}
-	s.begin1(h, n)
 }
 
-// bounced lets the next claim begin beside the old one, which revokes. What was on its way to the broker meanwhile was refused by
-// the old term, so it is sent again. Who has stopped begins no claim, and releases when the old one has ended.
-func (s *Source) bounced(h *holding, n notice, stopped bool) {
-	s.revoke(h.claim)
-	s.mu.Lock()
-	h.term = n.term
-	s.dirtied(h)
-	if stopped {
-		s.mu.Unlock()
-		return
+// shut lets the loop end and waits for it. When ctx ends, it gives up what could not be sent.
+func (l *loop) shut(ctx context.Context) error {
+	close(l.closing)
+	signal(l.kick)
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		select {
+		case <-l.done: // it had ended already: a ctx that is over does not make a failure of that
+		default:
+			l.abortErr = ctx.Err()
+			l.link.end()
+			<-l.done
+		}
 	}
-	old := h.claim
-	cs := h.begin()
-	h.claim = old // until it was told
-	s.say(broker.Event{Kind: broker.Assigned, Claim: cs.claim})
-	s.mu.Unlock()
-	s.emit()
-	s.mu.Lock()
-	h.claim = cs
-	s.mu.Unlock()
-	signal(s.wake)
+	return l.err
+}
+
+var errSourceClosed = fmt.Errorf("membroker: source closed: %w", broker.ErrClosed)
+
+// shutdown is Close's work: fence, end the claims, give back, last commit, leave.
+func (l *loop) shutdown() error {
+	over, bs := l.holdings.close()
+	for _, e := range l.releases.list {
+		bs = append(bs, &batch{h: e.h, term: e.h.term, p: e.p, promised: e.promised})
+	}
+	for _, cs := range over {
+		cs.end(l.events, errSourceClosed)
+	}
+	l.events.Tell()
+	err := l.leave(bs)
+	for _, b := range bs {
+		if b.err != nil && len(b.h.claims) > 0 {
+			b.h.sh.unconfirmed(b.h.claim().claim, b.promised, b.err)
+		}
+	}
+	l.events.Tell()
+	return err
+}
+
+// leave sends what is left and leaves the group, by repeated tries until Close's ctx ends.
+func (l *loop) leave(bs []*batch) error {
+	for {
+		err := l.link.exchange(func(now time.Time) error {
+			for _, b := range bs {
+				if b.send(l.place.m, now); b.err != nil && !b.fenced() {
+					return b.err
+				}
+			}
+			l.place.m.leave()
+			return nil
+		})
+		if err == nil {
+			return nil
+		}
+		switch l.link.sleep(retryEvery) {
+		case errKilled:
+			return errKilled
+		case errCut:
+			for _, b := range bs {
+				b.err = err
+			}
+			return fmt.Errorf("membroker: closing: %w (last try: %w)", l.abortErr, err)
+		}
+	}
+}
+
+// die is Kill's: nothing is sent, but whoever waits for the claims must not wait for ever.
+func (l *loop) die() {
+	over, _ := l.holdings.close()
+	for _, cs := range over {
+		cs.keeper.End(lostTo(errKilled))
+	}
 }

@@ -5,81 +5,42 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/internal/contact"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A Source is one process's subscription; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder,
-// Rebudgeter and Windowed.
+// Rebudgeter, Windowed and SelfReader.
 //
 // Two goroutines drive it: the caller of Receive, which also asks the broker for messages, and a loop of its own from Open to
-// Close, which sends settles and heartbeats, lets claims begin and end, and calls Observe.
+// Close.
 type Source struct {
 	b      *Broker
 	cfg    SourceConfig
 	traits broker.Traits
-	mutant mutant
 
-	// wake wakes Receive, kick the loop; data and call are the same of the broker's.
-	wake, kick, call chan struct{}
-	flushTimer       *time.Timer
-	link             link
-	done             chan struct{} // the loop has ended
-	abort            chan struct{} // Close's ctx has ended
+	life     *kit.Life
+	launched atomic.Bool // the loop runs, or has run
+	events   *kit.EventQueue
+	link     *link
+	place    *place
+	holdings *holdings
+	figures  *figures
+	loop     *loop
 
-	// o is set by Open, before the loop begins.
-	o broker.Options
-
-	// The loop's own.
-	m       *member
-	beatAt  time.Time
-	ending  []*ending
-	failing bool // the last heartbeat failed
-	rejoins bool // the broker does not know us any more
-
-	// mu guards what is below. The broker's lock may be taken inside it, never the other way round. It is held for memory work only.
-	mu       sync.Mutex
-	phase    phase
-	budget   broker.Budget
-	holdings []*holding // that Receive looks at
-	revoking []*claimState
-	strays   map[logEpoch]strays // what is out under ended claims
-	turn     int                 // whose turn it is in Receive
-	fatal    error
-	stopped  bool
-	paused   bool
-	pausedOf map[string]bool
-	flushing bool      // the flush timer runs
-	starved  bool      // Receive waits for budget
-	contact  time.Time // the last heartbeat that the broker answered; only the loop writes it
-	lapsed   bool      // Receive waits for one
-	// outN and outBytes were handed out and are not settled; held is prefetched, and heldN how many they are.
-	outN            int
-	outBytes, held  int64
-	heldN           int
-	events          []broker.Event
-	down            bool
-	reach           contact.Contact
-	downSaid        time.Time // of the mutants downEachSecond and downForgotten
-	lag             broker.Lag
-	lags            []broker.PartitionLag
-	abortErr        error // why Close gave up
-	closeErr        error
-	leaseLost       bool // no contact for a lease: what is out may be somebody else's
-	closing, killed bool
+	wake, kick chan struct{} // wakes Receive; wakes the loop
 }
 
-type phase int
-
-const (
-	created phase = iota
-	opening
-	opened
-	failed
-	closed
+var (
+	_ broker.PartitionLagReporter = (*Source)(nil)
+	_ broker.Pauser               = (*Source)(nil)
+	_ broker.Holder               = (*Source)(nil)
+	_ broker.Rebudgeter           = (*Source)(nil)
+	_ broker.Windowed             = (*Source)(nil)
+	_ broker.SelfReader           = (*Source)(nil)
 )
 
 // Source makes a source, and its group where there is none: from here on the group's progress counts (see Broker.Unsettled). What
@@ -91,16 +52,7 @@ func (b *Broker) Source(c SourceConfig) *Source {
 			c.Topics = append(c.Topics, name)
 		}
 	}
-	s := &Source{
-		b: b, cfg: c, traits: b.cfg.traits(), mutant: testMutant,
-		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), call: make(chan struct{}, 1),
-		done: make(chan struct{}), abort: make(chan struct{}),
-		lag: broker.UnknownLag(), pausedOf: make(map[string]bool),
-		link: newLink(),
-	}
-	if s.mutant.is(lagZero) {
-		s.lag = broker.Lag{}
-	}
+	s := newSource(b, c)
 	if c.validate() == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -109,282 +61,238 @@ func (b *Broker) Source(c SourceConfig) *Source {
 	return s
 }
 
-// Open subscribes. See broker.Source.
-func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
-	if err := s.begin(o); err != nil {
-		return broker.Traits{}, err
+func newSource(b *Broker, c SourceConfig) *Source {
+	s := &Source{
+		b: b, cfg: c, traits: b.cfg.traits(), life: kit.NewLife("membroker"), events: kit.NewEventQueue(), figures: newFigures(),
+		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1),
 	}
-	err := s.join(ctx)
-	s.mu.Lock()
-	if err == nil && s.closing {
-		err = fmt.Errorf("membroker: opening: %w", broker.ErrClosed)
-		defer s.abandon()
+	s.link = newLink(b, s.events, s.wake)
+	s.place = &place{b: b, link: s.link, cfg: c, data: s.wake, call: make(chan struct{}, 1)}
+	s.holdings = newHoldings(c, b.cfg, s.events, s.wake, s.kick)
+	s.loop = &loop{
+		b: b, cfg: c, holdings: s.holdings, place: s.place, link: s.link, releases: &releases{place: s.place, events: s.events},
+		events: s.events, figures: s.figures, kick: s.kick, closing: make(chan struct{}), done: make(chan struct{}),
 	}
-	if err != nil {
-		s.phase = failed
-		close(s.done)
-		s.mu.Unlock()
-		return broker.Traits{}, err
-	}
-	s.phase, s.contact = opened, time.Now()
-	s.flushTimer = time.NewTimer(time.Hour)
-	s.flushTimer.Stop()
-	if s.mutant.is(unconfirmedAtOpen) {
-		s.say(broker.Event{Kind: broker.Unconfirmed, N: -1, Err: errors.New("membroker: mutant")})
-	}
-	s.mu.Unlock()
-	go s.loop()
-	return s.traits, nil
+	return s
 }
 
-func (s *Source) begin(o broker.Options) error {
-	var errs []error
-	if err := s.cfg.validate(); err != nil {
-		errs = append(errs, err)
+// Open subscribes. See broker.Source.
+func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
+	if err := s.life.Begin(o, s.cfg.validate()); err != nil {
+		return broker.Traits{}, err
 	}
-	if o.Budget.Messages <= 0 {
-		errs = append(errs, fmt.Errorf("membroker: Options.Budget.Messages is %d, want at least 1", o.Budget.Messages))
+	s.events.Observe(o.Observe)
+	if err := s.join(ctx); err != nil {
+		return broker.Traits{}, s.life.Fail(err)
 	}
-	if o.Budget.Bytes <= 0 {
-		errs = append(errs, fmt.Errorf("membroker: Options.Budget.Bytes is %d, want at least 1", o.Budget.Bytes))
+	s.loop.flush = time.NewTimer(time.Hour)
+	s.loop.flush.Stop()
+	s.holdings.open(o, s.loop.flush, time.Now())
+	s.life.Launch(func(func(func())) {
+		s.launched.Store(true)
+		go s.loop.run() // Close waits for it, by loop.shut
+	})
+	if !s.launched.Load() { // Close overtook it
+		s.place.abandon()
+		return broker.Traits{}, s.life.Fail(broker.ErrClosed)
 	}
-	if o.Observe == nil {
-		errs = append(errs, errors.New("membroker: Options.Observe is nil"))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closing:
-		return fmt.Errorf("membroker: opening: %w", broker.ErrClosed)
-	case s.phase != created:
-		return errors.New("membroker: opening: Open was called before")
-	case len(errs) > 0:
-		s.phase = failed
-		close(s.done)
-		return errors.Join(errs...)
-	}
-	s.phase = opening
-	s.o, s.budget = o, o.Budget
-	return nil
+	return s.traits, nil
 }
 
 // join tries until the broker answers, ctx ends or Close was called.
 func (s *Source) join(ctx context.Context) error {
+	ctx, cancel := s.life.While(ctx)
+	defer cancel()
+	return kit.Retry(ctx, retryEvery, func(context.Context) error {
+		defer s.events.Tell()
+		return s.place.open()
+	}, isRefusal)
+}
+
+// Receive hands out messages. See broker.Source.
+func (s *Source) Receive(dst []broker.Message) (int, error) {
+	if len(dst) == 0 {
+		return 0, errors.New("membroker: receiving: dst is empty")
+	}
 	for {
-		err := s.exchange(func(time.Time) error {
-			if err := s.b.faults.fail(OpOpen); err != nil {
-				return &refusal{err}
-			}
-			if err := s.enter(); err != nil {
-				return &refusal{err}
-			}
-			return nil
-		})
-		s.emit()
-		var r *refusal
-		if err == nil {
-			return nil
+		s.link.frozen()
+		g, starved, err := s.holdings.handOut(len(dst))
+		if err != nil {
+			return 0, err
 		}
-		if errors.As(err, &r) {
-			return fmt.Errorf("membroker: opening: %w", r.err)
+		if g.sp.n > 0 {
+			g.fill(dst)
+			return int(g.sp.n), nil
 		}
-		t := time.NewTimer(retryEvery)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return fmt.Errorf("membroker: opening: %w (last try: %w)", ctx.Err(), err)
-		case <-s.abort:
-			t.Stop()
-			return fmt.Errorf("membroker: opening: %w", broker.ErrClosed)
+		if starved {
+			<-s.wake
+			continue
 		}
-		if s.isClosing() {
-			return fmt.Errorf("membroker: opening: %w", broker.ErrClosed)
+		got, due, err := s.ask()
+		if err != nil {
+			return 0, err
+		}
+		if !got {
+			s.await(due)
 		}
 	}
 }
 
-// enter makes a member of the source, at the broker and under its lock. It leaves as the old one, which an answer that got lost
-// may have made.
-func (s *Source) enter() error {
-	if s.m != nil && s.m.known() {
-		s.m.leave()
+// ask gets messages from the broker into the prefetch. due is when to ask again although nobody says that there is something.
+func (s *Source) ask() (got bool, due time.Time, err error) {
+	if err = s.link.pass(); err == nil {
+		got, due, err = s.holdings.fetch(s.place, s.link.answer(), s.figures)
 	}
-	m, err := s.b.join(s.cfg.Group, s.cfg.Topics, s.wake, s.call)
-	if err != nil {
-		return err
+	s.link.note(err)
+	switch {
+	case isRefusal(err):
+		err = fmt.Errorf("membroker: receiving: %w", err)
+		s.holdings.fail(err)
+		return false, due, err
+	case err != nil:
+		return false, time.Now().Add(retryEvery), nil
 	}
-	s.m = m
+	return got, due, nil
+}
+
+// await sleeps until something may have changed.
+func (s *Source) await(due time.Time) {
+	if due.IsZero() {
+		<-s.wake
+		return
+	}
+	t := time.NewTimer(time.Until(due))
+	defer t.Stop()
+	select {
+	case <-s.wake:
+	case <-t.C:
+	}
+}
+
+var errForeign = fmt.Errorf("membroker: settling: %w", broker.ErrForeign)
+
+// own returns the claim's state; nil when it is not of this source.
+func (s *Source) own(c *broker.Claim) *claimState {
+	if cs, ok := c.State.(*claimState); ok && cs.h.sh == s.holdings.shared {
+		return cs
+	}
 	return nil
 }
 
-// abandon takes back a join that Close overtook.
-func (s *Source) abandon() {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.m.leave()
+// Ack settles messages as handled. See broker.Source.
+func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
+	cs := s.own(c)
+	if cs == nil {
+		return errForeign
+	}
+	return s.holdings.ack(cs, tokens)
 }
 
-// A refusal is an answer that another try would not change.
-type refusal struct{ err error }
+// Nack gives messages back. See broker.Source.
+func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
+	cs := s.own(c)
+	if cs == nil {
+		return errForeign
+	}
+	return s.holdings.nack(cs, backs, s.traits.AtMostOnce)
+}
 
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }
+// rouse wakes Receive and the loop.
+func (s *Source) rouse() {
+	signal(s.wake)
+	signal(s.kick)
+}
 
 // Stop ends pulling. See broker.Source.
 func (s *Source) Stop() {
-	s.mu.Lock()
-	s.stopped = true
-	s.mu.Unlock()
-	signal(s.wake)
-	signal(s.kick)
+	s.holdings.end(broker.ErrClosed)
+	s.rouse()
 }
 
 // Close ends everything. See broker.Source.
 func (s *Source) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closing
-	s.stopped, s.closing = true, true
-	never := s.phase == created
-	if never {
-		s.phase = closed
-		close(s.done)
-	}
-	s.mu.Unlock()
-	signal(s.wake)
-	signal(s.kick)
-	if !first {
-		if s.mutant.is(closeTwiceAtOnce) {
-			return nil
-		}
-		<-s.done
-		return s.result()
-	}
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-		select {
-		case <-s.done: // it had ended already: a ctx that is over does not make a failure of that
-		default:
-			s.mu.Lock()
-			s.abortErr = ctx.Err()
-			s.mu.Unlock()
-			close(s.abort)
-			<-s.done
-		}
-	}
-	return s.result()
-}
-
-func (s *Source) result() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closeErr
-}
-
-func (s *Source) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
+	s.Stop()
+	return s.life.Close(func() error { return s.loop.shut(ctx) }, s.link.end)
 }
 
 // Lag returns the figures of the last exchange with the broker.
-func (s *Source) Lag() broker.Lag {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lag
-}
+func (s *Source) Lag() broker.Lag { return s.figures.get() }
 
 // LagByPartition returns those of each partition; nothing where Leased. See broker.PartitionLagReporter.
-func (s *Source) LagByPartition() []broker.PartitionLag {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.lags)
-}
+func (s *Source) LagByPartition() []broker.PartitionLag { return s.figures.byPartition() }
 
 // SetBudget changes the budget for what is asked for from now on.
 func (s *Source) SetBudget(b broker.Budget) {
-	s.mu.Lock()
-	if b.Messages >= s.budget.Messages || !s.mutant.is(shrinkIgnored) {
-		s.budget = b
-	}
-	s.mu.Unlock()
+	s.holdings.setBudget(b)
 	signal(s.wake)
 }
 
 // Pause stops the topics, or all. By topic it is errors.ErrUnsupported where Leased.
-func (s *Source) Pause(topics ...string) error { return s.pause(true, topics) }
+func (s *Source) Pause(topics ...string) error { return s.pause(s.holdings.pause, topics) }
 
 // Resume undoes Pause. Without arguments it resumes all that was paused, by whichever call.
-func (s *Source) Resume(topics ...string) error { return s.pause(false, topics) }
+func (s *Source) Resume(topics ...string) error { return s.pause(s.holdings.resume, topics) }
 
-func (s *Source) pause(on bool, topics []string) error {
+func (s *Source) pause(change func(topics []string), topics []string) error {
 	if len(topics) > 0 && s.b.stream != nil {
 		return fmt.Errorf("membroker: pausing by topic on a leased stream: %w", errors.ErrUnsupported)
 	}
-	s.mu.Lock()
-	if len(topics) == 0 {
-		s.paused = on
-		if !on {
-			clear(s.pausedOf)
-		}
-	}
-	for _, t := range topics {
-		if on {
-			s.pausedOf[t] = true
-		} else {
-			delete(s.pausedOf, t)
-		}
-	}
-	if on {
-		s.putBack()
-	}
-	s.mu.Unlock()
-	signal(s.wake)
-	signal(s.kick)
+	change(topics)
+	s.rouse()
 	return nil
-}
-
-// putBack gives the prefetch of paused holdings back, unless it stands behind what is out: the loop does it then. It needs s.mu.
-func (s *Source) putBack() {
-	for _, h := range s.holdings {
-		if s.pausedHolding(h) && !s.keepsOrder() {
-			s.putBackOne(h)
-		}
-	}
-}
-
-func (s *Source) putBackOne(h *holding) {
-	if !s.mutant.is(pauseKeepsPrefetch) {
-		h.dropPrefetch()
-	}
-}
-
-func (s *Source) pausedHolding(h *holding) bool {
-	return s.paused || s.pausedOf[h.cur.log.topic]
 }
 
 // Hold hands out nothing of the claim until then.
 func (s *Source) Hold(c *broker.Claim, until time.Time) {
-	cs, ok := c.State.(*claimState)
-	if !ok || cs.h.s != s {
-		return
+	if cs := s.own(c); cs != nil {
+		s.holdings.holdUntil(cs.h, until)
+		s.rouse()
 	}
-	s.mu.Lock()
-	cs.h.heldUntil = until
-	cs.h.dropPrefetch()
-	s.mu.Unlock()
-	signal(s.wake)
-	signal(s.kick)
 }
 
 // Window says how full the window of unfinished offsets is, 0..1; always 0 where Leased.
 func (s *Source) Window(c *broker.Claim) float64 {
-	cs, ok := c.State.(*claimState)
-	if !ok || cs.h.s != s || s.b.stream != nil {
+	cs := s.own(c)
+	if cs == nil || s.b.stream != nil {
 		return 0
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(1, float64(cs.h.w.hi-cs.h.floor)/float64(s.cfg.Window))
+	return s.holdings.fill(cs.h)
+}
+
+// Reads implements broker.SelfReader.
+func (s *Source) Reads(p broker.Publisher, topic string) bool {
+	own, ok := p.(*Publisher)
+	return ok && own.b == s.b && slices.Contains(s.cfg.Topics, topic)
+}
+
+// Cut cuts the connection in one direction, or both, until Heal.
+func (s *Source) Cut(d Direction) {
+	s.link.cutOff(d)
+	signal(s.kick)
+}
+
+// Heal ends Cut.
+func (s *Source) Heal() {
+	s.link.heal()
+	s.rouse()
+}
+
+// Freeze stops the source as SIGSTOP stops a process: no heartbeat, no settle, no message, until Thaw. The caller must not call
+// it meanwhile.
+func (s *Source) Freeze() { s.link.freeze() }
+
+// Thaw ends Freeze.
+func (s *Source) Thaw() { s.link.thaw() }
+
+// Kill ends the source as SIGKILL ends a process: nothing is sent any more, the broker is not told. Receive returns an error,
+// settles are ErrLost. Close afterwards does nothing.
+func (s *Source) Kill() {
+	s.holdings.end(errKilled)
+	s.link.kill()
+	s.life.Stop()
+	s.life.End() // an Open that waits
+	s.rouse()
+	if s.launched.Load() {
+		<-s.loop.done
+	}
 }

@@ -1,0 +1,67 @@
+package membroker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// figures are what was learned of the lag. Safe for concurrent use; its lock is taken inside all others.
+type figures struct {
+	mu   sync.Mutex
+	lag  broker.Lag
+	lags []broker.PartitionLag
+}
+
+func newFigures() *figures { return &figures{lag: broker.UnknownLag()} }
+
+func (f *figures) get() broker.Lag {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lag
+}
+
+func (f *figures) byPartition() []broker.PartitionLag {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.lags)
+}
+
+func (f *figures) set(lag broker.Lag, lags []broker.PartitionLag) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lag, f.lags = lag, lags
+}
+
+// learn takes the figures of an exchange. It runs at the broker.
+func (f *figures) learn(p *place, list holdingList, now time.Time) {
+	if told := p.b.faults.lag; told != nil {
+		f.set(*told, nil)
+		return
+	}
+	lag := p.m.lag(now)
+	var lags []broker.PartitionLag
+	if p.b.stream == nil {
+		waiting := list.waiting()
+		for _, n := range waiting {
+			lag.Waiting += n
+		}
+		for _, c := range p.m.owned() {
+			_, unsettled := c.behind(nil)
+			of := broker.Lag{Waiting: waiting[c], Unsettled: unsettled, At: now}
+			lags = append(lags, broker.PartitionLag{Topic: c.log.topic, Partition: c.log.partition, Lag: of})
+		}
+	}
+	f.set(lag, lags)
+}
+
+// waiting counts by partition what was never handed out here. It runs at the broker.
+func (l holdingList) waiting() map[*cursor]int64 {
+	waiting := make(map[*cursor]int64)
+	for _, h := range l {
+		waiting[h.cur] = max(0, h.cur.log.end-max(h.high, h.cur.log.first))
+	}
+	return waiting
+}

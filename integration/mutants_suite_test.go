@@ -1,0 +1,234 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A suiteMutant is a mistake that an adapter could make, in the adapter in memory. The conformance suite has to see it there, by the
+// cases that are named.
+type suiteMutant struct {
+	name  string
+	edits []edit
+	on    string // the variants of membroker's TestConformance that have to fail, each, with blanks between
+	by    string // the cases, with | between; one of them has to
+}
+
+// An edit changes a file below the module's root.
+type edit struct {
+	file string
+	old  string // must stand there exactly once
+	new  string
+}
+
+const (
+	claims   = "broker/membroker/claim.go"
+	holding  = "broker/membroker/holding.go"
+	holdings = "broker/membroker/holdings.go"
+	loop     = "broker/membroker/loop.go"
+	source   = "broker/membroker/source.go"
+	figures  = "broker/membroker/figures.go"
+	both     = "partitioned leased"
+)
+
+// silent: settles that did not hold are not reported.
+var silent = edit{holding, "	if n > 0 {\n		sh.events.Say(", "	if n < 0 {\n		sh.events.Say("}
+
+var suiteMutants = []suiteMutant{
+	{"commit then end", []edit{{loop, "	ends, next := l.holdings.over(now)\n	for _, e := range ends {\n", `	early := make(map[*holding]progress)
+	for _, h := range l.holdings.all() {
+		l.holdings.mu.Lock()
+		if cs := h.claim(); cs.shut && (cs.out == 0 || !now.Before(cs.by)) {
+			early[h], h.promised = h.snapshot(), 0
+		}
+		l.holdings.mu.Unlock()
+	}
+	for h, p := range early {
+		_ = l.link.exchange(func(time.Time) error { return l.place.m.commit(h.cur, h.term, p, &l.b.faults) })
+	}
+	ends, next := l.holdings.over(now)
+	for _, e := range ends {
+		if p, ok := early[e.h]; ok {
+			e.p, e.promised = p, 0
+		}
+`}}, "partitioned", "SettleRacesEnd"},
+	{"budget freed at the end of a claim", []edit{{claims,
+		"		cs.orphans[token(o, sl.gen)] = sl.size\n		cs.h.sh.stale.Add(cs.h.log(), o)\n", "		cs.h.sh.gate.Free(1, int64(sl.size))\n"}},
+		"partitioned", "BudgetAtEnd"},
+	{"redelivery handed out while out", []edit{{holding, "return st == unseen || st == back\n", "return st != done\n"}}, both, "RedeliveredWhileOut"},
+	{"finished messages known by sequence only", []edit{{loop, "		l.assigned(n) // anew, with nothing remembered\n", `		l.assigned(n)
+		if anew := l.holdings.of(n.cur); h != nil && anew != nil {
+			l.holdings.mu.Lock()
+			anew.w, anew.floor = h.w, h.floor
+			l.holdings.mu.Unlock()
+		}
+`}}, both, "Recreated"},
+	{"pause keeps the prefetch", []edit{
+		{holdings, "		if hs.pauses.Has(h.cur.log.topic) && !hs.shared.keepsOrder() {", "		if false {"},
+		{holdings, "if (hs.stop != nil || hs.pauses.Has(h.cur.log.topic)) &&", "if hs.stop != nil &&"}}, both, "Pause|PauseInOrder"},
+	{"delay of a give-back ignored", []edit{{claims, "delay: max(0, b.Delay)", "delay: 0"}}, "leased short_delay", "GiveBackDelay"},
+	{"lost settles not reported", []edit{silent, {"broker/kit/tally.go", "	case t.Lost > 0:", "	case t.Lost < 0:"}}, both, "CloseGivesBack"},
+	{"second settle accepted", []edit{{"broker/kit/tally.go", "	case t.Again > 0:", "	case t.Again < 0:"}}, both, "SettleOnce"},
+	{"error together with messages", []edit{{source, "return int(g.sp.n), nil", "return int(g.sp.n), errors.New(\"a mutant's\")"}}, both, "BudgetMessages"},
+	{"stop loses the buffer", []edit{{holdings, "			h.dropPrefetch()\n		}\n		if len(h.backs)", `			for _, sp := range h.spans {
+				if hs.shared.leased {
+					continue
+				}
+				h.w.extend(sp.from, sp.from+sp.n)
+				for o := sp.from; o < sp.from+sp.n; o++ {
+					h.w.at(o).state = done
+				}
+				h.dirty = true
+			}
+			h.forgetPrefetch()
+		}
+		if len(h.backs)`}}, both, "StoppedAndBounced|StopReturns|TrimmedWhileAway"},
+	{"gaps not reported", []edit{{holding, "	if g != nil {", "	if g != nil && g.n < 0 {"}}, both, "TrimmedWhileAway"},
+	{"give-backs counted as runs", []edit{{claims, "	h := cs.h\n	if h.sh.leased {", "	b.Runs++\n	h := cs.h\n	if h.sh.leased {"}}, both, "Attempts"},
+	{"settled when handed out", []edit{{holdings, "			return grant{sp: sp, gen: gen, cs: h.claim()}, false, nil\n", `			for o := sp.from; o < sp.from+sp.n; o++ {
+				h.w.at(o).state = done
+				h.acks = append(h.acks, o)
+			}
+			h.advance()
+			h.dirtied()
+			return grant{sp: sp, gen: gen, cs: h.claim()}, false, nil
+`}}, both, "CloseGivesBack"},
+	{"leases not extended", []edit{{holdings, "	if !hs.shared.leased {\n		return nil\n", "	if true {\n		return nil\n"}}, "leased", "LongHandlers"},
+	{"bytes without a bound", []edit{
+		{"broker/kit/gate.go", "g.budget.Bytes-g.outBytes-g.heldBytes", "1<<50"},
+		{"broker/kit/gate.go", "messages, bytes = g.budget.Messages-g.out, g.budget.Bytes-g.outBytes\n", "messages, bytes = g.budget.Messages-g.out, 1<<50\n"}},
+		both, "BudgetBytes"},
+	{"last commit forgotten at close", []edit{{loop, "if b.send(l.place.m, now); b.err", "if b.err"}}, both, "CloseGivesBack"},
+	{"unknown lag is zero", []edit{{figures, "&figures{lag: broker.UnknownLag()}", "&figures{}"}}, both, "LagWhileDown"},
+	{"expired give-back sent", []edit{{holdings, "	if hs.shared.leaseLost {\n", "	if true {\n"}}, "leased", "Frozen|UnconfirmedIsTold"},
+	{"handed out across claims", []edit{{holding, "	if h.stale.Has(o) {", "	if false {"}}, "partitioned", "OutAcrossClaims"},
+	{"an ack waits for the network", []edit{{source, "	return s.holdings.ack(cs, tokens)",
+		"	_ = s.link.exchange(func(time.Time) error { return nil })\n	return s.holdings.ack(cs, tokens)"}}, both, "SettlesDoNotWait"},
+	{"acks that did not hold not reported", []edit{silent}, both, "UnconfirmedIsTold"},
+	{"unsaid at Close and not reported", []edit{silent}, both, "CloseUnsaid"},
+	{"reported in advance", []edit{silent, {source, "	return s.traits, nil",
+		"	s.events.Say(broker.Event{Kind: broker.Unconfirmed, N: -1, Err: errForeign})\n	return s.traits, nil"}}, both, "UnconfirmedIsTold"},
+	{"late ack not sent", []edit{{holdings, "				h.acks = append(h.acks, o) // of use still: it spares the next holder the work\n", "				_ = o\n"}}, "leased", "LateAck"},
+	{"second close does not wait", []edit{{"broker/kit/life.go", "		<-l.done\n		return l.err\n", "		return nil\n"}}, both, "CloseWaits"},
+	{"order not kept at stop and pause", []edit{{holding, "return sh.ordered && ", "return false && "}}, "leased", "StopInOrder|PauseInOrder"},
+	{"order not kept across claims", []edit{{holding, "	if !h.sh.ordered {", "	if true {"}}, "partitioned", "OrderAcrossClaims"},
+	{"leases of the prefetch not extended", []edit{{holding, "		for o := sp.from; o < sp.from+sp.n; o++ {\n			os = append(os, o)\n", "		for o := sp.from; o < sp.from; o++ {\n			os = append(os, o)\n"}},
+		"leased", "PrefetchStays"},
+	{"leases of unsent settles not extended", []edit{{holding, "	os = append(os, h.acks...)\n	for _, b := range h.backs {", "	for _, b := range h.backs[:0] {"}}, "leased", "FailedForLong"},
+	{"down without a reason", []edit{{source, "	s.events.Observe(o.Observe)\n", `	s.events.Observe(func(e broker.Event) {
+		if e.Kind == broker.Down {
+			e.Err = nil
+		}
+		o.Observe(e)
+	})
+`}}, both, "DownLater"},
+	{"down told each second", []edit{
+		{"broker/internal/contact/contact.go", "true, false, now, FirstPause", "true, false, now, Least"},
+		{"broker/internal/contact/contact.go", "now, min(2*c.pause, LastPause)", "now, Least"}}, both, "DownAgain"},
+	{"down again not told", []edit{{"broker/internal/contact/contact.go", "	if !c.down || c.told {",
+		"	if !c.down || c.told || c.since.Before(c.last.Add(Least)) {"}}, both, "DownAgain"},
+	{"smaller budget not used", []edit{{holdings, "	hs.shared.gate.SetBudget(b)\n", "	if b.Messages >= hs.shared.gate.Budget().Messages {\n		hs.shared.gate.SetBudget(b)\n	}\n"}}, both, "SetBudget"},
+	{"lag of the wrong group", []edit{{figures, "	f.set(lag, lags)\n", "	lag.Group = !lag.Group\n	f.set(lag, lags)\n"}}, both, "LagOfTwo"},
+	{"receive goes on after a kill", []edit{{holdings, "if hs.stop == nil || cause == errKilled {", "if hs.stop == nil && cause != errKilled {"}}, both, "Killed"},
+	{"commit then end at close", []edit{{loop, "	over, bs := l.holdings.close()\n", "	l.send()\n	over, bs := l.holdings.close()\n	bs = nil\n"}}, both, "SettleRacesClose"},
+	{"bytes used up to the last one", []edit{{"broker/kit/gate.go", "		g.starved = true\n", "		g.starved = messages <= 0 || bytes < 0\n"}}, both, "BytesUsedUp"},
+	{"late settles free no budget", []edit{
+		{claims, "	h.sh.gate.Free(1, int64(sl.size))\n	return how, o\n", "	if how == settledNow {\n		h.sh.gate.Free(1, int64(sl.size))\n	}\n	return how, o\n"},
+		{claims, "	sh.gate.Free(1, int64(size))\n", ""}}, both, "LateSettlesFree"},
+	{"handed out beside Assigned", []edit{{loop, "		l.events.Tell()\n		l.holdings.admit(cs)\n", "		l.holdings.admit(cs)\n		l.events.Tell()\n"}}, both, "AssignedComesFirst"},
+	{"settles of another source", []edit{{source, "var errForeign = fmt.Errorf(\"membroker: settling: %w\", broker.ErrForeign)", "var errForeign error"}}, both, "ForeignClaim"},
+	{"given back and gone in silence", []edit{{holding, "				missing++\n", "				if sl.state == unseen {\n					missing++\n				}\n"}}, "partitioned", "TrimmedAndGivenBack"},
+	{"gap from nowhere", []edit{{holding, "From: g.from, N: g.n", "N: g.n"}}, both, "TrimmedWhileAway"},
+	{"a commit refused by a bounce not sent again", []edit{{holdings, "	h.term = n.term\n	h.dirtied()\n", "	h.term = n.term\n"}}, "partitioned", "BouncedUnderCommit"},
+	{"a claim begins after Stop", []edit{{holdings, "	if hs.stop != nil {\n		return nil\n	}\n	return h.begin", "	return h.begin"}}, "partitioned", "StoppedAndBounced"},
+}
+
+// TestMutantsOfSuite proves that the conformance suite sees each of these mistakes, and by which case. Each is a build of its own,
+// so it runs where real brokers are demanded, too (CI), or in full.
+func TestMutantsOfSuite(t *testing.T) {
+	if !inFull() && os.Getenv("LONGSHORE_REAL") == "" {
+		t.Skip("in short: LONGSHORE_REAL=1 or make chaos runs it")
+	}
+	for _, m := range suiteMutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			var out string
+			for range 3 { // what some do wrong depends on who runs first
+				if out = m.run(t); m.seen(out) {
+					return
+				}
+			}
+			t.Errorf("%s does not see it on each of %s:\n%s", m.by, m.on, out)
+		})
+	}
+}
+
+// seen says whether each variant failed by a case.
+func (m *suiteMutant) seen(out string) bool {
+	for _, variant := range strings.Fields(m.on) {
+		if !strings.Contains(out, "--- FAIL: TestConformance/"+variant+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *suiteMutant) run(t *testing.T) string {
+	t.Helper()
+	run := fmt.Sprintf("-run=TestConformance/^(%s)$/^(%s)$", strings.ReplaceAll(m.on, " ", "|"), m.by)
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=1m", "-overlay="+overlay(t, m.edits), run, "./broker/membroker")
+	cmd.Dir = ".."
+	out, _ := cmd.CombinedOutput() // what failed stands in it
+	return string(out)
+}
+
+// overlay writes the changed files, and what tells the build to take them in the place of the others.
+func overlay(t *testing.T, edits []edit) (path string) {
+	t.Helper()
+	dir, changed, replace := t.TempDir(), map[string]string{}, map[string]string{}
+	for _, e := range edits {
+		abs, err := filepath.Abs(filepath.Join("..", e.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed[abs] == "" {
+			changed[abs] = read(t, abs)
+		}
+		changed[abs] = strings.Replace(changed[abs], e.old, e.new, 1)
+	}
+	for abs, text := range changed {
+		replace[abs] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		write(t, replace[abs], text)
+	}
+	of, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "overlay.json")
+	write(t, path, string(of))
+	return path
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMutantsApplyToSuite: each edit still has its place in the source.
+func TestMutantsApplyToSuite(t *testing.T) {
+	for _, m := range suiteMutants {
+		for _, e := range m.edits {
+			if n := strings.Count(read(t, filepath.Join("..", e.file)), e.old); n != 1 {
+				t.Errorf("mutant %q: its place is %d times in %s, want once:\n%s", m.name, n, e.file, e.old)
+			}
+		}
+	}
+}
