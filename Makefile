@@ -2,6 +2,8 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
+SEEDS ?= 10000
+FROM ?= 0
 
 .DEFAULT_GOAL := help
 
@@ -44,6 +46,10 @@ chaos: ## kill loops, faults and mutants in full, on nats-server and Apache Kafk
 kafka: ## the tests of the Kafka adapter, those on Apache Kafka too (KAFKA_BROKERS, or fetched with Maven)
 	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m ./broker/kafkabroker ./integration/kafkad
 	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m -v -run '/kafka|TestScaleMembers' ./integration
+
+.PHONY: sim
+sim: ## whole consumers in virtual time under SEEDS (10000) schedules of faults in each world, from seed FROM (0: new ones), on all cores
+	$(GO) test -count=1 -timeout=0 -v -run '^TestExplore$$' ./integration/sim -sim.explore=$(SEEDS) -sim.from=$(FROM)
 
 .PHONY: bench
 bench: ## figures beside other systems, in one run each: name value target ok|short

@@ -30,12 +30,14 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 		r.book.note("%s is gone", p.name)
 		return nil, nil
 	}
+	if f.What == Kill {
+		p.die()
+	}
 	if undo, err = r.world.Do(f, p.has); err != nil {
 		return nil, err
 	}
 	switch f.What {
 	case Kill:
-		p.die()
 		p.finish("killed")
 		err = r.start()
 	case Freeze:

@@ -89,7 +89,8 @@ func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
 	return w
 }
 
-// forgetPools empties each sync.Pool: nats.go keeps timers in one, and a timer of an earlier bubble may not be used in this one.
+// forgetPools empties each sync.Pool: nats.go keeps timers in one, and a timer of an earlier bubble may not be used in this
+// one.
 func forgetPools() {
 	runtime.GC() // makes what is kept the second choice
 	runtime.GC() // forgets that

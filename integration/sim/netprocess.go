@@ -34,8 +34,8 @@ func (s sockets) do(f Fault) (undo func(), err error) {
 	return nil, fmt.Errorf("the connections of a process know no %q", f.What)
 }
 
-// cut keeps back what goes in a direction. After half of the cuts it arrives, as TCP sends it again; after the others the connections
-// are gone, for what stands between has forgotten them. Which, the schedule says.
+// cut keeps back what goes in a direction. After half of the cuts it arrives, as TCP sends it again; after the others the
+// connections are gone, for what stands between has forgotten them. Which, the schedule says.
 func (s sockets) cut(f Fault, d memnet.Direction, address string) (undo func()) {
 	heal := s.host.Cut(d, address)
 	return func() {

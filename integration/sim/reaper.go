@@ -11,11 +11,11 @@ import (
 
 // A reaper keeps the sessions of members where kfake counts them otherwise than Kafka does:
 //
-//   - a member whose connection breaks while it waits for the answer to a JoinGroup or SyncGroup lives for ever: a rebalance waits for it,
-//     or its partitions are read by nobody. Kafka counts its session from that answer on. The reaper expels it.
-//   - the session of a member that waits for the answer to its SyncGroup may end meanwhile: kfake then leaves it without an answer, and
-//     counts it as one that does not wait for the next JoinGroup, so that no rebalance ever ends by itself any more. Kafka ends no
-//     session of who waits. The reaper sends a heartbeat for it.
+//   - a member whose connection breaks while it waits for the answer to a JoinGroup or SyncGroup lives for ever: a rebalance
+//     waits for it, or its partitions are read by nobody. Kafka counts its session from that answer on. The reaper expels it.
+//   - the session of a member that waits for the answer to its SyncGroup may end meanwhile: kfake then leaves it without an
+//     answer, and counts it as one that does not wait for the next JoinGroup, so that no rebalance ever ends by itself any
+//     more. Kafka ends no session of who waits. The reaper sends a heartbeat for it.
 type reaper struct {
 	w     *kafkaWorld
 	over  chan struct{}

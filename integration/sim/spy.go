@@ -174,6 +174,9 @@ func (s *spy) see(e broker.Event) {
 	if e.Claim != nil {
 		where = fmt.Sprintf(" %s/%d", e.Claim.Topic, e.Claim.Partition)
 	}
+	if s.p.isDead() {
+		return // nobody hears it
+	}
 	b.note("%s hears %v%s n=%d %v", s.p.name, e.Kind, where, e.N, e.Err)
 	switch e.Kind {
 	case broker.Assigned:

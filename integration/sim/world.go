@@ -21,8 +21,8 @@ type Kind struct {
 	Shared bool
 	// NoSpill: there are no retry topics, since the broker keeps delays itself.
 	NoSpill bool
-	// Late: a process hears at its next exchange with the broker of what was done there, and so within a lease. A fault that is over
-	// at once is trouble for so long.
+	// Late: a process hears at its next exchange with the broker of what was done there, and so within a lease. A fault that is
+	// over at once is trouble for so long.
 	Late bool
 	// Heavy is how much longer a run takes here than on the lightest kind. By default so many fewer are run.
 	Heavy int
