@@ -30,7 +30,7 @@ type Config struct {
 	// Handler handles each message. Required, unless there is a Batch.
 	Handler Handler `yaml:"-"`
 	// Batch hands messages over in batches, to a handler of its own. Defaults to nil: one by one.
-	Batch *Batch `yaml:"batch"`
+	Batch *Batch `yaml:"-"`
 
 	// Order says which messages are handled one after the other. Everything else is handled in parallel. Defaults to OrderNone.
 	Order Order `yaml:"order" want:"none|key|partition"`
@@ -38,9 +38,9 @@ type Config struct {
 	Lane Lane `yaml:"lane"`
 
 	// Pool sizes the workers.
-	Pool Pool `yaml:"pool"`
+	Pool Pool `yaml:"-"`
 	// Retry says what becomes of a failed message.
-	Retry Retry `yaml:"retry"`
+	Retry Retry `yaml:"-"`
 	// DeadLetter says where messages go that are given up. Nil: none is given up; what has used up its attempts is retried for ever
 	// at the longest backoff, and reported each time.
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
@@ -193,10 +193,10 @@ func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, defaultName)
 	c.Logger = loggerOr(c.Logger)
 	c.Pool.Min = cmp.Or(c.Pool.Min, 1)
-	c.Pool.Max = cmp.Or(c.Pool.Max, max(64, c.Pool.Min))
+	c.Pool.Max = cmp.Or(c.Pool.Max, max(DefaultMaxWorkers, c.Pool.Min))
 	c.Retry.MaxAttempts = cmp.Or(c.Retry.MaxAttempts, 5)
 	c.Retry.Backoff = c.Retry.Backoff.withDefaults()
-	c.StuckAfter = cmp.Or(c.StuckAfter, 10*time.Second)
+	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
 	c.MaxStuck = cmp.Or(c.MaxStuck, 16)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
 	c.CancelGrace = cmp.Or(c.CancelGrace, time.Second)
@@ -223,6 +223,12 @@ func (b Backoff) withDefaults() Backoff {
 	b.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
 	return b
 }
+
+// Defaults of Config.
+const (
+	DefaultMaxWorkers = 64
+	DefaultStuckAfter = 10 * time.Second
+)
 
 // defaultName is of a consumer that has no name of its own.
 const defaultName = "consumer"

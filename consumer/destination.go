@@ -33,7 +33,7 @@ const (
 func (c *Consumer) destinations() (all []*destination) {
 	if l := c.cfg.DeadLetter; l != nil {
 		if where, ok := l.Publisher.(broker.Destinations); ok {
-			for _, topic := range l.targets() {
+			for _, topic := range l.Targets() {
 				all = append(all, &destination{topic: topic, create: l.Create, where: where})
 			}
 		}

@@ -46,8 +46,8 @@ func (d *DeadLetter) targetOf(f Failed) string {
 	return d.target(f.Class, handler)
 }
 
-// targets are all topics that dead letters may go to, each once; Topic is the first.
-func (d *DeadLetter) targets() []string {
+// Targets are all topics that dead letters may go to, each once; Topic is the first.
+func (d *DeadLetter) Targets() []string {
 	all := []string{d.Topic}
 	for _, r := range d.Routes {
 		if !slices.Contains(all, r.Topic) {

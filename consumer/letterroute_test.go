@@ -161,7 +161,7 @@ func TestLetterRoutesAreChecked(t *testing.T) {
 		`DeadLetter.Routes[0].Topic is "in", which the consumer itself reads`:                {{Class: "decode", Topic: "in"}},
 		"DeadLetter.Routes[0].Topic is refused: broker: the destination is the broker's own": {{Class: "decode", Topic: "$JS.API.X"}},
 		`DeadLetter.Routes[0].Class is "decoding", want one of [error permanent`:             {{Class: "decoding", Topic: "x"}},
-		"DeadLetter.Routes[0] has neither Class nor Handler":                                 {{Topic: "x"}},
+		"DeadLetter.Routes[0] has neither a class nor a handler":                             {{Topic: "x"}},
 		"DeadLetter.Routes[1] is never taken: the routes before it take all that it would":   {{Class: "decode", Topic: "x"}, {Class: "decode", Topic: "y"}},
 		`DeadLetter.Routes[0].Handler is "web", and DeadLetter.HandlerOf is not set`:         {{Handler: "web", Topic: "x"}},
 	} {

@@ -87,7 +87,7 @@ func (t *RetryTopics) validate(f *broker.Findings) {
 	for i, s := range t.Steps {
 		step := broker.Field(fmt.Sprintf("Retry.Topics.Steps[%d]", i))
 		validateTarget(f, step+".Topic", s.Topic)
-		f.Check(s.Delay > before, step+".Delay", "is %v, want more than %v", s.Delay, before)
+		f.Check(s.Delay > before, step+".Delay", "is %v, want more than %v: they stand by increasing delay", s.Delay, before)
 		before = max(before, s.Delay)
 	}
 }
@@ -119,7 +119,7 @@ func (d *DeadLetter) validateRoute(f *broker.Findings, at broker.Field, r Letter
 	d.validateTopic(f, at+".Topic", r.Topic, inputs)
 	switch classes := FailureClasses(); {
 	case r.Class == "" && r.Handler == "":
-		f.Add(at, "has neither Class nor Handler: it would take what %v is for", broker.Field("DeadLetter.Topic"))
+		f.Add(at, "has neither a class nor a handler: it would take what %v is for", broker.Field("DeadLetter.Topic"))
 	case r.Class != "" && !slices.Contains(classes, r.Class):
 		f.Add(at+".Class", "is %q, want one of %v", r.Class, classes)
 	case !r.Reached(before):

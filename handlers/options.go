@@ -83,7 +83,7 @@ func (es OptionErrors) err() error {
 // Decode sets the fields of the struct that into points to, by their yaml tags; what the options do not name keeps its value, so
 // that defaults are set beforehand. It is strict: unknown names, values of another type, numbers out of range and empty values
 // are all reported at once as OptionErrors. Durations are strings such as "1m30s". Fields may be strings, bools, numbers,
-// durations, slices, maps by string, structs, pointers to these, any, and what implements encoding.TextUnmarshaler.
+// durations, slices, maps by string, structs (those tagged ",inline" have their fields here), pointers to these, any, and what implements encoding.TextUnmarshaler.
 func (o Options) Decode(into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -160,17 +160,25 @@ func (d *decoder) value(path string, x any, v reflect.Value) {
 
 // structure sets the fields of v.
 func (d *decoder) structure(path string, m map[string]any, v reflect.Value) {
-	fields := map[string]int{}
-	for i := range v.NumField() {
-		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ","); name != "" && name != "-" {
-			fields[name] = i
-		}
-	}
+	fields := map[string]reflect.Value{}
+	optionFields(v, fields)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if i, ok := fields[name]; ok {
-			d.value(join(path, name), m[name], v.Field(i))
+		if field, ok := fields[name]; ok {
+			d.value(join(path, name), m[name], field)
 		} else {
 			d.errs.add(join(path, name), "unknown option; known: %s", strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		}
+	}
+}
+
+// optionFields are the fields of a struct that options may have, by name, with those of structs that are inline.
+func optionFields(v reflect.Value, fields map[string]reflect.Value) {
+	for i := range v.NumField() {
+		switch name, how, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ","); {
+		case how == "inline":
+			optionFields(v.Field(i), fields)
+		case name != "" && name != "-":
+			fields[name] = v.Field(i)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 type adapter struct {
 	at        string // its path below the consumer: source.nats
 	read      config.Read
-	names     naming   // of its Config's fields
+	section   any      // the file's
 	topics    []string // what it reads, as far as the file says
 	publisher func() (broker.Publisher, error)
 	source    func() (broker.Source, error) // nil: there is none, which was found
@@ -65,7 +65,7 @@ func (a *assembly) otherAdapter(at string, s AdapterSetup, in config.Read) adapt
 func (a *assembly) findOther(at string, err error) {
 	var list handlers.OptionErrors
 	if !errors.As(err, &list) {
-		err = asOptions(snakeCase, err)
+		err = config.AsOptions(config.SnakeCase, err)
 	}
 	a.doc.FindOptions(at, err)
 }
@@ -87,9 +87,9 @@ func adapterOf(in config.Read, e config.Embedded) (a adapter) {
 }
 
 func natsAdapter(n *config.NATS, e config.Embedded) adapter {
-	cfg := natsSource(n, e)
+	cfg := n.Adapter(embeddedURL(e))
 	return adapter{
-		names: namesOf(cfg), topics: n.Subjects,
+		section: n, topics: n.Subjects,
 		publisher: func() (broker.Publisher, error) {
 			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection})
 		},
@@ -98,9 +98,9 @@ func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 }
 
 func kafkaAdapter(k *config.Kafka) adapter {
-	cfg := kafkaSource(k)
+	cfg := k.Adapter()
 	return adapter{
-		names: namesOf(cfg), topics: k.Topics,
+		section: k, topics: k.Topics,
 		publisher: func() (broker.Publisher, error) {
 			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes})
 		},

@@ -28,7 +28,9 @@ func (a *assembly) batch(at string, c *config.Consumer, m *member) *consumer.Bat
 		return nil
 	}
 	h = m.figures.RouteBatch("batch", b.Handler)(h)
-	return &consumer.Batch{Handler: h, Size: b.Size, Bytes: b.Bytes, Linger: b.Linger, ByKey: b.ByKey}
+	made := b.Batch
+	made.Handler = h
+	return &made
 }
 
 // codec hands a codec to the handler that is made next.

@@ -95,7 +95,7 @@ func (d *dlqReplay) allow(ctx context.Context, box *deadBox) (func(topic string)
 	defer cancel()
 	streams := map[*config.NATS][]string{}
 	for _, n := range box.doc.File.WholeStreams(box.consumer) {
-		subjects, err := streamSubjects(ctx, natsSource(n, box.doc.File.Embedded))
+		subjects, err := streamSubjects(ctx, n.Adapter(embeddedURL(box.doc.File.Embedded)))
 		if err != nil {
 			return nil, fmt.Errorf("finding out what may be replayed to where it came from (--to names another place): %w", err)
 		}

@@ -180,10 +180,10 @@ func (t *dlqTarget) fileBox() (*deadBox, error) {
 	var b *deadBox
 	switch n, k := c.Source.NATS, c.Source.Kafka; {
 	case n != nil:
-		cfg := natsSource(n, doc.File.Embedded)
+		cfg := n.Adapter(embeddedURL(doc.File.Embedded))
 		b, err = natsBox(to, cfg.Connection, cfg.Domain)
 	case k != nil:
-		b, err = kafkaBox(to, kafkaConnection(k), k.MaxPublishBytes)
+		b, err = kafkaBox(to, k.Adapter().Connection, k.MaxPublishBytes)
 	case c.Source.Other != nil:
 		err = fmt.Errorf("the dead letters of consumer %s are on %s, which dlq does not know", name, c.Source.Other.Adapter)
 	default:

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"encoding"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,12 +15,12 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers/middleware"
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/pool"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,17 +31,22 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		keys(t.Elem(), at, out)
-	case t == reflect.TypeFor[broker.Secret]() || t == reflect.TypeFor[config.With]():
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || t == reflect.TypeFor[config.With]():
 		out[at] = true
 	case t.Kind() == reflect.Struct:
 		if at != "" {
 			out[at], at = true, at+"."
 		}
 		for i := range t.NumField() {
-			key := at + t.Field(i).Tag.Get("yaml")
-			if t.Field(i).Tag.Get("yaml") == "-" {
+			name, how, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+			if how == "inline" {
+				keys(t.Field(i).Type, strings.TrimSuffix(at, "."), out)
 				continue
 			}
+			if name == "" || name == "-" {
+				continue
+			}
+			key := at + name
 			if t == reflect.TypeFor[config.Input]() && t.Field(i).Type.Kind() == reflect.Pointer {
 				out[key] = true // what is in it is as in source
 				continue
@@ -128,7 +134,7 @@ func TestDocsTellKafkasDefaults(t *testing.T) {
 		field, value := m[1], m[2]
 		key, ok := map[string]string{"Start.At": "start", "MaxMessageBytes": "max_publish_bytes"}[field]
 		if !ok {
-			key = namesOf(kafkabroker.Config{})(broker.Field(field))
+			key = config.NamesOf(config.Kafka{})(broker.Field(field))
 		}
 		key = "consumers.NAME.source.kafka." + key
 		if !strings.Contains(text, "| `"+key+"` |") {
@@ -334,7 +340,7 @@ func TestEveryResourceIsMinded(t *testing.T) {
 	if gaugeOf(nil) != nil {
 		t.Error("a gauge though nothing is to be minded")
 	}
-	for _, name := range config.Resources {
+	for _, name := range conftag.Words(reflect.TypeFor[config.Pool](), "Mind") {
 		gauge, deadline := gaugeOf([]string{name}), time.Now().Add(time.Minute)
 		var p pool.Pressure
 		for ; p.CPU == 0 && p.Memory == 0 && time.Now().Before(deadline); p = gauge() { // computes, and is near no limit
@@ -347,7 +353,7 @@ func TestEveryResourceIsMinded(t *testing.T) {
 
 // TestEveryPolicyIsMade: each name that a file may have is one that assemble knows.
 func TestEveryPolicyIsMade(t *testing.T) {
-	for _, name := range config.Policies {
+	for _, name := range conftag.Words(reflect.TypeFor[config.Pool](), "Policy") {
 		if policyOf(name) == nil {
 			t.Errorf("no policy for %s", name)
 		}

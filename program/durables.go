@@ -27,12 +27,12 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 				continue
 			}
 			order := f.Consumers[name].Order
-			changes, err := changeDurable(ctx, js, n, natsSource(n, f.Embedded).Durable(order != "" && order != "none"))
+			changes, err := changeDurable(ctx, js, n, n.Adapter(embeddedURL(f.Embedded)).Durable(order != "" && order != "none"))
 			if err != nil {
-				return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Durable, n.Stream, err)
+				return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Consumer, n.Stream, err)
 			}
 			if len(changes) > 0 {
-				log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable", n.Durable).Strs("changes", changes).
+				log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable", n.Consumer).Strs("changes", changes).
 					Msg("the configuration has other settings than before")
 			}
 		}
@@ -42,7 +42,7 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 
 // changeDurable changes a durable that is there, and says what.
 func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS, file jetstream.ConsumerConfig) (changes []string, err error) {
-	have, err := js.Consumer(ctx, n.Stream, n.Durable)
+	have, err := js.Consumer(ctx, n.Stream, n.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, nil // the adapter makes it
 	}

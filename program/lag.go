@@ -175,7 +175,7 @@ func consumerViews(name string, c *config.Consumer, doc *config.Document) (views
 	add := func(v lagView, failed error) { views, err = append(views, v), errors.Join(err, failed) }
 	for i, in := range c.Reads() {
 		if n := in.NATS; n != nil {
-			cfg := natsSource(n, doc.File.Embedded)
+			cfg := n.Adapter(embeddedURL(doc.File.Embedded))
 			v, err := natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain})
 			if n.Embedded() {
 				v = v.ofEmbedded(doc.Name)
@@ -188,7 +188,7 @@ func consumerViews(name string, c *config.Consumer, doc *config.Document) (views
 			}, close: func() {}}, nil)
 		}
 		if k := in.Kafka; k != nil {
-			cfg := kafkaSource(k)
+			cfg := k.Adapter()
 			view := kafkabroker.LagViewConfig{Connection: cfg.Connection, Group: cfg.Group, Topics: cfg.Topics, Pattern: cfg.Pattern, Uncommitted: cfg.Uncommitted}
 			add(kafkaView(name, view))
 			if i == 0 && len(c.Retry.Topics) > 0 {

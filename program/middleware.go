@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/handlers/middleware"
+	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 )
@@ -136,7 +138,7 @@ func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, a
 	}
 	b, err := middleware.NewCircuitBreaker(c)
 	if err != nil {
-		return nil, nil, asOptions(namesOf(c), err)
+		return nil, nil, config.AsOptions(config.NamesOf(c), err)
 	}
 	return b.Middleware, b, nil
 }
@@ -224,6 +226,9 @@ func wrapTimeout(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, err
 	return middleware.Timeout(with.After), nil
 }
 
+// logLevels are those of the file's log.level.
+var logLevels = conftag.Words(reflect.TypeFor[config.Log](), "Level")
+
 // loggingOptions are those of the logging of calls.
 type loggingOptions struct {
 	Level string `yaml:"level"`
@@ -234,8 +239,8 @@ func wrapLogging(log zerolog.Logger, o handlers.Options) (consumer.Middleware, e
 	if err := o.Decode(&with); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(config.LogLevels, with.Level) {
-		return nil, handlers.OptionErrors{{Path: "level", Problem: fmt.Sprintf("is %q, want one of %v", with.Level, config.LogLevels)}}
+	if !slices.Contains(logLevels, with.Level) {
+		return nil, handlers.OptionErrors{{Path: "level", Problem: fmt.Sprintf("is %q, want one of %v", with.Level, logLevels)}}
 	}
 	level, _ := zerolog.ParseLevel(with.Level) // is one of the list
 	return middleware.Logging(log, level), nil

@@ -312,7 +312,8 @@ c.yaml:6: consumers.orders.middleware: is set, and so is batch: a batch has all 
     batch:
       handler: webhook
       size: 5000
-      with: {url: "ftp://x", encoding: xml}`, `c.yaml:7: consumers.orders.batch.with.url: wants http:// or https:// at its start
+      with: {url: "ftp://x", encoding: xml}`, `c.yaml:6: consumers.orders.batch.size: is 5000, above half of a source's budget, 2048: a batch might never be full
+c.yaml:7: consumers.orders.batch.with.url: wants http:// or https:// at its start
 c.yaml:7: consumers.orders.batch.with.encoding: wants json, text or base64`},
 		"batch too large": {`
     source: {memory: {topics: [in]}}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -13,12 +15,12 @@ import (
 
 func TestStreamsOfAConfiguration(t *testing.T) {
 	nats := func(url, stream string, subjects ...string) *config.Consumer {
-		return &config.Consumer{Source: config.Source{NATS: &config.NATS{URL: url, Stream: stream, Subjects: subjects}}}
+		return &config.Consumer{Source: config.Source{NATS: &config.NATS{URL: url, Config: natsbroker.Config{Stream: stream, Subjects: subjects}}}}
 	}
 	letters := func(c *config.Consumer, to string, routes ...string) *config.Consumer {
-		c.DeadLetter = &config.DeadLetter{To: to}
+		c.DeadLetter = &consumer.DeadLetter{Topic: to}
 		for _, to := range routes {
-			c.DeadLetter.Routes = append(c.DeadLetter.Routes, config.LetterRoute{Class: "decode", To: to})
+			c.DeadLetter.Routes = append(c.DeadLetter.Routes, consumer.LetterRoute{Class: "decode", Topic: to})
 		}
 		return c
 	}

@@ -25,7 +25,7 @@ type Connection struct {
 	// TLS settings. The zero value connects without TLS.
 	TLS TLS `yaml:"tls"`
 	// SASL logs in. The zero value does not.
-	SASL SASL `yaml:"sasl"`
+	SASL SASL `yaml:"-"`
 	// DialTimeout bounds connecting, TLS and login together. Defaults to 5 s.
 	DialTimeout time.Duration `yaml:"-" want:"1ms..ms32"`
 	// RequestTimeout bounds one exchange with a broker. Defaults to 10 s.
@@ -70,6 +70,21 @@ type Start struct {
 	At string `yaml:"-" want:"earliest|latest|time"`
 	// Time goes with "time": the first message at or after it. Not before 1970.
 	Time time.Time `yaml:"-"`
+}
+
+// UnmarshalText reads "earliest", "latest", or a time as in RFC 3339.
+func (s *Start) UnmarshalText(text []byte) error {
+	word := string(text)
+	at, err := time.Parse(time.RFC3339, word)
+	switch {
+	case word == "earliest" || word == "latest":
+		*s = Start{At: word}
+	case err != nil:
+		return fmt.Errorf("is %q, want earliest, latest, or a time such as 2026-11-21T15:04:05Z", word)
+	default:
+		*s = Start{At: "time", Time: at}
+	}
+	return nil
 }
 
 // Config is a Kafka source: a member of a consumer group.
@@ -263,7 +278,7 @@ func (c Config) Validate() error {
 	f.Check(c.Group != "", "Group", "is missing")
 	c.validateTopics(f)
 	f.Check((c.Start.At == "time") != c.Start.Time.IsZero(), "Start", "is %q at %v: want earliest, latest, or time with a time", c.Start.At, c.Start.Time)
-	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start", "is %v, want a time from 1970 on", c.Start.Time) // which ListOffsets takes for something else
+	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start", "is %q, want a time from 1970 on", c.Start.Time.Format(time.RFC3339Nano)) // which ListOffsets takes for something else
 	const late = "one late heartbeat could cost the partitions"
 	switch beat, session := broker.Field("HeartbeatInterval"), broker.Field("SessionTimeout"); {
 	case c.HeartbeatInterval <= c.SessionTimeout/3:

@@ -220,3 +220,9 @@ func Name(t reflect.Type, f broker.Field) (path string, ok bool) {
 	}
 	return path, true
 }
+
+// Words are those that a field of t may have by its tag.
+func Words(t reflect.Type, field string) []string {
+	f, _ := t.FieldByName(field)
+	return strings.Split(f.Tag.Get("want"), "|")
+}

@@ -2,49 +2,26 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"math"
 	"net"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
 )
 
-// Defaults that contradictions are held against. They are those of the packages that take the values.
-const (
-	defaultKillGrace  = 30 * time.Second
-	defaultStuckAfter = 10 * time.Second
-	defaultMaxHold    = time.Hour
-	defaultNoProgress = time.Minute
-	defaultPoolMax    = 64
-	defaultInitial    = 200 * time.Millisecond
-	minToken          = 16
-)
+// minToken is the shortest token of the admin server, in bytes.
+const minToken = 16
 
-// maxDuration is the longest duration that is taken: what brokers write as 32 bits of milliseconds.
-const maxDuration = math.MaxInt32 * time.Millisecond
-
-var (
-	// LogLevels are what log.level may be.
-	LogLevels = []string{"trace", "debug", "info", "warn", "error"}
-	// Policies are the names that pool.policy may have.
-	Policies = []string{"report-status", "fixed", "classic", "queue-threshold", "aimd"}
-	// Resources are what pool.mind may name.
-	Resources    = []string{"cpu", "memory"}
-	logFormats   = []string{"auto", "json", "console"}
-	consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-)
+var consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // check finds what contradicts itself, whatever else was found.
 func (d *Document) check() {
 	f := &d.File
-	d.oneOf("log.level", f.Log.Level, LogLevels)
-	d.oneOf("log.format", f.Log.Format, logFormats)
-	d.duration("kill_grace", f.KillGrace)
-	d.within("embedded.port", f.Embedded.Port, 0, math.MaxUint16)
 	if f.Admin != nil {
 		d.checkAdmin(f.Admin)
 	}
@@ -60,6 +37,7 @@ func (d *Document) check() {
 			d.checkConsumer(at, c)
 		}
 	}
+	d.checkValues("", reflect.ValueOf(f).Elem())
 	d.checkDurables()
 	d.checkStreams()
 	d.checkGroups()
@@ -80,13 +58,14 @@ func (d *Document) checkAdmin(a *Admin) {
 		}
 		d.Find(path, "the token has %d bytes, want at least %d", n, minToken)
 	}
-	d.duration("admin.no_progress", a.NoProgress)
 }
 
 func (d *Document) checkConsumer(at string, c *Consumer) {
 	d.checkOrder(at, c)
 	d.checkPool(at, c)
-	d.checkRetry(at+".retry", c.Retry)
+	if j := c.Retry.Backoff.Jitter; j < 0 || j > 1 { // in Go what is negative means none
+		d.Find(at+".retry.backoff.jitter", "is %v, want 0 to 1", j)
+	}
 	d.checkTimes(at, c)
 	d.checkRoutes(at, c)
 	d.checkSource(at, c)
@@ -94,8 +73,7 @@ func (d *Document) checkConsumer(at string, c *Consumer) {
 	if c.DeadLetter != nil {
 		d.checkDeadLetter(at, c)
 	}
-	d.natural(at+".max_message_bytes", int64(c.MaxMessageBytes))
-	d.natural(at+".max_header_bytes", int64(c.MaxHeaderBytes))
+	d.checkEngine(at, c)
 }
 
 func (d *Document) checkSource(at string, c *Consumer) {
@@ -127,24 +105,9 @@ func (d *Document) checkSource(at string, c *Consumer) {
 	d.checkPriority(at+".priority", c)
 }
 
+// checkPool: all workers can be busy.
 func (d *Document) checkPool(at string, c *Consumer) {
-	p := c.Pool
-	d.atLeast(at+".pool.min", int64(p.Min), 1)
-	d.atLeast(at+".pool.max", int64(p.Max), 1)
-	d.duration(at+".pool.idle_timeout", p.IdleTimeout)
-	d.oneOf(at+".pool.policy", p.Policy, Policies)
-	for i, r := range p.Mind {
-		d.oneOf(fmt.Sprintf("%s.pool.mind[%d]", at, i), r, Resources)
-	}
-	most := cmp.Or(p.Max, max(defaultPoolMax, p.Min))
-	if least := cmp.Or(p.Min, 1); most < least {
-		d.Find(at+".pool.max", "is %d, below pool.min, %d", most, least)
-	}
-	d.atLeast(at+".budget.messages", int64(c.Budget.Messages), 1)
-	d.atLeast(at+".budget.bytes", c.Budget.Bytes, 1)
-	if n := c.Budget.Messages; n > 0 && n < most {
-		d.Find(at+".budget.messages", "is %d, below pool.max, %d: workers could never all be busy", n, most)
-	}
+	most := cmp.Or(c.Pool.Max, max(consumer.DefaultMaxWorkers, c.Pool.Min))
 	for _, in := range c.Reads() {
 		if n := in.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
 			d.Find(at+"."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending, most)
@@ -152,28 +115,7 @@ func (d *Document) checkPool(at string, c *Consumer) {
 	}
 }
 
-func (d *Document) checkRetry(at string, r Retry) {
-	d.atLeast(at+".max_attempts", int64(r.MaxAttempts), 1)
-	d.duration(at+".give_up_after", r.GiveUpAfter)
-	d.duration(at+".backoff.initial", r.Backoff.Initial)
-	d.duration(at+".backoff.max", r.Backoff.Max)
-	if longest, first := r.Backoff.Max, cmp.Or(r.Backoff.Initial, defaultInitial); longest > 0 && longest < first {
-		d.Find(at+".backoff.max", "is %v, below backoff.initial, %v", longest, first)
-	}
-	if d.Has(at+".backoff.factor") && !(r.Backoff.Factor >= 1 && r.Backoff.Factor <= 100) {
-		d.Find(at+".backoff.factor", "is %v, want 1 to 100", r.Backoff.Factor)
-	}
-	if j := r.Backoff.Jitter; !(j >= 0 && j <= 1) {
-		d.Find(at+".backoff.jitter", "is %v, want 0 to 1", j)
-	}
-}
-
 func (d *Document) checkTimes(at string, c *Consumer) {
-	d.span(at+".timeout", c.Timeout)
-	d.span(at+".open_timeout", c.OpenTimeout)
-	d.span(at+".drain_timeout", c.DrainTimeout)
-	d.duration(at+".stuck_after", c.StuckAfter)
-	d.atLeast(at+".max_stuck", int64(c.MaxStuck), 1)
 	if c.Timeout == 0 {
 		for _, needs := range []string{".stuck_after", ".max_stuck"} {
 			if d.Has(at + needs) {
@@ -186,7 +128,7 @@ func (d *Document) checkTimes(at string, c *Consumer) {
 		if n == nil || c.Timeout <= 0 {
 			continue
 		}
-		hold, longest := cmp.Or(n.MaxHold, defaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, defaultStuckAfter)
+		hold, longest := cmp.Or(n.MaxHold, natsbroker.DefaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, consumer.DefaultStuckAfter)
 		if hold > 0 && hold < longest {
 			d.Find(at+"."+in.Name+".nats.max_hold", "is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
 		}
@@ -224,9 +166,6 @@ func (d *Document) checkBatch(at string, c *Consumer) {
 	if b.Handler == "" {
 		d.Find(path+".handler", "is missing")
 	}
-	d.atLeast(path+".size", int64(b.Size), 1)
-	d.atLeast(path+".bytes", int64(b.Bytes), 1)
-	d.duration(path+".linger", b.Linger)
 }
 
 // checkMatch: a route that no message can take is a mistake, where it is known which messages there are.
@@ -247,48 +186,5 @@ func (d *Document) checkMatch(path string, r Route, c *Consumer) {
 	}
 	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, func(s string) bool { return Overlap(s, r.Match) }) {
 		d.Find(path+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match, strings.Join(keys, " and "), reads)
-	}
-}
-
-// oneOf reports a value that is set and not in a list.
-func (d *Document) oneOf(path, value string, list []string) {
-	if d.Has(path) && !slices.Contains(list, value) {
-		d.Find(path, "is %q, want one of %v", value, list)
-	}
-}
-
-// duration reports one that is set and not positive, or too long.
-func (d *Document) duration(path string, v time.Duration) {
-	if d.Has(path) && v == 0 {
-		d.Find(path, "is 0s, want more")
-	}
-	d.span(path, v)
-}
-
-// span is duration for one that may be 0.
-func (d *Document) span(path string, v time.Duration) {
-	switch {
-	case v < 0:
-		d.Find(path, "is %v, negative", v)
-	case v > maxDuration:
-		d.Find(path, "is %v, more than %v (32 bits of milliseconds)", v, maxDuration)
-	}
-}
-
-func (d *Document) atLeast(path string, v, least int64) {
-	if d.Has(path) && v < least {
-		d.Find(path, "is %d, want at least %d", v, least)
-	}
-}
-
-func (d *Document) natural(path string, v int64) {
-	if v < 0 {
-		d.Find(path, "is %d, negative", v)
-	}
-}
-
-func (d *Document) within(path string, v, least, most int) {
-	if v < least || v > most {
-		d.Find(path, "is %d, want %d to %d", v, least, most)
 	}
 }

@@ -2,32 +2,25 @@ package config
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/consumer"
 )
 
 // brokersOwn is what is wrong with a destination that broker.CheckDestination refuses.
 const brokersOwn = "is %q, which is the broker's own: what is published there is a command to it, or an answer that somebody waits for"
 
-// headerStyles are the names that dead_letter.headers may have.
-var headerStyles = []string{"spring", "connect"}
-
 func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	l := c.DeadLetter
-	d.atLeast(at+".dead_letter.concurrency", int64(l.Concurrency), 1)
 	for i, h := range l.Headers {
-		path := at + ".dead_letter.headers[" + strconv.Itoa(i) + "]"
-		switch {
-		case !slices.Contains(headerStyles, h):
-			d.Find(path, "is %q, want one of %v", h, headerStyles)
-		case h == "spring" && c.broker().Kafka == nil && c.broker().Other == nil:
-			d.Find(path, "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
+		if h == consumer.SpringHeaders && c.broker().Kafka == nil && c.broker().Other == nil {
+			d.Find(at+".dead_letter.headers["+strconv.Itoa(i)+"]", "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
 		}
 	}
-	d.checkLetterTarget(at+".dead_letter.to", l.To, c)
+	d.checkLetterTarget(at+".dead_letter.to", l.Topic, c)
 	d.checkLetterRoutes(at+".dead_letter.routes", c)
 	if k := c.broker().Kafka; k != nil {
 		if most := cmp.Or(k.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
@@ -72,7 +65,7 @@ func (d *Document) checkDeadSubject(path, to string, in Read) {
 }
 
 func (d *Document) checkDeadTopic(path, to string, in Read) {
-	if !validTopic(to) {
+	if !kafkabroker.ValidTopic(to) {
 		d.Find(path, "is %q: want a topic's name", to)
 		return
 	}

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
 )
 
 // File is the configuration file. What the file does not say has its zero value here; the packages that take it have their
@@ -17,14 +20,14 @@ type File struct {
 	Log       Log                  `yaml:"log"`
 	Admin     *Admin               `yaml:"admin"`
 	Embedded  Embedded             `yaml:"embedded"`
-	KillGrace time.Duration        `yaml:"kill_grace"`
+	KillGrace time.Duration        `yaml:"kill_grace" want:">0"`
 	Consumers map[string]*Consumer `yaml:"consumers"`
 }
 
 // Log says what is logged, and how.
 type Log struct {
-	Level  string `yaml:"level"`
-	Format string `yaml:"format"`
+	Level  string `yaml:"level" want:"trace|debug|info|warn|error"`
+	Format string `yaml:"format" want:"auto|json|console"`
 }
 
 // Admin is the admin server.
@@ -32,37 +35,31 @@ type Admin struct {
 	Listen     string        `yaml:"listen"`
 	Token      broker.Secret `yaml:"token"`
 	TokenFile  string        `yaml:"token_file"`
-	NoProgress time.Duration `yaml:"no_progress"`
+	NoProgress time.Duration `yaml:"no_progress" want:">0"`
 }
 
 // Embedded is the JetStream server inside the process, for consumers without a url.
 type Embedded struct {
 	Dir  string `yaml:"dir"`
-	Port int    `yaml:"port"`
+	Port int    `yaml:"port" want:"0..65535"`
 }
 
-// Consumer is one consumer.
+// Consumer is one consumer: what the engine's Config has, and what only the file says, or says in another way. Engine makes one of
+// both.
 type Consumer struct {
-	Source          Source        `yaml:"source"` // the first of Sources, where these are set
-	Sources         []Input       `yaml:"sources"`
-	Priority        *Priority     `yaml:"priority"`
-	Order           string        `yaml:"order"`
-	Lane            Lane          `yaml:"lane"`
-	Pool            Pool          `yaml:"pool"`
-	Retry           Retry         `yaml:"retry"`
-	DeadLetter      *DeadLetter   `yaml:"dead_letter"`
-	Routes          []Route       `yaml:"routes"`
-	Batch           *Batch        `yaml:"batch"`
-	NoRoute         string        `yaml:"no_route"`
-	Middleware      []Middleware  `yaml:"middleware"`
-	Timeout         time.Duration `yaml:"timeout"`
-	StuckAfter      time.Duration `yaml:"stuck_after"`
-	MaxStuck        int           `yaml:"max_stuck"`
-	DrainTimeout    time.Duration `yaml:"drain_timeout"`
-	OpenTimeout     time.Duration `yaml:"open_timeout"`
-	Budget          Budget        `yaml:"budget"`
-	MaxMessageBytes int           `yaml:"max_message_bytes"`
-	MaxHeaderBytes  int           `yaml:"max_header_bytes"`
+	consumer.Config `yaml:",inline" json:"-"`
+
+	Source   Source    `yaml:"source"` // the first of Sources, where these are set
+	Sources  []Input   `yaml:"sources"`
+	Priority *Priority `yaml:"priority"`
+	Pool     Pool      `yaml:"pool"`
+	Retry    Retry     `yaml:"retry"`
+	Routes   []Route   `yaml:"routes"`
+	Batch    *Batch    `yaml:"batch"`
+	NoRoute  string    `yaml:"no_route"`
+	// DrainTimeout is what kill_grace leaves, unless it is set; 0 is not at all.
+	DrainTimeout time.Duration `yaml:"drain_timeout" want:"0.."`
+	Middleware   []Middleware  `yaml:"middleware"`
 }
 
 // Source is where messages come from: one of its fields.
@@ -82,7 +79,7 @@ type Other struct {
 
 // Input is one of several sources.
 type Input struct {
-	Weight int    `yaml:"weight"`
+	Weight int    `yaml:"weight" want:"1..1000"`
 	NATS   *NATS  `yaml:"nats"`
 	Kafka  *Kafka `yaml:"kafka"`
 	Other  *Other `yaml:"-"`
@@ -90,7 +87,7 @@ type Input struct {
 
 // Priority says which messages go before others.
 type Priority struct {
-	Mode   string  `yaml:"mode"`
+	Mode   string  `yaml:"mode" want:"weight|strict"`
 	Header string  `yaml:"header"`
 	Levels []Level `yaml:"levels"`
 }
@@ -98,146 +95,48 @@ type Priority struct {
 // Level is one of the levels that a header tells apart.
 type Level struct {
 	Values []string `yaml:"values"`
-	Weight int      `yaml:"weight"`
+	Weight int      `yaml:"weight" want:"1..1000"`
 }
 
-// NATS is a JetStream consumer.
+// NATS is a JetStream consumer. Adapter makes the adapter's Config of it.
 type NATS struct {
-	URL           string        `yaml:"url"`
-	URLs          []string      `yaml:"urls"`
-	Stream        string        `yaml:"stream"`
-	Subjects      []string      `yaml:"subjects"`
-	Durable       string        `yaml:"durable"`
-	Domain        string        `yaml:"domain"`
-	CreateStream  bool          `yaml:"create_stream"`
-	Deliver       string        `yaml:"deliver"`
-	AckWait       time.Duration `yaml:"ack_wait"`
-	MaxAckPending int           `yaml:"max_ack_pending"`
-	MaxHold       time.Duration `yaml:"max_hold"`
-	RevokeWait    time.Duration `yaml:"revoke_wait"`
-	Missing       string        `yaml:"missing"`
-	Recreate      bool          `yaml:"recreate"`
-	KeyHeader     string        `yaml:"key_header"`
-	KeyToken      int           `yaml:"key_token"`
+	natsbroker.Config `yaml:",inline"`
 
-	User          string        `yaml:"user"`
-	Password      broker.Secret `yaml:"password"`
-	PasswordFile  string        `yaml:"password_file"`
-	Token         broker.Secret `yaml:"token"`
-	TokenFile     string        `yaml:"token_file"`
-	NKeySeedFile  string        `yaml:"nkey_seed_file"`
-	CredsFile     string        `yaml:"creds_file"`
-	PlaintextAuth bool          `yaml:"plaintext_auth"`
-	TLS           *TLS          `yaml:"tls"`
+	URL          string `yaml:"url" want:"some"`
+	CreateStream bool   `yaml:"create_stream"`
+	Deliver      string `yaml:"deliver" want:"all|new|last|last_per_subject"`
+	PasswordFile string `yaml:"password_file"`
+	TokenFile    string `yaml:"token_file"`
 }
 
-// Kafka is a member of a consumer group.
+// Kafka is a member of a consumer group. Adapter makes the adapter's Config of it.
 type Kafka struct {
-	Brokers       []string `yaml:"brokers"`
-	Topics        []string `yaml:"topics"`
-	TopicsPattern string   `yaml:"topics_pattern"`
-	Missing       string   `yaml:"missing"`
-	Group         string   `yaml:"group"`
-	ClientID      string   `yaml:"client_id"`
-	InstanceID    string   `yaml:"instance_id"`
-	Balancer      string   `yaml:"balancer"`
-	// Start is earliest, latest, or a time as in RFC 3339.
-	Start             string        `yaml:"start"`
-	OutOfRange        string        `yaml:"out_of_range"`
-	SessionTimeout    time.Duration `yaml:"session_timeout"`
-	HeartbeatInterval time.Duration `yaml:"heartbeat_interval"`
-	RevokeWait        time.Duration `yaml:"revoke_wait"`
-	RebalanceTimeout  time.Duration `yaml:"rebalance_timeout"`
-	CommitInterval    time.Duration `yaml:"commit_interval"`
-	CommitMessages    int           `yaml:"commit_messages"`
-	CrashLimit        int           `yaml:"crash_limit"`
-	Isolation         string        `yaml:"isolation"`
-	Rack              string        `yaml:"rack"`
-	OnBadBatch        string        `yaml:"on_bad_batch"`
-	MaxBatchBytes     int           `yaml:"max_batch_bytes"`
-	MaxPublishBytes   int           `yaml:"max_publish_bytes"`
+	kafkabroker.Config `yaml:",inline"`
 
-	TLS  *KafkaTLS `yaml:"tls"`
-	SASL *SASL     `yaml:"sasl"`
-}
-
-// KafkaTLS is how brokers are checked, and who we are to them.
-type KafkaTLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
+	Isolation       string `yaml:"isolation" want:"read_committed|read_uncommitted"`
+	OnBadBatch      string `yaml:"on_bad_batch" want:"stop|skip"`
+	MaxPublishBytes int    `yaml:"max_publish_bytes" want:"1..1073741823"`
+	SASL            *SASL  `yaml:"sasl"`
 }
 
 // SASL is a login at Kafka by name and password.
 type SASL struct {
-	Mechanism     string        `yaml:"mechanism"`
-	User          string        `yaml:"user"`
-	Password      broker.Secret `yaml:"password"`
-	PasswordFile  string        `yaml:"password_file"`
-	PlaintextAuth bool          `yaml:"plaintext_auth"`
-}
-
-// TLS is how a NATS server is checked, and who we are to it.
-type TLS struct {
-	CAFile         string `yaml:"ca_file"`
-	CertFile       string `yaml:"cert_file"`
-	KeyFile        string `yaml:"key_file"`
-	ServerName     string `yaml:"server_name"`
-	HandshakeFirst bool   `yaml:"handshake_first"`
-}
-
-// Lane bounds what waits for its turn in an order.
-type Lane struct {
-	Limit int    `yaml:"limit"`
-	Full  string `yaml:"full"`
+	kafkabroker.SASL `yaml:",inline"`
+	PasswordFile     string `yaml:"password_file"`
 }
 
 // Pool sizes the workers.
 type Pool struct {
-	Min         int           `yaml:"min"`
-	Max         int           `yaml:"max"`
-	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	Policy      string        `yaml:"policy"`
-	Mind        []string      `yaml:"mind"`
+	consumer.Pool `yaml:",inline" json:"-"`
+	Policy        string   `yaml:"policy" want:"report-status|fixed|classic|queue-threshold|aimd"`
+	Mind          []string `yaml:"mind" want:"cpu|memory"`
 }
 
 // Retry says what becomes of a failed message.
 type Retry struct {
-	MaxAttempts int           `yaml:"max_attempts"`
-	GiveUpAfter time.Duration `yaml:"give_up_after"`
-	Backoff     Backoff       `yaml:"backoff"`
-	Topics      []RetryTopic  `yaml:"topics"`
-}
-
-// RetryTopic is a topic of Kafka whose messages all wait for the same time.
-type RetryTopic struct {
-	Topic string        `yaml:"topic"`
-	Delay time.Duration `yaml:"delay"`
-}
-
-// Backoff is the wait before the next attempt.
-type Backoff struct {
-	Initial time.Duration `yaml:"initial"`
-	Max     time.Duration `yaml:"max"`
-	Factor  float64       `yaml:"factor"`
-	Jitter  float64       `yaml:"jitter"`
-}
-
-// DeadLetter says where messages go that are given up.
-type DeadLetter struct {
-	To          string        `yaml:"to"`
-	Routes      []LetterRoute `yaml:"routes"`
-	Create      bool          `yaml:"create"`
-	Concurrency int           `yaml:"concurrency"`
-	Headers     []string      `yaml:"headers"`
-}
-
-// LetterRoute leads some of the dead letters elsewhere.
-type LetterRoute struct {
-	Class   string `yaml:"class"`
-	Handler string `yaml:"handler"`
-	To      string `yaml:"to"`
+	consumer.Retry `yaml:",inline" json:"-"`
+	// Topics are of Kafka; the messages of each all wait for the same time.
+	Topics []consumer.RetryStep `yaml:"topics"`
 }
 
 // Route leads messages to a handler.
@@ -254,13 +153,10 @@ type Route struct {
 
 // Batch hands messages over several at a time, instead of routes.
 type Batch struct {
-	Handler string        `yaml:"handler"`
-	With    With          `yaml:"with"`
-	Codec   string        `yaml:"codec"`
-	Size    int           `yaml:"size"`
-	Bytes   int           `yaml:"bytes"`
-	Linger  time.Duration `yaml:"linger"`
-	ByKey   bool          `yaml:"by_key"`
+	consumer.Batch `yaml:",inline" json:"-"`
+	Handler        string `yaml:"handler"`
+	With           With   `yaml:"with"`
+	Codec          string `yaml:"codec"`
 }
 
 // Middleware wraps the handler of a route, or all of a consumer; the first is the outermost.
@@ -269,12 +165,6 @@ type Middleware struct {
 	// Name is of its limit on the admin address.
 	Name string `yaml:"name"`
 	With With   `yaml:"with"`
-}
-
-// Budget bounds what is between broker and ack.
-type Budget struct {
-	Messages int   `yaml:"messages"`
-	Bytes    int64 `yaml:"bytes"`
 }
 
 // With are the options of a handler or middleware. They may hold secrets (a header, a URL), so printing and encoding show their

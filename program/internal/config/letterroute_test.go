@@ -9,7 +9,7 @@ func TestLetterRoutes(t *testing.T) {
 		{kafka, "- {class: decode, to: dead-decode}\n        - {handler: webhook, to: dead-webhook}\n        - {class: decode, handler: log, to: x}", "9: consumers.o.dead_letter.routes[2]: is never taken: the routes before it take all that it would"},
 		{kafka, "- {class: decode, handler: log, to: x}\n        - {class: decode, to: y}\n        - {handler: log, to: dead}", ""},
 		{nats, "- {class: decode, to: dead.decode}", ""},
-		{nats, "- {to: x}", "7: consumers.o.dead_letter.routes[0]: has neither class nor handler: it would take what dead_letter.to is for"},
+		{nats, "- {to: x}", "7: consumers.o.dead_letter.routes[0]: has neither a class nor a handler: it would take what dead_letter.to is for"},
 		{nats, "- {class: decode}", "7: consumers.o.dead_letter.routes[0].to: is missing"},
 		{nats, "- {class: late, to: x}", `7: consumers.o.dead_letter.routes[0].class: is "late", want one of [error permanent decode`},
 		{nats, "- {handler: exec, to: x}", `7: consumers.o.dead_letter.routes[0].handler: is "exec", and the consumer has only ["log" "webhook"]`},

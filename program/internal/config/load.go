@@ -47,6 +47,7 @@ func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
 	others := d.takeOthers(values)
 	d.FindOptions("", d.Options("", values).Decode(&d.File))
 	d.putOthers(others)
+	d.enableTLS()
 	for path, secret := range d.secrets() {
 		d.readSecret(path, secret)
 	}

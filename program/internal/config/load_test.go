@@ -103,7 +103,7 @@ func TestContradictions(t *testing.T) {
 		"timeout: 55m\n    stuck_after: 10m":        "source.nats.max_hold: is 1h0m0s, below timeout and stuck_after together, 1h5m0s",
 		"stuck_after: 3s":                           "stuck_after: is set and timeout is not",
 		"retry: {max_attempts: 0}":                  "retry.max_attempts: is 0, want at least 1",
-		"retry: {backoff: {max: 100ms}}":            "retry.backoff.max: is 100ms, below backoff.initial, 200ms",
+		"retry: {backoff: {max: 100ms}}":            "retry.backoff.max: is 100ms, below retry.backoff.initial, 200ms",
 		"retry: {backoff: {initial: 0s}}":           "retry.backoff.initial: is 0s, want more",
 		"retry: {backoff: {factor: 0.5}}":           "retry.backoff.factor: is 0.5, want 1 to 100",
 		"retry: {backoff: {factor: .nan}}":          "retry.backoff.factor: wants a number",
@@ -147,9 +147,9 @@ func TestContradictionsOfSources(t *testing.T) {
 		"{stream: S, durable: d, url: 'nats://h', deliver: some}":               `nats.deliver: is "some"`,
 		"{stream: S, durable: d, url: 'nats://h', ack_wait: -1s}":               "nats.ack_wait: is -1s, negative",
 		"{stream: S, durable: d, url: 'nats://h', max_ack_pending: 8}":          "nats.max_ack_pending: is 8, below pool.max, 64",
-		"{stream: S, durable: d, url: 'nats://h', tls: {cert_file: x}}":         "nats.tls.cert_file: is set and key_file is not",
+		"{stream: S, durable: d, url: 'nats://h', tls: {cert_file: x}}":         "nats.tls.cert_file: is set and tls.key_file is not",
 		"{stream: S, durable: d, url: 'nats://h', creds_file: /no/such/file}":   "nats.creds_file: open /no/such/file",
-		"{stream: S, durable: d, url: 'nats://h', token: t, token_file: f}":     "nats.token_file: is set, and so is",
+		"{stream: S, durable: d, url: 'tls://h', token: t, token_file: f}":      "nats.token_file: is set, and so is",
 		"{stream: S, durable: d, url: 'nats://h', token: ''}":                   "nats.token: is empty",
 	} {
 		got := findings(parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: "+nats+"\n", nil))

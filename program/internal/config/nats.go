@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// delivers are the names that source.nats.deliver may have.
-var delivers = []string{"all", "new", "last", "last_per_subject"}
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/nats-io/nats.go/jetstream"
+)
 
 // Embedded says whether a consumer reads from the server inside the process.
 func (n *NATS) Embedded() bool { return n.URL == "" && len(n.URLs) == 0 }
@@ -22,23 +22,52 @@ func (n *NATS) Servers() []string {
 	return n.URLs
 }
 
+// Adapter is the adapter's Config; embedded is the URL of the server inside the process, or empty where nothing connects.
+func (n *NATS) Adapter(embedded string) natsbroker.Config {
+	c := n.Config
+	c.Deliver = delivers[n.Deliver]
+	if c.URLs = n.Servers(); n.Embedded() && embedded != "" {
+		c.URLs = []string{embedded}
+	} else if n.CreateStream && !n.Embedded() {
+		c.CreateStream = &jetstream.StreamConfig{Subjects: n.Subjects}
+	}
+	return c
+}
+
+var delivers = map[string]jetstream.DeliverPolicy{
+	"": jetstream.DeliverAllPolicy, "all": jetstream.DeliverAllPolicy, "new": jetstream.DeliverNewPolicy,
+	"last": jetstream.DeliverLastPolicy, "last_per_subject": jetstream.DeliverLastPerSubjectPolicy,
+}
+
+// checkNATS: what the file says in its own way. The rest is the adapter's to find.
 func (d *Document) checkNATS(at string, n *NATS) {
-	for _, needed := range []struct{ name, value string }{{".stream", n.Stream}, {".durable", n.Durable}} {
-		if needed.value == "" {
-			d.Find(at+needed.name, "is missing")
-		} else if strings.ContainsAny(needed.value, ".*> \t\r\n/\\") {
-			d.Find(at+needed.name, "is %q: no dots, wildcards, blanks or slashes", needed.value)
+	for _, rule := range []struct {
+		wrong        bool
+		key, problem string
+	}{
+		{d.Has(at+".url") && n.URL == "", ".url", "is empty; leave it out for the embedded server"},
+		{d.Has(at+".url") && d.Has(at+".urls"), ".urls", "is set, and so is url: set one"},
+		{n.CreateStream && len(n.Subjects) == 0, ".create_stream", "is set and subjects is not: a stream needs subjects"},
+		{d.Has(at+".key_token") && n.KeyToken == 0, ".key_token", "is 0, want 1 for the first token of the subject, -1 for the last"},
+		{d.Has(at+".max_ack_pending") && n.MaxAckPending == 0, ".max_ack_pending", "is 0, want at least 1, or -1 for no bound"},
+	} {
+		if rule.wrong {
+			d.Find(at+rule.key, "%s", rule.problem)
 		}
 	}
-	d.checkSubjects(at, n.Subjects)
-	switch {
-	case n.URL != "" && d.Has(at+".urls"):
-		d.Find(at+".urls", "is set, and so is url: set one")
-	case d.Has(at+".url") && n.URL == "":
-		d.Find(at+".url", "is empty; leave it out for the embedded server")
-	case d.Has(at+".urls") && len(n.URLs) == 0:
-		d.Find(at+".urls", "is empty")
+	d.checkSubjects(at, n)
+	d.checkServers(at, n)
+	for _, private := range [][2]string{{".nkey_seed_file", n.NKeySeedFile}, {".creds_file", n.CredsFile}} {
+		if key, file := private[0], private[1]; file != "" {
+			d.readPrivate(at+key, file)
+		}
 	}
+	d.checkTLS(at+".tls", n.TLS.CAFile, n.TLS.CertFile, n.TLS.KeyFile, time.Now())
+	d.FindConfig(at, n, n.Adapter("").Validate())
+}
+
+// checkServers: a password in a URL is warned of, and without one there is what the embedded server has.
+func (d *Document) checkServers(at string, n *NATS) {
 	for i, server := range n.Servers() {
 		path := at + ".url"
 		if n.URL == "" {
@@ -51,40 +80,14 @@ func (d *Document) checkNATS(at string, n *NATS) {
 	if !d.Has(at+".url") && !d.Has(at+".urls") {
 		d.checkEmbedded(at, n)
 	}
-	switch {
-	case d.Has(at+".key_header") && n.KeyHeader == "":
-		d.Find(at+".key_header", "is empty")
-	case d.Has(at+".key_token") && n.KeyToken == 0:
-		d.Find(at+".key_token", "is 0, want 1 for the first token of the subject, -1 for the last")
-	case n.KeyHeader != "" && n.KeyToken != 0:
-		d.Find(at+".key_header", "is set, and so is key_token: set one") // where the adapter finds it, too
-	case len(n.Subjects) > 0 && !slices.ContainsFunc(n.Subjects, func(s string) bool { return hasToken(s, n.KeyToken) }):
-		d.Find(at+".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken, n.Subjects)
-	}
-	if n.CreateStream && len(n.Subjects) == 0 {
-		d.Find(at+".create_stream", "is set and subjects is not: a stream needs subjects")
-	}
-	d.oneOf(at+".missing", n.Missing, missings)
-	d.oneOf(at+".deliver", n.Deliver, delivers)
-	d.duration(at+".ack_wait", n.AckWait)
-	d.duration(at+".max_hold", n.MaxHold)
-	d.duration(at+".revoke_wait", n.RevokeWait)
-	if n.MaxAckPending < -1 || d.Has(at+".max_ack_pending") && n.MaxAckPending == 0 {
-		d.Find(at+".max_ack_pending", "is %d, want at least 1, or -1 for no bound", n.MaxAckPending)
-	}
-	if n.NKeySeedFile != "" {
-		d.readPrivate(at+".nkey_seed_file", n.NKeySeedFile)
-	}
-	if n.CredsFile != "" {
-		d.readPrivate(at+".creds_file", n.CredsFile)
-	}
-	if n.TLS != nil {
-		d.checkTLS(at+".tls", n.TLS, time.Now())
-	}
 }
 
-// checkSubjects: a server refuses a durable whose subjects overlap.
-func (d *Document) checkSubjects(at string, subjects []string) {
+// checkSubjects: a server refuses a durable whose subjects overlap, and some have the token that is the key.
+func (d *Document) checkSubjects(at string, n *NATS) {
+	subjects := n.Subjects
+	if len(subjects) > 0 && n.KeyToken != 0 && n.KeyHeader == "" && !slices.ContainsFunc(subjects, func(s string) bool { return hasToken(s, n.KeyToken) }) {
+		d.Find(at+".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken, subjects)
+	}
 	for i, s := range subjects {
 		path := at + ".subjects[" + strconv.Itoa(i) + "]"
 		if !validSubject(s) {
@@ -144,12 +147,12 @@ func (d *Document) checkDurables() {
 	first := map[string]read{}
 	for _, r := range d.reads() {
 		n := r.NATS
-		if n == nil || n.Durable == "" {
+		if n == nil || n.Consumer == "" {
 			continue
 		}
-		key := strings.Join(append(slices.Clone(n.Servers()), n.Domain, n.Stream, n.Durable), "\n")
+		key := strings.Join(append(slices.Clone(n.Servers()), n.Domain, n.Stream, n.Consumer), "\n")
 		if other, ok := first[key]; ok {
-			d.Find(r.at()+".nats.durable", "is %q on stream %q, as with %s: they would take each other's messages", n.Durable, n.Stream, other.as(r))
+			d.Find(r.at()+".nats.durable", "is %q on stream %q, as with %s: they would take each other's messages", n.Consumer, n.Stream, other.as(r))
 		}
 		first[key] = r
 	}

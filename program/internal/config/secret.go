@@ -94,41 +94,46 @@ func (d *Document) readPrivate(path, file string) ([]byte, bool) {
 	return content, true
 }
 
-// checkTLS reads the files that TLS names, so that a mistake in them is known before anything runs.
-func (d *Document) checkTLS(path string, t *TLS, now time.Time) {
-	if t.CAFile != "" {
-		if pem, err := os.ReadFile(t.CAFile); err != nil {
-			d.Find(path+".ca_file", "%v", err)
-		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			d.Find(path+".ca_file", "%s holds no certificate", t.CAFile)
+// enableTLS: a section tls demands TLS, whatever it has.
+func (d *Document) enableTLS() {
+	for _, r := range d.reads() {
+		if r.NATS != nil {
+			r.NATS.TLS.Enabled = d.Has(r.at() + ".nats.tls")
+		}
+		if r.Kafka != nil {
+			r.Kafka.TLS.Enabled = d.Has(r.at() + ".kafka.tls")
 		}
 	}
-	switch {
-	case t.CertFile == "" && t.KeyFile == "":
-		return
-	case t.CertFile == "":
-		d.Find(path+".key_file", "is set and cert_file is not")
-		return
-	case t.KeyFile == "":
-		d.Find(path+".cert_file", "is set and key_file is not")
+}
+
+// checkTLS reads the files that TLS names, so that a mistake in them is known before anything runs.
+func (d *Document) checkTLS(path, caFile, certFile, keyFile string, now time.Time) {
+	if caFile != "" {
+		if pem, err := os.ReadFile(caFile); err != nil {
+			d.Find(path+".ca_file", "%v", err)
+		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			d.Find(path+".ca_file", "%s holds no certificate", caFile)
+		}
+	}
+	if certFile == "" || keyFile == "" { // one without the other is the adapter's to find
 		return
 	}
-	cert, err := os.ReadFile(t.CertFile)
+	cert, err := os.ReadFile(certFile)
 	if err != nil {
 		d.Find(path+".cert_file", "%v", err)
 	}
-	key, ok := d.readPrivate(path+".key_file", t.KeyFile)
+	key, ok := d.readPrivate(path+".key_file", keyFile)
 	if err != nil || !ok {
 		return
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		d.Find(path+".cert_file", "%s and key_file %s: %v", t.CertFile, t.KeyFile, err)
+		d.Find(path+".cert_file", "%s and key_file %s: %v", certFile, keyFile, err)
 		return
 	}
 	if end := pair.Leaf.NotAfter; now.After(end) {
-		d.Find(path+".cert_file", "%s has expired on %s", t.CertFile, end.Format(time.DateOnly))
+		d.Find(path+".cert_file", "%s has expired on %s", certFile, end.Format(time.DateOnly))
 	} else if start := pair.Leaf.NotBefore; now.Before(start) {
-		d.Find(path+".cert_file", "%s is not valid before %s", t.CertFile, start.Format(time.DateOnly))
+		d.Find(path+".cert_file", "%s is not valid before %s", certFile, start.Format(time.DateOnly))
 	}
 }

@@ -57,12 +57,6 @@ func (d *Document) reads() (all []read) {
 	return all
 }
 
-// missings are what source.kafka.missing and source.nats.missing may be.
-var missings = []string{"wait", "stop"}
-
-// maxWeight is the largest weight that makes sense: what comes after it waits for so many.
-const maxWeight = 1000
-
 // checkSources: several sources are of one broker, for dead letters go there and say where they came from, and no message comes
 // by two of them.
 func (d *Document) checkSources(at string, c *Consumer) {
@@ -79,7 +73,6 @@ func (d *Document) checkSources(at string, c *Consumer) {
 	all := c.Reads()
 	for i, in := range all {
 		path := at + "." + in.Name
-		d.weight(path+".weight", in.Weight)
 		if in.Source == (Source{}) {
 			continue // was found
 		}
@@ -101,7 +94,7 @@ func (r Read) overlaps(o Read) (what string, both bool) {
 	switch {
 	case r.Kafka != nil && o.Kafka != nil && r.Kafka.Group != o.Kafka.Group:
 		return shared(r.Kafka, o.Kafka)
-	case r.NATS != nil && o.NATS != nil && r.NATS.Stream == o.NATS.Stream && r.NATS.Domain == o.NATS.Domain && r.NATS.Durable != o.NATS.Durable:
+	case r.NATS != nil && o.NATS != nil && r.NATS.Stream == o.NATS.Stream && r.NATS.Domain == o.NATS.Domain && r.NATS.Consumer != o.NATS.Consumer:
 		if len(r.NATS.Subjects) == 0 || len(o.NATS.Subjects) == 0 {
 			return "stream " + strconv.Quote(o.NATS.Stream), true
 		}
@@ -114,21 +107,12 @@ func (r Read) overlaps(o Read) (what string, both bool) {
 	return "", false
 }
 
-func (d *Document) weight(path string, n int) {
-	if d.Has(path) {
-		d.within(path, n, 1, maxWeight)
-	}
-}
-
-var priorityModes = []string{"weight", "strict"}
-
 // checkPriority: there is something to choose from, and a header's value belongs to one level.
 func (d *Document) checkPriority(at string, c *Consumer) {
 	p := c.Priority
 	if p == nil {
 		return
 	}
-	d.oneOf(at+".mode", p.Mode, priorityModes)
 	if len(c.Sources) < 2 && !d.Has(at+".header") && !d.Has(at+".levels") {
 		path := at
 		if p.Mode == "strict" {
@@ -151,7 +135,6 @@ func (d *Document) checkPriority(at string, c *Consumer) {
 	first := map[string]int{}
 	for i, l := range p.Levels {
 		path := at + ".levels[" + strconv.Itoa(i) + "]"
-		d.weight(path+".weight", l.Weight)
 		if len(l.Values) == 0 && i < len(p.Levels)-1 {
 			d.Find(path+".values", "is missing or empty: only the last level may do without, which has all other messages")
 		}

@@ -3,7 +3,12 @@ package config
 import (
 	"cmp"
 	"time"
+
+	"github.com/longshoremq/longshore/internal/conftag"
 )
+
+// defaultKillGrace is what supervisors grant.
+const defaultKillGrace = 30 * time.Second
 
 // What a stop takes after drain_timeout. MinCancelGrace is the engine's default.
 const (
@@ -19,7 +24,7 @@ func (d *Document) DrainTimeout(at string, c *Consumer, cancelGrace time.Duratio
 	grace := cmp.Or(d.File.KillGrace, defaultKillGrace)
 	rest := grace - cancelGrace - CloseTimeout
 	switch {
-	case grace <= 0 || c.DrainTimeout < 0 || c.DrainTimeout > maxDuration: // was found
+	case grace <= 0 || c.DrainTimeout < 0 || c.DrainTimeout > conftag.Max: // was found
 	case rest < 0:
 		d.Find("kill_grace", "is %v, and a stop of %s takes %v even with drain_timeout 0s: %v for handlers whose context has ended and %v for closing",
 			grace, at, cancelGrace+CloseTimeout, cancelGrace, CloseTimeout)
