@@ -126,7 +126,7 @@ func longshoreConsume(url string, n int) sample {
 	c := must(consumer.New(consumer.Config{Source: source,
 		Handler: func(context.Context, *consumer.Message) error { r.saw(); return nil },
 		Observers: []consumer.Observer{func(e consumer.Event) {
-			if said, ok := e.(consumer.SourceSaid); ok && said.Kind == broker.Warning {
+			if said, ok := e.(consumer.SourceEvent); ok && said.Kind == broker.Warning {
 				fmt.Fprintln(os.Stderr, "source warns:", said.Err)
 			}
 		}}}))

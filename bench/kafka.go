@@ -122,7 +122,7 @@ func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(i
 	c := must(consumer.New(consumer.Config{Source: source, Order: order, Pool: consumer.Pool{Min: workers, Max: workers},
 		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
 		Observers: []consumer.Observer{func(e consumer.Event) {
-			if said, ok := e.(consumer.SourceSaid); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
+			if said, ok := e.(consumer.SourceEvent); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
 				fmt.Fprintln(os.Stderr, "source says:", said.Err)
 			}
 		}}}))

@@ -64,7 +64,7 @@ type Rebudgeter interface {
 
 // A Windowed source has a bounded window of unfinished offsets per claim.
 type Windowed interface {
-	// Window says how full it is, 0..1. It is soft: near 1 the engine spills its retries; the adapter stops intake by itself.
+	// Window says how full it is, 0..1. It is soft: near 1 the engine publishes its retries to the retry topics; the adapter stops intake by itself.
 	Window(c *Claim) float64
 }
 

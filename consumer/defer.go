@@ -28,29 +28,3 @@ func IsDeferred(err error) bool {
 	var d *deferError
 	return errors.As(err, &d)
 }
-
-// putOff holds a copy of a message that its handler deferred.
-func (c *Consumer) putOff(x item, e *deferError) {
-	k, p := x.k, parked{item: x.keep(), due: time.Now().Add(e.wait)}
-	var held *due[parked]
-	k.mu.Lock()
-	if k.over == "" {
-		held = c.parked.add(p.due, p) // under k's lock, as in park
-	}
-	k.mu.Unlock()
-	if held == nil {
-		c.giveBack(k, x.back(x.m.Runs), x.lane, k.why())
-		return
-	}
-	c.count.deferred.Add(1)
-	if e.until == nil {
-		return
-	}
-	e.until(func() bool {
-		if !c.parked.remove(held) {
-			return false
-		}
-		c.unpark(p)
-		return true
-	})
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -29,16 +30,25 @@ const (
 	sureMisses = 2
 )
 
-// destinations are those that can be looked for.
-func (c *Consumer) destinations() (all []*destination) {
-	if l := c.cfg.DeadLetter; l != nil {
+// destinations finds them, and has those that are missing.
+type destinations struct {
+	cfg  *Config
+	tell *teller
+
+	mu      sync.Mutex
+	missing map[string]error
+}
+
+// all are those that can be looked for.
+func (ds *destinations) all() (all []*destination) {
+	if l := ds.cfg.DeadLetter; l != nil {
 		if where, ok := l.Publisher.(broker.Destinations); ok {
 			for _, topic := range l.Targets() {
 				all = append(all, &destination{topic: topic, create: l.Create, where: where})
 			}
 		}
 	}
-	if r := c.cfg.Retry.Topics; r != nil {
+	if r := ds.cfg.Retry.Topics; r != nil {
 		if where, ok := r.Publisher.(broker.Destinations); ok {
 			for _, s := range r.Steps {
 				all = append(all, &destination{topic: s.Topic, where: where})
@@ -48,11 +58,11 @@ func (c *Consumer) destinations() (all []*destination) {
 	return all
 }
 
-// findDestinations looks for them until each was found, or ctx ends.
-func (c *Consumer) findDestinations(ctx context.Context) {
-	left := c.destinations()
+// run looks for them until each was found, or ctx ends.
+func (ds *destinations) run(ctx context.Context) {
+	left := ds.all()
 	for wait := findFirst; ; wait = min(2*wait, findMost) {
-		left = slices.DeleteFunc(left, func(d *destination) bool { return c.found(ctx, d) })
+		left = slices.DeleteFunc(left, func(d *destination) bool { return ds.found(ctx, d) })
 		if len(left) == 0 {
 			return
 		}
@@ -65,7 +75,7 @@ func (c *Consumer) findDestinations(ctx context.Context) {
 }
 
 // found looks for a destination, makes it where that is wanted, and tells what is new.
-func (c *Consumer) found(ctx context.Context, d *destination) bool {
+func (ds *destinations) found(ctx context.Context, d *destination) bool {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	err := d.where.Find(ctx, d.topic)
@@ -76,40 +86,39 @@ func (c *Consumer) found(ctx context.Context, d *destination) bool {
 	}
 	switch {
 	case err == nil:
-		if c.miss(d.topic, nil) || created {
-			c.tell(DestinationFound{Topic: d.topic, Created: created})
+		if ds.miss(d.topic, nil) || created {
+			ds.tell.tell(DestinationFound{Topic: d.topic, Created: created})
 		}
 		return true
 	case errors.Is(err, broker.ErrNoTopic), d.create && ctx.Err() == nil:
 		if d.misses++; d.misses == sureMisses {
-			c.miss(d.topic, err)
-			c.tell(DestinationMissing{Topic: d.topic, Err: err})
+			ds.miss(d.topic, err)
+			ds.tell.tell(DestinationMissing{Topic: d.topic, Err: err})
 		}
 	}
 	return false
 }
 
 // miss notes whether a destination is missing, and returns whether it was.
-func (c *Consumer) miss(topic string, err error) (was bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, was = c.missing[topic]
+func (ds *destinations) miss(topic string, err error) (was bool) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	_, was = ds.missing[topic]
 	if err == nil {
-		delete(c.missing, topic)
-	} else if c.missing == nil {
-		c.missing = map[string]error{topic: err}
+		delete(ds.missing, topic)
+	} else if ds.missing == nil {
+		ds.missing = map[string]error{topic: err}
 	} else {
-		c.missing[topic] = err
+		ds.missing[topic] = err
 	}
 	return was
 }
 
-// Concerns says what is missing that does not keep the consumer from running, but will keep messages here when they need it:
-// topics, or streams, for dead letters and retries. Sorted; nil: nothing.
-func (c *Consumer) Concerns() (all []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for topic, err := range c.missing {
+// concerns are what Consumer.Concerns returns.
+func (ds *destinations) concerns() (all []string) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	for topic, err := range ds.missing {
 		all = append(all, fmt.Sprintf("nothing can be published to %s, and what has to stays here: %v", topic, err))
 	}
 	slices.Sort(all)

@@ -12,8 +12,9 @@
 //	                                                           ├─ Permanent, attempts used up ─▶ dead letter: publish, confirm, then ack
 //	                                                           └─ cancelled by stop or lost claim ─▶ given back, not an attempt
 //
-// At each moment a message has one holder: the dispatcher, the queue, the worker that runs it, the timer heap, or the dead-letter
-// settler. Who holds it settles it, exactly once. Revocation and drain take what is unstarted where it lies.
+// At each moment a message has one holder: the intake, a lane, a batch that gathers, the queue, the worker that runs it, the
+// parking, or the letters. Who holds it settles it through the till, exactly once. Revocation and drain take what is unstarted where
+// it lies.
 //
 // # The life of a consumer
 //
@@ -28,4 +29,36 @@
 //
 // A state that has nothing to do is passed through at once. This is the one place where the stop is described; everything else
 // refers to it.
+//
+// # The parts
+//
+// The files in the order in which they are best read. Each is a part with its own state and, where it needs one, its own lock; it
+// calls what stands below it, and never back. What the queue refuses it returns, and the till alone gives it back: so nothing that
+// is settled has to ask anybody above.
+//
+//	consumer.go     a Consumer: what it is made of, and what one can ask it
+//	run.go          Run, and whatever runs beside the workers; drain.go: the stop; life.go: the states
+//	health.go       what a restart would mend; figures.go: Stats, and the oldest message
+//	prefetch.go     how much the sources may hand out; destination.go: whether there is a place for what fails
+//	intake.go       receives; inorder.go: where there is an order; retryintake.go: from the retry topics; gate.go: the pause;
+//	                cutter.go: makes works of chunks
+//	revoke.go       follows claims to their end, and takes back what has not started
+//	watchdog.go     slow and stuck handlers; stacks.go: where they are
+//	worker.go       calls handlers; context.go: with which context
+//	judge.go        what becomes of a message that failed, as decide.go says, without clock and I/O
+//	retries.go      where a failed message waits: at the broker, in a retry topic, or parked
+//	letters.go      publishes to dead letters and retry topics; letter.go, headerstyle.go: their headers; origin.go: reads them again
+//	parked.go       what waits here for its next attempt
+//	till.go         every ack, nack and give-back: counts what is here, frees lanes, has what waits follow
+//	batches.go      gathers batches
+//	queue.go        what waits for a worker; pace.go: how long handlers take
+//	claims.go       what of each claim is alive here; shelf.go: its incomplete batches; feed.go: its source
+//	lanes.go        what waits for its turn in an order
+//	work.go         some messages on their way through queue and worker; item.go: one that goes its way alone
+//	schedule.go     things that wait for their time
+//	guard.go        messages that no handler is to see
+//	teller.go       observers and counters; log.go, slog.go, latency.go: what they make of it
+//
+// The words that all of them use stand beside that: config.go (validate.go), with batch.go, priority.go, order.go, letterroute.go
+// and retrytopic.go, handler.go, verdict.go, defer.go, event.go.
 package consumer

@@ -19,9 +19,9 @@ type (
 	// StateChanged: the consumer entered a state.
 	StateChanged struct{ State State }
 
-	// SourceSaid: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same
+	// SourceEvent: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same
 	// name.
-	SourceSaid struct {
+	SourceEvent struct {
 		broker.Event
 		// Retries: it is the source of the retry topics.
 		Retries bool
@@ -71,14 +71,14 @@ type (
 		Delay   time.Duration
 	}
 
-	// Spilled: a message that failed was published to a retry topic and confirmed, and acked here.
-	Spilled struct {
+	// RetryPublished: a message that failed was published to a retry topic and confirmed, and acked here.
+	RetryPublished struct {
 		Failed
 		Topic string
 	}
 
-	// SpillFailed: a message could not be published to a retry topic; it waits in this process.
-	SpillFailed struct {
+	// RetryPublishFailed: a message could not be published to a retry topic; it waits in this process.
+	RetryPublishFailed struct {
 		Message *Message
 		Topic   string
 		Err     error
@@ -146,14 +146,14 @@ type (
 )
 
 func (StateChanged) Name() string       { return "state" }
-func (e SourceSaid) Name() string       { return "source_" + e.Kind.String() }
+func (e SourceEvent) Name() string      { return "source_" + e.Kind.String() }
 func (Handled) Name() string            { return "handled" }
 func (Failed) Name() string             { return "failed" }
 func (Skipped) Name() string            { return "skipped" }
 func (DeadLettered) Name() string       { return "dead_lettered" }
 func (DeadLetterDelayed) Name() string  { return "dead_letter_delayed" }
-func (Spilled) Name() string            { return "spilled" }
-func (SpillFailed) Name() string        { return "spill_failed" }
+func (RetryPublished) Name() string     { return "retry_published" }
+func (RetryPublishFailed) Name() string { return "retry_publish_failed" }
 func (DestinationMissing) Name() string { return "destination_missing" }
 func (DestinationFound) Name() string   { return "destination_found" }
 func (LaneFull) Name() string           { return "lane_full" }
@@ -163,18 +163,3 @@ func (Lost) Name() string               { return "lost" }
 func (Scaled) Name() string             { return "scaled" }
 func (Stuck) Name() string              { return "stuck" }
 func (Drained) Name() string            { return "drained" }
-
-// tellHandled is tell for what happens for each hand-off.
-func (c *Consumer) tellHandled(n int, took time.Duration) {
-	e := Event(Handled{N: n, Took: took})
-	for _, o := range c.counting {
-		o(e)
-	}
-}
-
-// tell passes e to every observer.
-func (c *Consumer) tell(e Event) {
-	for _, o := range c.observers {
-		o(e)
-	}
-}

@@ -167,7 +167,7 @@ func ExampleRetryTopics() {
 			return nil
 		}
 		cfg.Observers = []consumer.Observer{func(e consumer.Event) {
-			if s, ok := e.(consumer.Spilled); ok {
+			if s, ok := e.(consumer.RetryPublished); ok {
 				fmt.Println("waits in", s.Topic)
 			}
 		}}

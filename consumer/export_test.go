@@ -10,9 +10,9 @@ import (
 // HoldWorkers has a worker call hold before it begins with what it was handed: as if it had no processor meanwhile. Call it
 // before Run.
 func (c *Consumer) HoldWorkers(hold func()) {
-	c.do = func(w *pool.Worker[*work], r *work) {
+	c.workers.do = func(w *pool.Worker[*work], r *work) {
 		hold()
-		c.handle(w, r)
+		c.workers.handle(w, r)
 	}
 }
 

@@ -22,73 +22,70 @@ var (
 // one may take.
 const hungAfter = 10
 
-// Health says what is wrong that a restart would mend, or nil. It fails with ErrTooManyStuck when MaxStuck is reached, and with
-// ErrNoProgress when a running, unpaused consumer did one of these:
-//
-//   - received nothing for noProgress, although messages wait at the broker and it has contact, workers and budget to take them;
-//   - began no handler for noProgress, although messages wait here and a worker is idle;
-//   - began no handler, and had none return, although messages wait and every worker is in a handler: for Timeout, StuckAfter and noProgress
-//     together, or without a Timeout for ten times noProgress, since nobody knows how long a handler may take then.
-//
-// A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while
-// others can begin, and a message that waits for its retry or for its dead letter to be stored, also where it keeps the window of
-// its claim full, so that nothing of that can be received. 0 skips ErrNoProgress. An unknown lag is no work.
-//
-// How long nothing has moved is known only from one call to the next, so call it regularly, as a liveness probe does. It does not
-// block.
-func (c *Consumer) Health(noProgress time.Duration) error {
-	s := c.Stats()
-	if limit := c.cfg.MaxStuck; c.cfg.Timeout > 0 && limit > 0 && s.Stuck >= limit {
-		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, c.cfg.Name, s.Stuck, limit)
+// A health judges the figures from one look to the next.
+type health struct {
+	cfg     *Config
+	feeds   feeds
+	claims  *claims
+	retries *retries
+	figures *figures
+	pulse   pulse
+}
+
+// check is as Consumer.Health says.
+func (h *health) check(noProgress time.Duration) error {
+	s := h.figures.stats()
+	if limit := h.cfg.MaxStuck; h.cfg.Timeout > 0 && limit > 0 && s.Stuck >= limit {
+		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, h.cfg.Name, s.Stuck, limit)
 	}
 	now := time.Now()
-	v := vitals{Stats: s, up: c.connected(), delayed: now.UnixNano() < c.delayedUntil.Load()}
-	silent, still := c.pulse.see(v, now)
+	v := vitals{Stats: s, up: h.feeds.connected(), delayed: now.UnixNano() < h.retries.delayedUntil.Load()}
+	silent, still := h.pulse.see(v, now)
 	if noProgress <= 0 {
 		return nil
 	}
-	switch limit := c.handlerLimit(noProgress); {
-	case silent >= noProgress && !c.fullOfWaiting() && !c.holdsWindow():
+	switch limit := h.handlerLimit(noProgress); {
+	case silent >= noProgress && !h.fullOfWaiting() && !h.holdsWindow():
 		return fmt.Errorf("%w: %s has received nothing for %v, with lag %d and %d in flight",
-			ErrNoProgress, c.cfg.Name, silent.Round(time.Second), s.Lag.Waiting, s.InFlight)
+			ErrNoProgress, h.cfg.Name, silent.Round(time.Second), s.Lag.Waiting, s.InFlight)
 	case still >= noProgress && v.idle():
 		return fmt.Errorf("%w: %s has begun nothing for %v, with %d waiting here and idle workers",
-			ErrNoProgress, c.cfg.Name, still.Round(time.Second), s.Pool.Backlog)
+			ErrNoProgress, h.cfg.Name, still.Round(time.Second), s.Pool.Backlog)
 	case still >= limit:
 		return fmt.Errorf("%w: %s: no handler has begun or returned for %v, every worker (%d) is in one, with %d waiting here and lag %d",
-			ErrNoProgress, c.cfg.Name, still.Round(time.Second), s.Pool.Busy, s.Pool.Backlog, s.Lag.Waiting)
+			ErrNoProgress, h.cfg.Name, still.Round(time.Second), s.Pool.Busy, s.Pool.Backlog, s.Lag.Waiting)
 	}
 	return nil
 }
 
 // handlerLimit is how long all workers may be in handlers, with none that begins or returns.
-func (c *Consumer) handlerLimit(noProgress time.Duration) time.Duration {
-	if c.cfg.Timeout > 0 { // the watchdog replaces them before that
-		return c.cfg.Timeout + c.cfg.StuckAfter + noProgress
+func (h *health) handlerLimit(noProgress time.Duration) time.Duration {
+	if h.cfg.Timeout > 0 { // the watchdog replaces them before that
+		return h.cfg.Timeout + h.cfg.StuckAfter + noProgress
 	}
 	return hungAfter * noProgress
 }
 
 // fullOfWaiting says whether so much of the budget is in use that the source need not give anything, or a lane is full. Half, for
 // a source counts bytes that nobody else sees: what it prefetched, and what a response is packed in.
-func (c *Consumer) fullOfWaiting() bool {
-	if slices.ContainsFunc(c.allLanes(), (*lanes).stillFull) {
+func (h *health) fullOfWaiting() bool {
+	if slices.ContainsFunc(h.claims.lanes.all(), (*lanes).stillFull) {
 		return true
 	}
 	var messages, bytes int64
-	c.eachHeld(func(m *Message) {
+	h.figures.eachHeld(func(m *Message) {
 		messages++
 		bytes += int64(len(m.Key) + len(m.Value))
 	})
-	return messages >= int64(c.cfg.Budget.Messages)/2 || bytes >= c.cfg.Budget.Bytes/2
+	return messages >= int64(h.cfg.Budget.Messages)/2 || bytes >= h.cfg.Budget.Bytes/2
 }
 
 // holdsWindow says whether the window of a claim is full because of what is held here. Full of anything else, it is the source
 // that has forgotten something.
-func (c *Consumer) holdsWindow() bool {
+func (h *health) holdsWindow() bool {
 	held := map[*broker.Claim]bool{}
-	c.eachHeld(func(m *Message) { held[m.Claim] = true })
-	for _, f := range c.feeds {
+	h.figures.eachHeld(func(m *Message) { held[m.Claim] = true })
+	for _, f := range h.feeds {
 		w, ok := f.source.(broker.Windowed)
 		for claim := range held {
 			if ok && w.Window(claim) >= 1 {

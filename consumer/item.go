@@ -14,15 +14,6 @@ type item struct {
 	first int64    // when it failed first, Unix nanoseconds; 0: it did not before
 }
 
-// item is message i of w, alone.
-func (w *work) item(i int) item {
-	first := w.first
-	if w.batch != nil {
-		first = w.batch.firsts[i]
-	}
-	return item{k: w.k, m: &w.ms[i], lane: lanePart(w.lanes, i, i+1), first: first}
-}
-
 // keep copies x, so that it pins neither its work nor a fetch buffer.
 func (x item) keep() item {
 	x.m, x.lane = x.m.Clone(), slices.Clone(x.lane)

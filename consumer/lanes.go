@@ -1,10 +1,62 @@
 package consumer
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/longshoremq/longshore/broker"
 )
+
+// laneTables has the lanes of each partition that is at large here.
+type laneTables struct {
+	cfg Lane
+
+	mu sync.Mutex
+	by map[laneKey]*lanes
+}
+
+// laneKey names what has lanes of its own.
+type laneKey struct {
+	feed      *feed
+	topic     string
+	partition int32
+}
+
+// use finds or makes the lanes of a claim that begins.
+func (ts *laneTables) use(key laneKey) *lanes {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for key, t := range ts.by { // those of partitions that went elsewhere
+		if n, _ := t.size(); n == 0 && t.users == 0 {
+			delete(ts.by, key)
+		}
+	}
+	t := ts.by[key]
+	if t == nil {
+		t = newLanes(ts.cfg)
+		ts.by[key] = t
+	}
+	t.users++
+	return t
+}
+
+// leave says that one claim fewer uses t.
+func (ts *laneTables) leave(t *lanes) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.users--
+}
+
+// all are the lanes of all partitions; of nil, none.
+func (ts *laneTables) all() []*lanes {
+	if ts == nil {
+		return nil
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return slices.Collect(maps.Values(ts.by))
+}
 
 // lanes keep the order of the messages of one partition (of one source, where it has none). A lane is there as long as a message
 // of its number is at large: queued as one that may start, running, parked, or on its way to the dead letters. Later ones wait in
@@ -22,8 +74,7 @@ type lanes struct {
 	n       int
 	waiting int
 	full    int // lanes
-	// users are the open claims; under Consumer.mu.
-	users int
+	users   int // the open claims; under laneTables.mu
 }
 
 // A lane; number 0: a free slot.
@@ -49,7 +100,7 @@ type waiting struct {
 	m      [1]broker.Message
 	number [1]uint64
 	k      *claim
-	alone  bool // it was in a batch that failed before it, and is to be one of its own
+	alone  bool // it was in a batch that failed before it, and is handled in a batch of its own
 	next   *waiting
 }
 
@@ -236,6 +287,33 @@ func (t *lanes) drop(k *claim, f *followers) {
 			}
 			w = next
 		}
+	}
+}
+
+// pull takes messages out of a lane from its front, as long as take takes them. It is called under the lock. thawed: no lane is
+// full any more.
+func (t *lanes) pull(number uint64, take func(*waiting) bool) (thawed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was, s := t.full, t.find(number)
+	for s.first != nil && take(s.first) {
+		t.pop(s)
+	}
+	return was > 0 && t.full == 0
+}
+
+// putBack has messages wait at the front of their lane, in their order. Something of the lane is at large.
+func (t *lanes) putBack(number uint64, ws []*waiting) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.find(number)
+	for i := len(ws) - 1; i >= 0; i-- {
+		ws[i].next, s.first = s.first, ws[i]
+		if s.last == nil {
+			s.last = ws[i]
+		}
+		s.n++
+		t.waiting++
 	}
 }
 

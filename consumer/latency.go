@@ -26,23 +26,13 @@ type Latency struct {
 	Sum time.Duration
 }
 
-// Latency returns what was counted since Run began. It counts where there are Observers, and messages that have a time. It does
-// not block.
-func (c *Consumer) Latency() Latency {
-	l := Latency{Bounds: latencyBounds[:], Buckets: make([]int64, len(c.ages.buckets)), Sum: time.Duration(c.ages.sum.Load())}
-	for i := range l.Buckets {
-		l.Buckets[i] = c.ages.buckets[i].Load()
-	}
-	return l
-}
-
 // ages is the latency as it is counted.
 type ages struct {
 	buckets [len(latencyBounds) + 1]atomic.Int64
 	sum     atomic.Int64
 }
 
-// add counts messages that are acked now: a write for each bucket that they are of, so for a run mostly two.
+// add counts messages that are acked now: a write for each bucket that they are of, so for a work mostly two.
 func (a *ages) add(ms []broker.Message, now int64) {
 	var n [len(latencyBounds) + 1]int64
 	sum := int64(0)
@@ -68,10 +58,10 @@ func (a *ages) add(ms []broker.Message, now int64) {
 	}
 }
 
-// handled counts messages whose handler returned nil, and that are about to be acked.
-func (c *Consumer) handled(ms []broker.Message) {
-	c.count.handled.Add(int64(len(ms)))
-	if len(c.counting) > 0 {
-		c.ages.add(ms, time.Now().UnixNano())
+func (a *ages) latency() Latency {
+	l := Latency{Bounds: latencyBounds[:], Buckets: make([]int64, len(a.buckets)), Sum: time.Duration(a.sum.Load())}
+	for i := range l.Buckets {
+		l.Buckets[i] = a.buckets[i].Load()
 	}
+	return l
 }

@@ -126,9 +126,9 @@ func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
 	case DeadLetterDelayed, Stuck:
 		return zerolog.ErrorLevel
-	case Failed, DeadLettered, Lost, SpillFailed, LaneFull, Unordered, DestinationMissing:
+	case Failed, DeadLettered, Lost, RetryPublishFailed, LaneFull, Unordered, DestinationMissing:
 		return zerolog.WarnLevel
-	case SourceSaid:
+	case SourceEvent:
 		switch e.Kind {
 		case broker.Down, broker.Gap, broker.Unconfirmed, broker.Stalled, broker.Warning:
 			return zerolog.WarnLevel
@@ -146,15 +146,15 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 	switch e := e.(type) {
 	case StateChanged:
 		return z.Stringer("state", e.State)
-	case SourceSaid:
+	case SourceEvent:
 		return sourceFields(z, e)
 	case Failed:
 		return failedFields(z, e)
 	case DeadLettered:
 		return failedFields(z, e.Failed).Str("to", e.Topic).Int64("took_ms", e.Took.Milliseconds())
-	case Spilled:
+	case RetryPublished:
 		return failedFields(z, e.Failed).Str("to", e.Topic)
-	case SpillFailed:
+	case RetryPublishFailed:
 		return at(z, e.Message).Str("to", e.Topic).Err(e.Err)
 	case DestinationMissing:
 		return z.Str("to", e.Topic).Err(e.Err)
@@ -216,7 +216,7 @@ func failedFields(z *zerolog.Event, e Failed) *zerolog.Event {
 	return z
 }
 
-func sourceFields(z *zerolog.Event, e SourceSaid) *zerolog.Event {
+func sourceFields(z *zerolog.Event, e SourceEvent) *zerolog.Event {
 	if e.Retries {
 		z = z.Bool("retries", true)
 	}

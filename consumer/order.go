@@ -42,7 +42,7 @@ type Lane struct {
 const laneShare = 8
 
 // ordered says whether there is an order to keep.
-func (c *Consumer) ordered() bool { return c.cfg.Order != OrderNone }
+func (c *Config) ordered() bool { return c.Order != OrderNone }
 
 // laneSeed is of this process: two keys that meet in one lane cost each other parallelism, and nobody outside can know which do.
 var laneSeed = maphash.MakeSeed()

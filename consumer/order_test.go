@@ -464,7 +464,7 @@ func TestOrderWithinOneProcessIsWarnedOf(t *testing.T) {
 			r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: func(context.Context, *consumer.Message) error { return nil }})
 			time.Sleep(time.Second)
 			n := 0
-			for _, e := range eventsOf[consumer.SourceSaid](r.journal) {
+			for _, e := range eventsOf[consumer.SourceEvent](r.journal) {
 				if e.Kind == broker.Warning && strings.Contains(e.Err.Error(), "within this process only") {
 					n++
 				}

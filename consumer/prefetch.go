@@ -28,44 +28,61 @@ func prefetch(limit, maxWorkers, live, waiting, batch int, mean time.Duration) i
 	return int(math.Min(n, float64(limit)))
 }
 
-// openingBudget is the budget of a feed's source before anything is known.
-func (c *Consumer) openingBudget(f *feed) broker.Budget {
-	if f.retries {
-		return c.cfg.retryBudget()
-	}
-	b := c.cfg.mainBudget()
-	if _, ok := f.source.(broker.Rebudgeter); ok {
-		b.Messages = prefetch(b.Messages, c.cfg.Pool.Max, 0, 0, c.cfg.batchSize(), 0)
-	}
-	return b
+// budgets keeps the budgets of the sources at prefetch.
+type budgets struct {
+	cfg     *Config
+	feeds   feeds
+	queue   *queue
+	till    *till
+	retries *retries
 }
 
-// keepBudgets keeps the budgets of the sources that can change theirs at prefetch, until ctx ends.
-func (c *Consumer) keepBudgets(ctx context.Context) {
+// opening is the budget of a feed's source before anything is known.
+func (b *budgets) opening(f *feed) broker.Budget {
+	if f.retries {
+		return b.cfg.retryBudget()
+	}
+	all := b.cfg.mainBudget()
+	if _, ok := f.source.(broker.Rebudgeter); ok {
+		all.Messages = prefetch(all.Messages, b.cfg.Pool.Max, 0, 0, b.cfg.batchSize(), 0)
+	}
+	return all
+}
+
+// run looks after the budgets of the sources that can change theirs, until ctx ends.
+func (b *budgets) run(ctx context.Context) {
 	tick := time.NewTicker(prefetchEvery)
 	defer tick.Stop()
-	now := c.openingBudget(c.feeds[0]).Messages
+	now := b.opening(b.feeds[0]).Messages
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		c.relieve()
-		s := c.pool.Stats()
-		waiting := max(0, int(c.held.Load())-s.Backlog-s.InHand)
-		limit := c.cfg.mainBudget()
-		want := prefetch(limit.Messages, s.Max, s.Live, waiting, c.cfg.batchSize(), c.pace.call())
+		b.retries.relieve()
+		want, waiting := b.want()
 		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the
 		// intake.
 		if d, slack := want-now, max(0, now-waiting)/8; d >= -slack && d <= slack {
 			continue
 		}
 		now = want
-		for _, f := range c.feeds {
-			if r, ok := f.source.(broker.Rebudgeter); ok && !f.retries {
-				r.SetBudget(broker.Budget{Messages: want, Bytes: limit.Bytes})
-			}
+		b.set(want)
+	}
+}
+
+// want is how many messages each source should hold, and how many wait for no worker.
+func (b *budgets) want() (n, waiting int) {
+	s := b.queue.stats()
+	waiting = max(0, int(b.till.held.Load())-s.Backlog-s.InHand)
+	return prefetch(b.cfg.mainBudget().Messages, s.Max, s.Live, waiting, b.cfg.batchSize(), b.queue.pace.call()), waiting
+}
+
+func (b *budgets) set(messages int) {
+	for _, f := range b.feeds {
+		if r, ok := f.source.(broker.Rebudgeter); ok && !f.retries {
+			r.SetBudget(broker.Budget{Messages: messages, Bytes: b.cfg.mainBudget().Bytes})
 		}
 	}
 }

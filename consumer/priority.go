@@ -1,9 +1,6 @@
 package consumer
 
 import (
-	"context"
-	"errors"
-
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -55,33 +52,4 @@ func (c Config) weights() (all []int) {
 		}
 	}
 	return all
-}
-
-// classOf is the class in which a message waits for a worker.
-func (c *Consumer) classOf(k *claim, m *Message) int {
-	p := c.cfg.Priority
-	if p == nil {
-		return k.feed.class
-	}
-	return k.feed.class + min(max(0, p.Of(m)), len(p.Levels)-1)
-}
-
-// submitAll queues runs of any classes: one lock for those of a class that fit. left are those that were not taken.
-func (c *Consumer) submitAll(ctx context.Context, k *claim, runs []*work) (left []*work, err error) {
-	if c.cfg.Priority == nil {
-		taken, err := c.pool.SubmitAll(ctx, k.feed.class, runs)
-		return runs[taken:], err
-	}
-	for level := range c.cfg.levels() {
-		class := k.feed.class + level
-		var some []*work
-		for _, r := range runs {
-			if c.classOf(k, &r.ms[0]) == class {
-				some = append(some, r)
-			}
-		}
-		taken, e := c.pool.SubmitAll(ctx, class, some)
-		left, err = append(left, some[taken:]...), errors.Join(err, e)
-	}
-	return left, err
 }

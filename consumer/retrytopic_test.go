@@ -101,7 +101,7 @@ func TestRetryTopicKeepsTheMessage(t *testing.T) {
 			}
 		}
 		s := r.Stats()
-		if len(seen.all) != 5 || s.Spilled != 2 || s.Retried != 4 || s.Handled != 1 || s.InFlight != 0 || b.Unsettled("group-retry") != 0 {
+		if len(seen.all) != 5 || s.RetryPublished != 2 || s.Retried != 4 || s.Handled != 1 || s.InFlight != 0 || b.Unsettled("group-retry") != 0 {
 			t.Errorf("%d runs, stats %+v", len(seen.all), s)
 		}
 	})
@@ -143,8 +143,8 @@ func TestRetryTopicOutlivesTheProcess(t *testing.T) {
 
 // Messages that wait here for a short delay fill the window of their partition, because all that is handled above them counts.
 // With retry topics they make room, and all others are handled meanwhile; without, the partition stands still.
-func TestFullWindowSpills(t *testing.T) {
-	for name, spills := range map[string]bool{"with retry topics": true, "without": false} {
+func TestFullWindowPublishes(t *testing.T) {
+	for name, publishes := range map[string]bool{"with retry topics": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			withRetries(t, func(t *testing.T, b *membroker.Broker) {
 				const messages = 5000
@@ -160,16 +160,16 @@ func TestFullWindowSpills(t *testing.T) {
 						good.Add(1)
 						return nil
 					}}
-				if spills {
+				if publishes {
 					cfg.Retry.Topics = retries(b)
 				}
 				r := start(t, b, cfg)
 				time.Sleep(30 * time.Second)
-				if n := good.Load(); (n >= messages-10) != spills {
+				if n := good.Load(); (n >= messages-10) != publishes {
 					t.Errorf("%d of %d messages were handled beside those that wait", n, messages)
 				}
 				time.Sleep(10 * time.Minute)
-				if good.Load() != messages || r.Stats().Spilled > 0 != spills {
+				if good.Load() != messages || r.Stats().RetryPublished > 0 != publishes {
 					t.Errorf("%d of %d messages were handled, stats %+v", good.Load(), messages, r.Stats())
 				}
 				if err := r.end(); err != nil {
@@ -180,8 +180,8 @@ func TestFullWindowSpills(t *testing.T) {
 	}
 }
 
-// The budget is not eaten by what waits: with half of it in use, the rest is spilled, however short its delay is.
-func TestFullBudgetSpills(t *testing.T) {
+// The budget is not eaten by what waits: with half of it in use, the rest is published to the retry topics, however short its delay is.
+func TestFullBudgetPublishes(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 1000)
 		var good atomic.Int64
@@ -199,7 +199,7 @@ func TestFullBudgetSpills(t *testing.T) {
 		if n := good.Load(); n != 500 {
 			t.Errorf("%d of 500 good messages were handled while the others wait", n)
 		}
-		if s := r.Stats(); s.Parked > 40 || s.Spilled < 400 {
+		if s := r.Stats(); s.Parked > 40 || s.RetryPublished < 400 {
 			t.Errorf("stats %+v", s)
 		}
 		time.Sleep(10 * time.Minute)
@@ -232,12 +232,12 @@ func TestRetryTopicDown(t *testing.T) {
 			}})
 		time.Sleep(time.Minute)
 		wantUnsettled(t, b, 50)
-		if n := len(eventsOf[consumer.SpillFailed](r.journal)); n != 50 {
+		if n := len(eventsOf[consumer.RetryPublishFailed](r.journal)); n != 50 {
 			t.Errorf("%d events of 50 failures", n)
 		}
 		time.Sleep(2 * time.Minute)
 		l.check(t, 50)
-		if s := r.Stats(); s.Spilled != 0 || s.Parked != 0 {
+		if s := r.Stats(); s.RetryPublished != 0 || s.Parked != 0 {
 			t.Errorf("stats %+v", s)
 		}
 		if err := r.end(); err != nil {

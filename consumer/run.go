@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
 )
 
 // ErrStuck is returned by Run when handlers did not return although their contexts had ended. Their messages come again.
@@ -19,60 +20,25 @@ var ErrStuck = errors.New("handlers did not return")
 // nil: ctx ended, and every handler returned. ErrStuck: some did not. Otherwise the errors of source and configuration.
 // The values of ctx are those of the handlers' contexts; its end is not theirs.
 func (c *Consumer) Run(ctx context.Context) error {
-	if !c.ran.CompareAndSwap(false, true) {
+	handlers, first := c.life.begin(ctx)
+	if !first {
 		return fmt.Errorf("%s: Run was called before", c.cfg.title())
 	}
-	c.work, c.kill = context.WithCancelCause(context.WithoutCancel(ctx))
-	defer c.kill(ErrShutdown)
-	defer c.enter(Stopped)
-	c.enter(Opening)
+	c.claims.handlers = handlers
+	defer c.life.kill(ErrShutdown)
+	defer c.life.enter(Stopped)
+	c.life.enter(Opening)
 	if err := c.open(ctx); err != nil {
-		err = errors.Join(err, c.close())
+		err = errors.Join(err, c.feeds.close(c.cfg.CloseTimeout))
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
 		return fmt.Errorf("%s: %w", c.cfg.title(), err)
 	}
-	err := c.runOpened(ctx)
-	if err != nil {
+	if err := c.runOpened(ctx); err != nil {
 		return fmt.Errorf("%s: %w", c.cfg.title(), err)
 	}
 	return nil
-}
-
-func (c *Consumer) runOpened(ctx context.Context) error {
-	if err := c.newPool(); err != nil {
-		return errors.Join(err, c.close())
-	}
-	timers, stopTimers := context.WithCancel(context.Background())
-	var schedules sync.WaitGroup
-	schedules.Go(func() { c.keepBudgets(timers) })
-	schedules.Go(func() { c.findDestinations(timers) })
-	schedules.Go(func() { c.parked.run(timers, c.unpark) })
-	schedules.Go(func() { c.lingers.run(timers, c.lingered) })
-	schedules.Go(func() { c.letters.later.run(timers, c.letters.enqueue) })
-
-	err := c.receive(ctx)
-	start := time.Now()
-	c.drain()
-	c.enter(Closing)
-	stopTimers()
-	schedules.Wait()
-	stuck := c.endWorkers()
-	err = errors.Join(err, c.close())
-	close(c.gone)
-	c.watchers.Wait()
-	c.tell(Drained{Took: time.Since(start), Stuck: stuck})
-	if stuck > 0 {
-		err = errors.Join(err, fmt.Errorf("%w: %d", ErrStuck, stuck))
-	}
-	return err
-}
-
-// enter goes to the next state.
-func (c *Consumer) enter(s State) {
-	c.state.Store(int32(s))
-	c.tell(StateChanged{s})
 }
 
 // open opens the sources and refuses what they cannot do.
@@ -83,20 +49,23 @@ func (c *Consumer) open(ctx context.Context) error {
 		defer cancel()
 	}
 	for _, f := range c.feeds {
-		t, err := f.source.Open(ctx, broker.Options{Budget: c.openingBudget(f), Ordered: c.ordered(), Observe: func(e broker.Event) { c.observeSource(f, e) }})
+		observe := func(e broker.Event) { c.observeSource(f, e) }
+		t, err := f.source.Open(ctx, broker.Options{Budget: c.budgets.opening(f), Ordered: c.cfg.ordered(), Observe: observe})
 		if err != nil {
 			return fmt.Errorf("opening the source: %w", err)
 		}
 		f.traits = t
-		if c.ordered() && !f.retries && !t.Ordered {
-			c.observeSource(f, broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
+		if c.cfg.ordered() && !f.retries && !t.Ordered {
+			observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
 		}
 	}
 	return nil
 }
 
-var errOrderHere = errors.New("consumer: the order holds within this process only: its source lets several processes share messages")
+var errOrderHere = errors.New("consumer: the order holds within this process only: " +
+	"its source lets several processes share messages")
 
+// observeSource takes note of an event of a source, and passes it on.
 func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	switch e.Kind {
 	case broker.Up:
@@ -104,53 +73,45 @@ func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	case broker.Down:
 		f.up.Store(false)
 	case broker.Gap:
-		c.count.gaps.Add(max(1, e.N))
+		c.tell.count.gaps.Add(max(1, e.N))
 	}
-	c.tell(SourceSaid{Event: e, Retries: f.retries})
+	c.tell.tell(SourceEvent{Event: e, Retries: f.retries})
 }
 
-// receive dispatches until ctx ends or a source fails. When it returns, all that was ever received is in the pool, parked, or
-// settled.
-func (c *Consumer) receive(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	unhook := context.AfterFunc(ctx, c.stopSources)
-	defer unhook()
-	c.enter(Running)
-	errs := make([]error, len(c.feeds))
-	var dispatchers sync.WaitGroup
-	for i, f := range c.feeds {
-		dispatchers.Go(func() {
-			if f.retries {
-				errs[i] = c.dispatchRetries(ctx, f)
-			} else {
-				errs[i] = c.dispatch(ctx, f)
-			}
-			stop() // a source that cannot go on ends the consumer
-		})
+// runOpened is Run from the time on when the sources are open: it starts the workers and what runs beside them, receives, and
+// stops. Whatever runs in the background for the whole life of a consumer is started here.
+func (c *Consumer) runOpened(ctx context.Context) error {
+	if err := c.startPool(); err != nil {
+		return errors.Join(err, c.feeds.close(c.cfg.CloseTimeout))
 	}
-	<-ctx.Done()
-	c.enter(Stopping)
-	dispatchers.Wait()
-	c.stopSources()
-	return errors.Join(errs...)
+	beside, stop := context.WithCancel(context.Background())
+	var loops sync.WaitGroup
+	loops.Go(func() { c.budgets.run(beside) })
+	loops.Go(func() { c.destinations.run(beside) })
+	loops.Go(func() { c.parked.run(beside) })
+	loops.Go(func() { c.batches.run(beside, c.till.lingered) })
+	loops.Go(func() { c.letters.run(beside) })
+
+	c.life.enter(Running)
+	err := c.intake.run(ctx, func() { c.life.enter(Stopping) })
+	start := time.Now()
+	c.drain()
+	c.life.enter(Closing)
+	stop()
+	loops.Wait()
+	stuck := c.endWorkers()
+	err = errors.Join(err, c.feeds.close(c.cfg.CloseTimeout))
+	c.revoker.end()
+	c.tell.tell(Drained{Took: time.Since(start), Stuck: stuck})
+	if stuck > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %d", ErrStuck, stuck))
+	}
+	return err
 }
 
-func (c *Consumer) stopSources() {
-	for _, f := range c.feeds {
-		f.source.Stop()
-	}
-}
-
-// close closes the sources.
-func (c *Consumer) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
-	defer cancel()
-	var errs []error
-	for _, f := range c.feeds {
-		if err := f.source.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("closing the source: %w", err))
-		}
-	}
-	return errors.Join(errs...)
+func (c *Consumer) startPool() error {
+	return c.queue.start(pool.Config[*work]{
+		Do: c.workers.do, Exit: c.workers.exit, Split: c.watchdog.split, Held: c.watchdog.watch, Waiting: c.feeds.waiting(),
+		Observe: func(d pool.Decision) { c.tell.tell(Scaled{d}) },
+	})
 }

@@ -140,3 +140,20 @@ func panicOf(err error) (*PanicError, bool) {
 	var p *PanicError
 	return p, errors.As(err, &p)
 }
+
+// lateError is what a handler returned after its context was ended by its timeout.
+type lateError struct{ err error }
+
+func (e *lateError) Error() string   { return ErrTimeout.Error() + ": " + e.err.Error() }
+func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
+
+// lateErrors are errs, each of them late.
+func lateErrors(errs []error) []error {
+	late := make([]error, len(errs)) // not in place: errs may be the handler's own
+	for i, e := range errs {
+		if e != nil {
+			late[i] = &lateError{e}
+		}
+	}
+	return late
+}

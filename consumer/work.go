@@ -28,16 +28,17 @@ type work struct {
 	tokens []uint64
 	// each: a success is acked before the next message is started, or a crash would repeat several of a worker.
 	each bool
-	// batch is set where its messages are handled by one call. Then the state counts that one, not them.
-	batch *gathering
-	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new.
-	first int64
+	// batch: its messages are handled by one call. Then the state counts that one, not them.
+	batch bool
+	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new. A batch has firsts.
+	first  int64
+	firsts []int64
 
-	// linked, prev and next make the claim's list of live runs; under its lock.
+	// linked, prev and next make the claim's list of live works; under its lock.
 	linked     bool
 	prev, next *work
-	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, under
-	// the claim's lock.
+	// seen is what the watchdog last saw running; nil where handlers are shorter than its look. Only the watchdog writes it, through
+	// its claim (see).
 	seen *seen
 }
 
@@ -80,14 +81,15 @@ func (w *work) init(c *claim, ms []broker.Message, lanes []uint64) {
 	w.state.Store(packState(0, 0, len(ms)))
 }
 
-func (w *work) initBatch(g *gathering) {
-	w.k, w.ms, w.lanes, w.batch = g.k, g.ms, g.lanes, g
+// initBatch makes one call of what was put into w.
+func (w *work) initBatch() {
+	w.batch = true
 	w.state.Store(packState(0, 0, 1))
 }
 
 // part is the messages [a, b) as the state counts them; of a batch all or none.
 func (w *work) part(a, b int) []broker.Message {
-	if w.batch != nil && a < b {
+	if w.batch && a < b {
 		return w.ms
 	}
 	return w.ms[a:b]
@@ -95,7 +97,7 @@ func (w *work) part(a, b int) []broker.Message {
 
 // lanesOf are the lanes of part.
 func (w *work) lanesOf(a, b int) []uint64 {
-	if w.batch != nil && a < b {
+	if w.batch && a < b {
 		return w.lanes
 	}
 	return lanePart(w.lanes, a, b)
@@ -109,9 +111,18 @@ func lanePart(lanes []uint64, a, b int) []uint64 {
 	return lanes[a:b:b]
 }
 
+// item is message i, alone.
+func (w *work) item(i int) item {
+	first := w.first
+	if w.batch {
+		first = w.firsts[i]
+	}
+	return item{k: w.k, m: &w.ms[i], lane: lanePart(w.lanes, i, i+1), first: first}
+}
+
 // rest makes a work of the unstarted [a, b), with all that w knows of them.
 func (w *work) rest(a, b int) *work {
-	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesOf(a, b), each: w.each, batch: w.batch, first: w.first}
+	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesOf(a, b), each: w.each, batch: w.batch, first: w.first, firsts: w.firsts}
 	if w.tokens != nil {
 		rest.tokens = w.tokens[a:b:b]
 	}
@@ -213,8 +224,42 @@ func (w *work) given() bool {
 // unstarted is how many messages nobody has started.
 func (w *work) unstarted() int {
 	_, next, end := unpackState(w.state.Load())
-	if w.batch != nil && next < end {
+	if w.batch && next < end {
 		return len(w.ms)
 	}
 	return max(0, end-next)
+}
+
+// see notes that message i runs, since now.
+func (w *work) see(i int, goroutine uint64) {
+	w.seen = &seen{i: i, at: time.Now(), goroutine: goroutine}
+}
+
+// A sighting is a message in a handler.
+type sighting struct {
+	m         *Message
+	at        time.Time // since when, late by at most two scans
+	goroutine uint64    // 0: not known yet
+}
+
+// sight is what of w is in a handler, as far as the watchdog saw it.
+func (w *work) sight() (s sighting, ok bool) {
+	i := w.running()
+	if i < 0 {
+		return s, false
+	}
+	s = sighting{m: &w.ms[i], at: time.Now()}
+	if w.seen != nil && w.seen.i == i {
+		s.at, s.goroutine = w.seen.at, w.seen.goroutine
+	}
+	return s, true
+}
+
+// backs gives ms back at once, with the runs they have had.
+func backs(ms []broker.Message) []broker.Back {
+	back := make([]broker.Back, len(ms))
+	for i := range ms {
+		back[i] = broker.Back{Token: ms[i].Token, Runs: ms[i].Runs}
+	}
+	return back
 }

@@ -117,7 +117,7 @@ func TestRestCarriesAll(t *testing.T) {
 	ms := make([]broker.Message, 3)
 	for name, r := range map[string]*work{
 		"messages": {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, tokens: []uint64{4, 5, 6}, each: true, first: 7},
-		"batch":    {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, first: 7, batch: &gathering{}},
+		"batch":    {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, first: 7, batch: true, firsts: []int64{8, 9, 10}},
 	} {
 		rest := r.rest(0, 1)
 		for i := range reflect.TypeFor[work]().NumField() {

@@ -1,174 +1,188 @@
 package consumer
 
 import (
-	"fmt"
+	"context"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/pool"
 )
 
+// workers is what the pool's workers do: they call handlers, ack what these finished, and pass on what failed.
+type workers struct {
+	handler Handler
+	batch   BatchHandler // instead, where there are batches
+	guard   guard
+	limited bool // the guard looks at each message
+	tell    *teller
+	till    *till
+	judge   *judge
+	pace    *pace
+	do      func(*pool.Worker[*work], *work) // handle
+
+	_        line
+	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	_        line
+	stuck    atomic.Int64 // handlers that the watchdog gave up and that have not returned
+}
+
+func newWorkers(cfg *Config, tell *teller, t *till, j *judge, p *pace) *workers {
+	ws := &workers{handler: cfg.Handler, guard: newGuard(cfg), tell: tell, till: t, judge: j, pace: p}
+	ws.limited = ws.guard.limited()
+	if cfg.Batch != nil {
+		ws.batch = cfg.Batch.Handler
+	}
+	ws.do = ws.handle
+	return ws
+}
+
 // local is a worker's own: its contexts and its buffers.
 type local struct {
 	contexts
 	tokens []uint64
-	// calls, good and refused count the handler calls in the run at hand, those that returned nil, and those that returned
+	// calls, good and refused count the handler calls in the work at hand, those that returned nil, and those that returned
 	// Overloaded.
 	calls, good, refused int
 	goroutine            uint64
 }
 
-// work handles a run: the pool's Do.
-func (c *Consumer) handle(w *pool.Worker[*work], r *work) {
-	l, _ := w.Local.(*local)
+// handle does a work: the pool's Do.
+func (ws *workers) handle(p *pool.Worker[*work], w *work) {
+	l, _ := p.Local.(*local)
 	if l == nil {
 		l = &local{goroutine: goroutineID()}
-		w.Local = l
-		w.Shown.Store(l)
+		p.Local = l
+		p.Shown.Store(l)
 	}
 	l.calls, l.good, l.refused = 0, 0, 0
-	for !c.handleSome(l, r) {
+	for !ws.handleSome(l, w) {
 	}
 	if l.calls == 0 {
 		return
 	}
-	took := time.Since(w.Began())
-	w.Report(l.calls, took)
+	took := time.Since(p.Began())
+	p.Report(l.calls, took)
 	if l.refused > 0 {
-		w.Refused(l.refused)
+		p.Refused(l.refused)
 	}
-	c.pace.observe(l.calls, took)
+	ws.pace.observe(l.calls, took)
 	if l.good > 0 {
-		c.progress.Store(w.Began().Add(took).UnixNano())
-		if len(c.counting) > 0 {
-			c.tellHandled(l.good, took)
-		}
+		ws.progress.Store(p.Began().Add(took).UnixNano())
+		ws.tell.tellHandled(l.good, took)
 	}
 }
 
-// handleSome runs messages of r until its end (true) or until a handler panics (false: call again for the rest).
-func (c *Consumer) handleSome(l *local, r *work) (end bool) {
+// handleSome handles messages of w until its end (true) or until a handler panics (false: call again for the rest).
+func (ws *workers) handleSome(l *local, w *work) (end bool) {
 	i, clean := -1, false
 	defer func() {
-		if clean {
-			return
+		if !clean {
+			ws.unwound(l, w, i, recover())
 		}
-		if p := recover(); p != nil {
-			c.failed(l, r, i, &PanicError{Value: p, Stack: debug.Stack()})
-			return
-		}
-		c.goexit(l, r, i)
 	}()
-	ctx, handler, limited := l.get(r.k), c.handler, c.cfg.MaxMessageBytes+c.cfg.MaxHeaderBytes > 0
+	ctx, handler, limited := l.get(w.k), ws.handler, ws.limited
 	for {
 		var v uint64
 		var ok bool
-		i, v, ok = r.take()
+		i, v, ok = w.take()
 		if v&expired != 0 {
-			r.state.And(^expired)
-			ctx = l.renew(r.k)
+			w.state.And(^expired)
+			ctx = l.renew(w.k)
 		}
-		if !ok {
+		switch {
+		case !ok:
 			clean = true
-			c.finish(l, r, v)
+			ws.finish(l, w, v)
 			return true
-		}
-		if !r.k.Startable() {
-			c.refuse(l, r, i)
+		case !w.k.Startable():
+			ws.refuse(l, w, i)
+			continue
+		case w.batch:
+			ws.callBatch(ctx, l, w, i)
 			continue
 		}
-		if r.batch != nil {
-			l.calls += len(r.ms)
-			if err := c.callBatch(ctx, r); err != nil {
-				l.count(err, len(r.ms))
-				c.failed(l, r, i, err)
-			} else {
-				l.good += len(r.ms)
-			}
-			continue
-		}
+		// One message, here and not in a function of its own: that call would cost a tenth of all that the engine does for it.
 		l.calls++
-		m := &r.ms[i]
+		m := &w.ms[i]
 		var err error
 		if limited || m.Crashes > 0 {
-			err = c.unfit(m)
+			err = ws.guard.check(m)
 		}
 		if err == nil {
 			err = handler(ctx, m)
 		}
 		if err != nil {
 			l.count(err, 1)
-			c.failed(l, r, i, err)
+			ws.failed(l, w, i, err)
 			continue
 		}
 		l.good++
-		if r.each {
-			if from, _, ok := r.takeOut(i); ok { // else disowned: the watchdog has decided
-				c.ackRange(l, r, from, i+1)
-			}
+		if w.each {
+			ws.ackEach(l, w, i)
 		}
 	}
 }
 
-// count takes the failure of n messages.
+// ackEach acks a message that its handler finished before the next one of its work is started.
+func (ws *workers) ackEach(l *local, w *work, i int) {
+	if from, _, ok := w.takeOut(i); ok { // else disowned: the watchdog has decided
+		ws.till.ackPart(w, from, i+1, &l.tokens)
+	}
+}
+
+// callBatch calls the batch handler with all messages of w.
+func (ws *workers) callBatch(ctx context.Context, l *local, w *work, i int) {
+	l.calls += len(w.ms)
+	if err := ws.handleBatch(ctx, w); err != nil {
+		l.count(err, len(w.ms))
+		ws.failed(l, w, i, err)
+		return
+	}
+	l.good += len(w.ms)
+}
+
+// handleBatch calls the batch handler with those that the guard lets pass.
+func (ws *workers) handleBatch(ctx context.Context, w *work) error {
+	ms := make([]*Message, 0, len(w.ms))
+	errs := make([]error, len(w.ms))
+	for i := range w.ms {
+		if errs[i] = ws.guard.check(&w.ms[i]); errs[i] == nil {
+			ms = append(ms, &w.ms[i])
+		}
+	}
+	if len(ms) == 0 {
+		return &BatchError{errs}
+	}
+	err := ws.batch(ctx, ms)
+	if len(ms) == len(w.ms) {
+		return err
+	}
+	of := errorsOf(err, len(ms))
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i], of = of[0], of[1:]
+		}
+	}
+	return &BatchError{errs}
+}
+
+// count takes note of the failure of n messages.
 func (l *local) count(err error, n int) {
 	if IsOverloaded(err) {
 		l.refused += n
 	}
 }
 
-// unfit is the error of a message that no handler is to see.
-func (c *Consumer) unfit(m *Message) error {
-	if m.Crashes > 0 && c.cfg.DeadLetter != nil {
-		return fmt.Errorf("%w: %d processes in a row ended without a goodbye while it was unfinished, the last one while it alone was in a handler", ErrCrashes, m.Crashes)
-	}
-	if n, limit := len(m.Key)+len(m.Value), c.cfg.MaxMessageBytes; limit > 0 && n > limit {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, n, limit)
-	}
-	if limit := c.cfg.MaxHeaderBytes; limit > 0 {
-		n := 0
-		for name, value := range m.Headers.All() {
-			if n += len(name) + len(value); n > limit {
-				return fmt.Errorf("%w: more than %d bytes of headers", ErrTooLarge, limit)
-			}
-		}
-	}
-	return nil
-}
-
-// finish settles the successes at the end of a run.
-func (c *Consumer) finish(l *local, r *work, v uint64) {
-	if v&(disowned|replaced) != 0 {
-		c.stuck.Add(-1)
-	}
-	if v&disowned != 0 {
-		return
-	}
-	from, _, end := unpackState(v)
-	r.k.leave(r)
-	c.ackRange(l, r, from, end)
-}
-
-// refuse gives back message i, which was taken and not started because its claim is no longer open, and all behind it.
-func (c *Consumer) refuse(l *local, r *work, i int) {
-	from, _, ok := r.takeOut(i)
-	if !ok {
-		return
-	}
-	c.ackRange(l, r, from, i)
-	_, _, u0, u1 := r.steal()
-	c.giveBack(r.k, append(backs(r.part(i, i+1)), backs(r.part(u0, u1))...), append(r.lanesOf(i, i+1), r.lanesOf(u0, u1)...), "revoked")
-}
-
-// failed takes message i out of the run, with the successes before it, and decides about it.
-func (c *Consumer) failed(l *local, r *work, i int, err error) {
-	from, late, ok := r.takeOut(i)
+// failed takes message i out of the work, with the successes before it, and has it decided about.
+func (ws *workers) failed(l *local, w *work, i int, err error) {
+	from, late, ok := w.takeOut(i)
 	if !ok {
 		return // disowned: the watchdog has decided
 	}
-	c.ackRange(l, r, from, i)
-	if r.batch != nil {
-		l.good += c.failedBatch(r, err, late)
+	ws.till.ackPart(w, from, i, &l.tokens)
+	if w.batch {
+		l.good += ws.judge.failedBatch(w, err, late)
 		return
 	}
 	if IsDeferred(err) {
@@ -177,35 +191,79 @@ func (c *Consumer) failed(l *local, r *work, i int, err error) {
 	if late {
 		err = &lateError{err}
 	}
-	c.decideOn(r.item(i), err)
+	ws.judge.failed(w.item(i), err)
 }
 
-// lateError is what a handler returned after its context was ended by its timeout.
-type lateError struct{ err error }
-
-func (e *lateError) Error() string   { return ErrTimeout.Error() + ": " + e.err.Error() }
-func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
-
-// goexit is called while the goroutine is ending: by then the rest of the run must have left its hands.
-func (c *Consumer) goexit(l *local, r *work, i int) {
-	c.failed(l, r, i, ErrGoexit)
-	_, _, u0, u1 := r.steal()
-	v := r.state.Add(oneTaken)
-	if v&(disowned|replaced) != 0 {
-		c.stuck.Add(-1)
-	}
-	if v&disowned != 0 {
+// finish settles the successes at the end of a work.
+func (ws *workers) finish(l *local, w *work, v uint64) {
+	if !ws.left(w, v) {
 		return
 	}
-	r.k.leave(r)
-	if u0 < u1 {
-		c.again(r.k, r.ms[u0:u1], r.lanesOf(u0, u1), r.first)
+	from, _, end := unpackState(v)
+	ws.till.ackPart(w, from, end, &l.tokens)
+}
+
+// left takes note that the worker has left a work, and says whether what it finished there is its own to settle.
+func (ws *workers) left(w *work, v uint64) bool {
+	if v&(disowned|replaced) != 0 {
+		ws.stuck.Add(-1)
+	}
+	if v&disowned != 0 {
+		return false
+	}
+	w.k.leave(w)
+	return true
+}
+
+// refuse gives back message i, which was taken and not started because its claim is no longer open, and all behind it.
+func (ws *workers) refuse(l *local, w *work, i int) {
+	from, _, ok := w.takeOut(i)
+	if !ok {
+		return
+	}
+	ws.till.ackPart(w, from, i, &l.tokens)
+	_, _, u0, u1 := w.steal()
+	back := append(backs(w.part(i, i+1)), backs(w.part(u0, u1))...)
+	ws.till.giveBack(w.k, back, append(w.lanesOf(i, i+1), w.lanesOf(u0, u1)...), "revoked")
+}
+
+// unwound is called when a handler did not return: it panicked, or, where there is no panic, ends its goroutine.
+func (ws *workers) unwound(l *local, w *work, i int, panicked any) {
+	if panicked != nil {
+		ws.failed(l, w, i, &PanicError{Value: panicked, Stack: debug.Stack()})
+		return
+	}
+	ws.goexit(l, w, i)
+}
+
+// goexit is called while the goroutine is ending: by then the rest of the work must have left its hands.
+func (ws *workers) goexit(l *local, w *work, i int) {
+	ws.failed(l, w, i, ErrGoexit)
+	_, _, u0, u1 := w.steal()
+	if ws.left(w, w.state.Add(oneTaken)) && u0 < u1 {
+		ws.till.again(w.k, w.ms[u0:u1], w.lanesOf(u0, u1), w.first)
 	}
 }
 
 // exit ends a leaving worker's contexts; their claims would keep them otherwise. The pool's Exit.
-func (c *Consumer) exit(w *pool.Worker[*work]) {
-	if l, _ := w.Local.(*local); l != nil {
+func (ws *workers) exit(p *pool.Worker[*work]) {
+	if l, _ := p.Local.(*local); l != nil {
 		l.end()
 	}
+}
+
+// stuckIn counts the handlers that were called and have not returned, in what the workers have in hand: those that the watchdog
+// gave up, and those that run. A worker may have a work in hand without one: it got no processor since, and what it was handed
+// was taken from it.
+func (ws *workers) stuckIn(hand []*work) int {
+	running, given := 0, 0
+	for _, w := range hand {
+		switch {
+		case w.given():
+			given++
+		case w.running() >= 0:
+			running++
+		}
+	}
+	return running + max(given, int(ws.stuck.Load())) // which the watchdog counts a moment after it has given one up
 }

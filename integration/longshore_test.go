@@ -107,7 +107,7 @@ func tell(e consumer.Event) {
 	if scaled, ok := e.(consumer.Scaled); ok && scaled.Reason == "flapping" {
 		say("scaled", scaled.Target)
 	}
-	said, ok := e.(consumer.SourceSaid)
+	said, ok := e.(consumer.SourceEvent)
 	if !ok {
 		return
 	}

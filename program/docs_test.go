@@ -162,7 +162,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := metrics.New("orders")
 	m.Observe(consumer.Scaled{})
-	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Up}})
+	m.Observe(consumer.SourceEvent{Event: broker.Event{Kind: broker.Up}})
 	m.Watch(knownStats{})
 	m.WatchLimits(knownLimits(t))
 	m.WatchBreakers(map[string]metrics.Breaker{"c": knownBreaker{}})

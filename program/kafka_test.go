@@ -140,7 +140,7 @@ consumers:
 	}
 	p := launch(t, dir, "run", "-c", "c.yaml")
 	p.eventually(t, "20 are dead letters", func() bool { return metric(admin, "dead_lettered_messages_total", "orders", 20) })
-	if !metric(admin, "spilled_messages_total", "orders", 20) {
+	if !metric(admin, "retry_published_messages_total", "orders", 20) {
 		t.Error("not all were in the retry topic")
 	}
 	p.signal(t, syscall.SIGTERM)

@@ -60,7 +60,7 @@ func (c *Collector) Observe(e consumer.Event) {
 		c.took.observe(e.N, e.Took)
 	case consumer.Failed:
 		c.events.failed.WithLabelValues(known(failureClasses, e.Class)).Inc()
-	case consumer.DeadLettered, consumer.Spilled:
+	case consumer.DeadLettered, consumer.RetryPublished:
 		// Counted by the consumer itself. They embed a Failed, which was told before.
 	case consumer.DeadLetterDelayed:
 		c.events.letterDelays.WithLabelValues(yesNo(e.Refused)).Inc()
@@ -70,14 +70,14 @@ func (c *Collector) Observe(e consumer.Event) {
 		c.events.stuck.WithLabelValues(yesNo(e.Replaced)).Inc()
 	case consumer.Scaled:
 		c.events.decisions.WithLabelValues(direction(e.From, e.Target), known(pool.Reasons(), e.Reason)).Inc()
-	case consumer.SpillFailed:
-		c.events.spillFailures.WithLabelValues().Inc()
-	case consumer.SourceSaid:
+	case consumer.RetryPublishFailed:
+		c.events.retryPublishFailures.WithLabelValues().Inc()
+	case consumer.SourceEvent:
 		c.observeSource(e)
 	}
 }
 
-func (c *Collector) observeSource(e consumer.SourceSaid) {
+func (c *Collector) observeSource(e consumer.SourceEvent) {
 	c.events.source.WithLabelValues(known(sourceKinds, e.Kind.String())).Inc()
 	switch e.Kind {
 	case broker.Assigned:

@@ -173,7 +173,7 @@ func TestUnknownIsAbsent(t *testing.T) {
 		}
 	}
 	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, At: time.Unix(1700000000, 0)}, LastProgress: time.Unix(1700000001, 0)})
-	m.Observe(consumer.SourceSaid{Event: broker.Event{Kind: broker.Down}})
+	m.Observe(consumer.SourceEvent{Event: broker.Event{Kind: broker.Down}})
 	wantSeries(t, expose(t, m), `longshore_lag_messages{partition="",topic=""} 0`, `longshore_unsettled_messages{partition="",topic=""} 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
 		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`)
 }
@@ -207,7 +207,7 @@ func everySeries(m *metrics.Collector, word func() string) {
 			consumer.Lost{N: 1, Err: errors.New(word())},
 			consumer.Stuck{Message: msg, Stack: word()},
 			consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2, Reason: pool.Reason(word()), Detail: word()}},
-			consumer.SourceSaid{Event: broker.Event{Kind: broker.Kind(rand.IntN(1000) + 100)}},
+			consumer.SourceEvent{Event: broker.Event{Kind: broker.Kind(rand.IntN(1000) + 100)}},
 		} {
 			m.Observe(e)
 		}

@@ -39,7 +39,7 @@ func yesNo(b bool) string {
 
 // events are the metrics that are counted here, from what is observed.
 type events struct {
-	failed, letterDelays, spillFailures, givenBack, stuck, decisions, source *prometheus.CounterVec
+	failed, letterDelays, retryPublishFailures, givenBack, stuck, decisions, source *prometheus.CounterVec
 }
 
 func newEvents(label prometheus.Labels) *events {
@@ -47,20 +47,20 @@ func newEvents(label prometheus.Labels) *events {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "longshore_" + name, Help: help, ConstLabels: label}, labels)
 	}
 	e := &events{
-		failed:        vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
-		letterDelays:  vec("dead_letter_delays_total", "Dead letters that could not be published; refused: the broker will never take them as they are.", "refused"),
-		spillFailures: vec("spill_failures_total", "Failed messages that could not be published to a retry topic, and wait in the process."),
-		givenBack:     vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.", "reason"),
-		stuck:         vec("stuck_handlers_total", "Handlers that did not return although their context had ended.", "replaced"),
-		decisions:     vec("scale_decisions_total", "Changes of the number of workers, by direction and reason.", "direction", "reason"),
-		source:        vec("source_events_total", "What the source said, by kind.", "kind"),
+		failed:               vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
+		letterDelays:         vec("dead_letter_delays_total", "Dead letters that could not be published; refused: the broker will never take them as they are.", "refused"),
+		retryPublishFailures: vec("retry_publish_failures_total", "Failed messages that could not be published to a retry topic, and wait in the process."),
+		givenBack:            vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.", "reason"),
+		stuck:                vec("stuck_handlers_total", "Handlers that did not return although their context had ended.", "replaced"),
+		decisions:            vec("scale_decisions_total", "Changes of the number of workers, by direction and reason.", "direction", "reason"),
+		source:               vec("source_events_total", "What the source said, by kind.", "kind"),
 	}
 	// A counter that appears at its first increase hides that increase from rate().
 	zero(e.failed, failureClasses)
 	zero(e.givenBack, giveBackReasons)
 	zero(e.source, sourceKinds)
 	zero(e.letterDelays, []string{"yes", "no"})
-	e.spillFailures.WithLabelValues()
+	e.retryPublishFailures.WithLabelValues()
 	zero(e.stuck, []string{"yes", "no"})
 	return e
 }
@@ -72,5 +72,5 @@ func zero(v *prometheus.CounterVec, values []string) {
 }
 
 func (e *events) all() []*prometheus.CounterVec {
-	return []*prometheus.CounterVec{e.failed, e.letterDelays, e.spillFailures, e.givenBack, e.stuck, e.decisions, e.source}
+	return []*prometheus.CounterVec{e.failed, e.letterDelays, e.retryPublishFailures, e.givenBack, e.stuck, e.decisions, e.source}
 }

@@ -78,7 +78,7 @@ func newDescs(label prometheus.Labels) *descs {
 	counter("skipped_messages_total", "Messages acked because a handler returned Skip.", func(s consumer.Stats) int64 { return s.Skipped })
 	counter("retried_messages_total", "Failed runs whose message is tried again.", func(s consumer.Stats) int64 { return s.Retried })
 	counter("deferred_calls_total", "Handler calls that put their message off because a limit was reached.", func(s consumer.Stats) int64 { return s.Deferred })
-	counter("spilled_messages_total", "Failed messages published to a retry topic, confirmed and acked.", func(s consumer.Stats) int64 { return s.Spilled })
+	counter("retry_published_messages_total", "Failed messages published to a retry topic, confirmed and acked.", func(s consumer.Stats) int64 { return s.RetryPublished })
 	counter("dead_lettered_messages_total", "Dead letters published, confirmed and acked.", func(s consumer.Stats) int64 { return s.DeadLettered })
 	counter("lost_settles_total", "Settles that came too late or failed; those messages come again.", func(s consumer.Stats) int64 { return s.Lost })
 	counter("unordered_messages_total", "Messages without a key in an order by key.", func(s consumer.Stats) int64 { return s.Unordered })

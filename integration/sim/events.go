@@ -40,7 +40,7 @@ func (e *events) observe(ev consumer.Event) {
 		}
 		e.state = ev.State
 		e.states++
-	case consumer.SourceSaid:
+	case consumer.SourceEvent:
 		if ev.Kind == broker.Unconfirmed {
 			e.gone += max(0, ev.N)
 			e.goneAll = e.goneAll || ev.N < 0
@@ -53,7 +53,7 @@ func (e *events) observe(ev consumer.Event) {
 		e.failed++
 	case consumer.DeadLettered:
 		e.letters++
-	case consumer.Spilled:
+	case consumer.RetryPublished:
 		e.spilled++
 	case consumer.Lost:
 		e.lost += int64(ev.N)

@@ -14,7 +14,7 @@ import (
 
 // Beside a backlog workers take several messages at a time. They still ack each when its handler has returned: a crash would
 // repeat one of each worker, not several.
-func TestSpellsAckEach(t *testing.T) {
+func TestMicroBatchesAckEach(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		const workers, n = 16, 3000
 		produce(t, b, n)
@@ -47,7 +47,7 @@ func TestSpellsAckEach(t *testing.T) {
 }
 
 // Where there are workers to spare, messages do not wait for one another.
-func TestNoSpellsForFew(t *testing.T) {
+func TestNoMicroBatchesForFew(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		r := start(t, b, consumer.Config{Pool: consumer.Pool{Min: 8, Max: 8}, Handler: func(context.Context, *consumer.Message) error {
 			time.Sleep(time.Millisecond)

@@ -27,7 +27,7 @@ func TestMayRest(t *testing.T) {
 	}
 }
 
-func TestSpell(t *testing.T) {
+func TestMicroBatch(t *testing.T) {
 	full := pool.Load{Backlog: 1000, Live: 64, Max: 64}
 	for name, c := range map[string]struct {
 		call time.Duration
@@ -45,7 +45,7 @@ func TestSpell(t *testing.T) {
 		"a backlog for a moment":       {time.Millisecond, pool.Load{Backlog: 511, Live: 64, Max: 64}, 1},
 		"a backlog for eight of a run": {time.Millisecond, pool.Load{Backlog: 512, Live: 64, Max: 64}, 4},
 	} {
-		if got := spell(c.call, c.load); got != c.want {
+		if got := microBatch(c.call, c.load); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

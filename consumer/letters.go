@@ -5,37 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/chance"
 )
 
-// letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
-// is confirmed.
-type letter struct {
-	item
-	failed Failed
-	topic  string // where it goes
-	last   time.Time
-	tries  int32
-	cut    bool // refused with all headers; now with ours only
-	// step and due are set for a retry topic: which, and when its message's delay has passed.
-	step RetryStep
-	due  time.Time
-}
-
-// spills says whether x is for a retry topic.
-func (x *letter) spills() bool { return x.step.Topic != "" }
-
 // letters publishes dead letters, and what goes to the retry topics, away from the workers, a few at once to each topic: one
 // that is down must not hold workers, nor what goes elsewhere.
 type letters struct {
-	c     *Consumer
-	later *schedule[letter] // those whose publish failed
+	cfg    *Config
+	tell   *teller
+	till   *till
+	parked *parking
+	later  *schedule[letter] // those whose publish failed
 
 	mu    sync.Mutex
 	boxes map[string]*outbox // by topic: one that is down holds nothing that goes to another
@@ -49,6 +33,13 @@ type outbox struct {
 	active int // goroutines that publish
 }
 
+func newLetters(cfg *Config, tell *teller, t *till, p *parking) *letters {
+	return &letters{
+		cfg: cfg, tell: tell, till: t, parked: p,
+		later: newSchedule[letter](), boxes: map[string]*outbox{}, open: map[*Message]bool{},
+	}
+}
+
 const (
 	// publishTimeout bounds one publish of a dead letter.
 	publishTimeout = 10 * time.Second
@@ -56,19 +47,20 @@ const (
 	refusedWait = time.Minute
 	// defaultConcurrency is how many letters are published at once to a topic.
 	defaultConcurrency = 4
-	// maxErrorBytes of a failure's text go into a header.
-	maxErrorBytes = 1 << 10
 )
 
 var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second, Factor: 2, Jitter: 0.2}
+
+// run publishes again what was put off, until ctx ends.
+func (d *letters) run(ctx context.Context) { d.later.run(ctx, d.enqueue) }
 
 // add takes a letter over; it does not block.
 func (d *letters) add(x letter) {
 	x.item = x.keep()
 	x.failed.Message = x.m
 	x.last = time.Now()
-	if x.topic = x.step.Topic; !x.spills() {
-		x.topic = d.c.cfg.DeadLetter.targetOf(x.failed)
+	if x.topic = x.step.Topic; !x.retries() {
+		x.topic = d.cfg.DeadLetter.targetOf(x.failed)
 	}
 	d.mu.Lock()
 	d.open[x.m] = true
@@ -99,7 +91,7 @@ func (d *letters) enqueue(x letter) {
 }
 
 func (d *letters) concurrency() int {
-	if to := d.c.cfg.DeadLetter; to != nil {
+	if to := d.cfg.DeadLetter; to != nil {
 		return to.Concurrency
 	}
 	return defaultConcurrency
@@ -122,30 +114,46 @@ func (d *letters) work(b *outbox) {
 	}
 }
 
+// wait blocks until all that publish have ended.
+func (d *letters) wait() { d.wg.Wait() }
+
 // settle publishes x and acks its message, or puts it off, or gives it back when its time is over.
 func (d *letters) settle(x letter) {
-	c := d.c
 	if d.over(x) {
 		d.done(x)
-		c.giveBack(x.k, x.back(x.failed.Runs), x.lane, x.k.why())
+		d.till.giveBack(x.k, x.back(x.failed.Runs), x.lane, x.k.why())
 		return
 	}
 	start := time.Now()
 	err := d.publish(x)
 	switch {
-	case x.spills():
-		d.spilled(x, err)
+	case x.retries():
+		d.retryPublished(x, err)
 	case err == nil:
-		c.count.deadLettered.Add(1)
+		d.tell.count.deadLettered.Add(1)
 		d.done(x)
-		c.ack(x.k, x.tokens(), x.lane)
-		c.tell(DeadLettered{Failed: x.failed, Topic: x.topic, Took: time.Since(start)})
+		d.till.ack(x.k, x.tokens(), x.lane)
+		d.tell.tell(DeadLettered{Failed: x.failed, Topic: x.topic, Took: time.Since(start)})
 	case errors.Is(err, broker.ErrRefused) && !x.cut:
 		x.cut = true
 		d.enqueue(x)
 	default:
 		d.putOff(x, err)
 	}
+}
+
+// retryPublished ends a letter to a retry topic: it is there, or its message waits here after all.
+func (d *letters) retryPublished(x letter, err error) {
+	d.done(x)
+	if err == nil {
+		d.tell.count.retryPublished.Add(1)
+		d.till.ack(x.k, x.tokens(), x.lane)
+		d.tell.tell(RetryPublished{Failed: x.failed, Topic: x.step.Topic})
+		return
+	}
+	d.tell.tell(RetryPublishFailed{Message: x.m, Topic: x.step.Topic, Err: err})
+	x.failed.Delay = max(0, time.Until(x.due))
+	d.parked.hold(x.item, x.failed)
 }
 
 // over says whether x is for its message's next holder: the claim has ended, or the consumer shuts down, or one of both is about
@@ -162,7 +170,7 @@ func (d *letters) putOff(x letter, err error) {
 	if refused {
 		wait = refusedWait
 	}
-	d.c.tell(DeadLetterDelayed{Message: x.failed.Message, Err: err, Refused: refused, Delay: wait})
+	d.tell.tell(DeadLetterDelayed{Message: x.m, Err: err, Refused: refused, Delay: wait})
 	d.later.add(time.Now().Add(wait), x)
 	if d.over(x) { // perhaps nobody flushes any more
 		d.flush(x.k)
@@ -179,20 +187,20 @@ func (d *letters) flush(k *claim) {
 func (d *letters) publish(x letter) error {
 	ctx, cancel := context.WithTimeout(x.k.ctx, publishTimeout)
 	defer cancel()
-	if x.spills() {
-		o := outgoing(x, d.c.cfg.Name)
+	name := d.cfg.Name
+	o := outgoing(x, name)
+	if x.retries() {
 		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
 		o.Headers = append(o.Headers, header(broker.HeaderRetryAt, time.Now().Add(x.step.Delay).UTC().Format(time.RFC3339Nano)))
-		if err := d.c.cfg.Retry.Topics.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
+		if err := d.cfg.Retry.Topics.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
 			return fmt.Errorf("publishing to retry topic %s: %w", o.Topic, err)
 		}
 		return nil
 	}
-	to := d.c.cfg.DeadLetter
-	o := outgoing(x, d.c.cfg.Name)
+	to := d.cfg.DeadLetter
 	o.Headers = slices.DeleteFunc(o.Headers, func(h broker.Header) bool { return foreign(to.Headers, h.Key) })
 	for _, s := range to.Headers {
-		o.Headers = append(o.Headers, styles[s](x, d.c.cfg.Name)...)
+		o.Headers = append(o.Headers, styles[s](x, name)...)
 	}
 	if err := to.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
 		return fmt.Errorf("publishing dead letter to %s: %w", x.topic, err)
@@ -200,59 +208,11 @@ func (d *letters) publish(x letter) error {
 	return nil
 }
 
-func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
-
-// outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then
-// ours.
-func outgoing(x letter, name string) broker.Outgoing {
-	m := x.failed.Message
-	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
-	for k, v := range m.Headers.All() {
-		if x.cut && k != broker.HeaderReplays { // that count goes with it whatever happens: it ends a circle of replays
-			continue
-		}
-		if !broker.IsLetterHeader(k) {
-			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
-		}
+// each calls do with each message whose letter is not settled, under the lock.
+func (d *letters) each(do func(*Message)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for m := range d.open {
+		do(m)
 	}
-	set := func(k, v string) { o.Headers = append(o.Headers, header(k, v)) }
-	set(broker.HeaderOriginalTopic, m.Topic)
-	if m.Partition >= 0 {
-		set(broker.HeaderOriginalPartition, strconv.Itoa(int(m.Partition)))
-	}
-	if m.Offset >= 0 {
-		set(broker.HeaderOriginalOffset, strconv.FormatInt(m.Offset, 10))
-	}
-	if m.ID != "" {
-		set(broker.HeaderOriginalID, headerText(m.ID))
-	}
-	set(broker.HeaderOriginalTime, m.Time().UTC().Format(time.RFC3339Nano))
-	set(broker.HeaderAttempts, strconv.Itoa(int(x.failed.Runs)))
-	set(broker.HeaderFirstFailure, time.Unix(0, x.first).UTC().Format(time.RFC3339Nano))
-	set(broker.HeaderLastFailure, x.last.UTC().Format(time.RFC3339Nano))
-	set(broker.HeaderErrorClass, x.failed.Class)
-	set(broker.HeaderError, headerText(x.failed.Err.Error()))
-	set(broker.HeaderHandler, name)
-	return o
-}
-
-// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
-// time is in it because a recreated stream uses its sequences again.
-func letterID(m *Message, name string) string {
-	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", name, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos)
-}
-
-// headerText makes a text fit for a header: one line, valid UTF-8, bounded.
-func headerText(s string) string {
-	b := make([]byte, 0, min(len(s), maxErrorBytes))
-	for _, r := range s {
-		if len(b)+utf8.RuneLen(r) > maxErrorBytes {
-			break
-		}
-		if r < ' ' || r == 0x7f {
-			r = ' '
-		}
-		b = utf8.AppendRune(b, r)
-	}
-	return string(b)
 }

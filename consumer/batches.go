@@ -1,0 +1,180 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// batches gathers messages until a batch is complete or has lingered, and queues it then. It is nil where messages are handled
+// one by one. With an order and ByKey a batch is consecutive messages of one lane: its first has come out of the lane, and the
+// others are pulled out of it behind that one.
+type batches struct {
+	cfg     *Batch
+	guard   guard
+	queue   *queue
+	lingers *schedule[*gathering]
+}
+
+func newBatches(cfg *Config, q *queue) *batches {
+	if cfg.Batch == nil {
+		return nil
+	}
+	return &batches{cfg: cfg.Batch, guard: newGuard(cfg), queue: q, lingers: newSchedule[*gathering]()}
+}
+
+// run calls do with each batch whose time is over, until ctx ends.
+func (b *batches) run(ctx context.Context, do func(*gathering)) {
+	if b != nil {
+		b.lingers.run(ctx, do)
+	}
+}
+
+// groupOf is the group of a message that may start in its lane.
+func (b *batches) groupOf(m *Message, lane []uint64) group {
+	switch {
+	case !b.cfg.ByKey:
+		return group{}
+	case len(lane) > 0 && lane[0] != 0:
+		return group{byKey: true, lane: lane[0]}
+	}
+	return group{byKey: true, key: string(m.Key), null: m.Key == nil}
+}
+
+func (b *batches) newGathering(k *claim, of group) *gathering {
+	g := &gathering{work: &work{k: k}, of: of}
+	if !of.byKey { // else most are small
+		g.ms = make([]broker.Message, 0, b.cfg.Size)
+	}
+	return g
+}
+
+// add takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It
+// never blocks, since the budget bounds what is here; it returns what must not start any more.
+func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) (refused []*work) {
+	s := &k.shelf
+	s.mu.Lock()
+	if k.closed.Load() {
+		s.mu.Unlock()
+		w := new(work)
+		w.init(k, ms, lanes)
+		return []*work{w}
+	}
+	var full, begun []*gathering
+	thawed := false
+	for i := range ms {
+		lane := lanePart(lanes, i, i+1)
+		of := b.groupOf(&ms[i], lane)
+		g := s.get(of)
+		if g == nil {
+			g = b.newGathering(k, of)
+			s.set(of, g)
+			begun = append(begun, g)
+		}
+		g.add(&ms[i], lane, first)
+		if g.complete(b.cfg) || of.lane != 0 && (alone || b.guard.check(&ms[i]) != nil || b.pull(g, &thawed)) {
+			full = append(full, g)
+			s.set(of, nil)
+		}
+	}
+	for _, g := range begun {
+		if s.get(g.of) == g {
+			b.lingers.add(time.Now().Add(b.cfg.Linger), g)
+		}
+	}
+	s.mu.Unlock()
+	b.queue.expect(len(ms))
+	return b.start(k, full, thawed)
+}
+
+// pull takes what waits in the lane of g into it: messages of the same key and claim, while there is room, up to one that comes
+// alone, as one does that the guard keeps from the handler. It says whether g is complete by that, and sets thawed where no lane
+// is full any more. It is called under the shelf's lock: g holds its lane, and nothing of that starts meanwhile.
+func (b *batches) pull(g *gathering, thawed *bool) (complete bool) {
+	key := g.ms[0].Key
+	if g.k.lanes.pull(g.of.lane, func(w *waiting) bool {
+		m := &w.m[0]
+		same := w.k == g.k && bytes.Equal(m.Key, key) && (m.Key == nil) == (key == nil)
+		if !same || w.alone || g.complete(b.cfg) || b.guard.check(m) != nil {
+			return false
+		}
+		g.add(m, []uint64{0}, 0) // the lane is the first one's to free
+		return true
+	}) {
+		*thawed = true
+	}
+	return g.complete(b.cfg)
+}
+
+// absorb is pull for the lanes that got more messages. It queues the batches that are complete by that, as add does.
+func (b *batches) absorb(k *claim, numbers []uint64) (refused []*work) {
+	var full []*gathering
+	thawed := false
+	k.shelf.mu.Lock()
+	for _, n := range numbers {
+		of := group{byKey: true, lane: n}
+		if g := k.shelf.byKey[of]; n != 0 && g != nil && b.pull(g, &thawed) {
+			full = append(full, g)
+			k.shelf.set(of, nil)
+		}
+	}
+	k.shelf.mu.Unlock()
+	return b.start(k, full, thawed)
+}
+
+// lingered queues a batch whose time is over, if it still gathers.
+func (b *batches) lingered(g *gathering) (refused []*work) {
+	s := &g.k.shelf
+	s.mu.Lock()
+	still := s.get(g.of) == g
+	if still {
+		s.set(g.of, nil)
+	}
+	s.mu.Unlock()
+	if !still {
+		return nil
+	}
+	return b.start(g.k, []*gathering{g}, false)
+}
+
+// start queues batches of k that are on the shelf no more, and has the source go on where the lanes thawed.
+func (b *batches) start(k *claim, full []*gathering, thawed bool) (refused []*work) {
+	for _, g := range full {
+		g.initBatch()
+		refused = append(refused, b.queue.requeueExpected(g.work)...)
+	}
+	if thawed {
+		k.thaw()
+	}
+	return refused
+}
+
+// take takes all that gathers of a claim that is closed.
+func (b *batches) take(k *claim) (ms []broker.Message, lanes []uint64) {
+	if b == nil {
+		return nil, nil
+	}
+	s := &k.shelf
+	s.mu.Lock()
+	for g := range s.all() {
+		ms, lanes = append(ms, g.ms...), append(lanes, g.lanes...)
+	}
+	s.plain, s.byKey = nil, nil
+	s.mu.Unlock()
+	b.queue.expect(-len(ms))
+	return ms, lanes
+}
+
+// putBehind has messages [n, …) of a batch of one lane wait in that lane again, before all others: the one before them failed.
+// alone: whose fault that was is not known, so each gets a call of its own; together, good ones would use up their attempts
+// because of a bad one among them.
+func (b *batches) putBehind(w *work, n int, alone bool) {
+	var ws []*waiting
+	for _, m := range w.ms[n:] {
+		ws = append(ws, &waiting{m: [1]broker.Message{m}, number: [1]uint64{w.lanes[0]}, k: w.k, alone: alone})
+	}
+	b.queue.expect(len(ws))
+	w.k.lanes.putBack(w.lanes[0], ws)
+}

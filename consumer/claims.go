@@ -1,0 +1,200 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// claims has the claims that have not ended.
+type claims struct {
+	handlers context.Context // the parent of all handlers' contexts; set before the first claim
+	lanes    *laneTables     // nil: there is no order
+
+	mu   sync.Mutex
+	open map[*broker.Claim]*claim
+	over string // why no claim may start anything any more
+}
+
+func newClaims(cfg *Config) *claims {
+	t := &claims{open: map[*broker.Claim]*claim{}}
+	if cfg.ordered() {
+		t.lanes = &laneTables{cfg: cfg.Lane, by: map[laneKey]*lanes{}}
+	}
+	return t
+}
+
+// of finds or makes the engine's side of b. fresh: it was made, and the caller follows it to its end.
+func (t *claims) of(f *feed, b *broker.Claim) (k *claim, fresh bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.open[b]; k != nil {
+		return k, false
+	}
+	k = &claim{Claim: b, feed: f, over: t.over}
+	k.closed.Store(t.over != "")
+	if t.lanes != nil && !f.retries {
+		k.lanes = t.lanes.use(laneKey{f, k.Topic, k.Partition})
+	}
+	k.ctx, k.cancel = context.WithCancelCause(t.handlers)
+	t.open[b] = k
+	return k, true
+}
+
+// shut has no claim that begins from now on start anything.
+func (t *claims) shut(reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = reason
+}
+
+// all are the claims that have not ended.
+func (t *claims) all() []*claim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.open))
+}
+
+// forget takes out a claim that has ended.
+func (t *claims) forget(k *claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, k.Claim)
+	if k.lanes != nil {
+		t.lanes.leave(k.lanes)
+	}
+}
+
+// A claim is the engine's side of a broker.Claim: what of it is alive here, so that a revocation and the drain can reach each
+// message where it lies.
+type claim struct {
+	*broker.Claim
+	feed *feed
+	// ctx is the parent of the handlers' contexts: it ends with the broker's claim, or with the end of a drain.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	lanes  *lanes      // nil: there is no order
+	closed atomic.Bool // over is set
+
+	_           line // workers read what is above for each message; dispatchers write what follows for each work
+	shelf       shelf
+	mu          sync.Mutex
+	over        string // why nothing of it may start any more; "": it may
+	first, last *work  // live works, oldest first
+}
+
+// enter registers live works. It says no when nothing of the claim may start any more: then they are the caller's to give back.
+func (k *claim) enter(ws ...*work) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over != "" {
+		return false
+	}
+	for _, w := range ws {
+		w.linked, w.prev, w.next = true, k.last, nil
+		if k.last != nil {
+			k.last.next = w
+		} else {
+			k.first = w
+		}
+		k.last = w
+	}
+	return true
+}
+
+// leave takes a work out of the list; a second time it does nothing.
+func (k *claim) leave(w *work) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !w.linked {
+		return
+	}
+	w.linked = false
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		k.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		k.last = w.prev
+	}
+	w.prev, w.next = nil, nil
+}
+
+// whileOpen calls do unless nothing of the claim may start any more, and says whether it did. Whoever closes the claim finds what
+// do put down. do is called under the lock.
+func (k *claim) whileOpen(do func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over != "" {
+		return false
+	}
+	do()
+	return true
+}
+
+// close marks the claim as over and returns its live works, oldest first. The first reason stays.
+func (k *claim) close(reason string) (live []*work) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over == "" {
+		k.over = reason
+		k.closed.Store(true)
+	}
+	for w := k.first; w != nil; w = w.next {
+		live = append(live, w)
+	}
+	return live
+}
+
+// why says why nothing of the claim may start any more; "": it may.
+func (k *claim) why() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.over
+}
+
+// thaw has the source go on with a claim whose lanes are not full any more.
+func (k *claim) thaw() { k.feed.hold(k.Claim, time.Now()) }
+
+// each calls do with each message in k's live works and incomplete batches that is not settled, under its locks.
+func (k *claim) each(do func(*Message)) {
+	k.shelf.each(do) // first: what is queued meanwhile is seen twice, and not missed
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for w := k.first; w != nil; w = w.next {
+		from, next, end := unpackState(w.state.Load())
+		left := w.part(min(max(from, next-1), end), end)
+		for i := range left {
+			do(&left[i])
+		}
+	}
+}
+
+// running returns what of k is in handlers.
+func (k *claim) running() (all []sighting) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for w := k.first; w != nil; w = w.next {
+		if s, ok := w.sight(); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// see notes that message i of w runs, in which goroutine, and since when. Under the claim's lock, for the end of the drain
+// reads it.
+func (k *claim) see(w *work, i int, goroutine uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w.see(i, goroutine)
+}

@@ -1,0 +1,81 @@
+package consumer
+
+import "github.com/longshoremq/longshore/broker"
+
+// A cutter makes works of chunks. It allocates them many at a time: slow handlers get a work for each message.
+type cutter struct {
+	queue   *queue
+	classes bool // messages are of several classes
+	slab    []work
+	out     []*work
+	numbers []uint64 // of lanes; fresh ones, as works keep theirs
+	stash   stash
+	tokens  []uint64 // fresh ones, as works keep theirs
+}
+
+const (
+	worksAtOnce  = 30  // 4 KiB
+	tokensAtOnce = 512 // the same
+)
+
+// cut makes works of q messages each, which are acked one by one or at the end of their work. What it returns is good until the
+// next call.
+func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each bool) []*work {
+	clear(x.out)
+	x.out = x.out[:0]
+	for len(ms) > 0 {
+		if len(x.slab) == 0 {
+			x.slab = make([]work, worksAtOnce)
+		}
+		n := min(q, len(ms))
+		if x.classes {
+			n = x.sameClass(k, ms[:n])
+		}
+		w := &x.slab[0]
+		x.slab = x.slab[1:]
+		w.init(k, ms[:n:n], nil)
+		if w.each = each; n > 1 {
+			w.tokens = x.tokensOf(w.ms)
+		}
+		if ms = ms[n:]; lanes != nil {
+			w.lanes, lanes = lanes[:n:n], lanes[n:]
+		}
+		x.out = append(x.out, w)
+	}
+	return x.out
+}
+
+// sameClass is how many of ms, from the first, are of one class: a work is.
+func (x *cutter) sameClass(k *claim, ms []broker.Message) int {
+	class := x.queue.classOf(k, &ms[0])
+	for i := range ms {
+		if x.queue.classOf(k, &ms[i]) != class {
+			return i
+		}
+	}
+	return len(ms)
+}
+
+// lanesOf makes room for the numbers of n lanes.
+func (x *cutter) lanesOf(n, chunk int) []uint64 {
+	if len(x.numbers) < n {
+		x.numbers = make([]uint64, max(n, chunk))
+	}
+	numbers := x.numbers[:n:n]
+	x.numbers = x.numbers[n:]
+	return numbers
+}
+
+// tokensOf are the messages' tokens in one piece.
+func (x *cutter) tokensOf(ms []broker.Message) []uint64 {
+	n := len(ms)
+	if len(x.tokens) < n {
+		x.tokens = make([]uint64, max(n, tokensAtOnce))
+	}
+	tokens := x.tokens[:n:n]
+	x.tokens = x.tokens[n:]
+	for i := range ms {
+		tokens[i] = ms[i].Token
+	}
+	return tokens
+}

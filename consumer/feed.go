@@ -1,0 +1,169 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A feed is one source and what its dispatcher needs.
+type feed struct {
+	source  broker.Source
+	class   int // its class in the pool's queue; the levels of Priority follow it
+	traits  broker.Traits
+	retries bool // it reads the retry topics
+	up      atomic.Bool
+}
+
+// hold has the source fetch nothing of a claim until then; a time that has passed lets it go on. It says whether the source can.
+func (f *feed) hold(claim *broker.Claim, until time.Time) bool {
+	h, ok := f.source.(broker.Holder)
+	if ok {
+		h.Hold(claim, until)
+	}
+	return ok
+}
+
+// feeds are all sources of a consumer, that of its retry topics at the end.
+type feeds []*feed
+
+func newFeeds(cfg *Config) (fs feeds) {
+	for i, in := range cfg.inputs() {
+		fs = append(fs, &feed{source: in.Source, class: i * cfg.levels()})
+	}
+	if t := cfg.Retry.Topics; t != nil {
+		fs = append(fs, &feed{source: t.Source, retries: true})
+	}
+	return fs
+}
+
+// connected says whether all sources had contact when they last spoke of it.
+func (fs feeds) connected() bool {
+	return !slices.ContainsFunc(fs, func(f *feed) bool { return !f.up.Load() })
+}
+
+// pausers calls do with each source that can pause by itself.
+func (fs feeds) pausers(do func(broker.Pauser) error) error {
+	var errs []error
+	for _, f := range fs {
+		if p, ok := f.source.(broker.Pauser); ok {
+			if err := do(p); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends receiving; it does not wait.
+func (fs feeds) stop() {
+	for _, f := range fs {
+		f.source.Stop()
+	}
+}
+
+// close closes the sources, within timeout.
+func (fs feeds) close(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var errs []error
+	for _, f := range fs {
+		if err := f.source.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing the source: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lag is that of all sources together; unknown where one's is. The retry topics' is not in it: what lies there waits on purpose.
+func (fs feeds) lag() (sum broker.Lag) {
+	for _, f := range fs {
+		if f.retries {
+			continue
+		}
+		l, ok := f.source.(broker.LagReporter)
+		if !ok {
+			return broker.UnknownLag()
+		}
+		lag := l.Lag()
+		if lag.Waiting < 0 || lag.Unsettled < 0 {
+			return broker.UnknownLag()
+		}
+		sum = addLag(sum, lag)
+		if sum.At.IsZero() || lag.At.Before(sum.At) {
+			sum.At = lag.At
+		}
+	}
+	return sum
+}
+
+// addLag adds figures; the time stays that of sum.
+func addLag(sum, l broker.Lag) broker.Lag {
+	sum.Waiting, sum.Unsettled, sum.Group = sum.Waiting+l.Waiting, sum.Unsettled+l.Unsettled, sum.Group || l.Group
+	return sum
+}
+
+// waiting returns what the pool's manager asks, up to 200 times a second: how much waits at the brokers. For one goroutine.
+func (fs feeds) waiting() func() int64 {
+	n, at := int64(-1), time.Time{}
+	return func() int64 {
+		if now := time.Now(); now.Sub(at) >= lagEvery {
+			n, at = fs.lag().Waiting, now
+		}
+		return n
+	}
+}
+
+// lagEvery is how old the lag may be that the pool's manager sees.
+const lagEvery = 100 * time.Millisecond
+
+// lagByPartition is as Consumer.LagByPartition says.
+func (fs feeds) lagByPartition() []broker.PartitionLag {
+	if fs.lag().At.IsZero() {
+		return nil
+	}
+	type partition struct {
+		topic string
+		no    int32
+	}
+	sums := map[partition]broker.Lag{}
+	for _, f := range fs {
+		if f.retries {
+			continue
+		}
+		rows := f.rows()
+		for _, row := range rows {
+			if row.Waiting < 0 || row.Unsettled < 0 { // it has come just now
+				return nil
+			}
+			p := partition{row.Topic, row.Partition}
+			sum := addLag(sums[p], row.Lag)
+			sum.At = row.At
+			sums[p] = sum
+		}
+	}
+	all := make([]broker.PartitionLag, 0, len(sums))
+	for p, sum := range sums {
+		all = append(all, broker.PartitionLag{Topic: p.topic, Partition: p.no, Lag: sum})
+	}
+	slices.SortFunc(all, func(a, b broker.PartitionLag) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return all
+}
+
+// rows are the lags of a source's partitions; of one that has none, its lag in one row.
+func (f *feed) rows() []broker.PartitionLag {
+	if s, ok := f.source.(broker.PartitionLagReporter); ok {
+		if rows := s.LagByPartition(); len(rows) > 0 {
+			return rows
+		}
+	}
+	return []broker.PartitionLag{{Partition: -1, Lag: f.source.(broker.LagReporter).Lag()}}
+}

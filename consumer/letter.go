@@ -1,0 +1,87 @@
+package consumer
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
+// is confirmed.
+type letter struct {
+	item
+	failed Failed
+	topic  string // where it goes
+	last   time.Time
+	tries  int32
+	cut    bool // refused with all headers; now with ours only
+	// step and due are set for a retry topic: which, and when its message's delay has passed.
+	step RetryStep
+	due  time.Time
+}
+
+// retries says whether x is for a retry topic.
+func (x *letter) retries() bool { return x.step.Topic != "" }
+
+// maxErrorBytes of a failure's text go into a header.
+const maxErrorBytes = 1 << 10
+
+func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
+
+// outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then
+// ours.
+func outgoing(x letter, name string) broker.Outgoing {
+	m := x.failed.Message
+	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
+	for k, v := range m.Headers.All() {
+		if x.cut && k != broker.HeaderReplays { // that count goes with it whatever happens: it ends a circle of replays
+			continue
+		}
+		if !broker.IsLetterHeader(k) {
+			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
+		}
+	}
+	set := func(k, v string) { o.Headers = append(o.Headers, header(k, v)) }
+	set(broker.HeaderOriginalTopic, m.Topic)
+	if m.Partition >= 0 {
+		set(broker.HeaderOriginalPartition, strconv.Itoa(int(m.Partition)))
+	}
+	if m.Offset >= 0 {
+		set(broker.HeaderOriginalOffset, strconv.FormatInt(m.Offset, 10))
+	}
+	if m.ID != "" {
+		set(broker.HeaderOriginalID, headerText(m.ID))
+	}
+	set(broker.HeaderOriginalTime, m.Time().UTC().Format(time.RFC3339Nano))
+	set(broker.HeaderAttempts, strconv.Itoa(int(x.failed.Runs)))
+	set(broker.HeaderFirstFailure, time.Unix(0, x.first).UTC().Format(time.RFC3339Nano))
+	set(broker.HeaderLastFailure, x.last.UTC().Format(time.RFC3339Nano))
+	set(broker.HeaderErrorClass, x.failed.Class)
+	set(broker.HeaderError, headerText(x.failed.Err.Error()))
+	set(broker.HeaderHandler, name)
+	return o
+}
+
+// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
+// time is in it because a recreated stream uses its sequences again.
+func letterID(m *Message, name string) string {
+	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", name, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos)
+}
+
+// headerText makes a text fit for a header: one line, valid UTF-8, bounded.
+func headerText(s string) string {
+	b := make([]byte, 0, min(len(s), maxErrorBytes))
+	for _, r := range s {
+		if len(b)+utf8.RuneLen(r) > maxErrorBytes {
+			break
+		}
+		if r < ' ' || r == 0x7f {
+			r = ' '
+		}
+		b = utf8.AppendRune(b, r)
+	}
+	return string(b)
+}

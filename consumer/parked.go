@@ -1,0 +1,93 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// parked is a message that waits here for its next attempt, because the broker cannot keep the delay, or because its handler
+// deferred it. It stays claimed and in the budget, copied, so that it pins no fetch buffer.
+type parked struct {
+	item
+	failed Failed // why it waits; without a Message: it was deferred
+	due    time.Time
+}
+
+// rest gives it back with the rest of its delay; in an order with none, or those behind it would come first.
+func (p *parked) rest(now time.Time) broker.Back {
+	b := broker.Back{Token: p.m.Token, Runs: p.m.Runs}
+	if p.lane == nil {
+		b.Delay = max(0, p.due.Sub(now))
+	}
+	return b
+}
+
+// A parking has what is parked, until it is due or its claim is over.
+type parking struct {
+	till *till
+	tell *teller
+	due  *schedule[parked]
+}
+
+func newParking(tell *teller, t *till) *parking {
+	return &parking{tell: tell, till: t, due: newSchedule[parked]()}
+}
+
+// run queues what is due, until ctx ends.
+func (p *parking) run(ctx context.Context) { p.due.run(ctx, p.leave) }
+
+// leave queues a message whose delay has passed.
+func (p *parking) leave(x parked) { p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.first) }
+
+// hold holds a copy of a message that failed until its delay has passed. It says whether it does: where nothing of the claim may
+// start any more, it gives the message back.
+func (p *parking) hold(x item, f Failed) bool {
+	one := parked{item: x.keep(), failed: f, due: time.Now().Add(f.Delay)}
+	one.failed.Message = one.m
+	one.m.Runs = f.Runs
+	one.m.Attempt++
+	held := x.k.whileOpen(func() { p.due.add(one.due, one) })
+	if !held {
+		p.till.nack(x.k, []broker.Back{one.rest(time.Now())}, x.lane)
+	}
+	return held
+}
+
+// putOff holds a copy of a message that its handler deferred.
+func (p *parking) putOff(x item, e *deferError) {
+	one := parked{item: x.keep(), due: time.Now().Add(e.wait)}
+	var held *due[parked]
+	if !x.k.whileOpen(func() { held = p.due.add(one.due, one) }) {
+		p.till.giveBack(x.k, x.back(x.m.Runs), x.lane, x.k.why())
+		return
+	}
+	p.tell.count.deferred.Add(1)
+	if e.until == nil {
+		return
+	}
+	e.until(func() bool {
+		if !p.due.remove(held) {
+			return false
+		}
+		p.leave(one)
+		return true
+	})
+}
+
+// take takes out what failed, did not only ask to wait, and matches.
+func (p *parking) take(match func(parked) bool) []parked {
+	return p.due.take(func(x parked) bool { return x.failed.Message != nil && match(x) })
+}
+
+// takeOf takes out all of a claim.
+func (p *parking) takeOf(k *claim) []parked {
+	return p.due.take(func(x parked) bool { return x.k == k })
+}
+
+// len is how many are parked.
+func (p *parking) len() int { return p.due.len() }
+
+// each calls do with each of their messages, under the lock.
+func (p *parking) each(do func(*Message)) { p.due.each(func(x parked) { do(x.m) }) }

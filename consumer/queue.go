@@ -1,0 +1,181 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
+)
+
+// A queue is where work waits for a worker: the pool and its classes. It returns what it refuses, because the claim is over or
+// the consumer stops: who asked gives that back.
+type queue struct {
+	cfg     *Config
+	pool    *pool.Pool[*work]
+	started atomic.Bool // pool is set
+
+	mu     sync.Mutex
+	limits [2]int // min and max workers
+
+	_    line
+	pace pace
+	_    line
+}
+
+// scanEvery is how often the pool looks at what workers hold: the precision of timeouts, and how long an ack may wait for a slow
+// neighbour in the same work.
+const scanEvery = 10 * time.Millisecond
+
+func newQueue(cfg *Config) *queue {
+	return &queue{cfg: cfg, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max}}
+}
+
+// start makes the pool, which starts its workers. calls has what the pool calls.
+func (q *queue) start(calls pool.Config[*work]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	cfg := calls
+	cfg.Min, cfg.Max = q.limits[0], q.limits[1]
+	cfg.IdleTimeout, cfg.Policy, cfg.Gauge = q.cfg.Pool.IdleTimeout, q.cfg.Pool.Policy, q.cfg.Pool.Gauge
+	cfg.Weights, cfg.Strict, cfg.Queue = q.cfg.weights(), q.cfg.Strict, q.cfg.Budget.Messages
+	cfg.Scan, cfg.MaxStuck, cfg.Count = scanEvery, q.cfg.MaxStuck, (*work).unstarted
+	p, err := pool.New(cfg)
+	if err != nil {
+		return fmt.Errorf("starting the pool: %w", err)
+	}
+	q.pool = p
+	q.started.Store(true)
+	return nil
+}
+
+// setLimits changes the least and the most workers, now and at the start.
+func (q *queue) setLimits(least, most int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if least < 1 || most < least || most > q.cfg.Budget.Messages {
+		return fmt.Errorf("%s: limits %d..%d, want 1 <= min <= max <= the budget of %d messages",
+			q.cfg.title(), least, most, q.cfg.Budget.Messages)
+	}
+	q.limits = [2]int{least, most}
+	if q.started.Load() {
+		return q.pool.SetLimits(least, most)
+	}
+	return nil
+}
+
+// stats are the pool's; before it is started, the limits.
+func (q *queue) stats() (s pool.Stats) {
+	if q.started.Load() {
+		return q.pool.Stats()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.Min, s.Max = q.limits[0], q.limits[1]
+	return s
+}
+
+// drain ends the pool. It waits for its workers until ctx ends.
+func (q *queue) drain(ctx context.Context) { _, _ = q.pool.Drain(ctx) } // it counts workers, not handlers
+
+// inHand are the works that workers have in hand.
+func (q *queue) inHand() []*work { return q.pool.InHand() }
+
+// load is a short look at the pool.
+func (q *queue) load() pool.Load { return q.pool.Load() }
+
+// submit queues new works of k, one lock for all that fits. It waits for room until ctx ends.
+func (q *queue) submit(ctx context.Context, k *claim, ws []*work) (refused []*work) {
+	if !k.enter(ws...) {
+		return ws
+	}
+	if left, err := q.submitAll(ctx, k, ws); err != nil {
+		return left
+	}
+	return nil
+}
+
+// submitAll queues works of any classes: one lock for those of a class that fit. left are those that were not taken.
+func (q *queue) submitAll(ctx context.Context, k *claim, ws []*work) (left []*work, err error) {
+	if q.cfg.Priority == nil {
+		taken, err := q.pool.SubmitAll(ctx, k.feed.class, ws)
+		return ws[taken:], err
+	}
+	for level := range q.cfg.levels() {
+		class := k.feed.class + level
+		var some []*work
+		for _, w := range ws {
+			if q.classOf(k, &w.ms[0]) == class {
+				some = append(some, w)
+			}
+		}
+		taken, e := q.pool.SubmitAll(ctx, class, some)
+		left, err = append(left, some[taken:]...), errors.Join(err, e)
+	}
+	return left, err
+}
+
+// requeue queues what was let in before; it never blocks.
+func (q *queue) requeue(w *work) (refused []*work) {
+	if !w.k.enter(w) {
+		return []*work{w}
+	}
+	q.pool.Requeue(q.classOf(w.k, &w.ms[0]), w)
+	return nil
+}
+
+// expect announces n messages that wait for others here; a negative n takes back what will not come.
+func (q *queue) expect(n int) { q.pool.Expect(n) }
+
+// requeueExpected is requeue for what was announced.
+func (q *queue) requeueExpected(w *work) (refused []*work) {
+	if !w.k.enter(w) {
+		q.pool.Expect(-len(w.ms))
+		return []*work{w}
+	}
+	q.pool.RequeueExpected(q.classOf(w.k, &w.ms[0]), w)
+	return nil
+}
+
+// follow queues messages whose turn has come in their lanes, in works of one claim and class each.
+func (q *queue) follow(next []*waiting) (refused []*work) {
+	most := q.pace.quantum(len(next))
+	for len(next) > 0 {
+		n, k := 1, next[0].k
+		class := q.classOf(k, &next[0].m[0])
+		for n < min(most, len(next)) && next[n].k == k && q.classOf(k, &next[n].m[0]) == class {
+			n++
+		}
+		refused = append(refused, q.requeueExpected(workOf(next[:n]))...)
+		next = next[n:]
+	}
+	return refused
+}
+
+// workOf makes a work of messages of one claim that waited.
+func workOf(ws []*waiting) *work {
+	w := new(work)
+	if len(ws) == 1 {
+		w.init(ws[0].k, ws[0].m[:], ws[0].number[:])
+		return w
+	}
+	ms, numbers := make([]broker.Message, len(ws)), make([]uint64, len(ws))
+	for i, one := range ws {
+		ms[i], numbers[i] = one.m[0], one.number[0]
+	}
+	w.init(ws[0].k, ms, numbers)
+	return w
+}
+
+// classOf is the class in which a message waits for a worker.
+func (q *queue) classOf(k *claim, m *Message) int {
+	p := q.cfg.Priority
+	if p == nil {
+		return k.feed.class
+	}
+	return k.feed.class + min(max(0, p.Of(m)), len(p.Levels)-1)
+}

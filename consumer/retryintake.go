@@ -1,0 +1,87 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// dispatchRetries is dispatch for the source of the retry topics: what is due is handled, what is not is given back and its claim
+// held.
+func (in *intake) dispatchRetries(submits context.Context, f *feed) error {
+	for {
+		in.gate.wait(submits)
+		ms := make([]broker.Message, min(in.cfg.Chunk, in.cfg.retryBudget().Messages))
+		n, err := f.source.Receive(ms)
+		if errors.Is(err, broker.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("receiving from the retry topics: %w", err)
+		}
+		in.till.received(n)
+		in.passRetries(submits, in.claimOf(f, ms[0].Claim), ms[:n])
+	}
+}
+
+// passRetries queues the messages of a retry topic that are due, up to the first that is not.
+func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Message) {
+	now := time.Now()
+	var ws []*work
+	for i := range ms {
+		o := readOrigin(&ms[i])
+		due := in.cfg.Retry.Topics.dueOf(&ms[i], o)
+		if due.After(now) {
+			in.hold(k, ms[i:], due, now)
+			break
+		}
+		o.restore(&ms[i])
+		in.received.Add(1)
+		if in.cfg.Batch != nil {
+			in.till.gather(k, ms[i:i+1], nil, o.first, false)
+			continue
+		}
+		w := new(work)
+		w.init(k, ms[i:i+1:i+1], nil)
+		w.first = o.first
+		ws = append(ws, w)
+	}
+	if len(ws) > 0 {
+		in.till.submit(submits, k, ws)
+	}
+}
+
+// hold gives back messages that are not due, and holds their claim until the first of them is, and those that come soon after it.
+func (in *intake) hold(k *claim, ms []broker.Message, due, now time.Time) {
+	until := due.Add(in.cfg.Retry.Topics.lateness(k.Topic))
+	k.feed.hold(k.Claim, until) // first, or they would be fetched again at once
+	back := backs(ms)
+	if k.feed.traits.NativeDelay > 0 {
+		for i := range back {
+			back[i].Delay = min(until.Sub(now), k.feed.traits.NativeDelay)
+		}
+	}
+	in.till.nack(k, back, nil)
+}
+
+// dueOf is when a message of a retry topic may be handled. A time that no longshore wrote, further away than the longest step, is
+// not believed.
+func (t *RetryTopics) dueOf(m *Message, o origin) time.Time {
+	if last := m.Time().Add(t.Steps[len(t.Steps)-1].Delay); o.due.After(last) {
+		return last
+	}
+	return o.due
+}
+
+// lateness is how much later than its time a message of that topic may come.
+func (t *RetryTopics) lateness(topic string) time.Duration {
+	for _, s := range t.Steps {
+		if s.Topic == topic {
+			return min(s.Delay/laterBy, latest)
+		}
+	}
+	return 0
+}

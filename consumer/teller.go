@@ -1,0 +1,65 @@
+package consumer
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/rs/zerolog"
+)
+
+// A teller tells the observers what happened, and has the counters. What is counted is counted before its message is settled: who
+// sees a message gone sees it counted.
+type teller struct {
+	observers []Observer
+	counting  []Observer // those of them that are told of Handled: not the log
+
+	_     line
+	count counters
+	ages  ages
+	_     line
+}
+
+// line keeps what stands before it from the cache line of what stands after it: what is written for each hand-off, by
+// dispatchers or workers, shares none with what they only read.
+type line [64]byte
+
+// counters count since Run began.
+type counters struct {
+	handled, skipped, failed, retried, deferred, retryPublished, deadLettered, givenBack, lost, gaps, unordered atomic.Int64
+}
+
+func newTeller(cfg *Config) *teller {
+	t := &teller{counting: slices.Clone(cfg.Observers), observers: slices.Clone(cfg.Observers)}
+	if cfg.Logger.GetLevel() != zerolog.Disabled {
+		t.observers = append(t.observers, LogEvents(cfg.Logger.With().Str("consumer", cfg.Name).Logger()))
+	}
+	return t
+}
+
+// tell passes e to every observer.
+func (t *teller) tell(e Event) {
+	for _, o := range t.observers {
+		o(e)
+	}
+}
+
+// tellHandled is tell for what happens for each hand-off.
+func (t *teller) tellHandled(n int, took time.Duration) {
+	if len(t.counting) == 0 {
+		return
+	}
+	e := Event(Handled{N: n, Took: took})
+	for _, o := range t.counting {
+		o(e)
+	}
+}
+
+// handled counts messages whose handler returned nil, and that are about to be acked.
+func (t *teller) handled(ms []broker.Message) {
+	t.count.handled.Add(int64(len(ms)))
+	if len(t.counting) > 0 {
+		t.ages.add(ms, time.Now().UnixNano())
+	}
+}

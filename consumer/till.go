@@ -1,0 +1,243 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A till settles: every ack and every nack goes through it. It counts what is here, frees the lanes of what is settled, and has
+// what waits in them follow. What the queue refuses comes back to it, and is given back: so there is one loop, and it is here.
+type till struct {
+	tell    *teller
+	queue   *queue
+	batches *batches // nil: one by one
+
+	_     line
+	held  atomic.Int64 // messages received and not settled
+	_     line
+	empty chan struct{} // signalled when held falls to 0
+}
+
+func newTill(tell *teller, q *queue, b *batches) *till {
+	return &till{tell: tell, queue: q, batches: b, empty: make(chan struct{}, 1)}
+}
+
+// ack settles messages of k as done; what waits for them in their lanes follows.
+func (t *till) ack(k *claim, tokens []uint64, lanes []uint64) {
+	err := k.feed.source.Ack(k.Claim, tokens)
+	t.settled(len(tokens), err)
+	t.release(k, lanes, errors.Is(err, broker.ErrLost))
+}
+
+// ackPart acks messages [a, b) of w, whose handler returned nil, with one call. buf lends its memory, where the caller has some.
+func (t *till) ackPart(w *work, a, b int, buf *[]uint64) {
+	if a >= b {
+		return
+	}
+	tokens := w.tokens
+	if tokens != nil {
+		tokens = tokens[a:b]
+	} else {
+		if buf == nil {
+			buf = new([]uint64)
+		}
+		tokens = (*buf)[:0]
+		for _, m := range w.part(a, b) {
+			tokens = append(tokens, m.Token)
+		}
+		*buf = tokens
+	}
+	t.tell.handled(w.part(a, b))
+	t.ack(w.k, tokens, w.lanesOf(a, b))
+}
+
+// nack gives messages of k back to the broker; what waits for them in their lanes goes back, too.
+func (t *till) nack(k *claim, back []broker.Back, lanes []uint64) {
+	t.nackAlone(k, back)
+	t.release(k, lanes, true)
+}
+
+// nackAlone is nack for what has no lane, or whose lane the caller frees.
+func (t *till) nackAlone(k *claim, back []broker.Back) {
+	err := k.feed.source.Nack(k.Claim, back)
+	t.settled(len(back), err)
+}
+
+// giveBack nacks what no handler finished, and says so.
+func (t *till) giveBack(k *claim, back []broker.Back, lanes []uint64, reason string) {
+	if len(back) == 0 {
+		return
+	}
+	t.tell.count.givenBack.Add(int64(len(back)))
+	t.nack(k, back, lanes)
+	t.tell.tell(GivenBack{N: len(back), Reason: reason})
+}
+
+// submit queues new works of k. It waits for room until ctx ends; what the queue has not taken by then is given back.
+func (t *till) submit(ctx context.Context, k *claim, ws []*work) {
+	t.refused(t.queue.submit(ctx, k, ws))
+}
+
+// again queues messages that were let in before; it never blocks.
+func (t *till) again(k *claim, ms []broker.Message, lanes []uint64, first int64) {
+	if t.batches != nil {
+		t.gather(k, ms, lanes, first, first != 0)
+		return
+	}
+	w := new(work)
+	w.init(k, ms, lanes)
+	w.first, w.each = first, true
+	t.refused(t.queue.requeue(w))
+}
+
+// gather takes messages of k into batches; see batches.add.
+func (t *till) gather(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) {
+	t.refused(t.batches.add(k, ms, lanes, first, alone))
+}
+
+// absorb takes what came into lanes of k into the batches that gather there.
+func (t *till) absorb(k *claim, numbers []uint64) { t.refused(t.batches.absorb(k, numbers)) }
+
+// lingered queues a batch whose time is over.
+func (t *till) lingered(g *gathering) { t.refused(t.batches.lingered(g)) }
+
+// refused gives back works, of one claim, that are in no queue.
+func (t *till) refused(ws []*work) {
+	if len(ws) > 0 {
+		t.release(ws[0].k, t.returnWorks(ws), true)
+	}
+}
+
+// release lets go of the lanes of messages that were settled: what waits in them follows. again: the messages come again, so what
+// waits behind them goes back too; it comes again after them.
+func (t *till) release(k *claim, numbers []uint64, again bool) {
+	if k.lanes == nil {
+		return
+	}
+	for len(numbers) > 0 {
+		var f followers
+		if k.lanes.done(numbers, again, &f) {
+			k.thaw()
+		}
+		t.returnWaiting(f.back)
+		numbers, again = t.returnWorks(t.follow(f.next)), true
+	}
+}
+
+// follow has messages start whose turn has come. It returns those that must not start any more.
+func (t *till) follow(next []*waiting) (refused []*work) {
+	if t.batches == nil {
+		return t.queue.follow(next)
+	}
+	for _, w := range next {
+		t.queue.expect(-1)
+		refused = append(refused, t.batches.add(w.k, w.m[:], w.number[:], 0, w.alone)...)
+	}
+	return refused
+}
+
+// dropWaiting gives back what waits under a claim that has ended.
+func (t *till) dropWaiting(k *claim) {
+	if k.lanes == nil {
+		return
+	}
+	var f followers
+	k.lanes.drop(k, &f)
+	t.returnWaiting(f.back)
+}
+
+// returnWorks gives back what is unstarted of works that are in no queue, one call for those in a row that are of one claim. It
+// returns their lanes, for the caller to free.
+func (t *till) returnWorks(ws []*work) (lanes []uint64) {
+	for len(ws) > 0 {
+		k := ws[0].k
+		var back []broker.Back
+		for len(ws) > 0 && ws[0].k == k {
+			w := ws[0]
+			_, _, u0, u1 := w.steal()
+			k.leave(w)
+			back = append(back, backs(w.part(u0, u1))...)
+			lanes = append(lanes, w.lanesOf(u0, u1)...)
+			ws = ws[1:]
+		}
+		t.returned(k, back, "drain") // the claim is open, so it is the stop that the queue does not wait for
+	}
+	return lanes
+}
+
+// returnWaiting gives back messages that waited, one call for those in a row that are of one claim.
+func (t *till) returnWaiting(ws []*waiting) {
+	for len(ws) > 0 {
+		k := ws[0].k
+		var back []broker.Back
+		for len(ws) > 0 && ws[0].k == k {
+			m := &ws[0].m[0]
+			back = append(back, broker.Back{Token: m.Token, Runs: m.Runs})
+			ws = ws[1:]
+		}
+		t.queue.expect(-len(back))
+		t.returned(k, back, "lost") // the claim is open, so it is the message before it that was
+	}
+}
+
+// returned is giveBack for what has no lane. The reason is the claim's; otherwise, where it is open.
+func (t *till) returned(k *claim, back []broker.Back, otherwise string) {
+	if len(back) == 0 {
+		return
+	}
+	reason := k.why()
+	if reason == "" {
+		reason = otherwise
+	}
+	t.tell.count.givenBack.Add(int64(len(back)))
+	t.nackAlone(k, back)
+	t.tell.tell(GivenBack{N: len(back), Reason: reason})
+}
+
+// received counts n messages in.
+func (t *till) received(n int) { t.held.Add(int64(n)) }
+
+// settled counts n messages out, and wakes who waits for the last one.
+func (t *till) settled(n int, err error) {
+	if err != nil {
+		late := lateOf(n, err)
+		t.tell.count.lost.Add(int64(late))
+		t.tell.tell(Lost{N: late, Err: err})
+	}
+	if t.held.Add(int64(-n)) == 0 {
+		select {
+		case t.empty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lateOf is how many of n settles that ended with err came too late.
+func lateOf(n int, err error) int {
+	var lost *broker.LostError
+	switch {
+	case errors.As(err, &lost):
+		return min(max(1, lost.N), n)
+	case errors.Is(err, broker.ErrSettled): // they were settled before, and do not come again
+		return 0
+	}
+	return n
+}
+
+// wait waits until everything received is settled, at most d, and says whether it is.
+func (t *till) wait(d time.Duration) bool {
+	timer := time.NewTimer(max(0, d))
+	defer timer.Stop()
+	for t.held.Load() > 0 {
+		select {
+		case <-t.empty:
+		case <-timer.C:
+			return t.held.Load() == 0
+		}
+	}
+	return true
+}
