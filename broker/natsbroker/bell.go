@@ -12,3 +12,17 @@ func (b bell) ring() {
 	default:
 	}
 }
+
+// waiter is somebody who waits for a bell; nobody else may ring it. Not safe for concurrent use.
+type waiter struct {
+	bell  bell
+	waits bool
+}
+
+// rouse wakes who waits.
+func (w *waiter) rouse() {
+	if w.waits {
+		w.waits = false
+		w.bell.ring()
+	}
+}

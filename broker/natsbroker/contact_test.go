@@ -38,16 +38,16 @@ func TestContactWaitsForWhatWasRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-read
-	s.ackWaitNanos.Store(int64(time.Minute))
+	s.held.stock.leases.ackWait = int64(time.Minute)
 	made := make(chan bool)
-	go func() { made <- s.makeContact(ctx) }()
+	go func() { made <- s.leases.contact(ctx) }()
 	select {
 	case <-made:
-		t.Errorf("there was contact at %v, before a delivery that came earlier was handled", time.Duration(s.lastContact()))
+		t.Errorf("there was contact at %v, before a delivery that came earlier was handled", time.Duration(s.held.stock.leases.contact))
 		close(handle)
 	case <-time.After(100 * time.Millisecond):
 		close(handle)
-		if !<-made || s.lastContact() == 0 {
+		if !<-made || s.held.stock.leases.contact == 0 {
 			t.Error("there is no contact")
 		}
 	}

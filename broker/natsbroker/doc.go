@@ -16,30 +16,43 @@
 // is here. A claim is then one process's turn, and a process that stands by has none. Traits.Ordered says whether the consumer
 // has the group; one from before has not, which is warned of, and then the order holds within each process.
 //
-// # The files, in the order of a message's life
+// # The parts, in the order of a message's life
 //
-//	config    settings, checked before any connection (secret: those that are not printed)
-//	conn      the connection: TLS, credentials, reconnect for ever
-//	durable   the stream and the consumer: create, or compare field by field
-//	pull      how much to ask for, and what an answer means; pullloop asks
-//	pin       whose turn it is, and what is missing at its beginning; pinloop keeps it
-//	reply     what the reply subject of a delivery says
-//	receive   a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
-//	session   one claim on one consumer
-//	slots     what is here: the table behind Message.Token
-//	headers   the headers as broker.Headers
-//	extend    +WPI from receipt, and which leases certainly hold
-//	settle    Ack and Nack
-//	outbox    what has yet to be said to the server; outboxwriter says it
-//	ackwindow what was said and may have to be said again
-//	receipt   whether an ack was taken
-//	finished  which messages are done, to ack again what comes again
-//	runs      how often a message that was given back has failed here, and when it is due
-//	gaps      which messages nobody will ever see
-//	lag       how far the consumer is behind, and whether it is still the same one
-//	events    what the engine is told
-//	source    Open, Stop, Pause; and close
-//	publisher and confirm, and core, stand by themselves
+// A Source is put together from parts. Those that decide do no I/O and wait for nothing; those that do have none of the others'
+// state.
+//
+//	config      settings, checked before any connection (secret: those that are not printed)
+//	conn        the connection: TLS, credentials, reconnect for ever
+//	durable     the stream and the consumer: create, or compare field by field; remote asks about them
+//	source      what it is put together from; Open and Close
+//
+// What decides, without a lock, and the lock around it:
+//
+//	holdings    the stock behind its lock, one step at a time; leaseside, pinside, pullside and watchside are what each doer sees of it
+//	stock       a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
+//	settle      ack and nack
+//	session     one claim on one consumer
+//	slots       what is here: the table behind Message.Token
+//	pull, pulls how much to ask for, and what an answer means; quiet: what it means that there is none
+//	pin, turn   whose turn it is, and what is missing at its beginning
+//	leases      which leases certainly hold
+//	memory      which messages are finished, to ack again what comes again; and of those given back, how often they failed (runs)
+//	gaps        which messages nobody will ever see
+//	lag         how far the consumer is behind
+//	reply       what the reply subject of a delivery says; headers, key: the rest of it
+//	outbox      what has yet to be said to the server, with a lock of its own
+//	ackwindow   what was said and may have to be said again
+//
+// What does it:
+//
+//	leasekeeper extends leases from receipt, and makes contact
+//	puller      asks for messages
+//	pinner      keeps the pin, and gathers
+//	watcher     looks whether the consumer is still the same one, and begins sessions
+//	outboxwriter writes acks and naks; receipt: whether an ack was taken
+//	closer      waits until all that is with the server
+//
+// publisher and confirm, core (with corestock and coregroup), lagview and logview stand by themselves.
 //
 // # What cannot be known
 //

@@ -1,10 +1,8 @@
 package natsbroker
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,12 +31,16 @@ const (
 	pinVersion = "2.11"
 )
 
-// pin is a session's part in the priority group. Guarded by Source.mu.
+// pin is a session's part in the priority group, and decides what to do about it. All times are the source's clock's. It does no
+// I/O. Not safe for concurrent use.
 type pin struct {
+	group string // in which one process at a time is pinned; empty: all get messages
+	ttl   int64  // of the consumer as it is
+
 	id   string // of ours; empty: we stand by
-	seen int64  // when the server last certainly kept it for us, by the source's clock
+	seen int64  // when the server last certainly kept it for us
 	lost error  // why the session is ending
-	by   int64  // when a session that is ending ends
+	by   int64  // when a session that is ending ends; 0: that was not announced
 
 	gathering bool
 	want      int    // how many to ask for, to gather
@@ -59,9 +61,10 @@ func (p *pin) next(c *credit) (request, bool) {
 	switch {
 	case p.lost != nil:
 	case p.id == "": // one is enough to learn that it is our turn, and all that may come out of order
-		return request{c.lastID + 1, 1, 0}, c.asked == 0 && c.out+c.buffered < c.budget.Messages
+		here, _ := c.here()
+		return request{c.lastID + 1, 1, 0}, c.asked == 0 && here < c.gate.Budget().Messages
 	case p.gathering:
-		r := request{c.lastID + 1, p.want, min(c.budget.Bytes, mostUnderWay)}
+		r := request{c.lastID + 1, p.want, min(c.gate.Budget().Bytes, mostUnderWay)}
 		if c.maxBatch > 0 {
 			r.batch = min(r.batch, c.maxBatch)
 		}
@@ -154,6 +157,19 @@ func takePinID(h nats.Header) string {
 	return vs[len(vs)-1]
 }
 
+// takePin is takePinID of a message, and says how large the message is for the pull that it answers: the server counts it before
+// it writes the id.
+func takePin(m *nats.Msg) (id string, size int) {
+	size = m.Size()
+	if id = takePinID(m.Header); id != "" {
+		size -= len(pinHeader) + len(": ") + len(id) + len("\r\n")
+		if len(m.Header) == 0 {
+			size -= len("NATS/1.0\r\n\r\n")
+		}
+	}
+	return id, size
+}
+
 // pinnedNow is the id of whoever is pinned.
 func pinnedNow(info *jetstream.ConsumerInfo) string {
 	for _, g := range info.PriorityGroups {
@@ -191,15 +207,96 @@ var (
 	errPinPaused = errors.New("paused: another process may go on")
 )
 
-// sortReady brings what is buffered into the order of the stream.
-func (s *session) sortReady() {
-	all := make([]int32, 0, s.ready.n)
-	for s.ready.n > 0 {
-		all = append(all, s.ready.pop())
+// standsBy says that another process is pinned, or nobody yet.
+func (p *pin) standsBy() bool { return p.group != "" && (p.id == "" || p.lost != nil) }
+
+// got takes the id of the pin that came with a delivery: it is our turn, and what is missing is to be gathered first.
+func (p *pin) got(id string, contact int64) { p.id, p.seen, p.gathering = id, contact, true }
+
+// delivered takes a delivery while we are pinned; twice: it is of a message that is here.
+func (p *pin) delivered(d delivery, now int64, twice bool) {
+	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, now
+	if p.gathering && twice {
+		p.twice++
 	}
-	slices.SortFunc(all, func(a, b int32) int { return cmp.Compare(s.slots.all[a].seq, s.slots.all[b].seq) })
-	for _, i := range all {
-		s.ready.push(i)
+}
+
+// regather has nothing handed out until all that is unsettled is here, and says whether that is anew to be looked after.
+func (p *pin) regather() bool {
+	if p.id == "" || p.lost != nil {
+		return false
 	}
-	s.unsorted = false
+	p.gathering = true
+	return true
+}
+
+// A pinAction is what there is to do about the pin.
+type pinAction int
+
+const (
+	pinRest   pinAction = iota
+	pinRevoke           // it is lost: say so
+	pinEnd              // and now the session is over
+	pinFree             // it is not needed
+	pinRenew            // it is time
+	pinGather
+)
+
+// pinView is what there is beside the pin.
+type pinView struct {
+	now, ackWait int64
+	out, ready   int  // of the session
+	givesBack    bool // what is not handed out goes back
+}
+
+// action says what to do, and when to look again.
+func (p *pin) action(v pinView) (pinAction, time.Duration) {
+	every := renewEvery(term(v.ackWait, p.ttl))
+	switch {
+	case p.lost != nil && p.by == 0:
+		return pinRevoke, 0
+	case p.lost != nil && (v.out == 0 || v.now >= p.by):
+		return pinEnd, 0
+	case p.lost != nil:
+		return pinRest, min(time.Duration(p.by-v.now), every)
+	case p.id == "" || p.freed:
+		return pinRest, every
+	case v.givesBack && v.out == 0 && v.ready == 0:
+		return pinFree, 0
+	case v.now-p.renewed >= int64(every):
+		return pinRenew, 0
+	case p.gathering && !v.givesBack:
+		return pinGather, min(time.Duration(gatherPause(v.ackWait)), every)
+	}
+	return pinRest, max(every-time.Duration(v.now-p.renewed), time.Millisecond)
+}
+
+// revoke says until when what runs may go on, when the pin is lost.
+func (p *pin) revoke(now, term int64, wait time.Duration) (by int64) {
+	p.by = now + int64(wait)
+	if errors.Is(p.lost, errPinSilent) { // then they may run elsewhere
+		p.by = min(p.by, max(p.seen+term, now))
+	}
+	return p.by
+}
+
+// gathered takes what the server counts, of which here are here, and says whether all is here. If not, next asks for more.
+func (p *pin) gathered(c count, here int, now, ackWait int64) (done bool) {
+	n, sure := p.missing(c, here, now, ackWait)
+	if n == 0 && sure {
+		p.gathering, p.want = false, 0
+		return true
+	}
+	p.want = p.wants(n, sure, now, gatherPause(ackWait))
+	return false
+}
+
+// asked says that what next said was sent.
+func (p *pin) asked() { p.want, p.twice = 0, 0 }
+
+// free is for a pin that is not needed any more, and says whether it is ours for certain; else it would be taken from another.
+func (p *pin) free(now, term int64) (ours bool) {
+	ours = p.id != "" && p.lost == nil && !p.freed && !p.doubtful(now, term)
+	p.freed = true
+	return ours
 }

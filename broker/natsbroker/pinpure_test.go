@@ -13,14 +13,17 @@ import (
 
 func TestPinAsksForWhatItMay(t *testing.T) {
 	fresh := func(change ...func(*credit)) *credit {
-		c := &credit{budget: broker.Budget{Messages: 100, Bytes: 1000}, lastID: 7}
+		c := &credit{gate: gateOf(100, 1000), lastID: 7}
 		for _, f := range change {
 			f(c)
 		}
 		return c
 	}
 	asked := func(c *credit) { c.asked = 1 }
-	full := func(c *credit) { c.out, c.buffered = 90, 10 }
+	full := func(c *credit) {
+		c.gate.HandOut(90, 0)
+		c.gate.Hold(10, 0)
+	}
 	for name, c := range map[string]struct {
 		pin    pin
 		credit *credit
@@ -161,11 +164,12 @@ func TestRenewal(t *testing.T) {
 
 func TestReadyIsSorted(t *testing.T) {
 	s := newSession(nil, "", 4)
+	s.unsorted = true
 	for _, seq := range []uint64{5, 2, 9, 1, 7} {
 		i, _ := s.slots.add(seq, 0)
 		s.ready.push(i)
 	}
-	s.sortReady()
+	s.sort()
 	for _, want := range []uint64{1, 2, 5, 7, 9} {
 		if got := s.slots.all[s.ready.pop()].seq; got != want {
 			t.Fatalf("%d, want %d", got, want)
@@ -179,36 +183,34 @@ func TestPinLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.herald = newHerald(func(broker.Event) {})
-	defer s.herald.close()
-	s.group, s.pinTTL = "g", int64(5*time.Second)
-	s.ackWaitNanos.Store(int64(4 * time.Second))
-	s.opts.Ordered = true
-	s.credit.budget = broker.Budget{Messages: 4, Bytes: 1 << 20}
-	s.ses = newSession(s, "", 4)
-	ses := s.ses
-	b := &inbox{src: s, ses: ses, prefix: "_INBOX.x."}
-	b.arrived(&nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.7.1.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
+	s.held.open(broker.Options{Ordered: true, Budget: broker.Budget{Messages: 4, Bytes: 1 << 20}})
+	stock := &s.held.stock
+	stock.leases.ackWait = int64(4 * time.Second)
+	ses := newSession(s.held, "", 4)
+	ses.pin.group, ses.pin.ttl = "g", int64(5*time.Second)
+	stock.ses = ses
+	b := &inbox{ses: ses, prefix: "_INBOX.x."}
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.7.1.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
 	if ses.pin.id != "abc" || !ses.pin.gathering || ses.ready.n != 1 {
 		t.Fatalf("%+v, %d ready", ses.pin, ses.ready.n)
 	}
-	b.arrived(&nats.Msg{Subject: b.prefix + "1", Header: nats.Header{"Status": {"423"}, "Description": {"Nats-Wrong-Pin-Id"}}})
+	s.puller.arrived(b, &nats.Msg{Subject: b.prefix + "1", Header: nats.Header{"Status": {"423"}, "Description": {"Nats-Wrong-Pin-Id"}}})
 	if ses.pin.lost == nil || ses.ready.n != 0 || len(s.outbox.settles.naks) != 1 {
 		t.Fatalf("%+v, %d ready, %d given back", ses.pin, ses.ready.n, len(s.outbox.settles.naks))
 	}
-	s.tend(s.life)
+	s.pinner.tend(t.Context())
 	if ses.claim.Startable() {
 		t.Error("the claim is not revoked")
 	}
-	s.tend(s.life)
+	s.pinner.tend(t.Context())
 	if err := ses.claim.Cause(); !errors.Is(err, broker.ErrLost) || !errors.Is(err, errPinTaken) {
 		t.Errorf("the claim ended with %v", err)
 	}
-	if s.ses == ses || s.ses.pin.id != "" {
+	if stock.ses == ses || stock.ses.pin.id != "" {
 		t.Error("it does not stand by")
 	}
 	// What the server had sent before is given back by its own reply.
-	b.arrived(&nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.8.2.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.8.2.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
 	if len(s.outbox.settles.naks) != 2 {
 		t.Errorf("%d given back, want 2", len(s.outbox.settles.naks))
 	}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// credit is the account of what may still be asked for: the budget, less what is out, buffered, or asked for and not yet here. It
-// does no I/O. Not safe for concurrent use.
+// credit is the account of what may still be asked for: the budget, less what is out or buffered, which the gate counts, and less
+// what is asked for and not yet here. It does no I/O. Not safe for concurrent use.
 //
 // No message says which request it answers: those with room left take turns. So messages and bytes are counted over all of them.
 // The account closes when each has ended, and how a request ends is what nextWaiting of nats-server 2.15 says:
@@ -25,17 +25,30 @@ import (
 // asked for next. Then the messages that remained would be asked for to the end of time; that no bytes are left of any request
 // gives them away.
 type credit struct {
-	budget     broker.Budget
-	maxBatch   int   // of one request, by the consumer's settings; 0: no limit
-	maxBytes   int64 // the same
-	out        int
-	buffered   int
-	bytes      int64 // of what is out or buffered
+	gate       kit.Gate // out, and held: buffered
+	maxBatch   int      // of one request, by the consumer's settings; 0: no limit
+	maxBytes   int64    // the same
 	asked      int
 	askedBytes int64
 	requests   []request
 	lastID     uint64
 	floor      int64 // a request for fewer bytes would be refused: the next message is larger
+}
+
+// here is how many messages are out or buffered, and their bytes.
+func (c *credit) here() (n int, bytes int64) {
+	n, bytes = c.gate.Held()
+	return n + c.gate.Out(), bytes + c.gate.OutBytes()
+}
+
+// buffer counts a message that was received; drop one that is not kept.
+func (c *credit) buffer(size int) { c.gate.Hold(1, int64(size)) }
+func (c *credit) drop(size int)   { c.gate.Hold(-1, -int64(size)) }
+
+// handOut counts a buffered message as out.
+func (c *credit) handOut(size int) {
+	c.gate.Hold(-1, -int64(size))
+	c.gate.HandOut(1, int64(size))
 }
 
 // A request is one pull request under way.
@@ -51,17 +64,19 @@ const mostUnderWay = 16 << 20
 
 // next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way.
 func (c *credit) next() (request, bool) {
-	free := c.budget.Messages - c.out - c.buffered - c.asked
+	budget := c.gate.Budget()
+	here, bytes := c.here()
+	free := budget.Messages - here - c.asked
 	if free < 1 || (c.asked > 0 && free < c.quarter()) {
 		return request{}, false
 	}
 	// Half at a time, so that the next request is with the server before this one is used up.
-	batch := min(free, (c.budget.Messages+1)/2)
+	batch := min(free, (budget.Messages+1)/2)
 	if c.maxBatch > 0 {
 		batch = min(batch, c.maxBatch)
 	}
-	most := min(c.budget.Bytes, mostUnderWay)
-	room := min(c.budget.Bytes-c.bytes, mostUnderWay) - c.askedBytes
+	most := min(budget.Bytes, mostUnderWay)
+	room := min(budget.Bytes-bytes, mostUnderWay) - c.askedBytes
 	share := room // all of it, when less was refused
 	if c.floor == 0 {
 		share = room / int64(free) * int64(batch)
@@ -76,7 +91,7 @@ func (c *credit) next() (request, bool) {
 	switch {
 	case share > 0 && share >= c.floor:
 		return request{c.lastID + 1, min(batch, max(fit, 1)), share}, true
-	case c.asked == 0 && (room > 0 || c.bytes == 0): // one message may go over, or be larger than all of it
+	case c.asked == 0 && (room > 0 || bytes == 0): // one message may go over, or be larger than all of it
 		return request{c.lastID + 1, 1, 0}, true
 	}
 	return request{}, false
@@ -84,19 +99,20 @@ func (c *credit) next() (request, bool) {
 
 // full says that the budget is used up by what is here.
 func (c *credit) full() bool {
-	return c.out+c.buffered >= c.budget.Messages || c.bytes >= c.budget.Bytes
+	here, bytes := c.here()
+	return here >= c.gate.Budget().Messages || bytes >= c.gate.Budget().Bytes
 }
 
-func (c *credit) quarter() int { return max(c.budget.Messages/4, 1) }
+func (c *credit) quarter() int { return max(c.gate.Budget().Messages/4, 1) }
 
 // fit is how many messages so many bytes are enough for, by those that are here. Asked for no more than that, the server tells
 // when they have come: what it would not say is not asked for.
 func (c *credit) fit(bytes int64) int {
-	n := int64(c.out + c.buffered)
-	if n == 0 || c.bytes < n {
-		return c.budget.Messages
+	n, has := c.here()
+	if n == 0 || has < int64(n) {
+		return c.gate.Budget().Messages
 	}
-	return int(min(bytes*n/c.bytes, int64(c.budget.Messages)))
+	return int(min(bytes*int64(n)/has, int64(c.gate.Budget().Messages)))
 }
 
 func (c *credit) sent(r request) {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 func TestParseReply(t *testing.T) {
@@ -62,6 +63,11 @@ func FuzzParseReply(f *testing.F) {
 	})
 }
 
+func gateOf(messages int, bytes int64) (g kit.Gate) {
+	g.SetBudget(broker.Budget{Messages: messages, Bytes: bytes})
+	return g
+}
+
 func TestCredit(t *testing.T) {
 	type step func(c *credit) string
 	ask := func(c *credit) string {
@@ -76,16 +82,16 @@ func TestCredit(t *testing.T) {
 		return func(c *credit) string {
 			for range n {
 				c.arrived(size)
-				c.buffered++
-				c.bytes += int64(size)
+				c.buffer(size)
 			}
 			return fmt.Sprint(c.asked)
 		}
 	}
 	settled := func(n, size int) step {
 		return func(c *credit) string {
-			c.buffered -= n
-			c.bytes -= int64(n * size)
+			for range n {
+				c.drop(size)
+			}
 			return ""
 		}
 	}
@@ -108,56 +114,56 @@ func TestCredit(t *testing.T) {
 		credit credit
 		steps  []check
 	}{
-		"halves, then quarters": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"halves, then quarters": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {ask, "50/500"}, {ask, "-"}, {came(30, 1), "70"}, {settled(24, 1), ""}, {ask, "-"}, {settled(1, 1), ""}, {ask, "25/25"}, {ask, "-"},
 		}},
-		"one message at a time": {credit{budget: broker.Budget{Messages: 1, Bytes: 100}}, []check{
+		"one message at a time": {credit{gate: gateOf(1, 100)}, []check{
 			{ask, "1/100"}, {ask, "-"}, {came(1, 10), "0"}, {ask, "-"}, {settled(1, 10), ""}, {ask, "1/100"},
 		}},
-		"a batch that is complete gives bytes back": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"a batch that is complete gives bytes back": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {ask, "50/500"}, {came(50, 2), "50"}, {answer(1, "409", "Batch Completed", "0", "400"), "50/500"},
 		}},
-		"a late answer to what is void changes nothing": {credit{budget: broker.Budget{Messages: 1, Bytes: 100}}, []check{
+		"a late answer to what is void changes nothing": {credit{gate: gateOf(1, 100)}, []check{
 			{ask, "1/100"}, {came(1, 10), "0"}, {settled(1, 10), ""}, {ask, "1/100"}, {answer(1, "409", "Batch Completed", "0", "90"), "1/100"},
 		}},
-		"expired": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"expired": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {came(10, 5), "40"}, {answer(1, "408", "Request Timeout", "40", "450"), "0/0"},
 		}},
-		"refused as a whole": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"refused as a whole": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {ask, "50/500"}, {answer(2, "409", "Exceeded MaxWaiting"), "50/500"}, {answer(7, "409", "Exceeded MaxWaiting"), "50/500"},
 		}},
-		"a limit of the consumer": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}, maxBatch: 20}, []check{{ask, "20/200"}}},
-		"larger than asked for: one alone may go over": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{
+		"a limit of the consumer": {credit{gate: gateOf(100, 1000), maxBatch: 20}, []check{{ask, "20/200"}}},
+		"larger than asked for: one alone may go over": {credit{gate: gateOf(10, 100)}, []check{
 			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"}, {ask, "-"},
 			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "4/80"},
 			{answer(3, "409", "Message Size Exceeds MaxBytes", "4", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask, "-"},
 			{settled(1, 20), ""}, {ask, "-"}, {settled(1, 500), ""}, {ask, "5/50"},
 		}},
-		"bytes used up to the last one end a request without a word": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"bytes used up to the last one end a request without a word": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {ask, "50/500"}, {came(10, 100), "0"}, {settled(10, 100), ""}, {ask, "50/500"},
 		}},
-		"those of one of two": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"those of one of two": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {ask, "50/500"}, {came(9, 100), "91"}, {answer(2, "409", "Message Size Exceeds MaxBytes", "46", "100"), "0/0"},
 		}},
-		"what remained was too little, not what was asked for": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{
+		"what remained was too little, not what was asked for": {credit{gate: gateOf(10, 100)}, []check{
 			{ask, "5/50"}, {ask, "5/50"}, {came(4, 20), "6"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "3", "10"), "3/10"},
 			{answer(2, "409", "Message Size Exceeds MaxBytes", "3", "10"), "0/0"}, {settled(2, 20), ""}, {ask, "3/60"},
 		}},
-		"one without a bound is answered first": {credit{budget: broker.Budget{Messages: 10, Bytes: 100}, floor: 101}, []check{
+		"one without a bound is answered first": {credit{gate: gateOf(10, 100), floor: 101}, []check{
 			{ask, "1/0"}, {func(c *credit) string { c.floor = 0; return "" }, ""}, {ask, "5/55"}, {came(1, 5), "5"}, {came(1, 55), "0"},
 		}},
-		"several without a bound": {credit{budget: broker.Budget{Messages: 10}}, []check{
+		"several without a bound": {credit{gate: gateOf(10, 0)}, []check{
 			{func(c *credit) string { c.sent(request{1, 3, 0}); return "" }, ""}, {came(1, 5), "2"}, {came(1, 5), "1"}, {ask, "-"}, {came(1, 5), "0"},
 		}},
-		"no more at once than a server keeps for a connection": {credit{budget: broker.Budget{Messages: 100, Bytes: 64 << 20}}, []check{
+		"no more at once than a server keeps for a connection": {credit{gate: gateOf(100, 64<<20)}, []check{
 			{ask, "50/8388600"}, {ask, "50/8388600"}, {ask, "-"}, {came(8, 1<<20), "92"}, {ask, "-"}, {settled(8, 1<<20), ""}, {ask, "-"},
 			{answer(1, "408", "Request Timeout", "46", "4194296"), "46/4194296"}, {ask, "50/11650850"},
 		}},
-		"a little is not worth a request while one is under way": {credit{budget: broker.Budget{Messages: 100, Bytes: 1000}}, []check{
+		"a little is not worth a request while one is under way": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {came(4, 100), "46"}, {settled(2, 100), ""}, {ask, "6/650"}, {settled(1, 100), ""}, {ask, "-"},
 		}},
-		"no bytes at all": {credit{budget: broker.Budget{Messages: 10}}, []check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
-		"reset":           {credit{budget: broker.Budget{Messages: 10, Bytes: 100}}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
+		"no bytes at all": {credit{gate: gateOf(10, 0)}, []check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
+		"reset":           {credit{gate: gateOf(10, 100)}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, s := range c.steps {

@@ -1,17 +1,16 @@
 package natsbroker
 
 import (
-	"fmt"
-
-	"github.com/nats-io/nats.go"
+	"cmp"
+	"slices"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A session is one claim on one consumer, from its creation until it is deleted, made anew, or the source is closed. Guarded by
-// Source.mu.
+// A session is one claim on one consumer, from its creation until it is deleted, made anew, or the source is closed. Not safe for
+// concurrent use, but for claim and keeper.
 type session struct {
-	src     *Source
+	of      *holdings // tells foreign claims
 	claim   *broker.Claim
 	keeper  broker.Keeper
 	slots   *slots
@@ -30,21 +29,66 @@ type session struct {
 	givenBack bool // by Close: naks are sent for all that is here
 }
 
-func newSession(src *Source, topic string, size int) *session {
-	s := &session{src: src, slots: newSlots(size)}
+func newSession(of *holdings, topic string, size int) *session {
+	s := &session{of: of, slots: newSlots(size)}
 	s.claim, s.keeper = broker.NewClaim(topic, -1, s)
 	return s
 }
 
-// An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
-// the server still sends to them is not taken for an answer to new ones.
-type inbox struct {
-	src     *Source
-	ses     *session
-	sub     *nats.Subscription
-	prefix  string // requests carry prefix and a number as their reply subject
-	retired bool   // guarded by Source.mu: it answers no request that counts
-	owed    int    // the same: of a retired one, how many messages it had been asked for and had not brought
+// next is the session after one that lost its pin, on the same consumer. It stands by.
+func (s *session) next(size int) *session {
+	n := newSession(s.of, s.claim.Topic, size)
+	n.at, n.highest = s.at, s.highest
+	n.pin.group, n.pin.ttl = s.pin.group, s.pin.ttl
+	return n
+}
+
+// sort brings what is buffered into the order of the stream.
+func (s *session) sort() {
+	if !s.unsorted {
+		return
+	}
+	all := make([]int32, 0, s.ready.n)
+	for s.ready.n > 0 {
+		all = append(all, s.ready.pop())
+	}
+	slices.SortFunc(all, func(a, b int32) int { return cmp.Compare(s.slots.all[a].seq, s.slots.all[b].seq) })
+	for _, i := range all {
+		s.ready.push(i)
+	}
+	s.unsorted = false
+}
+
+// handOut makes the message of slot i.
+func (s *session) handOut(m *broker.Message, i int32, cfg *Config) {
+	sl := &s.slots.all[i]
+	msg := sl.msg
+	sl.msg, sl.state = nil, slotOut
+	s.out++
+	*m = broker.Message{
+		Topic:     msg.Subject,
+		Partition: -1,
+		Offset:    int64(sl.seq),
+		Value:     msg.Data,
+		Nanos:     sl.nanos,
+		Attempt:   int32(min(sl.delivered, 1<<31-1)),
+		Runs:      sl.runs,
+		Token:     s.slots.token(i),
+		Claim:     s.claim,
+	}
+	if len(msg.Header) > 0 {
+		m.Headers = headersOf(msg.Header)
+	}
+	if len(msg.Header) > 0 || cfg.KeyToken != 0 {
+		m.Key = cfg.key(msg)
+	}
+}
+
+// takeLimbo returns the replies of finished messages: it is known now that the consumer is the same.
+func (s *session) takeLimbo() []string {
+	replies := s.limbo
+	s.limbo, s.suspect = nil, false
+	return replies
 }
 
 // ring is a queue of slot indices that reuses its space.
@@ -71,13 +115,4 @@ func (r *ring) pop() int32 {
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 	return i
-}
-
-// apiSubject is that of a request about the consumer.
-func (c Config) apiSubject(verb string) string {
-	prefix := "$JS.API"
-	if c.Domain != "" {
-		prefix = "$JS." + c.Domain + ".API"
-	}
-	return fmt.Sprintf("%s.CONSUMER.%s.%s.%s", prefix, verb, c.Stream, c.Consumer)
 }

@@ -8,16 +8,9 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// Ack implements broker.Source.
-func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
-	ses := s.sessionOf(c)
-	if ses == nil {
-		return errForeign
-	}
-	var t tally
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, wait := s.clock(), s.ackWait()
+// ack settles messages of a session as handled.
+func (s *stock) ack(ses *session, tokens []uint64) (t tally) {
+	now := s.clock.now()
 	for _, token := range tokens {
 		i := ses.slots.out(token)
 		if i == noSlot {
@@ -29,32 +22,23 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error {
 			t.lost++
 			s.giveBackFenced(ses, sl, 0, now)
 		} else {
-			until := sl.lease + wait
-			if ses.ended || s.expired(sl, now) {
+			until := s.leases.until(sl)
+			if ses.ended || s.leases.expired(sl, now) {
 				t.lost++
 				until = never
 			}
-			s.finished.add(sl.seq, sl.nanos)
-			s.runs.settled(sl.seq, sl.nanos)
+			s.memory.settled(sl)
 			s.said.acks = append(s.said.acks, pendingAck{sl.reply, until}) // a late one is of use, too
 		}
 		s.free(ses, i)
 	}
-	s.say()
-	s.afterSettle(ses)
-	return t.err(ses)
+	s.settled(ses)
+	return t
 }
 
-// Nack implements broker.Source.
-func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
-	ses := s.sessionOf(c)
-	if ses == nil {
-		return errForeign
-	}
-	var t tally
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, wait := s.clock(), s.ackWait()
+// nack gives messages of a session back.
+func (s *stock) nack(ses *session, back []broker.Back) (t tally) {
+	now := s.clock.now()
 	for _, b := range back {
 		i := ses.slots.out(b.Token)
 		if i == noSlot {
@@ -66,33 +50,26 @@ func (s *Source) Nack(c *broker.Claim, back []broker.Back) error {
 		case ses.ended:
 			t.lost++
 			s.giveBackFenced(ses, sl, b.Delay, now)
-		case s.expired(sl, now):
+		case s.leases.expired(sl, now):
 			t.lost++
 		default:
-			s.said.naks = append(s.said.naks, nak{sl.reply, max(b.Delay, 0), sl.lease + wait, true})
+			s.said.naks = append(s.said.naks, nak{sl.reply, max(b.Delay, 0), s.leases.until(sl), true})
 		}
 		if !ses.ended {
-			s.runs.put(sl.seq, sl.nanos, b.Runs, dueAt(now, b.Delay))
+			s.memory.givenBack(sl, b.Runs, dueAt(now, b.Delay))
 		}
 		s.free(ses, i)
 	}
-	s.say()
 	s.regather(ses)
-	s.afterSettle(ses)
-	return t.err(ses)
-}
-
-// say puts what was settled into the outbox. The caller holds s.mu.
-func (s *Source) say() {
-	s.outbox.add(&s.said, s.ackWait())
-	s.said.reset()
+	s.settled(ses)
+	return t
 }
 
 // giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the
-// pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once. The caller holds s.mu.
-func (s *Source) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
-	if (s.closing || ses.pin.lost != nil) && !ses.givenBack && !s.expired(sl, now) {
-		s.said.naks = append(s.said.naks, nak{sl.reply, max(delay, 0), sl.lease + s.ackWait(), false})
+// pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once.
+func (s *stock) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
+	if (s.flow.closing || ses.pin.lost != nil) && !ses.givenBack && !s.leases.expired(sl, now) {
+		s.said.naks = append(s.said.naks, nak{sl.reply, max(delay, 0), s.leases.until(sl), false})
 	}
 }
 
@@ -103,35 +80,28 @@ func dueAt(now int64, delay time.Duration) int64 {
 	return now + int64(delay)
 }
 
-// free frees a handed-out message's slot and budget. The caller holds s.mu.
-func (s *Source) free(ses *session, i int32) {
-	s.credit.out--
+// free frees a handed-out message's slot and budget.
+func (s *stock) free(ses *session, i int32) {
+	s.pulls.gate.Free(1, int64(ses.slots.all[i].size))
 	ses.out--
-	s.credit.bytes -= int64(ses.slots.all[i].size)
 	ses.slots.remove(i)
 }
 
-// afterSettle does what freed budget allows. The caller holds s.mu.
-func (s *Source) afterSettle(ses *session) {
-	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.opts.Ordered) {
-		if s.givesBack() && s.credit.out == 0 {
+// settled puts what was settled into the outbox, and does what freed budget allows.
+func (s *stock) settled(ses *session) {
+	s.outbox.add(&s.said, s.leases.ackWait)
+	s.said.reset()
+	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.ordered) {
+		if s.flow.givesBack() && s.pulls.gate.Out() == 0 {
 			s.giveBackBuffered()
 		} else {
-			s.rouse()
+			s.receiver.rouse()
 		}
 	}
-	if s.group != "" && ses.out == 0 && (ses.pin.lost != nil || s.givesBack()) {
-		s.tendPin()
+	if ses.pin.group != "" && ses.out == 0 && (ses.pin.lost != nil || s.flow.givesBack()) {
+		s.bells.pin.ring()
 	}
 	s.wantPull()
-}
-
-// sessionOf returns the session that c is the claim of; nil when it is none of this source.
-func (s *Source) sessionOf(c *broker.Claim) *session {
-	if ses, ok := c.State.(*session); ok && ses.src == s {
-		return ses
-	}
-	return nil
 }
 
 var (
@@ -145,9 +115,9 @@ type tally struct {
 	settled bool
 }
 
-func (t tally) err(ses *session) error {
+func (t tally) err(c *broker.Claim) error {
 	switch {
-	case t.lost > 0 && ses.claim.Startable():
+	case t.lost > 0 && c.Startable():
 		return &broker.LostError{N: t.lost, Why: errExpired}
 	case t.lost > 0:
 		return &broker.LostError{N: t.lost}

@@ -1,6 +1,11 @@
 package natsbroker
 
-import "github.com/nats-io/nats.go"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+)
 
 type slotState uint8
 
@@ -122,4 +127,16 @@ func (t *slots) remove(i int32) {
 	*s = slot{gen: s.gen + 1, next: t.free}
 	t.free = i
 	t.used--
+}
+
+// held returns all that is here, in the order of the stream.
+func (t *slots) held() []int32 {
+	var held []int32
+	for i := range t.all {
+		if t.all[i].state != slotFree {
+			held = append(held, int32(i))
+		}
+	}
+	slices.SortFunc(held, func(a, b int32) int { return cmp.Compare(t.all[a].seq, t.all[b].seq) })
+	return held
 }

@@ -263,7 +263,9 @@ func TestCloseWhileOpening(t *testing.T) {
 	down := make(chan struct{}, 100)
 	opened := make(chan error)
 	go func() {
-		_, err := s.Open(ctx, broker.Options{Observe: func(broker.Event) { down <- struct{}{} }})
+		o := someOptions()
+		o.Observe = func(broker.Event) { down <- struct{}{} }
+		_, err := s.Open(ctx, o)
 		opened <- err
 	}()
 	<-down

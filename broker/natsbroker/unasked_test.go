@@ -3,7 +3,6 @@ package natsbroker
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,31 +29,26 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var mu sync.Mutex
 			var told []string
-			s.herald = newHerald(func(e broker.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				told = append(told, fmt.Sprint(e.Kind, e.Err))
-			})
-			s.credit.budget = broker.Budget{Messages: 10, Bytes: 100_000}
-			s.ses = newSession(s, "", 10)
-			s.in = &inbox{src: s, ses: s.ses, prefix: "_INBOX.x."}
-			b := s.in
+			s.events.Observe(func(e broker.Event) { told = append(told, fmt.Sprint(e.Kind, e.Err)) })
+			s.held.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 100_000}})
+			stock := &s.held.stock
+			stock.ses = newSession(s.held, "", 10)
+			b := &inbox{ses: stock.ses, prefix: "_INBOX.x."}
+			stock.pulls.enter(b)
 			if c.asked > 0 {
-				s.credit.sent(request{1, c.asked, 60_000})
+				stock.pulls.sent(request{1, c.asked, 60_000})
 			}
 			if c.retired {
-				s.leaveInbox()
-				s.in = &inbox{src: s, ses: s.ses, prefix: "_INBOX.y."}
+				stock.pulls.enter(&inbox{ses: stock.ses, prefix: "_INBOX.y."})
 			}
 			for i := 1; i <= 100; i++ {
-				b.arrived(&nats.Msg{Subject: "s.a", Reply: fmt.Sprintf("$JS.ACK.S.c.1.%d.%d.1700000000000000000.0", i, i), Data: make([]byte, c.size)})
+				s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: fmt.Sprintf("$JS.ACK.S.c.1.%d.%d.1700000000000000000.0", i, i), Data: make([]byte, c.size)})
 			}
-			if n := s.ses.ready.n; n != c.kept || len(s.outbox.settles.naks) != 100-n {
+			if n := stock.ses.ready.n; n != c.kept || len(s.outbox.settles.naks) != 100-n {
 				t.Errorf("%d are kept and %d were given back, of 100; want %d kept", n, len(s.outbox.settles.naks), c.kept)
 			}
-			s.herald.close()
+			s.events.Tell()
 			if len(told) != 1 || !strings.Contains(told[0], "not asked for") {
 				t.Errorf("it was told: %q", told)
 			}

@@ -22,11 +22,11 @@ func out(t *testing.T) (*Source, *inbox, broker.Message) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ackWaitNanos.Store(int64(time.Hour))
-	s.credit.budget = broker.Budget{Messages: 4, Bytes: 1 << 20}
-	s.ses = newSession(s, "", 4)
-	b := &inbox{src: s, ses: s.ses, prefix: "_INBOX.x."}
-	b.arrived(&nats.Msg{Subject: "s.a", Reply: firstDelivery})
+	s.held.open(broker.Options{Budget: broker.Budget{Messages: 4, Bytes: 1 << 20}})
+	s.held.stock.leases.ackWait = int64(time.Hour)
+	b := &inbox{ses: newSession(s.held, "", 4), prefix: "_INBOX.x."}
+	s.held.stock.ses = b.ses
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: firstDelivery})
 	var got [1]broker.Message
 	if n, err := s.Receive(got[:]); n != 1 || err != nil {
 		t.Fatal(n, err)
@@ -36,9 +36,8 @@ func out(t *testing.T) (*Source, *inbox, broker.Message) {
 
 // fence is what Close does first.
 func fence(s *Source) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped, s.closing, s.ses.ended = true, true, true
+	s.Stop()
+	s.held.fence()
 }
 
 func wantNaks(t *testing.T, s *Source, want ...string) {
@@ -57,8 +56,8 @@ func wantNaks(t *testing.T, s *Source, want ...string) {
 func TestGivenBackToOurselves(t *testing.T) {
 	s, b, m := out(t)
 	fence(s)
-	s.giveBackAll(s.ses)
-	b.arrived(&nats.Msg{Subject: "s.a", Reply: nextDelivery})
+	s.held.giveBackAll(s.held.stock.ses)
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: nextDelivery})
 	wantNaks(t, s, firstDelivery, nextDelivery)
 	if err := s.Ack(m.Claim, []uint64{m.Token}); !errors.Is(err, broker.ErrLost) {
 		t.Errorf("Ack of what was given back: %v", err)
@@ -78,7 +77,7 @@ func TestSettledBehindTheFence(t *testing.T) {
 			if err := settle(s, m); !errors.Is(err, broker.ErrLost) {
 				t.Errorf("settled behind the fence: %v", err)
 			}
-			s.giveBackAll(s.ses)
+			s.held.giveBackAll(s.held.stock.ses)
 			wantNaks(t, s, firstDelivery)
 		})
 	}

@@ -1,0 +1,91 @@
+package natsbroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// closer sees to it that the server has received all settles before the connection is closed.
+type closer struct {
+	watched  watchSide
+	link     *link
+	outbox   *outbox
+	leases   *leaseKeeper
+	consumer *remoteConsumer
+}
+
+// finish waits until the server has received all settles, or ctx ends.
+func (c *closer) finish(ctx context.Context) error {
+	for {
+		left, _ := c.outbox.left()
+		nc := c.link.conn()
+		if left == 0 && !nc.IsConnected() {
+			return nil
+		}
+		if nc.IsConnected() && (c.flush(ctx, nc) || c.forsaken(ctx)) {
+			return nil
+		}
+		if !sleep(ctx, 10*time.Millisecond) {
+			if left, _ = c.outbox.left(); left == 0 {
+				return nil
+			}
+			return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, context.Cause(ctx))
+		}
+	}
+}
+
+// flush makes sure that what is on its way to us was sent back, and that what is on its way to the server arrived.
+func (c *closer) flush(given context.Context, nc *nats.Conn) bool {
+	ctx, cancel := context.WithTimeout(given, requestTimeout)
+	defer cancel()
+	c.outbox.reconnected(epochOf(nc))
+	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
+		return false
+	}
+	if !handled(ctx, nc) { // what came before that is in the outbox
+		return false
+	}
+	for c.outbox.pending() > 0 {
+		if !nc.IsConnected() || !sleep(ctx, time.Millisecond) {
+			return false
+		}
+	}
+	if !c.leases.contact(ctx) {
+		return false
+	}
+	c.outbox.review(epochOf(nc), c.leases.ackWait())
+	return c.awaitReceipts(ctx, given, nc)
+}
+
+// awaitReceipts waits until the consumer has taken all acks, or there is no use in waiting: one that is there, and has given none
+// for so long, was set back by a crash of the server and does not know the messages, which come again.
+func (c *closer) awaitReceipts(ctx, given context.Context, nc *nats.Conn) bool {
+	for {
+		left, refused := c.outbox.left()
+		switch {
+		case left == 0:
+			return true
+		case refused || !nc.IsConnected():
+			return false
+		case !sleep(ctx, time.Millisecond):
+			if !c.leases.contact(given) {
+				return false
+			}
+			c.outbox.abandon()
+			return true
+		}
+	}
+}
+
+// forsaken says that the consumer is no more, so that nothing can be settled.
+func (c *closer) forsaken(ctx context.Context) bool {
+	info, err := c.consumer.sureInfo(ctx)
+	if !missing(err) && (err != nil || info.Created.Equal(c.watched.created())) {
+		return false
+	}
+	c.outbox.abandon()
+	return true
+}

@@ -1,0 +1,22 @@
+package natsbroker
+
+import "github.com/longshoremq/longshore/broker"
+
+// flow is whether messages come in and go out. Not safe for concurrent use.
+type flow struct {
+	stopped bool
+	paused  bool
+	closing bool  // Close has begun
+	fatal   error // pulling has ended for good
+}
+
+// err is what Receive returns; nil while there may be messages.
+func (f *flow) err() error {
+	if f.stopped {
+		return broker.ErrClosed
+	}
+	return f.fatal
+}
+
+// givesBack says whether what is not handed out goes back.
+func (f *flow) givesBack() bool { return f.stopped || f.paused || f.fatal != nil }

@@ -1,0 +1,160 @@
+package natsbroker
+
+import (
+	"sync"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// holdings are the stock behind its lock: each method is one step, and waits for nothing. What those who work on the stock may see
+// and change of it has its own type: leaseSide, pinSide, pullSide, watchSide. Safe for concurrent use.
+type holdings struct {
+	mu    sync.Mutex
+	stock stock
+}
+
+func newHoldings(cfg *Config, c clock, o *outbox, events *kit.EventQueue, b bells) *holdings {
+	return &holdings{stock: stock{cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive}, memory: newMemory(cfg.Finished)}}
+}
+
+func (h *holdings) open(o broker.Options) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stock.ordered = o.Ordered
+	h.stock.pulls.gate.SetBudget(o.Budget)
+}
+
+// receive hands out. Where it returns nothing and no error, somebody waits for the bell.
+func (h *holdings) receive(dst []broker.Message) (n int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.stock.flow.err(); err != nil {
+		return 0, err
+	}
+	n = h.stock.handOut(dst)
+	h.stock.receiver.waits = n == 0
+	return n, nil
+}
+
+func (h *holdings) ack(c *broker.Claim, tokens []uint64) error {
+	ses := h.sessionOf(c)
+	if ses == nil {
+		return errForeign
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stock.ack(ses, tokens).err(c)
+}
+
+func (h *holdings) nack(c *broker.Claim, back []broker.Back) error {
+	ses := h.sessionOf(c)
+	if ses == nil {
+		return errForeign
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stock.nack(ses, back).err(c)
+}
+
+// sessionOf returns the session that c is the claim of; nil when it is none of this source.
+func (h *holdings) sessionOf(c *broker.Claim) *session {
+	if ses, ok := c.State.(*session); ok && ses.of == h {
+		return ses
+	}
+	return nil
+}
+
+// stop ends receiving, and gives back what was not handed out.
+func (h *holdings) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.stock
+	if s.flow.stopped {
+		return
+	}
+	s.flow.stopped = true
+	s.receiver.rouse()
+	s.giveBackBuffered()
+	s.bells.pull.ring()
+	s.bells.pin.ring()
+}
+
+func (h *holdings) pause(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.stock
+	if s.flow.paused == on {
+		return
+	}
+	s.flow.paused = on
+	if on {
+		s.giveBackBuffered()
+	}
+	s.receiver.rouse()
+	s.bells.pull.ring()
+	s.bells.pin.ring()
+}
+
+func (h *holdings) setBudget(b broker.Budget) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stock.pulls.gate.SetBudget(b)
+	h.stock.receiver.rouse()
+	h.stock.wantPull()
+}
+
+func (h *holdings) lag() broker.Lag {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	here, _ := h.stock.pulls.here()
+	return h.stock.lag.of(here, h.stock.standsBy(), h.stock.ses == nil || h.stock.ses.pin.group == "")
+}
+
+// fail ends pulling for good.
+func (h *holdings) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stock.fail(err)
+}
+
+// lost says that there is no connection.
+func (h *holdings) lost() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stock.pulls.lost()
+}
+
+func (h *holdings) closing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stock.flow.closing
+}
+
+// fence is Close's: settles say broker.ErrLost from now on. ses is the session that ends by it; nil: there was none. The inbox is
+// to be drained before anything is given back, or it comes to us again.
+func (h *holdings) fence() (ses *session, old *inbox) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.stock
+	s.flow.closing = true
+	if s.ses != nil && !s.ses.ended {
+		ses = s.ses
+		ses.ended = true
+	}
+	return ses, s.pulls.leave()
+}
+
+// giveBackAll gives back what was never settled.
+func (h *holdings) giveBackAll(ses *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stock.giveBackAll(ses)
+}
+
+// standsBy says that another process is pinned, or nobody yet.
+func (h *holdings) standsBy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stock.standsBy()
+}

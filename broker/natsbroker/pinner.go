@@ -1,0 +1,104 @@
+package natsbroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// pinner keeps the pin, gathers what is missing after it was got, and ends the session when it is lost (pin.go).
+type pinner struct {
+	side     pinSide
+	events   *kit.EventQueue
+	link     *link
+	consumer *remoteConsumer
+	look     bell
+	pull     bell          // there may be something to ask for
+	idle     time.Duration // how often to look where there is nothing to do
+}
+
+// run does what there is to do until ctx ends.
+func (p *pinner) run(ctx context.Context) {
+	for wait := time.Duration(0); ; wait = p.tend(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.look:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// tend does one thing, and returns after how long to look again.
+func (p *pinner) tend(ctx context.Context) time.Duration {
+	ses, action, wait := p.side.step(p.idle)
+	switch action {
+	case pinEnd:
+		p.end(ses)
+	case pinFree:
+		p.unpin(ctx, ses)
+	case pinRenew:
+		p.renew(ctx, ses)
+	case pinGather:
+		p.gather(ctx, ses)
+	}
+	return wait
+}
+
+// end ends a session and begins another, which stands by. What is still out comes again when its handler has returned, or its ack
+// wait is over.
+func (p *pinner) end(ses *session) {
+	cause := p.side.fence(ses)
+	if cause == nil {
+		return
+	}
+	ses.keeper.End(cause)
+	if ses.assigned {
+		p.events.Say(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: cause})
+	}
+	p.side.follow(ses).drain()
+	p.pull.ring()
+}
+
+// renew tells the server that we are here, and learns whether we are still pinned.
+func (p *pinner) renew(ctx context.Context, ses *session) {
+	l := p.side.renew(ses)
+	if !p.link.connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.term/2)
+	defer cancel()
+	m, err := p.consumer.request(ctx, "MSG.NEXT", renewal(l.group, l.id))
+	if err != nil {
+		return // it shows by what was not confirmed
+	}
+	p.side.renewed(ses, l, readStatus(m.Header).verdict)
+}
+
+// gather looks what is missing.
+func (p *pinner) gather(ctx context.Context, ses *session) {
+	p.events.Tell() // the claim is known before anything of it is handed out
+	if !p.link.connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.side.term(ses)/2)
+	defer cancel()
+	if info, err := p.consumer.info(ctx); err == nil {
+		p.side.gathered(ses, info)
+	}
+}
+
+// unpin lets another process go on, at Stop and Pause when nothing is out any more, and at Close. It does so only while the pin
+// is ours for certain, or it would take it from another. Where it is not allowed, the pin goes by its timeout.
+func (p *pinner) unpin(ctx context.Context, ses *session) {
+	l := p.side.free(ses)
+	if !l.ours || !p.link.connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, _ = p.consumer.request(ctx, "UNPIN", fmt.Appendf(nil, `{"group":%q}`, l.group))
+}

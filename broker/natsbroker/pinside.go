@@ -1,0 +1,127 @@
+package natsbroker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// pinSide is the pinner's side of the holdings.
+type pinSide struct{ *holdings }
+
+// step says what there is to do about the pin of which session, and when to look again.
+func (s pinSide) step(idle time.Duration) (ses *session, a pinAction, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	ses = k.ses
+	if ses == nil || ses.pin.group == "" || ses.ended || k.flow.closing || k.flow.fatal != nil {
+		return nil, pinRest, idle
+	}
+	now := k.clock.now()
+	if ses.pin.lost == nil && ses.pin.doubtful(now, k.term(ses)) {
+		k.lose(ses, errPinSilent)
+	}
+	a, wait = ses.pin.action(pinView{now, k.leases.ackWait, ses.out, ses.ready.n, k.flow.givesBack()})
+	if a == pinRevoke {
+		k.revoke(ses)
+	}
+	return ses, a, wait
+}
+
+// fence is the first half of a session's end: settles say broker.ErrLost from now on. cause is nil where it has ended already.
+func (s pinSide) fence(ses *session) (cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ses.ended {
+		return nil
+	}
+	ses.ended = true
+	return fmt.Errorf("%w: natsbroker: consumer %s: %w", broker.ErrLost, s.stock.cfg.Consumer, ses.pin.lost)
+}
+
+// follow is the second half: another session stands by. The inbox is to be drained; its requests carry the pin's id.
+func (s pinSide) follow(ses *session) (old *inbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	if k.ses == ses && k.flow.fatal == nil && !k.flow.closing {
+		k.ses = ses.next(k.pulls.gate.Budget().Messages)
+		old = k.pulls.leave()
+	}
+	return old
+}
+
+// A pinLease is what a request about the pin needs to know.
+type pinLease struct {
+	group, id string
+	at        int64 // when it was asked for
+	term      time.Duration
+	ours      bool // for certain
+}
+
+// renew is the beginning of a renewal.
+func (s pinSide) renew(ses *session) pinLease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, p := &s.stock, &ses.pin
+	p.renewed = k.clock.now()
+	return pinLease{group: p.group, id: p.id, at: p.renewed, term: time.Duration(k.term(ses))}
+}
+
+// renewed takes the answer.
+func (s pinSide) renewed(ses *session, l pinLease, v verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch v {
+	case pullEnded, pullTooLarge:
+		ses.pin.seen = max(ses.pin.seen, l.at)
+		s.stock.receiver.rouse() // it may have been in doubt
+	case pullUnpinned:
+		s.stock.lose(ses, errPinTaken)
+	}
+}
+
+// term is for how long after its last sign the pin is relied upon.
+func (s pinSide) term(ses *session) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Duration(s.stock.term(ses))
+}
+
+// gathered takes what the server counts, and when nothing is missing lets what came be handed out.
+func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, p := &s.stock, &ses.pin
+	if k.ses != ses || ses.ended || p.lost != nil || !p.gathering {
+		return
+	}
+	if pinnedNow(info) != p.id {
+		k.lose(ses, errPinTaken)
+		return
+	}
+	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, ses.slots.used, k.clock.now(), k.leases.ackWait) {
+		ses.sort()
+		k.receiver.rouse()
+	}
+	if info.Delivered.Consumer < p.last { // more has come meanwhile
+		k.bells.pin.ring()
+	}
+	k.bells.pull.ring()
+}
+
+// free gives the pin up. Where it is a pause that ends the session, another process may go on.
+func (s pinSide) free(ses *session) pinLease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, p := &s.stock, &ses.pin
+	ours := p.free(k.clock.now(), k.term(ses))
+	if k.flow.paused && !k.flow.stopped {
+		k.lose(ses, errPinPaused)
+	}
+	return pinLease{group: p.group, ours: ours}
+}

@@ -1,0 +1,103 @@
+package natsbroker
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// pulls is what is asked for, by which inbox it comes, and when it may be asked again. It does no I/O. Not safe for concurrent use.
+type pulls struct {
+	credit
+	barren     barren
+	in         *inbox
+	heard      uint64        // answers, with a message or without
+	revive     bool          // the requests are void: a round trip, a new inbox, then pull again
+	notBefore  int64         // the next pull
+	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
+	unasked    unasked
+}
+
+// An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
+// the server still sends to them is not taken for an answer to new ones.
+type inbox struct {
+	ses     *session
+	sub     *nats.Subscription
+	prefix  string // requests carry prefix and a number as their reply subject
+	retired bool   // it answers no request that counts; as owed, the pulls' own
+	owed    int    // of a retired one, how many messages it had been asked for and had not brought
+}
+
+// drain takes an inbox's requests away from the server. What was sent already is still received; what the server finds no one
+// waiting for, it delivers again at once.
+func (b *inbox) drain() {
+	if b != nil {
+		_ = b.sub.Drain() // fails only where the connection, and with it the requests, is gone
+	}
+}
+
+// enter has pulls answered at an inbox, and returns the one before, to be drained.
+func (p *pulls) enter(b *inbox) (old *inbox) {
+	old = p.leave()
+	p.in = b
+	return old
+}
+
+// leave voids the requests, and returns their inbox, to be drained.
+func (p *pulls) leave() (old *inbox) {
+	old, p.in = p.in, nil
+	if old != nil {
+		old.retired, old.owed = true, p.asked
+	}
+	p.reset()
+	return old
+}
+
+// lost says that the connection is another, or gone.
+func (p *pulls) lost() {
+	p.revive = true
+	p.barren.over()
+}
+
+// came takes the arrival of a message of a size, and says whether there is a request that it may answer.
+func (p *pulls) came(b *inbox, size int) (asked bool) {
+	p.heard++
+	p.barren.over()
+	if b.retired {
+		b.owed--
+		return b.owed >= 0
+	}
+	asked = p.asked > 0
+	p.arrived(size)
+	return asked
+}
+
+// mayPull says whether requests count, and may be sent now.
+func (p *pulls) mayPull(now int64) bool {
+	return p.in != nil && !p.revive && now >= max(p.notBefore, p.barren.until)
+}
+
+// mayRevive says whether it is time for a new inbox.
+func (p *pulls) mayRevive(now int64) bool {
+	return (p.revive || p.in == nil) && now >= p.barren.until
+}
+
+// unasked is deliveries that answer no request.
+type unasked struct {
+	n    int   // that were given back and not told of
+	told int64 // when it was last told, by the source's clock
+}
+
+// tellUnasked is how often it is told of them, at most.
+const tellUnasked = int64(time.Minute)
+
+// refused counts one more, and says how many are to be told now.
+func (u *unasked) refused(now int64) (tell int) {
+	u.n++
+	if u.told != 0 && now-u.told < tellUnasked {
+		return 0
+	}
+	tell = u.n
+	u.n, u.told = 0, now
+	return tell
+}

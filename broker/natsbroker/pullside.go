@@ -1,0 +1,126 @@
+package natsbroker
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// pullSide is the puller's side of the holdings.
+type pullSide struct{ *holdings }
+
+// A pullStep is what to do now.
+type pullStep struct {
+	idle   bool   // nothing may be asked for
+	old    *inbox // to be drained
+	stood  bool   // we stood by when its requests were sent
+	revive bool   // the requests are void
+}
+
+func (s pullSide) step() (p pullStep) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	p.idle = k.flow.givesBack() || k.flow.closing || k.ses == nil || k.ses.ended || k.ses.pin.lost != nil
+	if p.idle {
+		p.old = k.pulls.leave()
+		p.stood = k.standsBy()
+	}
+	p.revive = !p.idle && k.pulls.mayRevive(k.clock.now())
+	return p
+}
+
+// listen looks whether something is heard of the server; where not, all is to be asked anew.
+func (s pullSide) listen(q *quiet, patience int64) (signs, silenceKind, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	now := signs{
+		now: k.clock.now(), heard: k.pulls.heard, asked: k.pulls.asked > 0, idle: k.pulls.revive || k.ses == nil,
+		standsBy: k.standsBy(), contact: k.leases.contact, ackWait: k.leases.ackWait,
+	}
+	v, since := q.look(now, patience)
+	k.pulls.revive = k.pulls.revive || v != notSilent
+	return now, v, since
+}
+
+// revive says that the requests are void; reviving that this is being mended: a connection lost from now on voids them again.
+func (s pullSide) revive()   { s.setRevive(true) }
+func (s pullSide) reviving() { s.setRevive(false) }
+
+func (s pullSide) setRevive(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.pulls.revive = on
+}
+
+// heard is how many answers there were.
+func (s pullSide) heard() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.pulls.heard
+}
+
+func (s pullSide) session() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.ses
+}
+
+// enter has pulls answered at an inbox from now on. One inbox is to be drained: the one before, or this one, where it came too
+// late.
+func (s pullSide) enter(b *inbox) (old *inbox, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stock.flow.closing || s.stock.ses != b.ses { // it has left its inbox already
+		return b, false
+	}
+	return s.stock.pulls.enter(b), true
+}
+
+// A pull is one request to send, and to which inbox it is answered.
+type pull struct {
+	request
+	to         *inbox
+	group, pin string
+	maxExpires time.Duration
+}
+
+// next says what to send now, and counts it as sent.
+func (s pullSide) next() (p pull, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	if !k.pulls.mayPull(k.clock.now()) {
+		return p, false
+	}
+	r, ok := k.nextRequest()
+	if !ok {
+		return p, false
+	}
+	k.pulls.sent(r)
+	to := k.pulls.in
+	to.ses.pin.asked()
+	return pull{r, to, to.ses.pin.group, to.ses.pin.id, k.pulls.maxExpires}, true
+}
+
+// delivered takes a delivery.
+func (s pullSide) delivered(b *inbox, m *nats.Msg, d delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.arrived(b, m, d)
+}
+
+// answered takes an answer without a message, and says whether it is about a request that counts.
+func (s pullSide) answered(b *inbox, id uint64, st status) (current bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.answered(b, id, st)
+}
+
+// holdOff lets no pull be sent for a while.
+func (s pullSide) holdOff(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.pulls.notBefore = max(s.stock.pulls.notBefore, s.stock.clock.now()+int64(d))
+}

@@ -1,0 +1,308 @@
+package natsbroker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// stock is what is here of the consumer's messages, from their arrival until they are settled, and decides what becomes of them.
+// It does no I/O and waits for nothing: what is to be said goes into the outbox and the events, and bells wake those who do the
+// rest. Not safe for concurrent use; holdings has the lock.
+type stock struct {
+	cfg     *Config
+	clock   clock
+	outbox  *outbox
+	events  *kit.EventQueue
+	bells   bells
+	ordered bool
+
+	flow     flow
+	ses      *session // nil before the first, or of a consumer that is gone
+	pulls    pulls
+	leases   leases
+	memory   memory
+	lag      lag
+	receiver waiter
+	said     settles // on their way into the outbox
+
+	created time.Time // of the consumer
+	from    after     // from where to go on when the consumer is lost
+}
+
+// bells wake those who work on the stock.
+type bells struct {
+	receive bell // Receive
+	pull    bell // the puller, to look at everything
+	pin     bell // the pinner
+	watch   bell // the watcher: is the consumer still there?
+}
+
+func newBells() bells { return bells{newBell(), newBell(), newBell(), newBell()} }
+
+// wantPull has the puller ask for more, if it is worth a request.
+func (s *stock) wantPull() {
+	if s.pulls.in == nil {
+		return
+	}
+	if _, ok := s.nextRequest(); ok {
+		s.bells.pull.ring()
+	}
+}
+
+// nextRequest says what to ask for now.
+func (s *stock) nextRequest() (request, bool) {
+	if s.ses != nil && s.ses.pin.group != "" {
+		return s.ses.pin.next(&s.pulls.credit)
+	}
+	return s.pulls.next()
+}
+
+// standsBy says that another process is pinned, or nobody yet.
+func (s *stock) standsBy() bool { return s.ses != nil && s.ses.pin.standsBy() }
+
+// term is for how long after its last sign a session's pin is relied upon.
+func (s *stock) term(ses *session) int64 { return term(s.leases.ackWait, ses.pin.ttl) }
+
+// fail ends pulling for good.
+func (s *stock) fail(err error) {
+	if s.flow.fatal == nil {
+		s.flow.fatal = err
+	}
+	s.receiver.rouse()
+	s.bells.pull.ring()
+}
+
+// arrived takes a delivery that came to an inbox.
+func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
+	id, size := "", m.Size()
+	if b.ses.pin.group != "" {
+		id, size = takePin(m)
+	}
+	asked := s.pulls.came(b, size)
+	switch {
+	case b.ses == s.ses:
+		if b.ses.pin.group == "" || b.ses.ended || s.mine(b.ses, id, m.Reply, d) {
+			s.accept(b.ses, m, d, asked)
+		}
+	case b.ses.pin.lost != nil: // whoever is pinned now waits for it
+		s.giveBack(m.Reply)
+	} // else of a consumer that is no more
+	if !b.retired && s.pulls.asked == 0 { // all that was asked for has come
+		s.wantPull()
+	}
+}
+
+// answered takes an answer without a message, and says whether it is about a request that counts.
+func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
+	s.pulls.heard++
+	current = !b.retired && b.ses == s.ses
+	if current && st.verdict != pullAlive {
+		s.pulls.ended(id, st)
+		if d := s.pulls.barren.ended(id, s.pulls.lastID, s.clock.now()); d > 0 {
+			time.AfterFunc(d, s.bells.pull.ring)
+		}
+	}
+	if b.ses == s.ses && st.verdict == pullUnpinned {
+		s.lose(b.ses, errPinTaken)
+	}
+	return current
+}
+
+// accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new.
+func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
+	if ses.ended && !s.flow.closing { // perhaps already of the consumer that is to follow
+		s.giveBack(m.Reply)
+		return
+	}
+	s.lag.delivered(d)
+	if ses.at.behind(d) && !ses.suspect {
+		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to have
+		// everything handled again. Until it is known which, nothing counts as finished.
+		ses.suspect = true
+		s.bells.watch.ring()
+	}
+	if g, ok := ses.at.arrived(d); ok {
+		s.events.Say(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(g.from), N: g.n})
+	}
+	var failed int32
+	// First deliveries come in the order of the stream. Only what does not can be here, or be finished: after a crash the server
+	// may have forgotten that it delivered a message, and count from 1 again.
+	if d.delivered > 1 || d.stream <= ses.highest {
+		var done bool
+		if failed, done = s.again(ses, m, d); done {
+			return
+		}
+	}
+	ses.unsorted = ses.unsorted || d.stream < ses.highest
+	ses.highest = max(ses.highest, d.stream)
+	if s.flow.givesBack() && (s.flow.closing || !s.ordered || s.empty()) {
+		s.giveBack(m.Reply)
+		return
+	}
+	if !asked && s.pulls.full() {
+		s.refuse(ses, m.Reply)
+		return
+	}
+	i, sl := ses.slots.add(d.stream, d.nanos)
+	sl.msg, sl.reply, sl.size = m, m.Reply, m.Size()
+	sl.delivered, sl.runs = uint32(min(d.delivered, 1<<32-1)), failed
+	s.leases.begin(sl)
+	s.pulls.buffer(sl.size)
+	ses.ready.push(i)
+	s.receiver.rouse()
+}
+
+// empty says that nothing is out or buffered.
+func (s *stock) empty() bool {
+	n, _ := s.pulls.here()
+	return n == 0
+}
+
+// again deals with a message that may have been here before. done: it is dealt with.
+func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done bool) {
+	if sl := ses.slots.find(d.stream, d.nanos); sl != nil {
+		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
+		sl.reply = m.Reply
+		s.leases.again(sl)
+		if ses.givenBack {
+			// Close gave it back, and the server found our last pull, which it had not yet been told to forget.
+			s.giveBack(m.Reply)
+		}
+		return 0, true
+	}
+	if s.memory.finished.has(d.stream, d.nanos) {
+		if ses.suspect {
+			ses.limbo = append(ses.limbo, m.Reply)
+		} else {
+			s.outbox.ack(m.Reply)
+		}
+		return 0, true
+	}
+	e, ok := s.memory.runs.get(d.stream, d.nanos)
+	if !ok {
+		return 0, false
+	}
+	if now := s.clock.now(); e.due > now {
+		// The nak that asked for a delay was lost with its connection.
+		s.outbox.nak(m.Reply, time.Duration(e.due-now), s.leases.untilNow())
+		return 0, true
+	}
+	return e.failed, false
+}
+
+// giveBack gives back what has just come.
+func (s *stock) giveBack(reply string) { s.outbox.nak(reply, 0, s.leases.untilNow()) }
+
+// refuse gives back a delivery that was not asked for and has no room: whoever may write to an inbox would else fill the memory.
+// The server itself sends such a one where it counts other sizes than we do.
+func (s *stock) refuse(ses *session, reply string) {
+	if s.outbox.pending() < maxUnproven { // else it comes again by its lease
+		s.giveBack(reply)
+	}
+	s.regather(ses)
+	if n := s.pulls.unasked.refused(s.clock.now()); n > 0 {
+		s.warn(fmt.Errorf("natsbroker: consumer %s: deliveries that were not asked for came while the budget was used up, and were given back: %d",
+			s.cfg.Consumer, n))
+	}
+}
+
+func (s *stock) warn(err error) { s.events.Say(broker.Event{Kind: broker.Warning, Err: err}) }
+
+// handOut fills dst with what is buffered, as far as the budget goes.
+func (s *stock) handOut(dst []broker.Message) (n int) {
+	ses := s.ses
+	if ses == nil || ses.ready.n == 0 || s.flow.paused || ses.ended || s.outOfOrder(ses) {
+		return 0
+	}
+	now := s.clock.now()
+	if ses.pin.doubtful(now, s.term(ses)) {
+		s.bells.pin.ring()
+		return 0
+	}
+	ses.sort()
+	room, _, ok := s.pulls.gate.Room()
+	for ok && n < min(len(dst), room) && ses.ready.n > 0 {
+		i := ses.ready.pop()
+		sl := &ses.slots.all[i]
+		if s.leases.expired(sl, now) {
+			// The process was frozen, or cut off: another one has it by now. If not, it comes again.
+			s.drop(ses, i)
+			if ses.pin.group != "" { // and nothing that stands behind it may be ahead of it then
+				s.regather(ses)
+				return n
+			}
+			continue
+		}
+		s.pulls.handOut(sl.size)
+		ses.handOut(&dst[n], i, s.cfg)
+		n++
+	}
+	return n
+}
+
+// outOfOrder says whether something may come that stands before what is here, or is still out under an earlier claim.
+func (s *stock) outOfOrder(ses *session) bool {
+	return s.ordered && (s.pulls.gate.Out() > ses.out || ses.pin.gathering || ses.pin.lost != nil)
+}
+
+// drop lets go of a buffered message.
+func (s *stock) drop(ses *session, i int32) {
+	s.pulls.drop(ses.slots.all[i].size)
+	ses.slots.remove(i)
+	s.wantPull()
+}
+
+// giveBackBuffered naks what was received and not handed out; where order was promised, only when nothing is out that it stands
+// behind.
+func (s *stock) giveBackBuffered() {
+	if ses := s.ses; ses != nil && (!s.ordered || s.pulls.gate.Out() == 0) {
+		s.giveBackReady(ses)
+	}
+}
+
+// giveBackReady naks what was received and not handed out.
+func (s *stock) giveBackReady(ses *session) {
+	ses.sort()
+	now := s.clock.now()
+	for ses.ready.n > 0 {
+		i := ses.ready.pop()
+		if sl := &ses.slots.all[i]; !s.leases.expired(sl, now) && !ses.ended {
+			s.memory.givenBack(sl, sl.runs, 0)
+			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+		}
+		s.drop(ses, i)
+	}
+}
+
+// giveBackAll naks, in the stream's order, what was never settled. What is out keeps its slot, for the engine's settle frees it.
+func (s *stock) giveBackAll(ses *session) {
+	ses.givenBack = true
+	now := s.clock.now()
+	for _, i := range ses.slots.held() {
+		if sl := &ses.slots.all[i]; !s.leases.expired(sl, now) {
+			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+		}
+	}
+	for ses.ready.n > 0 {
+		s.drop(ses, ses.ready.pop())
+	}
+}
+
+// forgetConsumer lets go of a session whose consumer is gone, and of all that was remembered of it.
+func (s *stock) forgetConsumer(ses *session) {
+	ses.ended = true      // the fence
+	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew; to one that is gone, a nak means nothing
+		i := ses.ready.pop()
+		sl := &ses.slots.all[i]
+		s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+		s.drop(ses, i)
+	}
+	s.memory.forget()
+	s.outbox.letGo()
+	s.lag = lag{}
+}

@@ -1,0 +1,76 @@
+package natsbroker
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// What the stock does when it is our turn, and when it is over (pin.go).
+
+// mine says whether a delivery is for the session as it is.
+func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
+	p := &ses.pin
+	if p.lost == nil && id == "" {
+		s.lose(ses, errNotPinned)
+		s.fail(fmt.Errorf("natsbroker: consumer %s of stream %s: it pins no process any more", s.cfg.Consumer, s.cfg.Stream))
+	}
+	if p.lost == nil && p.id != "" && p.id != id {
+		s.lose(ses, errPinTaken)
+	}
+	twice := ses.slots.find(d.stream, d.nanos) != nil
+	if p.lost != nil {
+		if !twice {
+			s.giveBack(reply)
+		}
+		return twice // it runs here: its lease counts anew
+	}
+	if p.id == "" {
+		p.got(id, s.leases.contact)
+		ses.assigned = true
+		if s.pulls.asked > 0 { // a second request, of another inbox: without the pin's id nobody answers it now
+			s.pulls.revive = true
+			s.bells.pull.ring()
+		}
+		s.events.Say(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
+	}
+	p.delivered(d, s.clock.now(), twice)
+	if p.gathering {
+		s.bells.pin.ring()
+	}
+	return true
+}
+
+// regather has nothing handed out until all that is unsettled is here.
+func (s *stock) regather(ses *session) {
+	if ses.pin.regather() {
+		s.bells.pin.ring()
+	}
+}
+
+// lose is the beginning of the end of a session: nothing more of it is handed out, and what was not goes back. Whoever is pinned
+// next waits for what is out.
+func (s *stock) lose(ses *session, why error) {
+	if ses.pin.lost != nil || ses.ended {
+		return
+	}
+	ses.pin.lost = why
+	s.giveBackReady(ses)
+	s.bells.pull.ring()
+	s.bells.pin.ring()
+}
+
+// revoke announces the end.
+func (s *stock) revoke(ses *session) {
+	by := ses.pin.revoke(s.clock.now(), s.term(ses), s.cfg.RevokeWait)
+	ses.keeper.Revoke(s.clock.at(by))
+}
+
+// checkPin takes what an info says that was asked for when the pin had this id.
+func (s *stock) checkPin(ses *session, id string, info *jetstream.ConsumerInfo) {
+	if id != "" && ses.pin.id == id && pinnedNow(info) != id && !ses.pin.freed {
+		s.lose(ses, errPinTaken)
+	}
+}

@@ -1,0 +1,185 @@
+package natsbroker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// watcher finds the consumer, or creates it, and begins a session on it. It asks for the consumer's info: for lag, and because a
+// deleted or recreated consumer says nothing by itself while nothing is asked of it.
+type watcher struct {
+	cfg      *Config
+	side     watchSide
+	events   *kit.EventQueue
+	link     *link
+	consumer *remoteConsumer
+	now      bell
+
+	opts broker.Options // set by open
+}
+
+// open finds the consumer for the first time.
+func (w *watcher) open(ctx context.Context, o broker.Options) (durable, error) {
+	w.opts = o
+	return w.find(ctx, w.cfg.Missing == "wait")
+}
+
+// run looks until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	t := time.NewTicker(w.cfg.Poll)
+	defer t.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-w.now:
+		}
+		if w.link.connected() {
+			w.look(ctx, n%5 == 0)
+		}
+	}
+}
+
+// look looks once; stream: at the stream, too.
+func (w *watcher) look(ctx context.Context, stream bool) {
+	now, ok := w.side.look()
+	if !ok {
+		return
+	}
+	info, err := w.consumer.sureInfo(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case missing(err):
+		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: consumer %s of stream %s was deleted: %w", w.cfg.Consumer, w.cfg.Stream, err))
+	case err != nil: // says nothing; the connection has its own events
+	case !info.Created.Equal(now.created):
+		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: consumer %s of stream %s was deleted and made anew", w.cfg.Consumer, w.cfg.Stream))
+	default:
+		w.side.learn(now, info)
+		if stream {
+			w.checkStream(ctx, info)
+		}
+	}
+}
+
+// checkStream looks for a consumer that stands behind the end of its stream, as after a loss of power: it waits for ever, and
+// looks drained.
+func (w *watcher) checkStream(ctx context.Context, info *jetstream.ConsumerInfo) {
+	// The stream is asked after the consumer, so a stream that grows is never behind.
+	if last, err := w.consumer.lastSeq(ctx); err == nil && info.Delivered.Stream > last {
+		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: it will get nothing until the stream is there",
+			w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
+	}
+}
+
+// find ensures stream and consumer, as long as what stands in the way may pass; with await, a stream that is not there may come.
+func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
+	waiting := false
+	for attempt := 1; ; attempt++ {
+		d, err := w.cfg.ensure(ctx, w.link.conn(), w.side.from(), w.opts.Ordered)
+		if err == nil {
+			return d, nil
+		}
+		err = w.cfg.redact(err)
+		// No responder where JetStream should be: it is not enabled, or not yet.
+		disabled := errors.Is(err, nats.ErrNoResponders) && attempt > 5
+		if disabled {
+			err = fmt.Errorf("JetStream does not answer; is it enabled on the server and for the account? %w", err)
+		}
+		gone := errors.Is(err, jetstream.ErrStreamNotFound)
+		if ctx.Err() == nil && (!passing(err) || disabled) && !(gone && await) {
+			return d, err
+		}
+		switch {
+		case !gone:
+			w.events.Lost(err)
+		case !waiting:
+			waiting = true
+			w.warn(fmt.Errorf("%w: waiting for it", err))
+		}
+		if !sleep(ctx, w.cfg.pause(attempt)) {
+			return d, fmt.Errorf("natsbroker: %w; last: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// begin starts a session on a consumer: a new claim.
+func (w *watcher) begin(d durable) {
+	for _, err := range d.warnings {
+		w.warn(err)
+	}
+	cc := d.consumer.Config
+	topic := ""
+	if f := filterOf(cc); len(f) == 1 {
+		topic = f[0]
+	}
+	ses := newSession(w.side.holdings, topic, w.opts.Budget.Messages)
+	ses.at.exact = d.exact()
+	ses.at.polled(point{d.consumer.Delivered.Consumer, d.consumer.Delivered.Stream})
+	var skipped gap
+	var gone bool
+	if d.stream != nil { // it was asked before the consumer, so what it had lost then is lost
+		skipped, gone = ses.at.begin(d.consumer.Delivered.Stream, d.stream.State.FirstSeq)
+	}
+	ses.highest = d.consumer.Delivered.Stream
+	if cc.MaxAckPending > 0 && cc.MaxAckPending < w.opts.Budget.Messages {
+		w.warn(fmt.Errorf("natsbroker: consumer %s of stream %s: max_ack_pending is %d for all processes, and this one's budget is %d messages",
+			w.cfg.Consumer, w.cfg.Stream, cc.MaxAckPending, w.opts.Budget.Messages))
+	}
+	if w.opts.Ordered {
+		ses.pin.group, ses.pin.ttl = pinned(cc), int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
+	}
+	var claim *broker.Claim
+	if ses.pin.group == "" {
+		claim, ses.assigned = ses.claim, true
+		w.events.Say(broker.Event{Kind: broker.Assigned, Claim: claim})
+		w.events.Tell()
+	}
+	if gone {
+		w.events.Say(broker.Event{Kind: broker.Gap, Claim: claim, From: int64(skipped.from), N: skipped.n})
+	}
+	w.side.begin(ses, d)
+}
+
+// replace ends a session whose consumer is gone, and by policy begins another.
+func (w *watcher) replace(ctx context.Context, ses *session, cause error) {
+	fatal := cause
+	if w.cfg.Recreate {
+		fatal = nil
+	}
+	old, ok := w.side.fence(ses, fatal)
+	if !ok {
+		return
+	}
+	old.drain()
+	ses.keeper.End(fmt.Errorf("%w: %w", broker.ErrLost, cause))
+	if ses.assigned {
+		w.events.Say(broker.Event{Kind: broker.Gap, Claim: ses.claim, N: -1, Err: cause})
+		w.events.Say(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+	} else {
+		w.events.Say(broker.Event{Kind: broker.Gap, N: -1, Err: cause})
+	}
+	if fatal != nil {
+		return
+	}
+	d, err := w.find(ctx, false)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		w.side.fail(fmt.Errorf("%w; going on: %w", cause, err))
+	default:
+		w.begin(d)
+	}
+}
+
+func (w *watcher) warn(err error) { w.events.Say(broker.Event{Kind: broker.Warning, Err: err}) }

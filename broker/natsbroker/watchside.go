@@ -1,0 +1,98 @@
+package natsbroker
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// watchSide is the watcher's side of the holdings.
+type watchSide struct{ *holdings }
+
+// begin has deliveries come to a session from now on.
+func (s watchSide) begin(ses *session, d durable) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, cc := &s.stock, d.consumer.Config
+	k.created = d.consumer.Created
+	k.leases.ackWait = int64(lease(cc))
+	k.pulls.maxBatch, k.pulls.maxBytes, k.pulls.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
+	k.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
+	if d.stream != nil {
+		k.from.stream = d.stream.Created
+	}
+	k.lag.polled(d.consumer, time.Now())
+	k.ses, k.pulls.revive = ses, true
+	k.bells.pull.ring()
+}
+
+// A watched is what the consumer is looked at for.
+type watched struct {
+	ses     *session
+	pinID   string
+	suspect bool      // deliveries count from the beginning
+	created time.Time // of the consumer as it should be
+}
+
+// look says what is to be looked at; false: nothing.
+func (s watchSide) look() (w watched, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	if k.ses == nil || k.flow.fatal != nil {
+		return w, false
+	}
+	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created}, true
+}
+
+// learn takes an info, asked for after look, of the consumer as it should be.
+func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	k.checkPin(w.ses, w.pinID, info)
+	if w.suspect { // it is the same consumer: what was finished is finished
+		for _, reply := range w.ses.takeLimbo() {
+			k.outbox.ack(reply)
+		}
+	}
+	k.lag.polled(info, time.Now())
+	k.from.floor = info.AckFloor.Stream
+	if g, ok := w.ses.at.polled(point{info.Delivered.Consumer, info.Delivered.Stream}); ok && !w.ses.ended {
+		k.events.Say(broker.Event{Kind: broker.Gap, Claim: w.ses.claim, From: int64(g.from), N: g.n})
+	}
+}
+
+// from is from where to go on when the consumer is lost.
+func (s watchSide) from() after {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.from
+}
+
+// fence ends a session whose consumer is gone: settles say broker.ErrLost from now on. fatal is what Receive returns from now on;
+// nil where another session follows. false: it has ended already, by the pinner (then the next look tells again) or by Close.
+func (s watchSide) fence(ses *session, fatal error) (old *inbox, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	if k.ses != ses || ses.ended {
+		return nil, false
+	}
+	k.forgetConsumer(ses)
+	if fatal != nil {
+		k.flow.fatal = fatal
+	}
+	old = k.pulls.leave()
+	k.receiver.rouse()
+	return old, !k.flow.closing
+}
+
+// created is when the consumer was created, as it should be.
+func (s watchSide) created() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.created
+}
