@@ -106,24 +106,21 @@ func (c *coreStock) receive(dst []broker.Message) (n int, err error) {
 func (c *coreStock) settle(tokens iter.Seq[uint64], lost bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	freed, settled := false, false
+	var t kit.Tally
 	for token := range tokens {
-		if i := c.slots.out(token); i == noSlot {
-			settled = true
-		} else {
-			c.gate.Free(1, int64(c.slots.all[i].size))
-			c.slots.remove(i)
-			freed = true
+		i := c.slots.out(token)
+		switch {
+		case i == noSlot:
+			t.Again++
+			continue
+		case lost || c.flow.closing:
+			t.Lost++
 		}
+		c.gate.Free(1, int64(c.slots.all[i].size))
+		c.slots.remove(i)
 	}
 	c.waiter.rouse()
-	switch {
-	case freed && (lost || c.flow.closing):
-		return broker.ErrLost
-	case settled:
-		return broker.ErrSettled
-	}
-	return nil
+	return t.Err()
 }
 
 // stop ends receiving. What was not handed out cannot go back: it is lost.

@@ -44,7 +44,8 @@ func (h *holdings) ack(c *broker.Claim, tokens []uint64) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.stock.ack(ses, tokens).err(c)
+	t := h.stock.ack(ses, tokens)
+	return t.Err()
 }
 
 func (h *holdings) nack(c *broker.Claim, back []broker.Back) error {
@@ -54,7 +55,8 @@ func (h *holdings) nack(c *broker.Claim, back []broker.Back) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.stock.nack(ses, back).err(c)
+	t := h.stock.nack(ses, back)
+	return t.Err()
 }
 
 // sessionOf returns the session that c is the claim of; nil when it is none of this source.

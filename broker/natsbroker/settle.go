@@ -6,25 +6,26 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // ack settles messages of a session as handled.
-func (s *stock) ack(ses *session, tokens []uint64) (t tally) {
+func (s *stock) ack(ses *session, tokens []uint64) (t kit.Tally) {
 	now := s.clock.now()
 	for _, token := range tokens {
 		i := ses.slots.out(token)
 		if i == noSlot {
-			t.settled = true
+			t.Again++
 			continue
 		}
 		sl := &ses.slots.all[i]
 		if ses.ended && (ses.pin.lost == nil || ses.givenBack) {
-			t.lost++
+			t.Lost++
 			s.giveBackFenced(ses, sl, 0, now)
 		} else {
 			until := s.leases.until(sl)
 			if ses.ended || s.leases.expired(sl, now) {
-				t.lost++
+				t.Lost++
 				until = never
 			}
 			s.memory.settled(sl)
@@ -33,25 +34,25 @@ func (s *stock) ack(ses *session, tokens []uint64) (t tally) {
 		s.free(ses, i)
 	}
 	s.settled(ses)
-	return t
+	return ses.reason(t)
 }
 
 // nack gives messages of a session back.
-func (s *stock) nack(ses *session, back []broker.Back) (t tally) {
+func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 	now := s.clock.now()
 	for _, b := range back {
 		i := ses.slots.out(b.Token)
 		if i == noSlot {
-			t.settled = true
+			t.Again++
 			continue
 		}
 		sl := &ses.slots.all[i]
 		switch {
 		case ses.ended:
-			t.lost++
+			t.Lost++
 			s.giveBackFenced(ses, sl, b.Delay, now)
 		case s.leases.expired(sl, now):
-			t.lost++
+			t.Lost++
 		default:
 			s.said.naks = append(s.said.naks, nak{sl.reply, max(b.Delay, 0), s.leases.until(sl), true})
 		}
@@ -62,7 +63,7 @@ func (s *stock) nack(ses *session, back []broker.Back) (t tally) {
 	}
 	s.regather(ses)
 	s.settled(ses)
-	return t
+	return ses.reason(t)
 }
 
 // giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the
@@ -109,20 +110,10 @@ var (
 	errExpired = errors.New("the lease of at least one message had run out")
 )
 
-// tally is what became of the tokens of one settle.
-type tally struct {
-	lost    int
-	settled bool
-}
-
-func (t tally) err(c *broker.Claim) error {
-	switch {
-	case t.lost > 0 && c.Startable():
-		return &broker.LostError{N: t.lost, Why: errExpired}
-	case t.lost > 0:
-		return &broker.LostError{N: t.lost}
-	case t.settled:
-		return broker.ErrSettled
+// reason adds why some are lost, where it is not that the claim has ended.
+func (s *session) reason(t kit.Tally) kit.Tally {
+	if s.claim.Startable() {
+		t.Why = errExpired
 	}
-	return nil
+	return t
 }

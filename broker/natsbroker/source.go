@@ -50,6 +50,7 @@ func NewSource(cfg Config) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
 	s := &Source{cfg: cfg, life: kit.NewLife("natsbroker"), events: kit.NewEventQueue(), bells: newBells()}
 	clock, c := newClock(), &s.cfg
 	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
