@@ -198,9 +198,13 @@ func (g *classic) silent() bool {
 	return !g.last.IsZero() && time.Since(g.last) >= g.cfg.SessionTimeout
 }
 
+// answered takes note of an answer to what was asked at a time. The coordinator counts the session from when it heard us, which
+// was then at the earliest.
 func (g *classic) answered(began time.Time) {
 	g.mu.Lock()
-	g.last = time.Now()
+	if began.After(g.last) {
+		g.last = began
+	}
 	g.mu.Unlock()
 	g.trouble(began, nil)
 }
@@ -239,9 +243,11 @@ func (g *classic) round(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
-	ctx2, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
-	got, err := g.k.sync(ctx2, j.memberID, plan)
-	cancel()
+	var got []partitionID
+	err = g.await(ctx, j.memberID, func(ctx context.Context) (err error) {
+		got, err = g.k.sync(ctx, j.memberID, plan)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -293,42 +299,46 @@ func (g *classic) allGiven(ctx context.Context, names []string) (bool, error) {
 	return true, nil
 }
 
-// join sends JoinGroup, which the broker answers when all members have joined, and heartbeats meanwhile: what we keep goes on.
+// join sends JoinGroup, which the coordinator answers when all members have joined.
 func (g *classic) join(ctx context.Context) (joined, error) {
 	g.mu.Lock()
 	g.rejoin, g.gave, g.names = false, false, g.topics()
 	me := g.me
 	body := subscription(g.names, sorted(g.owned), me.generation)
 	g.mu.Unlock()
+	var j joined
+	err := g.await(ctx, me, func(ctx context.Context) (err error) {
+		j, err = g.k.join(ctx, me, g.cfg, g.proto.name, body)
+		return err
+	})
+	g.sit(j, err)
+	return j, err
+}
+
+// await asks what the coordinator may answer late, and sends heartbeats meanwhile: what we keep goes on, and is lost in time where
+// nobody answers any more.
+func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
 	defer cancel()
-	type answer struct {
-		j   joined
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		j, err := g.k.join(ctx, me, g.cfg, g.proto.name, body)
-		answers <- answer{j, err}
-	}()
+	answer := make(chan error, 1)
+	go func() { answer <- ask(ctx) }()
 	tick := time.NewTicker(g.cfg.HeartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case a := <-answers:
-			g.sit(a.j, a.err)
-			return a.j, a.err
+		case err := <-answer:
+			return err
 		case <-tick.C:
 			if err := g.keepAlive(ctx, me); err != nil {
 				cancel()
-				<-answers
-				return joined{}, err
+				<-answer
+				return err
 			}
 		}
 	}
 }
 
-// keepAlive is the heartbeat beside a join. That the generation is over by now is no news.
+// keepAlive is the heartbeat beside a join or a sync. That the generation is over by now is no news.
 func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	if me.member == "" || me.generation < 0 {
 		return nil
@@ -352,8 +362,17 @@ func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	return nil
 }
 
-// beatTimeout lets a heartbeat that gets no answer be sent again within the session.
-func (g *classic) beatTimeout() time.Duration { return min(g.k.c.timeout, g.cfg.SessionTimeout/2) }
+// beatTimeout lets a heartbeat that gets no answer be sent again within the session, and waits for none beyond its end: then what we
+// have is somebody else's.
+func (g *classic) beatTimeout() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := min(g.k.c.timeout, g.cfg.SessionTimeout/2)
+	if left := time.Until(g.last.Add(g.cfg.SessionTimeout)); left > 0 {
+		d = min(d, left)
+	}
+	return d
+}
 
 func (g *classic) sit(j joined, err error) {
 	g.mu.Lock()

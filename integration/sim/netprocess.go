@@ -54,11 +54,14 @@ type weather struct {
 	delay time.Duration
 }
 
+// latency is how long everything takes on its way: what one end does at an instant the other sees later.
+const latency = 100 * time.Microsecond
+
 // join adds a process.
 func (w *weather) join(cfg memnet.HostConfig) *memnet.Host {
 	h := w.net.Host(cfg)
 	h.Away(w.away > 0)
-	h.Delay(w.delay)
+	h.Delay(latency + w.delay)
 	w.hosts = append(w.hosts, h)
 	return h
 }
@@ -66,7 +69,7 @@ func (w *weather) join(cfg memnet.HostConfig) *memnet.Host {
 func (w *weather) apply() {
 	for _, h := range w.hosts {
 		h.Away(w.away > 0)
-		h.Delay(w.delay)
+		h.Delay(latency + w.delay)
 	}
 }
 
