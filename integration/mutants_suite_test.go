@@ -130,7 +130,7 @@ var suiteMutants = []suiteMutant{
 	})
 `}}, both, "DownLater"},
 	{"down told each second", []edit{
-		{"broker/internal/contact/contact.go", "true, false, now, FirstPause", "true, false, now, Least"},
+		{"broker/internal/contact/contact.go", "true, false, at, FirstPause", "true, false, at, Least"},
 		{"broker/internal/contact/contact.go", "now, min(2*c.pause, LastPause)", "now, Least"}}, both, "DownAgain"},
 	{"down again not told", []edit{{"broker/internal/contact/contact.go", "	if !c.down || c.told {",
 		"	if !c.down || c.told || c.since.Before(c.last.Add(Least)) {"}}, both, "DownAgain"},
@@ -141,7 +141,7 @@ var suiteMutants = []suiteMutant{
 	{"bytes used up to the last one", []edit{{"broker/kit/gate.go", "		g.starved = true\n", "		g.starved = messages <= 0 || bytes < 0\n"}}, both, "BytesUsedUp"},
 	{"late settles free no budget", []edit{
 		{claims, "	h.sh.gate.Free(1, int64(sl.size))\n	return how, o\n", "	if how == settledNow {\n		h.sh.gate.Free(1, int64(sl.size))\n	}\n	return how, o\n"},
-		{claims, "	sh.gate.Free(1, int64(size))\n", ""}}, both, "LateSettlesFree"},
+		{claims, "	sh.gate.Free(1, int64(size))\n", "	_ = size\n"}}, both, "LateSettlesFree"},
 	{"handed out beside Assigned", []edit{{loop, "		l.events.Tell()\n		l.holdings.admit(cs)\n", "		l.holdings.admit(cs)\n		l.events.Tell()\n"}}, both, "AssignedComesFirst"},
 	{"settles of another source", []edit{{source, "var errForeign = fmt.Errorf(\"membroker: settling: %w\", broker.ErrForeign)", "var errForeign error"}}, both, "ForeignClaim"},
 	{"given back and gone in silence", []edit{{holding, "				missing++\n", "				if sl.state == unseen {\n					missing++\n				}\n"}}, "partitioned", "TrimmedAndGivenBack"},

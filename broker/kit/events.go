@@ -21,9 +21,32 @@ type EventQueue struct {
 	telling chan struct{} // has one element while somebody tells; a channel, since others wait while Observe runs
 
 	mu      sync.Mutex
-	queue   []broker.Event
-	contact contact.Contact
+	queue   []queuedEvent
+	contact contact.Contact // by what was told, or is told now
 	trouble error
+
+	// What was last said of contact; it may not be told yet.
+	known, down bool
+	downSince   time.Time
+	turn        int // where it stands in the queue, from 1 on; 0: it does not
+}
+
+// A queuedEvent is one that was said. Of Down and Up it is decided when they are told whether they are: were that decided before,
+// two Downs of which nobody could tell for a while, since Observe did not return or the process stood still, would be told at once.
+type queuedEvent struct {
+	broker.Event
+	at time.Time // of Down: when it failed; of Up: when what was answered was asked
+}
+
+// told takes note of it and says whether it is told.
+func (e *queuedEvent) told(c *contact.Contact, now time.Time) bool {
+	switch e.Kind {
+	case broker.Down:
+		return c.LostAt(e.at, now, e.Err)
+	case broker.Up:
+		return c.Found(e.at)
+	}
+	return true
 }
 
 // NewEventQueue makes one. Whoever tells needs Observe before.
@@ -37,7 +60,7 @@ func (q *EventQueue) Observe(f func(broker.Event)) { q.observe = f }
 // Say queues an event. Down and Up are said by Lost and Found.
 func (q *EventQueue) Say(e broker.Event) {
 	q.mu.Lock()
-	q.queue = append(q.queue, e)
+	q.queue = append(q.queue, queuedEvent{Event: e})
 	q.mu.Unlock()
 	q.wake()
 }
@@ -45,27 +68,36 @@ func (q *EventQueue) Say(e broker.Event) {
 // Lost takes note of an exchange with the broker that failed. Down is told as its comment in package broker says: at once, or
 // when a second has passed since the one before, or not where contact was found again by then.
 func (q *EventQueue) Lost(err error) {
+	now := time.Now()
 	q.mu.Lock()
 	q.trouble = err
-	if q.contact.Lost(time.Now(), err) {
-		q.queue = append(q.queue, broker.Event{Kind: broker.Down, Err: err})
+	if q.turn > 0 && q.down {
+		q.queue[q.turn-1].Err = err // it is not told yet
+	} else {
+		q.queue = append(q.queue, queuedEvent{broker.Event{Kind: broker.Down, Err: err}, now})
+		q.turn = len(q.queue)
+	}
+	if !q.down {
+		q.known, q.down, q.downSince = true, true, now
 	}
 	q.mu.Unlock()
 	q.wake() // also where nothing is told yet: Tell returns when it is
 }
 
-// Found takes note of an answer of the broker to what was asked at a time, and says whether Up is told: it is after Open, and
-// after each Down. An answer that was on its way when contact was lost says nothing of now: an Up by it would be false.
-func (q *EventQueue) Found(asked time.Time) (up bool) {
+// Found takes note of an answer of the broker to what was asked at a time. Up is told after Open, and after each Down. An answer
+// that was on its way when contact was lost says nothing of now: an Up by it would be false.
+func (q *EventQueue) Found(asked time.Time) {
 	q.mu.Lock()
-	if up = q.contact.Found(asked); up {
-		q.queue = append(q.queue, broker.Event{Kind: broker.Up})
+	up := !q.known || q.down && asked.After(q.downSince)
+	if up {
+		q.known, q.down = true, false
+		q.queue = append(q.queue, queuedEvent{broker.Event{Kind: broker.Up}, asked})
+		q.turn = len(q.queue)
 	}
 	q.mu.Unlock()
 	if up {
 		q.wake()
 	}
-	return up
 }
 
 // Trouble returns what the last Lost said, so that whoever gives up can say why; nil: there was none.
@@ -102,14 +134,20 @@ func (q *EventQueue) Tell() (next time.Time) {
 	}
 }
 
-// take returns what is queued, and when a Down is due that is not told yet.
+// take returns what is to be told of what is queued, and when a Down is due that is not told yet.
 func (q *EventQueue) take() (es []broker.Event, next time.Time) {
+	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.contact.Late(time.Now()); err != nil {
-		q.queue = append(q.queue, broker.Event{Kind: broker.Down, Err: err})
+	for _, e := range q.queue {
+		if e.told(&q.contact, now) {
+			es = append(es, e.Event)
+		}
 	}
-	es, q.queue = q.queue, nil
+	q.queue, q.turn = nil, 0
+	if err := q.contact.Late(now); err != nil {
+		es = append(es, broker.Event{Kind: broker.Down, Err: err})
+	}
 	return es, q.contact.Due()
 }
 

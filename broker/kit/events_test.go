@@ -55,10 +55,44 @@ func TestStaleAnswer(t *testing.T) {
 					case "second":
 						time.Sleep(time.Second)
 					}
+					q.Tell()
 				}
-				q.Tell()
 				if !slices.Equal(got, tc.want) {
 					t.Errorf("told %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestLateTeller: where whoever tells is held up, what it tells is right when it tells it: not two Downs of what came to pass
+// meanwhile.
+func TestLateTeller(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	for name, tc := range map[string]struct {
+		lost, found, tell []time.Duration
+		want              []string
+	}{
+		"one outage":        {[]time.Duration{0, 2500 * ms, 2600 * ms, 4600 * ms}, nil, []time.Duration{2550 * ms, 2700 * ms, 4700 * ms}, []string{"2.55s down", "4.7s down"}},
+		"two outages":       {[]time.Duration{0, 1200 * ms}, []time.Duration{ms}, []time.Duration{1300 * ms, 2 * s, 2300 * ms}, []string{"1.3s down", "1.3s up", "2.3s down"}},
+		"both over":         {[]time.Duration{0, 1200 * ms}, []time.Duration{ms, 1250 * ms}, []time.Duration{1300 * ms, 3 * s}, []string{"1.3s down", "1.3s up"}},
+		"over before a due": {[]time.Duration{0, 1200 * ms}, []time.Duration{ms, 2 * s}, []time.Duration{1300 * ms, 2100 * ms, 3 * s}, []string{"1.3s down", "1.3s up"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, told := listen()
+				at := func(ds []time.Duration, f func()) {
+					for _, d := range ds {
+						time.AfterFunc(d, f)
+					}
+				}
+				at(tc.lost, func() { q.Lost(errAway) })
+				at(tc.found, func() { q.Found(time.Now()) })
+				at(tc.tell, func() { q.Tell() })
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if !slices.Equal(*told, tc.want) {
+					t.Errorf("told %v, want %v", *told, tc.want)
 				}
 			})
 		})

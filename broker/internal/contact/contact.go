@@ -25,9 +25,12 @@ type Contact struct {
 }
 
 // Lost takes note of a failure, and says whether to tell Down now.
-func (c *Contact) Lost(now time.Time, err error) (tell bool) {
+func (c *Contact) Lost(now time.Time, err error) (tell bool) { return c.LostAt(now, now, err) }
+
+// LostAt is Lost of a failure at an earlier time, which nobody could tell of until now.
+func (c *Contact) LostAt(at, now time.Time, err error) (tell bool) {
 	if !c.down {
-		c.down, c.told, c.since, c.pause = true, false, now, FirstPause
+		c.down, c.told, c.since, c.pause = true, false, at, FirstPause
 	}
 	c.err = err
 	switch wait := now.Sub(c.last); {
