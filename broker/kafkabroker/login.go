@@ -31,7 +31,7 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
 	m, err := scram.Mechanism(algo, s.User, s.Password.Reveal())
 	if err != nil {
-		return nil, fmt.Errorf("kafkabroker: SASL.User or SASL.Password cannot be used with %s", s.Mechanism)
+		return nil, wrong("SASL", "has a user or a password that cannot be used with %s", s.Mechanism)
 	}
 	return m, nil
 }
