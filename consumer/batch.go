@@ -12,6 +12,40 @@ import (
 // and Timeout is for the whole call. ms may be kept.
 type BatchHandler func(ctx context.Context, ms []*Message) error
 
+// A BatchMiddleware wraps a BatchHandler. It sees the call only: what becomes of the messages is decided by the engine afterwards.
+type BatchMiddleware func(BatchHandler) BatchHandler
+
+// ChainBatch is Chain for BatchMiddleware: the first is the outermost.
+func ChainBatch(ms ...BatchMiddleware) BatchMiddleware {
+	return func(h BatchHandler) BatchHandler {
+		for i := len(ms) - 1; i >= 0; i-- {
+			h = ms[i](h)
+		}
+		return h
+	}
+}
+
+// AroundBatch makes a BatchMiddleware of a Middleware that looks at calls, and not at messages: a timeout, a circuit breaker, a
+// recover. The call of the batch handler is one call for it, with the batch's first message, and the batch's error, which is nil
+// where no message of it failed. A Middleware that decides by the message (a deduplication, a limit for each key), or that defers,
+// is not for it: the first message would decide for all.
+func AroundBatch(m Middleware) BatchMiddleware {
+	return func(next BatchHandler) BatchHandler {
+		return func(ctx context.Context, ms []*Message) error {
+			if len(ms) == 0 {
+				return next(ctx, ms)
+			}
+			return m(func(ctx context.Context, _ *Message) error {
+				err := next(ctx, ms)
+				if each := (*BatchError)(nil); errors.As(err, &each) && len(each.Errs) == len(ms) && errors.Join(each.Errs...) == nil {
+					return nil
+				}
+				return err
+			})(ctx, ms[0])
+		}
+	}
+}
+
 // A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed
 // since its first message came. A message that failed waits its backoff alone, and then for a batch again. With an order, a batch
 // has at most one message of a lane, unless it is ByKey.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -386,5 +387,46 @@ func TestLostOfABatch(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Middleware is around the call of a batch, the first outermost, and sees its error; that of a batch of which nothing failed is nil.
+func TestAroundBatch(t *testing.T) {
+	var calls []string
+	named := func(name string) consumer.BatchMiddleware {
+		return consumer.AroundBatch(func(next consumer.Handler) consumer.Handler {
+			return func(ctx context.Context, m *consumer.Message) error {
+				err := next(ctx, m)
+				calls = append(calls, fmt.Sprintf("%s %s %v", name, m.Value, err))
+				return err
+			}
+		})
+	}
+	var result error
+	h := consumer.ChainBatch(named("outer"), named("inner"))(func(_ context.Context, ms []*consumer.Message) error {
+		calls = append(calls, fmt.Sprintf("batch of %d", len(ms)))
+		return result
+	})
+	ms := []*consumer.Message{{Value: []byte("first")}, {Value: []byte("second")}}
+	refused := errors.New("refused")
+	for _, c := range []struct {
+		result, want error
+		calls        []string
+	}{
+		{nil, nil, []string{"batch of 2", "inner first <nil>", "outer first <nil>"}},
+		{&consumer.BatchError{Errs: make([]error, 2)}, nil, []string{"batch of 2", "inner first <nil>", "outer first <nil>"}},
+		{&consumer.BatchError{Errs: []error{nil, refused}}, refused, []string{"batch of 2", "inner first refused", "outer first refused"}},
+		{&consumer.BatchError{Errs: make([]error, 3)}, &consumer.BatchError{}, []string{ // told of three
+			"batch of 2", "inner first no message of the batch failed", "outer first no message of the batch failed",
+		}},
+	} {
+		calls, result = nil, c.result
+		err := h(t.Context(), ms)
+		if each := (*consumer.BatchError)(nil); c.want == nil && err != nil || c.want != nil && !errors.As(err, &each) {
+			t.Errorf("%v: returned %v, want %v", c.result, err, c.want)
+		}
+		if !slices.Equal(calls, c.calls) {
+			t.Errorf("%v: calls %q, want %q", c.result, calls, c.calls)
+		}
 	}
 }

@@ -2,15 +2,18 @@ package program
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/rs/zerolog"
 )
 
 // batch makes a consumer's batch handler with its sizes; nil where there is none, or something was wrong.
-func (a *assembly) batch(at string, c *config.Consumer, m *member) *consumer.Batch {
-	b := c.Batch
+func (a *assembly) batch(root string, c *config.Consumer, m *member) *consumer.Batch {
+	b, at := c.Batch, root+".batch"
 	if b == nil || b.Handler == "" {
 		return nil
 	}
@@ -29,8 +32,34 @@ func (a *assembly) batch(at string, c *config.Consumer, m *member) *consumer.Bat
 	}
 	h = m.figures.RouteBatch("batch", b.Handler)(h)
 	made := b.Batch
-	made.Handler = h
+	if made.Handler = a.wrapBatch(root, c.Middleware, m, a.log.With().Str("consumer", m.name).Logger(), h); made.Handler == nil {
+		return nil // was found
+	}
 	return &made
+}
+
+// aroundBatches are the middleware that look at calls, and not at messages.
+var aroundBatches = []string{"circuit_breaker", "logging", "recover", "timeout"}
+
+// wrapBatch is wrap for a batch handler.
+func (a *assembly) wrapBatch(
+	at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.BatchHandler,
+) consumer.BatchHandler {
+	chain, ok := a.chain(at, list, m, log)
+	for i, one := range list {
+		if one.Use != "" && !slices.Contains(aroundBatches, one.Use) {
+			a.doc.Find(at+".middleware["+strconv.Itoa(i)+"].use", "is %q, which decides by the message; around batches want one of %v",
+				one.Use, aroundBatches)
+			ok = false
+		}
+	}
+	if !ok {
+		return nil
+	}
+	for _, w := range slices.Backward(chain) {
+		h = consumer.AroundBatch(w)(h)
+	}
+	return h
 }
 
 // codec hands a codec to the handler that is made next.

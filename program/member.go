@@ -70,7 +70,7 @@ func (a *assembly) handle(at string, c *config.Consumer, m *member) {
 		m.handler = a.handler(at, c, m, a.log.With().Str("consumer", m.name).Logger())
 		return
 	}
-	if m.batch = a.batch(at+".batch", c, m); m.batch != nil {
+	if m.batch = a.batch(at, c, m); m.batch != nil {
 		m.handler = handlers.One(m.batch.Handler)
 		m.handlerOf = func(*consumer.Message) string { return c.Batch.Handler }
 	}

@@ -50,7 +50,15 @@ func unlimited(f func(zerolog.Logger, handlers.Options) (consumer.Middleware, er
 // wrap puts the middleware of a section around h, the first outermost, and adds their limits to limits. nil where something was
 // wrong.
 func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.Handler) consumer.Handler {
-	var chain []consumer.Middleware
+	chain, ok := a.chain(at, list, m, log)
+	if !ok || h == nil {
+		return nil
+	}
+	return consumer.Chain(chain...)(h)
+}
+
+// chain makes the middleware of a section, and adds their limits to limits. It is not ok where something was wrong.
+func (a *assembly) chain(at string, list []config.Middleware, m *member, log zerolog.Logger) (chain []consumer.Middleware, ok bool) {
 	whole := true
 	for i, one := range list {
 		path := at + ".middleware[" + strconv.Itoa(i) + "]"
@@ -76,10 +84,7 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 		}
 		chain = append(chain, w)
 	}
-	if !whole || h == nil {
-		return nil
-	}
-	return consumer.Chain(chain...)(h)
+	return chain, whole
 }
 
 // middleware makes one of longshore's, or one that was registered.

@@ -195,10 +195,17 @@ func TestBatchInAFile(t *testing.T) {
     source: {memory: {topics: [in], group: workers}}
     dead_letter: {to: dead}
     batch: {handler: refuse, size: 10, bytes: 100000, linger: 2s, with: {value: "${NOT_SET:-13}"}}
+    middleware: [{use: logging, with: {level: info}}, {use: timeout, with: {after: 10s}}]
 `)
 		time.Sleep(10 * time.Second)
-		if log, err := stop(); err != nil {
+		log, err := stop()
+		if err != nil {
 			t.Fatalf("%v\n%s", err, log)
+		}
+		for outcome, want := range map[string]int{"ok": 2, "permanent": 1} { // of the calls, by the middleware
+			if n := strings.Count(log, `outcome=`+outcome) + strings.Count(log, `"outcome":"`+outcome+`"`); n != want {
+				t.Errorf("%d calls %s, want %d\n%s", n, outcome, want, log)
+			}
 		}
 		if !slices.Equal(sizes, []int{10, 10, 5}) {
 			t.Errorf("batches of %v", sizes)
@@ -302,8 +309,12 @@ c.yaml:4: consumers.orders.routes[1].codec: is set, and the handler decodes noth
     middleware: [{use: recover}]`, `c.yaml:4: consumers.orders.batch.handler: is missing
 c.yaml:4: consumers.orders.batch.size: is 0, want at least 1
 c.yaml:4: consumers.orders.batch.linger: is 0s, want more
-c.yaml:5: consumers.orders.routes: is set, and so is batch: a batch has all messages of the consumer, and its handler stands alone
-c.yaml:6: consumers.orders.middleware: is set, and so is batch: a batch has all messages of the consumer, and its handler stands alone`},
+c.yaml:5: consumers.orders.routes: is set, and so is batch: a batch has all messages of the consumer, and one handler`},
+		"middleware around batches": {`
+    source: {memory: {topics: [in]}}
+    batch: {handler: log}
+    middleware: [{use: recover}, {use: dedup}, {use: rate_limit, with: {per_second: 5}}]`, `c.yaml:5: consumers.orders.middleware[1].use: is "dedup", which decides by the message; around batches want one of [circuit_breaker logging recover timeout]
+c.yaml:5: consumers.orders.middleware[2].use: is "rate_limit", which decides by the message; around batches want one of [circuit_breaker logging recover timeout]`},
 		"batch handler": {`
     source: {memory: {topics: [in]}}
     batch: {handler: publish, with: {to: x}}`, `c.yaml:4: consumers.orders.batch.handler: is "publish", want one of [exec log webhook]`},

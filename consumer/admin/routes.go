@@ -131,7 +131,8 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) (t Target, ok bo
 // asked is what a control asked for, beside its path, for the log.
 type asked map[string]any
 
-// control lets only who has the token through to what do does with the consumer that the path names.
+// control is the handler of a request that changes something. It checks the token, finds the consumer that the path names, and
+// calls do.
 func (s *Server) control(do func(*http.Request, Target) (asked, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.allowed(w, r) {
@@ -177,7 +178,7 @@ func codeOf(err error) int {
 }
 
 // refused begins a line on a control that was not done: which route, for a path may be anything. At most ten a second are
-// written, so that nobody fills the log who has no token.
+// written: nobody without the token can fill the log.
 func (s *Server) refused(r *http.Request, code int) *zerolog.Event {
 	return s.refusals.Warn().Str("event", "admin_refused").Str("route", r.Pattern).Str("remote", r.RemoteAddr).Int("status", code)
 }

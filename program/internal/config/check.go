@@ -158,9 +158,9 @@ func (d *Document) checkRoutes(at string, c *Consumer) {
 // checkBatch: what is for single messages is not asked for beside it.
 func (d *Document) checkBatch(at string, c *Consumer) {
 	b, path := c.Batch, at+".batch"
-	for _, key := range []string{"routes", "no_route", "middleware"} {
+	for _, key := range []string{"routes", "no_route"} {
 		if d.Has(at + "." + key) {
-			d.Find(at+"."+key, "is set, and so is batch: a batch has all messages of the consumer, and its handler stands alone")
+			d.Find(at+"."+key, "is set, and so is batch: a batch has all messages of the consumer, and one handler")
 		}
 	}
 	if b.Handler == "" {
