@@ -19,8 +19,7 @@ func (s *Source) shutdown(ctx context.Context) error {
 	<-s.loop.done
 	s.h.leave(fmt.Errorf("kafkabroker: %w", broker.ErrClosed))
 	s.loop.endClaims(time.Now())
-	s.events.Tell()
-	err := s.goodbye(ctx)
+	err := s.events.During(func() error { return s.goodbye(ctx) })
 	s.life.End()
 	<-s.commit.done
 	s.h.giveUp(broker.ErrClosed)

@@ -151,6 +151,18 @@ func (q *EventQueue) take() (es []broker.Event, next time.Time) {
 	return es, q.contact.Due()
 }
 
+// During tells what is said while f runs: for an adapter that closes, whose loop has ended and which waits for a broker that may be
+// away. It returns f's error, when all is told that was said before f returned.
+func (q *EventQueue) During(f func() error) error {
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { q.Run(ctx) })
+	err := f()
+	stop()
+	wg.Wait()
+	return err
+}
+
 // Run tells what is said until ctx ends, and then what was said before. It blocks.
 func (q *EventQueue) Run(ctx context.Context) {
 	late := time.NewTimer(time.Hour)

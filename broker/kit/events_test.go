@@ -193,3 +193,23 @@ func TestSayInObserve(t *testing.T) {
 		t.Errorf("told %v, want %v", got, want)
 	}
 }
+
+// TestDuring: who waits for a broker in its Close tells of it meanwhile, each time when it is due, and not all at once at the end.
+func TestDuring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, told := listen()
+		q.Say(broker.Event{Kind: broker.Ended})
+		err := q.During(func() error {
+			for range 8 {
+				q.Lost(errAway)
+				time.Sleep(time.Second)
+			}
+			q.Say(broker.Event{Kind: broker.Unconfirmed})
+			return errAway
+		})
+		want := []string{"0s ended", "0s down", "2s down", "6s down", "8s unconfirmed"}
+		if !slices.Equal(*told, want) || !errors.Is(err, errAway) {
+			t.Errorf("told %q and returned %v, want %q", *told, err, want)
+		}
+	})
+}

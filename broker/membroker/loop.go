@@ -279,8 +279,7 @@ func (l *loop) shutdown() error {
 	for _, cs := range over {
 		cs.end(l.events, errSourceClosed)
 	}
-	l.events.Tell()
-	err := l.leave(bs)
+	err := l.events.During(func() error { return l.leave(bs) })
 	for _, b := range bs {
 		if b.err != nil && len(b.h.claims) > 0 {
 			b.h.sh.unconfirmed(b.h.claim().claim, b.promised, b.err)

@@ -27,3 +27,24 @@ func TestCutOffMembers(t *testing.T) {
 		}
 	}
 }
+
+// Who closes without contact is told so while it waits, and not all at once at the end.
+func TestDownWhileClosing(t *testing.T) {
+	for _, k := range Kinds() {
+		t.Run(k.Name, func(t *testing.T) {
+			s := Schedule{World: k.Name, Seed: 1, Processes: 1, Handlers: map[Act]int{Slow: 50},
+				Settings: Settings{
+					Topics: 1, Partitions: 1, Keys: 1, Attempts: 3, Workers: 4, Budget: 16,
+					Lease: Span(4 * time.Second), RevokeWait: Span(time.Second), Drain: Span(time.Second),
+				},
+				Steps: []Step{
+					{After: Span(time.Second), Produce: 20},
+					{After: Span(50 * time.Millisecond), Fault: Fault{What: Down, For: Span(20 * time.Second)}},
+					{After: Span(time.Millisecond), Fault: Fault{What: Stop}},
+				}}
+			if r := Run(t, s, nil); len(r.Findings) > 0 {
+				t.Errorf("%s", r.about(true))
+			}
+		})
+	}
+}
