@@ -105,3 +105,22 @@ func between(a, b time.Duration, in, out service) service {
 		return out(busy, at, r)
 	}
 }
+
+// outside is a load of others on the same machine: for times of some 300 ms on average all handlers take one to four times as long.
+func outside(alone service) func() service {
+	return func() service {
+		r := rand.New(rand.NewPCG(21, 22))
+		var mu sync.Mutex
+		until, factor := time.Duration(0), 1.0
+		return func(busy int, at time.Duration, luck *rand.Rand) time.Duration {
+			mu.Lock()
+			for at >= until {
+				until += time.Duration(float64(300*ms) * r.ExpFloat64())
+				factor = math.Pow(4, r.Float64())
+			}
+			f := factor
+			mu.Unlock()
+			return time.Duration(float64(alone(busy, at, luck)) * f)
+		}
+	}
+}

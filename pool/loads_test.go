@@ -196,9 +196,20 @@ func hostile() []load {
 	}
 }
 
+// disturbed are loads on a machine or a downstream that others use, too: what comes out changes by multiples with the workers the same.
+func disturbed() []load {
+	over := []phase{{sec, 0}, {40 * sec, 20000}}
+	return []load{
+		{name: "O1 knee 32, 5ms, others", need: 32, graded: 1, fresh: outside(shared(5*ms, 32, 1)), phases: over, mean: .005, knee: 32},
+		{name: "O2 knee 32, 5ms, e=1.5, others", harms: true, need: 32, graded: 1, fresh: outside(shared(5*ms, 32, 1.5)), phases: over, mean: .005, knee: 32},
+		{name: "O3 no knee, 5ms, others, max 64", need: 64, graded: 1, max: 64, fresh: outside(exponential(5 * ms)), phases: over, mean: .005},
+		{name: "O4 cliff at 40, 10ms, others", harms: true, need: 40, graded: 1, fresh: outside(cliff(10*ms, 40, sec)), phases: over, mean: .01, knee: 40},
+	}
+}
+
 // loads are all of them.
 func loads() (all []load) {
-	for _, ls := range [][]load{clean(), computing(), scattered(), hostile()} {
+	for _, ls := range [][]load{clean(), computing(), scattered(), hostile(), disturbed()} {
 		all = append(all, ls...)
 	}
 	for i := range all {

@@ -139,6 +139,40 @@ func TestReportStatusDecides(t *testing.T) {
 	}
 }
 
+// TestHoldsDifferFromPoolToPool: replicas on one downstream that do the same work must not probe it together. Each waits for three
+// to five quarters of the time that all others wait, and when it does depends on what it alone has done.
+func TestHoldsDifferFromPoolToPool(t *testing.T) {
+	probe := func(done int64) (at time.Duration) { // when more was first tried after a growth that brought nothing
+		s, e := ReportStatus(), estimate{}
+		o := Observation{Workers: 1, Min: 1, Max: 256, Backlog: 1024, Full: true, Done: done}
+		for barred := time.Duration(0); o.Now < 10*time.Second; {
+			o.Now += tick
+			full(&o, 5*time.Millisecond*time.Duration(max(32, o.Workers))/32)
+			o.Rates = e.update(&o)
+			switch d := s.Step(o); {
+			case d.Target < o.Workers:
+				barred, o.Workers = o.Now, d.Target
+			case d.Target > o.Workers && barred > 0:
+				return o.Now - barred
+			default:
+				o.Workers = d.Target
+			}
+		}
+		t.Fatal("it never probed")
+		return 0
+	}
+	seen := map[time.Duration]bool{}
+	for replica := range int64(20) {
+		at := probe(1000 * replica)
+		if seen[at] = true; at < firstHold*3/4 || at > firstHold*5/4+2*tick {
+			t.Errorf("replica %d held for %v, want three to five quarters of %v", replica, at, firstHold)
+		}
+	}
+	if len(seen) < 5 {
+		t.Errorf("20 replicas have %d different holds: they probe together", len(seen))
+	}
+}
+
 // TestOtherPoliciesDecide has one row for each rule of the others.
 func TestOtherPoliciesDecide(t *testing.T) {
 	o := Observation{Now: time.Minute, Workers: 10, Min: 1, Max: 20, Busy: 10, Backlog: 100, IdleTimeout: time.Second, Fill: 0.5}

@@ -56,6 +56,12 @@ func (y yard) against(x yard) (q, doubt float64) {
 	return q, max(q, 0.25)*sure*math.Sqrt(cv2*(1/n+1/x.done)) + y.hidden(cv2, h) + x.hidden(cv2, h)
 }
 
+// compare holds y against the yardstick, as far as others let the two be compared.
+func (s *reportStatus) compare(y yard) (q, doubt float64) {
+	q, doubt = y.against(s.ref)
+	return q, doubt + max(q, 0.25)*sure*math.Sqrt(s.others)
+}
+
 // judge reads what was measured at the present size, if anything is; with a verdict it decides.
 func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	grown := s.ref.n > 0 && float64(o.Workers) > s.ref.n
@@ -72,7 +78,7 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		return Decision{}, false
 	}
 	if grown && t >= max(tick, seconds(s.ref.n/s.ref.rate)) {
-		if q, doubt := y.against(s.ref); q+doubt < 1 {
+		if q, doubt := s.compare(y); q+doubt < 1 {
 			return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out"), true
 		}
 	}
@@ -117,7 +123,7 @@ func (s *reportStatus) measured(o Observation, y yard) {
 
 // more: did the growth bring what it should?
 func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
-	q, doubt := y.against(s.ref)
+	q, doubt := s.compare(y)
 	least := 1 + paidShare*(y.n/s.ref.n-1)
 	knee := s.ref.n * (max(1, q+doubt) + part/4) // there the line through the smaller size reaches this throughput
 	probe, long := s.most > 0 && o.Workers > s.most, o.Now-s.changedAt > longest
@@ -158,7 +164,7 @@ func (s *reportStatus) paid(o Observation) {
 
 // less: did the cut cost anything?
 func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
-	q, doubt := y.against(s.ref)
+	q, doubt := s.compare(y)
 	known := y.done > 4*s.ref.done // it will not become clearer
 	switch {
 	case q+doubt < 1-part/4, known && q < 1-noise:
@@ -180,6 +186,7 @@ func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
 // same: at one size the throughput should stay. Where it does not, that is not our doing, and nothing known holds any more.
 func (s *reportStatus) same(o Observation, y yard) {
 	q, doubt := y.against(s.ref)
+	s.disturbed(math.Pow(math.Log(q), 2) - math.Pow(doubt/sure, 2))
 	switch {
 	case q > 1+part/8+doubt:
 		s.till = o.Now
@@ -192,6 +199,14 @@ func (s *reportStatus) same(o Observation, y yard) {
 		y.done, y.off, y.span = min(s.ref.done+y.done, 8*max(y.done, 1e4)), s.ref.off*(1-a), s.ref.span+y.span
 	}
 	s.measured(o, y)
+}
+
+// disturbed learns what others do to the throughput: by how much it changes at one size. One change is none: the downstream may have
+// become another.
+func (s *reportStatus) disturbed(change float64) {
+	change = min(noise*noise, max(0, change))
+	s.others += (min(change, s.shift) - s.others) * part
+	s.shift = max(change, s.shift*(1-part/4))
 }
 
 // bar goes to a size and stays there for a while that lengthens, never quite the same, lest many probe one downstream together.

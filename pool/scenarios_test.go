@@ -52,11 +52,15 @@ var limits = map[string]bounds{
 	"R1":  {goodput: 5760, ratio: 2},
 	"R2":  {goodput: 5760, ratio: 2},
 	"R7":  {goodput: 4940},
-	"R8":  {goodput: 288, ratio: 6},
+	"R8":  {goodput: 288, ratio: 5},
+	"O1":  {goodput: 2990, ratio: 3},
+	"O2":  {goodput: 2660, ratio: 2},
+	"O3":  {goodput: 5980, ratio: 1.1, quick: true},
+	"O4":  {goodput: 1240, ratio: 1.5},
 	"H7":  {t90: 150 * ms, p99: 120 * ms, ratio: 1.7},
 	"H9":  {t90: 100 * ms, ratio: 1.5},
 	"J":   {t90: 45 * sec, ratio: 1.2},
-	"L":   {ratio: 1.55, reversals: 10},
+	"L":   {ratio: 1.55, reversals: 10, quick: true},
 	"N":   {ratio: 1.5, reversals: 10},
 }
 

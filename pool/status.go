@@ -32,6 +32,8 @@ type reportStatus struct {
 	ref       yard          // what more and less are compared with; n is 0 without any
 	open      bool          // a window, since opened
 	opened    Observation
+	others    float64       // variance of the logarithm of the throughput at one size, which is what others do to it
+	shift     float64       // the last change of it
 	free      bool          // the last cut cost nothing
 	most      int           // more is proven to bring nothing; 0: is not
 	till      time.Duration // until when that is believed
@@ -174,7 +176,7 @@ func (s *reportStatus) grow(o Observation) Decision {
 	switch wait := held && o.Now < s.till; {
 	case !full && o.Rates.Proven > 0 && o.delay() <= short:
 		return o.stay(ReasonStaff, "the backlog is short", tick)
-	case doubted && s.ref.hidden(s.ref.cv2, size/s.ref.rate) <= noise/2 && (s.free || (cpu || wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
+	case doubted && s.ref.hidden(s.ref.cv2, size/s.ref.rate)+sure*math.Sqrt(s.others) <= noise && (s.free || (cpu || wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
 		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
 	case n >= o.Max:
 		return o.stay(ReasonLimit, "at Max", tick)
