@@ -119,7 +119,7 @@ func TestMutants(t *testing.T) {
 	if !inFull() {
 		t.Skip("in short: run make chaos")
 	}
-	for _, m := range slices.Concat(mutants, kafkaMutants, dlqMutants) {
+	for _, m := range slices.Concat(mutants, kafkaMutants, dlqMutants, poolMutants) {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			if out, err := m.run(t, false); err != nil {
 				t.Fatalf("%s -run %q fails without the mutant too: it proves nothing\n%s", m.pkg, m.test, out)
@@ -140,7 +140,7 @@ func TestMutants(t *testing.T) {
 
 // TestMutantsApply: each mutant still has its place in the source.
 func TestMutantsApply(t *testing.T) {
-	for _, m := range slices.Concat(mutants, kafkaMutants, dlqMutants) {
+	for _, m := range slices.Concat(mutants, kafkaMutants, dlqMutants, poolMutants) {
 		if n := strings.Count(read(t, filepath.Join("..", m.file)), m.old); n != 1 {
 			t.Errorf("mutant %q: its place is %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
 		}

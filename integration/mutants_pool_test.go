@@ -1,0 +1,28 @@
+//go:build unix
+
+package integration
+
+// poolMutants break promises of the policy that decides on the number of workers.
+var poolMutants = []mutant{
+	{"a growth that does harm is not undone", "pool/proof.go",
+		"s.compare(y); q+doubt < 1 {", "s.compare(y); q+doubt < -1 {",
+		"./pool", "TestScenarios/E2"},
+	{"what others do to the throughput counts as the workers' doing", "pool/proof.go",
+		"(min(change, s.shift) - s.others) * part", "0",
+		"./pool", "TestScenarios/O3"},
+	{"few workers that are all busy for a moment are a reason to grow", "pool/status.go",
+		"		short = o.Rates.Usual\n", "		short = 0\n",
+		"./pool", "TestScenarios/L"},
+	{"replicas probe one downstream together", "pool/proof.go",
+		"(0.75+jitter/2)", "(1+0*jitter)",
+		"./pool", "TestHoldsDiffer"},
+	{"what a downstream refuses takes no workers away", "pool/status.go",
+		"	keep := (1 - part) * float64(o.Workers)", "	keep := float64(o.Workers)",
+		"./pool", "TestReportStatusDecides"},
+	{"all workers are given to handlers of which none ends", "pool/status.go",
+		"(max(s.seen, freeSize)+o.Max+1)/2", "o.Max",
+		"./pool", "TestReportStatusDecides"},
+	{"start and cut hide nothing", "pool/proof.go",
+		"return y.off + max(0, cv2-1)/2*h/y.span }", "return 0*cv2*h }",
+		"./pool", "TestScenarios/R7"},
+}
