@@ -2,8 +2,9 @@ package consumer
 
 import (
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/longshoremq/longshore/pool"
 )
 
 // Why a handler's context ended, by context.Cause, and what ends a run that did not return.
@@ -109,22 +110,8 @@ func IsSkip(err error) bool {
 
 func (e *skipError) Error() string { return "skipped: " + e.reason }
 
-// A PanicError is what a handler's panic becomes.
-type PanicError struct {
-	// Value is what was passed to panic.
-	Value any
-	// Stack is the goroutine's stack at the panic.
-	Stack []byte
-}
-
-// Error gives the value without the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-// Unwrap returns the value where it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+// A PanicError is what a handler's panic becomes: that of a task in the pool.
+type PanicError = pool.PanicError
 
 // skipReason is the reason of a Skip in err.
 func skipReason(err error) string {

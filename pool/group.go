@@ -23,7 +23,7 @@ func NewTasks(cfg Config[Task]) (*Pool[Task], error) {
 // ErrGoexit is what a task that called runtime.Goexit counts as in its Group.
 var ErrGoexit = errors.New("pool: task called runtime.Goexit")
 
-// PanicError is what the panic of a task becomes in its Group.
+// PanicError is what the panic of a task becomes in its Group, and that of a handler in package consumer.
 type PanicError struct {
 	// Value is what was passed to panic.
 	Value any
@@ -32,7 +32,7 @@ type PanicError struct {
 }
 
 // Error gives the value without the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("pool: panic in task: %v", e.Value) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Unwrap returns the value where it is an error.
 func (e *PanicError) Unwrap() error {
