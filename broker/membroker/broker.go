@@ -123,7 +123,7 @@ func (b *Broker) store(m broker.Outgoing, partition int, now time.Time) error {
 		return err
 	}
 	if partition < 0 {
-		partition = b.choose(t, m.Key)
+		partition = t.choose(b.seed, m.Key)
 	}
 	l := t.logs[partition%len(t.logs)]
 	if m.ID != "" {
@@ -140,12 +140,13 @@ func (b *Broker) store(m broker.Outgoing, partition int, now time.Time) error {
 	return nil
 }
 
-func (b *Broker) choose(t *topic, key []byte) int {
+// choose is by the key, or in turn where there is none.
+func (t *topic) choose(seed maphash.Seed, key []byte) int {
 	if key == nil {
 		t.next++
 		return t.next - 1
 	}
-	return int(maphash.Bytes(b.seed, key) % uint64(len(t.logs)))
+	return int(maphash.Bytes(seed, key) % uint64(len(t.logs)))
 }
 
 // message copies what the caller may change later.

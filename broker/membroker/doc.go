@@ -25,4 +25,21 @@
 //
 // [Broker.Unsettled], [Broker.Settled], [Broker.Committed], [Broker.History], [Broker.Messages] and [Broker.Stats] tell what the
 // broker has down, not what a source believes.
+//
+// # Where things are
+//
+// The broker: log.go has a partition's or stream's messages, group.go who shares the work, balance.go who gets which partition,
+// lease.go the progress on a stream; fault.go makes trouble, view.go looks.
+//
+// A source is put together in source.go. None of its parts knows it:
+//
+//	link.go      the connection, and what is wrong with it
+//	place.go     the member that the group knows it as
+//	holdings.go  what is here: decides about handing out, settling and the end of claims. No I/O, nothing waits
+//	holding.go   of one log: prefetch, window, progress; claim.go: a claim of it
+//	release.go   partitions on their way back to the group; flush.go: settles on their way to it
+//	figures.go   the lag
+//	loop.go      the goroutine that calls all of these
+//
+// What an adapter need not write again comes from package kit.
 package membroker

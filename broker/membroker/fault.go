@@ -160,9 +160,9 @@ func (b *Broker) ForgetSettles(group string, d time.Duration) int {
 func (b *Broker) Redeliver(group, topic string, partition int32, offset int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c, err := b.cursor(group, topic, partition)
+	c, err := b.groups[group].cursor(topic, partition)
 	if err != nil {
-		return err
+		return fmt.Errorf("membroker: redelivering: group %q: %w", group, err)
 	}
 	if b.stream != nil {
 		p := &c.leases
@@ -202,16 +202,16 @@ func (b *Broker) Recreate(topic string) error {
 		return err
 	}
 	for _, l := range t.logs {
-		b.empty(l)
+		l.empty(b.groups)
 	}
 	b.wake()
 	return nil
 }
 
-// empty needs b.mu.
-func (b *Broker) empty(l *commitLog) {
+// empty makes the log anew.
+func (l *commitLog) empty(groups map[string]*group) {
 	old := l.epoch
-	for _, g := range b.groups {
+	for _, g := range groups {
 		for _, c := range g.cursors {
 			if c.log == l && c.epoch == old {
 				c.restart(g)
@@ -219,7 +219,7 @@ func (b *Broker) empty(l *commitLog) {
 		}
 	}
 	first := int64(0)
-	if b.stream != nil {
+	if l.partition < 0 {
 		first = 1
 	}
 	l.epoch++
@@ -279,9 +279,9 @@ func (b *Broker) move(groupName, topic string, partition int32, f func(*group, *
 	if b.stream != nil {
 		return fmt.Errorf("membroker: moving %q: a leased stream has no partitions to move", topic)
 	}
-	c, err := b.cursor(groupName, topic, partition)
+	c, err := b.groups[groupName].cursor(topic, partition)
 	if err != nil {
-		return err
+		return fmt.Errorf("membroker: moving: group %q: %w", groupName, err)
 	}
 	if c.owner == nil {
 		return fmt.Errorf("membroker: moving: partition %d of %q has no owner in group %q", partition, topic, groupName)
@@ -308,13 +308,12 @@ func (g *group) other(than *member) *member {
 	return fewest(takers, has)
 }
 
-// cursor needs b.mu.
-func (b *Broker) cursor(group, topic string, partition int32) (*cursor, error) {
-	g := b.groups[group]
+// cursor finds the group's progress on a partition, or on the stream. No group is one that reads nothing.
+func (g *group) cursor(topic string, partition int32) (*cursor, error) {
 	if g == nil || !g.topics[topic] {
-		return nil, fmt.Errorf("membroker: group %q does not read %q", group, topic)
+		return nil, fmt.Errorf("it does not read %q", topic)
 	}
-	if b.stream != nil {
+	if g.b.stream != nil {
 		return g.cursors[0], nil
 	}
 	for _, c := range g.cursors {
@@ -322,7 +321,7 @@ func (b *Broker) cursor(group, topic string, partition int32) (*cursor, error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("membroker: %q has no partition %d", topic, partition)
+	return nil, fmt.Errorf("%q has no partition %d", topic, partition)
 }
 
 // log is the partition's; a stream has one for all.

@@ -150,16 +150,15 @@ func (g *group) subscribe(topics []string) error {
 }
 
 // join makes a member; its assignments come as notices.
-func (b *Broker) join(name string, topics []string, data, call chan struct{}) (*member, error) {
-	g := b.group(name)
+func (g *group) join(topics []string, data, call chan struct{}) (*member, error) {
 	g.expire(time.Now())
 	if err := g.subscribe(topics); err != nil {
 		return nil, fmt.Errorf("membroker: subscribing: %w", err)
 	}
-	b.joined++
-	m := &member{id: int32(b.joined), g: g, topics: topics, seen: time.Now(), data: data, call: call}
+	g.b.joined++
+	m := &member{id: int32(g.b.joined), g: g, topics: topics, seen: time.Now(), data: data, call: call}
 	g.members = append(g.members, m)
-	if b.stream != nil {
+	if g.b.stream != nil {
 		c := g.cursors[0]
 		m.tell(notice{kind: assigned, cur: c, start: progress{epoch: c.epoch}})
 		return m, nil

@@ -47,7 +47,7 @@ func (p *place) enter() error {
 	if p.m != nil && p.m.known() {
 		p.m.leave()
 	}
-	m, err := p.b.join(p.cfg.Group, p.cfg.Topics, p.data, p.call)
+	m, err := p.b.group(p.cfg.Group).join(p.cfg.Topics, p.data, p.call)
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,3 @@ func (p *place) rejoin(now time.Time) (contact time.Time, err error) {
 	p.rejoins, p.failing, p.beatAt = false, false, now
 	return contact, nil
 }
-
-// leave ends the membership; it runs at the broker.
-func (p *place) leave() { p.m.leave() }

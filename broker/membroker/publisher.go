@@ -26,16 +26,16 @@ func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 		if err := p.reach(ctx); err != nil {
 			return fmt.Errorf("membroker: publishing: %w", err)
 		}
-		return p.b.publishAll(ms, time.Now())
+		return p.storeAll(ms, time.Now())
 	})
 }
 
-func (b *Broker) publishAll(ms []broker.Outgoing, now time.Time) error {
+func (p *Publisher) storeAll(ms []broker.Outgoing, now time.Time) error {
 	errs, failed := make([]error, len(ms)), false
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
 	for i, m := range ms {
-		errs[i] = b.publish(m, now)
+		errs[i] = p.store(m, now)
 		failed = failed || errs[i] != nil
 	}
 	if failed {
@@ -44,19 +44,19 @@ func (b *Broker) publishAll(ms []broker.Outgoing, now time.Time) error {
 	return nil
 }
 
-// publish needs b.mu.
-func (b *Broker) publish(m broker.Outgoing, now time.Time) error {
+// store runs at the broker.
+func (p *Publisher) store(m broker.Outgoing, now time.Time) error {
 	size := len(m.Key) + len(m.Value)
 	for _, h := range m.Headers {
 		size += len(h.Key) + len(h.Value)
 	}
-	if size > b.cfg.MaxMessageBytes {
-		return fmt.Errorf("membroker: publishing to %q: %d bytes, at most %d: %w", m.Topic, size, b.cfg.MaxMessageBytes, broker.ErrRefused)
+	if size > p.b.cfg.MaxMessageBytes {
+		return fmt.Errorf("membroker: publishing to %q: %d bytes, at most %d: %w", m.Topic, size, p.b.cfg.MaxMessageBytes, broker.ErrRefused)
 	}
-	if err := b.faults.fail(OpPublish); err != nil {
+	if err := p.b.faults.fail(OpPublish); err != nil {
 		return fmt.Errorf("membroker: publishing to %q: %w", m.Topic, err)
 	}
-	if err := b.store(m, -1, now); err != nil {
+	if err := p.b.store(m, -1, now); err != nil {
 		return fmt.Errorf("membroker: publishing: %w", err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func (b *Broker) Unsettled(group string) int64 {
 func (b *Broker) Settled(group, topic string, partition int32, offset int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c, err := b.cursor(group, topic, partition)
+	c, err := b.groups[group].cursor(topic, partition)
 	if err != nil {
 		return false
 	}
@@ -45,7 +45,7 @@ func (b *Broker) Settled(group, topic string, partition int32, offset int64) boo
 func (b *Broker) Committed(group, topic string, partition int32) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c, err := b.cursor(group, topic, partition)
+	c, err := b.groups[group].cursor(topic, partition)
 	switch {
 	case err != nil:
 		return -1
@@ -59,7 +59,7 @@ func (b *Broker) Committed(group, topic string, partition int32) int64 {
 func (b *Broker) History(group, topic string, partition int32) []int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c, err := b.cursor(group, topic, partition)
+	c, err := b.groups[group].cursor(topic, partition)
 	if err != nil {
 		return nil
 	}
