@@ -10,7 +10,8 @@ type bells struct {
 }
 
 func newBells() *bells {
-	return &bells{wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), flush: make(chan struct{}, 1), find: make(chan struct{}, 1)}
+	bell := func() chan struct{} { return make(chan struct{}, 1) }
+	return &bells{wake: bell(), kick: bell(), flush: bell(), find: bell()}
 }
 
 // look has Receive and the loop look again.

@@ -27,10 +27,10 @@ type bound struct {
 	err    error
 }
 
-// listOffset asks the partition's leader for the first offset at or after a time in ms, or for the log's end or start. -1: there
-// is none.
-func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, at int64, isolation int8) (int64, error) {
-	bounds, err := c.listOffsets(ctx, leader, []partitionID{p}, at, isolation)
+// listOffset asks the partition's leader for the first offset at or after a time in ms, or for the log's end or start, as far as
+// read, an isolation, lets it. -1: there is none.
+func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, at int64, read int8) (int64, error) {
+	bounds, err := c.listOffsets(ctx, leader, []partitionID{p}, at, read)
 	if err != nil {
 		return 0, err
 	}
@@ -45,13 +45,15 @@ func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, a
 }
 
 // listOffsets is listOffset for many partitions of one leader.
-func (c *cluster) listOffsets(ctx context.Context, leader int32, ps []partitionID, at int64, isolation int8) (map[partitionID]bound, error) {
+func (c *cluster) listOffsets(
+	ctx context.Context, leader int32, ps []partitionID, at int64, read int8,
+) (map[partitionID]bound, error) {
 	if _, err := c.pick(ctx, leader, keyListOffsets, 5); err != nil {
 		return nil, err
 	}
 	w := writer{}
 	w.i32(-1)
-	w.i8(isolation)
+	w.i8(read)
 	w.partitions(ps, func(no int32) {
 		w.i32(no)
 		w.i32(-1) // leader epoch

@@ -67,8 +67,8 @@ type todo struct {
 	open    []*start
 }
 
-// follow takes what was told since. It takes a change out and follows it in one step: between the two the partition could be lost,
-// and a claim would begin that is not ours.
+// follow takes what was told since. It takes a change out and follows it in one step: between the two the partition could be
+// lost, and a claim would begin that is not ours.
 func (x *claims) follow(now time.Time) (t todo) {
 	for _, c := range x.r.changes {
 		for _, id := range c.parts {
@@ -119,10 +119,13 @@ func (x *claims) introduce(of *holdings, b *start, leader int32) *part {
 		say(broker.Event{Kind: broker.Gap, From: p.pos, N: -1, Err: b.gap})
 	}
 	if b.warning != nil {
-		say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%s/%d at offset %d: %w: finished messages above it come again", b.topic, b.no, p.pos, b.warning)})
+		err := fmt.Errorf("%s/%d at offset %d: %w: finished messages above it come again", b.topic, b.no, p.pos, b.warning)
+		say(broker.Event{Kind: broker.Warning, Err: err})
 	}
 	if n := b.progress.starts; n >= killer {
-		say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%s/%d: %d processes in a row ended without a goodbye while offset %d was unfinished; a message may be killing them", b.topic, b.no, n, p.pos)})
+		err := fmt.Errorf("%s/%d: %d processes in a row ended without a goodbye while offset %d was unfinished; "+
+			"a message may be killing them", b.topic, b.no, n, p.pos)
+		say(broker.Event{Kind: broker.Warning, Err: err})
 	}
 	return p
 }

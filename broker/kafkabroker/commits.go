@@ -37,17 +37,13 @@ func (x *commits) due() backlog {
 	return b
 }
 
-// uncommit lets all be committed again.
-func (x *commits) uncommit() {
-	for _, p := range x.r.turns {
-		p.tr.uncommit()
-	}
-}
-
-// collect takes snapshots: of open claims where something is new, and the last ones.
-func (x *commits) collect() (ds []due) {
+// collect takes snapshots: of open claims where something is new, or of all, and the last ones.
+func (x *commits) collect(all bool) (ds []due) {
 	x.backlog = backlog{}
 	for _, p := range x.r.turns {
+		if all {
+			p.tr.uncommit()
+		}
 		if p.tr.dirty() {
 			ds = append(ds, p.due(false))
 		}
@@ -112,7 +108,9 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 func (x *commits) strip(d due) {
 	d.p.bare = true
 	x.solo.forget(d.p) // no commit can say what runs alone
-	x.events.Say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))})
+	err := fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the "+
+		"committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))
+	x.events.Say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: err})
 }
 
 // committed says that a commit need not be made again. The last one releases its partition, where it was still to be made: it was

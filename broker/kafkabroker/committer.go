@@ -23,7 +23,7 @@ func (x *committer) run(life context.Context) {
 	defer close(x.done)
 	timer := time.NewTimer(x.cfg.CommitInterval)
 	defer timer.Stop()
-	last, size := time.Now(), 0
+	last, size, all := time.Now(), 0, false
 	for {
 		select {
 		case <-life.Done():
@@ -32,7 +32,7 @@ func (x *committer) run(life context.Context) {
 		case <-timer.C:
 		}
 		if x.k.doubtOver(time.Now()) {
-			x.h.uncommit()
+			all = true
 		}
 		if wait := time.Until(last.Add(x.cfg.commitWait(x.h.due(), size))); wait > 0 {
 			timer.Reset(wait)
@@ -40,9 +40,10 @@ func (x *committer) run(life context.Context) {
 		}
 		again := true
 		for again && life.Err() == nil {
-			if size, again = x.commit(life); again {
+			if size, again = x.commit(life, all); again {
 				pause(life, retryWait)
 			}
+			all = false
 		}
 		if x.h.due().over {
 			return
@@ -72,10 +73,10 @@ func (c *Config) commitWait(b backlog, size int) time.Duration {
 	return c.CommitInterval
 }
 
-// commit sends what is new, with so many bytes of metadata. again: something of it should be tried again soon.
-func (x *committer) commit(life context.Context) (size int, again bool) {
+// commit sends what is new, or all, with so many bytes of metadata. again: something of it should be tried again soon.
+func (x *committer) commit(life context.Context, all bool) (size int, again bool) {
 	me := x.m.id(partitionID{}) // before the snapshots: what is lost after this cannot be committed under a later name
-	ds := x.h.collect()
+	ds := x.h.collect(all)
 	if len(ds) == 0 {
 		return 0, false
 	}

@@ -12,4 +12,27 @@
 //
 // The broker has to be Kafka 2.3 or newer, or speak its protocol. A topic that is deleted and made again is told apart from the
 // old one where the broker knows topic ids (Kafka 3.1).
+//
+// # Where things are
+//
+// A Source puts its parts together: holdings decide what is to be done, and have no I/O; the others do it.
+//
+//	source close        what others call, and who does it
+//	bootstrap           the first contact
+//	loop                lets claims begin and end, tells events
+//	start               finds out where a partition begins
+//	fetcher committer poller   send what was decided; contact: what came of it
+//	membership group    our part in the group; balancer, subscription: its plans
+//	holdings            the lock over all that decides:
+//	  roster claims       which partitions there are, how claims begin and end
+//	  flights             what is fetched
+//	  receive             what is handed out
+//	  settle              acks and nacks
+//	  commits             what is committed
+//	  suspect             what runs alone
+//	  part prefetch offsets metadata book   one partition: position, messages, commits
+//	  shared              what partitions share
+//	atlas topics        how topics are laid out
+//	bells               who is woken
+//	exchange wire fetch bounds batch codec guard   the protocol
 package kafkabroker

@@ -110,7 +110,8 @@ func (x *flights) load(f *flight, free int64) {
 	for _, p := range f.parts {
 		p.flying = true
 		f.versions = append(f.versions, p.version)
-		f.req.wishes = append(f.req.wishes, wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: min(int32(x.cfg.PartitionBytes), f.req.bytes)})
+		w := wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: min(int32(x.cfg.PartitionBytes), f.req.bytes)}
+		f.req.wishes = append(f.req.wishes, w)
 	}
 	x.gate.Hold(0, int64(f.req.bytes))
 	x.to[f.req.node]++
@@ -124,7 +125,7 @@ type outOfRange struct {
 }
 
 // arrived takes what a fetch brought, where it is still wanted. Of what is out of range somebody has to find the range.
-func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (strayed []outOfRange) {
+func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (outside []outOfRange) {
 	answers := make(map[partitionID]*fetched, len(got))
 	for i := range got {
 		answers[got[i].partitionID] = &got[i]
@@ -142,7 +143,7 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (s
 		case p.stage >= fenced || p.version != f.versions[i]:
 		default:
 			if codeOf(a.err) == kafka.OffsetOutOfRange {
-				strayed = append(strayed, outOfRange{p, p.pos, p.leader})
+				outside = append(outside, outOfRange{p, p.pos, p.leader})
 			}
 			x.accept(p, a, now)
 			if hasty {
@@ -154,7 +155,7 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (s
 		x.lagAt = now
 	}
 	x.bells.look()
-	return strayed
+	return outside
 }
 
 // accept takes one partition's part of an answer.
@@ -241,27 +242,19 @@ func (x *flights) measured(p *part, end int64, now time.Time) {
 	p.end, p.endAt, x.lagAt = end, now, now
 }
 
-// lag is that of all partitions.
-func (x *flights) lag() broker.Lag {
-	lag := broker.Lag{At: x.lagAt}
+// lags are that of all partitions, by the last answers of their brokers, and of each.
+func (x *flights) lags() (sum broker.Lag, each []broker.PartitionLag) {
+	known := !x.lagAt.IsZero() && len(x.r.beginning) == 0
+	sum.At, each = x.lagAt, make([]broker.PartitionLag, 0, len(x.r.turns))
 	for _, p := range x.r.turns {
 		of := p.lag()
-		if of.Waiting < 0 {
-			return broker.UnknownLag()
-		}
-		lag.Waiting += of.Waiting
-		lag.Unsettled += of.Unsettled
+		each = append(each, broker.PartitionLag{Topic: p.topic, Partition: p.no, Lag: of})
+		known = known && of.Waiting >= 0
+		sum.Waiting += of.Waiting
+		sum.Unsettled += of.Unsettled
 	}
-	if x.lagAt.IsZero() || len(x.r.beginning) > 0 {
-		return broker.UnknownLag()
+	if !known {
+		sum = broker.UnknownLag()
 	}
-	return lag
-}
-
-func (x *flights) lagByPartition() []broker.PartitionLag {
-	rows := make([]broker.PartitionLag, 0, len(x.r.turns))
-	for _, p := range x.r.turns {
-		rows = append(rows, broker.PartitionLag{Topic: p.topic, Partition: p.no, Lag: p.lag()})
-	}
-	return rows
+	return sum, each
 }

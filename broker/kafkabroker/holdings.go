@@ -29,7 +29,7 @@ type holdings struct {
 
 func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *holdings {
 	h := &holdings{roster: newRoster(), shared: shared{
-		stale: make(kit.StaleInFlight[logKey]), cfg: cfg, bells: b, events: events,
+		cfg: cfg, bells: b, events: events, stale: make(kit.StaleInFlight[logKey]),
 		solo: solo{me: incarnation(), limit: cfg.CrashLimit, bells: b},
 	}}
 	h.solo.backlog = &h.backlog
@@ -105,16 +105,11 @@ func (h *holdings) window(p *part) float64 {
 	return min(1, p.tr.window())
 }
 
-func (h *holdings) lag() broker.Lag {
+// lags are that of all partitions, and of each.
+func (h *holdings) lags() (broker.Lag, []broker.PartitionLag) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.flights.lag()
-}
-
-func (h *holdings) lagByPartition() []broker.PartitionLag {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.flights.lagByPartition()
+	return h.flights.lags()
 }
 
 // changed is told by the membership.
@@ -268,22 +263,15 @@ func (h *holdings) due() backlog {
 	return h.commits.due()
 }
 
-// collect is what is to be committed, of which answered is told.
-func (h *holdings) collect() []due {
+// collect is what is to be committed, of which answered is told. all: open claims too that have nothing new.
+func (h *holdings) collect(all bool) []due {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.commits.collect()
+	return h.commits.collect(all)
 }
 
 func (h *holdings) answered(ds []due, isGone func(topic string) bool) commitAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.commits.answered(ds, isGone)
-}
-
-// uncommit has all committed again.
-func (h *holdings) uncommit() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.commits.uncommit()
 }

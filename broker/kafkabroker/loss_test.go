@@ -59,7 +59,7 @@ func TestLateLastCommit(t *testing.T) {
 					t.Fatal("it is not over")
 				}
 				s.h.ended(over[0])
-				ds := s.h.collect()
+				ds := s.h.collect(false)
 				if len(ds) != 1 || !ds[0].last {
 					t.Fatalf("to commit: %+v", ds)
 				}
@@ -87,7 +87,7 @@ func TestLostWhileEnding(t *testing.T) {
 	}
 	s.h.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
 	s.h.ended(over[0])
-	if ds := s.h.collect(); len(ds) > 0 {
+	if ds := s.h.collect(false); len(ds) > 0 {
 		t.Errorf("to commit: offset %d", ds[0].c.offset)
 	}
 }
@@ -97,11 +97,11 @@ func TestEndsBeforeLastCommit(t *testing.T) {
 	s, _, p := bareSource(t)
 	p.stage = draining
 	over := s.h.over(time.Now())
-	if ds := s.h.collect(); len(ds) > 0 {
+	if ds := s.h.collect(false); len(ds) > 0 {
 		t.Errorf("to commit before the end: offset %d", ds[0].c.offset)
 	}
 	s.h.ended(over[0])
-	if ds := s.h.collect(); len(ds) != 1 {
+	if ds := s.h.collect(false); len(ds) != 1 {
 		t.Errorf("%d to commit after it", len(ds))
 	}
 }

@@ -27,8 +27,8 @@ type decodeLease struct {
 	err  error
 }
 
-// lend takes the prefetch of the next partition in turn. p is nil when there is nothing to do now. lapsed: nobody has answered for
-// a session.
+// lend takes the prefetch of the next partition in turn. p is nil when there is nothing to do now. lapsed: nobody has answered
+// for a session.
 func (x *intake) lend(n int, now time.Time, lapsed bool) (l decodeLease, err error) {
 	if x.stopped {
 		return l, fmt.Errorf("kafkabroker: receiving: %w", broker.ErrClosed)

@@ -79,7 +79,8 @@ func (r *roster) rotate() *part {
 	return r.turns[r.turn]
 }
 
-// next says whether a hold is over of something that is prefetched, and when to look again for what waits for a time; zero: never.
+// next says whether a hold is over of something that is prefetched, and when to look again for what waits for a time; zero:
+// never.
 func (r *roster) next(now time.Time) (wake bool, next time.Time) {
 	for _, p := range r.turns {
 		for _, at := range [...]time.Time{p.heldUntil, p.retryAt} {

@@ -81,7 +81,9 @@ func NewSource(cfg Config) (*Source, error) {
 func (s *Source) assemble(k *coordinator, known *books) {
 	s.start = starter{cfg: &s.cfg, c: s.c, k: k, m: s.m, atlas: s.atlas, books: known, note: s.note, bells: s.bells}
 	s.fetch = fetcher{cfg: &s.cfg, c: s.c, h: s.h, life: s.life, note: s.note, bells: s.bells}
-	s.commit = committer{cfg: &s.cfg, h: s.h, k: k, m: s.m, timeout: s.c.timeout, atlas: s.atlas, note: s.note, bells: s.bells, done: make(chan struct{})}
+	s.commit = committer{
+		cfg: &s.cfg, h: s.h, k: k, m: s.m, timeout: s.c.timeout, atlas: s.atlas, note: s.note, bells: s.bells, done: make(chan struct{}),
+	}
 	s.poll = poller{cfg: &s.cfg, c: s.c, m: s.m, atlas: s.atlas, h: s.h, events: s.events, note: s.note, bells: s.bells}
 	s.boot = bootstrap{cfg: &s.cfg, c: s.c, poll: &s.poll, atlas: s.atlas, events: s.events, note: s.note}
 	s.loop = loop{
@@ -252,7 +254,13 @@ func (s *Source) Window(c *broker.Claim) float64 {
 }
 
 // Lag returns the figures of this process's claims, by the last answers of the brokers. See broker.LagReporter.
-func (s *Source) Lag() broker.Lag { return s.h.lag() }
+func (s *Source) Lag() broker.Lag {
+	sum, _ := s.h.lags()
+	return sum
+}
 
 // LagByPartition returns the figures of each partition of this process. See broker.PartitionLagReporter.
-func (s *Source) LagByPartition() []broker.PartitionLag { return s.h.lagByPartition() }
+func (s *Source) LagByPartition() []broker.PartitionLag {
+	_, each := s.h.lags()
+	return each
+}

@@ -1,0 +1,65 @@
+package kafkabroker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// BenchmarkHandOut is the way of a message through the core: decoded, handed out and acked, in memory.
+func BenchmarkHandOut(b *testing.B) {
+	for _, chunk := range []int{1, 16, 100} {
+		b.Run(fmt.Sprint("acks by ", chunk), func(b *testing.B) { benchmarkHandOut(b, chunk) })
+	}
+}
+
+func benchmarkHandOut(b *testing.B, chunk int) {
+	const n = 1000
+	var raw []byte
+	for base := int64(0); base < n; base += 100 {
+		batch := testBatch{base: base}
+		for o := range int64(100) {
+			batch.offsets = append(batch.offsets, base+o)
+		}
+		raw = append(raw, batch.bytes()...)
+	}
+	cfg := Config{Window: 1 << 20}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10 * n, Bytes: 1 << 30}})
+	p := h.place("orders", 0)
+	p.flying = true // nothing is to be fetched
+	dst, tokens := make([]broker.Message, n), make([]uint64, n)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		p.tr = newTracker(progress{}, nil, 1<<20)
+		p.prefetch.jump(0)
+		p.put(newDecoder(raw, 0, n, true, nil, 1<<20), int64(len(raw)))
+		b.StartTimer()
+		for got := 0; got < n; {
+			now := time.Now()
+			l, err := h.lend(n, now, false)
+			if err != nil || l.p == nil {
+				b.Fatal(err, "nothing to hand out")
+			}
+			l.decode(dst)
+			k, hungry := h.take(&l, dst, now)
+			if hungry {
+				h.plan(now)
+			}
+			for i := range k {
+				tokens[i] = dst[i].Token
+			}
+			for i := 0; i < k; i += chunk {
+				if err := h.ack(p, tokens[i:min(k, i+chunk)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			got += k
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/message")
+}

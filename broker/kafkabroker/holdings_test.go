@@ -1,0 +1,544 @@
+package kafkabroker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// A holder drives holdings as a Source does, one step of anybody at a time, in any order, against a log and a group in memory. It
+// is inside the package: only there the core can be had without brokers.
+type holder struct {
+	t      *testing.T
+	r      *rand.Rand
+	now    time.Time
+	cfg    Config
+	h      *holdings
+	events *kit.EventQueue
+	known  *books
+	logs   map[partitionID]*simLog
+	ids    int // topic ids that were used up
+
+	told    map[partitionID]changeKind // what the group last said
+	lookUps []*start
+	flights []*flight
+	outs    []simOut
+	commits []simCommit
+	claims  map[*part]*simClaim
+	acked   int
+	deaths  int
+	alone   int // messages that ran alone
+}
+
+// A simLog is a partition as its broker has it.
+type simLog struct {
+	id        topicID
+	end       int64
+	committed progress
+	metadata  string
+	acked     map[int64]bool
+	out       map[int64]int
+}
+
+// A simOut is a message in a handler.
+type simOut struct {
+	p   *part
+	log *simLog
+	tok uint64
+	o   int64
+}
+
+// A simCommit is a commit under way, with how many acks its claim had when it was put together.
+type simCommit struct {
+	due
+	acks int64
+}
+
+// A simClaim is what was said of a claim.
+type simClaim struct {
+	acked       map[int64]bool
+	acks        int64 // that said nil
+	confirmed   int64 // of those: that a commit has which was answered
+	unconfirmed int64 // that were told as Unconfirmed
+	ended       int
+	logGone     bool
+}
+
+func newHolder(t *testing.T, seed uint64) *holder {
+	x := &holder{
+		t: t, r: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), logs: make(map[partitionID]*simLog),
+		cfg: Config{Window: 64, RevokeWait: 100 * time.Millisecond, CommitMessages: 20}.withDefaults(),
+	}
+	if seed%3 == 0 {
+		x.cfg.CrashLimit = 1
+	}
+	x.makeTopic()
+	x.begin(seed%2 == 0)
+	return x
+}
+
+// makeTopic makes the topic, or makes it anew.
+func (x *holder) makeTopic() topic {
+	x.ids++
+	t := topic{name: "t", id: topicID{byte(x.ids >> 8), byte(x.ids)}, leaders: []int32{1, 1, 1}}
+	for i := range t.leaders {
+		x.logs[partitionID{"t", int32(i)}] = newSimLog(t.id)
+	}
+	for _, c := range x.claims {
+		c.logGone = true
+	}
+	return t
+}
+
+func newSimLog(id topicID) *simLog {
+	return &simLog{id: id, end: 200, acked: make(map[int64]bool), out: make(map[int64]int)}
+}
+
+// begin begins a process.
+func (x *holder) begin(ordered bool) {
+	x.events, x.known = kit.NewEventQueue(), &books{}
+	x.events.Observe(x.observe)
+	x.h = newHoldings(&x.cfg, newBells(), x.events, x.known)
+	x.h.solo.me = x.r.Uint64()
+	x.h.open(broker.Options{Budget: broker.Budget{Messages: 40, Bytes: 4000}, Ordered: ordered})
+	x.told, x.claims = make(map[partitionID]changeKind), make(map[*part]*simClaim)
+	x.lookUps, x.flights, x.outs, x.commits = nil, nil, nil, nil
+	for _, l := range x.logs {
+		clear(l.out)
+	}
+}
+
+func (x *holder) observe(e broker.Event) {
+	if e.Claim == nil {
+		return
+	}
+	c := x.claims[e.Claim.State.(*part)]
+	switch e.Kind {
+	case broker.Unconfirmed:
+		if left := c.acks - c.confirmed - c.unconfirmed; e.N != left && !c.logGone {
+			x.t.Fatalf("%d acks are told as unconfirmed, %d are", e.N, left)
+		}
+		c.unconfirmed += e.N
+	case broker.Ended:
+		c.ended++
+	}
+}
+
+func (x *holder) some() partitionID { return partitionID{"t", int32(x.r.IntN(len(x.logs)))} }
+
+// one says yes once in n times.
+func (x *holder) one(n int) bool { return x.r.IntN(n) == 0 }
+
+func takeOne[T any](r *rand.Rand, from *[]T) (v T, ok bool) {
+	if len(*from) == 0 {
+		return v, false
+	}
+	i := r.IntN(len(*from))
+	v = (*from)[i]
+	*from = slices.Delete(*from, i, i+1)
+	return v, true
+}
+
+// step does one thing.
+func (x *holder) step() {
+	x.now = x.now.Add(time.Duration(x.r.IntN(50)) * time.Millisecond)
+	switch n := x.r.IntN(23); {
+	case n < 4:
+		x.tell(n, x.some())
+	case n < 7:
+		x.follow()
+	case n < 8:
+		x.lookUp()
+	case n < 10:
+		x.flights = append(x.flights, x.h.plan(x.now)...)
+	case n < 12:
+		x.land()
+	case n < 14:
+		x.receive()
+	case n < 17:
+		x.settle()
+	case n < 18:
+		x.collect()
+	case n < 20:
+		x.answer()
+	default:
+		x.disturb(n)
+	}
+	x.events.Tell()
+	x.check()
+}
+
+// tell is the group's word.
+func (x *holder) tell(n int, id partitionID) {
+	switch {
+	case n < 2 && x.told[id] == 0:
+		x.told[id] = assigned
+		x.h.changed(change{kind: assigned, parts: []partitionID{id}})
+	case n == 2 && x.told[id] == assigned && x.one(3):
+		x.told[id] = revoking
+		x.h.changed(change{kind: revoking, parts: []partitionID{id}})
+	case n == 3 && x.told[id] != 0 && x.one(8):
+		x.lose(id)
+	}
+}
+
+func (x *holder) lose(id partitionID) {
+	delete(x.told, id)
+	x.h.changed(change{kind: lost, parts: []partitionID{id}, err: broker.ErrLost})
+}
+
+func (x *holder) disturb(n int) {
+	switch {
+	case n == 20:
+		x.h.pause(x.one(2), nil)
+		x.h.pause(false, nil)
+		x.h.next(x.now)
+	case n == 21:
+		if ps := x.h.roster.turns; len(ps) > 0 {
+			x.h.hold(ps[x.r.IntN(len(ps))], x.now.Add(20*time.Millisecond))
+		}
+	case x.one(60): // made anew
+		x.h.surveyed(map[string]topic{"t": x.makeTopic()})
+	case x.one(60): // the process dies
+		x.deaths++
+		x.begin(x.h.ordered)
+	}
+}
+
+// endClaims ends the claims that are to be ended.
+func (x *holder) endClaims() {
+	for _, e := range x.h.over(x.now) {
+		switch x.r.IntN(8) { // beside it
+		case 0, 1:
+			x.lose(e.p.partitionID)
+		case 2:
+			x.collect()
+		}
+		e.p.keeper.End(e.err)
+		x.h.ended(e)
+		x.events.Tell()
+	}
+}
+
+func (x *holder) follow() {
+	x.endClaims()
+	t := x.h.follow(x.now)
+	for _, p := range t.revoke {
+		p.keeper.Revoke(p.by)
+	}
+	for _, id := range t.release {
+		delete(x.told, id)
+	}
+	x.lookUps = append(x.lookUps, t.lookUp...)
+	for _, b := range t.open {
+		x.admit(b)
+	}
+	x.endClaims()
+	for id := range x.logs {
+		if r := &x.h.roster; x.told[id] == 0 && (r.parts[id] != nil || r.beginning[id] != nil) {
+			x.t.Fatalf("%v is not ours, and is here", id)
+		}
+	}
+}
+
+func (x *holder) admit(b *start) {
+	p := x.h.introduce(b, 1)
+	if p == nil {
+		return
+	}
+	x.claims[p] = &simClaim{acked: make(map[int64]bool), logGone: x.logs[p.partitionID].id != p.id}
+	x.events.Tell()
+	if x.told[b.partitionID] != 0 && x.one(5) { // beside it
+		x.lose(b.partitionID)
+	}
+	x.h.admit(b, p)
+}
+
+// lookUp does what a starter does.
+func (x *holder) lookUp() {
+	b, ok := takeOne(x.r, &x.lookUps)
+	if !ok || b.ctx.Err() != nil {
+		return
+	}
+	l := x.logs[b.partitionID]
+	b.id, b.progress = l.id, progress{log: l.id.log()}
+	b.at = position{offset: l.committed.base, metadata: l.metadata}
+	if was := l.committed.log; was == l.id.log() && b.reset == nil {
+		b.progress = l.committed
+		if k := x.known.of(b, b.at); k != nil {
+			b.progress, b.book = k.progress, k
+		}
+	}
+	x.h.lookedUp(b)
+}
+
+// land lets a fetch come back.
+func (x *holder) land() {
+	f, ok := takeOne(x.r, &x.flights)
+	if !ok {
+		return
+	}
+	var got []fetched
+	for _, w := range f.req.wishes {
+		l := x.logs[w.partitionID]
+		a := fetched{partitionID: w.partitionID, high: l.end, stable: -1, preferred: -1}
+		switch {
+		case x.one(10):
+			a.err = kafka.LeaderNotAvailable
+		case x.one(100):
+			a.err = kafka.OffsetOutOfRange
+		case w.id == l.id && w.offset < l.end:
+			b := testBatch{base: w.offset}
+			for o := w.offset; o < min(l.end, w.offset+int64(1+x.r.IntN(30))); o++ {
+				b.offsets = append(b.offsets, o)
+			}
+			a.records = b.bytes()
+		}
+		if !x.one(20) {
+			got = append(got, a)
+		}
+	}
+	for _, o := range x.h.arrived(f, got, nil, x.now) {
+		x.h.found(o, 0, x.logs[o.p.partitionID].end)
+	}
+}
+
+func (x *holder) receive() {
+	dst := make([]broker.Message, 1+x.r.IntN(20))
+	l, err := x.h.lend(len(dst), x.now, x.one(20))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if l.p == nil {
+		return
+	}
+	l.decode(dst)
+	switch x.r.IntN(8) { // beside it
+	case 0:
+		x.follow()
+	case 1:
+		x.settle()
+	}
+	n, _ := x.h.take(&l, dst, x.now)
+	for _, m := range dst[:n] {
+		x.handedOut(l.p, m)
+	}
+}
+
+func (x *holder) handedOut(p *part, m broker.Message) {
+	log := x.logs[p.partitionID]
+	if log.id != p.id {
+		log = newSimLog(topicID{}) // of a log that is gone
+	}
+	if log.out[m.Offset]++; log.out[m.Offset] > 1 {
+		x.t.Fatalf("%v offset %d is handed out twice at once", p.partitionID, m.Offset)
+	}
+	if x.claims[p].acked[m.Offset] {
+		x.t.Fatalf("%v offset %d was acked under this claim, and is handed out", p.partitionID, m.Offset)
+	}
+	x.outs = append(x.outs, simOut{p, log, m.Token, m.Offset})
+	if p.mark == running {
+		x.alone++
+	}
+}
+
+func (x *holder) settle() {
+	m, ok := takeOne(x.r, &x.outs)
+	if !ok {
+		return
+	}
+	m.log.out[m.o]--
+	if x.one(4) {
+		err := x.h.nack(m.p, []broker.Back{{Token: m.tok, Runs: int32(x.r.IntN(3))}})
+		if err != nil && !errors.Is(err, broker.ErrLost) {
+			x.t.Fatalf("nack: %v", err)
+		}
+		return
+	}
+	switch err := x.h.ack(m.p, []uint64{m.tok}); {
+	case err == nil:
+		c := x.claims[m.p]
+		m.log.acked[m.o], c.acked[m.o] = true, true
+		c.acks++
+		x.acked++
+	case !errors.Is(err, broker.ErrLost):
+		x.t.Fatalf("ack: %v", err)
+	}
+}
+
+func (x *holder) collect() {
+	for _, d := range x.h.collect(x.one(10)) {
+		if d.last && x.claims[d.p].ended == 0 {
+			x.t.Fatalf("%v: the last commit is put together, and its claim has not ended", d.p.partitionID)
+		}
+		x.commits = append(x.commits, simCommit{d, x.claims[d.p].acks})
+	}
+}
+
+// answer is the group's to commits: one by one, in their order.
+func (x *holder) answer() {
+	if len(x.commits) == 0 {
+		return
+	}
+	n := 1 + x.r.IntN(len(x.commits))
+	var ds []due
+	for _, d := range x.commits[:n] {
+		d.c.err = x.commit(d.due)
+		if c := x.claims[d.p]; d.c.err == nil {
+			c.confirmed = max(c.confirmed, d.acks)
+		}
+		ds = append(ds, d.due)
+	}
+	x.commits = x.commits[n:]
+	for _, id := range x.h.answered(ds, func(string) bool { return true }).released {
+		if x.h.roster.parts[id] != nil || x.h.roster.beginning[id] != nil {
+			x.t.Fatalf("%v is released, and is here", id)
+		}
+		delete(x.told, id)
+	}
+}
+
+// commit is what the coordinator does with one.
+func (x *holder) commit(d due) error {
+	l := x.logs[d.p.partitionID]
+	switch {
+	case x.told[d.p.partitionID] == 0:
+		return kafka.UnknownMemberId
+	case x.one(10):
+		return kafka.RequestTimedOut
+	case d.p.id != l.id:
+		return kafka.UnknownTopicOrPartition
+	case d.s.base < l.committed.base:
+		return nil
+	}
+	l.committed, l.metadata = d.s.progress, d.c.metadata
+	for o := range d.s.base {
+		x.finished(l, o)
+	}
+	for _, s := range d.s.done {
+		for o := s.from; o < s.to; o++ {
+			x.finished(l, o)
+		}
+	}
+	return nil
+}
+
+func (x *holder) finished(l *simLog, o int64) {
+	if !l.acked[o] {
+		x.t.Fatalf("offset %d is committed and was not acked", o)
+	}
+}
+
+// check says what holds at each moment.
+func (x *holder) check() {
+	x.t.Helper()
+	h := x.h
+	if h.gate.Out() != len(x.outs) {
+		x.t.Fatalf("%d messages are out, the budget has %d", len(x.outs), h.gate.Out())
+	}
+	want := int64(0)
+	for _, f := range x.flights {
+		want += int64(f.req.bytes)
+	}
+	for _, p := range h.roster.turns {
+		want += p.curBytes
+	}
+	if _, held := h.gate.Held(); held != want {
+		x.t.Fatalf("%d bytes are prefetched or on their way, the budget has %d", want, held)
+	}
+	if p := h.solo.marked; p != nil && p.mark == running && h.gate.Out() != 1 {
+		x.t.Fatalf("%v: a message runs alone, and %d are out", p.partitionID, h.gate.Out())
+	}
+	x.places()
+}
+
+// places says that each partition is in one place, and that nothing was forgotten of one that is in none.
+func (x *holder) places() {
+	r := &x.h.roster
+	if len(r.turns) != len(r.parts) {
+		x.t.Fatalf("%d parts have turns, %d are there", len(r.turns), len(r.parts))
+	}
+	places := make(map[*part]int)
+	for id, p := range r.parts {
+		places[p]++
+		if r.beginning[id] != nil {
+			x.t.Fatalf("%v is open and beginning", id)
+		}
+	}
+	for _, p := range r.ending {
+		places[p]++
+	}
+	for _, e := range r.toEnd {
+		if !slices.Contains(r.ending, e.p) {
+			places[e.p]++
+		}
+	}
+	for p, n := range places {
+		if n != 1 {
+			x.t.Fatalf("%v is in %d places", p.partitionID, n)
+		}
+	}
+	for p, c := range x.claims {
+		switch {
+		case places[p] > 0 || p.stage != concluded:
+		case c.ended != 1:
+			x.t.Fatalf("%v: Ended was told %d times", p.partitionID, c.ended)
+		case !c.logGone && c.acks > c.confirmed+c.unconfirmed: // less it is where an answer comes after the partition was lost
+			x.t.Fatalf("%v: %d acks said nil, %d are committed, %d were told as unconfirmed",
+				p.partitionID, c.acks, c.confirmed, c.unconfirmed)
+		}
+	}
+}
+
+// close ends it as Close does, with last commits that are answered or not.
+func (x *holder) close() {
+	x.h.stop()
+	x.h.leave(broker.ErrClosed)
+	x.endClaims()
+	for !x.h.due().over && !x.one(20) {
+		x.collect()
+		x.answer()
+	}
+	x.h.giveUp(broker.ErrClosed)
+	x.endClaims()
+	x.events.Tell()
+	for len(x.outs) > 0 {
+		x.settle()
+	}
+	x.flights = nil
+	x.places()
+	if r := &x.h.roster; len(r.parts)+len(r.beginning)+len(r.ending)+len(r.toEnd) > 0 || x.h.gate.Out() != 0 {
+		x.t.Fatalf("something is left after Close: %+v, %d messages out", r, x.h.gate.Out())
+	}
+}
+
+// TestHoldings: whatever happens in whatever order, nothing is out twice, nothing is committed that was not acked, each ack is
+// committed or told as Unconfirmed, the budget is what is there, what runs alone is alone, and a partition is in one place.
+func TestHoldings(t *testing.T) {
+	acked, deaths, alone := 0, 0, 0
+	for seed := range uint64(300) {
+		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			x := newHolder(t, seed)
+			for range 4000 {
+				x.step()
+			}
+			x.close()
+			acked, deaths, alone = acked+x.acked, deaths+x.deaths, alone+x.alone
+		})
+		if !ok {
+			return
+		}
+	}
+	t.Logf("%d messages were acked, %d processes died, %d messages ran alone", acked, deaths, alone)
+	if acked < 5000 || deaths < 100 || alone < 100 {
+		t.Error("too little happened: nothing was proved")
+	}
+}
