@@ -74,7 +74,9 @@ func (l *link) open(ctx context.Context) error {
 	var last error  // of an attempt that had its time
 	for attempt := 1; ; attempt++ {
 		if attempt == 1 {
-			slow := time.AfterFunc(silence, func() { l.hooks.lost(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence)) })
+			slow := time.AfterFunc(silence, func() {
+				l.hooks.lost(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence))
+			})
 			defer slow.Stop()
 		}
 		nc, err := l.try(ctx, opts)
@@ -295,7 +297,8 @@ func (c Connection) mayDial(address string) error {
 	if err == nil && !plaintext.Exposed(host) {
 		return nil
 	}
-	return fmt.Errorf("a server names %s as another: a password or token would go there without TLS; use tls:// or set PlaintextAuth", address)
+	return fmt.Errorf("a server names %s as another: a password or token would go there without TLS; "+
+		"use tls:// or set PlaintextAuth", address)
 }
 
 // secured says whether each connection is by TLS: one such URL is enough for nats.go to demand it of all servers.
@@ -355,12 +358,14 @@ func (c Connection) auth() ([]nats.Option, error) {
 // exposed names the files with secrets that other users of the machine may read.
 func (c Connection) exposed() []error {
 	var errs []error
-	for field, file := range map[string]string{"NKeySeedFile": c.NKeySeedFile, "CredsFile": c.CredsFile, "TLS.KeyFile": c.TLS.KeyFile} {
+	files := map[string]string{"NKeySeedFile": c.NKeySeedFile, "CredsFile": c.CredsFile, "TLS.KeyFile": c.TLS.KeyFile}
+	for field, file := range files {
 		if file == "" {
 			continue
 		}
 		if st, err := os.Stat(file); err == nil && st.Mode().Perm()&0o077 != 0 {
-			errs = append(errs, fmt.Errorf("natsbroker: %s %s has mode %04o: others may read it; 0600 is enough", field, file, st.Mode().Perm()))
+			errs = append(errs, fmt.Errorf("natsbroker: %s %s has mode %04o: others may read it; 0600 is enough",
+				field, file, st.Mode().Perm()))
 		}
 	}
 	return errs

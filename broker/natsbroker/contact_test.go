@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A delivery that was read before a PONG is not newer than it, however late the process comes to handle it: until then there is no
-// contact, or it would get a lease from now, while another process has had it for long. Not through the exported API, for there
-// nothing tells when the socket was read.
+// A delivery that was read before a PONG is not newer than it, however late the process comes to handle it: until then there is
+// no contact, or it would get a lease from now, while another process has had it for long. Not through the exported API, for
+// there nothing tells when the socket was read.
 func TestContactWaitsForWhatWasRead(t *testing.T) {
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true})
 	if err != nil {
@@ -25,11 +25,11 @@ func TestContactWaitsForWhatWasRead(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.link.open(ctx); err != nil {
+	if err := s.life.link.open(ctx); err != nil {
 		t.Fatal(err)
 	}
-	defer s.link.close()
-	nc := s.link.conn()
+	defer s.life.link.close()
+	nc := s.life.link.conn()
 	read, handle := make(chan struct{}), make(chan struct{})
 	if _, err := nc.Subscribe("late", func(*nats.Msg) { close(read); <-handle }); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/kit"
 	"github.com/longshoremq/longshore/internal/conftag"
 )
 
@@ -41,18 +40,14 @@ func (c CoreConfig) validate() error {
 //
 // Ack only frees budget. Nack says broker.ErrLost: nothing comes again.
 type CoreSource struct {
-	cfg    CoreConfig
-	life   *kit.Life
-	events *kit.EventQueue
-	link   *link
-	bell   bell // to Receive
+	cfg  CoreConfig
+	life *life
+	bell bell // to Receive
 
-	keeper broker.Keeper
-	stock  *coreStock  // what is here
-	group  *queueGroup // by which it comes
-
-	opening  sync.Mutex // held by Open, so that Close does not take the connection from under it
-	assigned bool       // by Open
+	keeper   broker.Keeper
+	assigned bool        // by Open
+	stock    *coreStock  // what is here
+	group    *queueGroup // by which it comes
 
 	mu   sync.Mutex
 	away bool // the connection is lost, and Gap was told
@@ -71,12 +66,13 @@ func NewCoreSource(cfg CoreConfig) (*CoreSource, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &CoreSource{cfg: cfg, life: kit.NewLife("natsbroker"), events: kit.NewEventQueue(), bell: newBell()}
+	s := &CoreSource{cfg: cfg, bell: newBell()}
+	s.life = newLife(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
 	_, s.keeper = broker.NewClaim(coreTopic(cfg), -1, s)
-	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
-	s.stock = &coreStock{events: s.events, claim: s.keeper.Claim(), slots: newSlots(0), waiter: waiter{bell: s.bell}}
+	events := s.life.events
+	s.stock = &coreStock{events: events, claim: s.keeper.Claim(), slots: newSlots(0), waiter: waiter{bell: s.bell}}
 	s.group = &queueGroup{
-		cfg: &s.cfg, link: s.link, events: s.events, arrived: s.stock.arrived, wanted: s.stock.wanted, look: newBell(),
+		cfg: &s.cfg, link: s.life.link, events: events, arrived: s.stock.arrived, wanted: s.stock.wanted, look: newBell(),
 	}
 	return s, nil
 }
@@ -90,52 +86,18 @@ func coreTopic(cfg CoreConfig) string {
 
 // Open implements broker.Source.
 func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if err := s.life.Begin(o); err != nil {
-		return broker.Traits{}, err
-	}
-	s.stock.open(o.Budget)
-	s.events.Observe(o.Observe)
-	s.life.Go(func() { s.events.Run(s.life.Context()) })
-	if err := s.connect(ctx); err != nil {
-		return broker.Traits{}, err
-	}
-	launched := false
-	s.life.Launch(func(run func(func())) {
-		launched = true
-		run(func() { s.group.run(s.life.Context()) })
-	})
-	if !launched {
-		return broker.Traits{}, s.life.Fail(broker.ErrClosed)
-	}
-	s.events.Found(time.Now())
-	return broker.Traits{Attempts: broker.Exact, AtMostOnce: true}, nil
-}
-
-// connect connects, and joins the queue group.
-func (s *CoreSource) connect(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.life.Context(), cancel)()
-	err := s.link.open(ctx)
-	if err == nil {
-		for _, w := range s.cfg.exposed() {
-			s.events.Say(broker.Event{Kind: broker.Warning, Err: w})
-		}
+	err := s.life.open(ctx, o, func(context.Context) error {
+		s.stock.setBudget(o.Budget)
 		s.assigned = true
-		s.events.Say(broker.Event{Kind: broker.Assigned, Claim: s.keeper.Claim()})
-		s.events.Tell()
-		err = s.cfg.redact(s.group.join())
+		s.life.events.Say(broker.Event{Kind: broker.Assigned, Claim: s.keeper.Claim()})
+		s.life.events.Tell()
+		return s.cfg.redact(s.group.join())
+	}, s.group.run)
+	if err != nil {
+		return broker.Traits{}, err
 	}
-	switch {
-	case err == nil:
-		return nil
-	case s.life.Context().Err() != nil:
-		return s.life.Fail(broker.ErrClosed)
-	}
-	_ = s.life.Fail(err)
-	return err // it says what was being done
+	s.life.events.Found(time.Now())
+	return broker.Traits{Attempts: broker.Exact, AtMostOnce: true}, nil
 }
 
 // Receive implements broker.Source.
@@ -200,21 +162,17 @@ func (s *CoreSource) Stop() {
 // Close implements broker.Source.
 func (s *CoreSource) Close(context.Context) error {
 	s.Stop()
-	return s.life.Close(func() error { return nil }, s.shut)
+	return s.life.close(func() error { return nil }, s.shut)
 }
 
 func (s *CoreSource) shut() {
-	s.opening.Lock() // Open has returned
-	defer s.opening.Unlock()
 	s.group.leave()
 	s.stock.fence()
 	s.keeper.End(fmt.Errorf("natsbroker: %w", broker.ErrClosed))
-	s.link.close()
 	if s.assigned {
 		s.stock.tellLost()
-		s.events.Say(broker.Event{Kind: broker.Ended, Claim: s.keeper.Claim(), Err: s.keeper.Claim().Cause()})
+		s.life.events.Say(broker.Event{Kind: broker.Ended, Claim: s.keeper.Claim(), Err: s.keeper.Claim().Cause()})
 	}
-	s.events.Tell()
 }
 
 // lost is told by the link that there is no connection.
@@ -223,9 +181,9 @@ func (s *CoreSource) lost(err error) {
 	gap := !s.away && s.group.joined()
 	s.away = true
 	s.mu.Unlock()
-	s.events.Lost(err)
+	s.life.events.Lost(err)
 	if gap {
-		s.events.Say(broker.Event{Kind: broker.Gap, Claim: s.keeper.Claim(), N: -1, Err: err})
+		s.life.events.Say(broker.Event{Kind: broker.Gap, Claim: s.keeper.Claim(), N: -1, Err: err})
 	}
 }
 
@@ -234,10 +192,10 @@ func (s *CoreSource) back() {
 	s.mu.Lock()
 	s.away = false
 	s.mu.Unlock()
-	s.events.Found(time.Now())
+	s.life.events.Found(time.Now())
 	s.group.look.ring()
 }
 
 func (s *CoreSource) problem(_ *nats.Subscription, err error) {
-	s.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("natsbroker: %w", err)})
+	s.life.warn(fmt.Errorf("natsbroker: %w", err))
 }

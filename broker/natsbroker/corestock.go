@@ -80,12 +80,6 @@ func (c *coreStock) tellLost() {
 	}
 }
 
-func (c *coreStock) open(b broker.Budget) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.gate.SetBudget(b)
-}
-
 // receive hands out. Where it returns nothing and no error, somebody waits for the bell.
 func (c *coreStock) receive(dst []broker.Message) (n int, err error) {
 	c.mu.Lock()

@@ -24,11 +24,11 @@
 //	config      settings, checked before any connection (secret: those that are not printed)
 //	conn        the connection: TLS, credentials, reconnect for ever
 //	durable     the stream and the consumer: create, or compare field by field; remote asks about them
-//	source      what it is put together from; Open and Close
+//	source      what it is put together from; life: Open and Close
 //
 // What decides, without a lock, and the lock around it:
 //
-//	holdings    the stock behind its lock, one step at a time; leaseside, pinside, pullside and watchside are what each doer sees of it
+//	holdings    the stock behind its lock, one step at a time; leaseside, pinside, pullside, watchside: what each doer sees of it
 //	stock       a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
 //	settle      ack and nack
 //	session     one claim on one consumer
@@ -36,7 +36,7 @@
 //	pull, pulls how much to ask for, and what an answer means; quiet: what it means that there is none
 //	pin, turn   whose turn it is, and what is missing at its beginning
 //	leases      which leases certainly hold
-//	memory      which messages are finished, to ack again what comes again; and of those given back, how often they failed (runs)
+//	memory      which messages are finished, to ack again what comes again; and how often those given back have failed (runs)
 //	gaps        which messages nobody will ever see
 //	lag         how far the consumer is behind
 //	reply       what the reply subject of a delivery says; headers, key: the rest of it
@@ -52,7 +52,8 @@
 //	outboxwriter writes acks and naks; receipt: whether an ack was taken
 //	closer      waits until all that is with the server
 //
-// publisher and confirm, core (with corestock and coregroup), lagview and logview stand by themselves.
+// core is put together in the same way, from corestock and coregroup. publisher and confirm, lagview and logview stand by
+// themselves.
 //
 // # What cannot be known
 //

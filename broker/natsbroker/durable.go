@@ -86,7 +86,8 @@ func (c Config) ensureStream(ctx context.Context, js jetstream.JetStream) (*jets
 		}
 		return nil, fmt.Errorf("natsbroker: creating stream %s: %w", c.Stream, err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, fmt.Errorf("natsbroker: there is no stream %s; make it, or let CreateStream (create_stream in a file) do it: %w", c.Stream, err)
+		return nil, fmt.Errorf("natsbroker: there is no stream %s; make it, or let CreateStream (create_stream in a file) do it: %w",
+			c.Stream, err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && nc(js).IsConnected() && c.CreateStream == nil:
 		return nil, nil // perhaps we may not ask; the consumer decides
 	}
@@ -95,7 +96,9 @@ func (c Config) ensureStream(ctx context.Context, js jetstream.JetStream) (*jets
 
 func nc(js jetstream.JetStream) *nats.Conn { return js.Conn() }
 
-func (c Config) ensureConsumer(ctx context.Context, js jetstream.JetStream, wanted jetstream.ConsumerConfig) (*jetstream.ConsumerInfo, error) {
+func (c Config) ensureConsumer(
+	ctx context.Context, js jetstream.JetStream, wanted jetstream.ConsumerConfig,
+) (*jetstream.ConsumerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	cons, err := js.Consumer(ctx, c.Stream, c.Consumer)
@@ -110,7 +113,8 @@ func (c Config) ensureConsumer(ctx context.Context, js jetstream.JetStream, want
 		return cons.CachedInfo(), nil
 	}
 	if errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, fmt.Errorf("natsbroker: consumer %s of stream %s pushes to a subject; a pull consumer is needed: %w", c.Consumer, c.Stream, err)
+		return nil, fmt.Errorf("natsbroker: consumer %s of stream %s pushes to a subject; a pull consumer is needed: %w",
+			c.Consumer, c.Stream, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("natsbroker: looking for consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
@@ -176,7 +180,8 @@ func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 	case cc.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("ack_policy is %v; explicit is needed, for messages are settled one by one", cc.AckPolicy)
 	case pinned(cc) != "" && !ordered:
-		return fmt.Errorf("it has the priority group %s with priority_policy pinned_client, which is for an order: with none, use a consumer without it", pinned(cc))
+		return fmt.Errorf("it has the priority group %s with priority_policy pinned_client, which is for an order: "+
+			"with none, use a consumer without it", pinned(cc))
 	case cc.PriorityPolicy != jetstream.PriorityPolicyNone && pinned(cc) == "":
 		return errors.New("its priority_policy is neither none nor pinned_client: others are not supported")
 	}
@@ -201,8 +206,8 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []err
 	}
 	want := c.wanted(0, ordered)
 	if ordered && pinned(cc) == "" {
-		d.addf("it has no priority group: the order holds within this process only, and not beside another one; set priority_policy to pinned_client, "+
-			"priority_groups to %v and priority_timeout to %v (nats-server %s)", want.PriorityGroups, want.PinnedTTL, pinVersion)
+		d.addf("it has no priority group: the order holds within this process only, and not beside another one; "+
+			"set priority_policy to pinned_client, priority_groups to %v and priority_timeout to %v (nats-server %s)", want.PriorityGroups, want.PinnedTTL, pinVersion)
 	}
 	if c.Bind {
 		return d.errs

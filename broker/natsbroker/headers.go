@@ -54,7 +54,8 @@ func (c codec) All([]byte) iter.Seq2[string, []byte] {
 		hs := make([]header, 0, len(c))
 		for k, vs := range c {
 			for _, v := range vs {
-				hs = append(hs, header{uintptr(unsafe.Pointer(unsafe.StringData(v))), k, v}) // #nosec G103 -- only compared, never followed
+				at := uintptr(unsafe.Pointer(unsafe.StringData(v))) // #nosec G103 -- only compared, never followed
+				hs = append(hs, header{at, k, v})
 			}
 		}
 		slices.SortStableFunc(hs, func(a, b header) int { return cmp.Compare(a.at, b.at) })

@@ -7,15 +7,17 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// holdings are the stock behind its lock: each method is one step, and waits for nothing. What those who work on the stock may see
-// and change of it has its own type: leaseSide, pinSide, pullSide, watchSide. Safe for concurrent use.
+// holdings are the stock behind its lock: each method is one step, and waits for nothing. What those who work on the stock may
+// see and change of it has its own type: leaseSide, pinSide, pullSide, watchSide. Safe for concurrent use.
 type holdings struct {
 	mu    sync.Mutex
 	stock stock
 }
 
 func newHoldings(cfg *Config, c clock, o *outbox, events *kit.EventQueue, b bells) *holdings {
-	return &holdings{stock: stock{cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive}, memory: newMemory(cfg.Finished)}}
+	return &holdings{stock: stock{
+		cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive}, memory: newMemory(cfg.Finished),
+	}}
 }
 
 func (h *holdings) open(o broker.Options) {

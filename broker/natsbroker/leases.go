@@ -1,7 +1,5 @@
 package natsbroker
 
-import "time"
-
 // How a lease is kept, and when it is known to have run out.
 //
 // The server counts AckWait from when it sent a message, or from the last +WPI. It does not fence: a -NAK or +WPI by a holder
@@ -100,6 +98,3 @@ func (p ping) extended(t *slots) {
 		}
 	}
 }
-
-// silent says for how long the server has not answered.
-func (l *leases) silent(now int64) time.Duration { return time.Duration(now - l.contact) }

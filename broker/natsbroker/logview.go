@@ -178,7 +178,9 @@ type storedMsg struct {
 }
 
 func (s *storedMsg) message() *broker.Message {
-	m := &broker.Message{Topic: s.Subject, Partition: -1, Offset: int64(s.Seq), Value: s.Data, Nanos: s.Time.UnixNano(), Attempt: 1}
+	m := &broker.Message{
+		Topic: s.Subject, Partition: -1, Offset: int64(s.Seq), Value: s.Data, Nanos: s.Time.UnixNano(), Attempt: 1,
+	}
 	if hs := storedHeaders(s.Header); len(hs) > 0 {
 		h := nats.Header{}
 		for _, x := range hs {
@@ -291,7 +293,8 @@ func (v *LogView) Remove(ctx context.Context, subject string, places []broker.Pl
 		err := st.DeleteMsg(one, uint64(p.Offset))
 		cancel()
 		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // the code is not in the error: look whether it is there at all
-			if m, gerr := v.get(ctx, js, info.Config.Name, ">", uint64(p.Offset)); errors.Is(gerr, jetstream.ErrMsgNotFound) || gerr == nil && m.Seq > uint64(p.Offset) {
+			m, gerr := v.get(ctx, js, info.Config.Name, ">", uint64(p.Offset))
+			if errors.Is(gerr, jetstream.ErrMsgNotFound) || gerr == nil && m.Seq > uint64(p.Offset) {
 				continue
 			}
 		}

@@ -110,7 +110,8 @@ func gatherPause(ackWait int64) int64 {
 func (p *pin) wants(n int, sure bool, now, pause int64) int {
 	switch {
 	case n > 0 && sure && p.again:
-		// What is to be redelivered comes before all else, so the others do, too. Some of that may be here, when we are slow ourselves.
+		// What is to be redelivered comes before all else, so the others do, too. Some of that may be here, when we are slow
+		// ourselves.
 		return n + p.twice
 	case n > 0 && now-p.arrived >= pause:
 		return 1
@@ -198,7 +199,8 @@ func canPin(version string) error {
 		"For an order within one process, create the consumer without one", version, pinVersion)
 }
 
-var errNotPinned = fmt.Errorf("the server created it without its priority group: an order over several processes needs nats-server %s or later, on each server", pinVersion)
+var errNotPinned = fmt.Errorf("the server created it without its priority group: "+
+	"an order over several processes needs nats-server %s or later, on each server", pinVersion)
 
 // Why a session ends while its consumer is there.
 var (

@@ -103,6 +103,35 @@ func TestPinWants(t *testing.T) {
 	}
 }
 
+// What there is to do about the pin. Its term is 100 s here, so that it is renewed each 20 s.
+func TestPinActions(t *testing.T) {
+	const s = int64(time.Second)
+	for name, c := range map[string]struct {
+		pin  pin
+		view pinView
+		want pinAction
+		wait time.Duration
+	}{
+		"stands by":                     {pin{}, pinView{now: 50 * s}, pinRest, 20 * time.Second},
+		"lost":                          {pin{id: "x", lost: errPinTaken}, pinView{now: 50 * s, out: 3}, pinRevoke, 0},
+		"lost, and handlers run":        {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s, out: 3}, pinRest, 5 * time.Second},
+		"lost, and they are done":       {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s}, pinEnd, 0},
+		"lost, and they had their time": {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 55 * s, out: 3}, pinEnd, 0},
+		"it is time":                    {pin{id: "x", renewed: 30 * s}, pinView{now: 50 * s}, pinRenew, 0},
+		"it is not":                     {pin{id: "x", renewed: 35 * s}, pinView{now: 50 * s}, pinRest, 5 * time.Second},
+		"gathers":                       {pin{id: "x", renewed: 35 * s, gathering: true}, pinView{now: 50 * s}, pinGather, time.Second},
+		"gathers, and is paused":        {pin{id: "x", renewed: 35 * s, gathering: true}, pinView{now: 50 * s, givesBack: true, ready: 1}, pinRest, 5 * time.Second},
+		"stopped, and nothing is here":  {pin{id: "x", renewed: 35 * s}, pinView{now: 50 * s, givesBack: true}, pinFree, 0},
+		"stopped, and handlers run":     {pin{id: "x", renewed: 30 * s}, pinView{now: 50 * s, givesBack: true, out: 1}, pinRenew, 0},
+		"given up":                      {pin{id: "x", freed: true}, pinView{now: 50 * s, givesBack: true}, pinRest, 20 * time.Second},
+	} {
+		c.pin.ttl, c.view.ackWait = 120*s, 100*s
+		if got, wait := c.pin.action(c.view); got != c.want || wait != c.wait {
+			t.Errorf("%s: %d in %v, want %d in %v", name, got, wait, c.want, c.wait)
+		}
+	}
+}
+
 func TestPinIsDoubtful(t *testing.T) {
 	if (&pin{}).doubtful(1000, 100) {
 		t.Error("who stands by has nothing to doubt")

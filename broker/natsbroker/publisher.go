@@ -204,7 +204,8 @@ func (b *batch) wait(ctx context.Context) error {
 	case <-f.denied:
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
 	case <-late.C:
-		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v", f.subject, b.p.cfg.AckTimeout)
+		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v",
+			f.subject, b.p.cfg.AckTimeout)
 	case <-ctx.Done():
 		return fmt.Errorf("natsbroker: publishing: %w", context.Cause(ctx))
 	}
@@ -243,7 +244,9 @@ func (p *Publisher) publishErr(subject string, err error) error {
 
 // refusal says whether the server would never store the message as it is.
 func refusal(err error) bool {
-	for _, e := range []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrHeadersNotSupported, nats.ErrPermissionViolation} {
+	for _, e := range []error{
+		nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrHeadersNotSupported, nats.ErrPermissionViolation,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

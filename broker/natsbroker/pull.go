@@ -16,7 +16,7 @@ import (
 // No message says which request it answers: those with room left take turns. So messages and bytes are counted over all of them.
 // The account closes when each has ended, and how a request ends is what nextWaiting of nats-server 2.15 says:
 //
-//	its time is over, or the next message is larger than its bytes   the server tells how much of it remained (Nats-Pending-Messages, -Bytes)
+//	its time is over, or the next message is larger than its bytes   told, with how much remained (Nats-Pending-Messages, -Bytes)
 //	its messages are used up and bytes remain                        the same
 //	its bytes are used up to the last one                            nothing is said, however many messages remained
 //	its messages are used up and it had no bound of bytes            nothing is said, for nothing remained

@@ -6,7 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// pulls is what is asked for, by which inbox it comes, and when it may be asked again. It does no I/O. Not safe for concurrent use.
+// pulls is what is asked for, by which inbox it comes, and when it may be asked again. It does no I/O. Not safe for concurrent
+// use.
 type pulls struct {
 	credit
 	barren     barren

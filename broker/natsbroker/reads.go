@@ -18,7 +18,8 @@ func (s *Source) Reads(p broker.Publisher, topic string) bool {
 	if len(subjects) == 0 && s.cfg.CreateStream != nil {
 		subjects = s.cfg.CreateStream.Subjects
 	}
-	return slices.ContainsFunc(s.cfg.URLs, same) && slices.ContainsFunc(subjects, func(pattern string) bool { return subjectMatches(pattern, topic) })
+	matches := func(pattern string) bool { return subjectMatches(pattern, topic) }
+	return slices.ContainsFunc(s.cfg.URLs, same) && slices.ContainsFunc(subjects, matches)
 }
 
 // subjectMatches says whether a pattern takes a subject: * is one token, > is one or more at the end.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.Pauser (all only) and
@@ -19,11 +17,9 @@ import (
 // Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
 // gets messages; while one waits for the delay of a Nack, it gets no others.
 type Source struct {
-	cfg    Config
-	life   *kit.Life
-	events *kit.EventQueue
-	link   *link
-	bells  bells
+	cfg   Config
+	life  *life
+	bells bells
 
 	held   *holdings // what is here, and what becomes of it
 	outbox *outbox   // what has yet to be said to the server
@@ -34,8 +30,6 @@ type Source struct {
 	pinner  *pinner
 	watcher *watcher
 	closer  *closer
-
-	opening sync.Mutex // held by Open, so that Close does not take the connection from under it
 }
 
 var (
@@ -51,77 +45,44 @@ func NewSource(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Source{cfg: cfg, life: kit.NewLife("natsbroker"), events: kit.NewEventQueue(), bells: newBells()}
-	clock, c := newClock(), &s.cfg
-	s.link = newLink(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
+	s := &Source{cfg: cfg, bells: newBells()}
+	s.life = newLife(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
+	clock, c, link, events := newClock(), &s.cfg, s.life.link, s.life.events
+	consumer := &remoteConsumer{c, link}
 	s.outbox = newOutbox(clock.now, s.unsent, s.late)
-	s.held = newHoldings(c, clock, s.outbox, s.events, s.bells)
-	consumer := &remoteConsumer{c, s.link}
+	s.held = newHoldings(c, clock, s.outbox, events, s.bells)
 
-	s.writer = &outboxWriter{box: s.outbox, link: s.link}
-	s.leases = &leaseKeeper{side: leaseSide{s.held}, link: s.link, outbox: s.outbox, heartbeat: c.Heartbeat, maxHold: c.MaxHold, ask: newBell()}
+	s.writer = &outboxWriter{box: s.outbox, link: link}
+	s.leases = &leaseKeeper{
+		side: leaseSide{s.held}, link: link, outbox: s.outbox, heartbeat: c.Heartbeat, maxHold: c.MaxHold, ask: newBell(),
+	}
 	s.puller = &puller{
-		side: pullSide{s.held}, clock: clock, events: s.events, link: s.link, outbox: s.outbox, leases: s.leases, consumer: consumer,
-		look: s.bells.pull, gone: s.bells.watch, heartbeat: c.Heartbeat,
+		side: pullSide{s.held}, clock: clock, events: events, link: link, outbox: s.outbox, leases: s.leases,
+		consumer: consumer, look: s.bells.pull, gone: s.bells.watch, heartbeat: c.Heartbeat,
 	}
 	s.pinner = &pinner{
-		side: pinSide{s.held}, events: s.events, link: s.link, consumer: consumer, look: s.bells.pin, pull: s.bells.pull, idle: c.Heartbeat,
+		side: pinSide{s.held}, events: events, link: link, consumer: consumer, look: s.bells.pin, pull: s.bells.pull,
+		idle: c.Heartbeat,
 	}
-	s.watcher = &watcher{cfg: c, side: watchSide{s.held}, events: s.events, link: s.link, consumer: consumer, now: s.bells.watch}
-	s.closer = &closer{watched: watchSide{s.held}, link: s.link, outbox: s.outbox, leases: s.leases, consumer: consumer}
+	s.watcher = &watcher{cfg: c, side: watchSide{s.held}, events: events, link: link, consumer: consumer, now: s.bells.watch}
+	s.closer = &closer{watched: watchSide{s.held}, link: link, outbox: s.outbox, leases: s.leases, consumer: consumer}
 	return s, nil
 }
 
 // Open implements broker.Source.
 func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if err := s.life.Begin(o); err != nil {
-		return broker.Traits{}, err
-	}
-	s.held.open(o)
-	s.events.Observe(o.Observe)
-	s.life.Go(func() { s.events.Run(s.life.Context()) })
-	d, err := s.connect(ctx, o)
+	var d durable
+	err := s.life.open(ctx, o, func(ctx context.Context) (err error) {
+		s.held.open(o)
+		if d, err = s.watcher.open(ctx, o); err == nil {
+			s.watcher.begin(d)
+		}
+		return err
+	}, s.writer.run, s.leases.extend, s.leases.listen, s.puller.run, s.watcher.run, s.pinner.run)
 	if err != nil {
 		return broker.Traits{}, err
 	}
-	s.watcher.begin(d)
-	launched := false
-	s.life.Launch(func(run func(func())) {
-		launched = true
-		for _, loop := range []func(context.Context){
-			s.writer.run, s.leases.extend, s.leases.listen, s.puller.run, s.watcher.run, s.pinner.run,
-		} {
-			run(func() { loop(s.life.Context()) })
-		}
-	})
-	if !launched { // Close was called meanwhile
-		s.end()
-		return broker.Traits{}, s.life.Fail(broker.ErrClosed)
-	}
 	return d.traits(o.Ordered), nil
-}
-
-// connect connects, and finds the consumer.
-func (s *Source) connect(ctx context.Context, o broker.Options) (d durable, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.life.Context(), cancel)()
-	if err = s.link.open(ctx); err == nil {
-		for _, w := range s.cfg.exposed() {
-			s.events.Say(broker.Event{Kind: broker.Warning, Err: w})
-		}
-		d, err = s.watcher.open(ctx, o)
-	}
-	switch {
-	case err == nil:
-		return d, nil
-	case s.life.Context().Err() != nil:
-		return d, s.life.Fail(broker.ErrClosed)
-	}
-	_ = s.life.Fail(err)
-	return d, err // it says what was being done
 }
 
 // Receive implements broker.Source.
@@ -166,12 +127,10 @@ func (s *Source) Lag() broker.Lag { return s.held.lag() }
 // Close implements broker.Source.
 func (s *Source) Close(ctx context.Context) error {
 	s.Stop()
-	return s.life.Close(func() error { return s.shut(ctx) }, s.tellLast)
+	return s.life.close(func() error { return s.shut(ctx) }, s.tellLast)
 }
 
 func (s *Source) shut(ctx context.Context) error {
-	s.opening.Lock() // Open has returned
-	defer s.opening.Unlock()
 	ses := s.end()
 	err := s.closer.finish(ctx)
 	if s.held.standsBy() {
@@ -181,7 +140,7 @@ func (s *Source) shut(ctx context.Context) error {
 		s.pinner.unpin(ctx, ses)
 	}
 	s.life.End()
-	s.link.close() // a write that hangs ends by it
+	s.life.link.close() // a write that hangs ends by it
 	return err
 }
 
@@ -194,27 +153,24 @@ func (s *Source) end() *session {
 	}
 	ses.keeper.End(fmt.Errorf("natsbroker: %w", broker.ErrClosed))
 	if ses.assigned {
-		s.events.Say(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
+		s.life.events.Say(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: ses.claim.Cause()})
 	}
 	s.held.giveBackAll(ses)
 	return ses
 }
 
-// tellLast ends the connection of an Open that was given up, and tells what did not reach the server.
+// tellLast ends the claim of an Open that Close overtook, and tells what did not reach the server.
 func (s *Source) tellLast() {
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	s.link.close()
+	s.end()
 	if n := s.outbox.unsaid(); n > 0 {
-		s.unconfirmed(n, "Close ended before the server had certainly received these settles")
+		s.life.unconfirmed(n, "Close ended before the server had certainly received these settles")
 	}
-	s.events.Tell()
 }
 
 // lost is told by the link that there is no connection; back that there is one again.
 func (s *Source) lost(err error) {
 	s.held.lost()
-	s.events.Lost(err)
+	s.life.events.Lost(err)
 }
 
 func (s *Source) back() { s.bells.pull.ring() }
@@ -222,20 +178,16 @@ func (s *Source) back() { s.bells.pull.ring() }
 // problem is told of asynchronous errors: missing permissions, headers that cannot be read.
 func (s *Source) problem(_ *nats.Subscription, err error) {
 	if !s.held.closing() {
-		s.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("natsbroker: %w", err)})
+		s.life.warn(fmt.Errorf("natsbroker: %w", err))
 	}
 }
 
 // unsent is told of naks whose lease ran out before there was a connection to send them, late of acks that perhaps arrived after
 // their lease.
 func (s *Source) unsent(n int) {
-	s.unconfirmed(n, "messages given back while there was no connection come again by their ack wait")
+	s.life.unconfirmed(n, "messages given back while there was no connection come again by their ack wait")
 }
 
 func (s *Source) late(n int) {
-	s.unconfirmed(n, "acks were on their way for longer than their lease; another process may have got the messages")
-}
-
-func (s *Source) unconfirmed(n int, why string) {
-	s.events.Say(broker.Event{Kind: broker.Unconfirmed, N: int64(n), Err: errors.New("natsbroker: " + why)})
+	s.life.unconfirmed(n, "acks were on their way for longer than their lease; another process may have got the messages")
 }

@@ -121,8 +121,8 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	}
 	s.lag.delivered(d)
 	if ses.at.behind(d) && !ses.suspect {
-		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to have
-		// everything handled again. Until it is known which, nothing counts as finished.
+		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to
+		// have everything handled again. Until it is known which, nothing counts as finished.
 		ses.suspect = true
 		s.bells.watch.ring()
 	}
@@ -206,8 +206,8 @@ func (s *stock) refuse(ses *session, reply string) {
 	}
 	s.regather(ses)
 	if n := s.pulls.unasked.refused(s.clock.now()); n > 0 {
-		s.warn(fmt.Errorf("natsbroker: consumer %s: deliveries that were not asked for came while the budget was used up, and were given back: %d",
-			s.cfg.Consumer, n))
+		s.warn(fmt.Errorf("natsbroker: consumer %s: deliveries that were not asked for came while the budget was used up, "+
+			"and were given back: %d", s.cfg.Consumer, n))
 	}
 }
 

@@ -30,7 +30,7 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			var told []string
-			s.events.Observe(func(e broker.Event) { told = append(told, fmt.Sprint(e.Kind, e.Err)) })
+			s.life.events.Observe(func(e broker.Event) { told = append(told, fmt.Sprint(e.Kind, e.Err)) })
 			s.held.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 100_000}})
 			stock := &s.held.stock
 			stock.ses = newSession(s.held, "", 10)
@@ -48,7 +48,7 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 			if n := stock.ses.ready.n; n != c.kept || len(s.outbox.settles.naks) != 100-n {
 				t.Errorf("%d are kept and %d were given back, of 100; want %d kept", n, len(s.outbox.settles.naks), c.kept)
 			}
-			s.events.Tell()
+			s.life.events.Tell()
 			if len(told) != 1 || !strings.Contains(told[0], "not asked for") {
 				t.Errorf("it was told: %q", told)
 			}

@@ -60,10 +60,10 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 	switch {
 	case ctx.Err() != nil:
 	case missing(err):
-		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: consumer %s of stream %s was deleted: %w", w.cfg.Consumer, w.cfg.Stream, err))
+		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted: %w", w.which(), err))
 	case err != nil: // says nothing; the connection has its own events
 	case !info.Created.Equal(now.created):
-		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: consumer %s of stream %s was deleted and made anew", w.cfg.Consumer, w.cfg.Stream))
+		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
 		w.side.learn(now, info)
 		if stream {
@@ -77,8 +77,8 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 func (w *watcher) checkStream(ctx context.Context, info *jetstream.ConsumerInfo) {
 	// The stream is asked after the consumer, so a stream that grows is never behind.
 	if last, err := w.consumer.lastSeq(ctx); err == nil && info.Delivered.Stream > last {
-		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: it will get nothing until the stream is there",
-			w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
+		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: "+
+			"it will get nothing until the stream is there", w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
 	}
 }
 
@@ -133,8 +133,8 @@ func (w *watcher) begin(d durable) {
 	}
 	ses.highest = d.consumer.Delivered.Stream
 	if cc.MaxAckPending > 0 && cc.MaxAckPending < w.opts.Budget.Messages {
-		w.warn(fmt.Errorf("natsbroker: consumer %s of stream %s: max_ack_pending is %d for all processes, and this one's budget is %d messages",
-			w.cfg.Consumer, w.cfg.Stream, cc.MaxAckPending, w.opts.Budget.Messages))
+		w.warn(fmt.Errorf("natsbroker: %s: max_ack_pending is %d for all processes, and this one's budget is %d messages",
+			w.which(), cc.MaxAckPending, w.opts.Budget.Messages))
 	}
 	if w.opts.Ordered {
 		ses.pin.group, ses.pin.ttl = pinned(cc), int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
@@ -180,6 +180,11 @@ func (w *watcher) replace(ctx context.Context, ses *session, cause error) {
 	default:
 		w.begin(d)
 	}
+}
+
+// which is the consumer, for people.
+func (w *watcher) which() string {
+	return fmt.Sprintf("consumer %s of stream %s", w.cfg.Consumer, w.cfg.Stream)
 }
 
 func (w *watcher) warn(err error) { w.events.Say(broker.Event{Kind: broker.Warning, Err: err}) }

@@ -18,7 +18,8 @@ func (s watchSide) begin(ses *session, d durable) {
 	k, cc := &s.stock, d.consumer.Config
 	k.created = d.consumer.Created
 	k.leases.ackWait = int64(lease(cc))
-	k.pulls.maxBatch, k.pulls.maxBytes, k.pulls.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
+	k.pulls.maxBatch, k.pulls.maxBytes = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes)
+	k.pulls.maxExpires = cc.MaxRequestExpires
 	k.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
 	if d.stream != nil {
 		k.from.stream = d.stream.Created
