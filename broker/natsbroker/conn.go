@@ -158,7 +158,8 @@ func hopeless(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
 	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-		nats.ErrNkeysNotSupported, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeyButNoSigCB, nats.ErrBadSubject} {
+		nats.ErrNkeysNotSupported, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeyButNoSigCB,
+		nats.ErrBadSubject} {
 		if errors.Is(err, e) {
 			return true
 		}

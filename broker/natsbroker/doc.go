@@ -28,7 +28,7 @@
 //
 // What decides, without a lock, and the lock around it:
 //
-//	holdings    the stock behind its lock, one step at a time; leaseside, pinside, pullside, watchside: what each doer sees of it
+//	holdings    the stock behind its lock, one step at a time; leaseside, pinside, pullside, watchside: what a doer sees of it
 //	stock       a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
 //	settle      ack and nack
 //	session     one claim on one consumer

@@ -207,7 +207,8 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []err
 	want := c.wanted(0, ordered)
 	if ordered && pinned(cc) == "" {
 		d.addf("it has no priority group: the order holds within this process only, and not beside another one; "+
-			"set priority_policy to pinned_client, priority_groups to %v and priority_timeout to %v (nats-server %s)", want.PriorityGroups, want.PinnedTTL, pinVersion)
+			"set priority_policy to pinned_client, priority_groups to %v and priority_timeout to %v (nats-server %s)",
+			want.PriorityGroups, want.PinnedTTL, pinVersion)
 	}
 	if c.Bind {
 		return d.errs
@@ -318,7 +319,8 @@ func (d durable) traits(ordered bool) broker.Traits {
 // passing says whether an error of the JetStream API may go away by itself.
 func passing(err error) bool {
 	for _, e := range []error{context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
-		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrDisconnected, nats.ErrNoServers, nats.ErrStaleConnection} {
+		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrDisconnected, nats.ErrNoServers,
+		nats.ErrStaleConnection} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -16,7 +16,8 @@ type holdings struct {
 
 func newHoldings(cfg *Config, c clock, o *outbox, events *kit.EventQueue, b bells) *holdings {
 	return &holdings{stock: stock{
-		cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive}, memory: newMemory(cfg.Finished),
+		cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive},
+		memory: newMemory(cfg.Finished),
 	}}
 }
 
