@@ -10,12 +10,14 @@ import (
 // holdings are the stock behind its lock: each method is one step, and waits for nothing. What those who work on the stock may
 // see and change of it has its own type: leaseSide, pinSide, pullSide, watchSide. Safe for concurrent use.
 type holdings struct {
+	outbox *outbox
+
 	mu    sync.Mutex
 	stock stock
 }
 
 func newHoldings(cfg *Config, c clock, o *outbox, events *kit.EventQueue, b bells) *holdings {
-	return &holdings{stock: stock{
+	return &holdings{outbox: o, stock: stock{
 		cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive},
 		memory: newMemory(cfg.Finished),
 	}}
@@ -46,8 +48,9 @@ func (h *holdings) ack(c *broker.Claim, tokens []uint64) error {
 		return errForeign
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	t := h.stock.ack(ses, tokens)
+	h.mu.Unlock()
+	h.outbox.rouse()
 	return t.Err()
 }
 
@@ -57,8 +60,9 @@ func (h *holdings) nack(c *broker.Claim, back []broker.Back) error {
 		return errForeign
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	t := h.stock.nack(ses, back)
+	h.mu.Unlock()
+	h.outbox.rouse()
 	return t.Err()
 }
 

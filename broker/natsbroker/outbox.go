@@ -89,25 +89,27 @@ func newOutbox(clock func() int64, dropped, late func(int)) *outbox {
 }
 
 // add queues settles of messages whose leases hold for ackWait from when they began or were last extended. What is given is
-// copied.
+// copied. The writer hears of it by rouse, when whoever settles holds no lock any more that the writer's work would want.
 func (o *outbox) add(s *settles, ackWait int64) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	from := len(o.settles.acks)
 	o.settles.acks = append(o.settles.acks, s.acks...)
 	o.settles.naks = append(o.settles.naks, s.naks...)
 	if o.server.changed > 0 { // as for those that were here when it changed
 		shortenOlder(o.settles.acks[from:], o.server.changed+ackWait)
 	}
-	o.mu.Unlock()
-	o.wake.ring()
 }
+
+// rouse has the writer look.
+func (o *outbox) rouse() { o.wake.ring() }
 
 // ack queues an ack that may come as late as it does.
 func (o *outbox) ack(reply string) {
 	o.mu.Lock()
 	o.settles.acks = append(o.settles.acks, pendingAck{reply, never})
 	o.mu.Unlock()
-	o.wake.ring()
+	o.rouse()
 }
 
 // nak queues one that the adapter gives back by itself.
@@ -115,7 +117,7 @@ func (o *outbox) nak(reply string, delay time.Duration, until int64) {
 	o.mu.Lock()
 	o.settles.naks = append(o.settles.naks, nak{reply: reply, delay: delay, until: until})
 	o.mu.Unlock()
-	o.wake.ring()
+	o.rouse()
 }
 
 // An outgoing is what is to be written now, with the receipts to ask for with the first ack and the last.
@@ -167,7 +169,7 @@ func (o *outbox) reconnected(now connEpoch) {
 		o.window.shorten()
 	}
 	o.mu.Unlock()
-	o.wake.ring()
+	o.rouse()
 }
 
 // answered takes a receipt, or the server's word that there is nobody to give one. What was to arrive earlier than now may not
@@ -178,7 +180,7 @@ func (o *outbox) answered(r receipt, taken bool) {
 	acks, late := o.window.answered(r, taken, o.clock(), o.settles.acks)
 	o.settles.acks = acks
 	if len(acks) > n {
-		o.wake.ring()
+		o.rouse()
 	}
 	o.mu.Unlock()
 	o.tellLate(late)
@@ -192,7 +194,7 @@ func (o *outbox) review(over connEpoch, ackWait int64) {
 	o.settles.acks = o.window.review(over, now, min(int64(reviewEvery), ackWait/4), o.settles.acks)
 	late := overdue(o.settles.acks, now) + o.window.overdue(now)
 	o.mu.Unlock()
-	o.wake.ring()
+	o.rouse()
 	o.tellLate(late)
 }
 

@@ -56,7 +56,7 @@ func (p *puller) run(ctx context.Context) {
 			p.forget(ctx)
 		}
 		if step.idle || (step.revive && !p.renew(ctx, &q)) {
-			p.outbox.wake.ring()
+			p.outbox.rouse()
 			continue
 		}
 		p.pull()
