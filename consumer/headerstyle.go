@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/letterheader"
 )
 
 // styles write the headers of each HeaderStyle for x, whose consumer has that name.
@@ -24,7 +25,7 @@ func foreign(styles []HeaderStyle, key string) bool {
 	return false
 }
 
-var stylePrefixes = map[HeaderStyle]string{SpringHeaders: "kafka_dlt-", ConnectHeaders: "__connect.errors."}
+var stylePrefixes = map[HeaderStyle]string{SpringHeaders: letterheader.SpringPrefix, ConnectHeaders: letterheader.ConnectPrefix}
 
 // springHeaders are those of Spring for Apache Kafka's DeadLetterPublishingRecoverer: numbers in big-endian binary, texts in
 // UTF-8. Source: spring-kafka's KafkaHeaders, the names that begin with kafka_dlt-.

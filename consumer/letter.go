@@ -2,11 +2,11 @@ package consumer
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/letterheader"
 )
 
 // letter is a message on its way to the dead letters, or to a retry topic. It stays claimed and in the budget until its publish
@@ -44,24 +44,15 @@ func outgoing(x letter, name string) broker.Outgoing {
 			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
 		}
 	}
-	set := func(k, v string) { o.Headers = append(o.Headers, header(k, v)) }
-	set(broker.HeaderOriginalTopic, m.Topic)
-	if m.Partition >= 0 {
-		set(broker.HeaderOriginalPartition, strconv.Itoa(int(m.Partition)))
+	h := letterheader.Headers{
+		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: headerText(m.ID), Time: m.Time(),
+		Attempts: x.failed.Runs, FirstFailure: time.Unix(0, x.first), LastFailure: x.last,
+		Class: x.failed.Class, Error: headerText(x.failed.Err.Error()), Handler: name,
 	}
-	if m.Offset >= 0 {
-		set(broker.HeaderOriginalOffset, strconv.FormatInt(m.Offset, 10))
+	if x.retries() {
+		h.RetryAt = time.Now().Add(x.step.Delay)
 	}
-	if m.ID != "" {
-		set(broker.HeaderOriginalID, headerText(m.ID))
-	}
-	set(broker.HeaderOriginalTime, m.Time().UTC().Format(time.RFC3339Nano))
-	set(broker.HeaderAttempts, strconv.Itoa(int(x.failed.Runs)))
-	set(broker.HeaderFirstFailure, time.Unix(0, x.first).UTC().Format(time.RFC3339Nano))
-	set(broker.HeaderLastFailure, x.last.UTC().Format(time.RFC3339Nano))
-	set(broker.HeaderErrorClass, x.failed.Class)
-	set(broker.HeaderError, headerText(x.failed.Err.Error()))
-	set(broker.HeaderHandler, name)
+	o.Headers = h.Append(o.Headers)
 	return o
 }
 

@@ -191,7 +191,6 @@ func (d *letters) publish(x letter) error {
 	o := outgoing(x, name)
 	if x.retries() {
 		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
-		o.Headers = append(o.Headers, header(broker.HeaderRetryAt, time.Now().Add(x.step.Delay).UTC().Format(time.RFC3339Nano)))
 		if err := d.cfg.Retry.Topics.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
 			return fmt.Errorf("publishing to retry topic %s: %w", o.Topic, err)
 		}

@@ -1,10 +1,10 @@
 package consumer
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/letterheader"
 )
 
 // An origin is what the headers of a message of a retry topic say: where it came from, and how it fared. What is missing or
@@ -25,46 +25,18 @@ const maxRuns = 1 << 20
 
 func readOrigin(m *Message) origin {
 	o := origin{topic: m.Topic, partition: m.Partition, offset: m.Offset, id: m.ID, nanos: m.Nanos, runs: m.Runs}
-	text := func(key string) (string, bool) {
-		v, ok := m.Headers.Get(key)
-		return string(v), ok
+	h := letterheader.Read(m.Headers)
+	if h.Topic != "" {
+		o.topic, o.partition, o.offset, o.id = h.Topic, h.Partition, h.Offset, h.ID
 	}
-	number := func(key string, bits int) (n int64, ok bool) {
-		s, ok := text(key)
-		if !ok {
-			return 0, false
-		}
-		n, err := strconv.ParseInt(s, 10, bits)
-		return n, err == nil && n >= 0
+	if !h.Time.IsZero() {
+		o.nanos = h.Time.UnixNano()
 	}
-	moment := func(key string) (t time.Time, ok bool) {
-		s, ok := text(key)
-		if !ok {
-			return t, false
-		}
-		t, err := time.Parse(time.RFC3339Nano, s)
-		return t, err == nil
+	o.runs = max(o.runs, min(h.Attempts, maxRuns))
+	if !h.FirstFailure.IsZero() {
+		o.first = h.FirstFailure.UnixNano()
 	}
-	if s, ok := text(broker.HeaderOriginalTopic); ok && s != "" {
-		o.topic, o.partition, o.offset = s, -1, -1
-		o.id, _ = text(broker.HeaderOriginalID)
-		if n, ok := number(broker.HeaderOriginalPartition, 32); ok {
-			o.partition = int32(n)
-		}
-		if n, ok := number(broker.HeaderOriginalOffset, 64); ok {
-			o.offset = n
-		}
-	}
-	if t, ok := moment(broker.HeaderOriginalTime); ok {
-		o.nanos = t.UnixNano()
-	}
-	if n, ok := number(broker.HeaderAttempts, 32); ok {
-		o.runs = max(o.runs, int32(min(n, maxRuns)))
-	}
-	if t, ok := moment(broker.HeaderFirstFailure); ok {
-		o.first = t.UnixNano()
-	}
-	o.due, _ = moment(broker.HeaderRetryAt)
+	o.due = h.RetryAt
 	return o
 }
 

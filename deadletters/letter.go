@@ -2,12 +2,14 @@ package deadletters
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/letterheader"
 )
 
 // A State says what became of a letter.
@@ -86,50 +88,26 @@ func FormatPlace(p broker.Place) string {
 	return strconv.Itoa(int(p.Partition)) + "/" + strconv.FormatInt(p.Offset, 10)
 }
 
-// originals are headers by which other systems say where a message came from: Spring for Apache Kafka and Kafka Connect.
-var originals = []string{"kafka_dlt-original-topic", "__connect.errors.topic"}
-
 // readLetter reads the headers of a stored message.
 func readLetter(m *broker.Message) *Letter {
 	m = m.Clone()
-	l := &Letter{Place: broker.Place{Partition: m.Partition, Offset: m.Offset}, Message: m, OriginalPartition: -1, OriginalOffset: -1, State: Waiting}
+	h := letterheader.Read(m.Headers)
+	l := &Letter{
+		Place: broker.Place{Partition: m.Partition, Offset: m.Offset}, Message: m, State: Waiting,
+		OriginalTopic:     cmp.Or(h.Topic, letterheader.ForeignTopic(m.Headers)),
+		OriginalPartition: h.Partition, OriginalOffset: h.Offset, OriginalID: h.ID, OriginalTime: h.Time,
+		Attempts: int(h.Attempts), FirstFailure: h.FirstFailure, LastFailure: h.LastFailure,
+		Class: h.Class, Error: h.Error, Handler: h.Handler,
+	}
 	for k, v := range m.Headers.All() {
-		s := string(v)
 		switch k {
-		case broker.HeaderOriginalTopic:
-			l.OriginalTopic = s
-		case broker.HeaderOriginalPartition:
-			l.OriginalPartition = int32(readNumber(s, 32, -1))
-		case broker.HeaderOriginalOffset:
-			l.OriginalOffset = readNumber(s, 64, -1)
-		case broker.HeaderOriginalID:
-			l.OriginalID = s
-		case broker.HeaderOriginalTime:
-			l.OriginalTime = readTime(s)
-		case broker.HeaderAttempts:
-			l.Attempts = int(readNumber(s, 32, 0))
-		case broker.HeaderFirstFailure:
-			l.FirstFailure = readTime(s)
-		case broker.HeaderLastFailure:
-			l.LastFailure = readTime(s)
-		case broker.HeaderErrorClass:
-			l.Class = s
-		case broker.HeaderError:
-			l.Error = s
-		case broker.HeaderHandler:
-			l.Handler = s
 		case broker.HeaderReplays:
-			l.Replays = int(readNumber(s, 31, 0))
+			l.Replays = int(readNumber(string(v), 31, 0))
 		case broker.HeaderHistory:
-			l.History = append(l.History, s)
+			l.History = append(l.History, string(v))
 		}
 	}
 	l.Replays = max(l.Replays, len(l.History))
-	for _, key := range originals {
-		if v, ok := m.Headers.Get(key); ok && l.OriginalTopic == "" {
-			l.OriginalTopic = string(v)
-		}
-	}
 	return l
 }
 
@@ -139,14 +117,6 @@ func readNumber(s string, bits int, otherwise int64) int64 {
 		return otherwise
 	}
 	return n
-}
-
-func readTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }
 
 // A Filter chooses letters. The zero value takes all; what is set must all be so.

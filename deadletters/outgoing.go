@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/letterheader"
 )
 
 // Why a letter is not replayed.
@@ -72,9 +73,6 @@ const (
 	maxErrorText = 200
 )
 
-// foreignPrefixes begin the headers by which other systems describe a dead letter.
-var foreignPrefixes = []string{"kafka_dlt-", "__connect.errors."}
-
 // outgoing is the letter's message as it is replayed: payload, key and its own headers, how often, and what became of it.
 func outgoing(l *Letter, topic, to, id string, now time.Time) broker.Outgoing {
 	m := l.Message
@@ -101,10 +99,8 @@ func isOwn(key string, value []byte) bool {
 	if key == replayedID && bytes.HasPrefix(value, []byte("replay/")) {
 		return false
 	}
-	for _, p := range foreignPrefixes {
-		if strings.HasPrefix(key, p) {
-			return false
-		}
+	if letterheader.IsForeign(key) {
+		return false
 	}
 	if len(key) >= 5 && strings.EqualFold(key[:5], "Nats-") {
 		return false

@@ -18,12 +18,12 @@ const module = "github.com/longshoremq/longshore"
 var layers = []layer{
 	{"broker", nil},
 	{"pool", nil},
-	{"consumer", []string{"broker", "internal/chance", "pool", "internal/conftag", "github.com/rs/zerolog"}},
+	{"consumer", []string{"broker", "internal/chance", "internal/letterheader", "pool", "internal/conftag", "github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
-	{"deadletters", []string{"broker", "golang.org/x/time"}},
+	{"deadletters", []string{"broker", "internal/letterheader", "golang.org/x/time"}},
 	{"handlers", []string{"broker", "consumer", "internal/plaintext", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
@@ -41,6 +41,8 @@ var layers = []layer{
 	{"internal/dialer", nil},
 	// What Configs say of themselves, for Go and for the file.
 	{"internal/conftag", []string{"broker"}},
+	// What the consumer writes on a dead letter, and deadletters reads.
+	{"internal/letterheader", []string{"broker"}},
 	// One rule for all that send secrets.
 	{"internal/plaintext", nil},
 	// The conformance suite: a library for tests.
