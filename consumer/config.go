@@ -79,7 +79,7 @@ type Config struct {
 	// the messages. Defaults to no limit.
 	MaxHeaderBytes int `yaml:"max_header_bytes" want:"0.."`
 
-	// Logger gets one event per thing that happened, with stable names (see Events). SlogLogger makes one of a handler of log/slog.
+	// Logger gets one event per thing that happened, with stable names (see Event). SlogLogger makes one of a handler of log/slog.
 	// The zero Logger writes what may need somebody (warn and above) to stderr as text: a program that says nothing while it cannot
 	// reach its broker tells nobody why. zerolog.Nop() writes nothing. Defaults to that of stderr.
 	Logger zerolog.Logger `yaml:"-"`
