@@ -32,6 +32,8 @@ type flights struct {
 	*shared
 	r     *roster
 	to    map[int32]int // under way by broker
+	sent  int           // how many were
+	asked map[int32]int // of each broker, the number of the last one
 	lagAt time.Time     // when a broker last told of ends
 }
 
@@ -101,6 +103,9 @@ func (x *flights) group(now time.Time) (fs []*flight) {
 			f.req.maxWait = min(partWait, x.cfg.MaxWait)
 		}
 	}
+	// One fetch may reserve all of a small budget. Who waited longest comes first: a broker that has nothing would else keep it, with
+	// one fetch behind the other.
+	slices.SortStableFunc(fs, func(a, b *flight) int { return x.asked[a.req.node] - x.asked[b.req.node] })
 	return fs
 }
 
@@ -115,6 +120,8 @@ func (x *flights) load(f *flight, free int64) {
 	}
 	x.gate.Hold(0, int64(f.req.bytes))
 	x.to[f.req.node]++
+	x.sent++
+	x.asked[f.req.node] = x.sent
 }
 
 // An outOfRange is a partition whose position its log does not have.

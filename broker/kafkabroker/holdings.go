@@ -36,7 +36,7 @@ func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *h
 	h.claims = claims{shared: &h.shared, r: &h.roster, books: known}
 	h.intake = intake{shared: &h.shared, r: &h.roster}
 	h.settles = settles{shared: &h.shared, r: &h.roster}
-	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32]int)}
+	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32]int), asked: make(map[int32]int)}
 	h.commits = commits{shared: &h.shared, r: &h.roster}
 	return h
 }

@@ -48,3 +48,19 @@ func TestDownWhileClosing(t *testing.T) {
 		})
 	}
 }
+
+// With a budget that one fetch uses up, the brokers are asked in turns: a broker that has nothing would else keep the budget with
+// fetches that wait, one behind the other, and what another one has would never be read.
+func TestEachBrokerIsRead(t *testing.T) {
+	for seed := range uint64(16) {
+		s := Schedule{World: "kafka", Seed: seed, Processes: 1,
+			Settings: Settings{
+				Topics: 1, Partitions: 4, Keys: 1, Attempts: 3, Workers: 2, Budget: 16,
+				Lease: Span(2 * time.Second), RevokeWait: Span(time.Second), Drain: Span(time.Second),
+			},
+			Steps: []Step{{After: Span(time.Second), Produce: 8}}}
+		if r := Run(t, s, nil); len(r.Findings) > 0 {
+			t.Fatalf("seed %d: %s", seed, r.about(false))
+		}
+	}
+}
