@@ -59,6 +59,10 @@ bench: ## figures beside other systems, in one run each: name value target ok|sh
 scenarios: ## the pool's load scenarios, as a table, beside the best fixed size, Little's law and AIMD (some minutes)
 	LONGSHORE_SCENARIOS=1 $(GO) test -count=1 -timeout=60m -run Scenarios -v ./pool
 
+.PHONY: manifests
+manifests: ## what deploys it: the alerts by promtool, the chart by helm and by the schemas of Kubernetes, without a cluster
+	.ci/manifests
+
 .PHONY: up
 up: ## Kafka and NATS with JetStream in Docker, on 127.0.0.1:9092 and 127.0.0.1:4222
 	docker compose up -d --wait

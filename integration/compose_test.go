@@ -108,6 +108,7 @@ func TestComposeKafka(t *testing.T) {
 // puts Prometheus.
 func TestPrometheusConfig(t *testing.T) {
 	var config struct {
+		Rules  []string `yaml:"rule_files"`
 		Scrape []struct {
 			Job     string `yaml:"job_name"`
 			Configs []struct {
@@ -116,6 +117,9 @@ func TestPrometheusConfig(t *testing.T) {
 		} `yaml:"scrape_configs"`
 	}
 	unmarshal(t, "../deploy/prometheus.yml", &config)
+	if rules := compose(t, "observe").Services["prometheus"].Volumes[1].Target; len(config.Rules) != 1 || config.Rules[0] != rules {
+		t.Errorf("Prometheus reads the rules %v, and they are at %s", config.Rules, rules)
+	}
 	if len(config.Scrape) == 0 || config.Scrape[0].Job != "longshore" || config.Scrape[0].Configs[0].Targets[0] != "host.docker.internal:8080" {
 		t.Errorf("the first job is not longshore's admin address: %+v", config.Scrape)
 	}
@@ -195,22 +199,35 @@ func lagOfAll(expr string) bool {
 	return len(lags) == len(right)
 }
 
-// TestAlerts: what the documentation gives to paste asks for what there is, too.
+// TestAlerts: the alerts ask for what there is, are all described for who reads the documentation, and are those of the chart.
 func TestAlerts(t *testing.T) {
+	const file = "../deploy/prometheus/rules.yml"
+	if read(t, file) != read(t, "../deploy/helm/longshore/files/rules.yml") {
+		t.Errorf("the chart has other alerts than %s: copy them", file)
+	}
 	var rules struct {
 		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+			Rules []struct {
+				Alert, Expr string
+				Labels      map[string]string
+			}
 		}
 	}
-	_, after, _ := strings.Cut(read(t, "../docs/operations.md"), "### Alerts")
-	_, text, _ := strings.Cut(after, "```yaml\n")
-	text, _, _ = strings.Cut(text, "```")
-	if err := yaml.Unmarshal([]byte(text), &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
-		t.Fatalf("no rules: %v\n%s", err, text)
+	unmarshal(t, file, &rules)
+	if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
+		t.Fatalf("no rules in %s", file)
 	}
+	tests, page := read(t, "../deploy/prometheus/rules_test.yml"), read(t, "../docs/operations.md")
 	for _, r := range rules.Groups[0].Rules {
 		if wrong := unknownIn(r.Expr, exposedMetrics()); len(wrong) > 0 || !lagOfAll(r.Expr) {
 			t.Errorf("%s asks %s: longshore has no %v, or the lag is not that of all", r.Alert, r.Expr, wrong)
+		}
+		if row := regexp.MustCompile("(?m)^\\| `" + r.Alert + "` \\|.*\\| " + r.Labels["severity"] + " \\|$"); !row.MatchString(page) {
+			t.Errorf("docs/operations.md has no row of %s with its severity", r.Alert)
+		}
+		fires := regexp.MustCompile(`alertname: ` + r.Alert + `\n +exp_alerts:`)
+		if !fires.MatchString(tests) || !strings.Contains(tests, "alertname: "+r.Alert+"}") {
+			t.Errorf("rules_test.yml does not show when %s fires, and when it does not", r.Alert)
 		}
 	}
 }
