@@ -365,6 +365,13 @@ func TestPanicNilPanicAndGoexitAreFailures(t *testing.T) {
 					t.Errorf("%d handlers died, want 20", died.Load())
 				}
 				wantUnsettled(t, b, 0)
+				told := 0
+				for _, e := range eventsOf[consumer.Handled](r.journal) {
+					told += e.N
+				}
+				if told != 200 {
+					t.Errorf("%d calls that returned nil were told, want 200", told)
+				}
 				failed := eventsOf[consumer.Failed](r.journal)
 				if len(failed) != 20 {
 					t.Fatalf("%d failures, want 20", len(failed))

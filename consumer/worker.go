@@ -56,8 +56,13 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 		p.Shown.Store(l)
 	}
 	l.calls, l.good, l.refused = 0, 0, 0
-	for !ws.handleSome(l, w) {
+	for !ws.handleSome(p, l, w) {
 	}
+	ws.account(p, l)
+}
+
+// account tells pool, pace and observers of the calls in the work at hand.
+func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	if l.calls == 0 {
 		return
 	}
@@ -74,11 +79,11 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 }
 
 // handleSome handles messages of w until its end (true) or until a handler panics (false: call again for the rest).
-func (ws *workers) handleSome(l *local, w *work) (end bool) {
+func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end bool) {
 	i, clean := -1, false
 	defer func() {
 		if !clean {
-			ws.unwound(l, w, i, recover())
+			ws.unwound(p, l, w, i, recover())
 		}
 	}()
 	ctx, handler, limited := l.get(w.k), ws.handler, ws.limited
@@ -228,12 +233,13 @@ func (ws *workers) refuse(l *local, w *work, i int) {
 }
 
 // unwound is called when a handler did not return: it panicked, or, where there is no panic, ends its goroutine.
-func (ws *workers) unwound(l *local, w *work, i int, panicked any) {
+func (ws *workers) unwound(p *pool.Worker[*work], l *local, w *work, i int, panicked any) {
 	if panicked != nil {
 		ws.failed(l, w, i, &PanicError{Value: panicked, Stack: debug.Stack()})
 		return
 	}
 	ws.goexit(l, w, i)
+	ws.account(p, l) // handle does not come to it
 }
 
 // goexit is called while the goroutine is ending: by then the rest of the work must have left its hands.
