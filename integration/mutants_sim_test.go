@@ -1,0 +1,163 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/integration/sim"
+)
+
+// simBlind has the mutants of engine and adapters that the simulator does not catch, by name, each with the reason.
+var simBlind = map[string]string{}
+
+// simMutants are mistakes of the engine that the simulator has to see besides those that other tests have to see.
+var simMutants = []suiteMutant{}
+
+// catchWithin is how long the simulator may look for a mutant, on all cores.
+var catchWithin = lengths(20*time.Second, time.Minute)
+
+// TestMutantsInSim proves that the simulator catches what is planted in the engine and the adapters, and prints how long that took. Each
+// is a build of its own: in full only.
+func TestMutantsInSim(t *testing.T) {
+	if !inFull() && os.Getenv("LONGSHORE_SIM_MUTANTS") == "" {
+		t.Skip("in short: LONGSHORE_SIM_MUTANTS=1 or make chaos runs it")
+	}
+	sound := simBinary(t, nil)
+	for name, edits := range simPlanted() {
+		kinds := simKinds(t, edits[0].file)
+		if len(kinds) == 0 {
+			continue
+		}
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			if why := simBlind[name]; why != "" {
+				t.Skip(why)
+			}
+			c := catcher{kinds: kinds, mutant: simBinary(t, edits), sound: &sim.Runner{Binary: sound}}
+			defer c.sound.Close()
+			fmt.Printf("mutant in sim: %-60s %s\n", name, c.catch())
+			if c.finding == "" {
+				t.Error("the simulator does not see it: say why in simBlind, or let it see it")
+			}
+		})
+	}
+}
+
+// TestSimBlindIsKnown: each reason is that of a mutant.
+func TestSimBlindIsKnown(t *testing.T) {
+	planted := simPlanted()
+	for name := range simBlind {
+		if planted[name] == nil {
+			t.Errorf("there is no mutant %q", name)
+		}
+	}
+}
+
+// simPlanted are all mutants, by name.
+func simPlanted() map[string][]edit {
+	all := map[string][]edit{}
+	for _, ms := range [][]mutant{mutants, kafkaMutants} {
+		for _, m := range ms {
+			all[m.name] = []edit{{m.file, m.old, m.new}}
+		}
+	}
+	for _, ms := range [][]suiteMutant{suiteMutants, simMutants} {
+		for _, m := range ms {
+			all[m.name] = m.edits
+		}
+	}
+	return all
+}
+
+// simKinds are the worlds in which a mistake in that file can show.
+func simKinds(t *testing.T, file string) (kinds []sim.Kind) {
+	t.Helper()
+	for dir, worlds := range map[string]string{
+		"consumer/": "membroker membroker-leased", "broker/membroker/": "membroker membroker-leased", "broker/kit/": "membroker membroker-leased",
+		"broker/kafkabroker/": "kafka", "broker/natsbroker/": "nats",
+	} {
+		for name := range strings.FieldsSeq(worlds) {
+			if !strings.HasPrefix(file, dir) {
+				continue
+			}
+			k, err := sim.KindOf(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// simBinary builds the simulator's test binary with the edits.
+func simBinary(t *testing.T, edits []edit) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sim.test")
+	cmd := exec.Command("go", "test", "-c", "-o", path, "-overlay="+overlay(t, edits), "./integration/sim")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the simulator: %v\n%s", err, out)
+	}
+	return path
+}
+
+// A catcher looks for a mutant with the seeds from 1.
+type catcher struct {
+	kinds  []sim.Kind
+	mutant string
+	sound  *sim.Runner
+
+	finding string
+	runs    int
+	own     map[string]bool // findings that the product has without the mutant, too
+}
+
+// catch returns what was found, after how long.
+func (c *catcher) catch() string {
+	c.own = map[string]bool{}
+	began := time.Now()
+	var at sim.Schedule
+	var took time.Duration
+	sim.Exploration{
+		Binary: c.mutant, Kinds: c.kinds, From: 1, For: catchWithin, Children: runtime.NumCPU(),
+		Ran: func(s sim.Schedule, res sim.Result) bool {
+			if c.finding != "" {
+				return false
+			}
+			c.runs++
+			for _, f := range res.Findings {
+				if c.isNew(s, f) {
+					c.finding, at, took = f, s, time.Since(began)
+					return false
+				}
+			}
+			return true
+		},
+	}.Explore()
+	if c.finding == "" {
+		return fmt.Sprintf("survived %d schedules", c.runs)
+	}
+	return fmt.Sprintf("caught after %.1f s, %d schedules, in world %s by seed %d: %.100s", took.Seconds(), c.runs, at.World, at.Seed, c.finding)
+}
+
+// isNew says whether the product has no such finding by itself.
+func (c *catcher) isNew(s sim.Schedule, finding string) bool {
+	like := sim.Likeness(finding)
+	if c.own[like] {
+		return false
+	}
+	for range 10 {
+		for _, f := range c.sound.Try(s, false).Findings {
+			c.own[sim.Likeness(f)] = true
+		}
+	}
+	return !c.own[like]
+}
