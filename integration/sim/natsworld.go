@@ -29,7 +29,6 @@ import (
 )
 
 func init() {
-	ats.Register() // one goroutine of the server's, for all servers: outside of bubbles
 	one := "there is one server"
 	kinds = append(kinds, Kind{
 		Name: "nats", Late: true, Heavy: 15, Shared: true, NoSpill: true,
@@ -41,7 +40,8 @@ func init() {
 			Again:         "the server delivers again what was not acked, and nothing else",
 			Grow:          "a stream has no partitions",
 		},
-		New: func(t testing.TB, s Schedule) World { return newNATSWorld(t, s) },
+		Prepare: sync.OnceFunc(ats.Register), // one goroutine of the server's, for all servers
+		New:     func(t testing.TB, s Schedule) World { return newNATSWorld(t, s) },
 	})
 }
 

@@ -89,6 +89,9 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 	}
 	w.at.Store(&s)
 	defer chance.Seed(s.Seed)()
+	if kind.Prepare != nil {
+		kind.Prepare()
+	}
 	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{}}
 	began := time.Now()
 	defer func() {

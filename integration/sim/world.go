@@ -26,6 +26,8 @@ type Kind struct {
 	Late bool
 	// Heavy is how much longer a run takes here than on the lightest kind. By default so many fewer are run.
 	Heavy int
+	// Prepare is called before a run, outside of its bubble: for what outlives it. nil: there is nothing of the kind.
+	Prepare func()
 	// New makes a world, inside the bubble of its run. t is for t.TempDir and t.Fatal.
 	New func(t testing.TB, s Schedule) World
 }
