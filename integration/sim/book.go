@@ -214,7 +214,7 @@ func (p *process) end(e *entry, err error) error {
 	case err == nil || consumer.IsSkip(err):
 		e.outcome = ledger.Done
 		b.done[e.message]++
-	case consumer.IsDeferred(err), e.ctx.Err() != nil && !errors.Is(context.Cause(e.ctx), consumer.ErrTimeout):
+	case consumer.IsDeferred(err), over(e.claim), e.ctx.Err() != nil && !errors.Is(context.Cause(e.ctx), consumer.ErrTimeout):
 		e.outcome = ledger.Cancelled
 	default:
 		e.outcome = ledger.Failed

@@ -144,60 +144,76 @@ const settleWithin = 250 * time.Millisecond
 
 // judgeRepeats holds the duplicates within their bound. A message that was handled may be handled again only if
 //
-//   - the process that handled it was in trouble (killed, frozen, cut off, or the broker was) while the handler ran or within
-//     settleWithin of its return; for what lasts, also within a lease of its end, for only then it is known what the trouble
-//     has cost; or
-//   - the process that handled it again was in trouble since it first had the message: it does not know yet that it lost it; or
+//   - one of the two processes was in trouble (killed, frozen, cut off, or the broker was) after it was given the message and
+//     before settleWithin had passed since its handler returned; for what lasts, also within a lease of its end, for only then
+//     it is known what the trouble has cost; or
 //   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or
 //   - it was given up as stuck: its late result is void.
 //
-// So a stop, a pause and a partition that moves allow none, and a trouble allows those that its process was at or had just
+// So a stop, a pause and a partition that moves allow none, and a trouble allows those that its process had or had just
 // finished: the bound in docs/guarantees.md, message by message. What goes through retry topics, or to the dead letters, may be
-// there twice after a trouble at any time between its first run and the second copy, for then the copy was made and the
-// original not yet settled.
+// there twice after any trouble since somebody was given it first, for then the copy was made and the original not yet settled.
 func (r *run) judgeRepeats() {
-	b := r.book
-	lease := time.Duration(r.schedule.Settings.Lease)
-	done, first := map[int][]*entry{}, map[int]*entry{}
-	for _, e := range b.entries {
-		if first[e.message] == nil {
-			first[e.message] = e
-		}
+	done := map[int][]*entry{}
+	void := map[int]bool{} // a late result is void, or came after all
+	for _, e := range r.book.entries {
 		if e.outcome == ledger.Done {
 			done[e.message] = append(done[e.message], e)
 		}
+		void[e.message] = void[e.message] || e.late || r.gaveUp(e)
 	}
-	voided := map[int]bool{} // a late result is void, or came after all
-	for _, e := range b.entries {
-		if e.late || r.gaveUp(e) {
-			voided[e.message] = true
-		}
-	}
-	for n := range b.stored {
+	for n := range r.book.stored {
 		slices.SortFunc(done[n], func(x, y *entry) int { return cmp.Compare(x.end, y.end) })
-		for i, again := range done[n][min(1, len(done[n])):] {
-			before := done[n][i]
-			switch {
-			case before.late, r.gaveUp(before), again.late, r.gaveUp(again):
-			case b.troubledAt(before.process, n, before.began, before.ended.Add(settleWithin), lease):
-			case b.troubledAt(again.process, n, b.had[had{n, again.process}], again.ended, lease):
-			case r.schedule.Settings.Spill && b.troubledAt(nil, n, first[n].began, again.began, lease):
-			default:
-				b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
-			}
+		for i := 1; i < len(done[n]); i++ {
+			r.judgeRepeat(n, done[n][i-1], done[n][i])
 		}
-		last := b.lastLetter[n]
-		for _, e := range done[n] {
-			if e.ended.After(last) {
-				last = e.ended
-			}
-		}
-		letters := b.letters[n]
-		if letters > 0 && letters+len(done[n]) > 1 && !voided[n] && !b.troubledAt(nil, n, first[n].began, last, lease) {
-			b.find("m%d has %d dead letters and was handled %d times, without any trouble", n, letters, len(done[n]))
+		if !void[n] {
+			r.judgeLetters(n, done[n])
 		}
 	}
 }
+
+// judgeRepeat looks for a reason why a message was handled by two runs.
+func (r *run) judgeRepeat(n int, before, again *entry) {
+	b := r.book
+	for _, e := range []*entry{before, again} {
+		given := b.had[had{n, e.process}]
+		if e.late || r.gaveUp(e) || b.troubledAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
+			return
+		}
+	}
+	if r.schedule.Settings.Spill && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
+		return
+	}
+	b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
+}
+
+// judgeLetters: a message has one dead letter, and was not handled then, or there was trouble.
+func (r *run) judgeLetters(n int, done []*entry) {
+	b := r.book
+	last := b.lastLetter[n]
+	for _, e := range done {
+		if e.ended.After(last) {
+			last = e.ended
+		}
+	}
+	if letters := b.letters[n]; letters > 0 && letters+len(done) > 1 && !b.troubledAt(nil, n, b.givenFirst(n), last, r.lease()) {
+		b.find("m%d has %d dead letters and was handled %d times, without any trouble", n, letters, len(done))
+	}
+}
+
+// givenFirst is when a process was given the message first.
+func (b *book) givenFirst(n int) (first time.Time) {
+	for x, at := range b.had {
+		if x.message == n && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// lease is the schedule's.
+func (r *run) lease() time.Duration { return time.Duration(r.schedule.Settings.Lease) }
 
 // gaveUp says whether a run took so long that it was given up.
 func (r *run) gaveUp(e *entry) bool {
@@ -241,7 +257,7 @@ func (r *run) judgeOverlap(e, other *entry) {
 	case other.process == e.process && other.batch != e.batch:
 	case other.process == e.process:
 		return
-	case !r.ordered || other.process.isDead() || other.process.isFrozen() || over(other.claim) || r.stolen():
+	case !r.ordered || other.zombie || other.process.isDead() || other.process.isFrozen() || over(other.claim) || r.stolen():
 		return
 	}
 	r.book.findHere("%s begins m%d while %s is at m%d, of the same lane %s", e.process.name, e.message,
