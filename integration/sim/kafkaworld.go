@@ -68,7 +68,8 @@ func newKafkaWorld(t testing.TB, s Schedule) *kafkaWorld {
 	w.cluster = w.newCluster()
 	var err error
 	w.client, err = kgo.NewClient(kgo.SeedBrokers(w.addresses()...), kgo.Dialer(w.net.Host(memnet.HostConfig{}).Dial),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(20*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(20*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,9 @@ func (w *kafkaWorld) Do(f Fault, p Process) (undo func(), err error) {
 		told := w.brokers().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: oneOf(w.rnd, commitErrors), Count: f.N})
 		return told.Remove, nil
 	case FailPublishes:
-		told := w.brokers().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: oneOf(w.rnd, produceErrors), Count: f.N, When: w.publishes})
+		told := w.brokers().Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Err: oneOf(w.rnd, produceErrors), Count: f.N, When: w.publishes,
+		})
 		return told.Remove, nil
 	case Steal:
 		return nil, w.steal(f.N)
@@ -169,7 +172,8 @@ func oneOf[T any](rnd *rand.Rand, list []T) T { return list[rnd.IntN(len(list))]
 var (
 	commitErrors = []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.CoordinatorNotAvailable,
 		kerr.RequestTimedOut, kerr.RebalanceInProgress}
-	produceErrors = []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend}
+	produceErrors = []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
+		kerr.NotEnoughReplicasAfterAppend}
 )
 
 // publishes says whether a request is one of a process's publisher. Those of the world go to the inputs.
@@ -386,7 +390,8 @@ func (l *kafkaLog) messages(topic string) ([]broker.Message, error) {
 			return nil, fmt.Errorf("reading %s: %w", topic, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			l.read[topic] = append(l.read[topic], broker.Message{Topic: topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value})
+			m := broker.Message{Topic: topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value}
+			l.read[topic] = append(l.read[topic], m)
 			if r.Offset+1 >= high[r.Partition] {
 				delete(high, r.Partition)
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A member that is cut off has to think its partitions lost when the group gives them to others, and not when its next request has
-// failed: else two processes are at work on a partition, which the order promises not to happen.
+// A member that is cut off has to think its partitions lost when the group gives them to others, and not when its next request
+// has failed: else two processes are at work on a partition, which the order promises not to happen.
 func TestCutOffMembers(t *testing.T) {
 	for seed := range uint64(8) {
 		for _, cut := range []Step{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,7 +49,6 @@ type natsWorld struct {
 	testing.TB
 	schedule Schedule
 	weather
-	rnd     *rand.Rand
 	dir     string
 	storage jetstream.StorageType
 	client  *nats.Conn // no fault is in its way
@@ -66,8 +64,10 @@ const natsAddress = "127.0.0.1:4222"
 
 func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
 	forgetPools()
-	w := &natsWorld{TB: t, schedule: s, weather: weather{net: memnet.New()}, rnd: rand.New(rand.NewPCG(s.Seed, 12)), dir: t.TempDir(),
-		storage: jetstream.MemoryStorage, groups: map[string][]string{}, stored: map[string][]broker.Message{}, floors: map[string][]int64{}}
+	w := &natsWorld{
+		TB: t, schedule: s, weather: weather{net: memnet.New()}, dir: t.TempDir(), storage: jetstream.MemoryStorage,
+		groups: map[string][]string{}, stored: map[string][]broker.Message{}, floors: map[string][]int64{},
+	}
 	if slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Fault.What == Restart || step.Fault.What == Forget }) {
 		w.storage = jetstream.FileStorage
 	}
@@ -80,7 +80,8 @@ func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
 	}
 	for _, topic := range append(s.Inputs(), s.Outputs()...) {
 		if err == nil {
-			_, err = w.js.CreateStream(context.Background(), jetstream.StreamConfig{Name: topic, Subjects: []string{topic}, Storage: w.storage})
+			cfg := jetstream.StreamConfig{Name: topic, Subjects: []string{topic}, Storage: w.storage}
+			_, err = w.js.CreateStream(context.Background(), cfg)
 		}
 	}
 	if err != nil {
@@ -124,7 +125,8 @@ func (w *natsWorld) Produce(topic string, _ int, key, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("publishing to %s: %w", topic, err)
 	}
-	w.stored[topic] = append(w.stored[topic], broker.Message{Topic: topic, Partition: -1, Offset: int64(ack.Sequence), Key: key, Value: value})
+	stored := broker.Message{Topic: topic, Partition: -1, Offset: int64(ack.Sequence), Key: key, Value: value}
+	w.stored[topic] = append(w.stored[topic], stored)
 	return nil
 }
 
@@ -294,8 +296,10 @@ type natsServer struct {
 
 // serve starts the server.
 func (w *natsWorld) serve() *natsServer {
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: filepath.Join(w.dir, "js"), NoSigs: true, NoLog: true,
-		JetStreamMaxMemory: 1 << 28, JetStreamMaxStore: 1 << 28})
+	s, err := server.NewServer(&server.Options{
+		DontListen: true, JetStream: true, StoreDir: filepath.Join(w.dir, "js"), NoSigs: true, NoLog: true,
+		JetStreamMaxMemory: 1 << 28, JetStreamMaxStore: 1 << 28,
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -369,7 +373,8 @@ func (p *natsProcess) Source(s Subscription) (broker.Source, error) {
 	settings := p.w.schedule.Settings
 	return natsbroker.NewSource(natsbroker.Config{
 		Connection: p.connection(), Stream: s.Topics[0], Consumer: s.Group, KeyHeader: natsKey,
-		AckWait: time.Duration(settings.Lease), RevokeWait: time.Duration(settings.RevokeWait), Heartbeat: 500 * time.Millisecond, Poll: time.Second,
+		AckWait: time.Duration(settings.Lease), RevokeWait: time.Duration(settings.RevokeWait),
+		Heartbeat: 500 * time.Millisecond, Poll: time.Second,
 	})
 }
 

@@ -36,8 +36,10 @@ type calm struct {
 
 // reap starts one.
 func (w *kafkaWorld) reap() *reaper {
-	r := &reaper{w: w, over: make(chan struct{}), ended: make(chan struct{}), heard: map[string]time.Time{}, syncs: map[string]int32{},
-		calm: map[string]calm{}}
+	r := &reaper{
+		w: w, over: make(chan struct{}), ended: make(chan struct{}),
+		heard: map[string]time.Time{}, syncs: map[string]int32{}, calm: map[string]calm{},
+	}
 	r.watch(w.cluster)
 	go r.loop()
 	return r
