@@ -10,7 +10,7 @@ import (
 )
 
 // Config is what a Consumer is made of. Source (or Sources) and Handler (or Batch) are required; everything else has a default
-// that suits most services.
+// that suits most services. The tags are the keys of the program's file, and what may be set.
 type Config struct {
 	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
 	Name string `yaml:"-"`

@@ -87,7 +87,7 @@ func (s *Start) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Config is a Kafka source: a member of a consumer group.
+// Config is a Kafka source: a member of a consumer group. The tags are the keys of the program's file, and what may be set.
 type Config struct {
 	Connection `yaml:",inline"`
 

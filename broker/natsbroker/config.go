@@ -71,7 +71,8 @@ func (t TLS) wanted() bool {
 	return t.Enabled || t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "" || t.HandshakeFirst
 }
 
-// Config is a JetStream source: one durable pull consumer on one stream.
+// Config is a JetStream source: one durable pull consumer on one stream. The tags are the keys of the program's file, and what may
+// be set.
 type Config struct {
 	Connection `yaml:",inline"`
 
