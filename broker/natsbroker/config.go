@@ -208,17 +208,18 @@ func (c Connection) validate(f *broker.Findings) {
 	for i, u := range c.URLs {
 		c.validateURL(f, broker.Field(fmt.Sprintf("URLs[%d]", i)), u)
 	}
-	var used []any
+	var first broker.Field
 	for _, way := range []struct {
 		field broker.Field
 		set   bool
 	}{{"User", c.User != "" || !c.Password.IsZero()}, {"Token", !c.Token.IsZero()}, {"NKeySeedFile", c.NKeySeedFile != ""}, {"CredsFile", c.CredsFile != ""}} {
-		if way.set {
-			used = append(used, way.field)
+		switch {
+		case !way.set:
+		case first == "":
+			first = way.field
+		default:
+			f.Add(way.field, "is set, and so is %v: log in by one of them", first)
 		}
-	}
-	if len(used) > 1 {
-		f.Add(used[1].(broker.Field), "is set, and so is %v: log in by one of them", used[0])
 	}
 	f.Check(c.Password.IsZero() || c.User != "", "Password", "is set and %v is not", broker.Field("User"))
 	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))

@@ -21,7 +21,7 @@ func TestConfigNamesEveryField(t *testing.T) {
 	_, err := natsbroker.NewSource(natsbroker.Config{
 		Connection: natsbroker.Connection{
 			URLs:     []string{"ftp://x", "nats://", "nats://%zz:hunter2@x"},
-			Password: broker.NewSecret("hunter2"), Token: broker.NewSecret("hunter2"), MaxReconnectWait: time.Millisecond,
+			Password: broker.NewSecret("hunter2"), Token: broker.NewSecret("hunter2"), CredsFile: "c", MaxReconnectWait: time.Millisecond,
 			TLS: natsbroker.TLS{CertFile: "a"}, DialTimeout: -1,
 		},
 		Stream: "a.b", AckWait: time.Millisecond, Heartbeat: time.Millisecond, MaxAckPending: -2, Finished: -1, MaxHold: -1,
@@ -31,9 +31,9 @@ func TestConfigNamesEveryField(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, field := range []string{"URLs[0]", "URLs[1]", "URLs[2]", "more than one", "Password is set and User", "TLS.KeyFile", "DialTimeout",
+	for _, field := range []string{"URLs[0]", "URLs[1]", "URLs[2]", "Token is set, and so is User", "CredsFile is set, and so is User", "Password is set and User", "TLS.KeyFile", "DialTimeout",
 		"MaxReconnectWait", "Stream", "Consumer", "AckWait", "Heartbeat", "MaxAckPending", "Finished", "MaxHold", "Subjects[0]",
-		"StartSequence", "StartTime", "KeyHeader", "Bind and Recreate", "CreateStream.Name"} {
+		"StartSequence", "StartTime", "KeyHeader", "Recreate is set, and so is Bind", "CreateStream.Name"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("nothing is said of %s", field)
 		}
