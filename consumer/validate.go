@@ -22,7 +22,8 @@ func (c Config) Validate() error {
 	c.validateBatch(f)
 	c.validateOrder(f)
 	b := c.Retry.Backoff
-	f.Check(b.Max >= b.Initial, "Retry.Backoff.Max", "is %v, below %v, %v", b.Max, broker.Field("Retry.Backoff.Initial"), b.Initial)
+	f.Check(b.Max >= b.Initial, "Retry.Backoff.Max",
+		"is %v, below %v, %v", b.Max, broker.Field("Retry.Backoff.Initial"), b.Initial)
 	c.Retry.Topics.validate(f)
 	c.DeadLetter.validate(f, c.inputs())
 	return f.Err()
@@ -50,9 +51,11 @@ func (c Config) validateInputs(f *broker.Findings) {
 func (c Config) validateSizes(f *broker.Findings) {
 	const most = broker.Field("Pool.Max")
 	f.Check(c.Pool.Max >= c.Pool.Min, most, "is %d, below %v, %d", c.Pool.Max, broker.Field("Pool.Min"), c.Pool.Min)
-	f.Check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages", "is %d, below %v, %d: workers could never all be busy", c.Budget.Messages, most, c.Pool.Max)
+	f.Check(c.Budget.Messages >= c.Pool.Max, "Budget.Messages",
+		"is %d, below %v, %d: workers could never all be busy", c.Budget.Messages, most, c.Pool.Max)
 	if share := c.mainBudget().Messages; share < c.Budget.Messages && c.Budget.Messages >= c.Pool.Max {
-		f.Check(share >= c.Pool.Max, "Budget.Messages", "is %d, of which each source has %d, below %v, %d", c.Budget.Messages, share, most, c.Pool.Max)
+		f.Check(share >= c.Pool.Max, "Budget.Messages",
+			"is %d, of which each source has %d, below %v, %d", c.Budget.Messages, share, most, c.Pool.Max)
 	}
 }
 
@@ -65,15 +68,19 @@ func (c Config) validateBatch(f *broker.Findings) {
 	}
 	f.Check(c.Handler == nil, "Batch", "is set, and so is %v: set one", broker.Field("Handler"))
 	f.Check(b.Handler != nil, "Batch.Handler", "is required")
-	f.Check(!b.ByKey || c.Order == OrderNone || b.Size <= c.Lane.Limit, "Batch.Size", "is %d, above %v, %d: a batch might never be full", b.Size, broker.Field("Lane.Limit"), c.Lane.Limit)
+	f.Check(!b.ByKey || c.Order == OrderNone || b.Size <= c.Lane.Limit, "Batch.Size",
+		"is %d, above %v, %d: a batch might never be full", b.Size, broker.Field("Lane.Limit"), c.Lane.Limit)
 	share := c.mainBudget().Messages / 2
-	f.Check(b.Size <= share || c.Budget.Messages < c.Pool.Max, "Batch.Size", "is %d, above half of a source's budget, %d: a batch might never be full", b.Size, share)
+	f.Check(b.Size <= share || c.Budget.Messages < c.Pool.Max, "Batch.Size",
+		"is %d, above half of a source's budget, %d: a batch might never be full", b.Size, share)
 }
 
 // validateOrder: what an order excludes is not asked for.
 func (c Config) validateOrder(f *broker.Findings) {
-	f.Check(c.Lane.Full != LaneDeadLetter || c.DeadLetter != nil, "Lane.Full", "is %v, and there is no %v", c.Lane.Full, broker.Field("DeadLetter"))
-	f.Check(c.Order == OrderNone || c.Retry.Topics == nil, "Order", "is %v, and %v is set: what waits there has lost its place", c.Order, broker.Field("Retry.Topics"))
+	f.Check(c.Lane.Full != LaneDeadLetter || c.DeadLetter != nil, "Lane.Full",
+		"is %v, and there is no %v", c.Lane.Full, broker.Field("DeadLetter"))
+	f.Check(c.Order == OrderNone || c.Retry.Topics == nil, "Order",
+		"is %v, and %v is set: what waits there has lost its place", c.Order, broker.Field("Retry.Topics"))
 }
 
 func (t *RetryTopics) validate(f *broker.Findings) {
@@ -110,7 +117,8 @@ func (d *DeadLetter) validate(f *broker.Findings, inputs []Input) {
 		d.validateRoute(f, broker.Field(fmt.Sprintf("DeadLetter.Routes[%d]", i)), r, d.Routes[:i], inputs)
 	}
 	if _, can := d.Publisher.(broker.Destinations); d.Create && d.Publisher != nil {
-		f.Check(can, "DeadLetter.Create", "is set, and the %v, %T, cannot make topics", broker.Field("DeadLetter.Publisher"), d.Publisher)
+		f.Check(can, "DeadLetter.Create",
+			"is set, and the %v, %T, cannot make topics", broker.Field("DeadLetter.Publisher"), d.Publisher)
 	}
 }
 
@@ -125,7 +133,8 @@ func (d *DeadLetter) validateRoute(f *broker.Findings, at broker.Field, r Letter
 	case !r.Reached(before):
 		f.Add(at, "is never taken: the routes before it take all that it would")
 	}
-	f.Check(r.Handler == "" || d.HandlerOf != nil, at+".Handler", "is %q, and %v is not set", r.Handler, broker.Field("DeadLetter.HandlerOf"))
+	f.Check(r.Handler == "" || d.HandlerOf != nil, at+".Handler",
+		"is %q, and %v is not set", r.Handler, broker.Field("DeadLetter.HandlerOf"))
 }
 
 // validateTopic: a topic that dead letters go to is not the consumer's own.

@@ -245,7 +245,8 @@ func (c Connection) validate(f *broker.Findings) {
 			f.Add(at, "is %q, %s", b, brokersForm)
 			continue
 		}
-		f.Check(c.mayLogIn(host), at, "is %q: a login would go there without TLS; set %v, or %v", b, broker.Field("TLS.Enabled"), broker.Field("SASL.PlaintextAuth"))
+		f.Check(c.mayLogIn(host), at,
+			"is %q: a login would go there without TLS; set %v, or %v", b, broker.Field("TLS.Enabled"), broker.Field("SASL.PlaintextAuth"))
 	}
 	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))
 	f.Check(c.TLS.KeyFile != "" || c.TLS.CertFile == "", "TLS.CertFile", "is set and %v is not", broker.Field("TLS.KeyFile"))
@@ -277,8 +278,10 @@ func (c Config) Validate() error {
 	c.Connection.validate(f)
 	f.Check(c.Group != "", "Group", "is missing")
 	c.validateTopics(f)
-	f.Check((c.Start.At == "time") != c.Start.Time.IsZero(), "Start", "is %q at %v: want earliest, latest, or time with a time", c.Start.At, c.Start.Time)
-	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start", "is %q, want a time from 1970 on", c.Start.Time.Format(time.RFC3339Nano)) // which ListOffsets takes for something else
+	f.Check((c.Start.At == "time") != c.Start.Time.IsZero(), "Start",
+		"is %q at %v: want earliest, latest, or time with a time", c.Start.At, c.Start.Time)
+	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start",
+		"is %q, want a time from 1970 on", c.Start.Time.Format(time.RFC3339Nano)) // which ListOffsets takes for something else
 	const late = "one late heartbeat could cost the partitions"
 	switch beat, session := broker.Field("HeartbeatInterval"), broker.Field("SessionTimeout"); {
 	case c.HeartbeatInterval <= c.SessionTimeout/3:

@@ -200,7 +200,8 @@ func validateName(f *broker.Findings, at broker.Field, name string) {
 
 func validateSubjects(f *broker.Findings, subjects []string) {
 	for i, s := range subjects {
-		f.Check(s != "" && !strings.ContainsAny(s, " \t\r\n"), broker.Field(fmt.Sprintf("Subjects[%d]", i)), "is %q, which is no subject", s)
+		f.Check(s != "" && !strings.ContainsAny(s, " \t\r\n"), broker.Field(fmt.Sprintf("Subjects[%d]", i)),
+			"is %q, which is no subject", s)
 	}
 }
 
@@ -224,7 +225,8 @@ func (c Connection) validate(f *broker.Findings) {
 	f.Check(c.Password.IsZero() || c.User != "", "Password", "is set and %v is not", broker.Field("User"))
 	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))
 	f.Check(c.TLS.KeyFile != "" || c.TLS.CertFile == "", "TLS.CertFile", "is set and %v is not", broker.Field("TLS.KeyFile"))
-	f.Check(c.MaxReconnectWait >= c.ReconnectWait, "MaxReconnectWait", "is %v, less than %v, %v", c.MaxReconnectWait, broker.Field("ReconnectWait"), c.ReconnectWait)
+	f.Check(c.MaxReconnectWait >= c.ReconnectWait, "MaxReconnectWait",
+		"is %v, less than %v, %v", c.MaxReconnectWait, broker.Field("ReconnectWait"), c.ReconnectWait)
 }
 
 func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string) {
@@ -254,7 +256,8 @@ func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string)
 	}
 	open := !c.Password.IsZero() || !c.Token.IsZero() || u.User != nil
 	if open && !secure && !c.PlaintextAuth && plaintext.Exposed(u.Hostname()) {
-		f.Add(at, "is %s: a password or token would go there without TLS; use tls:// or set %v", u.Redacted(), broker.Field("PlaintextAuth"))
+		f.Add(at,
+			"is %s: a password or token would go there without TLS; use tls:// or set %v", u.Redacted(), broker.Field("PlaintextAuth"))
 	}
 }
 
@@ -269,9 +272,13 @@ func (c Config) Validate() error {
 	validateSubjects(f, c.Subjects)
 	f.Check(c.KeyHeader == "" || c.KeyToken == 0, "KeyHeader", "is set, and so is %v: set one", broker.Field("KeyToken"))
 	deliver := broker.Field("Deliver")
-	f.Check((c.StartSequence != 0) == (c.Deliver == jetstream.DeliverByStartSequencePolicy), "StartSequence", "is %d and %v is %v: they go together", c.StartSequence, deliver, c.Deliver)
-	f.Check(!c.StartTime.IsZero() == (c.Deliver == jetstream.DeliverByStartTimePolicy), "StartTime", "is %v and %v is %v: they go together", c.StartTime, deliver, c.Deliver)
-	f.Check(!c.Bind || !c.Recreate, "Recreate", "is set, and so is %v: a consumer that is never created cannot be created again", broker.Field("Bind"))
-	f.Check(c.CreateStream == nil || c.CreateStream.Name == c.Stream, "CreateStream.Name", "is not %v, %q", broker.Field("Stream"), c.Stream)
+	f.Check((c.StartSequence != 0) == (c.Deliver == jetstream.DeliverByStartSequencePolicy), "StartSequence",
+		"is %d and %v is %v: they go together", c.StartSequence, deliver, c.Deliver)
+	f.Check(!c.StartTime.IsZero() == (c.Deliver == jetstream.DeliverByStartTimePolicy), "StartTime",
+		"is %v and %v is %v: they go together", c.StartTime, deliver, c.Deliver)
+	f.Check(!c.Bind || !c.Recreate, "Recreate",
+		"is set, and so is %v: a consumer that is never created cannot be created again", broker.Field("Bind"))
+	f.Check(c.CreateStream == nil || c.CreateStream.Name == c.Stream, "CreateStream.Name",
+		"is not %v, %q", broker.Field("Stream"), c.Stream)
 	return f.Err()
 }
