@@ -523,14 +523,16 @@ func (x *holder) close() {
 // TestHoldings: whatever happens in whatever order, nothing is out twice, nothing is committed that was not acked, each ack is
 // committed or told as Unconfirmed, the budget is what is there, what runs alone is alone, and a partition is in one place.
 func TestHoldings(t *testing.T) {
-	acked, deaths, alone := 0, 0, 0
-	for seed := range uint64(300) {
+	const seeds = 300
+	ran, acked, deaths, alone := 0, 0, 0, 0
+	for seed := range uint64(seeds) {
 		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			x := newHolder(t, seed)
 			for range 4000 {
 				x.step()
 			}
 			x.close()
+			ran++
 			acked, deaths, alone = acked+x.acked, deaths+x.deaths, alone+x.alone
 		})
 		if !ok {
@@ -538,7 +540,7 @@ func TestHoldings(t *testing.T) {
 		}
 	}
 	t.Logf("%d messages were acked, %d processes died, %d messages ran alone", acked, deaths, alone)
-	if acked < 5000 || deaths < 100 || alone < 100 {
+	if ran == seeds && (acked < 5000 || deaths < 100 || alone < 100) { // not where one seed is asked for
 		t.Error("too little happened: nothing was proved")
 	}
 }

@@ -1,0 +1,81 @@
+package kafkabroker
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// TestAtlas: what one look after the other makes known of topics. Against a broker the looks cannot be told apart.
+func TestAtlas(t *testing.T) {
+	there := topic{leaders: []int32{1, 2}}
+	missing := topic{err: kafka.UnknownTopicOrPartition}
+	for name, tc := range map[string]struct {
+		cfg    Config
+		looks  []map[string]topic
+		news   int // over all looks
+		counts map[string]int32
+		absent bool
+		gone   bool
+	}{
+		"it is there": {cfg: Config{Topics: []string{"a"}},
+			looks: []map[string]topic{{"a": there}}, counts: map[string]int32{"a": 2}},
+		"not there": {cfg: Config{Topics: []string{"a"}}, looks: []map[string]topic{{"a": missing}}, news: 1, absent: true},
+		"not there, twice": {cfg: Config{Topics: []string{"a"}},
+			looks: []map[string]topic{{"a": missing}, {"a": missing}}, news: 1,
+			counts: map[string]int32{"a": 0}, absent: true, gone: true},
+		"missed by one look": {cfg: Config{Topics: []string{"a"}},
+			looks: []map[string]topic{{"a": there}, {"a": missing}, {"a": there}}, news: 1,
+			counts: map[string]int32{"a": 2}},
+		"no pattern matches": {cfg: Config{Pattern: "^x"},
+			looks: []map[string]topic{{"a": there}, {"a": there}}, news: 1, absent: true, gone: true},
+		"a pattern's topic": {cfg: Config{Pattern: "^a"},
+			looks: []map[string]topic{{"a": there, "b": there}}, counts: map[string]int32{"a": 2}},
+		"a pattern's, and gone": {cfg: Config{Pattern: "^a"},
+			looks: []map[string]topic{{"a": there}, {}}, news: 1, absent: true, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, news := newAtlas(&tc.cfg), 0
+			var v survey
+			for _, look := range tc.looks {
+				v = a.learn(maps.Clone(look), true)
+				news += len(v.news)
+			}
+			if news != tc.news || v.err != nil || !maps.Equal(v.counts, tc.counts) {
+				t.Errorf("%d news, counts %v, %v; want %d and %v", news, v.counts, v.err, tc.news, tc.counts)
+			}
+			if err := a.absent(); (err != nil) != tc.absent || err != nil && !errors.Is(err, broker.ErrNoTopic) {
+				t.Errorf("absent: %v, want that something is: %v", err, tc.absent)
+			}
+			if a.isGone("a") != tc.gone {
+				t.Errorf("gone is %v", !tc.gone)
+			}
+			if leader, _ := a.of(partitionID{"a", 1}); (leader == 2) != (tc.counts["a"] > 0) {
+				t.Errorf("partition 1 is led by %d", leader)
+			}
+		})
+	}
+}
+
+// TestSubscribed: a member tells the group of the topics that it names, whether they are there or not, or of those that match.
+func TestSubscribed(t *testing.T) {
+	ts := map[string]topic{"c": {}, "b": {}, "x": {}}
+	for _, tc := range []struct {
+		cfg  Config
+		want []string
+	}{
+		{Config{Topics: []string{"b", "a"}}, []string{"b", "a"}},
+		{Config{Pattern: "^[bc]$"}, []string{"b", "c"}},
+	} {
+		a := newAtlas(&tc.cfg)
+		a.learn(maps.Clone(ts), true)
+		if got := a.subscribed(); !slices.Equal(got, tc.want) {
+			t.Errorf("%v, want %v", got, tc.want)
+		}
+	}
+}
