@@ -39,7 +39,7 @@
 //
 // ReportStatus is the policy to have. In five sentences:
 //
-//  1. Workers report their idle timeouts, and the pool shrinks by those that did, never under load + √load.
+//  1. Workers report their idle timeouts, and the pool shrinks by those that did.
 //  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, and a square
 //     root for what varies), at most twofold at a time; below 16 only when that takes longer than the handlers in hand usually do, and
 //     beyond 16 not before three completions per worker.

@@ -124,19 +124,17 @@ func (s *reportStatus) refuse(o Observation) (Decision, bool) {
 	return s.bar(o, keep, mostHold, ReasonLimit, "the downstream is full"), true
 }
 
-// shrink lets those go that asked to, as far as the load allows.
+// shrink lets those go that asked to.
 func (s *reportStatus) shrink(o Observation) Decision {
-	keep := max(o.Min, o.Workers-o.IdleLong, staff(o.Rates.Load, 1))
+	keep := max(o.Min, o.Workers-o.IdleLong)
 	switch rest := rateMemory - (o.Now - s.shrunkAt); {
-	case o.IdleLong > 0 && keep < o.Workers && rest > 0: // idle reports come one by one
+	case keep < o.Workers && rest > 0: // idle reports come one by one
 		return o.stay(ReasonIdle, "just shrunk", rest)
-	case o.IdleLong > 0 && keep < o.Workers:
+	case keep < o.Workers:
 		s.shrunkAt = o.Now
 		return Decision{Target: keep, Reason: ReasonIdle, Detail: fmt.Sprint(o.IdleLong), Next: rateMemory}
 	case o.Busy > 0 || o.Backlog > 0:
 		return o.stay(ReasonStaff, "enough", tick)
-	case o.IdleLong > 0 && o.Workers > o.Min:
-		return o.stay(ReasonIdle, "the load is only now forgotten", rateMemory)
 	}
 	return o.stay(ReasonStaff, "enough", 0)
 }
