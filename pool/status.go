@@ -208,7 +208,7 @@ func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why 
 		switch {
 		case o.Rates.Samples == 0:
 			h *= 2 // a handler of that age takes on average so long (Lindy)
-		case !blind:
+		case !blind && n < freeSize: // few of which some hold long ones prove less than what ended
 			h = o.Rates.Handler.Seconds()
 		}
 		if blind {
