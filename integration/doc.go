@@ -13,7 +13,8 @@
 //   - kafka_scale_test.go: members of a group come and go, and only the partitions that move stop.
 //   - kafka_witness_test.go: what Kafka itself and its own tool say of our commits.
 //   - compose_test.go: docker-compose.yml and what it mounts.
-//   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each.
+//   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each. mutants_sim_test.go: and the simulator.
+//   - sim: whole consumers in virtual time, under faults that a seed chooses.
 //
 // What it uses: natsd and kafkad run nats-server and Apache Kafka as processes that can be killed, frozen and restarted (daemon
 // is how); broker/brokertest/faultproxy is a network that can be cut; ledger does the account.

@@ -16,16 +16,19 @@ import (
 )
 
 // simBlind has the mutants of engine and adapters that the simulator does not catch, by name, each with the reason.
-var simBlind = map[string]string{}
-
-// simMutants are mistakes of the engine that the simulator has to see besides those that other tests have to see.
-var simMutants = []suiteMutant{}
+var simBlind = map[string]string{
+	"a message cancelled by the stop counts as an attempt":             "too rare: the last run but one has to outlast a drain",
+	"messages are given to one worker though others are idle":          "it costs time and breaks no promise",
+	"a finished message waits for the end of its worker's micro-batch": "an ack is late by one hand-off, as it may be",
+	"what makes room stops all others":                                 "it costs throughput: all becomes settled all the same",
+	"the rest of a batch is a message":                                 "it needs a worker without a processor",
+}
 
 // catchWithin is how long the simulator may look for a mutant, on all cores.
 var catchWithin = lengths(20*time.Second, time.Minute)
 
-// TestMutantsInSim proves that the simulator catches what is planted in the engine and the adapters, and prints how long that took. Each
-// is a build of its own: in full only.
+// TestMutantsInSim proves that the simulator catches what is planted in the engine and the adapters, and prints how long that
+// took. Each is a build of its own: in full only.
 func TestMutantsInSim(t *testing.T) {
 	if !inFull() && os.Getenv("LONGSHORE_SIM_MUTANTS") == "" {
 		t.Skip("in short: LONGSHORE_SIM_MUTANTS=1 or make chaos runs it")
@@ -68,19 +71,19 @@ func simPlanted() map[string][]edit {
 			all[m.name] = []edit{{m.file, m.old, m.new}}
 		}
 	}
-	for _, ms := range [][]suiteMutant{suiteMutants, simMutants} {
-		for _, m := range ms {
-			all[m.name] = m.edits
-		}
+	for _, m := range suiteMutants {
+		all[m.name] = m.edits
 	}
 	return all
 }
+
+const inMemory = "membroker membroker-leased"
 
 // simKinds are the worlds in which a mistake in that file can show.
 func simKinds(t *testing.T, file string) (kinds []sim.Kind) {
 	t.Helper()
 	for dir, worlds := range map[string]string{
-		"consumer/": "membroker membroker-leased", "broker/membroker/": "membroker membroker-leased", "broker/kit/": "membroker membroker-leased",
+		"consumer/": inMemory, "broker/membroker/": inMemory, "broker/kit/": inMemory,
 		"broker/kafkabroker/": "kafka", "broker/natsbroker/": "nats",
 	} {
 		for name := range strings.FieldsSeq(worlds) {
@@ -145,7 +148,8 @@ func (c *catcher) catch() string {
 	if c.finding == "" {
 		return fmt.Sprintf("survived %d schedules", c.runs)
 	}
-	return fmt.Sprintf("caught after %.1f s, %d schedules, in world %s by seed %d: %.100s", took.Seconds(), c.runs, at.World, at.Seed, c.finding)
+	return fmt.Sprintf("caught after %.1f s, %d schedules, in world %s by seed %d: %.100s",
+		took.Seconds(), c.runs, at.World, at.Seed, c.finding)
 }
 
 // isNew says whether the product has no such finding by itself.

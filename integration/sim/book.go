@@ -56,6 +56,7 @@ type entry struct {
 	outcome      ledger.Outcome
 	act          Act
 	void         bool // its result does not count, by a promise
+	failed       bool // it used up an attempt
 	late         bool // it returned after the end of its context
 	zombie       bool // when it began its process stood still, its context was over, or its partition was stolen; or it is void
 	claim        *broker.Claim
@@ -208,13 +209,15 @@ func (p *process) end(e *entry, err error) error {
 	b.now++
 	e.end, e.ended = b.now, time.Now()
 	e.late = e.ctx.Err() != nil
+	timedOut := errors.Is(context.Cause(e.ctx), consumer.ErrTimeout)
+	e.failed = err != nil && !consumer.IsSkip(err) && !consumer.IsDeferred(err) && (!e.late || timedOut)
 	switch {
 	case e.void:
 		e.outcome, e.zombie = ledger.Cancelled, true
 	case err == nil || consumer.IsSkip(err):
 		e.outcome = ledger.Done
 		b.done[e.message]++
-	case consumer.IsDeferred(err), over(e.claim), e.ctx.Err() != nil && !errors.Is(context.Cause(e.ctx), consumer.ErrTimeout):
+	case consumer.IsDeferred(err), over(e.claim), e.late && !timedOut:
 		e.outcome = ledger.Cancelled
 	default:
 		e.outcome = ledger.Failed

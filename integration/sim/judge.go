@@ -75,6 +75,7 @@ func (r *run) judge() {
 		p.judge()
 	}
 	r.judgeRepeats()
+	r.judgeAttempts()
 	r.judgeOrder()
 	r.judgeFloors()
 }
@@ -199,6 +200,26 @@ func (r *run) judgeLetters(n int, done []*entry) {
 	}
 	if letters := b.letters[n]; letters > 0 && letters+len(done) > 1 && !b.troubledAt(nil, n, b.givenFirst(n), last, r.lease()) {
 		b.find("m%d has %d dead letters and was handled %d times, without any trouble", n, letters, len(done))
+	}
+}
+
+// judgeAttempts: nothing is given up before its attempts are used up. Where deliveries count, three times as many are enough,
+// whether a handler saw them or not.
+func (r *run) judgeAttempts() {
+	if r.kind.Shared {
+		return
+	}
+	failed, never := map[int]int{}, map[int]bool{}
+	for _, e := range r.book.entries {
+		if e.failed || r.gaveUp(e) {
+			failed[e.message]++
+		}
+		never[e.message] = never[e.message] || e.act == Never
+	}
+	for n, letters := range r.book.letters {
+		if letters > 0 && !never[n] && failed[n] < r.schedule.Settings.Attempts {
+			r.book.find("m%d has a dead letter after %d failed runs, of %d", n, failed[n], r.schedule.Settings.Attempts)
+		}
 	}
 }
 
