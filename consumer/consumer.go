@@ -47,7 +47,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.tell = newTeller(of)
 	c.life = &life{tell: c.tell}
 	c.claims = newClaims(of)
-	c.queue = newQueue(of)
+	c.queue = newQueue(of, &c.tell.pace)
 	c.batches = newBatches(of, c.queue)
 	c.till = newTill(c.tell, c.queue, c.batches)
 	c.parked = newParking(c.tell, c.till)
@@ -55,7 +55,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.destinations = &destinations{cfg: of, tell: c.tell}
 	retries := &retries{cfg: of, tell: c.tell, till: c.till, parked: c.parked, letters: c.letters, claims: c.claims}
 	judge := &judge{cfg: of, tell: c.tell, till: c.till, batches: c.batches, parked: c.parked, letters: c.letters, retries: retries}
-	c.workers = newWorkers(of, c.tell, c.till, judge, &c.queue.pace)
+	c.workers = newWorkers(of, c.tell, c.till, judge, &c.tell.pace)
 	c.watchdog = newWatchdog(of, c.tell, c.till, judge, c.workers)
 	c.revoker = newRevoker(c.claims, c.till, c.batches, c.parked, c.letters)
 	c.budgets = &budgets{cfg: of, feeds: c.feeds, queue: c.queue, till: c.till, retries: retries}
@@ -64,7 +64,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c.figures = &figures{
 		life: c.life, feeds: c.feeds, intake: c.intake, claims: c.claims, queue: c.queue, workers: c.workers, till: c.till,
-		parked: c.parked, letters: c.letters, count: &c.tell.count,
+		parked: c.parked, letters: c.letters, tell: c.tell,
 	}
 	c.health = &health{cfg: of, feeds: c.feeds, claims: c.claims, retries: retries, figures: c.figures}
 	return c, nil

@@ -62,11 +62,11 @@ type figures struct {
 	till    *till
 	parked  *parking
 	letters *letters
-	count   *counters
+	tell    *teller
 }
 
 func (f *figures) stats() Stats {
-	n := f.count
+	n := &f.tell.count
 	s := Stats{
 		State: f.life.at(), Paused: f.intake.gate.isShut(),
 		Received: f.intake.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
@@ -78,7 +78,7 @@ func (f *figures) stats() Stats {
 		n, waiting := t.size()
 		s.Lanes, s.Waiting = s.Lanes+n, s.Waiting+waiting
 	}
-	if at := f.workers.progress.Load(); at != 0 {
+	if at := f.tell.progress.Load(); at != 0 {
 		s.LastProgress = time.Unix(0, at)
 	}
 	s.Lag = f.feeds.lag()

@@ -16,23 +16,20 @@ import (
 // the consumer stops: who asked gives that back.
 type queue struct {
 	cfg     *Config
+	pace    *pace
 	pool    *pool.Pool[*work]
 	started atomic.Bool // pool is set
 
 	mu     sync.Mutex
 	limits [2]int // min and max workers
-
-	_    line
-	pace pace
-	_    line
 }
 
 // scanEvery is how often the pool looks at what workers hold: the precision of timeouts, and how long an ack may wait for a slow
 // neighbour in the same work.
 const scanEvery = 10 * time.Millisecond
 
-func newQueue(cfg *Config) *queue {
-	return &queue{cfg: cfg, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max}}
+func newQueue(cfg *Config, p *pace) *queue {
+	return &queue{cfg: cfg, pace: p, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max}}
 }
 
 // start makes the pool, which starts its workers. calls has what the pool calls.

@@ -15,10 +15,13 @@ type teller struct {
 	observers []Observer
 	counting  []Observer // those of them that are told of Handled: not the log
 
-	_     line
-	count counters
-	ages  ages
-	_     line
+	// What workers write for each work stands together: on lines of their own, each would go from processor to processor by itself.
+	_        line
+	pace     pace
+	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	count    counters
+	ages     ages
+	_        line
 }
 
 // line keeps what stands before it from the cache line of what stands after it: what is written for each hand-off, by

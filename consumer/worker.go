@@ -21,10 +21,7 @@ type workers struct {
 	pace    *pace
 	do      func(*pool.Worker[*work], *work) // handle
 
-	_        line
-	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
-	_        line
-	stuck    atomic.Int64 // handlers that the watchdog gave up and that have not returned
+	stuck atomic.Int64 // handlers that the watchdog gave up and that have not returned
 }
 
 func newWorkers(cfg *Config, tell *teller, t *till, j *judge, p *pace) *workers {
@@ -73,7 +70,7 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	}
 	ws.pace.observe(l.calls, took)
 	if l.good > 0 {
-		ws.progress.Store(p.Began().Add(took).UnixNano())
+		ws.tell.progress.Store(p.Began().Add(took).UnixNano())
 		ws.tell.tellHandled(l.good, took)
 	}
 }
