@@ -9,9 +9,9 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// holdings are all that a source has, and decide about it: what is handed out, what a settle comes to, which claims end. They do
-// no I/O, start nothing and wait for nothing; what is to be sent is returned. Each method takes the lock, and none calls another
-// one. The broker's lock may be taken inside it, never the other way round.
+// holdings are all that a source has, and decide about it: what is handed out, what a settle comes to, which claims end. They
+// do no I/O, start nothing and wait for nothing; what is to be sent is returned. Each method takes the lock, and none calls
+// another one. The broker's lock may be taken inside it, never the other way round.
 //
 // Receive hands out, any goroutine settles, and the loop alone lets claims begin and end.
 type holdings struct {
@@ -292,17 +292,17 @@ func (hs *holdings) nack(cs *claimState, backs []broker.Back, atMostOnce bool) e
 	return t.Err()
 }
 
-// begin makes a holding and its first claim, and says that it is assigned. Receive sees it when it is admitted, for by then that
-// was told.
+// begin makes a holding and its first claim, and says that it is assigned. Receive sees it when it is admitted, for by then
+// that was told.
 func (hs *holdings) begin(n notice) *claimState {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	return newHolding(hs.shared, n).begin(n.gap)
 }
 
-// next makes the next claim of a holding whose log was bounced, beside the old one, which revokes. What was on its way to the broker
-// meanwhile was refused by the old term, so it is sent again. Who has stopped begins no claim, and releases when the old one has
-// ended: nil.
+// next makes the next claim of a holding whose log was bounced, beside the old one, which revokes. What was on its way to the
+// broker meanwhile was refused by the old term, so it is sent again. Who has stopped begins no claim, and releases when the old
+// one has ended: nil.
 func (hs *holdings) next(h *holding, n notice) *claimState {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -338,8 +338,8 @@ func (hs *holdings) all() holdingList {
 	return append(holdingList(nil), hs.list...)
 }
 
-// shut begins the end of the holding's claim: Receive hands out nothing of it from here on. It returns the claim to revoke; nil: it
-// revokes already.
+// shut begins the end of the holding's claim: Receive hands out nothing of it from here on. It returns the claim to revoke;
+// nil: it revokes already.
 func (hs *holdings) shut(h *holding, by time.Time) *claimState {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -351,9 +351,9 @@ func (hs *holdings) shut(h *holding, by time.Time) *claimState {
 	return cs
 }
 
-// over fences the revoked claims that have nothing out any more, or whose time is over, and returns their endings; next is when to
-// look again. The older claims of a holding end first: else what is acked through an old one after the last one's end, and release,
-// would never be committed.
+// over fences the revoked claims that have nothing out any more, or whose time is over, and returns their endings; next is when
+// to look again. The older claims of a holding end first: else what is acked through an old one after the last one's end, and
+// release, would never be committed.
 func (hs *holdings) over(now time.Time) (ends []*ending, next time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -379,8 +379,8 @@ func (hs *holdings) over(now time.Time) (ends []*ending, next time.Time) {
 	return ends, next
 }
 
-// lose fences the claims of a holding that is somebody else's already, and returns them, and how many settles said nil and are not
-// known to hold. gone: its log is, so they do not come again.
+// lose fences the claims of a holding that is somebody else's already, and returns them, and how many settles said nil and are
+// not known to hold. gone: its log is, so they do not come again.
 func (hs *holdings) lose(h *holding, gone bool) (over []*claimState, promised int64) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -395,7 +395,8 @@ func (hs *holdings) lose(h *holding, gone bool) (over []*claimState, promised in
 	return over, promised
 }
 
-// close is Close's and Kill's: it fences all claims, lets go of all holdings, and returns the claims and what is still to be sent.
+// close is Close's and Kill's: it fences all claims, lets go of all holdings, and returns the claims and what is still to be
+// sent.
 func (hs *holdings) close() (over []*claimState, bs []*batch) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -429,7 +430,8 @@ func (hs *holdings) extends() (os []int64) {
 	return os
 }
 
-// silent says how long there was no contact at a time, where that is a whole lease or more: what is out may be somebody else's now.
+// silent says how long there was no contact at a time, where that is a whole lease or more: what is out may be somebody else's
+// now.
 func (hs *holdings) silent(now time.Time) time.Duration {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -437,6 +439,17 @@ func (hs *holdings) silent(now time.Time) time.Duration {
 		return d
 	}
 	return 0
+}
+
+// lapses is when the silence will have lasted for a lease; zero: it has. The broker may have given all to others in that
+// moment, so that no try to reach it may be waited for.
+func (hs *holdings) lapses(now time.Time) time.Time {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if at := hs.contact.Add(hs.leaseFor); at.After(now) {
+		return at
+	}
+	return time.Time{}
 }
 
 // expire is what a silence means on a leased stream.
@@ -489,8 +502,8 @@ func (hs *holdings) collect() (bs []*batch) {
 	return bs
 }
 
-// sent takes note of what became of a batch. What failed is sent again after a while. What was fenced is not: the broker has more to
-// say about it.
+// sent takes note of what became of a batch. What failed is sent again after a while. What was fenced is not: the broker has
+// more to say about it.
 func (hs *holdings) sent(b *batch) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -76,6 +76,7 @@ func (l *loop) step(now time.Time, flush bool) (next time.Time, more bool) {
 	if flush {
 		l.send()
 	}
+	next = earlier(next, l.holdings.lapses(now))
 	next = earlier(next, l.releases.tend(now))
 	next = earlier(next, l.events.Tell())
 	return next, true
