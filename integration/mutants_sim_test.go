@@ -22,6 +22,22 @@ var simBlind = map[string]string{
 	"a finished message waits for the end of its worker's micro-batch": "an ack is late by one hand-off, as it may be",
 	"what makes room stops all others":                                 "it costs throughput: all becomes settled all the same",
 	"the rest of a batch is a message":                                 "it needs a worker without a processor",
+
+	"what was finished in another log is believed":   "no fault deletes a topic and makes it anew",
+	"a reset position is not committed":              "sources begin at the earliest, and no log is cut off",
+	"gaps are not counted":                           "no retention takes messages away",
+	"a position beyond the end waits for ever":       "kfake has one log for all its brokers: none is cut off",
+	"aborted messages are handed out":                "nobody produces in transactions",
+	"the end of a compacted batch is not passed":     "no topic is compacted",
+	"checksums are not checked":                      "no byte is changed on its way",
+	"a pause keeps what was prefetched":              "it shows in memory alone",
+	"the budget of bytes forgets the prefetch":       "messages are a few bytes, and the budget is 1 MiB",
+	"what a late commit set back stays so":           "a commit has to come later than the one after it; a cut and a delay hold up both",
+	"what is out under an ended claim is handed out": "without an order two runs of a message at once are no finding",
+
+	"finished messages are remembered by sequence alone": "no stream is deleted and made anew",
+	"gaps are not reported":                              "nothing is deleted from a stream",
+	"what a lame server says is a receipt":               "a server without a socket has no lame duck mode",
 }
 
 // catchWithin is how long the simulator may look for a mutant, on all cores.

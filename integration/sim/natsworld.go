@@ -273,9 +273,15 @@ func (w *natsWorld) Close() {
 func (w *natsWorld) restart(killed bool) error {
 	dir := w.dir
 	if killed {
-		dir = w.TempDir()
 		w.at.leave() // nobody reaches it any more
-		if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
+		var err error
+		for range 10 { // it still writes, and a file that is about to be renamed may be gone when it is opened
+			dir = w.TempDir()
+			if err = os.CopyFS(dir, os.DirFS(w.dir)); err == nil {
+				break
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("copying what a killed server has left: %w", err)
 		}
 	}
