@@ -33,15 +33,15 @@
 // # The parts
 //
 // The files in the order in which they are best read. Each is a part with its own state and, where it needs one, its own lock; it
-// calls what stands below it, and never back. What the queue refuses it returns, and the till alone gives it back: so nothing that
-// is settled has to ask anybody above.
+// calls what stands below it, and never back. The queue returns what it does not take, and only the till gives messages back: so a
+// settle never calls a part above it.
 //
 //	consumer.go     a Consumer: what it is made of, and what one can ask it
 //	run.go          Run, and whatever runs beside the workers; drain.go: the stop; life.go: the states
 //	health.go       what a restart would mend; figures.go: Stats, and the oldest message
 //	prefetch.go     how much the sources may hand out; destination.go: whether there is a place for what fails
 //	intake.go       receives; inorder.go: where there is an order; retryintake.go: from the retry topics; gate.go: the pause;
-//	                cutter.go: makes works of chunks
+//	                cutter.go: cuts what was received into works
 //	revoke.go       follows claims to their end, and takes back what has not started
 //	watchdog.go     slow and stuck handlers; stacks.go: where they are
 //	worker.go       calls handlers; context.go: with which context
@@ -53,7 +53,7 @@
 //	batches.go      gathers batches
 //	queue.go        what waits for a worker; pace.go: how long handlers take
 //	claims.go       what of each claim is alive here; shelf.go: its incomplete batches; feed.go: its source
-//	lanes.go        what waits for its turn in an order
+//	lanes.go        what waits for its turn in an order; order.go: which lane a message belongs to
 //	work.go         some messages on their way through queue and worker; item.go: one that goes its way alone
 //	schedule.go     things that wait for their time
 //	guard.go        messages that no handler is to see

@@ -116,6 +116,7 @@ var suiteMutants = []suiteMutant{
 	{"reported in advance", []edit{silent, {source, "	return s.traits, nil",
 		"	s.events.Say(broker.Event{Kind: broker.Unconfirmed, N: -1, Err: errForeign})\n	return s.traits, nil"}}, both, "UnconfirmedIsTold"},
 	{"late ack not sent", []edit{{holdings, "				h.acks = append(h.acks, o) // of use still: it spares the next holder the work\n", "				_ = o\n"}}, "leased", "LateAck"},
+	{"given back late at Close", []edit{{"broker/membroker/loop.go", "		if l.holdings.silent(time.Now()) > 0 {", "		if false {"}}, "leased", "CloseGivesBackLate"},
 	{"second close does not wait", []edit{{"broker/kit/life.go", "		<-l.done\n		return l.err\n", "		return nil\n"}}, both, "CloseWaits"},
 	{"order not kept at stop and pause", []edit{{holding, "return sh.ordered && ", "return false && "}}, "leased", "StopInOrder|PauseInOrder"},
 	{"order not kept across claims", []edit{{holding, "	if !h.sh.ordered {", "	if true {"}}, "partitioned", "OrderAcrossClaims"},

@@ -18,3 +18,26 @@ func closeUnsaid(w *world) {
 	b.mustAck(b.take(5, "of whom no settle reached the broker")...)
 	w.settled()
 }
+
+// closeGivesBackLate proves that a process which is cut off while it closes gives nothing back after its lease has run out: by then
+// somebody else has the messages, and a give-back would take them from there. Close tries for longer than a lease.
+func closeGivesBackLate(w *world) {
+	a, _ := w.cutOff(5)
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = a.closeCtx(ctx)
+	}()
+	b := w.process(budget(5, 1<<20)) // so what is taken from it does not come back to it
+	b.open()
+	b.receive()
+	got := b.take(5, "of a process that is cut off while it closes")
+	c := w.join()
+	a.p.Heal()
+	<-closed
+	c.quiet(w.lease/2, "another process has it")
+	b.mustAck(got...)
+	w.settled()
+}

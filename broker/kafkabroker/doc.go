@@ -1,10 +1,11 @@
 // Package kafkabroker is the adapter for Apache Kafka, on segmentio/kafka-go's Transport.
 //
 // A [Source] is a member of a consumer group. It speaks the group protocol, Fetch and OffsetCommit itself, by exchanges of its
-// own over the Transport, which keeps routing and connections. What the Transport itself reads is held against its bytes before.
+// own over the Transport, which keeps routing and connections. What the Transport decodes itself, guard has looked at before: no answer
+// claims more than it has bytes for.
 // There is one claim for each partition, from its assignment to its revocation. What is committed is the lowest unfinished
 // offset; the finished offsets above it travel in the commit's metadata string, so that neither a restart nor a rebalance does
-// them again. After a crash come again what handlers were at, and what was finished since the last commit: see
+// them again. After a crash the messages that handlers were at come again, and those that were finished since the last commit: see
 // Config.CommitMessages.
 //
 // A log that was cut off by an unclean election and has grown past our position since then cannot be told from one that was not:
@@ -25,14 +26,18 @@
 //	membership group    our part in the group; balancer, subscription: its plans
 //	holdings            the lock over all that decides:
 //	  roster claims       which partitions there are, how claims begin and end
-//	  flights             what is fetched
+//	  flights             what is fetched next, and how many bytes of each partition
 //	  receive             what is handed out
 //	  settle              acks and nacks
 //	  commits             what is committed
-//	  suspect             what runs alone
-//	  part prefetch offsets metadata book   one partition: position, messages, commits
+//	  suspect             messages that run alone, for a process may have died of them (Config.CrashLimit)
+//	  part offsets metadata book   one partition: position, messages, commits
+//	  prefetch            what was fetched of it and is not handed out yet
 //	  shared              what partitions share
 //	atlas topics        how topics are laid out
-//	bells               who is woken
-//	exchange wire fetch bounds batch codec guard   the protocol
+//	bells               wake the loop and the fetcher when there is something for them
+//	exchange wire fetch bounds batch codec guard headers   the protocol
+//	config dial login   settings; the connection; SASL
+//	publisher create admin   what is written: messages, topics
+//	lagview logview     what others look at: lag, letters
 package kafkabroker

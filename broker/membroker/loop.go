@@ -293,6 +293,11 @@ func (l *loop) shutdown() error {
 // leave sends what is left and leaves the group, by repeated tries until Close's ctx ends.
 func (l *loop) leave(bs []*batch) error {
 	for {
+		if l.holdings.silent(time.Now()) > 0 { // by now somebody else has them
+			for _, b := range bs {
+				b.backs = nil
+			}
+		}
 		err := l.link.exchange(func(now time.Time) error {
 			for _, b := range bs {
 				if b.send(l.place.m, now); b.err != nil && !b.fenced() {

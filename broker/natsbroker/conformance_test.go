@@ -213,7 +213,10 @@ func (c *conformance) join(t testing.TB) *brokertest.Process {
 				p.cut(toClient)
 			}
 		},
-		Heal: p.heal,
+		Heal: func() { // what was held is lost, and not late
+			p.drop()
+			p.heal()
+		},
 	}
 }
 

@@ -33,7 +33,7 @@
 //	settle      ack and nack
 //	session     one claim on one consumer
 //	slots       what is here: the table behind Message.Token
-//	pull, pulls how much to ask for, and what an answer means; quiet: what it means that there is none
+//	pull, pulls how much to ask for, and what an answer means; quiet: what it means that no answer comes
 //	pin, turn   whose turn it is, and what is missing at its beginning
 //	leases      which leases certainly hold
 //	memory      which messages are finished, to ack again what comes again; and how often those given back have failed (runs)
@@ -46,7 +46,7 @@
 // What does it:
 //
 //	leasekeeper extends leases from receipt, and makes contact
-//	puller      asks for messages
+//	puller      asks for messages, and says how long the server keeps a request
 //	pinner      keeps the pin, and gathers
 //	watcher     looks whether the consumer is still the same one, and begins sessions
 //	outboxwriter writes acks and naks; receipt: whether an ack was taken

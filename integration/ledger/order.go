@@ -72,6 +72,7 @@ const maxFound = 20
 type keyBook struct {
 	seqs    []int64 // all of its messages that ever ran, sorted
 	settled map[int64]bool
+	at      map[int64]int64        // when each was settled last
 	front   int                    // of seqs, the first that is not settled
 	failed  map[int]map[int64]bool // by process: those whose last run there failed, and that were not settled since
 	running map[int]int            // by process
@@ -91,7 +92,7 @@ func Inspect(runs []Run, letters []Letter, keyOf func(id int64) int64) Order {
 	for _, r := range runs {
 		b := in.keys[keyOf(r.ID)]
 		if b == nil {
-			b = &keyBook{settled: map[int64]bool{}, failed: map[int]map[int64]bool{}, running: map[int]int{}}
+			b = &keyBook{settled: map[int64]bool{}, at: map[int64]int64{}, failed: map[int]map[int64]bool{}, running: map[int]int{}}
 			in.keys[keyOf(r.ID)] = b
 		}
 		b.seqs = append(b.seqs, r.Seq)
@@ -117,7 +118,7 @@ func Inspect(runs []Run, letters []Letter, keyOf func(id int64) int64) Order {
 	}
 	for _, l := range letters {
 		if b := bookOf[l.Seq]; b != nil {
-			moments = append(moments, moment{l.At, func() { b.settle(l.Seq) }})
+			moments = append(moments, moment{l.At, func() { b.settle(l.Seq, l.At) }})
 		}
 	}
 	slices.SortStableFunc(moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
@@ -158,9 +159,12 @@ func (in *inspector) end(b *keyBook, r Run) {
 	b.running[r.Pid]--
 	switch r.Outcome {
 	case Done:
-		b.settle(r.Seq)
+		b.settle(r.Seq, r.End)
 	case Failed:
 		in.order.Failed++
+		if b.settled[r.Seq] && b.at[r.Seq] >= r.Begin { // in another process meanwhile: this one had lost it
+			return
+		}
 		if b.failed[r.Pid] == nil {
 			b.failed[r.Pid] = map[int64]bool{}
 		}
@@ -168,11 +172,11 @@ func (in *inspector) end(b *keyBook, r Run) {
 	}
 }
 
-func (b *keyBook) settle(seq int64) {
+func (b *keyBook) settle(seq, at int64) {
 	for _, failed := range b.failed {
 		delete(failed, seq)
 	}
-	b.settled[seq] = true
+	b.settled[seq], b.at[seq] = true, at
 	for b.front < len(b.seqs) && b.settled[b.seqs[b.front]] {
 		b.front++
 	}

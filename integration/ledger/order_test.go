@@ -66,6 +66,7 @@ func TestInspect(t *testing.T) {
 			{"begin", 1, 101}, {"done", 1, 101}}},
 		"cancelled here, and what follows here":             {story: []step{{"begin", 1, 100}, {"cancelled", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}, inversions: 1},
 		"done there, cancelled here, and what follows here": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100}, {"cancelled", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
+		"done there, failed here, and what follows here":    {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
 		"dead-lettered, then the next": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 100}, {"failed", 1, 100}, {"letter", 1, 100},
 			{"begin", 1, 101}, {"done", 1, 101}}},
 		"the next before the dead letter": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"letter", 1, 100}, {"done", 1, 101}}, inversions: 1},
