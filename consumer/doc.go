@@ -59,6 +59,6 @@
 //	guard.go        messages that no handler is to see
 //	teller.go       observers and counters; log.go, slog.go, latency.go: what they make of it
 //
-// The words that all of them use stand beside that: config.go (validate.go), with batch.go, priority.go, order.go, letterroute.go
+// The words that all of them use stand beside that: config.go (validate.go), with batch.go, priority.go, letterroute.go
 // and retrytopic.go, handler.go, verdict.go, defer.go, event.go.
 package consumer
