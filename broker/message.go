@@ -33,7 +33,7 @@ type Message struct {
 	// Runs is how many handler runs of this message are known to have failed before: a lower bound, 0 when nothing is known.
 	// An adapter reports here what it was told by Back.Runs, as far as it can keep that (commit metadata, memory).
 	Runs int32
-	// Crashes is how many processes in a row ended without a goodbye while this message was unfinished, the last of them while it
+	// Crashes is how many processes in a row crashed or were killed while this message was unfinished, the last of them while it
 	// ran alone there; 0 where nothing of that kind is known. Only a source that was told to look for it sets it
 	// (kafkabroker.Config.CrashLimit).
 	Crashes int32

@@ -174,7 +174,7 @@ func TestKilledHandlersRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := list(t, l, Filter{})[1]
-		if err := r.write(t.Context(), stepBegin, []parcel{{letter: x, to: "h"}}); err != nil {
+		if err := r.write(t.Context(), stepBegin, []pendingReplay{{letter: x, to: "h"}}); err != nil {
 			t.Fatal(err)
 		}
 		sum, err := l.Replay(t.Context(), r.o)

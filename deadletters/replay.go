@@ -154,14 +154,14 @@ type replay struct {
 	known   *marks
 	sum     Summary
 	limiter *rate.Limiter
-	batch   []parcel
+	batch   []pendingReplay
 	bytes   int
 	total   int64
 	done    int64
 }
 
-// A parcel is a letter on its way.
-type parcel struct {
+// A pendingReplay is a letter that is being replayed.
+type pendingReplay struct {
 	letter *Letter
 	to     string
 	out    broker.Outgoing
@@ -292,7 +292,7 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 		r.sum.Replayed++
 		return nil
 	}
-	r.batch = append(r.batch, parcel{x, to, out})
+	r.batch = append(r.batch, pendingReplay{x, to, out})
 	if r.bytes += len(out.Value) + len(out.Key); len(r.batch) < r.o.Batch && r.bytes < batchBytes {
 		return nil
 	}
@@ -339,11 +339,11 @@ func (r *replay) flush(ctx context.Context) error {
 	return r.published(ctx, batch, r.publish(ctx, batch))
 }
 
-func (r *replay) record(step string, batch []parcel) record {
+func (r *replay) record(step string, batch []pendingReplay) record {
 	return record{Step: step, Letters: byDestination(batch), Handled: r.o.Handle != nil, Edited: r.o.Edit != nil, Suffix: r.suffix()}
 }
 
-func byDestination(batch []parcel) map[string]spans {
+func byDestination(batch []pendingReplay) map[string]spans {
 	by := map[string][]broker.Place{}
 	for _, x := range batch {
 		by[x.to] = append(by[x.to], x.letter.Place)
@@ -355,7 +355,7 @@ func byDestination(batch []parcel) map[string]spans {
 	return letters
 }
 
-func (r *replay) write(ctx context.Context, step string, batch []parcel, twice ...parcel) error {
+func (r *replay) write(ctx context.Context, step string, batch []pendingReplay, twice ...pendingReplay) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -367,7 +367,7 @@ func (r *replay) write(ctx context.Context, step string, batch []parcel, twice .
 }
 
 // publish does not end with ctx: what was begun is finished.
-func (r *replay) publish(ctx context.Context, batch []parcel) []sending {
+func (r *replay) publish(ctx context.Context, batch []pendingReplay) []sending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.l.cfg.ConfirmTimeout)
 	defer cancel()
 	ms := make([]broker.Outgoing, len(batch))
@@ -378,8 +378,8 @@ func (r *replay) publish(ctx context.Context, batch []parcel) []sending {
 }
 
 // published writes down what became of a batch. What is neither confirmed nor refused stays begun, and the replay ends.
-func (r *replay) published(ctx context.Context, batch []parcel, sent []sending) error {
-	var done, undone, twice []parcel
+func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []sending) error {
+	var done, undone, twice []pendingReplay
 	var unknown int
 	var why error
 	for i, s := range sent {
@@ -410,7 +410,7 @@ func (r *replay) published(ctx context.Context, batch []parcel, sent []sending) 
 }
 
 // handle runs the handler on a batch, Workers at a time. It does not end with ctx.
-func (r *replay) handle(ctx context.Context, batch []parcel) []error {
+func (r *replay) handle(ctx context.Context, batch []pendingReplay) []error {
 	ctx = context.WithoutCancel(ctx)
 	errs := make([]error, len(batch))
 	free := make(chan struct{}, r.o.Workers)
@@ -443,8 +443,8 @@ func guard(f func() error) (err error) {
 	return err
 }
 
-func (r *replay) handled(ctx context.Context, batch []parcel, errs []error) error {
-	var done, undone []parcel
+func (r *replay) handled(ctx context.Context, batch []pendingReplay, errs []error) error {
+	var done, undone []pendingReplay
 	for i, err := range errs {
 		if err == nil {
 			done = append(done, batch[i])

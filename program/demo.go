@@ -68,11 +68,11 @@ func newDemo() *cobra.Command {
 
 // runDemo runs the whole demo, on Kafka where there are brokers; ctx's end stops the load early and still counts.
 func runDemo(ctx context.Context, brokers []string, duration time.Duration, v *view) (s demoSummary, err error) {
-	var at venue
+	var at demoBroker
 	if len(brokers) > 0 {
-		at, err = kafkaVenue(ctx, brokers)
+		at, err = kafkaDemoBroker(ctx, brokers)
 	} else {
-		at, err = natsVenue(ctx)
+		at, err = natsDemoBroker(ctx)
 	}
 	if err != nil {
 		return s, err

@@ -123,7 +123,7 @@ func (x *claims) introduce(of *holdings, b *start, leader int32) *part {
 		say(broker.Event{Kind: broker.Warning, Err: err})
 	}
 	if n := b.progress.starts; n >= killer {
-		err := fmt.Errorf("%s/%d: %d processes in a row ended without a goodbye while offset %d was unfinished; "+
+		err := fmt.Errorf("%s/%d: %d processes in a row crashed or were killed while offset %d was unfinished; "+
 			"a message may be killing them", b.topic, b.no, n, p.pos)
 		say(broker.Event{Kind: broker.Warning, Err: err})
 	}

@@ -134,7 +134,7 @@ type Config struct {
 	// their metadata is large); above that it is what is finished in 20 ms. Raise it where many processes share a coordinator that
 	// is busy. Defaults to 8.
 	CommitMessages int `yaml:"commit_messages" want:"1..1073741823"`
-	// CrashLimit is how many processes in a row may end without a goodbye while the same offset is unfinished, before what is
+	// CrashLimit is how many processes in a row may crash or be killed while the same offset is unfinished, before what is
 	// unfinished above it is run one message at a time, with nothing else of this source beside it. A message that was alone so when
 	// the process ended again is handed out with Message.Crashes, and the engine dead-letters it without another run. Set it (to 3,
 	// say) where a message may kill its process: os.Exit, a fault in C, memory. Defaults to 0: never, such messages are warned

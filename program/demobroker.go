@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// A venue is where the demo takes place: a stream or topic that is its own, and empty.
-type venue struct {
+// A demoBroker is where the demo takes place: a stream or topic that is its own, and empty.
+type demoBroker struct {
 	source    broker.Source
 	publisher broker.Publisher
 	topic     string
@@ -33,8 +33,8 @@ const (
 	venueTimeout = 10 * time.Second
 )
 
-// natsVenue is an embedded server with its file store in a temporary folder.
-func natsVenue(ctx context.Context) (v venue, err error) {
+// natsDemoBroker is an embedded server with its file store in a temporary folder.
+func natsDemoBroker(ctx context.Context) (v demoBroker, err error) {
 	dir, err := os.MkdirTemp("", "longshore-demo-")
 	if err != nil {
 		return v, fmt.Errorf("making a folder for the file store: %w", err)
@@ -43,7 +43,7 @@ func natsVenue(ctx context.Context) (v venue, err error) {
 	if err != nil {
 		return v, errors.Join(err, os.RemoveAll(dir))
 	}
-	v = venue{topic: demoSubject, clear: func() error { srv.stop(); return os.RemoveAll(dir) }}
+	v = demoBroker{topic: demoSubject, clear: func() error { srv.stop(); return os.RemoveAll(dir) }}
 	at := natsbroker.Connection{URLs: []string{srv.url}}
 	v.source, err = natsbroker.NewSource(natsbroker.Config{
 		Connection: at, Stream: demoStream, Consumer: demoConsumer,
@@ -60,8 +60,8 @@ func natsVenue(ctx context.Context) (v venue, err error) {
 	return v, nil
 }
 
-// kafkaVenue is a topic and a group on a broker, both with a name that nobody has.
-func kafkaVenue(ctx context.Context, brokers []string) (v venue, err error) {
+// kafkaDemoBroker is a topic and a group on a broker, both with a name that nobody has.
+func kafkaDemoBroker(ctx context.Context, brokers []string) (v demoBroker, err error) {
 	name := "longshore-demo-" + nuid.Next()
 	at := kafkabroker.Connection{Brokers: brokers, ClientID: "longshore-demo"}
 	v.topic = name
