@@ -34,5 +34,5 @@
 // The world kafka is kafkabroker on kfake, nats is natsbroker on a real nats-server; both are reached over pipes, by package
 // memnet. TCP sends nothing twice, and so does memnet. One nats-server has no peers: leaders that move, and lame duck mode, which
 // a server without a socket does not know, are not to be had. kfake has one log for all its brokers, so nothing is lost or cut
-// off with a leader; and where it counts the sessions of members otherwise than Kafka does, reaper.go says how.
+// off with a leader; and where it counts the sessions and joins of members otherwise than Kafka does, reaper.go says how.
 package sim

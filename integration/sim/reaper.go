@@ -9,22 +9,36 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A reaper keeps the sessions of members where kfake counts them otherwise than Kafka does:
+// A reaper keeps the sessions and joins of members where kfake counts them otherwise than Kafka does:
 //
 //   - a member whose connection breaks while it waits for the answer to a JoinGroup or SyncGroup lives for ever: a rebalance
 //     waits for it, or its partitions are read by nobody. Kafka counts its session from that answer on. The reaper expels it.
 //   - the session of a member that waits for the answer to its SyncGroup may end meanwhile: kfake then leaves it without an
 //     answer, and counts it as one that does not wait for the next JoinGroup, so that no rebalance ever ends by itself any
-//     more. Kafka ends no session of who waits. The reaper sends a heartbeat for it.
+//     more. Kafka ends no session of who waits. The reaper sends heartbeats for it, the first one before kfake sees the
+//     SyncGroup: the session may be all but over then, for kfake does not count it anew from the answer to a JoinGroup that
+//     changes nothing, nor from a restart.
+//   - kfake takes any request that waits for a JoinGroup. The sequence: the leader has not sent its SyncGroup yet (it is frozen);
+//     that of another member waits; this one loses its connection and joins again, and is not counted, for it waits already. Or
+//     it leaves, or is expelled, and is taken off, though it was never counted. The rebalance lacks one from then on: all members
+//     wait in it, and only its timeout would end it. But kfake begins that anew with each JoinGroup, and members that give one up
+//     and send it again, in no step with each other, keep it going for ever. Kafka counts who waits for a join apart from who
+//     waits for a sync, answers the latter with REBALANCE_IN_PROGRESS when a rebalance begins, and ends a join when the timeout
+//     that began with it is over, with those that are there. The reaper lets a passer-by begin the rebalance first: then kfake
+//     answers what waits before it counts.
 type reaper struct {
 	w     *kafkaWorld
 	over  chan struct{}
 	ended chan struct{}
 
 	mu    sync.Mutex
-	heard map[string]time.Time // of each member
-	syncs map[string]int32     // of each member the generation of its last SyncGroup
-	calm  map[string]calm      // of each group
+	heard map[string]time.Time                       // of each member
+	syncs map[string]int32                           // of each member the generation of its last SyncGroup
+	calm  map[string]calm                            // of each group
+	joins map[string][]kmsg.JoinGroupRequestProtocol // of each member the last ones
+	lasts map[string][]kmsg.JoinGroupRequestProtocol // of each group: a static member's first has no id
+	// passers is how many passers-by there were.
+	passers int
 }
 
 // calm is since when a group is as it is.
@@ -39,6 +53,7 @@ func (w *kafkaWorld) reap() *reaper {
 	r := &reaper{
 		w: w, over: make(chan struct{}), ended: make(chan struct{}),
 		heard: map[string]time.Time{}, syncs: map[string]int32{}, calm: map[string]calm{},
+		joins: map[string][]kmsg.JoinGroupRequestProtocol{}, lasts: map[string][]kmsg.JoinGroupRequestProtocol{},
 	}
 	r.watch(w.cluster)
 	go r.loop()
@@ -48,25 +63,37 @@ func (w *kafkaWorld) reap() *reaper {
 // watch sees all requests to a cluster.
 func (r *reaper) watch(c *kfake.Cluster) {
 	c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:staticcheck // kfake's signature
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		member := ""
-		switch req := req.(type) {
-		case *kmsg.HeartbeatRequest:
-			member = req.MemberID
-		case *kmsg.JoinGroupRequest:
-			member = req.MemberID
-		case *kmsg.SyncGroupRequest:
-			member = req.MemberID
-			r.syncs[member] = req.Generation
-		case *kmsg.OffsetCommitRequest:
-			member = req.MemberID
+		if s, ok := req.(*kmsg.SyncGroupRequest); ok {
+			c.SleepControl(func() { r.beat(s.Group, s.MemberID, s.Generation) })
 		}
-		if member != "" {
-			r.heard[member] = time.Now()
+		if join := r.miscounts(c, req); join != nil {
+			c.SleepControl(func() { r.passBy(join) })
 		}
+		r.note(req)
 		return nil, nil, false
 	})
+}
+
+// note writes down who was heard.
+func (r *reaper) note(req kmsg.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	member := ""
+	switch req := req.(type) {
+	case *kmsg.HeartbeatRequest:
+		member = req.MemberID
+	case *kmsg.JoinGroupRequest:
+		member = req.MemberID
+		r.joins[member], r.lasts[req.Group] = req.Protocols, req.Protocols
+	case *kmsg.SyncGroupRequest:
+		member = req.MemberID
+		r.syncs[member] = req.Generation
+	case *kmsg.OffsetCommitRequest:
+		member = req.MemberID
+	}
+	if member != "" {
+		r.heard[member] = time.Now()
+	}
 }
 
 func (r *reaper) loop() {
@@ -94,11 +121,18 @@ func (r *reaper) round() {
 			_ = r.w.expel(group, member) // or at the next round
 		}
 		for member, generation := range waiting {
-			req := kmsg.NewPtrHeartbeatRequest()
-			req.Group, req.MemberID, req.Generation = group, member, generation
-			_, _ = req.RequestWith(context.Background(), r.w.client)
+			r.beat(group, member, generation)
 		}
 	}
+}
+
+// beat sends a heartbeat for a member.
+func (r *reaper) beat(group, member string, generation int32) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.MemberID, req.Generation = group, member, generation
+	_, _ = req.RequestWith(ctx, r.w.client)
 }
 
 // sort finds who was silent for a session and half of one since the group is as it is, and who waits for the answer to its
