@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -217,13 +218,20 @@ func (p *process) end(e *entry, err error) error {
 	case err == nil || consumer.IsSkip(err):
 		e.outcome = ledger.Done
 		b.done[e.message]++
-	case consumer.IsDeferred(err), over(e.claim), e.late && !timedOut:
+	case consumer.IsDeferred(err), over(e.claim), e.late && !timedOut, b.doneMeanwhile(e):
 		e.outcome = ledger.Cancelled
 	default:
 		e.outcome = ledger.Failed
 	}
 	b.noteHere("%s ends m%d: %s %v", p.name, e.message, e.outcome, err)
 	return err
+}
+
+// doneMeanwhile says whether another process handled a run's message since it began: this one had lost it, and learns it only now.
+func (b *book) doneMeanwhile(e *entry) bool {
+	return slices.ContainsFunc(b.entries, func(other *entry) bool {
+		return other.message == e.message && other.process != e.process && other.outcome == ledger.Done && other.ended.After(e.began)
+	})
 }
 
 // letter enters a dead letter that was confirmed.

@@ -211,7 +211,8 @@ func (r *run) judgeAttempts() {
 	}
 	failed, never := map[int]int{}, map[int]bool{}
 	for _, e := range r.book.entries {
-		if e.failed || r.gaveUp(e) {
+		// A handler returns an error in the instant of its process's death; the engine may still have told the broker of it.
+		if e.failed || r.gaveUp(e) || e.outcome == ledger.Running && e.process.isDead() {
 			failed[e.message]++
 		}
 		never[e.message] = never[e.message] || e.act == Never
