@@ -338,7 +338,9 @@ func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.C
 	}
 }
 
-// keepAlive is the heartbeat beside a join or a sync. That the generation is over by now is no news.
+// keepAlive is the heartbeat beside a join or a sync. That the generation is over by now is no news; but a coordinator that says so
+// does not count it as a sign of life, so the session goes on to its end: the answer to our join may be lost, and others have the
+// partitions by then.
 func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	if me.member == "" || me.generation < 0 {
 		return nil
@@ -350,7 +352,11 @@ func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	switch codeOf(err) {
 	case kafka.UnknownMemberId:
 		return err
-	case kafka.RebalanceInProgress, kafka.IllegalGeneration:
+	case kafka.IllegalGeneration:
+		g.trouble(began, nil)
+		g.silence(err)
+		return nil
+	case kafka.RebalanceInProgress:
 		err = nil
 	}
 	if err == nil {

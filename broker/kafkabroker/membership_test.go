@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,4 +210,36 @@ func TestLeave(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostJoin: the group has gone on without us, for the answer to our join is lost. Heartbeats are answered, that our generation is
+// over; they do not keep the session, so what we have is given up when it ends.
+func TestLostJoin(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.RebalanceTimeout = 10 * patience // a join waits for so long
+	r := startRunner(t, cfg)
+	want := ts.put(t, ts.topics[0], 0, 3)
+	eventually(t, "three are read", func() bool { return r.has(want) })
+	release := make(chan struct{})
+	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	var joins atomic.Bool
+	ts.cluster.ControlKey(int16(kmsg.Heartbeat), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
+		resp.ErrorCode = kerr.IllegalGeneration.Code
+		if !joins.Swap(true) {
+			resp.ErrorCode = kerr.RebalanceInProgress.Code
+		}
+		return resp, nil, true
+	})
+	eventually(t, "its claim ends", func() bool {
+		_, ended := r.event(broker.Ended, "no answer for")
+		return ended
+	})
+	close(release)
 }
