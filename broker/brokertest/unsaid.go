@@ -41,3 +41,11 @@ func closeGivesBackLate(w *world) {
 	b.mustAck(got...)
 	w.settled()
 }
+
+// needsSharedLog is the reason against a case about messages that processes take from each other one by one.
+func needsSharedLog(h *Harness) string {
+	if !h.NoPartitions {
+		return "Harness.NoPartitions is not set: a partition has one process, and a late settle of another one is refused"
+	}
+	return needsRedelivery(h)
+}
