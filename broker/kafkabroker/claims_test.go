@@ -59,6 +59,7 @@ func TestLostUnderHandlers(t *testing.T) {
 	t.Parallel()
 	const n, acked = 16, 3
 	ts := newTestSystem(t, 1, 1)
+	ts.lease = 5 * time.Second // none of the two is to lose it by itself
 	seen := ts.watchCommits()
 	want := ts.put(t, ts.topics[0], 0, n)
 	cfg := ts.config(ts.net.link())
