@@ -31,8 +31,8 @@ var layers = []layer{
 
 	// Adapters: the contract, the parts that they share, and their client, never each other.
 	{"broker/kit", []string{"broker", "broker/internal/contact"}},
-	{"broker/membroker", []string{"broker", "broker/kit", "broker/internal/contact"}},
-	{"broker/natsbroker", []string{"broker", "broker/kit", "broker/internal/contact", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/nats-io"}},
+	{"broker/membroker", []string{"broker", "broker/kit"}},
+	{"broker/natsbroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/nats-io"}},
 	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
 	// Jitter, which a simulation repeats.

@@ -10,9 +10,8 @@
 //	Retry          what is tried until the broker answers, a ctx ends, or nothing helps
 //	Tally          what became of the messages of one settle, and the error for it
 //	LeaseClock     how long a message that the broker leases is certainly here
-//	Recent         the last finished messages
 //
-// Gate, Pauses, StaleInFlight, Tally, LeaseClock and Recent have no lock: an adapter has them under its own, so that a settle takes
+// Gate, Pauses, StaleInFlight, Tally and LeaseClock have no lock: an adapter has them under its own, so that a settle takes
 // one lock for all. EventQueue, Life and Publishing have theirs; EventQueue and Life may be called with the adapter's lock held
 // where their comments do not say otherwise.
 //
