@@ -160,3 +160,26 @@ func checkLimits(least, most int) error {
 func (c *Config[T]) leastBound(most int) int {
 	return min(c.Queue, max(2*most, 64*runtime.GOMAXPROCS(0)))
 }
+
+// hasClass is an error where there is no such class.
+func (c *Config[T]) hasClass(class int) error {
+	if class < 0 || class >= len(c.Weights) {
+		return fmt.Errorf("pool: class %d: there are %d", class, len(c.Weights))
+	}
+	return nil
+}
+
+func (c *Config[T]) messages(t T) int {
+	if c.Count == nil {
+		return 1
+	}
+	return c.Count(t)
+}
+
+// countAll appends to each the messages of every one of ts. It runs before the lock is taken: Count is the caller's.
+func (c *Config[T]) countAll(each []int, ts []T) []int {
+	for _, t := range ts {
+		each = append(each, c.messages(t))
+	}
+	return each
+}

@@ -35,6 +35,25 @@
 // are there to compare, and for who needs their behaviour. With a Gauge the manager also minds memory and processors, whatever
 // the policy.
 //
+// # The parts
+//
+// The floor is all that submitters, workers, manager and scanner share, and has the only lock; each of its methods is one event.
+// In it are parts without a lock: the handoff, where a T meets a worker, of the queue and the crew (who is idle, who has which T,
+// how many there may be); the tally of totals; and the ending. Around it are those that have a goroutine: Worker, manager,
+// scanner. Pool makes them and is what others see.
+//
+//	pool.go, config.go   a Pool, and what it is told; submit.go: its two doors; group.go: units with a result; stats.go: a look at it
+//	floor.go             the floor; handoff.go, crew.go, queue.go, waiter.go, tally.go, ending.go: its parts
+//	worker.go            a worker; scan.go: the scanner, which looks for those that are held up
+//	manager.go           the loop: it sees, estimate.go (pace.go) makes Rates of that, the policy decides, guard.go keeps the decision
+//	                     within what gauge.go (cgroup.go, cputime_unix.go, cputime_other.go) says of memory and processors
+//	policy.go            what a policy sees and says; reason.go: the reasons, which metrics, page and logs have, too
+//	status.go            the default policy; proof.go: what proves that more, or less, is better
+//	classic.go, threshold.go, aimd.go   the others
+//
+// A rule that holds whatever the policy, as one about memory, is the guard's. Whoever has a Pool changes its size by SetLimits
+// alone.
+//
 // # How many workers
 //
 // ReportStatus is the policy to have. In five sentences:
@@ -42,12 +61,12 @@
 //  1. Workers report their idle timeouts, and the pool shrinks by those that did.
 //  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, and a square
 //     root for what varies), at most twofold at a time; below 16 only when that takes longer than the handlers in hand usually do, and
-//     beyond 16 not before three completions per worker.
+//     beyond 16 not before two completions per worker.
 //  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three standard
-//     errors, what a start or a cut hides, and what others do to it, which shows at one size.
+//     errors, what a start adds and a cut takes away, and what others do to it, which shows at one size.
 //  4. A growth that is proven to bring less than half of what it could goes back to the knee and is barred for 0.1, 0.8, 6.4, 20 s, and
-//     for a minute where it did harm; then an eighth more is tried, a quarter and a half while it pays; and where nothing proves that
-//     less would do worse, half is tried, and half of that while it costs nothing.
+//     for up to a minute where it did harm; then an eighth more is tried, a quarter and a half while it pays; and where nothing proves
+//     that less would do worse, half is tried, and half of that while it costs nothing.
 //  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that says
 //     that it is full (Worker.Refused) is believed at once.
 //

@@ -106,7 +106,8 @@ func between(a, b time.Duration, in, out service) service {
 	}
 }
 
-// outside is a load of others on the same machine: for times of some 300 ms on average all handlers take one to four times as long.
+// outside is a load of others on the same machine: for times of some 300 ms on average all handlers take one to four times as
+// long.
 func outside(alone service) func() service {
 	return func() service {
 		r := rand.New(rand.NewPCG(21, 22))

@@ -94,7 +94,8 @@ func ExamplePolicy() {
 type perBacklog struct{ each int }
 
 func (p perBacklog) Step(o pool.Observation) pool.Decision {
-	return pool.Decision{Target: max(1, o.Backlog/p.each), Reason: pool.ReasonGrow, Detail: fmt.Sprintf("%d of it", o.Backlog), Next: 50 * time.Millisecond}
+	return pool.Decision{Target: max(1, o.Backlog/p.each), Reason: pool.ReasonGrow, Detail: fmt.Sprintf("%d of it", o.Backlog),
+		Next: 50 * time.Millisecond}
 }
 
 // Each decision that changes the number of workers says what it saw and why.

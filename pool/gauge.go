@@ -116,7 +116,8 @@ func readRuntime() func() (wanted, memory float64) {
 	}
 	return func() (wanted, memory float64) {
 		metrics.Read(samples)
-		if running, runnable := samples[0].Value, samples[1].Value; running.Kind() == metrics.KindUint64 && runnable.Kind() == metrics.KindUint64 {
+		if running, runnable := samples[0].Value, samples[1].Value; running.Kind() == metrics.KindUint64 &&
+			runnable.Kind() == metrics.KindUint64 {
 			wanted = max(0, float64(running.Uint64()+runnable.Uint64())-1) // but for the one that asks
 		}
 		return wanted, memoryShare(samples[2].Value, samples[3].Value)

@@ -36,11 +36,13 @@ func TestCgroupLimits(t *testing.T) {
 		files         map[string]string
 		quota, memory float64
 	}{
-		"none":                   {nil, 0, 0},
-		"a quota of 1.5":         {map[string]string{group + "/cpu.max": "150000 100000\n"}, 1.5, 0},
-		"no quota":               {map[string]string{group + "/cpu.max": "max 100000\n"}, 0, 0},
-		"the parent's is lower":  {map[string]string{group + "/cpu.max": "400000 100000\n", "kubepods/cpu.max": "200000 100000\n"}, 2, 0},
-		"the parent's is higher": {map[string]string{group + "/cpu.max": "50000 100000\n", "kubepods/cpu.max": "200000 100000\n"}, 0.5, 0},
+		"none":           {nil, 0, 0},
+		"a quota of 1.5": {map[string]string{group + "/cpu.max": "150000 100000\n"}, 1.5, 0},
+		"no quota":       {map[string]string{group + "/cpu.max": "max 100000\n"}, 0, 0},
+		"the parent's is lower": {map[string]string{group + "/cpu.max": "400000 100000\n", "kubepods/cpu.max": "200000 100000\n"}, 2,
+			0},
+		"the parent's is higher": {map[string]string{group + "/cpu.max": "50000 100000\n", "kubepods/cpu.max": "200000 100000\n"}, 0.5,
+			0},
 		"memory, without the files that can go": {map[string]string{group + "/memory.max": "1000\n", group + "/memory.current": "900\n",
 			group + "/memory.stat": "anon 500\ninactive_file 300\nactive_file 100\n"}, 0, 0.6},
 		"the parent's memory": {map[string]string{group + "/memory.max": "max\n", group + "/memory.current": "5\n",

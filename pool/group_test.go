@@ -34,7 +34,8 @@ func TestGroupCollectsAllErrors(t *testing.T) {
 		g.Go(func(context.Context) error { runtime.Goexit(); return nil })
 		err := g.Wait()
 		var pe *pool.PanicError
-		if ran.Load() != 10 || !errors.Is(err, one) || !errors.Is(err, boom) || !errors.Is(err, pool.ErrGoexit) || !errors.As(err, &pe) || len(pe.Stack) == 0 {
+		if ran.Load() != 10 || !errors.Is(err, one) || !errors.Is(err, boom) || !errors.Is(err, pool.ErrGoexit) ||
+			!errors.As(err, &pe) || len(pe.Stack) == 0 {
 			t.Errorf("ran %d, error %v", ran.Load(), err)
 		}
 		if g := pool.NewGroup(t.Context(), p); g.Wait() != nil {
@@ -173,7 +174,8 @@ func TestUnitsAndGroupsAreCancelled(t *testing.T) {
 // The classic rule by jobs per worker: 200 at once for 2 workers, and a queue that is far from full.
 func TestQueueThresholdGrowsByJobsPerWorker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := newPool(t, pool.Config[int]{Min: 2, Max: 32, Policy: pool.QueueThreshold(pool.ThresholdConfig{}), Do: func(intWorker, int) { time.Sleep(time.Second) }})
+		p := newPool(t, pool.Config[int]{Min: 2, Max: 32, Policy: pool.QueueThreshold(pool.ThresholdConfig{}),
+			Do: func(intWorker, int) { time.Sleep(time.Second) }})
 		if _, err := p.SubmitAll(t.Context(), 0, make([]int, 200)); err != nil {
 			t.Fatal(err)
 		}

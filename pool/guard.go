@@ -34,7 +34,8 @@ func (g *guard) limit(d Decision) Decision {
 	case m >= memoryOver && o.Workers > o.Min && (!g.acted || o.Now-g.cutAt >= memoryStep):
 		g.acted, g.cutAt = true, o.Now
 		target := min(d.Target, max(o.Min, o.Workers-max(1, o.Workers/4)))
-		d = Decision{From: d.From, Target: target, Force: true, Reason: ReasonMemory, Detail: fmt.Sprintf("%.0f %% of the limit", 100*m), Next: d.Next, Observation: d.Observation}
+		d = Decision{From: d.From, Target: target, Force: true, Reason: ReasonMemory,
+			Detail: fmt.Sprintf("%.0f %% of the limit", 100*m), Next: d.Next, Observation: d.Observation}
 	case g.full && d.Target > o.Workers:
 		d = d.instead(o.Workers, ReasonMemory)
 	case m > 0 && d.Target > o.Workers && float64(d.Target) > float64(o.Workers)*memoryFull/m:

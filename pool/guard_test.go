@@ -60,8 +60,9 @@ func TestManagerMindsMemory(t *testing.T) {
 		var busy atomic.Int64
 		var reasons []string
 		p := newPool(t, pool.Config[int]{Min: 2, Max: 256, Queue: 10_000,
-			Do:      func(intWorker, int) { busy.Add(1); time.Sleep(10 * time.Millisecond); busy.Add(-1) },
-			Gauge:   func() pool.Pressure { return pool.Pressure{Memory: float64(busy.Load()) / 50} }, // each holds a fiftieth of the limit
+			Do: func(intWorker, int) { busy.Add(1); time.Sleep(10 * time.Millisecond); busy.Add(-1) },
+			// each holds a fiftieth of the limit
+			Gauge:   func() pool.Pressure { return pool.Pressure{Memory: float64(busy.Load()) / 50} },
 			Observe: func(d pool.Decision) { reasons = append(reasons, d.Why()) }})
 		go func() {
 			for range 60_000 {

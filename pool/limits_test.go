@@ -93,13 +93,14 @@ func TestObserveTellsEachChangeWithItsInputs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		size := 1
 		seen := map[pool.Reason]int{}
-		p := newPool(t, pool.Config[int]{Max: 50, Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) }, Observe: func(d pool.Decision) {
-			if d.From != size || d.Target == d.From || d.Reason == "" || d.Observation.Workers != d.From {
-				t.Errorf("decision %+v at size %d", d, size)
-			}
-			size = d.Target
-			seen[d.Reason]++
-		}})
+		p := newPool(t, pool.Config[int]{Max: 50, Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) },
+			Observe: func(d pool.Decision) {
+				if d.From != size || d.Target == d.From || d.Reason == "" || d.Observation.Workers != d.From {
+					t.Errorf("decision %+v at size %d", d, size)
+				}
+				size = d.Target
+				seen[d.Reason]++
+			}})
 		for range 2000 {
 			if err := p.Submit(t.Context(), 0, 1); err != nil {
 				t.Fatal(err)
@@ -143,7 +144,8 @@ func TestDrainManyTimesAndAtOnce(t *testing.T) {
 func TestStartAndStopLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) { // which fails for a goroutine left
 		for i := range 100 {
-			p := newPool(t, pool.Config[int]{Min: 1 + i%7, Max: 32, IdleTimeout: time.Duration(1+i%5) * time.Millisecond, Do: func(intWorker, int) {},
+			p := newPool(t, pool.Config[int]{Min: 1 + i%7, Max: 32, IdleTimeout: time.Duration(1+i%5) * time.Millisecond,
+				Do:   func(intWorker, int) {},
 				Held: func(intWorker, int, time.Duration) bool { return false }})
 			if i%3 == 0 {
 				p.Requeue(0, make([]int, i)...)

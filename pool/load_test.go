@@ -135,7 +135,8 @@ func newPlayer(t *testing.T, l load, policy pool.Policy, seed uint64) *player {
 		y.count(d)
 		if testing.Verbose() && traced(l.name) {
 			o := d.Observation
-			t.Logf("%8v %4d -> %4d busy %d backlog %d λ %.0f h %v up %v cpu %.2f: %s", o.Now, d.From, d.Target, o.Busy, o.Backlog, o.Rates.Arrivals, o.Rates.Handler, o.Rates.Proven, o.Pressure.CPU, d.Why())
+			t.Logf("%8v %4d -> %4d busy %d backlog %d λ %.0f h %v up %v cpu %.2f: %s", o.Now, d.From, d.Target, o.Busy, o.Backlog,
+				o.Rates.Arrivals, o.Rates.Handler, o.Rates.Proven, o.Pressure.CPU, d.Why())
 		}
 	}
 	if l.cores > 0 {

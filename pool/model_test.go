@@ -90,7 +90,8 @@ func drawShape(r *rapid.T) shape {
 	}
 	s.max = s.min + rapid.IntRange(0, 9).Draw(r, "spare")
 	s.acts = rapid.SliceOfN(rapid.Custom(func(r *rapid.T) act {
-		return act{rapid.IntRange(0, 6).Draw(r, "kind"), rapid.IntRange(1, 30).Draw(r, "n"), rapid.IntRange(0, s.classes-1).Draw(r, "class"),
+		return act{rapid.IntRange(0, 6).Draw(r, "kind"), rapid.IntRange(1, 30).Draw(r, "n"),
+			rapid.IntRange(0, s.classes-1).Draw(r, "class"),
 			rapid.IntRange(0, 20).Draw(r, "wait")}
 	}), 1, 40).Draw(r, "acts")
 	return s
@@ -98,9 +99,10 @@ func drawShape(r *rapid.T) shape {
 
 func (s shape) drive(t *testing.T) error {
 	l := &ledger{taken: map[int]bool{}, handled: map[int]int{}}
-	cfg := pool.Config[int]{Min: s.min, Max: s.max, Queue: s.queue, Weights: make([]int, s.classes), IdleTimeout: 10 * time.Millisecond,
-		Panic: func(any, []byte) {},
-		Do:    func(_ intWorker, id int) { l.handle(id); misbehave(id) }}
+	cfg := pool.Config[int]{Min: s.min, Max: s.max, Queue: s.queue, Weights: make([]int, s.classes),
+		IdleTimeout: 10 * time.Millisecond,
+		Panic:       func(any, []byte) {},
+		Do:          func(_ intWorker, id int) { l.handle(id); misbehave(id) }}
 	for i := range cfg.Weights {
 		cfg.Weights[i] = i + 1
 	}

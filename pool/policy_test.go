@@ -56,7 +56,8 @@ func TestReportStatusDecides(t *testing.T) {
 	}{
 		{"idle at Min stays, and lets the manager sleep", 1000, nil, func(_ int, o *Observation) { o.Idle, o.IdleLong = 1, 1 },
 			func(d Decision, peak int) bool { return peak == 1 && d.Next == 0 }, ReasonStaff},
-		{"at Max with work waiting stays", 100, func(o *Observation) { o.Min, o.Max, o.Workers = 4, 4, 4 }, func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog = 1000 },
+		{"at Max with work waiting stays", 100, func(o *Observation) { o.Min, o.Max, o.Workers = 4, 4, 4 },
+			func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog = 1000 },
 			func(d Decision, peak int) bool { return d.Target == 4 && peak == 4 && d.Next > 0 }, ReasonLimit},
 		{"work waits, nothing is known: grows", 1, nil, func(_ int, o *Observation) { o.Busy, o.Backlog = 1, 5 },
 			func(d Decision, _ int) bool { return d.Target == 2 }, ReasonGrow},
@@ -67,7 +68,8 @@ func TestReportStatusDecides(t *testing.T) {
 				o.Backlog = 10
 			}
 		}, func(_ Decision, peak int) bool { return peak == 10 }, ReasonStaff},
-		{"a million at start, and workers pay: Max", 400, nil, func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog, o.Full = 1e6, true },
+		{"a million at start, and workers pay: Max", 400, nil,
+			func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog, o.Full = 1e6, true },
 			func(_ Decision, peak int) bool { return peak == 256 }, ""},
 		{"nothing ever finishes: not Max", 2000, nil, func(_ int, o *Observation) { hang(o); o.Backlog, o.Full = 1024, true },
 			func(_ Decision, peak int) bool { return peak <= 136 }, ReasonStuck},
@@ -93,16 +95,17 @@ func TestReportStatusDecides(t *testing.T) {
 			full(o, 5*time.Millisecond*time.Duration(max(32, o.Workers))/32)
 			o.Backlog, o.Full = 1024, true
 		}, func(d Decision, peak int) bool { return d.Target <= 48 && peak <= 128 }, ""},
-		{"handlers turn slow at a steady size: that is not ours, grow", 60, func(o *Observation) { o.Workers = 16 }, func(i int, o *Observation) {
-			if i < 40 {
-				full(o, 5*time.Millisecond)
-				o.Busy, o.Idle, o.In = 15, 1, o.Done
-				return
-			}
-			full(o, 50*time.Millisecond)
-			o.In += 14
-			o.Backlog += 8
-		}, func(_ Decision, peak int) bool { return peak >= 64 }, ""},
+		{"handlers turn slow at a steady size: that is not ours, grow", 60, func(o *Observation) { o.Workers = 16 },
+			func(i int, o *Observation) {
+				if i < 40 {
+					full(o, 5*time.Millisecond)
+					o.Busy, o.Idle, o.In = 15, 1, o.Done
+					return
+				}
+				full(o, 50*time.Millisecond)
+				o.In += 14
+				o.Backlog += 8
+			}, func(_ Decision, peak int) bool { return peak >= 64 }, ""},
 		{"growth that does harm: back, and barred for long", 4000, nil, func(_ int, o *Observation) {
 			crowd := float64(max(24, o.Workers)) / 24
 			full(o, time.Duration(8e6*crowd*crowd))
@@ -114,13 +117,14 @@ func TestReportStatusDecides(t *testing.T) {
 			}
 			o.Busy, o.Idle = 60, o.Workers-60
 		}, func(d Decision, _ int) bool { return d.Target == 56 && d.Force }, ReasonLimit},
-		{"slow work waits at the broker: grows before the queue is full", 600, func(o *Observation) { o.Workers, o.Max = 4, 64 }, func(i int, o *Observation) {
-			full(o, 5*time.Millisecond)
-			if o.Busy, o.Idle = 3, o.Workers-3; i > 100 {
-				full(o, time.Second)
-				o.Done, o.Oldest, o.Backlog, o.Waiting = o.Done+int64(i%50/49*o.Workers), 500*time.Millisecond, 8, 5000
-			}
-		}, func(d Decision, _ int) bool { return d.Target >= 32 }, ""},
+		{"slow work waits at the broker: grows before the queue is full", 600, func(o *Observation) { o.Workers, o.Max = 4, 64 },
+			func(i int, o *Observation) {
+				full(o, 5*time.Millisecond)
+				if o.Busy, o.Idle = 3, o.Workers-3; i > 100 {
+					full(o, time.Second)
+					o.Done, o.Oldest, o.Backlog, o.Waiting = o.Done+int64(i%50/49*o.Workers), 500*time.Millisecond, 8, 5000
+				}
+			}, func(d Decision, _ int) bool { return d.Target >= 32 }, ""},
 		{"processors full: no more, but a trial of less", 400, func(o *Observation) { o.Workers = 8 }, func(_ int, o *Observation) {
 			full(o, 5*time.Millisecond*time.Duration(max(2, o.Workers))/2)
 			o.Backlog, o.Full, o.Pressure.CPU = 1024, true, min(1, float64(o.Workers)/2)
@@ -139,8 +143,62 @@ func TestReportStatusDecides(t *testing.T) {
 	}
 }
 
-// TestHoldsDifferFromPoolToPool: replicas on one downstream that do the same work must not probe it together. Each waits for three
-// to five quarters of the time that all others wait, and when it does depends on what it alone has done.
+// TestCliffIsLeftBeforeCallsEnd: beyond 40 at once each call takes a second. What was begun before a growth still ends, then
+// nothing does. That is proof enough: the calls of a second are not waited for, and what did harm once is not tried again soon.
+func TestCliffIsLeftBeforeCallsEnd(t *testing.T) {
+	since, longest, times := 0, 0, 0 // steps beyond the cliff, and how often it went there
+	_, peak := feed(t, ReportStatus(), 4000, Observation{Workers: 1, Min: 1, Max: 256, Backlog: 1024, Full: true},
+		func(_ int, o *Observation) {
+			o.Backlog, o.Full = 1024, true
+			switch {
+			case o.Workers <= 40:
+				since = 0
+				full(o, 10*time.Millisecond)
+				return
+			case since == 0:
+				times++
+				over := o.Workers
+				o.Workers = 32 // of these
+				full(o, 10*time.Millisecond)
+				o.Workers, o.Oldest = over, tick
+				o.Busy, o.InHand = over, over
+			default:
+				hang(o)
+			}
+			since++
+			longest = max(longest, since)
+		})
+	if peak <= 40 || longest > 40 || times > 4 {
+		t.Errorf("peak %d, %d times over the cliff in 20 s, for %v at most; want at most 4 times, for 200 ms", peak, times,
+			time.Duration(longest)*tick)
+	}
+}
+
+// TestStartAndCutHideOnTheirSide: where times scatter a young size looks too good and a cut too bad, and each is doubted on that side
+// alone; where all take the same neither is.
+func TestStartAndCutHideOnTheirSide(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		y         yard
+		low, high bool // it may be as low, or as high, as the yardstick
+	}{
+		{"equal times, more comes out", yard{rate: 1500}, false, true},
+		{"equal times, less comes out", yard{rate: 700, cut: true}, true, false},
+		{"scattered, after a start more", yard{rate: 1500, cv2: 25}, true, true},
+		{"scattered, after a start less", yard{rate: 300, cv2: 25}, true, false},
+		{"scattered, after a cut less", yard{rate: 700, cv2: 25, cut: true}, true, true},
+		{"scattered, after a cut more", yard{rate: 1800, cv2: 25, cut: true}, false, true},
+	} {
+		c.y.n, c.y.done, c.y.span = 20, 20_000, 0.2
+		_, low, high := c.y.against(yard{n: 10, rate: 1000, done: 20_000, cv2: c.y.cv2, span: 20}, 0)
+		if low <= 1 != c.low || high >= 1 != c.high {
+			t.Errorf("%s: %.2f to %.2f of the yardstick", c.name, low, high)
+		}
+	}
+}
+
+// TestHoldsDifferFromPoolToPool: replicas on one downstream that do the same work must not probe it together. Each waits for
+// three to five quarters of the time that all others wait, and when it does depends on what it alone has done.
 func TestHoldsDifferFromPoolToPool(t *testing.T) {
 	probe := func(done int64) (at time.Duration) { // when more was first tried after a growth that brought nothing
 		s, e := ReportStatus(), estimate{}
@@ -195,22 +253,32 @@ func TestOtherPoliciesDecide(t *testing.T) {
 		{"fixed keeps Max", Fixed(), o, 20, 0},
 		{"classic: not yet", classicNow(ClassicConfig{}, 4*time.Second), o, 10, time.Second},
 		{"classic: one more after grow_after", classicNow(ClassicConfig{}, 5*time.Second), o, 11, 5 * time.Second},
-		{"classic: an idle report in between", classicNow(ClassicConfig{}, 5*time.Second), with(func(o *Observation) { o.Reports = 1 }), 10, 5 * time.Second},
+		{"classic: an idle report in between", classicNow(ClassicConfig{}, 5*time.Second), with(func(o *Observation) { o.Reports = 1 }),
+			10, 5 * time.Second},
 		{"classic: at Max", classicNow(ClassicConfig{}, 5*time.Second), with(func(o *Observation) { o.Max = 10 }), 10, -1},
-		{"classic: one less after three idle timeouts", classicNow(ClassicConfig{}, 0), with(func(o *Observation) { idle(o); o.IdleLong, o.LongestIdle = 1, 3*time.Second }), 9, tick},
-		{"classic: two are not enough", classicNow(ClassicConfig{}, 0), with(func(o *Observation) { idle(o); o.IdleLong, o.LongestIdle = 1, 2*time.Second }), 10, time.Second},
-		{"classic: at most two sleep", classicNow(ClassicConfig{MaxSleeping: 2}, 0), with(func(o *Observation) { idle(o); o.IdleLong, o.LongestIdle = 3, time.Second }), 9, tick},
+		{"classic: one less after three idle timeouts", classicNow(ClassicConfig{}, 0),
+			with(func(o *Observation) { idle(o); o.IdleLong, o.LongestIdle = 1, 3*time.Second }), 9, tick},
+		{"classic: two are not enough", classicNow(ClassicConfig{}, 0),
+			with(func(o *Observation) { idle(o); o.IdleLong, o.LongestIdle = 1, 2*time.Second }), 10, time.Second},
+		{"classic: at most two sleep", classicNow(ClassicConfig{MaxSleeping: 2}, 0),
+			with(func(o *Observation) { idle(o); o.IdleLong, o.LongestIdle = 3, time.Second }), 9, tick},
 		{"threshold: normal", QueueThreshold(ThresholdConfig{}), o, 10, time.Second},
-		{"threshold: busy adds a batch", QueueThreshold(ThresholdConfig{Batch: 4}), with(func(o *Observation) { o.Fill = 0.75 }), 14, time.Second},
+		{"threshold: busy adds a batch", QueueThreshold(ThresholdConfig{Batch: 4}), with(func(o *Observation) { o.Fill = 0.75 }), 14,
+			time.Second},
 		{"threshold: 200 jobs for 2 workers are busy, in a queue a fifth full", QueueThreshold(ThresholdConfig{}),
 			with(func(o *Observation) { o.Workers, o.Backlog, o.Fill = 2, 200, 0.2 }), 3, time.Second},
-		{"threshold: 200 jobs for 20 are not", QueueThreshold(ThresholdConfig{}), with(func(o *Observation) { o.Workers, o.Max, o.Backlog = 20, 40, 200 }), 20, time.Second},
-		{"threshold: busy, up to Max", QueueThreshold(ThresholdConfig{Batch: 40}), with(func(o *Observation) { o.Fill = 0.75 }), 20, time.Second},
-		{"threshold: idle removes a batch of the idle", QueueThreshold(ThresholdConfig{Batch: 8}), with(func(o *Observation) { idle(o); o.Fill = 0.1 }), 6, time.Second},
+		{"threshold: 200 jobs for 20 are not", QueueThreshold(ThresholdConfig{}),
+			with(func(o *Observation) { o.Workers, o.Max, o.Backlog = 20, 40, 200 }), 20, time.Second},
+		{"threshold: busy, up to Max", QueueThreshold(ThresholdConfig{Batch: 40}), with(func(o *Observation) { o.Fill = 0.75 }), 20,
+			time.Second},
+		{"threshold: idle removes a batch of the idle", QueueThreshold(ThresholdConfig{Batch: 8}),
+			with(func(o *Observation) { idle(o); o.Fill = 0.1 }), 6, time.Second},
 		{"threshold: cools down", cooling, with(func(o *Observation) { o.Fill = 1 }), 10, 100 * time.Millisecond},
 		{"aimd: adds", AIMD(AIMDConfig{Add: 3}), o, 13, 100 * time.Millisecond},
-		{"aimd: keeps three quarters when slow", slow, with(func(o *Observation) { o.Rates.Handler = time.Second }), 7, 100 * time.Millisecond},
-		{"aimd: lets the idle go", AIMD(AIMDConfig{}), with(func(o *Observation) { idle(o); o.IdleLong = 3 }), 7, 100 * time.Millisecond},
+		{"aimd: keeps three quarters when slow", slow, with(func(o *Observation) { o.Rates.Handler = time.Second }), 7,
+			100 * time.Millisecond},
+		{"aimd: lets the idle go", AIMD(AIMDConfig{}), with(func(o *Observation) { idle(o); o.IdleLong = 3 }), 7,
+			100 * time.Millisecond},
 		{"aimd: nothing to do", AIMD(AIMDConfig{}), with(func(o *Observation) { o.Busy, o.Backlog, o.Idle = 0, 0, 10 }), 10, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -237,7 +305,8 @@ func TestGuardKeepsWithinMemoryAndProcessors(t *testing.T) {
 		{"unknown is not full", nil, at(time.Minute, 0, 0), 80},
 		{"memory full: no more", nil, at(time.Minute, 0.9, 0), 40},
 		{"memory over: a quarter less, but not under Min", nil, at(time.Minute, 0.95, 0), 35},
-		{"and not again before a collection", []Observation{at(time.Minute, 0.95, 0)}, at(time.Minute+100*time.Millisecond, 0.97, 0), 40},
+		{"and not again before a collection", []Observation{at(time.Minute, 0.95, 0)}, at(time.Minute+100*time.Millisecond, 0.97, 0),
+			40},
 		{"memory was full a second ago", []Observation{at(time.Minute, 0.9, 0)}, at(time.Minute+time.Second, 0.5, 0), 40},
 		{"and is long over", []Observation{at(time.Minute, 0.9, 0)}, at(time.Minute+3*time.Second, 0.4, 0), 80},
 		{"processors full: no more", nil, at(time.Minute, 0, 0.95), 40},

@@ -3,8 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
+	"sync/atomic"
 )
 
 // ErrClosed is what a submitter gets from a pool that drains.
@@ -13,48 +12,9 @@ var ErrClosed = errors.New("pool: closed")
 // Pool is a bounded queue and the workers that empty it. Make one with New, end it with Drain. Its methods are safe for
 // concurrent use.
 type Pool[T any] struct {
-	cfg     Config[T]
-	epoch   time.Time     // the clock's zero
-	waiters sync.Pool     // of *waiter[T]
-	kick    chan struct{} // something happened that the manager should see; room for one
-	look    chan struct{} // a T is in hand again: the scanner may have to look; room for one
-	stop    chan struct{} // closed when the last worker has ended after a Drain
-	ended   chan struct{} // closed when the loops have ended, too
-
-	_        [64]byte   // what workers only read does not share a cache line with what they write
-	mu       sync.Mutex // everything below, and each Worker's fields that say so
-	queue    queue[T]
-	idle     []*Worker[T] // a stack: last in, first out, so that surplus workers stay idle and say so
-	oldest   *Worker[T]   // the busy ones, in the order in which they began
-	newest   *Worker[T]
-	live     int           // workers with a slot: idle, busy or just started
-	running  int           // the goroutines of these, and of those that are ending
-	excess   int           // busy ones with a slot that are to go when they finish
-	busy     int           // with a T in hand
-	inHand   int           // messages that these have
-	started  time.Duration // sum of the times at which they began
-	stuck    int           // abandoned
-	min, max int
-	closed   bool          // Drain has begun
-	gone     chan struct{} // closed when a worker that was started after the end has ended, if Drain waits for it
-	over     bool          // and it is done: stop is closed
-	loops    int           // manager and scanner, as long as they run
-	calling  bool          // a called worker is on its way
-	alert    bool          // the manager sleeps and wants to know of starvation
-	blind    bool          // the scanner sleeps and wants to know of work
-
-	in, done int64
-	expected int // see Expect
-	work     time.Duration
-	squares  float64
-	handled  int64 // T\'s
-	refused  int64 // of done: see Worker.Refused
-	reports  int64
-	panics   int64
-	goexits  int64
-	decided  int64
-	last     Decision
-	rates    Rates
+	cfg   Config[T]
+	floor floor[T]
+	ended chan struct{} // closed when the last worker, the manager and the scanner have ended
 }
 
 // New checks cfg, reporting all that is wrong with it at once, and starts Min workers and their manager. End the pool with Drain.
@@ -63,47 +23,47 @@ func New[T any](cfg Config[T]) (*Pool[T], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool[T]{
-		cfg:   cfg,
-		epoch: time.Now(),
-		kick:  make(chan struct{}, 1),
-		look:  make(chan struct{}, 1),
-		stop:  make(chan struct{}),
-		ended: make(chan struct{}),
-		queue: newQueue[T](cfg.Weights, cfg.Strict, cfg.Queue),
-		min:   cfg.Min,
-		max:   cfg.Max,
-		loops: 1,
-	}
-	if cfg.QueueTime > 0 {
-		p.queue.bound = cfg.leastBound(cfg.Max) // until the pace is known
-	}
+	p := &Pool[T]{cfg: cfg, ended: make(chan struct{})}
+	m := &manager[T]{cfg: &p.cfg, floor: &p.floor}
+	loops := []func(){m.run}
 	if cfg.Split != nil || cfg.Held != nil {
-		p.loops++
-		go p.scan()
+		s := &scanner[T]{cfg: &p.cfg, floor: &p.floor}
+		loops = append(loops, s.run)
 	}
-	p.mu.Lock()
-	for range cfg.Min {
-		p.spawn()
-	}
-	p.mu.Unlock()
-	nudge(p.kick) // the policy decides once before there is work
-	go p.manage()
+	p.floor.open(&p.cfg, p.startWorker)
+	nudge(p.floor.kick) // the policy decides once before there is work
+	p.start(loops)
 	return p, nil
 }
 
-// now is the time since the pool's start. Reading the monotonic clock alone costs half of time.Now.
-func (p *Pool[T]) now() time.Duration { return time.Since(p.epoch) }
+// start starts the loops. The last of them that ends says so to Drain.
+func (p *Pool[T]) start(loops []func()) {
+	var left atomic.Int32
+	left.Store(int32(len(loops)))
+	for _, run := range loops {
+		go func() {
+			run()
+			if left.Add(-1) == 0 {
+				close(p.ended)
+			}
+		}()
+	}
+}
+
+// startWorker makes a worker for the floor. Drain waits for its goroutine by what the floor counts.
+func (p *Pool[T]) startWorker() *Worker[T] {
+	w := &Worker[T]{cfg: &p.cfg, floor: &p.floor, wake: make(chan struct{}, 1)}
+	go w.run()
+	return w
+}
 
 // SetLimits changes Min and Max. The manager follows at once; busy workers that are too many go when they finish.
 func (p *Pool[T]) SetLimits(least, most int) error {
 	if err := checkLimits(least, most); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	p.min, p.max = least, most
-	p.mu.Unlock()
-	nudge(p.kick)
+	p.floor.setLimits(least, most)
+	nudge(p.floor.kick)
 	return nil
 }
 
@@ -112,31 +72,15 @@ func (p *Pool[T]) SetLimits(least, most int) error {
 // ones, and says how many those are; their goroutines end when Do returns. If ctx ends first Drain returns its cause with the
 // number of workers that still have a T in hand, and the pool goes on draining. Drain may be called again, and by many.
 func (p *Pool[T]) Drain(ctx context.Context) (stuck int, err error) {
-	p.mu.Lock()
-	var refused waiters[T]
-	if !p.closed {
-		p.closed = true
-		before := p.queue.backlog
-		refused = p.queue.refuse(ErrClosed)
-		p.in -= int64(before - p.queue.backlog)
-	}
-	woken := p.endIfDrained()
-	p.mu.Unlock()
-	refused.wake()
-	woken.wakeAll()
+	p.floor.close()
 	err = await(ctx, p.ended)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for err == nil && p.running > 0 { // requeued after the end
-		if p.gone == nil {
-			p.gone = make(chan struct{})
+	for {
+		stuck, rest := p.floor.unfinished() // some may have been started after the end, by a Requeue
+		if err != nil || rest == nil {
+			return stuck, err
 		}
-		gone := p.gone
-		p.mu.Unlock()
-		err = await(ctx, gone)
-		p.mu.Lock()
+		err = await(ctx, rest)
 	}
-	return p.stuck + p.busy, err
 }
 
 // await returns when ch is closed or, with its cause, when ctx ends first.
@@ -151,40 +95,5 @@ func await(ctx context.Context, ch <-chan struct{}) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// endIfDrained sends the idle workers home once nothing is left to do: it returns those to wake. Until then they stay, for a busy
-// one may requeue. Called with the lock.
-func (p *Pool[T]) endIfDrained() (woken *Worker[T]) {
-	if !p.drained() {
-		return nil
-	}
-	return p.retire(len(p.idle))
-}
-
-// drained: nothing is left to do, or to be requeued by who does it. Called with the lock.
-func (p *Pool[T]) drained() bool { return p.closed && p.queue.items == 0 && p.busy == 0 }
-
-// endIfOver tells manager and scanner to end once the workers have. Called with the lock.
-func (p *Pool[T]) endIfOver() {
-	if p.gone != nil && p.running == 0 {
-		close(p.gone)
-		p.gone = nil
-	}
-	if p.closed && !p.over && p.running == 0 && p.queue.items == 0 {
-		p.over = true
-		close(p.stop)
-	}
-}
-
-// loopEnded is called by manager and scanner when they end.
-func (p *Pool[T]) loopEnded() {
-	p.mu.Lock()
-	p.loops--
-	last := p.loops == 0
-	p.mu.Unlock()
-	if last {
-		close(p.ended)
 	}
 }

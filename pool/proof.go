@@ -7,10 +7,13 @@ import (
 
 // Knobs of a proof.
 const (
-	sure      = 3.0                    // standard errors that prove something, and completions per worker in which a change of size shows
-	paidShare = 0.5                    // a growth paid if it brought this share of what it could
-	noise     = 0.25                   // a doubt, or a share of time in handlers that have not ended, beyond which a window tells nothing by itself
-	part      = 0.125                  // the smallest growth or cut that is tried; a quarter of it is what a size is held above the knee
+	// standard errors that prove something, and completions per worker in which a change of size shows
+	sure      = 3.0
+	paidShare = 0.5 // a growth paid if it brought this share of what it could
+	// a doubt, or a share of time in handlers that have not ended, beyond which a window tells nothing by itself
+	noise = 0.25
+	// the smallest growth or cut that is tried; a quarter of it is what a size is held above the knee
+	part      = 0.125
 	firstHold = 100 * time.Millisecond // the wait before the first probe, times 8 each time ...
 	mostHold  = 20 * time.Second       // ... up to this, and three times this where a growth did harm
 	longest   = 5 * time.Second        // that a trial may take
@@ -21,14 +24,14 @@ type yard struct {
 	n, rate, done float64 // workers, completions per second, completions behind that
 	cv2           float64 // squared coefficient of variation of their times
 	off, span     float64 // share of the time that went into handlers which did not end; seconds
+	cut           bool    // measured after a cut
 	proven        bool    // less than n is proven to bring less
 }
 
-// read returns what was measured since the window was opened, and for how long.
-func (s *reportStatus) read(o *Observation) (y yard, t time.Duration) {
-	w := &s.opened
+// read returns what was measured since w, and for how long.
+func (s *reportStatus) read(w, o *Observation) (y yard, t time.Duration) {
 	n, work, t := float64(o.served()-w.served()), (o.Work - w.Work).Seconds(), o.Now-w.Now
-	y = yard{n: float64(o.Workers), done: n, span: t.Seconds(), proven: s.ref.proven}
+	y = yard{n: float64(o.Workers), done: n, span: t.Seconds(), proven: s.ref.proven, cut: s.change.Workers > o.Workers}
 	if n == 0 || t <= 0 {
 		return y, t
 	}
@@ -41,26 +44,41 @@ func (s *reportStatus) read(o *Observation) (y yard, t time.Duration) {
 	return y, t
 }
 
-// hidden is by which share the rate may be wrong whatever the number of completions: handlers did not end; and at a start only
-// short ones end soon, after a cut those stay that have long ones in hand, until (cv²-1)/2 handler times are won or lost
-// (inspection paradox).
-func (y yard) hidden(cv2, h float64) float64 { return y.off + max(0, cv2-1)/2*h/y.span }
+// hidden is by which share the rate may be too high, and too low, whatever the number of completions: handlers did not end; and
+// until (cv²-1)/2 handler times are won or lost, at a start only short ones end, and after a cut those stay that have long ones in
+// hand (inspection paradox).
+func (y yard) hidden(cv2, h float64) (over, under float64) {
+	bias := max(0, cv2-1) / 2 * h / y.span
+	if y.cut {
+		return y.off, y.off + bias
+	}
+	return y.off + bias, y.off
+}
+
+// bias is the larger of what is hidden.
+func (y yard) bias() float64 {
+	over, under := y.hidden(y.cv2, y.n/y.rate)
+	return max(over, under)
+}
 
 // own is how far off y may be by itself.
-func (y yard) own() float64 { return sure*math.Sqrt(y.cv2/y.done) + y.hidden(y.cv2, y.n/y.rate) }
+func (y yard) own() float64 { return sure*math.Sqrt(y.cv2/y.done) + y.bias() }
 
-// against is the throughput at y over that at x, and how far off that may be.
-func (y yard) against(x yard) (q, doubt float64) {
+// against is the throughput at y over that at x, and the least and the most that it may be.
+func (y yard) against(x yard, others float64) (q, low, high float64) {
 	q, cv2, h := y.rate/x.rate, max(y.cv2, x.cv2), y.n/max(y.rate, x.rate/4)
 	n := max(y.done, x.rate*y.span/4)
-	return q, max(q, 0.25)*sure*math.Sqrt(cv2*(1/n+1/x.done)) + y.hidden(cv2, h) + x.hidden(cv2, h)
+	doubt := max(q, 0.25) * sure * (math.Sqrt(cv2*(1/n+1/x.done)) + math.Sqrt(others))
+	over, under := y.hidden(cv2, h)
+	overX, underX := x.hidden(cv2, h)
+	return q, q - doubt - over - underX, q + doubt + under + overX
 }
 
 // compare holds y against the yardstick, as far as others let the two be compared.
-func (s *reportStatus) compare(y yard) (q, doubt float64) {
-	q, doubt = y.against(s.ref)
-	return q, doubt + max(q, 0.25)*sure*math.Sqrt(s.others)
-}
+func (s *reportStatus) compare(y yard) (q, low, high float64) { return y.against(s.ref, s.others) }
+
+// least is the throughput at y over the yardstick's with which the growth paid.
+func (s *reportStatus) least(y yard) float64 { return 1 + paidShare*(y.n/s.ref.n-1) }
 
 // judge reads what was measured at the present size, if anything is; with a verdict it decides.
 func (s *reportStatus) judge(o Observation) (Decision, bool) {
@@ -69,17 +87,20 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		s.changedAt, s.open = o.Now, false
 	}
 	since := o.Now - s.changedAt
+	if grown && s.missing(o) {
+		return s.harm(o), true
+	}
 	if !s.open {
 		s.window(o, s.settled(o, since))
 		return Decision{}, false
 	}
-	y, t := s.read(&o)
+	y, t := s.read(&s.opened, &o)
 	if y.done < 8 {
 		return Decision{}, false
 	}
 	if grown && t >= max(tick, seconds(s.ref.n/s.ref.rate)) {
-		if q, doubt := s.compare(y); q+doubt < 1 {
-			return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out"), true
+		if _, _, high := s.compare(y); high < 1 {
+			return s.harm(o), true
 		}
 	}
 	if t < max(tick, seconds(y.n/y.rate)) {
@@ -104,6 +125,27 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	return Decision{}, false
 }
 
+// harm takes back a growth with which less comes out. Where that was the smallest there is nothing in between to be found.
+func (s *reportStatus) harm(o Observation) Decision {
+	if s.most > 0 && s.part <= part {
+		s.hold = max(s.hold, mostHold)
+	}
+	return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out")
+}
+
+// missing: since a growth fewer have ended than the workers of before would have ended alone, so at a cliff the proof need not wait
+// until something ends. One for each new worker may be late without harm: crowded handlers that all take longer end later.
+func (s *reportStatus) missing(o Observation) bool {
+	y, _ := s.read(&s.change, &o)
+	due, cv2 := s.ref.rate*y.span, max(1, y.cv2, s.ref.cv2)
+	if y.done == 0 || due < 8 {
+		return false
+	}
+	q := (y.done + y.n - s.ref.n) / due
+	over, _ := s.ref.hidden(cv2, s.ref.n/s.ref.rate)
+	return q+max(q, 0.25)*sure*(math.Sqrt(cv2*(1/due+1/s.ref.done))+math.Sqrt(s.others))+over < 1
+}
+
 // settled: what was begun before the last change of size has ended, or should have.
 func (s *reportStatus) settled(o Observation, since time.Duration) bool {
 	h, cv2 := o.Rates.Handler, 1.0
@@ -123,20 +165,20 @@ func (s *reportStatus) measured(o Observation, y yard) {
 
 // more: did the growth bring what it should?
 func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
-	q, doubt := s.compare(y)
-	least := 1 + paidShare*(y.n/s.ref.n-1)
-	knee := s.ref.n * (max(1, q+doubt) + part/4) // there the line through the smaller size reaches this throughput
+	q, low, high := s.compare(y)
+	least := s.least(y)
+	knee := s.ref.n * (max(1, high) + part/4) // there the line through the smaller size reaches this throughput
 	probe, long := s.most > 0 && o.Workers > s.most, o.Now-s.changedAt > longest
 	switch {
-	case q+doubt < least && probe:
+	case high < least && probe:
 		return s.bar(o, s.ref.n, mostHold, ReasonUndo, "more brought too little"), true
-	case q+doubt < least && (knee < y.n*(1-part) || doubt <= noise/4 && math.Round(knee) < y.n):
+	case high < least && (knee < y.n*(1-part) || high-q <= noise/4 && math.Round(knee) < y.n):
 		return s.bar(o, knee, mostHold, ReasonUndo, "more brought too little"), true
 	case y.off > noise:
-	case q+doubt < least, s.most > 0 && !probe && y.n <= s.ref.n*(1+part): // near enough
-		y.proven = q-doubt > 1 || s.ref.proven
+	case high < least, s.most > 0 && !probe && y.n <= s.ref.n*(1+part): // near enough
+		y.proven = low > 1 || s.ref.proven
 		s.measured(o, y)
-	case q >= least && q-doubt > 1:
+	case q >= least && low > 1:
 		y.proven = true
 		s.measured(o, y)
 		s.paid(o)
@@ -164,17 +206,17 @@ func (s *reportStatus) paid(o Observation) {
 
 // less: did the cut cost anything?
 func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
-	q, doubt := s.compare(y)
+	q, low, high := s.compare(y)
 	known := y.done > 4*s.ref.done // it will not become clearer
 	switch {
-	case q+doubt < 1-part/4, known && q < 1-noise:
+	case high < 1-part/4, known && q < 1-noise:
 		s.ref.proven = true
-		target := y.n / q * (1 + doubt + part/4)
+		target := y.n / q * (1 + q - low + part/4)
 		if target > s.ref.n*(1-part) {
 			target = s.ref.n
 		}
 		return s.bar(o, target, 0, ReasonUndo, "less hurts"), true
-	case known, q-doubt/2 > 1-noise:
+	case known, (q+low)/2 > 1-noise:
 		s.measured(o, y)
 		s.hold = firstHold // if that was wrong, a little more soon shows it
 		s.bar(o, y.n, 0, "", "")
@@ -185,12 +227,12 @@ func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
 
 // same: at one size the throughput should stay. Where it does not, that is not our doing, and nothing known holds any more.
 func (s *reportStatus) same(o Observation, y yard) {
-	q, doubt := y.against(s.ref)
-	s.disturbed(math.Pow(math.Log(q), 2) - math.Pow(doubt/sure, 2))
+	q, low, high := y.against(s.ref, 0)
+	s.disturbed(math.Pow(math.Log(q), 2) - math.Pow((high-low)/2/sure, 2))
 	switch {
-	case q > 1+part/8+doubt:
+	case low > 1+part/8+sure*math.Sqrt(s.others): // nor is that what others do
 		s.till = o.Now
-	case q+doubt < 1:
+	case high < 1:
 		y.proven = s.ref.proven && q > 1-noise
 	case y.own() < s.ref.own()/2: // the better yardstick
 	default:
@@ -201,8 +243,8 @@ func (s *reportStatus) same(o Observation, y yard) {
 	s.measured(o, y)
 }
 
-// disturbed learns what others do to the throughput: by how much it changes at one size. One change is none: the downstream may have
-// become another.
+// disturbed learns what others do to the throughput: by how much it changes at one size. One change is none: the downstream may
+// have become another.
 func (s *reportStatus) disturbed(change float64) {
 	change = min(noise*noise, max(0, change))
 	s.others += (min(change, s.shift) - s.others) * part
@@ -211,7 +253,8 @@ func (s *reportStatus) disturbed(change float64) {
 
 // bar goes to a size and stays there for a while that lengthens, never quite the same, lest many probe one downstream together.
 func (s *reportStatus) bar(o Observation, target float64, most time.Duration, why Reason, detail string) Decision {
-	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24) // of what differs from one pool to the next
+	// of what differs from one pool to the next
+	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24)
 	s.most, s.part, s.free = max(1, int(math.Round(target))), part, false
 	s.till = o.Now + seconds(s.hold.Seconds()*(0.75+jitter/2))
 	s.hold = max(s.hold, min(8*s.hold, most))

@@ -1,7 +1,5 @@
 package pool
 
-import "fmt"
-
 // item is a T that waits, with the messages in it as counted when it was taken in.
 type item[T any] struct {
 	t T
@@ -55,68 +53,7 @@ type class[T any] struct {
 	taken  waiters[T] // whose T's are all in: see admit
 }
 
-// waiter is a blocked submitter. Workers take its T's into the class as they make room.
-type waiter[T any] struct {
-	one  [1]T  // backs ts for Submit
-	ts   []T   // not yet taken
-	each []int // messages in each of ts
-	n    int   // in all
-	err  error
-	in   *waiters[T] // the list that it is in; nil: being woken
-	next *waiter[T]
-	ch   chan struct{} // room for one
-}
-
-// waiters is a list of them, longest waiting first.
-type waiters[T any] struct{ first, last *waiter[T] }
-
-func (l *waiters[T]) add(x *waiter[T]) {
-	if l.first == nil {
-		l.first = x
-	} else {
-		l.last.next = x
-	}
-	l.last, x.in = x, l
-}
-
-func (l *waiters[T]) remove(x *waiter[T]) {
-	var prev *waiter[T]
-	for y := l.first; y != x; y = y.next {
-		prev = y
-	}
-	if prev == nil {
-		l.first = x.next
-	} else {
-		prev.next = x.next
-	}
-	if l.last == x {
-		l.last = prev
-	}
-	x.next, x.in = nil, nil
-}
-
-// append moves all of m to the end of l.
-func (l *waiters[T]) append(m waiters[T]) {
-	switch {
-	case m.first == nil:
-	case l.first == nil:
-		*l = m
-	default:
-		l.last.next, l.last = m.first, m.last
-	}
-}
-
-// wake tells all of a list that their wait is over. Called without the lock, on a list that nobody else has.
-func (l waiters[T]) wake() {
-	for x := l.first; x != nil; {
-		next := x.next
-		x.next = nil
-		x.ch <- struct{}{}
-		x = next
-	}
-}
-
-// queue is the classes and whose turn it is. Everything is under the pool's lock.
+// queue is the classes and whose turn it is. It has no lock.
 type queue[T any] struct {
 	classes []class[T]
 	bound   int     // per class
@@ -140,31 +77,25 @@ func newQueue[T any](weights []int, strict bool, bound int) queue[T] {
 	return q
 }
 
-func (q *queue[T]) has(class int) error {
-	if class < 0 || class >= len(q.classes) {
-		return fmt.Errorf("pool: class %d: there are %d", class, len(q.classes))
-	}
-	return nil
-}
-
 // room is how many T's a submitter may put into c. Those already waiting go first.
-func (q *queue[T]) room(c *class[T]) int {
+func (q *queue[T]) room(class int) int {
+	c := &q.classes[class]
 	if c.line.first != nil {
 		return 0
 	}
 	return max(0, q.bound-c.len)
 }
 
-func (q *queue[T]) push(c *class[T], t T, n int) {
-	c.pushBack(item[T]{t, n})
+func (q *queue[T]) push(class int, x item[T]) {
+	q.classes[class].pushBack(x)
 	q.items++
-	q.backlog += n
+	q.backlog += x.n
 }
 
-func (q *queue[T]) pushFront(c *class[T], t T, n int) {
-	c.ring.pushFront(item[T]{t, n})
+func (q *queue[T]) pushFront(class int, x item[T]) {
+	q.classes[class].pushFront(x)
 	q.items++
-	q.backlog += n
+	q.backlog += x.n
 }
 
 // pop takes the next T by weight or rank, and the submitters to wake. Only when items > 0.
@@ -249,9 +180,9 @@ func (q *queue[T]) release(l waiters[T]) {
 	}
 }
 
-// wait puts x at the end of c's line.
-func (q *queue[T]) wait(c *class[T], x *waiter[T]) {
-	c.line.add(x)
+// wait puts x at the end of its class's line.
+func (q *queue[T]) wait(class int, x *waiter[T]) {
+	q.classes[class].line.add(x)
 	q.blocked++
 	q.backlog += x.n
 	q.refused = true
@@ -294,4 +225,14 @@ func (q *queue[T]) fill() float64 {
 		most = max(most, q.classes[i].len)
 	}
 	return float64(most) / float64(q.bound)
+}
+
+// tune sets what follows from the pace, and the bound. Who finds room by that is to be woken.
+func (q *queue[T]) tune(c *pace, bound int) (admitted waiters[T]) {
+	q.quick, q.rate = c.quick(q.quick), c.rate
+	q.bound, q.slack = bound, c.slack(bound)
+	for i := range q.classes {
+		admitted.append(q.admit(&q.classes[i]))
+	}
+	return admitted
 }

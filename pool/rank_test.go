@@ -29,7 +29,7 @@ func TestStrictIsByRankAndStarvesNone(t *testing.T) {
 		for range rapid.IntRange(1, 600).Draw(t, "steps") {
 			if class := rapid.IntRange(-1, n-1).Draw(t, "push"); class >= 0 {
 				for range rapid.IntRange(1, 30).Draw(t, "times") {
-					q.push(&q.classes[class], 0, 1)
+					q.push(class, item[int]{0, 1})
 				}
 			}
 			if q.items == 0 {

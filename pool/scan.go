@@ -11,62 +11,46 @@ type held[T any] struct {
 	d     time.Duration
 }
 
-// scan is the scanner's loop. It sleeps while nothing is in hand.
-func (p *Pool[T]) scan() {
-	defer p.loopEnded()
-	timer := time.NewTimer(p.cfg.Scan)
+// scanner is the loop that looks at what is in hand for long. It sleeps while nothing is.
+type scanner[T any] struct {
+	cfg   *Config[T]
+	floor *floor[T]
+}
+
+// run ends when the pool is over.
+func (s *scanner[T]) run() {
+	timer := time.NewTimer(s.cfg.Scan)
 	defer timer.Stop()
 	var hs []held[T]
 	for {
-		p.mu.Lock()
-		p.blind = p.busy == 0
-		sleep := p.blind
-		p.mu.Unlock()
-		if sleep {
+		if s.floor.idle() {
 			select {
-			case <-p.stop:
+			case <-s.floor.ending.over:
 				return
-			case <-p.look:
+			case <-s.floor.crew.look:
 			}
 		}
-		timer.Reset(p.cfg.Scan)
+		timer.Reset(s.cfg.Scan)
 		select {
-		case <-p.stop:
+		case <-s.floor.ending.over:
 			return
 		case <-timer.C:
 		}
-		hs = p.hold(hs[:0])
+		hs = s.floor.held(hs[:0], s.cfg.Scan)
 		for _, h := range hs { // without the lock: the callbacks may requeue
-			p.tell(h)
+			s.tell(h)
 		}
 		clear(hs)
 	}
 }
 
-// hold collects what has been in hand for longer than one scan.
-func (p *Pool[T]) hold(hs []held[T]) []held[T] {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	for w := p.oldest; w != nil && now-w.since >= p.cfg.Scan; w = w.newer {
-		hs = append(hs, held[T]{w, w.cur, w.class, w.seq, now - w.since})
-	}
-	return hs
-}
-
-func (p *Pool[T]) tell(h held[T]) {
-	if p.cfg.Split != nil && h.d >= 2*p.cfg.Scan {
-		if rest, ok := p.cfg.Split(h.t); ok {
-			p.requeueFront(h.class, rest)
+func (s *scanner[T]) tell(h held[T]) {
+	if s.cfg.Split != nil && h.d >= 2*s.cfg.Scan {
+		if rest, ok := s.cfg.Split(h.t); ok {
+			s.floor.splitOff(h, item[T]{rest, s.cfg.messages(rest)})
 		}
 	}
-	if p.cfg.Held == nil || !p.cfg.Held(h.w, h.t, h.d) {
-		return
+	if s.cfg.Held != nil && s.cfg.Held(h.w, h.t, h.d) {
+		s.floor.abandon(h.w, h.seq)
 	}
-	p.mu.Lock()
-	p.abandon(h.w, h.seq)
-	woken := p.endIfDrained()
-	p.endIfOver()
-	p.mu.Unlock()
-	woken.wakeAll()
 }

@@ -31,7 +31,8 @@ func TestGrowsInMillisecondsWhereTheClassicRuleTakesMinutes(t *testing.T) {
 		t.Errorf("report-status took %v", d)
 	}
 	// The rule does not look at the load: a hundredth of it, with handlers that take a hundred times as long, is played sooner.
-	if d := until(pool.Classic(pool.ClassicConfig{}), 500*time.Millisecond, 100*time.Millisecond, 10*time.Minute); d < 7*time.Minute || d > 8*time.Minute {
+	if d := until(pool.Classic(pool.ClassicConfig{}), 500*time.Millisecond, 100*time.Millisecond,
+		10*time.Minute); d < 7*time.Minute || d > 8*time.Minute {
 		t.Errorf("the classic rule took %v, should be 89 times 5 s", d)
 	}
 }
@@ -39,9 +40,11 @@ func TestGrowsInMillisecondsWhereTheClassicRuleTakesMinutes(t *testing.T) {
 // Checking the count and then going, each worker for itself, lets two go where one may: all idle timeouts here pass at one
 // moment.
 func TestWorkersThatAskAtOnceDoNotFallUnderMin(t *testing.T) {
-	for _, policy := range []pool.Policy{pool.ReportStatus(), pool.Classic(pool.ClassicConfig{IdleTimeouts: 1}), pool.AIMD(pool.AIMDConfig{})} {
+	for _, policy := range []pool.Policy{pool.ReportStatus(), pool.Classic(pool.ClassicConfig{IdleTimeouts: 1}),
+		pool.AIMD(pool.AIMDConfig{})} {
 		bubble(t, func(t *testing.T) {
-			p := newPool(t, pool.Config[int]{Min: 3, Max: 64, Policy: policy, IdleTimeout: 10 * time.Millisecond, Do: func(intWorker, int) { time.Sleep(50 * time.Millisecond) }})
+			p := newPool(t, pool.Config[int]{Min: 3, Max: 64, Policy: policy, IdleTimeout: 10 * time.Millisecond,
+				Do: func(intWorker, int) { time.Sleep(50 * time.Millisecond) }})
 			if err := p.SetLimits(40, 64); err != nil {
 				t.Fatal(err)
 			}
@@ -90,11 +93,13 @@ func TestAManagerThatIsBusyHoldsUpNobody(t *testing.T) {
 func TestOtherPoliciesRunAPool(t *testing.T) {
 	for name, policy := range map[string]pool.Policy{
 		"fixed": pool.Fixed(), "classic": pool.Classic(pool.ClassicConfig{GrowAfter: 100 * time.Millisecond, IdleTimeouts: 2}),
-		"threshold": pool.QueueThreshold(pool.ThresholdConfig{Batch: 4, Cooldown: 50 * time.Millisecond}), "aimd": pool.AIMD(pool.AIMDConfig{Slow: time.Second}),
+		"threshold": pool.QueueThreshold(pool.ThresholdConfig{Batch: 4,
+			Cooldown: 50 * time.Millisecond}), "aimd": pool.AIMD(pool.AIMDConfig{Slow: time.Second}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				p := newPool(t, pool.Config[int]{Max: 32, Queue: 100, Policy: policy, Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) }})
+				p := newPool(t, pool.Config[int]{Max: 32, Queue: 100, Policy: policy,
+					Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) }})
 				most := 0
 				for range 10_000 {
 					if err := p.Submit(t.Context(), 0, 1); err != nil {

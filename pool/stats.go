@@ -25,29 +25,11 @@ type Stats struct {
 }
 
 // Stats takes a look. It costs a lock held for some tens of nanoseconds.
-func (p *Pool[T]) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return Stats{
-		In: p.in, Done: p.done, Work: p.work,
-		Backlog: p.queue.backlog, Queued: p.queue.items, Blocked: p.queue.blocked, InHand: p.inHand,
-		Live: p.live, Busy: p.busy, Idle: len(p.idle), Stuck: p.stuck, Min: p.min, Max: p.max,
-		Reports: p.reports, Panics: p.panics, Goexits: p.goexits,
-		Decisions: p.decided, Last: p.last, Rates: p.rates,
-	}
-}
+func (p *Pool[T]) Stats() Stats { return p.floor.stats() }
 
 // InHand returns the T's that workers with a slot have in hand, the one that was begun first at the front. Do may not have begun
 // with one yet, or have returned already: the worker itself tells the pool, when it gets a processor.
-func (p *Pool[T]) InHand() []T {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ts := make([]T, 0, p.busy)
-	for w := p.oldest; w != nil; w = w.newer {
-		ts = append(ts, w.cur)
-	}
-	return ts
-}
+func (p *Pool[T]) InHand() []T { return p.floor.inHand() }
 
 // Load is what a submitter may want to know in each of its rounds.
 type Load struct {
@@ -61,8 +43,4 @@ type Load struct {
 }
 
 // Load costs a lock held for some nanoseconds.
-func (p *Pool[T]) Load() Load {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return Load{Queued: p.queue.items, PerSecond: p.queue.rate, Backlog: p.queue.backlog, Live: p.live, Max: p.max}
-}
+func (p *Pool[T]) Load() Load { return p.floor.load() }

@@ -10,7 +10,7 @@ import (
 const (
 	drainTime = 250 * time.Millisecond // in which a backlog should be gone
 	freeSize  = 16                     // so many workers need no evidence
-	rounds    = 3.0                    // completions per worker without which there is no further growth
+	rounds    = 2.0                    // completions per worker without which there is no further growth
 	busyCPU   = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
@@ -46,6 +46,9 @@ func (s *reportStatus) Step(o Observation) Decision {
 	s.note(o)
 	d := s.decide(o)
 	if t := max(o.Min, min(o.Max, d.Target)); t != o.Workers {
+		if t > o.Workers {
+			s.passed(o)
+		}
 		s.changed(o, t)
 	}
 	return d
@@ -55,6 +58,25 @@ func (s *reportStatus) Step(o Observation) Decision {
 func (s *reportStatus) changed(o Observation, size int) {
 	s.change, s.changedAt, s.calmAt, s.want, s.open = o, o.Now, o.Now, size, false
 	s.free = s.free && size < o.Workers
+}
+
+// passed: growth goes on before this size was measured. What it brought is a yardstick all the same, where that is sure enough:
+// of two sizes beyond a cliff the larger does more, and without one from before the cliff nothing leads back.
+func (s *reportStatus) passed(o Observation) {
+	if s.ref.n >= float64(o.Workers) || o.Workers < freeSize || s.calmAt > s.change.Now { // workers were idle since
+		return
+	}
+	y, _ := s.read(&s.change, &o)
+	if y.done < 8 || y.own() > part {
+		return
+	}
+	if s.ref.n == 0 {
+		s.ref = y
+		return
+	}
+	if q, low, _ := s.compare(y); q >= s.least(y) && low > 1 {
+		s.ref = y
+	}
 }
 
 // forget what was proven.
@@ -78,9 +100,15 @@ func (s *reportStatus) note(o Observation) {
 	}
 }
 
-// blind: nothing has ended yet, or what runs is older than what ended explains.
+// blind: nothing has ended yet, or what runs is older than what ended explains, or nothing ends any more.
 func (s *reportStatus) blind(o Observation) bool {
-	return o.Busy > 0 && (o.Rates.Samples < 1 || o.Rates.Proven > max(2*o.Rates.Handler, o.Rates.Usual))
+	return o.Busy > 0 && (o.Rates.Samples < 1 || o.Rates.Proven > max(2*o.Rates.Handler, o.Rates.Usual) || s.stalled(o))
+}
+
+// stalled: work has waited for drainTime, in which no handler is expected to end. What the running ones prove is bounded by
+// what few workers can do in the time that is looked at, so it cannot tell.
+func (s *reportStatus) stalled(o Observation) bool {
+	return o.starving() && o.Now-s.calmAt >= drainTime && o.Rates.Throughput*drainTime.Seconds() < 1
 }
 
 func (s *reportStatus) decide(o Observation) Decision {
@@ -172,9 +200,10 @@ func (s *reportStatus) grow(o Observation) Decision {
 	}
 	short = max(2*tick, min(short, drainTime))
 	switch wait := held && o.Now < s.till; {
-	case !full && o.Rates.Proven > 0 && o.delay() <= short:
+	case !full && o.Rates.Proven > 0 && o.delay() <= short && !s.stalled(o):
 		return o.stay(ReasonStaff, "the backlog is short", tick)
-	case doubted && s.ref.hidden(s.ref.cv2, size/s.ref.rate)+sure*math.Sqrt(s.others) <= noise && (s.free || (cpu || wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
+	case doubted && s.ref.bias()+sure*math.Sqrt(s.others) <= noise &&
+		(s.free || (cpu || wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
 		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
 	case n >= o.Max:
 		return o.stay(ReasonLimit, "at Max", tick)
@@ -182,10 +211,11 @@ func (s *reportStatus) grow(o Observation) Decision {
 		return o.stay(ReasonCPU, "", tick)
 	case wait || size < s.ref.n:
 		return o.stay(ReasonHold, "", tick)
-	case since < tick || held && (s.ref.n != size || doubted && s.free):
+	case since < tick || held && (s.ref.n != size || doubted && s.free || !s.settled(o, since)):
 		return o.stay(ReasonHold, "measuring", tick)
 	case held:
-		return Decision{Target: min(o.Max, n+max(1, int(s.part*size))), Reason: ReasonGrow, Detail: "a little more is tried", Next: tick}
+		return Decision{Target: min(o.Max, n+max(1, int(s.part*size))), Reason: ReasonGrow, Detail: "a little more is tried",
+			Next: tick}
 	}
 	target, why := s.wanted(o, full, blind)
 	switch {

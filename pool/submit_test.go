@@ -266,7 +266,8 @@ func TestABlockedClassDoesNotHoldUpAnother(t *testing.T) {
 
 func TestQueueTimeBoundsTheQueueByWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := newPool(t, pool.Config[int]{Min: 10, Max: 10, Queue: 10_000, QueueTime: time.Second, Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) }})
+		p := newPool(t, pool.Config[int]{Min: 10, Max: 10, Queue: 10_000, QueueTime: time.Second,
+			Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) }})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		most := 0

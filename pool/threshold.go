@@ -53,7 +53,8 @@ type threshold struct {
 func (q *threshold) validate() error {
 	var errs []error
 	if c := q.cfg; c.IdleAt < 0 || c.BusyAt > 1 || c.IdleAt >= c.BusyAt {
-		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.IdleAt, BusyAt: are %v and %v, must be 0 <= IdleAt < BusyAt <= 1", c.IdleAt, c.BusyAt))
+		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.IdleAt, BusyAt: are %v and %v, must be 0 <= IdleAt < BusyAt <= 1",
+			c.IdleAt, c.BusyAt))
 	}
 	if q.cfg.BusyJobs < 0 {
 		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.BusyJobs: is %v, must be positive", q.cfg.BusyJobs))
@@ -85,5 +86,6 @@ func (q *threshold) Step(o Observation) Decision {
 
 func (q *threshold) change(o Observation, target int, why Reason) Decision {
 	q.changed, q.at = true, o.Now
-	return Decision{Target: max(o.Min, min(o.Max, target)), Reason: why, Detail: fmt.Sprintf("queue %.0f %% full, %d wait", 100*o.Fill, o.Backlog), Next: q.cfg.Cooldown}
+	return Decision{Target: max(o.Min, min(o.Max, target)), Reason: why,
+		Detail: fmt.Sprintf("queue %.0f %% full, %d wait", 100*o.Fill, o.Backlog), Next: q.cfg.Cooldown}
 }

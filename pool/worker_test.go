@@ -247,7 +247,8 @@ func TestHeldAbandonsAndReplaces(t *testing.T) {
 func TestDrainLeavesTheStuck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		p := newPool(t, pool.Config[int]{Do: func(intWorker, int) { <-stuck }, Held: func(intWorker, int, time.Duration) bool { return true }})
+		p := newPool(t, pool.Config[int]{Do: func(intWorker, int) { <-stuck },
+			Held: func(intWorker, int, time.Duration) bool { return true }})
 		if err := p.Submit(t.Context(), 0, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -283,6 +284,43 @@ func TestInHand(t *testing.T) {
 		drain(t, p)
 		if got := p.InHand(); len(got) != 0 {
 			t.Errorf("in hand after the end: %v", got)
+		}
+	})
+}
+
+// TestRequeueLastWakesNobody: what a worker requeues as the last that it does, it handles itself, while others are idle; of
+// several the others get all but the first.
+func TestRequeueLastWakesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chain = 1000
+		var p *pool.Pool[int]
+		by := map[intWorker]int{}
+		switches := 0
+		var last intWorker
+		var mu sync.Mutex
+		p = newPool(t, pool.Config[int]{Min: 8, Max: 8, Do: func(w intWorker, n int) {
+			mu.Lock()
+			by[w]++
+			if last != nil && last != w {
+				switches++
+			}
+			last = w
+			mu.Unlock()
+			if n > 0 {
+				p.Expect(1)
+				p.RequeueLast(0, n-1)
+			}
+		}})
+		synctest.Wait()
+		if err := p.Submit(t.Context(), 0, chain); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if by[last] != chain+1 || switches > 0 {
+			t.Errorf("%d of %d by one worker, which was changed %d times", by[last], chain+1, switches)
+		}
+		if _, err := p.Drain(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
