@@ -42,10 +42,29 @@ type PartitionLag struct {
 	Lag
 }
 
+// A FloorReporter knows up to where all messages of its logs are finished. It serves those who remember what was handled, and
+// want to forget it as soon as it cannot come again: package inbox.
+type FloorReporter interface {
+	// Floors returns the floor of each log that it had a claim of, as the broker was last known to have it, in no order. A log of
+	// which nothing is known is not among them. A floor may be older than the broker's, and is never above it. It is the last one
+	// after the claim has ended, and after Close. It never blocks and may be called at any time.
+	Floors() []Floor
+}
+
+// A Floor says that all messages of a log below an offset are finished, as the broker has it down: handled by whoever had them,
+// dead-lettered, or gone. None of them is delivered again, unless the broker forgets, or somebody moves the position back.
+type Floor struct {
+	// Log is that of Message.Log.
+	Log string
+	// Offset is the lowest one that may be unfinished.
+	Offset int64
+}
+
 // A Pauser can stop handing out topics and go on later. What was prefetched of them goes back, or a paused topic would keep the
 // budget from the others.
 type Pauser interface {
 	// Pause stops the topics; without arguments, all. errors.ErrUnsupported where it cannot be done by topic. It does not block.
+	// A Receive that met it may still return messages of them; one that is called later does not.
 	Pause(topics ...string) error
 	// Resume undoes Pause. It does not block.
 	Resume(topics ...string) error
@@ -64,8 +83,29 @@ type Rebudgeter interface {
 
 // A Windowed source has a bounded window of unfinished offsets per claim.
 type Windowed interface {
-	// Window says how full it is, 0..1. It is soft: near 1 the engine publishes its retries to the retry topics; the adapter stops intake by itself.
+	// Window says how full it is, 0..1. It is soft: near 1 the engine publishes its retries to the retry topics; the adapter stops
+	// intake by itself.
 	Window(c *Claim) float64
+}
+
+// A Describer says what it reads, for traces. It may be asked at any time, also before Open, and does not block.
+type Describer interface {
+	Describe() Description
+}
+
+// A Description is what a source reads, as its configuration says. What is not known, or is not there, is empty.
+type Description struct {
+	// System is the broker's kind, in the words of OpenTelemetry where these have one: kafka, nats.
+	System string
+	// Group is the consumer group, the durable consumer or the queue group: what several processes share.
+	Group string
+	// Stream is JetStream's.
+	Stream string
+	// Patterns are the subjects that it reads, with wildcards, on brokers that have any number of them.
+	Patterns []string
+	// Server and Port are of the first server that it is told of.
+	Server string
+	Port   int
 }
 
 // A SelfReader can tell that it would read what a publisher publishes, so that a consumer is not made to read its own dead

@@ -8,7 +8,8 @@ import (
 
 // What brokers keep for themselves is refused, with the name and why; a name that only looks like one is not.
 func TestCheckDestination(t *testing.T) {
-	for _, topic := range []string{"$JS.API.STREAM.DELETE.VICTIM", "$SYS.REQ.SERVER.PING", "$", "_INBOX.a.b", "_R_.x", "_GR_.x", "__consumer_offsets"} {
+	for _, topic := range []string{"$JS.API.STREAM.DELETE.VICTIM", "$SYS.REQ.SERVER.PING", "$", "_INBOX.a.b", "_R_.x", "_GR_.x",
+		"__consumer_offsets"} {
 		if err := CheckDestination(topic); !errors.Is(err, ErrReserved) || !strings.Contains(err.Error(), topic) {
 			t.Errorf("%s: %v", topic, err)
 		}

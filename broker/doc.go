@@ -58,8 +58,8 @@
 // adapter owes then:
 //
 //   - every message of the new one is handed out, from its first, also when it was made anew while no process was there;
-//   - nothing of the new one is taken for something of the old: not for finished, not for out here, and no late settle of an old message
-//     reaches a new one;
+//   - nothing of the new one is taken for something of the old: not for finished, not for out here, and once this source has heard of the
+//     new one no late settle of an old message reaches it. (JetStream knows a settle by its sequence alone: before that one may.)
 //   - a source that runs tells a Gap, of N -1 where it cannot know how many were lost. It may learn of it late, at its next exchange with the
 //     broker. One that was away has nothing to compare with, and may tell none.
 //
@@ -72,6 +72,7 @@
 //   - wait for the network, or for a handler, in Ack, Nack, Stop or Lag;
 //   - call Options.Observe while it holds a lock;
 //   - return messages together with an error;
+//   - hand out a message whose lease has run out while it waited in the adapter: somebody else may have it by now;
 //   - give back or extend by a lease that has run out: on a broker that does not fence, that pulls the message from whoever has
 //     it now, or keeps it there for longer. A late Ack stays useful and is sent, though it says ErrLost.
 package broker

@@ -10,7 +10,7 @@ type Event struct {
 	From int64
 	// N: in Gap, how many messages were skipped. In Unconfirmed, how many settles said nil and did not hold. -1: unknown.
 	N int64
-	// Err is the reason. Set in Ended, Down, Unconfirmed and Warning; may be set elsewhere.
+	// Err is the reason, or what is told. Set in Ended, Down, Unconfirmed, Warning and Notice; may be set elsewhere.
 	Err error
 }
 
@@ -33,16 +33,19 @@ const (
 	// was given back and gone by then, or dropped by a broker that pushes.
 	Gap
 	// Unconfirmed: settles said nil and did not hold, or perhaps did not: a fenced commit, a lease that ran out before the settle
-	// arrived, a failed delete. They come again. It is said of settles, when they are found out, and never in advance.
+	// arrived, a failed delete. They come again; so it is not said of settles of a topic or stream that is gone. It is said of
+	// settles, acks and give-backs, when they are found out, and never in advance.
 	Unconfirmed
 	// Stalled: intake of a claim stopped because its window of unfinished offsets is full.
 	Stalled
 	// Warning: foreign settings of a consumer, a session timeout, a MaxAckPending below the workers' need, and the like.
 	Warning
+	// Notice: something that was chosen, with the reason. It asks nobody to do anything.
+	Notice
 )
 
 var kindNames = [...]string{Assigned: "assigned", Ended: "ended", Down: "down", Up: "up", Gap: "gap",
-	Unconfirmed: "unconfirmed", Stalled: "stalled", Warning: "warning"}
+	Unconfirmed: "unconfirmed", Stalled: "stalled", Warning: "warning", Notice: "notice"}
 
 // String returns the kind's name in lower case, as it appears in logs.
 func (k Kind) String() string {

@@ -47,7 +47,8 @@ func (s *listSource) Receive(dst []broker.Message) (n int, err error) {
 	}
 	for n < len(dst) && s.next < len(s.list) && s.out < s.budget.Messages {
 		token := uint64(s.next)
-		dst[n] = broker.Message{Topic: "list", Partition: -1, Offset: -1, Value: []byte(s.list[s.next]), Attempt: 1, Token: token, Claim: s.keeper.Claim()}
+		dst[n] = broker.Message{Topic: "list", Partition: -1, Offset: -1, Value: []byte(s.list[s.next]), Attempt: 1, Token: token,
+			Claim: s.keeper.Claim()}
 		s.state[token] = false
 		s.next, s.out, n = s.next+1, s.out+1, n+1
 	}

@@ -28,7 +28,8 @@ func ExampleFindings() {
 
 func TestFindings(t *testing.T) {
 	var fs broker.Findings
-	if fs.Check(true, "A", "is wrong"); fs.Err() != nil || broker.FindingsOf(nil) != nil || broker.FindingsOf(errors.New("other")) != nil {
+	if fs.Check(true, "A", "is wrong"); fs.Err() != nil || broker.FindingsOf(nil) != nil ||
+		broker.FindingsOf(errors.New("other")) != nil {
 		t.Errorf("nothing was wrong: %v", fs.Err())
 	}
 	cause := errors.New("no such thing")

@@ -25,7 +25,8 @@ func TestNewHeadersCopy(t *testing.T) {
 }
 
 func TestNewHeadersRoundTrip(t *testing.T) {
-	want := []Header{{Key: "a", Value: []byte("1")}, {Key: "", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "b", Value: []byte{0, 255}}}
+	want := []Header{{Key: "a", Value: []byte("1")}, {Key: "", Value: nil}, {Key: "a", Value: []byte{}},
+		{Key: "b", Value: []byte{0, 255}}}
 	h := NewHeaders(want...)
 	if h.Len() != len(want) {
 		t.Fatalf("Len is %d, want %d", h.Len(), len(want))

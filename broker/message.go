@@ -19,6 +19,11 @@ type Message struct {
 	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also
 	// where nothing comes again and the broker has no name for it (core NATS).
 	ID string
+	// Log names the log that Offset counts in: a topic's partition, or a stream, from its creation until it is deleted. One that is
+	// made anew under the same name has another. So Log and Offset together name a message for good, the same at each delivery, and
+	// in each process. Empty where the broker does not tell, or not yet whether the log is still the same: then a later delivery has
+	// it. See FloorReporter.
+	Log string
 	// Key is nil where the message has none.
 	Key []byte
 	// Value is nil for a tombstone, where the broker can tell that from an empty value.

@@ -136,13 +136,13 @@ func TestPublishError(t *testing.T) {
 
 func TestKindNames(t *testing.T) {
 	seen := map[string]bool{}
-	for k := broker.Assigned; k <= broker.Warning; k++ {
+	for k := broker.Assigned; k <= broker.Notice; k++ {
 		if s := k.String(); s == "" || s == "unknown" || seen[s] {
 			t.Errorf("kind %d is named %q", k, s)
 		}
 		seen[k.String()] = true
 	}
-	for _, k := range []broker.Kind{-1, 0, broker.Warning + 1} {
+	for _, k := range []broker.Kind{-1, 0, broker.Notice + 1} {
 		if k.String() != "unknown" {
 			t.Errorf("kind %d is named %q", k, k)
 		}

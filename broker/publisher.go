@@ -17,6 +17,38 @@ type Publisher interface {
 	Close(ctx context.Context) error
 }
 
+// A Wrapper is a Publisher around another one. It forwards what that one can (Destinations).
+type Wrapper interface {
+	Publisher
+	// Unwrap returns the one inside.
+	Unwrap() Publisher
+	// Prepare returns ms as Publish hands them to the one inside, for whoever sends them in another way, as with an ack. It does not
+	// write to ms.
+	Prepare(ctx context.Context, ms []Outgoing) []Outgoing
+}
+
+// Prepared is ms as p, where that is a Wrapper, would hand them to the Innermost; else ms.
+func Prepared(ctx context.Context, p Publisher, ms []Outgoing) []Outgoing {
+	for {
+		w, ok := p.(Wrapper)
+		if !ok {
+			return ms
+		}
+		ms, p = w.Prepare(ctx, ms), w.Unwrap()
+	}
+}
+
+// Innermost returns what is inside of p where that is a Wrapper, all the way down; else p.
+func Innermost(p Publisher) Publisher {
+	for {
+		w, ok := p.(Wrapper)
+		if !ok {
+			return p
+		}
+		p = w.Unwrap()
+	}
+}
+
 // Outgoing is a message to publish.
 type Outgoing struct {
 	Topic   string

@@ -33,12 +33,17 @@ const (
 	// each time before, a header each. They stay with it when it becomes a dead letter again.
 	HeaderReplays = "Longshore-Replays"
 	HeaderHistory = "Longshore-History"
+
+	// HeaderTrace is the span in which a handler was last called with the message and failed, as a traceparent: written where the
+	// consumer is traced. It is no letter's own: it stays with the message, so that the next call can be linked to it.
+	HeaderTrace = "Longshore-Trace"
 )
 
 // IsLetterHeader says whether a header is of a dead letter's own, or of a message of a retry topic, and not of the message in it.
 func IsLetterHeader(key string) bool {
 	switch key {
-	case HeaderOriginalTopic, HeaderOriginalPartition, HeaderOriginalOffset, HeaderOriginalID, HeaderOriginalTime, HeaderAttempts, HeaderFirstFailure,
+	case HeaderOriginalTopic, HeaderOriginalPartition, HeaderOriginalOffset, HeaderOriginalID, HeaderOriginalTime, HeaderAttempts,
+		HeaderFirstFailure,
 		HeaderLastFailure, HeaderErrorClass, HeaderError, HeaderHandler, HeaderID, HeaderRetryAt:
 		return true
 	}

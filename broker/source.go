@@ -59,8 +59,8 @@ type Source interface {
 
 	// Stop ends pulling. It does not block, and may be called any number of times, by any goroutine, also before or beside Open. No
 	// new pulls and no new claims; what Receive has not returned goes back to the broker (with Options.Ordered, not before what
-	// stands before it is settled); Receive wakes with ErrClosed. Outstanding messages stay claimed and are extended; revocations
-	// and heartbeats go on.
+	// stands before it is settled); Receive wakes with ErrClosed. A Receive that met Stop may still return messages; the next one
+	// does not. Outstanding messages stay claimed and are extended; revocations and heartbeats go on.
 	Stop()
 
 	// Close ends everything, in the order of the package comment: fence, end the claims (cause ErrClosed), last commit with what is
@@ -80,8 +80,14 @@ type Options struct {
 	// holds whatever Traits.Ordered says, since the engine learns the traits only from Open.
 	Ordered bool
 	// Observe is called for each event; never nil. It is quick, and is called with no lock of the adapter held, since it may call
-	// back (SetBudget, Lag, Pause). In order for each claim; the source may call it from several goroutines.
+	// back (SetBudget, Lag, Pause). In order for each claim; the source may call it from several goroutines, that of Open (before it
+	// has returned) and that of Receive among them.
 	Observe func(Event)
+	// Operated, where it is not nil, is told each request for messages and each settle that is over, at most once for each request
+	// and never for each message; nil: nothing is measured. What the adapter itself cut off, as Close does, is not told. Like
+	// Observe it is quick, and is called with no lock of the adapter held; by several goroutines at once, and in no order. An
+	// adapter that has no requests tells none.
+	Operated func(Operation)
 }
 
 // A Budget bounds what is between the broker and its settle. It is freed by the engine's settle, whatever that returns, and not
@@ -112,6 +118,8 @@ type Traits struct {
 	MaxDeliveries int
 	// AtMostOnce: nothing comes again. Ack only frees budget, and Nack says ErrLost.
 	AtMostOnce bool
+	// Atomic: what is emitted with an ack is stored together with it, or neither is. The source is an Emitter.
+	Atomic bool
 }
 
 // Trust says what Message.Attempt means.

@@ -7,6 +7,12 @@ func cases() []testCase {
 		// The harness itself.
 		{name: "HarnessIsWhole", run: harnessIsWhole},
 		{name: "LeaseIsHeeded", setup: Setup{Lease: longLease}, run: leaseIsHeeded, why: again},
+		{name: "HarnessRedelivers", setup: Setup{Lease: longLease}, run: harnessRedelivers, why: needsOneLog},
+		{name: "HarnessForgets", run: harnessForgets, why: again},
+		{name: "HarnessFails", run: harnessFails, why: again},
+		{name: "HarnessSlows", run: harnessSlows, why: again},
+		{name: "HarnessCuts", run: harnessCuts, why: again},
+		{name: "HarnessCounts", run: harnessCounts},
 
 		// What is handed out.
 		{name: "HandedOutOnce", run: handedOutOnce},
@@ -20,12 +26,15 @@ func cases() []testCase {
 		{name: "ForeignClaim", run: foreignClaim},
 		{name: "SettleOfManyAtOnce", setup: Setup{Partitions: 2}, run: settleOfManyAtOnce},
 		{name: "GiveBack", run: giveBack, why: again},
+		{name: "GiveBackInOrder", run: giveBackInOrder, why: needsOrderAndRedelivery},
+		{name: "LostBeforeSettled", run: lostBeforeSettled, why: again},
 		{name: "GiveBackDelay", run: giveBackDelay, why: needsNativeDelay},
 		{name: "Attempts", run: attempts, why: again},
 		{name: "UncountedGiveBacks", run: uncountedGiveBacks, why: again},
 		{name: "Runs", run: runsAreKept, why: needsKeptRuns},
 		{name: "RedeliveredWhileOut", run: redeliveredWhileOut, why: again},
 		{name: "ForgottenSettles", run: forgottenSettles, why: again},
+		{name: "ForgottenMany", run: forgottenMany, why: again},
 		{name: "FailedSettles", run: failedSettles, why: again},
 		{name: "FailedForLong", run: failedForLong, why: again},
 		{name: "SettlesDoNotWait", run: settlesDoNotWait, why: again},
@@ -34,11 +43,14 @@ func cases() []testCase {
 		{name: "LateAck", run: lateAck, why: needsLateAcks},
 		{name: "LongHandlers", setup: Setup{Partitions: 2}, run: longHandlers, why: again},
 		{name: "PrefetchStays", run: prefetchStays, why: again},
+		{name: "PrefetchAfterLease", run: prefetchAfterLease, why: again},
+		{name: "PrefetchBounded", setup: Setup{Lease: longLease}, run: prefetchBounded, why: needsOneLog},
 
 		// Claims.
 		{name: "EventsInOrder", run: eventsInOrder},
 		{name: "AssignedComesFirst", run: assignedComesFirst},
 		{name: "ObserveCallsBack", run: observeCallsBack},
+		{name: "OperationsAreTold", run: operationsAreTold, why: again},
 		{name: "Revoked", setup: Setup{Partitions: 2}, run: revoked, why: again},
 		{name: "RevokedInTime", setup: Setup{Partitions: 2}, run: revokedInTime, why: again},
 		{name: "Stolen", setup: Setup{Partitions: 2}, run: stolen, why: again},
@@ -53,7 +65,10 @@ func cases() []testCase {
 		{name: "OrderAfterClose", setup: Setup{Partitions: 2}, run: orderAfter((*member).close), why: again},
 		{name: "SettleRacesEnd", run: settleRacesEnd, why: again},
 
-		// Stop and Close.
+		// Open, Stop and Close.
+		{name: "BadOptions", run: badOptions},
+		{name: "Misconfigured", run: misconfigured},
+		{name: "ReceiveFails", run: receiveFails, why: again},
 		{name: "StopRacesReceive", run: stopRacesReceive, why: again},
 		{name: "StopKeepsWhatIsOut", run: stopKeepsWhatIsOut, why: again},
 		{name: "StoppedTakesNoClaim", setup: Setup{Partitions: 2}, run: stoppedTakesNoClaim, why: needsPartitions},
@@ -62,6 +77,7 @@ func cases() []testCase {
 		{name: "StopInOrder", setup: Setup{Lease: longLease}, run: stopInOrder, why: again},
 		{name: "StopBeforeOpen", run: stopBeforeOpen},
 		{name: "ReceiveAfterStop", run: receiveAfterStop},
+		{name: "FencedBeforeEnd", setup: Setup{Lease: longLease}, run: fencedBeforeEnd, why: again},
 		{name: "CloseTwiceBesideAck", setup: Setup{Lease: longLease}, run: closeTwiceBesideAck, why: again},
 		{name: "CloseWaits", run: closeWaits, why: again},
 		{name: "SettleRacesClose", run: settleRacesClose, why: again},
@@ -109,10 +125,25 @@ func cases() []testCase {
 		{name: "Idle", run: idle},
 		{name: "Storm", setup: Setup{Partitions: 4}, run: storm, why: again},
 
+		// Outputs.
+		{name: "OutputsOnce", run: outputsOnce, why: needsAtomic},
+		{name: "OutputsTogether", run: outputsTogether, why: needsAtomic},
+		{name: "OutputsInOrder", run: outputsInOrder, why: needsAtomic},
+		{name: "OutputsOfLost", setup: Setup{Partitions: 2}, run: outputsOfLost, why: needsAtomic},
+		{name: "OutputsOfKilled", run: outputsOfKilled, why: needsAtomic},
+		{name: "OutputsOfCutToBroker", run: outputsOfCut(ToBroker), why: needsAtomic},
+		{name: "OutputsOfCutFromBroker", run: outputsOfCut(FromBroker), why: needsAtomic},
+		{name: "OutputsOfFrozen", run: outputsOfFrozen, why: needsAtomic},
+		{name: "OutputsAtEnd", run: outputsAtEnd, why: needsAtomic},
+		{name: "OutputsRefused", run: outputsRefused, why: needsAtomic},
+		{name: "OutputsStorm", setup: Setup{Partitions: 4}, run: outputsStorm, why: needsAtomic},
+
 		// Lag, payload, publishing, and what is left over.
 		{name: "Lag", run: lagIsRight},
 		{name: "LagOfTwo", setup: Setup{Partitions: 2}, run: lagOfTwo, why: again},
 		{name: "LagWhileDown", run: lagWhileDown},
+		{name: "Floors", run: floors, why: again},
+		{name: "FloorsRecreated", run: floorsRecreated, why: again},
 		{name: "Payloads", run: payloads},
 		{name: "BigMessage", run: bigMessage},
 		{name: "BytesStay", run: bytesStay},

@@ -174,8 +174,8 @@ func bounced(w *world) {
 	}
 }
 
-// bouncedUnderCommit proves that a commit which meets a claim's going away and coming straight back, and is refused for that, is made
-// again under the next claim, although nothing else is settled there.
+// bouncedUnderCommit proves that a commit which meets a claim's going away and coming straight back, and is refused for that,
+// is made again under the next claim, although nothing else is settled there.
 func bouncedUnderCommit(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	w.need("SlowSettles", w.sys.SlowSettles != nil)
@@ -418,18 +418,7 @@ func assignedComesFirst(w *world) {
 // observeCallsBack proves that Observe may call the source at each event: it is called with no lock held.
 func observeCallsBack(w *world) {
 	var m *member
-	m = w.process(observing(func(broker.Event) {
-		if s, ok := m.src.(broker.LagReporter); ok {
-			s.Lag()
-		}
-		if s, ok := m.src.(broker.Rebudgeter); ok {
-			s.SetBudget(m.budget)
-		}
-		if s, ok := m.src.(broker.Pauser); ok {
-			_ = s.Pause()
-			_ = s.Resume()
-		}
-	}))
+	m = w.process(observing(func(broker.Event) { m.callBack() }))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

@@ -4,7 +4,8 @@
 //
 // # Writing a Harness
 //
-// An adapter's author writes one [Harness] and one test:
+// An adapter's author writes one [Harness] and one test. (docs/adapters.md tells the whole way, and the module
+// examples/redisbroker is a whole adapter.)
 //
 //	func TestConformance(t *testing.T) { brokertest.Run(t, harness()) }
 //
@@ -61,6 +62,7 @@
 //
 // # Proving that the suite sees it
 //
-// [Failures] runs cases and returns what failed instead of failing. Build a deliberate mistake into the adapter, behind an
-// unexported switch, and demand that it is not empty; package membroker does that for some thirty mistakes.
+// [Failures] runs cases and returns what failed instead of failing. Build the adapter with a deliberate mistake,
+// by go test's flag -overlay, and demand that it is not empty; integration/mutants_suite_test.go does that with membroker for
+// more than thirty mistakes.
 package brokertest

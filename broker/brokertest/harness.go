@@ -68,6 +68,8 @@ type Harness struct {
 	// StopHandsOver: after Stop another process can have what Receive has not returned. False: only after Close (Kafka's
 	// partitions).
 	StopHandsOver bool
+	// Operations: the adapter tells Options.Operated. Not set, it may tell nothing.
+	Operations bool
 	// DropsRepeatedIDs: the broker stores a message with an Outgoing.ID that it has seen only once.
 	DropsRepeatedIDs bool
 	// Goroutines are parts of function names by which the adapter's goroutines are known in a stack dump, as "broker/natsbroker.".
@@ -112,6 +114,10 @@ type System struct {
 	// Publisher makes a publisher. MaxMessageBytes is what it may publish at most.
 	Publisher       func(t testing.TB) broker.Publisher
 	MaxMessageBytes int
+	// Outputs names a topic of one partition that the group does not read, where the cases' outputs go; needed with Traits.Atomic,
+	// as is Stored: what somebody else reads there who reads only what is committed, in its order.
+	Outputs string
+	Stored  func(t testing.TB, topic string) []broker.Message
 
 	// Down makes the broker unreachable for everybody, Up undoes it. What is stored stays.
 	Down, Up func(t testing.TB)
@@ -127,9 +133,10 @@ type System struct {
 	// ForgetSettles makes the broker forget the settles of the last second, as one that was killed before it wrote them down. All
 	// processes are told what they would be told after that. The adapter has to remember those (see Redeliveries in package broker).
 	ForgetSettles func(t testing.TB)
-	// FailSettles lets the next n commits or settles that arrive fail, in a way that another try cures.
+	// FailSettles lets the next n commits or settles that arrive fail, in a way that another try cures; 0: none any more.
 	FailSettles func(t testing.TB, n int)
-	// SlowSettles lets each exchange with the broker take so much longer; 0 undoes it.
+	// SlowSettles lets each exchange with the broker take so much longer, on its way there: a settle is settled so much later. 0
+	// undoes it. What keeps a member within its lease may be left as it is.
 	SlowSettles func(t testing.TB, d time.Duration)
 	// Trim drops the first n messages of partition 0 of the topic, as retention does: of all that were ever produced, those included
 	// that are settled, or gone already. What follows them stays. What is out of them stays out, may be settled as ever, and does
@@ -139,6 +146,8 @@ type System struct {
 	Recreate func(t testing.TB, topic string)
 	// Undecodable stores something that the adapter cannot make a message of.
 	Undecodable func(t testing.TB, topic string)
+	// Misconfigured makes a source that the broker refuses at Open for its configuration, and will refuse until somebody changes it.
+	Misconfigured func(t testing.TB) broker.Source
 }
 
 // A Process is one process of the group. In one test binary it is a source with a connection of its own. Except Source all is
@@ -155,6 +164,9 @@ type Process struct {
 	// Cut loses what is sent in a direction, without closing the connection, until Heal.
 	Cut  func(d Direction)
 	Heal func()
+	// EndReceive makes Receive end with an error that stays until a person acts (see broker.Source), and claims go on. It does not
+	// wait. Unsettled may count what it stored for that, and a partition where it stored something may be of no use afterwards.
+	EndReceive func()
 }
 
 // A Direction is one way of a connection.

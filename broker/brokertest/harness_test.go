@@ -63,7 +63,8 @@ func TestOrderAfterClose(t *testing.T) {
 			},
 		}
 	})
-	if got := saidBy(brokertest.Failures(t, h, "OrderAfterClose")); !strings.Contains(got, "which stands before it, is neither settled nor out there") {
+	if got := saidBy(brokertest.Failures(t, h, "OrderAfterClose")); !strings.Contains(got,
+		"which stands before it, is neither settled nor out there") {
 		t.Errorf("the suite said %q", got)
 	}
 }

@@ -77,9 +77,10 @@ func lagOfTwo(w *world) {
 	first, second := a.take(5), b.take(5)
 	right := func(l broker.Lag) bool { return l.Unsettled == map[bool]int64{true: 40, false: 20}[l.Group] }
 	for _, m := range []*member{a, b} {
-		w.eventually(fmt.Sprintf("%s: the lag is 40 unsettled where Lag.Group is set (%v), and otherwise 20", m.name, of(m).Group), func() bool {
-			return right(of(m))
-		})
+		w.eventually(fmt.Sprintf("%s: the lag is 40 unsettled where Lag.Group is set (%v), and otherwise 20", m.name, of(m).Group),
+			func() bool {
+				return right(of(m))
+			})
 	}
 	a.mustAck(first...)
 	b.mustAck(second...)

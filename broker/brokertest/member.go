@@ -24,6 +24,7 @@ type member struct {
 	chunk   int
 	ordered bool
 	observe func(broker.Event)
+	measure func(broker.Operation) // Options.Operated
 	traits  broker.Traits
 
 	stopped chan struct{} // the receiving goroutine has ended
@@ -66,10 +67,31 @@ func chunk(n int) option { return func(m *member) { m.chunk = n } }
 
 func observing(f func(broker.Event)) option { return func(m *member) { m.observe = f } }
 
+func measuring(f func(broker.Operation)) option { return func(m *member) { m.measure = f } }
+
+// callBack calls what Options.Observe and Operated may call.
+func (m *member) callBack() {
+	if s, ok := m.src.(broker.LagReporter); ok {
+		s.Lag()
+	}
+	if s, ok := m.src.(broker.Rebudgeter); ok {
+		s.SetBudget(m.budget)
+	}
+	if s, ok := m.src.(broker.Pauser); ok {
+		_ = s.Pause()
+		_ = s.Resume()
+	}
+}
+
 // process makes a member that is not opened.
 func (w *world) process(opts ...option) *member {
 	w.Helper()
-	p := w.sys.Join(w)
+	return w.adopt(w.sys.Join(w), opts...)
+}
+
+// adopt makes a member of a process.
+func (w *world) adopt(p *Process, opts ...option) *member {
+	w.Helper()
 	if p == nil || p.Source == nil {
 		w.Fatal("brokertest harness: Join has to return a Process with a Source")
 	}
@@ -112,7 +134,7 @@ func (m *member) open() {
 }
 
 func (m *member) tryOpen(ctx context.Context) (err error) {
-	m.traits, err = m.src.Open(ctx, broker.Options{Budget: m.budget, Ordered: m.ordered, Observe: m.saw})
+	m.traits, err = m.src.Open(ctx, broker.Options{Budget: m.budget, Ordered: m.ordered, Observe: m.saw, Operated: m.measure})
 	return err
 }
 
@@ -275,7 +297,7 @@ func (m *member) saw(e broker.Event) {
 // check holds an event against those before it.
 func (m *member) check(e broker.Event, now time.Time) {
 	switch e.Kind {
-	case broker.Ended, broker.Down, broker.Unconfirmed, broker.Warning:
+	case broker.Ended, broker.Down, broker.Unconfirmed, broker.Warning, broker.Notice:
 		if e.Err == nil {
 			m.w.Errorf("%s: event %v has no Err", m.name, e.Kind)
 		}
@@ -404,7 +426,8 @@ func (m *member) take(n int, why ...string) []*broker.Message {
 	m.w.Helper()
 	ms, err := m.tryTake(n, m.w.h.Patience)
 	if len(ms) < n {
-		m.w.Fatalf("%s: %d messages came, want %s; Receive: %v; books: %v%s", m.name, len(ms), strings.Join(append([]string{fmt.Sprint(n)}, why...), " "),
+		m.w.Fatalf("%s: %d messages came, want %s; Receive: %v; books: %v%s", m.name, len(ms),
+			strings.Join(append([]string{fmt.Sprint(n)}, why...), " "),
 			err, m.w.books.Report(), m.w.seen())
 	}
 	return ms
@@ -439,11 +462,18 @@ func (m *member) cut(n int) []*broker.Message {
 	return ms
 }
 
-// quiet fails when something is handed out that the case did not take, within d.
+// quiet fails when something is handed out that the case did not take, within d. It proves something only while the member
+// receives: where Receive has ended, or was not called, nothing can come, whatever the adapter would do.
 func (m *member) quiet(d time.Duration, why string) {
 	m.w.Helper()
-	if ms, _ := m.tryTake(1, d); len(ms) > 0 {
+	ms, err := m.tryTake(1, d)
+	switch {
+	case len(ms) > 0:
 		m.w.Errorf("%s: message %s was handed out, but %s", m.name, id(ms[0]), why)
+	case m.stopped == nil:
+		m.w.Errorf("%s: nobody calls Receive, so that nothing came proves nothing: %s", m.name, why)
+	case err != nil:
+		m.w.Errorf("%s: Receive ended, with %v, while this was to be seen: nothing comes, for %s", m.name, err, why)
 	}
 }
 

@@ -88,6 +88,58 @@ func prefetchStays(w *world) {
 	w.handledOnce()
 }
 
+// prefetchAfterLease proves that what waits in the adapter is not handed out when its lease has run out: another process has it
+// by then, and may handle it now.
+func prefetchAfterLease(w *world) {
+	a := w.process(chunk(1), budget(20, 1<<20))
+	w.need("Cut", a.p.Cut != nil)
+	w.need("Heal", a.p.Heal != nil)
+	w.produce(0, 20)
+	a.open()
+	if !a.receiveOnce() {
+		w.Fatalf("Receive: %v", a.err)
+	}
+	first := a.take(1)
+	a.p.Cut(Both)
+	b := w.join(budget(20, 1<<20)) // so that it asks for nothing more, and what is pulled from it comes to a
+	got := b.take(20, "of a process that is cut off for longer than its lease")
+	a.receive()
+	a.quiet(w.moment(), "its lease has run out, and another process has it")
+	a.p.Heal()
+	a.quiet(w.lease, "another process has it")
+	_ = a.ack(first...)
+	for _, msg := range got {
+		_ = b.ack(msg)
+	}
+	w.settled()
+	w.handled()
+}
+
+// prefetchBounded proves that an adapter whose prefetch takes leases takes no more than the budget, of messages or of bytes: the
+// rest comes to another process. It may be twice as much here, for an answer may bring more than was asked for.
+func prefetchBounded(w *world) {
+	const n, most, each = 40, 10, 1000
+	for _, limit := range []broker.Budget{{Messages: most, Bytes: 64 << 20}, {Messages: 1000, Bytes: most * each}} {
+		a := w.process(chunk(1), budget(limit.Messages, limit.Bytes))
+		w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, each)...)
+		a.open()
+		if !a.receiveOnce() {
+			w.Fatalf("Receive: %v", a.err)
+		}
+		first := a.take(1)
+		b := w.join()
+		if has := n - b.drain(); has > 2*most {
+			w.Errorf("with a budget of %+v a process has %d messages of %d bytes and more", limit, has, each)
+		}
+		a.mustAck(first...)
+		a.receive()
+		w.ackAll([]*member{a, b}, func(*broker.Message) {})
+		a.close()
+		b.close()
+	}
+	w.handledOnce()
+}
+
 // ackAll acks what comes to several processes until all is settled.
 func (w *world) ackAll(ms []*member, look func(*broker.Message)) {
 	w.Helper()

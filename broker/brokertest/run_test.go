@@ -18,7 +18,7 @@ import (
 // smallest is a harness with the required functions only, over a source that wrap may change.
 func smallest(wrap func(broker.Source) broker.Source) brokertest.Harness {
 	return brokertest.Harness{
-		Lease: 200 * time.Millisecond, Patience: 2 * time.Second, Bubble: true, KeepsRuns: true,
+		Lease: 200 * time.Millisecond, Patience: 2 * time.Second, Bubble: true, KeepsRuns: true, Operations: true,
 		Traits: broker.Traits{Ordered: true},
 		New: func(t testing.TB, s brokertest.Setup) *brokertest.System {
 			lease := 200 * time.Millisecond
@@ -31,7 +31,8 @@ func smallest(wrap func(broker.Source) broker.Source) brokertest.Harness {
 			return &brokertest.System{
 				Topics: topics,
 				Join: func(testing.TB) *brokertest.Process {
-					return &brokertest.Process{Source: wrap(b.Source(membroker.SourceConfig{Topics: topics, RevokeWait: 400 * time.Millisecond}))}
+					return &brokertest.Process{Source: wrap(b.Source(membroker.SourceConfig{Topics: topics,
+						RevokeWait: 400 * time.Millisecond}))}
 				},
 				Produce: func(t testing.TB, partition int, ms ...broker.Outgoing) {
 					if err := b.ProduceTo(partition, ms...); err != nil {
@@ -44,8 +45,9 @@ func smallest(wrap func(broker.Source) broker.Source) brokertest.Harness {
 		Cannot: map[string]string{
 			"Revoke": "not here", "Steal": "not here", "Bounce": "not here", "Redeliver": "not here", "ForgetSettles": "not here",
 			"FailSettles": "not here", "Trim": "not here", "Recreate": "not here", "Undecodable": "not here", "Down": "not here",
-			"Cut": "not here", "Kill": "not here", "Freeze": "not here", "Heartbeats": "not here", "Pulls": "not here", "Publisher": "not here",
-			"Floors": "not here", "SlowSettles": "not here",
+			"Cut": "not here", "Kill": "not here", "Freeze": "not here", "Heartbeats": "not here", "Pulls": "not here",
+			"Publisher": "not here",
+			"Floors":    "not here", "SlowSettles": "not here", "Misconfigured": "not here", "EndReceive": "not here",
 		},
 	}
 }
@@ -60,7 +62,8 @@ func TestMissingWithoutReason(t *testing.T) {
 	h := smallest(itself)
 	delete(h.Cannot, "Kill")
 	got := brokertest.Failures(t, h)
-	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"HarnessIsWhole", "Killed", "LeaseIsHeeded", "OrderAfterKill"}) {
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names,
+		[]string{"HarnessIsWhole", "Killed", "LeaseIsHeeded", "OrderAfterKill"}) {
 		t.Errorf("failed: %v, want HarnessIsWhole and the cases that need Kill", names)
 	}
 	if text := strings.Join(got["Killed"], " "); !strings.Contains(text, `Harness.Cannot["Kill"]`) {
@@ -194,7 +197,8 @@ func TestWhatHoldsInEveryCase(t *testing.T) {
 		"an error of its own":     {func() *wrapped { return &wrapped{ack: badAck} }, "want nil, ErrLost or ErrSettled"},
 		"a nil that did not hold": {func() *wrapped { return &wrapped{ack: emptyAck} }, "unsettled"},
 		"attempt 0":               {func() *wrapped { return changing(func(m *broker.Message) { m.Attempt = 0 }) }, "Attempt 0"},
-		"no name":                 {func() *wrapped { return changing(func(m *broker.Message) { m.Offset = -1 }) }, "neither Offset nor ID"},
+		"no name": {func() *wrapped { return changing(func(m *broker.Message) { m.Offset = -1 }) },
+			"neither Offset nor ID"},
 		"a name of its own each time": {func() *wrapped {
 			return changing(func(m *broker.Message) { deliveries++; m.ID = fmt.Sprint(deliveries) })
 		}, "and said"},

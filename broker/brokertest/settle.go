@@ -10,14 +10,11 @@ import (
 
 // ack settles messages of one claim as handled and returns what Ack said.
 func (m *member) ack(ms ...*broker.Message) error {
-	tokens := make([]uint64, len(ms))
-	for i, msg := range ms {
-		tokens[i] = msg.Token
-	}
 	// What is settled may be handed out again before Ack has returned, so it is not out any more from here on.
 	m.release(ms, true)
-	heard := m.heard()
-	err := m.src.Ack(ms[0].Claim, tokens)
+	heard, over := m.heard(), hasEnded(ms[0].Claim)
+	err := m.settle(ms)
+	m.fenced("Ack", over, err)
 	m.w.tell(ms, "%s acked: %v", m.name, err)
 	if err == nil {
 		m.w.promise(m, ms, heard)
@@ -43,10 +40,29 @@ func (m *member) nack(delay time.Duration, runs int32, ms ...*broker.Message) er
 		backs[i] = broker.Back{Token: msg.Token, Delay: delay, Runs: runs}
 	}
 	m.release(ms, false)
+	over := hasEnded(ms[0].Claim)
 	err := m.src.Nack(ms[0].Claim, backs)
+	m.fenced("Nack", over, err)
 	m.w.tell(ms, "%s nacked with delay %v: %v", m.name, delay, err)
 	m.known("Nack", len(ms), err)
 	return err
+}
+
+// fenced checks that a settle which began when its claim had ended says ErrLost: another answer would be of a commit that is made
+// already.
+func (m *member) fenced(what string, over bool, err error) {
+	if over && !errors.Is(err, broker.ErrLost) {
+		m.w.Errorf("%s: %s under a claim that had ended says %v, want ErrLost", m.name, what, err)
+	}
+}
+
+func hasEnded(c *broker.Claim) bool {
+	select {
+	case <-c.Ended():
+		return true
+	default:
+		return false
+	}
 }
 
 func (m *member) mustNack(delay time.Duration, runs int32, ms ...*broker.Message) {

@@ -50,9 +50,10 @@ func foreignClaim(w *world) {
 	if err := b.src.Nack(c, []broker.Back{{Token: ms[1].Token}}); !errors.Is(err, broker.ErrForeign) {
 		w.Errorf("Nack of another source's claim: %v, want ErrForeign", err)
 	}
-	b.quiet(0, "it is out in another process")
 	for _, of := range byClaim(ms) {
-		_ = a.ack(of...) // ErrLost where b's coming took the claim
+		if err := a.ack(of...); errors.Is(err, broker.ErrSettled) { // ErrLost where b's coming took the claim
+			w.Errorf("another source's settles were taken: %v", err)
+		}
 	}
 	for _, m := range []*member{a, b} {
 		if m == b {
@@ -111,6 +112,72 @@ func giveBack(w *world) {
 	m.quiet(w.moment(), "all was acked")
 }
 
+// giveBackInOrder proves that what is given back, in its order, comes again in that order where there is one process: the order
+// in which settles are collected and sent does not turn it round.
+func giveBackInOrder(w *world) {
+	m := w.join(chunk(20))
+	ids := w.produce(0, 20)
+	ms := m.take(20)
+	m.mustNack(0, 1, ms...)
+	for i, msg := range m.take(20) {
+		if id(msg) != ids[i] {
+			w.Fatalf("give-back %d is message %s, want %s, which was given back before it", i, id(msg), ids[i])
+		}
+		m.mustAck(msg)
+	}
+	w.settled()
+}
+
+func needsOrderAndRedelivery(h *Harness) string {
+	if reason := needsOrder(h); reason != "" {
+		return reason
+	}
+	return needsRedelivery(h)
+}
+
+// lostBeforeSettled proves that a settle of which some messages are lost and others were settled before says ErrLost: when the
+// claim has ended, and when leases ran out.
+func lostBeforeSettled(w *world) {
+	m := w.join()
+	w.produce(0, 4)
+	ms := m.take(4)
+	m.mustAck(ms[0])
+	w.unsettled(3)
+	m.close()
+	m.mustBeLost("the claim has ended", ms)
+	next := w.join()
+	stop := next.handle(func(msg *broker.Message) { next.mustAck(msg) })
+	w.settled()
+	stop()
+	next.close()
+	if m.p.Cut == nil || m.p.Heal == nil {
+		return
+	}
+	a, ms := w.cutOff(4)
+	_ = a.ack(ms[0])
+	b := w.join(budget(4, 1<<20))
+	got := b.take(4, "of a process that is cut off for longer than its lease")
+	time.Sleep(w.lease) // by now a knows it, too
+	a.mustBeLost("its leases ran out, or its claim has ended", ms)
+	a.p.Heal()
+	for _, msg := range got {
+		_ = b.ack(msg)
+	}
+	w.settled()
+	w.handled()
+}
+
+// mustBeLost settles messages of which the first was settled before and the others are lost.
+func (m *member) mustBeLost(why string, ms []*broker.Message) {
+	m.w.Helper()
+	if err := m.ack(ms[0], ms[1], ms[2]); !errors.Is(err, broker.ErrLost) {
+		m.w.Errorf("Ack of one that was settled before and two that are lost (%s) says %v, want ErrLost", why, err)
+	}
+	if err := m.nack(0, 0, ms[0], ms[3]); !errors.Is(err, broker.ErrLost) {
+		m.w.Errorf("Nack of one that was settled before and one that is lost (%s) says %v, want ErrLost", why, err)
+	}
+}
+
 // giveBackDelay proves that a message which is given back with a delay never comes before it, and does come: to this process or
 // another. The delays go up to three leases, or to Traits.NativeDelay where that is shorter.
 func giveBackDelay(w *world) {
@@ -152,7 +219,8 @@ func attempts(w *world) {
 		switch trust := w.h.Traits.Attempts; {
 		case try == 1 && msg.Attempt != 1:
 			w.Errorf("the first delivery says Attempt %d", msg.Attempt)
-		case trust == broker.AtLeast && msg.Attempt > try, trust == broker.AtMost && msg.Attempt < try, trust == broker.Exact && msg.Attempt != try:
+		case trust == broker.AtLeast && msg.Attempt > try, trust == broker.AtMost && msg.Attempt < try, trust == broker.Exact &&
+			msg.Attempt != try:
 			w.Errorf("try %d says Attempt %d, with Traits.Attempts %v", try, msg.Attempt, trust)
 		}
 		if msg.Runs > try-1 {
@@ -241,6 +309,23 @@ func forgottenSettles(w *world) {
 	m := w.join()
 	w.produce(0, 20)
 	m.mustAck(m.take(20)...)
+	w.settled()
+	w.sys.ForgetSettles(w)
+	m.quiet(2*w.lease, "it was finished here")
+	w.settled()
+	w.handledOnce()
+}
+
+// forgottenMany proves the same of as many as a broker may forget: the last 8,192.
+func forgottenMany(w *world) {
+	w.need("ForgetSettles", w.sys.ForgetSettles != nil)
+	w.forgets = true
+	const n = 8192
+	m := w.join(chunk(512), budget(1024, 64<<20))
+	w.produce(0, n)
+	for range n / 512 {
+		m.mustAck(m.take(512)...)
+	}
 	w.settled()
 	w.sys.ForgetSettles(w)
 	m.quiet(2*w.lease, "it was finished here")

@@ -77,8 +77,8 @@ func stoppedTakesNoClaim(w *world) {
 	w.settled()
 }
 
-// stoppedAndBounced proves the same of a claim that goes away from a process which has stopped and comes straight back: what is out
-// is settled through the old one, and there is no new one.
+// stoppedAndBounced proves the same of a claim that goes away from a process which has stopped and comes straight back: what is
+// out is settled through the old one, and there is no new one.
 func stoppedAndBounced(w *world) {
 	w.need("Bounce", w.sys.Bounce != nil)
 	a := w.join(budget(5, 1<<20))
@@ -157,6 +157,28 @@ func receiveAfterStop(w *world) {
 	if n, err := m.src.Receive(make([]broker.Message, 4)); n != 0 || !errors.Is(err, broker.ErrClosed) {
 		w.Errorf("Receive after Close returned %d, %v, want ErrClosed", n, err)
 	}
+}
+
+// fencedBeforeEnd proves that settles say ErrLost before a claim's end shows: who acks when he sees it is never told nil, for no
+// commit would have it.
+func fencedBeforeEnd(w *world) {
+	const n = 40
+	a := w.join()
+	w.produce(0, n)
+	ms := a.take(n)
+	var all sync.WaitGroup
+	for _, msg := range ms {
+		all.Go(func() {
+			<-msg.Claim.Ended()
+			_ = a.ack(msg) // which looks at what it says
+		})
+	}
+	a.close()
+	all.Wait()
+	b := w.join()
+	b.mustAck(b.take(n, "which Close has to give back, for the lease does not run out here")...)
+	w.settled()
+	w.handled()
 }
 
 // closeTwiceBesideAck proves that Close may be called by several goroutines while others settle: all calls return the same,

@@ -19,8 +19,8 @@ func closeUnsaid(w *world) {
 	w.settled()
 }
 
-// closeGivesBackLate proves that a process which is cut off while it closes gives nothing back after its lease has run out: by then
-// somebody else has the messages, and a give-back would take them from there. Close tries for longer than a lease.
+// closeGivesBackLate proves that a process which is cut off while it closes gives nothing back after its lease has run out: by
+// then somebody else has the messages, and a give-back would take them from there. Close tries for longer than a lease.
 func closeGivesBackLate(w *world) {
 	a, _ := w.cutOff(5)
 	ctx, cancel := within(w.h.Patience)

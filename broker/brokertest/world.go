@@ -41,7 +41,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB, h *Harness, c *testCase) *world {
-	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]promised), names: make(map[string]string), stories: make(map[string][]string), began: time.Now()}
+	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]promised),
+		names: make(map[string]string), stories: make(map[string][]string), began: time.Now()}
 	s := c.setup
 	s.Topics, s.Partitions = max(1, s.Topics), max(1, s.Partitions)
 	if s.Lease != 0 {
@@ -175,7 +176,8 @@ func (w *world) unsettled(want int64) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("the broker has %d unsettled messages, want %d, after %v; books: %v%s", got, want, w.h.Patience, w.books.Report(), w.seen())
+			w.Fatalf("the broker has %d unsettled messages, want %d, after %v; books: %v%s", got, want, w.h.Patience, w.books.Report(),
+				w.seen())
 		}
 	}
 }
@@ -202,6 +204,7 @@ func (w *world) finish() {
 	w.Helper()
 	w.closeAll()
 	w.promises()
+	w.noOutputTwice()
 	if w.sys.Floors == nil || w.forgets {
 		return
 	}

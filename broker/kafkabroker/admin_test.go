@@ -203,6 +203,7 @@ func (ts *testSystem) recreate(t testing.TB, topic string) {
 	t.Helper()
 	deleteTopic(t, ts.admin, topic)
 	createTopic(t, ts.admin, topic, ts.parts)
+	ts.admin.PurgeTopicsFromClient(topic) // else it produces by the old one's id
 	ts.set(func() { clear(ts.floors) })
 }
 
@@ -212,7 +213,8 @@ func (ts *testSystem) undecodable(t testing.TB, topic string) {
 	t.Helper()
 	b := testBatch{offsets: []int64{0}, attrs: 1, producer: -1, corrupt: unproduced}
 	if ts.cluster == nil {
-		b = testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 5<<20) }, corrupt: unproduced}
+		b = testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 5<<20) },
+			corrupt: unproduced}
 	}
 	produceRaw(t, ts.admin, topic, b.bytes())
 }

@@ -89,7 +89,8 @@ func TestRangePlan(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := roundRobinPlan(subs, map[string]int32{"t0": 3, "t1": 3}); len(got["c0"]) != 3 || got["c0"][1] != (partitionID{"t0", 2}) {
+	if got := roundRobinPlan(subs, map[string]int32{"t0": 3, "t1": 3}); len(got["c0"]) != 3 ||
+		got["c0"][1] != (partitionID{"t0", 2}) {
 		t.Errorf("round robin gives %v", got)
 	}
 }
@@ -181,7 +182,8 @@ func TestCooperative(t *testing.T) {
 // TestStickyZombie: two say that they have a partition; the one who got it later has it.
 func TestStickyZombie(t *testing.T) {
 	p := partitionID{"t", 0}
-	subs := []subscriber{{id: "a", topics: []string{"t"}, owned: []partitionID{p}, generation: 3}, {id: "b", topics: []string{"t"}, owned: []partitionID{p}, generation: 5}}
+	subs := []subscriber{{id: "a", topics: []string{"t"}, owned: []partitionID{p}, generation: 3},
+		{id: "b", topics: []string{"t"}, owned: []partitionID{p}, generation: 5}}
 	if got := stickyPlan(subs, map[string]int32{"t": 1}); len(got["b"]) != 1 {
 		t.Errorf("got %v, want it with b", got)
 	}

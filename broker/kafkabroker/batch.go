@@ -337,7 +337,7 @@ func nanosOf(ms int64) int64 {
 func (r *record) fill(m *broker.Message, topic string, partition int32) {
 	m.Topic, m.Partition, m.Offset, m.ID = topic, partition, r.offset, ""
 	m.Key, m.Value, m.Nanos = r.key, r.value, r.nanos
-	m.Attempt, m.Runs, m.Crashes, m.Token = 1, 0, 0, 0
+	m.Attempt, m.Runs, m.Crashes, m.Token, m.Log = 1, 0, 0, 0, ""
 	m.Headers.Raw, m.Headers.Codec = r.headers, nil
 	if r.headers != nil {
 		m.Headers.Codec = headerCodec{}

@@ -135,7 +135,8 @@ func readAll(d *decoder) (got []int64, err error) {
 
 func TestDecoderCodecs(t *testing.T) {
 	for codec := range compress.Compression(5) {
-		raw := join(testBatch{base: 3, offsets: offsets(3, 103), codec: codec, headers: []broker.Header{{Key: "a", Value: []byte("x")}, {Key: "a", Value: []byte("y")}}})
+		raw := join(testBatch{base: 3, offsets: offsets(3, 103), codec: codec,
+			headers: []broker.Header{{Key: "a", Value: []byte("x")}, {Key: "a", Value: []byte("y")}}})
 		d := newDecoder(raw, 3, 1000, false, nil, 1<<20)
 		var r record
 		for o := int64(3); o < 103; o++ {
@@ -145,7 +146,8 @@ func TestDecoderCodecs(t *testing.T) {
 			var m broker.Message
 			r.fill(&m, "t", 1)
 			v, _ := m.Headers.Get("a")
-			if m.Offset != o || string(m.Key) != fmt.Sprintf("k%d", o) || string(m.Value) != fmt.Sprintf("v%d", o) || string(v) != "y" || m.Headers.Len() != 2 {
+			if m.Offset != o || string(m.Key) != fmt.Sprintf("k%d", o) || string(m.Value) != fmt.Sprintf("v%d", o) || string(v) != "y" ||
+				m.Headers.Len() != 2 {
 				t.Fatalf("codec %v: message %+v", codec, m)
 			}
 			if m.Nanos != 1_700_000_000_005_000_000 {
@@ -177,7 +179,7 @@ func TestDecoderNil(t *testing.T) {
 
 // TestFill: nothing of what a message held before stays in it, but the claim, which Receive sets.
 func TestFill(t *testing.T) {
-	dirty := broker.Message{Topic: "old", Partition: 9, Offset: 9, ID: "old", Key: []byte("old"), Value: []byte("old"),
+	dirty := broker.Message{Topic: "old", Partition: 9, Offset: 9, ID: "old", Log: "old", Key: []byte("old"), Value: []byte("old"),
 		Headers: broker.Headers{Raw: []byte{2, 0, 0}, Codec: headerCodec{}}, Nanos: 9, Attempt: 9, Runs: 9, Crashes: 9, Token: 9}
 	if v := reflect.ValueOf(dirty); slices.IndexFunc(reflect.VisibleFields(v.Type()), func(f reflect.StructField) bool {
 		return f.Name != "Claim" && v.FieldByIndex(f.Index).IsZero()
@@ -205,12 +207,17 @@ func TestDecoderLogs(t *testing.T) {
 	}{
 		{name: "nothing", at: 0},
 		{name: "from the middle", raw: join(testBatch{offsets: offsets(0, 10)}), from: 4, want: offsets(4, 10), at: 10},
-		{name: "a batch that is below", raw: join(testBatch{offsets: offsets(0, 5)}, testBatch{base: 5, offsets: offsets(5, 8)}), from: 5, want: offsets(5, 8), at: 8},
+		{name: "a batch that is below", raw: join(testBatch{offsets: offsets(0, 5)}, testBatch{base: 5, offsets: offsets(5, 8)}),
+			from: 5, want: offsets(5, 8), at: 8},
 		{name: "compacted holes", raw: join(testBatch{offsets: []int64{1, 4, 7}, last: 9}), want: []int64{1, 4, 7}, at: 10},
-		{name: "compacted tail, gzip", raw: join(testBatch{offsets: []int64{1}, last: 19, codec: compress.Gzip}), want: []int64{1}, at: 20},
-		{name: "an empty batch", raw: join(testBatch{offsets: offsets(0, 3)}, testBatch{base: 3, last: 19}), want: offsets(0, 3), at: 20},
-		{name: "cut short by the broker", raw: join(testBatch{offsets: offsets(0, 3)}, testBatch{base: 3, offsets: offsets(3, 9)})[:150], want: offsets(0, 3), at: 3},
-		{name: "control", raw: join(testBatch{offsets: offsets(0, 1), attrs: attrTransactional}, testBatch{base: 1, offsets: offsets(1, 2), attrs: attrTransactional | attrControl}), want: []int64{0}, at: 2},
+		{name: "compacted tail, gzip", raw: join(testBatch{offsets: []int64{1}, last: 19, codec: compress.Gzip}), want: []int64{1},
+			at: 20},
+		{name: "an empty batch", raw: join(testBatch{offsets: offsets(0, 3)}, testBatch{base: 3, last: 19}), want: offsets(0, 3),
+			at: 20},
+		{name: "cut short by the broker", raw: join(testBatch{offsets: offsets(0, 3)},
+			testBatch{base: 3, offsets: offsets(3, 9)})[:150], want: offsets(0, 3), at: 3},
+		{name: "control", raw: join(testBatch{offsets: offsets(0, 1), attrs: attrTransactional},
+			testBatch{base: 1, offsets: offsets(1, 2), attrs: attrTransactional | attrControl}), want: []int64{0}, at: 2},
 		{name: "aborted", committed: true, aborted: []aborted{{7, 2}, {9, 0}}, at: 10, want: []int64{4, 5, 8, 9}, raw: join(
 			testBatch{base: 0, offsets: offsets(0, 2), attrs: attrTransactional, producer: 9},
 			testBatch{base: 2, offsets: offsets(2, 4), attrs: attrTransactional, producer: 7},
@@ -218,7 +225,8 @@ func TestDecoderLogs(t *testing.T) {
 			testBatch{base: 6, offsets: offsets(6, 7), attrs: attrTransactional | attrControl, producer: 9, abort: true},
 			testBatch{base: 7, offsets: offsets(7, 8), attrs: attrTransactional | attrControl, producer: 7, abort: true},
 			testBatch{base: 8, offsets: offsets(8, 10), attrs: attrTransactional, producer: 9})},
-		{name: "aborted, uncommitted", aborted: []aborted{{9, 0}}, at: 2, want: offsets(0, 2), raw: join(testBatch{offsets: offsets(0, 2), attrs: attrTransactional, producer: 9})},
+		{name: "aborted, uncommitted", aborted: []aborted{{9, 0}}, at: 2, want: offsets(0, 2),
+			raw: join(testBatch{offsets: offsets(0, 2), attrs: attrTransactional, producer: 9})},
 	} {
 		d := newDecoder(c.raw, c.from, 1000, c.committed, c.aborted, 1<<20)
 		got, err := readAll(d)
@@ -245,7 +253,8 @@ func TestDecoderLies(t *testing.T) {
 		next       int64
 	}{
 		{"checksum", "checksum", testBatch{offsets: ten, afterwards: func(b []byte) { b[70] ^= 1 }}, 10},
-		{"checksum, and the header differs", "checksum", testBatch{offsets: ten, afterwards: func(b []byte) { b[atLastDelta+2] ^= 1 }}, 1},
+		{"checksum, and the header differs", "checksum", testBatch{offsets: ten, afterwards: func(b []byte) { b[atLastDelta+2] ^= 1 }},
+			1},
 		{"count too large", "cut short", testBatch{offsets: ten, count: 11, last: 10}, 11},
 		{"count too small", "left behind", testBatch{offsets: ten, count: 9}, 10},
 		{"count absurd", "2147483647 records", testBatch{offsets: ten, count: math.MaxInt32, last: math.MaxInt32 - 1}, 1},

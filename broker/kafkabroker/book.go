@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -70,7 +71,8 @@ type books struct {
 
 // keep remembers a part that is fenced.
 func (x *books) keep(p *part) {
-	if p.epoch < 0 || len(p.known) == 0 || p.bare {
+	// exact: a transaction may be under way, and nobody knows what becomes of it
+	if p.epoch < 0 || len(p.known) == 0 || p.bare || p.tr.exact {
 		return
 	}
 	snap := p.tr.snapshot(true) // it is no crash
@@ -102,38 +104,47 @@ func (x *books) end(log logKey) {
 
 const keyOffsetForLeaderEpoch = 23
 
-// epochEnd asks the leader where the log of an epoch ends, and of which epoch that is: an earlier one where the log has nothing
-// of that epoch.
-func (c *cluster) epochEnd(ctx context.Context, leader int32, p partitionID, epoch int32) (of int32, end int64, err error) {
-	w := writer{}
-	w.i32(-1) // replica
-	w.array(1)
-	w.str(p.topic)
-	w.array(1)
-	w.i32(p.no)
-	w.i32(-1) // the leader's own epoch
-	w.i32(epoch)
-	if _, err := c.pick(ctx, leader, keyOffsetForLeaderEpoch, 3); err != nil {
-		return 0, 0, err
-	}
-	r, err := c.do(ctx, leader, keyOffsetForLeaderEpoch, 3, w.b)
-	if err != nil {
-		return 0, 0, err
-	}
-	return readEpochEnd(r, p)
+// An epochEnd is where the log of a leader's epoch ends, and of which epoch that is: an earlier one where the log has nothing of
+// the one that was asked for.
+type epochEnd struct {
+	epoch  int32
+	offset int64
+	err    error
 }
 
-func readEpochEnd(r *reader, p partitionID) (of int32, end int64, err error) {
+// epochEnds asks the leader of partitions where the logs of epochs end.
+func (c *cluster) epochEnds(ctx context.Context, leader int32, epochs map[partitionID]int32) (map[partitionID]epochEnd, error) {
+	if _, err := c.pick(ctx, leader, keyOffsetForLeaderEpoch, 3); err != nil {
+		return nil, err
+	}
+	w := writer{}
+	w.i32(-1) // replica
+	w.partitions(slices.Collect(maps.Keys(epochs)), func(p partitionID) {
+		w.i32(p.no)
+		w.i32(-1) // the leader's own epoch
+		w.i32(epochs[p])
+	})
+	r, err := c.do(ctx, leader, keyOffsetForLeaderEpoch, 3, w.b)
+	if err != nil {
+		return nil, err
+	}
+	return readEpochEnds(r)
+}
+
+func readEpochEnds(r *reader) (map[partitionID]epochEnd, error) {
 	r.i32()
-	if r.array() != 1 || r.str() != p.topic || r.array() != 1 {
-		return 0, 0, errShort
-	}
-	if err := codeErr(r.i16()); err != nil {
-		return 0, 0, fmt.Errorf("looking up a leader epoch: %w", err)
-	}
-	if r.i32() != p.no {
-		return 0, 0, errShort
-	}
-	of, end = r.i32(), r.i64()
-	return of, end, r.err()
+	ends := make(map[partitionID]epochEnd)
+	r.each(func() {
+		name := r.str()
+		r.each(func() {
+			code := r.i16()
+			p := partitionID{name, r.i32()}
+			e := epochEnd{epoch: r.i32(), offset: r.i64()}
+			if err := codeErr(code); err != nil {
+				e.err = fmt.Errorf("looking up a leader epoch: %w", err)
+			}
+			ends[p] = e
+		})
+	})
+	return ends, r.err()
 }

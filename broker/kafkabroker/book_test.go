@@ -34,7 +34,8 @@ func startOutage(t *testing.T, ts *testSystem, cfg Config, away func()) *outage 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.r = &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true, out: make(chan broker.Message, 10*n)}
+	o.r = &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true,
+		out: make(chan broker.Message, 10*n)}
 	o.r.open(t)
 	o.all = ts.put(t, ts.topics[0], 0, n)
 	var out []broker.Message

@@ -34,9 +34,14 @@ func (c *cluster) listOffset(ctx context.Context, leader int32, p partitionID, a
 	if err != nil {
 		return 0, err
 	}
+	return offsetOf(bounds, p)
+}
+
+// offsetOf is the answer for a partition.
+func offsetOf(bounds map[partitionID]bound, p partitionID) (int64, error) {
 	b, answered := bounds[p]
 	if !answered {
-		return 0, errShort
+		return 0, fmt.Errorf("listing offsets: no answer for %s/%d: %w", p.topic, p.no, errShort)
 	}
 	if b.err != nil {
 		return 0, fmt.Errorf("listing offsets: %w", b.err)
@@ -54,8 +59,8 @@ func (c *cluster) listOffsets(
 	w := writer{}
 	w.i32(-1)
 	w.i8(read)
-	w.partitions(ps, func(no int32) {
-		w.i32(no)
+	w.partitions(ps, func(p partitionID) {
+		w.i32(p.no)
 		w.i32(-1) // leader epoch
 		w.i64(at)
 	})

@@ -28,7 +28,8 @@ func startCrew(t *testing.T, cfg Config, workers int, handle func(*broker.Messag
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 4 * workers, Bytes: 8 << 20}, Observe: func(broker.Event) {}}); err != nil {
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 4 * workers, Bytes: 8 << 20},
+		Observe: func(broker.Event) {}}); err != nil {
 		t.Fatal(err)
 	}
 	c := &crew{s: s, work: make(chan broker.Message, 4*workers)}
@@ -76,7 +77,7 @@ func (c *crew) stop(t *testing.T) {
 // Nothing is lost and nothing comes twice, since all members leave in good order.
 func TestChurn(t *testing.T) {
 	t.Parallel()
-	onEach(t, 8, testChurn)
+	onEachProtocol(t, 8, testChurn)
 }
 
 func testChurn(t *testing.T, ts *testSystem) {
@@ -101,7 +102,8 @@ func testChurn(t *testing.T, ts *testSystem) {
 	go func() {
 		n := 0
 		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); n++ {
-			ts.admin.Produce(context.Background(), &kgo.Record{Topic: cfg.Topics[0], Partition: int32(n) % ts.parts, Value: []byte(fmt.Sprint(n))}, nil)
+			ts.admin.Produce(context.Background(), &kgo.Record{Topic: cfg.Topics[0], Partition: int32(n) % ts.parts,
+				Value: []byte(fmt.Sprint(n))}, nil)
 			time.Sleep(time.Millisecond)
 		}
 		_ = ts.admin.Flush(context.Background())

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,9 @@ func (x *claims) changed(c change) {
 }
 
 func (x *claims) lose(id partitionID, err error) {
+	if errors.Is(err, errRecreated) {
+		x.r.renew(id, err)
+	}
 	x.r.cancel(id)
 	x.r.forget(id)
 	if p := x.r.parts[id]; p != nil {
@@ -53,6 +57,7 @@ func (x *claims) fence(p *part) {
 
 // unconfirmed says how many acks no commit has.
 func (x *claims) unconfirmed(p *part, err error) {
+	x.gate.Hold(0, -p.outs.drop())
 	if n := p.tr.unconfirmed(); n > 0 {
 		p.tr.confirmed = p.tr.acked
 		x.events.Say(broker.Event{Kind: broker.Unconfirmed, Claim: p.claim, N: n, Err: err})

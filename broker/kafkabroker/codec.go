@@ -22,57 +22,93 @@ func decompress(codec int, src []byte, limit int) ([]byte, error) {
 	case 0:
 		return src, nil
 	case 1:
-		return inflate("gzip", src, limit, func() (io.Reader, func(), error) {
-			z, err := gzip.NewReader(bytes.NewReader(src))
-			return z, func() {}, err
-		})
+		return inflate("gzip", src, limit, gunzip)
 	case 2:
 		return unsnap(src, limit)
 	case 3:
-		return inflate("lz4", src, limit, func() (io.Reader, func(), error) { return lz4.NewReader(bytes.NewReader(src)), func() {}, nil })
+		return inflate("lz4", src, limit, unlz4)
 	case 4:
-		return inflate("zstd", src, limit, func() (io.Reader, func(), error) { return unzstd(src) })
+		return inflate("zstd", src, limit, unzstd)
 	}
 	return nil, fmt.Errorf("unknown compression codec %d", codec)
 }
 
-// usual is the size up to which a batch is decompressed at once. A larger one is measured first, and decompressed again into just
-// the memory that it needs: one over the limit costs time, but no memory.
-const usual = 4 << 20
+const (
+	// usual is the size up to which a batch is decompressed at once. A larger one is measured first, and decompressed again into
+	// just the memory that it needs: one over the limit costs time, but no memory.
+	usual = 4 << 20
+	// roomy is where memory to decompress into begins.
+	roomy = 256 << 10
+)
 
-func inflate(name string, src []byte, limit int, open func() (io.Reader, func(), error)) ([]byte, error) {
-	read := func(b []byte) (n int, more bool, rest int64, err error) {
-		r, done, err := open()
-		if err != nil {
-			return 0, false, 0, err
-		}
-		defer done()
-		for n < len(b) {
-			k, err := r.Read(b[n:])
-			n += k
-			if err == io.EOF {
-				return n, false, 0, nil
-			}
-			if err != nil { // a codec's own io.ErrUnexpectedEOF too: the data is cut short
-				return n, false, 0, err
-			}
-		}
-		rest, err = io.Copy(io.Discard, io.LimitReader(r, int64(limit-n)+1))
-		return n, rest > 0, rest, err
+// rooms is memory to decompress into. What came out is copied, as its messages keep it: so it takes no more than it needs, which
+// nobody knows before.
+var rooms = sync.Pool{New: func() any { b := make([]byte, roomy); return &b }}
+
+// inflate decompresses by a reader, which open makes and its second result frees.
+func inflate(name string, src []byte, limit int, open func([]byte) (io.Reader, func(), error)) ([]byte, error) {
+	r, free, err := open(src)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	for size := min(max(4*len(src), 4<<10), usual, limit); ; {
-		b := make([]byte, size)
-		n, more, rest, err := read(b)
+	defer free()
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	n := 0
+	for {
+		k, over, err := readFull(r, (*room)[n:])
+		n += k
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", name, err)
-		case int64(n)+rest > int64(limit):
+		case n > limit:
 			return nil, fmt.Errorf("%s: %w of %d bytes", name, errTooLarge, limit)
-		case !more:
-			return b[:n], nil
+		case over:
+			return append([]byte{}, (*room)[:n]...), nil
+		case n >= usual:
+			return inflateAgain(name, src, r, n, limit, open)
 		}
-		size = n + int(rest)
+		*room = append(*room, make([]byte, len(*room))...)
 	}
+}
+
+// inflateAgain decompresses a large batch, of which n bytes came out of r so far.
+func inflateAgain(
+	name string, src []byte, r io.Reader, n, limit int, open func([]byte) (io.Reader, func(), error),
+) ([]byte, error) {
+	rest, err := io.Copy(io.Discard, io.LimitReader(r, int64(limit-n)+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if int64(n)+rest > int64(limit) {
+		return nil, fmt.Errorf("%s: %w of %d bytes", name, errTooLarge, limit)
+	}
+	again, free, err := open(src)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer free()
+	b := make([]byte, n+int(rest))
+	if _, _, err := readFull(again, b); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return b, nil
+}
+
+// readFull reads until b is full. over: the reader has no more. Any other end is an error, a codec's own io.ErrUnexpectedEOF too:
+// the data is cut short.
+func readFull(r io.Reader, b []byte) (n int, over bool, err error) {
+	for n < len(b) {
+		k, err := r.Read(b[n:])
+		n += k
+		if err == io.EOF {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
 }
 
 // xerial is how snappy's blocks are framed by Java clients: this header with two versions, then blocks with their lengths.
@@ -80,49 +116,105 @@ var xerial = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 func unsnap(src []byte, limit int) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerial) {
-		return unsnapBlock(nil, src, limit)
+		n, err := snapped(src, limit)
+		if err != nil {
+			return nil, err
+		}
+		return unsnapInto(make([]byte, n), src)
 	}
 	if len(src) < 16 {
 		return nil, errors.New("snappy: short header")
 	}
-	var dst []byte
+	size := 0
 	for b := src[16:]; len(b) > 0; {
-		if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
-			return nil, errors.New("snappy: short block")
-		}
-		n := int(binary.BigEndian.Uint32(b))
-		var err error
-		if dst, err = unsnapBlock(dst, b[4:4+n], limit); err != nil {
+		block, rest, err := cutBlock(b)
+		if err != nil {
 			return nil, err
 		}
-		b = b[4+n:]
+		n, err := snapped(block, limit-size)
+		if err != nil {
+			return nil, err
+		}
+		size, b = size+n, rest
+	}
+	dst := make([]byte, size)
+	at := 0
+	for b := src[16:]; len(b) > 0; {
+		block, rest, err := cutBlock(b)
+		if err != nil {
+			return nil, err
+		}
+		n, err := s2.DecodedLen(block)
+		if err != nil {
+			return nil, fmt.Errorf("snappy: %w", err)
+		}
+		if _, err := unsnapInto(dst[at:at+n:at+n], block); err != nil {
+			return nil, err
+		}
+		at, b = at+n, rest
 	}
 	return dst, nil
 }
 
-func unsnapBlock(dst, block []byte, limit int) ([]byte, error) {
-	n, err := s2.DecodedLen(block)
-	if err != nil {
-		return nil, fmt.Errorf("snappy: %w", err)
+// cutBlock takes the next block off.
+func cutBlock(b []byte) (block, rest []byte, err error) {
+	if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
+		return nil, nil, errors.New("snappy: short block")
 	}
-	if n > limit-len(dst) {
-		return nil, fmt.Errorf("snappy: %w of %d bytes", errTooLarge, limit)
-	}
-	if n > 32*len(block) { // copies make at most 64 bytes of 3: more is a lie, and not worth the memory
-		return nil, errors.New("snappy: the length is impossible")
-	}
-	b, err := s2.Decode(make([]byte, n), block)
-	if err != nil {
-		return nil, fmt.Errorf("snappy: %w", err)
-	}
-	if dst == nil {
-		return b, nil
-	}
-	return append(dst, b...), nil
+	n := 4 + int(binary.BigEndian.Uint32(b))
+	return b[4:n], b[n:], nil
 }
 
-// zstds keep their tables between batches.
-var zstds sync.Pool
+// snapped is how long a block claims to be.
+func snapped(block []byte, limit int) (int, error) {
+	n, err := s2.DecodedLen(block)
+	if err != nil {
+		return 0, fmt.Errorf("snappy: %w", err)
+	}
+	if n > limit {
+		return 0, fmt.Errorf("snappy: %w of %d bytes", errTooLarge, limit)
+	}
+	if n > 32*len(block) { // copies make at most 64 bytes of 3: more is a lie, and not worth the memory
+		return 0, errors.New("snappy: the length is impossible")
+	}
+	return n, nil
+}
+
+func unsnapInto(dst, block []byte) ([]byte, error) {
+	b, err := s2.Decode(dst, block)
+	if err != nil {
+		return nil, fmt.Errorf("snappy: %w", err)
+	}
+	return b, nil
+}
+
+// Readers are used again: each has tables and buffers of many KB.
+var gzips, lz4s, zstds sync.Pool
+
+// A gzipReader reads from what it lets go of when it is free.
+type gzipReader struct {
+	gzip.Reader
+	src bytes.Reader
+}
+
+func gunzip(src []byte) (io.Reader, func(), error) {
+	z, _ := gzips.Get().(*gzipReader)
+	if z == nil {
+		z = new(gzipReader)
+	}
+	z.src.Reset(src)
+	err := z.Reset(&z.src)
+	return z, func() { z.src.Reset(nil); gzips.Put(z) }, err
+}
+
+func unlz4(src []byte) (io.Reader, func(), error) {
+	z, _ := lz4s.Get().(*lz4.Reader)
+	if z == nil {
+		z = lz4.NewReader(nil)
+	}
+	z.Reset(bytes.NewReader(src))
+	return z, func() { z.Reset(nil); lz4s.Put(z) }, nil
+}
 
 // zstdWindow is the most that a frame may want to look back: what the strongest ordinary levels use, four times over.
 const zstdWindow = 32 << 20
@@ -131,7 +223,8 @@ func unzstd(src []byte) (io.Reader, func(), error) {
 	z, _ := zstds.Get().(*zstd.Decoder)
 	if z == nil {
 		var err error
-		z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
+		z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,7 +1,9 @@
 package kafkabroker
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
@@ -11,7 +13,8 @@ import (
 // Commits decide what is committed, and take the answers.
 type commits struct {
 	*shared
-	r *roster
+	r      *roster
+	floors map[string]int64 // of each log that something was committed of: see broker.FloorReporter
 }
 
 // A due is a snapshot on its way to the broker.
@@ -21,6 +24,7 @@ type due struct {
 	c *commitment
 	// last: it was taken after the claim had ended. That it has ended by the time of the answer says nothing of the snapshot.
 	last bool
+	es   []*emission // what is stored with it
 }
 
 // A backlog is what the next commit would have to tell.
@@ -38,28 +42,38 @@ func (x *commits) due() backlog {
 }
 
 // collect takes snapshots: of open claims where something is new, or of all, and the last ones.
-func (x *commits) collect(all bool) (ds []due) {
+func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Time) (ds []due) {
 	x.backlog = backlog{}
 	for _, p := range x.r.turns {
 		if all {
 			p.tr.uncommit()
 		}
-		if p.tr.dirty() {
-			ds = append(ds, p.due(false))
+		if p.tr.dirty() || p.outs.ready(blocked) {
+			ds = append(ds, p.due(false, blocked))
 		}
 	}
 	for _, p := range x.r.ending {
-		if p.stage == concluded {
-			ds = append(ds, p.due(true))
+		if p.stage != concluded {
+			continue
 		}
+		if p.lastBy.IsZero() {
+			p.lastBy = now.Add(x.cfg.TransactionTimeout)
+		}
+		d := p.due(true, blocked)
+		d.last = len(p.outs.waiting) == 0 || !now.Before(p.lastBy)
+		ds = append(ds, d)
 	}
 	return ds
 }
 
 // due takes a snapshot. clean: its claim has ended well.
-func (p *part) due(clean bool) due {
+func (p *part) due(clean bool, blocked func(topic string) bool) due {
+	es := p.outs.take(blocked)
+	for _, e := range es {
+		p.tr.send(e.offsets)
+	}
 	snap := p.tr.snapshot(clean)
-	d := due{p: p, s: snap, last: clean, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
+	d := due{p: p, s: snap, last: clean, es: es, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
 	if !p.bare {
 		d.c.metadata = snap.encode(metadataLimit)
 	}
@@ -80,17 +94,24 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 		code := codeOf(d.c.err)
 		switch {
 		case d.c.err == nil:
+			x.stored(d.p, d.es)
 			d.p.tr.commit(d.s)
 			d.p.taken(d.c.position())
 			x.solo.written(d.p, d.s.suspect)
+			x.rise(d)
 			x.committed(d, &a)
 			continue
 		case code == kafka.UnknownTopicOrPartition && isGone(d.p.topic):
 			if d.last { // what was acked is gone with its log
 				d.p.tr.confirmed = d.p.tr.acked
 			}
+			d.p.tr.commit(snapshot{version: d.s.version}) // nothing new before something is
 			x.committed(d, &a)
 			continue
+		case code == kafka.OffsetMetadataTooLarge && x.cfg.Transactional:
+			x.fail(fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes, and transactions need it: set its "+
+				"offset.metadata.max.bytes to %d: %w", d.p.topic, d.p.no, len(d.c.metadata), metadataLimit, d.c.err))
+		case errors.Is(d.c.err, errAborted):
 		case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
 			x.strip(d)
 		case replaced(code), code == kafka.RebalanceInProgress:
@@ -103,6 +124,26 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 	}
 	return a
 }
+
+// rise notes the floor that was committed. It is kept when the claim has ended, for who asks then, and never falls: a position
+// that somebody moved back says nothing of what was finished.
+func (x *commits) rise(d due) {
+	if d.p.log != "" {
+		x.floors[d.p.log] = max(x.floors[d.p.log], d.c.offset)
+	}
+}
+
+// floorsNow are those of all logs.
+func (x *commits) floorsNow() []broker.Floor {
+	fs := make([]broker.Floor, 0, len(x.floors))
+	for log, offset := range x.floors {
+		fs = append(fs, broker.Floor{Log: log, Offset: offset})
+	}
+	return fs
+}
+
+// errOutputsWait is why acks of a claim that ended do not hold.
+var errOutputsWait = errors.New("kafkabroker: their outputs could not be stored before the claim's end")
 
 // strip leaves the metadata of a partition's commits away, for the broker takes none as long as that.
 func (x *commits) strip(d due) {
@@ -117,11 +158,19 @@ func (x *commits) strip(d due) {
 // not if the partition was lost meanwhile. Whoever has it now has a claim of its own, and perhaps that is we.
 func (x *commits) committed(d due, a *commitAnswer) {
 	if d.last && len(x.r.takeEnding(func(p *part) bool { return p == d.p })) > 0 {
+		if n := d.p.tr.unconfirmed(); len(d.p.outs.waiting) > 0 {
+			x.gate.Hold(0, -d.p.outs.drop())
+			x.events.Say(broker.Event{Kind: broker.Unconfirmed, Claim: d.p.claim, N: n, Err: errOutputsWait})
+		}
 		a.released = append(a.released, d.p.partitionID)
 	}
 }
 
 // replaced says that the group has others in our place. The membership hears it with its next heartbeat.
 func replaced(code kafka.Error) bool {
-	return code == kafka.IllegalGeneration || code == kafka.UnknownMemberId || code == kafka.FencedInstanceID
+	switch code {
+	case kafka.IllegalGeneration, kafka.UnknownMemberId, kafka.FencedInstanceID, staleMemberEpoch, fencedMemberEpoch:
+		return true
+	}
+	return false
 }

@@ -2,7 +2,13 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // A committer sends commits, one request at a time: only one that got no answer can arrive behind a newer, see doubt.
@@ -16,6 +22,9 @@ type committer struct {
 	note    contact
 	bells   *bells
 	done    chan struct{} // it has ended
+
+	txn     *transactor // nil: commits are no transactions
+	unclear []due       // of a transaction whose end got no answer
 }
 
 // run ends when no claim is left and all is committed, or life has ended.
@@ -23,6 +32,7 @@ func (x *committer) run(life context.Context) {
 	defer close(x.done)
 	timer := time.NewTimer(x.cfg.CommitInterval)
 	defer timer.Stop()
+	defer x.abandon()
 	last, size, all := time.Now(), 0, false
 	for {
 		select {
@@ -75,22 +85,52 @@ func (c *Config) commitWait(b backlog, size int) time.Duration {
 
 // commit sends what is new, or all, with so many bytes of metadata. again: something of it should be tried again soon.
 func (x *committer) commit(life context.Context, all bool) (size int, again bool) {
-	me := x.m.id(partitionID{}) // before the snapshots: what is lost after this cannot be committed under a later name
-	ds := x.h.collect(all)
+	if again := x.resolve(life); again {
+		return 0, true
+	}
+	who := x.m.committers() // before the snapshots: what is lost after this cannot be committed under a later name
+	ds := x.h.collect(all, x.blocked())
 	if len(ds) == 0 {
 		return 0, false
 	}
-	cs := make([]*commitment, len(ds))
-	for i, d := range ds {
-		cs[i] = d.c
+	for _, d := range ds {
 		size += len(d.c.metadata)
+	}
+	if !x.send(life, ds, byCommitter(ds, who)) {
+		return size, true
+	}
+	return size, x.answered(ds)
+}
+
+// send sends it, and says whether it was answered.
+func (x *committer) send(life context.Context, ds []due, by map[memberID][]*commitment) bool {
+	if x.txn != nil {
+		return x.transact(life, ds, by)
 	}
 	ctx, cancel := context.WithTimeout(life, x.timeout)
 	defer cancel()
-	if err := x.k.commit(ctx, me, cs); err != nil {
-		x.note.failed(err)
-		return size, true
+	for me, cs := range by {
+		began := time.Now()
+		err := x.k.commit(ctx, me, cs)
+		x.note.operated(broker.Settle, began, refusedCommit(cs, err))
+		if err != nil {
+			x.note.failed(err)
+			return false
+		}
 	}
+	return true
+}
+
+// refusedCommit is why a commit failed, or the first partition in it.
+func refusedCommit(cs []*commitment, err error) error {
+	for i := 0; i < len(cs) && err == nil; i++ {
+		err = cs[i].err
+	}
+	return err
+}
+
+// answered takes note of the answers, and says whether something should be tried again soon.
+func (x *committer) answered(ds []due) (again bool) {
 	a := x.h.answered(ds, x.atlas.isGone)
 	for _, err := range a.troubles {
 		x.note.failed(err)
@@ -99,5 +139,153 @@ func (x *committer) commit(life context.Context, all bool) (size int, again bool
 		x.m.release(a.released)
 	}
 	signal(x.bells.kick)
-	return size, a.again
+	return a.again
+}
+
+// blocked says of topics whether outputs to them have to wait; nil: none.
+func (x *committer) blocked() func(topic string) bool {
+	if x.txn == nil {
+		return nil
+	}
+	return x.txn.blocked()
+}
+
+// transact sends it in a transaction, with what was made of the messages, and says whether it was answered.
+func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*commitment) bool {
+	ours, others := splitDues(ds, func(d due) bool { return d.c.err == nil })
+	x.h.unsent(others)
+	if len(ours) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(life, x.cfg.TransactionTimeout)
+	defer cancel()
+	began := time.Now()
+	err := x.txn.commit(ctx, by, outputsOf(ours))
+	x.note.operated(broker.Settle, began, err)
+	if errors.Is(err, errUnclear) {
+		x.unclear = ours
+		x.note.failed(err)
+		return false
+	}
+	if err == nil {
+		return true
+	}
+	x.h.unsent(ours)
+	var topic *outputError
+	switch {
+	case errors.As(err, &topic):
+		if topic.first {
+			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})
+		}
+	case !slices.ContainsFunc(ours, func(d due) bool { return !errors.Is(d.c.err, errAborted) }): // else the answers say it
+		x.note.failed(err)
+	}
+	return true
+}
+
+func splitDues(ds []due, is func(due) bool) (yes, no []due) {
+	for _, d := range ds {
+		if is(d) {
+			yes = append(yes, d)
+		} else {
+			no = append(no, d)
+		}
+	}
+	return yes, no
+}
+
+// outputsOf are all outputs, in the order of their acks.
+func outputsOf(ds []due) (outs []*broker.Outgoing) {
+	lists, n := make([][]*emission, 0, len(ds)), 0
+	for _, d := range ds {
+		for _, e := range d.es {
+			n += len(e.outs)
+		}
+		if len(d.es) > 0 {
+			lists = append(lists, d.es)
+		}
+	}
+	outs = make([]*broker.Outgoing, 0, n)
+	for _, e := range merge(lists) {
+		for i := range e.outs {
+			outs = append(outs, &e.outs[i])
+		}
+	}
+	return outs
+}
+
+// merge makes one list of several, each of which is in the order of acks, two by two.
+func merge(lists [][]*emission) []*emission {
+	switch len(lists) {
+	case 0:
+		return nil
+	case 1:
+		return lists[0]
+	}
+	a, b := merge(lists[:len(lists)/2]), merge(lists[len(lists)/2:])
+	both := make([]*emission, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if a[0].number < b[0].number {
+			both, a = append(both, a[0]), a[1:]
+		} else {
+			both, b = append(both, b[0]), b[1:]
+		}
+	}
+	return append(append(both, a...), b...)
+}
+
+// resolve finds out what became of a transaction whose end got no answer, and says whether to try that again.
+func (x *committer) resolve(life context.Context) (again bool) {
+	if x.unclear == nil {
+		return false
+	}
+	var witnesses []*commitment
+	for _, d := range x.unclear {
+		if len(d.es) > 0 {
+			witnesses = append(witnesses, d.c)
+		}
+	}
+	ctx, cancel := context.WithTimeout(life, x.cfg.TransactionTimeout)
+	defer cancel()
+	committed, err := x.txn.resolve(ctx, witnesses)
+	if err != nil {
+		x.note.failed(err)
+		return true
+	}
+	ds := x.unclear
+	x.unclear = nil
+	if !committed {
+		x.h.unsent(ds)
+		return false
+	}
+	for _, d := range ds {
+		d.c.err = nil
+	}
+	return x.answered(ds)
+}
+
+// abandonWait is how long the end of a source waits for the abort of what it has left open.
+const abandonWait = time.Second
+
+// abandon aborts what was left open, so that nobody has to wait for its timeout.
+func (x *committer) abandon() {
+	if x.txn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), abandonWait)
+		defer cancel()
+		x.txn.abandon(ctx)
+	}
+}
+
+// byCommitter sorts commits by whom they are made. What is not ours by now is made again, if it is then.
+func byCommitter(ds []due, who func(partitionID) (memberID, bool)) map[memberID][]*commitment {
+	by := make(map[memberID][]*commitment, 1)
+	for _, d := range ds {
+		me, ours := who(d.p.partitionID)
+		if !ours {
+			d.c.err = kafka.RebalanceInProgress
+			continue
+		}
+		by[me] = append(by[me], d.c)
+	}
+	return by
 }

@@ -60,11 +60,13 @@ func TestDoubt(t *testing.T) {
 		unanswered, answered []time.Duration // when, in this order
 		want                 time.Duration   // when it is over; 0: never
 	}{
-		"all answered":             {answered: []time.Duration{at, 2 * at}},
-		"none answered":            {unanswered: []time.Duration{at, 2 * at}},
-		"one lost":                 {unanswered: []time.Duration{at}, answered: []time.Duration{2 * at, 5 * at}, want: 12 * at},
-		"as long as the silence":   {unanswered: []time.Duration{at, 8 * at, 15 * at}, answered: []time.Duration{31 * at}, want: 61 * at},
-		"no longer than TCP tries": {unanswered: []time.Duration{at}, answered: []time.Duration{time.Hour}, want: time.Hour + doubtLimit},
+		"all answered":  {answered: []time.Duration{at, 2 * at}},
+		"none answered": {unanswered: []time.Duration{at, 2 * at}},
+		"one lost":      {unanswered: []time.Duration{at}, answered: []time.Duration{2 * at, 5 * at}, want: 12 * at},
+		"as long as the silence": {unanswered: []time.Duration{at, 8 * at, 15 * at}, answered: []time.Duration{31 * at},
+			want: 61 * at},
+		"no longer than TCP tries": {unanswered: []time.Duration{at}, answered: []time.Duration{time.Hour},
+			want: time.Hour + doubtLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d doubt

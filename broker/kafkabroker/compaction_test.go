@@ -70,7 +70,8 @@ func TestCompactedReal(t *testing.T) {
 	const keys, rounds = 10, 6
 	ts := realSystem(t, brokertest.Setup{Partitions: 1}, "sticky")
 	ts.topics = []string{ts.group + "-compacted"}
-	createTopic(t, ts.admin, ts.topics[0], 1, "cleanup.policy", "compact", "segment.ms", "100", "min.cleanable.dirty.ratio", "0.01", "max.compaction.lag.ms", "100")
+	createTopic(t, ts.admin, ts.topics[0], 1, "cleanup.policy", "compact", "segment.ms", "100", "min.cleanable.dirty.ratio", "0.01",
+		"max.compaction.lag.ms", "100")
 	t.Cleanup(func() { deleteTopic(t, ts.admin, ts.topics[0]) })
 	var latest []string
 	for round := range rounds {
@@ -94,7 +95,10 @@ func TestCompactedReal(t *testing.T) {
 	}
 	r := startRunner(t, ts.config(ts.net.link()))
 	eventually(t, "the latest of each key came", func() bool { return r.has(latest) })
-	eventually(t, "the commit is at the log's end", func() bool { return committedOn(t, ts.admin, ts.group, ts.topics[0], 1) == keys*rounds })
+	eventually(t, "the commit is at the log's end", func() bool {
+		return committedOn(t, ts.admin, ts.group, ts.topics[0],
+			1) == keys*rounds
+	})
 	t.Logf("the cleaner left %d of %d messages, %d came", left, keys*rounds, len(r.seen()))
 	for v, n := range r.seen() {
 		if n != 1 {
@@ -106,7 +110,8 @@ func TestCompactedReal(t *testing.T) {
 // count is how many messages an independent client finds in the log.
 func (ts *testSystem) count(t *testing.T) (n int) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.ConsumeTopics(ts.topics[0]), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.ConsumeTopics(ts.topics[0]),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +138,11 @@ func TestCodecs(t *testing.T) {
 func testCodecs(t *testing.T, ts *testSystem) {
 	var want []string
 	for name, codec := range map[string]kgo.CompressionCodec{
-		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(),
+		"zstd": kgo.ZstdCompression(),
 	} {
-		c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.ProducerBatchCompression(codec), kgo.ProducerLinger(50*time.Millisecond))
+		c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.ProducerBatchCompression(codec),
+			kgo.ProducerLinger(50*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +173,8 @@ func codecsOf(t *testing.T, s *Source, p partitionID) map[int]bool {
 	t.Helper()
 	s.h.mu.Lock()
 	of := s.h.roster.parts[p]
-	f := &fetchRequest{node: of.leader, maxWait: time.Second, bytes: 16 << 20, wishes: []wish{{partitionID: p, id: of.id, bytes: 16 << 20}}}
+	f := &fetchRequest{node: of.leader, maxWait: time.Second, bytes: 16 << 20,
+		wishes: []wish{{partitionID: p, id: of.id, bytes: 16 << 20}}}
 	s.h.mu.Unlock()
 	got, err := s.c.fetch(context.Background(), f, 16<<20)
 	if err != nil {

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"regexp"
 	"slices"
@@ -110,8 +111,18 @@ type Config struct {
 	// in both cases. Defaults to earliest.
 	OutOfRange string `yaml:"out_of_range" want:"earliest|latest|stop"`
 
+	// Membership is how the group shares its partitions out. "consumer": the broker assigns them one by one, and only those that
+	// move stop (KIP-848, Kafka 4.0; made for 4.3 and newer). After how long a silence a process is taken for dead is the broker's
+	// to say there: 45 s by default, and SessionTimeout does not count. "classic": the group's members share them out (Kafka 2.3).
+	// "auto" takes consumer where the broker checks commits by the epoch of each partition (4.3) and the group has no classic
+	// members, and tells which it took in an event. Defaults to classic.
+	Membership string `yaml:"membership" want:"auto|consumer|classic"`
+	// MemberID is a name of this process for the consumer protocol: one that starts with it again has its partitions at once, also
+	// after a crash. No two processes may ever have it at a time: none of them would notice. Defaults to a random one.
+	MemberID string `yaml:"member_id" want:"some"`
 	// Balancer is "sticky" (cooperative: only partitions that move stop), "range" or "roundrobin" (eager: all stop at each
-	// rebalance; for taking over a running group of other clients). Defaults to sticky.
+	// rebalance; for taking over a running group of other clients). With the consumer protocol sticky is the broker's assignor
+	// uniform, range is its own, and there is no roundrobin. Defaults to sticky.
 	Balancer string `yaml:"balancer" want:"sticky|range|roundrobin"`
 	// InstanceID is a static name of this process: after a restart within the session timeout it gets its partitions back and nobody
 	// else's move. It must be unique in the group. Defaults to none.
@@ -140,6 +151,19 @@ type Config struct {
 	// say) where a message may kill its process: os.Exit, a fault in C, memory. Defaults to 0: never, such messages are warned
 	// about.
 	CrashLimit int `yaml:"crash_limit" want:"1.."`
+	// Transactional writes what handlers emit in transactions, with the progress of the messages that it was made of
+	// (broker.Emitter): who reads only what is committed sees the outputs of each message once, whatever happens. All processes of
+	// the group must have it, or those that have not may begin below what a transaction under way is about to commit. Kafka 2.5 or
+	// newer is needed, and the rights to write, and to a transactional id that begins with the group's name and a dot. Defaults to
+	// false.
+	Transactional bool `yaml:"transactional"`
+	// TransactionTimeout is after how long the broker aborts a transaction of a process that died: until then the outputs behind
+	// it are seen by nobody, and whoever gets its partitions waits. It bounds a try, too. At most the broker's
+	// transaction.max.timeout.ms. Defaults to 10 s.
+	TransactionTimeout time.Duration `yaml:"transaction_timeout" want:"100ms..ms32"`
+	// MaxOutputBytes is the largest key, value and headers together that are emitted; larger ones are broker.ErrRefused. Keep it
+	// below the max.message.bytes of the topics. Defaults to 1,000,000.
+	MaxOutputBytes int `yaml:"-" want:"1..1073741823"`
 	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
 	Poll time.Duration `yaml:"-" want:"1ms..ms32"`
 	// Uncommitted also hands out messages of transactions that are open or were aborted. Defaults to false: read_committed.
@@ -187,6 +211,7 @@ func (c Config) withDefaults() Config {
 	or(&c.Start.At, "earliest")
 	or(&c.OutOfRange, "earliest")
 	or(&c.Missing, "wait")
+	or(&c.Membership, "classic")
 	or(&c.Balancer, "sticky")
 	or(&c.SessionTimeout, 10*time.Second)
 	or(&c.HeartbeatInterval, time.Second)
@@ -194,6 +219,8 @@ func (c Config) withDefaults() Config {
 	or(&c.RebalanceTimeout, time.Minute)
 	or(&c.CommitInterval, time.Second)
 	or(&c.CommitMessages, 8)
+	or(&c.TransactionTimeout, 10*time.Second)
+	or(&c.MaxOutputBytes, 1_000_000)
 	or(&c.Poll, time.Second)
 	or(&c.FetchBytes, 4<<20)
 	or(&c.PartitionBytes, 1<<20)
@@ -201,6 +228,15 @@ func (c Config) withDefaults() Config {
 	or(&c.MaxBatchBytes, 64<<20)
 	or(&c.Window, 1<<16)
 	return c
+}
+
+// transactionalID names the process to the brokers. A static member has the same one after a restart, which aborts at once what
+// its predecessor left open; others leave that to the timeout.
+func (c *Config) transactionalID() string {
+	if c.InstanceID != "" {
+		return c.Group + "." + c.InstanceID
+	}
+	return fmt.Sprintf("%s.%016x", c.Group, rand.Uint64())
 }
 
 // resetTime is the time that ListOffsets takes for where to begin, why being what is wrong with the position; nil: there is none.
@@ -264,11 +300,19 @@ func (c Connection) mayLogIn(host string) bool {
 	return c.SASL.Mechanism == "" || c.TLS.wanted() || c.SASL.PlaintextAuth || !plaintext.Exposed(host)
 }
 
-// topicName is what Kafka takes for one.
-var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
-
-// ValidTopic says whether Kafka takes a name for a topic's.
-func ValidTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
+// ValidTopic says whether Kafka takes a name for a topic's: of letters, digits, dots, underscores and dashes, up to 249.
+func ValidTopic(name string) bool {
+	if name == "" || len(name) > 249 || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) { // and no regexp: it is asked of each output
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
 
 // Validate reports all that is wrong at once, as *broker.Findings. NewSource does so, too. It connects to nothing.
 func (c Config) Validate() error {
@@ -277,11 +321,17 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	c.Connection.validate(f)
 	f.Check(c.Group != "", "Group", "is missing")
+	f.Check(!c.Transactional || !c.Uncommitted, "Transactional",
+		"is set, and so is %v: outputs would be made of messages that are taken back", broker.Field("Uncommitted"))
 	c.validateTopics(f)
 	f.Check((c.Start.At == "time") != c.Start.Time.IsZero(), "Start",
 		"is %q at %v: want earliest, latest, or time with a time", c.Start.At, c.Start.Time)
 	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start",
 		"is %q, want a time from 1970 on", c.Start.Time.Format(time.RFC3339Nano)) // which ListOffsets takes for something else
+	f.Check(c.Membership != "consumer" || assignors[c.Balancer] != "", "Balancer",
+		"is %q, which the consumer protocol does not have", c.Balancer)
+	f.Check(c.Membership != "classic" || c.MemberID == "", "MemberID", "is set, and %v is classic, which has none",
+		broker.Field("Membership"))
 	const late = "one late heartbeat could cost the partitions"
 	switch beat, session := broker.Field("HeartbeatInterval"), broker.Field("SessionTimeout"); {
 	case c.HeartbeatInterval <= c.SessionTimeout/3:

@@ -14,12 +14,15 @@ import (
 )
 
 func TestConfigRefused(t *testing.T) {
-	_, err := NewSource(Config{Connection: Connection{Brokers: []string{"nohost"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
-		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1, CommitMessages: -1, OutOfRange: "perhaps", Start: Start{At: "time"}})
+	_, err := NewSource(Config{Connection: Connection{Brokers: []string{"nohost"},
+		SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
+		HeartbeatInterval: 5 * time.Second, SessionTimeout: 6 * time.Second, RevokeWait: time.Hour, Balancer: "best", FetchBytes: -1,
+		CommitMessages: -1, OutOfRange: "perhaps", Start: Start{At: "time"}})
 	if err == nil {
 		t.Fatal("a configuration full of mistakes was taken")
 	}
-	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes", "CommitMessages", "OutOfRange", "Start"} {
+	for _, field := range []string{"Brokers[0]", "Group", "Topics", "HeartbeatInterval", "RevokeWait", "Balancer", "FetchBytes",
+		"CommitMessages", "OutOfRange", "Start"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in:\n%v", field, err)
 		}
@@ -27,7 +30,8 @@ func TestConfigRefused(t *testing.T) {
 	if strings.Contains(err.Error(), "canary-7f3") {
 		t.Error("the password is printed")
 	}
-	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"}, SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
+	cfg := Config{Connection: Connection{Brokers: []string{"broker.example:9092"},
+		SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
 	if _, err := NewSource(cfg); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("a password over plaintext: %v", err)
 	}
@@ -40,7 +44,8 @@ func TestConfigRefused(t *testing.T) {
 
 // TestCredentialsInAnAddress: they belong into SASL. No error shows an address that has some, whatever else is wrong with it.
 func TestCredentialsInAnAddress(t *testing.T) {
-	for _, address := range []string{"u:canary-7f3@broker.example:9092", "canary-7f3@broker.example:9092", "u:canary-7f3@broker.example", "kafka://u:canary-7f3@broker.example:9092"} {
+	for _, address := range []string{"u:canary-7f3@broker.example:9092", "canary-7f3@broker.example:9092",
+		"u:canary-7f3@broker.example", "kafka://u:canary-7f3@broker.example:9092"} {
 		at := Connection{Brokers: []string{"127.0.0.1:9092", address}}
 		_, source := NewSource(Config{Connection: at, Group: "g", Topics: []string{"t"}})
 		_, publisher := NewPublisher(PublisherConfig{Connection: at})
@@ -48,7 +53,8 @@ func TestCredentialsInAnAddress(t *testing.T) {
 		_, lag := NewLagView(LagViewConfig{Connection: at, Group: "g"})
 		_, log := NewLogView(LogViewConfig{Connection: at})
 		for _, err := range []error{source, publisher, admin, lag, log} {
-			if err == nil || !strings.Contains(err.Error(), "Brokers[1] has a user or a password in it") || strings.Contains(err.Error(), "canary") {
+			if err == nil || !strings.Contains(err.Error(), "Brokers[1] has a user or a password in it") ||
+				strings.Contains(err.Error(), "canary") {
 				t.Errorf("%s: %v", address, err)
 			}
 		}
@@ -73,7 +79,8 @@ func TestPasswordInTheClear(t *testing.T) {
 			{"this host", Connection{Brokers: []string{"127.0.0.1:9092", "localhost:9092", "[::1]:9092"}, SASL: login}, false},
 		} {
 			_, err := NewSource(Config{Connection: tc.c, Group: "g", Topics: []string{"t"}})
-			if refused := err != nil && strings.Contains(err.Error(), "broker.example") && strings.Contains(err.Error(), "without TLS"); refused != tc.refused || err != nil && !refused {
+			if refused := err != nil && strings.Contains(err.Error(), "broker.example") &&
+				strings.Contains(err.Error(), "without TLS"); refused != tc.refused || err != nil && !refused {
 				t.Errorf("%s, %s: %v", mechanism, tc.name, err)
 			}
 		}
@@ -86,10 +93,12 @@ func TestStartTime(t *testing.T) {
 		at      time.Time
 		refused bool
 	}{
-		{time.UnixMilli(-1), true}, {time.UnixMilli(-2), true}, {time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), true}, {time.UnixMilli(0), false}, {time.Now(), false},
+		{time.UnixMilli(-1), true}, {time.UnixMilli(-2), true}, {time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), true}, {time.UnixMilli(0),
+			false}, {time.Now(), false},
 	} {
 		_, err := NewSource(Config{Group: "g", Topics: []string{"t"}, Start: Start{At: "time", Time: tc.at}})
-		if refused := err != nil && strings.Contains(err.Error(), "Start") && strings.Contains(err.Error(), "1970"); refused != tc.refused || err != nil && !refused {
+		if refused := err != nil && strings.Contains(err.Error(), "Start") &&
+			strings.Contains(err.Error(), "1970"); refused != tc.refused || err != nil && !refused {
 			t.Errorf("%v: %v", tc.at, err)
 		}
 	}
@@ -97,7 +106,8 @@ func TestStartTime(t *testing.T) {
 
 // TestUnusablePassword: what SCRAM cannot take for a password is refused by its field's name, and not shown.
 func TestUnusablePassword(t *testing.T) {
-	_, err := NewSource(Config{Connection: Connection{SASL: SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: broker.NewSecret("canary-\x00\u200e\ufffe")}}, Group: "g", Topics: []string{"t"}})
+	_, err := NewSource(Config{Connection: Connection{SASL: SASL{Mechanism: "SCRAM-SHA-256", User: "u",
+		Password: broker.NewSecret("canary-\x00\u200e\ufffe")}}, Group: "g", Topics: []string{"t"}})
 	if err == nil || !strings.Contains(err.Error(), "SASL has a user or a password") || strings.Contains(err.Error(), "canary") {
 		t.Errorf("got %v, want SASL named, and neither shown", err)
 	}
@@ -109,7 +119,8 @@ func TestLogin(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser(mechanism, "admin", "canary-7f3"))
-			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(), SASL: SASL{Mechanism: mechanism, User: "admin", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
+			cfg := Config{Connection: Connection{Brokers: c.ListenAddrs(),
+				SASL: SASL{Mechanism: mechanism, User: "admin", Password: broker.NewSecret("canary-7f3")}}, Group: "g", Topics: []string{"t"}}
 			r := startRunner(t, cfg)
 			eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
 			cfg.SASL.Password = broker.NewSecret("canary-wrong")
@@ -120,7 +131,8 @@ func TestLogin(t *testing.T) {
 			var said strings.Builder
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) { fmt.Fprintf(&said, "%+v\n", e) }})
+			_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1},
+				Observe: func(e broker.Event) { fmt.Fprintf(&said, "%+v\n", e) }})
 			if err == nil || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a wrong password: %v, want an error at once", err)
 			}

@@ -13,14 +13,16 @@ import (
 const testLease = 300 * time.Millisecond
 
 // harness is the suite's, on systems that newSystem makes with leases of at least that much.
-func harness(balancer string, lease time.Duration, newSystem func(t testing.TB, s brokertest.Setup, balancer string) *testSystem) brokertest.Harness {
+func harness(balancer string, lease time.Duration,
+	newSystem func(t testing.TB, s brokertest.Setup, balancer string) *testSystem) brokertest.Harness {
 	return brokertest.Harness{
 		New:        func(t testing.TB, s brokertest.Setup) *brokertest.System { return newSystem(t, s, balancer).system() },
-		Traits:     broker.Traits{Ordered: true, Attempts: broker.AtLeast},
+		Traits:     broker.Traits{Ordered: true, Attempts: broker.AtLeast, Atomic: balancer == "transactional"},
 		Lease:      lease,
 		RevokeWait: revokeWait(balancer, lease),
 		Patience:   60 * time.Second,
 		KeepsRuns:  true,
+		Operations: true,
 		SideBySide: true, // each case has a network and a group of its own, and topics
 		Goroutines: []string{"broker/kafkabroker.("},
 		Cannot: map[string]string{
@@ -33,31 +35,30 @@ func harness(balancer string, lease time.Duration, newSystem func(t testing.TB, 
 // revokeWait is longer for eager balancers: each join of another member revokes everything, also under handlers that take some
 // leases.
 func revokeWait(balancer string, lease time.Duration) time.Duration {
-	if schemes[balancer].cooperative {
+	if schemes[balancer].cooperative || balancer == "transactional" || balancer == "consumer" {
 		return 2 * lease
 	}
 	return 6 * lease
 }
 
-// TestConformance runs the suite on an in-process Kafka, with LONGSHORE_REAL also under an eager balancer.
+// TestConformance runs the suite on an in-process Kafka, with LONGSHORE_REAL also under an eager balancer, with the group
+// protocol of today and with transactions.
 func TestConformance(t *testing.T) {
-	t.Run("sticky", func(t *testing.T) {
-		t.Parallel()
-		brokertest.Run(t, harness("sticky", testLease, fakeSystem))
-	})
-	t.Run("range", func(t *testing.T) {
-		if os.Getenv("LONGSHORE_REAL") == "" {
-			t.Skip("a variant of the suite, which runs with LONGSHORE_REAL=1")
-		}
-		t.Parallel()
-		brokertest.Run(t, harness("range", testLease, fakeSystem))
-	})
+	for _, balancer := range []string{"sticky", "consumer", "transactional", "range"} {
+		t.Run(balancer, func(t *testing.T) {
+			if balancer != "sticky" && os.Getenv("LONGSHORE_REAL") == "" {
+				t.Skip("a variant of the suite, which runs with LONGSHORE_REAL=1")
+			}
+			t.Parallel()
+			brokertest.Run(t, harness(balancer, testLease, fakeSystem))
+		})
+	}
 }
 
 // TestConformanceReal runs it on a real Kafka.
 func TestConformanceReal(t *testing.T) {
 	lease := realLease(t)
-	for _, balancer := range []string{"sticky", "range"} {
+	for _, balancer := range []string{"sticky", "range", "consumer", "transactional"} {
 		t.Run(balancer, func(t *testing.T) { brokertest.Run(t, harness(balancer, lease, realSystem)) })
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A contact takes note of exchanges with brokers while life lasts.
 type contact struct {
-	life   context.Context
-	events *kit.EventQueue
+	life       context.Context
+	events     *kit.EventQueue
+	operations *kit.Operations
 }
 
 // exchange takes note of one that began at a time.
@@ -21,6 +23,13 @@ func (x contact) exchange(began time.Time, err error) {
 		x.events.Lost(err)
 	default:
 		x.events.Found(began)
+	}
+}
+
+// operated tells of a request that began at a time, unless we cut it off.
+func (x contact) operated(kind broker.OperationKind, began time.Time, err error) {
+	if x.life.Err() == nil {
+		x.operations.Tell(kind, began, err)
 	}
 }
 

@@ -23,13 +23,15 @@ const crashEnv = "KAFKABROKER_CRASH"
 // crashChild is a process whose handler ends it at one message, and says on its standard output what it finished.
 func crashChild(args []string) {
 	c := Connection{Brokers: args[:1]}
-	src, err := NewSource(Config{Connection: c, Group: testGroup, Topics: args[1:2], SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond,
-		CommitInterval: 5 * time.Millisecond, CrashLimit: 3})
+	src, err := NewSource(Config{Connection: c, Group: testGroup, Topics: args[1:2], SessionTimeout: time.Second,
+		HeartbeatInterval: 100 * time.Millisecond,
+		CommitInterval:    5 * time.Millisecond, CrashLimit: 3})
 	p, err2 := NewPublisher(PublisherConfig{Connection: c})
 	if err := errors.Join(err, err2); err != nil {
 		panic(err)
 	}
-	run, err := consumer.New(consumer.Config{Source: src, Pool: consumer.Pool{Min: 8, Max: 8}, Logger: zerolog.Nop(), DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: args[2]},
+	run, err := consumer.New(consumer.Config{Source: src, Pool: consumer.Pool{Min: 8, Max: 8}, Logger: zerolog.Nop(),
+		DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: args[2]},
 		Handler: func(_ context.Context, m *consumer.Message) error {
 			if m.Offset == 5 && m.Partition == 0 {
 				time.Sleep(50 * time.Millisecond)
@@ -86,7 +88,8 @@ func TestCrashes(t *testing.T) {
 	if crashes < 4 {
 		t.Errorf("%d processes crashed, want 4 at least", crashes)
 	}
-	if text := headerOf(letters[0], broker.HeaderError); headerOf(letters[0], broker.HeaderOriginalOffset) != "5" || !strings.Contains(text, "processes in a row") {
+	if text := headerOf(letters[0], broker.HeaderError); headerOf(letters[0], broker.HeaderOriginalOffset) != "5" ||
+		!strings.Contains(text, "processes in a row") {
 		t.Errorf("the letter has the headers %v", letters[0].Headers)
 	}
 	for i, v := range all {

@@ -143,7 +143,8 @@ func (c Connection) hint(s step, err error) string {
 // hungUp says that the other end closed the connection, or speaks something else.
 func hungUp(err error) bool {
 	var other tls.RecordHeaderError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, errShort) || errors.As(err, &other)
 }
 

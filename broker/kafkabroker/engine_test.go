@@ -45,7 +45,8 @@ var errPoison = errors.New("poison")
 // deadLetters are the records of the second topic, as another client reads them.
 func (ts *testSystem) deadLetters(t *testing.T, n int) (got []*kgo.Record) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.ConsumeTopics(ts.topics[1]), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.ConsumeTopics(ts.topics[1]),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func TestDeadLetterTopicDown(t *testing.T) {
 	t.Parallel()
 	const n, every, first = 40, 10, 3
 	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1}, "sticky")
-	fault := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: ts.topics[1], Err: kerr.NotEnoughReplicas, Count: -1})
+	fault := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: ts.topics[1], Err: kerr.NotEnoughReplicas,
+		Count: -1})
 	ts.put(t, ts.topics[0], 0, n)
 	p := ts.publisher(t)
 	defer func() { _ = p.Close(context.Background()) }()

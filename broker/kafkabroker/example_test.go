@@ -45,7 +45,8 @@ func ExampleNewSource() {
 
 // A mistaken configuration is told field by field.
 func ExampleConfig() {
-	_, err := kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: []string{"orders"}}, Topics: []string{"orders"}})
+	_, err := kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: []string{"orders"}},
+		Topics: []string{"orders"}})
 	fmt.Println(err)
 	// Output:
 	// kafkabroker: Brokers[0] is "orders", want host:port, as in 127.0.0.1:9092

@@ -32,12 +32,19 @@ const (
 	keyAPIVersions      = 18
 	keyCreateTopics     = 19
 	keyDeleteTopics     = 20
+	keyDescribeConfigs  = 32
 	keySASLAuthenticate = 36
 	keyDeleteGroups     = 42
+
+	keyConsumerGroupHeartbeat = 68
+	keyConsumerGroupDescribe  = 69
 )
 
 // flexibleSince is the first version of each that has the flexible encoding.
-var flexibleSince = map[int16]int16{keyFetch: 12, keyMetadata: 9}
+var flexibleSince = map[int16]int16{
+	keyFetch: 12, keyMetadata: 9, keyOffsetCommit: 8, keyOffsetFetch: 6, keyConsumerGroupHeartbeat: 0, keyConsumerGroupDescribe: 0,
+	keyInitProducerID: 2, keyAddPartitionsToTxn: 3, keyAddOffsetsToTxn: 3, keyEndTxn: 3, keyTxnOffsetCommit: 3,
+}
 
 // anyNode lets the Transport choose a broker; controllerNode is whichever is the controller.
 const (
@@ -192,6 +199,17 @@ type cluster struct {
 	addresses map[int32]string             // by broker, as they tell them
 }
 
+// requestName is what a request is called.
+func requestName(key int16) string {
+	switch key { // kafka-go does not know them
+	case keyConsumerGroupHeartbeat:
+		return "ConsumerGroupHeartbeat"
+	case keyConsumerGroupDescribe:
+		return "ConsumerGroupDescribe"
+	}
+	return protocol.ApiKey(key).String()
+}
+
 // errVersion says that a broker is too old.
 var errVersion = errors.New("the broker does not speak the request: Kafka 2.3 or newer is needed")
 
@@ -217,21 +235,21 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 // failed says which request failed, and to whom it went where the error does not tell.
 func (c *cluster) failed(q *request, err error) error {
 	if de := (*dialError)(nil); errors.As(err, &de) {
-		return fmt.Errorf("%v request: %w", q.ApiKey(), err)
+		return fmt.Errorf("%s request: %w", requestName(q.key), err)
 	}
 	switch q.node {
 	case anyNode:
-		return fmt.Errorf("%v request to broker %v: %w", q.ApiKey(), c.addr, err)
+		return fmt.Errorf("%s request to broker %v: %w", requestName(q.key), c.addr, err)
 	case controllerNode:
-		return fmt.Errorf("%v request to the controller of %v: %w", q.ApiKey(), c.addr, err)
+		return fmt.Errorf("%s request to the controller of %v: %w", requestName(q.key), c.addr, err)
 	}
 	c.mu.Lock()
 	address, known := c.addresses[q.node]
 	c.mu.Unlock()
 	if !known {
-		return fmt.Errorf("%v request to broker %d: %w", q.ApiKey(), q.node, err)
+		return fmt.Errorf("%s request to broker %d: %w", requestName(q.key), q.node, err)
 	}
-	return fmt.Errorf("%v request to broker %s (%d): %w", q.ApiKey(), address, q.node, err)
+	return fmt.Errorf("%s request to broker %s (%d): %w", requestName(q.key), address, q.node, err)
 }
 
 func (c *cluster) forget(node int32) {
@@ -257,7 +275,7 @@ func choose(vs map[int16][2]int16, key int16, ours ...int16) (int16, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("%v request: %w", protocol.ApiKey(key), errVersion)
+	return 0, fmt.Errorf("%s request: %w", requestName(key), errVersion)
 }
 
 // ask gets the broker's versions. The Transport asks too, but keeps only those that kafka-go speaks itself.

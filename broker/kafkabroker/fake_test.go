@@ -12,7 +12,8 @@ import (
 
 func startCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(50 * time.Millisecond)}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(50 * time.Millisecond)},
+		opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +39,11 @@ func startFake(t testing.TB, s brokertest.Setup, balancer string, opts ...kfake.
 	for i := range s.Topics {
 		ts.topics = append(ts.topics, fmt.Sprintf("topic%d", i))
 	}
-	ts.cluster = startCluster(t, append(opts, kfake.SeedTopics(ts.parts, ts.topics...))...)
+	ts.outputs = "outputs"
+	ts.cluster = startCluster(t, append(opts, kfake.SeedTopics(ts.parts, ts.topics...), kfake.SeedTopics(1, ts.outputs))...)
 	ts.brokers = ts.cluster.ListenAddrs()
 	ts.connect(t)
+	ts.actAs43()
 	return ts
 }
 

@@ -32,6 +32,7 @@ type runner struct {
 	hold   bool                // ack nothing
 	out    chan broker.Message // where what comes goes to; nil: nowhere
 	killed bool
+	watch  func(broker.Event) // nil: nobody
 }
 
 func startRunner(t testing.TB, cfg Config) *runner {
@@ -58,6 +59,9 @@ func (r *runner) open(t testing.TB) {
 		r.mu.Lock()
 		r.events = append(r.events, e)
 		r.mu.Unlock()
+		if r.watch != nil {
+			r.watch(e)
+		}
 	}})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
@@ -135,11 +139,12 @@ func (r *runner) event(k broker.Kind, text string) (broker.Event, bool) {
 	return broker.Event{}, false
 }
 
+// eventually waits until cond holds. It may take long: beside others, with the race detector.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(3 * patience); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
+			t.Fatalf("%s: not within %v", what, 3*patience)
 		}
 	}
 }
@@ -172,11 +177,17 @@ func TestFaultAnswers(t *testing.T) {
 		key  kmsg.Key
 		errs []*kerr.Error
 	}{
-		{kmsg.OffsetCommit, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.RequestTimedOut, kerr.GroupAuthorizationFailed, kerr.OffsetMetadataTooLarge}},
-		{kmsg.Fetch, []*kerr.Error{kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition, kerr.OffsetOutOfRange, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.CorruptMessage, kerr.FencedLeaderEpoch}},
-		{kmsg.Heartbeat, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.UnknownServerError}},
-		{kmsg.JoinGroup, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnknownMemberID, kerr.GroupMaxSizeReached, kerr.UnknownServerError}},
-		{kmsg.SyncGroup, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration}},
+		{kmsg.OffsetCommit, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.RebalanceInProgress,
+			kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.RequestTimedOut, kerr.GroupAuthorizationFailed,
+			kerr.OffsetMetadataTooLarge}},
+		{kmsg.Fetch, []*kerr.Error{kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition, kerr.OffsetOutOfRange,
+			kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.CorruptMessage, kerr.FencedLeaderEpoch}},
+		{kmsg.Heartbeat, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.UnknownMemberID, kerr.IllegalGeneration,
+			kerr.RebalanceInProgress, kerr.UnknownServerError}},
+		{kmsg.JoinGroup, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnknownMemberID,
+			kerr.GroupMaxSizeReached, kerr.UnknownServerError}},
+		{kmsg.SyncGroup, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.UnknownMemberID,
+			kerr.IllegalGeneration}},
 		{kmsg.OffsetFetch, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnstableOffsetCommit}},
 		{kmsg.ListOffsets, []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable}},
 		{kmsg.FindCoordinator, []*kerr.Error{kerr.CoordinatorNotAvailable}},
@@ -187,8 +198,10 @@ func TestFaultAnswers(t *testing.T) {
 				ts := newTestSystem(t, 2, 1)
 				topic := ts.topics[0]
 				want := ts.put(t, topic, 0, 40)
-				early := slices.Contains([]kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.OffsetFetch, kmsg.ListOffsets, kmsg.FindCoordinator}, f.key)
-				fault := kfake.Fault{Keys: []kmsg.Key{f.key}, Err: e, Count: 3, TopLevel: f.key == kmsg.Heartbeat || f.key == kmsg.JoinGroup || f.key == kmsg.SyncGroup}
+				early := slices.Contains([]kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.OffsetFetch, kmsg.ListOffsets, kmsg.FindCoordinator},
+					f.key)
+				fault := kfake.Fault{Keys: []kmsg.Key{f.key}, Err: e, Count: 3, TopLevel: f.key == kmsg.Heartbeat ||
+					f.key == kmsg.JoinGroup || f.key == kmsg.SyncGroup}
 				var h *kfake.FaultHandle
 				if early {
 					h = ts.cluster.Fault(fault)
@@ -233,7 +246,7 @@ func TestMoves(t *testing.T) {
 // TestNewTopics proves that a topic that is made later, one that matches a pattern, and new partitions are picked up (f29).
 func TestNewTopics(t *testing.T) {
 	t.Parallel()
-	onEach(t, 1, testNewTopics)
+	onEachProtocol(t, 1, testNewTopics)
 }
 
 func testNewTopics(t *testing.T, ts *testSystem) {
@@ -260,7 +273,8 @@ func testNewTopics(t *testing.T, ts *testSystem) {
 		more = append(more, v)
 		eventually(t, "the partition can be written", func() bool {
 			ts.admin.ForceMetadataRefresh()
-			return ts.admin.ProduceSync(context.Background(), &kgo.Record{Topic: ts.topics[0], Partition: int32(i % 3), Value: []byte(v)}).FirstErr() == nil
+			return ts.admin.ProduceSync(context.Background(),
+				&kgo.Record{Topic: ts.topics[0], Partition: int32(i % 3), Value: []byte(v)}).FirstErr() == nil
 		})
 	}
 	eventually(t, "new partitions are read", func() bool { return r.has(more) })
@@ -298,7 +312,7 @@ func TestUnmatchedPattern(t *testing.T) {
 // one go on, and Close does not wait for a commit that nobody can take.
 func TestDeletedTopic(t *testing.T) {
 	t.Parallel()
-	onEach(t, 1, testDeletedTopic)
+	onEachProtocol(t, 1, testDeletedTopic)
 }
 
 func testDeletedTopic(t *testing.T, ts *testSystem) {
@@ -335,11 +349,12 @@ func TestLatestHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	committed := make(chan int64, 1)
-	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) {
-		if e.Kind == broker.Assigned {
-			committed <- ts.fakeProgress(ts.topics[0])[0].committed
-		}
-	}}); err != nil {
+	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1},
+		Observe: func(e broker.Event) {
+			if e.Kind == broker.Assigned {
+				committed <- ts.fakeProgress(ts.topics[0])[0].committed
+			}
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	if at := <-committed; at != 5 {
@@ -360,7 +375,7 @@ func TestLatestHolds(t *testing.T) {
 func TestKiller(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
-	ts.lease = testLease // it is waited for
+	ts.lease = time.Second // it is waited for
 	ts.put(t, ts.topics[0], 0, 5)
 	for i := range killer {
 		l := ts.net.link()
@@ -369,7 +384,8 @@ func TestKiller(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true}
-		if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 5, Bytes: 1 << 20}, Observe: func(broker.Event) {}}); err != nil {
+		if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 5, Bytes: 1 << 20},
+			Observe: func(broker.Event) {}}); err != nil {
 			t.Fatal(err)
 		}
 		go r.run()
@@ -426,11 +442,12 @@ func TestUndecodableStops(t *testing.T) {
 // TestTransactions: what was aborted is dropped, what is open waits, and markers do not keep the commit from the log's end.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	onEach(t, 1, testTransactions)
+	onEachProtocol(t, 1, testTransactions)
 }
 
 func testTransactions(t *testing.T, ts *testSystem) {
-	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.TransactionalID(ts.group), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	tx, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.TransactionalID(ts.group),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +495,8 @@ func TestLagUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true}
-	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 1 << 20}, Observe: func(broker.Event) {}}); err != nil {
+	if _, err := s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 1 << 20},
+		Observe: func(broker.Event) {}}); err != nil {
 		t.Fatal(err)
 	}
 	go r.run()

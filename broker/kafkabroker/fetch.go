@@ -49,7 +49,8 @@ func (c *cluster) fetch(ctx context.Context, f *fetchRequest, largest int) ([]fe
 			version = 11
 		}
 	}
-	q := &request{node: f.node, key: keyFetch, version: version, body: f.body(version), limit: int(f.bytes) + largest + 1<<20, room: int(f.bytes)}
+	q := &request{node: f.node, key: keyFetch, version: version, body: f.body(version), limit: int(f.bytes) + largest + 1<<20,
+		room: int(f.bytes)}
 	r, err := c.exchange(ctx, q, f.maxWait+c.timeout)
 	if err != nil {
 		return nil, err
@@ -155,7 +156,8 @@ func (p *fetched) end(committed bool) int64 {
 // moved says that an answer means the partition is led, or its topic is, elsewhere by now: look again.
 func moved(err error) bool {
 	switch codeOf(err) {
-	case kafka.NotLeaderForPartition, kafka.LeaderNotAvailable, kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InconsistentTopicID,
+	case kafka.NotLeaderForPartition, kafka.LeaderNotAvailable, kafka.UnknownTopicOrPartition, kafka.UnknownTopicID,
+		kafka.InconsistentTopicID,
 		kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch, kafka.ReplicaNotAvailable, kafka.KafkaStorageError, kafka.OffsetNotAvailable:
 		return true
 	}

@@ -1,8 +1,10 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
@@ -27,23 +29,53 @@ func (x *fetcher) fly(f *flight) {
 	began := time.Now()
 	got, err := x.c.fetch(x.life.Context(), &f.req, x.cfg.MaxBatchBytes)
 	x.note.exchange(began, err)
+	x.note.operated(broker.Fetch, began, refusedFetch(got, err))
+	outside := make(map[int32][]outOfRange)
 	for _, o := range x.h.arrived(f, got, err, time.Now()) {
-		x.life.Go(func() { x.find(o) })
+		outside[o.leader] = append(outside[o.leader], o)
+	}
+	for leader, os := range outside {
+		x.life.Go(func() { x.find(leader, os) })
 	}
 }
 
-// find finds out on which side of the log a position is.
-func (x *fetcher) find(o outOfRange) {
+// refusedFetch is why a fetch failed, or the first partition in it.
+func refusedFetch(got []fetched, err error) error {
+	for i := 0; i < len(got) && err == nil; i++ {
+		err = got[i].err
+	}
+	return err
+}
+
+// find finds out on which side of their logs positions are.
+func (x *fetcher) find(leader int32, os []outOfRange) {
 	ctx := x.life.Context()
-	first, err := x.c.listOffset(ctx, o.leader, o.p.partitionID, timeStart, x.cfg.isolation())
-	end := int64(0)
+	ps := make([]partitionID, len(os))
+	for i, o := range os {
+		ps[i] = o.p.partitionID
+	}
+	var ends map[partitionID]bound
+	firsts, err := x.c.listOffsets(ctx, leader, ps, timeStart, x.cfg.isolation())
 	if err == nil {
-		end, err = x.c.listOffset(ctx, o.leader, o.p.partitionID, timeEnd, 0)
+		ends, err = x.c.listOffsets(ctx, leader, ps, timeEnd, 0)
 	}
 	if err != nil {
-		x.note.failed(err)
-		signal(x.bells.find)
+		x.lost(err)
 		return
 	}
-	x.h.found(o, first, end)
+	for _, o := range os {
+		first, e1 := offsetOf(firsts, o.p.partitionID)
+		end, e2 := offsetOf(ends, o.p.partitionID)
+		if err := cmp.Or(e1, e2); err != nil {
+			x.lost(err)
+			continue
+		}
+		x.h.found(o, first, end)
+	}
+}
+
+// lost takes note of an exchange that did not work: the leader may be another by now.
+func (x *fetcher) lost(err error) {
+	x.note.failed(err)
+	signal(x.bells.find)
 }

@@ -103,8 +103,8 @@ func (x *flights) group(now time.Time) (fs []*flight) {
 			f.req.maxWait = min(partWait, x.cfg.MaxWait)
 		}
 	}
-	// One fetch may reserve all of a small budget. Who waited longest comes first: a broker that has nothing would else keep it, with
-	// one fetch behind the other.
+	// One fetch may reserve all of a small budget. Who waited longest comes first: a broker that has nothing would else keep it,
+	// with one fetch behind the other.
 	slices.SortStableFunc(fs, func(a, b *flight) int { return x.asked[a.req.node] - x.asked[b.req.node] })
 	return fs
 }

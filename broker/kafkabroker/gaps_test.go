@@ -26,7 +26,8 @@ func TestResetTime(t *testing.T) {
 		"beyond the end":             {cfg: Config{Start: Start{At: "latest"}}, why: beyond, want: timeStart},
 		"beyond the end, latest":     {cfg: Config{OutOfRange: "latest"}, why: beyond, want: timeEnd},
 		"no position, latest beyond": {cfg: Config{OutOfRange: "latest"}, want: timeStart},
-		"made again":                 {cfg: Config{OutOfRange: "latest", Start: Start{At: "latest"}}, why: errRecreated, want: timeStart},
+		"made again": {cfg: Config{OutOfRange: "latest", Start: Start{At: "latest"}}, why: errRecreated,
+			want: timeStart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tc.cfg.withDefaults()
@@ -42,7 +43,7 @@ func TestBeyondEnd(t *testing.T) {
 	for _, policy := range []string{"earliest", "latest", "stop"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, 1, func(t *testing.T, ts *testSystem) { testBeyondEnd(t, ts, policy) })
+			onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) { testBeyondEnd(t, ts, policy) })
 		})
 	}
 }
@@ -55,7 +56,8 @@ func testBeyondEnd(t *testing.T, ts *testSystem, policy string) {
 	r := startRunner(t, cfg)
 	if policy == "stop" {
 		<-r.end
-		if r.err == nil || !strings.Contains(r.err.Error(), ts.topics[0]+"/0: "+errBeyond.Error()+": position 5000, end 5") || strings.Contains(r.err.Error(), "OutOfRange") {
+		if r.err == nil || !strings.Contains(r.err.Error(), ts.topics[0]+"/0: "+errBeyond.Error()+": position 5000, end 5") ||
+			strings.Contains(r.err.Error(), "OutOfRange") {
 			t.Errorf("Receive returned %v, want the topic, partition, position and end, and no name of a Go field", r.err)
 		}
 		if len(r.seen()) > 0 {
@@ -85,7 +87,7 @@ func testBeyondEnd(t *testing.T, ts *testSystem, policy string) {
 // is not believed: all of the topic is read, and a Gap says why.
 func TestOtherLog(t *testing.T) {
 	t.Parallel()
-	onEach(t, 1, testOtherLog)
+	onEachProtocol(t, 1, testOtherLog)
 }
 
 func testOtherLog(t *testing.T, ts *testSystem) {
@@ -106,7 +108,7 @@ func TestTrimmed(t *testing.T) {
 	for _, policy := range []string{"earliest", "latest", "stop"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, 1, func(t *testing.T, ts *testSystem) { testTrimmed(t, ts, policy) })
+			onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) { testTrimmed(t, ts, policy) })
 		})
 	}
 }
@@ -121,7 +123,8 @@ func testTrimmed(t *testing.T, ts *testSystem, policy string) {
 	r := startRunner(t, cfg)
 	if policy == "stop" {
 		<-r.end
-		if r.err == nil || !errors.Is(r.err, errTrimmed) || !strings.Contains(r.err.Error(), ts.topics[0]+"/0") || !strings.Contains(r.err.Error(), "from 5 to 57") {
+		if r.err == nil || !errors.Is(r.err, errTrimmed) || !strings.Contains(r.err.Error(), ts.topics[0]+"/0") ||
+			!strings.Contains(r.err.Error(), "from 5 to 57") {
 			t.Errorf("Receive returned %v, want the topic, partition and offsets", r.err)
 		}
 		return

@@ -95,7 +95,7 @@ func (k *coordinator) check(what string, code int16) error {
 		k.forget()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, spelled(err))
 	}
 	return nil
 }
@@ -104,7 +104,8 @@ func (k *coordinator) check(what string, code int16) error {
 type memberID struct {
 	member     string
 	instance   string
-	generation int32
+	generation int32 // or epoch
+	modern     bool  // of a group that assigns partitions itself: it wants newer requests
 }
 
 // A joined is the answer to JoinGroup.
@@ -179,30 +180,36 @@ func (k *coordinator) sync(ctx context.Context, s memberID, plan map[string][]pa
 
 const keyDescribeGroups = 15
 
-// given are the partitions that members of the group have been given; none while they join.
-func (k *coordinator) given(ctx context.Context) (map[partitionID]bool, error) {
+// A described is what a classic group says of itself.
+type described struct {
+	state   string // "Dead" of one that is none
+	members int
+	given   map[partitionID]bool // what its members have been given; nothing while they join
+}
+
+func (k *coordinator) describe(ctx context.Context) (described, error) {
 	w := writer{}
 	w.array(1)
 	w.str(k.group)
 	w.bool(false) // authorized operations
 	r, err := k.do(ctx, keyDescribeGroups, 3, w.b)
 	if err != nil {
-		return nil, err
+		return described{}, err
 	}
-	given, code, err := readGiven(r)
+	d, code, err := readDescribed(r)
 	if err != nil {
-		return nil, err
+		return described{}, err
 	}
-	return given, k.check("describing the group", code)
+	return d, k.check("describing the group", code)
 }
 
-func readGiven(r *reader) (given map[partitionID]bool, code int16, err error) {
+func readDescribed(r *reader) (d described, code int16, err error) {
 	r.i32()
-	given = make(map[partitionID]bool)
+	d.given = make(map[partitionID]bool)
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		code = r.i16()
 		r.str() // group
-		r.str() // state
+		d.state = r.str()
 		r.str() // kind of protocol
 		r.str() // protocol
 		for m := r.array(); m > 0 && !r.bad; m-- {
@@ -212,15 +219,16 @@ func readGiven(r *reader) (given map[partitionID]bool, code int16, err error) {
 			r.bytes() // subscription
 			ps, err := readAssignment(r.bytes())
 			if err != nil {
-				return nil, 0, err
+				return d, 0, err
 			}
 			for _, p := range ps {
-				given[p] = true
+				d.given[p] = true
 			}
+			d.members++
 		}
 		r.i32() // authorized operations
 	}
-	return given, code, r.err()
+	return d, code, r.err()
 }
 
 func (s memberID) write(w *writer) {
@@ -300,29 +308,15 @@ func (k *coordinator) doubtOver(now time.Time) bool {
 }
 
 func (k *coordinator) sendCommit(ctx context.Context, s memberID, cs []*commitment) error {
-	w := writer{}
-	w.str(k.group)
-	s.write(&w)
-	by := make(map[string][]*commitment)
-	for _, c := range cs {
-		by[c.topic] = append(by[c.topic], c)
+	version := int16(7)
+	if s.modern {
+		version = 9
 	}
-	w.array(len(by))
-	for name, cs := range by {
-		w.str(name)
-		w.array(len(cs))
-		for _, c := range cs {
-			w.i32(c.no)
-			w.i64(c.offset)
-			w.i32(-1)
-			w.nullable(c.metadata)
-		}
-	}
-	r, err := k.do(ctx, keyOffsetCommit, 7, w.b)
+	r, err := k.do(ctx, keyOffsetCommit, version, commitBody(k.group, s, cs))
 	if err != nil {
 		return err
 	}
-	answered, err := readCommitted(r)
+	answered, err := readCodes(r)
 	if err != nil {
 		return err
 	}
@@ -336,17 +330,45 @@ func (k *coordinator) sendCommit(ctx context.Context, s memberID, cs []*commitme
 	return nil
 }
 
-// readCommitted reads the code of each partition.
-func readCommitted(r *reader) (map[partitionID]int16, error) {
+func commitBody(group string, s memberID, cs []*commitment) []byte {
+	w := writer{flexible: s.modern}
+	w.str(group)
+	s.write(&w)
+	w.commitments(cs)
+	w.tags()
+	return w.b
+}
+
+// commitments writes what is to be committed, by topics.
+func (w *writer) commitments(cs []*commitment) {
+	of := make(map[partitionID]*commitment, len(cs))
+	ps := make([]partitionID, len(cs))
+	for i, c := range cs {
+		ps[i], of[c.partitionID] = c.partitionID, c
+	}
+	w.partitions(ps, func(p partitionID) {
+		w.i32(p.no)
+		w.i64(of[p].offset)
+		w.i32(-1) // leader epoch
+		w.nullable(of[p].metadata)
+		w.tags()
+	})
+}
+
+// readCodes reads the code of each partition: of OffsetCommit, TxnOffsetCommit and AddPartitionsToTxn.
+func readCodes(r *reader) (map[partitionID]int16, error) {
 	r.i32()
 	answered := make(map[partitionID]int16)
-	for n := r.array(); n > 0 && !r.bad; n-- {
+	r.each(func() {
 		name := r.str()
-		for m := r.array(); m > 0 && !r.bad; m-- {
+		r.each(func() {
 			no := r.i32()
 			answered[partitionID{name, no}] = r.i16()
-		}
-	}
+			r.tags()
+		})
+		r.tags()
+	})
+	r.tags()
 	return answered, r.err()
 }
 
@@ -357,37 +379,79 @@ type position struct {
 	err      error
 }
 
-// positions are what is committed of partitions; nil means all of which something is.
-func (k *coordinator) positions(ctx context.Context, ps []partitionID) (map[partitionID]position, error) {
-	w := writer{}
-	w.str(k.group)
-	if ps == nil {
-		w.array(-1)
-	} else {
-		w.partitions(ps, w.i32)
+// positions are what is committed of partitions; nil means all of which something is. s asks; nobody does where it is zero.
+func (k *coordinator) positions(ctx context.Context, s memberID, ps []partitionID) (map[partitionID]position, error) {
+	version, read := int16(5), readPositions
+	if s.modern {
+		version, read = 9, readGroupPositions
 	}
-	r, err := k.do(ctx, keyOffsetFetch, 5, w.b)
+	r, err := k.do(ctx, keyOffsetFetch, version, positionsBody(k.group, s, ps))
 	if err != nil {
 		return nil, err
 	}
-	at, code, err := readPositions(r)
+	at, code, err := read(r)
 	if err != nil {
 		return nil, err
 	}
 	return at, k.check("reading committed offsets", code)
 }
 
+func positionsBody(group string, s memberID, ps []partitionID) []byte {
+	w := writer{flexible: s.modern}
+	if s.modern { // a list of groups
+		w.array(1)
+		w.str(group)
+		w.str(s.member)
+		w.i32(s.generation)
+	} else {
+		w.str(group)
+	}
+	if ps == nil {
+		w.array(-1)
+	} else {
+		w.partitions(ps, w.number)
+	}
+	if s.modern {
+		w.tags()
+		w.bool(true) // wait for transactions that are open
+		w.tags()
+	}
+	return w.b
+}
+
 func readPositions(r *reader) (at map[partitionID]position, code int16, err error) {
 	r.i32()
 	at = make(map[partitionID]position)
-	for n := r.array(); n > 0 && !r.bad; n-- {
+	r.positions(at)
+	code = r.i16()
+	r.tags()
+	return at, code, r.err()
+}
+
+// readGroupPositions reads them of the one group that was asked for.
+func readGroupPositions(r *reader) (at map[partitionID]position, code int16, err error) {
+	r.i32()
+	at = make(map[partitionID]position)
+	r.each(func() {
+		r.str() // group
+		r.positions(at)
+		code = r.i16()
+		r.tags()
+	})
+	r.tags()
+	return at, code, r.err()
+}
+
+func (r *reader) positions(at map[partitionID]position) {
+	r.each(func() {
 		name := r.str()
-		for m := r.array(); m > 0 && !r.bad; m-- {
+		r.each(func() {
 			no := r.i32()
 			offset := r.i64()
 			r.i32()
 			at[partitionID{name, no}] = position{offset: offset, metadata: r.str(), err: codeErr(r.i16())}
-		}
-	}
-	return at, r.i16(), r.err()
+			r.tags()
+		})
+		r.tags()
+	})
 }

@@ -43,7 +43,8 @@ func (g *guard) begin(b []byte) {
 		return
 	}
 	g.left = int64(int32(binary.BigEndian.Uint32(b))) + 4 - int64(len(b))
-	g.asked = question{int16(binary.BigEndian.Uint16(b[4:])), int16(binary.BigEndian.Uint16(b[6:])), int32(binary.BigEndian.Uint32(b[8:]))}
+	g.asked = question{int16(binary.BigEndian.Uint16(b[4:])), int16(binary.BigEndian.Uint16(b[6:])),
+		int32(binary.BigEndian.Uint32(b[8:]))}
 }
 
 // Read reads a part of the answer.

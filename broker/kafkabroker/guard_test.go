@@ -52,8 +52,10 @@ var kafkaGo = []struct {
 	version int16
 	answer  protocol.Message
 }{
-	{"ApiVersions 0", &apiversions.Request{}, 0, &apiversions.Response{ApiKeys: []apiversions.ApiKeyResponse{{ApiKey: 3, MaxVersion: 9}, {ApiKey: 1}}}},
-	{"ApiVersions 2", &apiversions.Request{}, 2, &apiversions.Response{ApiKeys: []apiversions.ApiKeyResponse{{ApiKey: 3, MaxVersion: 9}}, ThrottleTimeMs: 7}},
+	{"ApiVersions 0", &apiversions.Request{}, 0, &apiversions.Response{ApiKeys: []apiversions.ApiKeyResponse{{ApiKey: 3,
+		MaxVersion: 9}, {ApiKey: 1}}}},
+	{"ApiVersions 2", &apiversions.Request{}, 2, &apiversions.Response{ApiKeys: []apiversions.ApiKeyResponse{{ApiKey: 3,
+		MaxVersion: 9}}, ThrottleTimeMs: 7}},
 	{"Metadata 0", &metadata.Request{}, 0, metadataAnswer},
 	{"Metadata 5", &metadata.Request{}, 5, metadataAnswer},
 	{"Metadata 7", &metadata.Request{}, 7, metadataAnswer},
@@ -66,7 +68,8 @@ var kafkaGo = []struct {
 
 var metadataAnswer = &metadata.Response{
 	ClusterID: "c", ControllerID: 1, Brokers: []metadata.ResponseBroker{{NodeID: 1, Host: "h", Port: 9092, Rack: "r"}},
-	Topics: []metadata.ResponseTopic{{Name: "t", Partitions: []metadata.ResponsePartition{{LeaderID: 1, ReplicaNodes: []int32{1, 2}, IsrNodes: []int32{1}, OfflineReplicas: []int32{2}}}}},
+	Topics: []metadata.ResponseTopic{{Name: "t", Partitions: []metadata.ResponsePartition{{LeaderID: 1, ReplicaNodes: []int32{1, 2},
+		IsrNodes: []int32{1}, OfflineReplicas: []int32{2}}}}},
 }
 
 var produceAnswer = &produce.Response{Topics: []produce.ResponseTopic{{Topic: "t", Partitions: []produce.ResponsePartition{
@@ -99,7 +102,8 @@ func TestGuard(t *testing.T) {
 			if _, err := askGuarded(tc.request, tc.version, framed(whole)); err != nil {
 				t.Fatalf("a whole answer: %v", err)
 			}
-			hostile := [][]byte{framed(append([]byte{0, 0}, bytes.Repeat([]byte{0x7f, 0xff, 0xff, 0xff}, 2)...)), framed(nil), framed(whole)[:len(whole)]}
+			hostile := [][]byte{framed(append([]byte{0, 0}, bytes.Repeat([]byte{0x7f, 0xff, 0xff, 0xff}, 2)...)), framed(nil),
+				framed(whole)[:len(whole)]}
 			for n := range whole {
 				hostile = append(hostile, framed(whole[:n]))
 			}
@@ -165,8 +169,10 @@ func FuzzGuard(f *testing.F) {
 // TestModest: a challenge that asks for hours of work is refused before the work is begun, and the ones that Kafka makes are not.
 func TestModest(t *testing.T) {
 	for challenge, refused := range map[string]bool{
-		"r=abc,s=QSXCR+Q6sek8bf92,i=4096": false, "r=abc,s=QSXCR+Q6sek8bf92,i=16384": false, "r=i=9,s=i,i=4096": false, "": false, "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=": false,
-		"r=abc,s=QSXCR+Q6sek8bf92,i=2147483647": true, "i=1000001,r=a": true, "r=a,s=b,i=99999999999999999999": true, "r=a,s=b,i=many": true,
+		"r=abc,s=QSXCR+Q6sek8bf92,i=4096": false, "r=abc,s=QSXCR+Q6sek8bf92,i=16384": false, "r=i=9,s=i,i=4096": false, "": false,
+		"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=":        false,
+		"r=abc,s=QSXCR+Q6sek8bf92,i=2147483647": true, "i=1000001,r=a": true, "r=a,s=b,i=99999999999999999999": true,
+		"r=a,s=b,i=many": true,
 	} {
 		if err := modest([]byte(challenge)); (err != nil) != refused {
 			t.Errorf("%q: %v, want that it is refused: %v", challenge, err, refused)

@@ -9,6 +9,50 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
+// What is given back while Receive decodes what comes after it is fetched by whoever looks next, which may be nobody but Receive: who
+// was told of it looked while it could not be.
+func TestGivenBackWhileReceiveDecodes(t *testing.T) {
+	for name, let := range map[string]func(h *holdings, p *part, first broker.Message){
+		"given back": func(h *holdings, p *part, first broker.Message) {
+			if err := h.nack(p, []broker.Back{{Token: first.Token}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"paused and resumed": func(h *holdings, _ *part, _ broker.Message) { h.pause(true, nil); h.pause(false, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{}.withDefaults()
+			h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+			h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+			p := h.place("orders", 0)
+			p.leader = 1
+			p.put(newDecoder(testBatch{offsets: []int64{0, 1, 2}}.bytes(), 0, 3, true, nil, 1<<20), 100)
+			now, dst := time.Now(), make([]broker.Message, 1)
+			receive := func(meanwhile func()) (hungry bool) {
+				l, err := h.lend(1, now, false)
+				if err != nil || l.p == nil {
+					t.Fatal(err, "nothing to hand out")
+				}
+				l.decode(dst)
+				meanwhile()
+				_, hungry = h.take(&l, dst, now)
+				return hungry
+			}
+			receive(func() {})
+			first := dst[0]
+			hungry := receive(func() {
+				let(h, p, first)
+				if fs := h.plan(now); len(fs) > 0 {
+					t.Fatal("it is fetched while Receive has it")
+				}
+			})
+			if fs := h.plan(now); !hungry || len(fs) != 1 {
+				t.Errorf("Receive has something to fetch: %v, and it is %d fetches", hungry, len(fs))
+			}
+		})
+	}
+}
+
 // BenchmarkHandOut is the way of a message through the core: decoded, handed out and acked, in memory.
 func BenchmarkHandOut(b *testing.B) {
 	for _, chunk := range []int{1, 16, 100} {

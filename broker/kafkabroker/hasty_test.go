@@ -115,7 +115,8 @@ func TestHastyFetches(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			defer func() { _ = s.Close(ctx) }()
-			if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: func(broker.Event) {}}); err != nil {
+			if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20},
+				Observe: func(broker.Event) {}}); err != nil {
 				t.Fatal(err)
 			}
 			go func() { _, _ = s.Receive(make([]broker.Message, 1)) }()
@@ -134,7 +135,8 @@ func TestHastyFetches(t *testing.T) {
 // times a second.
 func TestHastyJoins(t *testing.T) {
 	t.Parallel()
-	for _, e := range []*kerr.Error{kerr.MemberIDRequired, kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.CoordinatorNotAvailable} {
+	for _, e := range []*kerr.Error{kerr.MemberIDRequired, kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration,
+		kerr.CoordinatorNotAvailable} {
 		t.Run(e.Message, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t, kfake.SeedTopics(1, "t"))

@@ -37,7 +37,7 @@ func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *h
 	h.intake = intake{shared: &h.shared, r: &h.roster}
 	h.settles = settles{shared: &h.shared, r: &h.roster}
 	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32]int), asked: make(map[int32]int)}
-	h.commits = commits{shared: &h.shared, r: &h.roster}
+	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[string]int64)}
 	return h
 }
 
@@ -97,6 +97,7 @@ func (h *holdings) hold(p *part, until time.Time) {
 	p.heldUntil = until
 	p.drop()
 	signal(h.bells.kick)
+	h.solo.away()
 }
 
 func (h *holdings) window(p *part) float64 {
@@ -127,11 +128,14 @@ func (h *holdings) follow(now time.Time) todo {
 	return h.claims.follow(now)
 }
 
-// lookedUp says that it is known where a partition begins.
-func (h *holdings) lookedUp(b *start) {
+// lookedUp says that it is known where partitions begin.
+func (h *holdings) lookedUp(bs ...*start) {
+	if len(bs) == 0 {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.roster.found = append(h.roster.found, b)
+	h.roster.found = append(h.roster.found, bs...)
 	signal(h.bells.kick)
 }
 
@@ -143,10 +147,18 @@ func (h *holdings) introduce(b *start, leader int32) *part {
 	return h.claims.introduce(h, b, leader)
 }
 
-func (h *holdings) admit(b *start, p *part) {
+// An opening is a start whose claim was introduced.
+type opening struct {
+	b *start
+	p *part
+}
+
+func (h *holdings) admit(os ...opening) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.claims.admit(b, p)
+	for _, o := range os {
+		h.claims.admit(o.b, o.p)
+	}
 }
 
 // over are the claims that are to be ended now, which ended is told.
@@ -220,6 +232,19 @@ func (h *holdings) nack(p *part, backs []broker.Back) error {
 	return h.settles.nack(p, backs)
 }
 
+func (h *holdings) ackEmitting(p *part, es []broker.Emission) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.settles.ackEmitting(p, es)
+}
+
+// unsent takes back the outputs of what was collected and is not stored.
+func (h *holdings) unsent(ds []due) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits.unsent(ds)
+}
+
 // plan is what is to be fetched now, of which arrived is told.
 func (h *holdings) plan(now time.Time) []*flight {
 	h.mu.Lock()
@@ -263,15 +288,22 @@ func (h *holdings) due() backlog {
 	return h.commits.due()
 }
 
-// collect is what is to be committed, of which answered is told. all: open claims too that have nothing new.
-func (h *holdings) collect(all bool) []due {
+// collect is what is to be committed, of which answered is told, and where it is not stored unsent before. all: open claims too
+// that have nothing new. Outputs to topics that are blocked stay.
+func (h *holdings) collect(all bool, blocked func(topic string) bool) []due {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.commits.collect(all)
+	return h.commits.collect(all, blocked, time.Now())
 }
 
 func (h *holdings) answered(ds []due, isGone func(topic string) bool) commitAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.commits.answered(ds, isGone)
+}
+
+func (h *holdings) floors() []broker.Floor {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.commits.floorsNow()
 }

@@ -30,6 +30,9 @@ type holder struct {
 	told    map[partitionID]changeKind // what the group last said
 	lookUps []*start
 	flights []*flight
+	timer   time.Time // when the loop looks again by itself; zero: never
+	plans   bool      // somebody plans a fetch next
+	asleep  bool      // Receive waits to be woken
 	outs    []simOut
 	commits []simCommit
 	claims  map[*part]*simClaim
@@ -111,6 +114,7 @@ func (x *holder) begin(ordered bool) {
 	x.h.open(broker.Options{Budget: broker.Budget{Messages: 40, Bytes: 4000}, Ordered: ordered})
 	x.told, x.claims = make(map[partitionID]changeKind), make(map[*part]*simClaim)
 	x.lookUps, x.flights, x.outs, x.commits = nil, nil, nil, nil
+	x.timer, x.plans, x.asleep = time.Time{}, false, false
 	for _, l := range x.logs {
 		clear(l.out)
 	}
@@ -158,7 +162,7 @@ func (x *holder) step() {
 	case n < 8:
 		x.lookUp()
 	case n < 10:
-		x.flights = append(x.flights, x.h.plan(x.now)...)
+		x.look()
 	case n < 12:
 		x.land()
 	case n < 14:
@@ -174,6 +178,24 @@ func (x *holder) step() {
 	}
 	x.events.Tell()
 	x.check()
+}
+
+// look is the loop's: it hears what was rung, plans and goes to sleep again.
+func (x *holder) look() {
+	heard(x.h.bells.kick)
+	x.plans = false
+	x.flights = append(x.flights, x.h.plan(x.now)...)
+	x.timer = x.h.next(x.now)
+}
+
+// heard says whether a bell was rung, and stills it.
+func heard(bell chan struct{}) bool {
+	select {
+	case <-bell:
+		return true
+	default:
+		return false
+	}
 }
 
 // tell is the group's word.
@@ -233,6 +255,7 @@ func (x *holder) follow() {
 	t := x.h.follow(x.now)
 	for _, p := range t.revoke {
 		p.keeper.Revoke(p.by)
+		signal(x.h.bells.wake) // as the loop does
 	}
 	for _, id := range t.release {
 		delete(x.told, id)
@@ -241,6 +264,7 @@ func (x *holder) follow() {
 	for _, b := range t.open {
 		x.admit(b)
 	}
+	x.plans = true // the same step of the loop
 	x.endClaims()
 	for id := range x.logs {
 		if r := &x.h.roster; x.told[id] == 0 && (r.parts[id] != nil || r.beginning[id] != nil) {
@@ -259,13 +283,13 @@ func (x *holder) admit(b *start) {
 	if x.told[b.partitionID] != 0 && x.one(5) { // beside it
 		x.lose(b.partitionID)
 	}
-	x.h.admit(b, p)
+	x.h.admit(opening{b, p})
 }
 
 // lookUp does what a starter does.
 func (x *holder) lookUp() {
 	b, ok := takeOne(x.r, &x.lookUps)
-	if !ok || b.ctx.Err() != nil {
+	if !ok || b.unwanted.Load() {
 		return
 	}
 	l := x.logs[b.partitionID]
@@ -313,11 +337,13 @@ func (x *holder) land() {
 
 func (x *holder) receive() {
 	dst := make([]broker.Message, 1+x.r.IntN(20))
-	l, err := x.h.lend(len(dst), x.now, x.one(20))
+	heard(x.h.bells.wake)
+	lapsed := x.one(20)
+	l, err := x.h.lend(len(dst), x.now, lapsed)
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	if l.p == nil {
+	if x.asleep = l.p == nil && !lapsed; l.p == nil { // who lapsed is woken by the group's answer
 		return
 	}
 	l.decode(dst)
@@ -326,8 +352,14 @@ func (x *holder) receive() {
 		x.follow()
 	case 1:
 		x.settle()
+		x.look()
+	case 2:
+		x.h.pause(true, nil)
+		x.h.pause(false, nil)
+		x.look()
 	}
-	n, _ := x.h.take(&l, dst, x.now)
+	n, hungry := x.h.take(&l, dst, x.now)
+	x.plans = x.plans || hungry
 	for _, m := range dst[:n] {
 		x.handedOut(l.p, m)
 	}
@@ -375,7 +407,7 @@ func (x *holder) settle() {
 }
 
 func (x *holder) collect() {
-	for _, d := range x.h.collect(x.one(10)) {
+	for _, d := range x.h.collect(x.one(10), nil) {
 		if d.last && x.claims[d.p].ended == 0 {
 			x.t.Fatalf("%v: the last commit is put together, and its claim has not ended", d.p.partitionID)
 		}
@@ -458,6 +490,28 @@ func (x *holder) check() {
 		x.t.Fatalf("%v: a message runs alone, and %d are out", p.partitionID, h.gate.Out())
 	}
 	x.places()
+	x.awake()
+}
+
+// awake says that nobody sleeps over what is to be done: what may be fetched, and what is there to be handed out.
+func (x *holder) awake() {
+	h := x.h
+	if h.stopped || h.fatal != nil || h.gate.Starved() {
+		return
+	}
+	due := len(h.bells.kick) > 0 || x.plans || !x.timer.IsZero() && !x.timer.After(x.now)
+	woken := len(h.bells.wake) > 0 || !x.asleep
+	alone := h.solo.marked != nil || slices.ContainsFunc(h.roster.turns, func(p *part) bool {
+		return p.careful > 0 && p.cur != nil && h.ready(p, x.now)
+	})
+	for _, p := range h.roster.turns {
+		if !due && h.flights.to[p.node()] < flightsPerBroker && p.wants(x.now, h.pauses.Has(p.topic)) == atOnce {
+			x.t.Fatalf("%v is to be fetched, and nobody looks", p.partitionID)
+		}
+		if !woken && !alone && p.careful == 0 && p.cur != nil && h.ready(p, x.now) && !h.behindStale(p) {
+			x.t.Fatalf("%v has something to hand out, and Receive sleeps", p.partitionID)
+		}
+	}
 }
 
 // places says that each partition is in one place, and that nothing was forgotten of one that is in none.

@@ -23,7 +23,8 @@ func (ts *testSystem) receiveOne(t *testing.T) (m broker.Message) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 8 << 20}, Observe: func(broker.Event) {}}); err != nil {
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 8 << 20},
+		Observe: func(broker.Event) {}}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -61,7 +62,8 @@ func testOddHeaders(t *testing.T, ts *testSystem) {
 	for len(sent) < 10_000 {
 		sent = append(sent, kgo.RecordHeader{Key: fmt.Sprintf("h%d", len(sent)), Value: []byte("v")})
 	}
-	if err := ts.admin.ProduceSync(context.Background(), &kgo.Record{Topic: ts.topics[0], Value: []byte("x"), Headers: sent}).FirstErr(); err != nil {
+	if err := ts.admin.ProduceSync(context.Background(),
+		&kgo.Record{Topic: ts.topics[0], Value: []byte("x"), Headers: sent}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	m := ts.receiveOne(t)
@@ -85,7 +87,8 @@ func testOddHeaders(t *testing.T, ts *testSystem) {
 
 // TestOddTimes: what a producer says of the time is clamped to what a time can hold, and nothing else depends on it (b26).
 func TestOddTimes(t *testing.T) {
-	for name, at := range map[string]time.Time{"292278994": time.UnixMilli(math.MaxInt64 - 5), "1970": time.Unix(0, 0), "before 1970": time.Unix(-1000, 0), "9999": time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
+	for name, at := range map[string]time.Time{"292278994": time.UnixMilli(math.MaxInt64 - 5), "1970": time.Unix(0, 0),
+		"before 1970": time.Unix(-1000, 0), "9999": time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestSystem(t, 1, 1)
 			b := testBatch{offsets: []int64{0}, corrupt: func(b []byte) {
@@ -103,7 +106,8 @@ func TestOddTimes(t *testing.T) {
 			eventually(t, "it is committed", func() bool { return ts.unsettled(t) == 0 })
 		})
 	}
-	for ms, want := range map[int64]int64{-1: -1_000_000, math.MaxInt64: math.MaxInt64 / 1_000_000 * 1_000_000, math.MinInt64: math.MinInt64 / 1_000_000 * 1_000_000} {
+	for ms, want := range map[int64]int64{-1: -1_000_000, math.MaxInt64: math.MaxInt64 / 1_000_000 * 1_000_000,
+		math.MinInt64: math.MinInt64 / 1_000_000 * 1_000_000} {
 		if got := nanosOf(ms); got != want {
 			t.Errorf("%d ms are %d ns, want %d", ms, got, want)
 		}

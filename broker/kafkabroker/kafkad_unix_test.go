@@ -36,7 +36,8 @@ func TestMovesReal(t *testing.T) {
 	if !realWanted() {
 		t.Skip(notWanted)
 	}
-	k := kafkad.Start(t, kafkad.Config{Nodes: 3, Properties: map[string]string{"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}})
+	k := kafkad.Start(t, kafkad.Config{Nodes: 3, Properties: map[string]string{"broker.session.timeout.ms": "2000",
+		"broker.heartbeat.interval.ms": "500"}})
 	const partitions, n = 6, 300
 	topic := kafkad.Unique("moves")
 	if err := k.CreateTopic(t.Context(), topic, partitions, nil); err != nil {
@@ -56,7 +57,8 @@ func TestMovesReal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := startRunner(t, Config{Connection: Connection{Brokers: k.Brokers(), DialTimeout: time.Second, RequestTimeout: 3 * time.Second}, Group: topic, Topics: []string{topic}})
+	r := startRunner(t, Config{Connection: Connection{Brokers: k.Brokers(), DialTimeout: time.Second,
+		RequestTimeout: 3 * time.Second}, Group: topic, Topics: []string{topic}})
 	put()
 	long(t, "the first messages came", func() bool { return r.has(want) })
 	for node := range 3 {
@@ -116,17 +118,24 @@ func TestOtherKindsReal(t *testing.T) {
 		want []string
 	}{
 		"TLS to a plaintext port": {Connection{Brokers: plain, TLS: with}, []string{"TLS handshake: ", "does this port speak TLS?"}},
-		"plaintext to a TLS port": {Connection{Brokers: guarded, SASL: login}, []string{"ApiVersions request: ", "does this port want TLS?"}},
-		"no certificate":          {Connection{Brokers: guarded, TLS: TLS{CAFile: certFile}, SASL: login}, []string{"does this port want a client certificate?"}},
-		"unknown authority":       {Connection{Brokers: guarded, TLS: TLS{Enabled: true}, SASL: login}, []string{"TLS handshake: ", "x509: "}},
-		"no login":                {Connection{Brokers: guarded, TLS: with}, []string{"Metadata request: ", "does this listener want a login by SASL?"}},
-		"a wrong password":        {Connection{Brokers: guarded, TLS: with, SASL: wrong}, []string{"login: ", "SASL Authentication Failed"}},
-		"a wrong password, SCRAM": {Connection{Brokers: guarded, TLS: with, SASL: scram("SCRAM-SHA-512", "canary-wrong")}, []string{"login: ", "SASL Authentication Failed"}},
-		"a login too many":        {Connection{Brokers: plain, SASL: login}, []string{"login: ", "does this listener want no login?"}},
+		"plaintext to a TLS port": {Connection{Brokers: guarded, SASL: login},
+			[]string{"ApiVersions request: ", "does this port want TLS?"}},
+		"no certificate": {Connection{Brokers: guarded, TLS: TLS{CAFile: certFile}, SASL: login},
+			[]string{"does this port want a client certificate?"}},
+		"unknown authority": {Connection{Brokers: guarded, TLS: TLS{Enabled: true}, SASL: login},
+			[]string{"TLS handshake: ", "x509: "}},
+		"no login": {Connection{Brokers: guarded, TLS: with},
+			[]string{"Metadata request: ", "does this listener want a login by SASL?"}},
+		"a wrong password": {Connection{Brokers: guarded, TLS: with, SASL: wrong},
+			[]string{"login: ", "SASL Authentication Failed"}},
+		"a wrong password, SCRAM": {Connection{Brokers: guarded, TLS: with, SASL: scram("SCRAM-SHA-512", "canary-wrong")},
+			[]string{"login: ", "SASL Authentication Failed"}},
+		"a login too many": {Connection{Brokers: plain, SASL: login}, []string{"login: ", "does this listener want no login?"}},
 	} {
 		t.Run(name, func(t *testing.T) { refusesKind(t, tc.c, tc.want...) })
 	}
-	for name, login := range map[string]SASL{"PLAIN": login, "SCRAM-SHA-256": scram("SCRAM-SHA-256", "canary-9e1"), "SCRAM-SHA-512": scram("SCRAM-SHA-512", "canary-9e1")} {
+	for name, login := range map[string]SASL{"PLAIN": login, "SCRAM-SHA-256": scram("SCRAM-SHA-256", "canary-9e1"),
+		"SCRAM-SHA-512": scram("SCRAM-SHA-512", "canary-9e1")} {
 		t.Run(name, func(t *testing.T) { testLogin(t, k, Connection{Brokers: guarded, TLS: with, SASL: login}) })
 	}
 }
@@ -169,7 +178,8 @@ func TestRackReal(t *testing.T) {
 	near := replicas[1]
 	ts := &testSystem{brokers: k.Brokers(), group: topic, topics: []string{topic}, parts: 1}
 	ts.connect(t)
-	r := startRunner(t, Config{Connection: Connection{Brokers: k.Brokers(), DialTimeout: time.Second, RequestTimeout: 3 * time.Second}, Group: topic, Topics: []string{topic}, Rack: k.Rack(near)})
+	r := startRunner(t, Config{Connection: Connection{Brokers: k.Brokers(), DialTimeout: time.Second,
+		RequestTimeout: 3 * time.Second}, Group: topic, Topics: []string{topic}, Rack: k.Rack(near)})
 	fetchesFrom := func(node int) func() bool {
 		return func() bool {
 			r.s.h.mu.Lock()
@@ -210,7 +220,8 @@ func TestTakeoverFromJava(t *testing.T) {
 		t.Skip(notWanted)
 	}
 	k := kafkad.Shared(t)
-	for balancer, assignor := range map[string]string{"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor", "sticky": "CooperativeStickyAssignor"} {
+	for balancer, assignor := range map[string]string{"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor",
+		"sticky": "CooperativeStickyAssignor"} {
 		t.Run(balancer, func(t *testing.T) { testTakeoverFromJava(t, k, balancer, assignor) })
 	}
 }
@@ -323,7 +334,8 @@ func TestOutageReal(t *testing.T) {
 			if err := k.CreateTopic(t.Context(), topic, 1, nil); err != nil {
 				t.Fatal(err)
 			}
-			ts := &testSystem{balancer: balancer, brokers: k.Brokers(), group: topic, topics: []string{topic}, parts: 1, short: 3 * time.Second, lease: 3 * time.Second,
+			ts := &testSystem{balancer: balancer, brokers: k.Brokers(), group: topic, topics: []string{topic}, parts: 1,
+				short: 3 * time.Second, lease: 3 * time.Second,
 				floors: make(map[string][]int64)}
 			ts.connect(t)
 			cfg := ts.config(ts.net.link())

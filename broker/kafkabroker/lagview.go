@@ -34,6 +34,8 @@ type PartitionLag struct {
 	// Committed is the committed offset: all below it is finished. -1: nothing is committed, or only for a topic that was deleted
 	// and made again.
 	Committed int64
+	// Start is the offset of the oldest message that the log has. -1: unknown.
+	Start int64
 	// End is the offset that the next message gets, or that of the oldest open transaction.
 	End int64
 	// Lag is how many offsets are from Committed, or from the log's start where that is above it, to End; -1 where nothing is
@@ -61,7 +63,8 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 	cfg.Connection.validate(f)
 	conftag.Check(f, cfg)
 	f.Check(cfg.Group != "", "Group", "is missing")
-	f.Check(len(cfg.Topics) == 0 || cfg.Pattern == "", "Pattern", "is set, and so is %v: set at most one of them", broker.Field("Topics"))
+	f.Check(len(cfg.Topics) == 0 || cfg.Pattern == "", "Pattern", "is set, and so is %v: set at most one of them",
+		broker.Field("Topics"))
 	validatePattern(f, cfg.Pattern)
 	if err := f.Err(); err != nil {
 		return nil, err
@@ -111,10 +114,20 @@ func (v *LagView) Read(ctx context.Context) ([]PartitionLag, error) {
 	return lags, nil
 }
 
+// Protocol is how the group's members share its partitions out, "classic" or "consumer", as Config.Membership has it. It is empty
+// while the group has no members.
+func (v *LagView) Protocol(ctx context.Context) (string, error) {
+	s, err := v.k.spoken(ctx)
+	if err != nil && codeOf(err) != kafka.GroupIdNotFound {
+		return "", fmt.Errorf("kafkabroker: reading the protocol of group %s: %w", v.cfg.Group, err)
+	}
+	return s.name(), nil
+}
+
 // positions waits for a coordinator: a cluster whose first group this is has none for a moment.
 func (v *LagView) positions(ctx context.Context) (map[partitionID]position, error) {
 	for {
-		at, err := v.k.positions(ctx, nil)
+		at, err := v.k.positions(ctx, memberID{}, nil)
 		switch codeOf(err) {
 		case kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
 			if pause(ctx, 2*retryWait); ctx.Err() == nil {
@@ -178,13 +191,14 @@ var errNoLeader = errors.New("it has no leader at the moment")
 
 // lagOf puts together what is known of a partition.
 func lagOf(p partitionID, pos position, id topicID, start, end bound) PartitionLag {
-	l := PartitionLag{Topic: p.topic, Partition: p.no, Committed: -1, Lag: -1, End: end.offset}
+	l := PartitionLag{Topic: p.topic, Partition: p.no, Committed: -1, Lag: -1, Start: start.offset, End: end.offset}
 	err := cmp.Or(pos.err, start.err, end.err)
 	if err == nil && (start.offset < 0 || end.offset < 0) {
 		err = errShort
 	}
 	if err != nil {
-		return PartitionLag{Topic: p.topic, Partition: p.no, Committed: -1, End: -1, Lag: -1, Err: fmt.Errorf("kafkabroker: %s/%d: %w", p.topic, p.no, err)}
+		return PartitionLag{Topic: p.topic, Partition: p.no, Committed: -1, Start: -1, End: -1, Lag: -1,
+			Err: fmt.Errorf("kafkabroker: %s/%d: %w", p.topic, p.no, err)}
 	}
 	if pos.offset < 0 {
 		return l

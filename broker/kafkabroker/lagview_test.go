@@ -9,6 +9,9 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -23,18 +26,28 @@ func TestLagOf(t *testing.T) {
 		start, end bound
 		want       PartitionLag
 	}{
-		"nothing committed":     {position{offset: -1}, bound{}, bound{offset: 40}, PartitionLag{Committed: -1, End: 40, Lag: -1}},
-		"all done":              {position{offset: 40}, bound{}, bound{offset: 40}, PartitionLag{Committed: 40, End: 40}},
-		"another client":        {position{offset: 10, metadata: "theirs"}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30}},
-		"finished above":        {position{offset: 10, metadata: meta(progress{base: 10, log: id.log(), done: done})}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30, Finished: 5}},
-		"the topic has no id":   {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30, Finished: 5}},
-		"of an older topic":     {position{offset: 10, metadata: meta(progress{base: 10, log: 7, done: done})}, bound{}, bound{offset: 4}, PartitionLag{Committed: -1, End: 4, Lag: -1}},
-		"malformed":             {position{offset: 10, metadata: metadataPrefix + "xx"}, bound{}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30}},
-		"retention has passed":  {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{offset: 21}, bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 19, Finished: 1}},
-		"beyond the end":        {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 8}, PartitionLag{Committed: 10, End: 8}},
-		"an end is not known":   {position{offset: 10}, bound{}, bound{err: broken}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: broken}},
-		"an end is nonsense":    {position{offset: 10}, bound{}, bound{offset: -7}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: errShort}},
-		"position is not known": {position{err: broken}, bound{}, bound{}, PartitionLag{Committed: -1, End: -1, Lag: -1, Err: broken}},
+		"nothing committed": {position{offset: -1}, bound{}, bound{offset: 40}, PartitionLag{Committed: -1, End: 40, Lag: -1}},
+		"all done":          {position{offset: 40}, bound{}, bound{offset: 40}, PartitionLag{Committed: 40, End: 40}},
+		"another client": {position{offset: 10, metadata: "theirs"}, bound{}, bound{offset: 40},
+			PartitionLag{Committed: 10, End: 40, Lag: 30}},
+		"finished above": {position{offset: 10, metadata: meta(progress{base: 10, log: id.log(), done: done})}, bound{},
+			bound{offset: 40}, PartitionLag{Committed: 10, End: 40, Lag: 30, Finished: 5}},
+		"the topic has no id": {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 40},
+			PartitionLag{Committed: 10, End: 40, Lag: 30, Finished: 5}},
+		"of an older topic": {position{offset: 10, metadata: meta(progress{base: 10, log: 7, done: done})}, bound{},
+			bound{offset: 4}, PartitionLag{Committed: -1, End: 4, Lag: -1}},
+		"malformed": {position{offset: 10, metadata: metadataPrefix + "xx"}, bound{}, bound{offset: 40},
+			PartitionLag{Committed: 10, End: 40, Lag: 30}},
+		"retention has passed": {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{offset: 21},
+			bound{offset: 40}, PartitionLag{Committed: 10, Start: 21, End: 40, Lag: 19, Finished: 1}},
+		"beyond the end": {position{offset: 10, metadata: meta(progress{base: 10, done: done})}, bound{}, bound{offset: 8},
+			PartitionLag{Committed: 10, End: 8}},
+		"an end is not known": {position{offset: 10}, bound{}, bound{err: broken},
+			PartitionLag{Committed: -1, Start: -1, End: -1, Lag: -1, Err: broken}},
+		"an end is nonsense": {position{offset: 10}, bound{}, bound{offset: -7},
+			PartitionLag{Committed: -1, Start: -1, End: -1, Lag: -1, Err: errShort}},
+		"position is not known": {position{err: broken}, bound{}, bound{},
+			PartitionLag{Committed: -1, Start: -1, End: -1, Lag: -1, Err: broken}},
 	} {
 		got := lagOf(p, c.pos, id, c.start, c.end)
 		if !errors.Is(got.Err, c.want.Err) {
@@ -90,15 +103,18 @@ func TestLagView(t *testing.T) {
 	if lags := read(LagViewConfig{}); len(lags) != 0 {
 		t.Errorf("of a group without commits: %+v", lags)
 	}
-	commitAs(t, at, &commitment{partitionID: partitionID{ts.topics[0], no}, offset: 2, metadata: progress{base: 2, done: []span{{4, 7}}}.encode(metadataLimit)})
-	want := []PartitionLag{{Topic: ts.topics[0], Committed: -1, Lag: -1}, {Topic: ts.topics[0], Partition: 1, Committed: -1, Lag: -1}}
+	commitAs(t, at, &commitment{partitionID: partitionID{ts.topics[0], no}, offset: 2,
+		metadata: progress{base: 2, done: []span{{4, 7}}}.encode(metadataLimit)})
+	want := []PartitionLag{{Topic: ts.topics[0], Committed: -1, Lag: -1},
+		{Topic: ts.topics[0], Partition: 1, Committed: -1, Lag: -1}}
 	want[no] = PartitionLag{Topic: ts.topics[0], Partition: no, Committed: 2, End: 10, Lag: 8, Finished: 3}
 	for _, cfg := range []LagViewConfig{{}, {Topics: ts.topics[:1]}, {Pattern: ".*0"}} {
 		if got := read(cfg); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v %v: %+v, want %+v", cfg.Topics, cfg.Pattern, got, want)
 		}
 	}
-	if lags := read(LagViewConfig{Topics: []string{"none"}}); len(lags) != 1 || codeOf(lags[0].Err) != kafka.UnknownTopicOrPartition || lags[0].Topic != "none" {
+	if lags := read(LagViewConfig{Topics: []string{"none"}}); len(lags) != 1 ||
+		codeOf(lags[0].Err) != kafka.UnknownTopicOrPartition || lags[0].Topic != "none" {
 		t.Errorf("of a topic that is not there: %+v", lags)
 	}
 }
@@ -119,19 +135,22 @@ func commitAs(t *testing.T, at Connection, c *commitment) {
 
 // TestLagViewUnreachable: the error says which broker, and why.
 func TestLagViewUnreachable(t *testing.T) {
-	v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}, DialTimeout: time.Second}, Group: "g"})
+	v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}, DialTimeout: time.Second},
+		Group: "g"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	if _, err := v.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "broker 127.0.0.1:1: ") || !strings.Contains(err.Error(), "refused") {
+	if _, err := v.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "broker 127.0.0.1:1: ") ||
+		!strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
 }
 
 // FuzzLag: whatever a broker answers, no more is finished than there is to do.
 func FuzzLag(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 'a', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64(3), "", int64(0), int64(9))
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 'a', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64(3), "",
+		int64(0), int64(9))
 	f.Add([]byte{}, int64(5), progress{base: 5, done: []span{{7, 9}, {100, 4000}}}.encode(metadataLimit), int64(8), int64(200))
 	f.Fuzz(func(t *testing.T, b []byte, offset int64, metadata string, start, end int64) {
 		if at, _, err := readPositions(&reader{b: b}); err == nil && len(at) > len(b) {
@@ -140,9 +159,59 @@ func FuzzLag(f *testing.F) {
 		if at, err := readBounds(&reader{b: b}); err == nil && len(at) > len(b) {
 			t.Fatalf("%d bounds of %d bytes", len(at), len(b))
 		}
-		l := lagOf(partitionID{"a", 0}, position{offset: offset, metadata: metadata}, topicID{}, bound{offset: start}, bound{offset: end})
+		l := lagOf(partitionID{"a", 0}, position{offset: offset, metadata: metadata}, topicID{}, bound{offset: start},
+			bound{offset: end})
 		if l.Lag < -1 || l.Finished < 0 || l.Finished > max(0, l.Lag) || l.Lag > max(0, end) {
 			t.Fatalf("%+v of %d from %d to %d", l, offset, start, end)
 		}
+	})
+}
+
+// TestLagViewProtocol: a group's protocol is that of its members, and a group without members has none.
+func TestLagViewProtocol(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) {
+		v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: ts.brokers}, Group: ts.group})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		speaks := func(want string) func() bool {
+			return func() bool {
+				got, err := v.Protocol(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got == want
+			}
+		}
+		if !speaks("")() {
+			t.Error("a group that nobody has joined has a protocol")
+		}
+		r := startRunner(t, ts.config(ts.net.link()))
+		eventually(t, "it is known", speaks(ts.membership))
+		r.close()
+		eventually(t, "a group that all have left has none", speaks(""))
+	})
+}
+
+// TestLagViewProtocolOld: Kafka 3.9 lists the request for groups of the consumer protocol, and refuses it. All its groups are
+// classic.
+func TestLagViewProtocolOld(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ConsumerGroupDescribe}, Err: kerr.UnsupportedVersion, Count: -1})
+	v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: ts.brokers}, Group: ts.group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "it is known", func() bool {
+		got, err := v.Protocol(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got == "classic"
 	})
 }

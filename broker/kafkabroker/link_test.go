@@ -20,6 +20,50 @@ type network struct {
 	links []*link
 	count map[int16]int64 // requests sent, by their key
 	bad   map[int16]int   // how many of the next ones break their connection
+	deaf  map[int16]int   // how many of the next ones break it when their answer comes
+	late  map[int16]time.Duration
+}
+
+// delay lets each request of a kind take so much longer.
+func (n *network) delay(key int16, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.late == nil {
+		n.late = make(map[int16]time.Duration)
+	}
+	n.late[key] = d
+}
+
+// breakAnswers lets the answers to the next requests of a kind get lost, with their connections.
+func (n *network) breakAnswers(key int16, times int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.deaf == nil {
+		n.deaf = make(map[int16]int)
+	}
+	n.deaf[key] += times
+}
+
+// hearAll lets no answer of a kind get lost any more.
+func (n *network) hearAll(key int16) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.deaf, key)
+}
+
+// hears says whether the answer to a request comes through.
+func (n *network) hears(b []byte) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(b) < 6 {
+		return true
+	}
+	key := int16(binary.BigEndian.Uint16(b[4:]))
+	if n.deaf[key] == 0 {
+		return true
+	}
+	n.deaf[key]--
+	return false
 }
 
 // sent is how many requests of a kind were sent.
@@ -29,14 +73,16 @@ func (n *network) sent(key int16) int64 {
 	return n.count[key]
 }
 
-// breakAt lets the next requests of a kind break their connections.
+// breakAt lets the next requests of a kind break their connections; 0: none any more.
 func (n *network) breakAt(key int16, times int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.bad == nil {
 		n.bad = make(map[int16]int)
 	}
-	n.bad[key] += times
+	if n.bad[key] += times; times == 0 {
+		n.bad[key] = 0
+	}
 }
 
 // see notes a request, where b is one, and says what shall become of it.
@@ -55,7 +101,17 @@ func (n *network) see(b []byte) (slow time.Duration, broken bool) {
 	if broken {
 		n.bad[key]--
 	}
+	if keepsMember[key] {
+		return n.late[key], broken
+	}
 	return n.slow, broken
+}
+
+// keepsMember are the requests that setSlow leaves as they are: heartbeats, and what comes before one on a new connection, where
+// a commit has the old one. All of that has half a session, and what is slow takes a quarter of one each time. A claim that is
+// lost for that says nothing of settles.
+var keepsMember = map[int16]bool{
+	keyHeartbeat: true, keyConsumerGroupHeartbeat: true, keyAPIVersions: true, keyFindCoordinator: true,
 }
 
 func (n *network) link() *link {
@@ -78,6 +134,7 @@ func (n *network) setDown(down bool) {
 	}
 }
 
+// setSlow lets each request take so much longer, but for what keepsMember has.
 func (n *network) setSlow(d time.Duration) {
 	n.mu.Lock()
 	n.slow = d
@@ -92,6 +149,14 @@ type link struct {
 	killed bool
 	cut    [3]bool // by brokertest.Direction
 	conns  map[*linkConn]bool
+	peak   int // connections at a time
+}
+
+// most is how many connections there were at a time.
+func (l *link) most() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peak
 }
 
 func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -105,6 +170,7 @@ func (l *link) dial(ctx context.Context, network, address string) (net.Conn, err
 	lc := &linkConn{Conn: c, l: l}
 	l.mu.Lock()
 	l.conns[lc] = true
+	l.peak = max(l.peak, len(l.conns))
 	l.mu.Unlock()
 	if l.isDown() { // meanwhile: it may have been too late for reset to see it
 		lc.Close()
@@ -167,6 +233,7 @@ type linkConn struct {
 	mu     sync.Mutex
 	until  time.Time // the deadline
 	closed bool
+	deaf   bool // the next answer does not come through
 }
 
 func (c *linkConn) SetDeadline(t time.Time) error {
@@ -208,6 +275,11 @@ func (c *linkConn) Write(b []byte) (int, error) {
 		c.Close()
 		return 0, net.ErrClosed
 	}
+	if !c.l.n.hears(b) {
+		c.mu.Lock()
+		c.deaf = true
+		c.mu.Unlock()
+	}
 	time.Sleep(slow)
 	if err := c.wait(brokertest.ToBroker); err != nil {
 		return 0, err
@@ -217,6 +289,13 @@ func (c *linkConn) Write(b []byte) (int, error) {
 
 func (c *linkConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	deaf := c.deaf
+	c.mu.Unlock()
+	if deaf {
+		c.Close()
+		return 0, net.ErrClosed
+	}
 	if e := c.wait(brokertest.FromBroker); e != nil {
 		return 0, e
 	}

@@ -77,13 +77,15 @@ func scansAndTrims(t *testing.T, brokers []string, topic string) {
 	}
 	v := newLogView(t, brokers)
 	got, done := scanAll(t, v, broker.Scan{Topic: topic})
-	if want := "0/0=a0 0/1=a1 0/2=a2 0/3=a3 0/4=a4 1/0=b0 1/1=b1 1/2=b2 1/3=b3 1/4=b4"; got != want || !done.Whole || done.Log == "" {
+	if want := "0/0=a0 0/1=a1 0/2=a2 0/3=a3 0/4=a4 1/0=b0 1/1=b1 1/2=b2 1/3=b3 1/4=b4"; got != want || !done.Whole ||
+		done.Log == "" {
 		t.Errorf("%s %+v", got, done)
 	}
 	if got, _ = scanAll(t, v, broker.Scan{Topic: topic, Partitions: []int32{1}, Offset: 3}); got != "1/3=b3 1/4=b4" {
 		t.Errorf("from 1/3: %s", got)
 	}
-	if got, done = scanAll(t, v, broker.Scan{Topic: topic, Since: start.Add(3 * time.Minute)}); got != "0/3=a3 0/4=a4 1/3=b3 1/4=b4" || !done.Whole {
+	if got, done = scanAll(t, v, broker.Scan{Topic: topic,
+		Since: start.Add(3 * time.Minute)}); got != "0/3=a3 0/4=a4 1/3=b3 1/4=b4" || !done.Whole {
 		t.Errorf("since 3 min: %s %+v", got, done)
 	}
 	if got, _ = scanAll(t, v, broker.Scan{Topic: topic, Since: start.Add(time.Hour)}); got != "" {
@@ -98,7 +100,8 @@ func scansAndTrims(t *testing.T, brokers []string, topic string) {
 	if err != nil {
 		t.Error(err)
 	}
-	if _, err := v.Scan(t.Context(), broker.Scan{Topic: "nothing"}, nil); !errors.Is(err, broker.ErrNoTopic) || !strings.Contains(err.Error(), "topic nothing") {
+	if _, err := v.Scan(t.Context(), broker.Scan{Topic: "nothing"}, nil); !errors.Is(err, broker.ErrNoTopic) ||
+		!strings.Contains(err.Error(), "topic nothing") {
 		t.Error(err)
 	}
 
@@ -106,14 +109,16 @@ func scansAndTrims(t *testing.T, brokers []string, topic string) {
 	if err := v.Trim(t.Context(), topic, map[int32]int64{0: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if got, done = scanAll(t, v, broker.Scan{Topic: topic}); got != "0/3=a3 0/4=a4 1/0=b0 1/1=b1 1/2=b2 1/3=b3 1/4=b4" || done.Whole {
+	if got, done = scanAll(t, v, broker.Scan{Topic: topic}); got != "0/3=a3 0/4=a4 1/0=b0 1/1=b1 1/2=b2 1/3=b3 1/4=b4" ||
+		done.Whole {
 		t.Errorf("after trimming: %s %+v", got, done)
 	}
 	if _, done = scanAll(t, v, broker.Scan{Topic: topic, Since: start}); done.Whole {
 		t.Error("a scan from before the cut says that it saw all")
 	}
 	err = v.Trim(t.Context(), topic, map[int32]int64{0: 100, 7: 1})
-	if err == nil || !strings.Contains(err.Error(), "there is no partition 7") || !strings.Contains(err.Error(), "up to offset 100") {
+	if err == nil || !strings.Contains(err.Error(), "there is no partition 7") ||
+		!strings.Contains(err.Error(), "up to offset 100") {
 		t.Error(err)
 	}
 }

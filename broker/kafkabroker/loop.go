@@ -52,19 +52,17 @@ func (x *loop) step(now time.Time) (next time.Time) {
 	if len(t.release) > 0 {
 		x.m.release(t.release)
 	}
-	for _, b := range t.lookUp {
-		x.life.Go(func() {
-			if x.start.run(x.life.Context(), b) {
-				x.h.lookedUp(b)
-			}
-		})
-	}
+	x.start.begin(t.lookUp)
+	var opened []opening
 	for _, b := range t.open {
 		leader, _ := x.atlas.of(b.partitionID)
 		if p := x.h.introduce(b, leader); p != nil {
-			x.events.Tell() // Assigned comes before anything is handed out
-			x.h.admit(b, p)
+			opened = append(opened, opening{b, p})
 		}
+	}
+	if len(opened) > 0 {
+		x.events.Tell() // Assigned comes before anything is handed out
+		x.h.admit(opened...)
 	}
 	x.endClaims(now)
 	x.fetch.schedule()

@@ -16,16 +16,20 @@ type toldReleases struct {
 	released []partitionID
 }
 
-func (m *toldReleases) release(ps []partitionID)       { m.released = append(m.released, ps...) }
-func (m *toldReleases) contact() time.Time             { return time.Now() }
-func (m *toldReleases) id(partitionID) (none memberID) { return none }
-func (m *toldReleases) run(context.Context) error      { return nil }
-func (m *toldReleases) leave(_ context.Context) error  { return nil }
+func (m *toldReleases) release(ps []partitionID) { m.released = append(m.released, ps...) }
+func (m *toldReleases) lapsed(time.Time) bool    { return false }
+func (m *toldReleases) self() (none memberID)    { return none }
+func (m *toldReleases) committers() func(partitionID) (memberID, bool) {
+	return func(partitionID) (none memberID, ours bool) { return none, true }
+}
+func (m *toldReleases) run(context.Context) error     { return nil }
+func (m *toldReleases) leave(_ context.Context) error { return nil }
 
 // bareSource is a source without goroutines and brokers, with one open part.
 func bareSource(t *testing.T) (*Source, *toldReleases, *part) {
 	t.Helper()
-	s, err := NewSource(Config{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}, Group: testGroup, Topics: []string{"orders"}})
+	s, err := NewSource(Config{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}, Group: testGroup,
+		Topics: []string{"orders"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +63,7 @@ func TestLateLastCommit(t *testing.T) {
 					t.Fatal("it is not over")
 				}
 				s.h.ended(over[0])
-				ds := s.h.collect(false)
+				ds := s.h.collect(false, nil)
 				if len(ds) != 1 || !ds[0].last {
 					t.Fatalf("to commit: %+v", ds)
 				}
@@ -87,7 +91,7 @@ func TestLostWhileEnding(t *testing.T) {
 	}
 	s.h.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
 	s.h.ended(over[0])
-	if ds := s.h.collect(false); len(ds) > 0 {
+	if ds := s.h.collect(false, nil); len(ds) > 0 {
 		t.Errorf("to commit: offset %d", ds[0].c.offset)
 	}
 }
@@ -97,11 +101,11 @@ func TestEndsBeforeLastCommit(t *testing.T) {
 	s, _, p := bareSource(t)
 	p.stage = draining
 	over := s.h.over(time.Now())
-	if ds := s.h.collect(false); len(ds) > 0 {
+	if ds := s.h.collect(false, nil); len(ds) > 0 {
 		t.Errorf("to commit before the end: offset %d", ds[0].c.offset)
 	}
 	s.h.ended(over[0])
-	if ds := s.h.collect(false); len(ds) != 1 {
+	if ds := s.h.collect(false, nil); len(ds) != 1 {
 		t.Errorf("%d to commit after it", len(ds))
 	}
 }

@@ -38,12 +38,18 @@ type membership interface {
 	run(ctx context.Context) error
 	// release says that revoked partitions are drained and committed. It does not block.
 	release(parts []partitionID)
-	// look says how many partitions topics have now; 0 of one that was deleted. It does not block.
-	look(counts map[string]int32)
-	// id is who we are for a commit of a partition.
-	id(p partitionID) memberID
-	// contact is when the group last answered; zero: not since we are unknown to it.
-	contact() time.Time
+	// look takes how topics are laid out now. It does not block.
+	look(v survey)
+	// self is who we are in the group.
+	self() memberID
+	// committers says who we are for commits of partitions; false: a partition is not ours. What was asked for stays as it was: with
+	// what is lost meanwhile nothing can be committed under a later name.
+	committers() func(p partitionID) (memberID, bool)
+	// assigns says whether a partition of ours is of that topic. Where the group assigns by topic ids it may not have heard yet
+	// that a topic was made anew: until then what we have is of the old one.
+	assigns(p partitionID, id topicID) bool
+	// lapsed says whether nobody has answered for so long that the group may have others in our place.
+	lapsed(now time.Time) bool
 	// leave tells the group that we are gone, after run has returned. While the coordinator is away it tries on until ctx ends:
 	// otherwise the others would wait for a session timeout.
 	leave(ctx context.Context) error
@@ -87,16 +93,24 @@ func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(c
 	}
 }
 
-func (g *classic) id(partitionID) memberID {
+func (g *classic) self() memberID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.me
 }
 
-func (g *classic) contact() time.Time {
+func (g *classic) committers() func(partitionID) (memberID, bool) {
+	me := g.self()
+	return func(partitionID) (memberID, bool) { return me, true }
+}
+
+// assigns: the group knows topics by their names, so that a partition stays ours when its topic is made anew.
+func (g *classic) assigns(partitionID, topicID) bool { return true }
+
+func (g *classic) lapsed(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.last
+	return now.Sub(g.last) >= g.cfg.SessionTimeout
 }
 
 // owes says whether the group waits for us: it wants partitions for others, and only our next join would say that we have let
@@ -108,18 +122,29 @@ func (g *classic) owes() bool {
 }
 
 func (g *classic) leave(ctx context.Context) error {
-	me := g.id(partitionID{})
+	me := g.self()
 	if me.member == "" || me.instance != "" && !g.owes() { // a static member keeps its place for its next start
 		return nil
 	}
-	for {
-		err := g.k.leave(ctx, me)
+	return sayGoodbye(ctx, func() error { return g.k.leave(ctx, me) })
+}
+
+// goodbyes is how often a goodbye is said again after an answer that does not say that the coordinator is away.
+const goodbyes = 5
+
+// sayGoodbye tries on while the coordinator is away, until ctx ends. Other answers, which a heartbeat would be sent again after,
+// may pass as well, and what is not said costs the others a session; but they may also stay, and Close is not to wait for that.
+func sayGoodbye(ctx context.Context, leave func() error) error {
+	for again := goodbyes; ; {
+		err := leave()
 		switch codeOf(err) {
-		case kafka.UnknownMemberId: // we are gone already
+		case kafka.UnknownMemberId, fencedMemberEpoch, kafka.GroupIdNotFound: // we are gone already
 			return nil
 		case 0, kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup, kafka.RequestTimedOut:
 		default:
-			return err
+			if again--; again < 0 || refusedForGood(err) {
+				return err
+			}
 		}
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -281,7 +306,7 @@ func (g *classic) settle(ctx context.Context) {
 
 // allGiven says whether each partition of topics is some member's.
 func (g *classic) allGiven(ctx context.Context, names []string) (bool, error) {
-	given, err := g.k.given(ctx)
+	d, err := g.k.describe(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -291,7 +316,7 @@ func (g *classic) allGiven(ctx context.Context, names []string) (bool, error) {
 	}
 	for name, t := range ts {
 		for no := range t.leaders {
-			if !given[partitionID{name, int32(no)}] {
+			if !d.given[partitionID{name, int32(no)}] {
 				return false, nil
 			}
 		}
@@ -307,16 +332,17 @@ func (g *classic) join(ctx context.Context) (joined, error) {
 	body := subscription(g.names, sorted(g.owned), me.generation)
 	g.mu.Unlock()
 	var j joined
+	began := time.Now()
 	err := g.await(ctx, me, func(ctx context.Context) (err error) {
 		j, err = g.k.join(ctx, me, g.cfg, g.proto.name, body)
 		return err
 	})
-	g.sit(j, err)
+	g.sit(j, began, err)
 	return j, err
 }
 
-// await asks what the coordinator may answer late, and sends heartbeats meanwhile: what we keep goes on, and is lost in time where
-// nobody answers any more.
+// await asks what the coordinator may answer late, and sends heartbeats meanwhile: what we keep goes on, and is lost in time
+// where nobody answers any more.
 func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
 	defer cancel()
@@ -338,9 +364,9 @@ func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.C
 	}
 }
 
-// keepAlive is the heartbeat beside a join or a sync. That the generation is over by now is no news; but a coordinator that says so
-// does not count it as a sign of life, so the session goes on to its end: the answer to our join may be lost, and others have the
-// partitions by then.
+// keepAlive is the heartbeat beside a join or a sync. That the generation is over by now is no news; but a coordinator that
+// says so does not count it as a sign of life, so the session goes on to its end: the answer to our join may be lost, and
+// others have the partitions by then.
 func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	if me.member == "" || me.generation < 0 {
 		return nil
@@ -368,8 +394,8 @@ func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 	return nil
 }
 
-// beatTimeout lets a heartbeat that gets no answer be sent again within the session, and waits for none beyond its end: then what we
-// have is somebody else's.
+// beatTimeout lets a heartbeat that gets no answer be sent again within the session, and waits for none beyond its end: then
+// what we have is somebody else's.
 func (g *classic) beatTimeout() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -380,12 +406,18 @@ func (g *classic) beatTimeout() time.Duration {
 	return d
 }
 
-func (g *classic) sit(j joined, err error) {
+// sit takes the place that a join has given. The coordinator counts the session from its answer, but nobody knows how long that
+// was on its way: it may be older than the session, and the group has gone on without us. So what counts is when we asked, and
+// the heartbeats that were answered meanwhile.
+func (g *classic) sit(j joined, began time.Time, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case err == nil:
-		g.me, g.leads, g.last = j.memberID, j.leads, time.Now()
+		g.me, g.leads = j.memberID, j.leads
+		if began.After(g.last) {
+			g.last = began
+		}
 	case codeOf(err) == kafka.MemberIDRequired:
 		g.me.member = j.member
 	}
@@ -501,7 +533,7 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 		}
 		began := time.Now()
 		beatCtx, cancel := context.WithTimeout(ctx, g.beatTimeout())
-		err := g.k.heartbeat(beatCtx, g.id(partitionID{}))
+		err := g.k.heartbeat(beatCtx, g.self())
 		cancel()
 		switch code := codeOf(err); {
 		case err == nil:
@@ -532,10 +564,11 @@ func (g *classic) wantsJoin() bool {
 }
 
 // look lets the leader call for a new generation where its plan was made of other topics.
-func (g *classic) look(counts map[string]int32) {
+func (g *classic) look(v survey) {
 	g.mu.Lock()
-	for name, n := range counts {
-		if have, known := g.shared[name]; g.leads && g.shared != nil && (!known && n > 0 && slices.Contains(g.names, name) || known && have != n) {
+	for name, n := range v.counts {
+		if have, known := g.shared[name]; g.leads && g.shared != nil &&
+			(!known && n > 0 && slices.Contains(g.names, name) || known && have != n) {
 			g.rejoin = true
 		}
 	}

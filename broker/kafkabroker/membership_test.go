@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,8 @@ import (
 
 // TestTakeover proves that a running group of kafka.Reader members is taken over member by member with nothing lost.
 func TestTakeover(t *testing.T) {
-	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}} {
+	for balancer, theirs := range map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{},
+		"roundrobin": kafka.RoundRobinGroupBalancer{}} {
 		t.Run(balancer, func(t *testing.T) {
 			t.Parallel()
 			onEach(t, 4, func(t *testing.T, ts *testSystem) { testTakeover(t, ts, balancer, theirs) })
@@ -34,7 +36,8 @@ func testTakeover(t *testing.T, ts *testSystem, balancer string, theirs kafka.Gr
 	read := func() (stop func()) {
 		rd := kafka.NewReader(kafka.ReaderConfig{
 			Brokers: ts.brokers, GroupID: ts.group, Topic: ts.topics[0], GroupBalancers: []kafka.GroupBalancer{theirs},
-			StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
+			StartOffset: kafka.FirstOffset, SessionTimeout: time.Second, HeartbeatInterval: 100 * time.Millisecond,
+			RebalanceTimeout: 3 * time.Second,
 			JoinGroupBackoff: 100 * time.Millisecond, MaxWait: 100 * time.Millisecond,
 		})
 		done := make(chan struct{})
@@ -195,7 +198,8 @@ func TestSilence(t *testing.T) {
 // timeout.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID} {
+	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
+		kerr.UnknownMemberID} {
 		t.Run(e.Message, func(t *testing.T) {
 			ts := newTestSystem(t, 1, 1)
 			r := startRunner(t, ts.config(ts.net.link()))
@@ -212,8 +216,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestLostJoin: the group has gone on without us, for the answer to our join is lost. Heartbeats are answered, that our generation is
-// over; they do not keep the session, so what we have is given up when it ends.
+// TestLostJoin: the group has gone on without us, for the answer to our join is lost. Heartbeats are answered, that our
+// generation is over; they do not keep the session, so what we have is given up when it ends.
 func TestLostJoin(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
@@ -242,4 +246,81 @@ func TestLostJoin(t *testing.T) {
 		return ended
 	})
 	close(release)
+}
+
+// TestLateJoin: the answer to a join may have been on its way for long. The coordinator counts the session from when it gave the
+// answer, not from when we read it: were we to, the claims would outlast the session.
+func TestLateJoin(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := ts.put(t, ts.topics[0], 0, 3)
+	eventually(t, "three are read", func() bool { return r.has(want) })
+	release, synced := make(chan struct{}), make(chan struct{})
+	var began atomic.Pointer[time.Time] // of the last join: on a busy machine there may be several
+	var once sync.Once
+	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		now := time.Now()
+		began.Store(&now)
+		ts.cluster.SleepControl(func() { time.Sleep(100 * time.Millisecond) }) // it is under way for so long
+		return nil, nil, false
+	})
+	ts.cluster.ControlKey(int16(kmsg.SyncGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		once.Do(func() { close(synced) })
+		ts.cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	var beats atomic.Int32
+	ts.cluster.ControlKey(int16(kmsg.Heartbeat), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if beats.Add(1) > 1 { // no answer says how we are
+			ts.cluster.SleepControl(func() { <-release })
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
+		resp.ErrorCode = kerr.RebalanceInProgress.Code
+		return resp, nil, true
+	})
+	defer close(release)
+	<-synced
+	at := *began.Load()
+	g := r.s.m.(*classic)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last.After(at) {
+		t.Errorf("the group is believed to have heard of us %v after the join came to it", g.last.Sub(at))
+	}
+}
+
+// TestGoodbye: a goodbye is said again after what may pass, for a while, and is none that fails where the group has us no more.
+func TestGoodbye(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer kafka.Error
+		times  int // that it is answered
+		said   int
+		fails  bool
+	}{
+		{kafka.UnknownMemberId, 100, 1, false},
+		{fencedMemberEpoch, 100, 1, false},
+		{kafka.GroupIdNotFound, 100, 1, false},
+		{kafka.NotCoordinatorForGroup, goodbyes + 3, goodbyes + 4, false},
+		{kafka.Unknown, goodbyes, goodbyes + 1, false},
+		{kafka.Unknown, 100, goodbyes + 1, true},
+		{kafka.GroupAuthorizationFailed, 1, 1, true},
+	} {
+		t.Run(fmt.Sprintf("%d x %d", c.answer, c.times), func(t *testing.T) {
+			t.Parallel()
+			said := 0
+			err := sayGoodbye(t.Context(), func() error {
+				if said++; said <= c.times {
+					return fmt.Errorf("heartbeat: %w", c.answer)
+				}
+				return nil
+			})
+			if said != c.said || (err != nil) != c.fails {
+				t.Errorf("said %d times: %v, want %d times, an error: %v", said, err, c.said, c.fails)
+			}
+		})
+	}
 }

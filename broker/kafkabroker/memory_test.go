@@ -19,9 +19,11 @@ import (
 
 // memoryChild is a consumer whose handlers never return. It prints what it was told, and the most memory it ever had.
 func memoryChild(topic string) {
-	s, err := NewSource(Config{Connection: Connection{Brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}, Group: topic, Topics: []string{topic}})
+	s, err := NewSource(Config{Connection: Connection{Brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}, Group: topic,
+		Topics: []string{topic}})
 	if err == nil {
-		_, err = s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: memoryBudget}, Observe: func(broker.Event) {}})
+		_, err = s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: memoryBudget},
+			Observe: func(broker.Event) {}})
 	}
 	var kept []broker.Message
 	idle := time.AfterFunc(patience, func() { s.Stop() })
@@ -77,10 +79,12 @@ func TestMemory(t *testing.T) {
 	})
 	t.Run("bomb", func(t *testing.T) {
 		admin, brokers, topic := realKafka(t, 1)
-		b := testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 64<<20) }, corrupt: unproduced}
+		b := testBatch{offsets: []int64{0}, codec: compress.Zstd, value: func(int64) []byte { return make([]byte, 64<<20) },
+			corrupt: unproduced}
 		produceRaw(t, admin, topic, b.bytes())
 		mb, _, told := run(brokers, topic)
-		if mb > 160 && !raceDetector() || !strings.Contains(told, topic+"/0: record batch at offset 0") || !strings.Contains(told, "limit") {
+		if mb > 160 && !raceDetector() || !strings.Contains(told, topic+"/0: record batch at offset 0") ||
+			!strings.Contains(told, "limit") {
 			t.Errorf("%d MB at most; told: %s", mb, told)
 		}
 	})
@@ -96,7 +100,8 @@ func TestPrefetchBudget(t *testing.T) {
 	for i := range 4 * each {
 		rs = append(rs, &kgo.Record{Topic: ts.topics[0], Partition: int32(i % 4), Value: make([]byte, value)})
 	}
-	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(2*value), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(2*value), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +115,8 @@ func TestPrefetchBudget(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: budget}, Observe: func(broker.Event) {}}); err != nil {
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10_000, Bytes: budget},
+		Observe: func(broker.Event) {}}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -12,7 +12,8 @@ import (
 
 func drawProgress(t *rapid.T) progress {
 	p := progress{
-		base: rapid.Int64Range(0, 1<<40).Draw(t, "base"), log: rapid.Uint64().Draw(t, "log"), starts: rapid.IntRange(0, 9).Draw(t, "starts"),
+		base: rapid.Int64Range(0, 1<<40).Draw(t, "base"), log: rapid.Uint64().Draw(t, "log"), starts: rapid.IntRange(0, 9).Draw(t,
+			"starts"),
 	}
 	at := p.base
 	for range rapid.IntRange(0, 60).Draw(t, "spans") {
@@ -73,7 +74,8 @@ func TestMetadataForeign(t *testing.T) {
 		}
 	}
 	good := progress{base: 7, done: []span{{9, 12}}}.encode(metadataLimit)
-	for _, s := range []string{"ls1.", "ls1.!!", good[:len(good)-2], good[:6] + "x" + good[7:], "ls1." + strings.Repeat("A", 20_000)} {
+	for _, s := range []string{"ls1.", "ls1.!!", good[:len(good)-2], good[:6] + "x" + good[7:], "ls1." +
+		strings.Repeat("A", 20_000)} {
 		if p, err := decodeMetadata(7, s); err == nil || p.base != 7 || p.done != nil {
 			t.Errorf("%.40q: %+v, %v, want an error and the offset alone", s, p, err)
 		}
@@ -141,7 +143,8 @@ func FuzzMetadata(f *testing.F) {
 		p, err := decodeMetadata(base, s)
 		if err == nil {
 			check(p)
-			if q, err := decodeMetadata(base, p.encode(metadataLimit)); err != nil || q.log != p.log || q.starts != p.starts || !reflect.DeepEqual(q.suspect, p.suspect) {
+			if q, err := decodeMetadata(base, p.encode(metadataLimit)); err != nil || q.log != p.log || q.starts != p.starts ||
+				!reflect.DeepEqual(q.suspect, p.suspect) {
 				t.Fatalf("%+v became %+v, %v", p, q, err)
 			}
 		}

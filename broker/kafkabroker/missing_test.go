@@ -49,7 +49,8 @@ func TestMissingTopic(t *testing.T) {
 			})
 		}
 	}
-	if _, err := NewSource(Config{Group: "g", Topics: []string{"t"}, Missing: "never"}); err == nil || !strings.Contains(err.Error(), "Missing") {
+	if _, err := NewSource(Config{Group: "g", Topics: []string{"t"}, Missing: "never"}); err == nil ||
+		!strings.Contains(err.Error(), "Missing") {
 		t.Errorf("NewSource: %v", err)
 	}
 }

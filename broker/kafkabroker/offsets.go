@@ -9,10 +9,12 @@ import (
 
 // What a tracker knows of an offset.
 const (
-	out   uint8 = iota // handed out and not settled
-	done               // handled, or gone from the log
-	back               // given back, to be fetched again
-	stale              // out under a claim that has ended; to be fetched again when it is settled
+	out     uint8 = iota // handed out and not settled
+	done                 // handled, or gone from the log
+	back                 // given back, to be fetched again
+	stale                // out under a claim that has ended; to be fetched again when it is settled
+	kept                 // handled, and what was made of it is in no transaction yet
+	sending              // the same, and it is in the one that is under way
 )
 
 // An entry is one message that was met and is not below the floor.
@@ -41,7 +43,9 @@ type tracker struct {
 	acked     int64 // all acks
 	version   int64 // rises with each change that a commit would show
 	unmetered int   // changes since the metadata was measured last
+	keptN     int64 // entries that are kept
 	fenced    bool
+	exact     bool  // the metadata has to have room for all that is finished: see mapped
 	passed    int64 // all below was looked through once
 
 	log    uint64
@@ -338,7 +342,7 @@ type snapshot struct {
 
 // snapshot takes offset and map together. clean: the owner ends well, so what it leaves unfinished has not killed it.
 func (t *tracker) snapshot(clean bool) snapshot {
-	s := snapshot{progress: progress{base: t.floor(), log: t.log, starts: 1}, version: t.version, acked: t.acked}
+	s := snapshot{progress: progress{base: t.base(), log: t.log, starts: 1}, version: t.version, acked: t.acked - t.keptN}
 	if s.base == t.begun || t.wary {
 		s.starts = int(t.starts) + 1
 	}
@@ -347,7 +351,7 @@ func (t *tracker) snapshot(clean bool) snapshot {
 	} else if t.suspect != nil && t.suspect.offset >= s.base {
 		s.suspect = t.suspect
 	}
-	s.done = t.finished()
+	s.done = t.finished(s.base)
 	for o, n := range t.runs {
 		if o >= s.base {
 			s.runs = append(s.runs, failedRuns{o, n})
@@ -359,10 +363,11 @@ func (t *tracker) snapshot(clean bool) snapshot {
 	return s
 }
 
-// finished lists the finished offsets above the floor. Offsets without a message join what is finished before them.
-func (t *tracker) finished() (spans []span) {
+// finished lists the finished offsets above base, which is where the first unfinished one is. Offsets without a message join
+// what is finished before them.
+func (t *tracker) finished(base int64) (spans []span) {
 	for i, e := range t.list {
-		if e.state != done {
+		if e.state != done && e.state != sending || e.offset < base {
 			continue
 		}
 		to := t.passed
@@ -415,6 +420,9 @@ func (t *tracker) window() float64 {
 	if t.unmetered > max(256, len(t.list)/8) {
 		t.unmetered = 0
 		t.encoded = t.measure()
+	}
+	if t.exact && t.mapped() >= 1 {
+		return 1
 	}
 	return max(float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit))
 }

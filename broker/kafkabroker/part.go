@@ -12,6 +12,7 @@ type part struct {
 	partitionID
 	id     topicID
 	tr     *tracker
+	log    string // Message.Log
 	claim  *broker.Claim
 	keeper broker.Keeper
 	stage  stage
@@ -19,6 +20,8 @@ type part struct {
 	prefetch
 	commitMemory
 	suspicion
+	outs   outputs
+	lastBy time.Time // when its last commit waits for outputs no longer
 
 	leader  int32
 	replica int32 // to fetch from instead; -1: none
@@ -42,10 +45,12 @@ const (
 // newPart begins a claim where a look-up says. staleInFlight is what is still out of the log.
 func newPart(of *holdings, b *start, leader int32) *part {
 	p := &part{of: of, partitionID: b.partitionID, id: b.id, replica: -1, end: -1, leader: leader}
+	p.log = b.id.partition(b.no)
 	p.prefetch = prefetch{gate: &of.gate, pos: b.progress.base, scan: b.progress.base}
 	p.commitMemory = b.memory()
 	p.claim, p.keeper = broker.NewClaim(b.topic, b.no, p)
 	p.tr = newTracker(b.progress, of.stale.Of(p.logKey()), of.cfg.Window)
+	p.tr.exact = of.cfg.Transactional
 	return p
 }
 

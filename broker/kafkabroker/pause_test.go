@@ -25,7 +25,8 @@ func TestPauseLetsGo(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: budget}, Observe: func(broker.Event) {}}); err != nil {
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: budget},
+		Observe: func(broker.Event) {}}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close(ctx) }()
@@ -72,7 +73,8 @@ func TestPauseLetsGo(t *testing.T) {
 // putBatch stores n messages of a size in one batch.
 func (ts *testSystem) putBatch(t *testing.T, topic string, n, size int) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (x *poller) look(ctx context.Context, waits bool) error {
 		x.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 	}
 	x.h.surveyed(v.topics)
-	x.m.look(v.counts)
+	x.m.look(v)
 	signal(x.bells.kick)
 	return v.err
 }
@@ -58,12 +58,27 @@ func (x *poller) look(ctx context.Context, waits bool) error {
 // measure learns the ends of partitions that no fetch has told of lately. Without it the lag would stand still just when it
 // grows.
 func (x *poller) measure(ctx context.Context) {
+	led := make(map[int32][]*part)
 	for _, e := range x.h.unmeasured(time.Now()) {
-		end, err := x.c.listOffset(ctx, e.leader, e.p.partitionID, timeEnd, x.cfg.isolation())
+		led[e.leader] = append(led[e.leader], e.p)
+	}
+	for leader, parts := range led {
+		ps := make([]partitionID, len(parts))
+		for i, p := range parts {
+			ps[i] = p.partitionID
+		}
+		ends, err := x.c.listOffsets(ctx, leader, ps, timeEnd, x.cfg.isolation())
 		if err != nil {
 			x.note.failed(err)
-			return
+			continue
 		}
-		x.h.measured(e.p, end, time.Now())
+		for _, p := range parts {
+			end, err := offsetOf(ends, p.partitionID)
+			if err != nil {
+				x.note.failed(err)
+				continue
+			}
+			x.h.measured(p, end, time.Now())
+		}
 	}
 }

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/conftag"
@@ -33,9 +31,10 @@ type PublisherConfig struct {
 // record. A partition without a leader is waited for as long; then its messages are unconfirmed. Kafka's own topics (two leading
 // underscores) are refused as broker.ErrReserved, too: a topic may come from a message, as a dead letter's does.
 type Publisher struct {
-	cfg PublisherConfig
-	c   *cluster
-	w   *kafka.Writer
+	cfg     PublisherConfig
+	c       *cluster
+	leaders *leaders
+	senders *senders
 
 	life context.Context
 	end  context.CancelFunc
@@ -62,48 +61,29 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.transport.MetadataTopics = nil // Writer finds leaders in the Transport's own layout
 	p := &Publisher{cfg: cfg, c: c, done: make(chan struct{})}
-	p.w = &kafka.Writer{
-		Addr: c.addr, Transport: c.transport, Balancer: keyed{}, RequiredAcks: kafka.RequireAll, MaxAttempts: 1,
-		Completion: answered, BatchTimeout: time.Millisecond, BatchBytes: int64(cfg.MaxMessageBytes) + 1<<20, WriteTimeout: cfg.RequestTimeout, ReadTimeout: cfg.RequestTimeout,
-	}
 	p.life, p.end = context.WithCancel(context.Background())
+	p.leaders, p.senders = newLeaders(c, p.life), newSenders(c, p.life)
 	return p, nil
 }
 
-// keyed is Java's partitioner: murmur2 of the key. Messages without a key go round.
-type keyed struct{}
-
-var (
-	murmur2 = kafka.Murmur2Balancer{Consistent: true}
-	around  = kafka.RoundRobin{}
-)
-
-func (keyed) Balance(m kafka.Message, partitions ...int) int {
-	if m.Key == nil {
-		return around.Balance(m, partitions...)
-	}
-	return murmur2.Balance(m, partitions...)
-}
-
-// Publish implements broker.Publisher.
+// Publish implements broker.Publisher. Beside other calls it shares their requests.
 func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	if !p.enter() {
 		return broker.ErrClosed
 	}
 	defer p.under.Done()
 	errs := make([]error, len(ms))
-	var out []kafka.Message
-	var index []int
+	which := make([]int, 0, len(ms))
 	for i := range ms {
-		m, size := outgoing(&ms[i])
-		if errs[i] = p.fits(&ms[i], size); errs[i] == nil {
-			out, index = append(out, m), append(index, i)
+		if errs[i] = p.fits(&ms[i]); errs[i] == nil {
+			which = append(which, i)
 		}
 	}
-	if err := p.insist(ctx, out, func(i int, err error) { errs[index[i]] = err }); err != nil {
-		return err
+	if len(which) > 0 {
+		if err := p.insist(ctx, ms, which, errs); err != nil {
+			return err
+		}
 	}
 	for _, err := range errs {
 		if err != nil {
@@ -124,144 +104,99 @@ func (p *Publisher) enter() bool {
 	return true
 }
 
-func (p *Publisher) fits(m *broker.Outgoing, size int) error {
+func (p *Publisher) fits(m *broker.Outgoing) error {
+	size := outgoingSize(m)
 	switch {
 	case m.Topic == "":
 		return fmt.Errorf("kafkabroker: no topic: %w", broker.ErrRefused)
-	case broker.CheckDestination(m.Topic) != nil:
-		return fmt.Errorf("kafkabroker: %w: %w", broker.CheckDestination(m.Topic), broker.ErrRefused)
 	case size > p.cfg.MaxMessageBytes:
 		return fmt.Errorf("kafkabroker: message of %d bytes, the limit is %d: %w", size, p.cfg.MaxMessageBytes, broker.ErrRefused)
+	}
+	if err := broker.CheckDestination(m.Topic); err != nil {
+		return fmt.Errorf("kafkabroker: %w: %w", err, broker.ErrRefused)
 	}
 	return nil
 }
 
-// outgoing copies: the Writer may hold a message after ctx has ended.
-func outgoing(o *broker.Outgoing) (m kafka.Message, size int) {
-	c := (&broker.Message{Key: o.Key, Value: o.Value}).Clone()
-	m = kafka.Message{Topic: o.Topic, Key: c.Key, Value: c.Value, WriterData: &answer{base: nowhere}}
-	size = len(o.Key) + len(o.Value)
-	for _, h := range o.Headers {
-		m.Headers = append(m.Headers, kafka.Header{Key: h.Key, Value: append([]byte(nil), h.Value...)})
-		size += len(h.Key) + len(h.Value)
-	}
-	if o.ID != "" {
-		m.Headers = append(m.Headers, kafka.Header{Key: broker.HeaderID, Value: []byte(o.ID)})
-		size += len(broker.HeaderID) + len(o.ID)
-	}
-	return m, size
-}
-
-// An answer is what the broker said to the batch that a message was in. The Writer reports only its error, and the rest to
-// Completion.
-type answer struct {
-	base int64 // the offset of the batch's first message
-}
-
-// nowhere is the base of a batch that was not stored, or not sent.
-const nowhere = -1
-
-// answered is called for each batch, before WriteMessages returns. Without an answer the base is 0: the batch may be stored.
-func answered(ms []kafka.Message, _ error) {
-	for i := range ms {
-		ms[i].WriterData.(*answer).base = ms[0].Offset
-	}
-}
-
-func baseOf(m kafka.Message) int64 { return m.WriterData.(*answer).base }
-
 // unstored says whether a message is certainly not stored, and another try may be lucky soon: its topic or the partition's leader
 // is not known everywhere yet. A leader that has stored a batch and is deposed before the replicas have it says the same, but
 // with the batch's offset: the next leader may have it.
-func unstored(err error, base int64) bool {
-	if errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader) {
-		return true // the Transport knew of nobody to send it to
-	}
-	switch codeOf(err) {
-	case kafka.UnknownTopicOrPartition, kafka.NotLeaderForPartition, kafka.LeaderNotAvailable:
-		return base == nowhere
+func unstored(f fate) bool {
+	switch codeOf(f.err) {
+	case kafka.UnknownTopicOrPartition, kafka.NotLeaderForPartition, kafka.LeaderNotAvailable, kafka.BrokerNotAvailable:
+		return f.base == nowhere
 	}
 	return false
 }
 
 // insist sends messages again that are not stored for want of a topic or a leader, until RequestTimeout is over: a topic that was
-// just made is not known to every broker yet.
-func (p *Publisher) insist(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
-	index := make([]int, len(ms))
-	for i := range index {
-		index[i] = i
-	}
-	why := make(map[int]error) // those that are sent again are not stored
+// just made is not known to every broker yet. which are those to send; errs gets an error for each that failed.
+func (p *Publisher) insist(ctx context.Context, ms []broker.Outgoing, which []int, errs []error) error {
 	for over := time.Now().Add(p.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
-		var again []kafka.Message
-		var whose []int
-		err := p.write(ctx, ms, func(i int, err error) {
-			if unstored(err, baseOf(ms[i])) && time.Now().Before(over) {
-				again, whose = append(again, ms[i]), append(whose, index[i])
-				why[index[i]] = err
-				return
+		d, err := p.write(ctx, ms, which)
+		if err != nil {
+			return p.givenUp(which, errs, err)
+		}
+		var again []int
+		for j, f := range d.fates {
+			i := which[j]
+			errs[i] = nil
+			if f.err == nil {
+				continue
 			}
-			set(index[i], classify(err, baseOf(ms[i])))
-		})
-		if err != nil && len(why) > 0 { // the caller's time is over: say what was waited for
-			for _, i := range index {
-				if why[i] == nil {
-					set(i, err)
-				} else {
-					set(i, fmt.Errorf("%w (given up: %w)", why[i], err))
-				}
+			errs[i] = named(ms[i].Topic, f.err)
+			if unstored(f) && time.Now().Before(over) {
+				p.leaders.doubt(ms[i].Topic)
+				again = append(again, i)
+				continue
 			}
+			if errs[i] = classify(errs[i], f.base); !errors.Is(errs[i], broker.ErrRefused) {
+				p.leaders.doubt(ms[i].Topic)
+			}
+		}
+		if which = again; len(which) == 0 {
 			return nil
 		}
-		if err != nil || len(again) == 0 {
-			return err
-		}
-		ms, index = again, whose
 	}
 }
 
-// write sends what is left and tries again, one by one, what was refused as part of a batch that was too large. set is called for
-// failures.
-func (p *Publisher) write(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
-	if len(ms) == 0 {
-		return nil
+// givenUp says what became of messages that were not sent to the end: what was waited for, where they were sent before and are
+// not stored, so far.
+func (p *Publisher) givenUp(which []int, errs []error, err error) error {
+	waited := false
+	for _, i := range which {
+		waited = waited || errs[i] != nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.life, cancel)()
-	for i := range ms {
-		ms[i].WriterData.(*answer).base = nowhere
+	if !waited {
+		return err
 	}
-	err := p.w.WriteMessages(ctx, ms...)
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
-	}
-	var each kafka.WriteErrors
-	if !errors.As(err, &each) { // nothing was sent
-		err = p.explain(ctx, err)
-		if rest := slices.IndexFunc(ms, func(m kafka.Message) bool { return m.Topic != ms[0].Topic }); rest > 0 {
-			return p.apart(ctx, ms, set)
-		}
-		for i := range ms {
-			set(i, named(ms[i].Topic, err))
-		}
-		return nil
-	}
-	for i, err := range each {
-		if codeOf(err) == kafka.MessageSizeTooLarge && len(ms) > 1 {
-			if err := p.write(ctx, ms[i:i+1], func(_ int, err error) { set(i, err) }); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			set(i, named(ms[i].Topic, err))
+	for _, i := range which {
+		if errs[i] == nil {
+			errs[i] = err
+		} else {
+			errs[i] = fmt.Errorf("%w (given up: %w)", errs[i], err)
 		}
 	}
 	return nil
+}
+
+// write sends messages once, and waits for what becomes of each. Where nothing was sent since nobody can say who leads their
+// partitions, all have that error. Its own error is ctx's.
+func (p *Publisher) write(ctx context.Context, ms []broker.Outgoing, which []int) (*delivery, error) {
+	topics, err := p.leaders.of(ctx, ms, which)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
+	case err != nil:
+		err = p.explain(ctx, err)
+		d := newDelivery(len(which))
+		for j := range which {
+			d.set(j, fate{err, nowhere})
+		}
+		return d, nil
+	}
+	d := p.senders.deliver(ms, which, topics)
+	return d, p.senders.await(ctx, d)
 }
 
 // explain finds out why there is no connection, which the Transport does not tell.
@@ -279,24 +214,6 @@ func (p *Publisher) explain(ctx context.Context, err error) error {
 	return cmp.Or(p.cfg.probe(ctx, p.c.transport), err)
 }
 
-// apart sends each topic by itself, so that one that is missing does not keep the others back.
-func (p *Publisher) apart(ctx context.Context, ms []kafka.Message, set func(i int, err error)) error {
-	by := make(map[string][]int)
-	for i := range ms {
-		by[ms[i].Topic] = append(by[ms[i].Topic], i)
-	}
-	for _, index := range by {
-		part := make([]kafka.Message, len(index))
-		for j, i := range index {
-			part[j] = ms[i]
-		}
-		if err := p.write(ctx, part, func(j int, err error) { set(index[j], err) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func named(topic string, err error) error {
 	return fmt.Errorf("kafkabroker: publishing to topic %s: %w", topic, err)
 }
@@ -308,7 +225,8 @@ func classify(err error, base int64) error {
 		if base != nowhere {
 			return err
 		}
-	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed,
+	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed,
+		kafka.ClusterAuthorizationFailed,
 		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation:
 	default:
 		return err
@@ -325,7 +243,8 @@ func (p *Publisher) Close(ctx context.Context) error {
 	if first {
 		go func() {
 			p.under.Wait()
-			_ = p.w.Close()
+			p.end() // nobody waits for what is under way still
+			p.senders.wg.Wait()
 			p.c.transport.CloseIdleConnections()
 			close(p.done)
 		}()

@@ -89,6 +89,9 @@ func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
 		ts.topics = append(ts.topics, topic)
 		t.Cleanup(func() { deleteTopic(t, ts.admin, topic) })
 	}
+	ts.outputs = ts.group + "-outputs"
+	createTopic(t, ts.admin, ts.outputs, 1)
+	t.Cleanup(func() { deleteTopic(t, ts.admin, ts.outputs) })
 	return ts
 }
 
@@ -97,6 +100,19 @@ func onEach(t *testing.T, partitions int, test func(t *testing.T, ts *testSystem
 	setup := brokertest.Setup{Topics: 1, Partitions: partitions}
 	t.Run("fake", func(t *testing.T) { test(t, fakeSystem(t, setup, "sticky")) })
 	t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "sticky")) })
+}
+
+// onEachProtocol is onEach with both protocols of groups.
+func onEachProtocol(t *testing.T, partitions int, test func(t *testing.T, ts *testSystem)) {
+	onEach(t, partitions, test)
+	t.Run("consumer", func(t *testing.T) { onConsumer(t, partitions, test) })
+}
+
+// onConsumer is onEach with the consumer protocol.
+func onConsumer(t *testing.T, partitions int, test func(t *testing.T, ts *testSystem)) {
+	setup := brokertest.Setup{Topics: 1, Partitions: partitions}
+	t.Run("fake", func(t *testing.T) { test(t, fakeSystem(t, setup, "consumer")) })
+	t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "consumer")) })
 }
 
 // awaitCoordinator waits for one: the first group of a fresh Kafka has none until the topic of commits is made.
@@ -141,7 +157,8 @@ func TestReal(t *testing.T) {
 				case 3 * n / 4:
 					runners[0].close()
 				}
-				admin.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: int32(i % partitions), Value: []byte(fmt.Sprint(i))}, nil)
+				admin.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: int32(i % partitions), Value: []byte(fmt.Sprint(i))},
+					nil)
 				if i%100 == 0 {
 					time.Sleep(5 * time.Millisecond)
 				}
@@ -176,7 +193,8 @@ func TestRealRecreated(t *testing.T) {
 	put := func(from, n int) (want []string) {
 		for i := from; i < from+n; i++ {
 			want = append(want, fmt.Sprint(i))
-			if err := admin.ProduceSync(context.Background(), &kgo.Record{Topic: topic, Value: []byte(want[len(want)-1])}).FirstErr(); err != nil {
+			if err := admin.ProduceSync(context.Background(),
+				&kgo.Record{Topic: topic, Value: []byte(want[len(want)-1])}).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -75,15 +75,21 @@ func (l *decodeLease) decode(dst []broker.Message) {
 	}
 }
 
-// take ends the lease, marks the messages that may go out and closes up dst. hungry: there is something to fetch now.
+// take ends the lease, marks the messages that may go out and closes up dst. hungry: there may be something to fetch now. Whoever
+// planned a fetch meanwhile passed the partition by: what was given back, say, while Receive decoded what comes after it.
 func (x *intake) take(l *decodeLease, dst []broker.Message, now time.Time) (n int, hungry bool) {
+	l.p.busy = false
+	n = x.handOut(l, dst, now)
+	return n, l.p.cur == nil
+}
+
+func (x *intake) handOut(l *decodeLease, dst []broker.Message, now time.Time) (n int) {
 	p := l.p
-	p.busy = false
 	if p.stage != open {
 		signal(x.bells.kick) // the loop waits for us
 	}
 	if p.version != l.version || p.stage != open || x.stopped || x.pauses.Has(p.topic) {
-		return 0, false // it was rewound, or is not ours to hand out any more
+		return 0 // it was rewound, or is not ours to hand out any more
 	}
 	var bytes int64
 	for i := range l.got {
@@ -91,7 +97,7 @@ func (x *intake) take(l *decodeLease, dst []broker.Message, now time.Time) (n in
 		size := int64(len(m.Key) + len(m.Value) + len(m.Headers.Raw))
 		if !x.solo.vet(p, m.Offset) {
 			clear(dst[:l.got])
-			return 0, false
+			return 0
 		}
 		tok, ok := p.tr.offer(m.Offset, uint32(size))
 		if !ok {
@@ -105,7 +111,7 @@ func (x *intake) take(l *decodeLease, dst []broker.Message, now time.Time) (n in
 		if p.mark == running && m.Offset == p.killer {
 			m.Crashes = p.crashes
 		}
-		m.Token, m.Claim = tok, p.claim
+		m.Token, m.Claim, m.Log = tok, p.claim, p.log
 		if n != i {
 			dst[n] = *m
 		}
@@ -114,11 +120,12 @@ func (x *intake) take(l *decodeLease, dst []broker.Message, now time.Time) (n in
 	}
 	clear(dst[n:l.got])
 	x.gate.HandOut(n, bytes)
-	return n, x.progress(l, now)
+	x.progress(l, now)
+	return n
 }
 
-// progress notes how far the decoder has come. hungry: there is something to fetch now.
-func (x *intake) progress(l *decodeLease, now time.Time) (hungry bool) {
+// progress notes how far the decoder has come.
+func (x *intake) progress(l *decodeLease, now time.Time) {
 	p := l.p
 	at := l.d.at
 	if be := (*batchError)(nil); errors.As(l.err, &be) {
@@ -130,7 +137,8 @@ func (x *intake) progress(l *decodeLease, now time.Time) (hungry bool) {
 	p.scan = max(p.scan, at)
 	p.epoch = max(p.epoch, l.d.epoch)
 	if l.err != nil {
-		return x.undecodable(p, l.err, now)
+		x.undecodable(p, l.err, now)
+		return
 	}
 	if l.d.at > l.d.from {
 		p.idle = 0
@@ -142,14 +150,13 @@ func (x *intake) progress(l *decodeLease, now time.Time) (hungry bool) {
 	if l.over {
 		p.done()
 	}
-	return l.over
 }
 
 var errCompacted = errors.New("messages that were given back are not in the log any more")
 
 // undecodable does what the policy says of a batch. It is fetched once more before: it may have been spoiled on its way, or be
-// newer than what the answer tells of the log. hungry: that is now.
-func (x *intake) undecodable(p *part, err error, now time.Time) (hungry bool) {
+// newer than what the answer tells of the log.
+func (x *intake) undecodable(p *part, err error, now time.Time) {
 	err = fmt.Errorf("%s/%d: %w", p.topic, p.no, err)
 	var be *batchError
 	errors.As(err, &be)
@@ -158,7 +165,6 @@ func (x *intake) undecodable(p *part, err error, now time.Time) (hungry bool) {
 	case p.spoiltAt != from+1 && errors.Is(err, errAhead):
 		p.spoiltAt = from + 1
 		p.drop()
-		return true
 	case p.spoiltAt != from+1:
 		p.spoiltAt = from + 1
 		p.drop()
@@ -168,9 +174,7 @@ func (x *intake) undecodable(p *part, err error, now time.Time) (hungry bool) {
 	case x.cfg.SkipUndecodable:
 		gone := p.jump(max(be.next, from+1))
 		x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: err})
-		return true
 	default:
 		x.fail(err)
 	}
-	return false
 }

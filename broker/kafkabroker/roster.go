@@ -15,6 +15,7 @@ import (
 type roster struct {
 	changes   []change // told by the membership, and not followed yet
 	beginning map[partitionID]*start
+	resets    map[partitionID]error // why those are to begin anew that have not
 	asked     []*start              // of those: to be looked up
 	found     []*start              // of those: looked up
 	parts     map[partitionID]*part // open and draining
@@ -33,7 +34,7 @@ type endingClaim struct {
 }
 
 func newRoster() roster {
-	return roster{parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start)}
+	return roster{parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), resets: make(map[partitionID]error)}
 }
 
 // told notes what the membership says; forget takes a partition out of it that was lost before it was followed.
@@ -45,20 +46,28 @@ func (r *roster) forget(id partitionID) {
 	}
 }
 
-// begin has it looked up where a partition begins.
+// begin has it looked up where a partition begins. Why it is to begin anew is remembered until it has: a group that assigns by topic
+// ids takes the partition away as soon as it hears that the topic was made anew, forgets what was committed, and gives it back.
 func (r *roster) begin(id partitionID, reset error) {
 	if r.beginning[id] == nil && r.parts[id] == nil {
+		if reset != nil {
+			r.resets[id] = reset
+		}
 		b := newStart(id, reset)
+		b.before = r.resets[id]
 		r.beginning[id] = b
 		r.asked = append(r.asked, b)
 	}
 }
 
+// renew remembers that a partition is to begin anew when it comes back.
+func (r *roster) renew(id partitionID, why error) { r.resets[id] = why }
+
 // cancel stops one from beginning, and says whether it was.
 func (r *roster) cancel(id partitionID) (was bool) {
 	b := r.beginning[id]
 	if b != nil {
-		b.cancel()
+		b.unwanted.Store(true)
 		delete(r.beginning, id)
 	}
 	return b != nil
@@ -69,6 +78,7 @@ func (r *roster) begins(b *start) bool { return r.beginning[b.partitionID] == b 
 
 func (r *roster) add(b *start, p *part) {
 	delete(r.beginning, b.partitionID)
+	delete(r.resets, b.partitionID)
 	r.parts[b.partitionID] = p
 	r.turns = append(r.turns, p)
 }

@@ -56,6 +56,7 @@ func (x *settles) nack(p *part, backs []broker.Back) error {
 	if lowest >= 0 {
 		p.rewind(lowest)
 		signal(x.bells.kick)
+		x.solo.away()
 	}
 	return x.done(p, o)
 }
@@ -88,6 +89,7 @@ func (x *settles) settleStale(p *part, o int64) {
 	if now := x.r.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStale(o) {
 		now.rewind(o)
 		signal(x.bells.kick)
+		x.solo.away()
 	}
 }
 

@@ -20,6 +20,7 @@ type shared struct {
 	pauses  kit.Pauses
 	stale   kit.StaleInFlight[logKey]
 	solo    solo
+	emitted uint64 // acks with outputs so far
 
 	cfg    *Config
 	bells  *bells

@@ -11,8 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder,
-// Rebudgeter and Windowed.
+// A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, FloorReporter,
+// Pauser, Holder, Rebudgeter, Windowed and, where Config.Transactional is set, Emitter.
 //
 // It puts its parts together, and they do the work: holdings decide what is to be done, and the others do it. Goroutines, from
 // Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and alone calls Observe; the
@@ -29,6 +29,8 @@ type Source struct {
 	life   *kit.Life
 	note   contact
 
+	operations kit.Operations
+
 	boot   bootstrap
 	start  starter
 	fetch  fetcher
@@ -44,6 +46,7 @@ type Source struct {
 var (
 	_ broker.Source               = (*Source)(nil)
 	_ broker.PartitionLagReporter = (*Source)(nil)
+	_ broker.FloorReporter        = (*Source)(nil)
 	_ broker.Pauser               = (*Source)(nil)
 	_ broker.Holder               = (*Source)(nil)
 	_ broker.Rebudgeter           = (*Source)(nil)
@@ -70,19 +73,39 @@ func NewSource(cfg Config) (*Source, error) {
 	}
 	known := &books{}
 	s.h = newHoldings(&s.cfg, s.bells, s.events, known)
-	s.note = contact{s.life.Context(), s.events}
+	s.note = contact{s.life.Context(), s.events, &s.operations}
 	k := &coordinator{c: c, group: cfg.Group}
-	s.m = newClassic(k, &s.cfg, s.atlas.subscribed, s.h.changed, s.answered)
+	s.m = s.membership(k)
 	s.assemble(k, known)
 	return s, nil
 }
 
+// membership is our part in the group.
+func (s *Source) membership(k *coordinator) membership {
+	c := newClassic(k, &s.cfg, s.atlas.subscribed, s.h.changed, s.answered)
+	if s.cfg.Membership == "classic" {
+		return c
+	}
+	m := newModern(k, &s.cfg, s.atlas.subscribed, s.h.changed, s.answered, s.events.Say, func() { signal(s.bells.find) })
+	if s.cfg.Membership == "consumer" {
+		return m
+	}
+	return newAuto(k, &s.cfg, c, m, s.answered, s.events.Say)
+}
+
 // assemble gives each part what it works with.
 func (s *Source) assemble(k *coordinator, known *books) {
-	s.start = starter{cfg: &s.cfg, c: s.c, k: k, m: s.m, atlas: s.atlas, books: known, note: s.note, bells: s.bells}
+	var txn *transactor
+	if s.cfg.Transactional {
+		txn = newTransactor(k, s.cfg.transactionalID(), s.cfg.TransactionTimeout)
+	}
+	s.start = starter{
+		cfg: &s.cfg, c: s.c, k: k, txn: txn, m: s.m, atlas: s.atlas, books: known, h: s.h, life: s.life, note: s.note, bells: s.bells,
+	}
 	s.fetch = fetcher{cfg: &s.cfg, c: s.c, h: s.h, life: s.life, note: s.note, bells: s.bells}
 	s.commit = committer{
-		cfg: &s.cfg, h: s.h, k: k, m: s.m, timeout: s.c.timeout, atlas: s.atlas, note: s.note, bells: s.bells, done: make(chan struct{}),
+		cfg: &s.cfg, h: s.h, k: k, m: s.m, timeout: s.c.timeout, atlas: s.atlas, note: s.note, bells: s.bells, txn: txn,
+		done: make(chan struct{}),
 	}
 	s.poll = poller{cfg: &s.cfg, c: s.c, m: s.m, atlas: s.atlas, h: s.h, events: s.events, note: s.note, bells: s.bells}
 	s.boot = bootstrap{cfg: &s.cfg, c: s.c, poll: &s.poll, atlas: s.atlas, events: s.events, note: s.note}
@@ -99,6 +122,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	}
 	s.h.open(o)
 	s.events.Observe(o.Observe)
+	s.operations.Observe(o.Operated)
 	if err := s.boot.run(ctx, s.life.Context()); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
@@ -106,7 +130,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := s.awaitGroup(ctx); err != nil {
 		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
 	}
-	return broker.Traits{Ordered: true, Attempts: broker.AtLeast}, nil
+	return broker.Traits{Ordered: true, Attempts: broker.AtLeast, Atomic: s.cfg.Transactional}, nil
 }
 
 // launch starts the goroutines.
@@ -171,7 +195,7 @@ func (s *Source) Receive(dst []broker.Message) (int, error) {
 	}
 	for {
 		now := time.Now()
-		l, err := s.h.lend(len(dst), now, now.Sub(s.m.contact()) >= s.cfg.SessionTimeout)
+		l, err := s.h.lend(len(dst), now, s.m.lapsed(now))
 		if err != nil {
 			return 0, err
 		}
@@ -264,3 +288,6 @@ func (s *Source) LagByPartition() []broker.PartitionLag {
 	_, each := s.h.lags()
 	return each
 }
+
+// Floors returns what this process has committed last of each partition that it had. See broker.FloorReporter.
+func (s *Source) Floors() []broker.Floor { return s.h.floors() }

@@ -195,7 +195,8 @@ func consumeOnce(t *testing.T, c Connection) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	told := make(chan error, 1)
-	s, err := NewSource(Config{Connection: c, Group: "g", Topics: []string{"t"}, HeartbeatInterval: 50 * time.Millisecond, CommitInterval: 20 * time.Millisecond, Poll: 100 * time.Millisecond})
+	s, err := NewSource(Config{Connection: c, Group: "g", Topics: []string{"t"}, HeartbeatInterval: 50 * time.Millisecond,
+		CommitInterval: 20 * time.Millisecond, Poll: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,8 @@ func leaveOnce(t *testing.T, c Connection) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	defer func() { _ = s.Close(ctx) }()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: func(broker.Event) {}}); err != nil {
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20},
+		Observe: func(broker.Event) {}}); err != nil {
 		return err
 	}
 	return s.m.leave(ctx)

@@ -1,22 +1,27 @@
 package kafkabroker
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A start is a partition on its way from its assignment to its claim.
 type start struct {
 	partitionID
-	ctx    context.Context
-	cancel context.CancelFunc // it is not wanted any more
+	unwanted atomic.Bool // it shall not begin any more
 	// reset says why what is committed is of no use, when that is known.
 	reset error
+	// before is the reset of an earlier one of the partition that did not come to its end here.
+	before error
 
 	// What came of it.
+	leader   int32
 	id       topicID
 	at       position // what is committed
 	progress progress
@@ -25,104 +30,309 @@ type start struct {
 	warning  error
 }
 
-func newStart(id partitionID, reset error) *start {
-	b := &start{partitionID: id, reset: reset}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	return b
-}
+func newStart(id partitionID, reset error) *start { return &start{partitionID: id, reset: reset} }
 
-// A starter finds out where partitions begin.
-type starter struct {
-	cfg   *Config
-	c     *cluster
-	k     *coordinator
-	m     membership
-	atlas *atlas
-	books *books
-	note  contact
-	bells *bells
-}
-
-// run tries until it is known, and says whether it is; not where it is not wanted any more, or life has ended.
-func (x *starter) run(life context.Context, b *start) bool {
-	defer b.cancel()
-	defer context.AfterFunc(life, b.cancel)()
-	for {
-		err := x.lookUp(b)
-		if b.ctx.Err() != nil || err == nil {
-			return b.ctx.Err() == nil
-		}
-		x.note.failed(err)
-		signal(x.bells.find)
-		pause(b.ctx, retryWait)
-	}
-}
-
-// lookUp reads what is committed, and finds out where to begin where that is of no use. A position that was found so is committed
-// at once: else what comes before the first commit would be skipped after a crash (start latest).
-func (x *starter) lookUp(b *start) error {
-	leader, id := x.atlas.of(b.partitionID)
-	if leader < 0 {
-		return fmt.Errorf("%s/%d: %w", b.topic, b.no, kafka.LeaderNotAvailable)
-	}
-	b.id = id
-	at, err := x.k.positions(b.ctx, []partitionID{b.partitionID})
-	if err == nil {
-		err = at[b.partitionID].err
-	}
-	if err != nil {
-		return err
-	}
-	pos := at[b.partitionID]
+// take takes what is committed, and says whether that is where to begin.
+func (b *start) take(pos position) bool {
 	b.at, b.book = pos, nil
 	b.progress = progress{base: pos.offset, log: b.id.log()}
 	if pos.offset >= 0 {
 		b.progress, b.warning = decodeMetadata(pos.offset, pos.metadata)
 	}
-	switch was := b.progress.log; {
-	case b.reset == nil && pos.offset >= 0 && was != 0 && b.id.log() != 0 && was != b.id.log():
-		b.reset = errRecreated
-	case b.reset == nil && pos.offset >= 0:
-		b.progress.log = b.id.log()
-		if k := x.books.of(b, pos); k != nil {
-			return x.goOn(b, k, leader)
-		}
-		return nil
+	if pos.offset < 0 && b.reset == nil { // and nobody else has begun it since
+		b.reset = b.before
 	}
-	return x.reset(b, leader)
+	switch was := b.progress.log; {
+	case b.reset != nil || pos.offset < 0:
+		return false
+	case was != 0 && b.id.log() != 0 && was != b.id.log():
+		b.reset = errRecreated
+		return false
+	}
+	b.progress.log = b.id.log()
+	return true
+}
+
+// await lets it begin by what is committed when the group assigns it: meanwhile another member may have had it.
+func (b *start) await() {
+	if b.reset != nil {
+		b.before, b.reset = b.reset, nil
+	}
 }
 
 var errRecreated = errors.New("the topic was deleted and made again")
 
-// goOn continues a book where the log still has what was looked through. An error is worth another try.
-func (x *starter) goOn(b *start, k *book, leader int32) error {
-	epoch, end, err := x.c.epochEnd(b.ctx, leader, b.partitionID, k.epoch)
+// stillWanted are those that shall still begin.
+func stillWanted(bs []*start) (still []*start) {
+	for _, b := range bs {
+		if !b.unwanted.Load() {
+			still = append(still, b)
+		}
+	}
+	return still
+}
+
+// partitionsOf are the partitions of starts.
+func partitionsOf(bs []*start) []partitionID {
+	ps := make([]partitionID, len(bs))
+	for i, b := range bs {
+		ps[i] = b.partitionID
+	}
+	return ps
+}
+
+// A starter finds out where partitions begin. Those that come together are asked for together, by one request of a kind to the
+// coordinator and then to each leader: a request for each partition would be a connection for each.
+type starter struct {
+	cfg   *Config
+	c     *cluster
+	k     *coordinator
+	txn   *transactor // nil: commits are no transactions
+	m     membership
+	atlas *atlas
+	books *books
+	h     *holdings // is told
+	life  *kit.Life
+	note  contact
+	bells *bells
+}
+
+// begin has it found out where partitions begin. It does not block.
+func (x *starter) begin(bs []*start) {
+	if len(bs) > 0 {
+		x.life.Go(func() { x.run(bs, x.lookUp) })
+	}
+}
+
+// run looks until it is known, or not wanted any more, or life has ended. look returns those of which it is to be tried again,
+// and why.
+func (x *starter) run(bs []*start, look func([]*start) ([]*start, error)) {
+	for life := x.life.Context(); len(bs) > 0 && life.Err() == nil; look = x.lookUp { // others may have committed meanwhile
+		left, err := look(bs)
+		if bs = stillWanted(left); len(bs) == 0 {
+			return
+		}
+		switch code := codeOf(err); {
+		case code == staleMemberEpoch, errors.Is(err, errOtherTopic): // the next heartbeat tells us where the group is
+		case code == codeUnstable: // a transaction is open that may change what is committed
+		default:
+			x.note.failed(err)
+			signal(x.bells.find)
+		}
+		pause(life, retryWait)
+	}
+}
+
+// lookUp reads what is committed. Where that is not enough the leaders are asked, each beside the others: one that does not
+// answer holds up its own partitions only.
+func (x *starter) lookUp(bs []*start) (left []*start, err error) {
+	led, left, err := x.place(bs)
+	if len(led) == 0 {
+		return left, err
+	}
+	at, asked := x.positions(partitionsOf(led))
+	if asked != nil {
+		return bs, asked
+	}
+	var known []*start
+	unclear := make(map[int32][]*start)
+	for _, b := range led {
+		e := answerOf(b, at)
+		switch {
+		case e != nil:
+			left, err = append(left, b), e
+		case b.take(at[b.partitionID]):
+			if b.book = x.books.of(b, b.at); b.book != nil {
+				unclear[b.leader] = append(unclear[b.leader], b)
+			} else {
+				known = append(known, b)
+			}
+		default:
+			unclear[b.leader] = append(unclear[b.leader], b)
+		}
+	}
+	x.h.lookedUp(known...)
+	for leader, bs := range unclear {
+		x.life.Go(func() { x.run(bs, func(bs []*start) ([]*start, error) { return x.ask(leader, bs) }) })
+	}
+	return left, err
+}
+
+// positions reads what is committed.
+func (x *starter) positions(ps []partitionID) (map[partitionID]position, error) {
+	if x.txn != nil {
+		return x.txn.positions(x.life.Context(), ps)
+	}
+	return x.k.positions(x.life.Context(), x.m.self(), ps)
+}
+
+// place notes who leads partitions. left are those that nobody does, and those of a topic that was made anew and is not the
+// group's yet. What we would do of the new one until the group assigns it could not be committed where it then goes to another
+// member, and would be done again.
+func (x *starter) place(bs []*start) (led, left []*start, err error) {
+	var waits error
+	for _, b := range bs {
+		b.leader, b.id = x.atlas.of(b.partitionID)
+		switch {
+		case b.leader < 0:
+			left, err = append(left, b), fmt.Errorf("%s/%d: %w", b.topic, b.no, kafka.LeaderNotAvailable)
+		case !x.m.assigns(b.partitionID, b.id):
+			b.await()
+			left, waits = append(left, b), fmt.Errorf("%s/%d: %w", b.topic, b.no, errOtherTopic)
+		default:
+			led = append(led, b)
+		}
+	}
+	return led, left, cmp.Or(err, waits)
+}
+
+// errOtherTopic: what the group has assigned and what the brokers have now is not the same topic.
+var errOtherTopic = errors.New("the group does not assign the topic of that name yet")
+
+// answerOf says what is wrong with the answer to what is committed of a partition.
+func answerOf(b *start, at map[partitionID]position) error {
+	pos, answered := at[b.partitionID]
 	switch {
-	case err != nil && refused(err): // then as after a restart
-		return nil
-	case err != nil:
-		return err
-	case epoch == k.epoch && end >= k.top():
-		b.progress, b.book = k.progress, k
+	case !answered:
+		return fmt.Errorf("reading committed offsets: no answer for %s/%d: %w", b.topic, b.no, errShort)
+	case pos.err != nil:
+		return fmt.Errorf("reading committed offsets: %s/%d: %w", b.topic, b.no, pos.err)
 	}
 	return nil
 }
 
-// reset finds the first offset by policy, and commits it.
-func (x *starter) reset(b *start, leader int32) error {
-	offset, err := x.c.listOffset(b.ctx, leader, b.partitionID, x.cfg.resetTime(b.reset), x.cfg.isolation())
-	if err == nil && offset < 0 { // nothing is as late as that
-		offset, err = x.c.listOffset(b.ctx, leader, b.partitionID, timeEnd, x.cfg.isolation())
+// ask asks a leader: whether books may be gone on with, and where the others begin by policy.
+func (x *starter) ask(leader int32, bs []*start) (left []*start, err error) {
+	var booked, resets []*start
+	for _, b := range bs {
+		if b.book != nil {
+			booked = append(booked, b)
+		} else {
+			resets = append(resets, b)
+		}
 	}
+	left, err = x.goOn(leader, booked)
+	late, e := x.resetAll(leader, resets)
+	if len(late) > 0 {
+		left, err = append(left, late...), e
+	}
+	return left, err
+}
+
+// goOn continues books where the log still has what was looked through. An error is worth another try.
+func (x *starter) goOn(leader int32, bs []*start) (left []*start, err error) {
+	if len(bs) == 0 {
+		return nil, nil
+	}
+	epochs := make(map[partitionID]int32, len(bs))
+	for _, b := range bs {
+		epochs[b.partitionID] = b.book.epoch
+	}
+	ends, asked := x.c.epochEnds(x.life.Context(), leader, epochs)
+	var known []*start
+	for _, b := range bs {
+		end, answered := ends[b.partitionID]
+		switch {
+		case asked != nil:
+			end.err = asked
+		case !answered:
+			end.err = fmt.Errorf("looking up a leader epoch: no answer for %s/%d: %w", b.topic, b.no, errShort)
+		}
+		k := b.book
+		b.book = nil
+		switch {
+		case end.err != nil && refused(end.err): // then as after a restart
+		case end.err != nil:
+			left, err = append(left, b), end.err
+			continue
+		case end.epoch == k.epoch && end.offset >= k.top():
+			b.progress, b.book = k.progress, k
+		}
+		known = append(known, b)
+	}
+	x.h.lookedUp(known...)
+	return left, err
+}
+
+// resetAll finds the first offsets by policy, and commits them: else what comes before the first commit would be skipped after a
+// crash (start latest).
+func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error) {
+	by := make(map[int64][]*start)
+	for _, b := range bs {
+		at := x.cfg.resetTime(b.reset)
+		by[at] = append(by[at], b)
+	}
+	var found []*start
+	for at, bs := range by {
+		of, failed, e := x.first(leader, bs, at)
+		found = append(found, of...)
+		if len(failed) > 0 {
+			left, err = append(left, failed...), e
+		}
+	}
+	late, e := x.commit(stillWanted(found))
+	if len(late) > 0 {
+		left, err = append(left, late...), e
+	}
+	return left, err
+}
+
+// first finds the first offsets at or after a time, or the ends where nothing is as late as that.
+func (x *starter) first(leader int32, bs []*start, at int64) (found, left []*start, err error) {
+	bounds, err := x.c.listOffsets(x.life.Context(), leader, partitionsOf(bs), at, x.cfg.isolation())
 	if err != nil {
-		return err
+		return nil, bs, err
 	}
-	b.progress = progress{base: offset, log: b.id.log()}
-	b.gap = b.reset
-	c := &commitment{partitionID: b.partitionID, offset: offset, metadata: b.progress.encode(metadataLimit)}
-	if err := x.k.commit(b.ctx, x.m.id(b.partitionID), []*commitment{c}); err != nil {
-		return err
+	var none []*start
+	for _, b := range bs {
+		switch bound, e := offsetOf(bounds, b.partitionID); {
+		case e != nil:
+			left, err = append(left, b), e
+		case bound < 0 && at != timeEnd:
+			none = append(none, b)
+		default:
+			b.progress = progress{base: bound, log: b.id.log()}
+			found = append(found, b)
+		}
 	}
-	b.at = position{offset: c.offset, metadata: c.metadata}
-	return c.err
+	if len(none) > 0 {
+		ends, failed, e := x.first(leader, none, timeEnd)
+		found = append(found, ends...)
+		if len(failed) > 0 {
+			left, err = append(left, failed...), e
+		}
+	}
+	return found, left, err
+}
+
+// commit commits where partitions begin.
+func (x *starter) commit(bs []*start) (left []*start, err error) {
+	who := x.m.committers()
+	cs := make(map[memberID][]*commitment)
+	of := make(map[*commitment]*start, len(bs))
+	for _, b := range bs {
+		b.gap = b.reset
+		me, ours := who(b.partitionID)
+		if !ours {
+			left, err = append(left, b), kafka.RebalanceInProgress
+			continue
+		}
+		c := &commitment{partitionID: b.partitionID, offset: b.progress.base, metadata: b.progress.encode(metadataLimit)}
+		cs[me], of[c] = append(cs[me], c), b
+	}
+	var known []*start
+	for me, cs := range cs {
+		sent := x.k.commit(x.life.Context(), me, cs)
+		for _, c := range cs {
+			b := of[c]
+			b.at = c.position()
+			if e := errors.Join(sent, c.err); e != nil {
+				left, err = append(left, b), e
+			} else {
+				known = append(known, b)
+			}
+		}
+	}
+	x.h.lookedUp(known...)
+	return left, err
 }

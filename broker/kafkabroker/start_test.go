@@ -44,7 +44,8 @@ func TestFailedStart(t *testing.T) {
 	_, _, pair, _ := selfSigned(t)
 	plain := startCluster(t, kfake.SeedTopics(1, "t")).ListenAddrs()
 	secure := startCluster(t, kfake.SeedTopics(1, "t"), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}})).ListenAddrs()
-	guarded := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"), kfake.Superuser("SCRAM-SHA-256", "u", "right")).ListenAddrs()
+	guarded := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"),
+		kfake.Superuser("SCRAM-SHA-256", "u", "right")).ListenAddrs()
 	login := func(mechanism, password string) SASL {
 		return SASL{Mechanism: mechanism, User: "u", Password: broker.NewSecret(password)}
 	}
@@ -52,19 +53,26 @@ func TestFailedStart(t *testing.T) {
 		c    Connection
 		want []string
 	}{
-		"nobody listens":         {Connection{Brokers: []string{closedPort(t)}}, []string{"connecting: ", "refused"}},
-		"no such host":           {Connection{Brokers: []string{"longshore.invalid:9092"}}, []string{"longshore.invalid:9092: connecting: "}},
-		"silence":                {Connection{Brokers: []string{silent(t)}}, []string{"ApiVersions request: no answer"}},
-		"silence, another there": {Connection{Brokers: []string{closedPort(t), silent(t)}}, []string{"refused", "ApiVersions request: no answer"}},
-		"TLS on a plain port":    {Connection{Brokers: plain, TLS: TLS{Enabled: true}}, []string{"TLS handshake: ", "does this port speak TLS?"}},
-		"plain on a TLS port":    {Connection{Brokers: secure}, []string{"does this port want TLS?"}},
-		"an unknown authority":   {Connection{Brokers: secure, TLS: TLS{Enabled: true}}, []string{"TLS handshake: ", "x509: "}},
-		"SASL on a plain port":   {Connection{Brokers: plain, SASL: login("PLAIN", "right")}, []string{"login: ", "does this listener want no login?"}},
-		"SCRAM on a plain port":  {Connection{Brokers: plain, SASL: login("SCRAM-SHA-256", "right")}, []string{"login: ", "does this listener want no login?"}},
-		"no SASL where it is":    {Connection{Brokers: guarded}, []string{"does this listener want a login by SASL?"}},
-		"a wrong password":       {Connection{Brokers: guarded, SASL: login("PLAIN", "wrong")}, []string{"login: ", "SASL Authentication Failed"}},
-		"a wrong SCRAM password": {Connection{Brokers: guarded, SASL: login("SCRAM-SHA-256", "wrong")}, []string{"login: ", "SASL Authentication Failed"}},
-		"another mechanism":      {Connection{Brokers: guarded, SASL: login("SCRAM-SHA-512", "right")}, []string{"login: "}},
+		"nobody listens": {Connection{Brokers: []string{closedPort(t)}}, []string{"connecting: ", "refused"}},
+		"no such host": {Connection{Brokers: []string{"longshore.invalid:9092"}},
+			[]string{"longshore.invalid:9092: connecting: "}},
+		"silence": {Connection{Brokers: []string{silent(t)}}, []string{"ApiVersions request: no answer"}},
+		"silence, another there": {Connection{Brokers: []string{closedPort(t), silent(t)}},
+			[]string{"refused", "ApiVersions request: no answer"}},
+		"TLS on a plain port": {Connection{Brokers: plain, TLS: TLS{Enabled: true}},
+			[]string{"TLS handshake: ", "does this port speak TLS?"}},
+		"plain on a TLS port":  {Connection{Brokers: secure}, []string{"does this port want TLS?"}},
+		"an unknown authority": {Connection{Brokers: secure, TLS: TLS{Enabled: true}}, []string{"TLS handshake: ", "x509: "}},
+		"SASL on a plain port": {Connection{Brokers: plain, SASL: login("PLAIN", "right")},
+			[]string{"login: ", "does this listener want no login?"}},
+		"SCRAM on a plain port": {Connection{Brokers: plain, SASL: login("SCRAM-SHA-256", "right")},
+			[]string{"login: ", "does this listener want no login?"}},
+		"no SASL where it is": {Connection{Brokers: guarded}, []string{"does this listener want a login by SASL?"}},
+		"a wrong password": {Connection{Brokers: guarded, SASL: login("PLAIN", "wrong")},
+			[]string{"login: ", "SASL Authentication Failed"}},
+		"a wrong SCRAM password": {Connection{Brokers: guarded, SASL: login("SCRAM-SHA-256", "wrong")},
+			[]string{"login: ", "SASL Authentication Failed"}},
+		"another mechanism": {Connection{Brokers: guarded, SASL: login("SCRAM-SHA-512", "right")}, []string{"login: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,5 +128,57 @@ func TestGroupNotReached(t *testing.T) {
 	}})
 	if err == nil || !strings.Contains(err.Error(), "coordinator") || !errors.Is(err, context.Canceled) {
 		t.Errorf("Open: %v", err)
+	}
+}
+
+// A topic was made anew, and its partition is taken away before it has begun anew here. When it comes back it begins as one that
+// was made anew, unless somebody else has begun it meanwhile.
+func TestResetIsRemembered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		committed int64
+		want      error
+	}{
+		"nobody has begun it":     {-1, errRecreated},
+		"somebody else has begun": {5, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoster()
+			id := partitionID{"orders", 0}
+			r.begin(id, errRecreated)
+			first := r.beginning[id]
+			if !r.cancel(id) || !first.unwanted.Load() {
+				t.Fatal("it was not taken away")
+			}
+			r.begin(id, nil)
+			r.cancel(id) // and again, before it was looked up
+			r.begin(id, nil)
+			b := r.beginning[id]
+			if known := b.take(position{offset: tc.committed}); known != (tc.want == nil) || !errors.Is(b.reset, tc.want) {
+				t.Errorf("it begins where it is committed: %v; anew because %v, want %v", known, b.reset, tc.want)
+			}
+			r.add(b, &part{partitionID: id})
+			r.take(endingClaim{p: r.parts[id]})
+			r.begin(id, nil)
+			if again := r.beginning[id]; again.before != nil {
+				t.Errorf("it is remembered after it has begun: %v", again.before)
+			}
+		})
+	}
+}
+
+// A partition drains while its topic is made anew. It is lost, and begins anew when the group assigns it, though nothing is
+// committed of the new topic.
+func TestLostOfOldTopicBeginsAnew(t *testing.T) {
+	s, _, p := bareSource(t)
+	s.h.changed(change{kind: revoking, parts: []partitionID{p.partitionID}})
+	s.h.follow(time.Now())
+	s.h.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: errMadeAgain})
+	s.h.changed(change{kind: assigned, parts: []partitionID{p.partitionID}})
+	bs := s.h.follow(time.Now()).lookUp
+	if len(bs) != 1 {
+		t.Fatalf("%d begin", len(bs))
+	}
+	if known := bs[0].take(position{offset: -1}); known || !errors.Is(bs[0].reset, errRecreated) {
+		t.Errorf("it begins where it is committed: %v; anew because %v", known, bs[0].reset)
 	}
 }

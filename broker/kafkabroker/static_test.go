@@ -54,7 +54,7 @@ func testStaticInterrupted(t *testing.T, ts *testSystem, end func(*testing.T, *t
 	first.open(t)
 	eventually(t, "all are in its handlers", func() bool { return first.has(want) })
 	cfg := ts.config(ts.net.link())
-	cfg.RebalanceTimeout = 4 * patience
+	cfg.SessionTimeout, cfg.RebalanceTimeout = patience, 4*patience
 	opened := make(chan *runner, 1)
 	go func() { opened <- startRunner(t, cfg) }()
 	eventually(t, "something is revoked", func() bool {

@@ -23,7 +23,7 @@ func subscription(topics []string, owned []partitionID, generation int32) []byte
 		w.str(t)
 	}
 	w.array(-1)
-	w.partitions(owned, w.i32)
+	w.partitions(owned, w.number)
 	w.i32(generation)
 	return w.b
 }
@@ -55,7 +55,7 @@ func (s *subscriber) read(b []byte) {
 func assignment(ps []partitionID) []byte {
 	w := writer{}
 	w.i16(1)
-	w.partitions(ps, w.i32)
+	w.partitions(ps, w.number)
 	w.array(-1)
 	return w.b
 }

@@ -60,7 +60,15 @@ func (s *solo) inspect(p *part, pr progress, most int) {
 func (s *solo) relax(p *part) {
 	if p.careful > 0 {
 		p.careful, p.tr.wary = 0, false
+		s.away()
 		s.wary--
+	}
+}
+
+// away has Receive look again when nothing of a careful partition is there any more: the others waited for it.
+func (s *solo) away() {
+	if s.wary > 0 {
+		signal(s.bells.wake)
 	}
 }
 

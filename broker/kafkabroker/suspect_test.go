@@ -88,7 +88,7 @@ func (x *mortal) alone(r *runner, m broker.Message) {
 func TestCrashLimit(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 2, 1)
-	ts.lease = testLease // it is waited for
+	ts.lease = time.Second // four times it is waited for
 	all := ts.put(t, ts.topics[0], 0, 20)
 	x := &mortal{slow: all[0], poison: all[10]} // of partition 0
 	for n := 0; n < 8 && len(x.letters) == 0; n++ {

@@ -21,27 +21,42 @@ const testGroup = "workers"
 
 // A testSystem is a group and its topics for one case, on a cluster in this process or on a real one.
 type testSystem struct {
-	balancer string
-	group    string
-	brokers  []string
-	cluster  *kfake.Cluster // nil on a real one
-	admin    *kgo.Client
-	net      network
-	topics   []string
-	parts    int32
-	short    time.Duration // the harness's lease
-	lease    time.Duration // this case's
+	balancer   string
+	membership string
+	// transactional: sources are, and balancer is sticky.
+	transactional bool
+	group         string
+	brokers       []string
+	cluster       *kfake.Cluster // nil on a real one
+	admin         *kgo.Client
+	net           network
+	topics        []string
+	outputs       string // where the suite's outputs go
+	parts         int32
+	short         time.Duration // the harness's lease
+	lease         time.Duration // this case's
 
 	mu      sync.Mutex
 	sources []*Source
 	avoid   map[partitionID]*Source // plans give the partition to somebody else
 	bounce  map[partitionID]bool    // the next plan gives it to nobody
 	floors  map[string][]int64
+	failing []*kfake.FaultHandle        // of commits
+	away    map[*Source]map[string]away // of the consumer protocol: who does not subscribe to what
+	session time.Duration               // of the group, as the brokers have it
 }
 
-// plainTestSystem knows its names and nothing of a cluster.
+// plainTestSystem knows its names and nothing of a cluster. A balancer "consumer" is the broker's.
 func plainTestSystem(s brokertest.Setup, balancer string, lease time.Duration) *testSystem {
+	membership, transactional := "classic", balancer == "transactional"
+	if transactional {
+		balancer = "sticky"
+	}
+	if balancer == "consumer" {
+		membership, balancer = "consumer", "sticky"
+	}
 	ts := &testSystem{
+		transactional: transactional, membership: membership, away: make(map[*Source]map[string]away),
 		balancer: balancer, parts: int32(s.Partitions), short: lease, lease: lease,
 		avoid: make(map[partitionID]*Source), bounce: make(map[partitionID]bool), floors: make(map[string][]int64),
 	}
@@ -53,7 +68,8 @@ func plainTestSystem(s brokertest.Setup, balancer string, lease time.Duration) *
 
 func (ts *testSystem) connect(t testing.TB) {
 	t.Helper()
-	admin, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4<<20),
+	admin, err := kgo.NewClient(kgo.SeedBrokers(ts.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(4<<20),
 		kgo.UnknownTopicRetries(20))
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +79,11 @@ func (ts *testSystem) connect(t testing.TB) {
 }
 
 func (ts *testSystem) system() *brokertest.System {
-	return &brokertest.System{
+	sys := &brokertest.System{
 		Topics: ts.topics, Join: ts.join, Produce: ts.produce, Unsettled: ts.unsettled, MaxMessageBytes: 1_000_000,
 		Floors:      ts.history,
 		Pulls:       func(testing.TB) int64 { return ts.net.sent(keyFetch) },
-		Heartbeats:  func(testing.TB) int64 { return ts.net.sent(keyHeartbeat) },
+		Heartbeats:  func(testing.TB) int64 { return ts.net.sent(keyHeartbeat) + ts.net.sent(keyConsumerGroupHeartbeat) },
 		Publisher:   ts.publisher,
 		Down:        func(testing.TB) { ts.net.setDown(true) },
 		Up:          func(testing.TB) { ts.net.setDown(false) },
@@ -78,8 +94,12 @@ func (ts *testSystem) system() *brokertest.System {
 		SlowSettles: func(_ testing.TB, d time.Duration) { ts.net.setSlow(d) },
 		Trim:        ts.trim,
 		Recreate:    ts.recreate,
-		Undecodable: ts.undecodable,
+		Undecodable: ts.undecodable, Misconfigured: ts.misconfigured,
 	}
+	if ts.transactional {
+		sys.Outputs, sys.Stored = ts.outputs, ts.stored
+	}
+	return sys
 }
 
 func claimed(c *broker.Claim) partitionID { return partitionID{c.Topic, c.Partition} }
@@ -92,6 +112,10 @@ func (ts *testSystem) set(f func()) {
 
 func (ts *testSystem) revoke(_ testing.TB, c *broker.Claim) {
 	owner := ts.ownerOf(c)
+	if ts.membership == "consumer" {
+		ts.sendAway(owner, c, goneUntilAlone)
+		return
+	}
 	ts.set(func() { ts.avoid[claimed(c)] = owner })
 	ts.rebalance()
 }
@@ -108,6 +132,10 @@ func (ts *testSystem) ownerOf(c *broker.Claim) (owner *Source) {
 }
 
 func (ts *testSystem) bounceClaim(_ testing.TB, c *broker.Claim) {
+	if ts.membership == "consumer" {
+		ts.sendAway(ts.ownerOf(c), c, goneUntilReleased)
+		return
+	}
 	if schemes[ts.balancer].cooperative { // an eager group takes everything away at each join
 		ts.set(func() { ts.bounce[claimed(c)] = true })
 	}
@@ -117,23 +145,57 @@ func (ts *testSystem) bounceClaim(_ testing.TB, c *broker.Claim) {
 // steal takes the owner out of the group, as an administrator can.
 func (ts *testSystem) steal(t testing.TB, c *broker.Claim) {
 	owner := ts.ownerOf(c)
+	if ts.membership == "consumer" {
+		ts.sendAway(owner, c, goneUntilAlone)
+		ts.expel(t, owner)
+		return
+	}
 	ts.set(func() { ts.avoid[claimed(c)] = owner })
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = ts.group
-	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: owner.m.id(partitionID{}).member}}
+	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: owner.m.self().member}}
 	if _, err := ts.admin.Request(context.Background(), req); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// failCommits lets the next ones fail: by the broker's answer, or where that cannot be scripted by a connection that breaks.
+// failCommits lets the next ones fail: by the broker's answer, or where that cannot be scripted by a connection that breaks. 0:
+// none any more.
 func (ts *testSystem) failCommits(n int) {
-	if ts.cluster != nil {
-		ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: n})
-		return
+	switch {
+	case ts.cluster == nil:
+		key := int16(keyOffsetCommit)
+		if ts.transactional {
+			key = keyTxnOffsetCommit
+		}
+		ts.net.breakAt(key, n)
+	case n == 0:
+		for _, f := range ts.failing {
+			f.Remove()
+		}
+	default:
+		f := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit, kmsg.TxnOffsetCommit},
+			Err: kerr.CoordinatorLoadInProgress, Count: n})
+		ts.failing = append(ts.failing, f)
 	}
-	ts.net.breakAt(keyOffsetCommit, n)
 }
+
+// misconfigured makes a source with a session timeout, or an assignor, that no broker takes.
+func (ts *testSystem) misconfigured(t testing.TB) broker.Source {
+	cfg := ts.config(ts.net.link())
+	cfg.Membership, cfg.SessionTimeout = "classic", 24*time.Hour
+	s, err := NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cfg.Balancer = unknownAssignor
+	return s
+}
+
+// unknownAssignor is no balancer, so validation would not let it pass; the classic protocol's is chosen by then.
+const unknownAssignor = "unknown"
+
+func init() { assignors[unknownAssignor] = unknownAssignor }
 
 // rebalance lets the group's leader join again.
 func (ts *testSystem) rebalance() {
@@ -155,7 +217,7 @@ func (ts *testSystem) plan(plan map[string][]partitionID) map[string][]partition
 	defer ts.mu.Unlock()
 	who := make(map[string]*Source)
 	for _, s := range ts.sources {
-		who[s.m.id(partitionID{}).member] = s
+		who[s.m.self().member] = s
 	}
 	for id, ps := range plan {
 		var keep []partitionID
@@ -187,11 +249,16 @@ func otherThan(plan map[string][]partitionID, who map[string]*Source, avoided *S
 }
 
 func (ts *testSystem) config(l *link) Config {
+	ts.setSession(ts.lease)
 	return Config{
 		Connection: Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: l.dial},
-		Group:      ts.group, Topics: ts.topics, Balancer: ts.balancer, SessionTimeout: ts.lease, HeartbeatInterval: min(ts.lease/10, 100*time.Millisecond),
-		RevokeWait: revokeWait(ts.balancer, ts.short), RebalanceTimeout: 20 * ts.short, CommitInterval: 5 * time.Millisecond, Poll: 100 * time.Millisecond,
-		MaxWait: 100 * time.Millisecond, MaxBatchBytes: 4 << 20, plan: ts.plan,
+		Group:      ts.group, Topics: ts.topics, Membership: ts.membership, Balancer: ts.balancer, SessionTimeout: ts.lease,
+		HeartbeatInterval: min(ts.lease/10, 100*time.Millisecond),
+		RevokeWait:        revokeWait(ts.balancer, ts.short), RebalanceTimeout: 20 * ts.short, CommitInterval: 5 * time.Millisecond,
+		Poll:    100 * time.Millisecond,
+		MaxWait: 100 * time.Millisecond, MaxBatchBytes: 4 << 20, plan: ts.plan, Transactional: ts.transactional,
+		// A transaction has six exchanges, and a case makes each a quarter of a lease longer.
+		TransactionTimeout: max(time.Second, min(2*ts.lease, 3*time.Second)),
 	}
 }
 
@@ -202,6 +269,7 @@ func (ts *testSystem) join(t testing.TB) *brokertest.Process {
 		t.Fatal(err)
 	}
 	ts.set(func() { ts.sources = append(ts.sources, s) })
+	ts.watchSubscription(s)
 	return &brokertest.Process{
 		Source: s,
 		Kill: func() {
@@ -214,6 +282,8 @@ func (ts *testSystem) join(t testing.TB) *brokertest.Process {
 		Thaw:   func() { l.setCut(brokertest.Both, false) },
 		Cut:    func(d brokertest.Direction) { l.setCut(d, true) },
 		Heal:   func() { l.setCut(brokertest.Both, false) },
+
+		EndReceive: func() { ts.undecodable(t, ts.topics[0]) },
 	}
 }
 

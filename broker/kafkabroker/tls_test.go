@@ -35,8 +35,10 @@ func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate, p
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "longshore"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "longshore"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -65,11 +67,13 @@ func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate, p
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, pair, pool := selfSigned(t)
-	secure := startCluster(t, kfake.SeedTopics(1, "t"), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}))
+	secure := startCluster(t, kfake.SeedTopics(1, "t"),
+		kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}))
 	plain := startCluster(t, kfake.SeedTopics(1, "t"))
 	with := TLS{CAFile: certFile, CertFile: certFile, KeyFile: keyFile}
 	cfg := func(c *kfake.Cluster, conf TLS) Config {
-		return Config{Connection: Connection{Brokers: c.ListenAddrs(), TLS: conf, DialTimeout: patience}, Group: "g", Topics: []string{"t"}}
+		return Config{Connection: Connection{Brokers: c.ListenAddrs(), TLS: conf, DialTimeout: patience}, Group: "g",
+			Topics: []string{"t"}}
 	}
 	r := startRunner(t, cfg(secure, with))
 	eventually(t, "it has a claim", func() bool { _, ok := r.event(broker.Assigned, ""); return ok })
@@ -80,8 +84,9 @@ func TestTLS(t *testing.T) {
 	}{
 		"TLS to a plaintext port": {plain, with, []string{"TLS handshake: ", "does this port speak TLS?"}},
 		"plaintext to a TLS port": {secure, TLS{}, []string{"ApiVersions request: ", "does this port want TLS?"}},
-		"no certificate":          {secure, TLS{CAFile: certFile}, []string{"certificate", "does this port want a client certificate?"}},
-		"unknown authority":       {secure, TLS{Enabled: true}, []string{"TLS handshake: ", "x509: "}},
+		"no certificate": {secure, TLS{CAFile: certFile},
+			[]string{"certificate", "does this port want a client certificate?"}},
+		"unknown authority": {secure, TLS{Enabled: true}, []string{"TLS handshake: ", "x509: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cfg(tc.c, tc.conf).Connection
@@ -91,7 +96,8 @@ func TestTLS(t *testing.T) {
 			refusesKind(t, c, tc.want...)
 		})
 	}
-	for name, conf := range map[string]TLS{"no file": {CAFile: "/nonexistent"}, "a key that does not fit": {CertFile: keyFile, KeyFile: keyFile}, "half": {CertFile: certFile}} {
+	for name, conf := range map[string]TLS{"no file": {CAFile: "/nonexistent"},
+		"a key that does not fit": {CertFile: keyFile, KeyFile: keyFile}, "half": {CertFile: certFile}} {
 		if _, err := NewSource(cfg(secure, conf)); err == nil {
 			t.Errorf("%s: New says nil", name)
 		}
@@ -119,25 +125,34 @@ func TestHint(t *testing.T) {
 		err  error
 		want string
 	}{
-		"refused":                     {step: connecting, err: syscall.ECONNREFUSED},
-		"TLS, closed":                 {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: io.EOF, want: "does this port speak TLS?"},
-		"TLS, silence":                {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: context.DeadlineExceeded, want: "does this port speak TLS?"},
-		"TLS, something else":         {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: tls.RecordHeaderError{}, want: "does this port speak TLS?"},
-		"TLS, unknown authority":      {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: x509.UnknownAuthorityError{}},
-		"no certificate, 1.2":         {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: told("bad certificate"), want: "does this port want a client certificate?"},
-		"no certificate, 1.3":         {c: Connection{TLS: TLS{Enabled: true}}, step: greeting, err: told("certificate required"), want: "does this port want a client certificate?"},
-		"no certificate, just closed": {c: Connection{TLS: TLS{Enabled: true}}, step: greeting, err: reset, want: "does this port want a client certificate?"},
-		"another certificate":         {c: Connection{TLS: TLS{CertFile: "c"}}, step: greeting, err: told("unknown certificate authority"), want: "does this port know our client certificate?"},
-		"TLS, too old":                {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: told("protocol version not supported")},
-		"plaintext, closed":           {step: greeting, err: io.EOF, want: "does this port want TLS?"},
-		"plaintext, an alert":         {step: greeting, err: io.ErrUnexpectedEOF, want: "does this port want TLS?"},
-		"plaintext, not Kafka":        {step: greeting, err: fmt.Errorf("answer: %w", errShort), want: "does this port want TLS?"},
-		"plaintext, silence":          {step: greeting, err: context.DeadlineExceeded},
-		"no login":                    {step: asking, err: reset, want: "does this listener want a login by SASL?"},
-		"no login, silence":           {step: asking, err: context.DeadlineExceeded},
-		"login where none is wanted":  {c: Connection{SASL: login}, step: loggingIn, err: kafka.IllegalSASLState, want: "does this listener want no login?"},
-		"a wrong password":            {c: Connection{SASL: login}, step: loggingIn, err: kafka.SASLAuthenticationFailed},
-		"closed after a login":        {c: Connection{SASL: login}, step: asking, err: io.EOF},
+		"refused": {step: connecting, err: syscall.ECONNREFUSED},
+		"TLS, closed": {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: io.EOF,
+			want: "does this port speak TLS?"},
+		"TLS, silence": {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: context.DeadlineExceeded,
+			want: "does this port speak TLS?"},
+		"TLS, something else": {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: tls.RecordHeaderError{},
+			want: "does this port speak TLS?"},
+		"TLS, unknown authority": {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: x509.UnknownAuthorityError{}},
+		"no certificate, 1.2": {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking, err: told("bad certificate"),
+			want: "does this port want a client certificate?"},
+		"no certificate, 1.3": {c: Connection{TLS: TLS{Enabled: true}}, step: greeting, err: told("certificate required"),
+			want: "does this port want a client certificate?"},
+		"no certificate, just closed": {c: Connection{TLS: TLS{Enabled: true}}, step: greeting, err: reset,
+			want: "does this port want a client certificate?"},
+		"another certificate": {c: Connection{TLS: TLS{CertFile: "c"}}, step: greeting,
+			err: told("unknown certificate authority"), want: "does this port know our client certificate?"},
+		"TLS, too old": {c: Connection{TLS: TLS{Enabled: true}}, step: handshaking,
+			err: told("protocol version not supported")},
+		"plaintext, closed":    {step: greeting, err: io.EOF, want: "does this port want TLS?"},
+		"plaintext, an alert":  {step: greeting, err: io.ErrUnexpectedEOF, want: "does this port want TLS?"},
+		"plaintext, not Kafka": {step: greeting, err: fmt.Errorf("answer: %w", errShort), want: "does this port want TLS?"},
+		"plaintext, silence":   {step: greeting, err: context.DeadlineExceeded},
+		"no login":             {step: asking, err: reset, want: "does this listener want a login by SASL?"},
+		"no login, silence":    {step: asking, err: context.DeadlineExceeded},
+		"login where none is wanted": {c: Connection{SASL: login}, step: loggingIn, err: kafka.IllegalSASLState,
+			want: "does this listener want no login?"},
+		"a wrong password":     {c: Connection{SASL: login}, step: loggingIn, err: kafka.SASLAuthenticationFailed},
+		"closed after a login": {c: Connection{SASL: login}, step: asking, err: io.EOF},
 	} {
 		if got := tc.c.hint(tc.step, tc.err); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -16,6 +17,15 @@ type topicID [16]byte
 
 // log is what progress.log keeps of it.
 func (id topicID) log() uint64 { return binary.BigEndian.Uint64(id[:8]) }
+
+// partition names the log of a partition, for Message.Log. Empty where the broker has no ids: a name alone is also that of a
+// topic made anew.
+func (id topicID) partition(no int32) string {
+	if id == (topicID{}) {
+		return ""
+	}
+	return fmt.Sprintf("%x/%d", id[:], no)
+}
 
 // A topic is how a topic is laid out.
 type topic struct {
@@ -136,8 +146,10 @@ func codeOf(err error) kafka.Error {
 // refused says that another try would not change the answer.
 func refused(err error) bool {
 	return errors.Is(err, errVersion) || slices.Contains([]kafka.Error{
-		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
-		kafka.UnsupportedSASLMechanism, kafka.InvalidSessionTimeout, kafka.InvalidGroupId, kafka.InconsistentGroupProtocol, kafka.InvalidTopic,
+		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
+		kafka.SASLAuthenticationFailed,
+		kafka.UnsupportedSASLMechanism, kafka.InvalidSessionTimeout, kafka.InvalidGroupId, kafka.InconsistentGroupProtocol,
+		kafka.InvalidTopic,
 		kafka.FencedInstanceID,
 	}, codeOf(err))
 }

@@ -57,7 +57,8 @@ func holdFirst(t *testing.T, s *Source, events chan<- broker.Event, first chan<-
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}, Observe: func(e broker.Event) { events <- e }}); err != nil {
+	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20},
+		Observe: func(e broker.Event) { events <- e }}); err != nil {
 		t.Fatal(err)
 	}
 	got = new([2]atomic.Int32)

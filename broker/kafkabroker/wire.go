@@ -54,22 +54,25 @@ func (w *writer) nullable(s string) {
 	}
 }
 
-// partitions writes partitions by their topics, and of each what each writes of its number. Topics come in order, partitions as
-// they are given.
-func (w *writer) partitions(ps []partitionID, each func(no int32)) {
-	by := make(map[string][]int32)
+// partitions writes partitions by their topics, and of each what each writes. Topics come in order, partitions as they are given.
+func (w *writer) partitions(ps []partitionID, each func(partitionID)) {
+	by := make(map[string][]partitionID)
 	for _, p := range ps {
-		by[p.topic] = append(by[p.topic], p.no)
+		by[p.topic] = append(by[p.topic], p)
 	}
 	w.array(len(by))
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		w.str(name)
 		w.array(len(by[name]))
-		for _, no := range by[name] {
-			each(no)
+		for _, p := range by[name] {
+			each(p)
 		}
+		w.tags()
 	}
 }
+
+// number writes what a partition is within its topic.
+func (w *writer) number(p partitionID) { w.i32(p.no) }
 
 func (w *writer) tags() {
 	if w.flexible {

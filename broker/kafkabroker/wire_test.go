@@ -17,7 +17,7 @@ var ourReaders = map[string]func(b []byte){
 	"JoinGroup":        func(b []byte) { _, _, _ = readJoined(&reader{b: b}) },
 	"a subscription":   func(b []byte) { (&subscriber{}).read(b) },
 	"an assignment":    func(b []byte) { _, _ = readAssignment(b) },
-	"OffsetCommit":     func(b []byte) { _, _ = readCommitted(&reader{b: b}) },
+	"OffsetCommit":     func(b []byte) { _, _ = readCodes(&reader{b: b}) },
 	"OffsetFetch":      func(b []byte) { _, _, _ = readPositions(&reader{b: b}) },
 	"ListOffsets":      func(b []byte) { _, _ = readBounds(&reader{b: b}) },
 	"DeleteRecords":    func(b []byte) { _ = readDeleted(&reader{b: b}, partitionID{"a", 0}) },
@@ -90,7 +90,7 @@ func FuzzAnswers(f *testing.F) {
 		if j, _, err := readJoined(&reader{b: b}); err == nil && len(j.subs) > len(b) {
 			t.Fatalf("%d members of %d bytes", len(j.subs), len(b))
 		}
-		if codes, err := readCommitted(&reader{b: b}); err == nil && len(codes) > len(b) {
+		if codes, err := readCodes(&reader{b: b}); err == nil && len(codes) > len(b) {
 			t.Fatalf("%d commits of %d bytes", len(codes), len(b))
 		}
 		if at, _, err := readPositions(&reader{b: b}); err == nil && len(at) > len(b) {
@@ -105,11 +105,23 @@ func FuzzAnswers(f *testing.F) {
 		if at, err := readBounds(&reader{b: b}); err == nil && len(at) > len(b) {
 			t.Fatalf("%d offsets of %d bytes", len(at), len(b))
 		}
-		if given, _, err := readGiven(&reader{b: b}); err == nil && len(given) > len(b) {
-			t.Fatalf("%d partitions given of %d bytes", len(given), len(b))
+		if d, _, err := readDescribed(&reader{b: b}); err == nil && len(d.given)+d.members > len(b) {
+			t.Fatalf("%d partitions given to %d members of %d bytes", len(d.given), d.members, len(b))
 		}
-		if _, _, err := readEpochEnd(&reader{b: b}, partitionID{"a", 0}); err == nil && len(b) < 33 {
-			t.Fatalf("the end of an epoch of %d bytes", len(b))
+		if a, err := readBeat(&reader{b: b, flexible: true}); err == nil && len(a.assigned) > len(b) {
+			t.Fatalf("%d partitions assigned of %d bytes", len(a.assigned), len(b))
+		}
+		if at, _, err := readGroupPositions(&reader{b: b, flexible: true}); err == nil && len(at) > len(b) {
+			t.Fatalf("%d positions of %d bytes", len(at), len(b))
+		}
+		if sp, _, err := readSpoken(&reader{b: b, flexible: true}); err == nil && sp.members > len(b) {
+			t.Fatalf("%d members of %d bytes", sp.members, len(b))
+		}
+		if values, _, err := readSettings(&reader{b: b}); err == nil && len(values) > len(b) {
+			t.Fatalf("%d settings of %d bytes", len(values), len(b))
+		}
+		if ends, err := readEpochEnds(&reader{b: b}); err == nil && len(ends) > len(b) {
+			t.Fatalf("%d ends of epochs of %d bytes", len(ends), len(b))
 		}
 	})
 }

@@ -3,6 +3,7 @@
 //
 //	Gate           what is out and what is prefetched, against the budget, and whether somebody waits for it
 //	EventQueue     events on their way to Options.Observe, told outside of locks; contact with the broker lost and found
+//	Operations     how long requests took, on their way to Options.Operated
 //	Pauses         what is paused
 //	StaleInFlight  what is still out under claims that have ended
 //	Life           Open once, Close once, and the goroutines in between
@@ -10,10 +11,13 @@
 //	Retry          what is tried until the broker answers, a ctx ends, or nothing helps
 //	Tally          what became of the messages of one settle, and the error for it
 //	LeaseClock     how long a message that the broker leases is certainly here
+//	Recent         the last finished messages
 //
-// Gate, Pauses, StaleInFlight, Tally and LeaseClock have no lock: an adapter has them under its own, so that a settle takes
-// one lock for all. EventQueue, Life and Publishing have theirs; EventQueue and Life may be called with the adapter's lock held
-// where their comments do not say otherwise.
+// Gate, Pauses, StaleInFlight, Tally, LeaseClock and Recent have no lock: an adapter has them under its own, so that a settle
+// takes one lock for all. EventQueue, Life and Publishing have theirs; Operations needs none; EventQueue and Life may be called
+// with the adapter's lock held where their comments do not say otherwise.
+//
+// The module examples/redisbroker is an adapter that stands on them; docs/adapters.md says which is for what.
 //
 // What decides about messages, positions or leases, is the adapter's: brokers differ there. Package brokertest proves the whole.
 package kit

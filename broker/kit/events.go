@@ -32,7 +32,8 @@ type EventQueue struct {
 }
 
 // A queuedEvent is one that was said. Of Down and Up it is decided when they are told whether they are: were that decided before,
-// two Downs of which nobody could tell for a while, since Observe did not return or the process stood still, would be told at once.
+// two Downs of which nobody could tell for a while, since Observe did not return or the process stood still, would be told at
+// once.
 type queuedEvent struct {
 	broker.Event
 	at time.Time // of Down: when it failed; of Up: when what was answered was asked
@@ -151,8 +152,8 @@ func (q *EventQueue) take() (es []broker.Event, next time.Time) {
 	return es, q.contact.Due()
 }
 
-// During tells what is said while f runs: for an adapter that closes, whose loop has ended and which waits for a broker that may be
-// away. It returns f's error, when all is told that was said before f returned.
+// During tells what is said while f runs: for an adapter that closes, whose loop has ended and which waits for a broker that
+// may be away. It returns f's error, when all is told that was said before f returned.
 func (q *EventQueue) During(f func() error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

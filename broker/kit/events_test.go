@@ -31,9 +31,10 @@ func TestStaleAnswer(t *testing.T) {
 		steps []string
 		want  []broker.Kind
 	}{
-		"stale":            {[]string{"begin", "fail", "answer", "fail", "begin", "answer"}, []broker.Kind{broker.Down, broker.Up}},
-		"back":             {[]string{"fail", "begin", "answer"}, []broker.Kind{broker.Down, broker.Up}},
-		"still down":       {[]string{"begin", "fail", "answer", "second", "fail", "second", "fail", "answer"}, []broker.Kind{broker.Down, broker.Down}},
+		"stale": {[]string{"begin", "fail", "answer", "fail", "begin", "answer"}, []broker.Kind{broker.Down, broker.Up}},
+		"back":  {[]string{"fail", "begin", "answer"}, []broker.Kind{broker.Down, broker.Up}},
+		"still down": {[]string{"begin", "fail", "answer", "second", "fail", "second", "fail", "answer"},
+			[]broker.Kind{broker.Down, broker.Down}},
 		"gone again later": {[]string{"fail", "begin", "answer", "second", "fail"}, []broker.Kind{broker.Down, broker.Up, broker.Down}},
 		"first contact":    {[]string{"begin", "answer"}, []broker.Kind{broker.Up}},
 	} {
@@ -73,10 +74,14 @@ func TestLateTeller(t *testing.T) {
 		lost, found, tell []time.Duration
 		want              []string
 	}{
-		"one outage":        {[]time.Duration{0, 2500 * ms, 2600 * ms, 4600 * ms}, nil, []time.Duration{2550 * ms, 2700 * ms, 4700 * ms}, []string{"2.55s down", "4.7s down"}},
-		"two outages":       {[]time.Duration{0, 1200 * ms}, []time.Duration{ms}, []time.Duration{1300 * ms, 2 * s, 2300 * ms}, []string{"1.3s down", "1.3s up", "2.3s down"}},
-		"both over":         {[]time.Duration{0, 1200 * ms}, []time.Duration{ms, 1250 * ms}, []time.Duration{1300 * ms, 3 * s}, []string{"1.3s down", "1.3s up"}},
-		"over before a due": {[]time.Duration{0, 1200 * ms}, []time.Duration{ms, 2 * s}, []time.Duration{1300 * ms, 2100 * ms, 3 * s}, []string{"1.3s down", "1.3s up"}},
+		"one outage": {[]time.Duration{0, 2500 * ms, 2600 * ms, 4600 * ms}, nil,
+			[]time.Duration{2550 * ms, 2700 * ms, 4700 * ms}, []string{"2.55s down", "4.7s down"}},
+		"two outages": {[]time.Duration{0, 1200 * ms}, []time.Duration{ms}, []time.Duration{1300 * ms, 2 * s, 2300 * ms},
+			[]string{"1.3s down", "1.3s up", "2.3s down"}},
+		"both over": {[]time.Duration{0, 1200 * ms}, []time.Duration{ms, 1250 * ms}, []time.Duration{1300 * ms, 3 * s},
+			[]string{"1.3s down", "1.3s up"}},
+		"over before a due": {[]time.Duration{0, 1200 * ms}, []time.Duration{ms, 2 * s}, []time.Duration{1300 * ms, 2100 * ms, 3 * s},
+			[]string{"1.3s down", "1.3s up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,7 +199,8 @@ func TestSayInObserve(t *testing.T) {
 	}
 }
 
-// TestDuring: who waits for a broker in its Close tells of it meanwhile, each time when it is due, and not all at once at the end.
+// TestDuring: who waits for a broker in its Close tells of it meanwhile, each time when it is due, and not all at once at the
+// end.
 func TestDuring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, told := listen()

@@ -3,9 +3,9 @@ package kit
 import "time"
 
 // A LeaseClock tells how long a message that the broker leases is certainly here. Each message has one. It counts from when its
-// delivery, or the last extension that was answered, was asked for, and not from when the answer came: the broker counts from some
-// time between the two, and a process that stood still finds answers in its socket that look fresh. It has no clock of its own, and
-// is not safe for concurrent use.
+// delivery, or the last extension that was answered, was asked for, and not from when the answer came: the broker counts from
+// some time between the two, and a process that stood still finds answers in its socket that look fresh. It has no clock of its
+// own, and is not safe for concurrent use.
 //
 //	delivered: LeaseClock from the request → hand out while not Over → extend when Due: Renew or Lose by the answer
 //	settled:   not Over: nil, and a give-back may be sent. Over: ErrLost; an ack is sent still, a give-back no more

@@ -25,9 +25,11 @@ func TestBegin(t *testing.T) {
 		"as it should be": {o: good},
 		"no options":      {want: "x: Options.Budget is {Messages:0 Bytes:0}: both must be positive\nx: Options.Observe is nil"},
 		"twice":           {before: func(l *kit.Life) { _ = l.Begin(good) }, o: good, want: "x: opening: Open was called before"},
-		"after bad ones":  {before: func(l *kit.Life) { _ = l.Begin(broker.Options{}) }, o: good, want: "x: opening: Open was called before"},
-		"after a failure": {before: func(l *kit.Life) { _ = l.Begin(good); _ = l.Fail(errAway) }, o: good, want: "x: opening: Open was called before"},
-		"after Stop":      {before: (*kit.Life).Stop, o: good, want: "x: opening: ", is: broker.ErrClosed},
+		"after bad ones": {before: func(l *kit.Life) { _ = l.Begin(broker.Options{}) }, o: good,
+			want: "x: opening: Open was called before"},
+		"after a failure": {before: func(l *kit.Life) { _ = l.Begin(good); _ = l.Fail(errAway) }, o: good,
+			want: "x: opening: Open was called before"},
+		"after Stop": {before: (*kit.Life).Stop, o: good, want: "x: opening: ", is: broker.ErrClosed},
 		"after Close": {before: func(l *kit.Life) { _ = l.Close(nil, func() {}) }, o: good,
 			want: "x: opening: ", is: broker.ErrClosed},
 	} {
@@ -37,7 +39,8 @@ func TestBegin(t *testing.T) {
 				tc.before(l)
 			}
 			err := l.Begin(tc.o)
-			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
+			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) || tc.is != nil &&
+				!errors.Is(err, tc.is) {
 				t.Errorf("Begin: %v", err)
 			}
 			if err == nil && !l.Opening() {

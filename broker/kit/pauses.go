@@ -20,7 +20,8 @@ func (p *Pauses) Pause(topics ...string) {
 	}
 }
 
-// Resume undoes that; without topics it undoes each Pause, whatever it named. While all are paused, to resume one changes nothing.
+// Resume undoes that; without topics it undoes each Pause, whatever it named. While all are paused, to resume one changes
+// nothing.
 func (p *Pauses) Resume(topics ...string) {
 	if len(topics) == 0 {
 		p.all = false

@@ -57,9 +57,9 @@ func (p *Publishing) leave() {
 	}
 }
 
-// Close lets no Publish begin any more and waits for those under way; when the last one has returned, shut is called, and its error
-// is Close's. Where ctx ends before that, Close returns its error, and the publishes under way are told to give up. Any number of
-// times: shut is the first call's, and is called once.
+// Close lets no Publish begin any more and waits for those under way; when the last one has returned, shut is called, and its
+// error is Close's. Where ctx ends before that, Close returns its error, and the publishes under way are told to give up. Any
+// number of times: shut is the first call's, and is called once.
 func (p *Publishing) Close(ctx context.Context, shut func() error) error {
 	p.mu.Lock()
 	first := !p.closed

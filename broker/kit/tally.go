@@ -2,8 +2,8 @@ package kit
 
 import "github.com/longshoremq/longshore/broker"
 
-// A Tally counts what became of the messages of one Ack or Nack, and makes the error to return for them. The zero value has counted
-// none. It is not safe for concurrent use.
+// A Tally counts what became of the messages of one Ack or Nack, and makes the error to return for them. The zero value has
+// counted none. It is not safe for concurrent use.
 type Tally struct {
 	// Held were settled in time.
 	Held int
@@ -15,7 +15,8 @@ type Tally struct {
 	Why error
 }
 
-// Err returns nil where all held; a *broker.LostError where some were lost, whatever else is true; and otherwise broker.ErrSettled.
+// Err returns nil where all held; a *broker.LostError where some were lost, whatever else is true; and otherwise
+// broker.ErrSettled.
 func (t *Tally) Err() error {
 	switch {
 	case t.Lost > 0:

@@ -48,8 +48,8 @@ func (cs *claimState) end(events *kit.EventQueue, cause error) {
 
 func lostTo(cause error) error { return fmt.Errorf("membroker: %w: %w", cause, broker.ErrLost) }
 
-// finish fences a revoked claim. Of the holding's last one it takes what is to be committed; what is out under another one comes under
-// the next claim.
+// finish fences a revoked claim. Of the holding's last one it takes what is to be committed; what is out under another one
+// comes under the next claim.
 func (cs *claimState) finish() *ending {
 	h := cs.h
 	e := &ending{h: h, cs: cs, last: cs == h.claim()}
@@ -57,7 +57,7 @@ func (cs *claimState) finish() *ending {
 	switch {
 	case e.last:
 		h.forgetPrefetch()
-		e.p, e.promised = h.snapshot(), h.promised
+		e.p, e.outs, e.promised = h.snapshot(), h.takeOuts(), h.promised
 	default:
 		h.forget(cs)
 		h.rewind(h.floor)

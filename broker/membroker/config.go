@@ -41,6 +41,9 @@ type Config struct {
 	MaxDeliveries int
 	// AtMostOnce: a message counts as settled when it was delivered, as with core NATS. It needs Leased. Defaults to false.
 	AtMostOnce bool
+	// Atomic: sources store what is emitted together with their progress (broker.Emitter), as Kafka does in transactions. Not with
+	// Leased. Defaults to false.
+	Atomic bool
 	// MaxMessageBytes is the largest key, value and headers together that Publish takes; larger ones are broker.ErrRefused. Defaults
 	// to 8 MiB.
 	MaxMessageBytes int
@@ -125,6 +128,9 @@ func (c Config) validate() error {
 	if c.AtMostOnce && !c.Leased {
 		bad("AtMostOnce is set, which needs Leased")
 	}
+	if c.Atomic && c.Leased {
+		bad("Atomic is set, and so is Leased: acks of leases are not part of a commit")
+	}
 	if c.MaxMessageBytes < 0 {
 		bad("MaxMessageBytes is %d, want more than 0", c.MaxMessageBytes)
 	}
@@ -138,6 +144,7 @@ func (c Config) traits() broker.Traits {
 		NativeDelay:   max(0, c.NativeDelay),
 		MaxDeliveries: c.MaxDeliveries,
 		AtMostOnce:    c.AtMostOnce,
+		Atomic:        c.Atomic,
 	}
 }
 

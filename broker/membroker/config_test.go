@@ -17,7 +17,8 @@ func TestConfigNamesEachMistake(t *testing.T) {
 		MaxDeliveries: -1, AtMostOnce: true, MaxMessageBytes: -1,
 	}
 	text := fmt.Sprint(c.validate())
-	for _, want := range []string{"empty name", `Topics["orders"] is 0`, "Partitions is -1", "Lease is -1ns", "NativeDelay is 1s", "Attempts is 7",
+	for _, want := range []string{"empty name", `Topics["orders"] is 0`, "Partitions is -1", "Lease is -1ns", "NativeDelay is 1s",
+		"Attempts is 7",
 		"MaxDeliveries is -1", "AtMostOnce", "MaxMessageBytes is -1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not named in:\n%s", want, text)
@@ -50,7 +51,8 @@ func TestTraits(t *testing.T) {
 		"no delay":     {Config{Leased: true, NativeDelay: -1}, broker.Traits{Attempts: broker.AtMost}},
 		"exact":        {Config{Attempts: broker.Exact}, broker.Traits{Ordered: true, Attempts: broker.Exact}},
 		"at most once": {Config{Leased: true, AtMostOnce: true}, broker.Traits{Attempts: broker.AtMost, AtMostOnce: true}},
-		"deliveries":   {Config{Leased: true, MaxDeliveries: 3}, broker.Traits{Attempts: broker.AtMost, NativeDelay: 24 * time.Hour, MaxDeliveries: 3}},
+		"deliveries": {Config{Leased: true, MaxDeliveries: 3},
+			broker.Traits{Attempts: broker.AtMost, NativeDelay: 24 * time.Hour, MaxDeliveries: 3}},
 	} {
 		if got := tc.c.withDefaults().traits(); got != tc.want {
 			t.Errorf("%s: traits are %+v, want %+v", name, got, tc.want)
@@ -61,7 +63,8 @@ func TestTraits(t *testing.T) {
 func TestOpenNamesEachMistake(t *testing.T) {
 	s := New(Config{}).Source(SourceConfig{Prefetch: -1, Window: -1, CommitInterval: -1, RevokeWait: -1})
 	_, err := s.Open(context.Background(), broker.Options{})
-	for _, want := range []string{"Topics is empty", "Prefetch is -1", "Window is -1", "CommitInterval is -1ns", "RevokeWait is -1ns",
+	for _, want := range []string{"Topics is empty", "Prefetch is -1", "Window is -1", "CommitInterval is -1ns",
+		"RevokeWait is -1ns",
 		"Options.Budget is {Messages:0 Bytes:0}", "Observe is nil"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q is not named in:\n%v", want, err)
@@ -74,7 +77,8 @@ func TestOpenNamesEachMistake(t *testing.T) {
 
 func TestStrictRefusesUnknownTopics(t *testing.T) {
 	b := New(Config{Strict: true, Topics: map[string]int{"orders": 1}})
-	if err := b.Produce(broker.Outgoing{Topic: "order"}); !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), `"order"`) {
+	if err := b.Produce(broker.Outgoing{Topic: "order"}); !errors.Is(err, broker.ErrRefused) ||
+		!strings.Contains(err.Error(), `"order"`) {
 		t.Errorf("Produce: %v, want ErrRefused that names the topic", err)
 	}
 	s := b.Source(SourceConfig{Topics: []string{"order"}})

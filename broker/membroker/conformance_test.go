@@ -1,6 +1,7 @@
 package membroker
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ func harness(c Config) brokertest.Harness {
 		RevokeWait:       2 * testLease,
 		Bubble:           true,
 		KeepsRuns:        true,
+		Operations:       true,
 		NoPartitions:     c.Leased,
 		LateAcks:         c.Leased,
 		StopHandsOver:    c.Leased,
@@ -53,6 +55,10 @@ func newSystem(c Config, s brokertest.Setup) *brokertest.System {
 	b := New(c)
 	b.Source(SourceConfig{Group: "group", Topics: sys.Topics}) // progress counts from here
 	sys.Join = func(testing.TB) *brokertest.Process { return newProcess(b, sys.Topics) }
+	sys.Misconfigured = func(testing.TB) broker.Source {
+		b.Fail(OpOpen, 1, errors.New("told to refuse"))
+		return b.Source(SourceConfig{Group: "group", Topics: sys.Topics})
+	}
 	sys.Produce = func(t testing.TB, partition int, ms ...broker.Outgoing) {
 		t.Helper()
 		if err := b.ProduceTo(partition, ms...); err != nil {
@@ -60,6 +66,9 @@ func newSystem(c Config, s brokertest.Setup) *brokertest.System {
 		}
 	}
 	sys.Unsettled = func(testing.TB) int64 { return b.Unsettled("group") }
+	if c.Atomic {
+		sys.Outputs, sys.Stored = "outputs", func(_ testing.TB, topic string) []broker.Message { return b.Messages(topic) }
+	}
 	sys.Publisher = func(testing.TB) broker.Publisher { return b.Publisher() }
 	faultsOf(b, sys, s)
 	return sys
@@ -73,9 +82,11 @@ func newProcess(b *Broker, topics []string) *brokertest.Process {
 		Freeze: src.Freeze,
 		Thaw:   src.Thaw,
 		Cut: func(d brokertest.Direction) {
-			src.Cut(map[brokertest.Direction]Direction{brokertest.ToBroker: ToBroker, brokertest.FromBroker: FromBroker, brokertest.Both: Both}[d])
+			src.Cut(map[brokertest.Direction]Direction{brokertest.ToBroker: ToBroker, brokertest.FromBroker: FromBroker,
+				brokertest.Both: Both}[d])
 		},
-		Heal: src.Heal,
+		Heal:       src.Heal,
+		EndReceive: func() { b.Fail(OpReceive, 1, errors.New("told to fail for good")) },
 	}
 }
 
@@ -128,6 +139,7 @@ func faultsOf(b *Broker, sys *brokertest.System, s brokertest.Setup) {
 func TestConformance(t *testing.T) {
 	for name, c := range map[string]Config{
 		"partitioned":  {},
+		"atomic":       {Atomic: true},
 		"leased":       {Leased: true},
 		"exact":        {Leased: true, Attempts: broker.Exact},
 		"at most once": {Leased: true, AtMostOnce: true},

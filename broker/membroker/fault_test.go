@@ -168,7 +168,8 @@ func TestDelay(t *testing.T) {
 		}
 		p := b.Publisher()
 		begin = time.Now()
-		if err := p.Publish(context.Background(), []broker.Outgoing{{Topic: "orders"}}); err != nil || time.Since(begin) != 100*time.Millisecond {
+		if err := p.Publish(context.Background(), []broker.Outgoing{{Topic: "orders"}}); err != nil ||
+			time.Since(begin) != 100*time.Millisecond {
 			t.Errorf("Publish took %v: %v", time.Since(begin), err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -328,7 +329,8 @@ func TestRepeatedID(t *testing.T) {
 	both(t, func(t *testing.T, c membroker.Config) {
 		b := membroker.New(c)
 		for range 3 {
-			if err := b.Produce(broker.Outgoing{Topic: "orders", ID: "one", Headers: []broker.Header{{Key: "a", Value: []byte("1")}}}); err != nil {
+			if err := b.Produce(broker.Outgoing{Topic: "orders", ID: "one",
+				Headers: []broker.Header{{Key: "a", Value: []byte("1")}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -367,7 +369,8 @@ func TestKeysKeepTheirPartition(t *testing.T) {
 func TestFill(t *testing.T) {
 	both(t, func(t *testing.T, c membroker.Config) {
 		b := membroker.New(c)
-		if err := b.Fill(0, 1000, broker.Outgoing{Topic: "orders", Value: []byte("0")}, broker.Outgoing{Topic: "orders", Value: []byte("1")},
+		if err := b.Fill(0, 1000, broker.Outgoing{Topic: "orders", Value: []byte("0")},
+			broker.Outgoing{Topic: "orders", Value: []byte("1")},
 			broker.Outgoing{Topic: "orders", Value: []byte("2")}); err != nil {
 			t.Fatal(err)
 		}

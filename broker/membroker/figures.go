@@ -1,6 +1,7 @@
 package membroker
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,8 @@ type figures struct {
 	mu   sync.Mutex
 	lag  broker.Lag
 	lags []broker.PartitionLag
+	// floors are those of each log that the source had.
+	floors map[string]int64
 }
 
 func newFigures() *figures { return &figures{lag: broker.UnknownLag()} }
@@ -55,6 +58,35 @@ func (f *figures) learn(p *place, list holdingList, now time.Time) {
 		}
 	}
 	f.set(lag, lags)
+	f.learnFloors(p.m)
+}
+
+// learnFloors takes what the group has finished of the logs that are the member's. It runs at the broker.
+func (f *figures) learnFloors(m *member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.floors == nil {
+		f.floors = make(map[string]int64)
+	}
+	if m.g.b.stream != nil {
+		c := m.g.cursors[0]
+		f.floors[c.log.name(c.epoch)] = c.leases.floor
+		return
+	}
+	for _, c := range m.owned() {
+		f.floors[c.log.name(c.epoch)] = c.progress().committed
+	}
+}
+
+func (f *figures) floorsNow() []broker.Floor {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fs := make([]broker.Floor, 0, len(f.floors))
+	for log, offset := range f.floors {
+		fs = append(fs, broker.Floor{Log: log, Offset: offset})
+	}
+	slices.SortFunc(fs, func(a, b broker.Floor) int { return cmp.Compare(a.Log, b.Log) })
+	return fs
 }
 
 // waiting counts by partition what was never handed out here. It runs at the broker.

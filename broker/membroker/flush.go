@@ -10,7 +10,8 @@ type batch struct {
 	h        *holding
 	term     int64
 	p        progress // partitioned
-	acks     []int64  // leased
+	outs     emitted
+	acks     []int64 // leased
 	backs    []leasedBack
 	promised int64
 	err      error
@@ -22,7 +23,7 @@ func (b *batch) fenced() bool { return errors.Is(b.err, errFenced) }
 func (b *batch) send(m *member, now time.Time) {
 	f := &m.g.b.faults
 	if m.g.b.stream == nil {
-		b.err = m.commit(b.h.cur, b.term, b.p, f)
+		b.err = m.commit(b.h, b.term, b.p, b.outs, f)
 		return
 	}
 	if b.err = m.settle(b, now, f); b.err == nil {
@@ -30,13 +31,17 @@ func (b *batch) send(m *member, now time.Time) {
 	}
 }
 
-// commit writes a member's progress down, if the partition is still its.
-func (m *member) commit(c *cursor, term int64, p progress, f *faults) error {
+// commit writes a member's progress down, with what was emitted on the way there, if the partition is still its.
+func (m *member) commit(h *holding, term int64, p progress, outs emitted, f *faults) error {
+	c := h.cur
 	if err := f.fail(OpSettle); err != nil {
 		return err
 	}
 	if c.owner != m || c.term != term || c.epoch != p.epoch {
 		return errFenced
+	}
+	if err := m.emit(c, h, outs, f); err != nil {
+		return err
 	}
 	c.commit(p.committed, p.done, p.runs)
 	return nil

@@ -53,6 +53,7 @@ type cursor struct {
 	to     *member
 	moving bool
 
+	emits   emitLog
 	leases  leases // where Leased
 	history []int64
 }
@@ -92,6 +93,7 @@ type gap struct{ from, n int64 }
 var (
 	errDown    = errors.New("membroker: broker is down")
 	errCut     = errors.New("membroker: connection is cut")
+	errLate    = errors.New("membroker: no answer before the lease ran out")
 	errFenced  = errors.New("membroker: fenced: another member has it")
 	errUnknown = errors.New("membroker: unknown member")
 	errKilled  = errors.New("membroker: source was killed")
@@ -218,7 +220,15 @@ func (m *member) heartbeat(has []int64, now time.Time) ([]notice, error) {
 }
 
 func (c *cursor) progress() progress {
-	p := progress{committed: max(c.committed, c.log.first), done: slices.Clone(c.done), epoch: c.epoch, runs: make(map[int64]int32, len(c.runs))}
+	p := progress{committed: max(c.committed, c.log.first), epoch: c.epoch, runs: make(map[int64]int32, len(c.runs))}
+	for _, o := range c.done { // ascending
+		switch {
+		case o == p.committed:
+			p.committed++
+		case o > p.committed:
+			p.done = append(p.done, o)
+		}
+	}
 	for o, n := range c.runs {
 		p.runs[o] = n
 	}
@@ -236,8 +246,8 @@ func (c *cursor) assign(m *member, kind noticeKind) {
 				lost--
 			}
 		}
+		// Told again, until somebody who has heard of it commits: m may be frozen, and lose the partition before it hears anything.
 		n.gap = &gap{from: c.committed, n: lost}
-		c.commit(c.log.first, nil, nil)
 	}
 	n.start = c.progress()
 	m.tell(n)
@@ -264,8 +274,8 @@ func (m *member) release(c *cursor, term int64) {
 	m.g.balance()
 }
 
-// decline gives back a partition that m did not begin with, since it has stopped. It gets no other: else the one that nobody takes
-// would be assigned to it again in the same moment, and so for ever.
+// decline gives back a partition that m did not begin with, since it has stopped. It gets no other: else the one that nobody
+// takes would be assigned to it again in the same moment, and so for ever.
 func (m *member) decline(c *cursor, term int64) {
 	m.leaving = true
 	m.release(c, term)
@@ -322,8 +332,8 @@ func (m *member) fetch(limit int, maxBytes int64, now time.Time) (out []span, g 
 	return out, g, due
 }
 
-// pull gets messages of the holding's log into its prefetch: up to n where they are leased, and so many bytes. lost: the answer does
-// not get there, so what was leased comes again after its lease. due is when something comes again.
+// pull gets messages of the holding's log into its prefetch: up to n where they are leased, and so many bytes. lost: the answer
+// does not get there, so what was leased comes again after its lease. due is when something comes again.
 func (m *member) pull(h *holding, n int, bytes int64, now time.Time, lost error) (due time.Time) {
 	if m.g.b.stream == nil {
 		if lost == nil {

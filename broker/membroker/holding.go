@@ -57,6 +57,7 @@ func (sh *shared) sayGap(c *broker.Claim, g *gap) {
 type holding struct {
 	sh    *shared
 	cur   *cursor
+	name  string // Message.Log
 	term  int64
 	epoch int
 	// claims in the order in which they began; the last one is the one that messages are handed out under, and those before it
@@ -82,6 +83,7 @@ type holding struct {
 	dirty bool
 	// promised: settles that said nil and are not known to be committed.
 	promised int64
+	outs     outputs
 
 	// Leased: what is still to be sent.
 	acks  []int64
@@ -102,6 +104,7 @@ type logEpoch struct {
 
 func newHolding(sh *shared, n notice) *holding {
 	h := &holding{sh: sh, cur: n.cur, term: n.term, epoch: n.start.epoch, runs: n.start.runs}
+	h.name = n.cur.log.name(h.epoch)
 	h.stale = sh.stale.Of(h.log())
 	if sh.leased {
 		return h
@@ -130,6 +133,7 @@ func (h *holding) begin(g *gap) *claimState {
 	cs.claim, cs.keeper = broker.NewClaim(h.cur.log.topic, h.cur.log.partition, cs)
 	h.sh.events.Say(broker.Event{Kind: broker.Assigned, Claim: cs.claim})
 	h.sh.sayGap(cs.claim, g)
+	h.dirty = h.dirty || g != nil // the position is behind it
 	return cs
 }
 
@@ -477,7 +481,7 @@ func (h *holding) collect() *batch {
 		h.acks, h.backs = nil, nil
 		return b
 	}
-	b.p = h.snapshot()
+	b.p, b.outs = h.snapshot(), h.outs.all()
 	return b
 }
 

@@ -151,7 +151,7 @@ func (g *grant) fill(dst []broker.Message) {
 		o := g.sp.from + i
 		m := &dst[i]
 		*m = *g.sp.at(o)
-		m.Partition, m.Offset = partition, o
+		m.Partition, m.Offset, m.Log = partition, o, g.cs.h.name
 		m.Attempt, m.Runs = g.sp.attempt, g.sp.runs
 		m.Token, m.Claim = token(o, g.gen), g.cs.claim
 	}
@@ -232,33 +232,38 @@ func (hs *holdings) ack(cs *claimState, tokens []uint64) error {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	var t kit.Tally
-	h := cs.h
 	for _, tok := range tokens {
-		switch how, o := cs.settle(tok, done); how {
-		case settledNow:
-			t.Held++
-			if hs.shared.leased {
-				h.acks = append(h.acks, o)
-			}
-			if len(h.runs) > 0 {
-				delete(h.runs, o)
-			}
-		case settledLate:
-			t.Lost++
-			if hs.shared.leased {
-				h.acks = append(h.acks, o) // of use still: it spares the next holder the work
-			}
-		case settledStale:
-			t.Lost++
-			hs.list.again(h.log(), o)
-		case settledLost:
-			t.Lost++
-		default:
-			t.Again++
-		}
+		hs.ackOne(cs, tok, &t)
 	}
 	cs.settled(&t)
 	return t.Err()
+}
+
+// ackOne settles a message as handled, for ack and ackEmitting.
+func (hs *holdings) ackOne(cs *claimState, tok uint64, t *kit.Tally) {
+	h := cs.h
+	switch how, o := cs.settle(tok, done); how {
+	case settledNow:
+		t.Held++
+		if hs.shared.leased {
+			h.acks = append(h.acks, o)
+		}
+		if len(h.runs) > 0 {
+			delete(h.runs, o)
+		}
+	case settledLate:
+		t.Lost++
+		if hs.shared.leased {
+			h.acks = append(h.acks, o) // of use still: it spares the next holder the work
+		}
+	case settledStale:
+		t.Lost++
+		hs.list.again(h.log(), o)
+	case settledLost:
+		t.Lost++
+	default:
+		t.Again++
+	}
 }
 
 // nack gives messages back. atMostOnce: nothing comes again.
@@ -386,6 +391,7 @@ func (hs *holdings) lose(h *holding, gone bool) (over []*claimState, promised in
 	defer hs.mu.Unlock()
 	over = h.fenceAll()
 	h.forgetPrefetch()
+	h.takeOuts()
 	hs.list = hs.list.without(h)
 	if !gone {
 		promised = h.promised
@@ -510,6 +516,10 @@ func (hs *holdings) sent(b *batch) {
 	switch {
 	case b.err == nil, b.fenced() && hs.shared.leased:
 		b.h.promised -= b.promised
+		if bytes := b.h.outs.stored(b.outs); bytes > 0 {
+			hs.shared.gate.Hold(0, -bytes)
+			signal(hs.shared.wake)
+		}
 	case b.fenced():
 	default:
 		b.h.acks = append(b.acks, b.h.acks...)

@@ -16,7 +16,8 @@ func TestLeases(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Leased: true, Lease: time.Second}.withDefaults()
 		l := &commitLog{partition: -1, first: 1, end: 1}
-		m := &leaseModel{p: newLeases(1), l: l, cfg: cfg, now: time.Unix(1000, 0), due: map[int64]time.Time{}, settled: map[int64]time.Time{}}
+		m := &leaseModel{p: newLeases(1), l: l, cfg: cfg, now: time.Unix(1000, 0), due: map[int64]time.Time{},
+			settled: map[int64]time.Time{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"produce": m.produce, "deliver": m.deliver, "again": m.again, "finish": m.finish, "give back": m.giveBack,
 			"extend": m.extend, "wait": m.wait, "forget": m.forget, "": m.check,

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
@@ -14,6 +15,8 @@ type link struct {
 	wake   chan struct{} // is signalled when contact is found again
 	killed chan struct{} // closed by kill: nothing gets through any more, and nobody waits
 	ended  chan struct{} // closed by end: nobody waits any more
+
+	operations kit.Operations
 
 	mu     sync.Mutex
 	cut    Direction
@@ -75,15 +78,16 @@ func (l *link) state() (thawed chan struct{}, cut Direction) {
 	return l.thawed, l.cut
 }
 
-// pass waits as long as the source is frozen, and the broker's delay; then it says whether a request gets through.
-func (l *link) pass() error {
+// pass waits as long as the source is frozen, and the broker's delay, but not beyond by (zero: it has no end); then it says
+// whether a request gets through.
+func (l *link) pass(by time.Time) error {
 	for {
 		thawed, cut := l.state()
 		if l.isKilled() {
 			return errKilled
 		}
 		if thawed == nil {
-			if err := l.latency(); err != nil {
+			if err := l.latency(by); err != nil {
 				return err
 			}
 			if cut&ToBroker != 0 {
@@ -104,12 +108,19 @@ func (l *link) frozen() {
 	}
 }
 
-func (l *link) latency() error {
+// latency waits for the broker's delay. A request that would take longer than by is given up then.
+func (l *link) latency(by time.Time) error {
 	l.b.mu.Lock()
 	d := l.b.faults.latency
 	l.b.mu.Unlock()
 	if d <= 0 {
 		return nil
+	}
+	if left := time.Until(by); !by.IsZero() && left < d {
+		if err := l.sleep(max(0, left)); err != nil {
+			return err
+		}
+		return errLate
 	}
 	return l.sleep(d)
 }
@@ -143,8 +154,12 @@ func (l *link) answer() error {
 
 // exchange does one request: f runs at the broker, under its lock. It may have run although there is an error, when the answer
 // was lost.
-func (l *link) exchange(f func(now time.Time) error) error {
-	err := l.pass()
+func (l *link) exchange(f func(now time.Time) error) error { return l.exchangeBy(time.Time{}, f) }
+
+// exchangeBy does one request that is given up where it is not through by a time, and never gets there then; zero: it is
+// waited for.
+func (l *link) exchangeBy(by time.Time, f func(now time.Time) error) error {
+	err := l.pass(by)
 	if err == nil {
 		if err = l.atBroker(f); l.answer() != nil {
 			err = errCut
@@ -152,6 +167,13 @@ func (l *link) exchange(f func(now time.Time) error) error {
 	}
 	l.note(err)
 	return err
+}
+
+// operated tells of a request that was sent at a time, unless the process was killed.
+func (l *link) operated(kind broker.OperationKind, sent time.Time, err error) {
+	if err != errKilled {
+		l.operations.Tell(kind, sent, err)
+	}
 }
 
 func (l *link) atBroker(f func(now time.Time) error) error {
@@ -168,7 +190,7 @@ func (l *link) atBroker(f func(now time.Time) error) error {
 func (l *link) note(err error) {
 	switch err {
 	case errKilled:
-	case errDown, errCut:
+	case errDown, errCut, errLate:
 		l.turn(true)
 		l.events.Lost(err)
 	default:

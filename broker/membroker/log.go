@@ -1,6 +1,7 @@
 package membroker
 
 import (
+	"fmt"
 	"sort"
 
 	"github.com/longshoremq/longshore/broker"
@@ -43,6 +44,11 @@ type commitLog struct {
 	ids map[string]struct{}
 	// removed are offsets that scans leave out (LogView.Remove).
 	removed map[int64]bool
+}
+
+// name is Message.Log, of messages stored in an epoch.
+func (l *commitLog) name(epoch int) string {
+	return fmt.Sprintf("%s-%d/%d", l.topic, epoch, l.partition)
 }
 
 // A span is a run of messages on its way to Receive. attempt and runs hold for each of them.

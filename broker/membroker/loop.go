@@ -11,7 +11,7 @@ import (
 )
 
 // A loop is the source's own goroutine, from Open to Close. It sends settles and heartbeats, lets claims begin and end, and calls
-// Observe.
+// Observe. It waits for no answer longer than the source's lease holds: whoever has the messages next does not wait either.
 type loop struct {
 	b        *Broker
 	cfg      SourceConfig
@@ -77,7 +77,7 @@ func (l *loop) step(now time.Time, flush bool) (next time.Time, more bool) {
 		l.send()
 	}
 	next = earlier(next, l.holdings.lapses(now))
-	next = earlier(next, l.releases.tend(now))
+	next = earlier(next, l.releases.tend(now, l.holdings.lapses(now)))
 	next = earlier(next, l.events.Tell())
 	return next, true
 }
@@ -106,7 +106,7 @@ func (l *loop) beat(now time.Time) {
 		}
 		return
 	}
-	ns, at, err := l.place.beat(l.holdings.extends())
+	ns, at, err := l.place.beat(l.holdings.lapses(now), l.holdings.extends())
 	switch {
 	case errors.Is(err, errUnknown):
 		l.expelled(errUnknown)
@@ -148,6 +148,7 @@ func (l *loop) expelled(cause error) {
 	}
 	l.releases.drop(cause)
 	l.place.rejoins = true
+	l.events.Tell() // before the rejoin, which may take long
 }
 
 // lose ends the claims of a holding that is somebody else's already. gone: its log is, so settles do not come again.
@@ -211,8 +212,8 @@ func (l *loop) revoke(h *holding) {
 
 var errRevoked = fmt.Errorf("membroker: revoked: %w", broker.ErrLost)
 
-// endRevoked ends revoked claims: fence, End, then the last commit and the release, which may take several tries. It returns when it
-// must look again.
+// endRevoked ends revoked claims: fence, End, then the last commit and the release, which may take several tries. It returns
+// when it must look again.
 func (l *loop) endRevoked(now time.Time) time.Time {
 	ends, next := l.holdings.over(now)
 	for _, e := range ends {
@@ -231,13 +232,15 @@ func (l *loop) send() {
 		return
 	}
 	var at time.Time
-	err := l.link.exchange(func(now time.Time) error {
+	sent := l.link.operations.Begin()
+	err := l.link.exchangeBy(l.holdings.lapses(time.Now()), func(now time.Time) error {
 		at = now
 		for _, b := range bs {
 			b.send(l.place.m, now)
 		}
 		return nil
 	})
+	l.link.operated(broker.Settle, sent, refused(bs, err))
 	for _, b := range bs {
 		if err != nil {
 			b.err = err
@@ -249,6 +252,14 @@ func (l *loop) send() {
 	if err == nil {
 		l.holdings.learnLag(l.place, 0, l.figures, at)
 	}
+}
+
+// refused is why a send failed, or the first batch in it.
+func refused(bs []*batch, err error) error {
+	for i := 0; i < len(bs) && err == nil; i++ {
+		err = bs[i].err
+	}
+	return err
 }
 
 // shut lets the loop end and waits for it. When ctx ends, it gives up what could not be sent.
@@ -275,7 +286,7 @@ var errSourceClosed = fmt.Errorf("membroker: source closed: %w", broker.ErrClose
 func (l *loop) shutdown() error {
 	over, bs := l.holdings.close()
 	for _, e := range l.releases.list {
-		bs = append(bs, &batch{h: e.h, term: e.h.term, p: e.p, promised: e.promised})
+		bs = append(bs, &batch{h: e.h, term: e.h.term, p: e.p, outs: e.outs, promised: e.promised})
 	}
 	for _, cs := range over {
 		cs.end(l.events, errSourceClosed)
@@ -298,15 +309,20 @@ func (l *loop) leave(bs []*batch) error {
 				b.backs = nil
 			}
 		}
+		sent := l.link.operations.Begin()
 		err := l.link.exchange(func(now time.Time) error {
 			for _, b := range bs {
 				if b.send(l.place.m, now); b.err != nil && !b.fenced() {
 					return b.err
 				}
 			}
+			l.figures.learnFloors(l.place.m)
 			l.place.m.leave()
 			return nil
 		})
+		if len(bs) > 0 {
+			l.link.operated(broker.Settle, sent, err)
+		}
 		if err == nil {
 			return nil
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A place is the source's in its group: the member that the broker knows it as. It is the loop's, and before the loop begins Open's;
-// m is guarded by Broker.mu.
+// A place is the source's in its group: the member that the broker knows it as. It is the loop's, and before the loop begins
+// Open's; m is guarded by Broker.mu.
 type place struct {
 	b          *Broker
 	link       *link
@@ -42,7 +42,8 @@ func (p *place) open() error {
 	})
 }
 
-// enter makes a member of the source; it runs at the broker. It leaves as the old one, which an answer that got lost may have made.
+// enter makes a member of the source; it runs at the broker. It leaves as the old one, which an answer that got lost may have
+// made.
 func (p *place) enter() error {
 	if p.m != nil && p.m.known() {
 		p.m.leave()
@@ -64,9 +65,10 @@ func (p *place) abandon() {
 	}
 }
 
-// beat sends a heartbeat, which extends what the source has, and returns what the broker has to say, at its time.
-func (p *place) beat(has []int64) (ns []notice, at time.Time, err error) {
-	err = p.link.exchange(func(now time.Time) (err error) {
+// beat sends a heartbeat, which extends what the source has, and returns what the broker has to say, at its time. It is of no use
+// later than by.
+func (p *place) beat(by time.Time, has []int64) (ns []notice, at time.Time, err error) {
+	err = p.link.exchangeBy(by, func(now time.Time) (err error) {
 		at = now
 		ns, err = p.m.heartbeat(has, now)
 		return err
@@ -80,8 +82,8 @@ func (p *place) beaten(at time.Time) { p.failing, p.beatAt = false, at.Add(p.b.c
 // failed says when the next try is due.
 func (p *place) failed(now time.Time) { p.failing, p.beatAt = true, now.Add(retryEvery) }
 
-// called lets the next heartbeat be sent at once, for the broker has something to say. Where it failed it is sent at the next try:
-// else our joining would wake us again and again.
+// called lets the next heartbeat be sent at once, for the broker has something to say. Where it failed it is sent at the next
+// try: else our joining would wake us again and again.
 func (p *place) called() {
 	if !p.failing {
 		p.beatAt = time.Time{}

@@ -46,12 +46,8 @@ func (p *Publisher) storeAll(ms []broker.Outgoing, now time.Time) error {
 
 // store runs at the broker.
 func (p *Publisher) store(m broker.Outgoing, now time.Time) error {
-	size := len(m.Key) + len(m.Value)
-	for _, h := range m.Headers {
-		size += len(h.Key) + len(h.Value)
-	}
-	if size > p.b.cfg.MaxMessageBytes {
-		return fmt.Errorf("membroker: publishing to %q: %d bytes, at most %d: %w", m.Topic, size, p.b.cfg.MaxMessageBytes, broker.ErrRefused)
+	if err := p.b.fits(&m); err != nil {
+		return err
 	}
 	if err := p.b.faults.fail(OpPublish); err != nil {
 		return fmt.Errorf("membroker: publishing to %q: %w", m.Topic, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
@@ -13,6 +14,7 @@ type ending struct {
 	cs       *claimState // nil: it never began
 	last     bool
 	p        progress
+	outs     emitted
 	promised int64 // settles that said nil and are not known to be committed
 	due      time.Time
 }
@@ -38,11 +40,11 @@ func (r *releases) decline(sh *shared, n notice) {
 	r.add(&ending{h: &holding{sh: sh, cur: n.cur, term: n.term, epoch: n.start.epoch}, p: n.start})
 }
 
-// tend commits and releases what is due. It returns when to try again.
-func (r *releases) tend(now time.Time) (next time.Time) {
+// tend commits and releases what is due, as long as it is the source's: until by. It returns when to try again.
+func (r *releases) tend(now, by time.Time) (next time.Time) {
 	rest := r.list[:0]
 	for _, e := range r.list {
-		if now.Before(e.due) || !r.release(e, now) {
+		if now.Before(e.due) || !r.release(e, now, by) {
 			rest = append(rest, e)
 			next = earlier(next, e.due)
 		}
@@ -51,19 +53,23 @@ func (r *releases) tend(now time.Time) (next time.Time) {
 	return next
 }
 
-func (r *releases) release(e *ending, now time.Time) (done bool) {
+func (r *releases) release(e *ending, now, by time.Time) (done bool) {
 	p := r.place
-	err := p.link.exchange(func(time.Time) error {
-		if err := p.m.commit(e.h.cur, e.h.term, e.p, &p.b.faults); err != nil {
+	sent := p.link.operations.Begin()
+	err := p.link.exchangeBy(by, func(time.Time) error {
+		if e.cs == nil { // without a commit: it would be behind a gap that nobody has heard of
+			p.m.decline(e.h.cur, e.h.term)
+			return nil
+		}
+		if err := p.m.commit(e.h, e.h.term, e.p, e.outs, &p.b.faults); err != nil {
 			return err
 		}
-		if e.cs == nil {
-			p.m.decline(e.h.cur, e.h.term)
-		} else {
-			p.m.release(e.h.cur, e.h.term)
-		}
+		p.m.release(e.h.cur, e.h.term)
 		return nil
 	})
+	if e.cs != nil {
+		p.link.operated(broker.Settle, sent, err)
+	}
 	switch {
 	case errors.Is(err, errFenced):
 		e.unsaid(r.events, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// A Source is one process's subscription; see broker.Source. It implements broker.PartitionLagReporter, Pauser, Holder,
-// Rebudgeter, Windowed and SelfReader.
+// A Source is one process's subscription; see broker.Source. It implements broker.PartitionLagReporter, FloorReporter, Pauser,
+// Holder, Rebudgeter, Windowed, SelfReader and, where Config.Atomic is set, Emitter.
 //
 // Two goroutines drive it: the caller of Receive, which also asks the broker for messages, and a loop of its own from Open to
 // Close.
@@ -36,6 +36,7 @@ type Source struct {
 
 var (
 	_ broker.PartitionLagReporter = (*Source)(nil)
+	_ broker.FloorReporter        = (*Source)(nil)
 	_ broker.Pauser               = (*Source)(nil)
 	_ broker.Holder               = (*Source)(nil)
 	_ broker.Rebudgeter           = (*Source)(nil)
@@ -82,6 +83,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 		return broker.Traits{}, err
 	}
 	s.events.Observe(o.Observe)
+	s.link.operations.Observe(o.Operated)
 	if err := s.join(ctx); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
@@ -140,9 +142,11 @@ func (s *Source) Receive(dst []broker.Message) (int, error) {
 
 // ask gets messages from the broker into the prefetch. due is when to ask again although nobody says that there is something.
 func (s *Source) ask() (got bool, due time.Time, err error) {
-	if err = s.link.pass(); err == nil {
+	sent := s.link.operations.Begin()
+	if err = s.link.pass(time.Time{}); err == nil {
 		got, due, err = s.holdings.fetch(s.place, s.link.answer(), s.figures)
 	}
+	s.link.operated(broker.Fetch, sent, err)
 	s.link.note(err)
 	switch {
 	case isRefusal(err):
@@ -221,6 +225,10 @@ func (s *Source) Lag() broker.Lag { return s.figures.get() }
 // LagByPartition returns those of each partition; nothing where Leased. See broker.PartitionLagReporter.
 func (s *Source) LagByPartition() []broker.PartitionLag { return s.figures.byPartition() }
 
+// Floors returns what the group had finished of this source's logs at the last exchange with the broker. See
+// broker.FloorReporter.
+func (s *Source) Floors() []broker.Floor { return s.figures.floorsNow() }
+
 // SetBudget changes the budget for what is asked for from now on.
 func (s *Source) SetBudget(b broker.Budget) {
 	s.holdings.setBudget(b)
@@ -257,6 +265,11 @@ func (s *Source) Window(c *broker.Claim) float64 {
 		return 0
 	}
 	return s.holdings.fill(cs.h)
+}
+
+// Describe implements broker.Describer.
+func (s *Source) Describe() broker.Description {
+	return broker.Description{System: "membroker", Group: s.cfg.Group}
 }
 
 // Reads implements broker.SelfReader.

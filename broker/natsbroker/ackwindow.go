@@ -37,6 +37,7 @@ type ackBatch struct {
 	asked   int64 // when the last receipt was asked for, by the source's clock; notAsked: more acks may join
 	begun   bool  // the first receipt came
 	refused bool  // the server has no such consumer at the moment
+	told    bool  // the last receipt was heard of
 }
 
 // notAsked is the time of a receipt that was not yet asked for.
@@ -90,10 +91,25 @@ func (w *ackWindow) begin(over connEpoch) *ackBatch {
 	return &w.batches[len(w.batches)-1]
 }
 
+func (w *ackWindow) find(r receipt) (i int, ok bool) {
+	return slices.BinarySearchFunc(w.batches, r.batch(), func(b ackBatch, seq uint64) int { return cmp.Compare(b.seq, seq) })
+}
+
+// asking is when the receipt was asked for, where it is that of a batch's last ack, and nothing was heard of it before; else
+// notAsked.
+func (w *ackWindow) asking(r receipt) int64 {
+	i, ok := w.find(r)
+	if !ok || !r.isLast() || w.batches[i].told {
+		return notAsked
+	}
+	w.batches[i].told = true
+	return w.batches[i].asked
+}
+
 // answered takes a receipt, or the server's word that there is nobody to give one, and appends what is to be sent again. late is
 // how many were to arrive before now.
 func (w *ackWindow) answered(r receipt, taken bool, now int64, again []pendingAck) (acks []pendingAck, late int) {
-	i, ok := slices.BinarySearchFunc(w.batches, r.batch(), func(b ackBatch, seq uint64) int { return cmp.Compare(b.seq, seq) })
+	i, ok := w.find(r)
 	if !ok { // sent again meanwhile
 		return again, 0
 	}

@@ -33,7 +33,8 @@ func TestServerProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true,
+		NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,8 @@ func TestThroughput(t *testing.T) {
 	defer nc.Close()
 	js, _ := jetstream.New(nc)
 	ctx := context.Background()
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"},
+		Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
 	load(t, p.url(), "s.a", n, 100)
@@ -198,11 +200,13 @@ func TestThroughputOfSizes(t *testing.T) {
 			var ours, theirs []figures
 			for i := range 3 {
 				name := fmt.Sprint(size, "-", budget, "-", i)
-				theirs = append(theirs, consumeNats(t, p.url(), "n"+name, subject, n, jetstream.PullMaxBytes(min(budget, 16<<20)))) // with more, it is dropped
+				// with more, it is dropped
+				theirs = append(theirs, consumeNats(t, p.url(), "n"+name, subject, n, jetstream.PullMaxBytes(min(budget, 16<<20))))
 				ours = append(ours, consumeOurs(t, p.url(), "o"+name, subject, n, int64(budget)))
 			}
 			a, b := median(ours), median(theirs)
-			t.Logf("%7d bytes, budget %2d MiB: natsbroker %6.0f msg/s, Consume %6.0f msg/s, ratio %.2f", size, budget>>20, a.rate, b.rate, a.rate/b.rate)
+			t.Logf("%7d bytes, budget %2d MiB: natsbroker %6.0f msg/s, Consume %6.0f msg/s, ratio %.2f", size, budget>>20, a.rate, b.rate,
+				a.rate/b.rate)
 		}
 	}
 }
@@ -250,7 +254,8 @@ func consumeNats(t *testing.T, url, name, subject string, n int, opts ...jetstre
 	}
 	defer nc.Close()
 	js, _ := jetstream.New(nc)
-	c, err := js.CreateConsumer(context.Background(), "S", jetstream.ConsumerConfig{Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 20_000})
+	c, err := js.CreateConsumer(context.Background(), "S",
+		jetstream.ConsumerConfig{Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 20_000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ type closer struct {
 	outbox   *outbox
 	leases   *leaseKeeper
 	consumer *remoteConsumer
+	voucher  *voucher
 }
 
 // finish waits until the server has received all settles, or ctx ends.
@@ -41,6 +42,9 @@ func (c *closer) finish(ctx context.Context) error {
 func (c *closer) flush(given context.Context, nc *nats.Conn) bool {
 	ctx, cancel := context.WithTimeout(given, requestTimeout)
 	defer cancel()
+	if c.voucher.wanted() && !c.voucher.vouch(ctx, requestTimeout) {
+		return false
+	}
 	c.outbox.reconnected(epochOf(nc))
 	if nc.FlushWithContext(ctx) != nil { // the server has let go of our pulls
 		return false

@@ -18,7 +18,8 @@ const (
 
 // out returns a source without a connection, and a message that it has handed out.
 func out(t *testing.T) (*Source, *inbox, broker.Message) {
-	s, err := NewSource(Config{Connection: Connection{URLs: []string{"nats://127.0.0.1:1"}}, Stream: "S", Consumer: "c", Subjects: []string{"s.>"}})
+	s, err := NewSource(Config{Connection: Connection{URLs: []string{"nats://127.0.0.1:1"}}, Stream: "S", Consumer: "c",
+		Subjects: []string{"s.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}

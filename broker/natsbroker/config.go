@@ -71,8 +71,8 @@ func (t TLS) wanted() bool {
 	return t.Enabled || t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "" || t.HandshakeFirst
 }
 
-// Config is a JetStream source: one durable pull consumer on one stream. The tags are the keys of the program's file, and what may
-// be set.
+// Config is a JetStream source: one durable pull consumer on one stream. The tags are the keys of the program's file, and what
+// may be set.
 type Config struct {
 	Connection `yaml:",inline"`
 
@@ -112,7 +112,10 @@ type Config struct {
 	// error. Defaults to wait.
 	Missing string `yaml:"missing" want:"wait|stop"`
 	// Recreate goes on after the consumer or stream was deleted or made anew: with a Gap event and a new claim. On the same stream
-	// it resumes after the last known ack floor. Defaults to false: Receive then returns an error.
+	// it resumes after the last known ack floor. JetStream takes an ack by the message's sequence alone, so an ack that leaves
+	// before this process has heard of the new stream may settle, unseen, the message that has the sequence there: stop the
+	// consumers before you make a stream anew, or give it a FirstSeq above the old one's. Defaults to false: Receive then returns
+	// an error.
 	Recreate bool `yaml:"recreate"`
 
 	// MaxHold is how long one message is extended, from receipt. After it the server gives the message to another. Change it when
@@ -213,7 +216,10 @@ func (c Connection) validate(f *broker.Findings) {
 	for _, way := range []struct {
 		field broker.Field
 		set   bool
-	}{{"User", c.User != "" || !c.Password.IsZero()}, {"Token", !c.Token.IsZero()}, {"NKeySeedFile", c.NKeySeedFile != ""}, {"CredsFile", c.CredsFile != ""}} {
+	}{
+		{"User", c.User != "" || !c.Password.IsZero()}, {"Token", !c.Token.IsZero()},
+		{"NKeySeedFile", c.NKeySeedFile != ""}, {"CredsFile", c.CredsFile != ""},
+	} {
 		switch {
 		case !way.set:
 		case first == "":
@@ -238,7 +244,8 @@ func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string)
 		f.Add(at, "cannot be read as a URL")
 		return
 	}
-	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.Opaque != "" { // it may be a password, behind a slip of the pen
+	// it may be a password, behind a slip of the pen
+	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.Opaque != "" {
 		f.Add(at, "has something behind its host: want nats://host:port, and in a password %%2F for /, %%3F for ?, %%23 for #")
 		return
 	}

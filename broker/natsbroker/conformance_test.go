@@ -87,6 +87,7 @@ func harness(where func(testing.TB) place) brokertest.Harness {
 		NilValueIsEmpty:  true,
 		HeadersByKey:     true, // nats.go keeps headers in a map, and writes them as it comes
 		KeepsRuns:        true,
+		Operations:       true,
 		StopHandsOver:    true,
 		OrdersOnDemand:   true,
 		SideBySide:       true, // each case has a server of its own
@@ -116,7 +117,8 @@ func orderedHarness() brokertest.Harness {
 var orderedCases = []string{
 	"HandedOutOnce", "AtLeastOnce", "Order", "SettleOnce", "GiveBack", "Attempts", "RedeliveredWhileOut",
 	"EventsInOrder", "ObserveCallsBack", "OrderAfterKill", "OrderAfterFreeze", "OrderAfterClose",
-	"StopKeepsWhatIsOut", "StopInOrder", "CloseGivesBack", "CloseWaits", "SettleRacesClose", "BudgetMessages", "BudgetUsedUpExactly", "PauseInOrder",
+	"StopKeepsWhatIsOut", "StopInOrder", "CloseGivesBack", "CloseWaits", "SettleRacesClose", "BudgetMessages", "BudgetUsedUpExactly",
+	"PauseInOrder",
 	"TrimmedUnderway", "Recreated", "CutBoth", "ShortCut", "Killed", "Frozen", "DownBeforeOpen", "DownLater", "Idle", "Lag", "Storm",
 	"NoGoroutineLeft", "NoBufferLeft",
 }
@@ -129,6 +131,7 @@ type conformance struct {
 	delay  time.Duration
 	links  []*proxy
 	pulls  atomic.Int64
+	pull   atomic.Value // where the last one wants its answers
 	beats  atomic.Int64
 	topics []string
 }
@@ -162,6 +165,7 @@ func newSystem(t testing.TB, p place, s brokertest.Setup) *brokertest.System {
 		SlowSettles:     c.slow,
 		Trim:            c.trim,
 		Recreate:        c.recreate,
+		Misconfigured:   c.misconfigured,
 	}
 	return sys
 }
@@ -169,7 +173,10 @@ func newSystem(t testing.TB, p place, s brokertest.Setup) *brokertest.System {
 // count listens to what processes send to the server.
 func (c *conformance) count(t testing.TB) {
 	t.Helper()
-	_, err := c.admin.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(*nats.Msg) { c.pulls.Add(1) })
+	_, err := c.admin.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(m *nats.Msg) {
+		c.pull.Store(m.Reply)
+		c.pulls.Add(1)
+	})
 	if err == nil {
 		_, err = c.admin.nc.Subscribe("$JS.ACK.>", func(m *nats.Msg) {
 			if string(m.Data) == "+WPI" {
@@ -217,7 +224,30 @@ func (c *conformance) join(t testing.TB) *brokertest.Process {
 			p.drop()
 			p.heal()
 		},
+		EndReceive: func() { c.refusePull(t) },
 	}
+}
+
+// refusePull answers the pull that is out, in the server's name, with what no other pull would cure.
+func (c *conformance) refusePull(t testing.TB) {
+	reply, _ := c.pull.Load().(string)
+	no := nats.NewMsg(reply)
+	no.Header.Set("Status", "400")
+	no.Header.Set("Description", "Bad Request")
+	if err := c.admin.nc.PublishMsg(no); err != nil {
+		t.Error(err)
+	}
+}
+
+// misconfigured makes a source of a stream that is not there, and that it shall not wait for.
+func (c *conformance) misconfigured(t testing.TB) broker.Source {
+	cfg := c.cfg
+	cfg.Stream, cfg.CreateStream, cfg.Missing = "MISSING", nil, "stop"
+	src, err := natsbroker.NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
 }
 
 func (c *conformance) produce(t testing.TB, _ int, ms ...broker.Outgoing) {

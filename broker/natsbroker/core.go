@@ -16,17 +16,19 @@ import (
 
 // CoreConfig is a core NATS source: a queue group on plain subjects, without JetStream.
 type CoreConfig struct {
-	Connection
+	Connection `yaml:",inline"`
 
 	// Subjects to subscribe to; wildcards are allowed. Required.
-	Subjects []string
+	Subjects []string `yaml:"subjects"`
 	// Queue is the queue group: of the processes with the same one, one gets each message. Required.
-	Queue string
+	Queue string `yaml:"queue"`
 }
 
-func (c CoreConfig) validate() error {
+// Validate reports all that is wrong at once, as *broker.Findings. NewCoreSource does so, too. It connects to nothing.
+func (c CoreConfig) Validate() error {
 	f := findings()
 	conftag.Check(f, c)
+	c.Connection = c.Connection.withDefaults()
 	c.Connection.validate(f)
 	f.Check(len(c.Subjects) > 0, "Subjects", "is missing")
 	validateSubjects(f, c.Subjects)
@@ -63,7 +65,7 @@ var (
 // NewCoreSource checks cfg and returns a source that is not yet connected. The error names every field that is wrong.
 func NewCoreSource(cfg CoreConfig) (*CoreSource, error) {
 	cfg.Connection = cfg.Connection.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	s := &CoreSource{cfg: cfg, bell: newBell()}

@@ -21,7 +21,8 @@ type openedCore struct {
 
 func openCore(t testing.TB, url string, budget broker.Budget) *openedCore {
 	t.Helper()
-	return openCoreOf(t, natsbroker.CoreConfig{Connection: config(url).Connection, Subjects: []string{"s.*", "t"}, Queue: "q"}, budget)
+	return openCoreOf(t, natsbroker.CoreConfig{Connection: config(url).Connection, Subjects: []string{"s.*", "t"}, Queue: "q"},
+		budget)
 }
 
 func openCoreOf(t testing.TB, cfg natsbroker.CoreConfig, budget broker.Budget) *openedCore {
@@ -110,7 +111,8 @@ func TestCoreSettle(t *testing.T) {
 	corePublish(t, nc, 1)
 	ms := receive(t, s, 2)
 	for i := range ms {
-		if ms[i].Topic == "t" && string(ms[i].Key) != "k" || ms[i].Offset != -1 || ms[i].Attempt != 1 || ms[i].Time().Before(time.Now().Add(-time.Minute)) {
+		if ms[i].Topic == "t" && string(ms[i].Key) != "k" || ms[i].Offset != -1 || ms[i].Attempt != 1 ||
+			ms[i].Time().Before(time.Now().Add(-time.Minute)) {
 			t.Errorf("message %+v", ms[i])
 		}
 	}

@@ -18,6 +18,7 @@ type durable struct {
 	consumer *jetstream.ConsumerInfo
 	stream   *jetstream.StreamInfo // nil where we may not ask for it
 	warnings []error               // what differs from the configuration, one a field
+	asked    question              // that has this for its answer
 }
 
 // resumed marks a consumer that was created to go on after another one, so that its start is no foreign setting.

@@ -19,7 +19,8 @@ func exampleServer() (url string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoLog: true,
+		NoSigs: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func ExampleSource() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := publisher.Publish(ctx, []broker.Outgoing{{Topic: "orders.new", Key: []byte("7"), Value: []byte("two boxes"), ID: "order-7"}}); err != nil {
+	if err := publisher.Publish(ctx, []broker.Outgoing{{Topic: "orders.new", Key: []byte("7"), Value: []byte("two boxes"),
+		ID: "order-7"}}); err != nil {
 		log.Fatal(err)
 	}
 

@@ -205,20 +205,22 @@ func TestRecreateStream(t *testing.T) {
 	}
 	eventually(t, "it is made anew", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
 	a.publish(1, 20)
-	eventually(t, "the new messages are handled, not taken for the old ones", func() bool { _, extra := d.seen(); return extra == 20 })
+	eventually(t, "the new messages are handled, not taken for the old ones",
+		func() bool { _, extra := d.seen(); return extra == 20 })
 	a.settled()
 	d.stop(t)
 }
 
 // The same, made anew by somebody else before the source could notice.
 func TestRecreatedByOthers(t *testing.T) {
-	ctx := context.Background()
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
 	cfg := config(ts.url())
 	cfg.Recreate = true
 	cfg.Poll = time.Second // the deliveries come before the next look
+	// What was handed out before that look and acked after it is nobody's any more, and comes again.
+	cfg.AckWait = 2 * time.Second
 	s := open(t, cfg)
 	d := drainAll(s)
 	a.publish(1, 20)
@@ -228,19 +230,13 @@ func TestRecreatedByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
-	old := a.info().Config
-	if err := a.js.DeleteStream(ctx, "S"); err != nil {
-		t.Fatal(err)
-	}
-	a.stream()
-	if _, err := a.js.CreateConsumer(ctx, "S", old); err != nil {
-		t.Fatal(err)
-	}
+	a.anew()
 	a.publish(1, 20)
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new messages are handled, not taken for the old ones", func() bool { _, extra := d.seen(); return extra >= 20 })
+	eventually(t, "the new messages are handled, not taken for the old ones",
+		func() bool { _, extra := d.seen(); return extra >= 20 })
 	eventually(t, "it is told, and a new claim begins", func() bool {
 		return len(s.events.of(broker.Gap)) == 1 && len(s.events.of(broker.Assigned)) == 2
 	})
@@ -308,4 +304,40 @@ func TestConsumerAheadOfItsStream(t *testing.T) {
 		return false
 	})
 	d.stop(t)
+}
+
+// Acks that were on their way when the connection went say nothing of the messages of a stream that was made anew meanwhile,
+// though these have the same sequences, and another process has them.
+func TestOldAcksToANewStream(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 10)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.Recreate, cfg.AckWait = true, time.Minute
+	away := open(t, cfg)
+	ms := receive(t, away, 10)
+	p.cut(toServer)
+	ack(t, away, ms...)
+	eventually(t, "acks are on their way", p.held)
+
+	a.anew()
+	a.publish(1, 10)
+	cfg.URLs = []string{ts.url()}
+	s := open(t, cfg)
+	news := receive(t, s, 10)
+	p.shut() // what is on its way is lost, and to be said again
+	p.heal()
+	eventually(t, "who was away has found the new one", func() bool { return len(away.events.of(broker.Assigned)) == 2 })
+	late := away.events.of(broker.Unconfirmed)
+	if len(late) == 0 || late[0].N != 10 {
+		t.Errorf("who was away has told %v of its acks, want that 10 are unconfirmed", late)
+	}
+	if n := a.info().NumAckPending; n != 10 {
+		t.Errorf("%d messages are unsettled, want the 10 that the other process has", n)
+	}
+	ack(t, s, news...)
+	a.settled()
 }

@@ -28,6 +28,7 @@ func (h *holdings) open(o broker.Options) {
 	defer h.mu.Unlock()
 	h.stock.ordered = o.Ordered
 	h.stock.pulls.gate.SetBudget(o.Budget)
+	h.stock.pulls.meter.on = o.Operated != nil
 }
 
 // receive hands out. Where it returns nothing and no error, somebody waits for the bell.
@@ -118,6 +119,12 @@ func (h *holdings) lag() broker.Lag {
 	defer h.mu.Unlock()
 	here, _ := h.stock.pulls.here()
 	return h.stock.lag.of(here, h.stock.standsBy(), h.stock.ses == nil || h.stock.ses.pin.group == "")
+}
+
+func (h *holdings) floors() []broker.Floor {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stock.floors()
 }
 
 // fail ends pulling for good.

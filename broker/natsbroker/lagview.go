@@ -30,6 +30,11 @@ type ConsumerLag struct {
 	// Finished is how many of these are settled already. Where messages were delivered more than once or the consumer reads only a
 	// part of its stream, the server does not tell, and this is the most that it can be.
 	Finished int64
+	// Pending were delivered and are not settled; Redelivered are those of them that were delivered more than once.
+	Pending, Redelivered int64
+	// Arrived counts what there was and is to handle since the consumer was made: each delivery, and what was never delivered.
+	// What is delivered again counts again.
+	Arrived int64
 }
 
 // A LagView asks the server for a consumer's state, without reading its messages. Not safe for concurrent use.
@@ -79,8 +84,10 @@ func (v *LagView) Read(ctx context.Context) (l ConsumerLag, err error) {
 	delivered := min(info.Delivered.Stream-info.AckFloor.Stream, info.Delivered.Consumer-info.AckFloor.Consumer)
 	l = ConsumerLag{
 		Committed: int64(info.AckFloor.Stream), End: int64(st.CachedInfo().State.LastSeq),
-		Finished: max(0, int64(delivered)-int64(info.NumAckPending)),
+		Finished: max(0, int64(delivered)-int64(info.NumAckPending)), Pending: int64(info.NumAckPending),
+		Redelivered: int64(info.NumRedelivered),
 	}
 	l.Lag = int64(info.NumPending) + int64(info.NumAckPending) + l.Finished
+	l.Arrived = int64(info.NumPending) + int64(info.Delivered.Consumer)
 	return l, nil
 }

@@ -16,7 +16,8 @@ func TestLagView(t *testing.T) {
 	a := ts.admin()
 	a.stream()
 	a.publish(1, 10)
-	cons, err := a.js.CreateConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy})
+	cons, err := a.js.CreateConsumer(t.Context(), "S",
+		jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,12 +32,13 @@ func TestLagView(t *testing.T) {
 			}
 		}
 	}
-	v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{ts.url()}}, Stream: "S", Consumer: "c"})
+	v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{ts.url()}},
+		Stream: "S", Consumer: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	want := natsbroker.ConsumerLag{Committed: 1, End: 10, Lag: 9, Finished: 2}
+	want := natsbroker.ConsumerLag{Committed: 1, End: 10, Lag: 9, Finished: 2, Pending: 3, Arrived: 10}
 	for range 2 { // the second on the same connection
 		if got, err := v.Read(t.Context()); err != nil || got != want {
 			t.Errorf("%+v %v, want %+v", got, err, want)
@@ -46,13 +48,16 @@ func TestLagView(t *testing.T) {
 
 func TestLagViewErrors(t *testing.T) {
 	t.Parallel()
-	if _, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Stream: "a.b"}); err == nil || !strings.Contains(err.Error(), "Stream is") || !strings.Contains(err.Error(), "Consumer is missing") {
+	if _, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Stream: "a.b"}); err == nil ||
+		!strings.Contains(err.Error(), "Stream is") || !strings.Contains(err.Error(), "Consumer is missing") {
 		t.Error(err)
 	}
 	ts := startServer(t)
 	ts.admin().stream()
-	for url, want := range map[string]string{ts.url(): "consumer c of stream S: ", "nats://127.0.0.1:1": "connecting to nats://127.0.0.1:1"} {
-		v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{url}}, Stream: "S", Consumer: "c"})
+	for url, want := range map[string]string{ts.url(): "consumer c of stream S: ",
+		"nats://127.0.0.1:1": "connecting to nats://127.0.0.1:1"} {
+		v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{url}}, Stream: "S",
+			Consumer: "c"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,6 +110,11 @@ func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 	return done, nil
 }
 
+// logOf names the log of a stream: one that is made anew has another.
+func logOf(info *jetstream.StreamInfo) string {
+	return info.Config.Name + "/" + strconv.FormatInt(info.Created.UnixNano(), 36)
+}
+
 func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (done broker.Scanned, err error) {
 	js, err := v.api(ctx)
 	if err != nil {
@@ -119,7 +124,7 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 	if err != nil {
 		return done, err
 	}
-	done.Log = info.Config.Name + "/" + strconv.FormatInt(info.Created.UnixNano(), 36)
+	done.Log = logOf(info)
 	at, last := max(uint64(max(0, s.Offset)), 1), info.State.LastSeq
 	done.Whole = keepsAll(info) && info.State.FirstSeq <= at
 	if !s.Since.IsZero() {

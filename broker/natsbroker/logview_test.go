@@ -48,7 +48,8 @@ func TestLogViewScan(t *testing.T) {
 	a := ts.admin()
 	for _, retention := range []jetstream.RetentionPolicy{jetstream.LimitsPolicy, jetstream.WorkQueuePolicy} {
 		name := "R" + retention.String()
-		st, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Retention: retention, AllowDirect: true})
+		st, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"},
+			Retention: retention, AllowDirect: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,8 @@ func TestLogViewScan(t *testing.T) {
 		if got := offsets(all); got != "1 3 5 7 9 11 13 15 17 19" {
 			t.Errorf("%s: sequences %s", name, got)
 		}
-		if m := all[3]; string(m.Value) != "3" || string(m.Key) != "k" || m.Partition != -1 || m.Topic != name+".a" || time.Since(m.Time()) > time.Minute {
+		if m := all[3]; string(m.Value) != "3" || string(m.Key) != "k" || m.Partition != -1 || m.Topic != name+".a" ||
+			time.Since(m.Time()) > time.Minute {
 			t.Errorf("%+v", m)
 		}
 		if done.Whole != (retention == jetstream.LimitsPolicy) || done.Log == "" {
@@ -97,7 +99,8 @@ func TestLogViewScan(t *testing.T) {
 			t.Errorf("%s: %+v %v", name, info, err)
 		}
 		n := 0
-		if _, err := v.Scan(t.Context(), broker.Scan{Topic: name + ".a"}, func(*broker.Message) error { n++; return broker.ErrStopScan }); err != nil || n != 1 {
+		if _, err := v.Scan(t.Context(), broker.Scan{Topic: name + ".a"},
+			func(*broker.Message) error { n++; return broker.ErrStopScan }); err != nil || n != 1 {
 			t.Errorf("%s: %d %v", name, n, err)
 		}
 		places := []broker.Place{{Partition: -1, Offset: 3}, {Partition: -1, Offset: 5}, {Partition: -1, Offset: 3}}
@@ -113,7 +116,8 @@ func TestLogViewScan(t *testing.T) {
 func TestLogViewCreatesLogs(t *testing.T) {
 	ts := startServer(t)
 	a := ts.admin()
-	if _, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.*"}, Storage: jetstream.MemoryStorage, MaxAge: time.Hour}); err != nil {
+	if _, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.*"},
+		Storage: jetstream.MemoryStorage, MaxAge: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	v := logView(t, ts)
@@ -153,7 +157,8 @@ func TestLogViewIsAway(t *testing.T) {
 	defer v.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := v.Scan(ctx, broker.Scan{Topic: "a"}, nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "hunter2") {
+	if _, err := v.Scan(ctx, broker.Scan{Topic: "a"}, nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1") ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Error(err)
 	}
 }

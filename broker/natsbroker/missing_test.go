@@ -27,7 +27,8 @@ func TestMissingStream(t *testing.T) {
 	defer cancel()
 	_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1 << 20}, Observe: func(broker.Event) {}})
 	closeSource(t, s)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "stream "+cfg.Stream) || !strings.Contains(err.Error(), "create_stream") {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "stream "+cfg.Stream) ||
+		!strings.Contains(err.Error(), "create_stream") {
 		t.Errorf("stop: %v", err)
 	}
 	cfg.Missing = "wait"
@@ -37,10 +38,12 @@ func TestMissingStream(t *testing.T) {
 	defer closeSource(t, s)
 	told, opened := make(chan broker.Event, 100), make(chan error, 1)
 	go func() {
-		_, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1 << 20}, Observe: func(e broker.Event) { told <- e }})
+		_, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1 << 20},
+			Observe: func(e broker.Event) { told <- e }})
 		opened <- err
 	}()
-	if e := <-told; e.Kind != broker.Warning || !strings.Contains(e.Err.Error(), "there is no stream "+cfg.Stream) || !strings.Contains(e.Err.Error(), "waiting for it") {
+	if e := <-told; e.Kind != broker.Warning || !strings.Contains(e.Err.Error(), "there is no stream "+cfg.Stream) ||
+		!strings.Contains(e.Err.Error(), "waiting for it") {
 		t.Errorf("told %v: %v", e.Kind, e.Err)
 	}
 	ts.admin().stream()

@@ -137,6 +137,19 @@ func (a *admin) stream(change ...func(*jetstream.StreamConfig)) {
 	})
 }
 
+// anew deletes the stream, and makes it and its consumer again as they were.
+func (a *admin) anew() {
+	a.t.Helper()
+	old := a.info().Config
+	if err := a.js.DeleteStream(context.Background(), "S"); err != nil {
+		a.t.Fatal(err)
+	}
+	a.stream()
+	if _, err := a.js.CreateConsumer(context.Background(), "S", old); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 func (a *admin) publish(from, to int) {
 	a.t.Helper()
 	for i := from; i <= to; i++ {
@@ -204,11 +217,12 @@ func (e *events) of(k broker.Kind) []broker.Event {
 
 func config(url string) natsbroker.Config {
 	return natsbroker.Config{
-		Connection: natsbroker.Connection{URLs: []string{url}, ReconnectWait: 20 * time.Millisecond, MaxReconnectWait: 200 * time.Millisecond},
-		Stream:     "S",
-		Consumer:   "c",
-		Poll:       100 * time.Millisecond,
-		Heartbeat:  500 * time.Millisecond,
+		Connection: natsbroker.Connection{URLs: []string{url}, ReconnectWait: 20 * time.Millisecond,
+			MaxReconnectWait: 200 * time.Millisecond},
+		Stream:    "S",
+		Consumer:  "c",
+		Poll:      100 * time.Millisecond,
+		Heartbeat: 500 * time.Millisecond,
 	}
 }
 

@@ -59,7 +59,8 @@ func (j *judge) begin(r *replica, m *consumer.Message) bool {
 		return false
 	}
 	if n > j.done[key] && !j.early[key][n] {
-		j.wrong = append(j.wrong, fmt.Sprintf("%s began %d of key %s when only those below %d were handled", r.name, n, key, j.done[key]))
+		j.wrong = append(j.wrong, fmt.Sprintf("%s began %d of key %s when only those below %d were handled", r.name, n, key,
+			j.done[key]))
 	}
 	if other := j.running[key]; other != nil && !other.dead {
 		j.wrong = append(j.wrong, fmt.Sprintf("%s began %d of key %s beside %s", r.name, n, key, other.name))
@@ -137,7 +138,8 @@ func (j *judge) join(t *testing.T, ts *testServer, name string, change ...func(*
 	r.src = src
 	cfg := consumer.Config{
 		Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 8, Max: 16}, CloseTimeout: 3 * time.Second,
-		Retry: consumer.Retry{MaxAttempts: 1 << 20, Backoff: consumer.Backoff{Initial: 5 * time.Millisecond, Max: 20 * time.Millisecond}},
+		Retry: consumer.Retry{MaxAttempts: 1 << 20, Backoff: consumer.Backoff{Initial: 5 * time.Millisecond,
+			Max: 20 * time.Millisecond}},
 		Handler: func(ctx context.Context, m *consumer.Message) error {
 			if !j.begin(r, m) {
 				return errors.New("killed")
@@ -184,7 +186,8 @@ func feed(t *testing.T, p broker.Publisher, next map[int]int, n int) {
 	ms := make([]broker.Outgoing, n)
 	for i := range ms {
 		k := rand.N(50)
-		ms[i] = broker.Outgoing{Topic: "s.a", Key: fmt.Appendf(nil, "k%02d", k), Value: binary.BigEndian.AppendUint32(nil, uint32(next[k]))}
+		ms[i] = broker.Outgoing{Topic: "s.a", Key: fmt.Appendf(nil, "k%02d", k),
+			Value: binary.BigEndian.AppendUint32(nil, uint32(next[k]))}
 		next[k]++
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -310,7 +313,8 @@ func TestKeyOrderOverLeaders(t *testing.T) {
 	a.stream(func(sc *jetstream.StreamConfig) { sc.Replicas = 3 })
 	j := newJudge()
 	for i, ts := range servers[1:] {
-		j.join(t, ts, fmt.Sprintf("p%d", i), func(c *consumer.Config) { c.Budget.Messages = 50 }) // so that there is more for who is pinned next
+		// so that there is more for who is pinned next
+		j.join(t, ts, fmt.Sprintf("p%d", i), func(c *consumer.Config) { c.Budget.Messages = 50 })
 	}
 	pub := newPublisher(t, ts.url())
 	total, next := 0, map[int]int{}

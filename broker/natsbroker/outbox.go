@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -14,18 +15,38 @@ import (
 // Sending an ack twice is harmless, so those without a receipt are sent again (ackwindow.go); a nak is never sent again, since by
 // then it may take the message from somebody else.
 //
+// What is said names a message by its sequence. To a consumer made anew under the same name, of a stream made anew, it would
+// be about another message. The sequence: a process loses its connection with acks that it has no receipt for; the server is
+// started again without its streams; another process makes them anew, and gets the first messages; the first process is back,
+// and its old acks settle those; the other one dies, and nobody ever has them. So nothing is written over a connection before
+// the consumer was found, over it, to be the same (voucher.go); nor after an ack was refused, for then there is no consumer.
+//
 // It does no I/O, and is safe for concurrent use.
 type outbox struct {
 	clock func() int64
 	// dropped is told how many naks were not sent because their lease had run out, late how many acks may have come after theirs.
 	dropped, late func(n int)
-	wake          bell
+	// settled is told when the receipt of a batch's last ack was asked for, by the source's clock, and has come. An error: there
+	// was nobody to give one. It comes at most once for each batch. nil: nobody is told.
+	settled func(asked int64, err error)
+	wake    bell // for the writer
+	doubt   bell // for the voucher
 
 	mu      sync.Mutex
 	settles settles // to be written
 	writing bool
 	window  ackWindow
 	server  serverID
+	sure    connEpoch // over which the consumer is the same
+	asked   connEpoch // for which the voucher was called
+	refused uint64    // how many acks were
+}
+
+// A question is whether the consumer is still the same: over which connection it is asked, and how many acks were refused by
+// then.
+type question struct {
+	over    connEpoch
+	refused uint64
 }
 
 // serverID is the id of the last server that was written to, and when it was last found to be another, by the source's clock. Not
@@ -63,6 +84,15 @@ type nak struct {
 
 func (s *settles) empty() bool { return len(s.acks)+len(s.naks) == 0 }
 
+// trim lets the oldest acks go where there are more than most; late is how many of those were still to arrive in time.
+func (s *settles) trim(most int) (late int) {
+	if n := len(s.acks) - most; n > 0 {
+		late = overdue(s.acks[:n], never)
+		s.acks = append(s.acks[:0], s.acks[n:]...)
+	}
+	return late
+}
+
 // reset keeps the space for the next ones.
 func (s *settles) reset() {
 	clear(s.acks)
@@ -85,7 +115,7 @@ func epochOf(nc *nats.Conn) connEpoch {
 }
 
 func newOutbox(clock func() int64, dropped, late func(int)) *outbox {
-	return &outbox{clock: clock, dropped: dropped, late: late, wake: newBell()}
+	return &outbox{clock: clock, dropped: dropped, late: late, wake: newBell(), doubt: newBell()}
 }
 
 // add queues settles of messages whose leases hold for ackWait from when they began or were last extended. What is given is
@@ -126,14 +156,49 @@ type outgoing struct {
 	first, last receipt
 }
 
+// ask is the question whether the consumer is still the same. It begins before the server is asked.
+func (o *outbox) ask(over connEpoch) question {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return question{over, o.refused}
+}
+
+// vouched says that the answer was yes.
+func (o *outbox) vouched(q question) {
+	o.mu.Lock()
+	if q.refused == o.refused {
+		o.sure = q.over
+	}
+	o.asked = connEpoch{} // where there is another connection by now
+	o.mu.Unlock()
+	o.rouse()
+}
+
+// isSure says whether the consumer is known to be the same over a connection.
+func (o *outbox) isSure(over connEpoch) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return over == o.sure
+}
+
 // take takes what is to be written over a connection; written gives back what is left of it. listening: receipts come.
 func (o *outbox) take(over connEpoch, listening bool) outgoing {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	if o.server.met(over.server, o.clock()) { // what was to arrive before may have less time
 		shorten(o.settles.acks)
 		o.window.shorten()
 	}
+	if over != o.sure {
+		if over != o.asked { // the voucher is called once for each connection
+			o.asked = over
+			o.doubt.ring()
+		}
+		late := o.settles.trim(maxUnproven)
+		o.mu.Unlock()
+		o.tellLate(late)
+		return outgoing{}
+	}
+	defer o.mu.Unlock()
 	out := outgoing{settles: o.settles}
 	o.settles = settles{acks: o.window.spare.take()}
 	out.acks, out.first, out.last = o.window.enter(out.acks, over, listening, o.clock())
@@ -176,15 +241,34 @@ func (o *outbox) reconnected(now connEpoch) {
 // have held.
 func (o *outbox) answered(r receipt, taken bool) {
 	o.mu.Lock()
+	if !taken {
+		o.refused++
+		o.sure, o.asked = connEpoch{}, connEpoch{}
+		o.doubt.ring()
+	}
 	n := len(o.settles.acks)
+	asked := o.window.asking(r)
 	acks, late := o.window.answered(r, taken, o.clock(), o.settles.acks)
 	o.settles.acks = acks
 	if len(acks) > n {
 		o.rouse()
 	}
 	o.mu.Unlock()
+	if asked != notAsked && o.settled != nil {
+		o.settled(asked, refusedAcks(taken))
+	}
 	o.tellLate(late)
 }
+
+// refusedAcks is why acks were not taken.
+func refusedAcks(taken bool) error {
+	if taken {
+		return nil
+	}
+	return errNobodyTakes
+}
+
+var errNobodyTakes = errors.New("natsbroker: the server has nobody to take the acks at the moment")
 
 // review is called after the server was heard over that connection: it has acks without a receipt sent again, the last ones asked
 // for theirs, and tells which may have come too late.
@@ -216,11 +300,16 @@ func (o *outbox) left() (n int, refused bool) {
 	return len(o.settles.acks) + len(o.settles.naks) + o.window.count, o.window.refused()
 }
 
-// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these acks would be
-// about other messages. What was not written yet may be about its messages, which came before that was known.
-func (o *outbox) letGo() {
+// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these acks
+// would be about other messages. What was not written yet may be about its messages, which came before that was known; unless
+// the consumer was not known to be the same, over the present connection: then what waits is of before it.
+func (o *outbox) letGo(over connEpoch) {
 	o.mu.Lock()
 	late := o.window.clear()
+	if over != o.sure {
+		late += overdue(o.settles.acks, never)
+		o.settles.acks = o.settles.acks[:0]
+	}
 	o.mu.Unlock()
 	o.tellLate(late)
 }

@@ -19,6 +19,7 @@ var here = connEpoch{nth: 1, server: "S"}
 func newPost(t *testing.T) *post {
 	p := &post{t: t, now: int64(time.Hour)}
 	p.outbox = newOutbox(func() int64 { return p.now }, nil, func(n int) { p.late += n })
+	p.vouched(p.ask(here))
 	return p
 }
 
@@ -33,7 +34,12 @@ func (p *post) write(until int64, acks []string, send []string, first, last bool
 
 func (p *post) send(send []string, first, last bool) {
 	p.t.Helper()
-	out := p.take(here, true)
+	p.sendOver(here, send, first, last)
+}
+
+func (p *post) sendOver(over connEpoch, send []string, first, last bool) {
+	p.t.Helper()
+	out := p.take(over, true)
 	var got []string
 	for _, s := range out.acks {
 		got = append(got, s.reply)
@@ -47,7 +53,8 @@ func (p *post) send(send []string, first, last bool) {
 func (p *post) wantLeft(unproven, queued, late int) {
 	p.t.Helper()
 	if p.window.count != unproven || len(p.settles.acks) != queued || p.late != late {
-		p.t.Fatalf("%d acks without a receipt, %d to be sent, %d told as late; want %d, %d, %d", p.window.count, len(p.settles.acks), p.late, unproven, queued, late)
+		p.t.Fatalf("%d acks without a receipt, %d to be sent, %d told as late; want %d, %d, %d", p.window.count, len(p.settles.acks),
+			p.late, unproven, queued, late)
 	}
 }
 
@@ -131,11 +138,13 @@ func TestReceipts(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
 		p.settles.acks = append(p.settles.acks, pendingAck{"c", lease}) // perhaps of the next one
-		p.letGo()
+		p.letGo(here)
 		p.wantLeft(0, 1, 2)
-		p.reconnected(connEpoch{nth: 2, server: "S"})
+		again := connEpoch{nth: 2, server: "S"}
+		p.reconnected(again)
+		p.vouched(p.ask(again))
 		p.now += askEvery
-		p.send([]string{"c"}, false, true)
+		p.sendOver(again, []string{"c"}, false, true)
 	})
 	t.Run("an abandoned one did not hold", func(t *testing.T) {
 		p := newPost(t)
@@ -153,13 +162,133 @@ func TestReceipts(t *testing.T) {
 		restarted := connEpoch{nth: 2, server: "T"}
 		p.reconnected(restarted)
 		p.add(&settles{acks: []pendingAck{{"c", until}, {"new", p.now + wait}}}, wait)
-		want := []pendingAck{{"b", until - restartLoss}, {"never", never}, {"a", until - restartLoss}, {"c", until - restartLoss}, {"new", p.now + wait}}
+		want := []pendingAck{{"b", until - restartLoss}, {"never", never}, {"a", until - restartLoss}, {"c", until - restartLoss},
+			{"new", p.now + wait}}
 		if !slices.Equal(p.settles.acks, want) {
 			t.Errorf("%v, want %v", p.settles.acks, want)
 		}
+		p.vouched(p.ask(restarted))
 		p.take(restarted, true)
 		if got := p.window.batches[0].acks; !slices.Equal(got, want) {
 			t.Errorf("they are written with %v, want %v", got, want)
 		}
 	})
+}
+
+// TestVouched proves that nothing is written over a connection before the consumer was found to be the one that it is about.
+func TestVouched(t *testing.T) {
+	const lease, wait = int64(2 * time.Hour), int64(time.Minute)
+	next := connEpoch{nth: 2, server: "S"}
+	rung := func(p *post) bool {
+		select {
+		case <-p.doubt:
+			return true
+		default:
+			return false
+		}
+	}
+	away := func(t *testing.T) *post { // a is unproven, b was never written, and the connection is another one
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.settles.acks = append(p.settles.acks, pendingAck{"b", lease})
+		p.reconnected(next)
+		p.sendOver(next, nil, false, false)
+		p.wantLeft(0, 2, 0)
+		if !rung(p) {
+			t.Fatal("nobody is asked whether the consumer is the same")
+		}
+		if p.sendOver(next, nil, false, false); rung(p) {
+			t.Error("it is asked once more for each write")
+		}
+		return p
+	}
+	t.Run("it is the same", func(t *testing.T) {
+		p := away(t)
+		p.vouched(p.ask(next))
+		p.now += askEvery
+		p.sendOver(next, []string{"b", "a"}, true, true)
+	})
+	t.Run("it is another one", func(t *testing.T) {
+		p := away(t)
+		p.letGo(next)
+		p.wantLeft(0, 0, 2)
+	})
+	t.Run("nobody has tried to write yet", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		p.settles.acks = append(p.settles.acks, pendingAck{"b", lease})
+		p.letGo(next)
+		p.wantLeft(0, 0, 2)
+	})
+	t.Run("it was asked over another connection", func(t *testing.T) {
+		p := away(t)
+		p.vouched(p.ask(here))
+		p.sendOver(next, nil, false, false)
+	})
+	t.Run("a refusal", func(t *testing.T) {
+		p := newPost(t)
+		p.write(lease, []string{"a"}, []string{"a"}, false, true)
+		before := p.ask(here)
+		p.answered(lastReceipt(1), false)
+		if !rung(p) {
+			t.Fatal("nobody is asked whether the consumer is the same")
+		}
+		p.review(here, wait)
+		p.send(nil, false, false)
+		p.vouched(before) // it says nothing of the time after the refusal
+		p.send(nil, false, false)
+		p.vouched(p.ask(here))
+		p.send([]string{"a"}, false, true)
+	})
+	t.Run("they are bounded", func(t *testing.T) {
+		p := away(t)
+		for range maxUnproven + 8 {
+			p.settles.acks = append(p.settles.acks, pendingAck{"c", lease})
+		}
+		p.sendOver(next, nil, false, false)
+		p.wantLeft(0, maxUnproven, 10)
+	})
+}
+
+// A batch of acks is told when the receipt for its last one was answered, once, and measured from when that was asked for.
+func TestSettledIsTold(t *testing.T) {
+	const lease = int64(2 * time.Hour)
+	type told struct {
+		asked int64
+		err   error
+	}
+	of := func(do func(p *post)) (all []told) {
+		p := newPost(t)
+		p.settled = func(asked int64, err error) { all = append(all, told{asked - int64(time.Hour), err}) }
+		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
+		p.now += 7
+		do(p)
+		return all
+	}
+	for name, c := range map[string]struct {
+		do   func(p *post)
+		want []told
+	}{
+		"the first receipt says nothing yet": {func(p *post) { p.answered(firstReceipt(1), true) }, nil},
+		"the last one does": {func(p *post) {
+			p.answered(firstReceipt(1), true)
+			p.answered(lastReceipt(1), true)
+			p.answered(lastReceipt(1), true)
+		}, []told{{0, nil}}},
+		"nobody takes them": {func(p *post) {
+			p.answered(firstReceipt(1), false)
+			p.answered(lastReceipt(1), false)
+			p.answered(lastReceipt(1), false)
+		}, []told{{0, errNobodyTakes}}},
+		"they went into another connection": {func(p *post) {
+			p.reconnected(connEpoch{nth: 2, server: "S"})
+			p.answered(lastReceipt(1), true)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := of(c.do); !slices.Equal(got, c.want) {
+				t.Errorf("told %v, want %v", got, c.want)
+			}
+		})
+	}
 }

@@ -209,11 +209,13 @@ func TestDurableWithAGroupIsForAnOrder(t *testing.T) {
 		}
 		return len(said) == 2
 	})
-	if all := strings.Join(said, "\n"); !strings.Contains(all, "ack_wait is 1s there and 2s here") || !strings.Contains(all, "priority_timeout is 1.25s there and 2.5s here") {
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "ack_wait is 1s there and 2s here") ||
+		!strings.Contains(all, "priority_timeout is 1.25s there and 2.5s here") {
 		t.Errorf("warnings:\n%s", all)
 	}
-	if _, err := ts.admin().js.UpdateConsumer(context.Background(), "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy,
-		PriorityPolicy: jetstream.PriorityPolicyOverflow, PriorityGroups: []string{"x"}}); err != nil {
+	if _, err := ts.admin().js.UpdateConsumer(context.Background(), "S",
+		jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy,
+			PriorityPolicy: jetstream.PriorityPolicyOverflow, PriorityGroups: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
 	closeSource(t, s)
@@ -330,7 +332,8 @@ func TestNobodyIsPinned(t *testing.T) {
 			a := ts.admin()
 			a.stream()
 			cfg := pinConfig(ts.url())
-			cfg.AckWait, cfg.Heartbeat, cfg.Poll = time.Hour, 10*time.Second, time.Hour // at a heartbeat, and a poll, the server would look, too
+			// at a heartbeat, and a poll, the server would look, too
+			cfg.AckWait, cfg.Heartbeat, cfg.Poll = time.Hour, 10*time.Second, time.Hour
 			s := open(t, cfg, inOrder)
 			eventually(t, "it waits for its turn", func() bool { return a.info().NumWaiting > 0 })
 			s = leave(t, ts, s)

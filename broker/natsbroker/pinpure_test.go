@@ -30,16 +30,18 @@ func TestPinAsksForWhatItMay(t *testing.T) {
 		want   request
 		ok     bool
 	}{
-		"stands by":                     {pin{}, fresh(), request{8, 1, 0}, true},
-		"stands by and has asked":       {pin{}, fresh(asked), request{}, false},
-		"stands by with a full budget":  {pin{}, fresh(full), request{}, false},
-		"lost":                          {pin{id: "x", lost: errPinTaken}, fresh(), request{}, false},
-		"gathers, nothing wanted":       {pin{id: "x", gathering: true}, fresh(), request{}, false},
-		"gathers, over a full budget":   {pin{id: "x", gathering: true, want: 30}, fresh(full), request{8, 30, 1000}, true},
-		"gathers and has asked":         {pin{id: "x", gathering: true, want: 30}, fresh(asked), request{}, false},
-		"gathers within the limits":     {pin{id: "x", gathering: true, want: 30}, fresh(func(c *credit) { c.maxBatch, c.maxBytes = 9, 500 }), request{8, 9, 500}, true},
-		"gathers one, of any size":      {pin{id: "x", gathering: true, want: 1}, fresh(), request{8, 1, 0}, true},
-		"gathers one larger than all":   {pin{id: "x", gathering: true, want: 5}, fresh(func(c *credit) { c.floor = 1001 }), request{8, 1, 0}, true},
+		"stands by":                    {pin{}, fresh(), request{8, 1, 0}, true},
+		"stands by and has asked":      {pin{}, fresh(asked), request{}, false},
+		"stands by with a full budget": {pin{}, fresh(full), request{}, false},
+		"lost":                         {pin{id: "x", lost: errPinTaken}, fresh(), request{}, false},
+		"gathers, nothing wanted":      {pin{id: "x", gathering: true}, fresh(), request{}, false},
+		"gathers, over a full budget":  {pin{id: "x", gathering: true, want: 30}, fresh(full), request{8, 30, 1000}, true},
+		"gathers and has asked":        {pin{id: "x", gathering: true, want: 30}, fresh(asked), request{}, false},
+		"gathers within the limits": {pin{id: "x", gathering: true, want: 30},
+			fresh(func(c *credit) { c.maxBatch, c.maxBytes = 9, 500 }), request{8, 9, 500}, true},
+		"gathers one, of any size": {pin{id: "x", gathering: true, want: 1}, fresh(), request{8, 1, 0}, true},
+		"gathers one larger than all": {pin{id: "x", gathering: true, want: 5}, fresh(func(c *credit) { c.floor = 1001 }),
+			request{8, 1, 0}, true},
 		"is pinned, and has its budget": {pin{id: "x"}, fresh(), request{8, 50, 500}, true},
 	} {
 		r, ok := c.pin.next(c.credit)
@@ -112,18 +114,20 @@ func TestPinActions(t *testing.T) {
 		want pinAction
 		wait time.Duration
 	}{
-		"stands by":                     {pin{}, pinView{now: 50 * s}, pinRest, 20 * time.Second},
-		"lost":                          {pin{id: "x", lost: errPinTaken}, pinView{now: 50 * s, out: 3}, pinRevoke, 0},
-		"lost, and handlers run":        {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s, out: 3}, pinRest, 5 * time.Second},
+		"stands by": {pin{}, pinView{now: 50 * s}, pinRest, 20 * time.Second},
+		"lost":      {pin{id: "x", lost: errPinTaken}, pinView{now: 50 * s, out: 3}, pinRevoke, 0},
+		"lost, and handlers run": {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s, out: 3}, pinRest,
+			5 * time.Second},
 		"lost, and they are done":       {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s}, pinEnd, 0},
 		"lost, and they had their time": {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 55 * s, out: 3}, pinEnd, 0},
 		"it is time":                    {pin{id: "x", renewed: 30 * s}, pinView{now: 50 * s}, pinRenew, 0},
 		"it is not":                     {pin{id: "x", renewed: 35 * s}, pinView{now: 50 * s}, pinRest, 5 * time.Second},
 		"gathers":                       {pin{id: "x", renewed: 35 * s, gathering: true}, pinView{now: 50 * s}, pinGather, time.Second},
-		"gathers, and is paused":        {pin{id: "x", renewed: 35 * s, gathering: true}, pinView{now: 50 * s, givesBack: true, ready: 1}, pinRest, 5 * time.Second},
-		"stopped, and nothing is here":  {pin{id: "x", renewed: 35 * s}, pinView{now: 50 * s, givesBack: true}, pinFree, 0},
-		"stopped, and handlers run":     {pin{id: "x", renewed: 30 * s}, pinView{now: 50 * s, givesBack: true, out: 1}, pinRenew, 0},
-		"given up":                      {pin{id: "x", freed: true}, pinView{now: 50 * s, givesBack: true}, pinRest, 20 * time.Second},
+		"gathers, and is paused": {pin{id: "x", renewed: 35 * s, gathering: true},
+			pinView{now: 50 * s, givesBack: true, ready: 1}, pinRest, 5 * time.Second},
+		"stopped, and nothing is here": {pin{id: "x", renewed: 35 * s}, pinView{now: 50 * s, givesBack: true}, pinFree, 0},
+		"stopped, and handlers run":    {pin{id: "x", renewed: 30 * s}, pinView{now: 50 * s, givesBack: true, out: 1}, pinRenew, 0},
+		"given up":                     {pin{id: "x", freed: true}, pinView{now: 50 * s, givesBack: true}, pinRest, 20 * time.Second},
 	} {
 		c.pin.ttl, c.view.ackWait = 120*s, 100*s
 		if got, wait := c.pin.action(c.view); got != c.want || wait != c.wait {
@@ -166,7 +170,8 @@ func TestPinIDIsTaken(t *testing.T) {
 }
 
 func TestServersThatPin(t *testing.T) {
-	for version, want := range map[string]bool{"2.10.29": false, "2.9.0-beta.1": false, "1.4.1": false, "2.11.0": true, "2.11.0-dev": true, "2.15.2": true,
+	for version, want := range map[string]bool{"2.10.29": false, "2.9.0-beta.1": false, "1.4.1": false, "2.11.0": true,
+		"2.11.0-dev": true, "2.15.2": true,
 		"3.0.0": true, "": true, "dev": true} {
 		if err := canPin(version); (err == nil) != want {
 			t.Errorf("version %q: %v", version, err)
@@ -186,7 +191,8 @@ func TestRenewal(t *testing.T) {
 	if err := json.Unmarshal(renewal("g", "abc"), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Batch != 1 || got.Max != 1 || got.Expires != time.Millisecond || got.Heartbeat != nil || got.Group != "g" || got.ID != "abc" {
+	if got.Batch != 1 || got.Max != 1 || got.Expires != time.Millisecond || got.Heartbeat != nil || got.Group != "g" ||
+		got.ID != "abc" {
 		t.Errorf("%+v of %s", got, renewal("g", "abc"))
 	}
 }
@@ -219,11 +225,13 @@ func TestPinLost(t *testing.T) {
 	ses.pin.group, ses.pin.ttl = "g", int64(5*time.Second)
 	stock.ses = ses
 	b := &inbox{ses: ses, prefix: "_INBOX.x."}
-	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.7.1.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.7.1.1700000000000000000.0",
+		Header: nats.Header{pinHeader: {"abc"}}})
 	if ses.pin.id != "abc" || !ses.pin.gathering || ses.ready.n != 1 {
 		t.Fatalf("%+v, %d ready", ses.pin, ses.ready.n)
 	}
-	s.puller.arrived(b, &nats.Msg{Subject: b.prefix + "1", Header: nats.Header{"Status": {"423"}, "Description": {"Nats-Wrong-Pin-Id"}}})
+	s.puller.arrived(b, &nats.Msg{Subject: b.prefix + "1",
+		Header: nats.Header{"Status": {"423"}, "Description": {"Nats-Wrong-Pin-Id"}}})
 	if ses.pin.lost == nil || ses.ready.n != 0 || len(s.outbox.settles.naks) != 1 {
 		t.Fatalf("%+v, %d ready, %d given back", ses.pin, ses.ready.n, len(s.outbox.settles.naks))
 	}
@@ -239,7 +247,8 @@ func TestPinLost(t *testing.T) {
 		t.Error("it does not stand by")
 	}
 	// What the server had sent before is given back by its own reply.
-	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.8.2.1700000000000000000.0", Header: nats.Header{pinHeader: {"abc"}}})
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: "$JS.ACK.S.c.1.8.2.1700000000000000000.0",
+		Header: nats.Header{pinHeader: {"abc"}}})
 	if len(s.outbox.settles.naks) != 2 {
 		t.Errorf("%d given back, want 2", len(s.outbox.settles.naks))
 	}

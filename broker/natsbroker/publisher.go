@@ -191,16 +191,17 @@ func (b *batch) wait(ctx context.Context) error {
 	if f.answer == nil {
 		return nil
 	}
+	select {
+	case err := <-f.answer: // most have come by the time it is their turn: they need no timer
+		b.answered(ctx, i, err)
+		return nil
+	default:
+	}
 	late := time.NewTimer(b.p.cfg.AckTimeout - time.Since(f.at))
 	defer late.Stop()
 	select {
 	case err := <-f.answer:
-		if errors.Is(err, nats.ErrNoResponders) {
-			err = b.p.noStream(ctx, f.subject, err)
-		}
-		if err != nil {
-			b.errs[i] = b.p.publishErr(f.subject, err)
-		}
+		b.answered(ctx, i, err)
 	case <-f.denied:
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
 	case <-late.C:
@@ -211,6 +212,17 @@ func (b *batch) wait(ctx context.Context) error {
 	}
 	b.p.answers.forget(f.id)
 	return nil
+}
+
+// answered takes what the stream says of message i.
+func (b *batch) answered(ctx context.Context, i int, err error) {
+	subject := b.sent[i].subject
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = b.p.noStream(ctx, subject, err)
+	}
+	if err != nil {
+		b.errs[i] = b.p.publishErr(subject, err)
+	}
 }
 
 // leave lets go of what nobody waits for any more.

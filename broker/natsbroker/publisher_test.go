@@ -72,7 +72,8 @@ func TestPublishAndReceive(t *testing.T) {
 		for _, m := range receive(t, s, 100) {
 			v, _ := m.Headers.Get("x")
 			id, _ := m.Headers.Get("Nats-Msg-Id")
-			if string(m.Value) != fmt.Sprint(i) || string(m.Key) != string([]byte{byte(i), '\n'}) || string(v) != "2" || string(id) != fmt.Sprint(i) {
+			if string(m.Value) != fmt.Sprint(i) || string(m.Key) != string([]byte{byte(i), '\n'}) || string(v) != "2" ||
+				string(id) != fmt.Sprint(i) {
 				t.Fatalf("message %d came as %+v", i, m)
 			}
 			ack(t, s, m)
@@ -84,8 +85,9 @@ func TestPublishAndReceive(t *testing.T) {
 
 func TestPublishRefused(t *testing.T) {
 	ts := startServer(t, func(o *server.Options) {
-		o.Users = []*server.User{{Username: "all", Password: "word"}, {Username: "few", Password: "word", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{"s.>", "none.>", "$JS.API.>"}}}}}
+		o.Users = []*server.User{{Username: "all", Password: "word"},
+			{Username: "few", Password: "word", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{"s.>", "none.>", "$JS.API.>"}}}}}
 	})
 	a := ts.admin(func(o *natsOptions) error { o.User, o.Password = "all", "word"; return nil })
 	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 })
@@ -129,7 +131,8 @@ func TestPublishReserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newPublisher(t, ts.url())
-	for _, topic := range []string{"$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.S", "$JS.ACK.S.c.1.1.1.1.0", "$KV.b.k", "$", "_INBOX.x.1", "_R_.x", "_GR_.x.y.z"} {
+	for _, topic := range []string{"$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.S", "$JS.ACK.S.c.1.1.1.1.0", "$KV.b.k", "$",
+		"_INBOX.x.1", "_R_.x", "_GR_.x.y.z"} {
 		err := one(t, p, broker.Outgoing{Topic: topic})
 		if !errors.Is(err, broker.ErrReserved) || !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), topic) {
 			t.Errorf("Publish to %q: %v", topic, err)
@@ -254,7 +257,8 @@ func TestPublishedHeadersAreNoCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := one(t, p, broker.Outgoing{Topic: "s.a", Value: []byte("letter"), ID: "7", Headers: []broker.Header{
-		{Key: "Nats-Expected-Last-Sequence", Value: []byte("99")}, {Key: "nats-rollup", Value: []byte("all")}, {Key: "Nats-Msg-Id", Value: []byte("old")}}})
+		{Key: "Nats-Expected-Last-Sequence", Value: []byte("99")}, {Key: "nats-rollup", Value: []byte("all")}, {Key: "Nats-Msg-Id",
+			Value: []byte("old")}}})
 	if err != nil {
 		t.Fatalf("a copied header was obeyed: %v", err)
 	}

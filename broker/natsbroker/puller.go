@@ -25,6 +25,8 @@ type puller struct {
 	look      bell
 	gone      bell // perhaps the consumer is
 	heartbeat time.Duration
+
+	operations *kit.Operations
 }
 
 // pullTimes are how long the server keeps a request that it cannot answer, and how often it says that it does. The server wants
@@ -141,7 +143,7 @@ func (p *puller) pull() {
 // arrived is called by nats.go for each answer to a pull, by one goroutine for each inbox.
 func (p *puller) arrived(b *inbox, m *nats.Msg) {
 	if d, ok := parseReply(m.Reply); ok {
-		p.side.delivered(b, m, d)
+		p.tell(p.side.delivered(b, m, d))
 		return
 	}
 	rest, mine := strings.CutPrefix(m.Subject, b.prefix)
@@ -152,8 +154,18 @@ func (p *puller) arrived(b *inbox, m *nats.Msg) {
 	if err != nil {
 		return
 	}
-	if st := readStatus(m.Header); p.side.answered(b, id, st) {
+	st := readStatus(m.Header)
+	current, ended := p.side.answered(b, id, st)
+	p.tell(ended)
+	if current {
 		p.react(st)
+	}
+}
+
+// tell tells of requests that are over.
+func (p *puller) tell(ended []endedPull) {
+	for _, e := range ended {
+		p.operations.Tell(broker.Fetch, p.clock.at(e.sent), e.err)
 	}
 }
 

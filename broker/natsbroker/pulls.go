@@ -10,6 +10,7 @@ import (
 // use.
 type pulls struct {
 	credit
+	meter      pullMeter
 	barren     barren
 	in         *inbox
 	heard      uint64        // answers, with a message or without
@@ -51,6 +52,7 @@ func (p *pulls) leave() (old *inbox) {
 		old.retired, old.owed = true, p.asked
 	}
 	p.reset()
+	p.meter.void()
 	return old
 }
 
@@ -71,6 +73,14 @@ func (p *pulls) came(b *inbox, size int) (asked bool) {
 	asked = p.asked > 0
 	p.arrived(size)
 	return asked
+}
+
+// over is which requests have ended since the last look, where somebody measures them.
+func (p *pulls) over(id uint64, st status) []endedPull {
+	if !p.meter.on {
+		return nil
+	}
+	return p.meter.answered(p.requests, id, st)
 }
 
 // mayPull says whether requests count, and may be sent now.

@@ -99,23 +99,27 @@ func (s pullSide) next() (p pull, ok bool) {
 		return p, false
 	}
 	k.pulls.sent(r)
+	k.pulls.meter.send(r.id, k.clock.now())
 	to := k.pulls.in
 	to.ses.pin.asked()
 	return pull{r, to, to.ses.pin.group, to.ses.pin.id, k.pulls.maxExpires}, true
 }
 
-// delivered takes a delivery.
-func (s pullSide) delivered(b *inbox, m *nats.Msg, d delivery) {
+// delivered takes a delivery, and says which requests are over by it.
+func (s pullSide) delivered(b *inbox, m *nats.Msg, d delivery) (ended []endedPull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stock.arrived(b, m, d)
+	return s.stock.pulls.over(0, status{})
 }
 
-// answered takes an answer without a message, and says whether it is about a request that counts.
-func (s pullSide) answered(b *inbox, id uint64, st status) (current bool) {
+// answered takes an answer without a message, and says whether it is about a request that counts, and which requests are over
+// by it.
+func (s pullSide) answered(b *inbox, id uint64, st status) (current bool, ended []endedPull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stock.answered(b, id, st)
+	current = s.stock.answered(b, id, st)
+	return current, s.stock.pulls.over(id, st)
 }
 
 // holdOff lets no pull be sent for a while.

@@ -41,7 +41,8 @@ func TestParseReply(t *testing.T) {
 }
 
 func FuzzParseReply(f *testing.F) {
-	for _, s := range []string{"$JS.ACK.S.c.3.25.8.1700000000123456789.9", "$JS.ACK._.h.S.c.3.25.8.1.9.more", "$JS.ACK.......", "$JS.ACK.S.c.1.1.1.9223372036854775808.1"} {
+	for _, s := range []string{"$JS.ACK.S.c.3.25.8.1700000000123456789.9", "$JS.ACK._.h.S.c.3.25.8.1.9.more", "$JS.ACK.......",
+		"$JS.ACK.S.c.1.1.1.9223372036854775808.1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -115,7 +116,8 @@ func TestCredit(t *testing.T) {
 		steps  []check
 	}{
 		"halves, then quarters": {credit{gate: gateOf(100, 1000)}, []check{
-			{ask, "50/500"}, {ask, "50/500"}, {ask, "-"}, {came(30, 1), "70"}, {settled(24, 1), ""}, {ask, "-"}, {settled(1, 1), ""}, {ask, "25/25"}, {ask, "-"},
+			{ask, "50/500"}, {ask, "50/500"}, {ask, "-"}, {came(30, 1), "70"}, {settled(24, 1), ""}, {ask, "-"}, {settled(1, 1), ""}, {ask,
+				"25/25"}, {ask, "-"},
 		}},
 		"one message at a time": {credit{gate: gateOf(1, 100)}, []check{
 			{ask, "1/100"}, {ask, "-"}, {came(1, 10), "0"}, {ask, "-"}, {settled(1, 10), ""}, {ask, "1/100"},
@@ -124,26 +126,31 @@ func TestCredit(t *testing.T) {
 			{ask, "50/500"}, {ask, "50/500"}, {came(50, 2), "50"}, {answer(1, "409", "Batch Completed", "0", "400"), "50/500"},
 		}},
 		"a late answer to what is void changes nothing": {credit{gate: gateOf(1, 100)}, []check{
-			{ask, "1/100"}, {came(1, 10), "0"}, {settled(1, 10), ""}, {ask, "1/100"}, {answer(1, "409", "Batch Completed", "0", "90"), "1/100"},
+			{ask, "1/100"}, {came(1, 10), "0"}, {settled(1, 10), ""}, {ask, "1/100"}, {answer(1, "409", "Batch Completed", "0", "90"),
+				"1/100"},
 		}},
 		"expired": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {came(10, 5), "40"}, {answer(1, "408", "Request Timeout", "40", "450"), "0/0"},
 		}},
 		"refused as a whole": {credit{gate: gateOf(100, 1000)}, []check{
-			{ask, "50/500"}, {ask, "50/500"}, {answer(2, "409", "Exceeded MaxWaiting"), "50/500"}, {answer(7, "409", "Exceeded MaxWaiting"), "50/500"},
+			{ask, "50/500"}, {ask, "50/500"}, {answer(2, "409", "Exceeded MaxWaiting"),
+				"50/500"}, {answer(7, "409", "Exceeded MaxWaiting"), "50/500"},
 		}},
 		"a limit of the consumer": {credit{gate: gateOf(100, 1000), maxBatch: 20}, []check{{ask, "20/200"}}},
 		"larger than asked for: one alone may go over": {credit{gate: gateOf(10, 100)}, []check{
-			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"}, {ask, "-"},
+			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"}, {ask,
+				"-"},
 			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "4/80"},
-			{answer(3, "409", "Message Size Exceeds MaxBytes", "4", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask, "-"},
+			{answer(3, "409", "Message Size Exceeds MaxBytes", "4", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask,
+				"-"},
 			{settled(1, 20), ""}, {ask, "-"}, {settled(1, 500), ""}, {ask, "5/50"},
 		}},
 		"bytes used up to the last one end a request without a word": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {ask, "50/500"}, {came(10, 100), "0"}, {settled(10, 100), ""}, {ask, "50/500"},
 		}},
 		"those of one of two": {credit{gate: gateOf(100, 1000)}, []check{
-			{ask, "50/500"}, {ask, "50/500"}, {came(9, 100), "91"}, {answer(2, "409", "Message Size Exceeds MaxBytes", "46", "100"), "0/0"},
+			{ask, "50/500"}, {ask, "50/500"}, {came(9, 100), "91"}, {answer(2, "409", "Message Size Exceeds MaxBytes", "46", "100"),
+				"0/0"},
 		}},
 		"what remained was too little, not what was asked for": {credit{gate: gateOf(10, 100)}, []check{
 			{ask, "5/50"}, {ask, "5/50"}, {came(4, 20), "6"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "3", "10"), "3/10"},
@@ -153,7 +160,8 @@ func TestCredit(t *testing.T) {
 			{ask, "1/0"}, {func(c *credit) string { c.floor = 0; return "" }, ""}, {ask, "5/55"}, {came(1, 5), "5"}, {came(1, 55), "0"},
 		}},
 		"several without a bound": {credit{gate: gateOf(10, 0)}, []check{
-			{func(c *credit) string { c.sent(request{1, 3, 0}); return "" }, ""}, {came(1, 5), "2"}, {came(1, 5), "1"}, {ask, "-"}, {came(1, 5), "0"},
+			{func(c *credit) string { c.sent(request{1, 3, 0}); return "" }, ""}, {came(1, 5), "2"}, {came(1, 5), "1"}, {ask,
+				"-"}, {came(1, 5), "0"},
 		}},
 		"no more at once than a server keeps for a connection": {credit{gate: gateOf(100, 64<<20)}, []check{
 			{ask, "50/8388600"}, {ask, "50/8388600"}, {ask, "-"}, {came(8, 1<<20), "92"}, {ask, "-"}, {settled(8, 1<<20), ""}, {ask, "-"},
@@ -162,8 +170,9 @@ func TestCredit(t *testing.T) {
 		"a little is not worth a request while one is under way": {credit{gate: gateOf(100, 1000)}, []check{
 			{ask, "50/500"}, {came(4, 100), "46"}, {settled(2, 100), ""}, {ask, "6/650"}, {settled(1, 100), ""}, {ask, "-"},
 		}},
-		"no bytes at all": {credit{gate: gateOf(10, 0)}, []check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
-		"reset":           {credit{gate: gateOf(10, 100)}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
+		"no bytes at all": {credit{gate: gateOf(10, 0)},
+			[]check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
+		"reset": {credit{gate: gateOf(10, 100)}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, s := range c.steps {
@@ -177,7 +186,8 @@ func TestCredit(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	for text, want := range map[string]verdict{
-		"100 Idle Heartbeat": pullAlive, "404 No Messages": pullEnded, "408 Request Timeout": pullEnded, "408 Interest Expired": pullEnded,
+		"100 Idle Heartbeat": pullAlive, "404 No Messages": pullEnded, "408 Request Timeout": pullEnded,
+		"408 Interest Expired": pullEnded,
 		"409 Consumer Deleted": pullDeleted, "409 Leadership Change": pullReset, "409 Server Shutdown": pullReset,
 		"409 Message Size Exceeds MaxBytes": pullTooLarge, "409 Batch Completed": pullEnded, "409 Exceeded MaxWaiting": pullRefused,
 		"409 Exceeded MaxRequestBatch of 5": pullRefused, "409 Consumer is push based": pullBroken, "400 Bad Request - x": pullBroken,
@@ -210,7 +220,8 @@ func TestPosition(t *testing.T) {
 		"known by the info":       {{d: first(1, 1)}, {at: point{7, 20}}, {d: first(8, 24), want: 3, from: 21}},
 		"the info is ahead of us": {{d: first(1, 1)}, {at: point{3, 3}}, {d: first(2, 2)}, {d: first(3, 3)}, {d: first(4, 4)}},
 		"purged while idle":       {{d: first(1, 1)}, {at: point{1, 1}}, {at: point{1, 11}, want: 10, from: 2}, {d: first(2, 12)}},
-		"a server that forgot":    {{d: first(1, 1)}, {d: first(2, 2)}, {d: first(2, 2)}, {d: first(3, 3)}, {d: first(4, 5), want: 1, from: 4}},
+		"a server that forgot": {{d: first(1, 1)}, {d: first(2, 2)}, {d: first(2, 2)}, {d: first(3, 3)},
+			{d: first(4, 5), want: 1, from: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := position{exact: true}
@@ -384,8 +395,10 @@ func decode(t testing.TB, block string) nats.Header {
 
 // Whatever a producer writes: no panic, all three methods agree, and nothing is invented.
 func FuzzHeaders(f *testing.F) {
-	for _, s := range []string{"a: b\r\n", "Longshore-Key: k\r\nlongshore-key: x\r\n", "Longshore-Key-Base64: AAECDQo=\r\n", "Longshore-Key-Base64: %%\r\n",
-		": x\r\na:\r\na: \r\n", "a: " + strings.Repeat("x", 5000) + "\r\n", "Longshore-Attempts: -1\r\nStatus: 409\r\n", "\xff\x00: \xfe\r\n"} {
+	for _, s := range []string{"a: b\r\n", "Longshore-Key: k\r\nlongshore-key: x\r\n", "Longshore-Key-Base64: AAECDQo=\r\n",
+		"Longshore-Key-Base64: %%\r\n",
+		": x\r\na:\r\na: \r\n", "a: " + strings.Repeat("x", 5000) +
+			"\r\n", "Longshore-Attempts: -1\r\nStatus: 409\r\n", "\xff\x00: \xfe\r\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, block []byte) {
@@ -445,12 +458,14 @@ func TestEncode(t *testing.T) {
 		out broker.Outgoing
 		ok  bool
 	}{
-		"plain":                 {broker.Outgoing{Topic: "a.b"}, true},
-		"all":                   {broker.Outgoing{Topic: "a", Key: []byte("k"), Value: []byte("v"), ID: "i", Headers: []broker.Header{{Key: "x", Value: []byte("1")}, {Key: "x", Value: []byte("2")}}}, true},
-		"binary key":            {broker.Outgoing{Topic: "a", Key: []byte{0, 13, 10, 255}}, true},
-		"key with blanks":       {broker.Outgoing{Topic: "a", Key: []byte(" k ")}, true},
-		"empty key":             {broker.Outgoing{Topic: "a", Key: []byte{}}, true},
-		"error of two lines":    {broker.Outgoing{Topic: "a", Headers: []broker.Header{{Key: broker.HeaderError, Value: []byte("a\r\nb\n")}}}, true},
+		"plain": {broker.Outgoing{Topic: "a.b"}, true},
+		"all": {broker.Outgoing{Topic: "a", Key: []byte("k"), Value: []byte("v"), ID: "i",
+			Headers: []broker.Header{{Key: "x", Value: []byte("1")}, {Key: "x", Value: []byte("2")}}}, true},
+		"binary key":      {broker.Outgoing{Topic: "a", Key: []byte{0, 13, 10, 255}}, true},
+		"key with blanks": {broker.Outgoing{Topic: "a", Key: []byte(" k ")}, true},
+		"empty key":       {broker.Outgoing{Topic: "a", Key: []byte{}}, true},
+		"error of two lines": {broker.Outgoing{Topic: "a",
+			Headers: []broker.Header{{Key: broker.HeaderError, Value: []byte("a\r\nb\n")}}}, true},
 		"empty subject":         {broker.Outgoing{}, false},
 		"wildcard":              {broker.Outgoing{Topic: "a.*"}, false},
 		"full wildcard":         {broker.Outgoing{Topic: "a.>"}, false},

@@ -16,12 +16,16 @@ func TestQuiet(t *testing.T) {
 	heard := func(n uint64) signs { return signs{heard: n, asked: true, contact: 1 << 60} }
 	aside := signs{heard: 1, asked: true, standsBy: true, contact: 1 << 60}
 	for name, looks := range map[string][]look{
-		"it is heard":             {{0, heard(1), notSilent}, {9, heard(2), notSilent}, {19, heard(3), notSilent}},
-		"no heartbeat, told once": {{0, heard(1), notSilent}, {10, heard(1), notSilent}, {11, heard(1), pullSilent}, {20, heard(1), notSilent}, {22, heard(1), pullSilent}},
-		"nothing was asked for":   {{0, signs{heard: 1, contact: 1 << 60}, notSilent}, {99, signs{heard: 1, contact: 1 << 60}, notSilent}},
-		"it is asked anew":        {{0, heard(1), notSilent}, {11, signs{heard: 1, asked: true, idle: true}, notSilent}, {21, heard(1), notSilent}, {22, heard(1), pullSilent}},
-		"another is pinned":       {{0, aside, notSilent}, {11, aside, asideSilent}, {12, aside, notSilent}},
-		"nor are PINGs answered":  {{50, signs{heard: 1, asked: true, contact: 0}, noAnswer}, {51, signs{heard: 2, asked: true, contact: int64(50 * time.Second)}, notSilent}},
+		"it is heard": {{0, heard(1), notSilent}, {9, heard(2), notSilent}, {19, heard(3), notSilent}},
+		"no heartbeat, told once": {{0, heard(1), notSilent}, {10, heard(1), notSilent}, {11, heard(1), pullSilent},
+			{20, heard(1), notSilent}, {22, heard(1), pullSilent}},
+		"nothing was asked for": {{0, signs{heard: 1, contact: 1 << 60}, notSilent},
+			{99, signs{heard: 1, contact: 1 << 60}, notSilent}},
+		"it is asked anew": {{0, heard(1), notSilent}, {11, signs{heard: 1, asked: true, idle: true}, notSilent},
+			{21, heard(1), notSilent}, {22, heard(1), pullSilent}},
+		"another is pinned": {{0, aside, notSilent}, {11, aside, asideSilent}, {12, aside, notSilent}},
+		"nor are PINGs answered": {{50, signs{heard: 1, asked: true, contact: 0}, noAnswer},
+			{51, signs{heard: 2, asked: true, contact: int64(50 * time.Second)}, notSilent}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var q quiet

@@ -13,7 +13,8 @@ func TestSubjectMatches(t *testing.T) {
 		pattern, subject string
 		want             bool
 	}{
-		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.*", "a", false}, {"a.>", "a.b.c", true},
+		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.*", "a", false}, {"a.>",
+			"a.b.c", true},
 		{"a.>", "a", false}, {">", "a", true}, {"*.b", "a.b", true}, {"*.b.c", "a.b", false}, {"a.*.c", "a.b.c", true},
 	} {
 		if got := subjectMatches(c.pattern, c.subject); got != c.want {
@@ -42,12 +43,13 @@ func TestReads(t *testing.T) {
 		p    broker.Publisher
 		want bool
 	}{
-		"its own subject":     {source("nats://a:1", Config{Subjects: []string{"orders.>"}}), p, true},
-		"another subject":     {source("nats://a:1", Config{Subjects: []string{"payments.>"}}), p, false},
-		"another server":      {source("nats://b:1", Config{Subjects: []string{"orders.>"}}), p, false},
-		"another publisher":   {source("nats://a:1", Config{Subjects: []string{"orders.>"}}), nil, false},
-		"a stream it creates": {source("nats://a:1", Config{CreateStream: &jetstream.StreamConfig{Name: "S", Subjects: []string{"orders.*"}}}), p, true},
-		"nobody knows":        {source("nats://a:1", Config{}), p, false},
+		"its own subject":   {source("nats://a:1", Config{Subjects: []string{"orders.>"}}), p, true},
+		"another subject":   {source("nats://a:1", Config{Subjects: []string{"payments.>"}}), p, false},
+		"another server":    {source("nats://b:1", Config{Subjects: []string{"orders.>"}}), p, false},
+		"another publisher": {source("nats://a:1", Config{Subjects: []string{"orders.>"}}), nil, false},
+		"a stream it creates": {source("nats://a:1", Config{CreateStream: &jetstream.StreamConfig{Name: "S",
+			Subjects: []string{"orders.*"}}}), p, true},
+		"nobody knows": {source("nats://a:1", Config{}), p, false},
 	} {
 		if got := c.s.Reads(c.p, "orders.dead"); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -131,9 +131,10 @@ func logins(t *testing.T) map[string]login {
 			natsbroker.Connection{URLs: []string{"nats://u:" + canary + "@"}}, map[string]natsbroker.Connection{
 				"another password": {URLs: []string{"nats://u:" + canary + "x@"}},
 			}, []nats.Option{nats.UserInfo("u", canary)}},
-		"token": {func(o *server.Options) { o.Authorization = canary }, natsbroker.Connection{Token: broker.NewSecret(canary)}, map[string]natsbroker.Connection{
-			"another token": {Token: broker.NewSecret(canary + "x")},
-		}, []nats.Option{nats.Token(canary)}},
+		"token": {func(o *server.Options) { o.Authorization = canary }, natsbroker.Connection{Token: broker.NewSecret(canary)},
+			map[string]natsbroker.Connection{
+				"another token": {Token: broker.NewSecret(canary + "x")},
+			}, []nats.Option{nats.Token(canary)}},
 		"NKey": {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, natsbroker.Connection{NKeySeedFile: seed},
 			map[string]natsbroker.Connection{
 				"another seed":   {NKeySeedFile: otherSeed},

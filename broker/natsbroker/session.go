@@ -59,8 +59,8 @@ func (s *session) sort() {
 	s.unsorted = false
 }
 
-// handOut makes the message of slot i.
-func (s *session) handOut(m *broker.Message, i int32, cfg *Config) {
+// handOut makes the message of slot i, which is of a log.
+func (s *session) handOut(m *broker.Message, i int32, log string, cfg *Config) {
 	sl := &s.slots.all[i]
 	msg := sl.msg
 	sl.msg, sl.state = nil, slotOut
@@ -69,6 +69,7 @@ func (s *session) handOut(m *broker.Message, i int32, cfg *Config) {
 		Topic:     msg.Subject,
 		Partition: -1,
 		Offset:    int64(sl.seq),
+		Log:       log,
 		Value:     msg.Data,
 		Nanos:     sl.nanos,
 		Attempt:   int32(min(sl.delivered, 1<<31-1)),

@@ -8,10 +8,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.Pauser (all only) and
-// broker.Rebudgeter.
+// A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.FloorReporter, broker.Pauser (all
+// only) and broker.Rebudgeter.
 //
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
 // Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
@@ -24,19 +25,23 @@ type Source struct {
 	held   *holdings // what is here, and what becomes of it
 	outbox *outbox   // what has yet to be said to the server
 
+	operations kit.Operations
+
 	writer  *outboxWriter
 	leases  *leaseKeeper
 	puller  *puller
 	pinner  *pinner
 	watcher *watcher
+	voucher *voucher
 	closer  *closer
 }
 
 var (
-	_ broker.Source      = (*Source)(nil)
-	_ broker.LagReporter = (*Source)(nil)
-	_ broker.Pauser      = (*Source)(nil)
-	_ broker.Rebudgeter  = (*Source)(nil)
+	_ broker.Source        = (*Source)(nil)
+	_ broker.LagReporter   = (*Source)(nil)
+	_ broker.FloorReporter = (*Source)(nil)
+	_ broker.Pauser        = (*Source)(nil)
+	_ broker.Rebudgeter    = (*Source)(nil)
 )
 
 // NewSource checks cfg and returns a source that is not yet connected. The error names every field that is wrong.
@@ -50,6 +55,7 @@ func NewSource(cfg Config) (*Source, error) {
 	clock, c, link, events := newClock(), &s.cfg, s.life.link, s.life.events
 	consumer := &remoteConsumer{c, link}
 	s.outbox = newOutbox(clock.now, s.unsent, s.late)
+	s.outbox.settled = func(asked int64, err error) { s.operations.Tell(broker.Settle, clock.at(asked), err) }
 	s.held = newHoldings(c, clock, s.outbox, events, s.bells)
 
 	s.writer = &outboxWriter{box: s.outbox, link: link}
@@ -58,14 +64,19 @@ func NewSource(cfg Config) (*Source, error) {
 	}
 	s.puller = &puller{
 		side: pullSide{s.held}, clock: clock, events: events, link: link, outbox: s.outbox, leases: s.leases,
-		consumer: consumer, look: s.bells.pull, gone: s.bells.watch, heartbeat: c.Heartbeat,
+		consumer: consumer, look: s.bells.pull, gone: s.bells.watch, heartbeat: c.Heartbeat, operations: &s.operations,
 	}
 	s.pinner = &pinner{
 		side: pinSide{s.held}, events: events, link: link, consumer: consumer, look: s.bells.pin, pull: s.bells.pull,
 		idle: c.Heartbeat,
 	}
-	s.watcher = &watcher{cfg: c, side: watchSide{s.held}, events: events, link: link, consumer: consumer, now: s.bells.watch}
-	s.closer = &closer{watched: watchSide{s.held}, link: link, outbox: s.outbox, leases: s.leases, consumer: consumer}
+	s.watcher = &watcher{
+		cfg: c, side: watchSide{s.held}, events: events, link: link, consumer: consumer, outbox: s.outbox, now: s.bells.watch,
+	}
+	s.voucher = &voucher{side: watchSide{s.held}, link: link, outbox: s.outbox, consumer: consumer, gone: s.bells.watch}
+	s.closer = &closer{
+		watched: watchSide{s.held}, link: link, outbox: s.outbox, leases: s.leases, consumer: consumer, voucher: s.voucher,
+	}
 	return s, nil
 }
 
@@ -73,12 +84,13 @@ func NewSource(cfg Config) (*Source, error) {
 func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
 	var d durable
 	err := s.life.open(ctx, o, func(ctx context.Context) (err error) {
+		s.operations.Observe(o.Operated)
 		s.held.open(o)
 		if d, err = s.watcher.open(ctx, o); err == nil {
 			s.watcher.begin(d)
 		}
 		return err
-	}, s.writer.run, s.leases.extend, s.leases.listen, s.puller.run, s.watcher.run, s.pinner.run)
+	}, s.writer.run, s.leases.extend, s.leases.listen, s.puller.run, s.watcher.run, s.voucher.run, s.pinner.run)
 	if err != nil {
 		return broker.Traits{}, err
 	}
@@ -123,6 +135,9 @@ func (s *Source) SetBudget(b broker.Budget) { s.held.setBudget(b) }
 
 // Lag implements broker.LagReporter.
 func (s *Source) Lag() broker.Lag { return s.held.lag() }
+
+// Floors implements broker.FloorReporter: the consumer's ack floor, as it was when the consumer was last looked at (Config.Poll).
+func (s *Source) Floors() []broker.Floor { return s.held.floors() }
 
 // Close implements broker.Source.
 func (s *Source) Close(ctx context.Context) error {

@@ -31,7 +31,8 @@ func TestConfigNamesEveryField(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, field := range []string{"URLs[0]", "URLs[1]", "URLs[2]", "Token is set, and so is User", "CredsFile is set, and so is User", "Password is set and User", "TLS.KeyFile", "DialTimeout",
+	for _, field := range []string{"URLs[0]", "URLs[1]", "URLs[2]", "Token is set, and so is User",
+		"CredsFile is set, and so is User", "Password is set and User", "TLS.KeyFile", "DialTimeout",
 		"MaxReconnectWait", "Stream", "Consumer", "AckWait", "Heartbeat", "MaxAckPending", "Finished", "MaxHold", "Subjects[0]",
 		"StartSequence", "StartTime", "KeyHeader", "Recreate is set, and so is Bind", "CreateStream.Name"} {
 		if !strings.Contains(err.Error(), field) {
@@ -63,11 +64,14 @@ func TestNoPasswordWithoutTLS(t *testing.T) {
 		{natsbroker.Connection{URLs: []string{"tls://example.com/"}}, true},
 		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"), PlaintextAuth: true}, true},
 		{natsbroker.Connection{URLs: []string{"tls://example.com"}, Token: broker.NewSecret("hunter2")}, true},
-		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"), TLS: natsbroker.TLS{Enabled: true}}, true},
-		{natsbroker.Connection{URLs: []string{"nats://[::1]:4222", "nats://localhost", "nats://127.1.2.3"}, Token: broker.NewSecret("hunter2")}, true},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"),
+			TLS: natsbroker.TLS{Enabled: true}}, true},
+		{natsbroker.Connection{URLs: []string{"nats://[::1]:4222", "nats://localhost", "nats://127.1.2.3"},
+			Token: broker.NewSecret("hunter2")}, true},
 	} {
 		_, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: c.conn})
-		if (err == nil) != c.ok || (err != nil && (strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "URLs[0]"))) {
+		if (err == nil) != c.ok || (err != nil && (strings.Contains(err.Error(), "hunter2") ||
+			!strings.Contains(err.Error(), "URLs[0]"))) {
 			t.Errorf("case %d: %v", i, err)
 		}
 	}
@@ -78,7 +82,8 @@ func TestForeignSettingsAreReportedAndKept(t *testing.T) {
 	a := ts.admin()
 	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 })
 	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second, MaxDeliver: 4,
-		MaxAckPending: 10, FilterSubject: "s.x", DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: time.Hour, HeadersOnly: true}
+		MaxAckPending: 10, FilterSubject: "s.x", DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: time.Hour,
+		HeadersOnly: true}
 	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +91,12 @@ func TestForeignSettingsAreReportedAndKept(t *testing.T) {
 	cfg := config(ts.url())
 	cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}, Storage: jetstream.MemoryStorage}
 	s := open(t, cfg)
-	if s.traits.MaxDeliveries != 4 || s.traits.Attempts != broker.AtMost || s.traits.NativeDelay < 24*time.Hour || s.traits.AtMostOnce {
+	if s.traits.MaxDeliveries != 4 || s.traits.Attempts != broker.AtMost || s.traits.NativeDelay < 24*time.Hour ||
+		s.traits.AtMostOnce {
 		t.Errorf("traits are %+v", s.traits)
 	}
-	for _, field := range []string{"ack_wait", "max_deliver", "max_ack_pending is 10 there", "max_ack_pending is 10 for all", "filter_subjects",
+	for _, field := range []string{"ack_wait", "max_deliver", "max_ack_pending is 10 there", "max_ack_pending is 10 for all",
+		"filter_subjects",
 		"deliver_policy", "inactive_threshold", "headers_only", "max_msgs", "storage"} {
 		eventually(t, field+" is reported", func() bool {
 			n := 0
@@ -112,8 +119,9 @@ func TestLimitsOnPulls(t *testing.T) {
 	a := ts.admin()
 	a.stream()
 	a.publish(1, 100)
-	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestBatch: 7, MaxRequestMaxBytes: 4000,
-		MaxRequestExpires: 2 * time.Second}
+	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestBatch: 7,
+		MaxRequestMaxBytes: 4000,
+		MaxRequestExpires:  2 * time.Second}
 	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +150,8 @@ func TestUnusableConsumersAreRefused(t *testing.T) {
 	}{
 		"acks all at once": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckAllPolicy}, nil, "explicit is needed"},
 		"no acks":          {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, nil, "explicit is needed"},
-		"pushes":           {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "x"}, nil, "pull consumer is needed"},
+		"pushes": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "x"}, nil,
+			"pull consumer is needed"},
 		"no such consumer": {nil, func(c *natsbroker.Config) { c.Bind = true }, "consumer"},
 		"no such stream":   {nil, func(c *natsbroker.Config) { c.Stream, c.Missing = "T", "stop" }, "stream T"},
 	} {
@@ -452,7 +461,8 @@ func TestPause(t *testing.T) {
 	other.Stop()
 	closeSource(t, other)
 	ack(t, s, ms...)
-	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 }) // one that is would be answered, and given back
+	// one that is would be answered, and given back
+	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
 	before := a.info().Delivered.Consumer
 	a.publish(31, 40)
 	eventually(t, "all wait", func() bool { return a.info().NumPending == 10 }) // the server counts what it stored a moment later
@@ -503,7 +513,11 @@ func TestLag(t *testing.T) {
 	closeSource(t, fresh)
 	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 20 })
 	ms := receive(t, s, 20)
-	eventually(t, "80 wait, 100 are unsettled", func() bool { l := s.Lag(); return l.Waiting == 80 && l.Unsettled == 100 && l.Group })
+	eventually(t, "80 wait, 100 are unsettled", func() bool {
+		l := s.Lag()
+		return l.Waiting == 80 && l.Unsettled == 100 &&
+			l.Group
+	})
 	d := drainAll(s)
 	ack(t, s, ms...)
 	d.has(t, 80)

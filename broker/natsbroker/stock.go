@@ -32,6 +32,7 @@ type stock struct {
 
 	created time.Time // of the consumer
 	from    after     // from where to go on when the consumer is lost
+	log     string    // Message.Log; empty where we may not ask for the stream
 }
 
 // bells wake those who work on the stock.
@@ -239,10 +240,28 @@ func (s *stock) handOut(dst []broker.Message) (n int) {
 			continue
 		}
 		s.pulls.handOut(sl.size)
-		ses.handOut(&dst[n], i, s.cfg)
+		ses.handOut(&dst[n], i, s.logOf(ses, sl.seq), s.cfg)
 		n++
 	}
 	return n
+}
+
+// logOf names the log of a message. There is no name while nobody knows whether the consumer is still the same, for then nobody
+// knows it of the stream; and what is delivered at or below the floor is of a server that forgot it, or of a stream made anew.
+// The next look at the consumer tells.
+func (s *stock) logOf(ses *session, seq uint64) string {
+	if ses.suspect || seq <= s.from.floor {
+		return ""
+	}
+	return s.log
+}
+
+// floors are what is known of the stream.
+func (s *stock) floors() []broker.Floor {
+	if s.log == "" {
+		return nil
+	}
+	return []broker.Floor{{Log: s.log, Offset: int64(s.from.floor) + 1}}
 }
 
 // outOfOrder says whether something may come that stands before what is here, or is still out under an earlier claim.
@@ -293,8 +312,9 @@ func (s *stock) giveBackAll(ses *session) {
 	}
 }
 
-// forgetConsumer lets go of a session whose consumer is gone, and of all that was remembered of it.
-func (s *stock) forgetConsumer(ses *session) {
+// forgetConsumer lets go of a session whose consumer is gone, and of all that was remembered of it. over is the present
+// connection.
+func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 	ses.ended = true      // the fence
 	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew; to one that is gone, a nak means nothing
 		i := ses.ready.pop()
@@ -303,6 +323,6 @@ func (s *stock) forgetConsumer(ses *session) {
 		s.drop(ses, i)
 	}
 	s.memory.forget()
-	s.outbox.letGo()
+	s.outbox.letGo(over)
 	s.lag = lag{}
 }

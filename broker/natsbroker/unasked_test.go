@@ -43,7 +43,8 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 				stock.pulls.enter(&inbox{ses: stock.ses, prefix: "_INBOX.y."})
 			}
 			for i := 1; i <= 100; i++ {
-				s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: fmt.Sprintf("$JS.ACK.S.c.1.%d.%d.1700000000000000000.0", i, i), Data: make([]byte, c.size)})
+				s.puller.arrived(b, &nats.Msg{Subject: "s.a", Reply: fmt.Sprintf("$JS.ACK.S.c.1.%d.%d.1700000000000000000.0", i, i),
+					Data: make([]byte, c.size)})
 			}
 			if n := stock.ses.ready.n; n != c.kept || len(s.outbox.settles.naks) != 100-n {
 				t.Errorf("%d are kept and %d were given back, of 100; want %d kept", n, len(s.outbox.settles.naks), c.kept)

@@ -35,7 +35,8 @@ func TestRepliesThatAreNoAcks(t *testing.T) {
 	inbox := inboxOf(t, a)
 	s := open(t, config(ts.url()))
 	to := inbox()
-	replies := []string{"$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.DELETE.S.1.1.1.1.1.0", "s.S.c.1.1.1.1.0", "_INBOX.S.c.1.1.1.1.0", "$JS.ACKS.S.c.1.1.1.1.0", "$KV.S.c.1.1.1.1.0"}
+	replies := []string{"$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.DELETE.S.1.1.1.1.1.0", "s.S.c.1.1.1.1.0", "_INBOX.S.c.1.1.1.1.0",
+		"$JS.ACKS.S.c.1.1.1.1.0", "$KV.S.c.1.1.1.1.0"}
 	heard := make(chan *nats.Msg, 100)
 	for _, r := range replies[1:] { // to the first one the server itself listens
 		if _, err := a.nc.ChanSubscribe(r, heard); err != nil {
@@ -72,7 +73,8 @@ func TestRepliesThatAreNoAcks(t *testing.T) {
 // A server that ends each pull at once is not asked again as fast as it answers.
 func TestPullsThatEndAtOnce(t *testing.T) {
 	for name, h := range map[string]nats.Header{
-		"expired":   {"Status": {"408"}, "Description": {"Request Timeout"}, "Nats-Pending-Messages": {"50"}, "Nats-Pending-Bytes": {"524288"}},
+		"expired": {"Status": {"408"}, "Description": {"Request Timeout"}, "Nats-Pending-Messages": {"50"},
+			"Nats-Pending-Bytes": {"524288"}},
 		"uncounted": {"Status": {"404"}, "Description": {"No Messages"}},
 		"too large": {"Status": {"409"}, "Description": {"Message Size Exceeds MaxBytes"}},
 		"completed": {"Status": {"409"}, "Description": {"Batch Completed"}},

@@ -22,6 +22,7 @@ type watcher struct {
 	events   *kit.EventQueue
 	link     *link
 	consumer *remoteConsumer
+	outbox   *outbox
 	now      bell
 
 	opts broker.Options // set by open
@@ -86,8 +87,10 @@ func (w *watcher) checkStream(ctx context.Context, info *jetstream.ConsumerInfo)
 func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 	waiting := false
 	for attempt := 1; ; attempt++ {
-		d, err := w.cfg.ensure(ctx, w.link.conn(), w.side.from(), w.opts.Ordered)
+		asked := w.outbox.ask(epochOf(w.link.conn()))
+		d, err := w.cfg.ensure(ctx, asked.over.conn, w.side.from(), w.opts.Ordered)
 		if err == nil {
+			d.asked = asked
 			return d, nil
 		}
 		err = w.cfg.redact(err)
@@ -157,7 +160,7 @@ func (w *watcher) replace(ctx context.Context, ses *session, cause error) {
 	if w.cfg.Recreate {
 		fatal = nil
 	}
-	old, ok := w.side.fence(ses, fatal)
+	old, ok := w.side.fence(ses, epochOf(w.link.conn()), fatal)
 	if !ok {
 		return
 	}

@@ -23,9 +23,11 @@ func (s watchSide) begin(ses *session, d durable) {
 	k.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
 	if d.stream != nil {
 		k.from.stream = d.stream.Created
+		k.log = logOf(d.stream)
 	}
 	k.lag.polled(d.consumer, time.Now())
 	k.ses, k.pulls.revive = ses, true
+	k.outbox.vouched(d.asked)
 	k.bells.pull.ring()
 }
 
@@ -74,15 +76,16 @@ func (s watchSide) from() after {
 }
 
 // fence ends a session whose consumer is gone: settles say broker.ErrLost from now on. fatal is what Receive returns from now on;
-// nil where another session follows. false: it has ended already, by the pinner (then the next look tells again) or by Close.
-func (s watchSide) fence(ses *session, fatal error) (old *inbox, ok bool) {
+// nil where another session follows. over is the present connection. false: it has ended already, by the pinner (then the next
+// look tells again) or by Close.
+func (s watchSide) fence(ses *session, over connEpoch, fatal error) (old *inbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.stock
 	if k.ses != ses || ses.ended {
 		return nil, false
 	}
-	k.forgetConsumer(ses)
+	k.forgetConsumer(ses, over)
 	if fatal != nil {
 		k.flow.fatal = fatal
 	}

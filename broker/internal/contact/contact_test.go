@@ -22,14 +22,17 @@ func TestContact(t *testing.T) {
 		steps []step
 		want  []string
 	}{
-		"first contact":                {[]step{{0, "found"}, {s, "found"}}, []string{"0s up"}},
-		"begins, and ends":             {[]step{{0, "found"}, {s, "lost"}, {2 * s, "found"}}, []string{"0s up", "1s down", "2s up"}},
-		"away at first":                {[]step{{0, "lost"}, {ms, "lost"}, {s, "found"}}, []string{"0s down", "1s up"}},
-		"again within a second":        {[]step{{0, "lost"}, {100 * ms, "found"}, {200 * ms, "lost"}, {900 * ms, "late"}, {s, "late"}}, []string{"0s down", "100ms up", "1s down"}},
-		"again, by the next failure":   {[]step{{0, "lost"}, {100 * ms, "found"}, {200 * ms, "lost"}, {1100 * ms, "lost"}}, []string{"0s down", "100ms up", "1.1s down"}},
-		"again, and over before a Due": {[]step{{0, "lost"}, {100 * ms, "found"}, {200 * ms, "lost"}, {300 * ms, "found"}, {2 * s, "late"}}, []string{"0s down", "100ms up"}},
-		"an answer from before":        {[]step{{0, "lost"}, {s, "stale"}, {2 * s, "found"}}, []string{"0s down", "2s up"}},
-		"away at first, and stale":     {[]step{{s, "lost"}, {2 * s, "stale"}}, []string{"1s down"}},
+		"first contact":    {[]step{{0, "found"}, {s, "found"}}, []string{"0s up"}},
+		"begins, and ends": {[]step{{0, "found"}, {s, "lost"}, {2 * s, "found"}}, []string{"0s up", "1s down", "2s up"}},
+		"away at first":    {[]step{{0, "lost"}, {ms, "lost"}, {s, "found"}}, []string{"0s down", "1s up"}},
+		"again within a second": {[]step{{0, "lost"}, {100 * ms, "found"}, {200 * ms, "lost"}, {900 * ms, "late"}, {s, "late"}},
+			[]string{"0s down", "100ms up", "1s down"}},
+		"again, by the next failure": {[]step{{0, "lost"}, {100 * ms, "found"}, {200 * ms, "lost"}, {1100 * ms, "lost"}},
+			[]string{"0s down", "100ms up", "1.1s down"}},
+		"again, and over before a Due": {[]step{{0, "lost"}, {100 * ms, "found"}, {200 * ms, "lost"}, {300 * ms, "found"},
+			{2 * s, "late"}}, []string{"0s down", "100ms up"}},
+		"an answer from before":    {[]step{{0, "lost"}, {s, "stale"}, {2 * s, "found"}}, []string{"0s down", "2s up"}},
+		"away at first, and stale": {[]step{{s, "lost"}, {2 * s, "stale"}}, []string{"1s down"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := play(tc.steps); !slices.Equal(got, tc.want) {

@@ -1,0 +1,86 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// badOptions proves that Open says at once what is wrong with its options, also while the broker is away.
+func badOptions(w *world) {
+	if w.sys.Down != nil && w.sys.Up != nil {
+		w.down()
+		defer w.up()
+	}
+	for what, spoil := range map[string]func(o *broker.Options){
+		"a budget of no messages": func(o *broker.Options) { o.Budget.Messages = 0 },
+		"a budget of no bytes":    func(o *broker.Options) { o.Budget.Bytes = 0 },
+		"a negative budget":       func(o *broker.Options) { o.Budget.Messages, o.Budget.Bytes = -1, -1 },
+		"no Observe":              func(o *broker.Options) { o.Observe = nil },
+	} {
+		m := w.process()
+		o := broker.Options{Budget: m.budget, Observe: m.saw}
+		spoil(&o)
+		ctx, cancel := within(w.h.Patience)
+		if _, err := m.src.Open(ctx, o); refusedAtOnce(err) != nil {
+			w.Errorf("Open with %s: %v", what, refusedAtOnce(err))
+		}
+		cancel()
+		m.close()
+	}
+}
+
+// refusedAtOnce returns what is wrong with the error of an Open that cannot succeed.
+func refusedAtOnce(err error) error {
+	switch {
+	case err == nil:
+		return errors.New("it says nil")
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("it tries on until its ctx ends")
+	case errors.Is(err, broker.ErrClosed):
+		return errors.New("it says ErrClosed")
+	}
+	return nil
+}
+
+// misconfigured proves that Open returns an error of configuration that the broker can tell, and does not try on.
+func misconfigured(w *world) {
+	w.need("Misconfigured", w.sys.Misconfigured != nil)
+	m := w.adopt(&Process{Source: w.sys.Misconfigured(w)})
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	if wrong := refusedAtOnce(m.tryOpen(ctx)); wrong != nil {
+		w.Errorf("Open with a configuration that the broker refuses: %v", wrong)
+	}
+	m.close()
+}
+
+// receiveFails proves that a Receive which fails for good says so each time, and ends pulling alone: what is out stays claimed,
+// while another process stands by, and acks are nil and hold.
+func receiveFails(w *world) {
+	m := w.process()
+	w.need("EndReceive", m.p.EndReceive != nil)
+	m.open()
+	m.receive()
+	w.produce(0, 5)
+	ms := m.take(5)
+	m.p.EndReceive()
+	m.waitStopped("EndReceive")
+	if _, err := m.tryTake(1, 0); err == nil || errors.Is(err, broker.ErrClosed) {
+		w.Fatalf("brokertest harness: EndReceive has no effect: Receive says %v", err)
+	}
+	if n, err := m.src.Receive(make([]broker.Message, 1)); n != 0 || err == nil {
+		w.Errorf("Receive has failed for good, and returns %d, %v when it is called again", n, err)
+	}
+	before := w.sys.Unsettled(w)
+	if w.h.NoPartitions {
+		w.join().quiet(2*w.lease, "it is out in a process whose Receive has failed, and which is not closed")
+	} else {
+		time.Sleep(2 * w.lease)
+	}
+	m.mustAck(ms...)
+	w.unsettled(before - int64(len(ms)))
+	m.close()
+}

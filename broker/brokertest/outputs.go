@@ -1,0 +1,339 @@
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// With Traits.Atomic every ack of every case emits: one output for each message, whose value begins with the message's id and has
+// the name of the process behind it. At the end of each case nobody has two, whatever the case did. The cases here ask for more.
+
+// settle is Ack, and with Traits.Atomic AckEmitting.
+func (m *member) settle(ms []*broker.Message) error {
+	if !m.w.h.Traits.Atomic {
+		tokens := make([]uint64, len(ms))
+		for i, msg := range ms {
+			tokens[i] = msg.Token
+		}
+		return m.src.Ack(ms[0].Claim, tokens)
+	}
+	es := make([]broker.Emission, len(ms))
+	for i, msg := range ms {
+		es[i] = broker.Emission{Tokens: []uint64{msg.Token}, Outs: []broker.Outgoing{m.output(msg, nil)}}
+	}
+	return m.emit(ms[0].Claim, es)
+}
+
+// emit is AckEmitting. What was given is written over afterwards, but for the bytes of outputs.
+func (m *member) emit(c *broker.Claim, es []broker.Emission) error {
+	emitter, can := m.src.(broker.Emitter)
+	if !can {
+		m.w.Fatalf("%s: Traits.Atomic is set, and the source is no broker.Emitter", m.name)
+	}
+	err := emitter.AckEmitting(c, es)
+	for i := range es {
+		clear(es[i].Tokens)
+		clear(es[i].Outs)
+	}
+	clear(es)
+	return err
+}
+
+func (m *member) output(msg *broker.Message, key []byte) broker.Outgoing {
+	return broker.Outgoing{Topic: m.w.sys.Outputs, Key: key, Value: []byte(id(msg) + "." + m.name)}
+}
+
+func needsAtomic(h *Harness) string {
+	if !h.Traits.Atomic {
+		return "Traits.Atomic is not set: outputs are no part of a commit"
+	}
+	return needsRedelivery(h)
+}
+
+// outputs are the values of what is stored, by the id that they begin with.
+func (w *world) outputs() map[string][]string {
+	of := make(map[string][]string)
+	for _, m := range w.sys.Stored(w, w.sys.Outputs) {
+		name, _, _ := strings.Cut(string(m.Value), ".")
+		of[name] = append(of[name], string(m.Value))
+	}
+	return of
+}
+
+// noOutputTwice holds in every case: what was acked twice, by whoever, has one output.
+func (w *world) noOutputTwice() {
+	w.Helper()
+	if !w.h.Traits.Atomic {
+		return
+	}
+	var twice []string
+	for _, values := range w.outputs() {
+		if len(values) > 1 {
+			twice = append(twice, fmt.Sprint(values))
+		}
+	}
+	slices.Sort(twice)
+	if len(twice) > 0 {
+		w.Errorf("%d messages have more than one output: %v", len(twice), twice[:min(len(twice), 5)])
+	}
+}
+
+// eachHasOutput waits until every message has its output, and fails where one has none.
+func (w *world) eachHasOutput(ids []string) {
+	w.Helper()
+	var without []string
+	for end := time.Now().Add(w.h.Patience); ; time.Sleep(poll) {
+		of := w.outputs()
+		without = slices.DeleteFunc(slices.Clone(ids), func(name string) bool { return len(of[name]) > 0 })
+		if len(without) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("%d of %d messages are settled and have no output: %v%s", len(without), len(ids), without[:min(len(without), 5)],
+				w.story(without))
+		}
+	}
+}
+
+// outputsOnce proves the plain way: the outputs of what was acked are stored, each once, several of one message too, and those of
+// what was given back are not.
+func outputsOnce(w *world) {
+	m := w.join()
+	ids := w.produce(0, 60)
+	ms := m.take(60)
+	for _, msg := range ms[:20] {
+		m.release([]*broker.Message{msg}, true)
+		two := []broker.Outgoing{m.output(msg, nil), {Topic: w.sys.Outputs, Value: []byte("second-" + id(msg) + ".x")}}
+		if err := m.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token}, Outs: two}}); err != nil {
+			w.Errorf("AckEmitting: %v", err)
+		}
+	}
+	m.mustNack(0, 1, ms[20:40]...)
+	m.mustAck(ms[40:]...)
+	m.mustAck(m.take(20)...)
+	w.settled()
+	for _, name := range ids[:20] {
+		ids = append(ids, "second-"+name)
+	}
+	w.eachHasOutput(ids)
+}
+
+// outputsTogether proves that messages of one emission count as handled together, with all that was made of them.
+func outputsTogether(w *world) {
+	m := w.join()
+	ids := w.produce(0, 12)
+	ms := m.take(12)
+	for i := 0; i < len(ms); i += 4 {
+		e := broker.Emission{}
+		m.release(ms[i:i+4], true)
+		for _, msg := range ms[i : i+4] {
+			e.Tokens = append(e.Tokens, msg.Token)
+			e.Outs = append(e.Outs, m.output(msg, nil))
+		}
+		if err := m.emit(ms[i].Claim, []broker.Emission{e}); err != nil {
+			w.Errorf("AckEmitting of four: %v", err)
+		}
+	}
+	w.settled()
+	w.eachHasOutput(ids)
+}
+
+// outputsInOrder proves that outputs of a partition stand in the order of the acks, which need not be that of the messages; where
+// commits fail now and then, too.
+func outputsInOrder(w *world) {
+	const n = 200
+	m := w.join(budget(n, 1<<20))
+	ids := w.produce(0, n)
+	ms := m.take(n)
+	rnd := rand.New(rand.NewPCG(w.h.Seed, 3))
+	rnd.Shuffle(n, func(i, j int) { ms[i], ms[j] = ms[j], ms[i] })
+	for i, msg := range ms {
+		m.release([]*broker.Message{msg}, true)
+		if err := m.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token},
+			Outs: []broker.Outgoing{m.output(msg, []byte("key"))}}}); err != nil {
+			w.Errorf("AckEmitting: %v", err)
+		}
+		if i%50 == 49 {
+			if w.sys.FailSettles != nil {
+				w.sys.FailSettles(w, 1)
+			}
+			time.Sleep(w.moment() / 4)
+		}
+	}
+	w.settled()
+	w.eachHasOutput(ids)
+	for i, stored := range w.sys.Stored(w, w.sys.Outputs) {
+		if name, _, _ := strings.Cut(string(stored.Value), "."); i < n && name != id(ms[i]) {
+			w.Fatalf("output %d of the partition is of %s, and ack %d was of %s", i, name, i, id(ms[i]))
+		}
+	}
+}
+
+// outputsOfLost proves that what a process acks of a claim that is another's by now leaves nothing behind: it was taken, and its
+// messages are handled by who has it now.
+func outputsOfLost(w *world) {
+	w.need("Steal", w.sys.Steal != nil)
+	a, b := w.join(), w.join()
+	w.eventually("both processes have a claim", func() bool { return a.openClaims() > 0 && b.openClaims() > 0 })
+	ids := append(w.produce(0, 20), w.produce(1, 20)...)
+	w.eventually("all are out", func() bool { return a.out()+b.out() == len(ids) })
+	ms := a.untook()
+	w.sys.Steal(w, ms[0].Claim)
+	for _, msg := range ms {
+		_ = a.ack(msg) // before it knows, while, and after
+		time.Sleep(w.moment() / 20)
+	}
+	for _, m := range []*member{a, b} {
+		defer m.handle(func(msg *broker.Message) { _ = m.ack(msg) })()
+	}
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
+	w.settled()
+	w.eachHasOutput(ids)
+}
+
+// outputsOfKilled proves that of a process which dies right behind its acks each output is there with its ack, or is made again
+// by who has the message then.
+func outputsOfKilled(w *world) {
+	var ids []string
+	for round := range 6 {
+		a := w.process()
+		w.need("Kill", a.p.Kill != nil)
+		a.open()
+		a.receive()
+		ids = append(ids, w.produce(0, 30)...)
+		ms := a.take(20)
+		_ = a.ack(ms[:10]...)
+		time.Sleep(time.Duration(round) * w.moment() / 10)
+		_ = a.ack(ms[10:]...)
+		a.kill()
+		a.waitStopped("Kill")
+		b := w.join()
+		stop := b.handle(func(msg *broker.Message) { _ = b.ack(msg) })
+		w.settled()
+		stop()
+		b.close()
+	}
+	w.eachHasOutput(ids)
+}
+
+// outputsOfCut proves that an answer which got lost says nothing: what was stored is not stored again when the connection is
+// back, and what was not is.
+func outputsOfCut(d Direction) func(w *world) {
+	return func(w *world) {
+		m := w.process()
+		w.need("Cut", m.p.Cut != nil)
+		w.need("Heal", m.p.Heal != nil)
+		m.open()
+		m.receive()
+		var ids []string
+		for round := range 5 {
+			ids = append(ids, w.produce(0, 20)...)
+			ms := m.take(20)
+			_ = m.ack(ms[:10]...)
+			time.Sleep(time.Duration(round) * w.moment() / 20)
+			m.p.Cut(d)
+			_ = m.ack(ms[10:]...)
+			time.Sleep(w.lease / 5)
+			m.p.Heal()
+			stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
+			w.settled()
+			stop()
+		}
+		w.eachHasOutput(ids)
+	}
+}
+
+// outputsOfFrozen proves that a process which stands still for longer than the lease adds nothing when it goes on.
+func outputsOfFrozen(w *world) {
+	a := w.process()
+	w.need("Freeze", a.p.Freeze != nil)
+	w.need("Thaw", a.p.Thaw != nil)
+	a.open()
+	a.receive()
+	ids := w.produce(0, 20)
+	ms := a.take(20)
+	_ = a.ack(ms[:5]...)
+	a.freeze()
+	b := w.join(budget(20, 1<<20))
+	stop := b.handle(func(msg *broker.Message) { _ = b.ack(msg) })
+	w.settledBut(15) // the first five perhaps
+	a.p.Thaw()
+	_ = a.ack(ms[5:]...)
+	time.Sleep(w.lease)
+	stopA := a.handle(func(msg *broker.Message) { _ = a.ack(msg) })
+	w.settled()
+	stop()
+	stopA()
+	w.eachHasOutput(ids)
+}
+
+// settledBut waits until at most n messages are not settled.
+func (w *world) settledBut(n int64) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("at most %d messages are unsettled", n), func() bool { return w.sys.Unsettled(w) <= n })
+}
+
+// outputsAtEnd proves that what was acked before a claim ends, by a revocation or by Close, has its output when it has ended; and
+// that it needs nobody else for that.
+func outputsAtEnd(w *world) {
+	a := w.join()
+	ids := w.produce(0, 20)
+	a.mustAck(a.take(20)...)
+	if w.sys.Bounce != nil {
+		w.sys.Bounce(w, a.current())
+		w.eventually("the claim was ended", func() bool { return a.seen(broker.Ended) > 0 })
+		ids = append(ids, w.produce(0, 20)...)
+		a.mustAck(a.take(20)...)
+	}
+	if w.sys.Revoke != nil {
+		b := w.join() // it gets the partition, and needs to do nothing for what a has acked
+		if c := a.current(); c != nil {
+			w.sys.Revoke(w, c)
+			w.eventually("the claim was revoked", func() bool { return b.openClaims() > 0 })
+		}
+		w.eachHasOutput(ids)
+	}
+	a.close()
+	w.eachHasOutput(ids)
+	w.unsettled(0)
+}
+
+// outputsRefused proves that CheckEmit finds what will never be stored, and lets pass what will.
+func outputsRefused(w *world) {
+	m := w.join()
+	e, _ := m.src.(broker.Emitter)
+	for what, o := range map[string]broker.Outgoing{
+		"without a topic":      {Value: []byte("x")},
+		"to a reserved topic":  {Topic: "__consumer_offsets", Value: []byte("x")},
+		"larger than is taken": {Topic: w.sys.Outputs, Value: make([]byte, w.sys.MaxMessageBytes+1)},
+	} {
+		if what == "larger than is taken" && w.sys.MaxMessageBytes <= 0 {
+			continue
+		}
+		if err := e.CheckEmit(&o); !errors.Is(err, broker.ErrRefused) {
+			w.Errorf("CheckEmit of an output %s: %v, want ErrRefused", what, err)
+		}
+	}
+	if err := e.CheckEmit(&broker.Outgoing{Topic: w.sys.Outputs, Value: []byte("x")}); err != nil {
+		w.Errorf("CheckEmit of a plain output: %v", err)
+	}
+	if w.sys.Publisher != nil && !e.Carries(w.publisher()) {
+		w.Error("Carries says no of a publisher to the same broker")
+	}
+}
+
+// outputsStorm proves that each message has one output when everything happens at once: see storm.
+func outputsStorm(w *world) {
+	storm(w)
+	var ids []string
+	for name := range w.names {
+		ids = append(ids, name)
+	}
+	w.eachHasOutput(ids)
+}

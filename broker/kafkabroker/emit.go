@@ -1,0 +1,50 @@
+package kafkabroker
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+var _ broker.Emitter = (*Source)(nil)
+
+// AckEmitting implements broker.Emitter, where Config.Transactional is set.
+func (s *Source) AckEmitting(c *broker.Claim, es []broker.Emission) error {
+	p := s.partOf(c)
+	if p == nil {
+		return errForeign
+	}
+	return s.h.ackEmitting(p, es)
+}
+
+// CheckEmit implements broker.Emitter, by Config.MaxOutputBytes.
+func (s *Source) CheckEmit(o *broker.Outgoing) error {
+	if err := broker.CheckDestination(o.Topic); err != nil {
+		return fmt.Errorf("kafkabroker: %w: %w", err, broker.ErrRefused)
+	}
+	if !ValidTopic(o.Topic) {
+		return fmt.Errorf("kafkabroker: %q is no topic: %w", o.Topic, broker.ErrRefused)
+	}
+	if size := outgoingSize(o); size > s.cfg.MaxOutputBytes {
+		return fmt.Errorf("kafkabroker: output of %d bytes, the limit is %d: %w", size, s.cfg.MaxOutputBytes, broker.ErrRefused)
+	}
+	return nil
+}
+
+// Carries implements broker.Emitter: publishers that name one of the same brokers.
+func (s *Source) Carries(p broker.Publisher) bool {
+	own, ok := p.(*Publisher)
+	return ok && slices.ContainsFunc(s.cfg.Brokers, func(b string) bool { return slices.Contains(own.cfg.Brokers, b) })
+}
+
+func outgoingSize(o *broker.Outgoing) int {
+	size := len(o.Key) + len(o.Value)
+	for _, h := range o.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	if o.ID != "" {
+		size += len(broker.HeaderID) + len(o.ID)
+	}
+	return size
+}

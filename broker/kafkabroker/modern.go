@@ -1,0 +1,317 @@
+package kafkabroker
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/chance"
+)
+
+// modern is the membership by ConsumerGroupHeartbeat (KIP-848): the group's coordinator assigns partitions one by one. What to
+// say and to do is decided by member; modern talks, and alone tells changes, so that they are told in the order in which they
+// came.
+type modern struct {
+	k      *coordinator
+	cfg    *Config
+	topics func() []string // to subscribe to where there is no pattern
+	tell   func(change)
+	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
+	trouble func(began time.Time, err error)
+	say     func(broker.Event)
+	find    func() // has topics looked at: the group names some that we do not know
+	yields  bool   // run ends where the group is a classic one that this protocol cannot join
+
+	poke chan struct{}
+
+	// run's alone.
+	m        *member
+	unsure   bool  // the group may have us, although it has not told us so, or has fenced us
+	version  int   // of m, as published
+	epoch    int32 // the same
+	readAt   time.Time
+	complain groupSettings // what was warned about
+	blind    bool          // it was said that the settings cannot be read
+
+	mu       sync.Mutex
+	released []partitionID // to be told to m
+	names    map[topicID]string
+	me       memberID
+	has      map[partitionID]tenure // never changed: another one is put in its place
+	last     time.Time
+	settings groupSettings
+}
+
+var _ membership = (*modern)(nil)
+
+func newModern(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(time.Time, error),
+	say func(broker.Event), find func()) *modern {
+	g := &modern{
+		k: k, cfg: cfg, topics: topics, tell: tell, trouble: trouble, say: say, find: find, poke: make(chan struct{}, 1),
+	}
+	id := cfg.MemberID
+	if id == "" {
+		id = newMemberID()
+	}
+	g.m = newMember(id, cfg.InstanceID, cfg.HeartbeatInterval)
+	g.version = -1 // nothing is published
+	g.publish()
+	return g
+}
+
+// newMemberID is a random UUID, as the protocol wants it of clients.
+func newMemberID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (g *modern) self() memberID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.me
+}
+
+// committers says for each partition of ours the epoch at which it was assigned to us: a commit from before it went away and
+// came back is refused. Brokers that know only one epoch for all (before Kafka 4.3) want that.
+func (g *modern) committers() func(partitionID) (memberID, bool) {
+	g.mu.Lock()
+	me, has, one := g.me, g.has, !g.settings.epochs
+	g.mu.Unlock()
+	return func(p partitionID) (memberID, bool) {
+		t, ours := has[p]
+		if !one {
+			me.generation = t.since
+		}
+		return me, ours
+	}
+}
+
+func (g *modern) assigns(p partitionID, id topicID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.has[p].id == id
+}
+
+func (g *modern) lapsed(now time.Time) bool {
+	last, session := g.contact()
+	return now.Sub(last) >= session
+}
+
+// contact is when the group last answered; zero: never. session is how long it waits for a sign of life: its settings say so, and
+// where they cannot be read, ours.
+func (g *modern) contact() (last time.Time, session time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last, cmp.Or(g.settings.session, g.cfg.SessionTimeout)
+}
+
+func (g *modern) release(parts []partitionID) {
+	g.mu.Lock()
+	g.released = append(g.released, parts...)
+	g.mu.Unlock()
+	signal(g.poke)
+}
+
+func (g *modern) look(v survey) {
+	g.mu.Lock()
+	g.names = make(map[topicID]string, len(v.topics))
+	for name, t := range v.topics {
+		if t.err == nil && t.id != (topicID{}) {
+			g.names[t.id] = name
+		}
+	}
+	g.mu.Unlock()
+	signal(g.poke)
+}
+
+func (g *modern) leave(ctx context.Context) error {
+	b := beat{member: g.m.id, instance: g.m.instance, epoch: leaveEpoch}
+	if !g.joined() && !g.unsure { // nobody knows us
+		return nil
+	}
+	if g.m.instance != "" { // it keeps its place for its next start
+		b.epoch = leaveStaticEpoch
+	}
+	return sayGoodbye(ctx, func() error {
+		_, err := g.k.beat(ctx, b)
+		return err
+	})
+}
+
+func (g *modern) run(ctx context.Context) error {
+	for g.rest(ctx) {
+		if !time.Now().Before(g.readAt) {
+			g.learn(ctx)
+		}
+		if err := g.beat(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest waits until the next heartbeat is due, and meanwhile takes what others tell; false: ctx has ended.
+func (g *modern) rest(ctx context.Context) bool {
+	for {
+		g.take(time.Now())
+		wait := time.NewTimer(max(0, time.Until(g.m.due)))
+		select {
+		case <-ctx.Done():
+		case <-g.poke:
+		case <-wait.C:
+		}
+		wait.Stop()
+		if ctx.Err() != nil {
+			return false
+		}
+		if !time.Now().Before(g.m.due) {
+			g.take(time.Now())
+			return true
+		}
+	}
+}
+
+// take takes what others told.
+func (g *modern) take(now time.Time) {
+	g.mu.Lock()
+	released, names := g.released, g.names
+	g.released, g.names = nil, nil
+	g.mu.Unlock()
+	changes := g.m.named(names)
+	changes = append(changes, g.m.released(released, now)...)
+	g.m.enlist(g.terms(), now)
+	g.announce(changes)
+}
+
+// terms are what the group is to know of us.
+func (g *modern) terms() enlistment {
+	t := enlistment{regex: g.cfg.Pattern, assignor: assignors[g.cfg.Balancer], rack: g.cfg.Rack, rebalance: g.cfg.RebalanceTimeout}
+	if t.regex == "" {
+		t.topics = g.topics()
+	}
+	return t
+}
+
+// assignors are the broker's, by the names of our balancers.
+var assignors = map[string]string{"sticky": "uniform", "range": "range"}
+
+// joined says whether the group has taken us in.
+func (g *modern) joined() bool { return g.m.epoch != joinEpoch }
+
+// announce tells changes. Who we are for commits is known before: a claim that begins commits at once.
+func (g *modern) announce(changes []change) {
+	g.publish()
+	for _, c := range changes {
+		g.tell(c)
+	}
+}
+
+func (g *modern) publish() {
+	if g.version == g.m.version && g.epoch == g.m.epoch {
+		return
+	}
+	g.version, g.epoch = g.m.version, g.m.epoch
+	has := g.m.has()
+	g.mu.Lock()
+	g.me = memberID{member: g.m.id, instance: g.m.instance, generation: g.m.epoch, modern: true}
+	g.has = has
+	g.mu.Unlock()
+}
+
+// beat sends a heartbeat and does what its answer calls for. An error is one that another try would not change.
+func (g *modern) beat(ctx context.Context) error {
+	b := g.m.beat()
+	beatCtx, cancel := context.WithTimeout(ctx, g.patience())
+	began := time.Now()
+	a, err := g.k.beat(beatCtx, b.beat)
+	cancel()
+	g.unsure = err != nil && codeOf(err) != kafka.UnknownMemberId && !refusedForGood(err)
+	if ctx.Err() != nil { // it may be on its way: leave says that we are gone
+		return nil
+	}
+	if err == nil {
+		changes, unnamed := g.m.answered(b, a, time.Now())
+		g.answered(began)
+		g.announce(changes)
+		if unnamed {
+			g.find()
+		}
+		return nil
+	}
+	return g.mend(ctx, err)
+}
+
+// mend does what an error calls for.
+func (g *modern) mend(ctx context.Context, err error) error {
+	now := time.Now()
+	again := now.Add(retryWait + chance.Below(retryWait))
+	switch code := codeOf(err); {
+	case code == kafka.UnknownMemberId && g.cfg.MemberID == "" && g.cfg.InstanceID == "":
+		g.lose(err, again, newMemberID())
+		return nil
+	case code == kafka.UnknownMemberId, code == fencedMemberEpoch:
+		g.lose(err, again, g.m.id)
+		return nil
+	case refusedForGood(err), g.yields && code == kafka.GroupIdNotFound:
+		g.lose(err, again, g.m.id)
+		return err
+	case code == unreleasedInstanceID, code == kafka.GroupMaxSizeReached, code == kafka.GroupIdNotFound:
+		again = now.Add(g.m.normal)
+	}
+	g.m.unanswered(again)
+	g.trouble(time.Time{}, err)
+	if last, session := g.contact(); !last.IsZero() && now.Sub(last) >= session {
+		g.lose(fmt.Errorf("no answer for %v: %w", session, err), again, g.m.id)
+	}
+	return nil
+}
+
+// refusedForGood says that another heartbeat would be answered the same.
+func refusedForGood(err error) bool {
+	switch codeOf(err) {
+	case unsupportedAssignor, invalidRegex, kafka.UnsupportedVersion, kafka.InvalidRequest:
+		return true
+	}
+	return refused(err)
+}
+
+func (g *modern) lose(err error, again time.Time, name string) {
+	parts := g.m.lose(again, name)
+	var changes []change
+	if len(parts) > 0 {
+		changes = []change{{kind: lost, parts: parts, err: fmt.Errorf("%w: %w", broker.ErrLost, err)}}
+	}
+	g.announce(changes)
+}
+
+// answered takes note of an answer to what was asked at a time: the session counts from when the coordinator heard us, which was
+// then at the earliest.
+func (g *modern) answered(began time.Time) {
+	g.mu.Lock()
+	g.last = began
+	g.mu.Unlock()
+	g.trouble(began, nil)
+}
+
+// patience lets a heartbeat that gets no answer be sent again within the session, and waits for none beyond its end. One that
+// joins waits as long as any request: nothing of ours ends meanwhile, and over a slow network no answer may ever come in half a
+// session.
+func (g *modern) patience() time.Duration {
+	if !g.joined() {
+		return g.k.c.timeout
+	}
+	last, session := g.contact()
+	d := min(g.k.c.timeout, session/2)
+	if left := time.Until(last.Add(session)); left > 0 {
+		d = min(d, left)
+	}
+	return d
+}

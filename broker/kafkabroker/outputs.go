@@ -1,0 +1,221 @@
+package kafkabroker
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Outputs are what was emitted with acks of a partition and is in no transaction, in the order of the acks.
+type outputs struct {
+	waiting []*emission
+	gone    bool // nobody stores them any more
+}
+
+// An emission is messages that were acked together, and what was made of them. Until that is stored they are not finished, for a
+// commit.
+type emission struct {
+	number  uint64 // of all acks of the source with outputs
+	offsets []int64
+	outs    []broker.Outgoing
+	bytes   int64
+}
+
+// Room is the memory of the emissions of one call, in three pieces and not in three for each: what is emitted in one call is
+// stored together, or nearly so.
+type room struct {
+	es      []emission
+	offsets []int64
+	outs    []broker.Outgoing
+}
+
+func roomFor(es []broker.Emission) room {
+	n, offsets, outs := 0, 0, 0
+	for i := range es {
+		if len(es[i].Outs) > 0 {
+			n++
+			offsets += len(es[i].Tokens)
+			outs += len(es[i].Outs)
+		}
+	}
+	return room{make([]emission, 0, n), make([]int64, 0, offsets), make([]broker.Outgoing, 0, outs)}
+}
+
+// add makes an emission. It copies both slices.
+func (r *room) add(number uint64, offsets []int64, outs []broker.Outgoing) *emission {
+	from, first := len(r.offsets), len(r.outs)
+	r.offsets, r.outs = append(r.offsets, offsets...), append(r.outs, outs...)
+	e := emission{number: number, offsets: r.offsets[from:len(r.offsets):len(r.offsets)],
+		outs: r.outs[first:len(r.outs):len(r.outs)]}
+	for i := range outs {
+		e.bytes += int64(outgoingSize(&outs[i]))
+	}
+	r.es = append(r.es, e)
+	return &r.es[len(r.es)-1]
+}
+
+// take takes out what may be stored now: what goes to none of the topics that are blocked, and stands behind nothing that goes
+// to the same topics and may not. nil: none is blocked.
+func (x *outputs) take(blocked func(topic string) bool) (es []*emission) {
+	if blocked == nil || len(x.waiting) == 0 {
+		es, x.waiting = x.waiting, nil
+		return es
+	}
+	behind := make(map[string]bool)
+	x.waiting = slices.DeleteFunc(x.waiting, func(e *emission) bool {
+		stays := slices.ContainsFunc(e.outs, func(o broker.Outgoing) bool { return behind[o.Topic] || blocked(o.Topic) })
+		if stays {
+			for i := range e.outs {
+				behind[e.outs[i].Topic] = true
+			}
+			return false
+		}
+		es = append(es, e)
+		return true
+	})
+	return es
+}
+
+// ready says whether take would take anything.
+func (x *outputs) ready(blocked func(topic string) bool) bool {
+	if blocked == nil {
+		return len(x.waiting) > 0
+	}
+	y := outputs{waiting: slices.Clone(x.waiting)}
+	return len(y.take(blocked)) > 0
+}
+
+// putBack undoes take.
+func (x *outputs) putBack(es []*emission) {
+	x.waiting = append(es, x.waiting...)
+	slices.SortFunc(x.waiting, func(a, b *emission) int { return cmp.Compare(a.number, b.number) })
+}
+
+// drop lets go of what waits, for nobody stores it any more, and returns its bytes.
+func (x *outputs) drop() (bytes int64) {
+	for _, e := range x.waiting {
+		bytes += e.bytes
+	}
+	x.waiting, x.gone = nil, true
+	return bytes
+}
+
+// ackEmitting settles messages as handled, and keeps what was made of them for a transaction.
+func (x *settles) ackEmitting(p *part, es []broker.Emission) error {
+	var o outcome
+	before := p.tr.acked
+	made := roomFor(es)
+	var offsets []int64
+	for _, e := range es {
+		offsets = offsets[:0]
+		for _, t := range e.Tokens {
+			ack := p.tr.ack
+			if len(e.Outs) > 0 {
+				ack = p.tr.ackKept
+			}
+			how, size := ack(t)
+			x.settled(p, t, how, size, &o)
+			if how == settledNow {
+				at, _ := splitToken(t)
+				offsets = append(offsets, at)
+				if p.mark == running {
+					x.solo.cleared(p, true)
+				}
+			}
+		}
+		if len(e.Outs) > 0 && len(offsets) > 0 {
+			x.emitted++
+			one := made.add(x.emitted, offsets, e.Outs)
+			p.outs.waiting = append(p.outs.waiting, one)
+			x.gate.Hold(0, one.bytes)
+		}
+	}
+	x.count(p.tr.acked - before)
+	return x.done(p, o)
+}
+
+// stored says that a transaction has them.
+func (x *commits) stored(p *part, es []*emission) {
+	for _, e := range es {
+		p.tr.stored(e.offsets)
+		x.gate.Hold(0, -e.bytes)
+	}
+	if len(es) > 0 {
+		x.bells.look()
+	}
+}
+
+// unsent takes back what was on its way and did not come to be stored.
+func (x *commits) unsent(ds []due) {
+	for _, d := range ds {
+		if d.p.outs.gone {
+			for _, e := range d.es {
+				x.gate.Hold(0, -e.bytes)
+			}
+			continue
+		}
+		for _, e := range d.es {
+			d.p.tr.keep(e.offsets)
+		}
+		d.p.outs.putBack(d.es)
+	}
+}
+
+// ackKept settles a message as handled that is not finished before what was made of it is stored.
+func (t *tracker) ackKept(tok uint64) (how settling, size uint32) {
+	e, how, size := t.settle(tok)
+	if e == nil {
+		return how, size
+	}
+	e.state = kept
+	t.openN--
+	t.keptN++
+	t.acked++
+	delete(t.runs, e.offset)
+	t.changed()
+	return how, size
+}
+
+// send says that what was made of messages is on its way with the next snapshot; keep, that it did not come to be stored;
+// stored, that it did.
+func (t *tracker) send(offsets []int64)   { t.keptN -= t.turn(offsets, kept, sending) }
+func (t *tracker) keep(offsets []int64)   { t.keptN += t.turn(offsets, sending, kept) }
+func (t *tracker) stored(offsets []int64) { t.turn(offsets, sending, done); t.advance() }
+
+func (t *tracker) turn(offsets []int64, from, to uint8) (n int64) {
+	for _, o := range offsets {
+		if i, found := t.find(o); found && t.list[i].state == from {
+			t.list[i].state = to
+			n++
+		}
+	}
+	return n
+}
+
+// base is the lowest offset that is unfinished once what is on its way is stored.
+func (t *tracker) base() int64 {
+	for _, e := range t.list {
+		if e.state != done && e.state != sending {
+			return e.offset
+		}
+	}
+	return t.passed
+}
+
+// Where each finished message has outputs, the metadata has to have room for all of them, or what does not fit is done again
+// after a crash and has its outputs twice. A bit for each offset has room for mapWidth of them, and a list of lengths for
+// mapCount messages wherever they stand; both with something to spare for one more chunk.
+const (
+	mapWidth = 20_000
+	mapCount = 500
+)
+
+// mapped says how full the metadata may become by what was met.
+func (t *tracker) mapped() float64 {
+	top := t.passed
+	if n := len(t.before); n > 0 {
+		top = max(top, t.before[n-1].to)
+	}
+	return min(float64(top-t.floor())/mapWidth, float64(len(t.list)+len(t.before))/mapCount)
+}

@@ -1,0 +1,217 @@
+package kafkabroker
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A producer is who writes batches: an id and its epoch, by which the broker knows a repetition and who was replaced.
+type producer struct {
+	id    int64
+	epoch int16
+}
+
+const (
+	produceVersion  = 7
+	atProducerEpoch = 51
+	atSequence      = 53
+	// batchLimit is how large a batch is made, unless one record is larger: brokers take a megabyte by default.
+	batchLimit = 900 << 10
+	// recordOverhead is more than what a record needs beside key, value and headers.
+	recordOverhead = 40
+)
+
+// A batch is records of one partition on their way to its leader. They are written as they come, behind room for the header.
+type outBatch struct {
+	partitionID
+	leader int32
+	buf    []byte
+	n      int
+}
+
+func newOutBatch(p partitionID, leader int32) *outBatch {
+	return &outBatch{partitionID: p, leader: leader, buf: make([]byte, headerSize, 4<<10)}
+}
+
+// add writes a record, whose tail it is.
+func (b *outBatch) add(tail []byte) {
+	b.buf = appendRecord(b.buf, tail, b.n)
+	b.n++
+}
+
+// encode completes a batch of format 2, not compressed, of a transaction.
+func (b *outBatch) encode(by producer, sequence int32, now time.Time) []byte {
+	seal(b.buf, attrTransactional, by, sequence, b.n, now)
+	return b.buf
+}
+
+// seal writes a batch's header, when its n records stand behind that.
+func seal(buf []byte, attrs uint16, by producer, sequence int32, n int, now time.Time) {
+	be := binary.BigEndian
+	be.PutUint32(buf[atLength:], uint32(len(buf)-atEpoch))
+	be.PutUint32(buf[atEpoch:], 0xffffffff) // the leader's epoch is the leader's to write
+	buf[atMagic] = 2
+	be.PutUint16(buf[atAttrs:], attrs)
+	be.PutUint32(buf[atLastDelta:], uint32(n-1))
+	be.PutUint64(buf[atFirstTime:], uint64(now.UnixMilli()))
+	be.PutUint64(buf[atMaxTime:], uint64(now.UnixMilli()))
+	be.PutUint64(buf[atProducer:], uint64(by.id))
+	be.PutUint16(buf[atProducerEpoch:], uint16(by.epoch))
+	be.PutUint32(buf[atSequence:], uint32(sequence))
+	be.PutUint32(buf[atCount:], uint32(n))
+	be.PutUint32(buf[atCRC:], crc32.Checksum(buf[atAttrs:], castagnoli))
+}
+
+func recordSize(o *broker.Outgoing) int {
+	return outgoingSize(o) + recordOverhead + 2*binary.MaxVarintLen32*len(o.Headers)
+}
+
+// appendRecord appends record i of a batch.
+func appendRecord(b, tail []byte, i int) []byte {
+	var delta [binary.MaxVarintLen64]byte
+	n := binary.PutVarint(delta[:], int64(i))
+	b = binary.AppendVarint(b, int64(2+n+len(tail)))
+	b = append(b, 0, 0) // attributes, and how much later it is than the first
+	b = append(b, delta[:n]...)
+	return append(b, tail...)
+}
+
+// appendTail appends what a record has that does not depend on its place in a batch.
+func appendTail(b []byte, o *broker.Outgoing) []byte {
+	b = appendBytes(b, o.Key)
+	b = appendBytes(b, o.Value)
+	n := len(o.Headers)
+	if o.ID != "" {
+		n++
+	}
+	b = binary.AppendVarint(b, int64(n))
+	for _, h := range o.Headers {
+		b = appendBytes(append(binary.AppendVarint(b, int64(len(h.Key))), h.Key...), h.Value)
+	}
+	if o.ID != "" {
+		b = append(binary.AppendVarint(b, int64(len(broker.HeaderID))), broker.HeaderID...)
+		b = append(binary.AppendVarint(b, int64(len(o.ID))), o.ID...)
+	}
+	return b
+}
+
+// appendBytes writes nil as null.
+func appendBytes(b, v []byte) []byte {
+	if v == nil {
+		return binary.AppendVarint(b, -1)
+	}
+	return append(binary.AppendVarint(b, int64(len(v))), v...)
+}
+
+// batchesOf spreads messages over the partitions of their topics, and cuts what goes to each into batches. What goes to a
+// partition keeps its order. rounds[i] has the i-th batch of each: a request takes one of a partition.
+func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*outBatch) {
+	type last struct { // of a partition
+		b     *outBatch
+		round int
+	}
+	var (
+		topics = make(map[string][]last)
+		now    []last // of the topic of the message before
+		name   string
+		tail   []byte
+	)
+	for _, o := range outs {
+		if now == nil || o.Topic != name {
+			if name = o.Topic; topics[name] == nil {
+				topics[name] = make([]last, len(layouts[name].leaders))
+			}
+			now = topics[name]
+		}
+		no := partitionOf(o, len(now))
+		at := &now[no]
+		if at.b == nil || len(at.b.buf)+recordSize(o) > batchLimit {
+			if at.b != nil {
+				at.round++
+			}
+			at.b = newOutBatch(partitionID{name, no}, layouts[name].leaders[no])
+			for len(rounds) <= at.round {
+				rounds = append(rounds, nil)
+			}
+			rounds[at.round] = append(rounds[at.round], at.b)
+		}
+		tail = appendTail(tail[:0], o)
+		at.b.add(tail)
+	}
+	return rounds
+}
+
+// keyless counts the messages without a key: they go round.
+var keyless atomic.Uint32
+
+// partitionOf is as Java clients choose: murmur2 of the key.
+func partitionOf(o *broker.Outgoing, n int) int32 {
+	if o.Key == nil {
+		return int32(keyless.Add(1) % uint32(n))
+	}
+	return int32(murmur2.Balance(kafka.Message{Key: o.Key}, numbersTo(n)...))
+}
+
+var (
+	murmur2 = kafka.Murmur2Balancer{Consistent: true}
+	numbers atomic.Pointer[[]int] // 0, 1, 2, …: a Balancer wants the partitions' numbers
+)
+
+// numbersTo are 0, …, n-1.
+func numbersTo(n int) []int {
+	if all := numbers.Load(); all != nil && n <= len(*all) {
+		return (*all)[:n]
+	}
+	all := make([]int, 2*n)
+	for i := range all {
+		all[i] = i
+	}
+	numbers.Store(&all)
+	return all[:n]
+}
+
+// produceBody is Produce v7, in a transaction or "" in none.
+func produceBody(transaction string, timeout time.Duration, batches map[partitionID][]byte) []byte {
+	size := 64
+	for p, b := range batches {
+		size += len(b) + len(p.topic) + 16
+	}
+	w := writer{b: make([]byte, 0, size)}
+	w.nullable(transaction)
+	w.i16(-1) // all replicas in sync
+	w.i32(int32(timeout.Milliseconds()))
+	w.partitions(slices.Collect(maps.Keys(batches)), func(p partitionID) {
+		w.i32(p.no)
+		w.bytes(batches[p])
+	})
+	return w.b
+}
+
+// A produced is what the leader says of a batch: a code, and the offset of its first record.
+type produced struct {
+	code int16
+	base int64
+}
+
+// readProduced reads what is said of each partition's batch.
+func readProduced(r *reader) (map[partitionID]produced, error) {
+	answered := make(map[partitionID]produced)
+	r.each(func() {
+		name := r.str()
+		r.each(func() {
+			no := r.i32()
+			answered[partitionID{name, no}] = produced{r.i16(), r.i64()}
+			r.i64() // time
+			r.i64() // the log's start
+		})
+	})
+	return answered, r.err()
+}

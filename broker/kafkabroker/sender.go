@@ -1,0 +1,341 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A sender writes what is published to the partitions that one broker leads, one request after the other: what callers bring
+// while one is under way goes together with the next. So a thousand callers of one message each share a few exchanges, and what
+// goes to a partition keeps its order.
+type sender struct {
+	c    *cluster
+	node int32
+	life context.Context
+	wg   *sync.WaitGroup
+
+	// limits are of batches that were too large for their topic; run's alone.
+	limits map[partitionID]int
+
+	mu     sync.Mutex
+	queue  []unsent
+	active bool // run is under way
+}
+
+// An unsent is a message as it goes into a batch.
+type unsent struct {
+	partitionID
+	node int32 // that leads it
+	tail []byte
+	to   *delivery
+	i    int // its number there
+}
+
+func (u *unsent) size() int { return len(u.tail) + recordOverhead }
+
+// A delivery is one caller's messages on their way, and what became of each.
+type delivery struct {
+	fates []fate
+	one   [1]fate // backs fates for one message
+	left  atomic.Int32
+	done  chan struct{} // closed when nothing is left
+	given atomic.Bool   // the caller does not wait any more: what was not sent yet need not be
+}
+
+// A fate is what became of a message: an error, and the offset of its batch, nowhere where it was certainly not stored.
+type fate struct {
+	err  error
+	base int64
+}
+
+// nowhere is the base of a batch that was not stored, or not sent.
+const nowhere = -1
+
+func newDelivery(n int) *delivery {
+	d := &delivery{done: make(chan struct{})}
+	if d.fates = d.one[:]; n != 1 {
+		d.fates = make([]fate, n)
+	}
+	d.left.Store(int32(n))
+	return d
+}
+
+func (d *delivery) set(i int, f fate) {
+	d.fates[i] = f
+	if d.left.Add(-1) == 0 {
+		close(d.done)
+	}
+}
+
+const (
+	// requestLimit is how large a request is made, unless one message is larger.
+	requestLimit = 4 << 20
+	// leastLimit is below what a batch is not made smaller for good because one was too large.
+	leastLimit = 64 << 10
+)
+
+// send takes messages over; it does not block.
+func (s *sender) send(us []unsent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, us...)
+	if !s.active {
+		s.active = true
+		s.wg.Go(s.run)
+	}
+}
+
+// run sends until nothing is left.
+func (s *sender) run() {
+	for us := s.take(); us != nil; us = s.take() {
+		for _, round := range s.rounds(us) {
+			s.deliver(round)
+		}
+		// Those who were told run first: else one of them would go alone with the next request, and all others wait for its exchange.
+		runtime.Gosched()
+	}
+}
+
+// take takes what is sent next: from the front, as much as a request has room for. nil: nothing is left, and run ends.
+func (s *sender) take() []unsent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = slices.DeleteFunc(s.queue, func(u unsent) bool { return u.to.given.Load() })
+	if len(s.queue) == 0 {
+		s.queue, s.active = nil, false
+		return nil
+	}
+	n, size := 0, 0
+	for n < len(s.queue) && (n == 0 || size+s.queue[n].size() <= requestLimit) {
+		size += s.queue[n].size()
+		n++
+	}
+	us := s.queue[:n:n]
+	s.queue = s.queue[n:]
+	return us
+}
+
+// A sendBatch is messages of one partition that go with one request.
+type sendBatch struct {
+	partitionID
+	us          []unsent
+	size, limit int
+	round       int
+}
+
+// rounds makes batches of messages, in their order: a request takes one of each partition.
+func (s *sender) rounds(us []unsent) (rounds [][]*sendBatch) {
+	last := make(map[partitionID]*sendBatch)
+	for _, u := range us {
+		b, size := last[u.partitionID], u.size()
+		if b == nil || b.size+size > b.limit {
+			next := &sendBatch{partitionID: u.partitionID, limit: s.limitOf(u.partitionID)}
+			if b != nil {
+				next.round = b.round + 1
+			}
+			if b = next; b.round == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			last[u.partitionID], rounds[b.round] = b, append(rounds[b.round], b)
+		}
+		b.us, b.size = append(b.us, u), b.size+size
+	}
+	return rounds
+}
+
+// halves are the two of a batch.
+func (b *sendBatch) halves() (first, second *sendBatch) {
+	n := len(b.us) / 2
+	return &sendBatch{partitionID: b.partitionID, us: b.us[:n]}, &sendBatch{partitionID: b.partitionID, us: b.us[n:]}
+}
+
+// limitOf is how large a partition's batch may be.
+func (s *sender) limitOf(p partitionID) int {
+	if n, ok := s.limits[p]; ok {
+		return n
+	}
+	return batchLimit
+}
+
+// tooLarge takes note that a batch of several messages was too large for its topic.
+func (s *sender) tooLarge(p partitionID, size int) {
+	if s.limits == nil {
+		s.limits = make(map[partitionID]int)
+	}
+	s.limits[p] = min(s.limitOf(p), max(leastLimit, size/2))
+}
+
+// deliver sends a batch to each of some partitions, with one request, and tells what became of their messages. A batch that was
+// too large is sent again in two halves, one after the other.
+func (s *sender) deliver(batches []*sendBatch) {
+	said, err := s.produce(batches)
+	var firsts, seconds []*sendBatch
+	for _, b := range batches {
+		f := fate{err: err}
+		switch of, ok := said[b.partitionID]; {
+		case err == nil && !ok:
+			f.err = fmt.Errorf("the answer to Produce has no partition %d: %w", b.no, errShort)
+		case err == nil:
+			f = fate{codeErr(of.code), of.base}
+		case codeOf(err) == kafka.BrokerNotAvailable:
+			f.base = nowhere // the Transport knew of nobody to send it to
+		}
+		if len(b.us) > 1 && isTooLarge(f.err) {
+			s.tooLarge(b.partitionID, sizeOf(b.us))
+			first, second := b.halves()
+			firsts, seconds = append(firsts, first), append(seconds, second)
+			continue
+		}
+		for i := range b.us {
+			b.us[i].to.set(b.us[i].i, f)
+		}
+	}
+	if firsts != nil {
+		s.deliver(firsts)
+		s.deliver(seconds)
+	}
+}
+
+func isTooLarge(err error) bool {
+	code := codeOf(err)
+	return code == kafka.MessageSizeTooLarge || code == kafka.RecordListTooLarge
+}
+
+func sizeOf(us []unsent) (n int) {
+	for i := range us {
+		n += us[i].size()
+	}
+	return n
+}
+
+// unnamed is who writes without a producer id.
+var unnamed = producer{-1, -1}
+
+// produce is one exchange.
+func (s *sender) produce(of []*sendBatch) (map[partitionID]produced, error) {
+	if _, err := s.c.pick(s.life, s.node, keyProduce, produceVersion); err != nil {
+		return nil, err
+	}
+	now, batches := time.Now(), make(map[partitionID][]byte, len(of))
+	for _, x := range of {
+		b := make([]byte, headerSize, headerSize+sizeOf(x.us))
+		for i := range x.us {
+			b = appendRecord(b, x.us[i].tail, i)
+		}
+		seal(b, 0, unnamed, -1, len(x.us), now)
+		batches[x.partitionID] = b
+	}
+	r, err := s.c.do(s.life, s.node, keyProduce, produceVersion, produceBody("", s.c.timeout, batches))
+	if err != nil {
+		return nil, err
+	}
+	return readProduced(r)
+}
+
+// senders are those of all brokers that are written to.
+type senders struct {
+	c    *cluster
+	life context.Context
+	wg   sync.WaitGroup
+
+	mu sync.Mutex
+	by map[int32]*sender
+}
+
+func newSenders(c *cluster, life context.Context) *senders {
+	return &senders{c: c, life: life, by: make(map[int32]*sender)}
+}
+
+// to finds or makes a broker's.
+func (s *senders) to(node int32) *sender {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.by[node]
+	if x == nil {
+		x = &sender{c: s.c, node: node, life: s.life, wg: &s.wg}
+		s.by[node] = x
+	}
+	return x
+}
+
+// deliver sends the messages with these numbers to the leaders of their partitions. It does not block.
+func (s *senders) deliver(ms []broker.Outgoing, which []int, topics map[string]*written) *delivery {
+	d := newDelivery(len(which))
+	size := 0
+	for _, i := range which {
+		size += recordSize(&ms[i])
+	}
+	tails := make([]byte, 0, size) // copies: whoever has asked may write over its messages
+	us := make([]unsent, 0, len(which))
+	for j, i := range which {
+		o := &ms[i]
+		t := topics[o.Topic]
+		if t == nil || t.err != nil {
+			err := error(kafka.UnknownTopicOrPartition)
+			if t != nil {
+				err = t.err
+			}
+			d.set(j, fate{err, nowhere})
+			continue
+		}
+		p := partitionID{o.Topic, partitionOf(o, len(t.leaders))}
+		node := t.leaders[p.no]
+		if node < 0 {
+			d.set(j, fate{kafka.LeaderNotAvailable, nowhere})
+			continue
+		}
+		at := len(tails)
+		tails = appendTail(tails, o)
+		us = append(us, unsent{p, node, tails[at:len(tails):len(tails)], d, j})
+	}
+	s.send(us)
+	return d
+}
+
+// send hands messages to the senders of their leaders.
+func (s *senders) send(us []unsent) {
+	if len(us) == 0 {
+		return
+	}
+	node := us[0].node
+	if !slices.ContainsFunc(us, func(u unsent) bool { return u.node != node }) {
+		s.to(node).send(us)
+		return
+	}
+	by := make(map[int32][]unsent)
+	for _, u := range us {
+		by[u.node] = append(by[u.node], u)
+	}
+	for node, us := range by {
+		s.to(node).send(us)
+	}
+}
+
+// await waits for what becomes of a delivery. Its error is ctx's, or that of the end of life.
+func (s *senders) await(ctx context.Context, d *delivery) error {
+	select {
+	case <-d.done:
+		return nil
+	default:
+	}
+	var err error
+	select {
+	case <-d.done:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-s.life.Done():
+		err = context.Canceled
+	}
+	d.given.Store(true)
+	return fmt.Errorf("kafkabroker: publishing: %w", err)
+}

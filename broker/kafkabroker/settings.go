@@ -1,0 +1,132 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Group settings are what the broker holds a group of the consumer protocol to.
+type groupSettings struct {
+	session time.Duration // after how long a silence a member is taken for dead; 0: unknown
+	// epochs: commits are checked by the epoch at which their partition was assigned, and not by the member's (Kafka 4.3).
+	epochs bool
+}
+
+const (
+	sessionSetting = "consumer.session.timeout.ms"
+	// batchSetting came with Kafka 4.3, as did the epochs of partitions: the version of a request tells neither.
+	batchSetting = "consumer.assignment.interval.ms"
+)
+
+// settingsEvery is how often they are read again: an administrator may change them.
+const settingsEvery = time.Minute
+
+// longSession is from when on a session is warned about.
+const longSession = 15 * time.Second
+
+// learn reads the group's settings, and warns where a crash costs much.
+func (g *modern) learn(ctx context.Context) {
+	ask, cancel := context.WithTimeout(ctx, g.patience())
+	s, err := g.k.settings(ask)
+	cancel()
+	switch {
+	case err == nil:
+		g.mu.Lock()
+		g.settings = s
+		g.mu.Unlock()
+		g.readAt = time.Now().Add(settingsEvery)
+		if s.session > longSession && s != g.complain {
+			g.complain = s
+			g.warn(s.complaint(g.cfg.Group))
+		}
+	case codeOf(err) == 0 && !errors.Is(err, errNoSettings): // nobody answered
+		g.readAt = time.Now().Add(g.m.normal)
+	default:
+		g.readAt = time.Now().Add(settingsEvery)
+		if !g.blind {
+			g.blind = true
+			_, session := g.contact()
+			g.warn(fmt.Errorf("group %s: a silence of %v is taken for the end of the session: %w", g.cfg.Group, session, err))
+		}
+	}
+}
+
+// complaint says what a long session means.
+func (s groupSettings) complaint(group string) error {
+	return fmt.Errorf("group %s: the partitions of a process that was killed wait %v for another one: %s of the group (or "+
+		"group.consumer.session.timeout.ms of the brokers) says so, and not our own session timeout", group, s.session,
+		sessionSetting)
+}
+
+func (g *modern) warn(err error) { g.say(broker.Event{Kind: broker.Warning, Err: err}) }
+
+// settings reads what the broker holds the group to (DescribeConfigs, version 1). An error that is broker's answer has its code.
+func (k *coordinator) settings(ctx context.Context) (groupSettings, error) {
+	w := writer{}
+	w.array(1)
+	w.i8(groupResource)
+	w.str(k.group)
+	w.strs([]string{sessionSetting, batchSetting})
+	w.bool(false) // synonyms
+	r, err := k.do(ctx, keyDescribeConfigs, 1, w.b)
+	if err != nil {
+		return groupSettings{}, err
+	}
+	values, code, err := readSettings(r)
+	if err != nil {
+		return groupSettings{}, err
+	}
+	if err := k.check("reading the group's settings", code); err != nil {
+		return groupSettings{}, err
+	}
+	return settingsOf(values)
+}
+
+// groupResource is a group's kind among those that have settings.
+const groupResource = 32
+
+var errNoSettings = errors.New("the broker has no settings of groups")
+
+func settingsOf(values map[string]string) (s groupSettings, err error) {
+	text, ok := values[sessionSetting]
+	if !ok {
+		return s, errNoSettings
+	}
+	ms, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || ms <= 0 {
+		return s, fmt.Errorf("%s is %q: %w", sessionSetting, text, errShort)
+	}
+	_, s.epochs = values[batchSetting]
+	s.session = time.Duration(ms) * time.Millisecond
+	return s, nil
+}
+
+// readSettings reads the settings of the one resource that was asked for.
+func readSettings(r *reader) (values map[string]string, code int16, err error) {
+	r.i32() // throttled
+	values = make(map[string]string)
+	r.each(func() {
+		code = r.i16()
+		r.str() // message
+		r.i8()
+		r.str()
+		r.each(func() {
+			name := r.str()
+			values[name] = r.str()
+			r.i8() // read only
+			r.i8() // source
+			r.i8() // sensitive
+			r.each(func() {
+				r.str()
+				r.str()
+				r.i8()
+			})
+		})
+	})
+	return values, code, r.err()
+}

@@ -1,0 +1,73 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+
+	kafka "github.com/segmentio/kafka-go"
+)
+
+// A spoken is which protocol the members of a group speak.
+type spoken struct {
+	consumer bool
+	members  int
+}
+
+// name is what Config.Membership calls it; empty: there are no members.
+func (s spoken) name() string {
+	switch {
+	case s.members == 0:
+		return ""
+	case s.consumer:
+		return "consumer"
+	}
+	return "classic"
+}
+
+// spoken asks the coordinator what the group's members speak. Brokers before Kafka 4.0 know only one protocol; 3.9 lists the
+// request for groups of the other one, and refuses it.
+func (k *coordinator) spoken(ctx context.Context) (spoken, error) {
+	s, err := k.describeModern(ctx)
+	switch code := codeOf(err); {
+	case code == kafka.GroupIdNotFound, code == kafka.UnsupportedVersion, errors.Is(err, errVersion):
+	default:
+		return s, err
+	}
+	d, err := k.describe(ctx)
+	return spoken{members: d.members}, err
+}
+
+// describeModern asks for a group of the consumer protocol (ConsumerGroupDescribe, version 0).
+func (k *coordinator) describeModern(ctx context.Context) (spoken, error) {
+	w := writer{flexible: true}
+	w.array(1)
+	w.str(k.group)
+	w.bool(false) // authorized operations
+	w.tags()
+	r, err := k.do(ctx, keyConsumerGroupDescribe, 0, w.b)
+	if err != nil {
+		return spoken{}, err
+	}
+	s, code, err := readSpoken(r)
+	if err != nil {
+		return spoken{}, err
+	}
+	return s, k.check("describing the group", code)
+}
+
+// readSpoken reads the head of the answer; there is one group in it.
+func readSpoken(r *reader) (s spoken, code int16, err error) {
+	r.i32() // throttled
+	s.consumer = true
+	if r.array() > 0 {
+		code = r.i16()
+		r.str() // message
+		r.str() // group
+		r.str() // state
+		r.i32() // epoch
+		r.i32() // that of the assignment
+		r.str() // assignor
+		s.members = max(0, r.array())
+	}
+	return s, code, r.err()
+}

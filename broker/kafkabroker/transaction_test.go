@@ -1,0 +1,100 @@
+package kafkabroker
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Each phase and event: what follows. What is not listed leaves the phase as it is.
+func TestTransactionPhases(t *testing.T) {
+	const s, i, u, b, x, d = txnStranger, txnIdle, txnUnderWay, txnBroken, txnUnclear, txnSettled
+	table := map[txnPhase][6]txnPhase{
+		//  named begun failed ended unanswered told
+		s: {i, s, s, s, s, s},
+		i: {i, u, i, i, i, i},
+		u: {u, u, b, i, x, u},
+		b: {i, b, b, b, b, b},
+		x: {d, x, x, x, x, x},
+		d: {d, d, d, d, d, i},
+	}
+	for p, row := range table {
+		for e, want := range row {
+			if got := p.after(txnEvent(e)); got != want {
+				t.Errorf("phase %d, event %d: %d, want %d", p, e, got, want)
+			}
+		}
+		if named := p == s || p == b || p == x; p.needsName() != named {
+			t.Errorf("phase %d needs a name: %v", p, !named)
+		}
+		if asks := p == x || p == d; p.isOpenQuestion() != asks {
+			t.Errorf("phase %d is an open question: %v", p, !asks)
+		}
+	}
+}
+
+// modelBroker is a transaction coordinator that loses requests and answers.
+type modelBroker struct {
+	rnd      *rand.Rand
+	open     []int // what the open transaction has
+	stored   []int
+	offset   int // committed
+	offsetTo int // in the open transaction
+	isOpen   bool
+}
+
+func (b *modelBroker) arrives() bool { return b.rnd.IntN(4) > 0 }
+
+// TestTransactionModel drives the phases against a coordinator that loses one request in four and one answer in four: each
+// output is stored once, in order, whatever is lost.
+func TestTransactionModel(t *testing.T) {
+	for seed := range uint64(300) {
+		b := &modelBroker{rnd: rand.New(rand.NewPCG(seed, 1))}
+		p, next := txnStranger, 0
+		const n = 200
+		for step := 0; next < n && step < 100_000; step++ {
+			switch {
+			case p.needsName():
+				if !b.arrives() {
+					continue
+				}
+				b.open, b.isOpen = nil, false
+				if b.arrives() {
+					p = p.after(txnNamed)
+				}
+			case p.isOpenQuestion():
+				if b.arrives() { // an answer is all that it takes
+					next = b.offset
+					p = p.after(txnTold)
+				}
+			default:
+				p = p.after(txnBegun)
+				size := 1 + b.rnd.IntN(5)
+				for o := next; o < next+size; o++ {
+					if b.arrives() {
+						b.isOpen, b.open, b.offsetTo = true, append(b.open, o), next+size
+					}
+				}
+				if len(b.open) < size || !b.arrives() {
+					p = p.after(txnFailed)
+					continue
+				}
+				if b.arrives() && b.isOpen {
+					b.stored, b.offset, b.open, b.isOpen = append(b.stored, b.open...), b.offsetTo, nil, false
+					if b.arrives() {
+						p, next = p.after(txnEnded), next+size
+						continue
+					}
+				}
+				p = p.after(txnUnanswered)
+			}
+		}
+		if len(b.stored) < n {
+			t.Fatalf("seed %d: %d outputs are stored, want %d: it does not go on", seed, len(b.stored), n)
+		}
+		for i, o := range b.stored {
+			if i != o {
+				t.Fatalf("seed %d: output %d is stored at %d", seed, o, i)
+			}
+		}
+	}
+}

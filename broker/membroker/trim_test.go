@@ -1,0 +1,53 @@
+package membroker_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+)
+
+// Whose session ends before it hears of its partition tells nobody what that has lost: the next one does.
+func TestGapOfAnOwnerThatNeverHeardOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1}, Lease: 2 * time.Second})
+		first := open(t, b, membroker.SourceConfig{}, 10)
+		claim := first.told(broker.Assigned)[0].Claim
+		produce(t, b, "orders", 10)
+		ms := first.receive(10)
+		if err := first.ack(ms[8]); err != nil { // above what is gone then, and not handled again
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		second := open(t, b, membroker.SourceConfig{}, 10)
+		second.Freeze()
+		defer second.Thaw()
+		if err := b.Trim("orders", claim.Partition, 5); err != nil {
+			t.Fatal(err)
+		}
+		first.Kill()
+		time.Sleep(10 * time.Second) // the second one gets it, and loses it
+		third := open(t, b, membroker.SourceConfig{}, 10)
+		time.Sleep(10 * time.Second)
+		lost := int64(0)
+		for _, e := range third.told(broker.Gap) {
+			lost += e.N
+		}
+		if lost != 5 {
+			t.Errorf("gaps of %d were told, want 5", lost)
+		}
+		got := third.receive(4)
+		if len(got) != 4 || got[0].Offset != 5 || got[3].Offset != 9 {
+			t.Errorf("got %d messages from %d, want those at 5, 6, 7 and 9", len(got), got[0].Offset)
+		}
+		if err := third.ack(got...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := b.Unsettled("group"); n != 0 {
+			t.Errorf("%d are unsettled", n)
+		}
+	})
+}
