@@ -27,8 +27,10 @@ type badInput struct {
 // oddHeaders are very many, large ones, ones that are no text, and names that are ours with values that make no sense.
 func oddHeaders() []broker.Header {
 	hs := []broker.Header{
-		{Key: "twice", Value: []byte("first")}, {Key: "twice", Value: []byte("second")}, {Key: "large", Value: bytes.Repeat([]byte("x"), 64<<10)},
-		{Key: "bytes", Value: []byte{0, 0xff, 0xfe}}, {Key: "break", Value: []byte("a\r\nLongshore-Attempts: 7")}, {Key: "empty", Value: nil},
+		{Key: "twice", Value: []byte("first")}, {Key: "twice", Value: []byte("second")}, {Key: "large",
+			Value: bytes.Repeat([]byte("x"), 64<<10)},
+		{Key: "bytes", Value: []byte{0, 0xff, 0xfe}}, {Key: "break", Value: []byte("a\r\nLongshore-Attempts: 7")}, {Key: "empty",
+			Value: nil},
 	}
 	for len(hs) < 10_000 {
 		hs = append(hs, broker.Header{Key: fmt.Sprint("h", len(hs)), Value: []byte("v")})
@@ -38,7 +40,8 @@ func oddHeaders() []broker.Header {
 
 func forgedHeaders() (hs []broker.Header) {
 	for _, v := range []string{"-1", "9223372036854775808", "abc", ""} {
-		for _, key := range []string{broker.HeaderAttempts, broker.HeaderFirstFailure, broker.HeaderRetryAt, broker.HeaderOriginalOffset} {
+		for _, key := range []string{broker.HeaderAttempts, broker.HeaderFirstFailure, broker.HeaderRetryAt,
+			broker.HeaderOriginalOffset} {
 			hs = append(hs, broker.Header{Key: key, Value: []byte(v)})
 		}
 	}
@@ -47,8 +50,10 @@ func forgedHeaders() (hs []broker.Header) {
 
 var badInputs = []badInput{
 	{"b07", "too large", broker.Outgoing{Value: make([]byte, 2000)}, nil, 0, "oversize"},
-	{"b10", "odd headers", broker.Outgoing{Value: []byte("bad"), Headers: oddHeaders()}, consumer.Permanent(errors.New("bad")), 1, "permanent"},
-	{"b10", "headers above the limit", broker.Outgoing{Value: []byte("bad"), Headers: append(oddHeaders(), broker.Header{Key: "huge", Value: make([]byte, 200<<10)})}, nil, 0, "oversize"},
+	{"b10", "odd headers", broker.Outgoing{Value: []byte("bad"), Headers: oddHeaders()}, consumer.Permanent(errors.New("bad")), 1,
+		"permanent"},
+	{"b10", "headers above the limit", broker.Outgoing{Value: []byte("bad"),
+		Headers: append(oddHeaders(), broker.Header{Key: "huge", Value: make([]byte, 200<<10)})}, nil, 0, "oversize"},
 	{"b11", "forged attempts", broker.Outgoing{Value: []byte("bad"), Headers: forgedHeaders()}, errors.New("bad"), 3, "error"},
 	{"b17", "undecodable", broker.Outgoing{Value: []byte("bad")}, consumer.Permanent(errors.New("decoding JSON")), 1, "permanent"},
 	{"b18", "without a handler", broker.Outgoing{Value: []byte("bad")}, consumer.Permanent(errors.New("no route")), 1, "permanent"},
@@ -88,7 +93,8 @@ func (bad badInput) test(t *testing.T, b *membroker.Broker, down time.Duration) 
 	bad.produce(t, b)
 	others := 0
 	r := start(t, b, consumer.Config{
-		Order: consumer.OrderKey, MaxMessageBytes: 1000, MaxHeaderBytes: 256 << 10, DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"},
+		Order: consumer.OrderKey, MaxMessageBytes: 1000, MaxHeaderBytes: 256 << 10, DeadLetter: &consumer.DeadLetter{Publisher: letters,
+			Topic: "dead"},
 		Retry: consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: 2 * time.Second, Jitter: -1}},
 		Handler: func(_ context.Context, m *consumer.Message) error {
 			if string(m.Key) != "k" {
@@ -125,7 +131,8 @@ func (bad badInput) test(t *testing.T, b *membroker.Broker, down time.Duration) 
 func (bad badInput) produce(t *testing.T, b *membroker.Broker) {
 	t.Helper()
 	bad.message.Topic, bad.message.Key = "in", []byte("k")
-	all := []broker.Outgoing{bad.message, {Topic: "in", Key: []byte("k"), Value: []byte("k1")}, {Topic: "in", Key: []byte("k"), Value: []byte("k2")}}
+	all := []broker.Outgoing{bad.message, {Topic: "in", Key: []byte("k"), Value: []byte("k1")},
+		{Topic: "in", Key: []byte("k"), Value: []byte("k2")}}
 	for i := range 100 {
 		key := fmt.Appendf(nil, "other%d", i)
 		all = append(all, broker.Outgoing{Topic: "in", Key: key, Value: key})
@@ -141,7 +148,8 @@ func (bad badInput) stored(t *testing.T, dead []broker.Message) {
 	if len(dead) != 1 || !bytes.Equal(dead[0].Value, bad.message.Value) || string(dead[0].Key) != "k" {
 		t.Fatalf("%d dead letters", len(dead))
 	}
-	for key, want := range map[string]string{broker.HeaderErrorClass: bad.class, broker.HeaderAttempts: fmt.Sprint(bad.runs), broker.HeaderOriginalTopic: "in"} {
+	for key, want := range map[string]string{broker.HeaderErrorClass: bad.class, broker.HeaderAttempts: fmt.Sprint(bad.runs),
+		broker.HeaderOriginalTopic: "in"} {
 		var got []string
 		for k, v := range dead[0].Headers.All() {
 			if k == key {

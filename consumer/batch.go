@@ -12,7 +12,8 @@ import (
 // and Timeout is for the whole call. ms may be kept.
 type BatchHandler func(ctx context.Context, ms []*Message) error
 
-// A BatchMiddleware wraps a BatchHandler. It sees the call only: what becomes of the messages is decided by the engine afterwards.
+// A BatchMiddleware wraps a BatchHandler. It sees the call only: what becomes of the messages is decided by the engine
+// afterwards.
 type BatchMiddleware func(BatchHandler) BatchHandler
 
 // ChainBatch is Chain for BatchMiddleware: the first is the outermost.
@@ -27,8 +28,8 @@ func ChainBatch(ms ...BatchMiddleware) BatchMiddleware {
 
 // AroundBatch makes a BatchMiddleware of a Middleware that looks at calls, and not at messages: a timeout, a circuit breaker, a
 // recover. The call of the batch handler is one call for it, with the batch's first message, and the batch's error, which is nil
-// where no message of it failed. A Middleware that decides by the message (a deduplication, a limit for each key), or that defers,
-// is not for it: the first message would decide for all.
+// where no message of it failed. A Middleware that decides by the message (a deduplication, a limit for each key), or that
+// defers, is not for it: the first message would decide for all.
 func AroundBatch(m Middleware) BatchMiddleware {
 	return func(next BatchHandler) BatchHandler {
 		return func(ctx context.Context, ms []*Message) error {
@@ -105,6 +106,16 @@ func (b *Batch) withDefaults() *Batch {
 		d.Linger = defaultBatchLinger
 	}
 	return &d
+}
+
+// chunks is how many messages are asked for at once. Where batches are of whatever comes, it is whole ones, which need not be
+// copied, and whole is how many one has; else 0.
+func (c Config) chunks() (n, whole int) {
+	if c.Batch == nil || c.Batch.ByKey || c.ordered() {
+		return c.Chunk, 0
+	}
+	size := c.Batch.Size
+	return (c.Chunk + size - 1) / size * size, size
 }
 
 // batchSize is how many messages a worker takes at once; 0: not in batches.

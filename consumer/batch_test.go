@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,19 +42,20 @@ func TestBatches(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 1000)
 		seen := batches{begin: time.Now()}
-		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 64, Linger: time.Second, Handler: func(ctx context.Context, ms []*consumer.Message) error {
-			if ctx.Value(valueKey{}) != "from Run" {
-				t.Error("the handler's context has not the values of Run's")
-			}
-			for _, m := range ms {
-				if m.Claim != ms[0].Claim {
-					t.Error("a batch of two claims")
+		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 64, Linger: time.Second,
+			Handler: func(ctx context.Context, ms []*consumer.Message) error {
+				if ctx.Value(valueKey{}) != "from Run" {
+					t.Error("the handler's context has not the values of Run's")
 				}
-			}
-			time.Sleep(10 * time.Millisecond)
-			seen.take(ms)
-			return nil
-		}}})
+				for _, m := range ms {
+					if m.Claim != ms[0].Claim {
+						t.Error("a batch of two claims")
+					}
+				}
+				time.Sleep(10 * time.Millisecond)
+				seen.take(ms)
+				return nil
+			}}})
 		time.Sleep(5 * time.Second)
 		seen.check(t, 1000)
 		small := 0
@@ -96,10 +98,11 @@ func TestBatchBytes(t *testing.T) {
 			}
 		}
 		var seen batches
-		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Bytes: 2500, Linger: time.Hour, Handler: func(_ context.Context, ms []*consumer.Message) error {
-			seen.take(ms)
-			return nil
-		}}})
+		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Bytes: 2500, Linger: time.Hour,
+			Handler: func(_ context.Context, ms []*consumer.Message) error {
+				seen.take(ms)
+				return nil
+			}}})
 		time.Sleep(time.Second)
 		if err := r.end(); err != nil {
 			t.Fatal(err)
@@ -149,7 +152,8 @@ func TestBatchOutcomes(t *testing.T) {
 		if err := r.end(); err != nil {
 			t.Fatal(err)
 		}
-		if calls["ok"] != 2 || calls["error"] != 2 || calls["permanent"] != 1 || calls["skip"] != 1 || calls["defer"] != 5 || len(calls) != 5 {
+		if calls["ok"] != 2 || calls["error"] != 2 || calls["permanent"] != 1 || calls["skip"] != 1 || calls["defer"] != 5 ||
+			len(calls) != 5 {
 			t.Errorf("calls %v", calls)
 		}
 		wantUnsettled(t, b, 0)
@@ -177,18 +181,19 @@ func TestBatchFailures(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
 				produce(t, b, 200)
 				var l ledger
-				r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 20, Handler: func(_ context.Context, ms []*consumer.Message) error {
-					if ms[0].Runs == 0 {
-						if fail == nil {
-							runtime.Goexit()
+				r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 20,
+					Handler: func(_ context.Context, ms []*consumer.Message) error {
+						if ms[0].Runs == 0 {
+							if fail == nil {
+								runtime.Goexit()
+							}
+							return fail()
 						}
-						return fail()
-					}
-					for _, m := range ms {
-						l.add(m)
-					}
-					return nil
-				}}})
+						for _, m := range ms {
+							l.add(m)
+						}
+						return nil
+					}}})
 				time.Sleep(time.Minute)
 				if err := r.end(); err != nil {
 					t.Fatal(err)
@@ -242,10 +247,11 @@ func TestBatchStuck(t *testing.T) {
 func TestDrainGivesGatheringBack(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 30)
-		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 1000, Linger: time.Hour, Handler: func(context.Context, []*consumer.Message) error {
-			t.Error("an incomplete batch was handed over")
-			return nil
-		}}})
+		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 1000, Linger: time.Hour,
+			Handler: func(context.Context, []*consumer.Message) error {
+				t.Error("an incomplete batch was handed over")
+				return nil
+			}}})
 		time.Sleep(time.Second)
 		if s := r.Stats(); s.InFlight != 30 {
 			t.Errorf("stats %+v", s)
@@ -334,8 +340,10 @@ func TestBatchIsChecked(t *testing.T) {
 		"Batch.Size is -1, want at least 1":        {Batch: &consumer.Batch{Handler: many, Size: -1}},
 		"Batch.Bytes is -1, want at least 1":       {Batch: &consumer.Batch{Handler: many, Bytes: -1}},
 		"Batch.Linger is -1ns, negative":           {Batch: &consumer.Batch{Handler: many, Linger: -1}},
-		"Batch.Size is 51, above Lane.Limit, 50":   {Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 50}, Batch: &consumer.Batch{Handler: many, ByKey: true, Size: 51}},
-		"Batch.Size is 51, above half of a source": {Batch: &consumer.Batch{Handler: many, Size: 51}, Budget: broker.Budget{Messages: 100}},
+		"Batch.Size is 51, above Lane.Limit, 50": {Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 50},
+			Batch: &consumer.Batch{Handler: many, ByKey: true, Size: 51}},
+		"Batch.Size is 51, above half of a source": {Batch: &consumer.Batch{Handler: many, Size: 51},
+			Budget: broker.Budget{Messages: 100}},
 	} {
 		cfg.Source = b.Source(membroker.SourceConfig{})
 		if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
@@ -390,7 +398,8 @@ func TestLostOfABatch(t *testing.T) {
 	}
 }
 
-// Middleware is around the call of a batch, the first outermost, and sees its error; that of a batch of which nothing failed is nil.
+// Middleware is around the call of a batch, the first outermost, and sees its error; that of a batch of which nothing failed is
+// nil.
 func TestAroundBatch(t *testing.T) {
 	var calls []string
 	named := func(name string) consumer.BatchMiddleware {
@@ -415,7 +424,8 @@ func TestAroundBatch(t *testing.T) {
 	}{
 		{nil, nil, []string{"batch of 2", "inner first <nil>", "outer first <nil>"}},
 		{&consumer.BatchError{Errs: make([]error, 2)}, nil, []string{"batch of 2", "inner first <nil>", "outer first <nil>"}},
-		{&consumer.BatchError{Errs: []error{nil, refused}}, refused, []string{"batch of 2", "inner first refused", "outer first refused"}},
+		{&consumer.BatchError{Errs: []error{nil, refused}}, refused,
+			[]string{"batch of 2", "inner first refused", "outer first refused"}},
 		{&consumer.BatchError{Errs: make([]error, 3)}, &consumer.BatchError{}, []string{ // told of three
 			"batch of 2", "inner first no message of the batch failed", "outer first no message of the batch failed",
 		}},
@@ -428,5 +438,49 @@ func TestAroundBatch(t *testing.T) {
 		if !slices.Equal(calls, c.calls) {
 			t.Errorf("%v: calls %q, want %q", c.result, calls, c.calls)
 		}
+	}
+}
+
+// Batches that come whole are handed over as they lie: nothing is copied, and next to nothing allocated for a message.
+func TestWholeBatchesAreNotCopied(t *testing.T) {
+	const size, messages = 100, 200_000
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+	ms := make([]broker.Outgoing, 1000)
+	for i := range ms {
+		ms[i] = broker.Outgoing{Topic: "in", Value: []byte("value")}
+	}
+	if err := b.Fill(0, messages, ms...); err != nil {
+		t.Fatal(err)
+	}
+	var handled, whole atomic.Int64
+	done := make(chan struct{})
+	r := start(t, b, consumer.Config{
+		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, Prefetch: 4096}),
+		Batch: &consumer.Batch{Size: size, Handler: func(_ context.Context, ms []*consumer.Message) error {
+			if len(ms) == size {
+				whole.Add(1)
+			}
+			if handled.Add(int64(len(ms))) == messages {
+				close(done)
+			}
+			return nil
+		}}})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%d handled", handled.Load())
+	}
+	runtime.ReadMemStats(&after)
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	if n := whole.Load(); n < messages/size*9/10 {
+		t.Errorf("%d whole batches of %d", n, messages/size)
+	}
+	// A slab of messages, a list of pointers to them, and a work for each batch: a fifth of an allocation would be one for five.
+	if per := float64(after.Mallocs-before.Mallocs) / messages; per > 0.2 {
+		t.Errorf("%.2f allocations a message", per)
 	}
 }

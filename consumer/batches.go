@@ -63,7 +63,10 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 		return []*work{w}
 	}
 	var full, begun []*gathering
-	thawed := false
+	thawed, n := false, len(ms)
+	if lanes == nil && first == 0 && !b.cfg.ByKey {
+		full, ms = b.whole(k, ms)
+	}
 	for i := range ms {
 		lane := lanePart(lanes, i, i+1)
 		of := b.groupOf(&ms[i], lane)
@@ -85,8 +88,22 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 		}
 	}
 	s.mu.Unlock()
-	b.queue.expect(len(ms))
+	b.queue.expect(n)
 	return b.start(k, full, thawed)
+}
+
+// whole makes batches of messages that are complete by themselves, as they lie: to copy them would cost more than to handle
+// them. The rest is to gather.
+func (b *batches) whole(k *claim, ms []broker.Message) (full []*gathering, rest []broker.Message) {
+	bytes, from := 0, 0
+	for i := range ms {
+		bytes += len(ms[i].Key) + len(ms[i].Value)
+		if n := i + 1 - from; n == b.cfg.Size || n > 1 && bytes >= b.cfg.Bytes {
+			full = append(full, &gathering{work: &work{k: k, ms: ms[from : i+1 : i+1]}, bytes: bytes})
+			bytes, from = 0, i+1
+		}
+	}
+	return full, ms[from:]
 }
 
 // pull takes what waits in the lane of g into it: messages of the same key and claim, while there is room, up to one that comes
@@ -143,7 +160,7 @@ func (b *batches) lingered(g *gathering) (refused []*work) {
 func (b *batches) start(k *claim, full []*gathering, thawed bool) (refused []*work) {
 	for _, g := range full {
 		g.initBatch()
-		refused = append(refused, b.queue.requeueExpected(g.work)...)
+		refused = append(refused, b.queue.requeueExpected(g.work, false)...)
 	}
 	if thawed {
 		k.thaw()

@@ -21,21 +21,23 @@ func TestBatchByKey(t *testing.T) {
 		const messages, keys = 1200, 7
 		produceKeyed(t, b, messages, keys)
 		for i := range 50 {
-			if err := b.Produce(broker.Outgoing{Topic: "in", Value: fmt.Appendf(nil, "none %d", i)}, broker.Outgoing{Topic: "in", Key: []byte{}, Value: fmt.Appendf(nil, "empty %d", i)}); err != nil {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Value: fmt.Appendf(nil, "none %d", i)},
+				broker.Outgoing{Topic: "in", Key: []byte{}, Value: fmt.Appendf(nil, "empty %d", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var seen batches
-		r := start(t, b, consumer.Config{Batch: &consumer.Batch{ByKey: true, Size: 20, Linger: time.Second, Handler: func(_ context.Context, ms []*consumer.Message) error {
-			for _, m := range ms {
-				if string(m.Key) != string(ms[0].Key) || (m.Key == nil) != (ms[0].Key == nil) {
-					t.Errorf("%s and %s in a batch", ms[0].Value, m.Value)
+		r := start(t, b, consumer.Config{Batch: &consumer.Batch{ByKey: true, Size: 20, Linger: time.Second,
+			Handler: func(_ context.Context, ms []*consumer.Message) error {
+				for _, m := range ms {
+					if string(m.Key) != string(ms[0].Key) || (m.Key == nil) != (ms[0].Key == nil) {
+						t.Errorf("%s and %s in a batch", ms[0].Value, m.Value)
+					}
 				}
-			}
-			time.Sleep(time.Millisecond)
-			seen.take(ms)
-			return nil
-		}}})
+				time.Sleep(time.Millisecond)
+				seen.take(ms)
+				return nil
+			}}})
 		time.Sleep(30 * time.Second)
 		if err := r.end(); err != nil {
 			t.Fatal(err)
@@ -56,17 +58,20 @@ func TestBatchByKeyInOrder(t *testing.T) {
 				const messages, keys = 2000, 5
 				for i := range messages { // runs of a key, so that batches can be had in the order of partitions, too
 					key := fmt.Sprintf("k%d", i/40%keys)
-					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: fmt.Appendf(nil, "%s %d", key, i/40/keys*40+i%40)}); err != nil {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key),
+						Value: fmt.Appendf(nil, "%s %d", key, i/40/keys*40+i%40)}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				book := newOrderBook()
 				var seen batches
-				r := start(t, b, consumer.Config{Order: order, Batch: &consumer.Batch{ByKey: true, Size: 16, Linger: 100 * time.Millisecond, Handler: func(_ context.Context, ms []*consumer.Message) error {
-					book.batch(ms, nil)
-					seen.take(ms)
-					return nil
-				}}})
+				r := start(t, b, consumer.Config{Order: order,
+					Batch: &consumer.Batch{ByKey: true, Size: 16, Linger: 100 * time.Millisecond,
+						Handler: func(_ context.Context, ms []*consumer.Message) error {
+							book.batch(ms, nil)
+							seen.take(ms)
+							return nil
+						}}})
 				time.Sleep(time.Minute)
 				if err := r.end(); err != nil {
 					t.Fatal(err)
@@ -87,10 +92,12 @@ func TestBatchByKeyInOrder(t *testing.T) {
 func TestBatchByKeyIsJoined(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		seen := batches{begin: time.Now()}
-		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Batch: &consumer.Batch{ByKey: true, Size: 10, Linger: time.Minute, Handler: func(_ context.Context, ms []*consumer.Message) error {
-			seen.take(ms)
-			return nil
-		}}})
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey,
+			Batch: &consumer.Batch{ByKey: true, Size: 10, Linger: time.Minute,
+				Handler: func(_ context.Context, ms []*consumer.Message) error {
+					seen.take(ms)
+					return nil
+				}}})
 		for i := range 25 {
 			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: fmt.Appendf(nil, "%d", i)}); err != nil {
 				t.Fatal(err)
@@ -115,10 +122,12 @@ func TestBatchByKeyIsRevoked(t *testing.T) {
 				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 				produceKeyed(t, b, 60, 3)
 				var seen batches
-				r := start(t, b, consumer.Config{Order: order, Batch: &consumer.Batch{ByKey: true, Size: 500, Linger: 10 * time.Second, Handler: func(_ context.Context, ms []*consumer.Message) error {
-					seen.take(ms)
-					return nil
-				}}})
+				r := start(t, b, consumer.Config{Order: order,
+					Batch: &consumer.Batch{ByKey: true, Size: 500, Linger: 10 * time.Second,
+						Handler: func(_ context.Context, ms []*consumer.Message) error {
+							seen.take(ms)
+							return nil
+						}}})
 				for range 3 {
 					time.Sleep(time.Second)
 					if err := b.Revoke("group", "in", 0); err != nil {
@@ -177,26 +186,28 @@ func TestBatchByKeyPartialSuccess(t *testing.T) {
 		}
 		var calls []string
 		r := start(t, b, consumer.Config{
-			Order: consumer.OrderKey, Retry: consumer.Retry{MaxAttempts: 2}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
-			Batch: &consumer.Batch{ByKey: true, Size: 10, Linger: time.Second, Handler: func(_ context.Context, ms []*consumer.Message) error {
-				call, e := "", &consumer.BatchError{Errs: make([]error, len(ms))}
-				for i, m := range ms {
-					call += fmt.Sprintf("%s/%d ", m.Value, m.Runs)
-					switch string(m.Value) {
-					case "3":
-						e.Errs[i] = errors.New("bad")
-					case "1":
-						e.Errs[i] = consumer.Skip("not wanted")
-					case "7":
-						e.Errs[i] = errors.New("bad too")
-						if m.Runs > 0 {
-							e.Errs[i] = nil
+			Order: consumer.OrderKey, Retry: consumer.Retry{MaxAttempts: 2}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(),
+				Topic: "dead"},
+			Batch: &consumer.Batch{ByKey: true, Size: 10, Linger: time.Second,
+				Handler: func(_ context.Context, ms []*consumer.Message) error {
+					call, e := "", &consumer.BatchError{Errs: make([]error, len(ms))}
+					for i, m := range ms {
+						call += fmt.Sprintf("%s/%d ", m.Value, m.Runs)
+						switch string(m.Value) {
+						case "3":
+							e.Errs[i] = errors.New("bad")
+						case "1":
+							e.Errs[i] = consumer.Skip("not wanted")
+						case "7":
+							e.Errs[i] = errors.New("bad too")
+							if m.Runs > 0 {
+								e.Errs[i] = nil
+							}
 						}
 					}
-				}
-				calls = append(calls, strings.TrimSpace(call))
-				return e
-			}}})
+					calls = append(calls, strings.TrimSpace(call))
+					return e
+				}}})
 		time.Sleep(time.Minute)
 		if err := r.end(); err != nil {
 			t.Fatal(err)
@@ -219,10 +230,11 @@ func TestBatchByKeyGoesBack(t *testing.T) {
 		t.Run(string(order), func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
 				produceKeyed(t, b, 60, 3)
-				r := start(t, b, consumer.Config{Order: order, Batch: &consumer.Batch{ByKey: true, Size: 500, Linger: time.Hour, Handler: func(context.Context, []*consumer.Message) error {
-					t.Error("an incomplete batch was handed over")
-					return nil
-				}}})
+				r := start(t, b, consumer.Config{Order: order,
+					Batch: &consumer.Batch{ByKey: true, Size: 500, Linger: time.Hour, Handler: func(context.Context, []*consumer.Message) error {
+						t.Error("an incomplete batch was handed over")
+						return nil
+					}}})
 				time.Sleep(time.Second)
 				if s := r.Stats(); s.InFlight != 60 || s.Waiting != 0 || r.Oldest().IsZero() {
 					t.Errorf("stats %+v, oldest %v", s, r.Oldest())

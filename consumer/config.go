@@ -31,6 +31,9 @@ type Config struct {
 	Handler Handler `yaml:"-"`
 	// Batch hands messages over in batches, to a handler of its own. Defaults to nil: one by one.
 	Batch *Batch `yaml:"-"`
+	// Around is called before each handler call, of a batch, too, and is told what became of it: for traces. Package
+	// consumer/tracing has one. Defaults to nil: nobody is told, and it costs nothing.
+	Around Around `yaml:"-"`
 
 	// Order says which messages are handled one after the other. Everything else is handled in parallel. Defaults to OrderNone.
 	Order Order `yaml:"order" want:"none|key|partition"`
@@ -39,6 +42,10 @@ type Config struct {
 
 	// Pool sizes the workers.
 	Pool Pool `yaml:"-"`
+	// Output publishes what handlers emit (Emit), where it is no part of the ack: the source is not atomic (broker.Traits), or
+	// Output goes to another cluster than the source reads, as in a bridge. The caller closes it. Set it where handlers emit and
+	// the source is not atomic, or may not be. Defaults to nil: only an atomic source can emit.
+	Output broker.Publisher `yaml:"-"`
 	// Retry says what becomes of a failed message.
 	Retry Retry `yaml:"-"`
 	// DeadLetter says where messages go that are given up. Nil: none is given up; what has used up its attempts is retried for ever
@@ -172,7 +179,8 @@ type DeadLetter struct {
 	// Create makes each topic, or a stream for each subject, where there is none when Run begins: it keeps its messages for
 	// ever. The Publisher has to be a broker.Destinations. Defaults to false.
 	Create bool `yaml:"create"`
-	// Concurrency is how many are published at once to each topic. Defaults to 4.
+	// Concurrency is how many publishes to each topic are under way at once, each of all letters that wait there, up to 512. Raise
+	// it where a publish takes long. Defaults to 4.
 	Concurrency int `yaml:"concurrency" want:"1.."`
 	// Headers of other systems to write beside our own, so that their tools understand the letters. Defaults to none.
 	Headers []HeaderStyle `yaml:"headers" want:"spring|connect"`

@@ -64,7 +64,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c.figures = &figures{
 		life: c.life, feeds: c.feeds, intake: c.intake, claims: c.claims, queue: c.queue, workers: c.workers, till: c.till,
-		parked: c.parked, letters: c.letters, tell: c.tell,
+		parked: c.parked, letters: c.letters, tell: c.tell, watchdog: c.watchdog,
 	}
 	c.health = &health{cfg: of, feeds: c.feeds, claims: c.claims, retries: retries, figures: c.figures}
 	return c, nil
@@ -115,6 +115,11 @@ func (c *Consumer) Stats() Stats { return c.figures.stats() }
 // that hold none, are one row without a topic, with the partition -1. nil: the lag is unknown. It does not block.
 func (c *Consumer) LagByPartition() []broker.PartitionLag { return c.feeds.lagByPartition() }
 
+// Floors returns up to where all messages of the logs that it reads are finished for good, as the brokers have it down, also
+// after Run has returned: see broker.Floor. Package inbox forgets by it what was handled. Sources that cannot tell have none.
+// It does not block.
+func (c *Consumer) Floors() []broker.Floor { return c.feeds.floors() }
+
 // Oldest returns the time (Message.Time) of the oldest message that was received and is not settled: queued, running, parked, or
 // on its way to the dead letters. The zero time: there is none, or none whose time the broker gave. How old it is says how late
 // the slowest of what is in hand is, which a lag in messages does not.
@@ -122,6 +127,18 @@ func (c *Consumer) LagByPartition() []broker.PartitionLag { return c.feeds.lagBy
 // It looks at all that is in hand, some nanoseconds for each message, under one claim's lock at a time: for a scrape, not for a
 // hot path.
 func (c *Consumer) Oldest() time.Time { return c.figures.oldest() }
+
+// Claims returns how each claim fares that the sources have, sorted by source, topic and partition. Like Oldest, it looks at all
+// that is in hand, and it may ask the adapter for a lock for each claim: for a page that somebody looks at.
+func (c *Consumer) Claims() []ClaimStatus { return c.figures.claimStatuses() }
+
+// Calls returns at most n handler calls that have not returned, those that run the longest first; stuck ones that were replaced
+// are among them. It takes the lock of one claim at a time, and does not block.
+func (c *Consumer) Calls(n int) []Call { return c.figures.calls(n) }
+
+// Parked returns at most n of the messages that wait in this process for their next attempt, those that are due first at the
+// front. What waits at the broker, or in a retry topic, is not here. It does not block.
+func (c *Consumer) Parked(n int) []ParkedMessage { return c.figures.parkedMessages(n) }
 
 // Latency returns what was counted since Run began. It counts where there are Observers, and messages that have a time. It does
 // not block.

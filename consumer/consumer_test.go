@@ -214,7 +214,8 @@ func TestFailedMessageIsRetriedWithBackoffAndItsRunsAreCounted(t *testing.T) {
 
 func TestExhaustedMessageIsDeadLetteredWithItsStory(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
-		err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte("bad"), Headers: []broker.Header{{Key: "trace", Value: []byte("t1")}}})
+		err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte("bad"),
+			Headers: []broker.Header{{Key: "trace", Value: []byte("t1")}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +417,8 @@ func TestOversizeMessageIsDeadLetteredUnseen(t *testing.T) {
 		if dead := b.Messages("dead"); seen.Load() != 3 || len(dead) != 1 || len(dead[0].Value) != 1<<20 {
 			t.Errorf("handled %d, dead letters %d", seen.Load(), len(dead))
 		}
-		if e := eventsOf[consumer.Failed](r.journal); len(e) != 1 || e[0].Class != "oversize" || e[0].Runs != 0 || !errors.Is(e[0].Err, consumer.ErrTooLarge) {
+		if e := eventsOf[consumer.Failed](r.journal); len(e) != 1 || e[0].Class != "oversize" || e[0].Runs != 0 ||
+			!errors.Is(e[0].Err, consumer.ErrTooLarge) {
 			t.Errorf("events: %+v", e)
 		}
 		wantUnsettled(t, b, 0)
@@ -492,7 +494,8 @@ func TestGiveUpAfter(t *testing.T) {
 		var runs atomic.Int32
 		begin := time.Now()
 		r := start(t, b, consumer.Config{
-			Retry:      consumer.Retry{MaxAttempts: 1 << 20, GiveUpAfter: 10 * time.Second, Backoff: consumer.Backoff{Initial: time.Second, Factor: 1, Jitter: -1}},
+			Retry: consumer.Retry{MaxAttempts: 1 << 20, GiveUpAfter: 10 * time.Second,
+				Backoff: consumer.Backoff{Initial: time.Second, Factor: 1, Jitter: -1}},
 			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
 			Handler:    func(context.Context, *consumer.Message) error { runs.Add(1); return errors.New("no") },
 		})

@@ -18,7 +18,8 @@ type contextSlot struct {
 	k      *claim
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	gone   bool // it is in no slot any more; the worker's own
+	gone   bool                 // it is in no slot any more; the worker's own
+	at     atomic.Pointer[work] // what it is used for, where handlers emit
 }
 
 // get returns the worker's context for k. One that the watchdog has ended is not here any more: see renew.
@@ -34,6 +35,9 @@ func (x *contexts) get(k *claim) context.Context {
 	}
 	s := &contextSlot{k: k}
 	s.ctx, s.cancel = context.WithCancelCause(k.ctx)
+	if k.feed.emitting {
+		s.ctx = context.WithValue(s.ctx, emitKey{}, s)
+	}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
@@ -43,15 +47,25 @@ func (x *contexts) get(k *claim) context.Context {
 	return s.ctx
 }
 
-// renew returns a new context for k, after the watchdog has ended the one in use.
-func (x *contexts) renew(k *claim) context.Context {
+// use is get for the calls of a work, which may emit.
+func (x *contexts) use(w *work) context.Context {
+	ctx := x.get(w.k)
+	if w.k.feed.emitting {
+		x.shown.Load().at.Store(w)
+	}
+	return ctx
+}
+
+// renew returns a new context for the calls of a work, after the watchdog has ended the one in use.
+func (x *contexts) renew(w *work) context.Context {
+	k := w.k
 	for i, s := range x.slots {
 		if s != nil && s.k == k {
 			s.drop()
 			x.slots[i] = nil
 		}
 	}
-	return x.get(k)
+	return x.use(w)
 }
 
 func (x *contexts) end() {
@@ -66,4 +80,25 @@ func (x *contexts) end() {
 func (s *contextSlot) drop() {
 	s.gone = true
 	s.cancel(context.Canceled)
+}
+
+// valued is a context with the values of another one before its own.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (v valued) Value(key any) any {
+	if value := v.values.Value(key); value != nil {
+		return value
+	}
+	return v.Context.Value(key)
+}
+
+// withValues is ctx with the values of another context, which does not end; nil: of none.
+func withValues(ctx, values context.Context) context.Context {
+	if values == nil {
+		return ctx
+	}
+	return valued{ctx, values}
 }

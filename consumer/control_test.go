@@ -150,7 +150,8 @@ func TestLogNamesWhatHappened(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		const secret = "canary-payload"
 		for range 200 {
-			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(secret), Value: []byte(secret), Headers: []broker.Header{{Key: "h", Value: []byte(secret)}}}); err != nil {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(secret), Value: []byte(secret),
+				Headers: []broker.Header{{Key: "h", Value: []byte(secret)}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -236,10 +237,11 @@ func TestLagReachesThePool(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
 				produce(t, b, 5000)
 				b.ReportLag(reported)
-				r := start(t, b, consumer.Config{Budget: broker.Budget{Messages: 512}, Pool: consumer.Pool{Max: 256}, Handler: func(context.Context, *consumer.Message) error {
-					time.Sleep(500 * time.Millisecond)
-					return nil
-				}})
+				r := start(t, b, consumer.Config{Budget: broker.Budget{Messages: 512}, Pool: consumer.Pool{Max: 256},
+					Handler: func(context.Context, *consumer.Message) error {
+						time.Sleep(500 * time.Millisecond)
+						return nil
+					}})
 				time.Sleep(2 * time.Second)
 				s := r.Stats()
 				if n := s.Pool.Last.Observation.Waiting; reported == nil && (n < 3000 || n > 5000) || reported != nil && n != -1 {

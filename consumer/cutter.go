@@ -13,6 +13,12 @@ type cutter struct {
 	tokens  []uint64 // fresh ones, as works keep theirs
 }
 
+// renew lets go of what was allocated together with works that were cut: they keep their messages in memory.
+func (x *cutter) renew() {
+	clear(x.out)
+	x.slab, x.out = nil, x.out[:0]
+}
+
 const (
 	worksAtOnce  = 30  // 4 KiB
 	tokensAtOnce = 512 // the same

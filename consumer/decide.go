@@ -20,9 +20,12 @@ const (
 	VerdictDeadLetter
 	// VerdictGiveBack: it goes back to the broker, uncounted: its handler was cancelled.
 	VerdictGiveBack
+	// VerdictDefer: it waits here and is handled again, uncounted: its handler put it off, or one before it in its batch and order
+	// failed.
+	VerdictDefer
 )
 
-var verdictNames = [...]string{"ack", "retry", "dead_letter", "give_back"}
+var verdictNames = [...]string{"ack", "retry", "dead_letter", "give_back", "defer"}
 
 // String returns the verdict's name in lower case, as it appears in logs.
 func (v Verdict) String() string {

@@ -11,7 +11,8 @@ import (
 
 func TestDecide(t *testing.T) {
 	boom := errors.New("boom")
-	policy := Retry{MaxAttempts: 3, GiveUpAfter: 10 * time.Second, Backoff: Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.5}}
+	policy := Retry{MaxAttempts: 3, GiveUpAfter: 10 * time.Second,
+		Backoff: Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.5}}
 	for _, tt := range []struct {
 		name string
 		in   outcome
@@ -33,9 +34,11 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 100 * time.Millisecond}},
 		{"an upper bound far beyond does", outcome{err: boom, attempt: 9, trust: broker.AtMost, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
-		{"time is over before the next attempt", outcome{err: boom, runs: 1, attempt: 2, failing: 9901 * time.Millisecond, letters: true, random: 1},
+		{"time is over before the next attempt", outcome{err: boom, runs: 1, attempt: 2, failing: 9901 * time.Millisecond,
+			letters: true, random: 1},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 2, exhausted: true}},
-		{"there is time for one more", outcome{err: boom, runs: 1, attempt: 2, failing: 9900 * time.Millisecond, letters: true, random: 1},
+		{"there is time for one more", outcome{err: boom, runs: 1, attempt: 2, failing: 9900 * time.Millisecond, letters: true,
+			random: 1},
 			decision{verdict: VerdictRetry, class: "error", runs: 2, delay: 100 * time.Millisecond}},
 		{"it asks for a wait that ends too late", outcome{err: RetryAfter(boom, 11*time.Second), attempt: 1, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
@@ -59,11 +62,16 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictGiveBack, runs: 2}},
 		{"cancelled and permanent: never dead-lettered", outcome{err: Permanent(boom), runs: 2, cancelled: true, letters: true},
 			decision{verdict: VerdictGiveBack, runs: 2}},
-		{"panic", outcome{err: &PanicError{Value: "x"}, attempt: 1}, decision{verdict: VerdictRetry, class: "panic", runs: 1, delay: 100 * time.Millisecond}},
-		{"goexit", outcome{err: ErrGoexit, attempt: 1}, decision{verdict: VerdictRetry, class: "goexit", runs: 1, delay: 100 * time.Millisecond}},
-		{"timeout", outcome{err: &lateError{boom}, attempt: 1}, decision{verdict: VerdictRetry, class: "timeout", runs: 1, delay: 100 * time.Millisecond}},
-		{"ended its process: no run here", outcome{err: ErrCrashes, attempt: 1, letters: true}, decision{verdict: VerdictDeadLetter, class: "crash"}},
-		{"too large: no run", outcome{err: ErrTooLarge, attempt: 1, letters: true}, decision{verdict: VerdictDeadLetter, class: "oversize"}},
+		{"panic", outcome{err: &PanicError{Value: "x"}, attempt: 1},
+			decision{verdict: VerdictRetry, class: "panic", runs: 1, delay: 100 * time.Millisecond}},
+		{"goexit", outcome{err: ErrGoexit, attempt: 1}, decision{verdict: VerdictRetry, class: "goexit", runs: 1,
+			delay: 100 * time.Millisecond}},
+		{"timeout", outcome{err: &lateError{boom}, attempt: 1},
+			decision{verdict: VerdictRetry, class: "timeout", runs: 1, delay: 100 * time.Millisecond}},
+		{"ended its process: no run here", outcome{err: ErrCrashes, attempt: 1, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "crash"}},
+		{"too large: no run", outcome{err: ErrTooLarge, attempt: 1, letters: true},
+			decision{verdict: VerdictDeadLetter, class: "oversize"}},
 		{"last delivery: handed on", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1}},
 		{"last delivery, no place: kept here", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost},

@@ -84,7 +84,8 @@ func TestMissingDestination(t *testing.T) {
 		}
 		p.set(func() { p.there["dead"] = true })
 		time.Sleep(time.Minute)
-		if c, found := r.Concerns(), eventsOf[consumer.DestinationFound](r.journal); len(c) != 0 || len(found) != 1 || found[0].Created {
+		if c, found := r.Concerns(), eventsOf[consumer.DestinationFound](r.journal); len(c) != 0 || len(found) != 1 ||
+			found[0].Created {
 			t.Errorf("when it is there: concerns are %q, told %v", c, found)
 		}
 	})
@@ -92,9 +93,11 @@ func TestMissingDestination(t *testing.T) {
 
 // One that is there, or a broker that is away, is no news.
 func TestDestinationThere(t *testing.T) {
-	for name, p := range map[string]*places{"there": {there: map[string]bool{"dead": true}}, "away": {away: errors.New("connection refused")}} {
+	for name, p := range map[string]*places{"there": {there: map[string]bool{"dead": true}},
+		"away": {away: errors.New("connection refused")}} {
 		withPlaces(t, false, p, func(r *running) {
-			if n := len(eventsOf[consumer.DestinationMissing](r.journal)) + len(eventsOf[consumer.DestinationFound](r.journal)); n != 0 || len(r.Concerns()) != 0 {
+			if n := len(eventsOf[consumer.DestinationMissing](r.journal)) + len(eventsOf[consumer.DestinationFound](r.journal)); n != 0 ||
+				len(r.Concerns()) != 0 {
 				t.Errorf("%s: %d events, %q", name, n, r.Concerns())
 			}
 		})
@@ -104,13 +107,15 @@ func TestDestinationThere(t *testing.T) {
 // With Create it is made, once; where it cannot be made that is told, and tried again.
 func TestDestinationCreated(t *testing.T) {
 	withPlaces(t, true, &places{}, func(r *running) {
-		if found := eventsOf[consumer.DestinationFound](r.journal); len(found) != 1 || !found[0].Created || found[0].Topic != "dead" || len(r.Concerns()) != 0 {
+		if found := eventsOf[consumer.DestinationFound](r.journal); len(found) != 1 || !found[0].Created || found[0].Topic != "dead" ||
+			len(r.Concerns()) != 0 {
 			t.Errorf("told %v, concerns are %q", found, r.Concerns())
 		}
 	})
 	p := &places{refuses: errors.New("not authorized")}
 	withPlaces(t, true, p, func(r *running) {
-		if told := eventsOf[consumer.DestinationMissing](r.journal); len(told) != 1 || told[0].Err.Error() != "not authorized" || len(r.Concerns()) != 1 {
+		if told := eventsOf[consumer.DestinationMissing](r.journal); len(told) != 1 || told[0].Err.Error() != "not authorized" ||
+			len(r.Concerns()) != 1 {
 			t.Errorf("told %v, concerns are %q", told, r.Concerns())
 		}
 		p.set(func() { p.refuses = nil })
@@ -131,7 +136,8 @@ func TestDestinationsOfRoutes(t *testing.T) {
 				r := start(t, b, consumer.Config{
 					Handler: func(context.Context, *consumer.Message) error { return nil },
 					DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead", Create: create, Routes: []consumer.LetterRoute{
-						{Class: "decode", Topic: "unread"}, {Class: "panic", Topic: "panics"}, {Class: "goexit", Topic: "panics"}, {Class: "error", Topic: "dead"},
+						{Class: "decode", Topic: "unread"}, {Class: "panic", Topic: "panics"}, {Class: "goexit", Topic: "panics"}, {Class: "error",
+							Topic: "dead"},
 					}},
 				})
 				time.Sleep(time.Minute)
@@ -140,7 +146,8 @@ func TestDestinationsOfRoutes(t *testing.T) {
 				if create && (len(missing) != 0 || len(found) != 2 || !made || len(r.Concerns()) != 0) {
 					t.Errorf("made %v, missing %v, concerns %q", found, missing, r.Concerns())
 				}
-				if !create && (len(missing) != 2 || len(found) != 0 || len(r.Concerns()) != 2 || !strings.Contains(r.Concerns()[1], "unread")) {
+				if !create && (len(missing) != 2 || len(found) != 0 || len(r.Concerns()) != 2 ||
+					!strings.Contains(r.Concerns()[1], "unread")) {
 					t.Errorf("found %v, missing %v, concerns %q", found, missing, r.Concerns())
 				}
 				if err := r.end(); err != nil {
@@ -155,7 +162,10 @@ func TestDestinationsOfRoutes(t *testing.T) {
 func TestDestinationCannotBeCreated(t *testing.T) {
 	b := membroker.New(kinds["partitioned"])
 	_, err := consumer.New(consumer.Config{
-		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: func(context.Context, *consumer.Message) error { return nil },
+		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: func(context.Context,
+			*consumer.Message) error {
+			return nil
+		},
 		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead", Create: true},
 	})
 	if err == nil || !strings.Contains(err.Error(), "DeadLetter.Create") {

@@ -13,8 +13,13 @@
 //	                                                           └─ cancelled by stop or lost claim ─▶ given back, not an attempt
 //
 // At each moment a message has one holder: the intake, a lane, a batch that gathers, the queue, the worker that runs it, the
-// parking, or the letters. Who holds it settles it through the till, exactly once. Revocation and drain take what is unstarted where
-// it lies.
+// parking, or the letters. Who holds it settles it through the till, exactly once. Revocation and drain take what is unstarted
+// where it lies.
+//
+// What fails waits for its next run in one of three places: at the broker, where that keeps delays; in a retry topic; or
+// parked, in this process. In an order its lane waits with it: a lane is a line of messages that may only run one after the
+// other, one for each key (or for each partition), made when a message of it comes and gone with its last; what has no lane
+// waits for nobody. Before each run, and before it joins a batch, the guard looks at a message that no handler may be to see.
 //
 // # The life of a consumer
 //
@@ -33,21 +38,24 @@
 // # The parts
 //
 // The files in the order in which they are best read. Each is a part with its own state and, where it needs one, its own lock; it
-// calls what stands below it, and never back. The queue returns what it does not take, and only the till gives messages back: so a
-// settle never calls a part above it.
+// calls what stands below it, and never back. The queue returns what it does not take, and only the till gives messages back:
+// so a settle never calls a part above it.
 //
 //	consumer.go     a Consumer: what it is made of, and what one can ask it
 //	run.go          Run, and whatever runs beside the workers; drain.go: the stop; life.go: the states
-//	health.go       what a restart would mend; figures.go: Stats, and the oldest message
+//	health.go       what a restart would mend; figures.go: Stats, and the oldest message; one by one: claimstatus.go, call.go,
+//	                parkedmessage.go
 //	prefetch.go     how much the sources may hand out; destination.go: whether there is a place for what fails
-//	intake.go       receives; inorder.go: where there is an order; retryintake.go: from the retry topics; gate.go: the pause;
-//	                cutter.go: cuts what was received into works
+//	intake.go       receives; slab.go: into which memory; inorder.go: where there is an order; retryintake.go: from the retry
+//	                topics; gate.go: the pause; cutter.go: cuts what was received into works
 //	revoke.go       follows claims to their end, and takes back what has not started
-//	watchdog.go     slow and stuck handlers; stacks.go: where they are
-//	worker.go       calls handlers; context.go: with which context
+//	watchdog.go     slow and stuck handlers; strays.go: those it gave up; stacks.go: where they are
+//	worker.go       calls handlers; context.go: with which context; around.go: for those who follow a call to its end;
+//	                emit.go: what they emit, and its way to the ack
 //	judge.go        what becomes of a message that failed, as decide.go says, without clock and I/O
 //	retries.go      where a failed message waits: at the broker, in a retry topic, or parked
-//	letters.go      publishes to dead letters and retry topics; letter.go, headerstyle.go: their headers; origin.go: reads them again
+//	letters.go      publishes to dead letters and retry topics; outbox.go: what goes together; letter.go, headerstyle.go: their
+//	                headers; origin.go: reads them again
 //	parked.go       what waits here for its next attempt
 //	till.go         every ack, nack and give-back: counts what is here, frees lanes, has what waits follow
 //	batches.go      gathers batches

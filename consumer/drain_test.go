@@ -48,7 +48,8 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 		for _, e := range eventsOf[consumer.StateChanged](r.journal) {
 			states = append(states, e.State)
 		}
-		want := []consumer.State{consumer.Opening, consumer.Running, consumer.Stopping, consumer.Draining, consumer.Closing, consumer.Stopped}
+		want := []consumer.State{consumer.Opening, consumer.Running, consumer.Stopping, consumer.Draining, consumer.Closing,
+			consumer.Stopped}
 		if !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
@@ -222,7 +223,8 @@ func TestStopNamesTheHandlersThatItLeavesBehind(t *testing.T) {
 		release := make(chan struct{})
 		var out bytes.Buffer
 		r := start(t, b, consumer.Config{
-			Name: "orders", Logger: zerolog.New(zerolog.SyncWriter(&out)), Pool: consumer.Pool{Max: 20, Policy: pool.Fixed()}, DrainTimeout: 3 * time.Second,
+			Name: "orders", Logger: zerolog.New(zerolog.SyncWriter(&out)), Pool: consumer.Pool{Max: 20,
+				Policy: pool.Fixed()}, DrainTimeout: 3 * time.Second,
 			Handler: func(ctx context.Context, m *consumer.Message) error {
 				switch string(m.Value) {
 				case "hangs":
@@ -256,7 +258,8 @@ func TestStopNamesTheHandlersThatItLeavesBehind(t *testing.T) {
 			if string(e.Message.Value) != "hangs" || e.Replaced || !strings.Contains(e.Stack, "TestStopNamesTheHandlers") {
 				t.Errorf("message %q, replaced %v, stack:\n%s", e.Message.Value, e.Replaced, e.Stack)
 			}
-			want := 5 * time.Second // or as much later as its run was handed on by the watchdog: a second of the test's, DrainTimeout, CancelGrace
+			// or as much later as its run was handed on by the watchdog: a second of the test's, DrainTimeout, CancelGrace
+			want := 5 * time.Second
 			if i == 0 {
 				want = 6 * time.Second
 			}
@@ -345,7 +348,8 @@ func TestOpenWaitsForTheBrokerOrFailsInTime(t *testing.T) {
 		}
 
 		b.Down()
-		r = start(t, b, consumer.Config{OpenTimeout: 5 * time.Second, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r = start(t, b, consumer.Config{OpenTimeout: 5 * time.Second,
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
 		<-r.done
 		if !errors.Is(r.err, context.DeadlineExceeded) {
 			t.Errorf("Run returned %v, want a deadline error", r.err)

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -19,10 +20,18 @@ type (
 	// StateChanged: the consumer entered a state.
 	StateChanged struct{ State State }
 
-	// SourceEvent: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning. It has the same
-	// name.
+	// SourceEvent: something of the source's own: assigned, ended, up, down, gap, unconfirmed, stalled, warning, notice. It has
+	// the same name.
 	SourceEvent struct {
 		broker.Event
+		// Retries: it is the source of the retry topics.
+		Retries bool
+	}
+
+	// Operated: a request to the broker is over, a fetch or a settle (see broker.Operation). It comes at most once for each
+	// request, and is neither logged nor, where there is no Observer, measured.
+	Operated struct {
+		broker.Operation
 		// Retries: it is the source of the retry topics.
 		Retries bool
 	}
@@ -37,7 +46,7 @@ type (
 	Failed struct {
 		Message *Message
 		Err     error
-		// Class is a stable word for the failure: error, panic, timeout, goexit, permanent, decode, oversize.
+		// Class is a stable word for the failure: those of [FailureClasses].
 		Class string
 		// Runs is how often a handler has run it and failed, this time included, as far as is known; 0 where no handler ran.
 		Runs int32
@@ -47,6 +56,8 @@ type (
 		Delay time.Duration
 		// Exhausted: it has used up its attempts. With VerdictRetry, there is no place for dead letters.
 		Exhausted bool
+		// Context has the values of the call's context, as Config.Around made it, and does not end; nil where there is no Around.
+		Context context.Context
 	}
 
 	// Skipped: the handler returned Skip; the message is acked.
@@ -135,6 +146,8 @@ type (
 		Stack string
 		// Replaced: its worker and message were replaced. False: Config.MaxStuck was reached, or the consumer ends; it keeps both.
 		Replaced bool
+		// Context is as in Failed; nil, too, where the End of its call is nil, and at the end of the drain.
+		Context context.Context
 	}
 
 	// Drained: Run is about to return.
@@ -147,6 +160,7 @@ type (
 
 func (StateChanged) Name() string       { return "state" }
 func (e SourceEvent) Name() string      { return "source_" + e.Kind.String() }
+func (Operated) Name() string           { return "operated" }
 func (Handled) Name() string            { return "handled" }
 func (Failed) Name() string             { return "failed" }
 func (Skipped) Name() string            { return "skipped" }

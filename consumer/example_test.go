@@ -154,7 +154,8 @@ func ExampleRetryTopics() {
 
 	runUntil(b, func(cfg *consumer.Config, stop func()) {
 		cfg.Retry.Topics = &consumer.RetryTopics{
-			Steps:     []consumer.RetryStep{{Topic: "orders-retry-20ms", Delay: 20 * time.Millisecond}, {Topic: "orders-retry-1h", Delay: time.Hour}},
+			Steps: []consumer.RetryStep{{Topic: "orders-retry-20ms", Delay: 20 * time.Millisecond},
+				{Topic: "orders-retry-1h", Delay: time.Hour}},
 			Publisher: b.Publisher(),
 			Source:    b.Source(membroker.SourceConfig{Group: "orders-retry", Topics: []string{"orders-retry-20ms", "orders-retry-1h"}}),
 		}
@@ -313,7 +314,8 @@ func ExampleBatch_byKey() {
 // Several sources share the workers by weight, and messages of one source by their level.
 func ExamplePriority() {
 	b := membroker.New(membroker.Config{})
-	for _, m := range []broker.Outgoing{{Topic: "orders", Key: []byte("retail")}, {Topic: "orders", Key: []byte("retail")}, {Topic: "orders", Key: []byte("gold")}} {
+	for _, m := range []broker.Outgoing{{Topic: "orders", Key: []byte("retail")}, {Topic: "orders", Key: []byte("retail")},
+		{Topic: "orders", Key: []byte("gold")}} {
 		_ = b.Produce(m)
 	}
 

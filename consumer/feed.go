@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +21,39 @@ type feed struct {
 	traits  broker.Traits
 	retries bool // it reads the retry topics
 	up      atomic.Bool
+	// assigned are the claims that the source has: from Assigned to Ended.
+	assigned assigned
+
+	emitting bool             // handlers may emit
+	emitter  broker.Emitter   // nil: acks and outputs are not one
+	output   broker.Publisher // Config.Output
+}
+
+// assigned is a set of claims.
+type assigned struct {
+	mu     sync.Mutex
+	claims map[*broker.Claim]bool
+}
+
+func (a *assigned) add(c *broker.Claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.claims == nil {
+		a.claims = map[*broker.Claim]bool{}
+	}
+	a.claims[c] = true
+}
+
+func (a *assigned) remove(c *broker.Claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.claims, c)
+}
+
+func (a *assigned) all() []*broker.Claim {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.claims))
 }
 
 // hold has the source fetch nothing of a claim until then; a time that has passed lets it go on. It says whether the source can.
@@ -101,6 +136,16 @@ func (fs feeds) lag() (sum broker.Lag) {
 		}
 	}
 	return sum
+}
+
+// floors are those of all sources, that of the retry topics too.
+func (fs feeds) floors() (all []broker.Floor) {
+	for _, f := range fs {
+		if r, ok := f.source.(broker.FloorReporter); ok {
+			all = append(all, r.Floors()...)
+		}
+	}
+	return all
 }
 
 // addLag adds figures; the time stays that of sum.

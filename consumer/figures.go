@@ -63,6 +63,8 @@ type figures struct {
 	parked  *parking
 	letters *letters
 	tell    *teller
+
+	watchdog *watchdog
 }
 
 func (f *figures) stats() Stats {
@@ -70,8 +72,9 @@ func (f *figures) stats() Stats {
 	s := Stats{
 		State: f.life.at(), Paused: f.intake.gate.isShut(),
 		Received: f.intake.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Retried: n.retried.Load(), RetryPublished: n.retryPublished.Load(), Deferred: n.deferred.Load(), DeadLettered: n.deadLettered.Load(),
-		GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
+		Retried: n.retried.Load(), RetryPublished: n.retryPublished.Load(), Deferred: n.deferred.Load(),
+		DeadLettered: n.deadLettered.Load(),
+		GivenBack:    n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
 		InFlight: f.till.held.Load(), Parked: f.parked.len(), Stuck: int(f.workers.stuck.Load()),
 	}
 	for _, t := range f.claims.lanes.all() {

@@ -83,10 +83,11 @@ func TestFullLaneThaws(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produceKeyed(t, b, 3000, 3)
 		book := newOrderBook()
-		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20}, Handler: book.handle(func(*consumer.Message) error {
-			time.Sleep(time.Millisecond)
-			return nil
-		})})
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20},
+			Handler: book.handle(func(*consumer.Message) error {
+				time.Sleep(time.Millisecond)
+				return nil
+			})})
 		time.Sleep(2 * time.Minute)
 		if len(eventsOf[consumer.LaneFull](r.journal)) == 0 {
 			t.Error("no lane was ever full")
@@ -102,7 +103,8 @@ func TestFullLaneThaws(t *testing.T) {
 func TestFullLaneIsHealthy(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produceKeyed(t, b, 3000, 2)
-		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20}, Retry: consumer.Retry{MaxAttempts: 1 << 20},
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20},
+			Retry:   consumer.Retry{MaxAttempts: 1 << 20},
 			Handler: func(context.Context, *consumer.Message) error { return errors.New("never") }})
 		r.wantHealthy(t, "a key fails", 10*time.Minute)
 		if err := r.end(); err != nil {

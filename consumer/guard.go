@@ -25,11 +25,17 @@ func (g guard) check(m *Message) error {
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, n, g.maxMessage)
 	}
 	if g.maxHeaders > 0 {
-		n := 0
-		for name, value := range m.Headers.All() {
-			if n += len(name) + len(value); n > g.maxHeaders {
-				return fmt.Errorf("%w: more than %d bytes of headers", ErrTooLarge, g.maxHeaders)
-			}
+		return checkHeaders(m, g.maxHeaders)
+	}
+	return nil
+}
+
+// checkHeaders is apart from check since what it does needs memory.
+func checkHeaders(m *Message, most int) error {
+	n := 0
+	for name, value := range m.Headers.All() {
+		if n += len(name) + len(value); n > most {
+			return fmt.Errorf("%w: more than %d bytes of headers", ErrTooLarge, most)
 		}
 	}
 	return nil

@@ -39,7 +39,8 @@ func springHeaders(x letter, _ string) []broker.Header {
 		header(prefix+"exception-message", headerText(x.failed.Err.Error())),
 	}
 	if m.Partition >= 0 {
-		hs = append(hs, broker.Header{Key: prefix + "original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(m.Partition))})
+		hs = append(hs, broker.Header{Key: prefix + "original-partition",
+			Value: binary.BigEndian.AppendUint32(nil, uint32(m.Partition))})
 	}
 	if m.Offset >= 0 { // one that is not there would be read as the last of all
 		hs = append(hs, broker.Header{Key: prefix + "original-offset", Value: binary.BigEndian.AppendUint64(nil, uint64(m.Offset))})

@@ -17,7 +17,8 @@ import (
 func TestHeaderStyles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
-		own := []broker.Header{{Key: "own", Value: []byte("h")}, {Key: "kafka_dlt-original-topic", Value: []byte("of another life")}, {Key: "__connect.errors.topic", Value: []byte("too")}}
+		own := []broker.Header{{Key: "own", Value: []byte("h")}, {Key: "kafka_dlt-original-topic", Value: []byte("of another life")},
+			{Key: "__connect.errors.topic", Value: []byte("too")}}
 		for _, v := range []string{"error", "panic"} {
 			if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte(v), Headers: own}); err != nil {
 				t.Fatal(err)
@@ -82,14 +83,16 @@ func checkStyles(t *testing.T, m broker.Message) {
 			t.Errorf("%s: header %s is %q, want %q", m.Value, k, all[k], want)
 		}
 	}
-	if !strings.Contains(all["kafka_dlt-exception-message"], text) || all["kafka_dlt-exception-message"] != all["__connect.errors.exception.message"] {
+	if !strings.Contains(all["kafka_dlt-exception-message"], text) ||
+		all["kafka_dlt-exception-message"] != all["__connect.errors.exception.message"] {
 		t.Errorf("messages: %q, %q", all["kafka_dlt-exception-message"], all["__connect.errors.exception.message"])
 	}
 	if len(all["kafka_dlt-original-timestamp"]) != 8 {
 		t.Errorf("timestamp %q", all["kafka_dlt-original-timestamp"])
 	}
 	stack := all["kafka_dlt-exception-stacktrace"]
-	if got := strings.Contains(stack, "headerstyle_test.go"); got != (text == "oh") || stack != all["__connect.errors.exception.stacktrace"] {
+	if got := strings.Contains(stack, "headerstyle_test.go"); got != (text == "oh") ||
+		stack != all["__connect.errors.exception.stacktrace"] {
 		t.Errorf("stack of %s: %.100q", m.Value, stack)
 	}
 }
@@ -122,9 +125,10 @@ func TestLetterOfANamedMessage(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
 		produce(t, b, 1)
 		r := start(t, b, consumer.Config{
-			Source:     namedSource{b.Source(membroker.SourceConfig{Topics: []string{"in"}})},
-			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead", Headers: []consumer.HeaderStyle{consumer.SpringHeaders, consumer.ConnectHeaders}},
-			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("no")) },
+			Source: namedSource{b.Source(membroker.SourceConfig{Topics: []string{"in"}})},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead",
+				Headers: []consumer.HeaderStyle{consumer.SpringHeaders, consumer.ConnectHeaders}},
+			Handler: func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("no")) },
 		})
 		time.Sleep(time.Second)
 		if err := r.end(); err != nil {

@@ -38,7 +38,8 @@ func (r *running) wantHealthy(t *testing.T, what string, d time.Duration) {
 func (r *running) wantNoProgress(t *testing.T, what string, after time.Duration, words string) {
 	t.Helper()
 	first, err := r.probe(after + 5*time.Second)
-	if !errors.Is(err, consumer.ErrNoProgress) || first < after || !strings.Contains(err.Error(), "orders") || !strings.Contains(err.Error(), words) {
+	if !errors.Is(err, consumer.ErrNoProgress) || first < after || !strings.Contains(err.Error(), "orders") ||
+		!strings.Contains(err.Error(), words) {
 		t.Errorf("%s: %v after %v, want ErrNoProgress after %v with the name and %q", what, err, first, after, words)
 	}
 }
@@ -85,10 +86,11 @@ func (o *odd) Stop() {
 func TestHealthTakesErrorsForLife(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 500)
-		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Max: 2}, Handler: func(context.Context, *consumer.Message) error {
-			time.Sleep(5 * time.Second)
-			return errors.New("no route to host")
-		}})
+		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Max: 2},
+			Handler: func(context.Context, *consumer.Message) error {
+				time.Sleep(5 * time.Second)
+				return errors.New("no route to host")
+			}})
 		r.wantHealthy(t, "errors only", 3*time.Minute)
 		if err := r.end(); err != nil {
 			t.Fatal(err)
@@ -100,7 +102,8 @@ func TestHealthTakesErrorsForLife(t *testing.T) {
 func TestHealthTakesALongHandlerForLife(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		release := make(chan struct{})
-		r := start(t, b, consumer.Config{Name: "orders", Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		r := start(t, b, consumer.Config{Name: "orders",
+			Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
 		r.wantHealthy(t, "idle", time.Minute)
 		produce(t, b, 1)
 		r.wantHealthy(t, "one long handler", 15*time.Minute)
@@ -116,14 +119,15 @@ func TestHealthSeesThatAllHandlersHang(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		release := make(chan struct{})
 		var once atomic.Bool
-		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Min: 3, Max: 3}, Handler: func(context.Context, *consumer.Message) error {
-			if once.CompareAndSwap(false, true) {
-				time.Sleep(50 * time.Second) // its return is life
+		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Min: 3, Max: 3},
+			Handler: func(context.Context, *consumer.Message) error {
+				if once.CompareAndSwap(false, true) {
+					time.Sleep(50 * time.Second) // its return is life
+					return nil
+				}
+				<-release
 				return nil
-			}
-			<-release
-			return nil
-		}})
+			}})
 		produce(t, b, 1000)
 		r.wantHealthy(t, "the last return is not long ago", 50*time.Second+10*noProgress-time.Second)
 		r.wantNoProgress(t, "all hang", 0, "every worker (3)")
@@ -140,10 +144,11 @@ func TestHealthSeesThatAllHandlersHang(t *testing.T) {
 func TestHealthLeavesHandlersToTheirTimeout(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 100)
-		r := start(t, b, consumer.Config{Name: "orders", Timeout: 5 * time.Minute, Pool: consumer.Pool{Max: 2}, Handler: func(context.Context, *consumer.Message) error {
-			time.Sleep(4 * time.Minute)
-			return nil
-		}})
+		r := start(t, b, consumer.Config{Name: "orders", Timeout: 5 * time.Minute, Pool: consumer.Pool{Max: 2},
+			Handler: func(context.Context, *consumer.Message) error {
+				time.Sleep(4 * time.Minute)
+				return nil
+			}})
 		r.wantHealthy(t, "slow", 13*time.Minute)
 		if err := r.end(); !errors.Is(err, consumer.ErrStuck) { // they ignore their contexts
 			t.Fatal(err)
@@ -155,7 +160,8 @@ func TestHealthLeavesHandlersToTheirTimeout(t *testing.T) {
 func TestHealthSeesAWedgedSource(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		src := newOdd(b)
-		r := start(t, b, consumer.Config{Name: "orders", Source: src, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r := start(t, b, consumer.Config{Name: "orders", Source: src,
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
 		time.Sleep(time.Second)
 		src.waiting.Store(7)
 		src.stale.Store(true)
@@ -188,7 +194,8 @@ func TestHealthSeesAWedgedSourceBesideALongHandler(t *testing.T) {
 		src, release := newOdd(b), make(chan struct{})
 		src.waiting.Store(7)
 		produce(t, b, 1)
-		r := start(t, b, consumer.Config{Name: "orders", Source: src, Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		r := start(t, b, consumer.Config{Name: "orders", Source: src,
+			Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
 		r.wantNoProgress(t, "one handler and silence", noProgress, "with lag 7 and 1 in flight")
 		close(release)
 		if err := r.end(); err != nil {
@@ -236,7 +243,8 @@ func TestHealthSeesAWindowThatIsFullOfNothing(t *testing.T) {
 		src := &fullWindow{newOdd(b)}
 		src.waiting.Store(7)
 		produce(t, b, 1)
-		r := start(t, b, consumer.Config{Name: "orders", Source: src, Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r := start(t, b, consumer.Config{Name: "orders", Source: src,
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
 		r.wantNoProgress(t, "nothing is received", noProgress, "lag 7 and 0 in flight")
 		if err := r.end(); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func handling(cfg consumer.Config, f consumer.Handler) consumer.Config {
 		e := &consumer.BatchError{}
 		var failed error
 		for _, m := range ms {
-			if failed == nil || consumer.IsSkip(failed) || !b.ByKey || cfg.Order != consumer.OrderKey { // else it comes again whatever is said of it
+			// else it comes again whatever is said of it
+			if failed == nil || consumer.IsSkip(failed) || !b.ByKey || cfg.Order != consumer.OrderKey {
 				failed = f(ctx, m)
 			}
 			e.Errs = append(e.Errs, failed)
@@ -128,10 +129,11 @@ func TestBatchesBesideOthers(t *testing.T) {
 		})
 	}
 	var l ledger
-	r := start(t, b, handling(consumer.Config{Batch: &consumer.Batch{Size: 100, Linger: 10 * time.Millisecond}}, func(_ context.Context, m *consumer.Message) error {
-		l.add(m)
-		return nil
-	}))
+	r := start(t, b, handling(consumer.Config{Batch: &consumer.Batch{Size: 100, Linger: 10 * time.Millisecond}},
+		func(_ context.Context, m *consumer.Message) error {
+			l.add(m)
+			return nil
+		}))
 	for begin := time.Now(); r.Stats().Handled < messages && time.Since(begin) < time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -59,18 +59,19 @@ func (in *intake) run(ctx context.Context, stopping func()) error {
 // has not taken by then goes back.
 func (in *intake) dispatch(submits context.Context, f *feed) error {
 	var (
-		slab []broker.Message // fresh ones: a handler may keep *Message
+		slab slab
 		cut  = cutter{queue: in.queue, classes: in.cfg.Priority != nil}
 		last *claim
 		got  int // last time
 	)
+	slab.most, slab.whole = in.cfg.chunks()
 	for {
 		in.gate.wait(submits)
 		in.rest(submits, got)
-		if len(slab) < max(1, in.cfg.Chunk/4) {
-			slab = make([]broker.Message, in.cfg.Chunk)
+		if slab.renew() {
+			cut.renew()
 		}
-		n, err := f.source.Receive(slab)
+		n, err := f.source.Receive(slab.free)
 		got = n
 		if errors.Is(err, broker.ErrClosed) {
 			return nil
@@ -78,8 +79,7 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 		if err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
-		ms := slab[:n:n]
-		slab = slab[n:]
+		ms := slab.take(n)
 		in.till.received(n)
 		in.received.Add(int64(n))
 		if last == nil || last.Claim != ms[0].Claim {

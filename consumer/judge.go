@@ -18,41 +18,70 @@ type judge struct {
 	retries *retries
 }
 
-// failed decides about a message that was taken out of its work.
-func (j *judge) failed(x item, err error) {
+// A ruling is what was decided about a message whose handler failed; nothing of it is done yet. The zero value: it is acked.
+type ruling struct {
+	decision
+	err   error
+	later *deferError // it is put off
+}
+
+// outcome is what is told of it.
+func (r ruling) outcome(m *Message) Outcome {
+	return Outcome{Message: m, Verdict: r.verdict, Err: r.err, Class: r.class, Runs: max(r.runs, m.Runs), Delay: r.delay}
+}
+
+// failed decides about a message that was taken out of its work, tells of it, and has it done. of is its call.
+func (j *judge) failed(x item, err error, of begun) {
+	r := j.rule(x, err)
+	of.ruled(x.m, r)
+	j.carry(x, r, of)
+}
+
+// rule decides about a message whose handler failed.
+func (j *judge) rule(x item, err error) ruling {
 	k, m := x.k, x.m
 	var later *deferError
 	if errors.As(err, &later) && k.ctx.Err() == nil {
-		j.parked.putOff(x, later)
-		return
+		return ruling{decision: decision{verdict: VerdictDefer, delay: later.wait}, err: err, later: later}
 	}
-	d := decide(outcome{
+	return ruling{err: err, decision: decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: j.cfg.DeadLetter != nil, maxDeliv: k.feed.traits.MaxDeliveries, random: chance.Float64(),
 		failing: failingFor(x.first),
 		crowded: j.retries.crowded(x),
-	}, j.cfg.Retry)
-	switch d.verdict {
+	}, j.cfg.Retry)}
+}
+
+// carry does with a message as was ruled.
+func (j *judge) carry(x item, r ruling, of begun) {
+	k, m := x.k, x.m
+	switch r.verdict {
+	case VerdictDefer:
+		j.parked.putOff(x, r.later)
+		return
 	case VerdictAck:
 		j.tell.count.skipped.Add(1)
 		j.till.ack(k, x.tokens(), x.lane)
-		j.tell.tell(Skipped{Message: m, Reason: skipReason(err)})
+		j.tell.tell(Skipped{Message: m, Reason: skipReason(r.err)})
 		return
 	case VerdictGiveBack:
-		j.till.giveBack(k, x.back(d.runs), x.lane, "shutdown")
+		j.till.giveBack(k, x.back(r.runs), x.lane, "shutdown")
 		return
 	}
 	if x.first == 0 {
 		x.first = time.Now().UnixNano()
 	}
-	f := Failed{Message: m, Err: err, Class: d.class, Runs: d.runs, Verdict: d.verdict, Delay: d.delay, Exhausted: d.exhausted}
+	f := Failed{
+		Message: m, Err: r.err, Class: r.class, Runs: r.runs, Verdict: r.verdict, Delay: r.delay, Exhausted: r.exhausted,
+		Context: of.values(),
+	}
 	j.tell.count.failed.Add(1)
 	j.tell.tell(f)
-	if d.verdict == VerdictDeadLetter {
+	if r.verdict == VerdictDeadLetter {
 		j.letters.add(letter{item: x, failed: f})
 		return
 	}
-	j.retries.wait(x, f, d)
+	j.retries.wait(x, f, r.decision)
 }
 
 // failingFor is how long ago first was, in Unix nanoseconds; 0: it is now.
@@ -63,30 +92,40 @@ func failingFor(first int64) time.Duration {
 	return max(0, time.Since(time.Unix(0, first)))
 }
 
-// failedBatch decides about each message of a batch that was taken out of its work. late: its context was ended by its timeout.
-// It returns how many were acked because their handler said nil.
-func (j *judge) failedBatch(w *work, err error, late bool) (acked int) {
+// failedBatch decides about each message of a batch that was taken out of its work, tells of all of them, and has it done.
+// late: its context was ended by its timeout. of is its call. It returns how many were acked because their handler said nil.
+func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int) {
 	errs := errorsOf(err, len(w.ms))
 	if late {
 		errs = lateErrors(errs)
 	}
+	errs = together(w, errs)
 	if w.lanes != nil && j.cfg.Batch.ByKey && w.lanes[0] != 0 {
-		return j.failedLane(w, errs)
+		return j.failedLane(w, errs, of)
 	}
+	rulings := make([]ruling, len(errs))
+	for i, e := range errs {
+		if e != nil {
+			rulings[i] = j.rule(w.item(i), e)
+		}
+	}
+	of.ruledEach(w.ms, rulings)
 	var tokens, lanes []uint64
+	var which []int
 	for i, e := range errs {
 		if e == nil {
+			which = append(which, i)
 			j.tell.handled(w.ms[i : i+1])
 			tokens = append(tokens, w.ms[i].Token)
 			lanes = append(lanes, lanePart(w.lanes, i, i+1)...)
 		}
 	}
 	if len(tokens) > 0 {
-		j.till.ack(w.k, tokens, lanes)
+		j.till.ackSome(w, which, tokens, lanes)
 	}
 	for i, e := range errs {
 		if e != nil {
-			j.failed(w.item(i), e)
+			j.carry(w.item(i), rulings[i], of)
 		}
 	}
 	return len(tokens)
@@ -95,19 +134,27 @@ func (j *judge) failedBatch(w *work, err error, late bool) (acked int) {
 // failedLane decides about a batch that is consecutive messages of a lane: what comes before the first that failed is done, and
 // what comes behind it waits in the lane again, for it must not be handled before that one is settled. It returns how many were
 // acked because their handler said nil.
-func (j *judge) failedLane(w *work, errs []error) (acked int) {
+func (j *judge) failedLane(w *work, errs []error, of begun) (acked int) {
+	rulings := make([]ruling, len(errs))
 	n := 0
 	for n < len(errs) && (errs[n] == nil || IsSkip(errs[n])) {
+		rulings[n].err = errs[n]
 		n++
 	}
 	if n == len(errs) {
+		of.ruledEach(w.ms, rulings)
 		return j.ackSome(w, errs, w.lanes[:1])
 	}
-	acked = j.ackSome(w, errs[:n], nil)
-	j.batches.putBehind(w, n+1, !IsDeferred(errs[n]))
 	x := w.item(n)
 	x.lane = w.lanes[:1] // the first one has it for all of them
-	j.failed(x, errs[n])
+	rulings[n] = j.rule(x, errs[n])
+	for i := n + 1; i < len(errs); i++ {
+		rulings[i].verdict = VerdictDefer
+	}
+	of.ruledEach(w.ms, rulings)
+	acked = j.ackSome(w, errs[:n], nil)
+	j.batches.putBehind(w, n+1, !IsDeferred(errs[n]))
+	j.carry(x, rulings[n], of)
 	return acked
 }
 
@@ -117,6 +164,9 @@ func (j *judge) ackSome(w *work, errs []error, lane []uint64) (handled int) {
 	var tokens []uint64
 	for i, e := range errs {
 		tokens = append(tokens, w.ms[i].Token)
+		if e != nil {
+			w.emitted.Load().take(i) // skipped
+		}
 		if e == nil {
 			j.tell.handled(w.ms[i : i+1])
 			handled++
@@ -126,7 +176,7 @@ func (j *judge) ackSome(w *work, errs []error, lane []uint64) (handled int) {
 		return 0
 	}
 	j.tell.count.skipped.Add(int64(len(errs) - handled))
-	j.till.ack(w.k, tokens, lane)
+	j.till.ackSome(w, numbers(0, len(errs)), tokens, lane)
 	for i, e := range errs {
 		if e != nil {
 			j.tell.tell(Skipped{Message: &w.ms[i], Reason: skipReason(e)})

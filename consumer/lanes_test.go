@@ -142,7 +142,8 @@ func TestLanesAgainstModel(t *testing.T) {
 						t.Fatalf("lane %d with %d waiting, limit %d: crowded %v", number, len(offsets)-1, limit, got)
 					}
 				}
-				if n, w := l.size(); n != len(model) || w != waiting || l.full != len(fulls.lanes) || l.stillFull() != (len(fulls.lanes) > 0) {
+				if n, w := l.size(); n != len(model) || w != waiting || l.full != len(fulls.lanes) ||
+					l.stillFull() != (len(fulls.lanes) > 0) {
 					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, l.full, len(model), waiting, len(fulls.lanes))
 				}
 				if len(model) == 0 && len(l.slots) > keptSlots {

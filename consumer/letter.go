@@ -1,7 +1,8 @@
 package consumer
 
 import (
-	"fmt"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -35,7 +36,8 @@ func header(key, value string) broker.Header { return broker.Header{Key: key, Va
 // ours.
 func outgoing(x letter, name string) broker.Outgoing {
 	m := x.failed.Message
-	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name)}
+	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name),
+		Headers: make([]broker.Header, 0, m.Headers.Len()+letterheader.Most)}
 	for k, v := range m.Headers.All() {
 		if x.cut && k != broker.HeaderReplays { // that count goes with it whatever happens: it ends a circle of replays
 			continue
@@ -59,20 +61,30 @@ func outgoing(x letter, name string) broker.Outgoing {
 // letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
 // time is in it because a recreated stream uses its sequences again.
 func letterID(m *Message, name string) string {
-	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", name, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos)
+	b := make([]byte, 0, len(name)+len(m.Topic)+len(m.ID)+64)
+	b = append(append(append(append(b, name...), '/'), m.Topic...), '/')
+	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
+	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
+	b = append(append(b, m.ID...), '/')
+	return string(strconv.AppendInt(b, m.Nanos, 10))
 }
 
 // headerText makes a text fit for a header: one line, valid UTF-8, bounded.
 func headerText(s string) string {
+	if len(s) <= maxErrorBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, isControl) {
+		return s
+	}
 	b := make([]byte, 0, min(len(s), maxErrorBytes))
 	for _, r := range s {
 		if len(b)+utf8.RuneLen(r) > maxErrorBytes {
 			break
 		}
-		if r < ' ' || r == 0x7f {
+		if isControl(r) {
 			r = ' '
 		}
 		b = utf8.AppendRune(b, r)
 	}
 	return string(b)
 }
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

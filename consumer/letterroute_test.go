@@ -90,7 +90,8 @@ func TestOneOfTwoDeadLetterTopicsIsDown(t *testing.T) {
 		produce(t, b, messages)
 		p := &deaf{publisher: publisher{Publisher: b.Publisher()}, topic: "unread"}
 		r := start(t, b, consumer.Config{
-			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead", Routes: []consumer.LetterRoute{{Class: "decode", Topic: "unread"}}},
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead",
+				Routes: []consumer.LetterRoute{{Class: "decode", Topic: "unread"}}},
 			Handler: func(_ context.Context, m *consumer.Message) error {
 				if m.Value[len(m.Value)-1]%2 == 1 {
 					return consumer.Undecodable(errors.New("odd"))
@@ -138,12 +139,14 @@ func TestLettersOfAHandlerGoToItsTopic(t *testing.T) {
 		produce(t, b, 4)
 		r := start(t, b, consumer.Config{
 			Retry: consumer.Retry{MaxAttempts: 1},
-			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead", Routes: []consumer.LetterRoute{{Handler: "three", Topic: "threes"}},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead",
+				Routes:    []consumer.LetterRoute{{Handler: "three", Topic: "threes"}},
 				HandlerOf: func(m *consumer.Message) string { return map[string]string{"3": "three"}[string(m.Value)] }},
 			Handler: func(context.Context, *consumer.Message) error { panic("no") },
 		})
 		time.Sleep(time.Minute)
-		if dead, threes := b.Messages("dead"), b.Messages("threes"); len(dead) != 3 || len(threes) != 1 || string(threes[0].Value) != "3" {
+		if dead, threes := b.Messages("dead"), b.Messages("threes"); len(dead) != 3 || len(threes) != 1 ||
+			string(threes[0].Value) != "3" {
 			t.Errorf("%d dead letters, %d of the handler", len(dead), len(threes))
 		}
 		if err := r.end(); err != nil {
@@ -162,11 +165,15 @@ func TestLetterRoutesAreChecked(t *testing.T) {
 		"DeadLetter.Routes[0].Topic is refused: broker: the destination is the broker's own": {{Class: "decode", Topic: "$JS.API.X"}},
 		`DeadLetter.Routes[0].Class is "decoding", want one of [error permanent`:             {{Class: "decoding", Topic: "x"}},
 		"DeadLetter.Routes[0] has neither a class nor a handler":                             {{Topic: "x"}},
-		"DeadLetter.Routes[1] is never taken: the routes before it take all that it would":   {{Class: "decode", Topic: "x"}, {Class: "decode", Topic: "y"}},
-		`DeadLetter.Routes[0].Handler is "web", and DeadLetter.HandlerOf is not set`:         {{Handler: "web", Topic: "x"}},
+		"DeadLetter.Routes[1] is never taken: the routes before it take all that it would": {{Class: "decode", Topic: "x"},
+			{Class: "decode", Topic: "y"}},
+		`DeadLetter.Routes[0].Handler is "web", and DeadLetter.HandlerOf is not set`: {{Handler: "web", Topic: "x"}},
 	} {
 		_, err := consumer.New(consumer.Config{
-			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: func(context.Context, *consumer.Message) error { return nil },
+			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: func(context.Context,
+				*consumer.Message) error {
+				return nil
+			},
 			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead", Routes: routes},
 		})
 		if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), want) {

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/chance"
 )
 
-// letters publishes dead letters, and what goes to the retry topics, away from the workers, a few at once to each topic: one
-// that is down must not hold workers, nor what goes elsewhere.
+// letters publishes dead letters, and what goes to the retry topics, away from the workers: one that is down must not hold
+// workers, nor what goes elsewhere. What waits for one topic is published together, and each letter is settled by what became
+// of itself.
 type letters struct {
 	cfg    *Config
 	tell   *teller
@@ -25,12 +27,6 @@ type letters struct {
 	boxes map[string]*outbox // by topic: one that is down holds nothing that goes to another
 	open  map[*Message]bool  // not settled, wherever they are
 	wg    sync.WaitGroup
-}
-
-// An outbox is what waits to be published to one topic.
-type outbox struct {
-	queue  []letter
-	active int // goroutines that publish
 }
 
 func newLetters(cfg *Config, tell *teller, t *till, p *parking) *letters {
@@ -45,7 +41,7 @@ const (
 	publishTimeout = 10 * time.Second
 	// refusedWait is how long a letter is held that the broker refuses for good, before it is tried again (limits can be raised).
 	refusedWait = time.Minute
-	// defaultConcurrency is how many letters are published at once to a topic.
+	// defaultConcurrency is how many publishes to a topic are under way at once.
 	defaultConcurrency = 4
 )
 
@@ -68,11 +64,13 @@ func (d *letters) add(x letter) {
 	d.enqueue(x)
 }
 
-// done forgets a letter that is about to be settled.
-func (d *letters) done(x letter) {
+// done forgets letters that are about to be settled.
+func (d *letters) done(xs ...letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.open, x.m)
+	for _, x := range xs {
+		delete(d.open, x.m)
+	}
 }
 
 func (d *letters) enqueue(x letter) {
@@ -101,59 +99,120 @@ func (d *letters) concurrency() int {
 func (d *letters) work(b *outbox) {
 	for {
 		d.mu.Lock()
-		if len(b.queue) == 0 {
+		xs := b.take()
+		if len(xs) == 0 {
 			b.active--
 			d.mu.Unlock()
 			return
 		}
-		x := b.queue[0]
-		b.queue[0] = letter{}
-		b.queue = b.queue[1:]
 		d.mu.Unlock()
-		d.settle(x)
+		d.settle(xs)
 	}
 }
 
 // wait blocks until all that publish have ended.
 func (d *letters) wait() { d.wg.Wait() }
 
-// settle publishes x and acks its message, or puts it off, or gives it back when its time is over.
-func (d *letters) settle(x letter) {
-	if d.over(x) {
-		d.done(x)
-		d.till.giveBack(x.k, x.back(x.failed.Runs), x.lane, x.k.why())
+// settle publishes letters of one kind together. Of each it acks the message, or puts it off, or gives it back when its time is
+// over.
+func (d *letters) settle(xs []letter) {
+	start := time.Now()
+	var own []letter
+	var outs []broker.Outgoing
+	var by broker.Publisher
+	for _, x := range xs {
+		if d.over(x) {
+			d.done(x)
+			d.till.giveBack(x.k, x.back(x.failed.Runs), x.lane, x.k.why())
+			continue
+		}
+		var o broker.Outgoing
+		o, by = d.compose(x)
+		if f := x.k.feed; f.emitter != nil && f.carries(by) {
+			d.emit(x, o, by, start)
+			continue
+		}
+		own, outs = append(own, x), append(outs, o)
+	}
+	if len(own) == 0 {
 		return
 	}
-	start := time.Now()
-	err := d.publish(x)
+	errs := d.publish(own, outs, by)
+	d.published(own, errs, start)
+	for i, err := range errs {
+		if err != nil {
+			d.failed(own[i], err)
+		}
+	}
+}
+
+// emit hands a letter over with its message's ack, where that is one thing.
+func (d *letters) emit(x letter, o broker.Outgoing, by broker.Publisher, start time.Time) {
+	o = broker.Prepared(withValues(x.k.ctx, x.failed.Context), by, []broker.Outgoing{o})[0]
+	if err := x.k.feed.emitter.CheckEmit(&o); err != nil {
+		d.failed(x, err)
+		return
+	}
+	d.done(x)
+	es := []broker.Emission{{Tokens: x.tokens(), Outs: []broker.Outgoing{o}}}
+	if d.till.ackEmitting(x.k, es, x.lane) == nil { // else it came too late, and there is no letter
+		d.say(x, start)
+	}
+}
+
+// published acks the messages of those letters that are confirmed, one call for all of a claim.
+func (d *letters) published(xs []letter, errs []error, start time.Time) {
+	var there []letter
+	for i, err := range errs {
+		if err == nil {
+			there = append(there, xs[i])
+		}
+	}
+	d.done(there...)
+	type settles struct{ tokens, lanes []uint64 }
+	by := make(map[*claim]*settles)
+	var order []*claim
+	for _, x := range there {
+		s := by[x.k]
+		if s == nil {
+			s = new(settles)
+			by[x.k], order = s, append(order, x.k)
+		}
+		s.tokens, s.lanes = append(s.tokens, x.m.Token), append(s.lanes, x.lane...)
+	}
+	for _, k := range order {
+		d.till.ack(k, by[k].tokens, by[k].lanes)
+	}
+	for _, x := range there {
+		d.say(x, start)
+	}
+}
+
+// say counts and tells of a letter that is there.
+func (d *letters) say(x letter, start time.Time) {
+	if x.retries() {
+		d.tell.count.retryPublished.Add(1)
+		d.tell.tell(RetryPublished{Failed: x.failed, Topic: x.step.Topic})
+		return
+	}
+	d.tell.count.deadLettered.Add(1)
+	d.tell.tell(DeadLettered{Failed: x.failed, Topic: x.topic, Took: time.Since(start)})
+}
+
+// failed decides about a letter that is not there: its message waits here after all, its headers are cut, or it is tried again.
+func (d *letters) failed(x letter, err error) {
 	switch {
 	case x.retries():
-		d.retryPublished(x, err)
-	case err == nil:
-		d.tell.count.deadLettered.Add(1)
 		d.done(x)
-		d.till.ack(x.k, x.tokens(), x.lane)
-		d.tell.tell(DeadLettered{Failed: x.failed, Topic: x.topic, Took: time.Since(start)})
+		d.tell.tell(RetryPublishFailed{Message: x.m, Topic: x.step.Topic, Err: err})
+		x.failed.Delay = max(0, time.Until(x.due))
+		d.parked.hold(x.item, x.failed)
 	case errors.Is(err, broker.ErrRefused) && !x.cut:
 		x.cut = true
 		d.enqueue(x)
 	default:
 		d.putOff(x, err)
 	}
-}
-
-// retryPublished ends a letter to a retry topic: it is there, or its message waits here after all.
-func (d *letters) retryPublished(x letter, err error) {
-	d.done(x)
-	if err == nil {
-		d.tell.count.retryPublished.Add(1)
-		d.till.ack(x.k, x.tokens(), x.lane)
-		d.tell.tell(RetryPublished{Failed: x.failed, Topic: x.step.Topic})
-		return
-	}
-	d.tell.tell(RetryPublishFailed{Message: x.m, Topic: x.step.Topic, Err: err})
-	x.failed.Delay = max(0, time.Until(x.due))
-	d.parked.hold(x.item, x.failed)
 }
 
 // over says whether x is for its message's next holder: the claim has ended, or the consumer shuts down, or one of both is about
@@ -184,27 +243,81 @@ func (d *letters) flush(k *claim) {
 	}
 }
 
-func (d *letters) publish(x letter) error {
-	ctx, cancel := context.WithTimeout(x.k.ctx, publishTimeout)
-	defer cancel()
+// compose returns a letter as it is published, and who publishes it.
+func (d *letters) compose(x letter) (broker.Outgoing, broker.Publisher) {
 	name := d.cfg.Name
 	o := outgoing(x, name)
 	if x.retries() {
 		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
-		if err := d.cfg.Retry.Topics.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
-			return fmt.Errorf("publishing to retry topic %s: %w", o.Topic, err)
-		}
-		return nil
+		return o, d.cfg.Retry.Topics.Publisher
 	}
 	to := d.cfg.DeadLetter
 	o.Headers = slices.DeleteFunc(o.Headers, func(h broker.Header) bool { return foreign(to.Headers, h.Key) })
 	for _, s := range to.Headers {
 		o.Headers = append(o.Headers, styles[s](x, name)...)
 	}
-	if err := to.Publisher.Publish(ctx, []broker.Outgoing{o}); err != nil {
-		return fmt.Errorf("publishing dead letter to %s: %w", x.topic, err)
+	return o, to.Publisher
+}
+
+// publish publishes letters of one kind with one call, and says what became of each.
+func (d *letters) publish(xs []letter, outs []broker.Outgoing, by broker.Publisher) []error {
+	ctx, cancel := publishing(xs)
+	defer cancel()
+	errs := make([]error, len(xs))
+	err := by.Publish(ctx, outs)
+	if err == nil {
+		return errs
 	}
-	return nil
+	var each *broker.PublishError
+	if errors.As(err, &each) && len(each.Errs) == len(xs) {
+		copy(errs, each.Errs)
+	} else {
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	for i, err := range errs {
+		switch {
+		case err != nil && xs[i].retries():
+			errs[i] = fmt.Errorf("publishing to retry topic %s: %w", outs[i].Topic, err)
+		case err != nil:
+			errs[i] = fmt.Errorf("publishing dead letter to %s: %w", xs[i].topic, err)
+		}
+	}
+	return errs
+}
+
+// publishing is the context of a publish. It ends after publishTimeout, or when all claims of the letters have ended: one that
+// ends must not cut off what is published for the others.
+func publishing(xs []letter) (context.Context, context.CancelFunc) {
+	k := xs[0].k
+	if !slices.ContainsFunc(xs, func(x letter) bool { return x.k != k }) {
+		return context.WithTimeout(withValues(k.ctx, xs[0].failed.Context), publishTimeout)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), publishTimeout)
+	ends := []func() bool{}
+	var left atomic.Int64
+	seen := make(map[*claim]bool)
+	left.Store(1) // until all are counted
+	ended := func() {
+		if left.Add(-1) == 0 {
+			cancel()
+		}
+	}
+	for _, x := range xs {
+		if !seen[x.k] {
+			seen[x.k] = true
+			left.Add(1)
+			ends = append(ends, context.AfterFunc(x.k.ctx, ended))
+		}
+	}
+	ended()
+	return ctx, func() {
+		for _, end := range ends {
+			end()
+		}
+		cancel()
+	}
 }
 
 // each calls do with each message whose letter is not settled, under the lock.

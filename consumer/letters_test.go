@@ -106,7 +106,8 @@ func TestRefusedDeadLetterIsCutThenHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
 				big := membroker.New(membroker.Config{Topics: map[string]int{"dead": 1}, MaxMessageBytes: 20_000})
-				err := b.Produce(broker.Outgoing{Topic: "in", Value: make([]byte, value), Headers: []broker.Header{{Key: "long", Value: make([]byte, 15_000)}}})
+				err := b.Produce(broker.Outgoing{Topic: "in", Value: make([]byte, value),
+					Headers: []broker.Header{{Key: "long", Value: make([]byte, 15_000)}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -212,15 +213,17 @@ func TestOwnDeadLettersAreRefused(t *testing.T) {
 	source := func(b *membroker.Broker, topics ...string) broker.Source {
 		return b.Source(membroker.SourceConfig{Topics: topics})
 	}
-	base := consumer.Config{Handler: func(context.Context, *consumer.Message) error { return nil }, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}}
+	base := consumer.Config{Handler: func(context.Context, *consumer.Message) error { return nil },
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}}
 	for name, c := range map[string]struct {
 		sources []broker.Source
 		refused bool
 	}{
-		"reads them":            {[]broker.Source{source(b, "orders", "dead")}, true},
-		"reads others":          {[]broker.Source{source(b, "orders", "other")}, false},
-		"one of several does":   {[]broker.Source{source(b, "orders"), source(b, "dead")}, true},
-		"of another broker":     {[]broker.Source{source(membroker.New(membroker.Config{Topics: map[string]int{"dead": 1}}), "dead")}, false},
+		"reads them":          {[]broker.Source{source(b, "orders", "dead")}, true},
+		"reads others":        {[]broker.Source{source(b, "orders", "other")}, false},
+		"one of several does": {[]broker.Source{source(b, "orders"), source(b, "dead")}, true},
+		"of another broker": {[]broker.Source{source(membroker.New(membroker.Config{Topics: map[string]int{"dead": 1}}), "dead")},
+			false},
 		"a source that is none": {[]broker.Source{nil}, false},
 	} {
 		cfg := base
@@ -228,7 +231,8 @@ func TestOwnDeadLettersAreRefused(t *testing.T) {
 			cfg.Sources = append(cfg.Sources, consumer.Input{Source: s})
 		}
 		_, err := consumer.New(cfg)
-		if said := err != nil && strings.Contains(err.Error(), `DeadLetter.Topic is "dead", which the consumer itself reads`); said != c.refused {
+		if said := err != nil && strings.Contains(err.Error(),
+			`DeadLetter.Topic is "dead", which the consumer itself reads`); said != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -238,7 +242,8 @@ func TestOwnDeadLettersAreRefused(t *testing.T) {
 func TestCutLettersKeepTheirReplays(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		big := broker.Header{Key: "big", Value: make([]byte, 9<<20)}
-		if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("1"), Headers: []broker.Header{big, {Key: broker.HeaderReplays, Value: []byte("4")}}}); err != nil {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("1"),
+			Headers: []broker.Header{big, {Key: broker.HeaderReplays, Value: []byte("4")}}}); err != nil {
 			t.Fatal(err)
 		}
 		r := start(t, b, consumer.Config{

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -37,7 +38,8 @@ const eventField = "event"
 
 // LogEvents logs events: one per thing that happened, with the event's name in "event". Names and fields are stable. Keys,
 // payloads and header values are never logged. More than 10 events of one name in a second are not written; when that second is
-// over, and when the consumer has stopped, a line with the event's name says in "suppressed" how many. Handled is not logged.
+// over, and when the consumer has stopped, a line with the event's name says in "suppressed" how many. Handled and Operated are
+// not logged.
 func LogEvents(log zerolog.Logger) Observer {
 	l := &eventLog{log: log, seen: map[string]*burst{}}
 	return l.observe
@@ -108,7 +110,8 @@ func (l *eventLog) flushAll() {
 }
 
 func (l *eventLog) observe(e Event) {
-	if _, ok := e.(Handled); ok {
+	switch e.(type) {
+	case Handled, Operated: // many, and nothing that happened to a message
 		return
 	}
 	if s, ok := e.(StateChanged); ok && s.State == Stopped {
@@ -178,14 +181,24 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 		return z.Int("messages", e.N).Err(e.Err)
 	case Scaled:
 		o := e.Observation
-		return z.Int("from", e.From).Int("to", e.Target).Str("reason", string(e.Reason)).Str("why", e.Why()).Int("backlog", o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
+		return z.Int("from", e.From).Int("to", e.Target).Str("reason", string(e.Reason)).Str("why", e.Why()).Int("backlog",
+			o.Backlog).Int("idle", o.Idle).Int("busy", o.Busy).
 			Int("min", o.Min).Int("max", o.Max)
 	case Stuck:
-		return at(z, e.Message).Int64("running_ms", e.For.Milliseconds()).Bool("replaced", e.Replaced).Str("stack", e.Stack)
+		return at(within(z, e.Context), e.Message).Int64("running_ms", e.For.Milliseconds()).Bool("replaced", e.Replaced).Str("stack",
+			e.Stack)
 	case Drained:
 		return z.Int64("took_ms", e.Took.Milliseconds()).Int("stuck", e.Stuck)
 	}
 	return z
+}
+
+// within gives the logger's hooks the values of a call's context: one of package consumer/tracing writes the trace.
+func within(z *zerolog.Event, ctx context.Context) *zerolog.Event {
+	if ctx == nil {
+		return z
+	}
+	return z.Ctx(ctx)
 }
 
 func at(z *zerolog.Event, m *Message) *zerolog.Event {
@@ -203,7 +216,7 @@ func at(z *zerolog.Event, m *Message) *zerolog.Event {
 }
 
 func failedFields(z *zerolog.Event, e Failed) *zerolog.Event {
-	z = at(z, e.Message).Err(e.Err).Str("class", e.Class).Int32("runs", e.Runs).Stringer("verdict", e.Verdict)
+	z = at(within(z, e.Context), e.Message).Err(e.Err).Str("class", e.Class).Int32("runs", e.Runs).Stringer("verdict", e.Verdict)
 	if e.Verdict == VerdictRetry {
 		z = z.Int64("delay_ms", e.Delay.Milliseconds())
 	}
@@ -232,7 +245,11 @@ func sourceFields(z *zerolog.Event, e SourceEvent) *zerolog.Event {
 	if e.N != 0 {
 		z = z.Int64("messages", e.N)
 	}
-	if e.Err != nil && !(e.Kind == broker.Ended && errors.Is(e.Err, broker.ErrClosed)) { // every stop ends claims so, and is no error
+	if e.Kind == broker.Notice && e.Err != nil {
+		return z.Str("notice", e.Err.Error())
+	}
+	// every stop ends claims so, and is no error
+	if e.Err != nil && !(e.Kind == broker.Ended && errors.Is(e.Err, broker.ErrClosed)) {
 		z = z.Err(e.Err)
 	}
 	return z

@@ -63,7 +63,8 @@ func TestLogTellsWhatItSuppressed(t *testing.T) {
 				t.Fatalf("%d lines, want %d", len(got), lines)
 			}
 			last := got[lines-1]
-			if n, _ := last["suppressed"].(float64); n != suppressed || (suppressed > 0) == (last["topic"] != nil) || last["level"] != "info" {
+			if n, _ := last["suppressed"].(float64); n != suppressed || (suppressed > 0) == (last["topic"] != nil) ||
+				last["level"] != "info" {
 				t.Errorf("the last line is %v, want suppressed %v", last, suppressed)
 			}
 		}
@@ -94,7 +95,8 @@ func TestLogOfACleanStopHasNoError(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		var out sheet
 		src := &ending{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
-		r := start(t, b, consumer.Config{Source: src, Logger: zerolog.New(&out), Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r := start(t, b, consumer.Config{Source: src, Logger: zerolog.New(&out),
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
 		time.Sleep(time.Second)
 		if err := r.end(); err != nil {
 			t.Fatal(err)
@@ -128,7 +130,8 @@ func (e *ending) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 func TestLogOfScalingHasTheLimits(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		var out sheet
-		r := start(t, b, consumer.Config{Logger: zerolog.New(&out), Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r := start(t, b, consumer.Config{Logger: zerolog.New(&out),
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
 		time.Sleep(time.Second)
 		if err := r.SetLimits(4, 9); err != nil {
 			t.Fatal(err)

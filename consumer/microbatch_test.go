@@ -22,15 +22,16 @@ func TestMicroBatchesAckEach(t *testing.T) {
 		var r *running
 		started := make(chan struct{})
 		budget := broker.Budget{Messages: 400, Bytes: 1 << 20} // most come when it is known how long they take
-		r = start(t, b, consumer.Config{Budget: budget, Pool: consumer.Pool{Min: workers, Max: workers}, Handler: func(context.Context, *consumer.Message) error {
-			<-started
-			if open := returned.Load() - r.Stats().Handled; open > most.Load() {
-				most.Store(open)
-			}
-			time.Sleep(time.Millisecond)
-			returned.Add(1)
-			return nil
-		}})
+		r = start(t, b, consumer.Config{Budget: budget, Pool: consumer.Pool{Min: workers, Max: workers},
+			Handler: func(context.Context, *consumer.Message) error {
+				<-started
+				if open := returned.Load() - r.Stats().Handled; open > most.Load() {
+					most.Store(open)
+				}
+				time.Sleep(time.Millisecond)
+				returned.Add(1)
+				return nil
+			}})
 		close(started)
 		time.Sleep(time.Second)
 		if err := r.end(); err != nil {

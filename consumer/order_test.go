@@ -136,7 +136,8 @@ func TestKeyOrder(t *testing.T) {
 // Of a partition, one after the other; partitions beside each other. Where there are none, subjects.
 func TestPartitionOrder(t *testing.T) {
 	for name, cfg := range map[string]membroker.Config{
-		"partitioned": {Topics: map[string]int{"in": 4}}, "leased": {Topics: map[string]int{"in.0": 1, "in.1": 1, "in.2": 1, "in.3": 1}, Leased: true},
+		"partitioned": {Topics: map[string]int{"in": 4}}, "leased": {Topics: map[string]int{"in.0": 1, "in.1": 1, "in.2": 1, "in.3": 1},
+			Leased: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -229,7 +230,8 @@ func TestOrderOverStops(t *testing.T) {
 						return nil
 					})
 					for stop := 0; ; stop++ {
-						r := start(t, b, consumer.Config{Order: order, Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}}, Handler: handler})
+						r := start(t, b, consumer.Config{Order: order,
+							Retry: consumer.Retry{MaxAttempts: 1000, Backoff: consumer.Backoff{Max: time.Second}}, Handler: handler})
 						time.Sleep(time.Duration(100+rand.IntN(900)) * time.Millisecond)
 						left := b.Unsettled("group")
 						if err := r.end(); err != nil {
@@ -461,7 +463,8 @@ func TestOrderWithinOneProcessIsWarnedOf(t *testing.T) {
 	for leased, want := range map[bool]int{false: 0, true: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Leased: leased})
-			r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: func(context.Context, *consumer.Message) error { return nil }})
+			r := start(t, b, consumer.Config{Order: consumer.OrderKey,
+				Handler: func(context.Context, *consumer.Message) error { return nil }})
 			time.Sleep(time.Second)
 			n := 0
 			for _, e := range eventsOf[consumer.SourceEvent](r.journal) {
@@ -485,7 +488,8 @@ func TestOrderIsChecked(t *testing.T) {
 		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil },
 		Order: "random", Lane: consumer.Lane{Limit: -1, Full: "drop"}, Retry: consumer.Retry{Topics: retries(b)},
 	})
-	for _, want := range []string{`Order is "random"`, "Lane.Limit is -1", `Lane.Full is "drop"`, "Retry.Topics is set: what waits there has lost its place"} {
+	for _, want := range []string{`Order is "random"`, "Lane.Limit is -1", `Lane.Full is "drop"`,
+		"Retry.Topics is set: what waits there has lost its place"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
@@ -497,4 +501,34 @@ func TestOrderIsChecked(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "and there is no DeadLetter") {
 		t.Error(err)
 	}
+}
+
+// A lane's next message is handled by the worker that has done the one before it, while others are idle: to wake one of them for
+// each would take many times as long as a short handler does.
+func TestLaneStaysWithItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 500
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produceKeyed(t, b, messages, 1)
+		var mu sync.Mutex
+		var last context.Context
+		handled, switches := 0, 0
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Pool: consumer.Pool{Min: 8, Max: 8},
+			Handler: func(ctx context.Context, _ *consumer.Message) error { // a worker has one context for a claim
+				mu.Lock()
+				defer mu.Unlock()
+				if handled++; last != nil && last != ctx {
+					switches++
+				}
+				last = ctx
+				return nil
+			}})
+		time.Sleep(10 * time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if handled != messages || switches > messages/10 {
+			t.Errorf("%d messages were handled, and the worker changed %d times", handled, switches)
+		}
+	})
 }

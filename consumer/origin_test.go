@@ -18,19 +18,24 @@ func FuzzOrigin(f *testing.F) {
 		if topic == "" || partition < -1 || offset < -1 || runs < 0 || runs > maxRuns || nanos < 0 {
 			return // no message is like that
 		}
-		m := &Message{Topic: topic, Partition: partition, Offset: offset, Nanos: nanos, Headers: broker.NewHeaders(broker.Header{Key: key, Value: value})}
+		m := &Message{Topic: topic, Partition: partition, Offset: offset, Nanos: nanos,
+			Headers: broker.NewHeaders(broker.Header{Key: key, Value: value})}
 		forged := *m
-		forged.Headers = broker.NewHeaders(broker.Header{Key: broker.HeaderAttempts, Value: value}, broker.Header{Key: key, Value: value})
+		forged.Headers = broker.NewHeaders(broker.Header{Key: broker.HeaderAttempts, Value: value},
+			broker.Header{Key: key, Value: value})
 		o := readOrigin(&forged)
-		if o.restore(&forged); forged.Topic == "" || forged.Runs < 0 || forged.Attempt < 1 || forged.Partition < -1 || forged.Offset < -1 {
+		if o.restore(&forged); forged.Topic == "" || forged.Runs < 0 || forged.Attempt < 1 || forged.Partition < -1 ||
+			forged.Offset < -1 {
 			t.Errorf("%+v of forged headers", forged)
 		}
 
-		x := letter{failed: Failed{Message: m, Err: errors.New("e"), Runs: runs}, item: item{m: m, first: nanos}, last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}, topic: "retry"}
+		x := letter{failed: Failed{Message: m, Err: errors.New("e"), Runs: runs}, item: item{m: m, first: nanos},
+			last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}, topic: "retry"}
 		out := outgoing(x, "name")
 		back := &Message{Topic: "retry", Partition: 7, Offset: 9, Headers: broker.NewHeaders(out.Headers...)}
 		readOrigin(back).restore(back)
-		if back.Topic != topic || back.Partition != partition || back.Offset != offset || back.Nanos != nanos || back.Runs != runs || back.Attempt != runs+1 {
+		if back.Topic != topic || back.Partition != partition || back.Offset != offset || back.Nanos != nanos || back.Runs != runs ||
+			back.Attempt != runs+1 {
 			t.Errorf("got %+v, want %+v with %d runs", back, m, runs)
 		}
 		if v, ok := back.Headers.Get(key); !broker.IsLetterHeader(key) && (!ok || !bytes.Equal(v, value)) || back.Headers.Len() > 1 {

@@ -42,7 +42,8 @@ func (p poisonRun) p99(t *testing.T) (others time.Duration, full int) {
 		)
 		poisoned.Store(-2)
 		r := start(t, b, consumer.Config{
-			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 100, Full: p.policy}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 100,
+				Full: p.policy}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
 			Retry: consumer.Retry{MaxAttempts: 1 << 20}, // it always fails, and never runs out
 			Handler: func(_ context.Context, m *consumer.Message) error {
 				time.Sleep(time.Duration(1+m.Nanos/int64(poisonPause)%5) * time.Millisecond)
@@ -118,7 +119,8 @@ func TestPoisonedKeyCostsOthersNothing(t *testing.T) {
 				if limit := max(one, two) + max(one-two, two-one, time.Millisecond); with > limit {
 					t.Errorf("the others' p99 is %v beside the poisoned key, and %v and %v without", with, one, two)
 				}
-				t.Logf("the others' p99: %v with, %v and %v without; ratio %.2f; full %d times", with, one, two, float64(with)/float64(min(one, two)), full)
+				t.Logf("the others' p99: %v with, %v and %v without; ratio %.2f; full %d times", with, one, two,
+					float64(with)/float64(min(one, two)), full)
 			})
 		}
 	}

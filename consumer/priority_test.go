@@ -21,7 +21,8 @@ import (
 func fill(t *testing.T, b *membroker.Broker, topic, urgency string, n int) {
 	t.Helper()
 	for i := range n {
-		o := broker.Outgoing{Topic: topic, Value: fmt.Appendf(nil, "%s %d", urgency, i), Headers: []broker.Header{{Key: "urgency", Value: []byte(urgency)}}}
+		o := broker.Outgoing{Topic: topic, Value: fmt.Appendf(nil, "%s %d", urgency, i),
+			Headers: []broker.Header{{Key: "urgency", Value: []byte(urgency)}}}
 		if err := b.Produce(o); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +167,8 @@ func TestStrictSources(t *testing.T) {
 		var seen sequence
 		for _, topic := range topics {
 			fill(t, b, topic, topic, 1500)
-			cfg.Sources = append(cfg.Sources, consumer.Input{Source: b.Source(membroker.SourceConfig{Group: topic, Topics: []string{topic}})})
+			cfg.Sources = append(cfg.Sources, consumer.Input{Source: b.Source(membroker.SourceConfig{Group: topic,
+				Topics: []string{topic}})})
 		}
 		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
 			time.Sleep(time.Millisecond)
@@ -181,7 +183,8 @@ func TestStrictSources(t *testing.T) {
 		if len(seen.all) != 4500 {
 			t.Fatalf("%d handled", len(seen.all))
 		}
-		if gold, silver, lead := seen.share("gold", 1400), seen.share("silver", 1400), seen.share("lead", 1400); gold < 1300 || silver < 5 || lead < 5 {
+		if gold, silver, lead := seen.share("gold", 1400), seen.share("silver", 1400), seen.share("lead", 1400); gold < 1300 ||
+			silver < 5 || lead < 5 {
 			t.Errorf("of the first 1400: gold %d, silver %d, lead %d", gold, silver, lead)
 		}
 		if silver := seen.share("silver", 3000); silver < 1300 {
@@ -230,15 +233,16 @@ func TestInputsAreChecked(t *testing.T) {
 	handler := func(context.Context, *consumer.Message) error { return nil }
 	source := func() broker.Source { return b.Source(membroker.SourceConfig{}) }
 	for want, cfg := range map[string]consumer.Config{
-		"Source is required":                          {},
-		"Sources is set, and so is Source: set one":   {Source: source(), Sources: []consumer.Input{{Source: source()}}},
-		"Sources[1].Source is required":               {Sources: []consumer.Input{{Source: source()}, {}}},
-		"Sources[0].Weight is -1, negative":           {Sources: []consumer.Input{{Source: source(), Weight: -1}}},
-		"Strict is set, and there is neither":         {Source: source(), Strict: true},
-		"Priority.Of is required":                     {Source: source(), Priority: &consumer.Priority{Levels: []int{1, 2}}},
-		"Priority.Levels has 1 weights":               {Source: source(), Priority: byHeader(1)},
-		"Priority.Levels[1] is 0":                     {Source: source(), Priority: byHeader(1, 0)},
-		"of which each source has 40, below Pool.Max": {Sources: []consumer.Input{{Source: source()}, {Source: source()}}, Budget: broker.Budget{Messages: 80}},
+		"Source is required":                        {},
+		"Sources is set, and so is Source: set one": {Source: source(), Sources: []consumer.Input{{Source: source()}}},
+		"Sources[1].Source is required":             {Sources: []consumer.Input{{Source: source()}, {}}},
+		"Sources[0].Weight is -1, negative":         {Sources: []consumer.Input{{Source: source(), Weight: -1}}},
+		"Strict is set, and there is neither":       {Source: source(), Strict: true},
+		"Priority.Of is required":                   {Source: source(), Priority: &consumer.Priority{Levels: []int{1, 2}}},
+		"Priority.Levels has 1 weights":             {Source: source(), Priority: byHeader(1)},
+		"Priority.Levels[1] is 0":                   {Source: source(), Priority: byHeader(1, 0)},
+		"of which each source has 40, below Pool.Max": {Sources: []consumer.Input{{Source: source()}, {Source: source()}},
+			Budget: broker.Budget{Messages: 80}},
 	} {
 		cfg.Handler = handler
 		if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), want) {

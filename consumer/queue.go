@@ -128,18 +128,23 @@ func (q *queue) requeue(w *work) (refused []*work) {
 // expect announces n messages that wait for others here; a negative n takes back what will not come.
 func (q *queue) expect(n int) { q.pool.Expect(n) }
 
-// requeueExpected is requeue for what was announced.
-func (q *queue) requeueExpected(w *work) (refused []*work) {
+// requeueExpected is requeue for what was announced. last: by a worker that has nothing else to do, and comes back for it.
+func (q *queue) requeueExpected(w *work, last bool) (refused []*work) {
 	if !w.k.enter(w) {
 		q.pool.Expect(-len(w.ms))
 		return []*work{w}
 	}
-	q.pool.RequeueExpected(q.classOf(w.k, &w.ms[0]), w)
+	if class := q.classOf(w.k, &w.ms[0]); last {
+		q.pool.RequeueLast(class, w)
+	} else {
+		q.pool.RequeueExpected(class, w)
+	}
 	return nil
 }
 
-// follow queues messages whose turn has come in their lanes, in works of one claim and class each.
-func (q *queue) follow(next []*waiting) (refused []*work) {
+// follow queues messages whose turn has come in their lanes, in works of one claim and class each. last: a worker does that as
+// the last of its work; it comes back for the first of them itself.
+func (q *queue) follow(next []*waiting, last bool) (refused []*work) {
 	most := q.pace.quantum(len(next))
 	for len(next) > 0 {
 		n, k := 1, next[0].k
@@ -147,8 +152,8 @@ func (q *queue) follow(next []*waiting) (refused []*work) {
 		for n < min(most, len(next)) && next[n].k == k && q.classOf(k, &next[n].m[0]) == class {
 			n++
 		}
-		refused = append(refused, q.requeueExpected(workOf(next[:n]))...)
-		next = next[n:]
+		refused = append(refused, q.requeueExpected(workOf(next[:n]), last)...)
+		next, last = next[n:], false
 	}
 	return refused
 }

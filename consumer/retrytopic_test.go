@@ -58,7 +58,8 @@ func (c *calls) add(m *consumer.Message) int {
 // early nor much late. Meanwhile nothing of it is left in its own topic.
 func TestRetryTopicKeepsTheMessage(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
-		err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte("v"), Headers: []broker.Header{{Key: "own", Value: []byte("h")}}})
+		err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte("v"),
+			Headers: []broker.Header{{Key: "own", Value: []byte("h")}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,8 @@ func TestRetryTopicKeepsTheMessage(t *testing.T) {
 			}
 		}
 		s := r.Stats()
-		if len(seen.all) != 5 || s.RetryPublished != 2 || s.Retried != 4 || s.Handled != 1 || s.InFlight != 0 || b.Unsettled("group-retry") != 0 {
+		if len(seen.all) != 5 || s.RetryPublished != 2 || s.Retried != 4 || s.Handled != 1 || s.InFlight != 0 ||
+			b.Unsettled("group-retry") != 0 {
 			t.Errorf("%d runs, stats %+v", len(seen.all), s)
 		}
 	})
@@ -180,7 +182,8 @@ func TestFullWindowPublishes(t *testing.T) {
 	}
 }
 
-// The budget is not eaten by what waits: with half of it in use, the rest is published to the retry topics, however short its delay is.
+// The budget is not eaten by what waits: with half of it in use, the rest is published to the retry topics, however short its
+// delay is.
 func TestFullBudgetPublishes(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 1000)
@@ -252,7 +255,8 @@ func TestAttemptsAcrossRetryTopics(t *testing.T) {
 		produce(t, b, 1)
 		var runs atomic.Int64
 		r := start(t, b, consumer.Config{
-			Retry:      consumer.Retry{MaxAttempts: 4, Backoff: consumer.Backoff{Initial: time.Minute, Max: 5 * time.Minute, Jitter: -1}, Topics: retries(b)},
+			Retry: consumer.Retry{MaxAttempts: 4, Backoff: consumer.Backoff{Initial: time.Minute, Max: 5 * time.Minute, Jitter: -1},
+				Topics: retries(b)},
 			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
 			Handler:    func(context.Context, *consumer.Message) error { runs.Add(1); return errors.New("never") },
 		})
@@ -317,7 +321,10 @@ func TestForgedRetryHeaders(t *testing.T) {
 // processes.
 func TestRetryTopicStorm(t *testing.T) {
 	for seed := range uint64(8) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { withRetries(t, func(t *testing.T, b *membroker.Broker) { retryStorm(t, b, seed) }) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			withRetries(t,
+				func(t *testing.T, b *membroker.Broker) { retryStorm(t, b, seed) })
+		})
 	}
 }
 
@@ -376,8 +383,12 @@ func retryStorm(t *testing.T, b *membroker.Broker, seed uint64) {
 func TestRetryTopicsAreChecked(t *testing.T) {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 	cfg := consumer.Config{
-		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context, *consumer.Message) error { return nil }, Budget: broker.Budget{Messages: 64},
-		Retry: consumer.Retry{Topics: &consumer.RetryTopics{Steps: []consumer.RetryStep{{Topic: "", Delay: time.Minute}, {Topic: "__retry", Delay: time.Minute}}}},
+		Source: b.Source(membroker.SourceConfig{}), Handler: func(context.Context,
+			*consumer.Message) error {
+			return nil
+		}, Budget: broker.Budget{Messages: 64},
+		Retry: consumer.Retry{Topics: &consumer.RetryTopics{Steps: []consumer.RetryStep{{Topic: "", Delay: time.Minute},
+			{Topic: "__retry", Delay: time.Minute}}}},
 	}
 	_, err := consumer.New(cfg)
 	for _, want := range []string{

@@ -50,11 +50,16 @@ func (c *Consumer) open(ctx context.Context) error {
 	}
 	for _, f := range c.feeds {
 		observe := func(e broker.Event) { c.observeSource(f, e) }
-		t, err := f.source.Open(ctx, broker.Options{Budget: c.budgets.opening(f), Ordered: c.cfg.ordered(), Observe: observe})
+		t, err := f.source.Open(ctx, broker.Options{Budget: c.budgets.opening(f), Ordered: c.cfg.ordered(), Observe: observe,
+			Operated: c.tell.operated(f.retries)})
 		if err != nil {
 			return fmt.Errorf("opening the source: %w", err)
 		}
 		f.traits = t
+		f.emits(c.cfg.Output)
+		if f.output != nil && !f.carries(nil) {
+			observe(broker.Event{Kind: broker.Warning, Err: errEmitsBefore})
+		}
 		if c.cfg.ordered() && !f.retries && !t.Ordered {
 			observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
 		}
@@ -68,6 +73,10 @@ var errOrderHere = errors.New("consumer: the order holds within this process onl
 // observeSource takes note of an event of a source, and passes it on.
 func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	switch e.Kind {
+	case broker.Assigned:
+		f.assigned.add(e.Claim)
+	case broker.Ended:
+		f.assigned.remove(e.Claim)
 	case broker.Up:
 		f.up.Store(true)
 	case broker.Down:

@@ -37,7 +37,8 @@ func TestSlogLogger(t *testing.T) {
 		if len(failed) != 1 {
 			t.Fatalf("%d lines of a failure", len(failed))
 		}
-		for k, want := range map[string]any{"msg": "failed", "level": "WARN", "consumer": "c", "error": "no", "class": "error", "topic": "in", "offset": 0.0, "attempt": 1.0} {
+		for k, want := range map[string]any{"msg": "failed", "level": "WARN", "consumer": "c", "error": "no", "class": "error",
+			"topic": "in", "offset": 0.0, "attempt": 1.0} {
 			if got := failed[0][k]; got != want {
 				t.Errorf("%s is %v, want %v", k, got, want)
 			}
@@ -48,12 +49,13 @@ func TestSlogLogger(t *testing.T) {
 // Levels and values come through as they are.
 func TestSlogLoggerValues(t *testing.T) {
 	var out bytes.Buffer
-	h := slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug - 4, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})
+	h := slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug - 4,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})
 	log := consumer.SlogLogger(h)
 	log.Trace().Int64("n", 1<<60).Float64("f", 1.5).Bool("b", true).Interface("none", nil).Msg("said")
 	log.Error().Str("event", "e").Strs("list", []string{"a", "b"}).Dict("group", zerolog.Dict().Str("in", "it")).Send()

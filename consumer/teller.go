@@ -13,7 +13,7 @@ import (
 // sees a message gone sees it counted.
 type teller struct {
 	observers []Observer
-	counting  []Observer // those of them that are told of Handled: not the log
+	counting  []Observer // those of them that are told of Handled and Operated: not the log
 
 	// What workers write for each work stands together: on lines of their own, each would go from processor to processor by itself.
 	_        line
@@ -56,6 +56,19 @@ func (t *teller) tellHandled(n int, took time.Duration) {
 	e := Event(Handled{N: n, Took: took})
 	for _, o := range t.counting {
 		o(e)
+	}
+}
+
+// operated is what a source is to tell its requests to; nil: nobody wants to know.
+func (t *teller) operated(retries bool) func(broker.Operation) {
+	if len(t.counting) == 0 {
+		return nil
+	}
+	return func(op broker.Operation) {
+		e := Event(Operated{Operation: op, Retries: retries})
+		for _, o := range t.counting {
+			o(e)
+		}
 	}
 }
 

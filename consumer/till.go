@@ -27,14 +27,20 @@ func newTill(tell *teller, q *queue, b *batches) *till {
 }
 
 // ack settles messages of k as done; what waits for them in their lanes follows.
-func (t *till) ack(k *claim, tokens []uint64, lanes []uint64) {
+func (t *till) ack(k *claim, tokens []uint64, lanes []uint64) { t.ackLast(k, tokens, lanes, false) }
+
+// ackLast is ack; last: by a worker that has nothing else to do with what it was handed, and comes back for what follows.
+func (t *till) ackLast(k *claim, tokens []uint64, lanes []uint64, last bool) {
 	err := k.feed.source.Ack(k.Claim, tokens)
 	t.settled(len(tokens), err)
-	t.release(k, lanes, errors.Is(err, broker.ErrLost))
+	t.releaseLast(k, lanes, errors.Is(err, broker.ErrLost), last)
 }
 
 // ackPart acks messages [a, b) of w, whose handler returned nil, with one call. buf lends its memory, where the caller has some.
-func (t *till) ackPart(w *work, a, b int, buf *[]uint64) {
+func (t *till) ackPart(w *work, a, b int, buf *[]uint64) { t.ackEnd(w, a, b, buf, false) }
+
+// ackEnd is ackPart; last: as in ackLast.
+func (t *till) ackEnd(w *work, a, b int, buf *[]uint64, last bool) {
 	if a >= b {
 		return
 	}
@@ -52,7 +58,15 @@ func (t *till) ackPart(w *work, a, b int, buf *[]uint64) {
 		*buf = tokens
 	}
 	t.tell.handled(w.part(a, b))
-	t.ack(w.k, tokens, w.lanesOf(a, b))
+	lanes := w.lanesOf(a, b)
+	if w.emitted.Load() == nil {
+		t.ackLast(w.k, tokens, lanes, last)
+		return
+	}
+	if w.batch {
+		a, b = 0, len(w.ms)
+	}
+	t.ackSome(w, numbers(a, b), tokens, lanes)
 }
 
 // nack gives messages of k back to the broker; what waits for them in their lanes goes back, too.
@@ -115,6 +129,11 @@ func (t *till) refused(ws []*work) {
 // release lets go of the lanes of messages that were settled: what waits in them follows. again: the messages come again, so what
 // waits behind them goes back too; it comes again after them.
 func (t *till) release(k *claim, numbers []uint64, again bool) {
+	t.releaseLast(k, numbers, again, false)
+}
+
+// releaseLast is release; last: as in ackLast.
+func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 	if k.lanes == nil {
 		return
 	}
@@ -124,14 +143,14 @@ func (t *till) release(k *claim, numbers []uint64, again bool) {
 			k.thaw()
 		}
 		t.returnWaiting(f.back)
-		numbers, again = t.returnWorks(t.follow(f.next)), true
+		numbers, again = t.returnWorks(t.follow(f.next, last)), true
 	}
 }
 
 // follow has messages start whose turn has come. It returns those that must not start any more.
-func (t *till) follow(next []*waiting) (refused []*work) {
+func (t *till) follow(next []*waiting, last bool) (refused []*work) {
 	if t.batches == nil {
-		return t.queue.follow(next)
+		return t.queue.follow(next, last)
 	}
 	for _, w := range next {
 		t.queue.expect(-1)

@@ -44,7 +44,8 @@ func (c Config) validateInputs(f *broker.Findings) {
 		}
 	}
 	f.Check(!c.Strict || len(c.Sources) > 1 || c.Priority != nil, "Strict",
-		"is set, and there is neither a %v nor more than one of %v: nothing goes before anything", broker.Field("Priority"), broker.Field("Sources"))
+		"is set, and there is neither a %v nor more than one of %v: nothing goes before anything", broker.Field("Priority"),
+		broker.Field("Sources"))
 }
 
 // validateSizes: all workers can be busy.
@@ -141,7 +142,7 @@ func (d *DeadLetter) validateRoute(f *broker.Findings, at broker.Field, r Letter
 func (d *DeadLetter) validateTopic(f *broker.Findings, at broker.Field, topic string, inputs []Input) {
 	validateTarget(f, at, topic)
 	for _, in := range inputs {
-		if s, ok := in.Source.(broker.SelfReader); ok && d.Publisher != nil && s.Reads(d.Publisher, topic) {
+		if s, ok := in.Source.(broker.SelfReader); ok && d.Publisher != nil && s.Reads(broker.Innermost(d.Publisher), topic) {
 			f.Add(at, "is %q, which the consumer itself reads: dead letters would be handled again, and again", topic)
 		}
 	}

@@ -33,7 +33,8 @@ func TestVitals(t *testing.T) {
 		{what: "no contact, queue", state: Running, down: true, lag: 9, p: pool.Stats{Live: 1, Max: 4, Backlog: 2}, begin: true},
 		{what: "delayed", state: Running, delayed: true, lag: 9, p: pool.Stats{Live: 1, Max: 4}},
 	} {
-		v := vitals{Stats: Stats{State: c.state, Paused: c.paused, Lag: broker.Lag{Waiting: c.lag}, Pool: c.p}, up: !c.down, delayed: c.delayed}
+		v := vitals{Stats: Stats{State: c.state, Paused: c.paused, Lag: broker.Lag{Waiting: c.lag}, Pool: c.p}, up: !c.down,
+			delayed: c.delayed}
 		if v.shouldReceive() != c.receive || v.shouldBegin() != c.begin {
 			t.Errorf("%s: should receive %v, should begin %v, want %v, %v", c.what, v.shouldReceive(), v.shouldBegin(), c.receive, c.begin)
 		}
@@ -46,7 +47,8 @@ func TestPulseOfAWedgedPool(t *testing.T) {
 	at := time.Unix(1000, 0)
 	see := func(in, done int64, backlog int) time.Duration {
 		at = at.Add(time.Second)
-		_, still := p.see(vitals{Stats: Stats{State: Running, Lag: broker.UnknownLag(), Pool: pool.Stats{In: in, Done: done, Backlog: backlog, Live: 1, Max: 4}}, up: true}, at)
+		_, still := p.see(vitals{Stats: Stats{State: Running, Lag: broker.UnknownLag(),
+			Pool: pool.Stats{In: in, Done: done, Backlog: backlog, Live: 1, Max: 4}}, up: true}, at)
 		return still
 	}
 	for i, c := range []struct {

@@ -67,12 +67,18 @@ func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (aband
 	if s := l.shown.Load(); w.mark(i, expired) {
 		s.cancel(ErrTimeout)
 	}
-	return ran >= d.timeout+d.stuckAfter && d.giveUp(l, w, i, ran)
+	return d.isStuck(ran) && d.giveUp(l, w, i, ran)
+}
+
+// isStuck says whether a call that has run so long is stuck.
+func (d *watchdog) isStuck(ran time.Duration) bool {
+	return d.timeout > 0 && ran >= d.timeout+d.stuckAfter
 }
 
 // giveUp replaces a worker whose handler does not return, where there may be one more such, and tells of it.
 func (d *watchdog) giveUp(l *local, w *work, i int, ran time.Duration) bool {
-	e := Stuck{Message: &w.ms[i], For: ran}
+	of := l.toldOf(w, i)
+	e := Stuck{Message: &w.ms[i], For: ran, Context: of.values()}
 	if int(d.workers.stuck.Load()) >= d.maxStuck {
 		if !w.seen.stuck {
 			w.seen.stuck = true
@@ -91,28 +97,33 @@ func (d *watchdog) giveUp(l *local, w *work, i int, ran time.Duration) bool {
 		d.tell.tell(e)
 		return true
 	}
+	// First here, then taken: the other way round the handler may return in between, and its worker find nothing to remove.
+	if s, ok := w.sight(); ok {
+		d.workers.strays.add(w, s)
+	}
 	from, end, ok := w.disown(i)
 	if !ok {
+		d.workers.strays.remove(w)
 		return false
 	}
 	d.workers.stuck.Add(1)
 	d.tell.tell(e)
-	d.takeOver(w, from, i, end)
+	d.takeOver(w, from, i, end, of)
 	return true
 }
 
 // takeOver settles what was taken from a stuck worker: the successes [from, i), message i, whose late result is void, and the
-// unstarted behind it.
-func (d *watchdog) takeOver(w *work, from, i, end int) {
+// unstarted behind it. of is its call.
+func (d *watchdog) takeOver(w *work, from, i, end int, of begun) {
 	w.k.leave(w)
 	d.till.ackPart(w, from, i, nil)
 	err := &lateError{errors.New("handler did not return")}
 	if w.batch {
-		d.judge.failedBatch(w, err, false)
+		d.judge.failedBatch(w, err, false, of)
 		return
 	}
 	if i+1 < end {
 		d.till.again(w.k, w.ms[i+1:end], nil, w.first)
 	}
-	d.judge.failed(w.item(i), err)
+	d.judge.failed(w.item(i), err, of)
 }

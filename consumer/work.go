@@ -30,9 +30,13 @@ type work struct {
 	each bool
 	// batch: its messages are handled by one call. Then the state counts that one, not them.
 	batch bool
-	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new. A batch has firsts.
+	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new. A batch has firsts; nil
+	// where all are new.
 	first  int64
 	firsts []int64
+
+	// emitted is what handlers emitted; nil: nothing.
+	emitted atomic.Pointer[emissions]
 
 	// linked, prev and next make the claim's list of live works; under its lock.
 	linked     bool
@@ -115,7 +119,10 @@ func lanePart(lanes []uint64, a, b int) []uint64 {
 func (w *work) item(i int) item {
 	first := w.first
 	if w.batch {
-		first = w.firsts[i]
+		first = 0
+		if w.firsts != nil {
+			first = w.firsts[i]
+		}
 	}
 	return item{k: w.k, m: &w.ms[i], lane: lanePart(w.lanes, i, i+1), first: first}
 }
@@ -138,8 +145,8 @@ func (w *work) take() (i int, v uint64, ok bool) {
 	return next - 1, v, next <= end && v&disowned == 0
 }
 
-// takeOut takes message i, which the worker was running, out of the work, with the successes [from, i) before it. ok is false when
-// message i was disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
+// takeOut takes message i, which the worker was running, out of the work, with the successes [from, i) before it. ok is false
+// when message i was disowned meanwhile: then both are settled by others. late: the watchdog had ended message i's context.
 func (w *work) takeOut(i int) (from int, late, ok bool) {
 	for {
 		v := w.state.Load()
@@ -237,7 +244,8 @@ func (w *work) see(i int, goroutine uint64) {
 
 // A sighting is a message in a handler.
 type sighting struct {
-	m         *Message
+	m         *Message  // the first, of a batch
+	n         int       // how many were handed over together
 	at        time.Time // since when, late by at most two scans
 	goroutine uint64    // 0: not known yet
 }
@@ -248,7 +256,10 @@ func (w *work) sight() (s sighting, ok bool) {
 	if i < 0 {
 		return s, false
 	}
-	s = sighting{m: &w.ms[i], at: time.Now()}
+	s = sighting{m: &w.ms[i], n: 1, at: time.Now()}
+	if w.batch {
+		s.n = len(w.ms)
+	}
 	if w.seen != nil && w.seen.i == i {
 		s.at, s.goroutine = w.seen.at, w.seen.goroutine
 	}

@@ -122,7 +122,8 @@ func TestRestCarriesAll(t *testing.T) {
 		rest := r.rest(0, 1)
 		for i := range reflect.TypeFor[work]().NumField() {
 			f := reflect.TypeFor[work]().Field(i)
-			if was, is := reflect.ValueOf(r).Elem().Field(i), reflect.ValueOf(rest).Elem().Field(i); !slices.Contains(own, f.Name) && was.IsZero() != is.IsZero() {
+			if was, is := reflect.ValueOf(r).Elem().Field(i), reflect.ValueOf(rest).Elem().Field(i); !slices.Contains(own, f.Name) &&
+				was.IsZero() != is.IsZero() {
 				t.Errorf("%s: the rest has not %s", name, f.Name)
 			}
 		}

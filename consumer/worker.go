@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/pool"
 )
 
@@ -13,6 +14,7 @@ import (
 type workers struct {
 	handler Handler
 	batch   BatchHandler // instead, where there are batches
+	around  Around       // nil: none
 	guard   guard
 	limited bool // the guard looks at each message
 	tell    *teller
@@ -21,11 +23,12 @@ type workers struct {
 	pace    *pace
 	do      func(*pool.Worker[*work], *work) // handle
 
-	stuck atomic.Int64 // handlers that the watchdog gave up and that have not returned
+	stuck  atomic.Int64 // handlers that the watchdog gave up and that have not returned
+	strays strays       // those of them whose messages were taken over
 }
 
 func newWorkers(cfg *Config, tell *teller, t *till, j *judge, p *pace) *workers {
-	ws := &workers{handler: cfg.Handler, guard: newGuard(cfg), tell: tell, till: t, judge: j, pace: p}
+	ws := &workers{handler: cfg.Handler, around: cfg.Around, guard: newGuard(cfg), tell: tell, till: t, judge: j, pace: p}
 	ws.limited = ws.guard.limited()
 	if cfg.Batch != nil {
 		ws.batch = cfg.Batch.Handler
@@ -42,6 +45,11 @@ type local struct {
 	// Overloaded.
 	calls, good, refused int
 	goroutine            uint64
+
+	// begun is the call at hand as Around began it, and told the same for the watchdog, where somebody is told of its end.
+	begun begun
+	told  atomic.Pointer[told]
+	one   [1]*Message // lends Around its list
 }
 
 // handle does a work: the pool's Do.
@@ -83,14 +91,14 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 			ws.unwound(p, l, w, i, recover())
 		}
 	}()
-	ctx, handler, limited := l.get(w.k), ws.handler, ws.limited
+	ctx, handler, limited, around := l.use(w), ws.handler, ws.limited, ws.around != nil
 	for {
 		var v uint64
 		var ok bool
 		i, v, ok = w.take()
 		if v&expired != 0 {
 			w.state.And(^expired)
-			ctx = l.renew(w.k)
+			ctx = l.renew(w)
 		}
 		switch {
 		case !ok:
@@ -103,6 +111,9 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 		case w.batch:
 			ws.callBatch(ctx, l, w, i)
 			continue
+		case around:
+			ws.callAround(ctx, l, w, i)
+			continue
 		}
 		// One message, here and not in a function of its own: that call would cost a tenth of all that the engine does for it.
 		l.calls++
@@ -113,6 +124,9 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 		}
 		if err == nil {
 			err = handler(ctx, m)
+		}
+		if err == nil && w.emitted.Load() != nil {
+			err = ws.publishEmitted(ctx, w, i)
 		}
 		if err != nil {
 			l.count(err, 1)
@@ -136,16 +150,34 @@ func (ws *workers) ackEach(l *local, w *work, i int) {
 // callBatch calls the batch handler with all messages of w.
 func (ws *workers) callBatch(ctx context.Context, l *local, w *work, i int) {
 	l.calls += len(w.ms)
-	if err := ws.handleBatch(ctx, w); err != nil {
+	if ws.around != nil {
+		ctx = ws.begin(ctx, l, w, i, pointers(w.ms))
+	}
+	if err := ws.publishBatch(ctx, w, ws.handleBatch(ctx, w)); err != nil {
 		l.count(err, len(w.ms))
 		ws.failed(l, w, i, err)
 		return
 	}
 	l.good += len(w.ms)
+	if l.begun.end != nil {
+		ws.ackTold(l, w, i)
+	}
+}
+
+// pointers are to each of ms.
+func pointers(ms []broker.Message) []*Message {
+	all := make([]*Message, len(ms))
+	for i := range ms {
+		all[i] = &ms[i]
+	}
+	return all
 }
 
 // handleBatch calls the batch handler with those that the guard lets pass.
 func (ws *workers) handleBatch(ctx context.Context, w *work) error {
+	if !ws.limited && !crashed(w.ms) {
+		return ws.batch(ctx, pointers(w.ms))
+	}
 	ms := make([]*Message, 0, len(w.ms))
 	errs := make([]error, len(w.ms))
 	for i := range w.ms {
@@ -169,6 +201,16 @@ func (ws *workers) handleBatch(ctx context.Context, w *work) error {
 	return &BatchError{errs}
 }
 
+// crashed says whether processes ended with any of ms.
+func crashed(ms []broker.Message) bool {
+	for i := range ms {
+		if ms[i].Crashes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // count takes note of the failure of n messages.
 func (l *local) count(err error, n int) {
 	if IsOverloaded(err) {
@@ -184,7 +226,7 @@ func (ws *workers) failed(l *local, w *work, i int, err error) {
 	}
 	ws.till.ackPart(w, from, i, &l.tokens)
 	if w.batch {
-		l.good += ws.judge.failedBatch(w, err, late)
+		l.good += ws.judge.failedBatch(w, err, late, l.begun)
 		return
 	}
 	if IsDeferred(err) {
@@ -193,7 +235,7 @@ func (ws *workers) failed(l *local, w *work, i int, err error) {
 	if late {
 		err = &lateError{err}
 	}
-	ws.judge.failed(w.item(i), err)
+	ws.judge.failed(w.item(i), err, l.begun)
 }
 
 // finish settles the successes at the end of a work.
@@ -202,7 +244,7 @@ func (ws *workers) finish(l *local, w *work, v uint64) {
 		return
 	}
 	from, _, end := unpackState(v)
-	ws.till.ackPart(w, from, end, &l.tokens)
+	ws.till.ackEnd(w, from, end, &l.tokens, true)
 }
 
 // left takes note that the worker has left a work, and says whether what it finished there is its own to settle.
@@ -211,6 +253,7 @@ func (ws *workers) left(w *work, v uint64) bool {
 		ws.stuck.Add(-1)
 	}
 	if v&disowned != 0 {
+		ws.strays.remove(w)
 		return false
 	}
 	w.k.leave(w)

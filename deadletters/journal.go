@@ -51,7 +51,8 @@ func (u *Unreadable) add(p broker.Place, err error) {
 }
 
 func (l *Letters) journal(run string) *journal {
-	return &journal{store: l.cfg.Store, pub: l.cfg.Publisher, topic: JournalTopic(l.cfg.Topic), log: l.log, run: run, at: -1, limit: l.cfg.ConfirmTimeout, bad: &l.bad}
+	return &journal{store: l.cfg.Store, pub: l.cfg.Publisher, topic: JournalTopic(l.cfg.Topic), log: l.log, run: run, at: -1,
+		limit: l.cfg.ConfirmTimeout, bad: &l.bad}
 }
 
 // load reads all of it. None: nothing was replayed.
@@ -104,7 +105,8 @@ func (j *journal) append(ctx context.Context, r record) error {
 // of that batch. Or B begins after A has looked: then B finds A's batch in the journal, begun and not confirmed, and treats it as
 // a stopped one, which waits (Config.Settle) and looks for it in its topic.
 func (j *journal) taken(ctx context.Context, known *marks) error {
-	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1}, func(m *broker.Message) error { return j.read(m, known) })
+	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1},
+		func(m *broker.Message) error { return j.read(m, known) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)

@@ -140,11 +140,13 @@ func (f forgetful) Scan(ctx context.Context, s broker.Scan, each func(*broker.Me
 func TestKilledAgainGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, true, 20)
-		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || sum.Replayed != 20 {
+		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Allow: fromOrders}); err != nil ||
+			sum.Replayed != 20 {
 			t.Fatalf("%+v %v", sum, err)
 		}
 		for kill := range 2 {
-			_, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}), Replay{Allow: fromOrders, Again: true, Batch: 4})
+			_, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}),
+				Replay{Allow: fromOrders, Again: true, Batch: 4})
 			if ended {
 				t.Fatalf("kill %d is late", kill)
 			}
@@ -169,7 +171,10 @@ func TestKilledHandlersRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, false, 5)
 		l := open(t, b, b.Publisher())
-		r := &replay{l: l, o: Replay{HandlerName: "h", Handle: func(context.Context, *broker.Message) error { return nil }}.withDefaults()}
+		r := &replay{l: l, o: Replay{HandlerName: "h", Handle: func(context.Context,
+			*broker.Message) error {
+			return nil
+		}}.withDefaults()}
 		if err := r.prepare(t.Context()); err != nil { // and the process dies after it has begun a letter
 			t.Fatal(err)
 		}
@@ -224,16 +229,19 @@ func TestKilledEditIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, true, 3)
 		x := list(t, open(t, b, nil), Filter{})[1]
-		edit := Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{x.Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
+		edit := Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{x.Place}},
+			Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
 		if _, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: b.Publisher(), topic: "orders", lost: true}), edit); ended {
 			t.Fatal("the kill is late")
 		}
-		sum, err := open(t, b, b.Publisher()).Replay(t.Context(), Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{x.Place}}, DryRun: true})
+		sum, err := open(t, b, b.Publisher()).Replay(t.Context(),
+			Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{x.Place}}, DryRun: true})
 		if err != nil || sum.Chosen != 1 {
 			t.Errorf("%+v %v", sum, err)
 		}
 		sum, err = open(t, b, b.Publisher()).Replay(t.Context(), edit)
-		if err != nil || sum.Replayed != 1 || !slices.Equal(sum.LostEdits, []broker.Place{x.Place}) || !slices.Equal(sum.Absent, sum.LostEdits) {
+		if err != nil || sum.Replayed != 1 || !slices.Equal(sum.LostEdits, []broker.Place{x.Place}) ||
+			!slices.Equal(sum.Absent, sum.LostEdits) {
 			t.Errorf("%+v %v", sum, err)
 		}
 		if n := copies(t, b, "orders"); n["mended"] != 1 || len(n) != 1 {

@@ -30,14 +30,16 @@ func TestUnreadableRecordsArePassedOver(t *testing.T) {
 			"junk", "", "\x00\xff", `{"v":9,"step":"begin","run":"future","at":"2026-11-21T12:00:00Z"}`, `{"v":1}`,
 			`{"v":1,"step":"done","run":"` + strings.Repeat("x", 1<<16) + `","at":"2026-11-21T12:00:00Z"}`,
 		}
-		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Limit: 7}); err != nil || sum.Replayed != 7 || sum.Unreadable.Count != 0 {
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Limit: 7}); err != nil || sum.Replayed != 7 ||
+			sum.Unreadable.Count != 0 {
 			t.Fatalf("%+v %v", sum, err)
 		}
 		forge(t, b, junk...)
 		if n := len(list(t, l, Filter{State: Replayed})); n != 7 {
 			t.Errorf("%d letters are replayed", n)
 		}
-		if u := l.Unreadable(); u.Count != 6 || u.Topic != JournalTopic("dead") || len(u.First) != 6 || !strings.Contains(u.First[3].Err.Error(), "newer longshore") {
+		if u := l.Unreadable(); u.Count != 6 || u.Topic != JournalTopic("dead") || len(u.First) != 6 ||
+			!strings.Contains(u.First[3].Err.Error(), "newer longshore") {
 			t.Errorf("%+v", u)
 		}
 		sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Batch: 3, OnProgress: func(done, of int64) {

@@ -23,12 +23,14 @@ func at(partition int32, offsets ...int64) (ps []broker.Place) {
 }
 
 func TestParsePlace(t *testing.T) {
-	for s, want := range map[string]broker.Place{"0/17": {Partition: 0, Offset: 17}, "17": {Partition: -1, Offset: 17}, "12/0": {Partition: 12}} {
+	for s, want := range map[string]broker.Place{"0/17": {Partition: 0, Offset: 17}, "17": {Partition: -1, Offset: 17},
+		"12/0": {Partition: 12}} {
 		if p, err := ParsePlace(s); err != nil || p != want || FormatPlace(p) != s {
 			t.Errorf("%s: %+v %v", s, p, err)
 		}
 	}
-	for _, s := range []string{"", "/", "1/", "/1", "-1/2", "1/-2", "x", "1/2/3", "+1", "01", " 1", "+1/2", "01/2", "99999999999999999999", "4294967296/1"} {
+	for _, s := range []string{"", "/", "1/", "/1", "-1/2", "1/-2", "x", "1/2/3", "+1", "01", " 1", "+1/2", "01/2",
+		"99999999999999999999", "4294967296/1"} {
 		if p, err := ParsePlace(s); err == nil || !strings.Contains(err.Error(), "want partition/offset") {
 			t.Errorf("%q: %+v %v", s, p, err)
 		}
@@ -36,7 +38,8 @@ func TestParsePlace(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	l := &Letter{Place: broker.Place{Offset: 7}, Message: &broker.Message{Key: []byte("k")}, Handler: "orders", Class: "timeout", OriginalTopic: "in", LastFailure: moment, State: Waiting}
+	l := &Letter{Place: broker.Place{Offset: 7}, Message: &broker.Message{Key: []byte("k")}, Handler: "orders", Class: "timeout",
+		OriginalTopic: "in", LastFailure: moment, State: Waiting}
 	for name, c := range map[string]struct {
 		f    Filter
 		want bool
@@ -79,12 +82,15 @@ func TestReadLetter(t *testing.T) {
 		return broker.NewHeaders(hs...)
 	}
 	l := readLetter(&broker.Message{Nanos: moment.UnixNano(), Headers: h(
-		broker.HeaderOriginalPartition, "-3", broker.HeaderOriginalOffset, "x", broker.HeaderAttempts, "99999999999", broker.HeaderLastFailure, "yesterday",
+		broker.HeaderOriginalPartition, "-3", broker.HeaderOriginalOffset, "x", broker.HeaderAttempts, "99999999999",
+		broker.HeaderLastFailure, "yesterday",
 		broker.HeaderReplays, "-1", broker.HeaderHistory, "a", broker.HeaderHistory, "b", "__connect.errors.topic", "connected")})
-	if l.OriginalPartition != -1 || l.OriginalOffset != -1 || l.Attempts != 0 || !l.At().Equal(moment) || l.Replays != 2 || l.OriginalTopic != "connected" || l.State != Waiting {
+	if l.OriginalPartition != -1 || l.OriginalOffset != -1 || l.Attempts != 0 || !l.At().Equal(moment) || l.Replays != 2 ||
+		l.OriginalTopic != "connected" || l.State != Waiting {
 		t.Errorf("%+v", l)
 	}
-	if l = readLetter(&broker.Message{Headers: h("kafka_dlt-original-topic", "spring", broker.HeaderOriginalTopic, "ours")}); l.OriginalTopic != "ours" {
+	if l = readLetter(&broker.Message{Headers: h("kafka_dlt-original-topic", "spring", broker.HeaderOriginalTopic,
+		"ours")}); l.OriginalTopic != "ours" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -156,21 +162,30 @@ func TestMarks(t *testing.T) {
 		state   State // of letter 1
 		twice   bool
 	}{
-		"nothing":                              {nil, Waiting, false},
-		"begun":                                {[]record{rec(stepBegin, "a")}, Uncertain, false},
-		"begun, and that stored twice":         {[]record{rec(stepBegin, "a"), rec(stepBegin, "a")}, Uncertain, false},
-		"done":                                 {[]record{rec(stepBegin, "a"), rec(stepDone, "a")}, Replayed, false},
-		"undone":                               {[]record{rec(stepBegin, "a"), rec(stepUndone, "a")}, Waiting, false},
-		"found by another":                     {[]record{rec(stepBegin, "a"), rec(stepRun, "b"), rec(stepDone, "b", of("a"))}, Replayed, false},
-		"absent for another":                   {[]record{rec(stepBegin, "a"), rec(stepRun, "b"), rec(stepUndone, "b", of("a"))}, Waiting, false},
-		"begun again by another":               {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepDone, "b")}, Replayed, true},
-		"late done of the first":               {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepDone, "a")}, Uncertain, true},
-		"late undone of the first":             {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepUndone, "a")}, Uncertain, true},
-		"late undone after done":               {[]record{rec(stepBegin, "b"), rec(stepDone, "b"), rec(stepUndone, "a")}, Replayed, false},
-		"again, and undone: the first one was": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b"), rec(stepUndone, "b")}, Replayed, false},
-		"again, and killed":                    {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b")}, Uncertain, false},
-		"of another log":                       {[]record{rec(stepBegin, "a", func(r *record) { r.Log = "M" })}, Waiting, false},
-		"tried twice": {[]record{rec(stepBegin, "a"), rec(stepDone, "a", func(r *record) { r.Twice = map[string]spans{"orders": spansOf(at(0, 1))} })},
+		"nothing":                      {nil, Waiting, false},
+		"begun":                        {[]record{rec(stepBegin, "a")}, Uncertain, false},
+		"begun, and that stored twice": {[]record{rec(stepBegin, "a"), rec(stepBegin, "a")}, Uncertain, false},
+		"done":                         {[]record{rec(stepBegin, "a"), rec(stepDone, "a")}, Replayed, false},
+		"undone":                       {[]record{rec(stepBegin, "a"), rec(stepUndone, "a")}, Waiting, false},
+		"found by another": {[]record{rec(stepBegin, "a"), rec(stepRun, "b"), rec(stepDone, "b", of("a"))},
+			Replayed, false},
+		"absent for another": {[]record{rec(stepBegin, "a"), rec(stepRun, "b"), rec(stepUndone, "b", of("a"))},
+			Waiting, false},
+		"begun again by another": {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepDone, "b")}, Replayed,
+			true},
+		"late done of the first": {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepDone, "a")}, Uncertain,
+			true},
+		"late undone of the first": {[]record{rec(stepBegin, "a"), rec(stepBegin, "b"), rec(stepUndone, "a")}, Uncertain,
+			true},
+		"late undone after done": {[]record{rec(stepBegin, "b"), rec(stepDone, "b"), rec(stepUndone, "a")}, Replayed,
+			false},
+		"again, and undone: the first one was": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b"),
+			rec(stepUndone, "b")}, Replayed, false},
+		"again, and killed": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b")}, Uncertain,
+			false},
+		"of another log": {[]record{rec(stepBegin, "a", func(r *record) { r.Log = "M" })}, Waiting, false},
+		"tried twice": {[]record{rec(stepBegin, "a"), rec(stepDone, "a",
+			func(r *record) { r.Twice = map[string]spans{"orders": spansOf(at(0, 1))} })},
 			Replayed, true},
 	} {
 		m := newMarks("L")
@@ -193,7 +208,8 @@ func TestMarks(t *testing.T) {
 func TestPlanner(t *testing.T) {
 	letters := []*Letter{
 		{Place: broker.Place{Partition: 0, Offset: 3}, State: Replayed}, {Place: broker.Place{Partition: 0, Offset: 5}, State: Waiting},
-		{Place: broker.Place{Partition: 0, Offset: 6}, State: Replayed}, {Place: broker.Place{Partition: 1, Offset: 1}, State: Replayed},
+		{Place: broker.Place{Partition: 0, Offset: 6}, State: Replayed}, {Place: broker.Place{Partition: 1, Offset: 1},
+			State: Replayed},
 	}
 	for _, single := range []bool{true, false} {
 		p := planner{single: single, stays: map[int32]bool{}}
@@ -207,7 +223,8 @@ func TestPlanner(t *testing.T) {
 		if single && (len(got.Places) != 3 || got.Behind != 0 || got.trim != nil) {
 			t.Errorf("one by one: %+v", got)
 		}
-		if !single && (len(got.Places) != 2 || got.Behind != 1 || got.First != letters[2].Place || !maps.Equal(got.trim, map[int32]int64{0: 4, 1: 2})) {
+		if !single && (len(got.Places) != 2 || got.Behind != 1 || got.First != letters[2].Place ||
+			!maps.Equal(got.trim, map[int32]int64{0: 4, 1: 2})) {
 			t.Errorf("from the beginning: %+v", got)
 		}
 	}
@@ -215,7 +232,8 @@ func TestPlanner(t *testing.T) {
 
 // Whatever is in the journal, or in a letter's headers, is read without a panic, and within bounds.
 func FuzzRecord(f *testing.F) {
-	good, _ := json.Marshal(record{Version: 1, Step: stepBegin, Run: "r", At: moment, Letters: map[string]spans{"orders": spansOf(at(0, 1, 2, 7))}})
+	good, _ := json.Marshal(record{Version: 1, Step: stepBegin, Run: "r", At: moment,
+		Letters: map[string]spans{"orders": spansOf(at(0, 1, 2, 7))}})
 	f.Add(good)
 	f.Add([]byte(`{"v":1,"run":"a","at":"2026-11-21T12:00:00Z","letters":{"x":{"0":[[0,9223372036854775807]]}}}`))
 	f.Add([]byte(`{"v":1,"run":"a","at":"2026-11-21T12:00:00Z","letters":{"x":{"0":[[0,1048576],[1048576,2097152]]}}}`))
@@ -241,7 +259,8 @@ func FuzzMarks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, model := newMarks("L"), map[broker.Place]mark{}
 		for ; len(b) >= 4; b = b[4:] {
-			r := record{Version: 1, Step: []string{stepBegin, stepDone, stepUndone}[b[0]%3], Run: string('a' + b[1]%3), At: moment, Log: "L"}
+			r := record{Version: 1, Step: []string{stepBegin, stepDone, stepUndone}[b[0]%3], Run: string('a' + b[1]%3), At: moment,
+				Log: "L"}
 			from := int64(b[2]) * 9 // some are in the next bucket
 			r.Letters = map[string]spans{"x": {"0": [][2]int64{{from, from + 1 + int64(b[3])}}}}
 			if err := m.add(r); err != nil {

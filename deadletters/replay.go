@@ -90,7 +90,8 @@ func (o Replay) validate(topic string) error {
 	f.Check(o.Handle == nil || o.HandlerName != "", "Replay.HandlerName", "is required with Handle")
 	f.Check(o.Handle == nil || o.To == "", "Replay.To", "is %q, and Handle is set: one of them", o.To)
 	f.Check(o.Handle == nil || o.Edit == nil, "Replay.Edit", "is set, and Handle: an edited letter is published")
-	f.Check(o.Allow != nil || o.To != "" || o.Handle != nil, "Replay.Allow", "is required where neither To nor Handle is set: a letter may name any topic as its origin")
+	f.Check(o.Allow != nil || o.To != "" || o.Handle != nil, "Replay.Allow",
+		"is required where neither To nor Handle is set: a letter may name any topic as its origin")
 	if err := broker.CheckDestination(o.To); err != nil {
 		f.Add("Replay.To", "is refused: %v", err)
 	}

@@ -22,10 +22,12 @@ func deadLetter(n int, more ...broker.Header) broker.Outgoing {
 		{Key: broker.HeaderOriginalTopic, Value: []byte("orders")}, {Key: broker.HeaderOriginalPartition, Value: []byte("0")},
 		{Key: broker.HeaderOriginalOffset, Value: []byte(fmt.Sprint(100 + n))}, {Key: broker.HeaderAttempts, Value: []byte("5")},
 		{Key: broker.HeaderLastFailure, Value: []byte(at)}, {Key: broker.HeaderFirstFailure, Value: []byte(at)},
-		{Key: broker.HeaderErrorClass, Value: []byte([]string{"error", "permanent"}[n%2])}, {Key: broker.HeaderError, Value: []byte("no \x1b[31mluck")},
+		{Key: broker.HeaderErrorClass, Value: []byte([]string{"error", "permanent"}[n%2])}, {Key: broker.HeaderError,
+			Value: []byte("no \x1b[31mluck")},
 		{Key: broker.HeaderHandler, Value: []byte("orders")},
 	}
-	return broker.Outgoing{Topic: "dead", Key: []byte(fmt.Sprint("k", n%3)), Value: []byte(fmt.Sprint(n)), Headers: append(hs, more...), ID: fmt.Sprint("letter", n)}
+	return broker.Outgoing{Topic: "dead", Key: []byte(fmt.Sprint("k", n%3)), Value: []byte(fmt.Sprint(n)),
+		Headers: append(hs, more...), ID: fmt.Sprint("letter", n)}
 }
 
 // fromOrders allows what deadLetter says.
@@ -64,7 +66,8 @@ func list(t *testing.T, l *Letters, f Filter) (all []*Letter) {
 func copies(t *testing.T, b *membroker.Broker, topic string) map[string]int {
 	t.Helper()
 	n := map[string]int{}
-	if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: topic}, func(m *broker.Message) error { n[string(m.Value)]++; return nil }); err != nil {
+	if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: topic},
+		func(m *broker.Message) error { n[string(m.Value)]++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -110,13 +113,15 @@ func TestReplayOnce(t *testing.T) {
 			for k, v := range m.Headers.All() {
 				h[k] = string(v)
 			}
-			if h["Trace"] != "t"+string(m.Value) || h[broker.HeaderReplays] != "1" || h[broker.HeaderErrorClass] != "" || h[broker.HeaderOriginalTopic] != "" {
+			if h["Trace"] != "t"+string(m.Value) || h[broker.HeaderReplays] != "1" || h[broker.HeaderErrorClass] != "" ||
+				h[broker.HeaderOriginalTopic] != "" {
 				t.Errorf("headers of %s: %q", m.Value, h)
 			}
 			if id := h[broker.HeaderID]; !strings.HasPrefix(id, "replay/dead/") {
 				t.Errorf("%s has the id %q", m.Value, id)
 			}
-			if s := h[broker.HeaderHistory]; !strings.Contains(s, " attempts=5 handler=orders class=") || !strings.Contains(s, ` error="no \x1b[31mluck"`) ||
+			if s := h[broker.HeaderHistory]; !strings.Contains(s, " attempts=5 handler=orders class=") ||
+				!strings.Contains(s, ` error="no \x1b[31mluck"`) ||
 				!strings.Contains(s, "original=orders/0/1") || !strings.HasPrefix(s, "letter=dead/") {
 				t.Errorf("history of %s: %s", m.Value, s)
 			}
@@ -159,7 +164,8 @@ func TestReplaysEnd(t *testing.T) {
 				t.Fatal("it goes round for ever")
 			}
 			if sum.Refused == 1 {
-				if life != 3 || !errors.Is(sum.Refusals[0].Err, ErrReplays) || !strings.Contains(sum.Refusals[0].Err.Error(), "3 times (the limit is 3)") {
+				if life != 3 || !errors.Is(sum.Refusals[0].Err, ErrReplays) ||
+					!strings.Contains(sum.Refusals[0].Err.Error(), "3 times (the limit is 3)") {
 					t.Errorf("refused after %d lives: %v", life, sum.Refusals)
 				}
 				return
@@ -335,7 +341,8 @@ func TestEditAndPurge(t *testing.T) {
 		b := bench(t, true, 5)
 		l := open(t, b, b.Publisher())
 		all := list(t, l, Filter{})
-		edit := Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{all[2].Place}}, Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
+		edit := Replay{Allow: fromOrders, Filter: Filter{Places: []broker.Place{all[2].Place}},
+			Edit: func(o *broker.Outgoing) error { o.Value = []byte("mended"); return nil }}
 		if sum, err := l.Replay(t.Context(), edit); err != nil || sum.Replayed != 1 {
 			t.Fatalf("%+v %v", sum, err)
 		}

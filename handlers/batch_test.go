@@ -70,7 +70,8 @@ func TestWebhookBatch(t *testing.T) {
 	tombstone.Value, tombstone.Attempt = nil, 3
 	err := h(t.Context(), []*consumer.Message{first, bad, tombstone})
 	var each *consumer.BatchError
-	if !errors.As(err, &each) || each.Errs[0] != nil || each.Errs[2] != nil || !consumer.IsPermanent(each.Errs[1]) || strings.Contains(each.Errs[1].Error(), "no JSON:") {
+	if !errors.As(err, &each) || each.Errs[0] != nil || each.Errs[2] != nil || !consumer.IsPermanent(each.Errs[1]) ||
+		strings.Contains(each.Errs[1].Error(), "no JSON:") {
 		t.Errorf("outcomes: %v", err)
 	}
 	want := `[{"id":"orders/3/42//1700000000000000001","topic":"orders","partition":3,"offset":42,"key":"%C3%BC","attempt":1,"headers":{"traceparent":"00-1"},"value":{"n":1}},` +
@@ -82,7 +83,8 @@ func TestWebhookBatch(t *testing.T) {
 
 // TestWebhookBatchEncodings: payloads stand in the array as the option says, or not at all.
 func TestWebhookBatchEncodings(t *testing.T) {
-	for encoding, want := range map[string]string{"text": `"{\"n\": 1}" permanent`, "base64": `"eyJuIjogMX0=" acked`, "json": `{"n":1} permanent`} {
+	for encoding, want := range map[string]string{"text": `"{\"n\": 1}" permanent`, "base64": `"eyJuIjogMX0=" acked`,
+		"json": `{"n":1} permanent`} {
 		var seen []string
 		s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 			var list []struct{ Value json.RawMessage }
@@ -162,14 +164,16 @@ func TestExecBatch(t *testing.T) {
 func TestLogBatch(t *testing.T) {
 	var out strings.Builder
 	log := zerolog.New(&out)
-	h, err := handlers.Default().BuildBatch("log", &handlers.Setup{Logger: &log, Consumer: "c"}, handlers.NewOptions(map[string]any{"payload": true}))
+	h, err := handlers.Default().BuildBatch("log", &handlers.Setup{Logger: &log, Consumer: "c"},
+		handlers.NewOptions(map[string]any{"payload": true}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := verdicts(h, "one", "two"); !slices.Equal(got, []string{"acked", "acked"}) {
 		t.Errorf("outcomes %q", got)
 	}
-	if text := out.String(); strings.Count(text, `"batch":2`) != 2 || !strings.Contains(text, `"payload":"two"`) || strings.Count(text, `"consumer":"c"`) != 2 {
+	if text := out.String(); strings.Count(text, `"batch":2`) != 2 || !strings.Contains(text, `"payload":"two"`) ||
+		strings.Count(text, `"consumer":"c"`) != 2 {
 		t.Error(text)
 	}
 }
@@ -203,13 +207,15 @@ func TestRegistryKinds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !slices.Equal(r.BatchNames(), []string{"x"}) || !slices.Equal(r.MiddlewareNames(), []string{"x"}) || !slices.Equal(r.CodecNames(), []string{"x"}) || len(r.Names()) != 0 {
+	if !slices.Equal(r.BatchNames(), []string{"x"}) || !slices.Equal(r.MiddlewareNames(), []string{"x"}) ||
+		!slices.Equal(r.CodecNames(), []string{"x"}) || len(r.Names()) != 0 {
 		t.Error(r.BatchNames(), r.MiddlewareNames(), r.CodecNames(), r.Names())
 	}
 	if _, err := r.BuildBatch("x", nil, handlers.Options{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.BuildMiddleware("x", nil, handlers.Options{}); err == nil || !strings.Contains(err.Error(), `middleware "x": its factory returned none`) {
+	if _, err := r.BuildMiddleware("x", nil, handlers.Options{}); err == nil ||
+		!strings.Contains(err.Error(), `middleware "x": its factory returned none`) {
 		t.Error(err)
 	}
 	_, err := r.Codec("y")

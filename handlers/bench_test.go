@@ -28,9 +28,11 @@ func TestMeasureWebhook(t *testing.T) {
 	tr := &http.Transport{MaxIdleConnsPerHost: workers}
 	defer tr.CloseIdleConnections()
 	w := webhook(t, handlers.WebhookConfig{URL: s.URL, MaxIdleConnections: workers})
-	loops := []consumer.Handler{w.Handle, bareClient(&http.Client{Transport: tr}, s.URL, nil), bareClient(&http.Client{Transport: tr}, s.URL, http.Header{
-		"Content-Type": {"application/octet-stream"}, "Longshore-Topic": {"orders"}, "Longshore-Partition": {"3"}, "Longshore-Offset": {"42"}, "Longshore-Attempt": {"1"},
-		"Longshore-Id": {"orders/3/42//1700000000000000001"}, "Longshore-Key": {"customer-7"}})}
+	loops := []consumer.Handler{w.Handle, bareClient(&http.Client{Transport: tr}, s.URL, nil),
+		bareClient(&http.Client{Transport: tr}, s.URL, http.Header{
+			"Content-Type": {"application/octet-stream"}, "Longshore-Topic": {"orders"}, "Longshore-Partition": {"3"},
+			"Longshore-Offset": {"42"}, "Longshore-Attempt": {"1"},
+			"Longshore-Id": {"orders/3/42//1700000000000000001"}, "Longshore-Key": {"customer-7"}})}
 	m := message("orders", string(bytes.Repeat([]byte("x"), 256)))
 	m.Key = []byte("customer-7")
 	var rates, cpus [3][]float64

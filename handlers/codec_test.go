@@ -46,7 +46,8 @@ func contentTypes(t testing.TB, codecs map[string]handlers.Codec, fallback handl
 }
 
 func TestContentTypes(t *testing.T) {
-	codecs := map[string]handlers.Codec{"application/json": said("json"), "Application/Protobuf": said("protobuf"), "application/vnd.acme+json": said("acme")}
+	codecs := map[string]handlers.Codec{"application/json": said("json"), "Application/Protobuf": said("protobuf"),
+		"application/vnd.acme+json": said("acme")}
 	strict, lax := contentTypes(t, codecs, nil), contentTypes(t, codecs, said("fallback"))
 	for _, c := range []struct{ header, value, want, wrong string }{
 		{"content-type", "application/json", "json", ""},
@@ -83,7 +84,8 @@ func TestContentTypes(t *testing.T) {
 }
 
 func TestContentTypesAreChecked(t *testing.T) {
-	_, err := handlers.NewContentTypes(map[string]handlers.Codec{"json": said("a"), "a/b; c=d": said("b"), "a/b": nil, "x/y": said("c"), "X/Y": said("d")}, nil)
+	_, err := handlers.NewContentTypes(map[string]handlers.Codec{"json": said("a"), "a/b; c=d": said("b"), "a/b": nil,
+		"x/y": said("c"), "X/Y": said("d")}, nil)
 	for _, want := range []string{`"json": want one`, `"a/b; c=d": want one`, `"a/b": its codec is nil`, `"x/y" is there twice`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
@@ -155,7 +157,8 @@ func TestUndecodableDoesNotHoldItsPartition(t *testing.T) {
 // FuzzContentType: never a panic; what the standard library reads as a media type is read the same, and only what is one picks a
 // codec.
 func FuzzContentType(f *testing.F) {
-	for _, s := range []string{"application/json", "a/b+json; q=\"x;y\"", "/", "a/", ";", "A/B ;", "text/plain; charset", "application/cloudevents+json", "a/b/c", "\x00/a"} {
+	for _, s := range []string{"application/json", "a/b+json; q=\"x;y\"", "/", "a/", ";", "A/B ;", "text/plain; charset",
+		"application/cloudevents+json", "a/b/c", "\x00/a"} {
 		f.Add(s)
 	}
 	c := contentTypes(f, map[string]handlers.Codec{"application/json": said("json")}, nil)
@@ -192,7 +195,8 @@ func ExampleNewContentTypes() {
 		return nil
 	})
 	for kind, value := range map[string]string{"application/vnd.shop.sale+json; charset=utf-8": `{"id": "o-1", "cents": 995}`} {
-		_ = h(context.Background(), &consumer.Message{Value: []byte(value), Headers: broker.NewHeaders(broker.Header{Key: "content-type", Value: []byte(kind)})})
+		_ = h(context.Background(), &consumer.Message{Value: []byte(value),
+			Headers: broker.NewHeaders(broker.Header{Key: "content-type", Value: []byte(kind)})})
 	}
 	csv := broker.NewHeaders(broker.Header{Key: "content-type", Value: []byte("text/csv")})
 	_ = h(context.Background(), &consumer.Message{Value: []byte("o-2,495"), Headers: csv})

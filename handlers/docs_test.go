@@ -15,7 +15,8 @@ func TestDocsListTheOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]any{"log": handlers.LogConfig{}, "webhook": handlers.WebhookConfig{}, "exec": handlers.ExecConfig{}, "publish": handlers.PublishConfig{}} {
+	for name, c := range map[string]any{"log": handlers.LogConfig{}, "webhook": handlers.WebhookConfig{},
+		"exec": handlers.ExecConfig{}, "publish": handlers.PublishConfig{}} {
 		_, section, ok := strings.Cut(string(b), "\n## "+name+"\n")
 		if !ok {
 			t.Errorf("no section %q", name)

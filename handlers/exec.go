@@ -14,6 +14,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/tracing"
 )
 
 // ExecConfig says which command Exec runs, and what its exit codes mean.
@@ -107,7 +108,8 @@ const (
 // Exec runs a command for each message. Its Handle is a consumer.Handler.
 //
 // The payload is the command's standard input; it need not read it. Its environment has LONGSHORE_TOPIC, _PARTITION, _OFFSET,
-// _ID, _KEY and _ATTEMPT, where the message has them, encoded and bounded as Webhook's headers are.
+// _ID, _KEY and _ATTEMPT, where the message has them, encoded and bounded as Webhook's headers are; and TRACEPARENT and
+// TRACESTATE where the handler's context has a span (package tracing).
 //
 //	exit code 0           acked
 //	one of PermanentCodes permanent
@@ -185,7 +187,8 @@ func (e *Exec) Handle(ctx context.Context, m *consumer.Message) error {
 
 // call runs the command on an input, with fields in its environment.
 func (e *Exec) call(ctx context.Context, input []byte, fields []field) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.config.Timeout, fmt.Errorf("%w after %v", context.DeadlineExceeded, e.config.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.config.Timeout,
+		fmt.Errorf("%w after %v", context.DeadlineExceeded, e.config.Timeout))
 	defer cancel()
 	output := &tail{limit: 8 * shownOutput}
 	err := e.run(ctx, input, fields, output)
@@ -214,6 +217,9 @@ func (e *Exec) run(ctx context.Context, input []byte, fields []field, output *ta
 	cmd.Env = slices.Clone(e.env())
 	for _, f := range fields {
 		cmd.Env = append(cmd.Env, f.variable+"="+f.value)
+	}
+	for _, h := range tracing.Headers(ctx) {
+		cmd.Env = append(cmd.Env, strings.ToUpper(h.Key)+"="+string(h.Value))
 	}
 	cmd.Stdin = bytes.NewReader(input)
 	cmd.Stdout, cmd.Stderr = output, output

@@ -105,12 +105,14 @@ func TestExecInputNobodyReads(t *testing.T) {
 
 // What it writes is bounded in memory and in the error, and escaped.
 func TestExecOutput(t *testing.T) {
-	err := shell(t, `head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred\n\377 end' >&2; exit 1`, nil).Handle(t.Context(), message("in", ""))
+	err := shell(t, `head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred\n\377 end' >&2; exit 1`, nil).Handle(t.Context(),
+		message("in", ""))
 	if err == nil {
 		t.Fatal("no error")
 	}
 	text := err.Error()
-	if len(text) > 700 || !strings.Contains(text, "exit status 1") || !strings.Contains(text, `\x1b[31mred\n`) || !strings.HasSuffix(text, ` end"`) {
+	if len(text) > 700 || !strings.Contains(text, "exit status 1") || !strings.Contains(text, `\x1b[31mred\n`) ||
+		!strings.HasSuffix(text, ` end"`) {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
 }
@@ -164,9 +166,10 @@ func TestExecIgnoresSIGTERM(t *testing.T) {
 func TestExecHeedsSIGTERM(t *testing.T) {
 	for _, code := range []int{0, 65} {
 		dir := t.TempDir()
-		e := shell(t, fmt.Sprintf(`trap 'exit %d' TERM; echo $$ > parent; while :; do sleep 0.05; done`, code), func(c *handlers.ExecConfig) {
-			c.Dir, c.KillAfter = dir, time.Hour
-		})
+		e := shell(t, fmt.Sprintf(`trap 'exit %d' TERM; echo $$ > parent; while :; do sleep 0.05; done`, code),
+			func(c *handlers.ExecConfig) {
+				c.Dir, c.KillAfter = dir, time.Hour
+			})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- e.Handle(ctx, message("in", "x")) }()
@@ -185,9 +188,10 @@ func TestExecHeedsSIGTERM(t *testing.T) {
 // What a command leaves behind is killed, and does not hold the worker though it holds the output.
 func TestExecLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
-	e := shell(t, `sh -c 'echo $$ > child; while :; do sleep 1; done' & while [ ! -s child ]; do sleep 0.01; done; exit 0`, func(c *handlers.ExecConfig) {
-		c.Dir, c.KillAfter = dir, 100*time.Millisecond
-	})
+	e := shell(t, `sh -c 'echo $$ > child; while :; do sleep 1; done' & while [ ! -s child ]; do sleep 0.01; done; exit 0`,
+		func(c *handlers.ExecConfig) {
+			c.Dir, c.KillAfter = dir, 100*time.Millisecond
+		})
 	if err := e.Handle(t.Context(), message("in", strings.Repeat("x", 1<<20))); err != nil {
 		t.Errorf("error %v", err)
 	}
@@ -207,7 +211,8 @@ func TestExecRefuses(t *testing.T) {
 	for _, e := range all {
 		got[e.Path] = true
 	}
-	for _, path := range []string{"command[0]", "dir", "env.LONGSHORE_KEY", "env.", "inherit_env[0]", "timeout", "kill_after", "permanent_codes[0]", "permanent_codes[1]"} {
+	for _, path := range []string{"command[0]", "dir", "env.LONGSHORE_KEY", "env.", "inherit_env[0]", "timeout", "kill_after",
+		"permanent_codes[0]", "permanent_codes[1]"} {
 		if !got[path] {
 			t.Errorf("%s is not told: %v", path, err)
 		}
@@ -224,7 +229,8 @@ func TestExecRefuses(t *testing.T) {
 func TestExecNeedsGrace(t *testing.T) {
 	var s handlers.Setup
 	for _, after := range []string{"2s", "9s", "3s"} {
-		if _, err := handlers.Default().Build("exec", &s, handlers.NewOptions(map[string]any{"command": []any{"sh"}, "kill_after": after})); err != nil {
+		if _, err := handlers.Default().Build("exec", &s,
+			handlers.NewOptions(map[string]any{"command": []any{"sh"}, "kill_after": after})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,7 +240,8 @@ func TestExecNeedsGrace(t *testing.T) {
 }
 
 func ExampleExec() {
-	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "cannot read $LONGSHORE_TOPIC: $(cat)" >&2; exit 65`}})
+	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c",
+		`echo "cannot read $LONGSHORE_TOPIC: $(cat)" >&2; exit 65`}})
 	if err != nil {
 		fmt.Println(err)
 		return

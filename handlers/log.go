@@ -49,9 +49,9 @@ func Log(log zerolog.Logger, c LogConfig) (consumer.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(_ context.Context, m *consumer.Message) error {
+	return func(ctx context.Context, m *consumer.Message) error {
 		if e := log.WithLevel(level); e.Enabled() {
-			c.fields(e, m).Send()
+			c.fields(e.Ctx(ctx), m).Send()
 		}
 		return nil
 	}, nil
@@ -86,10 +86,10 @@ func LogBatchFactory(s *Setup, o Options) (consumer.BatchHandler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(_ context.Context, ms []*consumer.Message) error {
+	return func(ctx context.Context, ms []*consumer.Message) error {
 		for _, m := range ms {
 			if e := log.WithLevel(level); e.Enabled() {
-				c.fields(e, m).Int("batch", len(ms)).Send()
+				c.fields(e.Ctx(ctx), m).Int("batch", len(ms)).Send()
 			}
 		}
 		return nil
@@ -108,7 +108,8 @@ func (c LogConfig) fields(e *zerolog.Event, m *consumer.Message) *zerolog.Event 
 		e = e.Str("id", m.ID)
 	}
 	sum := sha256.Sum256(m.Value)
-	e = e.Int32("attempt", m.Attempt).Int("key_bytes", len(m.Key)).Int("bytes", len(m.Value)).Str("sha256", hex.EncodeToString(sum[:8]))
+	e = e.Int32("attempt", m.Attempt).Int("key_bytes", len(m.Key)).Int("bytes", len(m.Value)).Str("sha256",
+		hex.EncodeToString(sum[:8]))
 	if c.Key && m.Key != nil {
 		e = e.Bytes("key", c.cut(m.Key))
 	}

@@ -83,7 +83,8 @@ func (es OptionErrors) err() error {
 // Decode sets the fields of the struct that into points to, by their yaml tags; what the options do not name keeps its value, so
 // that defaults are set beforehand. It is strict: unknown names, values of another type, numbers out of range and empty values
 // are all reported at once as OptionErrors. Durations are strings such as "1m30s". Fields may be strings, bools, numbers,
-// durations, slices, maps by string, structs (those tagged ",inline" have their fields here), pointers to these, any, and what implements encoding.TextUnmarshaler.
+// durations, slices, maps by string, structs (those tagged ",inline" have their fields here), pointers to these, any, and what
+// implements encoding.TextUnmarshaler.
 func (o Options) Decode(into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -104,7 +105,10 @@ func decodeChecked(o Options, into any, check func() OptionErrors) error {
 		d.structure("", o.values, reflect.ValueOf(into).Elem())
 	}
 	for _, e := range check() {
-		if !slices.ContainsFunc(d.errs, func(f *OptionError) bool { return f.Path == e.Path || strings.HasPrefix(f.Path, e.Path+".") }) {
+		if !slices.ContainsFunc(d.errs, func(f *OptionError) bool {
+			return f.Path == e.Path ||
+				strings.HasPrefix(f.Path, e.Path+".")
+		}) {
 			d.errs = append(d.errs, e)
 		}
 	}

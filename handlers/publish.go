@@ -47,7 +47,8 @@ func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
 	return errs
 }
 
-// Publish returns a handler that hands each message on: payload and key untouched, headers copied. It acks after the broker has
+// Publish returns a handler that hands each message on: payload and key untouched, headers copied. Where the source is atomic
+// and p publishes to its cluster, the copy goes with the ack (consumer.EmitBy). Otherwise it acks after the broker has
 // confirmed. A repeat (a crash between the two) has the same ID, by which the broker or a reader can drop it. What the broker
 // refuses for good is Permanent; any other failure is retried. sources are the topics that the consumer reads: To among them is
 // refused, as is, with ErrLoop, a message that comes from To. The caller closes p, after Run.
@@ -62,7 +63,7 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 		if m.Topic == c.To {
 			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
 		}
-		err := p.Publish(ctx, []broker.Outgoing{c.outgoing(m)})
+		err := consumer.EmitBy(ctx, p, c.outgoing(m))
 		if err == nil {
 			return nil
 		}

@@ -37,7 +37,8 @@ func TestPublishCopies(t *testing.T) {
 		return h
 	}
 	h := func(k, v string) broker.Header { return broker.Header{Key: k, Value: []byte(v)} }
-	m := withHeaders(t, "in.a", h("a", "1"), h("a", "2"), h("Nats-Rollup", "all"), h("nats-msg-id", "x"), h("Longshore-Attempts", "9"), h("private", "p"), h("bin", "\x00\xff"))
+	m := withHeaders(t, "in.a", h("a", "1"), h("a", "2"), h("Nats-Rollup", "all"), h("nats-msg-id", "x"),
+		h("Longshore-Attempts", "9"), h("private", "p"), h("bin", "\x00\xff"))
 	m.Topic, m.Key, m.Value, m.Offset, m.Nanos = "in.a", []byte("key"), []byte("value\x00"), 7, 5
 	one, two := build("out"), build("out2")
 	for _, f := range []consumer.Handler{one, one, two} {
@@ -46,7 +47,8 @@ func TestPublishCopies(t *testing.T) {
 		}
 	}
 	first := p.got[0]
-	if first.Topic != "out" || string(first.Key) != "key" || string(first.Value) != "value\x00" || fmt.Sprintf("%s", first.Headers) != "[{a 1} {a 2} {bin \x00\xff}]" {
+	if first.Topic != "out" || string(first.Key) != "key" || string(first.Value) != "value\x00" ||
+		fmt.Sprintf("%s", first.Headers) != "[{a 1} {a 2} {bin \x00\xff}]" {
 		t.Errorf("published %+v, headers %s", first, first.Headers)
 	}
 	if first.ID == "" || first.ID != p.got[1].ID || first.ID == p.got[2].ID {
@@ -101,12 +103,14 @@ func TestPublishRefusesLoops(t *testing.T) {
 		{"_INBOX.a", nil, "begins with _INBOX."},
 		{"__consumer_offsets", nil, "begins with __"},
 	} {
-		_, err := handlers.Default().Build("publish", &handlers.Setup{Publisher: &recorder{}, Topics: c.topics}, handlers.NewOptions(map[string]any{"to": c.to}))
+		_, err := handlers.Default().Build("publish", &handlers.Setup{Publisher: &recorder{}, Topics: c.topics},
+			handlers.NewOptions(map[string]any{"to": c.to}))
 		if (c.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("to %q, topics %v: error %v, want %q", c.to, c.topics, err, c.want)
 		}
 	}
-	if _, err := handlers.Default().Build("publish", nil, handlers.NewOptions(map[string]any{"to": "out"})); err == nil || !strings.Contains(err.Error(), "needs a publisher") {
+	if _, err := handlers.Default().Build("publish", nil, handlers.NewOptions(map[string]any{"to": "out"})); err == nil ||
+		!strings.Contains(err.Error(), "needs a publisher") {
 		t.Errorf("no publisher: %v", err)
 	}
 	p := &recorder{}
@@ -114,7 +118,8 @@ func TestPublishRefusesLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := handled(t, h, broker.Outgoing{Topic: "in"}); !o.permanent() || !errors.Is(o.failed.Err, handlers.ErrLoop) || len(p.got) != 0 {
+	if o := handled(t, h, broker.Outgoing{Topic: "in"}); !o.permanent() || !errors.Is(o.failed.Err, handlers.ErrLoop) ||
+		len(p.got) != 0 {
 		t.Errorf("outcome %+v, published %d", o.failed, len(p.got))
 	}
 }

@@ -181,7 +181,8 @@ func FuzzOptions(f *testing.F) {
 	f.Add("url", "x", 1.5, uint8(3))
 	f.Fuzz(func(t *testing.T, key, text string, n float64, shape uint8) {
 		values := []any{text, n, nil, true, []any{text, n}, map[string]any{key: text}, map[any]any{n: text}, int64(n)}
-		o := handlers.NewOptions(map[string]any{key: values[int(shape)%len(values)], "timeout": text, "headers": map[string]any{key: values[int(shape/8)%len(values)]}})
+		o := handlers.NewOptions(map[string]any{key: values[int(shape)%len(values)], "timeout": text,
+			"headers": map[string]any{key: values[int(shape/8)%len(values)]}})
 		s := &handlers.Setup{}
 		for _, name := range []string{"log", "webhook", "publish"} { // exec would look at the file system
 			if h, err := handlers.Default().Build(name, s, o); (h == nil) == (err == nil) {
@@ -200,7 +201,8 @@ func TestSetupClosesTheLatestFirst(t *testing.T) {
 	s.OnClose(func() error { order = append(order, "first"); return errors.New("one") })
 	s.OnClose(func() error { order = append(order, "second"); return errors.New("two") })
 	err := s.Close()
-	if strings.Join(order, " ") != "second first" || err == nil || !strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "two") {
+	if strings.Join(order, " ") != "second first" || err == nil || !strings.Contains(err.Error(), "one") ||
+		!strings.Contains(err.Error(), "two") {
 		t.Errorf("order %v, error %v", order, err)
 	}
 	if err := s.Close(); err != nil || len(order) != 2 {
@@ -225,7 +227,8 @@ func TestLog(t *testing.T) {
 		return out.String()
 	}
 	plain := build(nil)
-	for _, want := range []string{`"event":"message"`, `"consumer":"c1"`, `"partition":3`, `"offset":42`, `"attempt":1`, `"key_bytes":12`, `"bytes":23`, `"sha256":"`} {
+	for _, want := range []string{`"event":"message"`, `"consumer":"c1"`, `"partition":3`, `"offset":42`, `"attempt":1`,
+		`"key_bytes":12`, `"bytes":23`, `"sha256":"`} {
 		if !strings.Contains(plain, want) {
 			t.Errorf("%s is not in %s", want, plain)
 		}
@@ -260,14 +263,16 @@ func TestTimeoutsBelowTheConsumers(t *testing.T) {
 			timeout  string
 			ok       bool
 		}{
-			{0, "", true}, {0, "10h", true}, {5 * time.Second, "", true}, {5 * time.Second, "4s", true}, {5 * time.Second, "5s", false}, {time.Hour, "2h", false},
+			{0, "", true}, {0, "10h", true}, {5 * time.Second, "", true}, {5 * time.Second, "4s", true}, {5 * time.Second, "5s",
+				false}, {time.Hour, "2h", false},
 		} {
 			if delete(o, "timeout"); c.timeout != "" {
 				o["timeout"] = c.timeout
 			}
 			s := &handlers.Setup{Timeout: c.consumer}
 			_, err := handlers.Default().Build(name, s, handlers.NewOptions(o))
-			if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "not below the consumer's timeout, "+c.consumer.String()) {
+			if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "not below the consumer's timeout, "+
+				c.consumer.String()) {
 				t.Errorf("%s with %q, the consumer's %v: %v", name, c.timeout, c.consumer, err)
 			}
 			if err := s.Close(); err != nil {

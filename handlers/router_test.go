@@ -111,7 +111,8 @@ func TestRouterByType(t *testing.T) {
 	} {
 		for range 2 {
 			hit = ""
-			if err := r.Handle(t.Context(), withHeaders(t, c.topic, broker.Header{Key: c.header, Value: []byte(c.value)})); err != nil && !consumer.IsSkip(err) {
+			if err := r.Handle(t.Context(), withHeaders(t, c.topic, broker.Header{Key: c.header, Value: []byte(c.value)})); err != nil &&
+				!consumer.IsSkip(err) {
 				t.Fatal(err)
 			}
 			if hit != c.want {
@@ -119,7 +120,8 @@ func TestRouterByType(t *testing.T) {
 			}
 		}
 	}
-	two := withHeaders(t, "any", broker.Header{Key: "region", Value: []byte("eu")}, broker.Header{Key: "ce_type", Value: []byte("shop.order.paid.v1")})
+	two := withHeaders(t, "any", broker.Header{Key: "region", Value: []byte("eu")},
+		broker.Header{Key: "ce_type", Value: []byte("shop.order.paid.v1")})
 	if err := r.Handle(t.Context(), two); err != nil || hit != "1" {
 		t.Errorf("type and header: route %q, error %v", hit, err)
 	}
@@ -133,21 +135,30 @@ func TestRouterRefuses(t *testing.T) {
 	}{
 		"no routes": {handlers.RouterConfig{}, []string{"routes: is empty"}},
 		"all at once": {handlers.RouterConfig{NoRoute: "drop", Routes: []handlers.Route{
-			{Match: "a..b", Handler: h}, {Match: "a.>.b", Handler: h}, {Match: "a*", Handler: h}, {Match: "a b", Handler: h}, {Match: "ok"},
+			{Match: "a..b", Handler: h}, {Match: "a.>.b", Handler: h}, {Match: "a*", Handler: h}, {Match: "a b",
+				Handler: h}, {Match: "ok"},
 			{Match: "h", Handler: h, Headers: map[string]string{"": "x"}}}},
-			[]string{`routes[0].match: "a..b" has an empty token`, `routes[1].match: "a.>.b" has ">" before its end`, "routes[2].match", "wildcard inside a token",
-				"routes[3].match", "has a blank", "routes[4].handler: is required", "routes[5].headers: has an empty name", `no_route: is "drop"`}},
+			[]string{`routes[0].match: "a..b" has an empty token`, `routes[1].match: "a.>.b" has ">" before its end`, "routes[2].match",
+				"wildcard inside a token",
+				"routes[3].match", "has a blank", "routes[4].handler: is required", "routes[5].headers: has an empty name",
+				`no_route: is "drop"`}},
 		"behind the default": {handlers.RouterConfig{Routes: []handlers.Route{{Handler: h}, {Match: "a", Handler: h}}},
 			[]string{"routes[1]: is never reached: routes[0] comes first"}},
-		"behind a wildcard": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a.>", Handler: h}, {Match: "b", Handler: h}, {Match: "a.*.c", Handler: h}}},
+		"behind a wildcard": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a.>", Handler: h}, {Match: "b", Handler: h},
+			{Match: "a.*.c", Handler: h}}},
 			[]string{"routes[2]: is never reached: routes[0]"}},
-		"behind fewer headers": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a", Headers: map[string]string{"x": "1"}, Handler: h},
+		"behind fewer headers": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a", Headers: map[string]string{"x": "1"},
+			Handler: h},
 			{Match: "a", Headers: map[string]string{"x": "1", "y": "2"}, Handler: h}}}, []string{"routes[1]: is never reached"}},
-		"types": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a..b", Type: "x.>.y", Handler: h}, {Type: "a b", Handler: h}}},
-			[]string{`routes[0].match: "a..b" has an empty token`, `routes[0].type: "x.>.y" has ">" before its end`, `routes[1].type: "a b" has a blank`}},
-		"behind a type": {handlers.RouterConfig{Routes: []handlers.Route{{Type: "a.*", Handler: h}, {Match: "x", Type: "a.b", Handler: h}}},
+		"types": {handlers.RouterConfig{Routes: []handlers.Route{{Match: "a..b", Type: "x.>.y", Handler: h},
+			{Type: "a b", Handler: h}}},
+			[]string{`routes[0].match: "a..b" has an empty token`, `routes[0].type: "x.>.y" has ">" before its end`,
+				`routes[1].type: "a b" has a blank`}},
+		"behind a type": {handlers.RouterConfig{Routes: []handlers.Route{{Type: "a.*", Handler: h},
+			{Match: "x", Type: "a.b", Handler: h}}},
 			[]string{"routes[1]: is never reached: routes[0]"}},
-		"stop without Stop": {handlers.RouterConfig{NoRoute: handlers.NoRouteStop, Routes: []handlers.Route{{Handler: h}}}, []string{"no_route", "needs Stop"}},
+		"stop without Stop": {handlers.RouterConfig{NoRoute: handlers.NoRouteStop, Routes: []handlers.Route{{Handler: h}}},
+			[]string{"no_route", "needs Stop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := handlers.NewRouter(c.cfg)
@@ -265,7 +276,8 @@ func FuzzMatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p, q, topic string) {
 		var hit string
-		one, err := handlers.NewRouter(handlers.RouterConfig{NoRoute: handlers.NoRouteSkip, Routes: named(&hit, handlers.Route{Match: p})})
+		one, err := handlers.NewRouter(handlers.RouterConfig{NoRoute: handlers.NoRouteSkip,
+			Routes: named(&hit, handlers.Route{Match: p})})
 		if err != nil || p == "" {
 			return
 		}
@@ -280,7 +292,8 @@ func FuzzMatch(f *testing.F) {
 		// A route that is refused as never reached must never have been the first to match.
 		_, err = handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Match: p}, handlers.Route{Match: q})})
 		if err != nil && strings.Contains(err.Error(), "never reached") {
-			if reference(strings.Split(q, "."), strings.Split(topic, ".")) && !reference(strings.Split(p, "."), strings.Split(topic, ".")) {
+			if reference(strings.Split(q, "."), strings.Split(topic, ".")) &&
+				!reference(strings.Split(p, "."), strings.Split(topic, ".")) {
 				t.Fatalf("%q is called covered by %q, which does not match %q", q, p, topic)
 			}
 		}
@@ -317,7 +330,8 @@ func TestRouterManyTopics(t *testing.T) {
 func TestRouterDoesNotAllocate(t *testing.T) {
 	r, m := routerOf(t, 32)
 	var hit string
-	byType, err := handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Type: "a.b"}, handlers.Route{Type: "shop.order.*"})})
+	byType, err := handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Type: "a.b"},
+		handlers.Route{Type: "shop.order.*"})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +350,8 @@ func routerOf(t testing.TB, routes int) (*handlers.Router, *consumer.Message) {
 	t.Helper()
 	var c handlers.RouterConfig
 	for i := range routes {
-		c.Routes = append(c.Routes, handlers.Route{Match: fmt.Sprintf("orders.*.region%d.>", i), Handler: func(context.Context, *consumer.Message) error { return nil }})
+		c.Routes = append(c.Routes, handlers.Route{Match: fmt.Sprintf("orders.*.region%d.>", i),
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
 	}
 	r, err := handlers.NewRouter(c)
 	if err != nil {
@@ -367,15 +382,18 @@ func FuzzType(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p, q, typ string) {
 		var hit string
-		one, err := handlers.NewRouter(handlers.RouterConfig{NoRoute: handlers.NoRouteSkip, Routes: named(&hit, handlers.Route{Type: p})})
+		one, err := handlers.NewRouter(handlers.RouterConfig{NoRoute: handlers.NoRouteSkip,
+			Routes: named(&hit, handlers.Route{Type: p})})
 		if err != nil || p == "" {
 			return
 		}
-		_ = one.Handle(t.Context(), &consumer.Message{Topic: "in", Headers: broker.NewHeaders(broker.Header{Key: "ce_type", Value: []byte(typ)})})
+		_ = one.Handle(t.Context(), &consumer.Message{Topic: "in",
+			Headers: broker.NewHeaders(broker.Header{Key: "ce_type", Value: []byte(typ)})})
 		if want := typ != "" && reference(strings.Split(p, "."), strings.Split(typ, ".")); (hit == "0") != want {
 			t.Fatalf("pattern %q, type %q: matched %v, want %v", p, typ, hit == "0", want)
 		}
-		_, err = handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Type: p}, handlers.Route{Match: "in", Type: q})})
+		_, err = handlers.NewRouter(handlers.RouterConfig{Routes: named(&hit, handlers.Route{Type: p},
+			handlers.Route{Match: "in", Type: q})})
 		if err != nil && strings.Contains(err.Error(), "never reached") {
 			if reference(strings.Split(q, "."), strings.Split(typ, ".")) && !reference(strings.Split(p, "."), strings.Split(typ, ".")) {
 				t.Fatalf("%q is called covered by %q, which does not match %q", q, p, typ)
@@ -402,7 +420,8 @@ func ExampleRoute_byType() {
 		return
 	}
 	for _, typ := range []string{"shop.order.created", "shop.order.paid", "shop.mail.sent"} {
-		m := &consumer.Message{Topic: "events", Value: []byte(`{"id": "o-1"}`), Headers: broker.NewHeaders(broker.Header{Key: "ce_type", Value: []byte(typ)})}
+		m := &consumer.Message{Topic: "events", Value: []byte(`{"id": "o-1"}`),
+			Headers: broker.NewHeaders(broker.Header{Key: "ce_type", Value: []byte(typ)})}
 		if err := r.Handle(context.Background(), m); err != nil {
 			fmt.Println(err)
 		}

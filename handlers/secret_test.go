@@ -51,7 +51,8 @@ func hidden(t *testing.T, what, text string) {
 func TestSecretsAreNotShown(t *testing.T) {
 	secret := broker.NewSecret(canary)
 	type inside struct{ hidden broker.Secret }
-	wc := handlers.WebhookConfig{URL: "https://example.com/", Headers: map[string]broker.Secret{"X-Api-Key": secret}, BearerToken: secret}
+	wc := handlers.WebhookConfig{URL: "https://example.com/", Headers: map[string]broker.Secret{"X-Api-Key": secret},
+		BearerToken: secret}
 	wb := handlers.WebhookConfig{URL: "https://example.com/", Basic: handlers.BasicAuth{User: "u", Password: secret}}
 	ec := handlers.ExecConfig{Command: []string{"true"}, Env: map[string]broker.Secret{"TOKEN": secret}}
 	w1, w2 := webhook(t, wc), webhook(t, wb)
@@ -59,8 +60,10 @@ func TestSecretsAreNotShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range map[string]any{"secret": secret, "pointer": &secret, "unexported field": inside{secret}, "webhook config": wc, "basic": wb,
-		"exec config": ec, "webhook": w1, "webhook value": *w1, "basic webhook": w2, "exec": e, "exec value": *e, "list": []broker.Secret{secret}} {
+	for name, v := range map[string]any{"secret": secret, "pointer": &secret, "unexported field": inside{secret},
+		"webhook config": wc, "basic": wb,
+		"exec config": ec, "webhook": w1, "webhook value": *w1, "basic webhook": w2, "exec": e, "exec value": *e,
+		"list": []broker.Secret{secret}} {
 		hidden(t, name, outputs(t, v))
 	}
 	if secret.Reveal() != canary || secret.String() != "***" || (broker.Secret{}).String() != "" {
@@ -90,7 +93,8 @@ func TestSecretsAreNotInErrors(t *testing.T) {
 		}
 		hidden(t, name, outputs(t, err)+err.Error())
 	}
-	_, err := handlers.Default().Build("exec", nil, handlers.NewOptions(map[string]any{"command": []any{"true"}, "env": map[string]any{"A=B": canary, "OK": canary + "\x00"}}))
+	_, err := handlers.Default().Build("exec", nil, handlers.NewOptions(map[string]any{"command": []any{"true"},
+		"env": map[string]any{"A=B": canary, "OK": canary + "\x00"}}))
 	if err == nil {
 		t.Fatal("exec: accepted")
 	}
@@ -118,7 +122,8 @@ func TestSecretsAreNotInFailures(t *testing.T) {
 	}
 	hidden(t, "webhook's network error", outputs(t, err))
 
-	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "token is $TOKEN" >&2; exit 1`}, Env: map[string]broker.Secret{"TOKEN": secret}})
+	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", `echo "token is $TOKEN" >&2; exit 1`},
+		Env: map[string]broker.Secret{"TOKEN": secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +140,9 @@ func TestSecretsAreNotInOutput(t *testing.T) {
 		env    map[string]string
 		script string
 	}{
-		"longer than what is kept":       {map[string]string{"A": long}, `printf %s "$A"`},
-		"cut where what is kept begins":  {map[string]string{"A": "canary-" + strings.Repeat("x", 300), "B": strings.Repeat("b", 100)}, `printf %s "$A"; for i in $(seq 38); do printf %s "$B"; done`},
+		"longer than what is kept": {map[string]string{"A": long}, `printf %s "$A"`},
+		"cut where what is kept begins": {map[string]string{"A": "canary-" + strings.Repeat("x", 300), "B": strings.Repeat("b", 100)},
+			`printf %s "$A"; for i in $(seq 38); do printf %s "$B"; done`},
 		"one begins as the other":        {map[string]string{"A": "tok", "B": "tok-canary", "C": "tok-can"}, `echo "$B"`},
 		"a line's end that a shell cuts": {map[string]string{"A": "canary-x\n"}, `echo $A`},
 		"several lines":                  {map[string]string{"A": "-----BEGIN-----\ncanary-x\ncanary-y\n"}, `echo $A`},
@@ -169,7 +175,8 @@ func TestSecretsAreNotEchoed(t *testing.T) {
 		fmt.Fprintf(conn, "HTTP/1.1 %s %s\r\n\r\n", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), r.Header.Get("X-Key"))
 		conn.Close()
 	})
-	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: broker.NewSecret(canary), Headers: map[string]broker.Secret{"X-Key": broker.NewSecret(canary)}})
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: broker.NewSecret(canary),
+		Headers: map[string]broker.Secret{"X-Key": broker.NewSecret(canary)}})
 	err := w.Handle(t.Context(), message("in", "x"))
 	if err == nil {
 		t.Fatal("no error")
@@ -204,12 +211,15 @@ func TestWebhookRefuses(t *testing.T) {
 		{handlers.WebhookConfig{URL: "https://h/", CAFile: "/does/not/exist.pem"}, "ca_file"},
 		{handlers.WebhookConfig{URL: "https://h/", CAFile: notPEM}, "ca_file"},
 		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"Host": secret}}, "headers.Host"},
-		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"content-length": secret}}, "headers.content-length"},
-		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"longshore-key": secret}}, "headers.longshore-key"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"content-length": secret}},
+			"headers.content-length"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"longshore-key": secret}},
+			"headers.longshore-key"},
 		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"X": {}}}, "headers.X"},
 		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"authorization"}}, "forward_headers[0]"},
 		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"ok", "bad name"}}, "forward_headers[1]"},
-		{handlers.WebhookConfig{URL: "https://h/", BearerToken: secret, Headers: map[string]broker.Secret{"authorization": secret}}, "bearer_token"},
+		{handlers.WebhookConfig{URL: "https://h/", BearerToken: secret, Headers: map[string]broker.Secret{"authorization": secret}},
+			"bearer_token"},
 		{handlers.WebhookConfig{URL: "https://h/", Timeout: -1}, "timeout"},
 		{handlers.WebhookConfig{URL: "https://h/", MaxRetryAfter: -1}, "max_retry_after"},
 		{handlers.WebhookConfig{URL: "https://h/", MaxIdleConnections: -1}, "max_idle_connections"},
@@ -221,7 +231,8 @@ func TestWebhookRefuses(t *testing.T) {
 			t.Errorf("%+v: error %v, want one at %s", c.cfg, err, c.path)
 		}
 	}
-	for _, ok := range []handlers.WebhookConfig{{URL: "http://127.0.0.1:80/", BearerToken: secret}, {URL: "http://[::1]:80/", BearerToken: secret},
+	for _, ok := range []handlers.WebhookConfig{{URL: "http://127.0.0.1:80/", BearerToken: secret},
+		{URL: "http://[::1]:80/", BearerToken: secret},
 		{URL: "http://10.0.0.1/", BearerToken: secret, AllowInsecureAuth: true}, {URL: "HTTPS://h/"}} {
 		if _, err := handlers.NewWebhook(ok); err != nil {
 			t.Errorf("%+v: %v", ok, err)

@@ -26,7 +26,8 @@ func TestTextIsWhatTheFieldWants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if into.Name != "12" || into.Count != 12 || *into.Share != 0.5 || !into.On || into.Wait != 2*time.Second || into.Token.Reveal() != "0815" {
+	if into.Name != "12" || into.Count != 12 || *into.Share != 0.5 || !into.On || into.Wait != 2*time.Second ||
+		into.Token.Reveal() != "0815" {
 		t.Errorf("%+v", into)
 	}
 	again := struct {

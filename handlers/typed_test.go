@@ -33,7 +33,8 @@ func TestJSON(t *testing.T) {
 		{"good strict", ` {"id":"a","total":5} `, true, ""},
 		{"unknown field", `{"id":"a","total":5,"x":1}`, false, ""},
 		{"unknown field strict", `{"id":"a","total":5,"x":1}`, true, `unknown field "x"`},
-		{"unknown field with a long name", `{"canary` + strings.Repeat("x", 1000) + `":1}`, true, "unknown field with a name of 1008 bytes"},
+		{"unknown field with a long name", `{"canary` + strings.Repeat("x", 1000) + `":1}`, true,
+			"unknown field with a name of 1008 bytes"},
 		{"empty", ``, false, "unexpected end of JSON input"},
 		{"empty strict", ``, true, "EOF"},
 		{"cut", `{"id":"a`, false, "unexpected end"},
@@ -99,7 +100,8 @@ func TestTypedPointers(t *testing.T) {
 
 // FuzzJSON: any payload is decoded or refused, and what is said of it stays short.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{`{"id":"a","total":5}`, `{"total":1e9}`, `{"at":"x"}`, `{"text":"7"}`, `[[[`, `{"a":{"b":[]}}`, "\xff", ``} {
+	for _, s := range []string{`{"id":"a","total":5}`, `{"total":1e9}`, `{"at":"x"}`, `{"text":"7"}`, `[[[`, `{"a":{"b":[]}}`,
+		"\xff", ``} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/tracing"
 )
 
 // A Webhook POSTs each message's payload to a URL. Its Handle is a consumer.Handler; what the server's answer means is written at
@@ -22,7 +23,8 @@ import (
 // Every request has the headers Longshore-Topic, -Attempt, -Partition and -Offset (where the broker has them), -Key (where the
 // message has one) and -Id: topic/partition/offset/id/time in Unix nanoseconds, the same at each delivery, so that the server can
 // tell a repeat. Each value is percent-encoded: every byte that is not printable ASCII, and '%' itself. Values over 4 KiB are
-// left out and named in Longshore-Omitted.
+// left out and named in Longshore-Omitted. Where the handler's context has a span (package tracing), traceparent and tracestate
+// say so.
 type Webhook struct {
 	client  *http.Client
 	url     *url.URL
@@ -188,6 +190,9 @@ func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message)
 	}
 	if m != nil {
 		w.describe(r.Header, m)
+	}
+	for _, h := range tracing.Headers(ctx) {
+		r.Header[http.CanonicalHeaderKey(h.Key)] = []string{string(h.Value)}
 	}
 	w.secrets(r.Header)
 	return r.WithContext(ctx)

@@ -59,7 +59,8 @@ func TestWebhookAnswers(t *testing.T) {
 		// hostile or senseless: the longest wait (2 min here), or the backoff
 		{503, "86400", 2 * time.Minute}, {503, "99999999999999999999999", 2 * time.Minute},
 		{503, "0", backoff}, {503, "-5", backoff}, {503, "soon", backoff}, {503, "1.5", backoff},
-		{503, date(-time.Hour), backoff}, {503, date(24 * time.Hour), 2 * time.Minute}, {503, "Fri, 31 Dec 9999 23:59:59 GMT", 2 * time.Minute},
+		{503, date(-time.Hour), backoff}, {503, date(24 * time.Hour), 2 * time.Minute}, {503, "Fri, 31 Dec 9999 23:59:59 GMT",
+			2 * time.Minute},
 	} {
 		t.Run(fmt.Sprintf("%d %s", c.status, c.retryAfter), func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -68,7 +69,8 @@ func TestWebhookAnswers(t *testing.T) {
 				}
 				w.WriteHeader(c.status)
 			})
-			o := handled(t, webhook(t, handlers.WebhookConfig{URL: s.URL, MaxRetryAfter: 2 * time.Minute}).Handle, broker.Outgoing{Topic: "in", Value: []byte("x")})
+			o := handled(t, webhook(t, handlers.WebhookConfig{URL: s.URL, MaxRetryAfter: 2 * time.Minute}).Handle,
+				broker.Outgoing{Topic: "in", Value: []byte("x")})
 			wait, retried := o.retry()
 			switch {
 			case c.want == acked && !o.acked, c.want == permanent && !o.permanent(), c.want > 0 && (!retried || wait != c.want):
@@ -107,10 +109,13 @@ func TestWebhookRequest(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		got <- sent{r.Method, r.URL.RequestURI(), r.Header, body}
 	})
-	w := webhook(t, handlers.WebhookConfig{URL: s.URL + "/hook?a=b", ForwardHeaders: []string{"ce-type", "traceparent", "evil", "Content-Type"},
-		Headers: map[string]broker.Secret{"X-Team": broker.NewSecret("blue")}, BearerToken: broker.NewSecret("token")})
-	m := withHeaders(t, "orders", broker.Header{Key: "ce-type", Value: []byte("order.new")}, broker.Header{Key: "evil", Value: []byte("x\r\nX-Injected: 1")},
-		broker.Header{Key: "Content-Type", Value: []byte("application/json; charset=utf-8")}, broker.Header{Key: "private", Value: []byte("p")})
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL + "/hook?a=b",
+		ForwardHeaders: []string{"ce-type", "traceparent", "evil", "Content-Type"},
+		Headers:        map[string]broker.Secret{"X-Team": broker.NewSecret("blue")}, BearerToken: broker.NewSecret("token")})
+	m := withHeaders(t, "orders", broker.Header{Key: "ce-type", Value: []byte("order.new")},
+		broker.Header{Key: "evil", Value: []byte("x\r\nX-Injected: 1")},
+		broker.Header{Key: "Content-Type", Value: []byte("application/json; charset=utf-8")}, broker.Header{Key: "private",
+			Value: []byte("p")})
 	m.Topic, m.Partition, m.Offset, m.Attempt, m.Nanos = "orders.ü", 3, 42, 2, 1e18
 	m.Key = []byte("k 100%\r\nX-Injected: 1\x00\xff")
 	m.Value = []byte("{\"a\":1}\r\n\x00")
@@ -207,7 +212,8 @@ func TestWebhookNetworkErrors(t *testing.T) {
 				t.Fatalf("outcome %+v, want a retry by backoff", o)
 			}
 			text := o.failed.Err.Error()
-			if strings.Contains(text, "path-canary") || strings.Contains(text, "query-canary") || strings.Contains(text, "\x1b") || len(text) > 400 {
+			if strings.Contains(text, "path-canary") || strings.Contains(text, "query-canary") || strings.Contains(text, "\x1b") ||
+				len(text) > 400 {
 				t.Errorf("error text of %d bytes: %q", len(text), text)
 			}
 			if name == "hangs" && !strings.Contains(text, "no answer in 50ms") {
@@ -300,7 +306,10 @@ func TestWebhookBodyThatHangs(t *testing.T) {
 // Connections are used again: by the built-in transport, and after answers with a body.
 func TestWebhookReusesConnections(t *testing.T) {
 	var conns atomic.Int64
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("ok", 1000)) }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, strings.Repeat("ok", 1000))
+	}))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			conns.Add(1)
@@ -309,7 +318,8 @@ func TestWebhookReusesConnections(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	setup := &handlers.Setup{MaxWorkers: 50}
-	h, err := handlers.Default().Build("webhook", setup, handlers.NewOptions(map[string]any{"url": s.URL, "max_idle_connections": 1}))
+	h, err := handlers.Default().Build("webhook", setup,
+		handlers.NewOptions(map[string]any{"url": s.URL, "max_idle_connections": 1}))
 	if err != nil {
 		t.Fatal(err)
 	}

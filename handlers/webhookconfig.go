@@ -134,7 +134,8 @@ func (c WebhookConfig) checkURL(errs *OptionErrors) *url.URL {
 }
 
 // ours are headers that the request itself decides about.
-var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect",
+var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Te", "Trailer", "Upgrade",
+	"Expect",
 	"Proxy-Authorization", "Proxy-Connection", "X-Idempotency-Key"}
 
 func (c WebhookConfig) checkHeaders(errs *OptionErrors) {
@@ -251,7 +252,10 @@ func validHost(u *url.URL) bool {
 			return false
 		}
 	}
-	return !strings.ContainsFunc(u.Hostname(), func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\"<>@`, c) })
+	return !strings.ContainsFunc(u.Hostname(), func(c rune) bool {
+		return c <= ' ' || c >= 0x7f ||
+			strings.ContainsRune(`/\"<>@`, c)
+	})
 }
 
 // validHeaderName: a token (RFC 9110, 5.6.2).

@@ -24,6 +24,8 @@ type Config struct {
 	Targets map[string]Target
 	// Limits of their handlers, by the consumer's name and their own, which has letters, digits, '-', '_' and '.'. Defaults to none.
 	Limits map[string]map[string]Limit
+	// Page is the web page under /ui/: a *page.Page, of package page below this one. Defaults to none.
+	Page Page
 	// Gatherer has the metrics. Defaults to none: /metrics is 404.
 	Gatherer prometheus.Gatherer
 	// NoProgress is for how long nothing may move in a consumer that has work, before /livez fails; handlers have more: see
@@ -70,7 +72,8 @@ func (c Config) validate() error {
 	for name, limits := range c.Limits {
 		f.Check(c.Targets[name] != nil, broker.Field(fmt.Sprintf("Limits[%q]", name)), "is of no target")
 		for limit, l := range limits {
-			f.Check(limitName.MatchString(limit) && l != nil, broker.Field(fmt.Sprintf("Limits[%q][%q]", name, limit)), "has no name of letters, digits, '-', '_' and '.', or is nil")
+			f.Check(limitName.MatchString(limit) && l != nil, broker.Field(fmt.Sprintf("Limits[%q][%q]", name, limit)),
+				"has no name of letters, digits, '-', '_' and '.', or is nil")
 		}
 	}
 	f.Check(c.MaxConnections > 0, "MaxConnections", "is %d, want at least 1", c.MaxConnections)

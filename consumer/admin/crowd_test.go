@@ -66,10 +66,11 @@ func TestHealthHasRoom(t *testing.T) {
 		text     string
 		answered bool
 	}{
-		"idle after a request":       {getLive + "\r\n", true},
-		"nothing said":               {"", false},
-		"half a header":              {getLive, false},
-		"a body that does not come":  {"POST /consumers/orders/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", false},
+		"idle after a request": {getLive + "\r\n", true},
+		"nothing said":         {"", false},
+		"half a header":        {getLive, false},
+		"a body that does not come": {"POST /consumers/orders/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+			false},
 		"health with a body to come": {getLive + "Content-Length: 100\r\n\r\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@
 //	GET  /consumers/{name}/limits      of its workers and of its handlers, as JSON
 //	POST /consumers/{name}/limits      {"min": 1, "max": 64}
 //	POST /consumers/{name}/limits/{limit}   the settings of a limit of its handlers: {"per_second": 50}
+//	     /ui/                          the web page, where there is one: package page
 //
 // The POSTs need "Authorization: Bearer <token>" and are refused altogether when no token is configured. There is no profiling,
 // no CORS and nothing else to find; the server uses a mux of its own. On loopback the Host header must name loopback, so that no

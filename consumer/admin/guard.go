@@ -18,6 +18,8 @@ func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 			http.Error(w, "this address is served to this machine only", http.StatusMisdirectedRequest)
 		case !clean(r.URL.Path): // the mux would redirect
 			http.NotFound(w, r)
+		case s.page != nil && strings.HasPrefix(r.URL.Path, pagePath):
+			s.page.ServeHTTP(w, r) // bounds its forms itself
 		case r.ContentLength > maxBodyBytes:
 			http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 		default:
@@ -61,4 +63,6 @@ func namesLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-func clean(p string) bool { return strings.HasPrefix(p, "/") && path.Clean(p) == p }
+func clean(p string) bool {
+	return strings.HasPrefix(p, "/") && (path.Clean(p) == p || p == pagePath)
+}

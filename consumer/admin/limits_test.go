@@ -47,7 +47,8 @@ func TestLimits(t *testing.T) {
 	l := &fakeLimit{settings: map[string]float64{"per_second": 5, "burst": 2}}
 	open := &fakeLimit{settings: map[string]float64{"per_second": math.Inf(1)}}
 	orders := &fakeTarget{stats: consumer.Stats{Pool: pool.Stats{Min: 1, Max: 64}}}
-	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": &fakeTarget{}}, Token: token, Logger: zerolog.New(&log),
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": &fakeTarget{}}, Token: token,
+		Logger: zerolog.New(&log),
 		Limits: map[string]map[string]admin.Limit{"orders": {"routes.0.middleware.1": l, "open": open}}})
 	post := func(path, body, bearer string) answer {
 		r := request(t, "POST", url+path, body)
@@ -91,7 +92,8 @@ func TestLimits(t *testing.T) {
 	if a.status != 200 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if text := log.String(); strings.Count(text, `"event":"admin_control"`) != 1 || !strings.Contains(text, `"limit":"routes.0.middleware.1"`) ||
+	if text := log.String(); strings.Count(text, `"event":"admin_control"`) != 1 ||
+		!strings.Contains(text, `"limit":"routes.0.middleware.1"`) ||
 		!strings.Contains(text, `"settings":{"burst":10,"per_second":50.5}`) || strings.Contains(text, token) {
 		t.Errorf("log:\n%s", text)
 	}
@@ -101,8 +103,10 @@ func TestLimits(t *testing.T) {
 }
 
 func TestLimitsAreChecked(t *testing.T) {
-	_, err := admin.New(admin.Config{Targets: targets(), Limits: map[string]map[string]admin.Limit{"orders": {"a/b": &fakeLimit{}, "nil": nil}, "none": {}}})
-	for _, want := range []string{`Limits["none"] is of no target`, `Limits["orders"]["a/b"] has no name`, `Limits["orders"]["nil"]`} {
+	_, err := admin.New(admin.Config{Targets: targets(),
+		Limits: map[string]map[string]admin.Limit{"orders": {"a/b": &fakeLimit{}, "nil": nil}, "none": {}}})
+	for _, want := range []string{`Limits["none"] is of no target`, `Limits["orders"]["a/b"] has no name`,
+		`Limits["orders"]["nil"]`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -32,6 +32,9 @@ func (s *Server) table() []route {
 			ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
 		})})
 	}
+	if s.page != nil {
+		all = append(all, route{"GET /ui/", "the web page", s.page})
+	}
 	pause := s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Pause() })
 	resume := s.control(func(_ *http.Request, t Target) (asked, error) { return nil, t.Resume() })
 	return append(all,
@@ -51,9 +54,18 @@ func (s *Server) routes() http.Handler {
 	for _, r := range table {
 		mux.Handle(r.pattern, r.handler)
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.index(w, table) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if s.page != nil && strings.Contains(r.Header.Get("Accept"), "text/html") { // a browser
+			http.Redirect(w, r, pagePath, http.StatusSeeOther)
+			return
+		}
+		s.index(w, table)
+	})
 	return mux
 }
+
+// pagePath is where the web page begins.
+const pagePath = "/ui/"
 
 // index says what can be asked for, to somebody who has only the address.
 func (s *Server) index(w http.ResponseWriter, table []route) {

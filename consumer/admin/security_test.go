@@ -62,7 +62,8 @@ func TestOddRequests(t *testing.T) {
 		if a.status != c.want {
 			t.Errorf("%s %s %.40q: %d %q, want %d", c.method, c.path, c.body, a.status, a.body, c.want)
 		}
-		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Content-Security-Policy") == "" || a.header.Get("Cache-Control") != "no-store" {
+		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Content-Security-Policy") == "" ||
+			a.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: security headers are missing: %v", c.method, c.path, a.header)
 		}
 		if a.header.Get("Access-Control-Allow-Origin") != "" || a.header.Get("Location") != "" {
@@ -75,7 +76,8 @@ func TestOddRequests(t *testing.T) {
 func TestBodyOfUnknownLength(t *testing.T) {
 	_, url := serve(t, admin.Config{Targets: targets(), Token: token})
 	r := request(t, "POST", url+"/consumers/orders/limits", "")
-	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"min": 1, "max": 2`), strings.NewReader(strings.Repeat(" ", 1<<20)), strings.NewReader("}")))
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"min": 1, "max": 2`), strings.NewReader(strings.Repeat(" ", 1<<20)),
+		strings.NewReader("}")))
 	r.ContentLength = -1
 	r.Header.Set("Authorization", "Bearer "+token)
 	if a := ask(t, r); a.status != 413 {
@@ -89,7 +91,8 @@ func TestToken(t *testing.T) {
 	cfg := admin.Config{Targets: map[string]admin.Target{"orders": orders}, Token: token, Logger: zerolog.New(log)}
 	_, url := serve(t, cfg)
 	for header, want := range map[string]int{
-		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer " + token[:len(token)-1]: 401, "Bearer " + token + "x": 401, "Bearer wrong": 401,
+		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer " + token[:len(token)-1]: 401, "Bearer " + token +
+			"x": 401, "Bearer wrong": 401,
 		"Basic " + token: 401, token: 401, "Bearer  " + token: 401, "Bearer " + token: 200, "bearer " + token: 200,
 	} {
 		r := request(t, "POST", url+"/consumers/orders/pause", "")

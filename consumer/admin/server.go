@@ -32,6 +32,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	clients  *connections
+	page     http.Handler   // nil: none
 	refusals zerolog.Logger // for what was refused: sampled
 	crowds   zerolog.Logger // sampled, too
 }
@@ -42,11 +43,15 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Server{
+	s := &Server{
 		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Targets)),
 		refusals: cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second}),
 		crowds:   cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute}),
-	}, nil
+	}
+	if cfg.Page != nil {
+		s.page = cfg.Page.Handler(PageSetup{Token: cfg.Token, Targets: cfg.Targets, Limits: cfg.Limits, Logger: cfg.Logger})
+	}
+	return s, nil
 }
 
 // Listen binds the address, so that a port that is taken is known before anything else starts. It does not wait.
@@ -88,6 +93,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
+	defer s.runPage(ctx)()
 	select {
 	case err := <-served:
 		return fmt.Errorf("admin: serving: %w", err)
@@ -104,9 +110,21 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// runPage runs the page until ctx ends, or what it returns is called, which waits for it.
+func (s *Server) runPage(ctx context.Context) (end func()) {
+	if s.cfg.Page == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.cfg.Page.Run(ctx) }()
+	return func() { stop(); <-ended }
+}
+
 // crowded tells, once a minute, that clients have more connections than there may be.
 func (s *Server) crowded() {
-	s.crowds.Warn().Str("event", "admin_crowded").Int("max_connections", s.cfg.MaxConnections).Msg("too many connections: the one that was idle longest is closed for each new one")
+	s.crowds.Warn().Str("event", "admin_crowded").Int("max_connections",
+		s.cfg.MaxConnections).Msg("too many connections: the one that was idle longest is closed for each new one")
 }
 
 func onLoopback(a net.Addr) bool {

@@ -234,7 +234,8 @@ func TestControls(t *testing.T) {
 	orders.mu.Lock()
 	orders.refuse = errors.New("limits 9..2, want min <= max")
 	orders.mu.Unlock()
-	if a := post(t, url+"/consumers/orders/limits", `{"min": 9, "max": 2}`); a.status != 400 || !strings.Contains(a.body, "want min <= max") {
+	if a := post(t, url+"/consumers/orders/limits", `{"min": 9, "max": 2}`); a.status != 400 ||
+		!strings.Contains(a.body, "want min <= max") {
 		t.Errorf("refused limits: %d %q", a.status, a.body)
 	}
 	if a := post(t, url+"/consumers/orders/pause", ""); a.status != 409 {
@@ -246,16 +247,20 @@ func TestControls(t *testing.T) {
 func TestConsumer(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	orders := &fakeTarget{stats: consumer.Stats{
-		State: consumer.Running, Paused: true, InFlight: 5, Parked: 2, Lag: broker.Lag{Waiting: 12, Unsettled: 17, At: at}, LastProgress: at,
-		Pool: pool.Stats{Min: 1, Max: 8, Live: 3, Busy: 2, Stuck: 1, Backlog: 1},
+		State: consumer.Running, Paused: true, InFlight: 5, Parked: 2, Lag: broker.Lag{Waiting: 12, Unsettled: 17,
+			At: at}, LastProgress: at,
+		Pool: pool.Stats{Min: 1, Max: 8, Live: 3, Busy: 2, Stuck: 1, Backlog: 1, Done: 7, Work: 1500 * time.Millisecond,
+			Decisions: 1, Last: pool.Decision{From: 1, Target: 3, Reason: pool.ReasonLimit, Detail: "fixed"}},
+		Handled: 7, Failed: 3, DeadLettered: 2,
 	}}
 	mails := &fakeTarget{down: true, stats: consumer.Stats{State: consumer.Opening, Lag: broker.UnknownLag()}}
 	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails}})
 	for name, want := range map[string]string{
 		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,"idle":1,"stuck":1},` +
-			`"in_flight":5,"queued":1,"parked":2,"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z","last_progress":"2026-03-01T12:00:00Z"}`,
+			`"in_flight":5,"queued":1,"parked":2,"runs":7,"run_seconds":1.5,` +
+			`"handled":7,"failed":3,"dead_lettered":2,"decision":{"from":1,"to":3,"why":"at a limit: fixed"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z","last_progress":"2026-03-01T12:00:00Z"}`,
 		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,"idle":0,"stuck":0},` +
-			`"in_flight":0,"queued":0,"parked":0,"lag":null,"unsettled":null,"lag_at":null,"last_progress":null}`,
+			`"in_flight":0,"queued":0,"parked":0,"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,"decision":null,"lag":null,"unsettled":null,"lag_at":null,"last_progress":null}`,
 	} {
 		a := get(t, url+"/consumers/"+name)
 		if a.status != 200 || strings.TrimSpace(a.body) != want || a.header.Get("Content-Type") != "application/json" {
@@ -284,8 +289,10 @@ func TestControlsAreLogged(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	for i, want := range [][]string{
 		{`"level":"info"`, `"event":"admin_control"`, `"consumer":"orders"`, `"remote":"127.0.0.1:`, `"min":2`, `"max":9`},
-		{`"level":"warn"`, `"event":"admin_refused"`, `"consumer":"orders"`, `"status":400`, `"min":9`, `"max":2`, `"error":"want min <= max"`},
-		{`"level":"warn"`, `"event":"admin_refused"`, `"route":"POST /consumers/{name}/pause"`, `"remote":"127.0.0.1:`, `"status":401`, "the token is missing or wrong"},
+		{`"level":"warn"`, `"event":"admin_refused"`, `"consumer":"orders"`, `"status":400`, `"min":9`, `"max":2`,
+			`"error":"want min <= max"`},
+		{`"level":"warn"`, `"event":"admin_refused"`, `"route":"POST /consumers/{name}/pause"`, `"remote":"127.0.0.1:`, `"status":401`,
+			"the token is missing or wrong"},
 	} {
 		for _, w := range want {
 			if len(lines) <= i || !strings.Contains(lines[i], w) {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/longshoremq/longshore/pool"
 )
 
 // status is the answer to GET /consumers/{name}. Its names are stable. What is unknown is null.
@@ -18,6 +20,15 @@ type status struct {
 	InFlight int64 `json:"in_flight"`
 	Queued   int   `json:"queued"`
 	Parked   int   `json:"parked"`
+	// Messages that handlers returned from since the start, and the time of these: what a worker can do follows from it.
+	Runs       int64   `json:"runs"`
+	RunSeconds float64 `json:"run_seconds"`
+	// Since the start: messages whose handler returned nil, runs that failed, and dead letters.
+	Handled      int64 `json:"handled"`
+	Failed       int64 `json:"failed"`
+	DeadLettered int64 `json:"dead_lettered"`
+	// Decision is the last change of the number of workers.
+	Decision *decision `json:"decision"`
 	// Lag and Unsettled at the broker.
 	Lag          *int64     `json:"lag"`
 	Unsettled    *int64     `json:"unsettled"`
@@ -34,6 +45,19 @@ type workers struct {
 	Busy  int `json:"busy"`
 	Idle  int `json:"idle"`
 	Stuck int `json:"stuck"`
+}
+
+type decision struct {
+	From int    `json:"from"`
+	To   int    `json:"to"`
+	Why  string `json:"why"`
+}
+
+func decisionOf(s pool.Stats) *decision {
+	if s.Decisions == 0 {
+		return nil
+	}
+	return &decision{s.Last.From, s.Last.Target, s.Last.Why()}
 }
 
 // show tells how a consumer is. As /metrics, which tells the same, it needs no token.
@@ -63,6 +87,8 @@ func statusOf(name string, t Target) status {
 		Limits:   bounds{st.Pool.Min, st.Pool.Max},
 		Workers:  workers{Busy: st.Pool.Busy, Idle: max(0, st.Pool.Live-st.Pool.Busy), Stuck: st.Pool.Stuck},
 		InFlight: st.InFlight, Queued: st.Pool.Backlog, Parked: st.Parked,
+		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, Decision: decisionOf(st.Pool),
+		Runs: st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),
 		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
 	}
 }

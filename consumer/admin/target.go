@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"context"
+	"net/http"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/rs/zerolog"
 )
 
 // A Target is what the server shows and controls: a *consumer.Consumer. Its methods are called by several goroutines at once and
@@ -40,4 +43,20 @@ type Controller interface {
 	Resume() error
 	// SetLimits sets the least and the most workers, or says why not.
 	SetLimits(minimum, maximum int) error
+}
+
+// A Page is the web page under /ui/: a *page.Page. It is an interface so that a program without one does not link its templates.
+type Page interface {
+	// Handler answers all below /ui/. It is asked for once, by New.
+	Handler(PageSetup) http.Handler
+	// Run keeps what the page shows, until ctx ends.
+	Run(ctx context.Context)
+}
+
+// PageSetup is what the server has that a Page shows and changes.
+type PageSetup struct {
+	Token   string
+	Targets map[string]Target
+	Limits  map[string]map[string]Limit
+	Logger  zerolog.Logger
 }

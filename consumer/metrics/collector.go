@@ -25,6 +25,7 @@ type Collector struct {
 	descs  *descs
 	events *events
 	took   histogram
+	broker operations
 	claims atomic.Int64
 	up     atomic.Int32 // 0: unknown, 1: up, -1: down
 	target atomic.Pointer[Watched]
@@ -58,6 +59,8 @@ func (c *Collector) Observe(e consumer.Event) {
 	switch e := e.(type) {
 	case consumer.Handled:
 		c.took.observe(e.N, e.Took)
+	case consumer.Operated:
+		c.broker.observe(e.Operation)
 	case consumer.Failed:
 		c.events.failed.WithLabelValues(known(failureClasses, e.Class)).Inc()
 	case consumer.DeadLettered, consumer.RetryPublished:
@@ -121,6 +124,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	c.broker.collect(ch, d.operation)
 	c.routes.collect(ch, d.route)
 	if breakers := c.breakers.Load(); breakers != nil {
 		d.collectBreakers(ch, *breakers)

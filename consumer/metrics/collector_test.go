@@ -41,7 +41,8 @@ func expose(t *testing.T, c prometheus.Collector) string {
 // wantSeries looks for lines: `name{labels} value`, without the label consumer.
 func wantSeries(t *testing.T, text string, want ...string) {
 	t.Helper()
-	bare := strings.NewReplacer(`{consumer="orders"}`, "", `{consumer="orders",`, "{", `,consumer="orders"}`, "}", `,consumer="orders",`, ",").Replace(text)
+	bare := strings.NewReplacer(`{consumer="orders"}`, "", `{consumer="orders",`, "{", `,consumer="orders"}`, "}",
+		`,consumer="orders",`, ",").Replace(text)
 	for _, line := range want {
 		if !strings.Contains(bare, "\n"+line+"\n") {
 			t.Errorf("no %q in\n%s", line, bare)
@@ -89,7 +90,8 @@ func TestFiguresOfAConsumer(t *testing.T) {
 		}
 		m.Watch(c)
 		for _, body := range []string{"ok", "error", "panic", "permanent", "skip", "ok", "ok"} {
-			err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(canary), Value: []byte(body), Headers: []broker.Header{{Key: canary, Value: []byte(canary)}}})
+			err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(canary), Value: []byte(body),
+				Headers: []broker.Header{{Key: canary, Value: []byte(canary)}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,14 +169,17 @@ func TestUnknownIsAbsent(t *testing.T) {
 	m := metrics.New("orders")
 	m.Watch(fixedStats{Lag: broker.UnknownLag()})
 	text := expose(t, m)
-	for _, name := range []string{"longshore_lag_messages", "longshore_unsettled_messages", "longshore_lag_timestamp_seconds", "longshore_last_progress_timestamp_seconds", "longshore_source_up"} {
+	for _, name := range []string{"longshore_lag_messages", "longshore_unsettled_messages", "longshore_lag_timestamp_seconds",
+		"longshore_last_progress_timestamp_seconds", "longshore_source_up"} {
 		if strings.Contains(text, name) {
 			t.Errorf("%s is there although it is unknown:\n%s", name, text)
 		}
 	}
-	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, At: time.Unix(1700000000, 0)}, LastProgress: time.Unix(1700000001, 0)})
+	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, At: time.Unix(1700000000, 0)},
+		LastProgress: time.Unix(1700000001, 0)})
 	m.Observe(consumer.SourceEvent{Event: broker.Event{Kind: broker.Down}})
-	wantSeries(t, expose(t, m), `longshore_lag_messages{partition="",topic=""} 0`, `longshore_unsettled_messages{partition="",topic=""} 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
+	wantSeries(t, expose(t, m), `longshore_lag_messages{partition="",topic=""} 0`,
+		`longshore_unsettled_messages{partition="",topic=""} 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
 		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`)
 }
 
@@ -207,6 +212,8 @@ func everySeries(m *metrics.Collector, word func() string) {
 			consumer.Lost{N: 1, Err: errors.New(word())},
 			consumer.Stuck{Message: msg, Stack: word()},
 			consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2, Reason: pool.Reason(word()), Detail: word()}},
+			consumer.Operated{Operation: broker.Operation{Kind: broker.OperationKind(rand.IntN(10)), Took: time.Second,
+				Err: errors.New(word())}},
 			consumer.SourceEvent{Event: broker.Event{Kind: broker.Kind(rand.IntN(1000) + 100)}},
 		} {
 			m.Observe(e)

@@ -11,7 +11,7 @@ import (
 var (
 	failureClasses  = append(consumer.FailureClasses(), other)
 	giveBackReasons = []string{"revoked", "drain", "shutdown", "lost", other}
-	sourceKinds     = []string{"assigned", "ended", "down", "up", "gap", "unconfirmed", "stalled", "warning", other}
+	sourceKinds     = []string{"assigned", "ended", "down", "up", "gap", "unconfirmed", "stalled", "warning", "notice", other}
 )
 
 const other = "other"
@@ -47,13 +47,17 @@ func newEvents(label prometheus.Labels) *events {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "longshore_" + name, Help: help, ConstLabels: label}, labels)
 	}
 	e := &events{
-		failed:               vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
-		letterDelays:         vec("dead_letter_delays_total", "Dead letters that could not be published; refused: the broker will never take them as they are.", "refused"),
-		retryPublishFailures: vec("retry_publish_failures_total", "Failed messages that could not be published to a retry topic, and wait in the process."),
-		givenBack:            vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.", "reason"),
-		stuck:                vec("stuck_handlers_total", "Handlers that did not return although their context had ended.", "replaced"),
-		decisions:            vec("scale_decisions_total", "Changes of the number of workers, by direction and reason.", "direction", "reason"),
-		source:               vec("source_events_total", "What the source said, by kind.", "kind"),
+		failed: vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
+		letterDelays: vec("dead_letter_delays_total",
+			"Dead letters that could not be published; refused: the broker will never take them as they are.", "refused"),
+		retryPublishFailures: vec("retry_publish_failures_total",
+			"Failed messages that could not be published to a retry topic, and wait in the process."),
+		givenBack: vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.",
+			"reason"),
+		stuck: vec("stuck_handlers_total", "Handlers that did not return although their context had ended.", "replaced"),
+		decisions: vec("scale_decisions_total", "Changes of the number of workers, by direction and reason.", "direction",
+			"reason"),
+		source: vec("source_events_total", "What the source said, by kind.", "kind"),
 	}
 	// A counter that appears at its first increase hides that increase from rate().
 	zero(e.failed, failureClasses)

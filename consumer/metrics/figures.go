@@ -25,6 +25,7 @@ type descs struct {
 	oldest, handlerLimit      *prometheus.Desc
 	lag, unsettled            *prometheus.Desc
 	route, breaker, latency   *prometheus.Desc
+	operation                 *prometheus.Desc
 }
 
 func newDescs(label prometheus.Labels) *descs {
@@ -38,13 +39,19 @@ func newDescs(label prometheus.Labels) *descs {
 		handler:  desc("handler_duration_seconds", "Time of handler calls that returned nil. Calls of a worker in a row count with their mean."),
 		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
 		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
-		oldest:   desc("oldest_unfinished_timestamp_seconds", "Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is none."),
+		oldest: desc("oldest_unfinished_timestamp_seconds",
+			"Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is none."),
 
 		lag:       desc("lag_messages", "Messages at the broker that were never delivered to anybody, by partition, empty where there are none. Absent while unknown.", "topic", "partition"),
 		unsettled: desc("unsettled_messages", "Messages at the broker that are not settled, delivered or not, by partition as lag. Absent while unknown.", "topic", "partition"),
 
-		route:   desc("route_duration_seconds", "Time of the calls of a route's handler, of those that failed, too.", "route", "handler", "outcome"),
-		breaker: desc("circuit_breaker_state", "Whether a circuit breaker is in this state: 1 for one of them, 0 for the others.", "breaker", "state"),
+		route: desc("route_duration_seconds", "Time of the calls of a route's handler, of those that failed, too.", "route",
+			"handler", "outcome"),
+		operation: desc("broker_operation_duration_seconds",
+			"Time of requests to the broker: fetch asks for messages and waits for them, settle says what became of some.",
+			"operation", "outcome"),
+		breaker: desc("circuit_breaker_state", "Whether a circuit breaker is in this state: 1 for one of them, 0 for the others.",
+			"breaker", "state"),
 		latency: desc("end_to_end_seconds", "Age of handled messages when they were acked: since the time that their producer or broker set."),
 
 		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
@@ -54,7 +61,8 @@ func newDescs(label prometheus.Labels) *descs {
 		return &d.figures[len(d.figures)-1]
 	}
 	counter := func(name, help string, of func(consumer.Stats) int64) {
-		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.CounterValue, of: func(s consumer.Stats) float64 { return float64(of(s)) }})
+		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.CounterValue,
+			of: func(s consumer.Stats) float64 { return float64(of(s)) }})
 	}
 	gauge("paused", "Whether somebody has paused the consumer: 1 until it is resumed.", func(s consumer.Stats) float64 {
 		if s.Paused {
@@ -63,26 +71,40 @@ func newDescs(label prometheus.Labels) *descs {
 		return 0
 	})
 	gauge("in_flight_messages", "Messages received and not settled.", func(s consumer.Stats) float64 { return float64(s.InFlight) })
-	gauge("queue_messages", "Messages that wait here for a worker.", func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
-	gauge("parked_messages", "Messages that wait here for their next attempt.", func(s consumer.Stats) float64 { return float64(s.Parked) })
-	gauge("lanes", "Keys or partitions that have a message at large, where there is an order.", func(s consumer.Stats) float64 { return float64(s.Lanes) })
-	gauge("lane_waiting_messages", "Messages that wait here for the one before them in their order.", func(s consumer.Stats) float64 { return float64(s.Waiting) })
-	gauge("stuck_handlers", "Handlers that were replaced and have not returned.", func(s consumer.Stats) float64 { return float64(s.Stuck) })
+	gauge("queue_messages", "Messages that wait here for a worker.",
+		func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
+	gauge("parked_messages", "Messages that wait here for their next attempt.",
+		func(s consumer.Stats) float64 { return float64(s.Parked) })
+	gauge("lanes", "Keys or partitions that have a message at large, where there is an order.",
+		func(s consumer.Stats) float64 { return float64(s.Lanes) })
+	gauge("lane_waiting_messages", "Messages that wait here for the one before them in their order.",
+		func(s consumer.Stats) float64 { return float64(s.Waiting) })
+	gauge("stuck_handlers", "Handlers that were replaced and have not returned.",
+		func(s consumer.Stats) float64 { return float64(s.Stuck) })
 	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",
 		func(s consumer.Stats) float64 { return float64(s.Lag.At.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
 	gauge("last_progress_timestamp_seconds", "When a handler last returned nil. Absent before the first time.",
 		func(s consumer.Stats) float64 { return float64(s.LastProgress.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.LastProgress.IsZero() }
 
-	counter("received_messages_total", "Messages received from the source, redeliveries included.", func(s consumer.Stats) int64 { return s.Received })
-	counter("handled_messages_total", "Messages acked because a handler returned nil.", func(s consumer.Stats) int64 { return s.Handled })
-	counter("skipped_messages_total", "Messages acked because a handler returned Skip.", func(s consumer.Stats) int64 { return s.Skipped })
+	counter("received_messages_total", "Messages received from the source, redeliveries included.",
+		func(s consumer.Stats) int64 { return s.Received })
+	counter("handled_messages_total", "Messages acked because a handler returned nil.",
+		func(s consumer.Stats) int64 { return s.Handled })
+	counter("skipped_messages_total", "Messages acked because a handler returned Skip.",
+		func(s consumer.Stats) int64 { return s.Skipped })
 	counter("retried_messages_total", "Failed runs whose message is tried again.", func(s consumer.Stats) int64 { return s.Retried })
-	counter("deferred_calls_total", "Handler calls that put their message off because a limit was reached.", func(s consumer.Stats) int64 { return s.Deferred })
-	counter("retry_published_messages_total", "Failed messages published to a retry topic, confirmed and acked.", func(s consumer.Stats) int64 { return s.RetryPublished })
-	counter("dead_lettered_messages_total", "Dead letters published, confirmed and acked.", func(s consumer.Stats) int64 { return s.DeadLettered })
-	counter("lost_settles_total", "Settles that came too late or failed; those messages come again.", func(s consumer.Stats) int64 { return s.Lost })
-	counter("unordered_messages_total", "Messages without a key in an order by key.", func(s consumer.Stats) int64 { return s.Unordered })
-	counter("gap_messages_total", "Messages that the broker no longer had when their turn came, at least.", func(s consumer.Stats) int64 { return s.Gaps })
+	counter("deferred_calls_total", "Handler calls that put their message off because a limit was reached.",
+		func(s consumer.Stats) int64 { return s.Deferred })
+	counter("retry_published_messages_total", "Failed messages published to a retry topic, confirmed and acked.",
+		func(s consumer.Stats) int64 { return s.RetryPublished })
+	counter("dead_lettered_messages_total", "Dead letters published, confirmed and acked.",
+		func(s consumer.Stats) int64 { return s.DeadLettered })
+	counter("lost_settles_total", "Settles that came too late or failed; those messages come again.",
+		func(s consumer.Stats) int64 { return s.Lost })
+	counter("unordered_messages_total", "Messages without a key in an order by key.",
+		func(s consumer.Stats) int64 { return s.Unordered })
+	counter("gap_messages_total", "Messages that the broker no longer had when their turn came, at least.",
+		func(s consumer.Stats) int64 { return s.Gaps })
 	counter("idle_reports_total", "Idle timeouts that workers reported.", func(s consumer.Stats) int64 { return s.Pool.Reports })
 	return d
 }
@@ -91,7 +113,8 @@ func (d *descs) describe(ch chan<- *prometheus.Desc) {
 	for _, f := range d.figures {
 		ch <- f.desc
 	}
-	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit, d.lag, d.unsettled, d.route, d.breaker, d.latency} {
+	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit,
+		d.lag, d.unsettled, d.route, d.operation, d.breaker, d.latency} {
 		ch <- one
 	}
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -17,11 +18,28 @@ var bounds = [...]time.Duration{
 	10 * time.Second, 30 * time.Second, 60 * time.Second, 300 * time.Second,
 }
 
+// parts is into how many parts each bucket is divided inside, for Quantiles: the exposed ones are for alerts, and too wide for a
+// chart.
+const parts = 8
+
+// fine are the upper bounds of the parts: of each bucket, parts of equal ratio, the last of which ends where the bucket does.
+var fine = func() (all [len(bounds) * parts]time.Duration) {
+	from := float64(bounds[0]) / (1 << parts)
+	for i, to := range bounds {
+		for p := range parts - 1 {
+			all[i*parts+p] = time.Duration(from * math.Pow(float64(to)/from, float64(p+1)/parts))
+		}
+		all[i*parts+parts-1] = to
+		from = float64(to)
+	}
+	return all
+}()
+
 // A histogram counts handler times. Workers tell of up to a hundred calls at once, which prometheus.Histogram could only take one
 // by one.
 type histogram struct {
-	buckets [len(bounds) + 1]atomic.Int64 // the last one is above all bounds
-	sum     atomic.Int64                  // nanoseconds
+	counts [len(fine) + 1]atomic.Int64 // the last one is above all bounds
+	sum    atomic.Int64                // nanoseconds
 }
 
 // observe counts n calls that took d together.
@@ -34,17 +52,20 @@ func (h *histogram) observe(n int, d time.Duration) {
 		i++
 	}
 	h.sum.Add(int64(d))
-	h.buckets[i].Add(int64(n))
+	for i *= parts; i < len(fine) && each > fine[i]; {
+		i++
+	}
+	h.counts[i].Add(int64(n))
 }
 
 func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	sum := time.Duration(h.sum.Load())
 	var count uint64
 	upTo := make(map[float64]uint64, len(bounds))
-	for i := range h.buckets {
-		count += uint64(h.buckets[i].Load())
-		if i < len(bounds) {
-			upTo[bounds[i].Seconds()] = count
+	for i := range h.counts {
+		count += uint64(h.counts[i].Load())
+		if i%parts == parts-1 {
+			upTo[bounds[i/parts].Seconds()] = count
 		}
 	}
 	return prometheus.MustNewConstHistogram(desc, count, sum.Seconds(), upTo, labels...)

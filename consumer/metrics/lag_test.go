@@ -94,7 +94,8 @@ func lagOfTwo(t *testing.T, b *membroker.Broker, partitioned bool) {
 	for range 2 {
 		m := metrics.New("orders")
 		c, err := consumer.New(consumer.Config{
-			Name: "orders", Source: b.Source(membroker.SourceConfig{Topics: []string{"in", "more"}}), Observers: []consumer.Observer{m.Observe},
+			Name: "orders", Source: b.Source(membroker.SourceConfig{Topics: []string{"in",
+				"more"}}), Observers: []consumer.Observer{m.Observe},
 			Pool: consumer.Pool{Max: 2}, Budget: broker.Budget{Messages: held},
 			Handler:      func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return ctx.Err() },
 			DrainTimeout: -1,

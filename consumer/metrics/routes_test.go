@@ -42,15 +42,21 @@ func TestBatchTimes(t *testing.T) {
 		m := metrics.New("orders")
 		call := func(f func() error) {
 			defer func() { _ = recover() }()
-			h := m.RouteBatch("batch", "webhook")(func(context.Context, []*consumer.Message) error { time.Sleep(2 * time.Second); return f() })
+			h := m.RouteBatch("batch", "webhook")(func(context.Context,
+				[]*consumer.Message) error {
+				time.Sleep(2 * time.Second)
+				return f()
+			})
 			_ = h(t.Context(), make([]*consumer.Message, 2))
 		}
 		each := func(errs ...error) func() error { return func() error { return &consumer.BatchError{Errs: errs} } }
 		skip, later, no := consumer.Skip("old"), consumer.Defer(time.Second, nil), errors.New("no")
-		for _, ok := range []func() error{func() error { return nil }, func() error { return skip }, each(nil, nil), each(skip, later)} {
+		for _, ok := range []func() error{func() error { return nil }, func() error { return skip }, each(nil, nil),
+			each(skip, later)} {
 			call(ok)
 		}
-		for _, failed := range []func() error{func() error { return no }, each(nil, no), each(no, later), each(nil), each(skip, no), func() error { panic("no") }} {
+		for _, failed := range []func() error{func() error { return no }, each(nil, no), each(no, later), each(nil), each(skip, no),
+			func() error { panic("no") }} {
 			call(failed)
 		}
 		for _, later := range []func() error{func() error { return later }, each(later, later)} {
@@ -72,7 +78,9 @@ func (b *breaker) State() string { return b.state }
 func TestBreakerStates(t *testing.T) {
 	m, b := metrics.New("orders"), &breaker{"closed"}
 	m.WatchBreakers(map[string]metrics.Breaker{"bank": b})
-	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="closed"} 1`, `longshore_circuit_breaker_state{breaker="bank",state="open"} 0`)
+	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="closed"} 1`,
+		`longshore_circuit_breaker_state{breaker="bank",state="open"} 0`)
 	b.state = "half-open"
-	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="half-open"} 1`, `longshore_circuit_breaker_state{breaker="bank",state="closed"} 0`)
+	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="half-open"} 1`,
+		`longshore_circuit_breaker_state{breaker="bank",state="closed"} 0`)
 }

@@ -47,7 +47,8 @@ func (d *downstream) handle(context.Context, *consumer.Message) error {
 func TestCircuitBreakerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var states []string
-		b := breaker(t, middleware.BreakerConfig{MinCalls: 4, OpenFor: 10 * time.Second, OnChange: func(s string) { states = append(states, s) }})
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 4, OpenFor: 10 * time.Second,
+			OnChange: func(s string) { states = append(states, s) }})
 		var d downstream
 		h := b.Middleware(d.handle)
 		d.down.Store(true)
@@ -238,7 +239,8 @@ func outage(t *testing.T, retry bool) {
 }
 
 func TestCircuitBreakerRefuses(t *testing.T) {
-	_, err := middleware.NewCircuitBreaker(middleware.BreakerConfig{FailureRate: 1.5, MinCalls: -1, Window: 1, OpenFor: -1, Probes: -1})
+	_, err := middleware.NewCircuitBreaker(middleware.BreakerConfig{FailureRate: 1.5, MinCalls: -1, Window: 1, OpenFor: -1,
+		Probes: -1})
 	for _, field := range []string{"FailureRate", "MinCalls", "Window", "OpenFor", "Probes"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not told: %v", field, err)

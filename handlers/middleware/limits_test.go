@@ -19,7 +19,8 @@ import (
 )
 
 // consume runs a consumer of all topics of b until stop is called, which returns its figures.
-func consume(t *testing.T, b *membroker.Broker, topics []string, cfg consumer.Config) (c *consumer.Consumer, stop func() consumer.Stats) {
+func consume(t *testing.T, b *membroker.Broker, topics []string, cfg consumer.Config) (c *consumer.Consumer,
+	stop func() consumer.Stats) {
 	t.Helper()
 	cfg.Source = b.Source(membroker.SourceConfig{Topics: topics})
 	c, err := consumer.New(cfg)
@@ -111,15 +112,16 @@ func TestConcurrencyLimitSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		var running, most, calls atomic.Int64
-		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Min: 16, Max: 16}, Handler: l.Middleware(func(context.Context, *consumer.Message) error {
-			if n := running.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			calls.Add(1)
-			time.Sleep(time.Second)
-			running.Add(-1)
-			return nil
-		})})
+		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Min: 16, Max: 16},
+			Handler: l.Middleware(func(context.Context, *consumer.Message) error {
+				if n := running.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				calls.Add(1)
+				time.Sleep(time.Second)
+				running.Add(-1)
+				return nil
+			})})
 		time.Sleep(10*time.Second + time.Millisecond)
 		if most.Load() != 1 || calls.Load() != 11 {
 			t.Errorf("limit 1: %d at once, %d calls", most.Load(), calls.Load())
@@ -152,16 +154,17 @@ func TestConcurrencyLimitInOrder(t *testing.T) {
 		}
 		var mu sync.Mutex
 		last := map[string]int64{}
-		_, stop := consume(t, b, []string{"in"}, consumer.Config{Order: consumer.OrderKey, Handler: l.Middleware(func(_ context.Context, m *consumer.Message) error {
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			if before, seen := last[string(m.Key)]; seen && m.Offset < before {
-				t.Errorf("%s: offset %d after %d", m.Key, m.Offset, before)
-			}
-			last[string(m.Key)] = m.Offset
-			return nil
-		})})
+		_, stop := consume(t, b, []string{"in"}, consumer.Config{Order: consumer.OrderKey,
+			Handler: l.Middleware(func(_ context.Context, m *consumer.Message) error {
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if before, seen := last[string(m.Key)]; seen && m.Offset < before {
+					t.Errorf("%s: offset %d after %d", m.Key, m.Offset, before)
+				}
+				last[string(m.Key)] = m.Offset
+				return nil
+			})})
 		time.Sleep(time.Minute)
 		if s := stop(); s.Handled != 600 {
 			t.Errorf("stats %+v", s)
@@ -186,12 +189,13 @@ func TestKeyRateLimit(t *testing.T) {
 		start := time.Now()
 		var mu sync.Mutex
 		times := map[string][]time.Duration{}
-		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Max: 8}, Retry: consumer.Retry{MaxAttempts: 1}, Handler: l.Middleware(func(_ context.Context, m *consumer.Message) error {
-			mu.Lock()
-			defer mu.Unlock()
-			times[string(m.Key)] = append(times[string(m.Key)], time.Since(start))
-			return nil
-		})})
+		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Max: 8}, Retry: consumer.Retry{MaxAttempts: 1},
+			Handler: l.Middleware(func(_ context.Context, m *consumer.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				times[string(m.Key)] = append(times[string(m.Key)], time.Since(start))
+				return nil
+			})})
 		time.Sleep(time.Minute)
 		if s := stop(); s.Handled != 500 || s.Failed != 0 {
 			t.Errorf("stats %+v", s)

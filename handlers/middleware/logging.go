@@ -10,8 +10,9 @@ import (
 
 // Logging writes one event for each call: event "handled" with topic, partition, offset, id, attempt, took_ms and outcome: ok,
 // skip, permanent or error. level is that of the ok and skip ones; the others are warnings, with the error. Neither keys nor
-// payloads are written. The engine logs every failure as well, with what becomes of the message; this is for the calls of one
-// handler, good ones included. A panic passes without an event unless Recover is inside.
+// payloads are written. A hook of log gets the call's context (tracing.LogHook). The engine logs every failure as well, with
+// what becomes of the message; this is for the calls of one handler, good ones included. A panic passes without an event unless
+// Recover is inside.
 func Logging(log zerolog.Logger, level zerolog.Level) consumer.Middleware {
 	return func(next consumer.Handler) consumer.Handler {
 		return func(ctx context.Context, m *consumer.Message) error {
@@ -32,7 +33,7 @@ func Logging(log zerolog.Logger, level zerolog.Level) consumer.Middleware {
 			if !e.Enabled() {
 				return err
 			}
-			e = e.Str("event", "handled").Str("topic", m.Topic)
+			e = e.Ctx(ctx).Str("event", "handled").Str("topic", m.Topic)
 			if m.Partition >= 0 {
 				e = e.Int32("partition", m.Partition)
 			}

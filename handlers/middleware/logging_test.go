@@ -39,7 +39,8 @@ func TestLogging(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &e); err != nil {
 				t.Fatalf("%v: %s", err, &out)
 			}
-			for k, want := range map[string]any{"event": "handled", "topic": "orders", "partition": 1.0, "offset": 7.0, "attempt": 1.0, "took_ms": 1.5,
+			for k, want := range map[string]any{"event": "handled", "topic": "orders", "partition": 1.0, "offset": 7.0, "attempt": 1.0,
+				"took_ms": 1.5,
 				"outcome": c.outcome, "level": c.level} {
 				if e[k] != want {
 					t.Errorf("%v: %s is %v, want %v", c.err, k, e[k], want)
@@ -54,15 +55,20 @@ func TestLogging(t *testing.T) {
 
 func TestLoggingBelowTheLevel(t *testing.T) {
 	var out bytes.Buffer
-	h := middleware.Logging(zerolog.New(&out).Level(zerolog.InfoLevel), zerolog.DebugLevel)(func(context.Context, *consumer.Message) error { return nil })
+	h := middleware.Logging(zerolog.New(&out).Level(zerolog.InfoLevel),
+		zerolog.DebugLevel)(func(context.Context, *consumer.Message) error { return nil })
 	if err := h(t.Context(), message(1)); err != nil || out.Len() != 0 {
 		t.Errorf("error %v, wrote %s", err, &out)
 	}
 }
 
 func ExampleLogging() {
-	log := zerolog.New(zerolog.ConsoleWriter{Out: os.Stdout, NoColor: true, PartsOrder: []string{"level"}, FieldsExclude: []string{"took_ms"}})
-	h := middleware.Logging(log, zerolog.InfoLevel)(func(context.Context, *consumer.Message) error { return errors.New("out of stock") })
+	log := zerolog.New(zerolog.ConsoleWriter{Out: os.Stdout, NoColor: true, PartsOrder: []string{"level"},
+		FieldsExclude: []string{"took_ms"}})
+	h := middleware.Logging(log, zerolog.InfoLevel)(func(context.Context,
+		*consumer.Message) error {
+		return errors.New("out of stock")
+	})
 	_ = h(context.Background(), &consumer.Message{Topic: "orders", Partition: 3, Offset: 42, Attempt: 1})
 	// Output: WRN error="out of stock" attempt=1 event=handled offset=42 outcome=error partition=3 topic=orders
 }

@@ -27,7 +27,8 @@ func changed(kind string, have, to map[string]float64) (map[string]float64, erro
 		v := to[name]
 		switch _, known := have[name]; {
 		case !known:
-			wrong = append(wrong, fmt.Sprintf("%s: is no setting of a %s, want some of %s", name, kind, strings.Join(slices.Sorted(maps.Keys(have)), ", ")))
+			wrong = append(wrong, fmt.Sprintf("%s: is no setting of a %s, want some of %s", name, kind,
+				strings.Join(slices.Sorted(maps.Keys(have)), ", ")))
 		case name == settingPerSecond && !(v > 0 && v <= math.MaxFloat64): // 0 would hold every message for ever
 			wrong = append(wrong, fmt.Sprintf("%s: is %v, want more than 0", name, v))
 		case name != settingPerSecond && !(v >= 1 && v <= math.MaxInt32 && v == math.Trunc(v)):

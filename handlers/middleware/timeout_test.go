@@ -29,7 +29,11 @@ func TestTimeout(t *testing.T) {
 	})
 	t.Run("in time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			err := middleware.Timeout(time.Second)(func(context.Context, *consumer.Message) error { time.Sleep(time.Second - 1); return own })(t.Context(), message(1))
+			err := middleware.Timeout(time.Second)(func(context.Context,
+				*consumer.Message) error {
+				time.Sleep(time.Second - 1)
+				return own
+			})(t.Context(), message(1))
 			if !errors.Is(err, own) || errors.Is(err, consumer.ErrTimeout) {
 				t.Errorf("error %v", err)
 			}
@@ -37,7 +41,11 @@ func TestTimeout(t *testing.T) {
 	})
 	t.Run("late but well", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			err := middleware.Timeout(time.Second)(func(context.Context, *consumer.Message) error { time.Sleep(time.Minute); return nil })(t.Context(), message(1))
+			err := middleware.Timeout(time.Second)(func(context.Context,
+				*consumer.Message) error {
+				time.Sleep(time.Minute)
+				return nil
+			})(t.Context(), message(1))
 			if err != nil {
 				t.Errorf("error %v", err)
 			}
@@ -47,7 +55,11 @@ func TestTimeout(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Millisecond, func() { cancel(consumer.ErrShutdown) })
-			err := middleware.Timeout(time.Second)(func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return context.Cause(ctx) })(ctx, message(1))
+			err := middleware.Timeout(time.Second)(func(ctx context.Context,
+				_ *consumer.Message) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})(ctx, message(1))
 			if !errors.Is(err, consumer.ErrShutdown) || errors.Is(err, consumer.ErrTimeout) {
 				t.Errorf("error %v", err)
 			}

@@ -100,7 +100,8 @@ func TestEmptyIsAMessage(t *testing.T) {
 func TestWrongTypesAreRefused(t *testing.T) {
 	for _, c := range []handlers.Codec{protobuf.Codec{}, protobuf.JSON{}} {
 		var v string
-		if err := c.Decode(&consumer.Message{Value: []byte{}}, &v); err == nil || !strings.Contains(err.Error(), "*string is no protobuf message") {
+		if err := c.Decode(&consumer.Message{Value: []byte{}}, &v); err == nil ||
+			!strings.Contains(err.Error(), "*string is no protobuf message") {
 			t.Errorf("%T: error %v", c, err)
 		}
 		func() {
@@ -121,7 +122,8 @@ func FuzzCodecs(f *testing.F) {
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := &consumer.Message{Value: b}
-		for _, c := range []handlers.Codec{protobuf.Codec{}, protobuf.Codec{Strict: true}, protobuf.JSON{}, protobuf.JSON{Strict: true}} {
+		for _, c := range []handlers.Codec{protobuf.Codec{}, protobuf.Codec{Strict: true}, protobuf.JSON{},
+			protobuf.JSON{Strict: true}} {
 			var v, again typepb.Type
 			if err := c.Decode(m, &v); err != nil {
 				if len(err.Error()) > 300 {
@@ -129,7 +131,8 @@ func FuzzCodecs(f *testing.F) {
 				}
 				continue
 			}
-			if err := (protobuf.Codec{}).Decode(&consumer.Message{Value: append([]byte{}, wire(t, &v)...)}, &again); err != nil || !proto.Equal(&v, &again) {
+			if err := (protobuf.Codec{}).Decode(&consumer.Message{Value: append([]byte{}, wire(t, &v)...)}, &again); err != nil ||
+				!proto.Equal(&v, &again) {
 				t.Fatalf("%T: %v became %v, error %v", c, &v, &again, err)
 			}
 		}

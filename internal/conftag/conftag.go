@@ -6,9 +6,9 @@
 // yaml is its name in the file: "-" where the file has none, or says it otherwise; ",inline" for a struct whose fields are the
 // file's at the same place.
 //
-// want is what may be set: words ("wait|stop"), "some" for what must not be empty, or ranges of numbers and durations, with " or "
-// between them ("1.. or -1"). A range is "1..", "..1", "0..1", ">0" or ">0..1" without its beginning. Its end may be ms32: the most milliseconds that 32 bits
-// can say.
+// want is what may be set: words ("wait|stop"), "some" for what must not be empty, or ranges of numbers and durations, with "
+// or " between them ("1.. or -1"). A range is "1..", "..1", "0..1", ">0" or ">0..1" without its beginning. Its end may be ms32:
+// the most milliseconds that 32 bits can say.
 package conftag
 
 import (

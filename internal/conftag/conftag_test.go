@@ -37,22 +37,24 @@ type config struct {
 
 func TestCheck(t *testing.T) {
 	for want, c := range map[string]config{
-		"": {Base: Base{"x", time.Second}, Inner: Base{Wait: 20 * time.Millisecond}, Steps: []step{{1}, {}}, Mode: "stop", Styles: []string{"b", "a"},
-			Share: 1, Port: 65535, Bound: -1, More: 1, Hidden: 9, hidden: -1},
-		"Wait is 1ms, want at least 20ms":                                               {Base: Base{Wait: time.Millisecond}},
-		"Inner.Wait is -1s, negative":                                                   {Inner: Base{Wait: -time.Second}},
-		"At.Wait is 597h0m0s, more than 596h31m23.647s (32 bits of milliseconds)":       {At: &Base{Wait: 597 * time.Hour}},
-		"Steps[1].Size is -2, want at least 1":                                          {Steps: []step{{1}, {-2}}},
-		`Mode is "later", want one of [wait stop]`:                                      {Mode: "later"},
-		`Styles[1] is "c", want one of [a b]`:                                           {Styles: []string{"a", "c"}},
-		"Share is 1.5, want more than 0, at most 1":                                     {Share: 1.5},
-		"Share is NaN, want more than 0, at most 1":                                     {Share: math.NaN()},
-		"Port is -1, negative":                                                          {Port: -1},
-		"Port is 65536, want 0 to 65535":                                                {Port: 65536},
-		"Bound is -2, want at least 1 or -1":                                            {Bound: -2},
-		"More is -1ns, negative":                                                        {More: -1},
-		"Hidden is 10, want at most 9":                                                  {Hidden: 10},
-		"Inner.Wait is -1ns, negative\nAt.Wait is -2ns, negative\nPort is -3, negative": {Inner: Base{Wait: -1}, At: &Base{Wait: -2}, Port: -3},
+		"": {Base: Base{"x", time.Second}, Inner: Base{Wait: 20 * time.Millisecond}, Steps: []step{{1}, {}}, Mode: "stop",
+			Styles: []string{"b", "a"},
+			Share:  1, Port: 65535, Bound: -1, More: 1, Hidden: 9, hidden: -1},
+		"Wait is 1ms, want at least 20ms":                                         {Base: Base{Wait: time.Millisecond}},
+		"Inner.Wait is -1s, negative":                                             {Inner: Base{Wait: -time.Second}},
+		"At.Wait is 597h0m0s, more than 596h31m23.647s (32 bits of milliseconds)": {At: &Base{Wait: 597 * time.Hour}},
+		"Steps[1].Size is -2, want at least 1":                                    {Steps: []step{{1}, {-2}}},
+		`Mode is "later", want one of [wait stop]`:                                {Mode: "later"},
+		`Styles[1] is "c", want one of [a b]`:                                     {Styles: []string{"a", "c"}},
+		"Share is 1.5, want more than 0, at most 1":                               {Share: 1.5},
+		"Share is NaN, want more than 0, at most 1":                               {Share: math.NaN()},
+		"Port is -1, negative":                                                    {Port: -1},
+		"Port is 65536, want 0 to 65535":                                          {Port: 65536},
+		"Bound is -2, want at least 1 or -1":                                      {Bound: -2},
+		"More is -1ns, negative":                                                  {More: -1},
+		"Hidden is 10, want at most 9":                                            {Hidden: 10},
+		"Inner.Wait is -1ns, negative\nAt.Wait is -2ns, negative\nPort is -3, negative": {Inner: Base{Wait: -1}, At: &Base{Wait: -2},
+			Port: -3},
 	} {
 		var fs broker.Findings
 		if conftag.Check(&fs, c); fs.Error() != want {
@@ -84,8 +86,9 @@ func TestZero(t *testing.T) {
 
 func TestName(t *testing.T) {
 	for field, want := range map[broker.Field]string{
-		"Wait": "wait_for", "Inner.Wait": "inner.wait_for", "At.Name": "at.name", "Steps[3].Size": "steps[3].size", "Styles[1]": "styles[1]",
-		"Hidden": "", "Nothing": "", "Mode.X": "", "": "", "hidden": "",
+		"Wait": "wait_for", "Inner.Wait": "inner.wait_for", "At.Name": "at.name", "Steps[3].Size": "steps[3].size",
+		"Styles[1]": "styles[1]",
+		"Hidden":    "", "Nothing": "", "Mode.X": "", "": "", "hidden": "",
 	} {
 		got, ok := conftag.Name(reflect.TypeFor[*config](), field)
 		if ok != (want != "") || ok && got != want {

@@ -1,5 +1,5 @@
-// Package letterheader is the table of the headers that a dead letter has, and a message of a retry topic: the consumer writes them
-// there, and it and package deadletters read them again.
+// Package letterheader is the table of the headers that a dead letter has, and a message of a retry topic: the consumer writes
+// them there, and it and package deadletters read them again.
 package letterheader
 
 import (
@@ -33,7 +33,7 @@ type Headers struct {
 // A field is one header.
 type field struct {
 	key   string
-	write func(*Headers) string // "" is not written
+	write func([]byte, *Headers) []byte // appends it; nothing: it is not written
 	read  func(*Headers, string)
 }
 
@@ -41,19 +41,19 @@ var fields = []field{
 	text(broker.HeaderOriginalTopic, func(h *Headers) *string { return &h.Topic }),
 	{
 		broker.HeaderOriginalPartition,
-		func(h *Headers) string { return number(int64(h.Partition)) },
+		func(b []byte, h *Headers) []byte { return number(b, int64(h.Partition)) },
 		func(h *Headers, s string) { h.Partition = int32(readNumber(s, 32, -1)) },
 	},
 	{
 		broker.HeaderOriginalOffset,
-		func(h *Headers) string { return number(h.Offset) },
+		func(b []byte, h *Headers) []byte { return number(b, h.Offset) },
 		func(h *Headers, s string) { h.Offset = readNumber(s, 64, -1) },
 	},
 	text(broker.HeaderOriginalID, func(h *Headers) *string { return &h.ID }),
 	moment(broker.HeaderOriginalTime, func(h *Headers) *time.Time { return &h.Time }),
 	{
 		broker.HeaderAttempts,
-		func(h *Headers) string { return number(int64(h.Attempts)) },
+		func(b []byte, h *Headers) []byte { return number(b, int64(h.Attempts)) },
 		func(h *Headers, s string) { h.Attempts = int32(readNumber(s, 32, 0)) },
 	},
 	moment(broker.HeaderFirstFailure, func(h *Headers) *time.Time { return &h.FirstFailure }),
@@ -65,18 +65,18 @@ var fields = []field{
 }
 
 func text(key string, of func(*Headers) *string) field {
-	return field{key, func(h *Headers) string { return *of(h) }, func(h *Headers, s string) { *of(h) = s }}
+	return field{key, func(b []byte, h *Headers) []byte { return append(b, *of(h)...) }, func(h *Headers, s string) { *of(h) = s }}
 }
 
 // moment is a time, in RFC 3339 with nanoseconds.
 func moment(key string, of func(*Headers) *time.Time) field {
 	return field{
 		key,
-		func(h *Headers) string {
+		func(b []byte, h *Headers) []byte {
 			if of(h).IsZero() {
-				return ""
+				return b
 			}
-			return of(h).UTC().Format(time.RFC3339Nano)
+			return of(h).UTC().AppendFormat(b, time.RFC3339Nano)
 		},
 		func(h *Headers, s string) {
 			t, err := time.Parse(time.RFC3339Nano, s)
@@ -89,11 +89,11 @@ func moment(key string, of func(*Headers) *time.Time) field {
 }
 
 // number is n; what is not known is not written.
-func number(n int64) string {
+func number(b []byte, n int64) []byte {
 	if n < 0 {
-		return ""
+		return b
 	}
-	return strconv.FormatInt(n, 10)
+	return strconv.AppendInt(b, n, 10)
 }
 
 func readNumber(s string, bits int, otherwise int64) int64 {
@@ -104,15 +104,21 @@ func readNumber(s string, bits int, otherwise int64) int64 {
 	return n
 }
 
-// Append appends what h says to hs.
+// Append appends what h says to hs. The values lie in one piece of memory.
 func (h *Headers) Append(hs []broker.Header) []broker.Header {
+	const times, numbers = 4 * len(time.RFC3339Nano), 3 * 20
+	b := make([]byte, 0, times+numbers+len(h.Topic)+len(h.ID)+len(h.Class)+len(h.Error)+len(h.Handler))
 	for _, f := range fields {
-		if v := f.write(h); v != "" {
-			hs = append(hs, broker.Header{Key: f.key, Value: []byte(v)})
+		at := len(b)
+		if b = f.write(b, h); len(b) > at {
+			hs = append(hs, broker.Header{Key: f.key, Value: b[at:len(b):len(b)]})
 		}
 	}
 	return hs
 }
+
+// Most is how many Append appends at most.
+var Most = len(fields)
 
 // byKey finds a header's field.
 var byKey = func() map[string]field {

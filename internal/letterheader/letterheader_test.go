@@ -76,7 +76,8 @@ func FuzzRead(f *testing.F) {
 		}
 		again := letterheader.Read(broker.NewHeaders(h.Append(nil)...))
 		for _, pair := range [][2]*time.Time{
-			{&h.Time, &again.Time}, {&h.FirstFailure, &again.FirstFailure}, {&h.LastFailure, &again.LastFailure}, {&h.RetryAt, &again.RetryAt},
+			{&h.Time, &again.Time}, {&h.FirstFailure, &again.FirstFailure}, {&h.LastFailure, &again.LastFailure}, {&h.RetryAt,
+				&again.RetryAt},
 		} {
 			if pair[0].Equal(*pair[1]) {
 				*pair[1] = *pair[0] // perhaps in another zone

@@ -1,0 +1,124 @@
+package page
+
+import (
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// How many rows the tables of a consumer have.
+const (
+	shownDecisions = 15
+	shownFailures  = 10
+	shownCalls     = 15
+	shownParked    = 10
+)
+
+// A detailView is one consumer.
+type detailView struct {
+	shell
+	Name     string
+	Span     span
+	Spans    []span
+	Stats    consumer.Stats
+	Lag      *int64
+	State    string
+	Concerns []string
+	Glance
+	Workers   string
+	Figures   sample2
+	Charts    []Chart
+	Decisions []Decision
+	Failures  []Failure
+	Open      bool // the three that follow are known
+	Claims    []consumer.ClaimStatus
+	Calls     []consumer.Call
+	Parked    []consumer.ParkedMessage
+	Lags      []Lag
+	LagErr    string
+	JetStream bool // it says what is pending
+	OwnLags   []broker.PartitionLag
+	Limits    []limitView
+	Boxes     []boxView
+	Job       *jobView
+	Wrong     string
+	Said      string
+}
+
+// A limitView is a limit of handlers with its settings.
+type limitView struct {
+	Name, Kind string
+	Settings   []settingView
+}
+
+type settingView struct {
+	Name, Value string
+}
+
+// A boxView is a place of dead letters.
+type boxView struct{ Topic string }
+
+func (s *site) detailView(r *http.Request, w *watched) detailView {
+	v := detailView{shell: s.shell(r, w.name), Name: w.name, Span: spanOf(r.FormValue("span")), Spans: spans,
+		Said: said[r.FormValue("said")]}
+	t := w.target()
+	v.Stats = t.Stats()
+	v.Lag, v.State = unknown(v.Stats.Lag.Waiting), stateText(v.Stats)
+	latest := w.history.latest(trendSeconds)
+	v.Glance, v.Figures = glance(v.Stats, t.Ready(), latest), last(latest)
+	if c, ok := t.(concerned); ok {
+		v.Concerns = c.Concerns()
+	}
+	if o, ok := t.(open); ok {
+		v.Open, v.Claims, v.Calls, v.Parked = true, o.Claims(), o.Calls(shownCalls), o.Parked(shownParked)
+		v.Concerns = append(v.Concerns, stalled(v.Claims)...)
+	}
+	v.Decisions, v.Failures = w.diary.newest(shownDecisions, shownFailures)
+	v.Workers = workersText(v.Stats, v.Decisions, v.Now)
+	v.Charts = charts(w, v.Span, v.Now)
+	rows, err := w.lags.get(r.Context(), v.Now)
+	v.JetStream = slices.ContainsFunc(rows, func(l Lag) bool { return l.Pending != nil })
+	if v.Lags = rows; err != nil {
+		v.LagErr = plain(err.Error(), fieldBytes)
+	}
+	if w.lags.read == nil {
+		v.OwnLags = ownLags(t)
+	}
+	v.Job = s.page.jobs.view(w.name)
+	for _, l := range w.sources.Letters {
+		v.Boxes = append(v.Boxes, boxView{l.Topic})
+	}
+	return v
+}
+
+// limitViews are a consumer's limits of handlers as they are.
+func limitViews(w *watched) (all []limitView) {
+	limits := w.served.Load().limits
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		l := limitView{Name: name, Kind: limits[name].Kind()}
+		settings := limits[name].Settings()
+		for _, key := range slices.Sorted(maps.Keys(settings)) {
+			one := settingView{Name: key}
+			if x := settings[key]; !math.IsInf(x, 0) {
+				one.Value = formNumber(x)
+			}
+			l.Settings = append(l.Settings, one)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func (s *site) detail(w http.ResponseWriter, r *http.Request, c *watched) {
+	v := s.detailView(r, c)
+	v.Limits = limitViews(c)
+	s.show(w, r, http.StatusOK, "detail", v)
+}
+
+func (s *site) detailLive(w http.ResponseWriter, r *http.Request, c *watched) {
+	s.show(w, r, http.StatusOK, "detail-live", s.detailView(r, c))
+}

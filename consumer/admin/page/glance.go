@@ -1,0 +1,194 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
+)
+
+// A Glance is how a consumer is, in a sentence. Level is good, warn or bad.
+type Glance struct {
+	Level string
+	Text  string
+}
+
+// trendSeconds is over how long a lag is looked at.
+const trendSeconds = 20
+
+// seenRuns is how many runs have to fail before most runs are said to: one message with all of its tries is not most.
+const seenRuns = 10
+
+// glance says whether a consumer keeps up, or what is worse than a lag: that what it handles fails, or does not come to an end.
+// latest are its last samples.
+func glance(s consumer.Stats, ready bool, latest []sample) Glance {
+	waiting := "an unknown number of messages waits"
+	if s.Lag.Waiting >= 0 {
+		waiting = messages(s.Lag.Waiting) + " at the broker"
+	}
+	switch {
+	case s.State != consumer.Running && s.InFlight > 0:
+		return Glance{"warn", fmt.Sprintf("It is %s, with %s in hand.", s.State, counted(s.InFlight))}
+	case s.State != consumer.Running:
+		return Glance{"warn", "It is " + s.State.String() + "."}
+	case s.Paused:
+		return Glance{"warn", "It is paused and takes no messages: " + waiting + "."}
+	case !ready:
+		return Glance{"bad", "It has no contact with its broker."}
+	}
+	t := trendOf(latest)
+	if t.failed > t.handled && t.failed*float64(len(latest)) >= seenRuns {
+		return Glance{"bad", fmt.Sprintf("Most runs fail: %s a second, and %s messages a second are handled. %s.",
+			chart.Number(t.failed), chart.Number(t.handled), capital(waiting))}
+	}
+	if standsStill(s, t, latest) {
+		return still(s, t, waiting)
+	}
+	if s.Lag.Waiting < 0 {
+		return Glance{"warn", "How much waits at the broker is not known yet."}
+	}
+	now := t.lag
+	if math.IsNaN(now) {
+		now = float64(s.Lag.Waiting)
+	}
+	switch {
+	case now <= math.Max(10, t.handled): // a second's work
+		return Glance{"good", "It keeps up: " + waiting + "."}
+	case t.slope < -math.Max(1, now/600):
+		left := time.Duration(now / -t.slope * float64(time.Second))
+		return Glance{"good", fmt.Sprintf("It catches up: %s, %s fewer a second, about %s to go.", waiting,
+			chart.Number(math.Round(-t.slope)), duration(left))}
+	case t.grows():
+		return Glance{"bad", fmt.Sprintf("It falls behind: %s, %s more a second. %s", waiting, chart.Number(math.Round(t.slope)),
+			bound(s))}
+	}
+	return Glance{"warn", fmt.Sprintf("It holds its distance: %s. %s", waiting, bound(s))}
+}
+
+// standsStill says whether messages wait behind handlers of which none has finished one for as long as is looked at.
+func standsStill(s consumer.Stats, t trend, latest []sample) bool {
+	return len(latest) == trendSeconds && t.settled == 0 && s.Pool.Busy > 0 && s.Pool.Busy >= s.Pool.Live &&
+		(s.Lag.Waiting > 0 || s.Pool.Backlog > 0)
+}
+
+// still tells of that. Handlers may be meant to take long, so it is bad only where the lag grows meanwhile.
+func still(s consumer.Stats, t trend, waiting string) Glance {
+	g := Glance{"warn", fmt.Sprintf("Nothing was finished for %d s, and %s. %s", trendSeconds, allOf(s.Pool.Live), capital(waiting))}
+	if s.Pool.Backlog > 0 {
+		g.Text += fmt.Sprintf(", and %s here", chart.Whole(int64(s.Pool.Backlog)))
+	}
+	if t.grows() {
+		g.Level, g.Text = "bad", g.Text+", "+chart.Number(math.Round(t.slope))+" more a second"
+	}
+	g.Text += "."
+	return g
+}
+
+// bound says what keeps it from doing more, as far as that can be seen.
+func bound(s consumer.Stats) string {
+	switch {
+	case s.Pool.Busy >= s.Pool.Live && s.Pool.Live >= s.Pool.Max:
+		return fmt.Sprintf("All %d workers are busy, which is as many as it may have.", s.Pool.Max)
+	case s.Pool.Busy >= s.Pool.Live:
+		return "All workers are busy."
+	}
+	return "Not all workers are busy."
+}
+
+// stalled are the claims that take nothing in, since one message is not finished and too much behind it is.
+func stalled(claims []consumer.ClaimStatus) (all []string) {
+	for _, c := range claims {
+		if c.Window >= 1 {
+			all = append(all, fmt.Sprintf("%s %d takes in nothing more until its oldest message is settled: its window is full.",
+				c.Topic, c.Partition))
+		}
+	}
+	return all
+}
+
+// A trend is what a consumer did lately.
+type trend struct {
+	lag                      float64 // the latest; NaN: unknown
+	slope                    float64 // how fast it grows a second
+	handled, failed, settled float64 // a second
+}
+
+func trendOf(latest []sample) (t trend) {
+	latest = latest[max(0, len(latest)-trendSeconds):]
+	first := math.NaN()
+	var from time.Time
+	t.lag = math.NaN()
+	for _, x := range latest {
+		n := float64(len(latest))
+		t.handled, t.failed, t.settled = t.handled+x.handled/n, t.failed+x.failed/n, t.settled+x.settled/n
+		if math.IsNaN(x.lag) {
+			continue
+		}
+		if math.IsNaN(first) {
+			first, from = x.lag, x.at
+		}
+		if t.lag = x.lag; x.at.After(from) {
+			t.slope = (t.lag - first) / x.at.Sub(from).Seconds()
+		}
+	}
+	return t
+}
+
+// grows says whether the lag does, more than by what it wavers.
+func (t trend) grows() bool { return t.slope > math.Max(1, t.handled/100) }
+
+// workersText says how many workers there are, and why.
+func workersText(s consumer.Stats, last []Decision, now time.Time) string {
+	count := "1 worker"
+	if s.Pool.Live != 1 {
+		count = chart.Whole(int64(s.Pool.Live)) + " workers"
+	}
+	text := fmt.Sprintf("%s, %d busy, between %d and %d.", count, s.Pool.Busy, s.Pool.Min, s.Pool.Max)
+	if len(last) > 0 {
+		d := last[0]
+		text += fmt.Sprintf(" From %d to %d %s ago: %s.", d.From, d.To, duration(now.Sub(d.At)), plain(d.Why, fieldBytes))
+	}
+	return text
+}
+
+func allOf(workers int) string {
+	if workers == 1 {
+		return "its only worker is in a handler"
+	}
+	return fmt.Sprintf("all %d workers are in handlers", workers)
+}
+
+func messages(n int64) string {
+	if n == 1 {
+		return "1 message waits"
+	}
+	return counted(n) + " wait"
+}
+
+func counted(n int64) string {
+	if n == 1 {
+		return "1 message"
+	}
+	return chart.Whole(n) + " messages"
+}
+
+// capital begins a sentence.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// duration writes a time with about two digits.
+func duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < 100*time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
+}

@@ -1,0 +1,265 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/pool"
+	"pgregory.net/rapid"
+)
+
+// TestRing: it keeps the latest, in their order, whatever its size.
+func TestRing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most, n := rapid.IntRange(1, 9).Draw(t, "most"), rapid.IntRange(0, 40).Draw(t, "n")
+		r, model := newRing[int](most), []int{}
+		for i := range n {
+			r.add(i)
+			model = append(model, i)
+		}
+		model = model[max(0, n-most):]
+		if got := r.all(); !slices.Equal(got, model) {
+			t.Fatalf("all %v, want %v", got, model)
+		}
+		slices.Reverse(model)
+		few := rapid.IntRange(0, 12).Draw(t, "few")
+		if got := r.newest(few); !slices.Equal(got, model[:min(few, len(model))]) {
+			t.Fatalf("newest %v of %v", got, model)
+		}
+	})
+}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// stats are figures of a moment.
+func stats(handled, failed, lag int64, live int) consumer.Stats {
+	return consumer.Stats{State: consumer.Running, Handled: handled, Failed: failed, InFlight: int64(live),
+		Lag: broker.Lag{Waiting: lag}, Pool: pool.Stats{Live: live, Busy: live, Max: 8}}
+}
+
+// TestHistory: rates are of what lies between two looks; a day is kept by the minute, with the most of each.
+func TestHistory(t *testing.T) {
+	h := newHistory()
+	const hours = 25
+	for i := range int64(hours * 3600) {
+		lag := i % 60 // so the most of a minute is 59
+		if i%3 == 0 {
+			lag = -1
+		}
+		h.add(noon.Add(time.Duration(i)*time.Second), stats(10*i, i, lag, 3), math.NaN(), 7)
+	}
+	end := noon.Add(hours * time.Hour)
+	for _, s := range spans {
+		cols := h.columns(s, end)
+		if most := int(s.length/s.column) + 1; len(cols) > most || len(cols) < most-2 {
+			t.Errorf("%s: %d columns, want about %d", s.Name, len(cols), most)
+		}
+		for i, x := range cols {
+			if math.Abs(x.handled-10) > 1e-9 || math.Abs(x.failed-1) > 1e-9 || math.Abs(x.settled-10) > 1e-9 || x.live != 3 ||
+				x.limit != 8 || !math.IsNaN(x.p50) || x.p99 != 7 {
+				t.Fatalf("%s: column %d is %+v", s.Name, i, x)
+			}
+			if i > 0 && !x.at.After(cols[i-1].at) || x.at.Before(end.Add(-s.length)) {
+				t.Fatalf("%s: column %d is at %v", s.Name, i, x.at)
+			}
+		}
+	}
+	for _, x := range h.columns(spanOf("24h"), end)[1:200] {
+		if x.lag != 59 {
+			t.Fatalf("five minutes have the lag %v, want the most of them", x.lag)
+		}
+	}
+	if got := spanOf("nonsense"); got.Name != spans[0].Name {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestGlance: is it keeping up, in a sentence.
+func TestGlance(t *testing.T) {
+	series := func(of sample, from, step float64) (list []sample) {
+		for i := range 20 {
+			of.at, of.lag = noon.Add(time.Duration(i)*time.Second), from+step*float64(i)
+			list = append(list, of)
+		}
+		return list
+	}
+	works := sample{handled: 100, settled: 100}
+	fails := sample{failed: 130, settled: 43} // each message has three runs, and is dead-lettered
+	refused := sample{handled: 2, failed: 3}  // some do
+	skips := sample{settled: 100}             // its handlers skip them all
+	hangs := sample{}                         // no handler returns
+	tried := series(hangs, 5000, 0)           // but for one run that failed, of a message that is retried
+	tried[7].failed = 1
+	busy := stats(0, 0, 5000, 8)
+	idle := stats(0, 0, 5000, 3)
+	idle.Pool.Busy = 1
+	paused, stopping, unknown, last, here := busy, busy, busy, busy, busy
+	paused.Paused, stopping.State, unknown.Lag.Waiting = true, consumer.Draining, -1
+	last.State, last.InFlight = consumer.Cancelling, 1
+	here.Lag.Waiting, here.Pool.Backlog, here.InFlight = 0, 51, 59
+	for _, c := range []struct {
+		stats  consumer.Stats
+		ready  bool
+		latest []sample
+		level  string
+		text   string
+	}{
+		{stats(0, 0, 0, 1), true, series(works, 0, 0), "good", "It keeps up: 0 messages wait at the broker."},
+		{stats(0, 0, 1, 1), true, nil, "good", "It keeps up: 1 message waits at the broker."},
+		{busy, true, series(works, 6900, -100), "good", "It catches up: 5,000 messages wait at the broker, 100 fewer a second, about 50s to go."},
+		{busy, true, series(works, 1000, 50), "bad", "It falls behind: 5,000 messages wait at the broker, 50 more a second. All 8 workers are busy, which is as many as it may have."},
+		{idle, true, series(works, 5000, 0), "warn", "It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
+		{busy, true, series(skips, 5000, 0), "warn", "It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
+		{stats(0, 0, 0, 9), true, series(fails, 0, 0), "bad", "Most runs fail: 130 a second, and 0 messages a second are handled. 0 messages wait at the broker."},
+		{idle, true, series(refused, 5000, 0), "bad", "Most runs fail: 3 a second, and 2 messages a second are handled. 5,000 messages wait at the broker."},
+		{busy, true, series(hangs, 5000, 0), "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker."},
+		{stats(0, 0, 5000, 1), true, series(hangs, 5000, 0), "warn", "Nothing was finished for 20 s, and its only worker is in a handler. 5,000 messages wait at the broker."},
+		{busy, true, tried, "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker."},
+		{busy, true, series(hangs, 1000, 50), "bad", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker, 50 more a second."},
+		{here, true, series(hangs, 0, 0), "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 0 messages wait at the broker, and 51 here."},
+		{busy, true, series(hangs, 5000, 0)[:10], "warn", "It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
+		{idle, true, series(hangs, 5000, 0), "warn", "It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
+		{paused, true, nil, "warn", "It is paused and takes no messages: 5,000 messages wait at the broker."},
+		{stopping, true, nil, "warn", "It is draining, with 8 messages in hand."},
+		{last, true, nil, "warn", "It is cancelling, with 1 message in hand."},
+		{busy, false, nil, "bad", "It has no contact with its broker."},
+		{unknown, true, nil, "warn", "How much waits at the broker is not known yet."},
+	} {
+		if got := glance(c.stats, c.ready, c.latest); got.Level != c.level || got.Text != c.text {
+			t.Errorf("%+v, want %s %q", got, c.level, c.text)
+		}
+	}
+}
+
+// TestStalled: a partition that one message holds up is said.
+func TestStalled(t *testing.T) {
+	claims := []consumer.ClaimStatus{{Topic: "orders", Partition: 0, Window: 1}, {Topic: "orders", Partition: 1, Window: 0.99}, {Window: -1}}
+	want := []string{"orders 0 takes in nothing more until its oldest message is settled: its window is full."}
+	if got := stalled(claims); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestDiary: failures beyond what a second may have are passed over; the next second has its own.
+func TestDiary(t *testing.T) {
+	d := newDiary()
+	for i := range 50 {
+		d.observe(consumer.Failed{Message: &consumer.Message{Offset: int64(i)}, Err: fmt.Errorf("no %d", i), Class: "error"},
+			noon.Add(time.Duration(i)*time.Millisecond))
+	}
+	d.observe(consumer.Failed{Message: &consumer.Message{Offset: 99}, Class: "error"}, noon.Add(time.Second))
+	d.observe(consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2}}, noon)
+	decisions, failures := d.newest(10, 100)
+	if len(failures) != failuresASecond+1 || failures[0].Offset != 99 || failures[1].Offset != failuresASecond-1 {
+		t.Errorf("%d failures, the first %+v", len(failures), failures[0])
+	}
+	if len(decisions) != 1 || decisions[0].To != 2 || !decisions[0].At.Equal(noon) {
+		t.Errorf("%+v", decisions)
+	}
+}
+
+// TestSessions: a session ends with its time, with the logout, and with too many others.
+func TestSessions(t *testing.T) {
+	s := newSessions("0123456789abcdef")
+	if _, ok := s.login("0123456789abcdeX", noon); ok {
+		t.Error("a wrong token")
+	}
+	first, ok := s.login("0123456789abcdef", noon)
+	if !ok {
+		t.Fatal("the right token")
+	}
+	if !s.has(with(first), noon.Add(sessionLength-time.Second)) || s.has(with(first), noon.Add(sessionLength)) ||
+		s.has(with(first+"x"), noon) || s.has(with(""), noon) {
+		t.Error("a session does not hold as long as it should")
+	}
+	second, _ := s.login("0123456789abcdef", noon.Add(time.Second))
+	s.logout(with(second))
+	if s.has(with(second), noon.Add(time.Second)) || !s.has(with(first), noon.Add(time.Second)) {
+		t.Error("the logout ended the wrong one, or none")
+	}
+	for i := range mostSessions {
+		s.login("0123456789abcdef", noon.Add(time.Duration(i+2)*time.Second))
+	}
+	if len(s.end) > mostSessions || s.has(with(first), noon.Add(time.Minute)) {
+		t.Errorf("%d sessions, and the oldest is one of them", len(s.end))
+	}
+	if none := newSessions(""); func() bool { _, ok := none.login("", noon); return ok }() {
+		t.Error("logged in where there is no token")
+	}
+}
+
+// TestEditable: what comes back from a form as it was sent there.
+func TestEditable(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "a\nb\n": true, "a\r\nb\r\n": true, "a\rb": false, "a\r\nb\n": false, "\xff": false, "a\x00": false,
+		"a\u202eb": false, "a\x1b[0m": false, "ä\t€": true,
+	} {
+		if got := editable([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	for _, was := range []string{"a\nb", "a\r\nb", "\n", "\r\n"} {
+		sent := ""
+		for _, r := range was { // a browser sends each line's end as two
+			if r == '\n' {
+				sent += "\r\n"
+			} else if r != '\r' {
+				sent += string(r)
+			}
+		}
+		if got := fromForm(sent, []byte(was)); string(got) != was {
+			t.Errorf("%q came back as %q", was, got)
+		}
+	}
+}
+
+// FuzzReadEvent: a line of the log, or anything.
+func FuzzReadEvent(f *testing.F) {
+	f.Add([]byte(`{"level":"warn","consumer":"orders","event":"failed","offset":17,"error":"no \u202e"}` + "\n"))
+	f.Add([]byte(`{"event":"scaled","from":1,"nested":{"a":[1,2]}}`))
+	f.Add([]byte(`{"event":`))
+	f.Add([]byte(`nothing`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e := readEvent(line)
+		if len(e.Text) > 2*len(line)+fieldBytes+16 {
+			t.Errorf("%d bytes of %d", len(e.Text), len(line))
+		}
+	})
+}
+
+// FuzzReadCursor: what is read is what was written.
+func FuzzReadCursor(f *testing.F) {
+	f.Add("1:2:3")
+	f.Add("-1:-1:9223372036854775807")
+	f.Add("1:2")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := readCursor(text)
+		if err != nil || c == nil {
+			return
+		}
+		if again, err := readCursor(c.String()); err != nil || *again != *c {
+			t.Errorf("%q: %+v, %+v, %v", text, c, again, err)
+		}
+	})
+}
+
+// FuzzPlain: what is shown has no character that is not printed as itself, and is no longer than it may be.
+func FuzzPlain(f *testing.F) {
+	f.Add("a\u202eb\x00\xff\n", 5)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		most = max(0, most%1000)
+		for _, r := range plain(text, most) {
+			if r < ' ' || r == 0x7f || r >= 0x202a && r <= 0x202e {
+				t.Fatalf("%q has %q", plain(text, most), r)
+			}
+		}
+		if got := cut(text, most); len(got) > most+len("…") {
+			t.Errorf("%q cut to %d is %q", text, most, got)
+		}
+	})
+}

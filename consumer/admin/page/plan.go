@@ -1,0 +1,289 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
+	"github.com/longshoremq/longshore/deadletters"
+)
+
+// What a job does.
+const (
+	jobReplay = "replay"
+	jobPurge  = "purge"
+	jobEdit   = "edit"
+)
+
+const (
+	// defaultRate is how many letters a second are replayed, unless the form says otherwise.
+	defaultRate = 100
+	// maxReasons are told of in a plan.
+	maxReasons = 10
+)
+
+// An order is a form that asks for a replay or a purge.
+type order struct {
+	choice
+	kind  string
+	to    string
+	rate  float64
+	again bool
+	// sure says that the plan was seen, and number how many letters it named.
+	sure   bool
+	number int64
+}
+
+func orderOf(kind string, form url.Values, now time.Time) (o order, err error) {
+	o = order{
+		choice: readChoice(form, now), kind: kind, to: strings.TrimSpace(form.Get("to")), again: form.Get("again") == "yes",
+		sure: form.Get("sure") == "yes", rate: defaultRate,
+	}
+	if text := strings.TrimSpace(form.Get("rate")); text != "" {
+		if o.rate, err = strconv.ParseFloat(text, 64); err != nil || !(o.rate >= 0 && o.rate <= 1e7) {
+			err = fmt.Errorf("rate is %q, want letters a second, 0 to 10,000,000; 0 is as fast as they are confirmed", cut(text, 40))
+		}
+	}
+	if o.sure {
+		var wrong error
+		if o.number, wrong = strconv.ParseInt(form.Get("number"), 10, 64); wrong != nil || o.number < 1 {
+			err = errors.Join(err, fmt.Errorf("number is %q, want how many letters the plan names", cut(form.Get("number"), 40)))
+		}
+	}
+	return o, err
+}
+
+// A planView says what an order would do.
+type planView struct {
+	shell
+	Name, Topic string
+	Kind        string
+	Number      int64 // letters it would do something to
+	Lines       []string
+	Fields      []field // of the form that starts it
+	Tallies     []tally
+	Refused     []tally
+}
+
+type field struct{ Name, Value string }
+
+// A tally is how many letters have something in common.
+type tally struct {
+	What string
+	N    int64
+}
+
+func (s *site) replay(w http.ResponseWriter, r *http.Request, c *watched) {
+	s.order(w, r, c, jobReplay)
+}
+func (s *site) purge(w http.ResponseWriter, r *http.Request, c *watched) { s.order(w, r, c, jobPurge) }
+
+// order shows the plan first; when that was seen, the job begins.
+func (s *site) order(w http.ResponseWriter, r *http.Request, c *watched, kind string) {
+	o, err := orderOf(kind, r.PostForm, time.Now())
+	if err == nil {
+		_, err = o.meant()
+	}
+	if err != nil {
+		s.listLetters(w, r, c, http.StatusBadRequest, err)
+		return
+	}
+	box, err := c.boxOf(o.choice)
+	if err != nil {
+		s.listLetters(w, r, c, codeOf(err), err)
+		return
+	}
+	if !o.sure {
+		s.plan(w, r, c, o, box)
+		return
+	}
+	if err := s.page.jobs.start(jobSpec{order: o, consumer: c.name, box: box}); err != nil {
+		s.listLetters(w, r, c, http.StatusConflict, err)
+		return
+	}
+	s.did(r, c, o.fields())
+	http.Redirect(w, r, s.lettersOf(c, box.Topic), http.StatusSeeOther)
+}
+
+// fields are an order for the log.
+func (o order) fields() map[string]any {
+	m := map[string]any{"letters": o.number, "scope": o.Scope, "from": o.Box}
+	if o.kind == jobReplay {
+		m["to"] = cmp.Or(o.to, "where they came from")
+	}
+	return m
+}
+
+func (s *site) lettersOf(c *watched, topic string) string {
+	return "/ui/c/" + url.PathEscape(c.name) + "/letters?" + url.Values{"box": {topic}}.Encode()
+}
+
+// plan finds out what an order would do, and shows it.
+func (s *site) plan(w http.ResponseWriter, r *http.Request, c *watched, o order, box Letters) {
+	v := planView{shell: s.shell(r, o.kind+", "+c.name), Name: c.name, Topic: box.Topic, Kind: o.kind, Fields: o.form()}
+	ctx, end, err := s.scan(r.Context())
+	if err == nil {
+		defer end()
+		if o.kind == jobReplay {
+			err = v.planReplay(ctx, o, box)
+		} else {
+			err = v.planPurge(ctx, o, box)
+		}
+	}
+	if err != nil {
+		s.listLetters(w, r, c, codeOf(err), err)
+		return
+	}
+	v.Fields = append(v.Fields, field{"number", strconv.FormatInt(v.Number, 10)}, field{"sure", "yes"})
+	s.show(w, r, http.StatusOK, "plan", v)
+}
+
+// form are the fields that say the same again.
+func (o order) form() (list []field) {
+	q := o.query()
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		list = append(list, field{name, q.Get(name)})
+	}
+	list = append(list, field{"scope", o.Scope})
+	for _, p := range o.Places {
+		list = append(list, field{"place", p})
+	}
+	if o.kind == jobReplay {
+		list = append(list, field{"rate", formNumber(o.rate)}, field{"to", o.to})
+		if o.again {
+			list = append(list, field{"again", "yes"})
+		}
+	}
+	return list
+}
+
+// planReplay decides about each letter, and changes nothing.
+func (v *planView) planReplay(ctx context.Context, o order, box Letters) error {
+	l, err := deadletters.New(box.Config)
+	if err != nil {
+		return err
+	}
+	replay, err := replayOf(ctx, o, box)
+	if err != nil {
+		return err
+	}
+	to, refused := map[string]int64{}, map[string]int64{}
+	replay.DryRun = true
+	replay.OnLetter = func(_ *deadletters.Letter, where string, why error) {
+		switch {
+		case why == nil:
+			count(to, plain(where, fieldBytes))
+		default:
+			count(refused, plain(why.Error(), fieldBytes))
+		}
+	}
+	sum, err := l.Replay(ctx, replay)
+	if err != nil {
+		return err
+	}
+	if sum.Stopped {
+		return errTooMany
+	}
+	v.Number, v.Tallies, v.Refused = sum.Chosen, tallies(to), tallies(refused)
+	v.Lines = append(v.Lines, fmt.Sprintf("%s would be replayed.", letters(sum.Replayed)))
+	if sum.Refused > 0 {
+		v.Lines = append(v.Lines, fmt.Sprintf("%s would be refused, and stay.", letters(sum.Refused)))
+	}
+	if sum.Before > 0 {
+		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen were replayed before, and are left out.", letters(sum.Before)))
+	}
+	if o.rate > 0 && sum.Replayed > 0 {
+		v.Lines = append(v.Lines, fmt.Sprintf("At %s a second it takes about %s.", chart.Number(o.rate),
+			duration(seconds(float64(sum.Replayed)/o.rate))))
+	}
+	return nil
+}
+
+var errTooMany = fmt.Errorf("there are so many letters that they could not be read in %v; longshore dlq takes its time",
+	scanTimeout)
+
+// planPurge finds out what can be deleted.
+func (v *planView) planPurge(ctx context.Context, o order, box Letters) error {
+	f, err := o.meant()
+	if err != nil {
+		return badRequest{err}
+	}
+	l, err := deadletters.New(box.Config)
+	if err != nil {
+		return err
+	}
+	p, err := l.PlanPurge(ctx, f)
+	if err != nil {
+		return err
+	}
+	v.Number = int64(len(p.Places))
+	v.Lines = append(v.Lines, fmt.Sprintf("%s would be deleted for good. It cannot be undone.", letters(v.Number)))
+	if p.Waiting > 0 {
+		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen were never replayed, or perhaps not.", letters(p.Waiting)))
+	}
+	if p.Behind > 0 {
+		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning. They stay.",
+			letters(p.Behind), deadletters.FormatPlace(p.First)))
+	}
+	return nil
+}
+
+// replayOf is what package deadletters is asked for.
+func replayOf(ctx context.Context, o order, box Letters) (deadletters.Replay, error) {
+	f, err := o.meant()
+	if err != nil {
+		return deadletters.Replay{}, badRequest{err}
+	}
+	r := deadletters.Replay{Filter: f, To: o.to, Rate: o.rate, Again: o.again, Limit: o.number}
+	if err := broker.CheckDestination(o.to); o.to != "" && err != nil {
+		return r, badRequest{fmt.Errorf("to: %w", err)}
+	}
+	if o.to == "" {
+		if box.Allow == nil {
+			return r, badRequest{errors.New("to is empty, and nothing says which topics a letter may name as where it came from: name one")}
+		}
+		if r.Allow, err = box.Allow(ctx); err != nil {
+			return r, fmt.Errorf("finding out what may be replayed to where it came from: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// count adds one to what has that text; what is too much together goes under the last.
+func count(m map[string]int64, text string) {
+	if _, ok := m[text]; !ok && len(m) >= maxReasons {
+		text = "others"
+	}
+	m[text]++
+}
+
+func tallies(m map[string]int64) (list []tally) {
+	for what, n := range m {
+		list = append(list, tally{what, n})
+	}
+	slices.SortFunc(list, func(a, b tally) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.What, b.What)) })
+	return list
+}
+
+// letters counts them.
+func letters(n int64) string {
+	if n == 1 {
+		return "1 letter"
+	}
+	return chart.Whole(n) + " letters"
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, math.MaxInt64/float64(2*time.Second)) * float64(time.Second))
+}

@@ -1,0 +1,167 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"io/fs"
+	"math"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
+	"github.com/longshoremq/longshore/deadletters"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// templates escape what they are given for where it stands. What others wrote (topics, keys, errors, payloads) goes through plain
+// or plainLines besides, which escape what HTML lets pass.
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"plain":   func(s string) string { return plain(s, fieldBytes) },
+	"segment": url.PathEscape,
+	"place":   deadletters.FormatPlace,
+	"whole":   chart.Whole,
+	"known":   known,
+	"number":  number,
+	"ago":     func(now, at time.Time) string { return duration(now.Sub(at)) },
+	"until":   func(now, at time.Time) string { return duration(at.Sub(now)) },
+	"clock":   clock,
+	"moment":  moment,
+	"message": messageName,
+	"share":   share,
+	"error":   errorText,
+}).ParseFS(templateFiles, "templates/*.html"))
+
+// known writes a number that may be unknown.
+func known(n *int64) string {
+	if n == nil {
+		return "–"
+	}
+	return chart.Whole(*n)
+}
+
+// number writes a figure that may be unknown.
+func number(f float64) string {
+	if math.IsNaN(f) {
+		return "–"
+	}
+	return chart.Number(f)
+}
+
+// clock is a time of today, moment one of any day, both in the process's zone.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.Local().Format("15:04:05.000")
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// messageName is where a message stands: orders 3/17 on Kafka, orders.created 17 on JetStream.
+func messageName(topic string, partition int32, offset int64, id string) string {
+	name := plain(topic, 120)
+	switch {
+	case offset >= 0:
+		name += " " + deadletters.FormatPlace(broker.Place{Partition: partition, Offset: offset})
+	case id != "":
+		name += " " + plain(id, 60)
+	}
+	return name
+}
+
+// share writes 0..1 in percent; negative is unknown.
+func share(f float64) string {
+	if f < 0 {
+		return "–"
+	}
+	return chart.Number(math.Round(f*100)) + " %"
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return plain(err.Error(), fieldBytes)
+}
+
+// A shell is what stands around each page.
+type shell struct {
+	Title     string
+	Consumers []string
+	Here      string // the consumer that is shown
+	Member    bool   // has logged in
+	Token     bool   // there is one to log in with
+	Files     string // where the static files are
+	Zone      string
+	Now       time.Time
+}
+
+func (s *site) shell(r *http.Request, title string) shell {
+	now := time.Now()
+	zone, _ := now.Local().Zone()
+	v := shell{
+		Title: title, Here: r.PathValue("name"), Member: s.sessions.has(r, now), Token: s.sessions.token != "", Files: "/ui/static/" +
+			s.version, Zone: zone, Now: now,
+	}
+	for _, w := range s.all {
+		v.Consumers = append(v.Consumers, w.name)
+	}
+	return v
+}
+
+// show answers with a page, or a part of one.
+func (s *site) show(w http.ResponseWriter, r *http.Request, code int, name string, view any) {
+	var b bytes.Buffer // a mistake in a template is told before anything is sent
+	if err := templates.ExecuteTemplate(&b, name, view); err != nil {
+		s.log.Error().Str("event", "admin_panic").Str("route", r.Pattern).Err(err).Send()
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = b.WriteTo(w)
+}
+
+type failView struct {
+	shell
+	Wrong string
+	Back  string
+}
+
+// fail answers with what was wrong, and the way back.
+func (s *site) fail(w http.ResponseWriter, r *http.Request, code int, err error) {
+	back := "/ui/"
+	if name := r.PathValue("name"); name != "" {
+		back = "/ui/c/" + url.PathEscape(name)
+	}
+	s.show(w, r, code, "fail", failView{shell: s.shell(r, http.StatusText(code)), Wrong: plain(err.Error(), errorBytes), Back: back})
+}
+
+// staticVersion is a digest of all static files.
+func staticVersion() string {
+	h := sha256.New()
+	err := fs.WalkDir(static, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := static.ReadFile(path)
+		h.Write(b)
+		return err
+	})
+	if err != nil {
+		panic(err) // they are in the binary
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}

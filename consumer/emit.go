@@ -1,0 +1,381 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// ErrCannotEmit says that nothing can be emitted: ctx is not that of a handler's call, or nobody would publish it, since the
+// source is not atomic (broker.Traits.Atomic) and there is no Config.Output.
+var ErrCannotEmit = errors.New("consumer: nothing can be emitted here")
+
+// errOver says that the call is over that something was emitted in: its message is somebody else's to decide about.
+var errOver = errors.New("consumer: emitting: the handler's call is over")
+
+// Emit publishes messages that the handler made of the one that it handles, if it returns nil, and not otherwise: what a failed
+// run emitted is dropped, and a retry emits anew. Skip drops it, too. In a BatchHandler it is made of all messages of the
+// batch: where any of them fails it is dropped, and those that did not fail are handled again with no attempt counted. See
+// EmitFor.
+//
+// Where the source is atomic (Kafka with transactions), outputs and ack are one: who reads only what is committed sees the
+// outputs of each message once, whatever happens. Otherwise they are published by Config.Output and confirmed when the handler
+// has returned nil, before the ack, and a crash between the two publishes them again, with the same Outgoing.ID where they have
+// none of their own: made of where the message stands (topic, partition, offset, time) and of their number, so that JetStream
+// drops it within its duplicate window, if the handler emits the same in the same order.
+//
+// ctx is the handler's, or made of it. An error means that nothing was emitted, and should be returned by the handler: an output
+// that the broker would never store (it wraps broker.ErrRefused), ErrCannotEmit, or a call that is over. It does not wait for the
+// network. Emit may be called any number of times, by several goroutines, until the handler returns; the order of calls is that
+// of the outputs. Their bytes are not copied, and must not be written to afterwards.
+func Emit(ctx context.Context, outs ...broker.Outgoing) error { return emit(ctx, nil, nil, outs) }
+
+// EmitFor is Emit in a BatchHandler, for outputs that were made of one message of the batch: they go with that one's ack,
+// whatever becomes of the others. m is the batch's own, or a Clone of it.
+func EmitFor(ctx context.Context, m *Message, outs ...broker.Outgoing) error {
+	return emit(ctx, m, nil, outs)
+}
+
+// EmitBy is Emit for a handler with a publisher of its own: where what p publishes goes to the cluster that an atomic source
+// reads, it is emitted. Otherwise p publishes it at once, as ctx lets it, and confirmed; what a failed run has published stays
+// then.
+func EmitBy(ctx context.Context, p broker.Publisher, outs ...broker.Outgoing) error {
+	return emit(ctx, nil, p, outs)
+}
+
+type emitKey struct{}
+
+func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Outgoing) error {
+	s, _ := ctx.Value(emitKey{}).(*contextSlot)
+	atomic := s != nil && s.k.feed.carries(by)
+	switch {
+	case by != nil && !atomic:
+		return by.Publish(ctx, outs)
+	case s == nil, !atomic && s.k.feed.output == nil:
+		return ErrCannotEmit
+	}
+	w := s.at.Load()
+	i, err := w.emitting(m)
+	if err != nil {
+		return err
+	}
+	if atomic {
+		if by == nil {
+			by = s.k.feed.output
+		}
+		outs = broker.Prepared(ctx, by, outs)
+		for j := range outs {
+			if err := s.k.feed.emitter.CheckEmit(&outs[j]); err != nil {
+				return fmt.Errorf("emitting to %s: %w", outs[j].Topic, err)
+			}
+		}
+	}
+	w.emissions().add(i, atomic, outs)
+	return nil
+}
+
+// emitting is of which message the call that runs in w makes something; m names it in a batch.
+func (w *work) emitting(m *Message) (i int, err error) {
+	i = w.running()
+	switch {
+	case i < 0 || w.state.Load()&disowned != 0:
+		return 0, errOver
+	case m == nil && w.batch:
+		return whole, nil
+	case m == nil:
+		return i, nil
+	}
+	first, end := i, i+1
+	if w.batch {
+		first, end = 0, len(w.ms)
+	}
+	for j := first; j < end; j++ {
+		if w.ms[j].Token == m.Token && w.ms[j].Claim == m.Claim {
+			return j, nil
+		}
+	}
+	return 0, fmt.Errorf("consumer: emitting for a message that this call does not handle: %s/%d at %d", m.Topic, m.Partition,
+		m.Offset)
+}
+
+// whole stands for all messages of a batch.
+const whole = -1
+
+// Emissions are what the calls of a work emitted, by message, until somebody settles it.
+type emissions struct {
+	mu sync.Mutex
+	// with goes with the ack, before is published before it.
+	with, before made
+	room         []broker.Outgoing // of which the next ones are kept
+}
+
+// keep copies outs, for the caller may use its slice again. All that the messages of a hand-out emit lies in a few pieces.
+func (e *emissions) keep(outs []broker.Outgoing) []broker.Outgoing {
+	if free := cap(e.room) - len(e.room); free < len(outs) {
+		e.room = make([]broker.Outgoing, 0, max(len(outs), min(64, 2*cap(e.room)), 1))
+	}
+	from := len(e.room)
+	e.room = append(e.room, outs...)
+	return e.room[from:len(e.room):len(e.room)]
+}
+
+// Made is what was emitted for messages, sorted by their numbers. Messages are run and settled in that order, or nearly so, so
+// that one is added at the end and taken from the front.
+type made []madeOf
+
+type madeOf struct {
+	i    int
+	outs []broker.Outgoing
+}
+
+func (x made) find(i int) (at int, found bool) {
+	switch n := len(x); {
+	case n == 0 || x[n-1].i < i:
+		return n, false
+	case x[0].i == i:
+		return 0, true
+	}
+	return slices.BinarySearchFunc(x, i, func(m madeOf, i int) int { return cmp.Compare(m.i, i) })
+}
+
+// add takes outs over; nothing may stand behind them in their memory.
+func (x *made) add(i int, outs []broker.Outgoing) {
+	at, found := x.find(i)
+	if !found {
+		*x = slices.Insert(*x, at, madeOf{i, outs})
+		return
+	}
+	(*x)[at].outs = append((*x)[at].outs, outs...)
+}
+
+func (x *made) take(i int) (outs []broker.Outgoing) {
+	at, found := x.find(i)
+	switch {
+	case !found:
+		return nil
+	case at == 0:
+		outs, *x = (*x)[0].outs, (*x)[1:]
+	default:
+		outs = (*x)[at].outs
+		*x = slices.Delete(*x, at, at+1)
+	}
+	return outs
+}
+
+// emissions finds or makes those of w.
+func (w *work) emissions() *emissions {
+	if e := w.emitted.Load(); e != nil {
+		return e
+	}
+	w.emitted.CompareAndSwap(nil, &emissions{})
+	return w.emitted.Load()
+}
+
+func (e *emissions) add(i int, atomic bool, outs []broker.Outgoing) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	outs = e.keep(outs)
+	if atomic {
+		e.with.add(i, outs)
+	} else {
+		e.before.add(i, outs)
+	}
+}
+
+// take takes what goes with an ack; takeBefore what is published before it. A nil e has nothing.
+func (e *emissions) take(i int) []broker.Outgoing {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.with.take(i)
+}
+
+func (e *emissions) takeBefore(i int) []broker.Outgoing {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.before.take(i)
+}
+
+// hasWhole says whether something was emitted for a batch as a whole.
+func (e *emissions) hasWhole() bool {
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, with := e.with.find(whole)
+	_, before := e.before.find(whole)
+	return with || before
+}
+
+// of puts tokens and what was emitted together: of the messages with these numbers, or of a batch as a whole.
+func (e *emissions) of(w *work, which []int, tokens []uint64) (es []broker.Emission) {
+	if all := e.take(whole); len(all) > 0 {
+		var outs []broker.Outgoing
+		for _, i := range which {
+			outs = append(outs, e.take(i)...)
+		}
+		return []broker.Emission{{Tokens: tokens, Outs: append(outs, all...)}}
+	}
+	es = make([]broker.Emission, 0, len(which))
+	for j, i := range which {
+		outs := e.take(i)
+		if last := len(es) - 1; last >= 0 && len(outs)+len(es[last].Outs) == 0 {
+			es[last].Tokens = tokens[j-len(es[last].Tokens) : j+1]
+			continue
+		}
+		es = append(es, broker.Emission{Tokens: tokens[j : j+1], Outs: outs})
+	}
+	return es
+}
+
+// ackSome acks messages of w, by their numbers, with what was emitted for them.
+func (t *till) ackSome(w *work, which []int, tokens []uint64, lanes []uint64) {
+	e := w.emitted.Load()
+	if e == nil || w.k.feed.emitter == nil {
+		t.ack(w.k, tokens, lanes)
+		return
+	}
+	_ = t.ackEmitting(w.k, e.of(w, which, tokens), lanes) // which has counted and told it
+}
+
+// ackEmitting is ack, with what was made of the messages.
+func (t *till) ackEmitting(k *claim, es []broker.Emission, lanes []uint64) error {
+	n := 0
+	for _, e := range es {
+		n += len(e.Tokens)
+	}
+	err := k.feed.emitter.AckEmitting(k.Claim, es)
+	t.settled(n, err)
+	t.release(k, lanes, errors.Is(err, broker.ErrLost))
+	return err
+}
+
+// numbers are a, a+1, …, b-1.
+func numbers(a, b int) []int {
+	ns := make([]int, b-a)
+	for i := range ns {
+		ns[i] = a + i
+	}
+	return ns
+}
+
+// publishEmitted publishes what a handler emitted for message i, or a batch handler for several, where that is no part of the
+// ack.
+func (ws *workers) publishEmitted(ctx context.Context, w *work, is ...int) error {
+	var outs []broker.Outgoing
+	e := w.emitted.Load()
+	for _, i := range is {
+		of := &w.ms[max(0, i)]
+		for j, o := range e.takeBefore(i) {
+			if o.ID == "" {
+				o.ID = emitID(of, i == whole, j)
+			}
+			outs = append(outs, o)
+		}
+	}
+	if len(outs) == 0 {
+		return nil
+	}
+	err := w.k.feed.output.Publish(ctx, outs)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("publishing what was emitted: %w", err)
+	if errors.Is(err, broker.ErrRefused) {
+		return Permanent(err)
+	}
+	return err
+}
+
+// publishBatch publishes what a batch handler emitted for the messages that did not fail, and says what became of each then.
+func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
+	e := w.emitted.Load()
+	if e == nil || w.k.feed.output == nil {
+		return err
+	}
+	errs := errorsOf(err, len(w.ms))
+	var good []int
+	for i := range errs {
+		if errs[i] == nil {
+			good = append(good, i)
+		}
+	}
+	if len(good) == len(errs) {
+		good = append(good, whole)
+	} else if e.hasWhole() {
+		return err // none of them is acked
+	}
+	if failed := ws.publishEmitted(ctx, w, good...); failed != nil {
+		for _, i := range good {
+			if i != whole {
+				errs[i] = failed
+			}
+		}
+		return &BatchError{errs}
+	}
+	return err
+}
+
+// emitID names an output, the same at each run of its message. The time is in it because a stream that is made anew uses its
+// sequences again.
+func emitID(m *Message, batch bool, n int) string {
+	kind := "emit"
+	if batch {
+		kind = "emit-batch"
+	}
+	return fmt.Sprintf("%s/%s/%d/%d/%s/%d/%d", kind, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos, n)
+}
+
+// together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled
+// again, and that is no attempt.
+func together(w *work, errs []error) []error {
+	if !w.emitted.Load().hasWhole() {
+		return errs
+	}
+	failed := false
+	for _, err := range errs {
+		failed = failed || err != nil
+	}
+	if !failed {
+		return errs
+	}
+	all := make([]error, len(errs))
+	for i, err := range errs {
+		if all[i] = err; err == nil || IsSkip(err) {
+			all[i] = Defer(0, nil)
+		}
+	}
+	return all
+}
+
+// emits takes note, at Open, of how handlers emit.
+func (f *feed) emits(output broker.Publisher) {
+	f.output = output
+	if f.traits.Atomic {
+		f.emitter, _ = f.source.(broker.Emitter)
+	}
+	f.emitting = f.emitter != nil || f.output != nil
+}
+
+// carries says whether what p publishes goes with the ack; nil: Config.Output, or where there is none whatever is emitted.
+func (f *feed) carries(p broker.Publisher) bool {
+	if p == nil {
+		p = f.output
+	}
+	return f.emitter != nil && (p == nil || f.emitter.Carries(broker.Innermost(p)))
+}
+
+// errEmitsBefore is told at start where outputs are no part of the ack.
+var errEmitsBefore = errors.New("consumer: outputs are published before the ack and not with it: at least once; a broker that knows " +
+	"Outgoing.ID drops a repeat within its window")

@@ -1,0 +1,415 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// onAtomic runs a test on a broker whose sources are atomic, and on one whose sources are not: there Config.Output publishes.
+func onAtomic(t *testing.T, f func(t *testing.T, b *membroker.Broker, c consumer.Config)) {
+	for name, cfg := range map[string]membroker.Config{
+		"atomic": {Topics: map[string]int{"in": 2, "out": 1}, Lease: time.Minute, Atomic: true},
+		"leased": {Topics: map[string]int{"in": 1, "out": 1}, Lease: time.Minute, Leased: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(cfg)
+				c := consumer.Config{}
+				if !cfg.Atomic {
+					p := b.Publisher()
+					defer func() { _ = p.Close(context.Background()) }()
+					c.Output = p
+				}
+				f(t, b, c)
+			})
+		})
+	}
+}
+
+// out is what is in a topic, sorted.
+func out(b *membroker.Broker, topic string) (values []string) {
+	for _, m := range b.Messages(topic) {
+		values = append(values, string(m.Value))
+	}
+	slices.Sort(values)
+	return values
+}
+
+func wantOut(t *testing.T, b *membroker.Broker, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := out(b, "out"); !slices.Equal(got, want) {
+		t.Errorf("out has %d %v, want %d %v", len(got), got, len(want), want)
+	}
+}
+
+func emitted(m *consumer.Message, what string) broker.Outgoing {
+	return broker.Outgoing{Topic: "out", Value: []byte(string(m.Value) + what)}
+}
+
+// What a run that failed emitted is dropped, whichever way it failed; a retry emits anew.
+func TestEmitOfFailedRunIsDropped(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produce(t, b, 40)
+		var mu sync.Mutex
+		runs := map[string]int{}
+		c.Timeout = 5 * time.Second
+		c.Handler = func(ctx context.Context, m *consumer.Message) error {
+			mu.Lock()
+			runs[string(m.Value)]++
+			run := runs[string(m.Value)]
+			mu.Unlock()
+			if err := consumer.Emit(ctx, emitted(m, fmt.Sprintf("-%d", run))); err != nil {
+				t.Error(err)
+			}
+			if run > 1 {
+				return nil
+			}
+			switch n := m.Offset % 5; n {
+			case 0:
+				return errors.New("failed")
+			case 1:
+				panic("failed")
+			case 2:
+				<-ctx.Done()
+				return ctx.Err()
+			case 3:
+				return consumer.Defer(time.Second, nil)
+			default:
+				return nil
+			}
+		}
+		r := start(t, b, c)
+		time.Sleep(5 * time.Minute)
+		var want []string
+		mu.Lock()
+		for v, n := range runs {
+			want = append(want, fmt.Sprintf("%s-%d", v, n))
+		}
+		mu.Unlock()
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantOut(t, b, want...)
+	})
+}
+
+// What was emitted of messages that are skipped, given back at a stop, or dead-lettered is not there; the dead letter is, once.
+func TestEmitOfUnhandledIsDropped(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produce(t, b, 30)
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		c.DeadLetter = &consumer.DeadLetter{Publisher: p, Topic: "dead"}
+		c.DrainTimeout, c.CancelGrace = time.Second, time.Second
+		hang := make(chan struct{})
+		var mu sync.Mutex
+		var permanent []string
+		c.Handler = func(ctx context.Context, m *consumer.Message) error {
+			if err := consumer.Emit(ctx, emitted(m, "")); err != nil {
+				t.Error(err)
+			}
+			switch m.Offset % 3 {
+			case 0:
+				return consumer.Skip("not today")
+			case 1:
+				mu.Lock()
+				permanent = append(permanent, string(m.Value))
+				mu.Unlock()
+				return consumer.Permanent(errors.New("never"))
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-hang:
+				return nil
+			}
+		}
+		r := start(t, b, c)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantOut(t, b)
+		dead := out(b, "dead")
+		mu.Lock()
+		defer mu.Unlock()
+		if slices.Sort(permanent); len(permanent) == 0 || !slices.Equal(dead, permanent) {
+			t.Errorf("dead letters: %v, want %v", dead, permanent)
+		}
+	})
+}
+
+// A dead letter goes with the ack where the source is atomic: it is there once also where the answer to the commit gets lost.
+func TestDeadLetterGoesWithAck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}, Lease: time.Minute, Atomic: true})
+		b.Fail(membroker.OpSettle, 3, errors.New("told to fail"))
+		p := b.Publisher()
+		if err := p.Close(t.Context()); err != nil { // what goes with the ack needs no publish
+			t.Fatal(err)
+		}
+		produce(t, b, 5)
+		r := start(t, b, consumer.Config{
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("never")) },
+		})
+		time.Sleep(time.Minute)
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if got := out(b, "dead"); len(got) != 5 {
+			t.Errorf("dead letters: %v", got)
+		}
+	})
+}
+
+// Outputs that would never be stored are refused while the handler can still fail.
+func TestEmitRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Minute, Atomic: true})
+		produce(t, b, 1)
+		var got error
+		r := start(t, b, consumer.Config{Handler: func(ctx context.Context, _ *consumer.Message) error {
+			got = consumer.Emit(ctx, broker.Outgoing{Topic: "__consumer_offsets"})
+			return nil
+		}})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(got, broker.ErrRefused) {
+			t.Errorf("emitting to a topic of the broker's own: %v", got)
+		}
+	})
+}
+
+// Who cannot emit is told, and a consumer that publishes before the ack says so at start.
+func TestEmitWithoutTransactions(t *testing.T) {
+	if err := consumer.Emit(t.Context(), broker.Outgoing{Topic: "out"}); !errors.Is(err, consumer.ErrCannotEmit) {
+		t.Errorf("outside of a handler: %v", err)
+	}
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var got error
+		r := start(t, b, consumer.Config{Handler: func(ctx context.Context, _ *consumer.Message) error {
+			got = consumer.Emit(ctx, broker.Outgoing{Topic: "out"})
+			return nil
+		}})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil || !errors.Is(got, consumer.ErrCannotEmit) {
+			t.Errorf("no Output: %v; %v", got, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["leased"])
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 2)
+		r := start(t, b, consumer.Config{Output: p, Handler: func(ctx context.Context, m *consumer.Message) error {
+			return consumer.Emit(ctx, emitted(m, "a"), emitted(m, "b"))
+		}})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		said := false
+		for _, e := range eventsOf[consumer.SourceEvent](r.journal) {
+			said = said || e.Kind == broker.Warning && strings.Contains(e.Err.Error(), "before the ack")
+		}
+		if !said {
+			t.Error("nothing was said at start of outputs that are no part of the ack")
+		}
+		ids := map[string]bool{}
+		for _, m := range b.Messages("out") {
+			id, _ := m.Headers.Get(broker.HeaderID)
+			ids[string(id)] = true
+		}
+		if len(ids) != 4 || ids[""] {
+			t.Errorf("IDs of four outputs: %v", ids)
+		}
+	})
+}
+
+// An output that was published, and whose message comes again since the ack got lost, has the same ID: the broker drops the
+// second.
+func TestEmitAgainHasSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := kinds["leased"]
+		cfg.Lease = time.Second
+		b := membroker.New(cfg)
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 3)
+		runs := 0
+		handler := func(ctx context.Context, m *consumer.Message) error {
+			runs++
+			return consumer.Emit(ctx, emitted(m, ""))
+		}
+		b.Fail(membroker.OpSettle, 1000, errors.New("told to fail"))
+		c := consumer.Config{Output: p, Handler: handler, Pool: consumer.Pool{Max: 1}, CloseTimeout: time.Second}
+		r := start(t, b, c)
+		time.Sleep(time.Second / 2)
+		_ = r.end()
+		b.Fail(membroker.OpSettle, 0, nil)
+		time.Sleep(3 * time.Second)
+		r = start(t, b, c)
+		time.Sleep(5 * time.Second)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantUnsettled(t, b, 0)
+		if runs < 6 {
+			t.Fatalf("%d runs: nothing came again, so that nothing was shown", runs)
+		}
+		wantOut(t, b, out(b, "in")...)
+	})
+}
+
+// In batches what is emitted for one message goes with that one; what is emitted for all of them is there only where none failed.
+func TestEmitInBatches(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produce(t, b, 60)
+		var mu sync.Mutex
+		runs, sums := map[string]int{}, 0
+		c.Batch = &consumer.Batch{Size: 10, Linger: 100 * time.Millisecond,
+			Handler: func(ctx context.Context, ms []*consumer.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				errs := make([]error, len(ms))
+				failed := false
+				for i, m := range ms {
+					runs[string(m.Value)]++
+					if err := consumer.EmitFor(ctx, m.Clone(), emitted(m, fmt.Sprintf("-%d", runs[string(m.Value)]))); err != nil {
+						t.Error(err)
+					}
+					if m.Offset%7 == 3 && runs[string(m.Value)] == 1 {
+						errs[i], failed = errors.New("failed"), true
+					}
+				}
+				if ms[0].Offset%20 < 10 { // some batches have something for all of them
+					if err := consumer.Emit(ctx, broker.Outgoing{Topic: "sums", Value: fmt.Appendf(nil, "%d", len(ms))}); err != nil {
+						t.Error(err)
+					}
+					if !failed {
+						sums += len(ms)
+					}
+				}
+				if failed {
+					return &consumer.BatchError{Errs: errs}
+				}
+				return nil
+			}}
+		r := start(t, b, c)
+		time.Sleep(5 * time.Minute)
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		var want []string
+		for v, n := range runs {
+			want = append(want, fmt.Sprintf("%s-%d", v, n))
+		}
+		wantOut(t, b, want...)
+		got := 0
+		for _, v := range out(b, "sums") {
+			n := 0
+			fmt.Sscan(v, &n)
+			got += n
+		}
+		if got != sums || sums == 0 {
+			t.Errorf("sums say %d messages, and %d were in batches that did not fail", got, sums)
+		}
+	})
+}
+
+// What was emitted for a message of a batch that is skipped is dropped, in order of keys and without.
+func TestEmitOfSkippedInBatches(t *testing.T) {
+	for _, byKey := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by key %v", byKey), func(t *testing.T) {
+			onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+				produceKeyed(t, b, 60, 3)
+				if byKey {
+					c.Order = consumer.OrderKey
+				}
+				var mu sync.Mutex
+				var want []string
+				c.Batch = &consumer.Batch{Size: 5, Linger: 100 * time.Millisecond, ByKey: byKey,
+					Handler: func(ctx context.Context, ms []*consumer.Message) error {
+						mu.Lock()
+						defer mu.Unlock()
+						errs := make([]error, len(ms))
+						for i, m := range ms {
+							if err := consumer.EmitFor(ctx, m, emitted(m, "")); err != nil {
+								t.Error(err)
+							}
+							if m.Offset%4 == 1 {
+								errs[i] = consumer.Skip("told to")
+							} else {
+								want = append(want, string(m.Value))
+							}
+						}
+						return &consumer.BatchError{Errs: errs}
+					}}
+				r := start(t, b, c)
+				time.Sleep(time.Minute)
+				wantUnsettled(t, b, 0)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				wantOut(t, b, want...)
+			})
+		})
+	}
+}
+
+// What a retry topic holds goes there with the ack, and comes back from there with its output once.
+func TestEmitThroughRetryTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "retry": 1, "out": 1}, Lease: time.Minute, Atomic: true})
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 10)
+		r := start(t, b, consumer.Config{
+			Retry: consumer.Retry{Topics: &consumer.RetryTopics{
+				Steps: []consumer.RetryStep{{Topic: "retry", Delay: time.Second}}, Publisher: p,
+				Source: b.Source(membroker.SourceConfig{Group: "retries", Topics: []string{"retry"}}),
+			}, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second, Jitter: -1}},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				if err := consumer.Emit(ctx, emitted(m, fmt.Sprint("-", m.Runs))); err != nil {
+					t.Error(err)
+				}
+				if m.Runs < 2 {
+					return errors.New("not yet")
+				}
+				return nil
+			},
+		})
+		time.Sleep(2 * time.Minute)
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if n := len(out(b, "retry")); n != 20 {
+			t.Errorf("%d copies in the retry topic, want 20", n)
+		}
+		var want []string
+		for _, v := range out(b, "in") {
+			want = append(want, v+"-2")
+		}
+		wantOut(t, b, want...)
+	})
+}

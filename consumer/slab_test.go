@@ -1,0 +1,70 @@
+package consumer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// filled takes n messages of a size into a slab, at most so many at a time, and returns how many slabs that were and how many bytes
+// one of them had at most. A call gets no more than a source has room for at once.
+func filled(s *slab, n, size, atOnce int) (slabs int, most int64) {
+	const room = 8 << 20
+	value := make([]byte, size)
+	for done := 0; done < n; {
+		was := s.used
+		if s.renew(); s.used < was || was == 0 {
+			slabs++
+		}
+		got := min(n-done, atOnce, len(s.free), max(1, room/max(1, size)))
+		for i := range got {
+			s.free[i] = broker.Message{Value: value}
+		}
+		s.take(got)
+		done += got
+		most = max(most, s.bytes)
+	}
+	return slabs, most
+}
+
+// What stays in memory for the sake of one message is bounded by bytes, however many come at once.
+func TestSlabIsBoundedByBytes(t *testing.T) {
+	for _, size := range []int{0, 100, 10 << 10, 100 << 10, 1 << 20} {
+		for _, atOnce := range []int{1, 4, 128} {
+			t.Run(fmt.Sprintf("%d bytes, %d at once", size, atOnce), func(t *testing.T) {
+				s := slab{most: 128}
+				filled(&s, s.most, size, atOnce) // it learns how large they are
+				if _, most := filled(&s, 1000, size, atOnce); most > int64(slabBytes+atOnce*100+size) {
+					t.Errorf("%d bytes in one slab", most)
+				}
+			})
+		}
+	}
+}
+
+// Small messages are allocated together, also after large ones.
+func TestSlabHasManySmallMessages(t *testing.T) {
+	s := slab{most: 128}
+	filled(&s, 10, 1<<20, 128)
+	if slabs, _ := filled(&s, 1280, 100, 4); slabs > 15 {
+		t.Errorf("%d slabs for 1280 messages", slabs)
+	}
+}
+
+// Batches that come whole lie in one slab, however large their messages are.
+func TestSlabHasWholeBatches(t *testing.T) {
+	for _, size := range []int{100, 100 << 10} {
+		s := slab{most: 200, whole: 100}
+		for range 10 {
+			s.renew()
+			if len(s.free) < 100 {
+				t.Fatalf("messages of %d bytes: room for %d", size, len(s.free))
+			}
+			for i := range 100 {
+				s.free[i] = broker.Message{Value: make([]byte, size)}
+			}
+			s.take(100)
+		}
+	}
+}

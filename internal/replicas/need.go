@@ -1,0 +1,89 @@
+package replicas
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Settings say what is asked for.
+type Settings struct {
+	// PerReplica is how many messages a second one process does with all of its workers, where the processes did not tell. 0:
+	// unknown.
+	PerReplica float64
+	// Drain is in which time a backlog is to be done.
+	Drain time.Duration
+}
+
+// An Answer is how many processes a consumer needs.
+type Answer struct {
+	// Replicas has a fraction: an autoscaler rounds up.
+	Replicas float64
+	// Active: there is work for one process at least.
+	Active bool
+	// Reason is one of few stable words, Why a sentence.
+	Reason Reason
+	Why    string
+}
+
+// Whole is the number of processes: Replicas rounded up, and 1 at least where there is work.
+func (a Answer) Whole() int {
+	n := int(math.Ceil(a.Replicas - 1e-9))
+	if a.Active {
+		n = max(1, n)
+	}
+	return n
+}
+
+// A Reason is the rule that gave an answer.
+type Reason string
+
+// The reasons.
+const (
+	Idle       Reason = "idle"       // nothing waits, and nothing comes
+	Load       Reason = "load"       // arrivals and backlog ask for it
+	Bound      Reason = "bound"      // they ask for more than can have work at a time
+	Hold       Reason = "hold"       // they ask for more than helps
+	Missing    Reason = "missing"    // the durable is not there yet
+	Paused     Reason = "paused"     // by an operator: the number stays
+	Unmeasured Reason = "unmeasured" // nobody has told what one process does: the number stays
+)
+
+// stillActive is how few messages a second are none.
+const stillActive = 0.01
+
+// Need answers. f has to be Known, unless it is Missing.
+func Need(f Figures, s Settings) Answer {
+	there := max(1, f.Members)
+	switch {
+	case f.Missing:
+		return Answer{1, true, Missing, "the durable is not there: the first process makes it"}
+	case f.Backlog == 0 && f.Later == 0 && f.In <= stillActive:
+		return Answer{Reason: Idle, Why: "nothing waits, and nothing comes"}
+	case f.Paused:
+		return Answer{float64(there), true, Paused, fmt.Sprintf("a process was paused: the number stays at %d", there)}
+	}
+	each := f.Each
+	if each == 0 {
+		each = s.PerReplica
+	}
+	if each == 0 {
+		return Answer{float64(there), true, Unmeasured, fmt.Sprintf("nobody has told yet what one process does: the number stays at %d",
+			there)}
+	}
+	if f.Proved > 0 {
+		each = min(each, f.Proved)
+	}
+	each *= 1 - headroom
+	asked := (f.In + float64(f.Backlog)/s.Drain.Seconds()) / each
+	a := Answer{asked, true, Load, fmt.Sprintf("%.4g/s come, %d wait, one process is to do %.4g/s", f.In, f.Backlog, each)}
+	if f.Most > 0 && a.Replicas > float64(f.Most) {
+		a.Replicas, a.Reason = float64(f.Most), Bound
+		a.Why += fmt.Sprintf("; that asks for %.3g, and no more than %d can have work at a time", asked, f.Most)
+	}
+	if f.Hold > 0 && a.Replicas > float64(f.Hold) {
+		a.Replicas, a.Reason = float64(f.Hold), Hold
+		a.Why += fmt.Sprintf("; that asks for %.3g, and more than %d brought no more", asked, f.Hold)
+	}
+	return a
+}

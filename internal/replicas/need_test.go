@@ -1,0 +1,66 @@
+package replicas_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/internal/replicas"
+)
+
+func TestNeed(t *testing.T) {
+	minute, told := replicas.Settings{Drain: time.Minute}, replicas.Settings{Drain: time.Minute, PerReplica: 100}
+	for name, c := range map[string]struct {
+		f      replicas.Figures
+		s      replicas.Settings
+		want   float64
+		active bool
+		reason replicas.Reason
+	}{
+		"nothing":                        {replicas.Figures{}, told, 0, false, replicas.Idle},
+		"next to nothing comes":          {replicas.Figures{In: 0.005, Each: 100}, told, 0, false, replicas.Idle},
+		"arrivals":                       {replicas.Figures{In: 160, Each: 100}, told, 2, true, replicas.Load},
+		"backlog, in a minute":           {replicas.Figures{Backlog: 9600, Each: 100}, told, 2, true, replicas.Load},
+		"both":                           {replicas.Figures{In: 80, Backlog: 4800, Each: 100}, told, 2, true, replicas.Load},
+		"one message":                    {replicas.Figures{Backlog: 1, Each: 100}, told, 1.0 / 60 / 80, true, replicas.Load},
+		"only retries that wait":         {replicas.Figures{Later: 100000, Each: 100}, told, 0, true, replicas.Load},
+		"nobody told, but a number":      {replicas.Figures{In: 160}, told, 2, true, replicas.Load},
+		"who told is right":              {replicas.Figures{In: 160, Each: 200}, told, 1, true, replicas.Load},
+		"nobody told, from zero":         {replicas.Figures{Backlog: 1e6, Members: 0}, minute, 1, true, replicas.Unmeasured},
+		"nobody told, nobody asked":      {replicas.Figures{Backlog: 1e6, Members: -1}, minute, 1, true, replicas.Unmeasured},
+		"nobody told, three are there":   {replicas.Figures{Backlog: 1e6, Members: 3}, minute, 3, true, replicas.Unmeasured},
+		"no durable":                     {replicas.Figures{Missing: true, Most: 1}, told, 1, true, replicas.Missing},
+		"more than partitions":           {replicas.Figures{In: 800, Each: 100, Most: 4}, told, 4, true, replicas.Bound},
+		"more than helps":                {replicas.Figures{In: 800, Each: 100, Most: 12, Hold: 3}, told, 3, true, replicas.Hold},
+		"a hold above what is asked for": {replicas.Figures{In: 160, Each: 100, Hold: 3}, told, 2, true, replicas.Load},
+		"less than it seems":             {replicas.Figures{In: 160, Each: 100, Proved: 50}, told, 4, true, replicas.Load},
+		"paused": {replicas.Figures{In: 800, Each: 100, Paused: true, Members: 2}, told, 2, true,
+			replicas.Paused},
+		"paused, and nothing to do": {replicas.Figures{Paused: true, Members: 2, Each: 100}, told, 0, false, replicas.Idle},
+		"a short drain asks for more of them": {replicas.Figures{Backlog: 9600, Each: 100}, replicas.Settings{Drain: 30 * time.Second},
+			4, true, replicas.Load},
+	} {
+		a := replicas.Need(c.f, c.s)
+		if math.Abs(a.Replicas-c.want) > 1e-9 || a.Active != c.active || a.Reason != c.reason || a.Why == "" {
+			t.Errorf("%s: %+v, want %v %v %v", name, a, c.want, c.active, c.reason)
+		}
+	}
+}
+
+func TestWhole(t *testing.T) {
+	for _, c := range []struct {
+		a    replicas.Answer
+		want int
+	}{
+		{replicas.Answer{}, 0},
+		{replicas.Answer{Active: true}, 1},
+		{replicas.Answer{Replicas: 0.2, Active: true}, 1},
+		{replicas.Answer{Replicas: 3, Active: true}, 3},
+		{replicas.Answer{Replicas: 3.0000000000001, Active: true}, 3},
+		{replicas.Answer{Replicas: 3.1, Active: true}, 4},
+	} {
+		if got := c.a.Whole(); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.a, got, c.want)
+		}
+	}
+}

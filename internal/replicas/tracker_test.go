@@ -1,0 +1,123 @@
+package replicas_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/internal/replicas"
+)
+
+// at is a moment so many seconds after the first.
+func at(sec int) time.Time { return time.Date(2026, 1, 1, 0, 0, sec, 0, time.UTC) }
+
+func part(name string, arrived, backlog int64) replicas.Part {
+	return replicas.Part{Name: name, Arrived: arrived, Backlog: backlog}
+}
+
+func tracked(readings ...replicas.Reading) replicas.Figures {
+	t := &replicas.Tracker{}
+	for _, r := range readings {
+		t.Add(r)
+	}
+	return t.Figures()
+}
+
+func read(sec int, parts ...replicas.Part) replicas.Reading {
+	return replicas.Reading{At: at(sec), Parts: parts}
+}
+
+// TestRates: what came and what was finished, however the parts of it change.
+func TestRates(t *testing.T) {
+	for name, c := range map[string]struct {
+		readings []replicas.Reading
+		in, out  float64
+		backlog  int64
+	}{
+		"came and was done": {[]replicas.Reading{read(0, part("a", 100, 0)), read(10, part("a", 200, 20))}, 10, 8, 20},
+		"of two": {[]replicas.Reading{read(0, part("a", 0, 0), part("b", 50, 50)),
+			read(10, part("a", 100, 0), part("b", 50, 0))}, 10, 15, 0},
+		"a partition is added": {[]replicas.Reading{read(0, part("a", 0, 0)), read(10, part("a", 0, 0), part("b", 1000, 70))},
+			0, 0, 70},
+		"a topic was made again": {[]replicas.Reading{read(0, part("a", 1000, 500)), read(10, part("a", 10, 10))}, 0, 0, 10},
+		"and counts on from there": {[]replicas.Reading{read(0, part("a", 1000, 500)), read(5, part("a", 10, 10)),
+			read(10, part("a", 110, 60))}, 10, 5, 60},
+		"one is gone": {[]replicas.Reading{read(0, part("a", 10, 10), part("b", 10, 10)), read(10, part("a", 10, 10))},
+			0, 0, 10},
+		"the mean is of 15 s": {[]replicas.Reading{read(0, part("a", 0, 0)), read(100, part("a", 1e6, 0)),
+			read(115, part("a", 1e6+150, 0))}, 10, 10, 0},
+		"after a while without any": {[]replicas.Reading{read(0, part("a", 0, 0)), read(1000, part("a", 10000, 0))}, 10, 10, 0},
+		"a clock that stands is later": {[]replicas.Reading{read(0, part("a", 0, 0)), read(10, part("a", 100, 0)),
+			read(10, part("a", 900, 0))}, 10, 10, 0},
+	} {
+		f := tracked(c.readings...)
+		if !f.Known || f.In != c.in || f.Out != c.out || f.Backlog != c.backlog {
+			t.Errorf("%s: %+v, want in %v out %v backlog %d", name, f, c.in, c.out, c.backlog)
+		}
+	}
+	if f := tracked(read(0, part("a", 10, 10))); f.Known {
+		t.Errorf("rates are known from one reading: %+v", f)
+	}
+}
+
+// TestLater: what waits in retry topics is no backlog; when it comes is its arrival.
+func TestLater(t *testing.T) {
+	retry := func(arrived, backlog int64) replicas.Part {
+		return replicas.Part{Name: "r", Arrived: arrived, Backlog: backlog, Later: true}
+	}
+	f := tracked(read(0, part("a", 0, 0), retry(0, 0)), read(10, part("a", 100, 0), retry(50, 50)))
+	if f.Backlog != 0 || f.Later != 50 || f.In != 15 || f.Out != 10 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestEach: what one process does follows from what they tell of their handlers.
+func TestEach(t *testing.T) {
+	tell := func(sec int, there int, ps ...replicas.Process) replicas.Reading {
+		return replicas.Reading{At: at(sec), Members: &replicas.Members{There: there, Told: ps}}
+	}
+	p := func(name string, workers int, runs int64, work time.Duration) replicas.Process {
+		return replicas.Process{Name: name, Workers: workers, Runs: runs, Work: work}
+	}
+	for name, c := range map[string]struct {
+		readings []replicas.Reading
+		each     float64
+		members  int
+	}{
+		"100 ms, 40 workers": {[]replicas.Reading{tell(0, 1, p("a", 40, 0, 0)),
+			tell(10, 1, p("a", 40, 100, 10*time.Second))}, 400, 1},
+		"two of different size": {[]replicas.Reading{tell(0, 2, p("a", 40, 0, 0), p("b", 20, 0, 0)),
+			tell(10, 2, p("a", 40, 50, 5*time.Second), p("b", 20, 50, 5*time.Second))}, 300, 2},
+		"all was done before": {[]replicas.Reading{tell(0, 1, p("a", 40, 100, 10*time.Second)),
+			tell(10, 1, p("a", 40, 100, 10*time.Second))}, 400, 1},
+		"too few runs": {[]replicas.Reading{tell(0, 1, p("a", 40, 0, 0)), tell(10, 1, p("a", 40, 9, time.Second))}, 0,
+			1},
+		"one was started again": {[]replicas.Reading{tell(0, 1, p("a", 40, 5000, time.Hour)),
+			tell(5, 1, p("a", 40, 10, time.Second)), tell(10, 1, p("a", 40, 110, 11*time.Second))}, 400, 1},
+		"one does not answer": {[]replicas.Reading{tell(0, 2, p("a", 40, 0, 0)),
+			tell(10, 2, p("a", 40, 100, 10*time.Second))}, 400, 2},
+		"what was told is kept at zero": {[]replicas.Reading{tell(0, 1, p("a", 40, 0, 0)), tell(10, 1, p("a", 40, 100, 10*time.Second)),
+			tell(500, 0), tell(600, 0)}, 400, 0},
+		"nobody is asked": {[]replicas.Reading{read(0), read(10)}, 0, -1},
+	} {
+		if f := tracked(c.readings...); f.Each != c.each || f.Members != c.members {
+			t.Errorf("%s: each %v of %d, want %v of %d", name, f.Each, f.Members, c.each, c.members)
+		}
+	}
+}
+
+// TestMemory: readings for a day take no more room than those of a minute.
+func TestMemory(t *testing.T) {
+	tracker := &replicas.Tracker{}
+	i := 0
+	next := func() {
+		i++
+		tracker.Add(read(i, part(fmt.Sprint("p", i/1000), int64(i), 1)))
+	}
+	for range 10000 {
+		next()
+	}
+	if n := testing.AllocsPerRun(10000, next); n > 12 {
+		t.Errorf("%v allocations a reading", n)
+	}
+}
