@@ -75,6 +75,9 @@ func adapterOf(in config.Read, e config.Embedded) (a adapter) {
 	case in.NATS != nil:
 		a = natsAdapter(in.NATS, e)
 		a.at = in.Name + ".nats"
+	case in.NATSCore != nil:
+		a = coreAdapter(in.NATSCore, e)
+		a.at = in.Name + ".nats_core"
 	case in.Kafka != nil:
 		a = kafkaAdapter(in.Kafka)
 		a.at = in.Name + ".kafka"
@@ -94,6 +97,17 @@ func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection})
 		},
 		source: func() (broker.Source, error) { return natsbroker.NewSource(cfg) },
+	}
+}
+
+func coreAdapter(n *config.NATSCore, e config.Embedded) adapter {
+	cfg := n.Adapter(embeddedURL(e))
+	return adapter{
+		section: n, topics: n.Subjects,
+		publisher: func() (broker.Publisher, error) {
+			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection})
+		},
+		source: func() (broker.Source, error) { return natsbroker.NewCoreSource(cfg) },
 	}
 }
 

@@ -16,7 +16,8 @@ func TestAdminPortIsTaken(t *testing.T) {
 	}
 	defer l.Close()
 	dir, at := t.TempDir(), l.Addr().String()
-	writeFile(t, dir, "c.yaml", "admin: {listen: '"+at+"'}\nembedded: {dir: "+filepath.Join(dir, "data")+", port: "+freePort(t)+"}\n"+
+	writeFile(t, dir, "c.yaml", "admin: {listen: '"+at+"'}\nembedded: {dir: "+filepath.Join(dir, "data")+", port: "+freePort(t)+
+		"}\n"+
 		"consumers:\n  o: {source: {nats: {stream: O, subjects: [o], durable: d}}, routes: [{handler: log}]}\n")
 	_, err = run(t.Context(), "run", "-c", filepath.Join(dir, "c.yaml"))
 	if err == nil || !strings.Contains(err.Error(), at+": bind: address already in use; set admin.listen to another address") {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/admin/page"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,8 +26,11 @@ type assembly struct {
 	parts   Parts
 	log     zerolog.Logger
 	members []*member
-	streams []stream // of the embedded server
+	embeds  bool     // the embedded server is needed
+	streams []stream // that it has
 	admin   *admin.Server
+	page    *page.Page // nil: none
+	sends   *telemetry // spans and metrics, where they go anywhere
 	// halt ends the run with an error: a route whose policy is to stop.
 	halt context.CancelCauseFunc
 }
@@ -33,11 +38,12 @@ type assembly struct {
 // assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any
 // time.
 func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
-	a := &assembly{doc: doc, parts: parts, log: log, halt: halt}
+	a := &assembly{doc: doc, parts: parts, log: log, halt: halt, page: newPage(doc)}
 	registry, err := parts.metrics()
 	if err != nil { // MainWith has looked at them
 		doc.Find("", "%v", err)
 	}
+	a.send(registry)
 	targets, changeable := map[string]admin.Target{}, map[string]map[string]admin.Limit{}
 	for _, name := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
 		cfg := doc.File.Consumers[name]
@@ -59,11 +65,16 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 	if doc.Err() != nil {
 		return a
 	}
-	a.streams = streamsOf(&doc.File)
+	a.embeds, a.streams = embeds(&doc.File), streamsOf(&doc.File)
 	if c := doc.File.Admin; c != nil {
-		server, err := admin.New(admin.Config{
-			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable, Gatherer: registry, Logger: log,
-		})
+		cfg := admin.Config{
+			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable, Gatherer: registry,
+			Logger: log,
+		}
+		if a.page != nil {
+			cfg.Page = a.page
+		}
+		server, err := admin.New(cfg)
 		doc.FindConfig("admin", c, err)
 		a.admin = server
 	}
@@ -73,7 +84,8 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 // processMetrics are those of every process.
 func processMetrics() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector())
 	return registry
 }
 
@@ -117,7 +129,8 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 	if len(routes) == 0 {
 		return nil // was found
 	}
-	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute), Stop: a.stopBecause(m.name)})
+	router, err := handlers.NewRouter(handlers.RouterConfig{Routes: routes, NoRoute: handlers.NoRoute(c.NoRoute),
+		Stop: a.stopBecause(m.name)})
 	a.doc.FindOptions(at, err)
 	if err != nil || !whole {
 		router = nil
@@ -136,9 +149,26 @@ func (a *assembly) close() error {
 	var errs []error
 	for _, m := range a.members {
 		errs = append(errs, m.setup.Close())
+		for _, shut := range m.closing {
+			shut()
+		}
 		if m.publisher != nil {
 			errs = append(errs, m.publisher.Close(ctx))
 		}
 	}
+	a.sends.close() // last: there may be spans of all that
 	return errors.Join(errs...)
+}
+
+// send begins to send spans and metrics, where the file or the environment says so.
+func (a *assembly) send(registry prometheus.Gatherer) {
+	x := exportingOf(a.doc, os.LookupEnv)
+	a.doc.Exports = x.spans || x.metrics
+	if a.doc.Err() != nil {
+		return
+	}
+	var err error
+	if a.sends, err = newTelemetry(x, registry, a.log); err != nil {
+		a.doc.Find("tracing", "%v", err)
+	}
 }

@@ -34,12 +34,14 @@ func TestNoPlaceForDeadLetters(t *testing.T) {
 		produce    []string
 		stored     func() bool
 	}{
-		"Kafka": {fmt.Sprintf("{kafka: {brokers: [%q], topics: [orders], group: g}}", kafka), "orders-dead", []string{"--brokers", kafka, "--topic", "orders"},
+		"Kafka": {fmt.Sprintf("{kafka: {brokers: [%q], topics: [orders], group: g}}", kafka), "orders-dead",
+			[]string{"--brokers", kafka, "--topic", "orders"},
 			func() bool {
 				p := cluster.PartitionInfo("orders-dead", 0)
 				return p != nil && p.HighWatermark == 1
 			}},
-		"NATS": {fmt.Sprintf("{nats: {url: %q, stream: ORDERS, durable: d}}", "nats://"+server), "dead.orders", []string{"--url", "nats://" + server, "--subject", "orders"},
+		"NATS": {fmt.Sprintf("{nats: {url: %q, stream: ORDERS, durable: d}}", "nats://"+server), "dead.orders",
+			[]string{"--url", "nats://" + server, "--subject", "orders"},
 			func() bool {
 				st, err := js.Stream(context.Background(), "dead_orders")
 				return err == nil && st.CachedInfo().State.Msgs == 1

@@ -170,6 +170,7 @@ func (s demoSummary) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(s)
 	}
-	return printSummary(w, fmt.Sprintf("published %d", s.Published), fmt.Sprintf("handled %d", s.Handled), fmt.Sprintf("lost %d", s.Lost), fmt.Sprintf("duplicates %d", s.Duplicates),
+	return printSummary(w, fmt.Sprintf("published %d", s.Published), fmt.Sprintf("handled %d", s.Handled),
+		fmt.Sprintf("lost %d", s.Lost), fmt.Sprintf("duplicates %d", s.Duplicates),
 		fmt.Sprintf("peak workers %d", s.PeakWorkers), fmt.Sprintf("latency p50 %.1f ms", s.P50), fmt.Sprintf("p99 %.1f ms", s.P99))
 }

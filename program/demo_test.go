@@ -85,7 +85,8 @@ func TestDemoCountsWhenStoppedEarly(t *testing.T) {
 
 func TestWrongUseIsAUsageError(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"demo", "--duration", "soon"}, {"demo", "--duration", "1ms"}, {"demo", "extra"}, {"demo", "--colour"}, {"nothing"}} {
+	for _, args := range [][]string{{"demo", "--duration", "soon"}, {"demo", "--duration", "1ms"}, {"demo", "extra"},
+		{"demo", "--colour"}, {"nothing"}} {
 		_, err := run(t.Context(), args...)
 		var use usageError
 		if !errors.As(err, &use) {
@@ -137,7 +138,8 @@ func TestDebt(t *testing.T) {
 	for i, c := range []struct {
 		passed time.Duration
 		want   uint64
-	}{{time.Millisecond, 6}, {100 * time.Microsecond, 0}, {100 * time.Microsecond, 1}, {-2 * time.Millisecond, 0}, {time.Millisecond, 0}, {2 * time.Millisecond, 6}} {
+	}{{time.Millisecond, 6}, {100 * time.Microsecond, 0}, {100 * time.Microsecond, 1}, {-2 * time.Millisecond, 0}, {time.Millisecond,
+		0}, {2 * time.Millisecond, 6}} {
 		if got := d.pay(6000, c.passed); got != c.want {
 			t.Errorf("step %d: %d, want %d", i, got, c.want)
 		}

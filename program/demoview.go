@@ -84,7 +84,8 @@ func (v *view) show(at, every time.Duration, s consumer.Stats, l *load, t *tally
 	}
 	v.draw(picture(columns(v.out), [][]string{
 		{"longshore demo", fmt.Sprintf("%5.1f s", at.Seconds()), "load: " + phase},
-		{fmt.Sprintf("workers    %4d", s.Pool.Live), fmt.Sprintf("busy %4d", s.Pool.Busy), bar(s.Pool.Live, demoWorkers, columns(v.out)-30)},
+		{fmt.Sprintf("workers    %4d", s.Pool.Live), fmt.Sprintf("busy %4d", s.Pool.Busy),
+			bar(s.Pool.Live, demoWorkers, columns(v.out)-30)},
 		{fmt.Sprintf("in flight  %4d", s.InFlight), fmt.Sprintf("lag  %6s", lag)},
 		{fmt.Sprintf("handled    %6.0f/s", rate), fmt.Sprintf("p50 %.1f ms", inMS(p50)), fmt.Sprintf("p99 %.1f ms", inMS(p99))},
 	}, "decision   "+decision))

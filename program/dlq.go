@@ -42,7 +42,8 @@ func (l *letterFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&l.key, "key", "", "only with this key")
 	f.StringVar(&l.origin, "origin", "", "only those that came from this topic or subject")
 	f.StringVar(&l.state, "state", "", "only waiting, replayed or uncertain ones")
-	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(consumer.FailureClasses(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(consumer.FailureClasses(),
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // filter reads the flags, and places from the arguments. It reports all mistakes at once.

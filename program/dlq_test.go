@@ -100,9 +100,12 @@ func (f *dlqField) bury(t *testing.T, origin string, values ...string) {
 	at := time.Now().UTC().Format(time.RFC3339Nano)
 	for i, v := range values {
 		h := func(k, v string) broker.Header { return broker.Header{Key: k, Value: []byte(v)} }
-		o := broker.Outgoing{Topic: "dead.orders", Value: []byte(v), Key: []byte("key-" + strconv.Itoa(i%2)), ID: "letter" + origin + strconv.Itoa(i), Headers: []broker.Header{
-			h("trace", "\x1b[2Jabc"), h(broker.HeaderOriginalTopic, origin), h(broker.HeaderAttempts, "5"), h(broker.HeaderErrorClass, []string{"error", "timeout"}[i%2]),
-			h(broker.HeaderError, "no\x1b]0;luck\u202e"), h(broker.HeaderHandler, "orders"), h(broker.HeaderFirstFailure, at), h(broker.HeaderLastFailure, at),
+		o := broker.Outgoing{Topic: "dead.orders", Value: []byte(v), Key: []byte("key-" + strconv.Itoa(i%2)), ID: "letter" +
+			origin + strconv.Itoa(i), Headers: []broker.Header{
+			h("trace", "\x1b[2Jabc"), h(broker.HeaderOriginalTopic, origin), h(broker.HeaderAttempts, "5"), h(broker.HeaderErrorClass,
+				[]string{"error", "timeout"}[i%2]),
+			h(broker.HeaderError, "no\x1b]0;luck\u202e"), h(broker.HeaderHandler, "orders"), h(broker.HeaderFirstFailure,
+				at), h(broker.HeaderLastFailure, at),
 		}}
 		if err := f.p.Publish(t.Context(), []broker.Outgoing{o}); err != nil {
 			t.Fatal(err)
@@ -113,7 +116,8 @@ func (f *dlqField) bury(t *testing.T, origin string, values ...string) {
 // stored are the payloads of a topic.
 func (f *dlqField) stored(t *testing.T, topic string) (all []string) {
 	t.Helper()
-	_, err := f.store.Scan(t.Context(), broker.Scan{Topic: topic}, func(m *broker.Message) error { all = append(all, string(m.Value)); return nil })
+	_, err := f.store.Scan(t.Context(), broker.Scan{Topic: topic},
+		func(m *broker.Message) error { all = append(all, string(m.Value)); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +154,8 @@ func TestDLQListAndShow(t *testing.T) {
 			args string
 			want int
 		}{
-			{"--class timeout", 1}, {"--handler orders", 3}, {"--handler nobody", 0}, {"--key key-0", 2}, {"--origin orders", 3}, {"--since 1h", 3}, {"--until 1h", 0},
+			{"--class timeout", 1}, {"--handler orders", 3}, {"--handler nobody", 0}, {"--key key-0", 2}, {"--origin orders",
+				3}, {"--since 1h", 3}, {"--until 1h", 0},
 			{"--since 2020-01-01T00:00:00Z --until 2021-01-01T00:00:00Z", 0}, {"--state replayed", 0}, {f.place(1), 1}, {"--limit 2", 2},
 		} {
 			lines := strings.Count(f.must(t, append([]string{"list", "--json"}, strings.Fields(c.args)...)...), "\n")
@@ -159,13 +164,15 @@ func TestDLQListAndShow(t *testing.T) {
 			}
 		}
 		show := f.must(t, "show", f.place(1))
-		if !strings.Contains(show, `plain \x1b[31mred`+"\nsecond line\n") || !strings.Contains(show, `trace: \x1b[2Jabc`) || !strings.Contains(show, "attempts") {
+		if !strings.Contains(show, `plain \x1b[31mred`+"\nsecond line\n") || !strings.Contains(show, `trace: \x1b[2Jabc`) ||
+			!strings.Contains(show, "attempts") {
 			t.Errorf("show:\n%s", show)
 		}
 		if names := headerNames(show); len(names) < 8 || !slices.IsSorted(names) {
 			t.Errorf("show has headers in no order: %q", names)
 		}
-		if out, none := f.must(t, "list", "--handler", "nobody"), f.must(t, "list", "--handler", "nobody", "--json"); out != "no letters\n" || none != "" {
+		if out, none := f.must(t, "list", "--handler", "nobody"), f.must(t, "list", "--handler", "nobody",
+			"--json"); out != "no letters\n" || none != "" {
 			t.Errorf("list of none: %q, as JSON %q", out, none)
 		}
 		if show = f.must(t, "show", f.place(2)); !strings.Contains(show, "00000000  00 01 62 69 6e") {
@@ -180,7 +187,8 @@ func TestDLQListAndShow(t *testing.T) {
 		if err := json.Unmarshal([]byte(f.must(t, "show", f.place(1), "--json")), &j); err != nil {
 			t.Fatal(err)
 		}
-		if j.Letter != f.place(1) || j.Class != "timeout" || j.Key != "key-1" || j.Value != "plain \x1b[31mred\nsecond line" || j.Error != "no\x1b]0;luck\u202e" && f.kafka || len(j.Headers) < 8 {
+		if j.Letter != f.place(1) || j.Class != "timeout" || j.Key != "key-1" || j.Value != "plain \x1b[31mred\nsecond line" ||
+			j.Error != "no\x1b]0;luck\u202e" && f.kafka || len(j.Headers) < 8 {
 			t.Errorf("%+v", j)
 		}
 		if err := json.Unmarshal([]byte(f.must(t, "show", f.place(2), "--json")), &j); err != nil || j.ValueHex != "000162696e617279" {
@@ -213,7 +221,8 @@ func TestDLQReplay(t *testing.T) {
 		f.bury(t, "orders", "a", "good", "c", "d")
 		f.bury(t, "payroll", "forged")
 		out, err := f.dlq(t, "replay", "--dry-run")
-		if err == nil || !strings.Contains(out, f.place(0)+" would go to orders\n") || !strings.Contains(out, f.place(4)+" is refused: it says that it came from a topic that is not this consumer's") {
+		if err == nil || !strings.Contains(out, f.place(0)+" would go to orders\n") ||
+			!strings.Contains(out, f.place(4)+" is refused: it says that it came from a topic that is not this consumer's") {
 			t.Errorf("dry run: %v\n%s", err, out)
 		}
 		if n := len(f.stored(t, "orders")); n != 0 {
@@ -221,26 +230,31 @@ func TestDLQReplay(t *testing.T) {
 		}
 		out, err = f.dlq(t, "replay", "--to-handler", "--limit", "3", "--json")
 		var sum replayJSON
-		if jerr := json.Unmarshal([]byte(lastLine(out)), &sum); err == nil || jerr != nil || sum.Replayed != 1 || sum.Failed != 2 || len(sum.Refusals) != 2 {
+		if jerr := json.Unmarshal([]byte(lastLine(out)), &sum); err == nil || jerr != nil || sum.Replayed != 1 || sum.Failed != 2 ||
+			len(sum.Refusals) != 2 {
 			t.Errorf("to the handler: %v %v\n%s", err, jerr, out)
 		}
 		out, err = f.dlq(t, "replay", "--class", "timeout", "--json")
 		if jerr := json.Unmarshal([]byte(lastLine(out)), &sum); err != nil || jerr != nil || sum.Replayed != 1 || sum.Before != 1 {
 			t.Errorf("%v %v\n%s", err, jerr, out)
 		}
-		if out, err = f.dlq(t, "replay"); err == nil || !strings.Contains(out, "replayed 2 of 3 letters; 2 replayed before, 1 refused") {
+		if out, err = f.dlq(t, "replay"); err == nil || !strings.Contains(out,
+			"replayed 2 of 3 letters; 2 replayed before, 1 refused") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		if got := strings.Join(f.stored(t, "orders"), " "); got != "d a c" {
 			t.Errorf("in orders: %s", got)
 		}
-		if out = f.must(t, "replay", "--to", "other", f.place(4)); !strings.Contains(out, "replayed 1 of 1") || strings.Join(f.stored(t, "other"), " ") != "forged" {
+		if out = f.must(t, "replay", "--to", "other", f.place(4)); !strings.Contains(out, "replayed 1 of 1") ||
+			strings.Join(f.stored(t, "other"), " ") != "forged" {
 			t.Errorf("to other: %s", out)
 		}
-		if out = f.must(t, "list", "--state", "replayed", "--json"); strings.Count(out, "\n") != 5 || !strings.Contains(out, `"replayed_to":"handler of orders"`) {
+		if out = f.must(t, "list", "--state", "replayed", "--json"); strings.Count(out, "\n") != 5 ||
+			!strings.Contains(out, `"replayed_to":"handler of orders"`) {
 			t.Errorf("list:\n%s", out)
 		}
-		if _, err := f.dlq(t, "replay", "--to", "dead.orders"); err == nil || !strings.Contains(err.Error(), "it would go to the dead letters again") {
+		if _, err := f.dlq(t, "replay", "--to", "dead.orders"); err == nil ||
+			!strings.Contains(err.Error(), "it would go to the dead letters again") {
 			t.Error(err)
 		}
 	})
@@ -320,7 +334,8 @@ func TestDLQPurge(t *testing.T) {
 		if out, err := f.dlq(t, "purge", "--class", "error", "--dry-run"); err != nil || !strings.Contains(out, "would delete") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if out, err := f.dlq(t, "purge", f.place(0)); err == nil || !strings.Contains(out, "Delete 1 letter of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot be undone. [y/N]") {
+		if out, err := f.dlq(t, "purge", f.place(0)); err == nil ||
+			!strings.Contains(out, "Delete 1 letter of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot be undone. [y/N]") {
 			t.Errorf("unasked: %v\n%s", err, out)
 		}
 		if n := len(f.stored(t, "dead.orders")); n != 5 {
@@ -332,7 +347,8 @@ func TestDLQPurge(t *testing.T) {
 		}
 		out, err := f.dlq(t, "purge", "--class", "timeout", "--yes")
 		if f.kafka {
-			if err == nil || !strings.Contains(err.Error(), "1 of 2 letters stand behind others that are to stay, the first is 0/3: Kafka deletes a log only from its beginning") {
+			if err == nil || !strings.Contains(err.Error(),
+				"1 of 2 letters stand behind others that are to stay, the first is 0/3: Kafka deletes a log only from its beginning") {
 				t.Errorf("%v\n%s", err, out)
 			}
 			f.must(t, "purge", "--class", "timeout", "--yes", "--partly")

@@ -116,7 +116,8 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		return err
 	}
 	if l.State == deadletters.Replayed && !e.replay.Again {
-		return fmt.Errorf("letter %s was replayed at %s, to %s: --again edits and replays it once more", deadletters.FormatPlace(place), timeText(l.ReplayedAt), escape(l.ReplayedTo))
+		return fmt.Errorf("letter %s was replayed at %s, to %s: --again edits and replays it once more", deadletters.FormatPlace(place),
+			timeText(l.ReplayedAt), escape(l.ReplayedTo))
 	}
 	value, err := e.value(ctx, l.Message.Value, stdin, stderr)
 	if err != nil {
@@ -157,7 +158,8 @@ func (e *dlqEdit) tellEdited(w io.Writer, s deadletters.Summary, place broker.Pl
 func (e *dlqEdit) apply(out *broker.Outgoing, value []byte) {
 	out.Value = value
 	out.Headers = slices.DeleteFunc(out.Headers, func(h broker.Header) bool {
-		return slices.Contains(e.remove, h.Key) || slices.ContainsFunc(e.headers, func(set broker.Header) bool { return set.Key == h.Key })
+		return slices.Contains(e.remove, h.Key) || slices.ContainsFunc(e.headers,
+			func(set broker.Header) bool { return set.Key == h.Key })
 	})
 	out.Headers = append(out.Headers, e.headers...)
 }

@@ -29,7 +29,8 @@ func startForged(t *testing.T) *forgedField {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.stop)
-	streams := []stream{{"VICTIM", []string{"victim"}}, {"ORDERS", []string{"orders.>"}}, {"DEAD", []string{"dead.>"}}, {"PAYROLL", []string{"payroll"}}}
+	streams := []stream{{"VICTIM", []string{"victim"}}, {"ORDERS", []string{"orders.>"}}, {"DEAD", []string{"dead.>"}},
+		{"PAYROLL", []string{"payroll"}}}
 	for _, s := range streams {
 		if err := srv.ensureStreams(t.Context(), []stream{s}); err != nil {
 			t.Fatal(err)
@@ -121,7 +122,8 @@ func TestReplayKeepsToTheStream(t *testing.T) {
 	if n, other := f.stored(t, "orders.eu"), f.stored(t, "payroll"); n != 1 || other != 0 {
 		t.Errorf("%d in orders.eu, %d in payroll\n%s", n, other, out)
 	}
-	if out, err = run(t.Context(), "dlq", "replay", "-c", f.file, "--to", "payroll", "2"); err != nil || f.stored(t, "payroll") != 1 {
+	if out, err = run(t.Context(), "dlq", "replay", "-c", f.file, "--to", "payroll", "2"); err != nil ||
+		f.stored(t, "payroll") != 1 {
 		t.Errorf("where the operator says so: %v\n%s", err, out)
 	}
 }
@@ -132,7 +134,8 @@ func TestPoisonedJournal(t *testing.T) {
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "a", "b")
 		f.must(t, "replay", "--limit", "1")
-		if err := f.p.Publish(t.Context(), []broker.Outgoing{{Topic: deadletters.JournalTopic("dead.orders"), Value: []byte("\x1b[2Jjunk")}}); err != nil {
+		if err := f.p.Publish(t.Context(), []broker.Outgoing{{Topic: deadletters.JournalTopic("dead.orders"),
+			Value: []byte("\x1b[2Jjunk")}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{{"list"}, {"show", f.place(0)}, {"replay", "--dry-run"}, {"replay"}, {"purge", "--dry-run"}} {

@@ -16,7 +16,8 @@ func TestDLQSaysWhatItFound(t *testing.T) {
 	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", "a", "b", "c")
-		done, err := f.store.Scan(t.Context(), broker.Scan{Topic: "dead.orders"}, func(*broker.Message) error { return broker.ErrStopScan })
+		done, err := f.store.Scan(t.Context(), broker.Scan{Topic: "dead.orders"},
+			func(*broker.Message) error { return broker.ErrStopScan })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,8 +29,9 @@ func TestDLQSaysWhatItFound(t *testing.T) {
 			partition, first = "-1", 1
 		}
 		begun := func(to string, from, end int) broker.Outgoing {
-			return broker.Outgoing{Topic: deadletters.JournalTopic("dead.orders"), Value: fmt.Appendf(nil, `{"v":1,"step":"begin","run":"killed","at":%q,"log":%q,"letters":{%q:{%q:[[%d,%d]]}}}`,
-				time.Now().Add(-time.Minute).UTC().Format(time.RFC3339Nano), done.Log, to, partition, first+from, first+end)}
+			return broker.Outgoing{Topic: deadletters.JournalTopic("dead.orders"),
+				Value: fmt.Appendf(nil, `{"v":1,"step":"begin","run":"killed","at":%q,"log":%q,"letters":{%q:{%q:[[%d,%d]]}}}`,
+					time.Now().Add(-time.Minute).UTC().Format(time.RFC3339Nano), done.Log, to, partition, first+from, first+end)}
 		}
 		arrived := broker.Outgoing{Topic: "orders", Value: []byte("a"), ID: "replay/dead.orders/" + done.Log + "/" + f.place(0)}
 		if err := f.p.Publish(t.Context(), []broker.Outgoing{begun("orders", 0, 2), begun("gone", 2, 3), arrived}); err != nil {

@@ -118,8 +118,10 @@ func (t *letterTable) add(l *deadletters.Letter) error {
 	if t.n == 0 {
 		fmt.Fprintln(t.w, "LETTER\tFAILED\tSTATE\tHANDLER\tCLASS\tATTEMPTS\tREPLAYS\tKEY\tFROM\tERROR")
 	}
-	_, err := fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", deadletters.FormatPlace(l.Place), l.At().UTC().Format("2006-01-02T15:04:05Z"), stateText(l),
-		dash(shown([]byte(l.Handler), 40)), dash(shown([]byte(l.Class), 20)), l.Attempts, l.Replays, dash(shown(l.Message.Key, 32)), dash(shown([]byte(l.OriginalTopic), 60)),
+	_, err := fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", deadletters.FormatPlace(l.Place),
+		l.At().UTC().Format("2006-01-02T15:04:05Z"), stateText(l),
+		dash(shown([]byte(l.Handler), 40)), dash(shown([]byte(l.Class), 20)), l.Attempts, l.Replays, dash(shown(l.Message.Key,
+			32)), dash(shown([]byte(l.OriginalTopic), 60)),
 		dash(shown([]byte(l.Error), 80)))
 	if t.n++; err == nil && t.n%tableRows == 0 {
 		err = t.w.Flush()
@@ -242,9 +244,12 @@ type headerJSON struct {
 func letterOf(topic string, l *deadletters.Letter, whole bool) letterJSON {
 	j := letterJSON{
 		Letter: deadletters.FormatPlace(l.Place), Topic: topic, Offset: l.Offset, Stored: timeText(l.Message.Time()),
-		State: string(l.State), ReplayedAt: timeText(l.ReplayedAt), ReplayedTo: l.ReplayedTo, Edited: l.Edited, PerhapsTwice: l.PerhapsTwice,
-		OriginalTopic: l.OriginalTopic, OriginalTime: timeText(l.OriginalTime), Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
-		FirstFailure: timeText(l.FirstFailure), LastFailure: timeText(l.LastFailure), Replays: l.Replays, History: l.History, Bytes: len(l.Message.Value),
+		State: string(l.State), ReplayedAt: timeText(l.ReplayedAt), ReplayedTo: l.ReplayedTo, Edited: l.Edited,
+		PerhapsTwice:  l.PerhapsTwice,
+		OriginalTopic: l.OriginalTopic, OriginalTime: timeText(l.OriginalTime), Handler: l.Handler, Class: l.Class, Error: l.Error,
+		Attempts:     l.Attempts,
+		FirstFailure: timeText(l.FirstFailure), LastFailure: timeText(l.LastFailure), Replays: l.Replays, History: l.History,
+		Bytes: len(l.Message.Value),
 	}
 	if l.Partition >= 0 {
 		j.Partition = &l.Partition

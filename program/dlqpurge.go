@@ -63,7 +63,8 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 		why := fmt.Errorf("%d of %s stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning",
 			plan.Behind, lettersText(plan.Letters), deadletters.FormatPlace(plan.First))
 		if !p.partly && !p.dryRun {
-			return fmt.Errorf("nothing was deleted: %w; choose those before them too, or delete the other %d with --partly", why, len(plan.Places))
+			return fmt.Errorf("nothing was deleted: %w; choose those before them too, or delete the other %d with --partly", why,
+				len(plan.Places))
 		}
 		fmt.Fprintln(stdout, why)
 	}

@@ -93,15 +93,24 @@ func (d *dlqReplay) allow(ctx context.Context, box *deadBox) (func(topic string)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.target.timeout)
 	defer cancel()
+	allowed, err := origins(ctx, &box.doc.File, box.consumer)
+	if err != nil {
+		return nil, fmt.Errorf("finding out what may be replayed to where it came from (--to names another place): %w", err)
+	}
+	return allowed, nil
+}
+
+// origins says which topics the consumers of a file read from the same broker as c.
+func origins(ctx context.Context, f *config.File, c *config.Consumer) (func(topic string) bool, error) {
 	streams := map[*config.NATS][]string{}
-	for _, n := range box.doc.File.WholeStreams(box.consumer) {
-		subjects, err := streamSubjects(ctx, n.Adapter(embeddedURL(box.doc.File.Embedded)))
+	for _, n := range f.WholeStreams(c) {
+		subjects, err := streamSubjects(ctx, n.Adapter(embeddedURL(f.Embedded)))
 		if err != nil {
-			return nil, fmt.Errorf("finding out what may be replayed to where it came from (--to names another place): %w", err)
+			return nil, err
 		}
 		streams[n] = subjects
 	}
-	return func(topic string) bool { return box.doc.File.Takes(box.consumer, topic, streams) }, nil
+	return func(topic string) bool { return f.Takes(c, topic, streams) }, nil
 }
 
 // streamSubjects are those of a source's stream; none where there is no such stream.
@@ -157,7 +166,8 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 }
 
 // routes is the consumer's handler as run would have it, with its middleware and its timeout.
-func (d *dlqReplay) routes(ctx context.Context, box *deadBox, stderr io.Writer) (handle func(context.Context, *broker.Message) error, end func(), err error) {
+func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
+	stderr io.Writer) (handle func(context.Context, *broker.Message) error, end func(), err error) {
 	ctx, halt := context.WithCancelCause(ctx)
 	a := assemble(box.doc, d.parts, newLogger(box.doc.File.Log, stderr), halt)
 	end = func() { halt(nil); _ = a.close() }
@@ -241,7 +251,8 @@ func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
 	if d.replay.DryRun {
 		did = "would replay"
 	}
-	fmt.Fprintf(w, "%s %d of %s; %d replayed before, %d refused, %d failed\n", did, s.Replayed, lettersText(s.Chosen), s.Before, s.Refused, s.Failed)
+	fmt.Fprintf(w, "%s %d of %s; %d replayed before, %d refused, %d failed\n", did, s.Replayed, lettersText(s.Chosen), s.Before,
+		s.Refused, s.Failed)
 	d.details(w, s)
 	return nil
 }
@@ -304,8 +315,10 @@ func summaryOf(s deadletters.Summary, dry bool) replayJSON {
 		return list
 	}
 	j := replayJSON{
-		Run: s.Run, DryRun: dry, Chosen: s.Chosen, Replayed: s.Replayed, Before: s.Before, Refused: s.Refused, Failed: s.Failed, Stopped: s.Stopped,
-		Found: names(s.Found), Absent: names(s.Absent), LostEdits: names(s.LostEdits), PerhapsTwice: names(s.PerhapsTwice), Refusals: []refusalJSON{},
+		Run: s.Run, DryRun: dry, Chosen: s.Chosen, Replayed: s.Replayed, Before: s.Before, Refused: s.Refused, Failed: s.Failed,
+		Stopped: s.Stopped,
+		Found:   names(s.Found), Absent: names(s.Absent), LostEdits: names(s.LostEdits), PerhapsTwice: names(s.PerhapsTwice),
+		Refusals:   []refusalJSON{},
 		Unreadable: s.Unreadable.Count,
 	}
 	for _, r := range s.Refusals {

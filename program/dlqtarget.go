@@ -84,7 +84,7 @@ type deadBox struct {
 
 // embedded says whether the letters are on the embedded server of the file.
 func (b *deadBox) embedded() bool {
-	return b.consumer != nil && b.consumer.Source.NATS != nil && b.consumer.Source.NATS.Embedded()
+	return b.consumer != nil && b.consumer.Source.Embedded()
 }
 
 // end closes the box, and tells what was passed over.
@@ -178,10 +178,12 @@ func (t *dlqTarget) fileBox() (*deadBox, error) {
 		return nil, err
 	}
 	var b *deadBox
-	switch n, k := c.Source.NATS, c.Source.Kafka; {
+	switch n, core, k := c.Source.NATS, c.Source.NATSCore, c.Source.Kafka; {
 	case n != nil:
 		cfg := n.Adapter(embeddedURL(doc.File.Embedded))
 		b, err = natsBox(to, cfg.Connection, cfg.Domain)
+	case core != nil: // a stream takes them, if one has the subject
+		b, err = natsBox(to, core.Adapter(embeddedURL(doc.File.Embedded)).Connection, "")
 	case k != nil:
 		b, err = kafkaBox(to, k.Adapter().Connection, k.MaxPublishBytes)
 	case c.Source.Other != nil:
@@ -228,7 +230,7 @@ func (t *dlqTarget) chooseTarget(name string, c *config.Consumer) (string, error
 	}
 	all := c.DeadLetter.Targets()
 	switch {
-	case c.Source.NATS == nil && c.Source.Kafka == nil:
+	case c.Source.Other != nil || c.Source == (config.Source{}):
 		return all[0], nil // dlq knows no other broker, and says so
 	case want == "" && t.topic+t.subject != "":
 		return "", fmt.Errorf("the dead letters of consumer %s are chosen with %s", name, flag)

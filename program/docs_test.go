@@ -51,6 +51,11 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 				out[key] = true // what is in it is as in source
 				continue
 			}
+			if t.Field(i).Type == reflect.TypeFor[*config.NATSCore]() {
+				// what it has more is as in nats
+				out[key], out[key+".subjects"], out[key+".queue"] = true, true, true
+				continue
+			}
 			keys(t.Field(i).Type, key, out)
 		}
 	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer:
@@ -65,8 +70,11 @@ func keys(t reflect.Type, at string, out map[string]bool) {
 }
 
 // sections are keys that only hold others, and need no line of their own.
-var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool", "consumers.NAME.retry",
-	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]", "consumers.NAME.dead_letter.routes[]", "consumers.NAME.sources[]", "consumers.NAME.priority.levels[]", "consumers.NAME.routes[]", "consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
+var sections = []string{"log", "embedded", "consumers.NAME", "consumers.NAME.source", "consumers.NAME.pool",
+	"consumers.NAME.retry",
+	"consumers.NAME.retry.backoff", "consumers.NAME.budget", "consumers.NAME.lane", "consumers.NAME.retry.topics[]",
+	"consumers.NAME.dead_letter.routes[]", "consumers.NAME.sources[]", "consumers.NAME.priority.levels[]", "consumers.NAME.routes[]",
+	"consumers.NAME.routes[].middleware[]", "consumers.NAME.middleware[]"}
 
 // TestDocsNameEveryKey: docs/configuration.md has each key that a file may have, and no other.
 func TestDocsNameEveryKey(t *testing.T) {
@@ -79,7 +87,8 @@ func TestDocsNameEveryKey(t *testing.T) {
 		delete(want, s)
 	}
 	have := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\|").FindAllStringSubmatch(section(t, "## All keys", "## Middleware"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\|").FindAllStringSubmatch(section(t, "## All keys",
+		"## Middleware"), -1) {
 		have[m[1]] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
@@ -130,7 +139,8 @@ func TestDocsTellTheDefaults(t *testing.T) {
 func TestDocsTellKafkasDefaults(t *testing.T) {
 	text, n := section(t, "## All keys", "## Middleware"), 0
 	values := map[string]string{`time.Minute`: "1m", `time.Second`: "1s", `1_000_000`: "1000000", `64<<20`: "67108864"}
-	for _, m := range regexp.MustCompile(`or\(&c(?:fg)?\.([A-Za-z.]+), ([^)]+)\)`).FindAllStringSubmatch(sources(t, "broker/kafkabroker"), -1) {
+	for _, m := range regexp.MustCompile(`or\(&c(?:fg)?\.([A-Za-z.]+), ([^)]+)\)`).FindAllStringSubmatch(sources(t,
+		"broker/kafkabroker"), -1) {
 		field, value := m[1], m[2]
 		key, ok := map[string]string{"Start.At": "start", "MaxMessageBytes": "max_publish_bytes"}[field]
 		if !ok {
@@ -157,7 +167,7 @@ func TestDocsTellKafkasDefaults(t *testing.T) {
 	}
 }
 
-// TestDocsNameEveryMetric: docs/operations.md has each metric that the program exposes, and no other.
+// TestDocsNameEveryMetric: docs/metrics.md has each metric that the program exposes, and no other.
 func TestDocsNameEveryMetric(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := metrics.New("orders")
@@ -172,7 +182,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := readFile(t, "../docs", "operations.md")
+	text := readFile(t, "../docs", "metrics.md")
 	have := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(longshore_[a-z_]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(text, -1) {
 		have[row[1]+" "+row[2]] = true
@@ -180,12 +190,12 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	for _, f := range families {
 		row := f.GetName() + " " + strings.ToLower(f.GetType().String())
 		if !have[row] {
-			t.Errorf("docs/operations.md does not have %s", row)
+			t.Errorf("docs/metrics.md does not have %s", row)
 		}
 		delete(have, row)
 	}
 	for row := range have {
-		t.Errorf("docs/operations.md has %s, which is not exposed", row)
+		t.Errorf("docs/metrics.md has %s, which is not exposed", row)
 	}
 }
 
@@ -224,7 +234,8 @@ func (knownStats) LagByPartition() []broker.PartitionLag { return []broker.Parti
 // TestDocsNameEveryMiddleware: and each of their options.
 func TestDocsNameEveryMiddleware(t *testing.T) {
 	text := section(t, "## Middleware", "## None")
-	options := map[string]any{"circuit_breaker": middleware.BreakerConfig{}, "concurrency_limit": concurrencyOptions{}, "key_rate_limit": rateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
+	options := map[string]any{"circuit_breaker": middleware.BreakerConfig{}, "concurrency_limit": concurrencyOptions{},
+		"key_rate_limit": rateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
 		"recover": struct{}{}, "timeout": timeoutOptions{}}
 	for name := range wrappings {
 		line := regexp.MustCompile("(?m)^\\| `" + name + "` \\|.*$").FindString(text)
@@ -266,7 +277,8 @@ func ofAnother(key, broker string) bool {
 	key = strings.Replace(key, ".sources[].nats", ".source.nats", 1)
 	key = strings.Replace(key, ".sources[].kafka", ".source.kafka", 1)
 	if source, ok := strings.CutPrefix(key, "consumers.NAME.source."); ok {
-		return source != broker && !strings.HasPrefix(source, broker+".")
+		source, _, _ = strings.Cut(source, ".")
+		return strings.TrimSuffix(source, "_core") != broker
 	}
 	return broker != "nats" && (key == "embedded" || strings.HasPrefix(key, "embedded."))
 }

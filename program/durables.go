@@ -32,7 +32,8 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 				return fmt.Errorf("durable %s of stream %s on the embedded NATS server: %w", n.Consumer, n.Stream, err)
 			}
 			if len(changes) > 0 {
-				log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable", n.Consumer).Strs("changes", changes).
+				log.Info().Str("event", "durable_changed").Str("consumer", name).Str("stream", n.Stream).Str("durable",
+					n.Consumer).Strs("changes", changes).
 					Msg("the configuration has other settings than before")
 			}
 		}
@@ -41,7 +42,8 @@ func (e *embeddedNATS) ensureDurables(ctx context.Context, f *config.File, log z
 }
 
 // changeDurable changes a durable that is there, and says what.
-func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS, file jetstream.ConsumerConfig) (changes []string, err error) {
+func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS, file jetstream.ConsumerConfig) (changes []string,
+	err error) {
 	have, err := js.Consumer(ctx, n.Stream, n.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, nil // the adapter makes it
@@ -54,7 +56,8 @@ func changeDurable(ctx context.Context, js jetstream.JetStream, n *config.NATS, 
 		return nil, nil
 	}
 	// The first answer after the server's start shows the settings from before (2.15), in which the client then misses the filters.
-	if _, err := js.UpdateConsumer(ctx, n.Stream, wanted); err != nil && !errors.Is(err, jetstream.ErrConsumerMultipleFilterSubjectsNotSupported) {
+	if _, err := js.UpdateConsumer(ctx, n.Stream, wanted); err != nil &&
+		!errors.Is(err, jetstream.ErrConsumerMultipleFilterSubjectsNotSupported) {
 		return nil, fmt.Errorf("changing it (%q): %w", changes, err)
 	}
 	info, err := have.Info(ctx)

@@ -42,7 +42,8 @@ consumers:
 			t.Errorf("exit code %d", code)
 		}
 		log := run.stderr.String()
-		if strings.Contains(log, "durable_changed") != (changes != "") || !strings.Contains(log, changes) || strings.Contains(log, "source_warning") {
+		if strings.Contains(log, "durable_changed") != (changes != "") || !strings.Contains(log, changes) ||
+			strings.Contains(log, "source_warning") {
 			t.Errorf("want %q, and no warning:\n%s", changes, log)
 		}
 	}

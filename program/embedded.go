@@ -50,7 +50,8 @@ func lockStore(dir string) (*flock.Flock, error) {
 	case err != nil:
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	case !ok:
-		return nil, fmt.Errorf("%s is in use by another longshore: set embedded.dir and embedded.port to others, or url to its server", dir)
+		return nil, fmt.Errorf("%s is in use by another longshore: set embedded.dir and embedded.port to others, or url to its server",
+			dir)
 	}
 	return lock, nil
 }

@@ -11,7 +11,8 @@ func TestEmbeddedServerIsAway(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	consumers := func(url string) string {
-		return "consumers:\n  o: {source: {nats: {" + url + "stream: O, subjects: [o], durable: d}}, dead_letter: {to: dead.o}, routes: [{handler: log}]}\n"
+		return "consumers:\n  o: {source: {nats: {" + url +
+			"stream: O, subjects: [o], durable: d}}, dead_letter: {to: dead.o}, routes: [{handler: log}]}\n"
 	}
 	writeFile(t, dir, "own.yaml", "embedded: {port: "+port+"}\n"+consumers(""))
 	writeFile(t, dir, "other.yaml", consumers("url: 'nats://127.0.0.1:"+port+"', "))
@@ -19,7 +20,8 @@ func TestEmbeddedServerIsAway(t *testing.T) {
 		file := filepath.Join(dir, name)
 		for _, command := range []string{"lag", "dlq list", "dlq replay", "dlq show 1"} {
 			_, err := run(t.Context(), append(strings.Fields(command), "-c", file, "--timeout", "300ms")...)
-			if err == nil || strings.Contains(err.Error(), "the embedded server runs only while `longshore run -c "+file+"` does") != want {
+			if err == nil || strings.Contains(err.Error(), "the embedded server runs only while `longshore run -c "+file+
+				"` does") != want {
 				t.Errorf("%s -c %s: %v", command, name, err)
 			}
 		}

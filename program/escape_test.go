@@ -44,7 +44,8 @@ func FuzzShown(f *testing.F) {
 		if err := writeJSON(&line, letterJSON{Value: text, ValueHex: hexed}); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []string{strings.ReplaceAll(out.String(), "\n", ""), shown(b, 10), shown(b, 0), strings.TrimSuffix(line.String(), "\n")} {
+		for _, s := range []string{strings.ReplaceAll(out.String(), "\n", ""), shown(b, 10), shown(b, 0),
+			strings.TrimSuffix(line.String(), "\n")} {
 			if i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 				t.Errorf("%q is printed as %q", b, s)
 			}

@@ -2,6 +2,7 @@ package program
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,6 +13,10 @@ import (
 // waited for.
 func TestHangUpDrains(t *testing.T) {
 	t.Parallel()
+	// Tests that run under nohup ignore SIGHUP, and so would a process that they start: while this one listens, its children do not.
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; while [ ! -e go ]; do sleep 0.1; done; echo > ended'], dir: "+dir+"}}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")

@@ -31,7 +31,8 @@ func startKafka(t *testing.T, opts ...kfake.Opt) (c *kfake.Cluster, broker strin
 
 // metric is the line that /metrics has of a counter.
 func metric(admin, name, consumer string, value int) bool {
-	return strings.Contains(fetch("http://127.0.0.1:"+admin+"/metrics"), fmt.Sprintf("\nlongshore_%s{consumer=%q} %d\n", name, consumer, value))
+	return strings.Contains(fetch("http://127.0.0.1:"+admin+"/metrics"),
+		fmt.Sprintf("\nlongshore_%s{consumer=%q} %d\n", name, consumer, value))
 }
 
 // TestNewKafkaUser goes the way of the example: example, run, produce in a second terminal, lag, SIGTERM.
@@ -52,7 +53,8 @@ func TestNewKafkaUser(t *testing.T) {
 		t.Fatalf("produce: %d %s", code, produce.stderr.String())
 	}
 	var sum map[string]float64
-	if err := json.Unmarshal([]byte(produce.stdout.String()), &sum); err != nil || sum["confirmed"] != 300 || sum["sent"] != 300 || sum["bytes"] != 30000 {
+	if err := json.Unmarshal([]byte(produce.stdout.String()), &sum); err != nil || sum["confirmed"] != 300 || sum["sent"] != 300 ||
+		sum["bytes"] != 30000 {
 		t.Errorf("produce: %v %v", produce.stdout.String(), err)
 	}
 	run.eventually(t, "300 handled", func() bool { return metric(admin, "handled_messages_total", "orders", 300) })
@@ -149,7 +151,8 @@ consumers:
 	}
 	lag, err := run(t.Context(), "lag", "-c", filepath.Join(dir, "c.yaml"), "--json")
 	var r lagReport
-	if jerr := json.Unmarshal([]byte(lag), &r); err != nil || jerr != nil || r.Lag != 0 || len(r.Rows) != 2 || r.Rows[1].Group != "workers-retry" || r.Rows[1].Topic != "orders-retry-1s" || *r.Rows[1].End != 20 {
+	if jerr := json.Unmarshal([]byte(lag), &r); err != nil || jerr != nil || r.Lag != 0 || len(r.Rows) != 2 ||
+		r.Rows[1].Group != "workers-retry" || r.Rows[1].Topic != "orders-retry-1s" || *r.Rows[1].End != 20 {
 		t.Errorf("%v %v %s", err, jerr, lag)
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ConsumeTopics("dead"))
@@ -161,7 +164,8 @@ consumers:
 	for _, h := range client.PollRecords(t.Context(), 1).Records()[0].Headers {
 		have[h.Key] = string(h.Value)
 	}
-	if have["Longshore-Original-Topic"] != "orders" || have["Longshore-Attempts"] != "2" || have["kafka_dlt-original-topic"] != "orders" || have["__connect.errors.topic"] != "orders" {
+	if have["Longshore-Original-Topic"] != "orders" || have["Longshore-Attempts"] != "2" ||
+		have["kafka_dlt-original-topic"] != "orders" || have["__connect.errors.topic"] != "orders" {
 		t.Errorf("headers of the dead letter: %q", have)
 	}
 }
@@ -181,7 +185,8 @@ func TestKafkaIsAway(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	log := run.stderr.String()
-	if events := wantJSONLines(t, log); events["failed"] != 1 || events["source_down"] < 1 || !strings.Contains(log, "consumer orders: opening the source: kafkabroker: ") ||
+	if events := wantJSONLines(t, log); events["failed"] != 1 || events["source_down"] < 1 ||
+		!strings.Contains(log, "consumer orders: opening the source: kafkabroker: ") ||
 		!strings.Contains(log, "broker 127.0.0.1:"+port+": ") {
 		t.Errorf("neither broker nor reason:\n%s", log)
 	}
@@ -250,7 +255,8 @@ func TestDemoOnHostileKafka(t *testing.T) {
 			go claimMuch(conn)
 		}
 	}()
-	if out, err := run(t.Context(), "demo", "--kafka", l.Addr().String(), "--duration", "1s"); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+	if out, err := run(t.Context(), "demo", "--kafka", l.Addr().String(), "--duration", "1s"); err == nil ||
+		!strings.Contains(err.Error(), l.Addr().String()) {
 		t.Errorf("%q: %v, want an error that names the broker", out, err)
 	}
 }
@@ -302,7 +308,7 @@ func TestLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, err := run(ctx, "lag", "--brokers", broker, "--group", "workers")
-	want := "CONSUMER  READS     AS       COMMITTED  END  LAG  FINISHED\n-         orders/0  workers  4          10   6    0\nlag 6, of these finished 0\n"
+	want := "CONSUMER  READS     AS       PROTOCOL  COMMITTED  END  LAG  FINISHED\n-         orders/0  workers  -         4          10   6    0\nlag 6, of these finished 0\n"
 	if err != nil || table != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, table, want)
 	}
@@ -325,7 +331,8 @@ func TestLag(t *testing.T) {
 		t.Fatalf("%v %v\n%s", err, jerr, out)
 	}
 	// The topic that is not there yet, and the durable that nobody has made, are told; the rest is shown.
-	if r.Rows[0].Topic != "later" || r.Rows[0].Error == "" || *r.Rows[1].Committed != 4 || r.Rows[1].Consumer != "a" || !strings.Contains(err.Error(), "consumer workers of stream ORDERS") {
+	if r.Rows[0].Topic != "later" || r.Rows[0].Error == "" || *r.Rows[1].Committed != 4 || r.Rows[1].Consumer != "a" ||
+		!strings.Contains(err.Error(), "consumer workers of stream ORDERS") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if v, err := time.Parse(time.RFC3339, r.Time); err != nil || time.Since(v) > time.Hour {
@@ -337,7 +344,8 @@ func TestLag(t *testing.T) {
 func TestLagWatch(t *testing.T) {
 	t.Parallel()
 	_, broker := startKafka(t, kfake.SeedTopics(1, "orders"))
-	p := launch(t, t.TempDir(), "lag", "--brokers", broker, "--group", "g", "--topic", "orders", "--watch", "--every", "10ms", "--json")
+	p := launch(t, t.TempDir(), "lag", "--brokers", broker, "--group", "g", "--topic", "orders", "--watch", "--every", "10ms",
+		"--json")
 	p.eventually(t, "three looks", func() bool { return strings.Count(p.stdout.String(), "\n") >= 3 })
 	p.signal(t, syscall.SIGINT)
 	if code := p.code(t); code != 0 {
@@ -345,7 +353,8 @@ func TestLagWatch(t *testing.T) {
 	}
 	for line := range strings.Lines(p.stdout.String()) {
 		var r lagReport
-		if err := json.Unmarshal([]byte(line), &r); err != nil || len(r.Rows) != 1 || r.Rows[0].Committed != nil || *r.Rows[0].End != 0 {
+		if err := json.Unmarshal([]byte(line), &r); err != nil || len(r.Rows) != 1 || r.Rows[0].Committed != nil ||
+			*r.Rows[0].End != 0 {
 			t.Errorf("%q: %v", line, err)
 		}
 	}

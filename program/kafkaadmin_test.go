@@ -65,9 +65,12 @@ func topicID(t *testing.T, client *kgo.Client, topic string) [16]byte {
 
 // readOrders are the rights that docs/operations.md names, for the group workers.
 var readOrders = []kfake.ACL{
-	{Resource: kmsg.ACLResourceTypeTopic, Name: "orders", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true},
-	{Resource: kmsg.ACLResourceTypeGroup, Name: "workers", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true},
-	{Resource: kmsg.ACLResourceTypeTopic, Name: "orders-dead", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationWrite, Allow: true},
+	{Resource: kmsg.ACLResourceTypeTopic, Name: "orders", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationRead, Allow: true},
+	{Resource: kmsg.ACLResourceTypeGroup, Name: "workers", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationRead, Allow: true},
+	{Resource: kmsg.ACLResourceTypeTopic, Name: "orders-dead", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationWrite, Allow: true},
 }
 
 // publishAs publishes one message with a login.

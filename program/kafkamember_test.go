@@ -14,7 +14,8 @@ import (
 
 // gauge is the value of one, or "" where it is absent.
 func gauge(admin, name, consumer string) string {
-	all := regexp.MustCompile(fmt.Sprintf(`(?m)^longshore_%s\{consumer=%q[^}]*\} (\S+)$`, name, consumer)).FindAllStringSubmatch(fetch("http://127.0.0.1:"+admin+"/metrics"), -1)
+	all := regexp.MustCompile(fmt.Sprintf(`(?m)^longshore_%s\{consumer=%q[^}]*\} (\S+)$`, name,
+		consumer)).FindAllStringSubmatch(fetch("http://127.0.0.1:"+admin+"/metrics"), -1)
 	if all == nil {
 		return ""
 	}
@@ -89,15 +90,19 @@ consumers:
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "it has all partitions", func() bool { return gauge(admin, "claims", "orders") == "6" })
 	for _, topic := range []string{"odd-topic-a", "odd-topic-b"} {
-		if p := launch(t, dir, "produce", "--brokers", broker, "--topic", topic, "--count", "20", "--rate", "0", "--keys", "20"); p.code(t) != 0 {
+		if p := launch(t, dir, "produce", "--brokers", broker, "--topic", topic, "--count", "20", "--rate", "0", "--keys",
+			"20"); p.code(t) != 0 {
 			t.Fatalf("produce: %s", p.stderr.String())
 		}
 	}
 	run.eventually(t, "40 handled, none waits", func() bool {
-		return metric(admin, "handled_messages_total", "orders", 40) && gauge(admin, "lag_messages", "orders") == "0" && gauge(admin, "unsettled_messages", "orders") == "0"
+		return metric(admin, "handled_messages_total", "orders", 40) && gauge(admin, "lag_messages", "orders") == "0" &&
+			gauge(admin, "unsettled_messages", "orders") == "0"
 	})
 	figures := fetch("http://127.0.0.1:" + admin + "/metrics")
-	figures = regexp.MustCompile(`(?m)^(longshore_(?:lag|unsettled)_messages\{.*)topic="odd-topic-[ab]"`).ReplaceAllString(figures, "$1") // by partition, and so by topic
+	// by partition, and so by topic
+	figures = regexp.MustCompile(`(?m)^(longshore_(?:lag|unsettled)_messages\{.*)topic="odd-topic-[ab]"`).ReplaceAllString(figures,
+		"$1")
 	for _, name := range []string{"odd-", "key-", "Longshore-Id"} {
 		if strings.Contains(figures, name) {
 			t.Errorf("%s is in /metrics", name)

@@ -19,7 +19,8 @@ import (
 // stores it.
 func publishUndecodable(t *testing.T, client *kgo.Client, topic string) {
 	t.Helper()
-	b := kmsg.RecordBatch{Magic: 2, Attributes: 1, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 1, Records: []byte("no gzip at all")}
+	b := kmsg.RecordBatch{Magic: 2, Attributes: 1, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 1,
+		Records: []byte("no gzip at all")}
 	raw := b.AppendTo(nil)
 	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12))
 	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
@@ -70,7 +71,8 @@ consumers:
 	if code := run.code(t); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	if log := run.stderr.String(); !strings.Contains(log, "orders/0: record batch at offset 1") || wantJSONLines(t, log)["failed"] != 1 || strings.Count(log, `"event":"message"`) != 1 {
+	if log := run.stderr.String(); !strings.Contains(log, "orders/0: record batch at offset 1") ||
+		wantJSONLines(t, log)["failed"] != 1 || strings.Count(log, `"event":"message"`) != 1 {
 		t.Errorf("not told, or more than the first message was handled:\n%s", log)
 	}
 	writeFile(t, dir, "c.yaml", fmt.Sprintf(file, ", on_bad_batch: skip"))
@@ -99,7 +101,8 @@ func TestPublishKeepsRecords(t *testing.T) {
 	defer client.Close()
 	odd := kgo.RecordHeader{Key: "X-Odd\r\n", Value: []byte{0xff, 0, '\n'}}
 	records := []*kgo.Record{
-		{Topic: "in", Key: []byte("tombstone"), Headers: []kgo.RecordHeader{odd, {Key: "X-Odd\r\n"}, {Key: "Longshore-Attempts", Value: []byte("-1")}}},
+		{Topic: "in", Key: []byte("tombstone"), Headers: []kgo.RecordHeader{odd, {Key: "X-Odd\r\n"},
+			{Key: "Longshore-Attempts", Value: []byte("-1")}}},
 		{Topic: "in", Key: []byte("empty"), Value: []byte{}},
 		{Topic: "in", Value: []byte("no key")},
 		{Topic: "in", Key: []byte("large"), Value: make([]byte, 2000)},
@@ -141,7 +144,8 @@ consumers:
 // wantRecords holds what TestPublishKeepsRecords got, by key, against what it sent.
 func wantRecords(t *testing.T, got map[string]*kgo.Record, odd kgo.RecordHeader) {
 	t.Helper()
-	if r := got["tombstone"]; r == nil || r.Value != nil || len(r.Headers) < 2 || r.Headers[0].Key != odd.Key || string(r.Headers[0].Value) != string(odd.Value) || r.Headers[1].Value != nil {
+	if r := got["tombstone"]; r == nil || r.Value != nil || len(r.Headers) < 2 || r.Headers[0].Key != odd.Key ||
+		string(r.Headers[0].Value) != string(odd.Value) || r.Headers[1].Value != nil {
 		t.Errorf("the tombstone: %+v", r)
 	}
 	if r := got["empty"]; r == nil || r.Value == nil || len(r.Value) != 0 {

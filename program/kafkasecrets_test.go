@@ -27,8 +27,10 @@ func selfSigned(t *testing.T, dir string) (pair tls.Certificate, pool *x509.Cert
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0,
+			1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -60,7 +62,8 @@ func guardedKafka(t *testing.T, mechanism string) *guarded {
 	t.Helper()
 	g := &guarded{dir: t.TempDir(), admin: freePort(t)}
 	pair, pool := selfSigned(t, g.dir)
-	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-dead"), kfake.EnableSASL(), kfake.Superuser(mechanism, "longshore", canary),
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-dead"), kfake.EnableSASL(),
+		kfake.Superuser(mechanism, "longshore", canary),
 		kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}))
 	writeFile(t, g.dir, "password", canary+"\n")
 	g.file = fmt.Sprintf(`admin: {listen: "127.0.0.1:%s"}
@@ -91,7 +94,8 @@ func TestKafkaCanary(t *testing.T) {
 			t.Parallel()
 			g := guardedKafka(t, mechanism)
 			g.fails(t, "password: "+canary+"-wrong", 1, "SASL Authentication Failed")
-			g.fails(t, "password: "+canary+", password_file: "+g.dir+"/password", 2, "c.yaml:11: consumers.orders.source.kafka.sasl.password_file: is set, and so is")
+			g.fails(t, "password: "+canary+", password_file: "+g.dir+"/password", 2,
+				"c.yaml:11: consumers.orders.source.kafka.sasl.password_file: is set, and so is")
 			g.fails(t, "password_file: "+g.dir+"/none", 2, "c.yaml:11: consumers.orders.source.kafka.sasl.password_file: open ")
 			g.works(t, "password_file: "+filepath.Join(g.dir, "password"))
 			for _, out := range g.spoken {
@@ -165,7 +169,8 @@ func TestKafkaOfTheOtherKind(t *testing.T) {
 			}
 			log := run.stderr.String()
 			events := wantJSONLines(t, log)
-			if events["source_down"] < 1 || events["source_down"] > 9 || !strings.Contains(log, c.broker) || !strings.Contains(log, c.want) {
+			if events["source_down"] < 1 || events["source_down"] > 9 || !strings.Contains(log, c.broker) ||
+				!strings.Contains(log, c.want) {
 				t.Errorf("%d times, want the address and %q:\n%s", events["source_down"], c.want, log)
 			}
 		})
@@ -176,7 +181,8 @@ func TestKafkaOfTheOtherKind(t *testing.T) {
 // them the program ends and names what it may not.
 func TestKafkaRights(t *testing.T) {
 	t.Parallel()
-	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-dead", "secret"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", canary),
+	_, broker := startKafka(t, kfake.SeedTopics(1, "orders", "orders-dead", "secret"), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.Superuser("PLAIN", "admin", canary),
 		kfake.User("PLAIN", "longshore", canary, readOrders...))
 	file := `admin: {listen: "127.0.0.1:%s"}
 consumers:
@@ -186,11 +192,13 @@ consumers:
     dead_letter: {to: orders-dead}
     routes: [{handler: exec, with: {command: ["false"]}}]
 `
-	for source, want := range map[string]string{"topics: [secret], group: workers": "topic secret: ", "topics: [orders], group: others": "group others: "} {
+	for source, want := range map[string]string{"topics: [secret], group: workers": "topic secret: ",
+		"topics: [orders], group: others": "group others: "} {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", fmt.Sprintf(file, freePort(t), broker, source))
 		bad := launch(t, dir, "run", "-c", "c.yaml")
-		if code := bad.code(t); code != 1 || !strings.Contains(bad.stderr.String(), want) || !strings.Contains(strings.ToLower(bad.stderr.String()), "authoriz") {
+		if code := bad.code(t); code != 1 || !strings.Contains(bad.stderr.String(), want) ||
+			!strings.Contains(strings.ToLower(bad.stderr.String()), "authoriz") {
 			t.Errorf("exit code %d, want what it may not: %q\n%s", code, want, bad.stderr.String())
 		}
 	}

@@ -142,12 +142,14 @@ func (l *lagFlags) views() ([]lagView, error) {
 		return fileViews(l.file, l.adapters)
 	case l.group != "":
 		v, err := kafkaView("", kafkabroker.LagViewConfig{
-			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(l.brokers), ClientID: "longshore-lag"}, Group: l.group, Topics: l.topics,
+			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(l.brokers),
+				ClientID: "longshore-lag"}, Group: l.group, Topics: l.topics,
 		})
 		return []lagView{v}, err
 	}
 	v, err := natsView("", natsbroker.LagViewConfig{
-		Connection: natsbroker.Connection{URLs: []string{natsURL(l.url)}, CredsFile: l.creds, Name: "longshore lag"}, Stream: l.stream, Consumer: l.durable,
+		Connection: natsbroker.Connection{URLs: []string{natsURL(l.url)}, CredsFile: l.creds,
+			Name: "longshore lag"}, Stream: l.stream, Consumer: l.durable,
 	})
 	return []lagView{v}, err
 }
@@ -176,11 +178,17 @@ func consumerViews(name string, c *config.Consumer, doc *config.Document) (views
 	for i, in := range c.Reads() {
 		if n := in.NATS; n != nil {
 			cfg := n.Adapter(embeddedURL(doc.File.Embedded))
-			v, err := natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer, Domain: cfg.Domain})
+			v, err := natsView(name, natsbroker.LagViewConfig{Connection: cfg.Connection, Stream: cfg.Stream, Consumer: cfg.Consumer,
+				Domain: cfg.Domain})
 			if n.Embedded() {
 				v = v.ofEmbedded(doc.Name)
 			}
 			add(v, err)
+		}
+		if in.NATSCore != nil {
+			add(lagView{read: func(context.Context) ([]lagRow, error) {
+				return nil, fmt.Errorf("consumer %s: core NATS keeps nothing, so there is no lag", name)
+			}, close: func() {}}, nil)
 		}
 		if in.Other != nil {
 			add(lagView{read: func(context.Context) ([]lagRow, error) {
@@ -189,7 +197,8 @@ func consumerViews(name string, c *config.Consumer, doc *config.Document) (views
 		}
 		if k := in.Kafka; k != nil {
 			cfg := k.Adapter()
-			view := kafkabroker.LagViewConfig{Connection: cfg.Connection, Group: cfg.Group, Topics: cfg.Topics, Pattern: cfg.Pattern, Uncommitted: cfg.Uncommitted}
+			view := kafkabroker.LagViewConfig{Connection: cfg.Connection, Group: cfg.Group, Topics: cfg.Topics, Pattern: cfg.Pattern,
+				Uncommitted: cfg.Uncommitted}
 			add(kafkaView(name, view))
 			if i == 0 && len(c.Retry.Topics) > 0 {
 				view.Group, view.Topics, view.Pattern = k.RetryGroup(), c.Retry.Names(), ""

@@ -40,7 +40,7 @@ func (t *lagTable) print(r lagReport) error {
 		}
 	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CONSUMER\tREADS\tAS\tCOMMITTED\tEND\tLAG\tFINISHED")
+	fmt.Fprintln(w, "CONSUMER\tREADS\tAS\tPROTOCOL\tCOMMITTED\tEND\tLAG\tFINISHED")
 	for _, row := range r.Rows {
 		reads, as := row.Stream, row.Durable
 		if row.Broker == "kafka" {
@@ -48,7 +48,8 @@ func (t *lagTable) print(r lagReport) error {
 				reads += "/" + strconv.Itoa(int(*row.Partition))
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", dash(row.Consumer), dash(escape(reads)), escape(as), figure(row.Committed), figure(row.End), figure(row.Lag), figure(row.Finished))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", dash(row.Consumer), dash(escape(reads)), escape(as), dash(row.Protocol),
+			figure(row.Committed), figure(row.End), figure(row.Lag), figure(row.Finished))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -18,6 +18,7 @@ type lagRow struct {
 	Topic     string `json:"topic,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 	Group     string `json:"group,omitempty"`
+	Protocol  string `json:"protocol,omitempty"` // of the group's members: classic, consumer
 
 	Stream  string `json:"stream,omitempty"`
 	Durable string `json:"durable,omitempty"`
@@ -27,6 +28,8 @@ type lagRow struct {
 	Lag       *int64 `json:"lag"`
 	Finished  *int64 `json:"finished"` // of the lag
 	Error     string `json:"error,omitempty"`
+
+	pending, redelivered *int64 // JetStream: delivered and not settled; of these delivered more than once
 }
 
 // A lagView reads the rows of one consumer.
@@ -45,8 +48,9 @@ func kafkaView(consumer string, cfg kafkabroker.LagViewConfig) (lagView, error) 
 		if err != nil {
 			return []lagRow{{Consumer: consumer, Broker: "kafka", Group: cfg.Group, Error: err.Error()}}, err
 		}
+		protocol, err := v.Protocol(ctx)
 		for _, l := range lags {
-			row := lagRow{Consumer: consumer, Broker: "kafka", Topic: l.Topic, Group: cfg.Group}
+			row := lagRow{Consumer: consumer, Broker: "kafka", Topic: l.Topic, Group: cfg.Group, Protocol: protocol}
 			if l.Partition >= 0 {
 				row.Partition = &l.Partition
 			}
@@ -74,6 +78,7 @@ func natsView(consumer string, cfg natsbroker.LagViewConfig) (lagView, error) {
 			return []lagRow{row}, err
 		}
 		row.Committed, row.End, row.Lag, row.Finished = &l.Committed, &l.End, &l.Lag, &l.Finished
+		row.pending, row.redelivered = &l.Pending, &l.Redelivered
 		return []lagRow{row}, nil
 	}}, nil
 }

@@ -40,15 +40,18 @@ consumers:
 	}
 	run.eventually(t, "four letters are stored", func() bool { return strings.Count(run.stderr.String(), `"dead_lettered"`) == 4 })
 	for _, c := range []struct{ consumer, letters, origin string }{
-		{"orders", "dead.rest", "orders.pay"}, {"orders", "dead.webhook", "orders.hook"}, {"orders", "dead.permanent", "orders.nobody"}, {"bulk", "dead.exec", "bulk"},
+		{"orders", "dead.rest", "orders.pay"}, {"orders", "dead.webhook", "orders.hook"}, {"orders", "dead.permanent",
+			"orders.nobody"}, {"bulk", "dead.exec", "bulk"},
 	} {
 		list := launch(t, dir, "dlq", "list", "-c", "c.yaml", "--consumer", c.consumer, "--subject", c.letters, "--json")
-		if code, out := list.code(t), list.stdout.String(); code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"`+c.origin+`"`) {
+		if code, out := list.code(t), list.stdout.String(); code != 0 || strings.Count(out, "\n") != 1 ||
+			!strings.Contains(out, `"`+c.origin+`"`) {
 			t.Errorf("in %s: code %d, want one letter from %s:\n%s%s", c.letters, code, c.origin, out, list.stderr.String())
 		}
 	}
 	all := launch(t, dir, "dlq", "list", "-c", "c.yaml", "--consumer", "orders")
-	if code, said := all.code(t), all.stderr.String(); code == 0 || !strings.Contains(said, `the dead letters of consumer orders go to ["dead.rest" "dead.webhook" "dead.permanent"]: choose one with --subject`) {
+	if code, said := all.code(t), all.stderr.String(); code == 0 ||
+		!strings.Contains(said, `the dead letters of consumer orders go to ["dead.rest" "dead.webhook" "dead.permanent"]: choose one with --subject`) {
 		t.Errorf("without a choice: code %d:\n%s", code, said)
 	}
 	run.signal(t, syscall.SIGTERM)

@@ -25,7 +25,8 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 		return strings.Contains(fetch(at+"/metrics"), "\nlongshore_handled_messages_total{consumer=\"orders\"} 1\n")
 	})
 	post := func(limit, body string) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/consumers/orders/limits/"+limit, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/consumers/orders/limits/"+limit,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,13 +51,15 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 	})
 	metrics, limits := fetch(at+"/metrics"), fetch(at+"/consumers/orders/limits")
 	for _, want := range []string{`limit="middleware.0",setting="per_second"} 10000`, `limit="log",setting="limit"} 9`,
-		`longshore_circuit_breaker_state{breaker="disk",consumer="orders",state="closed"} 1`, `longshore_end_to_end_seconds_count{consumer="orders"} 50`,
+		`longshore_circuit_breaker_state{breaker="disk",consumer="orders",state="closed"} 1`,
+		`longshore_end_to_end_seconds_count{consumer="orders"} 50`,
 		`longshore_route_duration_seconds_count{consumer="orders",handler="log",outcome="ok",route="0"} 50`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics does not have %s", want)
 		}
 	}
-	for _, want := range []string{`"middleware.0":{"use":"rate_limit","settings":{"burst":1,"per_second":10000}}`, `"log":{"use":"concurrency_limit","settings":{"limit":9}}`} {
+	for _, want := range []string{`"middleware.0":{"use":"rate_limit","settings":{"burst":1,"per_second":10000}}`,
+		`"log":{"use":"concurrency_limit","settings":{"limit":9}}`} {
 		if !strings.Contains(limits, want) {
 			t.Errorf("%s is not in %s", want, limits)
 		}
@@ -72,10 +75,11 @@ func TestNamesOfLimits(t *testing.T) {
 	const head = "consumers:\n  o:\n    source: {nats: {stream: S, subjects: [a], durable: d}}\n    routes: [{handler: log}]\n    middleware:\n"
 	const rate = "use: rate_limit, with: {per_second: 1}"
 	for list, want := range map[string]string{
-		"      - {" + rate + "}\n      - {name: a-1, " + rate + "}\n":        "<nil>",
-		"      - {name: a, " + rate + "}\n      - {name: a, " + rate + "}\n": `c.yaml:7: consumers.o.middleware[1].name: is "a", and so is that of another limit`,
-		"      - {name: a.b, " + rate + "}\n":                                "c.yaml:6: consumers.o.middleware[0].name: want 1 to 63 letters",
-		"      - {name: a, use: recover}\n":                                  "c.yaml:6: consumers.o.middleware[0].name: is set, and the middleware has nothing that can be changed",
+		"      - {" + rate + "}\n      - {name: a-1, " + rate + "}\n": "<nil>",
+		"      - {name: a, " + rate + "}\n      - {name: a, " + rate +
+			"}\n": `c.yaml:7: consumers.o.middleware[1].name: is "a", and so is that of another limit`,
+		"      - {name: a.b, " + rate + "}\n": "c.yaml:6: consumers.o.middleware[0].name: want 1 to 63 letters",
+		"      - {name: a, use: recover}\n":   "c.yaml:6: consumers.o.middleware[0].name: is set, and the middleware has nothing that can be changed",
 	} {
 		if got := checkFile(t, head+list); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", list, got, want)

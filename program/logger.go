@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/longshoremq/longshore/consumer/tracing"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 )
@@ -21,7 +22,8 @@ func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 	}
 	if format == "console" {
 		w = zerolog.ConsoleWriter{
-			Out: raw(w), FormatPrepare: visibleEvent, TimeFormat: "15:04:05.000", NoColor: !isTerminal(w), // what happened comes first, the figures after it
+			// what happened comes first, the figures after it
+			Out: raw(w), FormatPrepare: visibleEvent, TimeFormat: "15:04:05.000", NoColor: !isTerminal(w),
 			PartsOrder:    []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, eventField, zerolog.MessageFieldName},
 			FieldsExclude: []string{eventField},
 		}
@@ -32,7 +34,7 @@ func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 	if c.Level != "" {
 		level, _ = zerolog.ParseLevel(c.Level)
 	}
-	return zerolog.New(w).Level(level).Hook(zerolog.HookFunc(stamp))
+	return zerolog.New(w).Level(level).Hook(zerolog.HookFunc(stamp), zerolog.HookFunc(tracing.LogHook))
 }
 
 // eventField has the name of what happened.

@@ -28,7 +28,8 @@ func newMan() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // no date: the same program writes the same pages
-			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "longshore", Manual: "longshore"}, args[0]); err != nil {
+			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "longshore", Manual: "longshore"},
+				args[0]); err != nil {
 				return fmt.Errorf("writing the manual pages: %w", err)
 			}
 			return nil

@@ -23,17 +23,20 @@ type member struct {
 	limits    limits
 	breakers  map[string]metrics.Breaker // those around its handlers, by name
 	figures   *metrics.Collector
+	closing   []func()        // what the page uses
+	around    consumer.Around // nil: nothing is traced
 }
 
 // member makes one consumer. Its consumer is nil where something was wrong.
 func (a *assembly) member(name string, c *config.Consumer) *member {
 	at := "consumers." + name
 	from := a.adapters(at, name, c)
+	inputs := a.inputs(at, from)
 	m := a.newMember(name, c, from)
+	a.trace(m, inputs)
 	a.handle(at, c, m)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
 	drain := a.doc.DrainTimeout(at, c, grace)
-	inputs := a.inputs(at, from)
 	if inputs == nil || m.handler == nil || !a.publishes(at, c, m, from[0]) {
 		return m
 	}
@@ -64,6 +67,25 @@ func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *m
 	return m
 }
 
+// trace has spans made of the consumer's calls and publishes, where there are any.
+func (a *assembly) trace(m *member, inputs []consumer.Input) {
+	if len(inputs) == 0 {
+		return
+	}
+	traces, err := a.sends.tracing(m.name, inputs[0].Source)
+	if err != nil {
+		a.doc.Find("tracing", "%v", err) // its keys were checked
+	}
+	if traces == nil {
+		return
+	}
+	m.around = traces.Around
+	if m.publisher != nil {
+		m.publisher = traces.Publisher(m.publisher)
+		m.setup.Publisher = m.publisher
+	}
+}
+
 // handle makes the handler: of the routes, or of the batch.
 func (a *assembly) handle(at string, c *config.Consumer, m *member) {
 	if c.Batch == nil {
@@ -79,9 +101,12 @@ func (a *assembly) handle(at string, c *config.Consumer, m *member) {
 // engine is the engine's Config: what the file says, and what is made of names.
 func (a *assembly) engine(at string, c *config.Consumer, m *member) consumer.Config {
 	cfg := c.Engine()
-	cfg.Name, cfg.Logger, cfg.Observers = m.name, a.log, []consumer.Observer{m.figures.Observe}
+	cfg.Name, cfg.Around, cfg.Logger, cfg.Observers = m.name, m.around, a.log, []consumer.Observer{m.figures.Observe}
 	if a.parts.Observers != nil {
 		cfg.Observers = append(cfg.Observers, a.parts.Observers(m.name)...)
+	}
+	if a.page != nil {
+		cfg.Observers = append(cfg.Observers, a.page.Watch(m.name, a.pageSources(m.name, c, m)))
 	}
 	if cfg.Batch = m.batch; cfg.Batch == nil {
 		cfg.Handler = m.handler

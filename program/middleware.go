@@ -58,7 +58,8 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 }
 
 // chain makes the middleware of a section, and adds their limits to limits. It is not ok where something was wrong.
-func (a *assembly) chain(at string, list []config.Middleware, m *member, log zerolog.Logger) (chain []consumer.Middleware, ok bool) {
+func (a *assembly) chain(at string, list []config.Middleware, m *member, log zerolog.Logger) (chain []consumer.Middleware,
+	ok bool) {
 	whole := true
 	for i, one := range list {
 		path := at + ".middleware[" + strconv.Itoa(i) + "]"
@@ -88,7 +89,8 @@ func (a *assembly) chain(at string, list []config.Middleware, m *member, log zer
 }
 
 // middleware makes one of longshore's, or one that was registered.
-func (a *assembly) middleware(path string, one config.Middleware, m *member, log zerolog.Logger) (consumer.Middleware, any, error) {
+func (a *assembly) middleware(path string, one config.Middleware, m *member, log zerolog.Logger) (consumer.Middleware, any,
+	error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
 		return make(log, with)
@@ -137,7 +139,10 @@ func (ls limits) watched() map[string]metrics.Limit {
 }
 
 func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
-	c := middleware.BreakerConfig{OnChange: func(state string) { log.Warn().Str("event", "circuit_breaker").Str("state", state).Send() }}
+	c := middleware.BreakerConfig{OnChange: func(state string) {
+		log.Warn().Str("event", "circuit_breaker").Str("state",
+			state).Send()
+	}}
 	if err := o.Decode(&c); err != nil {
 		return nil, nil, err
 	}

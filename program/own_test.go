@@ -23,7 +23,8 @@ func TestOwnMain(t *testing.T) {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: append, with: {file: handled}}]"))
-	if p := launch(t, dir, "config", "check", "c.yaml"); p.code(t) != 2 || !strings.Contains(p.stderr.String(), `routes[0].handler: is "append", want one of [exec log publish webhook]`) {
+	if p := launch(t, dir, "config", "check", "c.yaml"); p.code(t) != 2 ||
+		!strings.Contains(p.stderr.String(), `routes[0].handler: is "append", want one of [exec log publish webhook]`) {
 		t.Errorf("longshore itself: %s", p.stderr.String())
 	}
 	if p := launchPath(t, own, dir, "config", "check", "c.yaml"); p.code(t) != 0 {
@@ -53,7 +54,8 @@ func TestOwnRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for handler, want := range map[string]string{"own": "<nil>", "exec": `c.yaml:4: consumers.orders.routes[0].handler: is "exec", want one of [own]`} {
+	for handler, want := range map[string]string{"own": "<nil>",
+		"exec": `c.yaml:4: consumers.orders.routes[0].handler: is "exec", want one of [own]`} {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [a], durable: d}}\n    routes: [{handler: "+handler+"}]\n")
 		root := newRoot(Parts{Handlers: r})

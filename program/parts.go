@@ -30,7 +30,8 @@ type Parts struct {
 
 // An Adapter makes what a consumer needs of a broker, of its section in a configuration file. It decodes the options strictly
 // (handlers.Options.Decode), checks all that can be checked, and reports all findings at once: as handlers.OptionErrors, which
-// have paths, or as *broker.Findings, as longshore's own Configs report them; a field's name is then told in snake case. It connects to nothing. Called by config check, too.
+// have paths, or as *broker.Findings, as longshore's own Configs report them; a field's name is then told in snake case. It
+// connects to nothing. Called by config check, too.
 type Adapter func(s AdapterSetup, o handlers.Options) (*Broker, error)
 
 // AdapterSetup is what an Adapter is told about the consumer.

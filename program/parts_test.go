@@ -46,7 +46,8 @@ func memory(b *membroker.Broker) Adapter {
 		if err := errors.Join(fs.Err(), login); err != nil {
 			return nil, err
 		}
-		made := &Broker{Source: b.Source(membroker.SourceConfig{Topics: c.Topics, Group: c.Group, RevokeWait: c.Wait}), Topics: c.Topics}
+		made := &Broker{Source: b.Source(membroker.SourceConfig{Topics: c.Topics, Group: c.Group, RevokeWait: c.Wait}),
+			Topics: c.Topics}
 		if c.Publish {
 			made.Publisher = func() (broker.Publisher, error) { return b.Publisher(), nil }
 		}
@@ -63,7 +64,7 @@ func inFile(t *testing.T, p Parts, text string) (stop func() (log string, err er
 	var log lockedBuffer // many write
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- runFile(ctx, p.withDefaults(), filepath.Join(dir, "c.yaml"), &log) }()
+	go func() { done <- runFile(ctx, p.withDefaults(), filepath.Join(dir, "c.yaml"), &scalerFlags{}, &log) }()
 	return func() (string, error) {
 		cancel()
 		err := <-done
@@ -115,13 +116,14 @@ func TestAdapterFromOutside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)}, Observers: func(name string) []consumer.Observer {
-			return []consumer.Observer{func(e consumer.Event) {
-				if _, ok := e.(consumer.Handled); ok && name == "orders" {
-					observed.Add(1)
-				}
+		parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)},
+			Observers: func(name string) []consumer.Observer {
+				return []consumer.Observer{func(e consumer.Event) {
+					if _, ok := e.(consumer.Handled); ok && name == "orders" {
+						observed.Add(1)
+					}
+				}}
 			}}
-		}}
 		stop := inFile(t, parts, `consumers:
   orders:
     source: {memory: {topics: [in], group: workers}}
@@ -248,7 +250,8 @@ func TestTimeOfBatches(t *testing.T) {
 		}
 		for _, m := range f.GetMetric() {
 			if m.GetHistogram().GetSampleCount() == 1 {
-				if got := fmt.Sprint(m.GetLabel()); !strings.Contains(got, `"batch"`) || !strings.Contains(got, `"log"`) || !strings.Contains(got, `"ok"`) {
+				if got := fmt.Sprint(m.GetLabel()); !strings.Contains(got, `"batch"`) || !strings.Contains(got, `"log"`) ||
+					!strings.Contains(got, `"ok"`) {
 					t.Errorf("counted as %s", got)
 				}
 				return
@@ -291,7 +294,7 @@ c.yaml:6: consumers.orders.source.memory.revoke_wait: is -1s, negative`},
     routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source: has kafka and memory: a source is one of them`},
 		"none": {`
     source: {redis: {}}
-    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, nats`},
+    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, nats, nats_core`},
 		"several": {`
     sources: [{memory: {topics: [in]}}, {memory: {topics: [in], topick: 1}, weight: 2}]
     routes: [{handler: log}]`, `c.yaml:3: consumers.orders.sources[1].memory.topick: unknown option; known: group, publish, revoke_wait, token, topics`},
@@ -379,7 +382,8 @@ func TestPartsAreChecked(t *testing.T) {
 		Adapters:   map[string]Adapter{"kafka": make, "Redis": make, "none": nil, "redis": make},
 		Collectors: []prometheus.Collector{counter, counter, nil},
 	}.validate()
-	for _, want := range []string{`Adapters has "kafka", which is longshore's own`, `Adapters has "Redis": a name`, `Adapters has "none", and it is nil`, "Collectors[1]: duplicate", "Collectors[2] is nil"} {
+	for _, want := range []string{`Adapters has "kafka", which is longshore's own`, `Adapters has "Redis": a name`,
+		`Adapters has "none", and it is nil`, "Collectors[1]: duplicate", "Collectors[2] is nil"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
 		}

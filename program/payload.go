@@ -64,7 +64,8 @@ func (p *payloadFlags) check(cmd *cobra.Command) error {
 		errs = append(errs, errors.New("--file is empty"))
 	}
 	if p.own(cmd) && cmd.Flags().Changed("size") {
-		errs = append(errs, fmt.Errorf("--size and %s are set: the first is for numbered messages", setFlags(cmd, flagsOfPayload...)[0]))
+		errs = append(errs, fmt.Errorf("--size and %s are set: the first is for numbered messages",
+			setFlags(cmd, flagsOfPayload...)[0]))
 	}
 	if p.size < minSize || p.size > maxSize {
 		errs = append(errs, fmt.Errorf("--size is %d, want %d to %d", p.size, minSize, maxSize))

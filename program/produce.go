@@ -164,6 +164,7 @@ func (s productionSummary) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(s)
 	}
-	return printSummary(w, fmt.Sprintf("sent %d", s.Sent), fmt.Sprintf("confirmed %d", s.Confirmed), fmt.Sprintf("%d bytes", s.Bytes), fmt.Sprintf("in %.1f s", s.Seconds),
+	return printSummary(w, fmt.Sprintf("sent %d", s.Sent), fmt.Sprintf("confirmed %d", s.Confirmed),
+		fmt.Sprintf("%d bytes", s.Bytes), fmt.Sprintf("in %.1f s", s.Seconds),
 		fmt.Sprintf("%.0f/s", s.Rate))
 }

@@ -24,7 +24,8 @@ func quiet() *progress { return newProgress(io.Discard, 0) }
 func TestProductionKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-		p := &production{publisher: b.Publisher(), topic: "in", payload: numbered(64), rate: 100, count: 1000, keys: 7, timeout: time.Second}
+		p := &production{publisher: b.Publisher(), topic: "in", payload: numbered(64), rate: 100, count: 1000, keys: 7,
+			timeout: time.Second}
 		s, err := p.run(t.Context(), quiet())
 		if err != nil || s.Sent != 1000 || s.Confirmed != 1000 || s.Bytes != 64000 {
 			t.Errorf("%+v %v", s, err)
@@ -141,7 +142,8 @@ func TestProduceSendsHeaders(t *testing.T) {
 		if !f.kafka {
 			to[2] = "--subject"
 		}
-		args := append([]string{"produce", "--count", "3", "--rate", "0", "--header", "priority=high", "--header", "note=a=b", "--header", "long=" + long}, to...)
+		args := append([]string{"produce", "--count", "3", "--rate", "0", "--header", "priority=high", "--header", "note=a=b",
+			"--header", "long=" + long}, to...)
 		if out, err := run(t.Context(), args...); err != nil || !strings.Contains(out, "confirmed 3") {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -180,10 +182,12 @@ func TestProducePayloads(t *testing.T) {
 		want  []string // key=value
 	}{
 		{"data", "", []string{"--data", "hello"}, []string{"=hello"}},
-		{"template", "", []string{"--data", `{"n": {{.Index}}}`, "--key", "k{{.Index}}", "--count", "3", "--rate", "0"}, []string{`k0={"n": 0}`, `k1={"n": 1}`, `k2={"n": 2}`}},
+		{"template", "", []string{"--data", `{"n": {{.Index}}}`, "--key", "k{{.Index}}", "--count", "3", "--rate", "0"},
+			[]string{`k0={"n": 0}`, `k1={"n": 1}`, `k2={"n": 2}`}},
 		{"file", "", []string{"--file", filepath.Join(dir, "body")}, []string{"={{.Index}}\n\x00\xff"}},
 		{"standard input", "all\nof it\n", []string{"--file", "-"}, []string{"=all\nof it\n"}},
-		{"lines", "one\n\ntwo {{.Index}}\r\nthree", []string{"--lines", "--keys", "1"}, []string{"key-0=one", "key-0=two {{.Index}}", "key-0=three"}},
+		{"lines", "one\n\ntwo {{.Index}}\r\nthree", []string{"--lines", "--keys", "1"},
+			[]string{"key-0=one", "key-0=two {{.Index}}", "key-0=three"}},
 		{"some lines", "one\ntwo\nthree\n", []string{"--lines", "--count", "2"}, []string{"=one", "=two"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -206,7 +210,8 @@ func TestProducePayloads(t *testing.T) {
 					t.Errorf("stored %q, want %q (%v)", got, c.want, err)
 				}
 				var s productionSummary
-				if err := json.Unmarshal([]byte(out), &s); err != nil || s.Confirmed != int64(len(c.want)) || s.Sent != s.Confirmed || s.Bytes != int64(size) {
+				if err := json.Unmarshal([]byte(out), &s); err != nil || s.Confirmed != int64(len(c.want)) || s.Sent != s.Confirmed ||
+					s.Bytes != int64(size) {
 					t.Errorf("summary %s, %v", out, err)
 				}
 			})
@@ -270,7 +275,8 @@ func TestProduceWithoutStream(t *testing.T) {
 	defer e.stop()
 	t.Setenv("NATS_URL", e.url)
 	out, err := run(t.Context(), "produce", "--subject", "nobody.takes.it", "--count", "3")
-	if !errors.Is(err, broker.ErrRefused) || !strings.Contains(out, "sent 3, confirmed 0") || !strings.Contains(err.Error(), `"nobody.takes.it"`) {
+	if !errors.Is(err, broker.ErrRefused) || !strings.Contains(out, "sent 3, confirmed 0") ||
+		!strings.Contains(err.Error(), `"nobody.takes.it"`) {
 		t.Errorf("%q: %v", out, err)
 	}
 }

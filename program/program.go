@@ -1,16 +1,3 @@
-// Package program is the command longshore: run, produce, lag, dlq, config and the other commands. A main function of your own
-// that calls Main has them all, with your handlers beside the ready-made ones in its configuration files:
-//
-//	func main() {
-//		handlers.Register("resize", newResize)
-//		program.Main(handlers.Default())
-//	}
-//
-// MainWith takes adapters for other brokers, metrics and observers, too.
-//
-// A service that is configured in Go needs none of this; see package consumer.
-//
-// Exit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).
 package program
 
 import (
@@ -105,7 +92,8 @@ func newRoot(p Parts) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRun(p), newProduce(), newLag(p), newDLQ(p), newConfig(p), newDemo(), newVersion(), newMan())
+	root.AddCommand(newRun(p), newProduce(), newLag(p), newTop(p), newScaler(p), newDLQ(p), newConfig(p), newDemo(), newVersion(),
+		newMan())
 	return root
 }
 

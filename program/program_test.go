@@ -187,11 +187,13 @@ func TestNewUser(t *testing.T) {
 		t.Fatalf("produce: %d %s", code, produce.stderr.String())
 	}
 	var sum map[string]float64
-	if err := json.Unmarshal([]byte(produce.stdout.String()), &sum); err != nil || sum["confirmed"] != 300 || sum["sent"] != 300 || sum["bytes"] != 30000 {
+	if err := json.Unmarshal([]byte(produce.stdout.String()), &sum); err != nil || sum["confirmed"] != 300 || sum["sent"] != 300 ||
+		sum["bytes"] != 30000 {
 		t.Errorf("produce: %v %v", produce.stdout.String(), err)
 	}
 	run.eventually(t, "300 handled", func() bool {
-		return strings.Contains(fetch("http://127.0.0.1:"+admin+"/metrics"), "\nlongshore_handled_messages_total{consumer=\"orders\"} 300\n")
+		return strings.Contains(fetch("http://127.0.0.1:"+admin+"/metrics"),
+			"\nlongshore_handled_messages_total{consumer=\"orders\"} 300\n")
 	})
 	if live := fetch("http://127.0.0.1:" + admin + "/livez"); live != "200\nok\n" {
 		t.Errorf("/livez: %q", live)
@@ -206,7 +208,8 @@ func TestNewUser(t *testing.T) {
 			t.Errorf("%d events %q", events[name], name)
 		}
 	}
-	if !strings.Contains(run.stderr.String(), "ORDERS: orders.>") || !strings.Contains(run.stderr.String(), filepath.Join(dir, "longshore-data")) {
+	if !strings.Contains(run.stderr.String(), "ORDERS: orders.>") ||
+		!strings.Contains(run.stderr.String(), filepath.Join(dir, "longshore-data")) {
 		t.Errorf("stream and folder of the embedded server are not named:\n%.600s", run.stderr.String())
 	}
 	if run.stdout.String() != "" {
@@ -246,13 +249,15 @@ func TestOneFailsAllDrain(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: log}]")+
-		"  lost:\n    source: {nats: {url: \"nats://127.0.0.1:"+port+"\", stream: NONE, durable: d, missing: stop}}\n    routes: [{handler: log}]\n")
+		"  lost:\n    source: {nats: {url: \"nats://127.0.0.1:"+port+
+		"\", stream: NONE, durable: d, missing: stop}}\n    routes: [{handler: log}]\n")
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	if code := run.code(t); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	log := run.stderr.String()
-	if events := wantJSONLines(t, log); events["failed"] != 1 || !strings.Contains(log, "consumer lost: opening the source: natsbroker: there is no stream NONE") {
+	if events := wantJSONLines(t, log); events["failed"] != 1 ||
+		!strings.Contains(log, "consumer lost: opening the source: natsbroker: there is no stream NONE") {
 		t.Errorf("the reason is not told once:\n%s", log)
 	}
 	if !strings.Contains(log, `"consumer":"orders","event":"state","state":"stopped"`) {
@@ -286,7 +291,8 @@ func TestStoreIsLocked(t *testing.T) {
 	}
 	writeFile(t, dir, "c.yaml", embeddedFile(freePort(t), "routes: [{handler: log}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")
-	if code := run.code(t); code != 1 || !strings.Contains(run.stderr.String(), "is in use by another longshore: set embedded.dir and embedded.port") {
+	if code := run.code(t); code != 1 || !strings.Contains(run.stderr.String(),
+		"is in use by another longshore: set embedded.dir and embedded.port") {
 		t.Errorf("exit code %d: %s", code, run.stderr.String())
 	}
 	e.stop()
@@ -344,7 +350,8 @@ func TestVersionAsJSON(t *testing.T) {
 	t.Parallel()
 	out, err := run(t.Context(), "version", "--json")
 	var v map[string]any
-	if err := errors.Join(err, json.Unmarshal([]byte(out), &v)); err != nil || v["go"] == "" || v["platform"] == nil || v["version"] == nil {
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &v)); err != nil || v["go"] == "" || v["platform"] == nil ||
+		v["version"] == nil {
 		t.Errorf("%q: %v", out, err)
 	}
 }
@@ -355,7 +362,8 @@ func TestManualPages(t *testing.T) {
 	if _, err := run(t.Context(), "man", dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{"longshore.1", "longshore-run.1", "longshore-produce.1", "longshore-config-check.1", "longshore-demo.1"} {
+	for _, page := range []string{"longshore.1", "longshore-run.1", "longshore-produce.1", "longshore-config-check.1",
+		"longshore-demo.1"} {
 		text, err := os.ReadFile(filepath.Join(dir, page))
 		if err != nil || !strings.Contains(string(text), ".SH SYNOPSIS") {
 			t.Errorf("%s: %v", page, err)
@@ -374,8 +382,9 @@ func readFile(t *testing.T, dir, name string) string {
 
 func TestVersionAsText(t *testing.T) {
 	for v, want := range map[version]string{
-		{Version: "v1.2.3", Go: "go1.26", Platform: "linux/amd64"}:                                                                 "longshore v1.2.3 go1.26 linux/amd64",
-		{Version: "(devel)", Go: "go1.26", Platform: "linux/amd64", Revision: "abc", Time: "2026-11-21T15:00:00Z", Modified: true}: "longshore (devel) go1.26 linux/amd64, commit abc of 2026-11-21T15:00:00Z, modified",
+		{Version: "v1.2.3", Go: "go1.26", Platform: "linux/amd64"}: "longshore v1.2.3 go1.26 linux/amd64",
+		{Version: "(devel)", Go: "go1.26", Platform: "linux/amd64", Revision: "abc", Time: "2026-11-21T15:00:00Z",
+			Modified: true}: "longshore (devel) go1.26 linux/amd64, commit abc of 2026-11-21T15:00:00Z, modified",
 	} {
 		if got := v.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -31,7 +31,8 @@ func newProgress(w io.Writer, count int64) *progress {
 			most = -1
 		}
 		options := []progressbar.Option{
-			progressbar.OptionSetWriter(raw(w)), progressbar.OptionShowCount(), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionFullWidth(),
+			progressbar.OptionSetWriter(raw(w)), progressbar.OptionShowCount(), progressbar.OptionThrottle(100 * time.Millisecond),
+			progressbar.OptionFullWidth(),
 		}
 		if columns(w) < narrow {
 			options = append(options, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))

@@ -17,6 +17,7 @@ import (
 
 func newRun(p Parts) *cobra.Command {
 	var file string
+	scaler := &scalerFlags{}
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Run the consumers of a configuration file",
@@ -35,16 +36,21 @@ func newRun(p Parts) *cobra.Command {
 			if file == "" {
 				return usageError{errors.New("run needs --config FILE; longshore config example prints one")}
 			}
-			return runFile(cmd.Context(), p, file, cmd.ErrOrStderr())
+			scaler.file = file
+			if err := scaler.checkBeside(); err != nil {
+				return usageError{err}
+			}
+			return runFile(cmd.Context(), p, file, scaler, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file")
+	scaler.flagsBeside(cmd)
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
 
 // runFile runs the consumers of a file until ctx ends. What fails from here on is logged.
-func runFile(ctx context.Context, p Parts, file string, stderr io.Writer) error {
+func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, stderr io.Writer) error {
 	doc, err := config.Load(file, os.LookupEnv, p.adapters()...)
 	if err != nil {
 		return usageError{err}
@@ -61,7 +67,8 @@ func runFile(ctx context.Context, p Parts, file string, stderr io.Writer) error 
 		log.Warn().Str("event", "config_warning").Int("line", w.Line).Str("path", w.Path).Msg(w.Problem)
 	}
 	onForcedStop(ctx, a.tellForced)
-	if err := errors.Join(a.run(ctx), a.close()); err != nil {
+	scaled := scaler.beside(ctx, doc, log, halt)
+	if err := errors.Join(a.run(ctx), a.close(), scaled()); err != nil {
 		log.Error().Str("event", "failed").Err(err).Send()
 		return loggedError{err}
 	}
@@ -81,7 +88,7 @@ func (a *assembly) tellForced(s os.Signal) {
 
 // run runs everything until ctx ends or a consumer fails, then drains all.
 func (a *assembly) run(ctx context.Context) error {
-	if len(a.streams) > 0 {
+	if a.embeds {
 		e, err := a.startEmbedded(ctx)
 		if err != nil {
 			return err
@@ -145,6 +152,14 @@ func (a *assembly) startEmbedded(ctx context.Context) (*embeddedNATS, error) {
 // defaultDir is the embedded server's folder, in the working directory.
 const defaultDir = "longshore-data"
 
+// paths are what somebody may look for on the admin address.
+func (a *assembly) paths() string {
+	if a.page != nil {
+		return "/ui/ /livez /readyz /metrics"
+	}
+	return "/livez /readyz /metrics"
+}
+
 // serve starts the admin server, if there is one. served ends it and waits; it goes on while the consumers drain.
 func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
 	if a.admin == nil {
@@ -153,7 +168,7 @@ func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
 	if err := a.admin.Listen(ctx); err != nil {
 		return nil, fmt.Errorf("%w; set admin.listen to another address", err)
 	}
-	a.log.Info().Str("event", "admin").Stringer("listen", a.admin.Addr()).Msg("/livez /readyz /metrics")
+	a.log.Info().Str("event", "admin").Stringer("listen", a.admin.Addr()).Msg(a.paths())
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

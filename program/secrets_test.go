@@ -97,7 +97,8 @@ consumers:
 	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch(admin+"/readyz"), "200") })
 	publishOdd(t, url)
 	run.eventually(t, "both have failed for good", func() bool {
-		return strings.Contains(fetch(admin+"/metrics"), "\nlongshore_dead_letter_delays_total{consumer=\"orders\",refused=\"yes\"} 2\n")
+		return strings.Contains(fetch(admin+"/metrics"),
+			"\nlongshore_dead_letter_delays_total{consumer=\"orders\",refused=\"yes\"} 2\n")
 	})
 	if got := hooked.Load(); got != "Bearer "+canary+" "+canary {
 		t.Errorf("the webhook got %q", got)
@@ -108,7 +109,8 @@ consumers:
 	run.eventually(t, "new limits", func() bool {
 		return strings.Contains(fetch(admin+"/metrics"), "\nlongshore_workers_limit{bound=\"max\",consumer=\"orders\"} 8\n")
 	})
-	spoken := []string{check.stdout.String(), check.stderr.String(), bad.stderr.String(), fetch(admin + "/metrics"), fetch(admin + "/livez"), fetch(admin + "/readyz")}
+	spoken := []string{check.stdout.String(), check.stderr.String(), bad.stderr.String(), fetch(admin + "/metrics"),
+		fetch(admin + "/livez"), fetch(admin + "/readyz")}
 	run.signal(t, syscall.SIGTERM)
 	if code := run.code(t); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -160,7 +162,8 @@ func TestOpenFileIsWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := run(t.Context(), "config", "check", file)
-	if err != nil || !strings.Contains(out, "c.yaml:5: consumers.o.routes[0].with.env.KEY: warning: is a secret, and ") || strings.Contains(out, "OTHER") {
+	if err != nil || !strings.Contains(out, "c.yaml:5: consumers.o.routes[0].with.env.KEY: warning: is a secret, and ") ||
+		strings.Contains(out, "OTHER") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

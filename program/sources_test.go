@@ -33,7 +33,8 @@ consumers:
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch("http://127.0.0.1:"+admin+"/readyz"), "200") })
 	for subject, n := range map[string]string{"orders.gold": "30", "orders.lead": "20"} {
-		if p := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--subject", subject, "--count", n, "--rate", "0"); p.code(t) != 0 {
+		if p := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--subject", subject, "--count", n, "--rate",
+			"0"); p.code(t) != 0 {
 			t.Fatalf("produce: %s", p.stderr.String())
 		}
 	}
@@ -43,7 +44,8 @@ consumers:
 			strings.Contains(metrics, "\nlongshore_dead_lettered_messages_total{consumer=\"orders\"} 20\n")
 	})
 	lag := launch(t, dir, "lag", "-c", "c.yaml", "--json")
-	if code := lag.code(t); code != 0 || !strings.Contains(lag.stdout.String(), `"gold"`) || !strings.Contains(lag.stdout.String(), `"lead"`) {
+	if code := lag.code(t); code != 0 || !strings.Contains(lag.stdout.String(), `"gold"`) ||
+		!strings.Contains(lag.stdout.String(), `"lead"`) {
 		t.Errorf("lag: %d\n%s%s", code, lag.stdout.String(), lag.stderr.String())
 	}
 	run.signal(t, syscall.SIGTERM)
@@ -53,7 +55,8 @@ consumers:
 }
 
 func TestPriorityOfAHeader(t *testing.T) {
-	p, strict := priorityOf(&config.Priority{Header: "urgency", Levels: []config.Level{{Values: []string{"high", "now"}, Weight: 9}, {Values: []string{"normal"}}, {Weight: 2}}})
+	p, strict := priorityOf(&config.Priority{Header: "urgency",
+		Levels: []config.Level{{Values: []string{"high", "now"}, Weight: 9}, {Values: []string{"normal"}}, {Weight: 2}}})
 	if strict || len(p.Levels) != 3 || p.Levels[0] != 9 || p.Levels[1] != 1 || p.Levels[2] != 2 {
 		t.Errorf("levels %v, strict %v", p.Levels, strict)
 	}
@@ -99,7 +102,8 @@ consumers:
 	for _, topic := range []string{"gold", "lead"} {
 		for i := range 30 {
 			typ := []string{"shop.order.paid", "shop.order.sent.late", "shop.mail"}[i%3]
-			r := &kgo.Record{Topic: topic, Value: []byte("{}"), Headers: []kgo.RecordHeader{{Key: "ce_type", Value: []byte(typ)}, {Key: "urgency", Value: []byte("high")}}}
+			r := &kgo.Record{Topic: topic, Value: []byte("{}"),
+				Headers: []kgo.RecordHeader{{Key: "ce_type", Value: []byte(typ)}, {Key: "urgency", Value: []byte("high")}}}
 			if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 				t.Fatal(err)
 			}

@@ -65,12 +65,15 @@ func TestFirstLineNamesTheCause(t *testing.T) {
 		source string
 		want   []string
 	}{
-		"Kafka, wrong address":       {onKafka(nobody, "orders", ""), []string{nobody, "connection refused"}},
-		"Kafka, silent address":      {onKafka(l.Addr().String(), "orders", ""), []string{l.Addr().String(), "no answer"}},
-		"Kafka, wrong topic":         {onKafka(kafka, "ordres", ""), []string{"topic ordres does not exist"}},
-		"Kafka, wrong password":      {onKafka(kafkaLogin, "orders", ", sasl: {mechanism: PLAIN, user: u, password: wrong}"), []string{kafkaLogin, "SASL Authentication Failed"}},
-		"Kafka, no login":            {onKafka(kafkaLogin, "orders", ""), []string{kafkaLogin, "does this listener want a login by SASL?"}},
-		"Kafka, login on plain port": {onKafka(kafka, "orders", ", sasl: {mechanism: PLAIN, user: u, password: p}"), []string{kafka, "does this listener want no login?"}},
+		"Kafka, wrong address":  {onKafka(nobody, "orders", ""), []string{nobody, "connection refused"}},
+		"Kafka, silent address": {onKafka(l.Addr().String(), "orders", ""), []string{l.Addr().String(), "no answer"}},
+		"Kafka, wrong topic":    {onKafka(kafka, "ordres", ""), []string{"topic ordres does not exist"}},
+		"Kafka, wrong password": {onKafka(kafkaLogin, "orders", ", sasl: {mechanism: PLAIN, user: u, password: wrong}"),
+			[]string{kafkaLogin, "SASL Authentication Failed"}},
+		"Kafka, no login": {onKafka(kafkaLogin, "orders", ""),
+			[]string{kafkaLogin, "does this listener want a login by SASL?"}},
+		"Kafka, login on plain port": {onKafka(kafka, "orders", ", sasl: {mechanism: PLAIN, user: u, password: p}"),
+			[]string{kafka, "does this listener want no login?"}},
 		"Kafka, TLS on a plain port": {onKafka(kafka, "orders", ", tls: {}"), []string{kafka, "does this port speak TLS?"}},
 		"Kafka, plain on a TLS port": {onKafka(kafkaTLS, "orders", ""), []string{kafkaTLS, "does this port want TLS?"}},
 		"NATS, wrong address":        {onNATS("nats://"+nobody, "ORDERS", ""), []string{nobody, "connection refused"}},
@@ -78,15 +81,17 @@ func TestFirstLineNamesTheCause(t *testing.T) {
 		"NATS, wrong stream":         {onNATS("nats://"+nats, "ORDRES", ""), []string{"ORDRES", "create_stream"}},
 		"Kafka, stop on wrong topic": {onKafka(kafka, "ordres", ", missing: stop"), []string{"no such topic: ordres"}},
 		"NATS, stop on wrong stream": {onNATS("nats://"+nats, "ORDRES", ", missing: stop"), []string{"ORDRES", "create_stream"}},
-		"NATS, wrong password":       {onNATS("nats://"+natsLogin, "ORDERS", ", user: u, password: wrong"), []string{natsLogin, "Authorization Violation"}},
-		"NATS, no login":             {onNATS("nats://"+natsLogin, "ORDERS", ""), []string{natsLogin, "Authorization Violation"}},
-		"NATS, TLS on a plain port":  {onNATS("nats://"+nats, "ORDERS", ", tls: {}"), []string{nats, "does this port speak TLS?"}},
-		"NATS, plain on a TLS port":  {onNATS("nats://"+natsTLS, "ORDERS", ""), []string{natsTLS, "x509: "}},
+		"NATS, wrong password": {onNATS("nats://"+natsLogin, "ORDERS", ", user: u, password: wrong"),
+			[]string{natsLogin, "Authorization Violation"}},
+		"NATS, no login":            {onNATS("nats://"+natsLogin, "ORDERS", ""), []string{natsLogin, "Authorization Violation"}},
+		"NATS, TLS on a plain port": {onNATS("nats://"+nats, "ORDERS", ", tls: {}"), []string{nats, "does this port speak TLS?"}},
+		"NATS, plain on a TLS port": {onNATS("nats://"+natsTLS, "ORDERS", ""), []string{natsTLS, "x509: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: "+tc.source+"\n    open_timeout: 2.5s\n    routes: [{handler: log}]\n")
+			writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: "+tc.source+
+				"\n    open_timeout: 2.5s\n    routes: [{handler: log}]\n")
 			began := time.Now()
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			var first string

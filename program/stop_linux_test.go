@@ -72,7 +72,8 @@ func TestNoCommandOutlivesTheProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, port := t.TempDir(), freePort(t)
-			writeFile(t, dir, "c.yaml", embeddedFile(port, fmt.Sprintf("drain_timeout: %ds", len(c.signals)*len(c.signals)), "routes: [{handler: exec, with: {command: [sh, -c, '"+deaf+"'], dir: "+dir+", timeout: 5m, kill_after: 3s}}]"))
+			writeFile(t, dir, "c.yaml", embeddedFile(port, fmt.Sprintf("drain_timeout: %ds", len(c.signals)*len(c.signals)),
+				"routes: [{handler: exec, with: {command: [sh, -c, '"+deaf+"'], dir: "+dir+", timeout: 5m, kill_after: 3s}}]"))
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
 			if p := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1"); p.code(t) != 0 {

@@ -10,18 +10,29 @@ import (
 // deadStream is the stream of the embedded server that takes the dead letters which no other one takes.
 const deadStream = "LONGSHORE_DEAD"
 
-// streamsOf are the streams that the embedded server needs for a configuration, sorted by name. None: there is no need of the
-// server.
+// embeds says whether a configuration needs the embedded server.
+func embeds(f *config.File) bool {
+	for _, c := range f.Consumers {
+		if c.Source.Embedded() {
+			return true
+		}
+	}
+	return false
+}
+
+// streamsOf are the streams that the embedded server needs for a configuration, sorted by name.
 func streamsOf(f *config.File) []stream {
 	subjects := map[string][]string{}
 	var dead []string
 	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
 		c := f.Consumers[name]
-		if c.Source.NATS == nil || !c.Source.NATS.Embedded() {
+		if !c.Source.Embedded() {
 			continue
 		}
 		for _, in := range c.Reads() { // all are on one server
-			subjects[in.NATS.Stream] = append(subjects[in.NATS.Stream], in.NATS.Subjects...)
+			if in.NATS != nil {
+				subjects[in.NATS.Stream] = append(subjects[in.NATS.Stream], in.NATS.Subjects...)
+			}
 		}
 		if c.DeadLetter != nil {
 			dead = append(dead, c.DeadLetter.Targets()...)

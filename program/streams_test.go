@@ -15,7 +15,8 @@ import (
 
 func TestStreamsOfAConfiguration(t *testing.T) {
 	nats := func(url, stream string, subjects ...string) *config.Consumer {
-		return &config.Consumer{Source: config.Source{NATS: &config.NATS{URL: url, Config: natsbroker.Config{Stream: stream, Subjects: subjects}}}}
+		return &config.Consumer{Source: config.Source{NATS: &config.NATS{NATSAccess: config.NATSAccess{URL: url},
+			Config: natsbroker.Config{Stream: stream, Subjects: subjects}}}}
 	}
 	letters := func(c *config.Consumer, to string, routes ...string) *config.Consumer {
 		c.DeadLetter = &consumer.DeadLetter{Topic: to}
@@ -32,8 +33,10 @@ func TestStreamsOfAConfiguration(t *testing.T) {
 		{map[string]*config.Consumer{"a": nats("", "A", "a.>")}, "[{A [a.>]}]"},
 		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a"), "b": letters(nats("", "A", "a.b", "b.*"), "dead.b")},
 			"[{A [a.> b.*]} {LONGSHORE_DEAD [dead.a dead.b]}]"},
-		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a"), "dead": nats("", "DEAD", "dead.>")}, "[{A [a.>]} {DEAD [dead.>]}]"},
-		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a", "dead.b", "dead.a")}, "[{A [a.>]} {LONGSHORE_DEAD [dead.a dead.b]}]"},
+		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a"), "dead": nats("", "DEAD", "dead.>")},
+			"[{A [a.>]} {DEAD [dead.>]}]"},
+		{map[string]*config.Consumer{"a": letters(nats("", "A", "a.>"), "dead.a", "dead.b", "dead.a")},
+			"[{A [a.>]} {LONGSHORE_DEAD [dead.a dead.b]}]"},
 		{map[string]*config.Consumer{"a": nats("", "A", "a"), "b": nats("", "A", "a")}, "[{A [a]}]"},
 	} {
 		if got := fmt.Sprint(streamsOf(&config.File{Consumers: c.consumers})); got != c.want {
@@ -63,7 +66,8 @@ func TestEnsureStreams(t *testing.T) {
 		{[]stream{{"C", []string{"e", "a.x"}}}, `stream C of the embedded NATS server: its subject "a.x" overlaps with "a.>", which belongs to stream A, made by an earlier configuration and now with 0 messages. Read it from there (stream: A), or`},
 		{[]stream{{"A", []string{"d.x"}}}, `its subject "d.x" overlaps with "d.*", which belongs to stream B`},
 	} {
-		if err := e.ensureStreams(t.Context(), c.streams); (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := e.ensureStreams(t.Context(), c.streams); (c.want == "") != (err == nil) || err != nil &&
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.streams, err, c.want)
 		}
 	}

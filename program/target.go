@@ -114,7 +114,8 @@ func (t *target) reach(ctx context.Context, timeout time.Duration) error {
 		case err == nil:
 			return nil
 		case missing && time.Since(begin) >= topicPatience:
-			return fmt.Errorf("there is no topic %q on %s: create it, or name another with --topic", t.topic, strings.Join(at.Brokers, ", "))
+			return fmt.Errorf("there is no topic %q on %s: create it, or name another with --topic", t.topic,
+				strings.Join(at.Brokers, ", "))
 		case ctx.Err() != nil || !time.Now().Before(over): // a dial that is cut may return before ctx says that it has ended
 			return fmt.Errorf("reaching the brokers: %w", cmp.Or(seen, err))
 		}

@@ -22,13 +22,15 @@ func TestPictureFits(t *testing.T) {
 				t.Errorf("%d columns: a line has %d: %q", columns, n, line)
 			}
 		}
-		for _, whole := range []string{"in flight  4096", "lag   49152", "busy  128", "p50 5.1 ms", "p99 181.0 ms", "17.3 s", "128:", "nobody"} {
+		for _, whole := range []string{"in flight  4096", "lag   49152", "busy  128", "p50 5.1 ms", "p99 181.0 ms", "17.3 s", "128:",
+			"nobody"} {
 			if !strings.Contains(text, whole) {
 				t.Errorf("%d columns: %q is broken:\n%s", columns, whole, text)
 			}
 		}
 	}
-	if got := picture(80, [][]string{{"workers   1", "busy 0", bar(1, 128, 50)}}, "decision   ")[0]; got != "workers   1   busy 0   "+strings.Repeat("·", 32) {
+	if got := picture(80, [][]string{{"workers   1", "busy 0", bar(1, 128, 50)}},
+		"decision   ")[0]; got != "workers   1   busy 0   "+strings.Repeat("·", 32) {
 		t.Errorf("80 columns: %q", got)
 	}
 }

@@ -24,7 +24,8 @@ const hostile = "\x1b[2J\x1b]0;title\a\u009b31m\u202e\u2066\U000e0001\r\x7f\xff"
 func wantVisible(t *testing.T, what, text string) {
 	t.Helper()
 	for _, line := range strings.Split(text, "\n") {
-		if i := strings.IndexFunc(line, func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(line) {
+		if i := strings.IndexFunc(line, func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }); i >= 0 ||
+			!utf8.ValidString(line) {
 			t.Errorf("%s prints %q", what, text)
 			return
 		}
@@ -34,7 +35,8 @@ func wantVisible(t *testing.T, what, text string) {
 // Errors, whatever is in them, and logs in both formats.
 func TestNothingHostileIsPrinted(t *testing.T) {
 	var out bytes.Buffer
-	for _, err := range []error{errors.New("dialing " + hostile), &config.Findings{File: hostile, List: []config.Finding{{Line: 1, Path: hostile, Problem: hostile}}}} {
+	for _, err := range []error{errors.New("dialing " + hostile),
+		&config.Findings{File: hostile, List: []config.Finding{{Line: 1, Path: hostile, Problem: hostile}}}} {
 		out.Reset()
 		report(err, visible{&out})
 		wantVisible(t, "report", out.String())
@@ -42,7 +44,8 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	for _, format := range []string{"json", "console"} {
 		out.Reset()
 		log := newLogger(config.Log{Format: format}, visible{&out})
-		log.Error().Str("event", hostile).Err(errors.New(hostile)).Str(hostile, hostile).Interface("nested", map[string]any{hostile: []any{hostile, map[string]any{"a": hostile}}}).Msg(hostile)
+		log.Error().Str("event", hostile).Err(errors.New(hostile)).Str(hostile, hostile).Interface("nested",
+			map[string]any{hostile: []any{hostile, map[string]any{"a": hostile}}}).Msg(hostile)
 		log.Warn().RawJSON("raw", []byte(`"`+"\u009b"+`"`)).Msg("raw")
 		wantVisible(t, format, out.String())
 		if format == "json" {
@@ -116,7 +119,8 @@ func FuzzVisible(f *testing.F) {
 		log := zerolog.New(visible{&out})
 		log.Log().Str("s", s).Send()
 		var back struct{ S string }
-		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.S != strings.ToValidUTF8(s, "�") && !strings.Contains(back.S, "�") {
+		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.S != strings.ToValidUTF8(s, "�") &&
+			!strings.Contains(back.S, "�") {
 			t.Errorf("%q came back as %q: %v", s, back.S, err)
 		}
 	})

@@ -14,9 +14,11 @@ func TestFileTakesBoundedMemory(t *testing.T) {
 		deep += strings.Repeat(" ", i+1) + strings.Repeat("k", 1000) + ":\n"
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"a long key above many elements":  {"? " + big + "\n: [" + strings.Repeat("1,", 3000) + "1]\n", "bytes, more than"},
-		"long keys in each other":         {deep + strings.Repeat(" ", 30) + "[" + strings.Repeat("1,", 20000) + "1]\n", "bytes, more than"},
-		"many copies of a filled text":    {"a: &a \"${X}" + big + "\"\nb: [" + strings.Repeat("*a,", 3000) + "*a]\n", "too much is filled in"},
+		"a long key above many elements": {"? " + big + "\n: [" + strings.Repeat("1,", 3000) + "1]\n", "bytes, more than"},
+		"long keys in each other": {deep + strings.Repeat(" ", 30) + "[" + strings.Repeat("1,", 20000) + "1]\n",
+			"bytes, more than"},
+		"many copies of a filled text": {"a: &a \"${X}" + big + "\"\nb: [" + strings.Repeat("*a,", 3000) + "*a]\n",
+			"too much is filled in"},
 		"a long variable in many places":  {"b: [" + strings.Repeat("\"${BIG}\",", 3000) + "x]\n", "too much is filled in"},
 		"a long variable many times over": {"b: \"" + strings.Repeat("${BIG}", 3000) + "\"\n", "too much is filled in"},
 	} {

@@ -87,12 +87,15 @@ func (d *Document) checkSource(at string, c *Consumer) {
 		case in.Name == "source":
 			d.Find(path, "is missing: want source: {%s: …}", strings.Join(d.kinds(), ": …} or source: {"))
 		case len(d.adapters) == 0:
-			d.Find(path, "has neither nats nor kafka")
+			d.Find(path, "has none of nats, nats_core and kafka")
 		default:
 			d.Find(path, "has none of %s", kindsText(d.kinds()))
 		}
 		if in.NATS != nil {
 			d.checkNATS(path+".nats", in.NATS)
+		}
+		if in.NATSCore != nil {
+			d.checkNATSCore(path+".nats_core", in.NATSCore)
 		}
 		if in.Kafka != nil {
 			d.checkKafka(path+".kafka", in.Kafka)
@@ -110,7 +113,8 @@ func (d *Document) checkPool(at string, c *Consumer) {
 	most := cmp.Or(c.Pool.Max, max(consumer.DefaultMaxWorkers, c.Pool.Min))
 	for _, in := range c.Reads() {
 		if n := in.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
-			d.Find(at+"."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending, most)
+			d.Find(at+"."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending,
+				most)
 		}
 	}
 }
@@ -173,8 +177,8 @@ func (d *Document) checkMatch(path string, r Route, c *Consumer) {
 	var reads, keys []string
 	for _, in := range c.Reads() {
 		var some []string
-		if n := in.NATS; n != nil {
-			some, keys = n.Subjects, append(keys, in.Name+".nats.subjects")
+		if key, subjects := in.subjects(); key != "" {
+			some, keys = subjects, append(keys, in.Name+"."+key+".subjects")
 		} else if k := in.Kafka; k != nil {
 			some, keys = k.Topics, append(keys, in.Name+".kafka.topics")
 			d.checkRoundTrip(path, in.Name, r, k)
@@ -185,6 +189,7 @@ func (d *Document) checkMatch(path string, r Route, c *Consumer) {
 		reads = append(reads, some...)
 	}
 	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, func(s string) bool { return Overlap(s, r.Match) }) {
-		d.Find(path+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match, strings.Join(keys, " and "), reads)
+		d.Find(path+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match,
+			strings.Join(keys, " and "), reads)
 	}
 }

@@ -24,7 +24,8 @@ func (d *Document) checkCircles() {
 				}
 				if dead := slices.IndexFunc(o.DeadLetter.Targets(), c.takes); dead >= 0 && o.takes(to) {
 					d.warn("consumers."+name+".routes["+strconv.Itoa(i)+"].with.to",
-						"is %q, which consumers.%s reads, whose dead letters, %q, are read here: a message that always fails goes round for ever", to, other, o.DeadLetter.Targets()[dead])
+						"is %q, which consumers.%s reads, whose dead letters, %q, are read here: a message that always fails goes round for ever",
+						to, other, o.DeadLetter.Targets()[dead])
 				}
 			}
 		}
@@ -59,10 +60,9 @@ func (c *Consumer) reads(topic string) (by string, ok bool) {
 				return in.Name + ".kafka." + by, true
 			}
 		}
-		if in.NATS != nil {
-			if i := slices.IndexFunc(in.NATS.Subjects, func(subject string) bool { return Matches(subject, topic) }); i >= 0 {
-				return in.Name + ".nats.subjects[" + strconv.Itoa(i) + "]", true
-			}
+		key, subjects := in.subjects()
+		if i := slices.IndexFunc(subjects, func(subject string) bool { return Matches(subject, topic) }); i >= 0 {
+			return in.Name + "." + key + ".subjects[" + strconv.Itoa(i) + "]", true
 		}
 	}
 	return "", false
@@ -71,11 +71,13 @@ func (c *Consumer) reads(topic string) (by string, ok bool) {
 // sameBroker says whether two sources name the same servers.
 func (s Source) sameBroker(o Source) bool {
 	var one, other []string
+	_, n, onNATS := s.nats()
+	_, on, otherOnNATS := o.nats()
 	switch {
 	case s.Kafka != nil && o.Kafka != nil:
 		one, other = s.Kafka.Brokers, o.Kafka.Brokers
-	case s.NATS != nil && o.NATS != nil:
-		one, other = s.NATS.Servers(), o.NATS.Servers()
+	case onNATS && otherOnNATS:
+		one, other = n.servers(), on.servers()
 	case s.Other != nil && o.Other != nil: // only the adapter knows its servers
 		return s.Other.Adapter == o.Other.Adapter
 	default:

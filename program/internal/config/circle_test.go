@@ -19,7 +19,8 @@ func TestCircles(t *testing.T) {
 		want                         bool
 	}{
 		{"Kafka", kafka("orders"), "dead", kafka("dead"), "orders", true},
-		{"a pattern", kafka("orders"), "dead", "source: {kafka: {brokers: ['i:1', 'h:1'], group: g, topics_pattern: 'd.*'}}", "orders", true},
+		{"a pattern", kafka("orders"), "dead", "source: {kafka: {brokers: ['i:1', 'h:1'], group: g, topics_pattern: 'd.*'}}", "orders",
+			true},
 		{"another topic", kafka("orders"), "dead", kafka("dead"), "again", false},
 		{"not the dead letters", kafka("orders"), "dead", kafka("other"), "orders", false},
 		{"another cluster", kafka("orders"), "dead", "source: {kafka: {brokers: ['x:1'], group: g, topics: [dead]}}", "orders", false},
@@ -41,7 +42,8 @@ func TestCircles(t *testing.T) {
 			if got := len(d.Warnings); got > 1 || got == 1 != c.want {
 				t.Fatalf("warnings: %+v", d.Warnings)
 			}
-			if c.want && (d.Warnings[0].Path != "consumers.replay.routes[1].with.to" || d.Warnings[0].Line != 8 || !strings.Contains(d.Warnings[0].Problem, "which consumers.work reads, whose dead letters, \"dead")) {
+			if c.want && (d.Warnings[0].Path != "consumers.replay.routes[1].with.to" || d.Warnings[0].Line != 8 ||
+				!strings.Contains(d.Warnings[0].Problem, "which consumers.work reads, whose dead letters, \"dead")) {
 				t.Errorf("%+v", d.Warnings[0])
 			}
 		})

@@ -17,7 +17,8 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	l := c.DeadLetter
 	for i, h := range l.Headers {
 		if h == consumer.SpringHeaders && c.broker().Kafka == nil && c.broker().Other == nil {
-			d.Find(at+".dead_letter.headers["+strconv.Itoa(i)+"]", "is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
+			d.Find(at+".dead_letter.headers["+strconv.Itoa(i)+"]",
+				"is %q and source.kafka is not set: these headers are binary, which other brokers do not take", h)
 		}
 	}
 	d.checkLetterTarget(at+".dead_letter.to", l.Topic, c)
@@ -54,12 +55,10 @@ func (d *Document) checkDeadSubject(path, to string, in Read) {
 		d.Find(path, "is %q: want a subject without wildcards", to)
 		return
 	}
-	if in.NATS == nil {
-		return
-	}
-	for i, s := range in.NATS.Subjects {
+	key, subjects := in.subjects()
+	for i, s := range subjects {
 		if Matches(s, to) {
-			d.Find(path, "is %q, which %s.nats.subjects[%d], %q, takes: dead letters would be consumed again", to, in.Name, i, s)
+			d.Find(path, "is %q, which %s.%s.subjects[%d], %q, takes: dead letters would be consumed again", to, in.Name, key, i, s)
 		}
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// Engine is the engine's Config, as far as the file says it alone: without sources, handlers, publishers and what is made of names.
+// Engine is the engine's Config, as far as the file says it alone: without sources, handlers, publishers and what is made of
+// names.
 func (c *Consumer) Engine() consumer.Config {
 	e := c.Config
 	e.Pool, e.Retry = c.Pool.Pool, c.Retry.Retry

@@ -43,8 +43,8 @@ func SnakeCase(f broker.Field) string {
 	return strings.ToLower(camelHump.ReplaceAllString(string(f), "${1}${3}_${2}${4}"))
 }
 
-// AsOptions is what a package found in its Config, in the file's words. What is of no field comes first: of the findings at a path
-// and below it the document takes one.
+// AsOptions is what a package found in its Config, in the file's words. What is of no field comes first: of the findings at a
+// path and below it the document takes one.
 func AsOptions(name Naming, err error) (list handlers.OptionErrors) {
 	if f, ok := err.(*broker.Finding); ok { //nolint:errorlint // it, and not what it speaks of
 		return handlers.OptionErrors{{Path: name(f.Field), Problem: f.Problem(name)}}

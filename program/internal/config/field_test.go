@@ -27,20 +27,29 @@ var sections = []struct {
 	without         map[string]string
 }{
 	{kafkabroker.Config{}, config.Kafka{}, map[string]string{
-		"DialTimeout": inGo, "RequestTimeout": inGo, "Poll": inGo, "FetchBytes": inGo, "PartitionBytes": inGo, "MaxWait": inGo, "Window": inGo,
-		"Uncommitted": "isolation says it in Kafka's words", "SkipUndecodable": "on_bad_batch says it, and what else there is",
+		"DialTimeout": inGo, "RequestTimeout": inGo, "Poll": inGo, "FetchBytes": inGo, "PartitionBytes": inGo, "MaxWait": inGo,
+		"Window":         inGo,
+		"MaxOutputBytes": "max_publish_bytes",
+		"Uncommitted":    "isolation says it in Kafka's words", "SkipUndecodable": "on_bad_batch says it, and what else there is",
 	}},
 	{kafkabroker.PublisherConfig{}, config.Kafka{}, map[string]string{
 		"DialTimeout": inGo, "RequestTimeout": inGo, "MaxMessageBytes": "max_publish_bytes, in the section of the source",
 	}},
 	{natsbroker.Config{}, config.NATS{}, map[string]string{
-		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo, "Heartbeat": inGo, "Poll": inGo, "Finished": inGo,
+		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo, "Heartbeat": inGo,
+		"Poll": inGo, "Finished": inGo,
 		"StartSequence": inGo, "StartTime": inGo, "Bind": inGo,
 	}},
+	{natsbroker.CoreConfig{}, config.NATSCore{}, map[string]string{
+		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo,
+	}},
 	{consumer.Config{}, config.Consumer{}, map[string]string{
-		"Name": "it is the section's", "Handler": "routes", "Chunk": inGo, "CancelGrace": made, "CloseTimeout": made, "Logger": made, "Observers": made,
-		"Sources.Source": "nats and kafka", "Strict": "priority.mode", "Priority.Of": "priority.header", "Pool.Gauge": "pool.mind",
-		"Retry.Topics.Publisher": made, "Retry.Topics.Source": made, "DeadLetter.Publisher": made, "DeadLetter.HandlerOf": made,
+		"Name": "it is the section's", "Around": made, "Handler": "routes", "Chunk": inGo, "CancelGrace": made, "CloseTimeout": made,
+		"Logger": made, "Observers": made,
+		"Sources.Source": "nats, nats_core and kafka", "Strict": "priority.mode", "Priority.Of": "priority.header",
+		"Pool.Gauge":             "pool.mind",
+		"Retry.Topics.Publisher": made, "Retry.Topics.Source": made, "DeadLetter.Publisher": made,
+		"Output": "publish has a publisher of its own", "DeadLetter.HandlerOf": made,
 	}},
 }
 
@@ -96,5 +105,6 @@ func isSection(f reflect.Type) bool {
 	for f.Kind() == reflect.Pointer || f.Kind() == reflect.Slice {
 		f = f.Elem()
 	}
-	return f.Kind() == reflect.Struct && strings.Contains(f.PkgPath(), "longshore") && !reflect.PointerTo(f).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	return f.Kind() == reflect.Struct && strings.Contains(f.PkgPath(), "longshore") &&
+		!reflect.PointerTo(f).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +21,8 @@ import (
 type File struct {
 	Log       Log                  `yaml:"log"`
 	Admin     *Admin               `yaml:"admin"`
+	Tracing   *Tracing             `yaml:"tracing"`
+	Metrics   Metrics              `yaml:"metrics"`
 	Embedded  Embedded             `yaml:"embedded"`
 	KillGrace time.Duration        `yaml:"kill_grace" want:">0"`
 	Consumers map[string]*Consumer `yaml:"consumers"`
@@ -36,6 +40,46 @@ type Admin struct {
 	Token      broker.Secret `yaml:"token"`
 	TokenFile  string        `yaml:"token_file"`
 	NoProgress time.Duration `yaml:"no_progress" want:">0"`
+	UI         UI            `yaml:"ui"`
+}
+
+// UI is the web page of the admin server.
+type UI struct {
+	// Serve: auto is where the admin address is on loopback.
+	Serve string `yaml:"serve" want:"auto|always|never"`
+	// Payloads of dead letters are shown after the login; true unless the file says otherwise.
+	Payloads bool `yaml:"payloads"`
+}
+
+// Serves says whether there is the page.
+func (a *Admin) Serves() bool {
+	switch a.UI.Serve {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	host, _, err := net.SplitHostPort(cmp.Or(a.Listen, "127.0.0.1:0"))
+	if err != nil {
+		return false // was found
+	}
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// Tracing says where spans go, and of which messages. Program makes the exporter.
+type Tracing struct {
+	Endpoint string                   `yaml:"endpoint" want:"some"`
+	Headers  map[string]broker.Secret `yaml:"headers"`
+	Sample   float64                  `yaml:"sample" want:"0..1"`
+	Relation string                   `yaml:"relation" want:"link|parent"`
+	Keys     bool                     `yaml:"keys"`
+	Resource map[string]string        `yaml:"resource"`
+}
+
+// Metrics says where metrics go beside /metrics.
+type Metrics struct {
+	OTLP bool `yaml:"otlp"`
 }
 
 // Embedded is the JetStream server inside the process, for consumers without a url.
@@ -44,8 +88,8 @@ type Embedded struct {
 	Port int    `yaml:"port" want:"0..65535"`
 }
 
-// Consumer is one consumer: what the engine's Config has, and what only the file says, or says in another way. Engine makes one of
-// both.
+// Consumer is one consumer: what the engine's Config has, and what only the file says, or says in another way. Engine makes one
+// of both.
 type Consumer struct {
 	consumer.Config `yaml:",inline" json:"-"`
 
@@ -64,9 +108,10 @@ type Consumer struct {
 
 // Source is where messages come from: one of its fields.
 type Source struct {
-	NATS  *NATS  `yaml:"nats"`
-	Kafka *Kafka `yaml:"kafka"`
-	Other *Other `yaml:"-"` // of an adapter from outside, under its own name
+	NATS     *NATS     `yaml:"nats"`
+	NATSCore *NATSCore `yaml:"nats_core"`
+	Kafka    *Kafka    `yaml:"kafka"`
+	Other    *Other    `yaml:"-"` // of an adapter from outside, under its own name
 }
 
 // Other is the section of an adapter from outside.
@@ -79,10 +124,11 @@ type Other struct {
 
 // Input is one of several sources.
 type Input struct {
-	Weight int    `yaml:"weight" want:"1..1000"`
-	NATS   *NATS  `yaml:"nats"`
-	Kafka  *Kafka `yaml:"kafka"`
-	Other  *Other `yaml:"-"`
+	Weight   int       `yaml:"weight" want:"1..1000"`
+	NATS     *NATS     `yaml:"nats"`
+	NATSCore *NATSCore `yaml:"nats_core"`
+	Kafka    *Kafka    `yaml:"kafka"`
+	Other    *Other    `yaml:"-"`
 }
 
 // Priority says which messages go before others.
@@ -101,10 +147,21 @@ type Level struct {
 // NATS is a JetStream consumer. Adapter makes the adapter's Config of it.
 type NATS struct {
 	natsbroker.Config `yaml:",inline"`
+	NATSAccess        `yaml:",inline"`
 
-	URL          string `yaml:"url" want:"some"`
 	CreateStream bool   `yaml:"create_stream"`
 	Deliver      string `yaml:"deliver" want:"all|new|last|last_per_subject"`
+}
+
+// NATSCore is a queue group on plain subjects, without JetStream. Adapter makes the adapter's Config of it.
+type NATSCore struct {
+	natsbroker.CoreConfig `yaml:",inline"`
+	NATSAccess            `yaml:",inline"`
+}
+
+// NATSAccess is how the file says in its own way where a NATS server is, and who we are to it.
+type NATSAccess struct {
+	URL          string `yaml:"url" want:"some"`
 	PasswordFile string `yaml:"password_file"`
 	TokenFile    string `yaml:"token_file"`
 }

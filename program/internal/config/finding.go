@@ -51,6 +51,8 @@ type Document struct {
 	File File
 	// Warnings are what is not wrong and should be known.
 	Warnings []Finding
+	// Exports: spans or metrics are sent somewhere, and the last ones take time at a stop.
+	Exports bool
 
 	adapters []string // from outside
 	lines    map[string]int

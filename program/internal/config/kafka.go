@@ -22,6 +22,7 @@ func (k *Kafka) Adapter() kafkabroker.Config {
 	if k.SASL != nil {
 		c.SASL = k.SASL.SASL
 	}
+	c.MaxOutputBytes = k.MaxPublishBytes
 	return c
 }
 
@@ -38,8 +39,8 @@ func (k *Kafka) reads(topic string) (by string, ok bool) {
 	return fmt.Sprintf("topics_pattern, %q,", k.Pattern), err == nil && re.MatchString(topic)
 }
 
-// checkKafka: what the file must say although the adapter has a default, and what it says in its own way. The rest is the adapter's
-// to find.
+// checkKafka: what the file must say although the adapter has a default, and what it says in its own way. The rest is the
+// adapter's to find.
 func (d *Document) checkKafka(at string, k *Kafka) {
 	if len(k.Brokers) == 0 {
 		d.Find(at+".brokers", "is missing or empty: want host:port of one broker at least")
@@ -85,7 +86,8 @@ func (d *Document) checkGroups() {
 				d.Find(at+".group", "is %q, as with %s, and both read %s: they would take each other's messages", k.Group, other.as(r), topic)
 			}
 			if k.InstanceID != "" && k.InstanceID == o.InstanceID {
-				d.Find(at+".instance_id", "is %q in group %q, as with %s: each would put the other out of the group", k.InstanceID, k.Group, other.as(r))
+				d.Find(at+".instance_id", "is %q in group %q, as with %s: each would put the other out of the group", k.InstanceID, k.Group,
+					other.as(r))
 			}
 		}
 	}

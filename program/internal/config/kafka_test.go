@@ -77,7 +77,8 @@ func TestContradictionsOfKafka(t *testing.T) {
 		"{brokers: ['h:1'], topics: [a], group: g, tls: {}, sasl: {mechanism: PLAIN, user: u, password: p, password_file: /no/such}}": "sasl.password_file: is set, and so is",
 	} {
 		got := findings(parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      kafka: "+kafka+"\n", nil))
-		if len(got) != 1 || !strings.Contains(strings.ReplaceAll(got[0], "open /no", "stat /no"), "c.yaml:5: consumers.orders.source.kafka."+want) {
+		if len(got) != 1 || !strings.Contains(strings.ReplaceAll(got[0], "open /no", "stat /no"),
+			"c.yaml:5: consumers.orders.source.kafka."+want) {
 			t.Errorf("%s: found %q, want %q", kafka, got, want)
 		}
 	}
@@ -90,7 +91,8 @@ func TestKafkaLoginsWithoutTLS(t *testing.T) {
 		"brokers: ['h:1'], sasl: {mechanism: SCRAM-SHA-256, user: u, password: p, plaintext_auth: true}",
 		"brokers: ['h:1'], tls: {}, sasl: {mechanism: PLAIN, user: u, password: p}",
 	} {
-		wantFindings(t, parse("consumers:\n  o:\n    routes: [{handler: log}]\n    source: {kafka: {topics: [a], group: g, "+kafka+"}}\n", nil))
+		wantFindings(t, parse("consumers:\n  o:\n    routes: [{handler: log}]\n    source: {kafka: {topics: [a], group: g, "+kafka+
+			"}}\n", nil))
 	}
 }
 
@@ -100,22 +102,32 @@ func TestContradictionsOfKafkaWithOthers(t *testing.T) {
 		return "source: {kafka: {brokers: ['127.0.0.1:9092'], group: g, " + more + "}}"
 	}
 	for _, c := range []struct{ consumer, want string }{
-		{"source: {}", "4: consumers.o.source: is missing: want source: {nats: …} or source: {kafka: …}"},
-		{"source: {kafka: {brokers: ['h:1'], group: g, topics: [a]}, nats: {url: 'nats://h', stream: S, durable: d}}", "4: consumers.o.source: has nats and kafka"},
-		{source("topics: [a]") + "\n    dead_letter: {to: a}", `5: consumers.o.dead_letter.to: is "a", which source.kafka.topics[0] takes`},
-		{source("topics_pattern: 'a.*'") + "\n    dead_letter: {to: a-dead}", `5: consumers.o.dead_letter.to: is "a-dead", which source.kafka.topics_pattern, "a.*", takes`},
+		{"source: {}", "4: consumers.o.source: is missing: want source: {nats: …} or source: {nats_core: …} or source: {kafka: …}"},
+		{"source: {kafka: {brokers: ['h:1'], group: g, topics: [a]}, nats: {url: 'nats://h', stream: S, durable: d}}",
+			"4: consumers.o.source: has nats and kafka"},
+		{source("topics: [a]") + "\n    dead_letter: {to: a}",
+			`5: consumers.o.dead_letter.to: is "a", which source.kafka.topics[0] takes`},
+		{source("topics_pattern: 'a.*'") + "\n    dead_letter: {to: a-dead}",
+			`5: consumers.o.dead_letter.to: is "a-dead", which source.kafka.topics_pattern, "a.*", takes`},
 		{source("topics: [a]") + "\n    dead_letter: {to: 'a b'}", `5: consumers.o.dead_letter.to: is "a b": want a topic's name`},
-		{source("topics: [a]") + "\n    dead_letter: {to: __dead}", `5: consumers.o.dead_letter.to: is "__dead", which is the broker's own`},
-		{source("topics: [a]") + "\n    dead_letter: {to: 'dead.>'}", `5: consumers.o.dead_letter.to: is "dead.>": want a topic's name`},
-		{source("topics: [a]") + "\n    dead_letter: {to: b}\n    max_message_bytes: 1000001", `6: consumers.o.max_message_bytes: is 1000001, above source.kafka.max_publish_bytes, 1000000: a message between could never become a dead letter`},
-		{source("topics: [a], max_publish_bytes: 500") + "\n    dead_letter: {to: b}\n    max_message_bytes: 501", `6: consumers.o.max_message_bytes: is 501, above source.kafka.max_publish_bytes, 500`},
+		{source("topics: [a]") + "\n    dead_letter: {to: __dead}",
+			`5: consumers.o.dead_letter.to: is "__dead", which is the broker's own`},
+		{source("topics: [a]") + "\n    dead_letter: {to: 'dead.>'}",
+			`5: consumers.o.dead_letter.to: is "dead.>": want a topic's name`},
+		{source("topics: [a]") + "\n    dead_letter: {to: b}\n    max_message_bytes: 1000001",
+			`6: consumers.o.max_message_bytes: is 1000001, above source.kafka.max_publish_bytes, 1000000: a message between could never become a dead letter`},
+		{source("topics: [a], max_publish_bytes: 500") + "\n    dead_letter: {to: b}\n    max_message_bytes: 501",
+			`6: consumers.o.max_message_bytes: is 501, above source.kafka.max_publish_bytes, 500`},
 		{source("topics: [a], max_publish_bytes: 500") + "\n    dead_letter: {to: b}\n    max_message_bytes: 500", ""},
 		{source("topics: [a]") + "\n    max_message_bytes: 2000000", ""},          // nothing is published
 		{source("topics_pattern: 'a.*'") + "\n    dead_letter: {to: dead-a}", ""}, // the whole name must match
 		{source("topics: [orders.eu, orders.us]") + "\n    routes: [{match: 'orders.*', handler: log}]", ""},
-		{source("topics: [orders.eu]") + "\n    routes: [{match: 'order.>', handler: log}]", `5: consumers.o.routes[0].match: is "order.>", and no message of source.kafka.topics, ["orders.eu"], can match it`},
-		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: ab}}]", `5: consumers.o.routes[0].with.to: is "ab", which source.kafka.topics_pattern, "a.*", takes: messages would go round for ever`},
-		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: '${TO}'}}]", `5: consumers.o.routes[0].with.to: is "ab"`},
+		{source("topics: [orders.eu]") + "\n    routes: [{match: 'order.>', handler: log}]",
+			`5: consumers.o.routes[0].match: is "order.>", and no message of source.kafka.topics, ["orders.eu"], can match it`},
+		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: ab}}]",
+			`5: consumers.o.routes[0].with.to: is "ab", which source.kafka.topics_pattern, "a.*", takes: messages would go round for ever`},
+		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: '${TO}'}}]",
+			`5: consumers.o.routes[0].with.to: is "ab"`},
 		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: ba}}]", ""},
 	} {
 		routes := "    routes: [{handler: log}]\n"
@@ -133,7 +145,8 @@ func TestContradictionsOfKafkaWithOthers(t *testing.T) {
 
 // TestContradictionsOfRetryTopics: where failed messages wait.
 func TestContradictionsOfRetryTopics(t *testing.T) {
-	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}", "nats: {url: 'nats://h', stream: S, durable: d}"
+	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}",
+		"nats: {url: 'nats://h', stream: S, durable: d}"
 	for _, c := range []struct{ source, topics, want string }{
 		{kafka, "[{topic: b, delay: 1m}, {topic: c, delay: 10m}]", ""},
 		{kafka, "[]", "4: consumers.o.retry.topics: is empty"},
@@ -144,11 +157,13 @@ func TestContradictionsOfRetryTopics(t *testing.T) {
 		{kafka, "[{topic: b, delay: 1m}, {topic: c, delay: 1m}]", "4: consumers.o.retry.topics[1].delay: is 1m0s, want more than 1m0s"},
 		{kafka, "[{topic: b, delay: 1m}, {topic: b, delay: 2m}]", `4: consumers.o.retry.topics[1].topic: is "b", and so is topics[0]`},
 		{kafka, "[{topic: a, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "a", which source.kafka.topics[0] takes`},
-		{"kafka: {brokers: ['127.0.0.1:9092'], group: g, topics_pattern: 'a.*'}", "[{topic: a-1m, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "a-1m", which source.kafka.topics_pattern`},
+		{"kafka: {brokers: ['127.0.0.1:9092'], group: g, topics_pattern: 'a.*'}", "[{topic: a-1m, delay: 1m}]",
+			`4: consumers.o.retry.topics[0].topic: is "a-1m", which source.kafka.topics_pattern`},
 		{kafka, "[{topic: __retry, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "__retry", which is the broker's own`},
 		{kafka, "[{topic: dead, delay: 1m}]", `4: consumers.o.retry.topics[0].topic: is "dead", and so is dead_letter.to`},
 	} {
-		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    retry: {topics: "+c.topics+"}\n    dead_letter: {to: dead}\n    source: {"+c.source+"}\n", nil)
+		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    retry: {topics: "+c.topics+
+			"}\n    dead_letter: {to: dead}\n    source: {"+c.source+"}\n", nil)
 		if c.want == "" {
 			wantFindings(t, d)
 		} else {
@@ -159,14 +174,16 @@ func TestContradictionsOfRetryTopics(t *testing.T) {
 
 // TestHeaderStyles: Spring's are binary, which only Kafka's headers can be.
 func TestHeaderStyles(t *testing.T) {
-	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}", "nats: {url: 'nats://h', stream: S, durable: d}"
+	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}",
+		"nats: {url: 'nats://h', stream: S, durable: d}"
 	for _, c := range []struct{ source, headers, want string }{
 		{kafka, "[spring, connect]", ""},
 		{nats, "[connect]", ""},
 		{nats, "[spring]", `4: consumers.o.dead_letter.headers[0]: is "spring" and source.kafka is not set`},
 		{kafka, "[connect, camel]", `4: consumers.o.dead_letter.headers[1]: is "camel", want one of [spring connect]`},
 	} {
-		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    dead_letter: {to: dead, headers: "+c.headers+"}\n    source: {"+c.source+"}\n", nil)
+		d := parse("consumers:\n  o:\n    routes: [{handler: log}]\n    dead_letter: {to: dead, headers: "+c.headers+"}\n    source: {"+
+			c.source+"}\n", nil)
 		if c.want == "" {
 			wantFindings(t, d)
 		} else {
@@ -181,10 +198,14 @@ func TestContradictionsOfGroups(t *testing.T) {
 			"}}\n  b:\n    routes: [{handler: log}]\n    source: {kafka: {brokers: ['i:1', 'h:1'], " + other + "}}\n"
 	}
 	for _, c := range []struct{ one, other, want string }{
-		{"group: g, topics: [x, y]", "group: g, topics: [y]", `7: consumers.b.source.kafka.group: is "g", as with consumers.a, and both read topic "y": they would take each other's messages`},
-		{"group: g, topics_pattern: 'x.*'", "group: g, topics: [xy]", `7: consumers.b.source.kafka.group: is "g", as with consumers.a, and both read topic "xy"`},
-		{"group: g, topics_pattern: 'x.*'", "group: g, topics_pattern: '.*y'", `7: consumers.b.source.kafka.group: is "g", as with consumers.a, and both read topics by a pattern`},
-		{"group: g, topics: [x], instance_id: i", "group: g, topics: [y], instance_id: i", `7: consumers.b.source.kafka.instance_id: is "i" in group "g", as with consumers.a`},
+		{"group: g, topics: [x, y]", "group: g, topics: [y]",
+			`7: consumers.b.source.kafka.group: is "g", as with consumers.a, and both read topic "y": they would take each other's messages`},
+		{"group: g, topics_pattern: 'x.*'", "group: g, topics: [xy]",
+			`7: consumers.b.source.kafka.group: is "g", as with consumers.a, and both read topic "xy"`},
+		{"group: g, topics_pattern: 'x.*'", "group: g, topics_pattern: '.*y'",
+			`7: consumers.b.source.kafka.group: is "g", as with consumers.a, and both read topics by a pattern`},
+		{"group: g, topics: [x], instance_id: i", "group: g, topics: [y], instance_id: i",
+			`7: consumers.b.source.kafka.instance_id: is "i" in group "g", as with consumers.a`},
 		{"group: g, topics: [x]", "group: g, topics: [y]", ""},
 		{"group: g, topics: [x]", "group: h, topics: [x]", ""},
 	} {
@@ -199,12 +220,14 @@ func TestContradictionsOfGroups(t *testing.T) {
 
 func TestStartTime(t *testing.T) {
 	for start, want := range map[string]time.Time{
-		"2026-11-21T15:04:05Z": time.Date(2026, 11, 21, 15, 4, 5, 0, time.UTC), "'2026-11-21T17:04:05.5+02:00'": time.Date(2026, 11, 21, 15, 4, 5, 5e8, time.UTC),
+		"2026-11-21T15:04:05Z": time.Date(2026, 11, 21, 15, 4, 5, 0, time.UTC), "'2026-11-21T17:04:05.5+02:00'": time.Date(2026, 11, 21,
+			15, 4, 5, 5e8, time.UTC),
 		"earliest": {}, "latest": {},
 	} {
 		d := parse(strings.Replace(leastKafka, "group:", "start: "+start+", group:", 1), nil)
 		wantFindings(t, d)
-		if got := d.File.Consumers["orders"].Source.Kafka.Adapter().Start; !got.Time.Equal(want) || got.At != "time" && got.At != start {
+		if got := d.File.Consumers["orders"].Source.Kafka.Adapter().Start; !got.Time.Equal(want) || got.At != "time" &&
+			got.At != start {
 			t.Errorf("%s: %+v", start, got)
 		}
 	}

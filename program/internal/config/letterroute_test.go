@@ -4,7 +4,8 @@ import "testing"
 
 // TestLetterRoutes: where dead letters are led, each mistake with its line.
 func TestLetterRoutes(t *testing.T) {
-	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}", "nats: {url: 'nats://h', stream: S, durable: d, subjects: [a]}"
+	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}",
+		"nats: {url: 'nats://h', stream: S, durable: d, subjects: [a]}"
 	for _, c := range []struct{ source, routes, want string }{
 		{kafka, "- {class: decode, to: dead-decode}\n        - {handler: webhook, to: dead-webhook}\n        - {class: decode, handler: log, to: x}", "9: consumers.o.dead_letter.routes[2]: is never taken: the routes before it take all that it would"},
 		{kafka, "- {class: decode, handler: log, to: x}\n        - {class: decode, to: y}\n        - {handler: log, to: dead}", ""},
@@ -23,7 +24,8 @@ func TestLetterRoutes(t *testing.T) {
 		if c.source == kafka {
 			retry = "    retry: {topics: [{topic: retry, delay: 1m}]}\n"
 		}
-		d := parse("consumers:\n  o:\n    source: {"+c.source+"}\n    dead_letter:\n      to: dead\n      routes:\n        "+c.routes+"\n"+retry+
+		d := parse("consumers:\n  o:\n    source: {"+c.source+"}\n    dead_letter:\n      to: dead\n      routes:\n        "+c.routes+
+			"\n"+retry+
 			"    routes: [{headers: {x: y}, handler: log}, {headers: {x: z}, handler: webhook}, {handler: log}]\n", nil)
 		if c.want == "" {
 			wantFindings(t, d)

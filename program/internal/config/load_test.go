@@ -202,7 +202,8 @@ log:
 embedded:
   dir: ${NAME}
 `, env)
-	wantFindings(t, d, "5: consumers.orders.pool.max: wants a whole number, is a string", "5: consumers.orders.pool.min: wants a whole number, is a string",
+	wantFindings(t, d, "5: consumers.orders.pool.max: wants a whole number, is a string",
+		"5: consumers.orders.pool.min: wants a whole number, is a string",
 		`13: log.level: is "${NAME}", want one of`)
 	f := d.File
 	c := f.Consumers["orders"]
@@ -213,7 +214,8 @@ embedded:
 		t.Errorf("consumer %+v", c)
 	}
 	wantFindings(t, parse(least+"log: {level: \"${}\"}\nembedded: {dir: \"${A B}${open\"}\n", nil),
-		"5: log.level: has a ${ that is neither", "6: embedded.dir: has a ${ that is neither", "6: embedded.dir: has a ${ that is neither")
+		"5: log.level: has a ${ that is neither", "6: embedded.dir: has a ${ that is neither",
+		"6: embedded.dir: has a ${ that is neither")
 }
 
 func TestAliasesEndAndBombsDoNotGoOff(t *testing.T) {
@@ -284,7 +286,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 	outs := []string{string(asJSON), string(asYAML)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		outs = append(outs, fmt.Sprintf(verb, *a), fmt.Sprintf(verb, *a.Source.NATS), fmt.Sprintf(verb, *k.SASL), fmt.Sprintf(verb, d.File.Admin), fmt.Sprintf(verb, a.Middleware))
+		outs = append(outs, fmt.Sprintf(verb, *a), fmt.Sprintf(verb, *a.Source.NATS), fmt.Sprintf(verb, *k.SASL),
+			fmt.Sprintf(verb, d.File.Admin), fmt.Sprintf(verb, a.Middleware))
 	}
 	for _, out := range outs {
 		if strings.Contains(out, canary) || strings.Contains(out, fmt.Sprintf("%x", canary)) {
@@ -297,7 +300,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 func TestSecretsAreNotInFindings(t *testing.T) {
 	for _, text := range []string{
 		"admin: {token: [" + canary + "]}", "admin: {token: {" + canary + ": " + canary + "}}", "admin: {token: " + canary[:10] + "}",
-		"admin: {no_progress: " + canary + "}", "kill_grace: ${SECRET}", "admin: {listen: {a: ${SECRET}}}", "embedded: {port: ${SECRET}}",
+		"admin: {no_progress: " + canary + "}", "kill_grace: ${SECRET}", "admin: {listen: {a: ${SECRET}}}",
+		"embedded: {port: ${SECRET}}",
 	} {
 		d := parse(least+strings.ReplaceAll(text, "${SECRET}", "\"${SECRET}\""), map[string]string{"SECRET": canary})
 		got := strings.Join(findings(d), "\n")
@@ -310,7 +314,8 @@ func TestSecretsAreNotInFindings(t *testing.T) {
 // YAML's own words about a secret that is not in quotes do not repeat it.
 func TestSyntaxShowsNoSecret(t *testing.T) {
 	for _, value := range []string{
-		"*canary", "*canary x", "&canary *canary", "!canary x", "!<canary> x", "!!canary x", "@canary", "%canary", "`canary", "{canary", "[canary", "{canary: *canary}", "|canary", ">canary",
+		"*canary", "*canary x", "&canary *canary", "!canary x", "!<canary> x", "!!canary x", "@canary", "%canary", "`canary", "{canary",
+		"[canary", "{canary: *canary}", "|canary", ">canary",
 		"\"can\\qary", "canary: canary: x", "'canary", "? canary", "- canary",
 	} {
 		d := parse(least+"admin:\n  token: "+value+"\n", nil)
@@ -372,7 +377,8 @@ func TestSecretFiles(t *testing.T) {
 	open, empty := write("open", "0123456789abcdef", 0o644), write("empty", "\n", 0o600)
 	d := parse(least+"admin: {token_file: "+open+"}", nil)
 	wantFindings(t, d)
-	if len(d.Warnings) != 1 || d.Warnings[0].Line != 5 || d.Warnings[0].Path != "admin.token_file" || !strings.Contains(d.Warnings[0].Problem, "0644") {
+	if len(d.Warnings) != 1 || d.Warnings[0].Line != 5 || d.Warnings[0].Path != "admin.token_file" ||
+		!strings.Contains(d.Warnings[0].Problem, "0644") {
 		t.Errorf("warnings: %+v", d.Warnings)
 	}
 	for file, want := range map[string]string{empty: "is empty", dir: "is a folder", filepath.Join(dir, "none"): "no such file"} {

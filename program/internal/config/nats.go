@@ -5,30 +5,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Embedded says whether a consumer reads from the server inside the process.
-func (n *NATS) Embedded() bool { return n.URL == "" && len(n.URLs) == 0 }
-
-// Servers are the URLs, however they were given.
-func (n *NATS) Servers() []string {
-	if n.URL != "" {
-		return []string{n.URL}
-	}
-	return n.URLs
-}
+func (n *NATS) Embedded() bool { return n.link().embedded() }
 
 // Adapter is the adapter's Config; embedded is the URL of the server inside the process, or empty where nothing connects.
 func (n *NATS) Adapter(embedded string) natsbroker.Config {
 	c := n.Config
 	c.Deliver = delivers[n.Deliver]
-	if c.URLs = n.Servers(); n.Embedded() && embedded != "" {
-		c.URLs = []string{embedded}
-	} else if n.CreateStream && !n.Embedded() {
+	if c.URLs = n.link().at(embedded); n.CreateStream && !n.Embedded() {
 		c.CreateStream = &jetstream.StreamConfig{Subjects: n.Subjects}
 	}
 	return c
@@ -55,57 +44,33 @@ func (d *Document) checkNATS(at string, n *NATS) {
 			d.Find(at+rule.key, "%s", rule.problem)
 		}
 	}
-	d.checkSubjects(at, n)
-	d.checkServers(at, n)
-	for _, private := range [][2]string{{".nkey_seed_file", n.NKeySeedFile}, {".creds_file", n.CredsFile}} {
-		if key, file := private[0], private[1]; file != "" {
-			d.readPrivate(at+key, file)
-		}
+	if len(n.Subjects) == 0 && n.Embedded() && !d.Has(at+".url") && !d.Has(at+".urls") {
+		d.Find(at+".subjects", "is missing; without a url the stream is created on the embedded server, and needs subjects")
 	}
-	d.checkTLS(at+".tls", n.TLS.CAFile, n.TLS.CertFile, n.TLS.KeyFile, time.Now())
+	d.checkKeyToken(at, n)
+	d.checkSubjects(at, n.Subjects)
+	d.checkLink(at, n.link())
 	d.FindConfig(at, n, n.Adapter("").Validate())
 }
 
-// checkServers: a password in a URL is warned of, and without one there is what the embedded server has.
-func (d *Document) checkServers(at string, n *NATS) {
-	for i, server := range n.Servers() {
-		path := at + ".url"
-		if n.URL == "" {
-			path = at + ".urls[" + strconv.Itoa(i) + "]"
-		}
-		if strings.Contains(server, "@") {
-			d.warnOpen(path)
-		}
-	}
-	if !d.Has(at+".url") && !d.Has(at+".urls") {
-		d.checkEmbedded(at, n)
+// checkKeyToken: some of the subjects have the token that is the key.
+func (d *Document) checkKeyToken(at string, n *NATS) {
+	subjects := n.Subjects
+	if len(subjects) > 0 && n.KeyToken != 0 && n.KeyHeader == "" &&
+		!slices.ContainsFunc(subjects, func(s string) bool { return hasToken(s, n.KeyToken) }) {
+		d.Find(at+".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken,
+			subjects)
 	}
 }
 
-// checkSubjects: a server refuses a durable whose subjects overlap, and some have the token that is the key.
-func (d *Document) checkSubjects(at string, n *NATS) {
-	subjects := n.Subjects
-	if len(subjects) > 0 && n.KeyToken != 0 && n.KeyHeader == "" && !slices.ContainsFunc(subjects, func(s string) bool { return hasToken(s, n.KeyToken) }) {
-		d.Find(at+".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken, subjects)
-	}
+// checkSubjects: a server refuses a durable whose subjects overlap, and a queue group would get some messages twice.
+func (d *Document) checkSubjects(at string, subjects []string) {
 	for i, s := range subjects {
 		path := at + ".subjects[" + strconv.Itoa(i) + "]"
 		if !validSubject(s) {
 			d.Find(path, "is %q, which is no subject", s)
 		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return Overlap(o, s) }); j >= 0 {
 			d.Find(path, "is %q, which overlaps with subjects[%d], %q: a message would come by both", s, j, subjects[j])
-		}
-	}
-}
-
-// checkEmbedded: the server inside the process makes its streams from the subjects, and has neither users nor TLS.
-func (d *Document) checkEmbedded(at string, n *NATS) {
-	if len(n.Subjects) == 0 {
-		d.Find(at+".subjects", "is missing; without a url the stream is created on the embedded server, and needs subjects")
-	}
-	for _, name := range []string{"user", "password", "password_file", "token", "token_file", "nkey_seed_file", "creds_file", "tls", "domain", "plaintext_auth"} {
-		if d.Has(at + "." + name) {
-			d.Find(at+"."+name, "is set and url is not: the embedded server has no such thing")
 		}
 	}
 }
@@ -139,7 +104,8 @@ func (d *Document) checkStreams() {
 
 // inOrder are the consumers' names in the order of the file.
 func (d *Document) inOrder() []string {
-	return slices.SortedFunc(maps.Keys(d.File.Consumers), func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
+	return slices.SortedFunc(maps.Keys(d.File.Consumers),
+		func(a, b string) int { return d.line("consumers."+a) - d.line("consumers."+b) })
 }
 
 // checkDurables: two sources of one durable would take each other's messages.
@@ -150,9 +116,10 @@ func (d *Document) checkDurables() {
 		if n == nil || n.Consumer == "" {
 			continue
 		}
-		key := strings.Join(append(slices.Clone(n.Servers()), n.Domain, n.Stream, n.Consumer), "\n")
+		key := strings.Join(append(slices.Clone(n.link().servers()), n.Domain, n.Stream, n.Consumer), "\n")
 		if other, ok := first[key]; ok {
-			d.Find(r.at()+".nats.durable", "is %q on stream %q, as with %s: they would take each other's messages", n.Consumer, n.Stream, other.as(r))
+			d.Find(r.at()+".nats.durable", "is %q on stream %q, as with %s: they would take each other's messages", n.Consumer, n.Stream,
+				other.as(r))
 		}
 		first[key] = r
 	}

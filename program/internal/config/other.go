@@ -56,7 +56,7 @@ func (d *Document) putOthers(others map[string]*Other) {
 
 // kinds are the names that a source may have.
 func (d *Document) kinds() []string {
-	return append([]string{"nats", "kafka"}, slices.Sorted(slices.Values(d.adapters))...)
+	return append([]string{"nats", "nats_core", "kafka"}, slices.Sorted(slices.Values(d.adapters))...)
 }
 
 // kindsText is "nats, kafka and redis".

@@ -29,11 +29,12 @@ func (d *Document) secrets() iter.Seq2[string, secret] {
 			}
 			for _, in := range c.Reads() {
 				at := "consumers." + name + "." + in.Name
-				if n := in.NATS; n != nil &&
-					(!yield(at+".nats.password", secret{&n.Password, n.PasswordFile}) || !yield(at+".nats.token", secret{&n.Token, n.TokenFile})) {
+				if key, n, ok := in.nats(); ok && (!yield(at+"."+key+".password", secret{&n.Password, n.PasswordFile}) ||
+					!yield(at+"."+key+".token", secret{&n.Token, n.TokenFile})) {
 					return
 				}
-				if k := in.Kafka; k != nil && k.SASL != nil && !yield(at+".kafka.sasl.password", secret{&k.SASL.Password, k.SASL.PasswordFile}) {
+				if k := in.Kafka; k != nil && k.SASL != nil &&
+					!yield(at+".kafka.sasl.password", secret{&k.SASL.Password, k.SASL.PasswordFile}) {
 					return
 				}
 			}
@@ -97,8 +98,8 @@ func (d *Document) readPrivate(path, file string) ([]byte, bool) {
 // enableTLS: a section tls demands TLS, whatever it has.
 func (d *Document) enableTLS() {
 	for _, r := range d.reads() {
-		if r.NATS != nil {
-			r.NATS.TLS.Enabled = d.Has(r.at() + ".nats.tls")
+		if key, n, ok := r.nats(); ok {
+			n.TLS.Enabled = d.Has(r.at() + "." + key + ".tls")
 		}
 		if r.Kafka != nil {
 			r.Kafka.TLS.Enabled = d.Has(r.at() + ".kafka.tls")

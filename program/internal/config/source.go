@@ -12,7 +12,9 @@ type Read struct {
 	Source
 }
 
-func (in Input) source() Source { return Source{NATS: in.NATS, Kafka: in.Kafka, Other: in.Other} }
+func (in Input) source() Source {
+	return Source{NATS: in.NATS, NATSCore: in.NATSCore, Kafka: in.Kafka, Other: in.Other}
+}
 
 // Reads are a consumer's sources, however they were given; one at least.
 func (c *Consumer) Reads() []Read {
@@ -94,14 +96,23 @@ func (r Read) overlaps(o Read) (what string, both bool) {
 	switch {
 	case r.Kafka != nil && o.Kafka != nil && r.Kafka.Group != o.Kafka.Group:
 		return shared(r.Kafka, o.Kafka)
-	case r.NATS != nil && o.NATS != nil && r.NATS.Stream == o.NATS.Stream && r.NATS.Domain == o.NATS.Domain && r.NATS.Consumer != o.NATS.Consumer:
+	case r.NATS != nil && o.NATS != nil && r.NATS.Stream == o.NATS.Stream && r.NATS.Domain == o.NATS.Domain &&
+		r.NATS.Consumer != o.NATS.Consumer:
 		if len(r.NATS.Subjects) == 0 || len(o.NATS.Subjects) == 0 {
 			return "stream " + strconv.Quote(o.NATS.Stream), true
 		}
-		for _, s := range o.NATS.Subjects {
-			if slices.ContainsFunc(r.NATS.Subjects, func(t string) bool { return Overlap(s, t) }) {
-				return "subject " + strconv.Quote(s), true
-			}
+		return sharedSubject(r.NATS.Subjects, o.NATS.Subjects)
+	case r.NATSCore != nil && o.NATSCore != nil: // of one queue group, too: each of its subscriptions gets its own
+		return sharedSubject(r.NATSCore.Subjects, o.NATSCore.Subjects)
+	}
+	return "", false
+}
+
+// sharedSubject is the first of other that takes messages which one of subjects takes.
+func sharedSubject(subjects, other []string) (what string, both bool) {
+	for _, s := range other {
+		if slices.ContainsFunc(subjects, func(t string) bool { return Overlap(s, t) }) {
+			return "subject " + strconv.Quote(s), true
 		}
 	}
 	return "", false

@@ -14,7 +14,8 @@ func TestMatches(t *testing.T) {
 		pattern, subject string
 		want             bool
 	}{
-		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.>", "a.b.c", true}, {"a.>", "a", false},
+		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.>", "a.b.c", true}, {"a.>", "a",
+			false},
 		{">", "a", true}, {"*", ">", false}, {"a.*", "a.>", false}, {"a.>", "a.*", true}, {"a", "a.b", false}, {"a.b", "a", false},
 	} {
 		if got := config.Matches(c.pattern, c.subject); got != c.want {
@@ -28,7 +29,8 @@ func TestOverlap(t *testing.T) {
 		one, other string
 		want       bool
 	}{
-		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a", "a.b", false}, {"a.*", "*.b", true}, {"a.*", "*.b.c", false}, {"a.>", "a", false},
+		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a", "a.b", false}, {"a.*", "*.b", true}, {"a.*", "*.b.c", false}, {"a.>", "a",
+			false},
 		{"a.>", "*.b", true}, {"a.>", "b.>", false}, {">", "a", true}, {"a.>", "a.*.c", true}, {"*", ">", true}, {"*.b.>", "a.>", true},
 		{"*.b.>", "a.b", false}, {"orders.>", "order.>", false}, {"orders.>", "*.>", true},
 	} {
@@ -90,22 +92,27 @@ func TestPatternsByBruteForce(t *testing.T) {
 // TestRoutesAreReached: a route that no subject of the source can lead to is refused, in its line.
 func TestRoutesAreReached(t *testing.T) {
 	for match, reached := range map[string]bool{
-		"order.>": false, "orders.created": true, "orders.created.eu": true, "*.created": true, "mails": false, "mails.*": true, "mails.a.b": false, ">": true,
+		"order.>": false, "orders.created": true, "orders.created.eu": true, "*.created": true, "mails": false, "mails.*": true,
+		"mails.a.b": false, ">": true,
 	} {
 		d := parse("consumers:\n  orders:\n    source: {nats: {stream: S, durable: d, subjects: [\"orders.>\", \"mails.*\"]}}\n    routes:\n      - {match: mails.x, handler: log}\n      - {match: \""+match+"\", handler: log}\n", nil)
 		if reached {
 			wantFindings(t, d)
 		} else {
-			wantFindings(t, d, `6: consumers.orders.routes[1].match: is "`+match+`", and no message of source.nats.subjects, ["orders.>" "mails.*"], can match it`)
+			wantFindings(t, d, `6: consumers.orders.routes[1].match: is "`+match+
+				`", and no message of source.nats.subjects, ["orders.>" "mails.*"], can match it`)
 		}
 	}
-	wantFindings(t, parse(strings.Replace(least, "{handler: log}", "{match: anything, handler: log}", 1), nil)) // the whole stream is read
+	// the whole stream is read
+	wantFindings(t, parse(strings.Replace(least, "{handler: log}", "{match: anything, handler: log}", 1), nil))
 }
 
 // TestStreamsDoNotOverlap: on the embedded server.
 func TestStreamsDoNotOverlap(t *testing.T) {
 	two := func(one, other string) string {
-		return "consumers:\n  a:\n    source: {nats: {" + one + ", durable: a}}\n    routes: [{handler: log}]\n  b:\n    source: {nats: {" + other + ", durable: b}}\n    routes: [{handler: log}]\n"
+		return "consumers:\n  a:\n    source: {nats: {" + one +
+			", durable: a}}\n    routes: [{handler: log}]\n  b:\n    source: {nats: {" + other +
+			", durable: b}}\n    routes: [{handler: log}]\n"
 	}
 	for file, want := range map[string]string{
 		two("stream: S, subjects: [x.>]", "stream: S, subjects: [x.a]"):              "",
@@ -129,13 +136,15 @@ func TestKeyTokenOfSomeSubject(t *testing.T) {
 		subjects, token string
 		found           bool
 	}{
-		{"[orders.*]", "2", false}, {"[orders.*]", "-2", false}, {"[orders.*]", "3", true}, {"[orders.*]", "-3", true}, {"[a, b.c.d]", "3", false},
+		{"[orders.*]", "2", false}, {"[orders.*]", "-2", false}, {"[orders.*]", "3", true}, {"[orders.*]", "-3", true}, {"[a, b.c.d]",
+			"3", false},
 		{"[a, b.>]", "9", false}, {"['>']", "-9", false}, {"[a]", "1", false},
 	} {
 		d := parse("consumers:\n  o:\n    order: key\n    routes: [{handler: log}]\n    source:\n      nats:\n        stream: S\n        durable: d\n        subjects: "+
 			c.subjects+"\n        key_token: "+c.token+"\n", nil)
 		got := strings.Join(findings(d), "\n")
-		if strings.Contains(got, "10: consumers.o.source.nats.key_token: is "+c.token+", and no message of subjects") != c.found || !c.found && got != "" {
+		if strings.Contains(got, "10: consumers.o.source.nats.key_token: is "+c.token+", and no message of subjects") != c.found ||
+			!c.found && got != "" {
 			t.Errorf("%s, %s: %s", c.subjects, c.token, got)
 		}
 	}

@@ -92,7 +92,8 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 			at = path + "." + key.Value
 		}
 		if len(at) > maxPath {
-			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, "a key here, with those above it, has " + strconv.Itoa(len(at)) + " bytes, more than " + strconv.Itoa(maxPath)})
+			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, "a key here, with those above it, has " +
+				strconv.Itoa(len(at)) + " bytes, more than " + strconv.Itoa(maxPath)})
 			continue
 		}
 		if line, ok := first[key.Value]; ok {

@@ -1,0 +1,95 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+// A natsLink is where the NATS server of a section is, and who we are to it.
+type natsLink struct {
+	*natsbroker.Connection
+	*NATSAccess
+}
+
+func (n *NATS) link() natsLink     { return natsLink{&n.Connection, &n.NATSAccess} }
+func (n *NATSCore) link() natsLink { return natsLink{&n.Connection, &n.NATSAccess} }
+
+// nats is the section of NATS that a source has, by its key; ok is false where it has none.
+func (s Source) nats() (key string, l natsLink, ok bool) {
+	switch {
+	case s.NATS != nil:
+		return "nats", s.NATS.link(), true
+	case s.NATSCore != nil:
+		return "nats_core", s.NATSCore.link(), true
+	}
+	return "", natsLink{}, false
+}
+
+// Embedded says whether a source reads from the server inside the process.
+func (s Source) Embedded() bool {
+	_, l, ok := s.nats()
+	return ok && l.embedded()
+}
+
+// subjects are those that a source on NATS reads, as far as the file says, and the key of their section.
+func (s Source) subjects() (key string, subjects []string) {
+	switch {
+	case s.NATS != nil:
+		return "nats", s.NATS.Subjects
+	case s.NATSCore != nil:
+		return "nats_core", s.NATSCore.Subjects
+	}
+	return "", nil
+}
+
+// embedded says whether the server is the one inside the process.
+func (l natsLink) embedded() bool { return l.URL == "" && len(l.URLs) == 0 }
+
+// servers are the URLs, however they were given.
+func (l natsLink) servers() []string {
+	if l.URL != "" {
+		return []string{l.URL}
+	}
+	return l.URLs
+}
+
+// at are the URLs to connect to; embedded is that of the server inside the process, or empty where nothing connects.
+func (l natsLink) at(embedded string) []string {
+	if l.embedded() && embedded != "" {
+		return []string{embedded}
+	}
+	return l.servers()
+}
+
+// checkLink: a password in a URL is warned of, files can be read, and without a url there is what the embedded server has, which
+// knows neither users nor TLS.
+func (d *Document) checkLink(at string, l natsLink) {
+	for i, server := range l.servers() {
+		path := at + ".url"
+		if l.URL == "" {
+			path = at + ".urls[" + strconv.Itoa(i) + "]"
+		}
+		if strings.Contains(server, "@") {
+			d.warnOpen(path)
+		}
+	}
+	for _, private := range [][2]string{{".nkey_seed_file", l.NKeySeedFile}, {".creds_file", l.CredsFile}} {
+		if key, file := private[0], private[1]; file != "" {
+			d.readPrivate(at+key, file)
+		}
+	}
+	d.checkTLS(at+".tls", l.TLS.CAFile, l.TLS.CertFile, l.TLS.KeyFile, time.Now())
+	if d.Has(at+".url") || d.Has(at+".urls") {
+		return
+	}
+	for _, name := range []string{
+		"user", "password", "password_file", "token", "token_file", "nkey_seed_file", "creds_file", "tls", "domain", "plaintext_auth",
+	} {
+		if d.Has(at + "." + name) {
+			d.Find(at+"."+name, "is set and url is not: the embedded server has no such thing")
+		}
+	}
+}

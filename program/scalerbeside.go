@@ -1,0 +1,68 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+// flagsBeside are those of run, whose process answers as a scaler, too.
+func (s *scalerFlags) flagsBeside(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.listen, "scaler", "", "address for KEDA (gRPC): answers as longshore scaler does, beside the consumers (default none)")
+	f.StringVar(&s.http, "scaler-http", "", "with --scaler: address for GET /scaler and /metrics (default none)")
+	s.settings.Drain, s.every = time.Minute, 2*time.Second
+}
+
+func (s *scalerFlags) checkBeside() error {
+	if s.listen == "" {
+		if s.http != "" {
+			return errors.New("--scaler-http is set and --scaler is not")
+		}
+		return nil
+	}
+	return s.check()
+}
+
+// beside answers until ctx ends; ended waits for that, and says why it could not. Then the consumers are stopped, too: an
+// autoscaler relies on the answers.
+func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zerolog.Logger,
+	halt context.CancelCauseFunc) (ended func() error) {
+	if s.listen == "" {
+		return func() error { return nil }
+	}
+	s.sample = true
+	if a := doc.File.Admin; a != nil {
+		s.processes = []string{ownAddress(a.Listen)}
+	}
+	result := make(chan error, 1)
+	go func() {
+		err := s.run(ctx, doc, log)
+		if err != nil {
+			halt(err)
+		}
+		result <- err
+	}()
+	return func() error { return <-result }
+}
+
+// ownAddress is where this process reaches what listens at an address.
+func ownAddress(listen string) string {
+	if listen == "" {
+		listen = admin.DefaultListen
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,151 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/longshoremq/longshore/internal/replicas"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of how processes are asked.
+const (
+	askTimeout  = 2 * time.Second
+	askAbreast  = 16
+	mostAsked   = 1000
+	mostOfReply = 64 << 10
+)
+
+// A memberView asks the processes of a consumer how they are, at their admin addresses.
+type memberView struct {
+	path   string
+	hosts  []string // host:port
+	sample bool     // there are others
+	client *http.Client
+	lookup func(ctx context.Context, host string) ([]string, error)
+}
+
+func newMemberView(consumer string, hosts []string) *memberView {
+	return &memberView{
+		path: "/consumers/" + url.PathEscape(consumer), hosts: hosts, lookup: net.DefaultResolver.LookupHost,
+		client: &http.Client{
+			Timeout:       askTimeout,
+			Transport:     &http.Transport{MaxIdleConnsPerHost: 1, MaxIdleConns: 256, IdleConnTimeout: 30 * time.Second},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (v *memberView) close() { v.client.CloseIdleConnections() }
+
+// read asks all processes, several at a time. nil: nobody can tell which there are. One that does not answer is there and has
+// told nothing; one that refuses the connection, or does not have the consumer, is not there.
+func (v *memberView) read(ctx context.Context) *replicas.Members {
+	addresses, err := v.addresses(ctx)
+	if err != nil {
+		return nil
+	}
+	told, there := make([]*replicas.Process, len(addresses)), make([]bool, len(addresses))
+	var asking errgroup.Group
+	asking.SetLimit(askAbreast)
+	for i, at := range addresses {
+		asking.Go(func() error {
+			p, err := v.ask(ctx, at)
+			told[i] = p
+			there[i] = !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, errNotThere)
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	m := &replicas.Members{}
+	for i, p := range told {
+		if there[i] {
+			m.There++
+		}
+		if p != nil {
+			m.Told = append(m.Told, *p)
+		}
+	}
+	if v.sample {
+		m.There = -1
+	}
+	return m
+}
+
+// addresses looks the names up. A name that nobody has stands for no processes.
+func (v *memberView) addresses(ctx context.Context) (all []string, err error) {
+	for _, at := range v.hosts {
+		host, port, err := net.SplitHostPort(at)
+		if err != nil {
+			return nil, err
+		}
+		ips := []string{host}
+		if net.ParseIP(host) == nil {
+			var missing *net.DNSError
+			if ips, err = v.lookup(ctx, host); err != nil && !(errors.As(err, &missing) && missing.IsNotFound) {
+				return nil, err
+			}
+		}
+		for _, ip := range ips {
+			all = append(all, net.JoinHostPort(ip, port))
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(len(all), mostAsked)], nil
+}
+
+// errNotThere: the process that answers does not have the consumer.
+var errNotThere = errors.New("it does not have the consumer")
+
+// ask asks one process.
+func (v *memberView) ask(ctx context.Context, at string) (*replicas.Process, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+v.path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := v.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, mostOfReply))
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.StatusCode == http.StatusNotFound:
+		return nil, errNotThere
+	case answer.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("it answers %s", answer.Status)
+	}
+	return processOf(at, body)
+}
+
+// processOf reads what GET /consumers/NAME answers.
+func processOf(at string, body []byte) (*replicas.Process, error) {
+	var s struct {
+		Paused     bool
+		Limits     struct{ Max int }
+		Runs       int64
+		RunSeconds float64 `json:"run_seconds"`
+	}
+	if err := json.Unmarshal(body, &s); err != nil {
+		return nil, err
+	}
+	const longest = float64(1<<63-1) / float64(time.Second)
+	if s.Limits.Max < 1 || s.Runs < 0 || !(s.RunSeconds >= 0 && s.RunSeconds < longest) {
+		return nil, errors.New("its figures are none")
+	}
+	return &replicas.Process{
+		Name: at, Workers: s.Limits.Max, Runs: s.Runs, Work: time.Duration(s.RunSeconds * float64(time.Second)), Paused: s.Paused,
+	}, nil
+}

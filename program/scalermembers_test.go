@@ -1,0 +1,95 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answering is a process that answers with a text; its address.
+func answering(t *testing.T, code int, body string) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/consumers/orders" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// TestMembers: who is there, and what is believed of it.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = refused.Close()
+	const good = `{"consumer":"orders","paused":true,"limits":{"min":1,"max":8},"runs":100,"run_seconds":2.5}`
+	for name, c := range map[string]struct {
+		at          string
+		there, told int
+	}{
+		"a process":            {answering(t, 200, good), 1, 1},
+		"of another consumer":  {answering(t, 404, "no such consumer"), 0, 0},
+		"ill":                  {answering(t, 500, good), 1, 0},
+		"something else":       {answering(t, 200, "<html>"), 1, 0},
+		"an old one":           {answering(t, 200, `{"limits":{"max":0}}`), 1, 0},
+		"absurd":               {answering(t, 200, `{"limits":{"max":8},"runs":1,"run_seconds":1e300}`), 1, 0},
+		"negative":             {answering(t, 200, `{"limits":{"max":8},"runs":-1}`), 1, 0},
+		"more than is read":    {answering(t, 200, `{"x":"`+strings.Repeat("x", mostOfReply)+`"}`), 1, 0},
+		"elsewhere":            {answering(t, 302, ""), 1, 0},
+		"not there":            {refused.Addr().String(), 0, 0},
+		"a name that is of no": {"nobody.invalid:80", 0, 0},
+	} {
+		v := newMemberView("orders", []string{c.at})
+		v.client.Timeout = patience
+		v.lookup = func(context.Context, string) ([]string, error) { return nil, &net.DNSError{IsNotFound: true} }
+		m := v.read(t.Context())
+		v.close()
+		if m == nil || m.There != c.there || len(m.Told) != c.told {
+			t.Errorf("%s: %+v, want %d there, %d told", name, m, c.there, c.told)
+		}
+		if c.told == 1 && m != nil && len(m.Told) == 1 &&
+			(m.Told[0].Workers != 8 || m.Told[0].Runs != 100 || m.Told[0].Work != 2500*time.Millisecond ||
+				!m.Told[0].Paused) {
+			t.Errorf("%s: %+v", name, m.Told[0])
+		}
+	}
+}
+
+// TestMembersByName: a name stands for all of its addresses, each once; where it cannot be looked up, nobody knows how many
+// there are.
+func TestMembersByName(t *testing.T) {
+	t.Parallel()
+	v := newMemberView("orders", []string{"orders:80", "127.0.0.1:81", "[::1]:82"})
+	v.lookup = func(_ context.Context, host string) ([]string, error) {
+		return []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}, nil
+	}
+	all, err := v.addresses(t.Context())
+	if want := []string{"10.0.0.1:80", "10.0.0.2:80", "127.0.0.1:81", "[::1]:82"}; err != nil || !slices.Equal(all, want) {
+		t.Errorf("%v, %v, want %v", all, err, want)
+	}
+	v.lookup = func(context.Context, string) ([]string, error) { return nil, errors.New("the server does not answer") }
+	if m := v.read(t.Context()); m != nil {
+		t.Errorf("%+v", m)
+	}
+}
+
+func FuzzProcess(f *testing.F) {
+	f.Add([]byte(`{"limits":{"max":8},"runs":1,"run_seconds":2.5}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		p, err := processOf("x", body)
+		if err == nil && (p.Workers < 1 || p.Runs < 0 || p.Work < 0) {
+			t.Errorf("%+v", p)
+		}
+	})
+}

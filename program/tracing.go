@@ -1,0 +1,167 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/longshoremq/longshore/consumer/tracing"
+	"github.com/longshoremq/longshore/program/internal/config"
+)
+
+// exporting says where spans and metrics go, and of which messages there are spans: as the file says, and where it says
+// nothing, as the variables of OpenTelemetry say. The zero value: nowhere.
+type exporting struct {
+	spans, metrics bool
+	// endpoint and headers are the file's; without an endpoint the exporter reads the variables itself.
+	endpoint string
+	headers  map[string]string
+	resource map[string]string
+	sampling
+	relation tracing.Relation
+	keys     bool
+}
+
+// sampling is which messages there are spans of.
+type sampling struct {
+	sample         float64 // negative: none
+	ignoreProducer bool
+}
+
+// lookup reads a variable of the environment.
+type lookup func(name string) (value string, ok bool)
+
+// value is that of a variable; an empty one is not set, as OpenTelemetry has it.
+func (env lookup) value(name string) string {
+	v, _ := env(name)
+	return strings.TrimSpace(v)
+}
+
+// exportingOf decides. What is wrong is found at its key, or at tracing where it is a variable's.
+func exportingOf(doc *config.Document, env lookup) (x exporting) {
+	file := doc.File.Tracing
+	if file == nil {
+		file = &config.Tracing{}
+	}
+	if strings.EqualFold(env.value("OTEL_SDK_DISABLED"), "true") {
+		return exporting{}
+	}
+	endpoint := func(signal string) string {
+		return cmp.Or(file.Endpoint, env.value("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT"), env.value("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	}
+	x = exporting{
+		endpoint: file.Endpoint, headers: map[string]string{}, resource: file.Resource,
+		relation: tracing.Relation(file.Relation), keys: file.Keys,
+	}
+	for k, v := range file.Headers {
+		x.headers[k] = v.Reveal()
+	}
+	x.spans = endpoint("TRACES") != "" && (file.Endpoint != "" || env.value("OTEL_TRACES_EXPORTER") != "none")
+	x.metrics = doc.File.Metrics.OTLP
+	if x.metrics && endpoint("METRICS") == "" {
+		doc.Find("metrics.otlp", "is true, and there is no endpoint: set tracing.endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT")
+		x.metrics = false
+	}
+	if doc.File.Tracing != nil && endpoint("TRACES") == "" {
+		doc.Find("tracing.endpoint", "is missing, and so is OTEL_EXPORTER_OTLP_ENDPOINT")
+	}
+	checkEndpoint(doc, file.Endpoint)
+	for k, v := range file.Headers {
+		if k == "" || strings.ContainsAny(k+v.Reveal(), "\r\n\x00") {
+			doc.Find("tracing.headers",
+				"has a header that cannot be sent: names are not empty, and neither name nor value has line breaks or zero bytes")
+		}
+	}
+	if (x.spans || x.metrics) && file.Endpoint == "" {
+		if err := checkProtocol(env); err != nil {
+			doc.Find("tracing", "%v", err)
+		}
+	}
+	if doc.Has("tracing.sample") {
+		x.sampling = share(file.Sample)
+	} else if s, err := samplerOf(env.value("OTEL_TRACES_SAMPLER"), env.value("OTEL_TRACES_SAMPLER_ARG")); err != nil {
+		doc.Find("tracing", "%v", err)
+	} else {
+		x.sampling = s
+	}
+	return x
+}
+
+// checkEndpoint: spans can be sent there. It may have a secret in it, so it is not shown.
+func checkEndpoint(doc *config.Document, endpoint string) {
+	if endpoint == "" {
+		return
+	}
+	switch u, err := url.Parse(endpoint); {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		doc.Find("tracing.endpoint", "is not a URL of OTLP over HTTP, as http://127.0.0.1:4318")
+	case u.User != nil:
+		doc.Find("tracing.endpoint", "has a login: write it into tracing.headers")
+	}
+}
+
+// checkProtocol: there is OTLP over HTTP only.
+func checkProtocol(env lookup) error {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		switch p := env.value(name); p {
+		case "":
+		case "http/protobuf", "http/json":
+			return nil
+		default:
+			return fmt.Errorf("%s is %q, want http/protobuf: set it so, with the collector's port for HTTP (4318), or set tracing.endpoint",
+				name, p)
+		}
+	}
+	return nil
+}
+
+func share(ratio float64) sampling {
+	if ratio == 0 {
+		ratio = -1 // package tracing's word for none
+	}
+	return sampling{sample: ratio}
+}
+
+// errSampler says that OTEL_TRACES_SAMPLER cannot be followed.
+var errSampler = errors.New("OTEL_TRACES_SAMPLER")
+
+// samplerOf is what OTEL_TRACES_SAMPLER and its argument say; without them, package tracing's default.
+func samplerOf(name, arg string) (s sampling, err error) {
+	ratio := 1.0
+	if strings.HasSuffix(name, "traceidratio") && arg != "" {
+		if ratio, err = strconv.ParseFloat(arg, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
+			return s, fmt.Errorf("%w_ARG is %q, want a number from 0 to 1", errSampler, arg)
+		}
+	}
+	switch name {
+	case "":
+		return sampling{}, nil
+	case "always_on", "traceidratio":
+		s = share(ratio)
+		s.ignoreProducer = true
+	case "always_off":
+		s = share(0)
+		s.ignoreProducer = true
+	case "parentbased_always_on", "parentbased_traceidratio":
+		s = share(ratio)
+	case "parentbased_always_off":
+		s = share(0)
+	default:
+		return s, fmt.Errorf("%w is %q, want one of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, "+
+			"parentbased_traceidratio", errSampler, name)
+	}
+	return s, nil
+}
+
+// config is of the consumer's Tracing, but for what it is of.
+func (x *exporting) config() tracing.Config {
+	return tracing.Config{Sample: x.sample, IgnoreProducer: x.ignoreProducer, Relation: x.relation, Keys: x.keys}
+}
+
+// target is where a signal of the file's endpoint is sent: below it, as the variable has it.
+func (x *exporting) target(signal string) string {
+	return strings.TrimSuffix(x.endpoint, "/") + "/v1/" + signal
+}
