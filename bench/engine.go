@@ -31,11 +31,11 @@ func inHeap(size int, measure func(n int) sample) func(n int) sample {
 }
 
 // memory makes a broker with n messages of 100 bytes, and a source of it.
-func memory(n int) *membroker.Source {
+func memory(n int, headers ...broker.Header) *membroker.Source {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": partitions}})
 	ms := make([]broker.Outgoing, 1024) // longer than any chunk: a source hands out no more than one repetition at once
 	for i := range ms {
-		ms[i] = broker.Outgoing{Topic: "orders", Key: fmt.Appendf(nil, "key-%d", i), Value: make([]byte, 100)}
+		ms[i] = broker.Outgoing{Topic: "orders", Key: fmt.Appendf(nil, "key-%d", i), Value: make([]byte, 100), Headers: headers}
 	}
 	for p := range partitions {
 		share := n / partitions
@@ -50,7 +50,8 @@ func memory(n int) *membroker.Source {
 // serial is the floor: receive, handle, ack, in one loop, with slices that are never used twice, as the engine lends them.
 func serial(n, chunk int, do func(int)) sample {
 	s := memory(n)
-	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20}, Observe: func(broker.Event) {}}))
+	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20},
+		Observe: func(broker.Event) {}}))
 	var slab []broker.Message
 	tokens := make([]uint64, chunk)
 	m := start()
@@ -75,7 +76,8 @@ func serial(n, chunk int, do func(int)) sample {
 // byChannel is how one would do it by hand: a loop that receives, a channel, goroutines that handle and ack.
 func byChannel(n int, do func(int)) sample {
 	s := memory(n)
-	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20}, Observe: func(broker.Event) {}}))
+	_ = must(s.Open(context.Background(), broker.Options{Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20},
+		Observe: func(broker.Event) {}}))
 	ch := make(chan broker.Message, 1024)
 	var wg sync.WaitGroup
 	for range workers {
@@ -110,6 +112,14 @@ func engine(n, chunk, least int, do func(int)) sample {
 		Handler: func(context.Context, *consumer.Message) error { do(0); return nil },
 	}))
 	return untilHandled(c, n)
+}
+
+// inBatches is the whole consumer with a handler of batches of 100, until its last ack.
+func inBatches(n int) sample {
+	return untilHandled(must(consumer.New(consumer.Config{
+		Source: memory(n), Pool: consumer.Pool{Min: 1, Max: workers}, Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20},
+		Batch: &consumer.Batch{Size: 100, Handler: func(context.Context, []*consumer.Message) error { return nil }},
+	})), n)
 }
 
 // untilHandled runs c until n messages are acked.

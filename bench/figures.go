@@ -74,6 +74,26 @@ var groups = []group{
 		local("serial_no_heap", 4_000_000, func(n int) sample { return serial(n, 64, noop) }),
 		local("engine_no_heap", 4_000_000, func(n int) sample { return engine(n, 64, 1, noop) }),
 	}},
+	{name: "hooks", figures: hookFigures, systems: []system{
+		local("nobody", 4_000_000, followed(nobody)),
+		local("around", 4_000_000, followed(around)),
+		local("ended", 4_000_000, followed(ended)),
+		local("observed", 4_000_000, followed(observed)),
+		local("traced_none", 4_000_000, followed(traced(-1))),
+		local("traced_1_percent", 4_000_000, followed(traced(0.01))),
+		local("traced_all", 400_000, followed(traced(1))),
+		local("nobody_with_header", 4_000_000, followed(nobody, notSampled)),
+		local("traced_unsampled", 4_000_000, followed(traced(0.01), notSampled)),
+	}},
+	{name: "page", figures: pageFigures, systems: []system{
+		local("page_none", 20_000_000, followed(counted)),
+		local("page_no_tab", 20_000_000, paged(0)),
+		local("page_3_tabs", 20_000_000, paged(3)),
+	}},
+	{name: "batch", figures: batchFigures, systems: []system{
+		local("one_by_one", 4_000_000, inHeap(serviceHeap, func(n int) sample { return engine(n, 0, 1, noop) })),
+		local("batches", 4_000_000, inHeap(serviceHeap, inBatches)),
+	}},
 	{name: "order", figures: orderFigures, systems: []system{
 		local("none", 2_000_000, inHeap(serviceHeap, func(n int) sample { return inOrder(n, consumer.OrderNone, noop) })),
 		local("key", 2_000_000, inHeap(serviceHeap, func(n int) sample { return inOrder(n, consumer.OrderKey, noop) })),
@@ -89,6 +109,15 @@ var groups = []group{
 		{"natsgo_consume", 500_000, func(n int, url string) sample { return natsConsume(url, n) }},
 		{"longshore", 500_000, func(n int, url string) sample { return longshoreConsume(url, n) }},
 	}},
+	{name: "knee", server: withNATS, figures: vsFixed("knee"), systems: []system{
+		{"fixed", 32_000, func(n int, url string) sample { return crowded(url, n, 24, knee) }},
+		{"pool", 32_000, func(n int, url string) sample { return crowded(url, n, 0, knee) }},
+	}},
+	{name: "cliff", server: withNATS, figures: vsFixed("cliff"), systems: []system{
+		{"fixed", 48_000, func(n int, url string) sample { return crowded(url, n, 40, cliff) }},
+		{"pool", 48_000, func(n int, url string) sample { return crowded(url, n, 0, cliff) }},
+	}},
+	{name: "compute", figures: computeFigures, systems: computingSystems()},
 	{name: "kafka", server: withKafka, figures: kafkaFigures, systems: []system{
 		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaLongshore(at, n, 0, noop) }},
 		{"reader", 1_000_000, func(n int, at string) sample { return kafkaReader(at, n) }},
@@ -99,11 +128,32 @@ var groups = []group{
 		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaConsumer(at, n, 0, consumer.OrderKey, noop) }},
 		{"franz", 1_000_000, func(n int, at string) sample { return kafkaFranzByKey(at, n) }},
 	}},
+	hotKeys("kafka_key_10", tenKeys), hotKeys("kafka_key_1000", thousandKeys), hotKeys("kafka_key_skew", oneHotKey),
+	{name: "kafka_eos", server: withKafka, figures: kafkaEOSFigures, systems: []system{
+		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, 0, noop) }},
+		{"franz", 1_000_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, false, noop) }},
+		{"longshore_5ms", 60_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, workers, fiveMilliseconds) }},
+		{"franz_5ms", 4_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, true, fiveMilliseconds) }},
+	}},
 	{name: "kafka_sleep", server: withKafka, figures: kafkaSleepFigures, systems: []system{
 		{"longshore_256", 600_000, func(n int, at string) sample { return kafkaLongshore(at, n, 256, millisecond) }},
 		local("bare_256", 600_000, func(n int) sample { return bare(n, 256, millisecond) }),
 		{"longshore_64", 200_000, func(n int, at string) sample { return kafkaLongshore(at, n, 64, millisecond) }},
 		local("bare_64", 200_000, func(n int) sample { return bare(n, 64, millisecond) }),
+	}},
+	{name: "kafka_letters", server: withKafka, figures: letterFigures("kafka_letters"), systems: []system{
+		{"longshore", 200_000, func(n int, at string) sample { return kafkaLetters(at, n) }},
+		{"async", 200_000, func(n int, at string) sample { return franzLetters(at, n) }},
+	}},
+	{name: "kafka_publish", server: withKafka, figures: kafkaPublishFigures, systems: []system{
+		{"longshore_64", 100_000, func(n int, at string) sample { return kafkaPublish(at, n, 64) }},
+		{"sync_64", 100_000, func(n int, at string) sample { return franzSync(at, n, 64) }},
+		{"longshore_1000", 100_000, func(n int, at string) sample { return kafkaPublish(at, n, 1000) }},
+		{"sync_1000", 100_000, func(n int, at string) sample { return franzSync(at, n, 1000) }},
+	}},
+	{name: "jetstream_letters", server: withNATS, figures: letterFigures("jetstream_letters"), systems: []system{
+		{"longshore", 200_000, func(n int, url string) sample { return natsLetters(url, n) }},
+		{"async", 200_000, func(n int, url string) sample { return natsAsync(url, n) }},
 	}},
 }
 
@@ -142,6 +192,16 @@ func engineFigures(m map[string]sample) (fs []figure) {
 	return fs
 }
 
+func batchFigures(m map[string]sample) []figure {
+	b, o := m["batches"], m["one_by_one"]
+	return []figure{
+		atMost("batch_100_cpu_vs_one_by_one", b.CPUNS/o.CPUNS, 0.8),
+		show("batch_100_cpu_ns", b.CPUNS), show("one_by_one_cpu_ns", o.CPUNS), show("batch_100_bytes",
+			b.Bytes), show("one_by_one_bytes", o.Bytes),
+		show("batch_100_allocs", b.Allocs),
+	}
+}
+
 func engineSleepFigures(m map[string]sample) []figure {
 	e, c := m["engine"], m["channel"]
 	return []figure{
@@ -156,7 +216,8 @@ func jetstreamFigures(m map[string]sample) []figure {
 	return []figure{
 		atLeast("jetstream_throughput_vs_natsgo_consume", n.WallNS/l.WallNS, 1),
 		atMost("jetstream_allocs", l.Allocs, 6),
-		show("jetstream_messages_per_second_longshore", 1e9/l.WallNS), show("jetstream_messages_per_second_natsgo_consume", 1e9/n.WallNS),
+		show("jetstream_messages_per_second_longshore", 1e9/l.WallNS), show("jetstream_messages_per_second_natsgo_consume",
+			1e9/n.WallNS),
 		show("jetstream_cpu_us_longshore", l.CPUNS/1e3), show("jetstream_cpu_us_natsgo_consume", n.CPUNS/1e3),
 		show("jetstream_allocs_natsgo_consume", n.Allocs),
 	}
@@ -180,8 +241,24 @@ func kafkaKeyFigures(m map[string]sample) []figure {
 	return []figure{
 		atMost("kafka_key_cpu_us", m["longshore"].CPUNS/1e3, 1),
 		show("kafka_key_cpu_us_franz", m["franz"].CPUNS/1e3), show("kafka_key_allocs", m["longshore"].Allocs),
-		show("kafka_key_messages_per_second_longshore", 1e9/m["longshore"].WallNS), show("kafka_key_messages_per_second_franz", 1e9/m["franz"].WallNS),
+		show("kafka_key_messages_per_second_longshore", 1e9/m["longshore"].WallNS), show("kafka_key_messages_per_second_franz",
+			1e9/m["franz"].WallNS),
 	}
+}
+
+// hotKeys is the group of few keys, in order, beside a hash of them that commits what is not handled.
+func hotKeys(name string, key func(i int) int) group {
+	return group{name: name, server: withKafkaKeys(key), systems: []system{
+		{"longshore", 500_000, func(n int, at string) sample { return kafkaConsumer(at, n, 0, consumer.OrderKey, noop) }},
+		{"franz", 500_000, func(n int, at string) sample { return kafkaFranzByKey(at, n) }},
+	}, figures: func(m map[string]sample) []figure {
+		l, f := m["longshore"], m["franz"]
+		return []figure{
+			atMost(name+"_cpu_vs_hash", l.CPUNS/f.CPUNS, 1), atLeast(name+"_rate_vs_hash", f.WallNS/l.WallNS, 0.5),
+			show(name+"_cpu_us", l.CPUNS/1e3), show(name+"_cpu_us_hash", f.CPUNS/1e3),
+			show(name+"_messages_per_second", 1e9/l.WallNS), show(name+"_messages_per_second_hash", 1e9/f.WallNS),
+		}
+	}}
 }
 
 func kafkaSleepFigures(m map[string]sample) (fs []figure) {
@@ -190,7 +267,8 @@ func kafkaSleepFigures(m map[string]sample) (fs []figure) {
 		fs = append(fs,
 			atLeast("kafka_1ms_"+w+"_throughput_vs_bare", b.WallNS/l.WallNS, 0.95),
 			atMost("kafka_1ms_"+w+"_cpu_us_above_bare", (l.CPUNS-b.CPUNS)/1e3, 2),
-			show("kafka_1ms_"+w+"_messages_per_second", 1e9/l.WallNS), show("kafka_1ms_"+w+"_cpu_us", l.CPUNS/1e3), show("bare_1ms_"+w+"_cpu_us", b.CPUNS/1e3))
+			show("kafka_1ms_"+w+"_messages_per_second", 1e9/l.WallNS), show("kafka_1ms_"+w+"_cpu_us", l.CPUNS/1e3), show("bare_1ms_"+w+
+				"_cpu_us", b.CPUNS/1e3))
 	}
 	return fs
 }

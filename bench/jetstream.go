@@ -50,7 +50,8 @@ func fill(url string, n int) error {
 	if err != nil {
 		return err
 	}
-	_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: benchStream, Subjects: []string{"bench.>"}, Storage: jetstream.MemoryStorage})
+	_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: benchStream, Subjects: []string{"bench.>"},
+		Storage: jetstream.MemoryStorage})
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,8 @@ func newRun(url string, n int) *jetstreamRun {
 // durable makes the consumer; the same for every system.
 func (r *jetstreamRun) durable() jetstream.Consumer {
 	return must(r.js.CreateConsumer(context.Background(), benchStream, jetstream.ConsumerConfig{Durable: r.name,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 30 * time.Second, MaxDeliver: -1, MaxAckPending: natsbroker.DefaultMaxAckPending}))
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 30 * time.Second, MaxDeliver: -1,
+		MaxAckPending: natsbroker.DefaultMaxAckPending}))
 }
 
 func (r *jetstreamRun) saw() {

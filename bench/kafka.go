@@ -14,9 +14,7 @@ import (
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	kafka "github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -28,7 +26,27 @@ const kafkaPartitions = 4
 
 // withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes and
 // 10,000 keys in a topic of 4 partitions. where is the topic and the brokers, as "topic@host:port,host:port".
-func withKafka(n int, do func(where string)) error {
+func withKafka(n int, do func(where string)) error { return withKafkaKeys(manyKeys)(n, do) }
+
+// manyKeys, and the others, are the number of message i's key.
+func manyKeys(i int) int     { return i % orderKeys }
+func tenKeys(i int) int      { return i % 10 }
+func thousandKeys(i int) int { return i % 1000 }
+
+// oneHotKey has three of ten messages, 10,000 others have the rest.
+func oneHotKey(i int) int {
+	if i%10 < 3 {
+		return 0
+	}
+	return 1 + i%orderKeys
+}
+
+// withKafkaKeys is withKafka with other keys.
+func withKafkaKeys(key func(i int) int) func(n int, do func(where string)) error {
+	return func(n int, do func(where string)) error { return runKafka(n, key, do) }
+}
+
+func runKafka(n int, key func(i int) int, do func(where string)) error {
 	brokers := strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
 	if brokers[0] == "" {
 		k, err := kafkad.Launch(kafkad.Config{})
@@ -39,14 +57,14 @@ func withKafka(n int, do func(where string)) error {
 		brokers = k.Brokers()
 	}
 	topic := kafkad.Unique("bench")
-	if err := fillTopic(brokers, topic, n); err != nil {
+	if err := fillTopic(brokers, topic, n, key); err != nil {
 		return fmt.Errorf("filling the topic: %w", err)
 	}
 	do(topic + "@" + strings.Join(brokers, ","))
 	return nil
 }
 
-func fillTopic(brokers []string, topic string, n int) error {
+func fillTopic(brokers []string, topic string, n int, key func(i int) int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
@@ -55,30 +73,24 @@ func fillTopic(brokers []string, topic string, n int) error {
 		return err
 	}
 	defer c.Close()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, kafkaPartitions, -1
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
-	res, err := req.RequestWith(ctx, c)
-	if err != nil {
-		return err
-	}
-	if err := kerr.ErrorForCode(res.Topics[0].ErrorCode); err != nil {
+	if err := createTopic(ctx, c, topic); err != nil {
 		return err
 	}
 	var first error
 	var once sync.Once
 	body := make([]byte, 100)
-	keys := make([][]byte, orderKeys) // key i is always in partition i % 4
+	keys := make([][]byte, orderKeys+1) // key i is always in partition i % 4
 	for i := range keys {
 		keys[i] = fmt.Appendf(nil, "key-%d", i)
 	}
 	for i := range n {
-		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(i % kafkaPartitions), Key: keys[i%orderKeys], Value: body}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				once.Do(func() { first = err })
-			}
-		})
+		k := key(i)
+		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(k % kafkaPartitions), Key: keys[k], Value: body},
+			func(_ *kgo.Record, err error) {
+				if err != nil {
+					once.Do(func() { first = err })
+				}
+			})
 	}
 	if err := c.Flush(ctx); err != nil {
 		return err
@@ -118,7 +130,8 @@ func kafkaLongshore(where string, n, workers int, do func(int)) sample {
 
 func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(int)) sample {
 	r := newKafkaRun(where, n)
-	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group, Topics: []string{r.topic}}))
+	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group,
+		Topics: []string{r.topic}}))
 	c := must(consumer.New(consumer.Config{Source: source, Order: order, Pool: consumer.Pool{Min: workers, Max: workers},
 		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
 		Observers: []consumer.Observer{func(e consumer.Event) {
@@ -214,7 +227,8 @@ func kafkaWatermill(where string, n int) sample {
 	r := newKafkaRun(where, n)
 	cfg := wmkafka.DefaultSaramaSubscriberConfig()
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
-	sub := must(wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: r.brokers, Unmarshaler: wmkafka.DefaultMarshaler{}, ConsumerGroup: r.group,
+	sub := must(wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: r.brokers, Unmarshaler: wmkafka.DefaultMarshaler{},
+		ConsumerGroup:         r.group,
 		OverwriteSaramaConfig: cfg}, watermill.NopLogger{}))
 	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddConsumerHandler("bench", r.topic, sub, func(*message.Message) error { r.saw(); return nil })

@@ -13,6 +13,7 @@ type sample struct {
 	CPUNS  float64 `json:"cpu_ns"` // user and system, of all threads
 	Allocs float64 `json:"allocs"`
 	Bytes  float64 `json:"bytes"`
+	Tail   float64 `json:"tail_ns"` // the 99th percentile, where it is measured
 }
 
 // A meter takes a sample from start to stop.

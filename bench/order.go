@@ -34,7 +34,8 @@ func keyed(n int) *membroker.Source {
 // inOrder is the whole consumer in an order.
 func inOrder(n int, order consumer.Order, do func(int)) sample {
 	return untilHandled(must(consumer.New(consumer.Config{
-		Source: keyed(n), Order: order, Pool: consumer.Pool{Max: orderWorkers}, Budget: broker.Budget{Messages: engineBudget, Bytes: 64 << 20},
+		Source: keyed(n), Order: order, Pool: consumer.Pool{Max: orderWorkers}, Budget: broker.Budget{Messages: engineBudget,
+			Bytes: 64 << 20},
 		Handler: func(context.Context, *consumer.Message) error { do(0); return nil },
 	})), n)
 }
@@ -42,9 +43,11 @@ func inOrder(n int, order consumer.Order, do func(int)) sample {
 func orderFigures(m map[string]sample) []figure {
 	return []figure{
 		atMost("order_key_cpu_ns_above_none", m["key"].CPUNS-m["none"].CPUNS, 350),
-		show("order_none_cpu_ns", m["none"].CPUNS), show("order_key_cpu_ns", m["key"].CPUNS), show("order_partition_cpu_ns", m["partition"].CPUNS),
+		show("order_none_cpu_ns", m["none"].CPUNS), show("order_key_cpu_ns", m["key"].CPUNS), show("order_partition_cpu_ns",
+			m["partition"].CPUNS),
 		show("order_key_allocs", m["key"].Allocs), show("order_key_wall_ns", m["key"].WallNS),
 		atLeast("order_5ms_key_throughput_vs_partition", m["partition_5ms"].WallNS/m["key_5ms"].WallNS, 20),
-		show("order_5ms_messages_per_second_key", 1e9/m["key_5ms"].WallNS), show("order_5ms_messages_per_second_partition", 1e9/m["partition_5ms"].WallNS),
+		show("order_5ms_messages_per_second_key", 1e9/m["key_5ms"].WallNS), show("order_5ms_messages_per_second_partition",
+			1e9/m["partition_5ms"].WallNS),
 	}
 }

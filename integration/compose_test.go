@@ -23,7 +23,8 @@ var pinned = regexp.MustCompile(`^[a-z0-9./-]+:v?[0-9]+\.[0-9]+\.[0-9]+[a-z0-9.-
 // compose loads docker-compose.yml as docker compose does, with profiles.
 func compose(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"../docker-compose.yml"}, cli.WithoutEnvironmentResolution, cli.WithProfiles(profiles))
+	options, err := cli.NewProjectOptions([]string{"../docker-compose.yml"}, cli.WithoutEnvironmentResolution,
+		cli.WithProfiles(profiles))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,17 +121,20 @@ func TestPrometheusConfig(t *testing.T) {
 	if rules := compose(t, "observe").Services["prometheus"].Volumes[1].Target; len(config.Rules) != 1 || config.Rules[0] != rules {
 		t.Errorf("Prometheus reads the rules %v, and they are at %s", config.Rules, rules)
 	}
-	if len(config.Scrape) == 0 || config.Scrape[0].Job != "longshore" || config.Scrape[0].Configs[0].Targets[0] != "host.docker.internal:8080" {
+	if len(config.Scrape) == 0 || config.Scrape[0].Job != "longshore" ||
+		config.Scrape[0].Configs[0].Targets[0] != "host.docker.internal:8080" {
 		t.Errorf("the first job is not longshore's admin address: %+v", config.Scrape)
 	}
-	if hosts := compose(t, "observe").Services["prometheus"].ExtraHosts["host.docker.internal"]; !slices.Equal(hosts, []string{"host-gateway"}) {
+	if hosts := compose(t, "observe").Services["prometheus"].ExtraHosts["host.docker.internal"]; !slices.Equal(hosts,
+		[]string{"host-gateway"}) {
 		t.Errorf("in Prometheus' container, host.docker.internal is %v", hosts)
 	}
 	var sources struct {
 		Datasources []struct{ UID, URL string }
 	}
 	unmarshal(t, "../deploy/grafana/provisioning/datasources/prometheus.yml", &sources)
-	if len(sources.Datasources) != 1 || sources.Datasources[0].UID != "prometheus" || sources.Datasources[0].URL != "http://prometheus:9090" {
+	if len(sources.Datasources) != 1 || sources.Datasources[0].UID != "prometheus" ||
+		sources.Datasources[0].URL != "http://prometheus:9090" {
 		t.Errorf("Grafana's data source: %+v", sources.Datasources)
 	}
 }
@@ -148,7 +152,8 @@ func TestDashboards(t *testing.T) {
 	labels := exposedMetrics()
 	unseen := map[string]bool{}
 	for name := range labels { // all distributions, and what says that something is not called at all
-		if strings.HasSuffix(name, "_seconds") && !strings.HasSuffix(name, "_timestamp_seconds") || strings.HasSuffix(name, "_breaker_state") {
+		if strings.HasSuffix(name, "_seconds") && !strings.HasSuffix(name, "_timestamp_seconds") ||
+			strings.HasSuffix(name, "_breaker_state") {
 			unseen[name] = true
 		}
 	}
@@ -191,7 +196,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// lagOfAll says whether a query puts the lags of several processes together as docs/operations.md says; one that asks for no lag
+// lagOfAll says whether a query puts the lags of several processes together as docs/metrics.md says; one that asks for no lag
 // does.
 func lagOfAll(expr string) bool {
 	lags := regexp.MustCompile(`longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
@@ -217,13 +222,17 @@ func TestAlerts(t *testing.T) {
 	if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
 		t.Fatalf("no rules in %s", file)
 	}
-	tests, page := read(t, "../deploy/prometheus/rules_test.yml"), read(t, "../docs/operations.md")
+	tests, page := read(t, "../deploy/prometheus/rules_test.yml"), read(t, "../docs/metrics.md")
+	incidents := read(t, "../docs/incidents.md")
 	for _, r := range rules.Groups[0].Rules {
 		if wrong := unknownIn(r.Expr, exposedMetrics()); len(wrong) > 0 || !lagOfAll(r.Expr) {
 			t.Errorf("%s asks %s: longshore has no %v, or the lag is not that of all", r.Alert, r.Expr, wrong)
 		}
 		if row := regexp.MustCompile("(?m)^\\| `" + r.Alert + "` \\|.*\\| " + r.Labels["severity"] + " \\|$"); !row.MatchString(page) {
-			t.Errorf("docs/operations.md has no row of %s with its severity", r.Alert)
+			t.Errorf("docs/metrics.md has no row of %s with its severity", r.Alert)
+		}
+		if !strings.Contains(incidents, "`"+r.Alert+"`") {
+			t.Errorf("docs/incidents.md does not say what to do when %s fires", r.Alert)
 		}
 		fires := regexp.MustCompile(`alertname: ` + r.Alert + `\n +exp_alerts:`)
 		if !fires.MatchString(tests) || !strings.Contains(tests, "alertname: "+r.Alert+"}") {

@@ -60,6 +60,9 @@ type consumerConfig struct {
 	Letters, LettersURL string
 	// StayAt lets the publisher of dead letters never return again from the first one that is confirmed: it says "stays".
 	StayAt bool
+	// LetterPause is how long the publisher of dead letters waits before each publish, and between its confirm and its return.
+	// With a publish of several letters it says "together".
+	LetterPause time.Duration
 	// Ping is how often the connection is tried; two unanswered drop it.
 	Ping time.Duration
 	// Heartbeat is how often the server must say that it still knows our pull, and a member of a group that it lives, or more often.

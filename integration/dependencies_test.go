@@ -10,7 +10,8 @@ import (
 // none that is gone.
 func TestDependenciesAreExplained(t *testing.T) {
 	used := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z]\S*/\S+(, \S+)*) \|`).FindAllStringSubmatch(read(t, "../docs/dependencies.md"), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z]\S*/\S+(, \S+)*) \|`).FindAllStringSubmatch(read(t,
+		"../docs/dependencies.md"), -1) {
 		for m := range strings.SplitSeq(row[1], ", ") {
 			used[m] = false
 		}

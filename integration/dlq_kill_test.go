@@ -62,7 +62,7 @@ func newGraveyard(t *testing.T, s system, letters int, to string) *graveyard {
 	g := &graveyard{letters: letters, to: to, dead: s.lettersTo(t)}
 	s.configure(&g.config)
 	g.config.LettersURL = g.config.URL
-	p, err := newPublisher(g.config)
+	p, err := newPublisher(g.config, patience) // what is prepared may take its time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,8 @@ func newGraveyard(t *testing.T, s system, letters int, to string) *graveyard {
 		var ms []broker.Outgoing
 		for i := n; i < min(n+500, letters); i++ {
 			ms = append(ms, broker.Outgoing{Topic: g.dead, Value: []byte(strconv.Itoa(i)), ID: "letter-" + strconv.Itoa(i),
-				Headers: []broker.Header{{Key: broker.HeaderOriginalTopic, Value: []byte(to)}, {Key: broker.HeaderErrorClass, Value: []byte([]string{"error", "timeout"}[i%2])}}})
+				Headers: []broker.Header{{Key: broker.HeaderOriginalTopic, Value: []byte(to)},
+					{Key: broker.HeaderErrorClass, Value: []byte([]string{"error", "timeout"}[i%2])}}})
 		}
 		if err := p.Publish(t.Context(), ms); err != nil {
 			t.Fatal(err)
@@ -164,12 +165,13 @@ func (g *graveyard) arrived(t *testing.T) (copies map[int]int, all int) {
 // written is how many records the journal has.
 func (g *graveyard) written(t *testing.T) int64 {
 	t.Helper()
-	_, err := g.store.Scan(t.Context(), broker.Scan{Topic: deadletters.JournalTopic(g.dead), Offset: g.seen}, func(m *broker.Message) error {
-		var r struct{ Step string }
-		err := json.Unmarshal(m.Value, &r)
-		g.records, g.seen, g.step = g.records+1, m.Offset+1, r.Step
-		return err
-	})
+	_, err := g.store.Scan(t.Context(), broker.Scan{Topic: deadletters.JournalTopic(g.dead), Offset: g.seen},
+		func(m *broker.Message) error {
+			var r struct{ Step string }
+			err := json.Unmarshal(m.Value, &r)
+			g.records, g.seen, g.step = g.records+1, m.Offset+1, r.Step
+			return err
+		})
 	if err != nil && !errors.Is(err, broker.ErrNoTopic) {
 		t.Fatal(err)
 	}
@@ -206,7 +208,8 @@ func TestKillReplay(t *testing.T) {
 			}
 		}
 		if _, before := g.arrived(t); middle < done || before >= letters || open == 0 {
-			t.Errorf("%d of %d kills were in the middle, %d left a batch begun, %d of %d letters had arrived", middle, done, open, before, letters)
+			t.Errorf("%d of %d kills were in the middle, %d left a batch begun, %d of %d letters had arrived", middle, done, open, before,
+				letters)
 		}
 		last := startCommand(t, exec.Command(path, g.args("--rate", "0")...))
 		if code := last.exit(t); code != 0 {
@@ -269,5 +272,6 @@ func (g *graveyard) audit(t *testing.T, row string, last *process) {
 		Absent  int    `json:"found_absent_by_the_last"`
 		Twice   int    `json:"said_perhaps_twice"`
 		Unsaid  int    `json:"twice_unsaid"`
-	}{"dlq_replay_sigkill", g.config.Broker, row, g.letters, all, said.Replayed, len(said.Found), len(said.Absent), len(said.PerhapsTwice), unsaid})
+	}{"dlq_replay_sigkill", g.config.Broker, row, g.letters, all, said.Replayed, len(said.Found), len(said.Absent),
+		len(said.PerhapsTwice), unsaid})
 }

@@ -12,6 +12,7 @@
 //   - letters_test.go: dead letters, whatever happens to those who write them. pool_faults_test.go: the pool under bursts.
 //   - kafka_scale_test.go: members of a group come and go, and only the partitions that move stop.
 //   - kafka_witness_test.go: what Kafka itself and its own tool say of our commits.
+//   - exactly_once_test.go, kafka_answers_test.go: what handlers emit in transactions, whatever dies, and whichever answer is lost.
 //   - compose_test.go: docker-compose.yml and what it mounts.
 //   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each. mutants_sim_test.go: and the simulator.
 //   - sim: whole consumers in virtual time, under faults that a seed chooses.

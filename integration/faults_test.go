@@ -138,7 +138,8 @@ func (a account) noDuplicates(t *testing.T) {
 func (a account) String() string {
 	s := fmt.Sprintf("acked %d, lost %d, duplicates %d, on %s", a.Acked, a.Lost, a.Duplicates, a.broker)
 	if o := a.kept; o != nil {
-		s += fmt.Sprintf("; %d inversions, %d overlaps in %d runs of %d keys, %d failed, at most %d at once", o.Inversions, o.Overlaps, o.Runs, o.Keys, o.Failed, o.Abreast)
+		s += fmt.Sprintf("; %d inversions, %d overlaps in %d runs of %d keys, %d failed, at most %d at once", o.Inversions, o.Overlaps,
+			o.Runs, o.Keys, o.Failed, o.Abreast)
 	}
 	return s
 }
@@ -167,7 +168,7 @@ func killOneOfThree(t *testing.T, k kind) string {
 
 func terminateTwice(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
-	f.config.Lease = 3 * time.Second // the next process waits for it, and a busy machine does not reach it
+	f.setLease(t, 3*time.Second) // the next process waits for it, and a busy machine does not reach it
 	good := f.config
 	f.config.Hang, f.config.Drain = true, time.Hour
 	f.startConsumers(t, 1)
@@ -193,7 +194,7 @@ func terminateTwice(t *testing.T, k kind) string {
 
 func terminateHanging(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	good := f.config
 	f.config.Hang, f.config.Drain = true, 2*time.Second
 	f.startConsumers(t, 1)
@@ -267,7 +268,7 @@ func brokerDown(t *testing.T, k kind) string {
 
 func brokerAbsent(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	f.on.kill()
 	failFast := f.config
 	failFast.Open = time.Second

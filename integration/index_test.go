@@ -54,10 +54,12 @@ func TestFaultsElsewhere(t *testing.T) {
 
 // TestBadInputsIndex: the tests that faults.md names for bad inputs exist.
 func TestBadInputsIndex(t *testing.T) {
-	dirs := map[string]string{"consumer": "../consumer", "handlers": "../handlers", "kafkabroker": "../broker/kafkabroker", "natsbroker": "../broker/natsbroker",
-		"config": "../program/internal/config"}
+	dirs := map[string]string{"consumer": "../consumer", "handlers": "../handlers", "kafkabroker": "../broker/kafkabroker",
+		"natsbroker": "../broker/natsbroker",
+		"config":     "../program/internal/config"}
 	listed := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (b\d\d) \|.*\| (\w+) (Test\w+) \|$`).FindAllStringSubmatch(read(t, "faults.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| (b\d\d) \|.*\| (\w+) (Test\w+) \|$`).FindAllStringSubmatch(read(t, "faults.md"),
+		-1) {
 		listed[m[1]] = true
 		mustHaveTest(t, m[1], dirs[m[2]], m[3])
 	}
@@ -85,7 +87,8 @@ func mustHaveTest(t *testing.T, id, dir, test string) {
 func listedProofs(t *testing.T) map[string]bool {
 	t.Helper()
 	proofs := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| (\w+) \|.*\| (Test[\w/]+) \|$`).FindAllStringSubmatch(read(t, "faults.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| (f\d\d) \| (\w+) \|.*\| (Test[\w/]+) \|$`).FindAllStringSubmatch(read(t,
+		"faults.md"), -1) {
 		for _, k := range kinds {
 			if m[2] == k.name || m[2] == "both" {
 				proofs[m[1]+" on "+k.name+" by "+m[3]] = true

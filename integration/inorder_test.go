@@ -164,7 +164,8 @@ const faultKeys = 400
 // orderedKill is a kill row by key: 64 workers, and 1 % of the messages fail twice before they succeed.
 func orderedKill(order consumer.Order) killRow {
 	keys := lengths[int64](1000, 10_000)
-	return killRow{Row: "sigkill_in_order", Discipline: longshoreConsumer, Order: order, Keys: keys, Workers: 64, Kills: lengths(2, 5),
+	return killRow{Row: "sigkill_in_order", Discipline: longshoreConsumer, Order: order, Keys: keys, Workers: 64,
+		Kills:    lengths(2, 5),
 		Messages: newSpread(keys).once() * 6 / 5}
 }
 
@@ -196,7 +197,8 @@ func killInOrder(t *testing.T, k kind, d discipline) {
 	if a.kept.Failed == 0 || int64(a.kept.Keys) != row.Keys {
 		t.Errorf("the run proves little: %+v", *a.kept)
 	}
-	verdict(t, k.sigkill, fmt.Sprintf("SIGKILL of one of two consumers (%s) in key order, %d times, %d keys, %d workers", d, row.Kills, row.Keys, row.Workers), a.String())
+	verdict(t, k.sigkill, fmt.Sprintf("SIGKILL of one of two consumers (%s) in key order, %d times, %d keys, %d workers", d,
+		row.Kills, row.Keys, row.Workers), a.String())
 }
 
 // TestHarnessSeesDisorder: without an order there are inversions and overlaps. A harness that finds none here proves nothing

@@ -16,7 +16,7 @@ func onThree(t *testing.T) *field {
 	t.Helper()
 	needsKafka(t)
 	f := newField(t, newKafkaSystem(t, kafkad.Start(t, kafkad.Config{Nodes: 3})), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	f.startConsumers(t, 2)
 	f.balanced(t)
 	f.load = f.startLoad(t, faultRate, 0)

@@ -16,7 +16,7 @@ import (
 // churnOfMembers has one member that stays and one that comes and goes, so that partitions move all the time.
 func churnOfMembers(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
-	f.calm()
+	f.calm(t)
 	f.config.Busy = 5 * time.Millisecond
 	f.config.Heartbeat = 50 * time.Millisecond // a cooperative move takes two rebalances, and the guest stays for 300 ms
 	f.startConsumers(t, 1)
@@ -45,7 +45,7 @@ func churnOfMembers(t *testing.T, k kind) string {
 // longHandlers run three times as long as the session: heartbeats do not wait for them, so no partition moves.
 func longHandlers(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
-	f.config.Lease = 2 * time.Second
+	f.setLease(t, 2*time.Second)
 	f.config.Busy, f.config.SlowOneIn = 3*f.config.Lease, 0
 	f.startConsumers(t, 2)
 	f.balanced(t)
@@ -56,7 +56,8 @@ func longHandlers(t *testing.T, k kind) string {
 	eventually(t, "all are handled", func() bool { return len(f.entries(t)) >= messages })
 	moves := len(f.consumers[0].claims()) + len(f.consumers[1].claims()) - before
 	if moves != 0 {
-		t.Errorf("partitions came or went %d times under long handlers: %v, %v", moves, f.consumers[0].claims(), f.consumers[1].claims())
+		t.Errorf("partitions came or went %d times under long handlers: %v, %v", moves, f.consumers[0].claims(),
+			f.consumers[1].claims())
 	}
 	a := f.finish(t)
 	a.noDuplicates(t)
@@ -68,7 +69,7 @@ func longHandlers(t *testing.T, k kind) string {
 func lostPartitions(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
 	s := f.onKafka()
-	f.calm()
+	f.calm(t)
 	f.config.Busy, f.config.SlowOneIn, f.config.Loud = 6*time.Second, 0, true
 	f.startConsumers(t, 2)
 	f.balanced(t)

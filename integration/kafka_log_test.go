@@ -17,7 +17,7 @@ func lateTopic(t *testing.T, _ kind) string {
 	needsKafka(t)
 	s := lateKafkaSystem(t, kafkad.Shared(t))
 	f := newField(t, s, longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	f.startConsumers(t, 2)
 	s.createTopic(t, loadPartitions/2)
 	f.load = f.startLoad(t, faultRate, 0)
@@ -84,7 +84,8 @@ func beyondEnd(t *testing.T, k kind) string {
 	stopped := f.start(t)
 	code := stopped.exit(t)
 	surfaced := time.Since(began)
-	if where := s.topic + "/3"; code != 1 || !strings.Contains(stopped.err.tail(), where) || !strings.Contains(stopped.err.tail(), "5000") {
+	if where := s.topic + "/3"; code != 1 || !strings.Contains(stopped.err.tail(), where) ||
+		!strings.Contains(stopped.err.tail(), "5000") {
 		t.Errorf("with policy stop it exits with %d and %q; want 1, %s and 5000", code, stopped.err.tail(), where)
 	}
 	f.config.OutOfRange = "earliest"

@@ -18,8 +18,10 @@ import (
 // runCommitEach is the pool that one writes first: kafka-go's Reader, a channel, goroutines that handle and then commit. A commit
 // says that all before it is finished too, which nobody knows here.
 func runCommitEach(ctx context.Context, c consumerConfig, w *work) error {
-	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: strings.Split(c.URL, ","), GroupID: c.Group, Topic: c.Topic, StartOffset: kafka.FirstOffset,
-		MaxWait: time.Second, SessionTimeout: c.Lease, HeartbeatInterval: c.Lease / 5, RebalanceTimeout: 5 * time.Second, JoinGroupBackoff: 200 * time.Millisecond})
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: strings.Split(c.URL, ","), GroupID: c.Group, Topic: c.Topic,
+		StartOffset: kafka.FirstOffset,
+		MaxWait:     time.Second, SessionTimeout: c.Lease, HeartbeatInterval: c.Lease / 5, RebalanceTimeout: 5 * time.Second,
+		JoinGroupBackoff: 200 * time.Millisecond})
 	queue := make(chan kafka.Message, c.Workers)
 	var workers sync.WaitGroup
 	for range c.Workers {

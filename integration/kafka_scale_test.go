@@ -26,7 +26,7 @@ type scaleRow struct {
 // TestScaleMembers: two members, three, and two again, with handlers of a second. Only partitions that move stop.
 func TestScaleMembers(t *testing.T) {
 	f := newField(t, startKafka(t), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	f.config.Busy, f.config.SlowOneIn = time.Second, 0
 	f.startConsumers(t, 2)
 	f.balanced(t)
@@ -84,7 +84,8 @@ func (f *field) scaled(t *testing.T, members string, before, after map[int32]int
 	for _, p := range f.consumers {
 		for _, c := range p.claims() {
 			if c.at >= from.UnixMilli() && !slices.Contains(row.Moved, c.partition) {
-				t.Errorf("%s members: partition %d was taken from its member or given to it, and stayed: %v", members, c.partition, p.claims())
+				t.Errorf("%s members: partition %d was taken from its member or given to it, and stayed: %v", members, c.partition,
+					p.claims())
 			}
 		}
 	}

@@ -3,10 +3,12 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/crc32"
 	"iter"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,15 +77,36 @@ func (s *kafkaSystem) createTopic(t *testing.T, partitions int32) {
 func lateKafkaSystem(t *testing.T, cluster *kafkad.Cluster) *kafkaSystem {
 	t.Helper()
 	s := &kafkaSystem{cluster: cluster, topic: kafkad.Unique("load"), group: kafkad.Unique("workers")}
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
 	s.client, s.admin = client, kadm.NewClient(client)
+	s.setSession(t, kafkaLease)
 	return s
 }
+
+// setSession gives the group's members so long a session where it is the broker's to say.
+func (s *kafkaSystem) setSession(t *testing.T, session time.Duration) {
+	t.Helper()
+	if membership() == "classic" || !s.cluster.Real() {
+		return
+	}
+	settings := map[string]string{"consumer.session.timeout.ms": strconv.FormatInt(session.Milliseconds(), 10),
+		"consumer.heartbeat.interval.ms": "200"}
+	if err := s.cluster.SetGroup(t.Context(), s.group, settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kafkaLease is the members' session.
+const kafkaLease = time.Second
+
+// membership is how the members of groups speak with Kafka: LONGSHORE_MEMBERSHIP, or classic.
+func membership() string { return cmp.Or(os.Getenv("LONGSHORE_MEMBERSHIP"), "classic") }
 
 // broker says so where nothing is proved about Kafka itself.
 func (s *kafkaSystem) broker() string {
@@ -94,7 +117,7 @@ func (s *kafkaSystem) broker() string {
 }
 
 func (s *kafkaSystem) configure(c *consumerConfig) {
-	c.Broker, c.URL, c.Topic, c.Group, c.Lease = "kafka", strings.Join(s.cluster.Brokers(), ","), s.topic, s.group, time.Second
+	c.Broker, c.URL, c.Topic, c.Group, c.Lease = "kafka", strings.Join(s.cluster.Brokers(), ","), s.topic, s.group, kafkaLease
 }
 
 // publisher leaves it to franz-go to send again: its producer is idempotent, so the broker drops what it has.

@@ -35,7 +35,8 @@ func rewinds(commits []commit) (found []string) {
 	last := map[int32]int64{}
 	for i, c := range commits {
 		if was := last[c.partition]; c.offset < was {
-			found = append(found, fmt.Sprintf("commit %d of %d moves partition %d back, from %d to %d", i+1, len(commits), c.partition, was, c.offset))
+			found = append(found, fmt.Sprintf("commit %d of %d moves partition %d back, from %d to %d", i+1, len(commits), c.partition,
+				was, c.offset))
 		}
 		last[c.partition] = c.offset
 	}

@@ -115,7 +115,8 @@ func TestTerminateConsumers(t *testing.T) {
 // out again: so duplicates are printed and not bounded here.
 func TestKillServer(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
-		a := runKills(t, k.own(t), killRow{Fault: k.serverKill, Row: "server_sigkill", Discipline: longshoreConsumer, Kills: lengths(2, 6)},
+		a := runKills(t, k.own(t), killRow{Fault: k.serverKill, Row: "server_sigkill", Discipline: longshoreConsumer,
+			Kills: lengths(2, 6)},
 			(*field).killServer)
 		a.mustKeepAll(t)
 		verdict(t, k.serverKill, "SIGKILL of the broker, again and again", a.String())
@@ -203,8 +204,12 @@ type field struct {
 // runKills runs a row and returns its account.
 func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T, int)) account {
 	t.Helper()
-	row.Broker, row.Workers, row.Rate = on.broker(), cmp.Or(row.Workers, killWorkers), killRate
-	f := newField(t, on, row.Discipline)
+	return newField(t, on, row.Discipline).runKills(t, row, kill)
+}
+
+func (f *field) runKills(t *testing.T, row killRow, kill func(*field, *testing.T, int)) account {
+	t.Helper()
+	row.Broker, row.Workers, row.Rate = f.on.broker(), cmp.Or(row.Workers, killWorkers), killRate
 	f.config.Workers = row.Workers
 	row.Seed, row.SlowOneIn = cmp.Or(row.Seed, newSeed()), cmp.Or(row.SlowOneIn, f.config.SlowOneIn)
 	f.config.Seed, f.config.SlowOneIn = row.Seed, row.SlowOneIn
@@ -215,7 +220,7 @@ func runKills(t *testing.T, on system, row killRow, kill func(*field, *testing.T
 		f.config.FailRuns, f.config.FailOneIn = 2, 100
 	}
 	if row.Calm {
-		f.calm()
+		f.calm(t)
 	}
 	f.startConsumers(t, 2)
 	f.load = f.startLoad(t, killRate, 0)
@@ -270,9 +275,19 @@ func newField(t *testing.T, on system, d discipline) *field {
 
 // calm gives the members of a Kafka group a session that outlasts what a busy machine does to heartbeats. It is for rows in which
 // nobody dies: who loses a session does again what was not committed.
-func (f *field) calm() {
+func (f *field) calm(t *testing.T) {
 	if _, ok := f.on.(*kafkaSystem); ok {
-		f.config.Lease, f.config.Heartbeat = time.Minute, 200*time.Millisecond
+		f.setLease(t, time.Minute)
+		f.config.Heartbeat = 200 * time.Millisecond
+	}
+}
+
+// setLease sets for how long the broker waits for a consumer that says nothing.
+func (f *field) setLease(t *testing.T, d time.Duration) {
+	t.Helper()
+	f.config.Lease = d
+	if s, ok := f.on.(*kafkaSystem); ok {
+		s.setSession(t, d)
 	}
 }
 
@@ -315,7 +330,8 @@ func (f *field) killServer(t *testing.T, _ int) {
 		t.Fatal(err)
 	}
 	before := len(f.entries(t))
-	eventually(t, "a second of messages is handled after the server's restart", func() bool { return len(f.entries(t)) > before+killRate })
+	eventually(t, "a second of messages is handled after the server's restart",
+		func() bool { return len(f.entries(t)) > before+killRate })
 }
 
 // upTo is a random time that the row's seed chooses.

@@ -18,22 +18,34 @@ const module = "github.com/longshoremq/longshore"
 var layers = []layer{
 	{"broker", nil},
 	{"pool", nil},
-	{"consumer", []string{"broker", "internal/chance", "internal/letterheader", "pool", "internal/conftag", "github.com/rs/zerolog"}},
+	{"consumer", []string{"broker", "internal/chance", "internal/letterheader", "pool", "internal/conftag",
+		"github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
+	{"consumer/admin/page", []string{"broker", "consumer", "consumer/admin", "consumer/admin/page/internal/chart",
+		"consumer/metrics", "deadletters", "github.com/rs/zerolog", "golang.org/x/time"}},
+	{"consumer/admin/page/internal/chart", nil},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
+	{"consumer/tracing", []string{"broker", "consumer", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
+		"github.com/rs/zerolog", "go.opentelemetry.io/otel"}},
 	{"deadletters", []string{"broker", "internal/letterheader", "golang.org/x/time"}},
-	{"handlers", []string{"broker", "consumer", "internal/plaintext", "github.com/rs/zerolog"}},
+	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/plaintext", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
-	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2", "github.com/rs/zerolog",
+	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
+		"github.com/rs/zerolog",
 		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
+
+	// Beside the engine, for handlers: it knows a database, and of messages what the contract says.
+	{"inbox", []string{"broker"}},
 
 	// Adapters: the contract, the parts that they share, and their client, never each other.
 	{"broker/kit", []string{"broker", "broker/internal/contact"}},
 	{"broker/membroker", []string{"broker", "broker/kit"}},
-	{"broker/natsbroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/nats-io"}},
-	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext", "internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"broker/natsbroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext",
+		"internal/conftag", "github.com/nats-io"}},
+	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext",
+		"internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
 	// Jitter, which a simulation repeats.
 	{"internal/chance", nil},
@@ -43,6 +55,8 @@ var layers = []layer{
 	{"internal/conftag", []string{"broker"}},
 	// What the consumer writes on a dead letter, and deadletters reads.
 	{"internal/letterheader", []string{"broker"}},
+	// How many processes a consumer needs: a decision, which asks nobody.
+	{"internal/replicas", nil},
 	// One rule for all that send secrets.
 	{"internal/plaintext", nil},
 	// The conformance suite: a library for tests.
@@ -51,25 +65,35 @@ var layers = []layer{
 	{"broker/brokertest/ledger", []string{"broker"}},
 
 	// The program: the only place that knows all parts.
-	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin", "consumer/metrics", "deadletters",
-		"handlers", "handlers/middleware", "pool", "program/internal/config", "internal/conftag", "github.com", "golang.org/x"}},
-	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/plaintext", "pool", "internal/conftag", "broker/kafkabroker", "broker/natsbroker", "github.com", "go.yaml.in", "gopkg.in"}},
+	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin",
+		"consumer/admin/page", "consumer/metrics", "consumer/tracing", "deadletters",
+		"handlers", "handlers/middleware", "pool", "program/internal/config", "program/internal/externalscaler", "internal/conftag",
+		"internal/replicas", "github.com", "golang.org/x",
+		"go.opentelemetry.io", "google.golang.org/grpc"}},
+	// Generated from KEDA's interface.
+	{"program/internal/externalscaler", []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},
+	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/plaintext", "pool", "internal/conftag",
+		"broker/kafkabroker", "broker/natsbroker", "github.com", "go.yaml.in", "gopkg.in"}},
 	{"cmd/longshore", []string{"handlers", "program"}},
 
 	// Tests across packages, and what they need to break things.
 	{"integration", []string{"*"}},
 	{"integration/sim", []string{"*"}},
+	{"integration/autoscaler", nil},
 	{"integration/daemon", nil},
 	{"integration/natsd", []string{"integration/daemon"}},
-	{"integration/kafkad", []string{"integration/daemon", "broker/brokertest/faultproxy", "github.com/gofrs/flock", "github.com/twmb/franz-go", "golang.org/x/sync"}},
+	{"integration/kafkad", []string{"integration/daemon", "broker/brokertest/faultproxy", "github.com/gofrs/flock",
+		"github.com/twmb/franz-go", "golang.org/x/sync"}},
 	{"integration/ledger", nil},
 	{"integration/sim/memnet", nil},
 }
 
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
-var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "integration/daemon", "integration/kafkad", "pool",
-	"go.uber.org/goleak", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus", "github.com/rs/zerolog",
-	"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"}
+var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "integration/autoscaler",
+	"integration/daemon", "integration/kafkad", "pool",
+	"go.uber.org/goleak", "golang.org/x/net/html", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus",
+	"github.com/rs/zerolog",
+	"github.com/segmentio/kafka-go", "github.com/twmb/franz-go", "go.opentelemetry.io/otel", "google.golang.org/protobuf"}
 
 type layer struct {
 	path string

@@ -35,9 +35,12 @@ func newLetter(t *testing.T, body []byte, seq int64, name string) letter {
 
 // newLetters is the publisher of dead letters in a consumer process.
 func newLetters(c consumerConfig, clock *ledger.Reporter) (broker.Publisher, error) {
-	p, err := newPublisher(c)
+	p, err := newPublisher(c, time.Second)
 	if err == nil && clock != nil {
 		p = stamped{p, clock}
+	}
+	if err == nil && c.LetterPause > 0 {
+		p = pausing{p, c.LetterPause}
 	}
 	if err == nil && c.StayAt {
 		p = staying{p}
@@ -45,13 +48,15 @@ func newLetters(c consumerConfig, clock *ledger.Reporter) (broker.Publisher, err
 	return p, err
 }
 
-func newPublisher(c consumerConfig) (broker.Publisher, error) {
+// newPublisher waits for each answer for as long as confirm.
+func newPublisher(c consumerConfig, confirm time.Duration) (broker.Publisher, error) {
 	if c.Broker == "kafka" {
 		return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: kafkabroker.Connection{Brokers: strings.Split(c.LettersURL, ","),
-			DialTimeout: 2 * time.Second, RequestTimeout: time.Second}})
+			DialTimeout: 2 * time.Second, RequestTimeout: confirm}})
 	}
-	return natsbroker.NewPublisher(natsbroker.PublisherConfig{AckTimeout: time.Second, Connection: natsbroker.Connection{URLs: []string{c.LettersURL},
-		ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second, DialTimeout: 2 * time.Second}})
+	return natsbroker.NewPublisher(natsbroker.PublisherConfig{AckTimeout: confirm,
+		Connection: natsbroker.Connection{URLs: []string{c.LettersURL},
+			ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: time.Second, DialTimeout: 2 * time.Second}})
 }
 
 // stamped stamps dead letters that were confirmed, before the product hears of it.
@@ -104,6 +109,52 @@ func (s staying) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	}
 	say("stays")
 	select {}
+}
+
+// pausing is slow: letters gather meanwhile.
+type pausing struct {
+	broker.Publisher
+	pause time.Duration
+}
+
+func (p pausing) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	time.Sleep(p.pause)
+	if len(ms) > 1 {
+		say("together")
+	}
+	err := p.Publisher.Publish(ctx, ms)
+	time.Sleep(p.pause)
+	return err
+}
+
+// TestKillAmongLetters: SIGKILL of one of two consumers, again and again, while each second message goes to the dead letters,
+// several with one call: before they are stored, among them, or before their messages are acked. What was on its way is there
+// again, and nothing is gone.
+func TestKillAmongLetters(t *testing.T) {
+	variant(t)
+	kills := lengths(4, 12)
+	onEach(t, func(t *testing.T, k kind) {
+		f := k.newField(t, k.start(t))
+		f.everFailing(t)
+		f.config.FailOneIn, f.config.LetterPause = 2, 30*time.Millisecond
+		a := f.runKills(t, killRow{Row: "letters_sigkill", Discipline: longshoreConsumer, Kills: kills},
+			func(f *field, t *testing.T, i int) {
+				f.consumers[i%2].says(t, "together", 1)
+				f.killConsumer(t, i)
+			})
+		a.mustKeepAll(t)
+		names, copies := map[int64]string{}, 0
+		for _, l := range f.letters(t) {
+			if was, again := names[l.ID]; again {
+				if copies++; was != l.name {
+					t.Errorf("number %d is named %q, before %q", l.ID, l.name, was)
+				}
+			}
+			names[l.ID] = l.name
+		}
+		verdict(t, "f39", fmt.Sprintf("SIGKILL among dead letters that are published together, %d times", kills),
+			fmt.Sprintf("%d numbers in dead letters, %d copies; %v", len(names), copies, a))
+	})
 }
 
 // everFailing lets every tenth number fail for good, and its dead letter go to a new place.
@@ -200,5 +251,6 @@ func letterTwice(t *testing.T, k kind) string {
 	if k.name == "nats" && twice != 0 || k.name == "kafka" && twice == 0 {
 		t.Errorf("%d numbers are there more than once; the killed process had published %d", twice, stored)
 	}
-	return fmt.Sprintf("%d published before the SIGKILL, %d numbers in dead letters, %d of them twice; %v", stored, len(copies), twice, a)
+	return fmt.Sprintf("%d published before the SIGKILL, %d numbers in dead letters, %d of them twice; %v", stored, len(copies),
+		twice, a)
 }

@@ -43,7 +43,8 @@ func (f *field) startLoad(t *testing.T, rate int, limit int64) *load {
 func (f *field) startSizedLoad(t *testing.T, rate int, limit int64, size int) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{name: rand.Text() + "-", store: f.on.publisher(t), size: size, spread: f.spread, cancel: cancel, acked: map[int64]int64{}}
+	l := &load{name: rand.Text() + "-", store: f.on.publisher(t), size: size, spread: f.spread, cancel: cancel,
+		acked: map[int64]int64{}}
 	turns := make(chan int64, 1<<20)
 	l.wg.Go(func() { l.pace(ctx, turns, rate, limit) })
 	n := publishers

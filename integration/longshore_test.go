@@ -29,7 +29,8 @@ func runLongshore(ctx context.Context, c consumerConfig, w *work) error {
 	config := consumer.Config{
 		Name: c.Group, Source: source, Pool: consumer.Pool{Min: 1, Max: c.Workers}, Order: c.Order,
 		Handler: func(ctx context.Context, m *consumer.Message) error { return w.do(ctx, place(m), m.Value) },
-		Retry:   consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
+		Retry: consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: 20 * time.Millisecond,
+			Max: 200 * time.Millisecond}},
 
 		DrainTimeout: c.Drain, OpenTimeout: c.Open,
 		Logger:    zerolog.New(os.Stderr).Level(zerolog.InfoLevel),
@@ -68,10 +69,12 @@ func (f flapping) Step(o pool.Observation) pool.Decision {
 func newSource(c consumerConfig) (broker.Source, error) {
 	if c.Broker == "kafka" {
 		return kafkabroker.NewSource(kafkabroker.Config{
-			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), ClientID: clientID(os.Getpid()), DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
-			Group:      c.Group, Topics: []string{c.Topic},
-			SessionTimeout: c.Lease, HeartbeatInterval: c.memberHeartbeat(), RevokeWait: 5 * time.Second, RebalanceTimeout: 10 * time.Second,
-			CommitInterval: commitInterval, Poll: 500 * time.Millisecond, OutOfRange: c.OutOfRange,
+			Connection: kafkabroker.Connection{Brokers: strings.Split(c.URL, ","), ClientID: clientID(os.Getpid()),
+				DialTimeout: 2 * time.Second, RequestTimeout: 3 * time.Second},
+			Group: c.Group, Topics: []string{c.Topic}, Membership: membership(),
+			SessionTimeout: c.Lease, HeartbeatInterval: c.memberHeartbeat(), RevokeWait: 5 * time.Second,
+			RebalanceTimeout: 10 * time.Second,
+			CommitInterval:   commitInterval, Poll: 500 * time.Millisecond, OutOfRange: c.OutOfRange,
 		})
 	}
 	keyToken := 0

@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(childEnv); s != "" {
 		os.Exit(consumerMain(s))
 	}
+	if s := os.Getenv(emitterEnv); s != "" {
+		os.Exit(emitterMain(s))
+	}
 	waitTogether()
 	goleak.VerifyTestMain(tests{m}, goleak.Cleanup(func(code int) {
 		if programDir != "" {

@@ -5,8 +5,11 @@ package integration
 // poolMutants break promises of the policy that decides on the number of workers.
 var poolMutants = []mutant{
 	{"a growth that does harm is not undone", "pool/proof.go",
-		"s.compare(y); q+doubt < 1 {", "s.compare(y); q+doubt < -1 {",
+		`return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out")`, `return o.stay(ReasonHold, "", tick)`,
 		"./pool", "TestScenarios/E2"},
+	{"a cliff is believed only when what went over it has ended", "pool/proof.go",
+		"grown && s.missing(o)", "false && s.missing(o)",
+		"./pool", "TestCliffIsLeftBeforeCallsEnd"},
 	{"what others do to the throughput counts as the workers' doing", "pool/proof.go",
 		"(min(change, s.shift) - s.others) * part", "0",
 		"./pool", "TestScenarios/O3"},
@@ -23,6 +26,6 @@ var poolMutants = []mutant{
 		"(max(s.seen, freeSize)+o.Max+1)/2", "o.Max",
 		"./pool", "TestReportStatusDecides"},
 	{"start and cut hide nothing", "pool/proof.go",
-		"return y.off + max(0, cv2-1)/2*h/y.span }", "return 0*cv2*h }",
-		"./pool", "TestScenarios/R7"},
+		"bias := max(0, cv2-1) / 2 * h / y.span", "bias := 0 * cv2 * h",
+		"./pool", "TestStartAndCutHideOnTheirSide"},
 }

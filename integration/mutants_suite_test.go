@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A suiteMutant is a mistake that an adapter could make, in the adapter in memory. The conformance suite has to see it there, by the
-// cases that are named.
+// A suiteMutant is a mistake that an adapter could make, in the adapter in memory. The conformance suite has to see it there,
+// by the cases that are named.
 type suiteMutant struct {
 	name  string
 	edits []edit
@@ -35,6 +35,8 @@ const (
 	loop     = "broker/membroker/loop.go"
 	source   = "broker/membroker/source.go"
 	figures  = "broker/membroker/figures.go"
+	outputs  = "broker/membroker/emit.go"
+	flush    = "broker/membroker/flush.go"
 	both     = "partitioned leased"
 )
 
@@ -51,7 +53,7 @@ var suiteMutants = []suiteMutant{
 		l.holdings.mu.Unlock()
 	}
 	for h, p := range early {
-		_ = l.link.exchange(func(time.Time) error { return l.place.m.commit(h.cur, h.term, p, &l.b.faults) })
+		_ = l.link.exchange(func(time.Time) error { return l.place.m.commit(h, h.term, p, h.outs.all(), &l.b.faults) })
 	}
 	ends, next := l.holdings.over(now)
 	for _, e := range ends {
@@ -62,7 +64,8 @@ var suiteMutants = []suiteMutant{
 	{"budget freed at the end of a claim", []edit{{claims,
 		"		cs.orphans[token(o, sl.gen)] = sl.size\n		cs.h.sh.stale.Add(cs.h.log(), o)\n", "		cs.h.sh.gate.Free(1, int64(sl.size))\n"}},
 		"partitioned", "BudgetAtEnd"},
-	{"redelivery handed out while out", []edit{{holding, "return st == unseen || st == back\n", "return st != done\n"}}, both, "RedeliveredWhileOut"},
+	{"redelivery handed out while out", []edit{{holding, "return st == unseen || st == back\n", "return st != done\n"}}, both,
+		"RedeliveredWhileOut"},
 	{"finished messages known by sequence only", []edit{{loop, "		l.assigned(n) // anew, with nothing remembered\n", `		l.assigned(n)
 		if anew := l.holdings.of(n.cur); h != nil && anew != nil {
 			l.holdings.mu.Lock()
@@ -74,9 +77,11 @@ var suiteMutants = []suiteMutant{
 		{holdings, "		if hs.pauses.Has(h.cur.log.topic) && !hs.shared.keepsOrder() {", "		if false {"},
 		{holdings, "if (hs.stop != nil || hs.pauses.Has(h.cur.log.topic)) &&", "if hs.stop != nil &&"}}, both, "Pause|PauseInOrder"},
 	{"delay of a give-back ignored", []edit{{claims, "delay: max(0, b.Delay)", "delay: 0"}}, "leased short_delay", "GiveBackDelay"},
-	{"lost settles not reported", []edit{silent, {"broker/kit/tally.go", "	case t.Lost > 0:", "	case t.Lost < 0:"}}, both, "CloseGivesBack"},
+	{"lost settles not reported", []edit{silent, {"broker/kit/tally.go", "	case t.Lost > 0:", "	case t.Lost < 0:"}}, both,
+		"CloseGivesBack"},
 	{"second settle accepted", []edit{{"broker/kit/tally.go", "	case t.Again > 0:", "	case t.Again < 0:"}}, both, "SettleOnce"},
-	{"error together with messages", []edit{{source, "return int(g.sp.n), nil", "return int(g.sp.n), errors.New(\"a mutant's\")"}}, both, "BudgetMessages"},
+	{"error together with messages", []edit{{source, "return int(g.sp.n), nil", "return int(g.sp.n), errors.New(\"a mutant's\")"}},
+		both, "BudgetMessages"},
 	{"stop loses the buffer", []edit{{holdings, "			h.dropPrefetch()\n		}\n		if len(h.backs)", `			for _, sp := range h.spans {
 				if hs.shared.leased {
 					continue
@@ -91,7 +96,8 @@ var suiteMutants = []suiteMutant{
 		}
 		if len(h.backs)`}}, both, "StoppedAndBounced|StopReturns|TrimmedWhileAway"},
 	{"gaps not reported", []edit{{holding, "	if g != nil {", "	if g != nil && g.n < 0 {"}}, both, "TrimmedWhileAway"},
-	{"give-backs counted as runs", []edit{{claims, "	h := cs.h\n	if h.sh.leased {", "	b.Runs++\n	h := cs.h\n	if h.sh.leased {"}}, both, "Attempts"},
+	{"give-backs counted as runs", []edit{{claims, "	h := cs.h\n	if h.sh.leased {", "	b.Runs++\n	h := cs.h\n	if h.sh.leased {"}},
+		both, "Attempts"},
 	{"settled when handed out", []edit{{holdings, "			return grant{sp: sp, gen: gen, cs: h.claim()}, false, nil\n", `			for o := sp.from; o < sp.from+sp.n; o++ {
 				h.w.at(o).state = done
 				h.acks = append(h.acks, o)
@@ -100,29 +106,47 @@ var suiteMutants = []suiteMutant{
 			h.dirtied()
 			return grant{sp: sp, gen: gen, cs: h.claim()}, false, nil
 `}}, both, "CloseGivesBack"},
-	{"leases not extended", []edit{{holdings, "	if !hs.shared.leased {\n		return nil\n", "	if true {\n		return nil\n"}}, "leased", "LongHandlers"},
+	{"leases not extended", []edit{{holdings, "	if !hs.shared.leased {\n		return nil\n", "	if true {\n		return nil\n"}}, "leased",
+		"LongHandlers"},
 	{"bytes without a bound", []edit{
 		{"broker/kit/gate.go", "g.budget.Bytes-g.outBytes-g.heldBytes", "1<<50"},
-		{"broker/kit/gate.go", "messages, bytes = g.budget.Messages-g.out, g.budget.Bytes-g.outBytes\n", "messages, bytes = g.budget.Messages-g.out, 1<<50\n"}},
+		{"broker/kit/gate.go", "messages, bytes = g.budget.Messages-g.out, g.budget.Bytes-g.outBytes\n",
+			"messages, bytes = g.budget.Messages-g.out, 1<<50\n"}},
 		both, "BudgetBytes"},
 	{"last commit forgotten at close", []edit{{loop, "if b.send(l.place.m, now); b.err", "if b.err"}}, both, "CloseGivesBack"},
+	{"settles not told as operations", []edit{{loop, "	l.link.operated(broker.Settle, sent, refused(bs, err))\n", "	_ = sent\n"}},
+		both,
+		"OperationsAreTold"},
 	{"unknown lag is zero", []edit{{figures, "&figures{lag: broker.UnknownLag()}", "&figures{}"}}, both, "LagWhileDown"},
-	{"expired give-back sent", []edit{{holdings, "	if hs.shared.leaseLost {\n", "	if true {\n"}}, "leased", "Frozen|UnconfirmedIsTold"},
+	{"the floor passes what is out", []edit{{figures, "= c.leases.floor", "= c.leases.next"},
+		{figures, "= c.progress().committed", "= c.log.end"}}, both, "Floors"},
+	{"a log made anew has the old one's name", []edit{{"broker/membroker/log.go", "l.topic, epoch, l.partition)",
+		"l.topic, 0, l.partition)"}},
+		both, "FloorsRecreated"},
+	{"expired give-back sent", []edit{{holdings, "	if hs.shared.leaseLost {\n", "	if true {\n"}}, "leased",
+		"Frozen|UnconfirmedIsTold"},
 	{"handed out across claims", []edit{{holding, "	if h.stale.Has(o) {", "	if false {"}}, "partitioned", "OutAcrossClaims"},
 	{"an ack waits for the network", []edit{{source, "	return s.holdings.ack(cs, tokens)",
 		"	_ = s.link.exchange(func(time.Time) error { return nil })\n	return s.holdings.ack(cs, tokens)"}}, both, "SettlesDoNotWait"},
 	{"acks that did not hold not reported", []edit{silent}, both, "UnconfirmedIsTold"},
 	{"unsaid at Close and not reported", []edit{silent}, both, "CloseUnsaid"},
 	{"reported in advance", []edit{silent, {source, "	return s.traits, nil",
-		"	s.events.Say(broker.Event{Kind: broker.Unconfirmed, N: -1, Err: errForeign})\n	return s.traits, nil"}}, both, "UnconfirmedIsTold"},
-	{"late ack not sent", []edit{{holdings, "				h.acks = append(h.acks, o) // of use still: it spares the next holder the work\n", "				_ = o\n"}}, "leased", "LateAck"},
-	{"given back late at Close", []edit{{"broker/membroker/loop.go", "		if l.holdings.silent(time.Now()) > 0 {", "		if false {"}}, "leased", "CloseGivesBackLate"},
-	{"second close does not wait", []edit{{"broker/kit/life.go", "		<-l.done\n		return l.err\n", "		return nil\n"}}, both, "CloseWaits"},
-	{"order not kept at stop and pause", []edit{{holding, "return sh.ordered && ", "return false && "}}, "leased", "StopInOrder|PauseInOrder"},
+		"	s.events.Say(broker.Event{Kind: broker.Unconfirmed, N: -1, Err: errForeign})\n	return s.traits, nil"}}, both,
+		"UnconfirmedIsTold"},
+	{"late ack not sent", []edit{{holdings, "			h.acks = append(h.acks, o) // of use still: it spares the next holder the work\n",
+		"			_ = o\n"}}, "leased", "LateAck"},
+	{"given back late at Close", []edit{{"broker/membroker/loop.go", "		if l.holdings.silent(time.Now()) > 0 {", "		if false {"}},
+		"leased", "CloseGivesBackLate"},
+	{"second close does not wait", []edit{{"broker/kit/life.go", "		<-l.done\n		return l.err\n", "		return nil\n"}}, both,
+		"CloseWaits"},
+	{"order not kept at stop and pause", []edit{{holding, "return sh.ordered && ", "return false && "}}, "leased",
+		"StopInOrder|PauseInOrder"},
 	{"order not kept across claims", []edit{{holding, "	if !h.sh.ordered {", "	if true {"}}, "partitioned", "OrderAcrossClaims"},
-	{"leases of the prefetch not extended", []edit{{holding, "		for o := sp.from; o < sp.from+sp.n; o++ {\n			os = append(os, o)\n", "		for o := sp.from; o < sp.from; o++ {\n			os = append(os, o)\n"}},
+	{"leases of the prefetch not extended", []edit{{holding, "		for o := sp.from; o < sp.from+sp.n; o++ {\n			os = append(os, o)\n",
+		"		for o := sp.from; o < sp.from; o++ {\n			os = append(os, o)\n"}},
 		"leased", "PrefetchStays"},
-	{"leases of unsent settles not extended", []edit{{holding, "	os = append(os, h.acks...)\n	for _, b := range h.backs {", "	for _, b := range h.backs[:0] {"}}, "leased", "FailedForLong"},
+	{"leases of unsent settles not extended", []edit{{holding, "	os = append(os, h.acks...)\n	for _, b := range h.backs {",
+		"	for _, b := range h.backs[:0] {"}}, "leased", "FailedForLong"},
 	{"down without a reason", []edit{{source, "	s.events.Observe(o.Observe)\n", `	s.events.Observe(func(e broker.Event) {
 		if e.Kind == broker.Down {
 			e.Err = nil
@@ -135,24 +159,86 @@ var suiteMutants = []suiteMutant{
 		{"broker/internal/contact/contact.go", "now, min(2*c.pause, LastPause)", "now, Least"}}, both, "DownAgain"},
 	{"down again not told", []edit{{"broker/internal/contact/contact.go", "	if !c.down || c.told {",
 		"	if !c.down || c.told || c.since.Before(c.last.Add(Least)) {"}}, both, "DownAgain"},
-	{"smaller budget not used", []edit{{holdings, "	hs.shared.gate.SetBudget(b)\n", "	if b.Messages >= hs.shared.gate.Budget().Messages {\n		hs.shared.gate.SetBudget(b)\n	}\n"}}, both, "SetBudget"},
-	{"lag of the wrong group", []edit{{figures, "	f.set(lag, lags)\n", "	lag.Group = !lag.Group\n	f.set(lag, lags)\n"}}, both, "LagOfTwo"},
-	{"receive goes on after a kill", []edit{{holdings, "if hs.stop == nil || cause == errKilled {", "if hs.stop == nil && cause != errKilled {"}}, both, "Killed"},
-	{"commit then end at close", []edit{{loop, "	over, bs := l.holdings.close()\n", "	l.send()\n	over, bs := l.holdings.close()\n	bs = nil\n"}}, both, "SettleRacesClose"},
-	{"bytes used up to the last one", []edit{{"broker/kit/gate.go", "		g.starved = true\n", "		g.starved = messages <= 0 || bytes < 0\n"}}, both, "BytesUsedUp"},
+	{"smaller budget not used", []edit{{holdings, "	hs.shared.gate.SetBudget(b)\n",
+		"	if b.Messages >= hs.shared.gate.Budget().Messages {\n		hs.shared.gate.SetBudget(b)\n	}\n"}}, both, "SetBudget"},
+	{"lag of the wrong group", []edit{{figures, "	f.set(lag, lags)\n", "	lag.Group = !lag.Group\n	f.set(lag, lags)\n"}}, both,
+		"LagOfTwo"},
+	{"receive goes on after a kill", []edit{{holdings, "if hs.stop == nil || cause == errKilled {",
+		"if hs.stop == nil && cause != errKilled {"}}, both, "Killed"},
+	{"commit then end at close", []edit{{loop, "	over, bs := l.holdings.close()\n",
+		"	l.send()\n	over, bs := l.holdings.close()\n	bs = nil\n"}}, both, "SettleRacesClose"},
+	{"bytes used up to the last one", []edit{{"broker/kit/gate.go", "		g.starved = true\n",
+		"		g.starved = messages <= 0 || bytes < 0\n"}}, both, "BytesUsedUp"},
 	{"late settles free no budget", []edit{
-		{claims, "	h.sh.gate.Free(1, int64(sl.size))\n	return how, o\n", "	if how == settledNow {\n		h.sh.gate.Free(1, int64(sl.size))\n	}\n	return how, o\n"},
+		{claims, "	h.sh.gate.Free(1, int64(sl.size))\n	return how, o\n",
+			"	if how == settledNow {\n		h.sh.gate.Free(1, int64(sl.size))\n	}\n	return how, o\n"},
 		{claims, "	sh.gate.Free(1, int64(size))\n", "	_ = size\n"}}, both, "LateSettlesFree"},
-	{"handed out beside Assigned", []edit{{loop, "		l.events.Tell()\n		l.holdings.admit(cs)\n", "		l.holdings.admit(cs)\n		l.events.Tell()\n"}}, both, "AssignedComesFirst"},
-	{"settles of another source", []edit{{source, "var errForeign = fmt.Errorf(\"membroker: settling: %w\", broker.ErrForeign)", "var errForeign error"}}, both, "ForeignClaim"},
-	{"given back and gone in silence", []edit{{holding, "				missing++\n", "				if sl.state == unseen {\n					missing++\n				}\n"}}, "partitioned", "TrimmedAndGivenBack"},
+	{"handed out beside Assigned", []edit{{loop, "		l.events.Tell()\n		l.holdings.admit(cs)\n",
+		"		l.holdings.admit(cs)\n		l.events.Tell()\n"}}, both, "AssignedComesFirst"},
+	{"settles of another source", []edit{{source, "var errForeign = fmt.Errorf(\"membroker: settling: %w\", broker.ErrForeign)",
+		"var errForeign error"}}, both, "ForeignClaim"},
+	{"given back and gone in silence", []edit{{holding, "				missing++\n", "				if sl.state == unseen {\n					missing++\n				}\n"}},
+		"partitioned", "TrimmedAndGivenBack"},
 	{"gap from nowhere", []edit{{holding, "From: g.from, N: g.n", "N: g.n"}}, both, "TrimmedWhileAway"},
-	{"a commit refused by a bounce not sent again", []edit{{holdings, "	h.term = n.term\n	h.dirtied()\n", "	h.term = n.term\n"}}, "partitioned", "BouncedUnderCommit"},
-	{"a claim begins after Stop", []edit{{holdings, "	if hs.stop != nil {\n		return nil\n	}\n	return h.begin", "	return h.begin"}}, "partitioned", "StoppedAndBounced"},
+	{"a commit refused by a bounce not sent again", []edit{{holdings, "	h.term = n.term\n	h.dirtied()\n", "	h.term = n.term\n"}},
+		"partitioned", "BouncedUnderCommit"},
+	{"prefetch handed out after its lease", []edit{
+		{holdings, "hs.lapsed = time.Since(hs.contact) >= hs.leaseFor; hs.lapsed", "hs.lapsed = false; hs.lapsed"},
+		{holding, "func (h *holding) expire() {\n	h.forgetPrefetch()\n", "func (h *holding) expire() {\n"}}, "leased",
+		"PrefetchAfterLease"},
+	{"prefetch beyond the budget", []edit{{"broker/kit/gate.go",
+		"g.budget.Messages-g.out-g.heldN, g.budget.Bytes-g.outBytes-g.heldBytes", "1<<30, 1<<50"}}, "leased", "PrefetchBounded"},
+	{"settled goes before lost", []edit{{"broker/kit/tally.go", "	switch {\n	case t.Lost > 0:",
+		"	switch {\n	case t.Again > 0:\n		return broker.ErrSettled\n	case t.Lost > 0:"}},
+		"leased", "LostBeforeSettled"}, // where a claim has ended, membroker counts nothing as settled before
+	{"give-backs sent from the last one on", []edit{{holding, "		b.acks, b.backs = h.acks, h.backs\n		h.acks, h.backs = nil, nil\n", `		b.acks, h.acks = h.acks, nil
+		if n := len(h.backs); n > 0 {
+			if b.backs, h.backs = h.backs[n-1:], h.backs[:n-1]; n > 1 {
+				h.dirtied()
+			}
+		}
+`}}, "leased", "GiveBackInOrder"},
+	{"few finished messages remembered", []edit{{"broker/membroker/config.go", "	remembered = 8192", "	remembered = 8000"}},
+		"leased", "ForgottenMany"},
+	{"end then fence", []edit{
+		{holdings, "		over = append(over, h.fenceAll()...)\n		bs", "		over = append(over, h.claims...)\n		bs"},
+		{loop, "	for _, cs := range over {\n		cs.end(l.events, errSourceClosed)\n	}\n", `	for _, cs := range over {
+		cs.end(l.events, errSourceClosed)
+		time.Sleep(time.Millisecond)
+		l.holdings.mu.Lock()
+		cs.fence()
+		l.holdings.mu.Unlock()
+	}
+`}}, both, "FencedBeforeEnd"},
+	{"a budget of nothing waits", []edit{{"broker/kit/life.go", "	if o.Budget.Messages <= 0 || o.Budget.Bytes <= 0 {",
+		"	if false {"}}, both, "BadOptions"},
+	{"a refused configuration is tried again", []edit{{source, "		return s.place.open()\n	}, isRefusal)",
+		"		return s.place.open()\n	}, func(error) bool { return false })"}},
+		both, "Misconfigured"},
+	{"a Receive that fails ends the claims", []edit{{source, "		s.holdings.fail(err)\n",
+		"		s.holdings.fail(err)\n		go s.Close(context.Background())\n"}},
+		both, "ReceiveFails"},
+	{"outputs stored again after a lost answer", []edit{{outputs, "e.list[min(int64(len(e.list)), max(0, c.emits.stored-e.first)):]",
+		"e.list"}}, "atomic", "OutputsOfCutFromBroker"},
+	{"outputs of a commit that is fenced", []edit{{flush, "	if c.owner != m || c.term",
+		"	_ = m.emit(c, h, outs, f)\n	if c.owner != m || c.term"}}, "atomic", "OutputsOfLost|OutputsOfFrozen|OutputsStorm"},
+	{"a snapshot without its outputs", []edit{{holding, "h.snapshot(), h.outs.all()", "h.snapshot(), emitted{}"}}, "atomic",
+		"OutputsOnce|OutputsOfKilled"},
+	{"the last commit without its outputs", []edit{{claims, "h.takeOuts(), h.promised", "emitted{}, h.promised"}}, "atomic",
+		"OutputsAtEnd"},
+	{"outputs before those acked earlier", []edit{{outputs, "append(x.list, os...)", "append(os[:len(os):len(os)], x.list...)"}},
+		"atomic", "OutputsInOrder"},
+	{"outputs of a commit that failed dropped", []edit{{holdings, "		b.h.dirtiedFor(retryEvery)\n",
+		"		b.h.dirtiedFor(retryEvery)\n		b.h.takeOuts()\n"}}, "atomic", "OutputsInOrder|OutputsOfCutToBroker"},
+	{"half of an emission", []edit{{outputs, "cs.h.outs.add(e.Outs)", "cs.h.outs.add(e.Outs[:min(1, len(e.Outs))])"}}, "atomic",
+		"OutputsOnce|OutputsTogether"},
+	{"outputs too large accepted", []edit{{outputs, "	return s.b.fits(o)\n", "	return nil\n"}}, "atomic", "OutputsRefused"},
+	{"a claim begins after Stop", []edit{{holdings, "	if hs.stop != nil {\n		return nil\n	}\n	return h.begin", "	return h.begin"}},
+		"partitioned", "StoppedAndBounced"},
 }
 
-// TestMutantsOfSuite proves that the conformance suite sees each of these mistakes, and by which case. Each is a build of its own,
-// so it runs where real brokers are demanded, too (CI), or in full.
+// TestMutantsOfSuite proves that the conformance suite sees each of these mistakes, and by which case. Each is a build of its
+// own, so it runs where real brokers are demanded, too (CI), or in full.
 func TestMutantsOfSuite(t *testing.T) {
 	if !inFull() && os.Getenv("LONGSHORE_REAL") == "" {
 		t.Skip("in short: LONGSHORE_REAL=1 or make chaos runs it")

@@ -19,7 +19,8 @@ func purge(t *testing.T, k kind) string {
 	if code, _ := f.consumers[0].terminate(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	if _, err := f.onNATS().js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: loadStream, Subjects: []string{"load.>"}, MaxMsgs: 100}); err != nil {
+	if _, err := f.onNATS().js.UpdateStream(t.Context(),
+		jetstream.StreamConfig{Name: loadStream, Subjects: []string{"load.>"}, MaxMsgs: 100}); err != nil {
 		t.Fatal(err)
 	}
 	f.publish(t, 300)
@@ -94,7 +95,8 @@ func recreate(t *testing.T, k kind) string {
 	before := len(f.entries(t))
 	f.load = f.startLoad(t, killRate, 300)
 	f.load.finish()
-	eventually(t, "all 300 of the new stream are handled, under sequences that were used before", func() bool { return len(f.entries(t)) >= before+300 })
+	eventually(t, "all 300 of the new stream are handled, under sequences that were used before",
+		func() bool { return len(f.entries(t)) >= before+300 })
 	if code, _ := f.consumers[0].terminate(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -44,7 +44,8 @@ func (s *natsSystem) broker() string { return "nats" }
 
 func (s *natsSystem) createStream(t *testing.T) {
 	t.Helper()
-	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: loadStream, Subjects: []string{"load.>"}, Storage: jetstream.FileStorage})
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: loadStream, Subjects: []string{"load.>"},
+		Storage: jetstream.FileStorage})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,8 @@ func (s *natsSystem) mustInfo(t *testing.T) *jetstream.ConsumerInfo {
 // lettersTo makes a stream for dead letters, and returns the subject.
 func (s *natsSystem) lettersTo(t *testing.T) string {
 	t.Helper()
-	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.>"}, Storage: jetstream.FileStorage}); err != nil {
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.>"},
+		Storage: jetstream.FileStorage}); err != nil {
 		t.Fatal(err)
 	}
 	return "dead.load"

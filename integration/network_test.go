@@ -15,7 +15,7 @@ import (
 func overProxy(t *testing.T, k kind, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
 	f := newField(t, k.own(t), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	return fieldOverProxy(t, f, faultRate, during)
 }
 
@@ -140,7 +140,7 @@ func slowAnswers(t *testing.T, k kind) string {
 // shortLives lets each connection live for 0.5 to 1.5 s, whatever is under way on it.
 func shortLives(t *testing.T, k kind) string {
 	f := newField(t, k.own(t), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	return fieldOverProxy(t, f, killRate, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.Live(500*time.Millisecond, 1500*time.Millisecond)
 		p.Reset()

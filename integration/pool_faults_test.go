@@ -17,7 +17,7 @@ import (
 // broker.
 func burst(t *testing.T, k kind) string {
 	f := newField(t, k.start(t), longshoreConsumer)
-	f.calm()
+	f.calm(t)
 	f.config.SlowOneIn = 0
 	f.config.Gate = filepath.Join(t.TempDir(), "gate")
 	f.startConsumers(t, 1)
@@ -39,7 +39,8 @@ func burst(t *testing.T, k kind) string {
 	}
 	a := f.finish(t)
 	a.noDuplicates(t)
-	return fmt.Sprintf("%d × %d KB under handlers that stand still: at most %d MB, with a budget of %d MB; %v", messages, size>>10, peak, budget, a)
+	return fmt.Sprintf("%d × %d KB under handlers that stand still: at most %d MB, with a budget of %d MB; %v", messages, size>>10,
+		peak, budget, a)
 }
 
 // peakOf is the most memory that a process ever had, in MB. 0 where the system does not say it in /proc.
@@ -70,7 +71,7 @@ func raceDetector() bool {
 // back at the end: a consumer that leaves some behind exits with 3.
 func flapPool(t *testing.T, k kind) string {
 	f := k.newField(t, k.start(t))
-	f.calm()
+	f.calm(t)
 	f.config.Flap = 100 * time.Millisecond
 	f.startConsumers(t, 2)
 	f.load = f.startLoad(t, faultRate, 0)

@@ -56,9 +56,12 @@ type programs struct {
 	file string // the configuration
 	hook *hook
 	n    int
+	// env is what the nth process has in its environment beside what all have; nil: nothing.
+	env func(n int) []string
 }
 
-func newPrograms(t *testing.T, c consumerConfig) *programs {
+// newPrograms has more, too, in the file.
+func newPrograms(t *testing.T, c consumerConfig, more ...string) *programs {
 	t.Helper()
 	path, err := buildProgram()
 	if err != nil {
@@ -66,7 +69,7 @@ func newPrograms(t *testing.T, c consumerConfig) *programs {
 	}
 	h, url := startHook(t, c)
 	p := &programs{path: path, file: filepath.Join(t.TempDir(), "c.yaml"), hook: h}
-	if err := os.WriteFile(p.file, []byte(programConfig(c, url)), 0o600); err != nil {
+	if err := os.WriteFile(p.file, []byte(strings.Join(more, "")+programConfig(c, url)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -78,8 +81,8 @@ func programConfig(c consumerConfig, url string) string {
 	source, match := fmt.Sprintf(`nats: {url: %q, stream: %s, subjects: ["load.>"], durable: %s, ack_wait: %v, key_token: 2}`,
 		c.URL, loadStream, c.Group, c.Lease), "load.>"
 	if c.Broker == "kafka" {
-		source, match = fmt.Sprintf(`kafka: {brokers: [%q], topics: [%s], group: %s, session_timeout: %v, heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}`,
-			c.URL, c.Topic, c.Group, c.Lease, c.memberHeartbeat(), commitInterval), c.Topic
+		source, match = fmt.Sprintf(`kafka: {brokers: [%q], topics: [%s], group: %s, membership: %s, session_timeout: %v, heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}`,
+			c.URL, c.Topic, c.Group, membership(), c.Lease, c.memberHeartbeat(), commitInterval), c.Topic
 	}
 	return fmt.Sprintf(`log: {level: info, format: json}
 consumers:
@@ -100,7 +103,11 @@ func (ps *programs) start(t *testing.T) *process {
 	t.Helper()
 	ps.n++
 	name := strconv.Itoa(ps.n)
-	p := startCommand(t, exec.Command(ps.path, "run", "-c", ps.file), programEnv+"="+name, "GORACE=halt_on_error=1")
+	env := []string{programEnv + "=" + name, "GORACE=halt_on_error=1"}
+	if ps.env != nil {
+		env = append(env, ps.env(ps.n)...)
+	}
+	p := startCommand(t, exec.Command(ps.path, "run", "-c", ps.file), env...)
 	p.id = ps.n
 	p.up = func() bool { return p.err.contains(`"event":"source_up"`) }
 	p.atWork = func() bool { return ps.hook.answered(name) > 0 }

@@ -29,7 +29,8 @@ import (
 // TestPrograms: each program of docs/programs.md is what gofmt makes of it, compiles, handles an order, makes a dead letter of
 // what is none, and ends well on a signal.
 func TestPrograms(t *testing.T) {
-	orders := []broker.Outgoing{{Value: []byte(`{"id": "o-7", "crates": 3}`)}, {Value: []byte(`{"id": "o-8"}`)}, {Value: []byte("no JSON")}}
+	orders := []broker.Outgoing{{Value: []byte(`{"id": "o-7", "crates": 3}`)}, {Value: []byte(`{"id": "o-8"}`)},
+		{Value: []byte("no JSON")}}
 	for name, on := range map[string]func(t *testing.T) (env string, publish func(ms []broker.Outgoing) error, letters func() int64){
 		"kafka": programOnKafka, "nats": programOnNATS,
 	} {
@@ -134,12 +135,14 @@ func programOnKafka(t *testing.T) (env string, publish func([]broker.Outgoing) e
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "KAFKA_BROKER=" + conn.Brokers[0], publishing(t, p, "orders"), func() int64 { return cluster.PartitionInfo("orders-dead", 0).HighWatermark }
+	return "KAFKA_BROKER=" + conn.Brokers[0], publishing(t, p,
+		"orders"), func() int64 { return cluster.PartitionInfo("orders-dead", 0).HighWatermark }
 }
 
 func programOnNATS(t *testing.T) (env string, publish func([]broker.Outgoing) error, letters func() int64) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true,
+		NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,9 @@ package integration
 import (
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,7 +22,8 @@ func TestReadmeProgram(t *testing.T) {
 	program = strings.Replace(program, "func Example() {", "func main() {", 1)
 	program = regexp.MustCompile(`\n\t// Output: .*`).ReplaceAllString(program, "")
 	if block[1] != program {
-		t.Errorf("README's program is not integration/example_test.go. README has:\n%s\nthe example, as a program, is:\n%s", block[1], program)
+		t.Errorf("README's program is not integration/example_test.go. README has:\n%s\nthe example, as a program, is:\n%s", block[1],
+			program)
 	}
 }
 
@@ -51,24 +54,50 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocs: what our pages link to inside the repository exists.
+// TestLinksOfDocs: what our pages link to inside the repository exists, page and heading.
 func TestLinksOfDocs(t *testing.T) {
 	pages, err := exec.Command("git", "-C", "..", "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
 	if err != nil {
 		t.Skipf("no git work tree: %v", err)
 	}
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	anchored := 0
 	for _, page := range strings.Fields(string(pages)) {
-		dir := "../"
-		if i := strings.LastIndexByte(page, '/'); i >= 0 {
-			dir += page[:i+1]
-		}
 		for _, m := range link.FindAllStringSubmatch(read(t, "../"+page), -1) {
-			if _, err := os.Stat(dir + m[1]); err != nil {
+			to, anchor := path.Join("..", path.Dir(page), m[1]), m[2]
+			if m[1] == "" {
+				to = path.Join("..", page)
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
+				continue
+			}
+			if anchor == "" || path.Ext(to) != ".md" {
+				continue
+			}
+			if anchored++; !slices.Contains(headings(read(t, to)), anchor) {
+				t.Errorf("%s links to %s#%s, and there is no such heading", page, m[1], anchor)
 			}
 		}
 	}
+	if anchored < 50 {
+		t.Errorf("%d links to headings were found", anchored)
+	}
+}
+
+// headings are the names by which the forge links to the headings of a page.
+func headings(page string) (names []string) {
+	code := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if title := strings.TrimLeft(line, "#"); !code && strings.HasPrefix(line, "#") && strings.HasPrefix(title, " ") {
+			name := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			names = append(names, strings.ReplaceAll(name, " ", "-"))
+		}
+	}
+	return names
 }
 
 func read(t *testing.T, path string) string {

@@ -79,7 +79,8 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{name: "nats", start: startNATS, own: startNATS, products: []discipline{longshoreConsumer, wholeProgram}, byHand: []discipline{ackAfter}, naive: ackBefore,
+	{name: "nats", start: startNATS, own: startNATS, products: []discipline{longshoreConsumer, wholeProgram},
+		byHand: []discipline{ackAfter}, naive: ackBefore,
 		seeds: 1, sigkill: "f02", serverKill: "f10"},
 	{name: "kafka", start: startKafka, own: ownKafka, products: []discipline{longshoreConsumer, wholeProgram}, naive: commitEach,
 		seeds: 3, sigkill: "f01", serverKill: "f09"},
@@ -114,8 +115,8 @@ func sideBySide(t *testing.T) {
 	}
 }
 
-// variant skips what repeats a row in another way, unless real brokers are demanded, as CI does: who tries the tests for the first
-// time need not wait for it.
+// variant skips what repeats a row in another way, unless real brokers are demanded, as CI does: who tries the tests for the
+// first time need not wait for it.
 func variant(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LONGSHORE_REAL") == "" && !onRealKafka() {

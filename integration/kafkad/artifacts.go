@@ -3,12 +3,14 @@
 package kafkad
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -35,7 +37,8 @@ var apache = sync.OnceValues(func() (artifacts, error) {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	jars, err := fetch(filepath.Join(strings.TrimSpace(string(root)), "integration", "pom.xml"), filepath.Join(cache, "longshore"))
+	pom := filepath.Join(strings.TrimSpace(string(root)), "integration", "pom.xml")
+	jars, err := fetch(pom, wantedVersions(os.Getenv), filepath.Join(cache, "longshore"))
 	return artifacts{java, jars}, err
 })
 
@@ -49,11 +52,12 @@ func javaProgram(home string) (string, error) {
 // fetch returns the folder below cache that has what pom names, and lets Maven fill it where it is not there. Several test
 // processes may want it at once: one works, under a lock, the others wait. The folder gets its name when it is complete, so that
 // nobody runs half of it.
-func fetch(pom, cache string) (dir string, err error) {
+func fetch(pom string, v versions, cache string) (dir string, err error) {
 	text, err := os.ReadFile(pom)
 	if err != nil {
 		return "", fmt.Errorf("reading which Kafka to run: %w", err)
 	}
+	text = v.in(text)
 	dir = filepath.Join(cache, fmt.Sprintf("kafka-%x", sha256.Sum256(text))[:18])
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
@@ -71,6 +75,32 @@ func fetch(pom, cache string) (dir string, err error) {
 	}
 	return dir, copyDependencies(text, dir)
 }
+
+// versions are others of Kafka than the pom says; empty: those. The tools have one of their own, since a broker's may be missing.
+type versions struct{ broker, tools string }
+
+func wantedVersions(env func(string) string) versions {
+	broker := env("LONGSHORE_KAFKA_VERSION")
+	return versions{broker: broker, tools: cmp.Or(env("LONGSHORE_KAFKA_TOOLS_VERSION"), broker)}
+}
+
+// in puts them into a pom.
+func (v versions) in(pom []byte) []byte {
+	return kafkaVersion.ReplaceAllFunc(pom, func(found []byte) []byte {
+		part := kafkaVersion.FindSubmatch(found)
+		version := v.broker
+		if string(part[2]) == "kafka-tools" {
+			version = v.tools
+		}
+		if version == "" {
+			return found
+		}
+		return fmt.Appendf(nil, "%s%s<", part[1], version)
+	})
+}
+
+// kafkaVersion is where the pom says it.
+var kafkaVersion = regexp.MustCompile(`(<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]*)</artifactId>\s*<version>)[^<]*<`)
 
 // copyDependencies runs Maven on a copy of the pom, beside which it may write.
 func copyDependencies(pom []byte, dir string) error {

@@ -42,7 +42,7 @@ func TestFetchOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			dir, err := fetch(pom, cache)
+			dir, err := fetch(pom, versions{}, cache)
 			if err != nil {
 				t.Error(err)
 				return
@@ -63,7 +63,7 @@ func TestFetchFails(t *testing.T) {
 	calls := fakeMaven(t, "mkdir -p $out && echo a >$out/a.jar && echo 'no network' && exit 1\n")
 	pom, cache := writePom(t), t.TempDir()
 	for range 2 {
-		if _, err := fetch(pom, cache); !errors.Is(err, errUnavailable) || !strings.Contains(err.Error(), "no network") {
+		if _, err := fetch(pom, versions{}, cache); !errors.Is(err, errUnavailable) || !strings.Contains(err.Error(), "no network") {
 			t.Fatalf("got %v; want errUnavailable with Maven's words", err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestFetchFails(t *testing.T) {
 
 func TestNoMaven(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := fetch(writePom(t), t.TempDir()); !errors.Is(err, errUnavailable) {
+	if _, err := fetch(writePom(t), versions{}, t.TempDir()); !errors.Is(err, errUnavailable) {
 		t.Fatalf("got %v, want errUnavailable", err)
 	}
 }
@@ -102,5 +102,35 @@ func TestWhereKafkaComesFrom(t *testing.T) {
 	defer k.close()
 	if k.Real() || len(k.Brokers()) != 1 || len(liveBrokers(k.Brokers()[0])) != 1 {
 		t.Fatalf("%s at %v does not answer", k.Name, k.Brokers())
+	}
+}
+
+// TestVersions: the environment chooses which Kafka is run, with tools of another version where it says so, and nothing else of
+// the pom changes.
+func TestVersions(t *testing.T) {
+	pom, err := os.ReadFile("../pom.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := kafkaVersion.FindAllSubmatch(pom, -1)
+	if len(was) != 2 || string(was[0][2]) != "kafka_2.13" || string(was[1][2]) != "kafka-tools" {
+		t.Fatalf("the pom names %q", was)
+	}
+	_, pinned, _ := strings.Cut(string(was[0][0]), "<version>")
+	pinned = strings.TrimSuffix(pinned, "<")
+	for _, tc := range []struct{ broker, tools, wantBroker, wantTools string }{
+		{"", "", pinned, pinned}, {"3.9.1", "", "3.9.1", "3.9.1"}, {"4.4.0", "4.2.0", "4.4.0", "4.2.0"}, {"", "4.2.0", pinned, "4.2.0"},
+	} {
+		v := wantedVersions(func(name string) string {
+			return map[string]string{"LONGSHORE_KAFKA_VERSION": tc.broker, "LONGSHORE_KAFKA_TOOLS_VERSION": tc.tools}[name]
+		})
+		text := string(v.in(pom))
+		for artifact, want := range map[string]string{"kafka_2.13": tc.wantBroker, "kafka-tools": tc.wantTools,
+			"log4j-slf4j-impl":        "2.25.4",
+			"maven-dependency-plugin": "2.8"} {
+			if !strings.Contains(strings.Join(strings.Fields(text), ""), "<artifactId>"+artifact+"</artifactId><version>"+want+"<") {
+				t.Errorf("%+v: %s has not version %s", tc, artifact, want)
+			}
+		}
 	}
 }

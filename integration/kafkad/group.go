@@ -56,9 +56,55 @@ func (k *Cluster) Coordinator(ctx context.Context, group string) (i int, err err
 	return i, err
 }
 
+// SetGroup changes settings of a group of the consumer protocol.
+func (k *Cluster) SetGroup(ctx context.Context, group string, settings map[string]string) error {
+	return k.client(ctx, "setting up group "+group, func(ctx context.Context, c *kgo.Client) error {
+		resource := kmsg.NewIncrementalAlterConfigsRequestResource()
+		resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
+		for name, value := range settings {
+			setting := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			setting.Name, setting.Value = name, &value
+			resource.Configs = append(resource.Configs, setting)
+		}
+		request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		request.Resources = append(request.Resources, resource)
+		answer, err := request.RequestWith(ctx, c)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(answer.Resources[0].ErrorCode)
+	})
+}
+
+// removeModern takes the member out of a group of the consumer protocol; false: it is none.
+func removeModern(ctx context.Context, c *kgo.Client, group, clientID string) (bool, error) {
+	request := kmsg.NewPtrConsumerGroupDescribeRequest()
+	request.Groups = []string{group}
+	answer, err := request.RequestWith(ctx, c)
+	if err != nil || answer.Groups[0].ErrorCode != 0 {
+		return false, err
+	}
+	for _, m := range answer.Groups[0].Members {
+		if m.ClientID != clientID {
+			continue
+		}
+		leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+		leave.Group, leave.MemberID, leave.MemberEpoch = group, m.MemberID, -1
+		left, err := leave.RequestWith(ctx, c)
+		if err != nil {
+			return true, err
+		}
+		return true, kerr.ErrorForCode(left.ErrorCode)
+	}
+	return false, nil
+}
+
 // RemoveMember takes the member with that client id out of a group, as an administrator can.
 func (k *Cluster) RemoveMember(ctx context.Context, group, clientID string) error {
 	return k.client(ctx, "removing a member of group "+group, func(ctx context.Context, c *kgo.Client) error {
+		if removed, err := removeModern(ctx, c, group, clientID); removed || err != nil {
+			return err
+		}
 		groups, err := kadm.NewClient(c).DescribeGroups(ctx, group)
 		if err = errors.Join(err, groups.Error()); err != nil {
 			return err

@@ -22,18 +22,19 @@ type JavaMember struct {
 }
 
 // StartJavaMember lets a Java client join a group, which begins at the topic's first message. assignor is a class of
-// org.apache.kafka.clients.consumer. properties come over those that make it commit and learn of rebalances soon. ErrNoTool where
-// it cannot be had.
+// org.apache.kafka.clients.consumer; empty: the broker assigns (group.protocol=consumer). properties come over those that make
+// it commit and learn of rebalances soon. ErrNoTool where it cannot be had.
 func (k *Cluster) StartJavaMember(topic, group, assignor string, properties map[string]string) (*JavaMember, error) {
 	a, err := apache()
 	if err != nil || !k.Real() {
 		return nil, ErrNoTool
 	}
-	all := map[string]string{
-		"partition.assignment.strategy": "org.apache.kafka.clients.consumer." + assignor,
-		"auto.commit.interval.ms":       "100",
-		"heartbeat.interval.ms":         "100",
-		"metadata.max.age.ms":           "1000",
+	all := map[string]string{"auto.commit.interval.ms": "100", "metadata.max.age.ms": "1000"}
+	if assignor == "" {
+		all["group.protocol"] = "consumer"
+	} else {
+		all["partition.assignment.strategy"] = "org.apache.kafka.clients.consumer." + assignor
+		all["heartbeat.interval.ms"] = "100"
 	}
 	maps.Copy(all, properties)
 	args := []string{"--bootstrap-server", strings.Join(k.Brokers(), ","), "--topic", topic, "--group", group, "--from-beginning"}

@@ -184,7 +184,8 @@ func put(t *testing.T, k *Cluster, topic string, partition, n int) {
 	t.Helper()
 	transport := &kafka.Transport{MetadataTTL: time.Second}
 	defer transport.CloseIdleConnections()
-	w := &kafka.Writer{Addr: kafka.TCP(k.Brokers()...), Topic: topic, RequiredAcks: kafka.RequireAll, BatchTimeout: 10 * time.Millisecond, BatchSize: n,
+	w := &kafka.Writer{Addr: kafka.TCP(k.Brokers()...), Topic: topic, RequiredAcks: kafka.RequireAll,
+		BatchTimeout: 10 * time.Millisecond, BatchSize: n,
 		MaxAttempts: 60, WriteBackoffMin: 100 * time.Millisecond, Transport: transport,
 		Balancer: kafka.BalancerFunc(func(kafka.Message, ...int) int { return partition })}
 	defer w.Close()
@@ -225,10 +226,11 @@ func TestParseGroup(t *testing.T) {
 		"without members": {"\nConsumer group 'g' has no active members.\n" + head +
 			"g               t               0          10              12              2               -               -               -\n",
 			[]Progress{{Topic: "t", Committed: 10, End: 12, Lag: 2}}, ""},
-		"nothing committed": {head + "g t 3 - 7 - longshore-1 /127.0.0.1 longshore\n", []Progress{{Topic: "t", Partition: 3, Committed: -1, End: 7, Lag: -1}}, ""},
-		"no such group":     {"\nError: Consumer group 'g' does not exist.\n", nil, "no table"},
-		"another table":     {strings.Replace(head, "LAG", "GAP", 1) + "g t 0 1 2 1 - - -\n", nil, "no column LAG"},
-		"no number":         {head + "g t 0 one 2 1 - - -\n", nil, "one"},
+		"nothing committed": {head + "g t 3 - 7 - longshore-1 /127.0.0.1 longshore\n",
+			[]Progress{{Topic: "t", Partition: 3, Committed: -1, End: 7, Lag: -1}}, ""},
+		"no such group": {"\nError: Consumer group 'g' does not exist.\n", nil, "no table"},
+		"another table": {strings.Replace(head, "LAG", "GAP", 1) + "g t 0 1 2 1 - - -\n", nil, "no column LAG"},
+		"no number":     {head + "g t 0 one 2 1 - - -\n", nil, "one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseGroup(c.out)

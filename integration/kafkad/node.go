@@ -43,7 +43,8 @@ func newNodes(a artifacts, dir string, count int) ([]*node, error) {
 	taken := map[int]bool{}
 	var nodes []*node
 	for i := range count {
-		n := &node{id: i + 1, apache: a, dir: filepath.Join(dir, strconv.Itoa(i+1)), process: daemon.New(fmt.Sprintf("Kafka node %d", i+1))}
+		n := &node{id: i + 1, apache: a, dir: filepath.Join(dir, strconv.Itoa(i+1)),
+			process: daemon.New(fmt.Sprintf("Kafka node %d", i+1))}
 		for _, port := range []*int{&n.port, &n.controller, &n.second} {
 			for *port == 0 || taken[*port] {
 				p, err := daemon.FreePort()
@@ -105,6 +106,9 @@ func (n *node) settings(all []*node, extra map[string]string) string {
 
 		// Kill tests want sessions of a second; the default refuses less than six.
 		{"group.min.session.timeout.ms", "200"},
+		{"group.consumer.min.session.timeout.ms", "200"},
+		{"group.consumer.max.session.timeout.ms", "1800000"},
+		{"group.consumer.min.heartbeat.interval.ms", "50"},
 		{"group.initial.rebalance.delay.ms", "0"},
 		// A killed broker's leaders move after this silence.
 		{"broker.session.timeout.ms", "3000"},

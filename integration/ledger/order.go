@@ -142,13 +142,15 @@ func (in *inspector) begin(b *keyBook, r Run, key int64) {
 	delete(b.failed[r.Pid], r.Seq)
 	if b.front < len(b.seqs) && b.seqs[b.front] < r.Seq {
 		in.order.Inversions++
-		in.found("key %d: process %d begins message %d (at %d) before what stands at %d is settled", key, r.Pid, r.ID, r.Begin, b.seqs[b.front])
+		in.found("key %d: process %d begins message %d (at %d) before what stands at %d is settled", key, r.Pid, r.ID, r.Begin,
+			b.seqs[b.front])
 		return
 	}
 	for seq := range b.failed[r.Pid] {
 		if seq < r.Seq {
 			in.order.Inversions++
-			in.found("key %d: process %d begins message %d (at %d) although what stands at %d failed there and was not tried again", key, r.Pid, r.ID, r.Begin, seq)
+			in.found("key %d: process %d begins message %d (at %d) although what stands at %d failed there and was not tried again", key,
+				r.Pid, r.ID, r.Begin, seq)
 			return
 		}
 	}

@@ -44,51 +44,73 @@ func TestInspect(t *testing.T) {
 		story                []step
 		inversions, overlaps int
 	}{
-		"one after the other":                            {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
-		"keys beside each other, the later stored first": {story: []step{{"begin", 1, 200}, {"begin", 1, 100}, {"done", 1, 100}, {"done", 1, 200}}},
-		"a retry before the next":                        {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
-		"the next before a retry": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}, {"begin", 1, 100}, {"done", 1, 100}},
+		"one after the other": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101},
+			{"done", 1, 101}}},
+		"keys beside each other, the later stored first": {story: []step{{"begin", 1, 200}, {"begin", 1, 100}, {"done", 1, 100},
+			{"done", 1, 200}}},
+		"a retry before the next": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 100},
+			{"done", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
+		"the next before a retry": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"done", 1, 101},
+			{"begin", 1, 100}, {"done", 1, 100}},
 			inversions: 1},
-		"the next before the first ever ran": {story: []step{{"begin", 1, 101}, {"done", 1, 101}, {"begin", 1, 100}, {"done", 1, 100}}, inversions: 1},
-		"the next in another process before a retry": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 2, 101}, {"done", 2, 101}, {"begin", 1, 100}, {"done", 1, 100}},
+		"the next before the first ever ran": {story: []step{{"begin", 1, 101}, {"done", 1, 101}, {"begin", 1, 100}, {"done", 1, 100}},
 			inversions: 1},
-		"beside the one before it":                          {story: []step{{"begin", 1, 100}, {"begin", 1, 101}, {"done", 1, 100}, {"done", 1, 101}}, inversions: 1, overlaps: 1},
-		"a message beside itself":                           {story: []step{{"begin", 1, 100}, {"begin", 1, 100}, {"done", 1, 100}, {"done", 1, 100}}, overlaps: 1},
-		"in two processes, while a claim moves":             {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100}, {"cancelled", 1, 100}, {"begin", 2, 101}, {"done", 2, 101}}},
-		"killed, and run again elsewhere, and what follows": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100}, {"begin", 2, 101}, {"done", 2, 101}}},
-		"killed, and what follows runs elsewhere first":     {story: []step{{"begin", 1, 100}, {"begin", 2, 101}, {"done", 2, 101}, {"begin", 2, 100}, {"done", 2, 100}}, inversions: 1},
+		"the next in another process before a retry": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 2, 101},
+			{"done", 2, 101}, {"begin", 1, 100}, {"done", 1, 100}},
+			inversions: 1},
+		"beside the one before it": {story: []step{{"begin", 1, 100}, {"begin", 1, 101}, {"done", 1, 100},
+			{"done", 1, 101}}, inversions: 1, overlaps: 1},
+		"a message beside itself": {story: []step{{"begin", 1, 100}, {"begin", 1, 100}, {"done", 1, 100},
+			{"done", 1, 100}}, overlaps: 1},
+		"in two processes, while a claim moves": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100},
+			{"cancelled", 1, 100}, {"begin", 2, 101}, {"done", 2, 101}}},
+		"killed, and run again elsewhere, and what follows": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100},
+			{"begin", 2, 101}, {"done", 2, 101}}},
+		"killed, and what follows runs elsewhere first": {story: []step{{"begin", 1, 100}, {"begin", 2, 101}, {"done", 2, 101},
+			{"begin", 2, 100}, {"done", 2, 100}}, inversions: 1},
 		"killed after it was done and before that was known": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101},
 			{"begin", 2, 100}, {"done", 2, 100}, {"begin", 2, 101}, {"done", 2, 101}}},
-		"a duplicate behind what follows it": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}, {"begin", 2, 100}, {"done", 2, 100}}},
-		"duplicates, the second before a retry of the first": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101}, {"done", 1, 101},
+		"a duplicate behind what follows it": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101}, {"done", 1, 101},
+			{"begin", 2, 100}, {"done", 2, 100}}},
+		"duplicates, the second before a retry of the first": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 101},
+			{"done", 1, 101},
 			{"begin", 2, 100}, {"failed", 2, 100}, {"begin", 2, 101}, {"done", 2, 101}}, inversions: 1},
-		"failed here, done there, and what follows comes back here": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 2, 100}, {"done", 2, 100},
+		"failed here, done there, and what follows comes back here": {story: []step{{"begin", 1, 100}, {"failed", 1, 100},
+			{"begin", 2, 100}, {"done", 2, 100},
 			{"begin", 1, 101}, {"done", 1, 101}}},
-		"cancelled here, and what follows here":             {story: []step{{"begin", 1, 100}, {"cancelled", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}, inversions: 1},
-		"done there, cancelled here, and what follows here": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100}, {"cancelled", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
-		"done there, failed here, and what follows here":    {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
-		"dead-lettered, then the next": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 100}, {"failed", 1, 100}, {"letter", 1, 100},
+		"cancelled here, and what follows here": {story: []step{{"begin", 1, 100}, {"cancelled", 1, 100}, {"begin", 1, 101},
+			{"done", 1, 101}}, inversions: 1},
+		"done there, cancelled here, and what follows here": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100},
+			{"cancelled", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
+		"done there, failed here, and what follows here": {story: []step{{"begin", 1, 100}, {"begin", 2, 100}, {"done", 2, 100},
+			{"failed", 1, 100}, {"begin", 1, 101}, {"done", 1, 101}}},
+		"dead-lettered, then the next": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 100}, {"failed", 1, 100},
+			{"letter", 1, 100},
 			{"begin", 1, 101}, {"done", 1, 101}}},
-		"the next before the dead letter": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"letter", 1, 100}, {"done", 1, 101}}, inversions: 1},
+		"the next before the dead letter": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"begin", 1, 101}, {"letter", 1, 100},
+			{"done", 1, 101}}, inversions: 1},
 		"killed after the dead letter, which comes twice": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"letter", 1, 100},
 			{"begin", 2, 100}, {"failed", 2, 100}, {"letter", 2, 100}, {"begin", 2, 101}, {"done", 2, 101}}},
 		"and the next before its second copy": {story: []step{{"begin", 1, 100}, {"failed", 1, 100}, {"letter", 1, 100},
 			{"begin", 2, 100}, {"failed", 2, 100}, {"begin", 2, 101}, {"done", 2, 101}, {"letter", 2, 100}}, inversions: 1},
-		"three at once":        {story: []step{{"begin", 1, 100}, {"begin", 1, 101}, {"begin", 1, 102}}, inversions: 2, overlaps: 2},
-		"only the third early": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 102}, {"done", 1, 102}, {"begin", 1, 101}, {"done", 1, 101}}, inversions: 1},
+		"three at once": {story: []step{{"begin", 1, 100}, {"begin", 1, 101}, {"begin", 1, 102}}, inversions: 2, overlaps: 2},
+		"only the third early": {story: []step{{"begin", 1, 100}, {"done", 1, 100}, {"begin", 1, 102}, {"done", 1, 102},
+			{"begin", 1, 101}, {"done", 1, 101}}, inversions: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, letters := tell(t, c.story)
 			got := ledger.Inspect(runs, letters, func(id int64) int64 { return id / 100 })
 			if got.Inversions != c.inversions || got.Overlaps != c.overlaps || len(got.Found) != c.inversions+c.overlaps {
-				t.Errorf("%d inversions and %d overlaps, want %d and %d: %v", got.Inversions, got.Overlaps, c.inversions, c.overlaps, got.Found)
+				t.Errorf("%d inversions and %d overlaps, want %d and %d: %v", got.Inversions, got.Overlaps, c.inversions, c.overlaps,
+					got.Found)
 			}
 		})
 	}
 }
 
 func TestInspectCounts(t *testing.T) {
-	runs, letters := tell(t, []step{{"begin", 1, 100}, {"begin", 1, 200}, {"failed", 1, 100}, {"done", 1, 200}, {"begin", 2, 200}, {"done", 2, 200},
+	runs, letters := tell(t, []step{{"begin", 1, 100}, {"begin", 1, 200}, {"failed", 1, 100}, {"done", 1, 200}, {"begin", 2, 200},
+		{"done", 2, 200},
 		{"begin", 2, 100}, {"done", 2, 100}, {"begin", 2, 101}, {"done", 2, 101}})
 	got := ledger.Inspect(runs, letters, func(id int64) int64 { return id / 100 })
 	if want := (ledger.Order{Keys: 2, Queued: 1, Runs: 5, Failed: 1, Again: 1, Abreast: 2}); !reflect.DeepEqual(got, want) {
@@ -136,7 +158,8 @@ func TestClock(t *testing.T) {
 	for i := range runs {
 		runs[i].Pid = 0
 	}
-	want := []ledger.Run{{ID: 7, Seq: 70, Begin: 1, End: 3, Outcome: ledger.Failed}, {ID: 8, Seq: 80, Begin: 2, End: 5, Outcome: ledger.Done}, {ID: 9, Seq: 90, Begin: 6}}
+	want := []ledger.Run{{ID: 7, Seq: 70, Begin: 1, End: 3, Outcome: ledger.Failed},
+		{ID: 8, Seq: 80, Begin: 2, End: 5, Outcome: ledger.Done}, {ID: 9, Seq: 90, Begin: 6}}
 	if !reflect.DeepEqual(runs, want) || len(letters) != 1 || letters[0].Seq != 70 || letters[0].At != 4 {
 		t.Errorf("got %+v and %+v, want %+v", runs, letters, want)
 	}

@@ -29,7 +29,8 @@ type book struct {
 	letters    map[int]int // of each message, how many are confirmed
 	lastLetter map[int]time.Time
 	stamps     []ledger.Letter
-	had        map[had]time.Time // when a process was first given a message
+	had        map[had][]time.Time // when a process was given a message
+	epochs     map[string]int      // how often a topic was made anew
 	troubles   []trouble
 	findings   []string
 	told       []string
@@ -37,13 +38,21 @@ type book struct {
 
 // stored is a message of a run. Its number is its place in the list.
 type stored struct {
-	topic     string
-	partition int
-	key       string
+	topic string
+	// epoch is how often the topic was made anew before it came.
+	epoch  int
+	offset int64 // -1: not known
+	// goneAt is when the broker dropped it, zero: it did not; gone is the stamp. held: its partition was somebody's by then.
+	goneAt time.Time
+	gone   int64
+	held   bool
 }
 
 // A batch is what a batch handler was called with.
-type batch struct{ size int }
+type batch struct {
+	size   int
+	called time.Time
+}
 
 // An entry is one run of a handler.
 type entry struct {
@@ -52,12 +61,15 @@ type entry struct {
 	ctx          context.Context
 	seq          int64 // where the message stands in its partition
 	lane         string
+	attempt      int32     // the broker's count
+	called       time.Time // from when on the engine counts its time: where its process stood still, it began later
 	began, ended time.Time
 	begin, end   int64
 	outcome      ledger.Outcome
 	act          Act
 	void         bool // its result does not count, by a promise
 	failed       bool // it used up an attempt
+	stood        bool // its process stood still before it began, and may have given it up
 	late         bool // it returned after the end of its context
 	zombie       bool // when it began its process stood still, its context was over, or its partition was stolen; or it is void
 	claim        *broker.Claim
@@ -69,6 +81,10 @@ type trouble struct {
 	process     *process // nil: all
 	message     int      // -1: all
 	from, until time.Time
+	// light: alone it costs nothing, for what it has lost is sent again in time.
+	light bool
+	// holds: what its process sent meanwhile arrives at its end.
+	holds bool
 }
 
 // A had is a message in a process.
@@ -80,7 +96,7 @@ type had struct {
 func newBook() *book {
 	return &book{
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
-		had: map[had]time.Time{},
+		had: map[had][]time.Time{}, epochs: map[string]int{},
 	}
 }
 
@@ -109,6 +125,13 @@ func (b *book) findHere(format string, args ...any) {
 	b.noteHere("FINDING "+format, args...)
 }
 
+// renew enters that a topic was made anew.
+func (b *book) renew(topic string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.epochs[topic]++
+}
+
 // value is the value of a message, by which it is known.
 func value(message int) []byte { return []byte("m" + strconv.Itoa(message)) }
 
@@ -128,12 +151,24 @@ func (b *book) trouble(t trouble) {
 	b.troubles = append(b.troubles, t)
 }
 
-// store enters a message. It returns its number.
-func (b *book) store(s stored) int {
+// store enters a message of a topic. It returns its number.
+func (b *book) store(topic string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stored = append(b.stored, s)
+	b.stored = append(b.stored, stored{topic: topic, epoch: b.epochs[topic], offset: -1})
 	return len(b.stored) - 1
+}
+
+// drop enters that the broker has dropped messages. held: their partition was somebody's.
+func (b *book) drop(numbers []int, held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now++
+	for _, n := range numbers {
+		s := &b.stored[n]
+		s.goneAt, s.gone, s.held = time.Now(), b.now, held
+	}
+	b.noteHere("gone: %v", numbers)
 }
 
 // handOut enters that a process was given messages.
@@ -141,20 +176,25 @@ func (b *book) handOut(p *process, ms []broker.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range ms {
-		if x := (had{numberOf(ms[i].Value), p}); b.had[x].IsZero() {
-			b.had[x] = time.Now()
-		}
+		x := had{numberOf(ms[i].Value), p}
+		b.had[x] = append(b.had[x], time.Now())
 	}
-	b.noteHere("%s is given %d of %s/%d: %s to %s", p.name, len(ms), ms[0].Topic, ms[0].Partition, ms[0].Value, ms[len(ms)-1].Value)
+	first, last := &ms[0], &ms[len(ms)-1]
+	b.noteHere("%s is given %d of %s/%d: %s to %s", p.name, len(ms), first.Topic, first.Partition, first.Value, last.Value)
 }
 
 // begin enters a run of a handler. of is the batch that it is part of, or nil.
 func (p *process) begin(ctx context.Context, m *consumer.Message, of *batch) *entry {
+	called := time.Now()
+	if of != nil {
+		called = of.called
+	}
 	still := p.standStill()
 	b := p.run.book
 	e := &entry{
+		called: called, stood: time.Now().After(called),
 		message: numberOf(m.Value), process: p, ctx: ctx, claim: m.Claim, began: time.Now(),
-		seq: ledger.Seq(max(0, m.Partition), m.Offset), lane: p.run.laneOf(m),
+		seq: ledger.Seq(max(0, m.Partition), m.Offset), attempt: m.Attempt,
 		zombie: still || p.isDead() || ctx.Err() != nil || over(m.Claim) || p.robbed(m), batch: of,
 	}
 	b.mu.Lock()
@@ -163,6 +203,7 @@ func (p *process) begin(ctx context.Context, m *consumer.Message, of *batch) *en
 		b.findHere("%s was given a message that nobody stored: %q of %s", p.name, m.Value, m.Topic)
 		e.message = 0
 	}
+	e.lane = p.run.laneOf(m, b.stored[e.message].epoch)
 	e.nth = b.runs[e.message]
 	b.runs[e.message]++
 	b.now++
@@ -227,10 +268,12 @@ func (p *process) end(e *entry, err error) error {
 	return err
 }
 
-// doneMeanwhile says whether another process handled a run's message since it began: this one had lost it, and learns it only now.
+// doneMeanwhile says whether another process handled a run's message since it began: this one had lost it, and learns it only
+// now.
 func (b *book) doneMeanwhile(e *entry) bool {
 	return slices.ContainsFunc(b.entries, func(other *entry) bool {
-		return other.message == e.message && other.process != e.process && other.outcome == ledger.Done && other.ended.After(e.began)
+		mine := other.message == e.message && other.process != e.process
+		return mine && other.outcome == ledger.Done && other.ended.After(e.began)
 	})
 }
 
@@ -248,19 +291,20 @@ func (b *book) letter(p *process, o broker.Outgoing) {
 	b.now++
 	for _, e := range b.entries {
 		if e.message == n {
-			b.stamps = append(b.stamps, ledger.Letter{Seq: e.seq + p.run.topicOf(e)<<50, Pid: p.no, At: b.now})
+			b.stamps = append(b.stamps, ledger.Letter{Seq: p.run.placeOf(e), Pid: p.no, At: b.now})
 			break
 		}
 	}
 	b.noteHere("%s published the dead letter of m%d", p.name, n)
 }
 
-// open lists the messages that were neither handled nor dead-lettered. kept are those that are in the topic of dead letters.
+// open lists the messages that were neither handled nor dead-lettered, nor dropped by the broker. kept are those that are in the
+// topic of dead letters.
 func (b *book) open(kept map[int]bool) (left []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for n := range b.stored {
-		if b.done[n] == 0 && b.letters[n] == 0 && !kept[n] {
+		if b.done[n] == 0 && b.letters[n] == 0 && !kept[n] && b.stored[n].goneAt.IsZero() {
 			left = append(left, n)
 		}
 	}

@@ -24,6 +24,10 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 	}
 	if !whats[f.What].process {
 		undo, err = r.world.Do(f, nil)
+		r.dropped(f)
+		if f.What == Down && err == nil {
+			undo = r.hush(undo)
+		}
 		return r.troubled(f, nil, undo), err
 	}
 	if p.hasEnded() || p.isDead() {
@@ -47,6 +51,8 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 			thaw()
 			p.thaw()
 		}
+	case CutTo, CutFrom, CutBoth:
+		undo = p.hush(undo)
 	}
 	return r.troubled(f, p, undo), err
 }
@@ -76,6 +82,10 @@ func (r *run) command(f Fault, p *process) (undo func(), err error) {
 				_ = p.c.Resume()
 			}
 		}
+	case Budget:
+		if !p.hasEnded() {
+			undo = p.hold(1 + f.N%max(1, r.schedule.Settings.Budget))
+		}
 	case Resize:
 		n := 1 + f.N%max(1, r.schedule.Settings.Workers)
 		if err := p.c.SetLimits(1, n); err != nil {
@@ -83,6 +93,52 @@ func (r *run) command(f Fault, p *process) (undo func(), err error) {
 		}
 	}
 	return undo, err
+}
+
+// hush enters that nobody hears of the broker, until undo.
+func (r *run) hush(undo func()) func() {
+	r.ownersMu.Lock()
+	r.silent.begin()
+	r.ownersMu.Unlock()
+	return func() {
+		r.ownersMu.Lock()
+		r.silent.end()
+		r.ownersMu.Unlock()
+		undo()
+	}
+}
+
+// dropped enters what a fault has taken from the inputs.
+func (r *run) dropped(f Fault) {
+	if f.What != Trim && f.What != Recreate {
+		return
+	}
+	topic, partition := r.schedule.place(f.N)
+	gone := r.world.Gone()
+	r.book.drop(gone[r.gone:], r.isHeld(topic, partition))
+	r.gone = len(gone)
+	if f.What == Recreate {
+		r.book.renew(topic)
+	}
+}
+
+// isHeld says whether a partition was ever somebody's.
+func (r *run) isHeld(topic string, partition int32) bool {
+	r.ownersMu.Lock()
+	defer r.ownersMu.Unlock()
+	return r.owners[fmt.Sprintf("%s/%d", topic, partition)] != nil
+}
+
+// hold lets the sources of a process have n messages out at most.
+func (p *process) hold(n int) (undo func()) {
+	for _, s := range p.spies {
+		s.hold(n)
+	}
+	return func() {
+		for _, s := range p.spies {
+			s.hold(0)
+		}
+	}
 }
 
 // mostProcesses that are joined beyond those that replace others.
@@ -98,14 +154,28 @@ func (r *run) alive() (n int) {
 	return n
 }
 
+// isLight says whether a fault alone costs nothing: connections that end, leaders that move, partitions that are added, and a way
+// that is cut for so short a time that leases and sessions are safe.
+func (r *run) isLight(f Fault) bool {
+	switch f.What {
+	case Reset, Leader, Grow:
+		return true
+	case CutTo, CutFrom, CutBoth, CutNode:
+		return time.Duration(f.For) <= r.lease()/4
+	}
+	return false
+}
+
 // troubled writes down since when there is trouble, and when it ends, until when.
 func (r *run) troubled(f Fault, p *process, undo func()) func() {
-	t := trouble{process: p, message: -1, from: time.Now(), until: time.Now()}
+	t := trouble{process: p, message: -1, from: time.Now(), until: time.Now(), light: r.isLight(f)}
 	switch f.What {
 	case Kill, Steal, Reset, Leader, Restart, Grow:
 		if r.kind.Late {
 			t.until = t.from.Add(time.Duration(r.schedule.Settings.Lease))
 		}
+	case CutTo, CutBoth:
+		t.holds = !loses(f)
 	case Forget:
 		t.from = t.from.Add(-time.Duration(f.N) * time.Millisecond)
 	case Again:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"sync"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -11,20 +12,23 @@ import (
 type events struct {
 	p *process
 
-	mu       sync.Mutex
-	state    consumer.State
-	states   int
-	handled  int64
-	skipped  int64
-	letters  int64
-	failed   int64
-	spilled  int64
-	lost     int64
-	gone     int64 // Unconfirmed
-	goneAll  bool  // Unconfirmed of an unknown number
-	drained  int
-	stuck    int
-	replaced int
+	mu      sync.Mutex
+	state   consumer.State
+	states  int
+	handled int64
+	skipped int64
+	letters int64
+	failed  int64
+	spilled int64
+	lost    int64
+	gone    int64 // Unconfirmed
+	goneAll bool  // Unconfirmed of an unknown number
+	skips   int64 // in gaps
+	drained int
+	// unconfirmed is when settles were told to be.
+	unconfirmed []time.Time
+	stuck       int
+	replaced    int
 }
 
 func newEvents(p *process) *events { return &events{p: p} }
@@ -41,9 +45,13 @@ func (e *events) observe(ev consumer.Event) {
 		e.state = ev.State
 		e.states++
 	case consumer.SourceEvent:
-		if ev.Kind == broker.Unconfirmed {
+		switch ev.Kind {
+		case broker.Unconfirmed:
+			e.unconfirmed = append(e.unconfirmed, time.Now())
 			e.gone += max(0, ev.N)
 			e.goneAll = e.goneAll || ev.N < 0
+		case broker.Gap:
+			e.skips += max(0, ev.N)
 		}
 	case consumer.Handled:
 		e.handled += int64(ev.N)

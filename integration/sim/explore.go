@@ -11,9 +11,9 @@ type Exploration struct {
 	// Binary and Env are the Runners'.
 	Binary string
 	Env    []string
-	// Kinds of worlds. Of heavy ones fewer seeds are run.
+	// Kinds of worlds.
 	Kinds []Kind
-	// From is the first seed; Seeds is how many; 0: until For is over.
+	// From is the first seed; Seeds is how many in each world; 0: until For is over, and then fewer in heavy worlds.
 	From, Seeds uint64
 	For         time.Duration
 	// Children at once.
@@ -56,7 +56,7 @@ func (e Exploration) deal(jobs chan<- Schedule, over <-chan struct{}) {
 	}
 	for n := uint64(0); e.Seeds == 0 || n < e.Seeds; n++ {
 		for _, k := range e.Kinds {
-			if n%uint64(k.Heavy) != 0 {
+			if e.Seeds == 0 && n%uint64(k.Heavy) != 0 {
 				continue
 			}
 			select {

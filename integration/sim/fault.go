@@ -20,6 +20,8 @@ const (
 	Pause What = "pause"
 	// Resize sets the most workers of a process to N.
 	Resize What = "resize"
+	// Budget lets the sources of a process have N messages out at most, for a while.
+	Budget What = "budget"
 )
 
 // Done to a process by its world.
@@ -68,6 +70,10 @@ const (
 	Restart What = "restart"
 	// Grow adds N partitions to a topic.
 	Grow What = "grow"
+	// Trim drops what partition N has but for its newest messages, as retention does.
+	Trim What = "trim"
+	// Recreate deletes topic N and makes it again, empty.
+	Recreate What = "recreate"
 )
 
 // traits of a fault.
@@ -86,6 +92,7 @@ var whats = map[What]traits{
 	Leave:  {engine: true, process: true, weight: 2},
 	Pause:  {engine: true, process: true, lasts: true, weight: 2},
 	Resize: {engine: true, process: true, counts: true, weight: 2},
+	Budget: {engine: true, process: true, lasts: true, counts: true, weight: 2},
 
 	Kill:        {process: true, weight: 4},
 	Freeze:      {process: true, lasts: true, weight: 3},
@@ -108,6 +115,8 @@ var whats = map[What]traits{
 	Leader:        {counts: true, weight: 2},
 	Restart:       {weight: 2},
 	Grow:          {counts: true, weight: 1},
+	Trim:          {counts: true, weight: 1},
+	Recreate:      {counts: true, weight: 1},
 }
 
 // Whats lists all kinds of faults, by name.

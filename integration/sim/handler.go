@@ -37,12 +37,14 @@ const (
 	Slow Act = "slow"
 	// Deaf: nil, after up to two leases, whatever its context says.
 	Deaf Act = "deaf"
+	// Late: an error, after up to two leases.
+	Late Act = "late error"
 	// Hang: it waits for the end of its context.
 	Hang Act = "hang"
 )
 
 // acts in the order in which they share the percents.
-var acts = []Act{Error, Later, Overload, Panic, Goexit, Never, Skip, Wait, Slow, Deaf, Hang}
+var acts = []Act{Error, Later, Overload, Panic, Goexit, Never, Skip, Wait, Slow, Deaf, Late, Hang}
 
 // patience is after how many runs a message is handled whatever the dice say, so that a run comes to its end.
 const patience = 8
@@ -77,7 +79,7 @@ func (s Schedule) rollOf(message, n int) roll {
 		}
 	}
 	switch {
-	case r.act == Slow || r.act == Deaf:
+	case r.act == Slow || r.act == Deaf || r.act == Late:
 		r.takes = long
 	case r.act == Hang && s.Settings.Timeout == 0: // nothing would end it
 		r.act = Nil
@@ -116,7 +118,7 @@ func (p *process) handle(ctx context.Context, m *consumer.Message) error {
 // err is what the run returns when its time has passed.
 func (r roll) err() error {
 	switch r.act {
-	case Error:
+	case Error, Late:
 		return errTold
 	case Later:
 		return consumer.RetryAfter(errTold, r.wait)
@@ -162,9 +164,7 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 	runs := make([]*entry, len(ms))
 	rolls := make([]roll, len(ms))
 	var longest roll
-	of := &batch{size: len(ms)}
-	// With an order, the first of a batch by key that fails ends it: what comes after it is handled again.
-	consecutive := p.run.schedule.Settings.ByKey && p.run.schedule.Settings.Order != consumer.OrderNone
+	of := &batch{size: len(ms), called: time.Now()}
 	for i, m := range ms {
 		runs[i] = p.begin(ctx, m, of)
 		rolls[i] = p.run.schedule.rollOf(runs[i].message, runs[i].nth)
@@ -173,6 +173,9 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 			longest = roll{act: r.act, takes: r.takes}
 		}
 	}
+	// With an order, the first of a batch by key that fails ends it: what comes after it is handled again. Those without a key are
+	// in no order.
+	consecutive := p.run.schedule.Settings.ByKey && runs[0].lane != ""
 	err := p.pass(ctx, longest)
 	if err == nil && rolls[0].act == Panic {
 		for i, e := range runs {

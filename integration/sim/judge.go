@@ -18,8 +18,11 @@ func (r *run) unfinished() (left []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if open := r.book.open(kept); len(open) > 0 {
+	if open := slices.DeleteFunc(r.book.open(kept), r.isMistaken); len(open) > 0 {
 		left = append(left, fmt.Sprintf("%d messages are neither handled nor dead-lettered, as m%d", len(open), open[0]))
+	}
+	if n := r.untold(); n > 0 {
+		left = append(left, fmt.Sprintf("%d messages were dropped before anybody was given them, and nobody tells a gap of them", n))
 	}
 	n, where, err := r.world.Unsettled()
 	if err != nil {
@@ -53,6 +56,26 @@ func (p *process) holds() (left []string) {
 	return left
 }
 
+// isMistaken says whether the broker may have taken a settle of an older message for one of this: see Kind.Confuses. The older
+// one was under way when the topic was made anew, or finished by somebody who was cut off and said so later.
+func (r *run) isMistaken(n int) bool {
+	b := r.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stored[n]
+	if !r.kind.Confuses || s.epoch == 0 {
+		return false
+	}
+	for _, e := range b.entries {
+		old := b.stored[e.message]
+		same := old.topic == s.topic && old.offset == s.offset && old.epoch < s.epoch
+		if same && (e.ended.IsZero() || e.ended.After(old.goneAt.Add(-4*r.lease()))) {
+			return true
+		}
+	}
+	return false
+}
+
 // keptLetters are the messages that the topic of dead letters has.
 func (r *run) keptLetters() (map[int]bool, error) {
 	kept := map[int]bool{}
@@ -74,10 +97,27 @@ func (r *run) judge() {
 	for _, p := range r.processes {
 		p.judge()
 	}
+	r.hearNacks()
 	r.judgeRepeats()
 	r.judgeAttempts()
 	r.judgeOrder()
 	r.judgeFloors()
+}
+
+// judgeGoodbyes: who has ended, and was in no trouble since it was told to, is no member any more: others need not wait for the
+// end of its session.
+func (r *run) judgeGoodbyes() {
+	world, ok := r.world.(roster)
+	if !ok {
+		return
+	}
+	members := world.Members()
+	for _, p := range r.processes {
+		if p.hasEnded() && p.err == nil && !p.isDead() && slices.Contains(members, p.name) &&
+			!r.book.troubledAt(p, -1, p.stopped, time.Now(), r.lease()) {
+			r.book.find("%s has ended, and the broker counts it as a member", p.name)
+		}
+	}
 }
 
 // judge looks at what a process has told, and what it has left.
@@ -147,9 +187,13 @@ const settleWithin = 250 * time.Millisecond
 //
 //   - one of the two processes was in trouble (killed, frozen, cut off, or the broker was) after it was given the message and
 //     before settleWithin had passed since its handler returned; for what lasts, also within a lease of its end, for only then
-//     it is known what the trouble has cost; or
+//     it is known what the trouble has cost. A light trouble counts where another one was within a lease of it; or
 //   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or
-//   - it was given up as stuck: its late result is void.
+//   - it was given up as stuck: its late result is void; or
+//   - its process has told that settles are unconfirmed, and there was trouble anywhere: a group that waits for a member in trouble
+//     takes no commits from the others; or
+//   - a third process gave it back while it was cut off, and the broker heard of that when the message was another's: it takes it
+//     from that one, for it does not ask whose word it is. Who sent it in time cannot call it back.
 //
 // So a stop, a pause and a partition that moves allow none, and a trouble allows those that its process had or had just
 // finished: the bound in docs/guarantees.md, message by message. What goes through retry topics, or to the dead letters, may be
@@ -165,10 +209,10 @@ func (r *run) judgeRepeats() {
 	}
 	for n := range r.book.stored {
 		slices.SortFunc(done[n], func(x, y *entry) int { return cmp.Compare(x.end, y.end) })
-		for i := 1; i < len(done[n]); i++ {
+		for i := 1; i < len(done[n]) && !r.isMistaken(n); i++ {
 			r.judgeRepeat(n, done[n][i-1], done[n][i])
 		}
-		if !void[n] {
+		if !void[n] && !r.isMistaken(n) {
 			r.judgeLetters(n, done[n])
 		}
 	}
@@ -178,15 +222,61 @@ func (r *run) judgeRepeats() {
 func (r *run) judgeRepeat(n int, before, again *entry) {
 	b := r.book
 	for _, e := range []*entry{before, again} {
-		given := b.had[had{n, e.process}]
-		if e.late || r.gaveUp(e) || b.troubledAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
+		given := b.givenBefore(n, e)
+		if e.late || r.gaveUp(e) || b.hitAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
 			return
 		}
+	}
+	if b.unconfirmed(before, again) && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
+		return
 	}
 	if r.schedule.Settings.Spill && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
 		return
 	}
+	if r.wasNackedLate(n, before, again) {
+		return
+	}
 	b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
+}
+
+// flushed is how soon after a cut what it kept back has arrived.
+const flushed = 10 * time.Millisecond
+
+// wasNackedLate says whether somebody's nack of a message came with the end of a cut that began before the processes of two runs
+// were given it, and after which one of them was.
+func (r *run) wasNackedLate(n int, before, again *entry) bool {
+	first, last := r.book.givenBefore(n, before), r.book.givenBefore(n, again)
+	if last.Before(first) {
+		first, last = last, first
+	}
+	return slices.ContainsFunc(r.nacks[n], func(heard time.Time) bool {
+		return !last.Before(heard) && slices.ContainsFunc(r.book.troubles, func(t trouble) bool {
+			return t.holds && !first.Before(t.from) && !heard.Before(t.until) && heard.Sub(t.until) <= flushed
+		})
+	})
+}
+
+// hearNacks takes what the broker heard of nacks, by message.
+func (r *run) hearNacks() {
+	world, ok := r.world.(nackHearer)
+	if !ok {
+		return
+	}
+	for _, heard := range world.Nacks() {
+		for n, s := range r.book.stored {
+			if s.topic == heard.topic && s.offset == heard.offset && (s.goneAt.IsZero() || heard.at.Before(s.goneAt)) {
+				r.nacks[n] = append(r.nacks[n], heard.at)
+				break
+			}
+		}
+	}
+}
+
+// unconfirmed says whether a run's process has told, before another run, that settles since the first one may not hold.
+func (b *book) unconfirmed(e, again *entry) bool {
+	return slices.ContainsFunc(e.process.events.unconfirmed, func(at time.Time) bool {
+		return !at.Before(e.ended) && !at.After(again.began)
+	})
 }
 
 // judgeLetters: a message has one dead letter, and was not handled then, or there was trouble.
@@ -203,35 +293,106 @@ func (r *run) judgeLetters(n int, done []*entry) {
 	}
 }
 
-// judgeAttempts: nothing is given up before its attempts are used up. Where deliveries count, three times as many are enough,
-// whether a handler saw them or not.
+// tries are the runs of a message that failed.
+type tries struct {
+	failed  int
+	never   bool // one was Permanent
+	attempt int  // the highest count of the broker's
+	// first and last end of a failed run.
+	first, last time.Time
+}
+
+// judgeAttempts: nothing is given up before its attempts are used up, or its time, unless it shall make room for others. Where
+// the broker counts deliveries, three times as many are enough, whether a handler saw them or not; but one run has failed.
 func (r *run) judgeAttempts() {
-	if r.kind.Shared {
-		return
+	s := r.schedule.Settings
+	for n, t := range r.tries() {
+		enough := t.failed >= s.Attempts || s.MakeRoom || r.kind.Shared && t.attempt >= 3*s.Attempts ||
+			s.GiveUp > 0 && t.last.Sub(t.first)+longestWait > time.Duration(s.GiveUp)
+		if r.book.letters[n] > 0 && !t.never && (t.failed == 0 || !enough) {
+			r.book.find("m%d has a dead letter after %d failed runs, of %d", n, t.failed, s.Attempts)
+		}
 	}
-	failed, never := map[int]int{}, map[int]bool{}
+}
+
+// longestWait is the longest delay that a handler asks for. Backoffs and the steps of retry topics are shorter.
+const longestWait = 600 * time.Millisecond
+
+func (r *run) tries() map[int]*tries {
+	all := map[int]*tries{}
+	for n := range r.book.letters {
+		all[n] = &tries{}
+	}
 	for _, e := range r.book.entries {
+		t := all[e.message]
+		if t == nil {
+			continue
+		}
+		t.never = t.never || e.act == Never
+		t.attempt = max(t.attempt, int(e.attempt))
 		// A handler returns an error in the instant of its process's death; the engine may still have told the broker of it.
-		if e.failed || r.gaveUp(e) || e.outcome == ledger.Running && e.process.isDead() {
-			failed[e.message]++
+		if !e.failed && !e.stood && !r.gaveUp(e) && (e.outcome != ledger.Running || !e.process.isDead()) {
+			continue
 		}
-		never[e.message] = never[e.message] || e.act == Never
-	}
-	for n, letters := range r.book.letters {
-		if letters > 0 && !never[n] && failed[n] < r.schedule.Settings.Attempts {
-			r.book.find("m%d has a dead letter after %d failed runs, of %d", n, failed[n], r.schedule.Settings.Attempts)
+		t.failed++
+		at := e.ended
+		if r.gaveUp(e) { // it returned later than that
+			at = e.called.Add(time.Duration(r.schedule.Settings.Timeout))
+		}
+		last := e.ended
+		if last.IsZero() { // it was killed
+			at, last = e.began, e.process.stopped
+		}
+		if t.first.IsZero() || at.Before(t.first) {
+			t.first = at
+		}
+		if last.After(t.last) {
+			t.last = last
 		}
 	}
+	return all
+}
+
+// untold is how many messages were dropped before anybody was given them, where the partition was somebody's by then, and not
+// told in a gap yet. Of a topic that was made anew nobody knows how many there were; and where processes share a partition only
+// who sees both sides of the gap can tell.
+func (r *run) untold() (n int64) {
+	if r.kind.Shared || r.schedule.has(Recreate) {
+		return 0
+	}
+	r.book.mu.Lock()
+	for m, s := range r.book.stored {
+		if s.held && r.book.givenFirst(m).IsZero() {
+			n++
+		}
+	}
+	r.book.mu.Unlock()
+	for _, p := range r.processes {
+		p.events.mu.Lock()
+		n -= p.events.skips
+		p.events.mu.Unlock()
+	}
+	return max(0, n)
 }
 
 // givenFirst is when a process was given the message first.
 func (b *book) givenFirst(n int) (first time.Time) {
 	for x, at := range b.had {
-		if x.message == n && (first.IsZero() || at.Before(first)) {
-			first = at
+		if x.message == n && (first.IsZero() || at[0].Before(first)) {
+			first = at[0]
 		}
 	}
 	return first
+}
+
+// givenBefore is when a run's process was given its message: the last time before it began.
+func (b *book) givenBefore(n int, e *entry) (given time.Time) {
+	for _, at := range b.had[had{n, e.process}] {
+		if !at.After(e.began) {
+			given = at
+		}
+	}
+	return given
 }
 
 // lease is the schedule's.
@@ -240,7 +401,7 @@ func (r *run) lease() time.Duration { return time.Duration(r.schedule.Settings.L
 // gaveUp says whether a run took so long that it was given up.
 func (r *run) gaveUp(e *entry) bool {
 	limit := time.Duration(r.schedule.Settings.Timeout)
-	return limit > 0 && e.ended.Sub(e.began) >= limit+time.Duration(r.schedule.Settings.Lease)
+	return limit > 0 && e.ended.Sub(e.called) >= limit+time.Duration(r.schedule.Settings.Lease)
 }
 
 // troubledAt says whether a process, nil: any, was in trouble with a message between two instants. What lasts is trouble for so
@@ -248,26 +409,50 @@ func (r *run) gaveUp(e *entry) bool {
 func (b *book) troubledAt(p *process, message int, from, until time.Time, longer time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, t := range b.troubles {
-		end := t.until
-		if !t.until.Equal(t.from) {
-			end = end.Add(longer)
-		}
-		mine := (p == nil || t.process == nil || t.process == p) && (t.message < 0 || t.message == message)
-		if mine && !t.from.After(until) && !end.Before(from) {
+	return slices.ContainsFunc(b.troubles, func(t trouble) bool { return t.isAt(p, message, from, until, longer) })
+}
+
+// hitAt is troubledAt without the light troubles that came alone.
+func (b *book) hitAt(p *process, message int, from, until time.Time, longer time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, t := range b.troubles {
+		if t.isAt(p, message, from, until, longer) && (!t.light || b.isJoined(i, longer)) {
 			return true
 		}
 	}
 	return false
 }
 
-// laneOf names what is handled one after the other with m; "": nothing.
-func (r *run) laneOf(m *consumer.Message) string {
+// isJoined says whether another trouble of the same process was within a time of one. It needs b.mu.
+func (b *book) isJoined(i int, within time.Duration) bool {
+	t := b.troubles[i]
+	for j, other := range b.troubles {
+		if j != i && other.isAt(t.process, -1, t.from.Add(-within), t.until.Add(within), within) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAt says whether it befell a process, nil: any, with a message, between two instants. What lasts is trouble for so much
+// longer.
+func (t trouble) isAt(p *process, message int, from, until time.Time, longer time.Duration) bool {
+	end := t.until
+	if !t.until.Equal(t.from) {
+		end = end.Add(longer)
+	}
+	mine := (p == nil || t.process == nil || t.process == p) && (t.message < 0 || t.message == message)
+	return mine && !t.from.After(until) && !end.Before(from)
+}
+
+// laneOf names what is handled one after the other with m, which came when its topic was made anew epoch times; "": nothing.
+func (r *run) laneOf(m *consumer.Message, epoch int) string {
 	switch {
 	case r.schedule.Settings.Order == consumer.OrderPartition:
-		return fmt.Sprintf("%s/%d", m.Topic, m.Partition)
+		return fmt.Sprintf("%s/%d#%d", m.Topic, m.Partition, epoch)
 	case r.schedule.Settings.Order == consumer.OrderKey && m.Key != nil:
-		return fmt.Sprintf("%s/%d %s", m.Topic, m.Partition, m.Key)
+		return fmt.Sprintf("%s/%d#%d %s", m.Topic, m.Partition, epoch, m.Key)
 	}
 	return ""
 }
@@ -327,7 +512,11 @@ func (r *run) judgeOrder() {
 		if e.lane == "" {
 			continue
 		}
-		seq := e.seq + r.topicOf(e)<<50
+		seq := r.placeOf(e)
+		if gone := b.stored[e.message].gone; gone > 0 { // nothing waits for it any more, nor when it fails later
+			letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: gone})
+			letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: max(gone, e.end)})
+		}
 		if e.zombie || e.batch != nil && e.outcome == ledger.Running {
 			if e.outcome == ledger.Done {
 				letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: e.end})
@@ -346,9 +535,11 @@ func (r *run) judgeOrder() {
 	}
 }
 
-// topicOf is the number of a message's topic.
-func (r *run) topicOf(e *entry) int64 {
-	return int64(slices.Index(r.schedule.Inputs(), r.book.stored[e.message].topic))
+// placeOf is where a message stands among all: by topic, partition, how often the topic was made anew, and offset. It needs
+// book.mu.
+func (r *run) placeOf(e *entry) int64 {
+	s := &r.book.stored[e.message]
+	return e.seq + int64(slices.Index(r.schedule.Inputs(), s.topic))<<50 + int64(s.epoch)<<32
 }
 
 func hash(s string) int64 {
@@ -357,12 +548,10 @@ func hash(s string) int64 {
 	return int64(h.Sum64() >> 1)
 }
 
-// judgeFloors: what is committed never goes back.
+// judgeFloors: what is committed never goes back, while the log is the same and the broker forgets nothing.
 func (r *run) judgeFloors() {
-	for _, step := range r.schedule.Steps {
-		if step.Fault.What == Forget {
-			return
-		}
+	if r.schedule.has(Forget, Recreate) {
+		return
 	}
 	for where, floors := range r.floors {
 		for i := 1; i < len(floors); i++ {

@@ -28,7 +28,7 @@ import (
 func init() {
 	ofGroup := "who has a partition is the group's to say: join, leave, stop and steal move them"
 	kinds = append(kinds, Kind{
-		Name: "kafka", Late: true, Heavy: 10,
+		Name: "kafka", Late: true, Heavy: 10, Assigns: true, Asked: time.Second,
 		Cannot: map[What]string{
 			Revoke: ofGroup, Bounce: ofGroup,
 			Again:  "a reader chooses what it reads: Kafka sends nothing again",
@@ -43,6 +43,7 @@ type kafkaWorld struct {
 	testing.TB
 	schedule Schedule
 	weather
+	shelf
 	rnd    *rand.Rand
 	client *kgo.Client // no fault is in its way
 	admin  *kadm.Client
@@ -62,7 +63,7 @@ const kafkaNodes = 2
 func newKafkaWorld(t testing.TB, s Schedule) *kafkaWorld {
 	w := &kafkaWorld{TB: t, schedule: s, weather: weather{net: memnet.New()}, rnd: rand.New(rand.NewPCG(s.Seed, 11)),
 		groups: map[string][]string{}, floors: map[string][]int64{}}
-	if slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Fault.What == Restart }) {
+	if s.has(Restart) {
 		w.dir = t.TempDir()
 	}
 	w.cluster = w.newCluster()
@@ -82,7 +83,8 @@ func newKafkaWorld(t testing.TB, s Schedule) *kafkaWorld {
 // newCluster starts the brokers, at the same addresses each time.
 func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	opts := []kfake.Opt{kfake.ListenFn(w.net.Listen), kfake.GroupMinSessionTimeout(50 * time.Millisecond),
-		kfake.SeedTopics(int32(w.schedule.Settings.Partitions), w.schedule.Inputs()...), kfake.SeedTopics(1, w.schedule.Outputs()...)}
+		kfake.SeedTopics(int32(w.schedule.Settings.Partitions), w.schedule.Inputs()...),
+		kfake.SeedTopics(1, w.schedule.Outputs()...)}
 	if w.dir != "" {
 		opts = append(opts, kfake.DataDir(w.dir))
 	}
@@ -94,7 +96,34 @@ func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	if err != nil {
 		w.Fatal(err)
 	}
+	c.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return w.settingsOf(req.(*kmsg.DescribeConfigsRequest)), nil, true
+	})
 	return c
+}
+
+// settingsOf are a group's: kfake does not tell what tells Kafka 4.3, though it checks commits as that does.
+func (w *kafkaWorld) settingsOf(req *kmsg.DescribeConfigsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	for _, of := range req.Resources {
+		r := kmsg.NewDescribeConfigsResponseResource()
+		r.ResourceType, r.ResourceName = of.ResourceType, of.ResourceName
+		for _, name := range []string{groupSession, "consumer.assignment.interval.ms"} {
+			c := kmsg.NewDescribeConfigsResponseResourceConfig()
+			c.Name, c.Value = name, kmsg.StringPtr(w.session())
+			r.Configs = append(r.Configs, c)
+		}
+		resp.Resources = append(resp.Resources, r)
+	}
+	return resp
+}
+
+// groupSession is the setting of a group to which its brokers assign partitions.
+const groupSession = "consumer.session.timeout.ms"
+
+func (w *kafkaWorld) session() string {
+	return fmt.Sprint(time.Duration(w.schedule.Settings.Lease).Milliseconds())
 }
 
 func (w *kafkaWorld) addresses() (as []string) {
@@ -123,13 +152,14 @@ func (w *kafkaWorld) Join(name string) Process {
 }
 
 // Produce implements World.
-func (w *kafkaWorld) Produce(topic string, partition int, key, value []byte) error {
+func (w *kafkaWorld) Produce(topic string, partition int, key, value []byte) (int64, error) {
 	defer w.look()
 	r := &kgo.Record{Topic: topic, Partition: int32(partition), Key: key, Value: value}
 	if err := w.client.ProduceSync(context.Background(), r).FirstErr(); err != nil {
-		return fmt.Errorf("producing to %s/%d: %w", topic, partition, err)
+		return -1, fmt.Errorf("producing to %s/%d: %w", topic, partition, err)
 	}
-	return nil
+	w.store(broker.Message{Topic: topic, Partition: r.Partition, Offset: r.Offset, Key: key, Value: value})
+	return r.Offset, nil
 }
 
 // Do implements World.
@@ -160,6 +190,10 @@ func (w *kafkaWorld) Do(f Fault, p Process) (undo func(), err error) {
 	case Grow:
 		_, err := w.admin.CreatePartitions(context.Background(), f.N, oneOf(w.rnd, w.schedule.Inputs()))
 		return nil, err
+	case Trim:
+		return nil, w.trim(f.N)
+	case Recreate:
+		return nil, w.recreate(f.N)
 	default:
 		return nil, fmt.Errorf("kfake does not know how to do %q", f.What)
 	}
@@ -186,9 +220,7 @@ func (w *kafkaWorld) publishes(req kmsg.Request) bool {
 
 // steal expels the owner of an input's partition from its group. It learns that at its next heartbeat or commit.
 func (w *kafkaWorld) steal(n int) error {
-	inputs := w.schedule.Inputs()
-	topic := inputs[n%len(inputs)]
-	partition := int32(n / len(inputs) % w.schedule.Settings.Partitions)
+	topic, partition := w.schedule.place(n)
 	for group := range w.groups {
 		info := w.brokers().GroupInfo(group)
 		if info == nil {
@@ -205,6 +237,9 @@ func (w *kafkaWorld) steal(n int) error {
 
 // expel takes a member out of its group, as its coordinator does when its session is over.
 func (w *kafkaWorld) expel(group, member string) error {
+	if w.schedule.Settings.Assigned {
+		return w.sayLeft(group, member)
+	}
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group, req.MemberID = group, member
 	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: member}}
@@ -218,15 +253,94 @@ func (w *kafkaWorld) expel(group, member string) error {
 	return nil
 }
 
+// sayLeft says for a member that it leaves a group to which the brokers assign partitions.
+func (w *kafkaWorld) sayLeft(group, member string) error {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.MemberEpoch = group, member, -1
+	resp, err := req.RequestWith(context.Background(), w.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownMemberID) {
+		return fmt.Errorf("expelling %s from group %s: %w", member, group, err)
+	}
+	return nil
+}
+
 // lead moves a partition to another node, and each third time the groups' coordinators, too.
 func (w *kafkaWorld) lead(n int) error {
-	c, inputs := w.brokers(), w.schedule.Inputs()
-	topic := inputs[n%len(inputs)]
-	partition := int32(n / len(inputs) % w.schedule.Settings.Partitions)
+	c := w.brokers()
+	topic, partition := w.schedule.place(n)
 	if n%3 == 0 {
 		c.RehashCoordinators()
 	}
 	return c.MoveTopicPartition(topic, partition, (c.LeaderFor(topic, partition)+1)%kafkaNodes)
+}
+
+// trim lets a partition begin later.
+func (w *kafkaWorld) trim(n int) error {
+	topic, partition := w.schedule.place(n)
+	leaves := newest(n)
+	if w.dir != "" { // kfake forgets where a log ends that it restarts without any message
+		leaves = max(1, leaves)
+	}
+	below := w.above(topic, partition, leaves)
+	if below == 0 {
+		return nil
+	}
+	err := w.sure(func(ctx context.Context) error {
+		var to kadm.Offsets
+		to.AddOffset(topic, partition, below, -1)
+		resp, err := w.admin.DeleteRecords(ctx, to)
+		if err == nil {
+			err = resp.Error()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("trimming %s/%d below %d: %w", topic, partition, below, err)
+	}
+	w.drop(topic, partition, below)
+	return nil
+}
+
+// recreate deletes a topic and makes it again, with as many partitions.
+func (w *kafkaWorld) recreate(n int) error {
+	topic, _ := w.schedule.place(n)
+	partitions := int32(len(w.brokers().PartitionInfos(topic)))
+	err := w.sure(func(ctx context.Context) error {
+		_, err := w.admin.DeleteTopic(ctx, topic)
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		err = w.sure(func(ctx context.Context) error {
+			_, err := w.admin.CreateTopic(ctx, partitions, 1, nil, topic)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("making %s anew: %w", topic, err)
+	}
+	w.client.PurgeTopicsFromClient(topic)
+	w.empty(topic)
+	return nil
+}
+
+// sure asks again while leaders and controllers change.
+func (w *kafkaWorld) sure(do func(ctx context.Context) error) (err error) {
+	for range 100 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err = do(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 // restart stops the brokers and starts them again with the same data.
@@ -292,6 +406,22 @@ func (w *kafkaWorld) look() {
 	}
 }
 
+// Members implements roster. Static ones are left out, for they may come back.
+func (w *kafkaWorld) Members() (names []string) {
+	for group := range w.groups {
+		info := w.brokers().GroupInfo(group)
+		if info == nil {
+			continue
+		}
+		for _, m := range info.Members {
+			if m.InstanceID == nil {
+				names = append(names, m.ClientID)
+			}
+		}
+	}
+	return names
+}
+
 // Floors implements World.
 func (w *kafkaWorld) Floors() map[string][]int64 { return w.floors }
 
@@ -318,7 +448,9 @@ func (w *kafkaWorld) rebalanceTimeout() time.Duration {
 }
 
 func (p *kafkaProcess) connection() kafkabroker.Connection {
-	c := kafkabroker.Connection{Brokers: p.w.addresses(), ClientID: p.name, DialTimeout: time.Second, RequestTimeout: kafkaRequest}
+	c := kafkabroker.Connection{
+		Brokers: p.w.addresses(), ClientID: p.name, DialTimeout: time.Second, RequestTimeout: kafkaRequest,
+	}
 	dialer.Use(&c, p.host.Dial)
 	return c
 }
@@ -332,13 +464,26 @@ func (p *kafkaProcess) Source(s Subscription) (broker.Source, error) {
 	cfg := kafkabroker.Config{
 		Connection: p.connection(), Group: s.Group, Topics: s.Topics,
 		SessionTimeout: time.Duration(settings.Lease), HeartbeatInterval: time.Duration(settings.Lease) / 10,
-		RevokeWait: time.Duration(settings.RevokeWait), RebalanceTimeout: p.w.rebalanceTimeout(), CommitInterval: settleWithin / 2,
-		Balancer: oneOf(dice, []string{"sticky", "sticky", "sticky", "range", "roundrobin"}),
+		RevokeWait: time.Duration(settings.RevokeWait), RebalanceTimeout: p.w.rebalanceTimeout(),
+		CommitInterval: settleWithin / 2,
+		Balancer:       oneOf(dice, []string{"sticky", "sticky", "sticky", "range", "roundrobin"}),
 	}
 	if dice.IntN(5) == 0 {
 		cfg.InstanceID = p.name
 	}
+	if settings.Assigned {
+		p.assigned(&cfg)
+	}
 	return kafkabroker.NewSource(cfg)
+}
+
+// assigned lets the brokers assign the group's partitions.
+func (p *kafkaProcess) assigned(cfg *kafkabroker.Config) {
+	cfg.Membership = "consumer"
+	if cfg.Balancer == "roundrobin" { // which they do not have
+		cfg.Balancer = "sticky"
+	}
+	p.w.brokers().SetGroupConfigs(cfg.Group, map[string]string{groupSession: p.w.session()})
 }
 
 // Publisher implements Process.

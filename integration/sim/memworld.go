@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,10 +29,11 @@ func init() {
 	for _, w := range []What{Revoke, Steal, Bounce} {
 		leased[w] = "a leased stream has no partitions that belong to somebody"
 	}
+	leased[Recreate] = "all topics are one stream: the dead letters would be gone, too"
 	kinds = append(kinds,
-		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1,
+		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1, Asked: time.Second,
 			New: func(_ testing.TB, s Schedule) World { return newMemWorld(s, false) }},
-		Kind{Name: "membroker-leased", Cannot: leased, Heavy: 1, Shared: true, NoSpill: true,
+		Kind{Name: "membroker-leased", Cannot: leased, Heavy: 1, Shared: true, NoSpill: true, Asked: time.Second,
 			New: func(_ testing.TB, s Schedule) World { return newMemWorld(s, true) }},
 	)
 }
@@ -42,6 +44,8 @@ type memWorld struct {
 	b      *membroker.Broker
 	leased bool
 	groups map[string][]string // the topics of each
+	gone   []int
+	away   int // how many faults keep the broker away
 }
 
 func newMemWorld(s Schedule, leased bool) *memWorld {
@@ -61,8 +65,8 @@ func newMemWorld(s Schedule, leased bool) *memWorld {
 func (w *memWorld) Join(string) Process { return &memProcess{w: w, died: make(chan struct{})} }
 
 // Produce implements World.
-func (w *memWorld) Produce(topic string, partition int, key, value []byte) error {
-	return w.b.ProduceTo(partition, broker.Outgoing{Topic: topic, Key: key, Value: value})
+func (w *memWorld) Produce(topic string, partition int, key, value []byte) (int64, error) {
+	return -1, w.b.ProduceTo(partition, broker.Outgoing{Topic: topic, Key: key, Value: value})
 }
 
 // errTold is what a broker says that was told to fail.
@@ -76,8 +80,13 @@ func (w *memWorld) Do(f Fault, p Process) (undo func(), err error) {
 	b := w.b
 	switch f.What {
 	case Down:
+		w.away++
 		b.Down()
-		return b.Up, nil
+		return func() {
+			if w.away--; w.away == 0 {
+				b.Up()
+			}
+		}, nil
 	case Delay:
 		b.Delay(time.Duration(f.N) * time.Millisecond)
 		return func() { b.Delay(0) }, nil
@@ -95,6 +104,11 @@ func (w *memWorld) Do(f Fault, p Process) (undo func(), err error) {
 		w.again(f.N)
 	case Revoke, Steal, Bounce:
 		w.move(f)
+	case Trim:
+		return nil, w.drop(func() error { return w.trim(f.N) })
+	case Recreate:
+		topic, _ := w.s.place(f.N)
+		return nil, w.drop(func() error { return b.Recreate(topic) })
 	default:
 		return nil, fmt.Errorf("a broker in memory does not know how to do %q", f.What)
 	}
@@ -116,14 +130,57 @@ func (w *memWorld) again(n int) {
 
 // move takes a partition; it may be nobody's at the moment.
 func (w *memWorld) move(f Fault) {
-	inputs := w.s.Inputs()
-	topic := inputs[f.N%len(inputs)]
-	partition := int32(f.N / len(inputs) % w.s.Settings.Partitions)
-	do := map[What]func(group, topic string, partition int32) error{Revoke: w.b.Revoke, Steal: w.b.Steal, Bounce: w.b.Bounce}[f.What]
+	topic, partition := w.s.place(f.N)
+	do := map[What]func(group, topic string, partition int32) error{
+		Revoke: w.b.Revoke, Steal: w.b.Steal, Bounce: w.b.Bounce,
+	}[f.What]
 	for group := range w.groups {
 		_ = do(group, topic, partition) // not all groups read it
 	}
 }
+
+// trim drops all but the newest messages of a partition, or of the stream.
+func (w *memWorld) trim(n int) error {
+	topic, partition := w.s.place(n)
+	var offsets []int64
+	for _, m := range w.b.Messages(topic) {
+		if w.leased || m.Partition == partition {
+			offsets = append(offsets, m.Offset)
+		}
+	}
+	if len(offsets) <= newest(n) {
+		return nil
+	}
+	return w.b.Trim(topic, partition, append(offsets, offsets[len(offsets)-1]+1)[len(offsets)-newest(n)])
+}
+
+// drop enters what is not there any more afterwards.
+func (w *memWorld) drop(do func() error) error {
+	before := w.inputs()
+	if err := do(); err != nil {
+		return err
+	}
+	after := w.inputs()
+	for _, n := range before {
+		if !slices.Contains(after, n) {
+			w.gone = append(w.gone, n)
+		}
+	}
+	return nil
+}
+
+// inputs are the messages that the inputs have, by number.
+func (w *memWorld) inputs() (numbers []int) {
+	for _, topic := range w.s.Inputs() {
+		for _, m := range w.b.Messages(topic) {
+			numbers = append(numbers, numberOf(m.Value))
+		}
+	}
+	return numbers
+}
+
+// Gone implements World.
+func (w *memWorld) Gone() []int { return w.gone }
 
 // Messages implements World.
 func (w *memWorld) Messages(topic string) ([]broker.Message, error) { return w.b.Messages(topic), nil }
@@ -168,6 +225,7 @@ func (w *memWorld) Close() {}
 type memProcess struct {
 	w       *memWorld
 	sources []*membroker.Source
+	cuts    int // how many are under way
 
 	mu      sync.Mutex
 	died    chan struct{}
@@ -227,11 +285,15 @@ func (p *memProcess) do(f Fault) (undo func(), err error) {
 
 func (p *memProcess) cut(d membroker.Direction, to, from int) (undo func()) {
 	p.block(to, from)
+	p.cuts++
 	for _, s := range p.sources {
 		s.Cut(d)
 	}
 	return func() {
 		p.block(-to, -from)
+		if p.cuts--; p.cuts > 0 {
+			return
+		}
 		for _, s := range p.sources {
 			s.Heal()
 		}

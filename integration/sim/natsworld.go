@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ import (
 func init() {
 	one := "there is one server"
 	kinds = append(kinds, Kind{
-		Name: "nats", Late: true, Heavy: 15, Shared: true, NoSpill: true,
+		Name: "nats", Late: true, Heavy: 15, Shared: true, NoSpill: true, Confuses: true, Asked: 31 * time.Second,
 		Cannot: map[What]string{
 			Leader: one, CutNode: one,
 			Revoke: "a leased stream has no partitions", Bounce: "a leased stream has no partitions",
@@ -49,14 +50,18 @@ type natsWorld struct {
 	testing.TB
 	schedule Schedule
 	weather
+	shelf
 	dir     string
 	storage jetstream.StorageType
 	client  *nats.Conn // no fault is in its way
 	js      jetstream.JetStream
 	groups  map[string][]string // the topics of each
-	stored  map[string][]broker.Message
+	letters []broker.Message    // that were read
 	floors  map[string][]int64
 	at      *natsServer
+
+	mu    sync.Mutex
+	nacks []nack
 }
 
 // natsAddress is where the server listens.
@@ -66,28 +71,59 @@ func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
 	forgetPools()
 	w := &natsWorld{
 		TB: t, schedule: s, weather: weather{net: memnet.New()}, dir: t.TempDir(), storage: jetstream.MemoryStorage,
-		groups: map[string][]string{}, stored: map[string][]broker.Message{}, floors: map[string][]int64{},
+		groups: map[string][]string{}, floors: map[string][]int64{},
 	}
-	if slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Fault.What == Restart || step.Fault.What == Forget }) {
+	if s.has(Restart, Forget) {
 		w.storage = jetstream.FileStorage
 	}
 	w.at = w.serve()
 	var err error
 	w.client, err = nats.Connect("nats://"+natsAddress, nats.SetCustomDialer(natsDialer{w.net.Host(greetsNATS)}),
-		nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true))
+		nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.RetryOnFailedConnect(true))
 	if err == nil {
 		w.js, err = jetstream.New(w.client)
 	}
+	if err == nil {
+		_, err = w.client.Subscribe(nackAdvisories, w.nacked)
+	}
 	for _, topic := range append(s.Inputs(), s.Outputs()...) {
 		if err == nil {
-			cfg := jetstream.StreamConfig{Name: topic, Subjects: []string{topic}, Storage: w.storage}
-			_, err = w.js.CreateStream(context.Background(), cfg)
+			err = w.create(context.Background(), topic)
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// nackAdvisories is where the server tells of each nak of a message that is not settled.
+const nackAdvisories = "$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.>"
+
+// nacked notes a nak that the server tells of.
+func (w *natsWorld) nacked(m *nats.Msg) {
+	var told server.JSConsumerDeliveryNakAdvisory
+	if err := json.Unmarshal(m.Data, &told); err != nil {
+		w.Errorf("an advisory of a nak: %v", err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nacks = append(w.nacks, nack{told.Stream, int64(told.StreamSeq), time.Now()})
+}
+
+// Nacks implements nackHearer.
+func (w *natsWorld) Nacks() []nack {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.nacks)
+}
+
+// create makes a topic's stream.
+func (w *natsWorld) create(ctx context.Context, topic string) error {
+	_, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: topic, Subjects: []string{topic}, Storage: w.storage})
+	return err
 }
 
 // forgetPools empties each sync.Pool: nats.go keeps timers in one, and a timer of an earlier bubble may not be used in this
@@ -114,20 +150,22 @@ func (w *natsWorld) Join(name string) Process {
 }
 
 // Produce implements World.
-func (w *natsWorld) Produce(topic string, _ int, key, value []byte) error {
+func (w *natsWorld) Produce(topic string, _ int, key, value []byte) (int64, error) {
 	id := string(value) // it is stored once, however often that is tried
-	m := &nats.Msg{Subject: topic, Data: value, Header: nats.Header{natsKey: {string(key)}, jetstream.MsgIDHeader: {id}}}
+	m := &nats.Msg{Subject: topic, Data: value, Header: nats.Header{jetstream.MsgIDHeader: {id}}}
+	if key != nil {
+		m.Header.Set(natsKey, string(key))
+	}
 	var ack *jetstream.PubAck
 	err := w.ask(func(ctx context.Context) (err error) {
 		ack, err = w.js.PublishMsg(ctx, m)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("publishing to %s: %w", topic, err)
+		return -1, fmt.Errorf("publishing to %s: %w", topic, err)
 	}
-	stored := broker.Message{Topic: topic, Partition: -1, Offset: int64(ack.Sequence), Key: key, Value: value}
-	w.stored[topic] = append(w.stored[topic], stored)
-	return nil
+	w.store(broker.Message{Topic: topic, Partition: -1, Offset: int64(ack.Sequence), Key: key, Value: value})
+	return int64(ack.Sequence), nil
 }
 
 // natsKey is the header with the key, of programs that are not longshore.
@@ -163,6 +201,10 @@ func (w *natsWorld) Do(f Fault, p Process) (undo func(), err error) {
 		return nil, w.restart(true)
 	case Steal:
 		return nil, w.unpin(f.N)
+	case Trim:
+		return nil, w.purge(f.N)
+	case Recreate:
+		return nil, w.recreate(f.N)
 	}
 	return nil, fmt.Errorf("a nats-server does not know how to do %q", f.What)
 }
@@ -172,8 +214,7 @@ func (w *natsWorld) unpin(n int) error {
 	if w.schedule.Settings.Order == "" {
 		return nil
 	}
-	inputs := w.schedule.Inputs()
-	topic := inputs[n%len(inputs)]
+	topic, _ := w.schedule.place(n)
 	for group, topics := range w.groups {
 		if !slices.Contains(topics, topic) {
 			continue
@@ -196,6 +237,47 @@ func (w *natsWorld) unpin(n int) error {
 	return nil
 }
 
+// purge drops all but the newest messages of a stream.
+func (w *natsWorld) purge(n int) error {
+	topic, _ := w.schedule.place(n)
+	below := w.above(topic, -1, newest(n))
+	if below == 0 {
+		return nil
+	}
+	err := w.ask(func(ctx context.Context) error {
+		s, err := w.js.Stream(ctx, topic)
+		if err != nil {
+			return err
+		}
+		return s.Purge(ctx, jetstream.WithPurgeSequence(uint64(below)))
+	})
+	if err != nil {
+		return fmt.Errorf("purging %s below %d: %w", topic, below, err)
+	}
+	w.drop(topic, -1, below)
+	return nil
+}
+
+// recreate deletes a stream, with its consumers, and makes it again.
+func (w *natsWorld) recreate(n int) error {
+	topic, _ := w.schedule.place(n)
+	err := w.ask(func(ctx context.Context) error {
+		err := w.js.DeleteStream(ctx, topic)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		err = w.ask(func(ctx context.Context) error { return w.create(ctx, topic) })
+	}
+	if err != nil {
+		return fmt.Errorf("making %s anew: %w", topic, err)
+	}
+	w.empty(topic)
+	return nil
+}
+
 func (w *natsWorld) info(ctx context.Context, topic, group string) (*jetstream.ConsumerInfo, error) {
 	c, err := w.js.Consumer(ctx, topic, group)
 	if err != nil {
@@ -204,28 +286,26 @@ func (w *natsWorld) info(ctx context.Context, topic, group string) (*jetstream.C
 	return c.CachedInfo(), nil
 }
 
-// Messages implements World.
+// Messages implements World. Of the outputs there is one, the dead letters.
 func (w *natsWorld) Messages(topic string) ([]broker.Message, error) {
-	if slices.Contains(w.schedule.Inputs(), topic) {
-		return w.stored[topic], nil
+	if topic != letterTopic {
+		return w.have[topic], nil
 	}
-	have := w.stored[topic]
 	err := w.ask(func(ctx context.Context) error {
 		s, err := w.js.Stream(ctx, topic)
 		if err != nil {
 			return err
 		}
-		for seq := uint64(len(have) + 1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+		for seq := uint64(len(w.letters) + 1); seq <= s.CachedInfo().State.LastSeq; seq++ {
 			m, err := s.GetMsg(ctx, seq)
 			if err != nil {
 				return err
 			}
-			have = append(have, broker.Message{Topic: topic, Partition: -1, Offset: int64(seq), Value: m.Data})
+			w.letters = append(w.letters, broker.Message{Topic: topic, Partition: -1, Offset: int64(seq), Value: m.Data})
 		}
 		return nil
 	})
-	w.stored[topic] = have
-	return have, err
+	return w.letters, err
 }
 
 // Unsettled implements World.
@@ -233,7 +313,7 @@ func (w *natsWorld) Unsettled() (n int64, where string, err error) {
 	var parts []string
 	for group, topics := range w.groups {
 		for _, topic := range topics {
-			left := int64(len(w.stored[topic]))
+			left := int64(len(w.have[topic]))
 			err := w.ask(func(ctx context.Context) error {
 				info, err := w.info(ctx, topic, group)
 				if err != nil {
@@ -245,8 +325,8 @@ func (w *natsWorld) Unsettled() (n int64, where string, err error) {
 					w.floors[key] = append(f, int64(info.AckFloor.Stream))
 				}
 				if left > 0 {
-					parts = append(parts, fmt.Sprintf("%s for %s: %d were not delivered, %d not acked, all before %d are", topic, group,
-						info.NumPending, info.NumAckPending, info.AckFloor.Stream+1))
+					parts = append(parts, fmt.Sprintf("%s for %s: %d were not delivered, %d not acked, all before %d are",
+						topic, group, info.NumPending, info.NumAckPending, info.AckFloor.Stream+1))
 				}
 				return nil
 			})
@@ -380,7 +460,7 @@ func (p *natsProcess) Source(s Subscription) (broker.Source, error) {
 	return natsbroker.NewSource(natsbroker.Config{
 		Connection: p.connection(), Stream: s.Topics[0], Consumer: s.Group, KeyHeader: natsKey,
 		AckWait: time.Duration(settings.Lease), RevokeWait: time.Duration(settings.RevokeWait),
-		Heartbeat: 500 * time.Millisecond, Poll: time.Second,
+		Heartbeat: 500 * time.Millisecond, Poll: time.Second, Recreate: p.w.schedule.has(Recreate),
 	})
 }
 

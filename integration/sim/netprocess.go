@@ -34,12 +34,15 @@ func (s sockets) do(f Fault) (undo func(), err error) {
 	return nil, fmt.Errorf("the connections of a process know no %q", f.What)
 }
 
-// cut keeps back what goes in a direction. After half of the cuts it arrives, as TCP sends it again; after the others the
-// connections are gone, for what stands between has forgotten them. Which, the schedule says.
+// loses says whether what a cut keeps back never arrives. After half of the cuts it does, as TCP sends it again; after the others
+// the connections are gone, for what stands between has forgotten them. Which, the schedule says.
+func loses(cut Fault) bool { return time.Duration(cut.For)/time.Millisecond%2 == 0 }
+
+// cut keeps back what goes in a direction.
 func (s sockets) cut(f Fault, d memnet.Direction, address string) (undo func()) {
 	heal := s.host.Cut(d, address)
 	return func() {
-		if time.Duration(f.For)/time.Millisecond%2 == 0 {
+		if loses(f) {
 			s.host.Break(address)
 		}
 		heal()

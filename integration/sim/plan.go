@@ -68,6 +68,14 @@ func (p planner) settings() Settings {
 		s.Spill = true
 		s.Budget = 2*s.Budget + 16
 	}
+	if p.oneIn(4) {
+		s.Keyless = 1 + p.IntN(100)
+	}
+	s.MakeRoom = s.Order != consumer.OrderNone && s.Letters && p.oneIn(4)
+	if p.oneIn(6) {
+		s.GiveUp = Span(100*time.Millisecond) + p.span(2*time.Second)
+	}
+	s.Assigned = p.kind.Assigns && p.oneIn(2)
 	return s
 }
 

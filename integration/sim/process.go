@@ -36,6 +36,28 @@ type process struct {
 	thawed   chan struct{} // nil: it does not stand still
 	thawedAt time.Time
 	frozen   int // how many freezes are under way
+	silent   silence
+}
+
+// A silence is since when nothing is heard of the broker, because of so many faults. Its owner has a lock.
+type silence struct {
+	faults int
+	since  time.Time
+}
+
+func (s *silence) begin() {
+	if s.faults++; s.faults == 1 {
+		s.since = time.Now()
+	}
+}
+
+func (s *silence) end() { s.faults-- }
+
+func (s *silence) lasts() time.Duration {
+	if s.faults == 0 {
+		return 0
+	}
+	return time.Since(s.since)
 }
 
 // start makes a process, and runs its consumer.
@@ -69,11 +91,14 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 	workers := 1 + rnd.IntN(s.Workers)
 	cfg := consumer.Config{
 		Name: p.name, Logger: zerolog.Nop(), Observers: []consumer.Observer{p.events.observe},
-		Order: s.Order, Lane: consumer.Lane{Limit: s.Lane}, Strict: s.Strict,
+		Order: s.Order, Lane: consumer.Lane{Limit: s.Lane, Full: consumer.LaneBlock}, Strict: s.Strict,
 		Pool: consumer.Pool{Max: workers}, Budget: broker.Budget{Messages: max(s.Budget, workers), Bytes: 1 << 20},
 		Timeout: time.Duration(s.Timeout), StuckAfter: time.Duration(s.Lease),
 		DrainTimeout: time.Duration(s.Drain), CancelGrace: cancelGrace, CloseTimeout: closeTimeout,
-		Retry: consumer.Retry{MaxAttempts: s.Attempts, Backoff: backoff},
+		Retry: consumer.Retry{MaxAttempts: s.Attempts, GiveUpAfter: time.Duration(s.GiveUp), Backoff: backoff},
+	}
+	if s.MakeRoom {
+		cfg.Lane.Full = consumer.LaneDeadLetter
 	}
 	if p.run.logs != nil {
 		cfg.Logger = zerolog.New(p.run.logs)
@@ -201,6 +226,33 @@ func (p *process) hasEnded() bool {
 	}
 }
 
+// hush enters that it hears nothing of the broker, until undo.
+func (p *process) hush(undo func()) func() {
+	p.mu.Lock()
+	p.silent.begin()
+	p.mu.Unlock()
+	return func() {
+		p.mu.Lock()
+		p.silent.end()
+		p.mu.Unlock()
+		undo()
+	}
+}
+
+// unheard is for how long it has heard nothing of the broker; 0 where it stands still, or did a moment ago, and has to look at
+// the clock first.
+func (p *process) unheard() time.Duration {
+	p.mu.Lock()
+	alone, still := p.silent.lasts(), p.thawed != nil || p.lately()
+	p.mu.Unlock()
+	if still {
+		return 0
+	}
+	p.run.ownersMu.Lock()
+	defer p.run.ownersMu.Unlock()
+	return max(alone, p.run.silent.lasts())
+}
+
 // freeze lets its handlers stand still.
 func (p *process) freeze() {
 	p.mu.Lock()
@@ -231,7 +283,7 @@ func (p *process) isFrozen() bool {
 // it has lost.
 func (p *process) standStill() bool {
 	p.mu.Lock()
-	thawed, lately := p.thawed, !p.thawedAt.IsZero() && time.Since(p.thawedAt) < settleWithin
+	thawed, lately := p.thawed, p.lately()
 	p.mu.Unlock()
 	if thawed == nil {
 		return lately
@@ -242,6 +294,9 @@ func (p *process) standStill() bool {
 	}
 	return true
 }
+
+// lately says whether it stood still a moment ago. It needs mu.
+func (p *process) lately() bool { return !p.thawedAt.IsZero() && time.Since(p.thawedAt) < settleWithin }
 
 // finish tells it to stop.
 func (p *process) finish(how string) {

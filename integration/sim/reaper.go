@@ -2,9 +2,11 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -26,6 +28,10 @@ import (
 //     waits for a sync, answers the latter with REBALANCE_IN_PROGRESS when a rebalance begins, and ends a join when the timeout
 //     that began with it is over, with those that are there. The reaper lets a passer-by begin the rebalance first: then kfake
 //     answers what waits before it counts.
+//   - a static member that has left, where the brokers assign partitions, and does not come back keeps its partitions for ever. Kafka
+//     counts its session on. The reaper expels it.
+//   - where the brokers assign the partitions, kfake takes a late commit, by a member that has joined again meanwhile, of a partition
+//     that is another one's by now. Kafka refuses what is not assigned to who commits it (KIP-1251), and so does the reaper.
 type reaper struct {
 	w     *kafkaWorld
 	over  chan struct{}
@@ -70,8 +76,46 @@ func (r *reaper) watch(c *kfake.Cluster) {
 			c.SleepControl(func() { r.passBy(join) })
 		}
 		r.note(req)
+		commit, ok := req.(*kmsg.OffsetCommitRequest)
+		if ok && r.w.schedule.Settings.Assigned && isStray(c.GroupInfo(commit.Group), commit) {
+			c.KeepControl()
+			return stale(commit), nil, true
+		}
 		return nil, nil, false
 	})
+}
+
+// isStray says whether a commit is of a partition that another member of the group has.
+func isStray(info *kfake.GroupInfo, commit *kmsg.OffsetCommitRequest) bool {
+	if info == nil {
+		return false
+	}
+	for _, m := range info.Members {
+		for _, t := range commit.Topics {
+			for _, p := range t.Partitions {
+				if m.MemberID != commit.MemberID && slices.Contains(m.Assignment[t.Topic], p.Partition) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// stale refuses a commit.
+func stale(commit *kmsg.OffsetCommitRequest) kmsg.Response {
+	resp := commit.ResponseKind().(*kmsg.OffsetCommitResponse)
+	for _, t := range commit.Topics {
+		rt := kmsg.NewOffsetCommitResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetCommitResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, kerr.StaleMemberEpoch.Code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
 }
 
 // note writes down who was heard.
@@ -89,6 +133,8 @@ func (r *reaper) note(req kmsg.Request) {
 		member = req.MemberID
 		r.syncs[member] = req.Generation
 	case *kmsg.OffsetCommitRequest:
+		member = req.MemberID
+	case *kmsg.ConsumerGroupHeartbeatRequest:
 		member = req.MemberID
 	}
 	if member != "" {

@@ -70,11 +70,14 @@ type run struct {
 	running    []*entry // under book.mu
 	ordered    bool     // by the traits of all sources, an order holds over all processes
 	floors     map[string][]int64
+	nacks      map[int][]time.Time // of each message, when the broker heard of one
+	gone       int                 // how many of World.Gone are in the book
 	rnd        *rand.Rand
 
 	ownersMu sync.Mutex
 	owners   map[string]*process // of each partition: to whom it was assigned last
 	stolenAt time.Time           // the last Steal
+	silent   silence             // of the broker, to all
 }
 
 // Run carries a schedule out in a bubble of its own. w may be nil.
@@ -92,7 +95,8 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 	if kind.Prepare != nil {
 		kind.Prepare()
 	}
-	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{}}
+	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{},
+		nacks: map[int][]time.Time{}}
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -237,12 +241,17 @@ func (r *run) steps() error {
 func (r *run) produce(n int) error {
 	s := r.schedule.Settings
 	for range n {
-		m := stored{topic: r.schedule.Inputs()[r.rnd.IntN(s.Topics)], key: fmt.Sprintf("k%d", r.rnd.IntN(max(1, s.Keys)))}
-		m.partition = partitionOf(m.key, s.Partitions)
-		number := r.book.store(m)
-		if err := r.world.Produce(m.topic, m.partition, []byte(m.key), value(number)); err != nil {
+		topic, key := r.schedule.Inputs()[r.rnd.IntN(s.Topics)], fmt.Sprintf("k%d", r.rnd.IntN(max(1, s.Keys)))
+		at, named := partitionOf(key, s.Partitions), []byte(key)
+		if r.rnd.IntN(100) < s.Keyless {
+			at, named = r.rnd.IntN(max(1, s.Partitions)), nil
+		}
+		number := r.book.store(topic)
+		offset, err := r.world.Produce(topic, at, named, value(number))
+		if err != nil {
 			return fmt.Errorf("storing m%d: %w", number, err)
 		}
+		r.book.stored[number].offset = offset
 	}
 	return nil
 }
@@ -296,6 +305,7 @@ func (r *run) end() {
 			r.book.find("%s has not ended %v after its stop", p.name, endsWithin)
 		}
 	}
+	r.judgeGoodbyes()
 	time.Sleep(2 * time.Duration(r.schedule.Settings.Lease)) // a deaf handler returns by then
 	for _, p := range r.processes {
 		p.has.Close()

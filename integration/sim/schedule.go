@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
@@ -30,6 +31,7 @@ type Settings struct {
 	Topics     int `json:"topics"`
 	Partitions int `json:"partitions"` // of each topic
 	Keys       int `json:"keys"`
+	Keyless    int `json:"keyless,omitempty"` // percent of the messages
 
 	Order    consumer.Order `json:"order"`
 	Lane     int            `json:"lane,omitempty"`  // Lane.Limit; 0: the default
@@ -39,16 +41,31 @@ type Settings struct {
 	Strict   bool           `json:"strict,omitempty"`
 	Spill    bool           `json:"spill,omitempty"` // there are retry topics
 	Letters  bool           `json:"letters,omitempty"`
+	MakeRoom bool           `json:"make_room,omitempty"` // LaneDeadLetter
 	Attempts int            `json:"attempts"`
+	GiveUp   Span           `json:"give_up,omitempty"` // Retry.GiveUpAfter
 
 	Workers  int `json:"workers"`
 	Budget   int `json:"budget"`
 	Prefetch int `json:"prefetch,omitempty"` // where the adapter has such a setting
+	// Assigned: the broker assigns partitions, and not the processes; where it can (Kind.Assigns).
+	Assigned bool `json:"assigned,omitempty"`
 
 	Timeout    Span `json:"timeout,omitempty"`
 	Lease      Span `json:"lease"` // or session
 	RevokeWait Span `json:"revoke_wait"`
 	Drain      Span `json:"drain"`
+}
+
+// place is the topic and partition that a fault with a number is done to.
+func (s Schedule) place(n int) (topic string, partition int32) {
+	inputs := s.Inputs()
+	return inputs[n%len(inputs)], int32(n / len(inputs) % s.Settings.Partitions)
+}
+
+// has says whether some step has a fault of a kind.
+func (s Schedule) has(whats ...What) bool {
+	return slices.ContainsFunc(s.Steps, func(step Step) bool { return slices.Contains(whats, step.Fault.What) })
 }
 
 // A Step happens After the one before: messages are stored, then the fault is done.

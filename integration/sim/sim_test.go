@@ -33,7 +33,8 @@ func TestSeeds(t *testing.T) {
 					t.Errorf("seed %d: %s", seed, r.about(*told))
 				}
 			}
-			t.Logf("%d schedules, %d messages, %d of them again, %d runs of handlers, %v of virtual time: %.0f schedules a second",
+			t.Logf("%d schedules, %d messages, %d of them again, %d runs of handlers, "+
+				"%v of virtual time: %.0f schedules a second",
 				n, sum.Messages, sum.Again, sum.Runs, sum.Virtual.Round(time.Minute), float64(n)/time.Since(began).Seconds())
 		})
 	}

@@ -10,24 +10,40 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A spy stands between the engine and a source, and sees what the contract says of both: what was handed out is settled once,
-// never more is out than the budget has, and events come in an order that makes sense.
+// A spy stands between the engine and a source, and sees what the contract says of both: what was handed out is settled once, and
+// not handed out again before that, nor after an ack that holds; never more is out than the budget has; what is settled under a
+// claim that has ended is lost; and events come in an order that makes sense.
 type spy struct {
 	broker.Source
 	p *process
 
-	mu     sync.Mutex
-	budget broker.Budget
-	out    map[*broker.Claim]map[uint64]bool
-	outN   int
-	claims map[*broker.Claim]string // assigned or ended
-	isUp   bool
-	downAt time.Time
+	mu      sync.Mutex
+	budgets budgets
+	out     map[*broker.Claim]map[uint64]place
+	outN    int
+	here    map[place]bool           // what is out
+	acked   map[place]bool           // acks that said nil, since settles were last told as unconfirmed
+	claims  map[*broker.Claim]string // assigned or ended
+	isUp    bool
+	downAt  time.Time
 }
+
+// A place is where a message stands. A topic that was made anew has others there.
+type place struct {
+	topic     string
+	partition int32
+	offset    int64
+	value     string
+}
+
+func placeOf(m *broker.Message) place { return place{m.Topic, m.Partition, m.Offset, string(m.Value)} }
 
 // watch puts a spy before a source. It has the abilities that the source has.
 func watch(p *process, src broker.Source) (broker.Source, *spy) {
-	s := &spy{Source: src, p: p, out: map[*broker.Claim]map[uint64]bool{}, claims: map[*broker.Claim]string{}}
+	s := &spy{
+		Source: src, p: p, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{}, acked: map[place]bool{},
+		claims: map[*broker.Claim]string{},
+	}
 	of, partitions := src.(interface {
 		broker.PartitionLagReporter
 		broker.Holder
@@ -72,24 +88,79 @@ func (s *spy) Pause(topics ...string) error { return s.Source.(abilities).Pause(
 // Resume is the source's.
 func (s *spy) Resume(topics ...string) error { return s.Source.(abilities).Resume(topics...) }
 
-// SetBudget is the source's.
+// SetBudget is the source's, within what the spy holds it at.
 func (s *spy) SetBudget(b broker.Budget) {
-	s.mu.Lock()
-	s.budget.Messages = max(s.budget.Messages, b.Messages) // what is out already may be more than a smaller one
-	s.mu.Unlock()
-	s.Source.(abilities).SetBudget(b)
+	s.budgets.mu.Lock()
+	defer s.budgets.mu.Unlock()
+	s.budgets.wanted = b
+	s.rebudget()
+}
+
+// hold lets the source have n messages out at most; 0: as many as the engine wants.
+func (s *spy) hold(n int) {
+	s.budgets.mu.Lock()
+	defer s.budgets.mu.Unlock()
+	s.budgets.most = n
+	s.rebudget()
+}
+
+// rebudget needs budgets.mu.
+func (s *spy) rebudget() {
+	if s.budgets.opened {
+		s.Source.(abilities).SetBudget(s.budgets.set(s.p.run.kind.Asked))
+	}
 }
 
 // Open is the source's.
 func (s *spy) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
-	s.budget = o.Budget
+	s.budgets.mu.Lock()
+	s.budgets.wanted = o.Budget
+	o.Budget = s.budgets.set(0)
+	s.budgets.mu.Unlock()
 	observe := o.Observe
 	o.Observe = func(e broker.Event) {
 		s.see(e)
 		observe(e)
 	}
 	t, err := s.Source.Open(ctx, o)
+	s.budgets.mu.Lock()
+	defer s.budgets.mu.Unlock()
+	s.budgets.opened = err == nil
+	s.rebudget() // it may have been held meanwhile
 	return t, err
+}
+
+// budgets are a source's, one after the other.
+type budgets struct {
+	mu     sync.Mutex
+	opened bool
+	wanted broker.Budget // by the engine
+	most   int           // 0: as many as that
+	now    int
+	// before are messages of a larger budget that may come until then, for they were asked for.
+	before int
+	until  time.Time
+}
+
+// set is the budget from now on; asked is how long what was asked for may still come. It needs mu.
+func (b *budgets) set(asked time.Duration) broker.Budget {
+	set := b.wanted
+	if b.most > 0 {
+		set.Messages = min(set.Messages, b.most)
+	}
+	if set.Messages < b.now {
+		b.before, b.until = b.bound(), time.Now().Add(asked)
+	}
+	b.now = set.Messages
+	return set
+}
+
+// bound is how many messages may be out. It needs mu.
+func (b *budgets) bound() int {
+	if time.Now().After(b.until) {
+		return b.now
+	}
+	return max(b.before, b.now)
 }
 
 // Receive is the source's.
@@ -101,35 +172,55 @@ func (s *spy) Receive(dst []broker.Message) (int, error) {
 	if n > 0 {
 		s.p.run.book.handOut(s.p, dst[:n])
 	}
+	s.budgets.mu.Lock()
+	most := s.budgets.bound()
+	s.budgets.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range dst[:n] {
-		c, token := dst[i].Claim, dst[i].Token
-		if s.out[c] == nil {
-			s.out[c] = map[uint64]bool{}
-		}
-		if s.out[c][token] {
-			s.p.run.book.find("%s: %s/%d at %d was handed out while it is out", s.p.name, dst[i].Topic, dst[i].Partition, dst[i].Offset)
-			continue
-		}
-		if s.claims[c] == "" {
-			s.p.run.book.find("%s: a message of %s/%d came before its claim was assigned", s.p.name, dst[i].Topic, dst[i].Partition)
-			s.claims[c] = "handed out"
-		}
-		s.out[c][token] = true
-		s.outN++
+		s.handOut(&dst[i])
 	}
-	if s.outN > s.budget.Messages {
-		s.p.run.book.find("%s has %d messages out, its budget is %d", s.p.name, s.outN, s.budget.Messages)
+	if n > 0 && s.outN > most {
+		s.p.run.book.find("%s has %d messages out, its budget is %d", s.p.name, s.outN, most)
 	}
 	return n, err
 }
 
+// handOut needs s.mu.
+func (s *spy) handOut(m *broker.Message) {
+	b, c, at := s.p.run.book, m.Claim, placeOf(m)
+	if s.out[c] == nil {
+		s.out[c] = map[uint64]place{}
+	}
+	if _, out := s.out[c][m.Token]; out || s.here[at] {
+		b.find("%s: %s/%d at %d was handed out while it is out", s.p.name, m.Topic, m.Partition, m.Offset)
+	}
+	if s.acked[at] {
+		b.find("%s: %s/%d at %d was acked, and handed out again", s.p.name, m.Topic, m.Partition, m.Offset)
+	}
+	if s.claims[c] == "" {
+		b.find("%s: a message of %s/%d came before its claim was assigned", s.p.name, m.Topic, m.Partition)
+		s.claims[c] = "handed out"
+	}
+	if _, out := s.out[c][m.Token]; !out {
+		s.out[c][m.Token] = at
+		s.outN++
+	}
+	s.here[at] = true
+}
+
 // Ack is the source's.
 func (s *spy) Ack(c *broker.Claim, tokens []uint64) error {
-	s.settle(c, tokens)
+	places, lost := s.settle(c, tokens), s.lost(c)
 	err := s.Source.Ack(c, tokens)
-	s.settled(err)
+	s.settled(c, lost, err)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, at := range places {
+			s.acked[at] = true
+		}
+	}
 	return err
 }
 
@@ -140,28 +231,49 @@ func (s *spy) Nack(c *broker.Claim, back []broker.Back) error {
 		tokens[i] = back[i].Token
 	}
 	s.settle(c, tokens)
+	lost := s.lost(c)
 	err := s.Source.Nack(c, back)
-	s.settled(err)
+	s.settled(c, lost, err)
 	return err
 }
 
 // settle is called before the source hears of it, since it may hand the message out again at once.
-func (s *spy) settle(c *broker.Claim, tokens []uint64) {
+func (s *spy) settle(c *broker.Claim, tokens []uint64) (places []place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, token := range tokens {
-		if !s.out[c][token] {
+		at, out := s.out[c][token]
+		if !out {
 			s.p.run.book.find("%s: the engine settled a message twice, or one that it was not given", s.p.name)
 			continue
 		}
 		delete(s.out[c], token)
+		delete(s.here, at)
 		s.outN--
+		places = append(places, at)
 	}
+	return places
 }
 
-func (s *spy) settled(err error) {
-	if err != nil && !errors.Is(err, broker.ErrLost) {
+// lost says why a settle under a claim has to say ErrLost: the claim has ended, or the leases of all that is out have run out,
+// for nothing was heard of the broker for longer. "": it has not.
+func (s *spy) lost(c *broker.Claim) string {
+	if over(c) {
+		return "that has ended"
+	}
+	if s.p.run.kind.Shared && s.p.unheard() > s.p.run.lease()+settleWithin {
+		return "by a lease that has run out"
+	}
+	return ""
+}
+
+// settled looks at what a settle says. lost: why it has to say ErrLost.
+func (s *spy) settled(c *broker.Claim, lost string, err error) {
+	switch said := errors.Is(err, broker.ErrLost); {
+	case err != nil && !said:
 		s.p.run.book.find("%s: a settle says %v", s.p.name, err)
+	case lost != "" && !said && !s.p.isDead():
+		s.p.run.book.find("%s: a settle under a claim of %s/%d %s says nil", s.p.name, c.Topic, c.Partition, lost)
 	}
 }
 
@@ -190,6 +302,8 @@ func (s *spy) see(e broker.Event) {
 			b.find("%s: a claim%s has ended that is %q", s.p.name, where, s.claims[e.Claim])
 		}
 		s.claims[e.Claim] = "ended"
+	case broker.Unconfirmed:
+		clear(s.acked) // which, it does not say
 	case broker.Up:
 		if s.isUp {
 			b.find("%s heard up twice", s.p.name)

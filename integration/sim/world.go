@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -19,11 +20,18 @@ type Kind struct {
 	// Shared: several processes share the messages of a partition, so that an order holds within each process only, unless the
 	// source says otherwise by its Traits.
 	Shared bool
+	// Confuses: a settle names a message by its place alone. One that was sent before its process has heard that the topic was
+	// made anew is taken for a settle of what stands there now.
+	Confuses bool
+	// Assigns: the broker can assign partitions, where Settings.Assigned says so.
+	Assigns bool
 	// NoSpill: there are no retry topics, since the broker keeps delays itself.
 	NoSpill bool
 	// Late: a process hears at its next exchange with the broker of what was done there, and so within a lease. A fault that is
 	// over at once is trouble for so long.
 	Late bool
+	// Asked is how long what was asked for with a larger budget may still come.
+	Asked time.Duration
 	// Heavy is how much longer a run takes here than on the lightest kind. By default so many fewer are run.
 	Heavy int
 	// Prepare is called before a run, outside of its bubble: for what outlives it. nil: there is nothing of the kind.
@@ -36,8 +44,8 @@ type Kind struct {
 type World interface {
 	// Join makes the connections of another process. It starts nothing that outlives its Close.
 	Join(name string) Process
-	// Produce stores a message of some other program; it is there when this returns.
-	Produce(topic string, partition int, key, value []byte) error
+	// Produce stores a message of some other program; it is there when this returns. offset is where; -1: that is not known.
+	Produce(topic string, partition int, key, value []byte) (offset int64, err error)
 	// Do does a fault of those that Kind.Cannot does not name. undo ends one that lasts; it is nil where there is nothing to end,
 	// and otherwise called once. p is the process that it is done to, or nil. What is not possible just now (a partition without
 	// an owner) is not an error: nothing is done.
@@ -47,11 +55,84 @@ type World interface {
 	// Unsettled is what would be delivered if all processes were gone now, of all topics that a group reads: how many, and where.
 	// It asks the broker, never an adapter.
 	Unsettled() (n int64, where string, err error)
+	// Gone are the messages that Trim and Recreate have taken from the inputs, by number, in the order in which they went.
+	Gone() []int
 	// Floors is how the lowest unsettled offset went, by topic and partition; nil where that is not known. It must not go back,
 	// unless settles were forgotten.
 	Floors() map[string][]int64
 	// Close ends the broker. All goroutines of the world end a while after it.
 	Close()
+}
+
+// newest is how many messages a Trim with that number leaves.
+func newest(n int) int { return n % 16 }
+
+// A shelf is what the inputs of a broker have, as they were stored, and what of it is gone.
+type shelf struct {
+	have map[string][]broker.Message // by topic
+	gone []int
+}
+
+// store adds a message to its topic.
+func (s *shelf) store(m broker.Message) {
+	if s.have == nil {
+		s.have = map[string][]broker.Message{}
+	}
+	s.have[m.Topic] = append(s.have[m.Topic], m)
+}
+
+// above is the lowest offset of the newest n messages of a partition; 0: it does not have more than those.
+func (s *shelf) above(topic string, partition int32, n int) int64 {
+	var offsets []int64
+	for _, m := range s.have[topic] {
+		if m.Partition == partition {
+			offsets = append(offsets, m.Offset)
+		}
+	}
+	if len(offsets) <= n {
+		return 0
+	}
+	return append(offsets, offsets[len(offsets)-1]+1)[len(offsets)-n]
+}
+
+// drop takes away what a partition has below an offset.
+func (s *shelf) drop(topic string, partition int32, below int64) {
+	s.have[topic] = slices.DeleteFunc(s.have[topic], func(m broker.Message) bool {
+		if m.Partition != partition || m.Offset >= below {
+			return false
+		}
+		s.gone = append(s.gone, numberOf(m.Value))
+		return true
+	})
+}
+
+// empty takes away all that a topic has.
+func (s *shelf) empty(topic string) {
+	for _, m := range s.have[topic] {
+		s.gone = append(s.gone, numberOf(m.Value))
+	}
+	delete(s.have, topic)
+}
+
+// Gone implements World.
+func (s *shelf) Gone() []int { return s.gone }
+
+// A roster is a world whose broker knows which processes take part.
+type roster interface {
+	// Members are those that are free to go without a word to come back.
+	Members() (names []string)
+}
+
+// A nackHearer is a world whose broker tells which messages were given back to it.
+type nackHearer interface {
+	Nacks() []nack
+}
+
+// A nack is a message that was given back, and when its broker heard of it.
+type nack struct {
+	topic  string
+	offset int64
+	at     time.Time
 }
 
 // A Process is what one process has of the broker.
@@ -107,7 +188,8 @@ func (k Kind) validate() error {
 	var errs []error
 	for w, why := range k.Cannot {
 		if whats[w].engine || why == "" {
-			errs = append(errs, fmt.Errorf("world %s: Cannot[%q] is %q: it is not the world's to do, or has no reason", k.Name, w, why))
+			errs = append(errs, fmt.Errorf("world %s: Cannot[%q] is %q: it is not the world's to do, or has no reason",
+				k.Name, w, why))
 		}
 	}
 	return errors.Join(errs...)

@@ -221,7 +221,8 @@ func TestDialThroughACut(t *testing.T) {
 func TestGreetings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		h, l, client, server := pair(t, memnet.HostConfig{Greeted: func(b []byte) bool { return strings.HasSuffix(string(b), "PONG") }})
+		greeted := func(b []byte) bool { return strings.HasSuffix(string(b), "PONG") }
+		h, l, client, server := pair(t, memnet.HostConfig{Greeted: greeted})
 		h.Delay(time.Minute)
 		write(t, client, "PING")
 		read(t, server, "PING")

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/kafkad"
+)
+
+// createTopic makes a topic of 4 partitions.
+func createTopic(ctx context.Context, c *kgo.Client, topic string) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, kafkaPartitions, -1
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	res, err := req.RequestWith(ctx, c)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
+}
+
+// outputs makes a topic for what a run writes.
+func (r *kafkaRun) outputs() string {
+	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...)))
+	defer c.Close()
+	topic := kafkad.Unique("out")
+	check(createTopic(context.Background(), c, topic))
+	return topic
+}
+
+// kafkaEOSLongshore hands messages on from topic to topic in transactions. It is done when the last one is committed, and not
+// when the last handler has returned.
+func kafkaEOSLongshore(where string, n, workers int, do func(int)) sample {
+	r := newKafkaRun(where, n)
+	out := r.outputs()
+	at := kafkabroker.Connection{Brokers: r.brokers}
+	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: at, Group: r.group, Topics: []string{r.topic},
+		Transactional: true}))
+	p := must(kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at}))
+	c := must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
+		Handler: func(ctx context.Context, m *consumer.Message) error {
+			r.once.Do(func() { r.meter = begin() })
+			do(0)
+			return consumer.EmitBy(ctx, p, broker.Outgoing{Topic: out, Key: m.Key, Value: m.Value})
+		},
+		Observers: []consumer.Observer{func(e consumer.Event) {
+			if said, ok := e.(consumer.SourceEvent); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
+				fmt.Fprintln(os.Stderr, "source says:", said.Err)
+			}
+		}}}))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { check(c.Run(ctx)) }()
+	for committed := int64(0); committed < int64(n); {
+		time.Sleep(5 * time.Millisecond)
+		committed = 0
+		for _, f := range source.Floors() {
+			committed += f.Offset
+		}
+	}
+	return r.meter.stop(n)
+}
+
+// kafkaEOSFranz is franz-go's GroupTransactSession, as its documentation has it: one loop, and a transaction for each poll.
+// beside: the partitions of a poll are handled beside each other, each message after the other.
+func kafkaEOSFranz(where string, n int, beside bool, do func(int)) sample {
+	r := newKafkaRun(where, n)
+	out := r.outputs()
+	opts := []kgo.Opt{kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.TransactionalID(r.group), kgo.FetchIsolationLevel(kgo.ReadCommitted())}
+	if beside { // some of each partition, so that a transaction of slow messages ends before its timeout
+		opts = append(opts, kgo.FetchMaxPartitionBytes(64<<10))
+	}
+	s := must(kgo.NewGroupTransactSession(opts...))
+	defer s.Close()
+	ctx := context.Background()
+	for committed := 0; committed < n; {
+		fs := s.PollFetches(ctx)
+		check(fs.Err())
+		r.once.Do(func() { r.meter = begin() })
+		check(s.Begin())
+		failed := kgo.AbortingFirstErrPromise(s.Client())
+		hand := func(m *kgo.Record) {
+			do(0)
+			s.Produce(ctx, &kgo.Record{Topic: out, Key: m.Key, Value: m.Value}, failed.Promise())
+		}
+		if beside {
+			var all sync.WaitGroup
+			fs.EachPartition(func(p kgo.FetchTopicPartition) { all.Go(func() { p.EachRecord(hand) }) })
+			all.Wait()
+		} else {
+			fs.EachRecord(hand)
+		}
+		ok, err := s.End(ctx, kgo.TransactionEndTry(failed.Err() == nil))
+		check(err)
+		if ok {
+			committed += fs.NumRecords()
+		}
+	}
+	return r.meter.stop(n)
+}
+
+func kafkaEOSFigures(m map[string]sample) []figure {
+	l, f, slow, loops := m["longshore"], m["franz"], m["longshore_5ms"], m["franz_5ms"]
+	const possible = workers * 200
+	return []figure{
+		atLeast("kafka_eos_throughput_vs_franz", f.WallNS/l.WallNS, 1),
+		atMost("kafka_eos_cpu_vs_franz", l.CPUNS/f.CPUNS, 1.3),
+		atLeast("kafka_eos_5ms_share_of_possible", 1e9/slow.WallNS/possible, 0.8),
+		show("kafka_eos_messages_per_second_longshore", 1e9/l.WallNS), show("kafka_eos_messages_per_second_franz", 1e9/f.WallNS),
+		show("kafka_eos_cpu_us_longshore", l.CPUNS/1e3), show("kafka_eos_cpu_us_franz", f.CPUNS/1e3),
+		show("kafka_eos_allocs_longshore", l.Allocs), show("kafka_eos_allocs_franz", f.Allocs),
+		show("kafka_eos_5ms_messages_per_second_longshore", 1e9/slow.WallNS),
+		show("kafka_eos_5ms_messages_per_second_franz_by_partition", 1e9/loops.WallNS),
+	}
+}

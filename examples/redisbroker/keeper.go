@@ -1,0 +1,62 @@
+package redisbroker
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// A keeper extends the leases of all that is here, whatever Receive and the handlers do, and asks how far behind the group is.
+// So it shows whether there is contact while nothing is asked for.
+type keeper struct {
+	*link
+	stock *stock
+	lease time.Duration
+	lag   atomic.Pointer[broker.Lag] // nil: not known yet
+}
+
+// run keeps until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	tick := time.NewTicker(min(k.lease/10, time.Second/2))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, st := range k.stock.streams {
+			for es := k.stock.due(st); len(es) > 0; es = es[min(len(es), parcelSize):] {
+				k.extend(ctx, st, es[:min(len(es), parcelSize)])
+			}
+		}
+		k.askLag(ctx)
+	}
+}
+
+func (k *keeper) extend(ctx context.Context, st *stream, es []*entry) {
+	var args []any
+	for _, e := range es {
+		args = append(args, e.id)
+	}
+	cmd, asked := k.link.run(ctx, extendScript, st.name, args...)
+	if said, err := cmd.Int64Slice(); err == nil {
+		k.stock.extended(es, said, asked)
+	}
+}
+
+// askLag adds up the streams'. Where one is not known, all stays as it was.
+func (k *keeper) askLag(ctx context.Context) {
+	sum := broker.Lag{Group: true, At: time.Now()}
+	for _, st := range k.stock.streams {
+		cmd, _ := k.link.run(ctx, lagScript, st.name)
+		said, err := cmd.Int64Slice()
+		if err != nil || len(said) != 2 || said[1] < 0 {
+			return
+		}
+		sum.Waiting, sum.Unsettled = sum.Waiting+said[1], sum.Unsettled+said[0]+said[1]
+	}
+	k.lag.Store(&sum)
+}

@@ -1,0 +1,237 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/admin/page"
+	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/deadletters"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+const (
+	token = "canary-token-0123456789"
+	inbox = "orders.created"
+	dead  = "dead.orders"
+)
+
+// A system is a broker, as a consumer and its dead letters need it.
+type system struct {
+	source    broker.Source
+	publisher broker.Publisher
+	store     deadletters.Store
+	lags      func(context.Context) ([]page.Lag, error)
+}
+
+// systems are the brokers that the page is tried on.
+var systems = map[string]func(*testing.T) system{"mem": inMemory, "nats": onNATS, "kafka": onKafka}
+
+func inMemory(*testing.T) system {
+	b := membroker.New(membroker.Config{Topics: map[string]int{inbox: 4, dead: 2}})
+	return system{source: b.Source(membroker.SourceConfig{Topics: []string{inbox}, Group: "g"}), publisher: b.Publisher(),
+		store: b.LogView()}
+}
+
+// onNATS is a nats-server with JetStream in this process.
+func onNATS(t *testing.T) system {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
+		NoSigs: true, NoLog: true})
+	must(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(30 * time.Second) {
+		t.Fatal("the nats-server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	must(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	must(t, err)
+	for name, subject := range map[string]string{"ORDERS": "orders.>", "DEAD": "dead.>"} {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject},
+			Storage: jetstream.MemoryStorage})
+		must(t, err)
+	}
+	at := natsbroker.Connection{URLs: []string{s.ClientURL()}}
+	source, err := natsbroker.NewSource(natsbroker.Config{Connection: at, Stream: "ORDERS", Consumer: "workers"})
+	must(t, err)
+	p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: at})
+	must(t, err)
+	view, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: at})
+	must(t, err)
+	lag, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: at, Stream: "ORDERS", Consumer: "workers"})
+	must(t, err)
+	t.Cleanup(func() { view.Close(); lag.Close() })
+	return system{source, p, view, func(ctx context.Context) ([]page.Lag, error) {
+		l, err := lag.Read(ctx)
+		return []page.Lag{{Of: "ORDERS workers", Committed: &l.Committed, End: &l.End, Lag: &l.Lag, Finished: &l.Finished,
+			Pending: &l.Pending, Redelivered: &l.Redelivered}}, err
+	}}
+}
+
+// onKafka is a fake of Kafka in this process.
+func onKafka(t *testing.T) system {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, inbox), kfake.SeedTopics(2, dead))
+	must(t, err)
+	t.Cleanup(c.Close)
+	at := kafkabroker.Connection{Brokers: c.ListenAddrs()}
+	source, err := kafkabroker.NewSource(kafkabroker.Config{Connection: at, Group: "workers", Topics: []string{inbox}})
+	must(t, err)
+	p, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at})
+	must(t, err)
+	view, err := kafkabroker.NewLogView(kafkabroker.LogViewConfig{Connection: at})
+	must(t, err)
+	lag, err := kafkabroker.NewLagView(kafkabroker.LagViewConfig{Connection: at, Group: "workers", Topics: []string{inbox}})
+	must(t, err)
+	t.Cleanup(func() { view.Close(); lag.Close() })
+	return system{source, p, view, func(ctx context.Context) (rows []page.Lag, err error) {
+		lags, err := lag.Read(ctx)
+		for _, l := range lags {
+			rows = append(rows, page.Lag{Of: fmt.Sprintf("%s %d", l.Topic, l.Partition), Committed: &l.Committed, End: &l.End, Lag: &l.Lag,
+				Finished: &l.Finished})
+		}
+		return rows, err
+	}}
+}
+
+// A world is a consumer that runs, with its page.
+type world struct {
+	t        *testing.T
+	system   system
+	consumer *consumer.Consumer
+	healed   atomic.Bool
+	slow     atomic.Bool
+	config   admin.Config
+	url      string
+	stop     context.CancelFunc // of the admin server
+	ended    chan error
+}
+
+// begin runs a consumer on a system until the test ends.
+func begin(t *testing.T, s system) *world {
+	t.Helper()
+	w := &world{t: t, system: s}
+	ui, figures := page.New(page.Config{}), metrics.New("orders")
+	letters := page.Letters{
+		Config: deadletters.Config{Topic: dead, Store: s.store, Publisher: s.publisher},
+		Allow: func(context.Context) (func(string) bool, error) {
+			return func(topic string) bool { return topic == inbox }, nil
+		},
+	}
+	c, err := consumer.New(consumer.Config{
+		Name: "orders", Source: s.source, Handler: w.handle, Logger: zerolog.Nop(), Pool: consumer.Pool{Min: 1, Max: 32},
+		DeadLetter: &consumer.DeadLetter{Topic: dead, Publisher: s.publisher},
+		Observers: []consumer.Observer{figures.Observe,
+			ui.Watch("orders", page.Sources{Letters: []page.Letters{letters}, Lags: s.lags, Times: figures})},
+	})
+	must(t, err)
+	w.consumer = c
+	w.config = admin.Config{Listen: "127.0.0.1:0", Token: token, Targets: map[string]admin.Target{"orders": c}, Page: ui}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = s.publisher.Close(closing)
+	})
+	w.serve()
+	t.Cleanup(func() { w.halt() })
+	return w
+}
+
+// handle takes a moment where that is asked for, and fails what is bad until it is healed.
+func (w *world) handle(ctx context.Context, m *consumer.Message) error {
+	if w.slow.Load() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if strings.HasPrefix(string(m.Value), "bad") && !w.healed.Load() {
+		return consumer.Permanent(errors.New("the warehouse does not know article 17"))
+	}
+	return nil
+}
+
+// serve starts the admin server, where it was before if it was.
+func (w *world) serve() {
+	w.t.Helper()
+	s, err := admin.New(w.config)
+	must(w.t, err)
+	must(w.t, s.Listen(context.Background()))
+	w.config.Listen = s.Addr().String()
+	_, port, _ := net.SplitHostPort(w.config.Listen)
+	w.url = "http://127.0.0.1:" + port
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop, w.ended = stop, make(chan error, 1)
+	go func() { w.ended <- s.Run(ctx) }()
+}
+
+// halt stops the admin server, and says how long that took.
+func (w *world) halt() time.Duration {
+	w.t.Helper()
+	if w.stop == nil {
+		return 0
+	}
+	begin := time.Now()
+	w.stop()
+	if err := <-w.ended; err != nil {
+		w.t.Error(err)
+	}
+	w.stop = nil
+	return time.Since(begin)
+}
+
+// publish publishes so many messages, 500 at a time.
+func (w *world) publish(n int, payload string) {
+	w.t.Helper()
+	for n > 0 {
+		batch := make([]broker.Outgoing, min(n, 500))
+		for i := range batch {
+			batch[i] = broker.Outgoing{Topic: inbox, Key: []byte(fmt.Sprintf("customer-%d", i)),
+				Value: fmt.Appendf(nil, "%s {\"order\": %d}", payload, n-i)}
+		}
+		n -= len(batch)
+		must(w.t, w.system.publisher.Publish(w.t.Context(), batch))
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for over := time.Now().Add(2 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(over) {
+			t.Fatalf("not within two minutes: %s", what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,42 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDocNamesEachFile: the package comments that say what is in which file do so for each file that there is, and for no other.
+func TestDocNamesEachFile(t *testing.T) {
+	for dir, heading := range map[string]string{"../consumer": "# The parts", "../pool": "# The parts",
+		"../program": "# The files"} {
+		_, parts, ok := strings.Cut(read(t, filepath.Join(dir, "doc.go")), heading)
+		if !ok {
+			t.Fatalf("%s/doc.go has no part %q", dir, heading)
+		}
+		named := regexp.MustCompile(`\b[a-z_]+\.go\b`).FindAllString(parts, -1)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files []string
+		for _, e := range entries {
+			if name := e.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && name != "doc.go" {
+				files = append(files, name)
+			}
+		}
+		for _, f := range files {
+			if n := strings.Count(" "+strings.Join(named, " ")+" ", " "+f+" "); n != 1 {
+				t.Errorf("%s/doc.go names %s %d times, want once", dir, f, n)
+			}
+		}
+		for _, f := range named {
+			if !slices.Contains(files, f) {
+				t.Errorf("%s/doc.go names %s, which is not there", dir, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// TestGivenUpWhileFrozen: what a process was called with when it stood still counts its time from then on, as the engine
+// does. So a message may be given up by its time, though its runs begin and end at the thaw.
+func TestGivenUpWhileFrozen(t *testing.T) {
+	thaw := time.Now()
+	for _, c := range []struct {
+		stood time.Duration
+		found int
+	}{{0, 1}, {6 * time.Second, 0}} {
+		r := &run{book: newBook(), schedule: Schedule{Settings: Settings{
+			Attempts: 4, GiveUp: Span(1200 * time.Millisecond), Timeout: Span(300 * time.Millisecond), Lease: Span(2 * time.Second),
+		}}}
+		r.book.letters[0] = 1
+		for range 2 {
+			r.book.entries = append(r.book.entries, &entry{
+				called: thaw.Add(-c.stood), began: thaw, ended: thaw, stood: c.stood > 0, failed: true,
+			})
+		}
+		if r.judgeAttempts(); len(r.book.findings) != c.found {
+			t.Errorf("called %v before the thaw: %d findings, want %d: %v", c.stood, len(r.book.findings), c.found, r.book.findings)
+		}
+	}
+}
+
+// TestNackedLate: a message is handled by two processes in no trouble. That is no mistake of theirs only where a nack came to the
+// broker with the end of a cut, during which the first of them was given it, and before the other was.
+func TestNackedLate(t *testing.T) {
+	start := time.Now()
+	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+	for name, c := range map[string]struct {
+		heard         float64 // 0: never
+		holds         bool
+		first, second float64 // given
+		found         int
+	}{
+		"with the end of the cut":                     {5, true, 4, 6, 0},
+		"never":                                       {0, true, 4, 6, 1},
+		"during the cut":                              {3, true, 4, 6, 1},
+		"long after the cut":                          {5.5, true, 4, 6, 1},
+		"what was cut off is lost":                    {5, false, 4, 6, 1},
+		"both had it by then":                         {5, true, 3, 4, 1},
+		"the first one had it before that cut":        {5, true, 1, 6, 1},
+		"both were given it afterwards, out of stock": {5, true, 6, 6, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{book: newBook(), schedule: Schedule{Settings: Settings{Lease: Span(2 * time.Second)}}, nacks: map[int][]time.Time{}}
+			if c.heard > 0 {
+				r.nacks[0] = []time.Time{at(c.heard)}
+			}
+			cut := &process{run: r, name: "cut"}
+			r.book.trouble(trouble{process: cut, message: -1, from: at(2), until: at(5), holds: c.holds})
+			var es []*entry
+			for name, given := range map[string]float64{"first": c.first, "second": c.second} {
+				p := &process{run: r, name: name, events: &events{}}
+				r.book.had[had{0, p}] = []time.Time{at(given)}
+				es = append(es, &entry{process: p, began: at(given), ended: at(given + 0.1)})
+			}
+			if r.judgeRepeat(0, es[0], es[1]); len(r.book.findings) != c.found {
+				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
+			}
+		})
+	}
+}
