@@ -45,7 +45,7 @@ chaos: ## kill loops, faults and mutants in full, on nats-server and Apache Kafk
 .PHONY: kafka
 kafka: ## the tests of the Kafka adapter, those on Apache Kafka too (KAFKA_BROKERS, or fetched with Maven)
 	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m ./broker/kafkabroker ./integration/kafkad
-	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m -v -run '/kafka|TestScaleMembers' ./integration
+	LONGSHORE_KAFKA=1 $(GO) test -race -count=1 -timeout=20m -v -run '/kafka|TestScaleMembers|TestExactlyOnce|TestLostAnswers' ./integration
 
 .PHONY: sim
 sim: ## whole consumers in virtual time under SEEDS (10000) schedules of faults in each world, from seed FROM (0: new ones), on all cores
@@ -59,9 +59,26 @@ bench: ## figures beside other systems, in one run each: name value target ok|sh
 scenarios: ## the pool's load scenarios, as a table, beside the best fixed size, Little's law and AIMD (some minutes)
 	LONGSHORE_SCENARIOS=1 $(GO) test -count=1 -timeout=60m -run Scenarios -v ./pool
 
+.PHONY: browser
+browser: ## the page of the admin server in a real browser: Chromium, driven by a test; axe-core
+	.ci/browser
+
+.PHONY: pictures
+pictures: ## the pictures of the page in the docs, taken anew
+	.ci/browser -run Pictures -pictures "$(CURDIR)/docs/pictures"
+
 .PHONY: manifests
 manifests: ## what deploys it: the alerts by promtool, the chart by helm and by the schemas of Kubernetes, without a cluster
 	.ci/manifests
+
+.PHONY: site
+site: ## the site of the docs, with each link checked, into build/site
+	SITE=build/site .ci/site
+
+.PHONY: autoscalers
+autoscalers: ## the scaler asked by KEDA's own client, and what its tests take for Kubernetes held against Kubernetes' calculator
+	cd integration/keda && $(GO) test -count=1 .
+	cd integration/hpa && $(GO) test -count=1 .
 
 .PHONY: up
 up: ## Kafka and NATS with JetStream in Docker, on 127.0.0.1:9092 and 127.0.0.1:4222
