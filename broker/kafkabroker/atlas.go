@@ -17,6 +17,8 @@ type atlas struct {
 	matches func(topic string) bool
 
 	mu        sync.Mutex
+	begun     int // looks that have begun
+	look      int // the one that topics come from
 	topics    map[string]topic
 	missing   map[string]int // looks in a row that did not find a topic
 	unmatched bool           // it was told that the pattern matches none
@@ -34,9 +36,24 @@ type survey struct {
 	err    error            // what no wait would cure
 }
 
-// learn takes what the brokers tell of topics, and puts together whom it concerns. waits: what is missing is waited for, and
-// warned of once.
-func (a *atlas) learn(ts map[string]topic, waits bool) survey {
+// begin counts a look that begins now, and returns its number.
+func (a *atlas) begin() (look int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begun++
+	return a.begun
+}
+
+// looks is how many looks have begun. One with a higher number begins later than now.
+func (a *atlas) looks() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.begun
+}
+
+// learn takes what the brokers tell of topics in a look, and puts together whom it concerns. waits: what is missing is waited for,
+// and warned of once.
+func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	v := survey{topics: ts, counts: make(map[string]int32)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,7 +80,7 @@ func (a *atlas) learn(ts map[string]topic, waits bool) survey {
 		a.unmatched = true
 		v.news = append(v.news, fmt.Errorf("no topic matches %q: waiting for one", a.pattern))
 	}
-	a.topics = ts
+	a.topics, a.look = ts, look
 	return v
 }
 
@@ -107,15 +124,22 @@ func (a *atlas) absent() error {
 	return nil
 }
 
-// of says who leads a partition, and of which topic it is; negative: nobody, or nobody knows.
-func (a *atlas) of(p partitionID) (leader int32, id topicID) {
+// A place is who leads a partition, and of which topic it is.
+type place struct {
+	leader int32 // negative: nobody, or nobody knows
+	id     topicID
+	look   int // that told it
+}
+
+// of is the place of a partition by the last look.
+func (a *atlas) of(p partitionID) place {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, known := a.topics[p.topic]
 	if !known || t.err != nil || int(p.no) >= len(t.leaders) {
-		return -1, topicID{}
+		return place{leader: -1, look: a.look}
 	}
-	return t.leaders[p.no], t.id
+	return place{leader: t.leaders[p.no], id: t.id, look: a.look}
 }
 
 // subscribed are the topics to tell the group of.

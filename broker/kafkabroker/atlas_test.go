@@ -43,7 +43,7 @@ func TestAtlas(t *testing.T) {
 			a, news := newAtlas(&tc.cfg), 0
 			var v survey
 			for _, look := range tc.looks {
-				v = a.learn(maps.Clone(look), true)
+				v = a.learn(a.begin(), maps.Clone(look), true)
 				news += len(v.news)
 			}
 			if news != tc.news || v.err != nil || !maps.Equal(v.counts, tc.counts) {
@@ -55,7 +55,7 @@ func TestAtlas(t *testing.T) {
 			if a.isGone("a") != tc.gone {
 				t.Errorf("gone is %v", !tc.gone)
 			}
-			if leader, _ := a.of(partitionID{"a", 1}); (leader == 2) != (tc.counts["a"] > 0) {
+			if leader := a.of(partitionID{"a", 1}).leader; (leader == 2) != (tc.counts["a"] > 0) {
 				t.Errorf("partition 1 is led by %d", leader)
 			}
 		})
@@ -73,7 +73,7 @@ func TestSubscribed(t *testing.T) {
 		{Config{Pattern: "^[bc]$"}, []string{"b", "c"}},
 	} {
 		a := newAtlas(&tc.cfg)
-		a.learn(maps.Clone(ts), true)
+		a.learn(a.begin(), maps.Clone(ts), true)
 		if got := a.subscribed(); !slices.Equal(got, tc.want) {
 			t.Errorf("%v, want %v", got, tc.want)
 		}

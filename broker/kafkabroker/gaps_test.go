@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,4 +153,37 @@ func (ts *testSystem) commit(t testing.TB, offset int64, metadata string) {
 	rt.TopicID = topicIDOf(t, ts.admin, ts.topics[0])
 	req.Topics = append(req.Topics, rt)
 	ask(t, ts.admin, req, func(r *kmsg.OffsetCommitResponse) int16 { return r.Topics[0].Partitions[0].ErrorCode })
+}
+
+// TestOthersBeganWhatIsMadeAgain: a topic is made anew, and another member does what is in it before we have looked. What it
+// committed is believed: all of it would be done again.
+func TestOthersBeganWhatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 1, testOthersBegan)
+}
+
+func testOthersBegan(t *testing.T, ts *testSystem) {
+	owner := startRunner(t, ts.config(ts.net.link()))
+	old := ts.put(t, ts.topics[0], 0, 5)
+	eventually(t, "the old messages came", func() bool { return owner.has(old) })
+	cfg := ts.config(ts.net.link())
+	cfg.Poll = time.Hour // it looks when it begins, and when it is told to
+	late := startRunner(t, cfg)
+	times := func(value string) int { return owner.seen()[value] + late.seen()[value] }
+	came := func(values []string) bool {
+		return !slices.ContainsFunc(values, func(v string) bool { return times(v) == 0 })
+	}
+	ts.recreate(t, ts.topics[0])
+	want := ts.put(t, ts.topics[0], 5, 20)
+	eventually(t, "the new messages came", func() bool { return came(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	owner.close()
+	more := ts.put(t, ts.topics[0], 25, 5)
+	eventually(t, "what came later is read", func() bool { return came(more) })
+	eventually(t, "all of that is committed", func() bool { return ts.unsettled(t) == 0 })
+	for _, v := range append(want, more...) {
+		if n := times(v); n != 1 {
+			t.Errorf("%s came %d times", v, n)
+		}
+	}
 }

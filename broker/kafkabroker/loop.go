@@ -55,8 +55,7 @@ func (x *loop) step(now time.Time) (next time.Time) {
 	x.start.begin(t.lookUp)
 	var opened []opening
 	for _, b := range t.open {
-		leader, _ := x.atlas.of(b.partitionID)
-		if p := x.h.introduce(b, leader); p != nil {
+		if p := x.h.introduce(b, x.atlas.of(b.partitionID).leader); p != nil {
 			opened = append(opened, opening{b, p})
 		}
 	}

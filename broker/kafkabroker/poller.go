@@ -41,11 +41,12 @@ func (x *poller) run(life context.Context) {
 
 // look learns how topics are laid out, and tells whoever it concerns. waits: what is missing is waited for.
 func (x *poller) look(ctx context.Context, waits bool) error {
+	look := x.atlas.begin()
 	ts, err := x.c.topics(ctx, x.cfg.Topics)
 	if err != nil {
 		return err
 	}
-	v := x.atlas.learn(ts, waits)
+	v := x.atlas.learn(look, ts, waits)
 	for _, err := range v.news {
 		x.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 	}

@@ -21,8 +21,8 @@ type start struct {
 	before error
 
 	// What came of it.
-	leader   int32
-	id       topicID
+	place
+	dispute  dispute
 	at       position // what is committed
 	progress progress
 	book     *book // what the progress was taken from, where it was none that is committed
@@ -32,8 +32,8 @@ type start struct {
 
 func newStart(id partitionID, reset error) *start { return &start{partitionID: id, reset: reset} }
 
-// take takes what is committed, and says whether that is where to begin.
-func (b *start) take(pos position) bool {
+// read reads what is committed.
+func (b *start) read(pos position) {
 	b.at, b.book = pos, nil
 	b.progress = progress{base: pos.offset, log: b.id.log()}
 	if pos.offset >= 0 {
@@ -42,11 +42,39 @@ func (b *start) take(pos position) bool {
 	if pos.offset < 0 && b.reset == nil { // and nobody else has begun it since
 		b.reset = b.before
 	}
-	switch was := b.progress.log; {
-	case b.reset != nil || pos.offset < 0:
+}
+
+// otherLog says whether what is committed is of another topic than the one that was there at our last look.
+func (b *start) otherLog() bool {
+	was, is := b.progress.log, b.id.log()
+	return b.reset == nil && b.at.offset >= 0 && was != 0 && is != 0 && was != is
+}
+
+// A dispute is that what is committed is of another topic than the one of our last look. Which of the two is the old one is not
+// known before a look that begins later: a member that has not looked since the topic was made anew reads here what others have
+// done of the new one already, and would do all of it again.
+type dispute struct {
+	log  uint64 // of what is committed
+	look int    // the last that had begun when that was read first
+}
+
+// disputed says whether to look again before what is committed is taken for that of an old topic. looks have begun.
+func (b *start) disputed(looks int) bool {
+	if !b.otherLog() {
 		return false
-	case was != 0 && b.id.log() != 0 && was != b.id.log():
+	}
+	if b.dispute.log != b.progress.log {
+		b.dispute = dispute{b.progress.log, looks}
+	}
+	return b.look <= b.dispute.look
+}
+
+// known says whether what is committed, which is not disputed, is where to begin.
+func (b *start) known() bool {
+	if b.otherLog() {
 		b.reset = errRecreated
+	}
+	if b.reset != nil || b.at.offset < 0 {
 		return false
 	}
 	b.progress.log = b.id.log()
@@ -114,6 +142,7 @@ func (x *starter) run(bs []*start, look func([]*start) ([]*start, error)) {
 		}
 		switch code := codeOf(err); {
 		case code == staleMemberEpoch, errors.Is(err, errOtherTopic): // the next heartbeat tells us where the group is
+		case errors.Is(err, errDisputed): // the next look tells
 		case code == codeUnstable: // a transaction is open that may change what is committed
 		default:
 			x.note.failed(err)
@@ -137,11 +166,15 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 	var known []*start
 	unclear := make(map[int32][]*start)
 	for _, b := range led {
-		e := answerOf(b, at)
-		switch {
-		case e != nil:
+		if e := answerOf(b, at); e != nil {
 			left, err = append(left, b), e
-		case b.take(at[b.partitionID]):
+			continue
+		}
+		switch b.read(at[b.partitionID]); {
+		case b.disputed(x.atlas.looks()):
+			left, err = append(left, b), cmp.Or(err, fmt.Errorf("%s/%d: %w", b.topic, b.no, errDisputed))
+			signal(x.bells.find)
+		case b.known():
 			if b.book = x.books.of(b, b.at); b.book != nil {
 				unclear[b.leader] = append(unclear[b.leader], b)
 			} else {
@@ -172,7 +205,7 @@ func (x *starter) positions(ps []partitionID) (map[partitionID]position, error) 
 func (x *starter) place(bs []*start) (led, left []*start, err error) {
 	var waits error
 	for _, b := range bs {
-		b.leader, b.id = x.atlas.of(b.partitionID)
+		b.place = x.atlas.of(b.partitionID)
 		switch {
 		case b.leader < 0:
 			left, err = append(left, b), fmt.Errorf("%s/%d: %w", b.topic, b.no, kafka.LeaderNotAvailable)
@@ -188,6 +221,9 @@ func (x *starter) place(bs []*start) (led, left []*start, err error) {
 
 // errOtherTopic: what the group has assigned and what the brokers have now is not the same topic.
 var errOtherTopic = errors.New("the group does not assign the topic of that name yet")
+
+// errDisputed: what is committed and what the brokers had at our last look is not the same topic.
+var errDisputed = errors.New("what is committed is not of the topic that was there at the last look")
 
 // answerOf says what is wrong with the answer to what is committed of a partition.
 func answerOf(b *start, at map[partitionID]position) error {

@@ -153,7 +153,8 @@ func TestResetIsRemembered(t *testing.T) {
 			r.cancel(id) // and again, before it was looked up
 			r.begin(id, nil)
 			b := r.beginning[id]
-			if known := b.take(position{offset: tc.committed}); known != (tc.want == nil) || !errors.Is(b.reset, tc.want) {
+			b.read(position{offset: tc.committed})
+			if known := b.known(); known != (tc.want == nil) || !errors.Is(b.reset, tc.want) {
 				t.Errorf("it begins where it is committed: %v; anew because %v, want %v", known, b.reset, tc.want)
 			}
 			r.add(b, &part{partitionID: id})
@@ -178,7 +179,57 @@ func TestLostOfOldTopicBeginsAnew(t *testing.T) {
 	if len(bs) != 1 {
 		t.Fatalf("%d begin", len(bs))
 	}
-	if known := bs[0].take(position{offset: -1}); known || !errors.Is(bs[0].reset, errRecreated) {
+	bs[0].read(position{offset: -1})
+	if known := bs[0].known(); known || !errors.Is(bs[0].reset, errRecreated) {
 		t.Errorf("it begins where it is committed: %v; anew because %v", known, bs[0].reset)
+	}
+}
+
+// TestDispute: what is committed is of another topic than ours. Ours is believed to be the new one only by a look that began after
+// that was read.
+func TestDispute(t *testing.T) {
+	was, is := topicID{1}, topicID{2}
+	committed := func(id topicID) position {
+		p := progress{base: 7, log: id.log()}
+		return position{offset: 7, metadata: p.encode(metadataLimit)}
+	}
+	// A step reads what is committed by what a look told of the topic; begun is how many looks have begun by now.
+	type step struct {
+		at       position
+		id       topicID
+		look     int
+		begun    int
+		disputed bool
+	}
+	for name, tc := range map[string]struct {
+		steps []step
+		reset error
+	}{
+		"ours":                     {[]step{{committed(is), is, 1, 1, false}}, nil},
+		"nothing is committed":     {[]step{{position{offset: -1}, is, 1, 1, false}}, nil},
+		"it does not say of which": {[]step{{position{offset: 7}, is, 1, 1, false}}, nil},
+		"the broker has no ids":    {[]step{{committed(was), topicID{}, 1, 1, false}}, nil},
+		"of the old one":           {[]step{{committed(was), is, 1, 1, true}, {committed(was), is, 2, 2, false}}, errRecreated},
+		"of the new one":           {[]step{{committed(is), was, 1, 1, true}, {committed(is), is, 2, 2, false}}, nil},
+		"by a look that was under way": {
+			[]step{{committed(is), was, 1, 2, true}, {committed(is), was, 2, 2, true}, {committed(is), is, 3, 3, false}}, nil},
+		"by no new look": {
+			[]step{{committed(is), was, 1, 1, true}, {committed(is), was, 1, 2, true}, {committed(is), is, 2, 2, false}}, nil},
+		"made anew once more": {[]step{{committed(is), was, 1, 1, true}, {committed(topicID{3}), is, 2, 2, true},
+			{committed(topicID{3}), topicID{3}, 3, 3, false}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newStart(partitionID{"orders", 0}, nil)
+			for i, s := range tc.steps {
+				b.place = place{leader: 1, id: s.id, look: s.look}
+				b.read(s.at)
+				if is := b.disputed(s.begun); is != s.disputed {
+					t.Fatalf("step %d: disputed: %v", i, is)
+				}
+			}
+			if known := b.known(); known != (tc.reset == nil && b.at.offset >= 0) || !errors.Is(b.reset, tc.reset) {
+				t.Errorf("it begins where it is committed: %v; anew because %v, want %v", known, b.reset, tc.reset)
+			}
+		})
 	}
 }
