@@ -73,15 +73,29 @@ func TestDemoLosesNothingAndGrows(t *testing.T) {
 func TestDemoCountsWhenStoppedEarly(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Second, cancel)
-	out, err := run(ctx, "demo", "--duration", "1h")
+	defer cancel()
+	progress := writerFunc(func(b []byte) (int, error) {
+		if bytes.Contains(b, []byte("workers ")) {
+			cancel() // it has begun
+		}
+		return len(b), nil
+	})
+	s, err := runDemo(ctx, nil, time.Hour, &view{out: progress})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(out, "published ") || !strings.Contains(out, "lost 0,") {
-		t.Errorf("summary: %s", out)
+	var out strings.Builder
+	if err := s.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out.String(), "published ") || !strings.Contains(out.String(), "lost 0,") {
+		t.Errorf("summary: %s", out.String())
 	}
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestWrongUseIsAUsageError(t *testing.T) {
 	t.Parallel()
