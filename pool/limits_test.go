@@ -58,6 +58,31 @@ func TestSetLimitsFollowsAtOnce(t *testing.T) {
 	}
 }
 
+// TestRaisedMaxIsUsed: with a full queue at Max for long, less was tried and hurt. That proves nothing of more, so a higher Max is
+// used as quickly as that at a start.
+func TestRaisedMaxIsUsed(t *testing.T) {
+	for _, handler := range []time.Duration{100 * time.Millisecond, time.Second} {
+		bubble(t, func(t *testing.T) {
+			less := false
+			p := newPool(t, pool.Config[int]{Min: 1, Max: 8, Do: func(intWorker, int) { time.Sleep(handler) },
+				Observe: func(d pool.Decision) { less = less || d.Target < d.From }})
+			p.Requeue(0, make([]int, 40_000)...)
+			time.Sleep(200 * handler)
+			if live := p.Stats().Live; live != 8 || !less {
+				t.Fatalf("%d workers, less was tried: %v", live, less)
+			}
+			if err := p.SetLimits(1, 32); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(8 * handler)
+			if live := p.Stats().Live; live < 30 {
+				t.Errorf("handlers of %v: %d workers, want 32", handler, live)
+			}
+			drain(t, p)
+		})
+	}
+}
+
 // Worker counts are checked at each moment while limits, load, panics and exits change: never under Min, never over Max.
 func TestWorkersStayWithinTheLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {

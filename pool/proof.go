@@ -211,11 +211,15 @@ func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
 	switch {
 	case high < 1-part/4, known && q < 1-noise:
 		s.ref.proven = true
-		target := y.n / q * (1 + q - low + part/4)
+		target, barred := y.n/q*(1+q-low+part/4), s.most > 0
 		if target > s.ref.n*(1-part) {
 			target = s.ref.n
 		}
-		return s.bar(o, target, 0, ReasonUndo, "less hurts"), true
+		d := s.bar(o, target, 0, ReasonUndo, "less hurts")
+		if !barred && target >= s.ref.n { // nothing is known of more
+			s.most = 0
+		}
+		return d, true
 	case known, (q+low)/2 > 1-noise:
 		s.measured(o, y)
 		s.hold = firstHold // if that was wrong, a little more soon shows it
