@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -227,9 +228,17 @@ func (r *recorder) inGoroutine(f func()) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
+		defer r.panicked()
 		f()
 	}()
 	<-over
+}
+
+// panicked makes of a panic a failure of its case, so that it is judged as one: see doUnstarved.
+func (r *recorder) panicked() {
+	if p := recover(); p != nil {
+		r.say(fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+	}
 }
 
 func (r *recorder) say(text string) {

@@ -71,6 +71,25 @@ func TestMissingWithoutReason(t *testing.T) {
 	}
 }
 
+// A panic in a case is a failure of that case: the others run, and it is said where it was.
+func TestPanicIsAFailure(t *testing.T) {
+	h := smallest(itself)
+	start := h.New
+	h.New = func(t testing.TB, s brokertest.Setup) *brokertest.System {
+		if s.Topics == 2 {
+			panic("no second topic")
+		}
+		return start(t, s)
+	}
+	got := brokertest.Failures(t, h)
+	if text := strings.Join(got["SeveralTopics"], " "); !strings.Contains(text, "panic: no second topic") {
+		t.Errorf("SeveralTopics said %q", text)
+	}
+	if _, failed := got["AtLeastOnce"]; failed {
+		t.Errorf("a case with one topic failed: %q", got["AtLeastOnce"])
+	}
+}
+
 // What no case needs by itself has to be there, or excused, as well.
 func TestMissingForNoCase(t *testing.T) {
 	for _, name := range []string{"Floors", "SlowSettles"} {
