@@ -24,7 +24,16 @@ var errUnavailable = errors.New("there is no Apache Kafka here")
 type artifacts struct{ java, jars string }
 
 // apache finds Apache Kafka, and fetches it where no test did before; once per test binary.
-var apache = sync.OnceValues(func() (artifacts, error) {
+var apache = sync.OnceValues(func() (artifacts, error) { return find(wantedVersions(os.Getenv)) })
+
+// apacheTools is the same for what is run of its tools. They are of one version with all that they need: beside a broker's jars of
+// another they lack classes, or find those of another.
+var apacheTools = sync.OnceValues(func() (artifacts, error) {
+	v := wantedVersions(os.Getenv)
+	return find(versions{broker: v.tools, tools: v.tools})
+})
+
+func find(v versions) (artifacts, error) {
 	java, err := javaProgram(os.Getenv("JAVA_HOME"))
 	if err != nil {
 		return artifacts{}, fmt.Errorf("%w: %w", errUnavailable, err)
@@ -38,9 +47,9 @@ var apache = sync.OnceValues(func() (artifacts, error) {
 		cache = os.TempDir()
 	}
 	pom := filepath.Join(strings.TrimSpace(string(root)), "integration", "pom.xml")
-	jars, err := fetch(pom, wantedVersions(os.Getenv), filepath.Join(cache, "longshore"))
+	jars, err := fetch(pom, v, filepath.Join(cache, "longshore"))
 	return artifacts{java, jars}, err
-})
+}
 
 func javaProgram(home string) (string, error) {
 	if home != "" {

@@ -139,7 +139,7 @@ var ErrNoTool = errors.New("there are no tools of Kafka here")
 
 // DescribeGroup asks Kafka's consumer-groups tool, which knows nothing of us.
 func (k *Cluster) DescribeGroup(group string) ([]Progress, error) {
-	a, err := apache()
+	a, err := apacheTools()
 	if errors.Is(err, errUnavailable) || !k.Real() {
 		return nil, ErrNoTool
 	}

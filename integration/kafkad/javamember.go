@@ -25,7 +25,7 @@ type JavaMember struct {
 // org.apache.kafka.clients.consumer; empty: the broker assigns (group.protocol=consumer). properties come over those that make
 // it commit and learn of rebalances soon. ErrNoTool where it cannot be had.
 func (k *Cluster) StartJavaMember(topic, group, assignor string, properties map[string]string) (*JavaMember, error) {
-	a, err := apache()
+	a, err := apacheTools()
 	if err != nil || !k.Real() {
 		return nil, ErrNoTool
 	}
