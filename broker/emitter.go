@@ -17,7 +17,8 @@ package broker
 // What is acked and not yet stored is the adapter's to keep, and to bound: an adapter counts its bytes in the budget, and lets no
 // more in where its window is full of it. What cannot be stored is held and tried again, and told by Down or Warning; it must
 // hold up neither acks nor outputs that go elsewhere. A claim that ends in good order waits for it no longer than a time of the
-// adapter's own; what is not stored by then is told as Unconfirmed, and comes again.
+// adapter's own; what is not stored by then is told as Unconfirmed, and comes again. What is not stored when the topic of its
+// messages is gone is told so, too, and comes no more.
 type Emitter interface {
 	// AckEmitting settles messages as Ack does, and stores what was made of them: rules and results are those of Ack. The messages
 	// of one emission belong together: they count as handled when all its outputs are stored, and not before. es is not empty, and

@@ -135,6 +135,7 @@ func cases() []testCase {
 		{name: "OutputsOfCutFromBroker", run: outputsOfCut(FromBroker), why: needsAtomic},
 		{name: "OutputsOfFrozen", run: outputsOfFrozen, why: needsAtomic},
 		{name: "OutputsAtEnd", run: outputsAtEnd, why: needsAtomic},
+		{name: "OutputsRecreated", run: outputsRecreated, why: needsAtomic},
 		{name: "OutputsRefused", run: outputsRefused, why: needsAtomic},
 		{name: "OutputsStorm", setup: Setup{Partitions: 4}, run: outputsStorm, why: needsAtomic},
 

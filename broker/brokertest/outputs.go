@@ -304,6 +304,34 @@ func outputsAtEnd(w *world) {
 	w.unsettled(0)
 }
 
+// outputsRecreated proves that what was acked in a topic that is deleted and made again has its output, or is reported as
+// Unconfirmed: its message does not come again, but what was made of it is missed, too, and nobody else can tell.
+func outputsRecreated(w *world) {
+	w.need("Recreate", w.sys.Recreate != nil)
+	w.need("FailSettles", w.sys.FailSettles != nil)
+	m := w.join()
+	ids := w.produce(0, 10)
+	m.mustAck(m.take(10)...)
+	w.settled()
+	lost := w.produce(0, 10)
+	ms := m.take(10)
+	w.sys.FailSettles(w, 1<<20)
+	m.mustAck(ms...)
+	w.sys.Recreate(w, w.sys.Topics[0])
+	w.eventually("the claim was ended", func() bool { return m.seen(broker.Ended) > 0 })
+	w.sys.FailSettles(w, 0)
+	ids = append(ids, w.produce(0, 10)...)
+	m.mustAck(m.take(10)...)
+	w.settled()
+	w.eachHasOutput(ids)
+	without := slices.DeleteFunc(lost, func(name string) bool { return len(w.outputs()[name]) > 0 })
+	w.eventually("acks whose outputs are not stored were reported as Unconfirmed", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.excused(0) >= int64(len(without))
+	})
+}
+
 // outputsRefused proves that CheckEmit finds what will never be stored, and lets pass what will.
 func outputsRefused(w *world) {
 	m := w.join()

@@ -196,7 +196,7 @@ func (x *claims) giveUp(err error) {
 // restart ends a claim whose log is not what it was, and begins the partition anew.
 func (x *claims) restart(p *part, why error) {
 	x.fence(p)
-	p.tr.confirmed = p.tr.acked // what was acked is gone with its log
+	p.tr.buried()
 	x.r.lose(p, fmt.Errorf("kafkabroker: %w: %w", why, broker.ErrLost))
 	x.begin(p.partitionID, why)
 	signal(x.bells.kick)

@@ -102,8 +102,8 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 			x.committed(d, &a)
 			continue
 		case code == kafka.UnknownTopicOrPartition && isGone(d.p.topic):
-			if d.last { // what was acked is gone with its log
-				d.p.tr.confirmed = d.p.tr.acked
+			if d.last {
+				d.p.tr.buried()
 			}
 			d.p.tr.commit(snapshot{version: d.s.version}) // nothing new before something is
 			x.committed(d, &a)

@@ -193,6 +193,18 @@ func (t *tracker) turn(offsets []int64, from, to uint8) (n int64) {
 	return n
 }
 
+// buried says that the log is gone: what was acked needs no commit any more. But what was made of it and is not stored never will be,
+// and somebody has to be told so.
+func (t *tracker) buried() {
+	missed := int64(0)
+	for _, e := range t.list {
+		if e.state == kept || e.state == sending {
+			missed++
+		}
+	}
+	t.confirmed = t.acked - missed
+}
+
 // base is the lowest offset that is unfinished once what is on its way is stored.
 func (t *tracker) base() int64 {
 	for _, e := range t.list {

@@ -391,9 +391,9 @@ func (hs *holdings) lose(h *holding, gone bool) (over []*claimState, promised in
 	defer hs.mu.Unlock()
 	over = h.fenceAll()
 	h.forgetPrefetch()
-	h.takeOuts()
+	outs := h.takeOuts()
 	hs.list = hs.list.without(h)
-	if !gone {
+	if !gone || len(outs.list) > 0 { // what was made of the messages is not stored, wherever they are
 		promised = h.promised
 	}
 	h.promised = 0
