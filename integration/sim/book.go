@@ -31,6 +31,7 @@ type book struct {
 	stamps     []ledger.Letter
 	had        map[had][]time.Time // when a process was given a message
 	epochs     map[string]int      // how often a topic was made anew
+	offers     map[output]*offer
 	troubles   []trouble
 	findings   []string
 	told       []string
@@ -97,6 +98,7 @@ func newBook() *book {
 	return &book{
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
 		had: map[had][]time.Time{}, epochs: map[string]int{},
+		offers: map[output]*offer{},
 	}
 }
 

@@ -20,6 +20,13 @@
 // reason: the plan leaves it out, and a schedule that has it fails. Of the engine's own troubles (a stop, a pause, other
 // limits) no world knows.
 //
+// # What handlers emit
+//
+// Where Settings.Emits says so, each run of a handler emits outputs whose values name message and run, also those that fail then. At
+// the end the topic of the outputs is read, as by who reads what is committed, and held against what was acked: outputs.go,
+// and the rules in judge.go. The world's sources store them with their progress; one whose sources cannot says why
+// (Kind.EmitsNot).
+//
 // # What does not repeat
 //
 // The scheduler is not ours. A schedule fixes what is done and when, and how each run of a handler acts; which of two

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,11 +99,15 @@ func (p *process) handle(ctx context.Context, m *consumer.Message) error {
 	e := p.begin(ctx, m, nil)
 	r := p.run.schedule.rollOf(e.message, e.nth)
 	e.act = r.act
+	if err := p.emitBegun(ctx, m, e); err != nil {
+		return p.end(e, err)
+	}
 	switch r.act {
 	case Panic, Goexit: // before, since there is no coming back
 		if err := p.pass(ctx, r); err != nil {
 			return p.end(e, err)
 		}
+		_ = p.emitEnded(ctx, m, e)
 		_ = p.end(e, errTold)
 		if r.act == Goexit {
 			runtime.Goexit()
@@ -110,6 +115,9 @@ func (p *process) handle(ctx context.Context, m *consumer.Message) error {
 		panic("told to panic")
 	}
 	if err := p.pass(ctx, r); err != nil {
+		return p.end(e, err)
+	}
+	if err := p.emitEnded(ctx, m, e); err != nil {
 		return p.end(e, err)
 	}
 	return p.end(e, r.err())
@@ -163,12 +171,14 @@ func (p *process) pass(ctx context.Context, r roll) error {
 func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error {
 	runs := make([]*entry, len(ms))
 	rolls := make([]roll, len(ms))
+	errs := make([]error, len(ms)) // of what could not be emitted
 	var longest roll
 	of := &batch{size: len(ms), called: time.Now()}
 	for i, m := range ms {
 		runs[i] = p.begin(ctx, m, of)
 		rolls[i] = p.run.schedule.rollOf(runs[i].message, runs[i].nth)
 		runs[i].act = rolls[i].act
+		errs[i] = p.emitBegun(ctx, m, runs[i])
 		if r := rolls[i]; r.takes >= longest.takes || r.act == Hang {
 			longest = roll{act: r.act, takes: r.takes}
 		}
@@ -187,9 +197,9 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 	each := &consumer.BatchError{Errs: make([]error, len(ms))}
 	failed := false
 	for i, e := range runs {
-		is := err
+		is := cmp.Or(err, errs[i])
 		if is == nil {
-			is = rolls[i].err()
+			is = cmp.Or(p.emitEnded(ctx, ms[i], e), rolls[i].err())
 		}
 		e.void = failed
 		each.Errs[i] = p.end(e, is)

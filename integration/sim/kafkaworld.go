@@ -75,7 +75,7 @@ func newKafkaWorld(t testing.TB, s Schedule) *kafkaWorld {
 		t.Fatal(err)
 	}
 	w.admin = kadm.NewClient(w.client)
-	w.log = kafkaLog{w: w, read: map[string][]broker.Message{}}
+	w.log = kafkaLog{w: w, read: map[string][]broker.Message{}, next: map[string]map[int32]int64{}}
 	w.reaper = w.reap()
 	return w
 }
@@ -83,8 +83,10 @@ func newKafkaWorld(t testing.TB, s Schedule) *kafkaWorld {
 // newCluster starts the brokers, at the same addresses each time.
 func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	opts := []kfake.Opt{kfake.ListenFn(w.net.Listen), kfake.GroupMinSessionTimeout(50 * time.Millisecond),
-		kfake.SeedTopics(int32(w.schedule.Settings.Partitions), w.schedule.Inputs()...),
-		kfake.SeedTopics(1, w.schedule.Outputs()...)}
+		kfake.SeedTopics(int32(w.schedule.Settings.Partitions), w.schedule.Inputs()...)}
+	for _, topic := range w.schedule.Outputs() {
+		opts = append(opts, kfake.SeedTopics(int32(w.schedule.partitionsOf(topic)), topic))
+	}
 	if w.dir != "" {
 		opts = append(opts, kfake.DataDir(w.dir))
 	}
@@ -103,13 +105,18 @@ func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	return c
 }
 
-// settingsOf are a group's: kfake does not tell what tells Kafka 4.3, though it checks commits as that does.
+// settingsOf are a group's: kfake does not tell what tells Kafka 4.3, though it checks commits as that does. Commits in transactions
+// it checks as Kafka 4.2 does: one epoch for all partitions, the member's newest.
 func (w *kafkaWorld) settingsOf(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	for _, of := range req.Resources {
 		r := kmsg.NewDescribeConfigsResponseResource()
 		r.ResourceType, r.ResourceName = of.ResourceType, of.ResourceName
-		for _, name := range []string{groupSession, "consumer.assignment.interval.ms"} {
+		names := []string{groupSession}
+		if w.schedule.Settings.Emits == 0 {
+			names = append(names, "consumer.assignment.interval.ms")
+		}
+		for _, name := range names {
 			c := kmsg.NewDescribeConfigsResponseResourceConfig()
 			c.Name, c.Value = name, kmsg.StringPtr(w.session())
 			r.Configs = append(r.Configs, c)
@@ -174,8 +181,7 @@ func (w *kafkaWorld) Do(f Fault, p Process) (undo func(), err error) {
 	case Delay:
 		return w.slow(time.Duration(f.N) * time.Millisecond), nil
 	case FailSettles:
-		told := w.brokers().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: oneOf(w.rnd, commitErrors), Count: f.N})
-		return told.Remove, nil
+		return w.failSettles(f.N), nil
 	case FailPublishes:
 		told := w.brokers().Fault(kfake.Fault{
 			Keys: []kmsg.Key{kmsg.Produce}, Err: oneOf(w.rnd, produceErrors), Count: f.N, When: w.publishes,
@@ -206,9 +212,44 @@ func oneOf[T any](rnd *rand.Rand, list []T) T { return list[rnd.IntN(len(list))]
 var (
 	commitErrors = []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.CoordinatorNotAvailable,
 		kerr.RequestTimedOut, kerr.RebalanceInProgress}
+	endErrors     = []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut, kerr.ConcurrentTransactions}
 	produceErrors = []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
 		kerr.NotEnoughReplicasAfterAppend}
 )
+
+// failSettles lets the next n commits fail: of offsets, or of transactions.
+func (w *kafkaWorld) failSettles(n int) (undo func()) {
+	told := kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: oneOf(w.rnd, commitErrors), Count: n}
+	switch {
+	case w.schedule.Settings.Emits == 0:
+	case n%4 == 1:
+		told.Keys = []kmsg.Key{kmsg.TxnOffsetCommit}
+	case n%4 == 2:
+		told.Keys, told.Err = []kmsg.Key{kmsg.EndTxn}, oneOf(w.rnd, endErrors)
+	default:
+		return w.loseEnds(n)
+	}
+	return w.brokers().Fault(told).Remove
+}
+
+// loseEnds loses the answers to the next n ends of transactions, which are carried out. Whose they are a request does not say, so that
+// each process loses its next answer.
+func (w *kafkaWorld) loseEnds(n int) (undo func()) {
+	hosts := slices.Clone(w.hosts)
+	lose := func(answers int) {
+		for _, h := range hosts {
+			h.LoseAnswers(answers)
+		}
+	}
+	told := w.brokers().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Count: n, Observe: true, When: func(kmsg.Request) bool {
+		lose(1)
+		return true
+	}})
+	return func() {
+		told.Remove()
+		lose(0)
+	}
+}
 
 // publishes says whether a request is one of a process's publisher. Those of the world go to the inputs.
 func (w *kafkaWorld) publishes(req kmsg.Request) bool {
@@ -358,7 +399,8 @@ func (w *kafkaWorld) restart() {
 // Messages implements World.
 func (w *kafkaWorld) Messages(topic string) ([]broker.Message, error) { return w.log.messages(topic) }
 
-// Unsettled implements World. What is finished beyond a committed offset counts: at the end there is no such thing.
+// Unsettled implements World. What is finished beyond a committed offset counts: at the end there is no such thing. So does what
+// stands behind an open transaction.
 func (w *kafkaWorld) Unsettled() (n int64, where string, err error) {
 	w.look()
 	var parts []string
@@ -382,6 +424,14 @@ func (w *kafkaWorld) Unsettled() (n int64, where string, err error) {
 			parts = append(parts, fmt.Sprintf("group %s is %s", group, info.State))
 			for _, m := range info.Members {
 				parts = append(parts, fmt.Sprintf("%s has %v", m.ClientID, m.Assignment))
+			}
+		}
+	}
+	for _, topic := range w.schedule.Outputs() {
+		for _, p := range w.brokers().PartitionInfos(topic) {
+			if p.LastStableOffset < p.HighWatermark {
+				n += p.HighWatermark - p.LastStableOffset
+				parts = append(parts, fmt.Sprintf("a transaction is open in %s/%d at %d", topic, p.Partition, p.LastStableOffset))
 			}
 		}
 	}
@@ -466,7 +516,8 @@ func (p *kafkaProcess) Source(s Subscription) (broker.Source, error) {
 		SessionTimeout: time.Duration(settings.Lease), HeartbeatInterval: time.Duration(settings.Lease) / 10,
 		RevokeWait: time.Duration(settings.RevokeWait), RebalanceTimeout: p.w.rebalanceTimeout(),
 		CommitInterval: settleWithin / 2,
-		Balancer:       oneOf(dice, []string{"sticky", "sticky", "sticky", "range", "roundrobin"}),
+		Transactional:  settings.Emits > 0, TransactionTimeout: time.Duration(settings.Lease),
+		Balancer: oneOf(dice, []string{"sticky", "sticky", "sticky", "range", "roundrobin"}),
 	}
 	if dice.IntN(5) == 0 {
 		cfg.InstanceID = p.name
@@ -502,43 +553,49 @@ func (p *kafkaProcess) do(f Fault) (undo func(), err error) {
 	return p.sockets.do(f)
 }
 
-// A kafkaLog reads what topics have.
+// A kafkaLog reads what topics have, as one who reads what is committed.
 type kafkaLog struct {
 	w    *kafkaWorld
 	read map[string][]broker.Message
+	next map[string]map[int32]int64 // by topic and partition, what comes next
 }
 
-// messages reads what came since it was last asked.
+// messages reads what came since it was last asked, as far as no open transaction stands in the way.
 func (l *kafkaLog) messages(topic string) ([]broker.Message, error) {
-	next, high := map[int32]int64{}, map[int32]int64{}
-	for _, m := range l.read[topic] {
-		next[m.Partition] = m.Offset + 1
+	next, stable := l.next[topic], map[int32]int64{}
+	if next == nil {
+		next = map[int32]int64{}
+		l.next[topic] = next
 	}
 	from := map[int32]kgo.Offset{}
 	for _, p := range l.w.brokers().PartitionInfos(topic) {
-		if next[p.Partition] < p.HighWatermark {
-			from[p.Partition], high[p.Partition] = kgo.NewOffset().At(next[p.Partition]), p.HighWatermark
+		if next[p.Partition] < p.LastStableOffset {
+			from[p.Partition], stable[p.Partition] = kgo.NewOffset().At(next[p.Partition]), p.LastStableOffset
 		}
 	}
 	if len(from) == 0 {
 		return l.read[topic], nil
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.w.addresses()...), kgo.Dialer(l.w.net.Host(memnet.HostConfig{}).Dial),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), // which stand where an aborted transaction ends
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
 	if err != nil {
 		return nil, err
 	}
 	defer cl.Close()
-	for len(high) > 0 {
+	for len(stable) > 0 {
 		fetches := cl.PollFetches(context.Background())
 		if err := fetches.Err(); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", topic, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			m := broker.Message{Topic: topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value}
-			l.read[topic] = append(l.read[topic], m)
-			if r.Offset+1 >= high[r.Partition] {
-				delete(high, r.Partition)
+			next[r.Partition] = r.Offset + 1
+			if r.Offset+1 >= stable[r.Partition] {
+				delete(stable, r.Partition)
+			}
+			if !r.Attrs.IsControl() {
+				m := broker.Message{Topic: topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value}
+				l.read[topic] = append(l.read[topic], m)
 			}
 		})
 	}

@@ -40,8 +40,9 @@ func init() {
 			Again:         "the server delivers again what was not acked, and nothing else",
 			Grow:          "a stream has no partitions",
 		},
-		Prepare: sync.OnceFunc(ats.Register), // one goroutine of the server's, for all servers
-		New:     func(t testing.TB, s Schedule) World { return newNATSWorld(t, s) },
+		EmitsNot: "outputs are published before the ack: at least once, and the server drops repeats by their ids",
+		Prepare:  sync.OnceFunc(ats.Register), // one goroutine of the server's, for all servers
+		New:      func(t testing.TB, s Schedule) World { return newNATSWorld(t, s) },
 	})
 }
 

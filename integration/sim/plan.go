@@ -11,6 +11,9 @@ import (
 func Plan(k Kind, seed uint64) Schedule {
 	p := planner{rand.New(rand.NewPCG(seed, 7)), k}
 	s := Schedule{World: k.Name, Seed: seed, Settings: p.settings(), Processes: 1 + p.IntN(3)}
+	if k.EmitsNot == "" {
+		s.Settings.Emits = emits(seed)
+	}
 	s.Handlers = p.handlers(s.Settings)
 	left := 30 + p.IntN(150)
 	for range 3 + p.IntN(10) {
@@ -77,6 +80,15 @@ func (p planner) settings() Settings {
 	}
 	s.Assigned = p.kind.Assigns && p.oneIn(2)
 	return s
+}
+
+// emits is by dice of its own, so that all else of a seed is as it is without.
+func emits(seed uint64) int {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 17))}
+	if p.oneIn(2) {
+		return 0
+	}
+	return 1 + p.IntN(3)
 }
 
 // handlers are mostly good.

@@ -191,6 +191,12 @@ type letterbox struct {
 	p *process
 }
 
+// Unwrap implements broker.Wrapper: where an ack carries letters, the book hears of them by the spy.
+func (l *letterbox) Unwrap() broker.Publisher { return l.Publisher }
+
+// Prepare implements broker.Wrapper.
+func (l *letterbox) Prepare(_ context.Context, ms []broker.Outgoing) []broker.Outgoing { return ms }
+
 // Publish is the publisher's.
 func (l *letterbox) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	err := l.Publisher.Publish(ctx, ms)

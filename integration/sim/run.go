@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -72,6 +73,8 @@ type run struct {
 	floors     map[string][]int64
 	nacks      map[int][]time.Time // of each message, when the broker heard of one
 	gone       int                 // how many of World.Gone are in the book
+	outputs    []broker.Message    // that are there at the end
+	inLetters  map[int]int         // of each message, how many dead letters are there at the end; counted where handlers emit
 	rnd        *rand.Rand
 
 	ownersMu sync.Mutex
@@ -96,7 +99,7 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 		kind.Prepare()
 	}
 	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{},
-		nacks: map[int][]time.Time{}}
+		nacks: map[int][]time.Time{}, inLetters: map[int]int{}}
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,6 +168,9 @@ func (r *run) tick() (end func()) {
 
 // live starts the processes, takes the steps, calms down, and ends everything.
 func (r *run) live() error {
+	if r.schedule.Settings.Emits > 0 && r.kind.EmitsNot != "" {
+		return fmt.Errorf("world %s has no outputs: %s", r.kind.Name, r.kind.EmitsNot)
+	}
 	r.world = r.kind.New(r, r.schedule)
 	r.ordered = !r.kind.Shared
 	defer func() {
@@ -182,7 +188,7 @@ func (r *run) live() error {
 		err = r.calm()
 	}
 	r.end()
-	return err
+	return errors.Join(err, r.readEnd())
 }
 
 // A deed is done at an instant.

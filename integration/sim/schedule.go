@@ -43,7 +43,9 @@ type Settings struct {
 	Letters  bool           `json:"letters,omitempty"`
 	MakeRoom bool           `json:"make_room,omitempty"` // LaneDeadLetter
 	Attempts int            `json:"attempts"`
-	GiveUp   Span           `json:"give_up,omitempty"` // Retry.GiveUpAfter
+	// Emits: handlers emit up to so many outputs for each message, which go with its ack; where they can (Kind.EmitsNot).
+	Emits  int  `json:"emits,omitempty"`
+	GiveUp Span `json:"give_up,omitempty"` // Retry.GiveUpAfter
 
 	Workers  int `json:"workers"`
 	Budget   int `json:"budget"`

@@ -66,6 +66,9 @@ func TestKinds(t *testing.T) {
 			}
 			can = append(can, string(w))
 		}
+		if k.EmitsNot != "" {
+			t.Logf("world %s has no outputs: %s", k.Name, k.EmitsNot)
+		}
 		t.Logf("world %s can do %s", k.Name, strings.Join(can, ", "))
 	}
 }

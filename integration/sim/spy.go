@@ -304,6 +304,7 @@ func (s *spy) see(e broker.Event) {
 		s.claims[e.Claim] = "ended"
 	case broker.Unconfirmed:
 		clear(s.acked) // which, it does not say
+		b.doubt(s.p, e.Claim)
 	case broker.Up:
 		if s.isUp {
 			b.find("%s heard up twice", s.p.name)

@@ -27,6 +27,8 @@ type Kind struct {
 	Assigns bool
 	// NoSpill: there are no retry topics, since the broker keeps delays itself.
 	NoSpill bool
+	// EmitsNot is why handlers emit nothing here; "": they can.
+	EmitsNot string
 	// Late: a process hears at its next exchange with the broker of what was done there, and so within a lease. A fault that is
 	// over at once is trouble for so long.
 	Late bool
@@ -50,7 +52,7 @@ type World interface {
 	// and otherwise called once. p is the process that it is done to, or nil. What is not possible just now (a partition without
 	// an owner) is not an error: nothing is done.
 	Do(f Fault, p Process) (undo func(), err error)
-	// Messages returns what a topic has, by partition and offset.
+	// Messages returns what a topic has, by partition and offset: what no open transaction may take back, and none has.
 	Messages(topic string) ([]broker.Message, error)
 	// Unsettled is what would be delivered if all processes were gone now, of all topics that a group reads: how many, and where.
 	// It asks the broker, never an adapter.
@@ -200,6 +202,7 @@ const (
 	letterTopic = "dead"
 	mainGroup   = "main"
 	retryGroup  = "retry"
+	outputTopic = "out"
 )
 
 // retryTopics have delays of retryDelays.
@@ -214,11 +217,22 @@ func (s Schedule) Inputs() []string {
 	return names
 }
 
-// Outputs are the topics that processes publish to: dead letters, and retry topics where there are some.
+// partitionsOf is how many an output has.
+func (s Schedule) partitionsOf(output string) int {
+	if output == outputTopic {
+		return max(1, s.Settings.Partitions)
+	}
+	return 1
+}
+
+// Outputs are the topics that processes publish to: dead letters, retry topics where there are some, and what handlers emit.
 func (s Schedule) Outputs() []string {
 	names := []string{letterTopic}
 	if s.Settings.Spill {
 		names = append(names, retryTopics...)
+	}
+	if s.Settings.Emits > 0 {
+		names = append(names, outputTopic)
 	}
 	return names
 }
