@@ -339,6 +339,7 @@ func (h *holding) count(sp *span) {
 // read looks up messages of the partition. It runs at the broker.
 func (h *holding) read(maxBytes int64) {
 	l := h.cur.log
+	h.pos = max(h.pos, h.floor) // what was to be looked at again may have been finished meanwhile
 	if h.pos < l.first {
 		h.jump(l.first)
 	}

@@ -1,6 +1,7 @@
 package membroker_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,34 @@ func TestGapOfAnOwnerThatNeverHeardOfIt(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := b.Unsettled("group"); n != 0 {
 			t.Errorf("%d are unsettled", n)
+		}
+	})
+}
+
+// What was to be looked at again is finished before that is done, and then the log is cut off below: what was finished stays so.
+func TestTrimBelowWhatWasFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1}, Lease: 2 * time.Second})
+		p := open(t, b, membroker.SourceConfig{}, 30)
+		produce(t, b, "orders", 19)
+		ms := p.receive(19)
+		if err := b.Redeliver("group", "orders", ms[0].Claim.Partition, 10); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // it looks
+		if err := p.ack(ms...); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Trim("orders", ms[0].Claim.Partition, 15); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(p.Pause(), p.Resume()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		produce(t, b, "orders", 1)
+		if got := p.receive(1); len(got) != 1 || got[0].Offset != 19 {
+			t.Errorf("got %d messages from %d, want the one at 19", len(got), got[0].Offset)
 		}
 	})
 }
