@@ -116,11 +116,12 @@ func TestWorkersStayWithinTheLimits(t *testing.T) {
 
 func TestObserveTellsEachChangeWithItsInputs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		size := 1
+		size, began := 1, time.Now()
 		seen := map[pool.Reason]int{}
 		p := newPool(t, pool.Config[int]{Max: 50, Do: func(intWorker, int) { time.Sleep(10 * time.Millisecond) },
 			Observe: func(d pool.Decision) {
-				if d.From != size || d.Target == d.From || d.Reason == "" || d.Observation.Workers != d.From {
+				if d.From != size || d.Target == d.From || d.Reason == "" || d.Observation.Workers != d.From ||
+					d.At.Sub(began) != d.Observation.Now {
 					t.Errorf("decision %+v at size %d", d, size)
 				}
 				size = d.Target

@@ -69,7 +69,7 @@ func (m *manager[T]) step() Decision {
 	if t := max(o.Min, min(o.Max, d.Target)); t != d.Target {
 		d = d.instead(t, ReasonLimit)
 	}
-	d.Force = d.Force || o.Workers > o.Max
+	d.At, d.Force = time.Now(), d.Force || o.Workers > o.Max
 	starving, drained := m.floor.apply(d, &m.pace)
 	switch {
 	case drained:

@@ -61,7 +61,8 @@ type Observation struct {
 
 // A Decision is how many workers there should be from now on, and why.
 type Decision struct {
-	// From is the size before.
+	// At is when it was taken, and From the size before: the manager sets both.
+	At   time.Time
 	From int
 	// Target is the size wanted; the manager keeps it within Min and Max.
 	Target int

@@ -48,16 +48,17 @@ type workers struct {
 }
 
 type decision struct {
-	From int    `json:"from"`
-	To   int    `json:"to"`
-	Why  string `json:"why"`
+	From int       `json:"from"`
+	To   int       `json:"to"`
+	Why  string    `json:"why"`
+	At   time.Time `json:"at"`
 }
 
 func decisionOf(s pool.Stats) *decision {
 	if s.Decisions == 0 {
 		return nil
 	}
-	return &decision{s.Last.From, s.Last.Target, s.Last.Why()}
+	return &decision{s.Last.From, s.Last.Target, s.Last.Why(), s.Last.At.UTC()}
 }
 
 // show tells how a consumer is. As /metrics, which tells the same, it needs no token.

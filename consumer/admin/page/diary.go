@@ -56,7 +56,7 @@ func (d *diary) observe(e consumer.Event, now time.Time) {
 	case consumer.Scaled:
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.decisions.add(Decision{At: now, From: e.From, To: e.Target, Why: e.Why(), Backlog: e.Observation.Backlog,
+		d.decisions.add(Decision{At: e.At, From: e.From, To: e.Target, Why: e.Why(), Backlog: e.Observation.Backlog,
 			Busy: e.Observation.Busy})
 	case consumer.Failed:
 		d.failed(e, now)

@@ -153,7 +153,7 @@ func TestDiary(t *testing.T) {
 			noon.Add(time.Duration(i)*time.Millisecond))
 	}
 	d.observe(consumer.Failed{Message: &consumer.Message{Offset: 99}, Class: "error"}, noon.Add(time.Second))
-	d.observe(consumer.Scaled{Decision: pool.Decision{From: 1, Target: 2}}, noon)
+	d.observe(consumer.Scaled{Decision: pool.Decision{At: noon, From: 1, Target: 2}}, noon.Add(time.Second))
 	decisions, failures := d.newest(10, 100)
 	if len(failures) != failuresASecond+1 || failures[0].Offset != 99 || failures[1].Offset != failuresASecond-1 {
 		t.Errorf("%d failures, the first %+v", len(failures), failures[0])
