@@ -1,7 +1,10 @@
+//go:build unix
+
 package browser
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +31,8 @@ func TestPage(t *testing.T) {
 				at := fmt.Sprintf("%d px, %s", as.width, as.scheme)
 				seeDecision(c, w)
 				c.quiet(at + ", a decision")
+				seeFinishedAbove(c, w)
+				c.quiet(at + ", claims")
 				logIn(c, w)
 				c.said() // a wrong token is answered with 401, which the browser tells
 				pauseAndResume(c, w)
@@ -41,22 +46,91 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// seeDecision: a burst, and the decision that it leads to, in the table and as a mark with its reason.
+const (
+	// promptly is how old a decision is at most when the page shows it.
+	promptly = 2 * time.Second
+	// stall is how long the browser may have stood still, or waited for an answer, in a round that is held against the page.
+	stall = 250 * time.Millisecond
+	// rounds are how many bursts there are where the machine was too slow to tell.
+	rounds = 5
+)
+
+// seeDecision: a burst, and the decision that it leads to, in the table within two seconds, and as a mark with its reason. The
+// time is the browser's, and what the page says is what the admin server says in JSON. Where it takes longer although the browser
+// did not stand still the page is to blame, else there is another burst.
 func seeDecision(c *chrome, w *world) {
 	c.t.Helper()
 	c.visit(w.url + "/ui/c/orders?span=3m")
 	c.until("the charts are there", `document.querySelectorAll("figure svg path.line").length >= 8`)
-	const newest = `document.querySelector("#decisions tbody tr td").innerText`
-	was := eval[string](c, newest)
+	eval[int](c, watchDecisions)
 	w.slow.Store(true)
 	defer w.slow.Store(false)
-	begin := time.Now()
-	w.publish(500, "good")
-	c.until("a decision appears", newest+` !== `+quote(was))
-	c.t.Logf("a decision was seen %v after the burst began", time.Since(begin).Round(10*time.Millisecond))
+	for round := 1; ; round++ {
+		eventually(c.t, "the pool is small", func() bool { s := w.consumer.Stats().Pool; return s.Live == s.Min && s.Backlog == 0 })
+		began := time.UnixMilli(eval[int64](c, "window.stood = 0; Date.now()"))
+		w.publish(500, "good")
+		var taken time.Time
+		eventually(c.t, "there is a decision", func() bool { taken = w.decided(); return taken.After(began) })
+		row := quote(taken.Local().Format("15:04:05.000"))
+		c.until("a decision appears", `window.seen[`+row+`]`)
+		shown := time.UnixMilli(eval[int64](c, `window.seen[`+row+`]`))
+		stood := time.Duration(eval[float64](c, standstill) * float64(time.Millisecond))
+		age, after := shown.Sub(taken), shown.Sub(began)
+		c.t.Logf("a decision was shown %v after it was taken, %v after the burst began; the browser stood still for %v",
+			age.Round(time.Millisecond), after, stood.Round(time.Millisecond))
+		if after <= promptly {
+			break
+		}
+		if age > promptly && stood < stall || round == rounds {
+			c.t.Errorf("a decision is shown %v after it was taken, %v after the burst, want both within %v", age, after, promptly)
+			break
+		}
+	}
 	c.until("it is a mark with its reason", `[...document.querySelectorAll("#chart-workers .mark title")].some(m => /→ \d+, [a-z]/.test(m.textContent))`)
 	c.until("it is in the sentence", `/From \d+ to \d+ .* ago: /.test(document.getElementById("workers-now").innerText)`)
 	eventually(c.t, "the burst is handled", func() bool { return w.consumer.Stats().InFlight == 0 })
+}
+
+// watchDecisions notes when a row of the table of decisions is there, and how long the page did not come to do anything.
+const watchDecisions = `window.seen = {}; window.stood = 0;
+	{
+		const note = () => {
+			for (const row of document.querySelectorAll("#decisions tbody tr")) window.seen[row.cells[0].innerText] ||= Date.now();
+		};
+		new MutationObserver(note).observe(document.getElementById("live-tables"), {subtree: true, childList: true, characterData: true});
+		let last = performance.now();
+		setInterval(() => { const now = performance.now(); window.stood = Math.max(window.stood, now - last - 50); last = now; }, 50);
+	} 0`
+
+// standstill is how long the page stood still at most, or waited for one of its last answers.
+const standstill = `Math.max(window.stood, ...performance.getEntriesByType("resource").filter(e => e.name.includes("/live")).slice(-4).map(e => e.duration))`
+
+// seeFinishedAbove: behind a message whose handler does not come to its end, others with its key are handled. The page shows the
+// one in its handler, what its claim holds, and, where the broker is asked, how many are finished above what is settled.
+func seeFinishedAbove(c *chrome, w *world) {
+	c.t.Helper()
+	const behind = 40
+	release := make(chan struct{})
+	w.hold.Store(&release)
+	before := w.consumer.Stats().Handled
+	c.visit(w.url + "/ui/c/orders")
+	w.publishTo("one customer", append([]string{"hold"}, slices.Repeat([]string{"good"}, behind)...)...)
+	eventually(c.t, "those behind it are handled", func() bool { return w.consumer.Stats().Handled == before+behind })
+	rows := func(of, is string) string {
+		return `[...document.querySelectorAll("[aria-labelledby=` + of + `] tbody tr")].` + is
+	}
+	c.until("it is in its handler", rows("h-calls", `length === 1`)+` && `+rows("h-calls", fmt.Sprintf(
+		`some(r => r.cells[0].innerText.startsWith(%q))`, inbox)))
+	c.until("its claim holds it", rows("h-claims", `some(r => Number(r.cells[1].innerText) >= 1 && r.cells[2].innerText === "1")`))
+	if w.system.lags != nil {
+		c.until("the others are finished above what is settled", rows("h-lags", fmt.Sprintf(`some(r => r.cells[4].innerText === "%d")`, behind)))
+	}
+	close(release)
+	eventually(c.t, "it is handled", func() bool { return w.consumer.Stats().InFlight == 0 })
+	c.until("no handler has it", rows("h-calls", `every(r => r.innerText === "none")`))
+	if w.system.lags != nil {
+		c.until("all is settled", rows("h-lags", `every(r => r.cells[3].innerText === "0" && r.cells[4].innerText === "0")`))
+	}
 }
 
 func logIn(c *chrome, w *world) {
@@ -146,17 +220,29 @@ func replayAll(c *chrome, w *world, width int64) {
 	}
 }
 
-// TestAccessible: axe-core finds nothing on any page, at both widths, in both schemes, and none scrolls sideways.
+// TestAccessible: axe-core finds nothing on any page, at both widths, in both schemes, and none scrolls sideways, says something
+// on the console or breaks the policy; on each broker, whose tables differ.
 func TestAccessible(t *testing.T) {
 	source := axeSource(t)
-	c := open(t)
-	w := begin(t, inMemory(t))
-	w.publish(200, "good")
-	w.publish(3, "bad")
-	eventually(t, "three letters", func() bool { return w.consumer.Stats().DeadLettered == 3 })
-	logIn(c, w)
-	c.said()
-	pages := []string{"/ui/", "/ui/login", "/ui/events", "/ui/c/orders", "/ui/c/orders/letters", "/ui/c/orders/letters/0/0",
+	for _, name := range []string{"mem", "nats", "kafka"} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t)
+			w := begin(t, systems[name](t))
+			w.publish(200, "good")
+			w.publish(3, "bad")
+			eventually(t, "three letters", func() bool { return w.consumer.Stats().DeadLettered == 3 })
+			logIn(c, w)
+			c.said()
+			accessible(c, w, source)
+		})
+	}
+}
+
+func accessible(c *chrome, w *world, source string) {
+	c.t.Helper()
+	c.visit(w.url + "/ui/c/orders/letters")
+	letter := eval[string](c, `document.querySelector("main tbody a").getAttribute("href")`)
+	pages := []string{"/ui/", "/ui/login", "/ui/events", "/ui/c/orders", "/ui/c/orders/letters", letter,
 		"/ui/c/orders/letters?class=none", "plan"}
 	for _, width := range []int64{390, 1400} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -171,14 +257,14 @@ func TestAccessible(t *testing.T) {
 				}
 				eval[int](c, `document.querySelectorAll("details").forEach(d => d.open = true); 0`)
 				if found := c.axe(source); found != "" {
-					t.Errorf("%s, axe finds:\n%s", at, found)
+					c.t.Errorf("%s, axe finds:\n%s", at, found)
 				}
 				if over := eval[int](c, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
-					t.Errorf("%s scrolls sideways by %d px", at, over)
+					c.t.Errorf("%s scrolls sideways by %d px", at, over)
 				}
 				for _, text := range c.said() {
 					if !strings.Contains(page, "class=none") { // is answered with 400, which the browser tells
-						t.Errorf("%s, the browser says: %s", at, text)
+						c.t.Errorf("%s, the browser says: %s", at, text)
 					}
 				}
 			}

@@ -1,10 +1,14 @@
+//go:build unix
+
 package browser
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,11 +23,11 @@ import (
 	"github.com/longshoremq/longshore/consumer/admin/page"
 	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/integration/kafkad"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 const (
@@ -86,12 +90,12 @@ func onNATS(t *testing.T) system {
 	}}
 }
 
-// onKafka is a fake of Kafka in this process.
+// onKafka is an Apache Kafka of its own. Where it cannot be had, and nobody demands it, the test is skipped.
 func onKafka(t *testing.T) system {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, inbox), kfake.SeedTopics(2, dead))
-	must(t, err)
-	t.Cleanup(c.Close)
-	at := kafkabroker.Connection{Brokers: c.ListenAddrs()}
+	c := kafkad.Start(t, kafkad.Config{})
+	must(t, c.CreateTopic(t.Context(), inbox, 4, nil))
+	must(t, c.CreateTopic(t.Context(), dead, 2, nil))
+	at := kafkabroker.Connection{Brokers: c.Brokers()}
 	source, err := kafkabroker.NewSource(kafkabroker.Config{Connection: at, Group: "workers", Topics: []string{inbox}})
 	must(t, err)
 	p, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at})
@@ -118,6 +122,7 @@ type world struct {
 	consumer *consumer.Consumer
 	healed   atomic.Bool
 	slow     atomic.Bool
+	hold     atomic.Pointer[chan struct{}] // until it is closed, handlers keep what says hold
 	config   admin.Config
 	url      string
 	stop     context.CancelFunc // of the admin server
@@ -161,8 +166,15 @@ func begin(t *testing.T, s system) *world {
 	return w
 }
 
-// handle takes a moment where that is asked for, and fails what is bad until it is healed.
+// handle keeps what it is to hold, takes a moment where that is asked for, and fails what is bad until it is healed.
 func (w *world) handle(ctx context.Context, m *consumer.Message) error {
+	if string(m.Value) == "hold" {
+		select {
+		case <-*w.hold.Load():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	if w.slow.Load() {
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -217,6 +229,30 @@ func (w *world) publish(n int, payload string) {
 		n -= len(batch)
 		must(w.t, w.system.publisher.Publish(w.t.Context(), batch))
 	}
+}
+
+// publishTo publishes messages with one key.
+func (w *world) publishTo(key string, values ...string) {
+	w.t.Helper()
+	batch := make([]broker.Outgoing, len(values))
+	for i, value := range values {
+		batch[i] = broker.Outgoing{Topic: inbox, Key: []byte(key), Value: []byte(value)}
+	}
+	must(w.t, w.system.publisher.Publish(w.t.Context(), batch))
+}
+
+// decided is when the pool's last decision was taken, as the admin server tells programs; zero: there was none.
+func (w *world) decided() time.Time {
+	w.t.Helper()
+	answer, err := http.Get(w.url + "/consumers/orders")
+	must(w.t, err)
+	defer answer.Body.Close()
+	var row struct{ Decision *struct{ At time.Time } }
+	must(w.t, json.NewDecoder(answer.Body).Decode(&row))
+	if row.Decision == nil {
+		return time.Time{}
+	}
+	return row.Decision.At
 }
 
 // eventually waits for a condition.
