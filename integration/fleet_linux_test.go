@@ -26,10 +26,13 @@ import (
 // scaler. Each process has its admin address at a loopback address of its own, as a pod has.
 const (
 	fleetWorkers = 8
-	fleetMost    = 8
 	fleetTakes   = 100 * time.Millisecond // a handler; so a process does 80/s at most
 	fleetAdmin   = "LONGSHORE_TEST_ADMIN"
+	// fleetFree is how many requests at a time are more than there ever are.
+	fleetFree = 1000
 )
+
+func fleetMost() int { return lengths(5, 8) }
 
 type fleet struct {
 	path, file, consumer string
@@ -41,6 +44,26 @@ type fleet struct {
 	began                time.Time
 	changes              []fleetChange
 	unknown              int // answers that were none
+	hold                 fleetHold
+}
+
+// A fleetAnswer is what the scaler says.
+type fleetAnswer struct {
+	Need    *float64
+	Reason  string
+	Backlog int64
+}
+
+// A fleetHold is what a saturated downstream leads to: more processes first, since more waits, and then, since they bring no
+// more, as many as are enough. It is held from when there are so many.
+type fleetHold struct {
+	Most    int     `json:"most"`
+	At      float64 `json:"at_seconds"`
+	Held    int     `json:"held"`
+	Waiting int64   `json:"least_waiting"` // since then
+	Changes int     `json:"changes"`       // since then
+	Stayed  float64 `json:"stayed_seconds"`
+	since   time.Time
 }
 
 // A fleetChange is a new number of processes, so long after the begin.
@@ -118,7 +141,7 @@ func newFleet(t *testing.T, on system) *fleet {
 		t.Fatal(err)
 	}
 	h := &fleetHook{runs: map[int64]int{}}
-	h.allow(1000)
+	h.allow(fleetFree)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	c := consumerConfig{Workers: fleetWorkers, Drain: 5 * time.Second, Heartbeat: time.Second}
@@ -126,7 +149,7 @@ func newFleet(t *testing.T, on system) *fleet {
 	c.Lease = 10 * time.Second // nobody is killed: a busy machine must not look like that
 	f := &fleet{path: path, file: filepath.Join(t.TempDir(), "c.yaml"), consumer: c.Group, port: fleetPort(t), http: "127.0.0.1:" +
 		fleetPort(t), hook: h, began: time.Now(),
-		scale: &autoscaler.Autoscaler{Min: 1, Max: fleetMost, Settle: lengths(15*time.Second, 30*time.Second)}}
+		scale: &autoscaler.Autoscaler{Min: 1, Max: fleetMost(), Settle: lengths(15*time.Second, 30*time.Second)}}
 	text := "admin: {listen: \"${" + fleetAdmin + "}\"}\n" + programConfig(c, server.URL)
 	if err := os.WriteFile(f.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -151,7 +174,7 @@ func (f *fleet) address(n int) string { return fmt.Sprintf("127.0.0.%d:%s", n+2,
 func (f *fleet) startScaler(t *testing.T) {
 	t.Helper()
 	args := []string{"scaler", "-c", f.file, "--listen", "127.0.0.1:0", "--http", f.http, "--every", "1s", "--drain", "30s"}
-	for n := range fleetMost {
+	for n := range fleetMost() {
 		args = append(args, "--processes", f.address(n))
 	}
 	f.scaler = startCommand(t, exec.Command(f.path, args...), fleetAdmin+"="+f.address(0), programEnv+"=scaler")
@@ -180,33 +203,59 @@ func (f *fleet) set(t *testing.T, n int, now phase) {
 	}
 }
 
-// need asks the scaler.
-func (f *fleet) need() (need float64, known bool) {
+// ask asks the scaler.
+func (f *fleet) ask() (a fleetAnswer, known bool) {
 	client := http.Client{Timeout: 2 * time.Second}
 	answer, err := client.Get("http://" + f.http + "/scaler/" + f.consumer)
 	if err != nil {
-		return 0, false
+		return a, false
 	}
 	defer answer.Body.Close()
 	defer client.CloseIdleConnections()
-	var row struct{ Need *float64 }
-	if answer.StatusCode != http.StatusOK || json.NewDecoder(answer.Body).Decode(&row) != nil || row.Need == nil {
-		return 0, false
+	if answer.StatusCode != http.StatusOK || json.NewDecoder(answer.Body).Decode(&a) != nil || a.Need == nil {
+		return a, false
 	}
-	return *row.Need, true
+	return a, true
 }
 
 // follow sets the number once, as the autoscaler wants it.
 func (f *fleet) follow(t *testing.T, now phase) {
 	t.Helper()
-	need, known := f.need()
-	if !known {
+	a, known := f.ask()
+	need := 0.0
+	if known {
+		need = *a.Need
+	} else {
 		f.unknown++
 	}
 	have := len(f.running)
-	if want := f.scale.Next(time.Now(), have, need, 1, known); want != have {
+	want := f.scale.Next(time.Now(), have, need, 1, known)
+	if want != have {
 		f.set(t, want, now)
 	}
+	if now.saturated() && known {
+		f.hold.look(a, want, want != have, now)
+	}
+}
+
+// look takes down what the scaler said while the downstream was saturated, and to what number that led.
+func (h *fleetHold) look(a fleetAnswer, processes int, changed bool, now phase) {
+	h.Most = max(h.Most, processes)
+	switch {
+	case h.since.IsZero() && (a.Reason != "hold" || float64(processes) > *a.Need || processes == h.Most):
+	case h.since.IsZero():
+		h.At, h.Held, h.Waiting, h.since = time.Since(now.began).Seconds(), processes, a.Backlog, time.Now()
+	default:
+		h.Waiting, h.Stayed = min(h.Waiting, a.Backlog), time.Since(h.since).Seconds()
+		if changed {
+			h.Changes++
+		}
+	}
+}
+
+// stayed says whether the number was held for so long.
+func (h *fleetHold) stayed(d time.Duration) bool {
+	return h.Stayed >= d.Seconds()
 }
 
 // A phase is a load for a while.
@@ -220,6 +269,9 @@ type phase struct {
 	began   time.Time
 }
 
+// saturated says whether the downstream takes less than comes.
+func (p phase) saturated() bool { return p.name == "saturated" }
+
 // A fleetRow is what became of it.
 type fleetRow struct {
 	Row       string        `json:"row"`
@@ -229,11 +281,13 @@ type fleetRow struct {
 	Repeated  int           `json:"repeated"`
 	Unknown   int           `json:"unknown_answers"`
 	Changes   []fleetChange `json:"changes"`
+	Saturated fleetHold     `json:"saturated"`
 }
 
-// TestFleet: more processes when more comes than those that are there can do, fewer when that is over, a scaler that is killed
-// in between, and (in full) a downstream that takes no more. Nothing is lost, and in full the number changes once at most in
-// each part that is steady.
+// TestFleet: more processes when more comes than those that are there can do, a scaler that is killed in between, a downstream
+// that takes no more, of whose line more processes make only a longer one, and fewer when that is over. Nothing is lost; where
+// the downstream is saturated the number is held, though work waits; and in full the number changes once at most in each part
+// that is steady.
 func TestFleet(t *testing.T) {
 	if !inFull() && os.Getenv("LONGSHORE_REAL") == "" {
 		t.Skip("takes a minute: LONGSHORE_REAL=1 or make chaos runs it")
@@ -252,7 +306,8 @@ func TestFleet(t *testing.T) {
 				load.rate.Store(int64(p.rate))
 				goesOn := func() bool { // on a busy machine processes take their time to start
 					since := time.Since(p.began)
-					return since < p.lasts || p.name == "high" && most["high"] < fleetHigh() && since < p.lasts+patience
+					late := p.name == "high" && most["high"] < fleetHigh() || p.saturated() && !f.hold.stayed(fleetStays())
+					return since < p.lasts || late && since < p.lasts+4*patience
 				}
 				for goesOn() {
 					f.follow(t, p)
@@ -270,19 +325,23 @@ func TestFleet(t *testing.T) {
 				}
 			}
 			confirmed := load.stop(t)
-			f.hook.allow(1000)
+			f.hook.allow(fleetFree)
 			eventually(t, "all arrives", func() bool { return f.hook.missing(confirmed) == 0 })
 			down := time.Now()
 			for len(f.running) > 1 && time.Since(down) < patience {
 				f.follow(t, phase{name: "end", began: down})
 				time.Sleep(time.Second)
 			}
-			report(fleetRow{"fleet", on.broker(), len(confirmed), f.hook.missing(confirmed), f.hook.repeated(), f.unknown, f.changes})
+			report(fleetRow{"fleet", on.broker(), len(confirmed), f.hook.missing(confirmed), f.hook.repeated(), f.unknown, f.changes,
+				f.hold})
 			if most["high"] < fleetHigh() || len(f.running) != 1 {
 				t.Errorf("%v processes in the phases, and %d at the end: want more of them where more comes, and one at the end", most,
 					len(f.running))
 			}
 			f.steady(t)
+			if h := f.hold; !h.stayed(fleetStays()) || h.Held >= h.Most || h.Waiting == 0 || h.Changes > 1 {
+				t.Errorf("a saturated downstream: %+v: want more processes first, then fewer, held by one change at most while work waits", h)
+			}
 			f.set(t, 0, phase{})
 		})
 	}
@@ -291,18 +350,23 @@ func TestFleet(t *testing.T) {
 // fleetHigh is how many processes the high load needs at least. In short, beside other tests, less may come than is meant to.
 func fleetHigh() int { return lengths(2, 3) }
 
-// fleetPhases are a step up and a step down; in full with a downstream that is saturated, five minutes.
+// fleetStays is how long the number has to stay where the downstream is saturated.
+func fleetStays() time.Duration { return lengths(15*time.Second, 25*time.Second) }
+
+// fleetPhases are a step up, a downstream that takes less than comes, and a step down; in full five minutes. In short the
+// saturated phase lasts until the scaler has found that out, for which it measures for a minute.
 func fleetPhases() []phase {
 	if !inFull() {
-		return []phase{{name: "low", lasts: 10 * time.Second, rate: 30, allow: 1000},
-			{name: "high", lasts: 30 * time.Second, rate: 200, allow: 1000},
-			{name: "low again", lasts: 15 * time.Second, rate: 30, allow: 1000}}
+		return []phase{{name: "low", lasts: 10 * time.Second, rate: 30, allow: fleetFree},
+			{name: "high", lasts: 30 * time.Second, rate: 200, allow: fleetFree},
+			{name: "saturated", rate: 100, allow: 4},
+			{name: "low again", lasts: 15 * time.Second, rate: 30, allow: fleetFree}}
 	}
 	return []phase{
-		{name: "low", lasts: 50 * time.Second, rate: 30, allow: 1000, settles: 10 * time.Second},
-		{name: "high", lasts: 80 * time.Second, rate: 200, allow: 1000, settles: 40 * time.Second},
-		{name: "saturated", lasts: 100 * time.Second, rate: 200, allow: 10, settles: 70 * time.Second},
-		{name: "low again", lasts: 70 * time.Second, rate: 30, allow: 1000, settles: 55 * time.Second},
+		{name: "low", lasts: 40 * time.Second, rate: 30, allow: fleetFree, settles: 10 * time.Second},
+		{name: "high", lasts: 60 * time.Second, rate: 200, allow: fleetFree, settles: 40 * time.Second},
+		{name: "saturated", lasts: 135 * time.Second, rate: 170, allow: 10, settles: 110 * time.Second},
+		{name: "low again", lasts: 65 * time.Second, rate: 30, allow: fleetFree, settles: 50 * time.Second},
 	}
 }
 
