@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(emitterEnv); s != "" {
 		os.Exit(emitterMain(s))
 	}
+	if os.Getenv(hangEnv) != "" {
+		hangMain() // does not return
+	}
 	waitTogether()
 	goleak.VerifyTestMain(tests{m}, goleak.Cleanup(func(code int) {
 		if programDir != "" {
