@@ -338,31 +338,41 @@ func TestStopAndStartAgain(t *testing.T) {
 	}
 }
 
-// TestPictures takes those of the docs: go test -run Pictures -pictures ../../docs/pictures.
+// TestPictures takes those of the docs, on each real broker: go test -run Pictures -pictures ../../docs/pictures.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("no folder is named with -pictures")
 	}
-	c := open(t)
-	w := begin(t, onKafka(t))
-	w.slow.Store(true)
-	for range 4 {
-		w.publish(400, "good")
-		w.publish(3, "bad")
-		time.Sleep(12 * time.Second) // time is what the pictures show
+	for _, name := range []string{"nats", "kafka"} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t)
+			w := begin(t, systems[name](t))
+			eventually(t, "it is ready", w.consumer.Ready)
+			release := make(chan struct{})
+			w.hold.Store(&release)
+			w.slow.Store(true)
+			for range 4 {
+				w.publish(2000, "good")
+				w.publish(3, "bad")
+				time.Sleep(12 * time.Second) // time is what the pictures show
+			}
+			w.publishTo("one customer", append([]string{"hold"}, slices.Repeat([]string{"good"}, 40)...)...)
+			c.look(1100, "light")
+			c.visit(w.url + "/ui/c/orders?span=3m")
+			c.until("the broker tells what is finished above", `[...document.querySelectorAll("[aria-labelledby=h-lags] tbody tr")].some(r => Number(r.cells[4].innerText) > 0)`)
+			w.publish(2000, "good")
+			c.until("the burst is seen", `/[1-9]\d* busy of/.test(document.querySelector(".tiles").innerText)`)
+			c.picture("page-"+name, 1100)
+			c.until("the burst is over", `/^0/.test([...document.querySelectorAll(".tiles div")].find(d => d.innerText.startsWith("Handled")).querySelector("dd").innerText)`)
+			c.look(1100, "light")
+			eval[int](c, `document.getElementById("h-claims").scrollIntoView(); 0`)
+			c.picture("page-"+name+"-claims", 420)
+			c.look(390, "dark")
+			c.visit(w.url + "/ui/c/orders?span=3m")
+			c.picture("page-"+name+"-phone", 844)
+			close(release)
+		})
 	}
-	go func() {
-		for range 20 {
-			w.publish(50, "good")
-		}
-	}()
-	c.look(1100, "light")
-	c.visit(w.url + "/ui/c/orders?span=3m")
-	time.Sleep(2 * time.Second)
-	c.picture("page", 900)
-	c.look(390, "dark")
-	c.visit(w.url + "/ui/c/orders?span=3m")
-	c.picture("page-phone", 844)
 }
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
