@@ -10,8 +10,8 @@
 // It is a module of its own, so that the systems it compares with stay out of longshore's go.mod.
 //
 // The files: main (turns, medians, output), measure (what one process measures), handoff (pools: no-op and 1 ms), engine
-// (consumer on membroker), hooks (the same, with what follows its messages: traces, the page), jetstream (consumer on a
-// nats-server in its own process), kafka (consumer on an Apache Kafka in its own process), publish (dead letters and the publish
-// handler, beside producers), downstream (calls that a crowd slows down, on a nats-server, and handlers that compute), figures
-// (what is computed from the samples, and the targets).
+// (consumer on membroker), hooks (the same, with what follows its messages: traces, the page), unhooked (without the hook that
+// these need), jetstream (consumer on a nats-server in its own process), kafka (consumer on an Apache Kafka in its own
+// process), publish (dead letters and the publish handler, beside producers), downstream (calls that a crowd slows down, on a
+// nats-server, and handlers that compute), figures (what is computed from the samples, and the targets).
 package main

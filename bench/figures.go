@@ -75,6 +75,8 @@ var groups = []group{
 		local("engine_no_heap", 4_000_000, func(n int) sample { return engine(n, 64, 1, noop) }),
 	}},
 	{name: "hooks", figures: hookFigures, systems: []system{
+		local("unhooked", 4_000_000, rebuilt("nobody", false)),
+		local("hooked", 4_000_000, rebuilt("nobody", true)),
 		local("nobody", 4_000_000, followed(nobody)),
 		local("around", 4_000_000, followed(around)),
 		local("ended", 4_000_000, followed(ended)),
