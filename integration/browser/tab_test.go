@@ -155,7 +155,7 @@ func (c *chrome) until(what, js string) {
 			return
 		}
 		if time.Now().After(over) {
-			c.t.Fatalf("not within two minutes: %s (%v): %s", what, err, eval[string](c, "document.body.innerText.slice(0, 2000)"))
+			c.t.Fatalf("not within two minutes: %s (%v): %s", what, err, eval[string](c, "`${document.readyState}, ${window.before}: ${document.body.innerText.slice(0, 2000)}`"))
 		}
 	}
 }
