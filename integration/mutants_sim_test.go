@@ -34,6 +34,8 @@ var simBlind = map[string]string{
 	"what a late commit set back stays so":       "a commit has to come later than the one after it; a cut and a delay hold up both",
 
 	"the last look is believed against what others have committed since": "a topic has to be made anew between two looks: one seed in 700",
+	"what was lost before a transaction begins is written by it":         "one seed in some thousands",
+	"where to begin is read beside a transaction":                        "the same; a kept schedule shows it in one run of ten",
 	"one epoch for all partitions":                                       "a commit has to come late, of a partition that came back by then",
 	"what is not ours is committed by the newest epoch":                  "the same",
 	"heartbeats only as often as the broker asks":                        "it costs time and breaks no promise",

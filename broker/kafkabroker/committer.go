@@ -160,7 +160,8 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	ctx, cancel := context.WithTimeout(life, x.cfg.TransactionTimeout)
 	defer cancel()
 	began := time.Now()
-	err := x.txn.commit(ctx, by, outputsOf(ours))
+	keeps := func() bool { return x.h.keeps(ours) }
+	err := x.txn.commit(ctx, keeps, by, outputsOf(ours))
 	x.note.operated(broker.Settle, began, err)
 	if errors.Is(err, errUnclear) {
 		x.unclear = ours
@@ -173,6 +174,7 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	x.h.unsent(ours)
 	var topic *outputError
 	switch {
+	case errors.Is(err, errNotOurs): // what is still ours is collected again
 	case errors.As(err, &topic):
 		if topic.first {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})

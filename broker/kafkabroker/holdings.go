@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -236,6 +237,13 @@ func (h *holdings) ackEmitting(p *part, es []broker.Emission) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.settles.ackEmitting(p, es)
+}
+
+// keeps says whether all of what was collected is still ours to store.
+func (h *holdings) keeps(ds []due) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !slices.ContainsFunc(ds, func(d due) bool { return !h.roster.keeps(d.p) })
 }
 
 // unsent takes back the outputs of what was collected and is not stored.

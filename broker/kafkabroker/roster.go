@@ -144,6 +144,11 @@ func (r *roster) take(e endingClaim) {
 	r.toEnd = append(r.toEnd, e)
 }
 
+// keeps says whether a part was not lost: it is here, or its last commit is to be made.
+func (r *roster) keeps(p *part) bool {
+	return r.parts[p.partitionID] == p || slices.Contains(r.ending, p)
+}
+
 // endClaims are the claims that are to be ended now.
 func (r *roster) endClaims() (es []endingClaim) {
 	es, r.toEnd = r.toEnd, nil

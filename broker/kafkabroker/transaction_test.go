@@ -1,8 +1,12 @@
 package kafkabroker
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // Each phase and event: what follows. What is not listed leaves the phase as it is.
@@ -96,5 +100,41 @@ func TestTransactionModel(t *testing.T) {
 				t.Fatalf("seed %d: output %d is stored at %d", seed, o, i)
 			}
 		}
+	}
+}
+
+// TestTransactionsTurn: what was lost before a transaction begins is not written by it, and where partitions begin is read behind the
+// one that is under way.
+func TestTransactionsTurn(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "in"))
+	cfg := Config{Connection: Connection{Brokers: c.ListenAddrs()}, Group: "g", Topics: []string{"in"}}.withDefaults()
+	net, err := cfg.connect("in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer net.transport.CloseIdleConnections()
+	x := newTransactor(&coordinator{c: net, group: "g"}, "id", time.Second)
+	cs := []*commitment{{partitionID: partitionID{"in", 0}, offset: 5}}
+	lost := func() bool { return false }
+	err = x.commit(t.Context(), lost, map[memberID][]*commitment{{}: cs}, nil)
+	if !errors.Is(err, errNotOurs) || !errors.Is(cs[0].err, errAborted) {
+		t.Errorf("of what was lost: %v, and the commitment says %v", err, cs[0].err)
+	}
+	if err := x.enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := x.positions(t.Context(), []partitionID{{"in", 0}})
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		t.Errorf("it is read beside a transaction: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	x.leave()
+	if err := <-read; err != nil && codeOf(err) == 0 { // the broker answers, that there is no such group
+		t.Errorf("behind it: %v", err)
 	}
 }

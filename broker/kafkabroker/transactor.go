@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -21,7 +20,7 @@ type transactor struct {
 	id      string       // transactional.id
 	timeout time.Duration
 
-	mu        sync.Mutex // one transaction at a time
+	turn      chan struct{} // full: a transaction is under way, or resolved. All but positions is the committer's.
 	phase     txnPhase
 	by        producer
 	sequences map[partitionID]int32
@@ -49,6 +48,8 @@ const (
 var (
 	// errUnclear: EndTxn got no answer. What became of the transaction is to be found out: resolve.
 	errUnclear = errors.New("kafkabroker: nobody knows whether the transaction was committed")
+	// errNotOurs: a partition was lost before the transaction began.
+	errNotOurs = errors.New("kafkabroker: a partition of the transaction was lost")
 	// errAborted is the answer to a commitment that was all right, in a transaction that was not.
 	errAborted = errors.New("kafkabroker: the transaction was aborted")
 )
@@ -66,13 +67,23 @@ func (e *outputError) Error() string {
 func (e *outputError) Unwrap() error { return e.err }
 
 func newTransactor(k *coordinator, id string, timeout time.Duration) *transactor {
-	return &transactor{c: k.c, k: k, id: id, timeout: timeout, blocks: make(map[string]*block)}
+	return &transactor{c: k.c, k: k, id: id, timeout: timeout, blocks: make(map[string]*block), turn: make(chan struct{}, 1)}
 }
 
-// blocked says of topics whether they wait; nil: none does, as nearly always. It is the committer's to ask.
+// enter waits until no transaction is under way, and lets none be until leave.
+func (x *transactor) enter(ctx context.Context) error {
+	select {
+	case x.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the end of a transaction: %w", ctx.Err())
+	}
+}
+
+func (x *transactor) leave() { <-x.turn }
+
+// blocked says of topics whether they wait; nil: none does, as nearly always.
 func (x *transactor) blocked() func(topic string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	waiting, now := make(map[string]bool), time.Now()
 	for topic, b := range x.blocks {
 		if now.Before(b.until) {
@@ -98,11 +109,13 @@ func (x *transactor) block(topic string, err error) error {
 	return &outputError{topic, first, err}
 }
 
-// commit writes outputs and offsets, both or none. nil: both are written. errUnclear: ask resolve. With any other error nothing
-// is, and each commitment has its own error, too.
-func (x *transactor) commit(ctx context.Context, by map[memberID][]*commitment, outs []*broker.Outgoing) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// commit writes outputs and offsets, both or none, where they are still ours when its turn comes. nil: both are written.
+// errUnclear: ask resolve. With any other error nothing is, and each commitment has its own error, too.
+//
+// What was lost before it begins must not be written, and what is lost later begins again behind it (positions): in the consumer
+// protocol a member that was silent for a session may get its partitions back with the same epoch, so that the group refuses
+// nothing of what was done before, and it would be there twice.
+func (x *transactor) commit(ctx context.Context, ours func() bool, by map[memberID][]*commitment, outs []*broker.Outgoing) error {
 	all := func(err error) {
 		for _, cs := range by {
 			for _, c := range cs {
@@ -111,8 +124,15 @@ func (x *transactor) commit(ctx context.Context, by map[memberID][]*commitment, 
 		}
 	}
 	all(errAborted)
+	if err := x.enter(ctx); err != nil {
+		return err
+	}
+	defer x.leave()
 	if x.phase.isOpenQuestion() {
 		return errUnclear // never: the committer resolves it first
+	}
+	if !ours() {
+		return errNotOurs
 	}
 	if err := x.name(ctx); err != nil {
 		return err
@@ -147,8 +167,10 @@ func (x *transactor) written(outs []*broker.Outgoing) {
 // before: with outputs there is always one, for what was finished has grown. Where somebody else has a partition by now, and
 // has committed there, it is not ours to ask about any more; nobody needs the answer then.
 func (x *transactor) resolve(ctx context.Context, witnesses []*commitment) (committed bool, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	if err := x.enter(ctx); err != nil {
+		return false, err
+	}
+	defer x.leave()
 	if err := x.name(ctx); err != nil || !x.phase.isOpenQuestion() {
 		return false, err
 	}
@@ -171,8 +193,6 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment) (comm
 
 // abandon aborts what is open, as far as that takes no longer than ctx.
 func (x *transactor) abandon(ctx context.Context) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if x.phase == txnBroken {
 		_ = x.name(ctx)
 	}
@@ -470,9 +490,18 @@ func (x *transactor) checkAnswer(what string, r *reader) error {
 	return x.check(what, code)
 }
 
-// positions are what is committed of partitions, as the coordinator's are. One that an open transaction may change has the error
-// codeUnstable: that takes as long as the transaction timeout of a process that died.
+// positions are what is committed of partitions, as the coordinator's are, by no transaction of ours that is under way: it waits for
+// that. One that an open transaction may change has the error codeUnstable: that takes as long as the transaction timeout of a
+// process that died.
 func (x *transactor) positions(ctx context.Context, ps []partitionID) (map[partitionID]position, error) {
+	if err := x.enter(ctx); err != nil {
+		return nil, err
+	}
+	x.leave() // what begins now has nothing of what was lost before: see commit
+	return x.stable(ctx, ps)
+}
+
+func (x *transactor) stable(ctx context.Context, ps []partitionID) (map[partitionID]position, error) {
 	r, err := x.k.do(ctx, keyOffsetFetch, txnVersions[keyOffsetFetch], stableBody(x.k.group, ps))
 	if err != nil {
 		return nil, err
@@ -484,10 +513,10 @@ func (x *transactor) positions(ctx context.Context, ps []partitionID) (map[parti
 	return at, x.k.check("reading committed offsets", code)
 }
 
-// read is positions, once no open transaction can change them any more.
+// read is stable, once no open transaction can change them any more.
 func (x *transactor) read(ctx context.Context, ps []partitionID) (at map[partitionID]position, err error) {
 	for {
-		at, err := x.positions(ctx, ps)
+		at, err := x.stable(ctx, ps)
 		if err != nil && codeOf(err) != codeUnstable {
 			return nil, err
 		}
