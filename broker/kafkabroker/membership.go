@@ -168,9 +168,28 @@ func (g *classic) run(ctx context.Context) error {
 			return err
 		}
 		if g.mend(began, err) {
-			pause(ctx, retryWait+chance.Below(retryWait))
+			g.rest(ctx, err)
 		}
 	}
+}
+
+// rest waits before the next try. Where the session is over meanwhile, what we have ends then: others may have it from then on.
+func (g *classic) rest(ctx context.Context, err error) {
+	wait := retryWait + chance.Below(retryWait)
+	if left := g.left(); 0 < left && left < wait {
+		if pause(ctx, left); ctx.Err() == nil {
+			g.silence(err)
+		}
+		wait -= left
+	}
+	pause(ctx, wait)
+}
+
+// left is how long the session goes on if nobody answers.
+func (g *classic) left() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Until(g.last.Add(g.cfg.SessionTimeout))
 }
 
 // mend does what an error calls for. It says whether to wait before the next try.
@@ -263,7 +282,11 @@ func (g *classic) round(ctx context.Context) error {
 	}
 	var plan map[string][]partitionID
 	if j.leads {
-		if plan, err = g.plan(ctx, j.subs); err != nil {
+		err = g.await(ctx, j.memberID, func(ctx context.Context) (err error) {
+			plan, err = g.plan(ctx, j.subs)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -298,7 +321,11 @@ func (g *classic) settle(ctx context.Context) {
 	if !look {
 		return
 	}
-	all, err := g.allGiven(ctx, names)
+	var all bool
+	err := g.await(ctx, g.self(), func(ctx context.Context) (err error) {
+		all, err = g.allGiven(ctx, names)
+		return err
+	})
 	g.mu.Lock()
 	g.rejoin = g.rejoin || !all || err != nil // a join too many does no harm
 	g.mu.Unlock()
@@ -341,7 +368,7 @@ func (g *classic) join(ctx context.Context) (joined, error) {
 	return j, err
 }
 
-// await asks what the coordinator may answer late, and sends heartbeats meanwhile: what we keep goes on, and is lost in time
+// await asks what brokers may answer late, and sends heartbeats meanwhile: what we keep goes on, and is lost in time
 // where nobody answers any more.
 func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.RebalanceTimeout+g.k.c.timeout)
@@ -397,10 +424,8 @@ func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 // beatTimeout lets a heartbeat that gets no answer be sent again within the session, and waits for none beyond its end: then
 // what we have is somebody else's.
 func (g *classic) beatTimeout() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	d := min(g.k.c.timeout, g.cfg.SessionTimeout/2)
-	if left := time.Until(g.last.Add(g.cfg.SessionTimeout)); left > 0 {
+	if left := g.left(); left > 0 {
 		d = min(d, left)
 	}
 	return d

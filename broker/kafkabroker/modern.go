@@ -37,6 +37,7 @@ type modern struct {
 	epoch    int32 // the same
 	readAt   time.Time
 	complain groupSettings // what was warned about
+	failed   error         // why the last heartbeat got no answer
 	blind    bool          // it was said that the settings cannot be read
 
 	mu       sync.Mutex
@@ -148,6 +149,7 @@ func (g *modern) leave(ctx context.Context) error {
 
 func (g *modern) run(ctx context.Context) error {
 	for g.rest(ctx) {
+		g.silence()
 		if !time.Now().Before(g.readAt) {
 			g.learn(ctx)
 		}
@@ -237,6 +239,7 @@ func (g *modern) beat(ctx context.Context) error {
 	if ctx.Err() != nil { // it may be on its way: leave says that we are gone
 		return nil
 	}
+	g.failed = err
 	if err == nil {
 		changes, unnamed := g.m.answered(b, a, time.Now())
 		g.answered(began)
@@ -266,12 +269,29 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	case code == unreleasedInstanceID, code == kafka.GroupMaxSizeReached, code == kafka.GroupIdNotFound:
 		again = now.Add(g.m.normal)
 	}
+	if last, session := g.contact(); g.joined() && now.Before(last.Add(session)) { // silence looks when the session is over
+		again = earlier(again, last.Add(session))
+	}
 	g.m.unanswered(again)
 	g.trouble(time.Time{}, err)
-	if last, session := g.contact(); !last.IsZero() && now.Sub(last) >= session {
-		g.lose(fmt.Errorf("no answer for %v: %w", session, err), again, g.m.id)
-	}
+	g.silence()
 	return nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// silence loses everything when nobody has answered for a session, and what was asked last was not, either: the group gives it to
+// others from then on. A process that stood still for so long has asked nothing, and asks first.
+func (g *modern) silence() {
+	last, session := g.contact()
+	if g.failed != nil && g.joined() && !last.IsZero() && time.Since(last) >= session {
+		g.lose(fmt.Errorf("no answer for %v: %w", session, g.failed), g.m.due, g.m.id)
+	}
 }
 
 // refusedForGood says that another heartbeat would be answered the same.
