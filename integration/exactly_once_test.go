@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/longshoremq/longshore/broker"
@@ -164,6 +165,11 @@ func runEmit(t *testing.T, transactional bool, a emitted) emitted {
 	}}
 	group := &kafkaSystem{cluster: cluster, group: x.c.Group}
 	group.setSession(t, x.c.Lease)
+	t.Cleanup(func() {
+		if t.Failed() {
+			x.logOpen()
+		}
+	})
 	for _, topic := range []string{x.c.In, x.c.Out} {
 		if err := cluster.CreateTopic(t.Context(), topic, 4, nil); err != nil {
 			t.Fatal(err)
@@ -321,12 +327,13 @@ func (x *emitRun) judge(a *emitted) {
 	}
 	defer reader.Kill()
 	last, since := -1, time.Now()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for time.Since(since) < patience { // as long as anything comes: the reader may be slow
 		if n := len(reader.Seen()); n != last {
 			last, since = n, time.Now()
 		} else if int64(n) >= a.Messages && time.Since(since) > 3*time.Second {
 			break
 		}
+		time.Sleep(200 * time.Millisecond)
 	}
 	times := map[string]int{}
 	for _, v := range reader.Seen() {
@@ -369,7 +376,10 @@ func (x *emitRun) readLog(a *emitted) {
 		}
 	})
 	high := map[string]int64{}
+	n := 0
+	defer func() { x.t.Logf("in the log there are %d outputs of transactions that were committed", n) }()
 	read(kgo.ReadCommitted(), func(r *kgo.Record) {
+		n++
 		if r.Attrs.IsControl() {
 			return
 		}
@@ -383,4 +393,50 @@ func (x *emitRun) readLog(a *emitted) {
 		}
 		high[string(r.Key)] = max(n, high[string(r.Key)])
 	})
+}
+
+// logOpen logs what stands behind a transaction that is open, for who reads why outputs did not come: partitions whose stable end
+// is not their end, the producers with an open transaction there, and what the coordinator says of all transactions.
+func (x *emitRun) logOpen() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(x.cluster.Brokers()...))
+	if err != nil {
+		x.t.Error(err)
+		return
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	topics := []string{x.c.In, x.c.Out, "__consumer_offsets"}
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		x.t.Error(err)
+		return
+	}
+	stable, err := admin.ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		x.t.Error(err)
+		return
+	}
+	behind := kadm.TopicsSet{}
+	ends.Each(func(end kadm.ListedOffset) {
+		if s, ok := stable.Lookup(end.Topic, end.Partition); ok && s.Offset != end.Offset {
+			x.t.Logf("%s/%d: stable to %d of %d", end.Topic, end.Partition, s.Offset, end.Offset)
+			behind.Add(end.Topic, end.Partition)
+		}
+	})
+	if producers, err := admin.DescribeProducers(ctx, behind); err != nil {
+		x.t.Error(err)
+	} else {
+		producers.EachProducer(func(p kadm.DescribedProducer) {
+			if p.CurrentTxnStartOffset >= 0 {
+				x.t.Logf("open since %s: %+v", time.UnixMilli(p.LastTimestamp).UTC().Format(time.TimeOnly), p)
+			}
+		})
+	}
+	transactions, err := admin.DescribeTransactions(ctx)
+	if err != nil {
+		x.t.Error(err)
+	}
+	transactions.Each(func(d kadm.DescribedTransaction) { x.t.Logf("%+v", d) })
 }
