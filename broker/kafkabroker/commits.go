@@ -73,7 +73,7 @@ func (p *part) due(clean bool, blocked func(topic string) bool) due {
 		p.tr.send(e.offsets)
 	}
 	snap := p.tr.snapshot(clean)
-	d := due{p: p, s: snap, last: clean, es: es, c: &commitment{partitionID: p.partitionID, offset: snap.base}}
+	d := due{p: p, s: snap, last: clean, es: es, c: &commitment{partitionID: p.partitionID, topic: p.id, offset: snap.base}}
 	if !p.bare {
 		d.c.metadata = snap.encode(metadataLimit)
 	}
@@ -102,7 +102,7 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 			x.committed(d, &a)
 			continue
 		case code == kafka.UnknownTopicOrPartition && isGone(d.p.topic):
-			if d.last {
+			if d.last = d.last || x.r.concluded(d.p); d.last { // outputs that wait do so in vain
 				d.p.tr.buried()
 			}
 			d.p.tr.commit(snapshot{version: d.s.version}) // nothing new before something is

@@ -150,8 +150,10 @@ func (x *committer) blocked() func(topic string) bool {
 	return x.txn.blocked()
 }
 
-// transact sends it in a transaction, with what was made of the messages, and says whether it was answered.
+// transact sends it in a transaction, with what was made of the messages, and says whether it was answered. What is of a topic
+// that was deleted is left out, for the group would take none of the transaction with it.
 func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*commitment) bool {
+	x.leaveOut(ds, by)
 	ours, others := splitDues(ds, func(d due) bool { return d.c.err == nil })
 	x.h.unsent(others)
 	if len(ours) == 0 {
@@ -183,6 +185,21 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 		x.note.failed(err)
 	}
 	return true
+}
+
+// leaveOut refuses commitments of topics that were deleted, whoever has their partitions.
+func (x *committer) leaveOut(ds []due, by map[memberID][]*commitment) {
+	for _, d := range ds {
+		if x.atlas.isGone(d.p.topic) {
+			d.c.err = kafka.UnknownTopicOrPartition
+		}
+	}
+	for me, cs := range by {
+		by[me] = slices.DeleteFunc(cs, func(c *commitment) bool { return c.err != nil })
+		if len(by[me]) == 0 {
+			delete(by, me)
+		}
+	}
 }
 
 func splitDues(ds []due, is func(due) bool) (yes, no []due) {
@@ -249,21 +266,25 @@ func (x *committer) resolve(life context.Context) (again bool) {
 	}
 	ctx, cancel := context.WithTimeout(life, x.cfg.TransactionTimeout)
 	defer cancel()
-	committed, err := x.txn.resolve(ctx, witnesses)
+	f, err := x.txn.resolve(ctx, witnesses, x.atlas.isGone)
 	if err != nil {
 		x.note.failed(err)
 		return true
 	}
 	ds := x.unclear
 	x.unclear = nil
-	if !committed {
+	switch f {
+	case fateCommitted:
+		for _, d := range ds {
+			d.c.err = nil
+		}
+		return x.answered(ds)
+	case fateUntold:
+		x.h.untold(ds)
+	case fateAborted:
 		x.h.unsent(ds)
-		return false
 	}
-	for _, d := range ds {
-		d.c.err = nil
-	}
-	return x.answered(ds)
+	return false
 }
 
 // abandonWait is how long the end of a source waits for the abort of what it has left open.

@@ -43,6 +43,7 @@
 //	config dial login   settings; the connection; SASL
 //	publisher create admin   what is written: messages, topics; leaders: where to; sender: what goes to one broker, by produce
 //	emit outputs        what is emitted with acks, until it is stored
-//	transactor          stores it together with what is committed; transaction: its states, txnrequests, produce: its requests
+//	transactor          stores it together with what is committed; transaction: its states; fate: what became of one;
+//	                    txnrequests, produce: its requests
 //	lagview logview     what others look at: lag, letters
 package kafkabroker

@@ -279,12 +279,26 @@ func (k *coordinator) leave(ctx context.Context, s memberID) error {
 // A commitment is what is to be committed of one partition.
 type commitment struct {
 	partitionID
+	topic    topicID // whose messages they are; zero where the broker has no ids
 	offset   int64
 	metadata string
 	err      error // the answer
 }
 
 func (c *commitment) position() position { return position{offset: c.offset, metadata: c.metadata} }
+
+// topics are how topics are laid out, as the coordinator knows it.
+func (k *coordinator) topics(ctx context.Context, names []string) (map[string]topic, error) {
+	node, err := k.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ts, err := k.c.topicsBy(ctx, node, names)
+	if err != nil {
+		k.forgetUnless(ctx)
+	}
+	return ts, err
+}
 
 // commit sends offsets with their metadata and fills in each one's answer. An error says that there is none, and leaves a doubt.
 func (k *coordinator) commit(ctx context.Context, s memberID, cs []*commitment) error {

@@ -253,6 +253,13 @@ func (h *holdings) unsent(ds []due) {
 	h.commits.unsent(ds)
 }
 
+// untold lets go of the outputs of a transaction of which nobody can tell whether it was committed.
+func (h *holdings) untold(ds []due) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits.untold(ds)
+}
+
 // plan is what is to be fetched now, of which arrived is told.
 func (h *holdings) plan(now time.Time) []*flight {
 	h.mu.Lock()

@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/longshoremq/longshore/broker"
@@ -162,6 +163,29 @@ func (x *commits) unsent(ds []due) {
 	}
 }
 
+// errUntold is why acks do not hold whose topic was deleted while their transaction got no answer.
+var errUntold = errors.New("kafkabroker: the topic was deleted, and nobody can tell whether the transaction with their outputs " +
+	"was committed")
+
+// untold lets go of outputs that are stored, or not: their messages are gone, and to write them again could write them twice.
+// Of a claim that was lost it was said when that was.
+func (x *commits) untold(ds []due) {
+	for _, d := range ds {
+		n := int64(0)
+		for _, e := range d.es {
+			x.gate.Hold(0, -e.bytes)
+			if !d.p.outs.gone {
+				d.p.tr.stored(e.offsets)
+				n += int64(len(e.offsets))
+			}
+		}
+		if n > 0 {
+			d.p.tr.confirmed += n
+			x.events.Say(broker.Event{Kind: broker.Unconfirmed, Claim: d.p.claim, N: n, Err: errUntold})
+		}
+	}
+}
+
 // ackKept settles a message as handled that is not finished before what was made of it is stored.
 func (t *tracker) ackKept(tok uint64) (how settling, size uint32) {
 	e, how, size := t.settle(tok)
@@ -193,8 +217,8 @@ func (t *tracker) turn(offsets []int64, from, to uint8) (n int64) {
 	return n
 }
 
-// buried says that the log is gone: what was acked needs no commit any more. But what was made of it and is not stored never will be,
-// and somebody has to be told so.
+// buried says that the log is gone: what was acked needs no commit any more. But what was made of it and is not stored never
+// will be, and somebody has to be told so.
 func (t *tracker) buried() {
 	missed := int64(0)
 	for _, e := range t.list {

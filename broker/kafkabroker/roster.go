@@ -149,6 +149,11 @@ func (r *roster) keeps(p *part) bool {
 	return r.parts[p.partitionID] == p || slices.Contains(r.ending, p)
 }
 
+// concluded says whether the claim was ended, and its last commit is all that is left.
+func (r *roster) concluded(p *part) bool {
+	return p.stage == concluded && slices.Contains(r.ending, p)
+}
+
 // endClaims are the claims that are to be ended now.
 func (r *roster) endClaims() (es []endingClaim) {
 	es, r.toEnd = r.toEnd, nil

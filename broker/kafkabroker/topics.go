@@ -37,11 +37,16 @@ type topic struct {
 
 // topics asks how topics are laid out, never creating any; nil names mean all.
 func (c *cluster) topics(ctx context.Context, names []string) (map[string]topic, error) {
-	version, err := c.pick(ctx, anyNode, keyMetadata, 12, 7)
+	return c.topicsBy(ctx, anyNode, names)
+}
+
+// topicsBy is topics as one broker knows them.
+func (c *cluster) topicsBy(ctx context.Context, node int32, names []string) (map[string]topic, error) {
+	version, err := c.pick(ctx, node, keyMetadata, 12, 7)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.do(ctx, anyNode, keyMetadata, version, metadataBody(version, names))
+	r, err := c.do(ctx, node, keyMetadata, version, metadataBody(version, names))
 	if err != nil {
 		return nil, err
 	}

@@ -103,8 +103,8 @@ func TestTransactionModel(t *testing.T) {
 	}
 }
 
-// TestTransactionsTurn: what was lost before a transaction begins is not written by it, and where partitions begin is read behind the
-// one that is under way.
+// TestTransactionsTurn: what was lost before a transaction begins is not written by it, and where partitions begin is read
+// behind the one that is under way.
 func TestTransactionsTurn(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "in"))
 	cfg := Config{Connection: Connection{Brokers: c.ListenAddrs()}, Group: "g", Topics: []string{"in"}}.withDefaults()

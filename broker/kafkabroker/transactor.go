@@ -165,30 +165,39 @@ func (x *transactor) written(outs []*broker.Outgoing) {
 
 // resolve finds out what became of a transaction whose end got no answer. witnesses are commitments of it that were never made
 // before: with outputs there is always one, for what was finished has grown. Where somebody else has a partition by now, and
-// has committed there, it is not ours to ask about any more; nobody needs the answer then.
-func (x *transactor) resolve(ctx context.Context, witnesses []*commitment) (committed bool, err error) {
+// has committed there, it is not ours to ask about any more; nobody needs the answer then. isGone says of topics whether they
+// were deleted.
+func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGone func(topic string) bool) (txnFate, error) {
 	if err := x.enter(ctx); err != nil {
-		return false, err
+		return fateAborted, err
 	}
 	defer x.leave()
 	if err := x.name(ctx); err != nil || !x.phase.isOpenQuestion() {
-		return false, err
+		return fateAborted, err
 	}
-	ps := make([]partitionID, len(witnesses))
-	for i, c := range witnesses {
-		ps[i] = c.partitionID
-	}
-	at := make(map[partitionID]position)
-	if len(ps) > 0 {
-		if at, err = x.read(ctx, ps); err != nil {
-			return false, err
+	ps, names := make([]partitionID, len(witnesses)), make([]string, 0, 1)
+	for i, w := range witnesses {
+		ps[i] = w.partitionID
+		if !slices.Contains(names, w.partitionID.topic) {
+			names = append(names, w.partitionID.topic)
 		}
 	}
-	for _, c := range witnesses {
-		committed = committed || at[c.partitionID] == c.position()
+	var at map[partitionID]position
+	var topics map[string]topic
+	if len(ps) > 0 {
+		var err error
+		if at, err = x.read(ctx, ps); err != nil {
+			return fateAborted, err
+		}
+		if topics, err = x.k.topics(ctx, names); err != nil {
+			return fateAborted, err
+		}
 	}
-	x.phase = x.phase.after(txnTold)
-	return committed, nil
+	f, err := fateOf(witnesses, at, topics, isGone)
+	if err == nil {
+		x.phase = x.phase.after(txnTold)
+	}
+	return f, err
 }
 
 // abandon aborts what is open, as far as that takes no longer than ctx.
@@ -490,9 +499,9 @@ func (x *transactor) checkAnswer(what string, r *reader) error {
 	return x.check(what, code)
 }
 
-// positions are what is committed of partitions, as the coordinator's are, by no transaction of ours that is under way: it waits for
-// that. One that an open transaction may change has the error codeUnstable: that takes as long as the transaction timeout of a
-// process that died.
+// positions are what is committed of partitions, as the coordinator's are, by no transaction of ours that is under way: it waits
+// for that. One that an open transaction may change has the error codeUnstable: that takes as long as the transaction timeout of
+// a process that died.
 func (x *transactor) positions(ctx context.Context, ps []partitionID) (map[partitionID]position, error) {
 	if err := x.enter(ctx); err != nil {
 		return nil, err
