@@ -13,12 +13,11 @@ import (
 )
 
 var (
-	many     = flag.Uint64("sim.explore", 0, "run so many seeds in all worlds, on all cores (make sim)")
-	long     = flag.Duration("sim.for", 0, "or run new seeds for so long")
-	shrinks  = flag.Duration("sim.shrink", 45*time.Second, "how long to make a finding small")
-	one      = flag.String("sim.schedule", "", "a file with a schedule, to run again and again")
-	emitting = flag.Bool("sim.emits", false, "new seeds of kafka emit in transactions, too: what they find is open")
-	times    = flag.Int("sim.times", 20, "how often to run the schedule, and each that is kept")
+	many    = flag.Uint64("sim.explore", 0, "run so many seeds in all worlds, on all cores (make sim)")
+	long    = flag.Duration("sim.for", 0, "or run new seeds for so long")
+	shrinks = flag.Duration("sim.shrink", 45*time.Second, "how long to make a finding small")
+	one     = flag.String("sim.schedule", "", "a file with a schedule, to run again and again")
+	times   = flag.Int("sim.times", 20, "how often to run the schedule, and each that is kept")
 )
 
 // TestChild is what TestExplore starts.
@@ -42,7 +41,7 @@ func TestExplore(t *testing.T) {
 	began := time.Now()
 	fmt.Printf("sim: seeds from %d\n", first)
 	Exploration{
-		Kinds: exploring(t), From: first, Seeds: *many, For: *long, Children: runtime.NumCPU(),
+		Kinds: chosen(t), From: first, Seeds: *many, For: *long, Children: runtime.NumCPU(),
 		Ran: func(s Schedule, res Result) bool { f.add(s, res); return true },
 	}.Explore()
 	took := time.Since(began)
@@ -153,15 +152,4 @@ func repeat(t *testing.T, file string, times int) {
 			t.Fatalf("run %d of %q: %s", n+1, s.Why, res.about(true))
 		}
 	}
-}
-
-// exploring are the worlds of new seeds.
-func exploring(t *testing.T) []Kind {
-	kinds := chosen(t)
-	for i := range kinds {
-		if kinds[i].Name == "kafka" && !*emitting {
-			kinds[i].EmitsNot = "-sim.emits is not set"
-		}
-	}
-	return kinds
 }
