@@ -22,8 +22,8 @@ package broker
 type Emitter interface {
 	// AckEmitting settles messages as Ack does, and stores what was made of them: rules and results are those of Ack. The messages
 	// of one emission belong together: they count as handled when all its outputs are stored, and not before. es is not empty, and
-	// neither it nor its slices of tokens and outputs are kept, but the bytes of the outputs are: nobody writes to them any more.
-	// From any goroutine. It does not wait for the network.
+	// neither it nor its slices of tokens are kept, but its outputs are, slices and bytes: nobody writes to them any more. From any
+	// goroutine. It does not wait for the network.
 	AckEmitting(c *Claim, es []Emission) error
 	// CheckEmit returns an error that wraps ErrRefused where it is plain that o would never be stored: too large, a reserved
 	// topic, none. The engine asks before it acks, while the handler can still fail. It does not block; nil is no promise.

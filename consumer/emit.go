@@ -108,6 +108,7 @@ const whole = -1
 
 // Emissions are what the calls of a work emitted, by message, until somebody settles it.
 type emissions struct {
+	n  int // messages of the work
 	mu sync.Mutex
 	// with goes with the ack, before is published before it.
 	with, before made
@@ -172,7 +173,7 @@ func (w *work) emissions() *emissions {
 	if e := w.emitted.Load(); e != nil {
 		return e
 	}
-	w.emitted.CompareAndSwap(nil, &emissions{})
+	w.emitted.CompareAndSwap(nil, &emissions{n: len(w.ms)})
 	return w.emitted.Load()
 }
 
@@ -180,6 +181,9 @@ func (e *emissions) add(i int, atomic bool, outs []broker.Outgoing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	outs = e.keep(outs)
+	if atomic && e.with == nil { // as a rule each message emits something
+		e.with = make(made, 0, e.n)
+	}
 	if atomic {
 		e.with.add(i, outs)
 	} else {

@@ -30,7 +30,7 @@ func (m *member) settle(ms []*broker.Message) error {
 	return m.emit(ms[0].Claim, es)
 }
 
-// emit is AckEmitting. What was given is written over afterwards, but for the bytes of outputs.
+// emit is AckEmitting. What was given is written over afterwards, but for the outputs.
 func (m *member) emit(c *broker.Claim, es []broker.Emission) error {
 	emitter, can := m.src.(broker.Emitter)
 	if !can {
@@ -39,7 +39,6 @@ func (m *member) emit(c *broker.Claim, es []broker.Emission) error {
 	err := emitter.AckEmitting(c, es)
 	for i := range es {
 		clear(es[i].Tokens)
-		clear(es[i].Outs)
 	}
 	clear(es)
 	return err

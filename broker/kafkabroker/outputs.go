@@ -23,32 +23,29 @@ type emission struct {
 	bytes   int64
 }
 
-// Room is the memory of the emissions of one call, in three pieces and not in three for each: what is emitted in one call is
-// stored together, or nearly so.
+// Room is the memory of the emissions of one call, in two pieces and not in two for each: what is emitted in one call is stored
+// together, or nearly so.
 type room struct {
 	es      []emission
 	offsets []int64
-	outs    []broker.Outgoing
 }
 
 func roomFor(es []broker.Emission) room {
-	n, offsets, outs := 0, 0, 0
+	n, offsets := 0, 0
 	for i := range es {
 		if len(es[i].Outs) > 0 {
 			n++
 			offsets += len(es[i].Tokens)
-			outs += len(es[i].Outs)
 		}
 	}
-	return room{make([]emission, 0, n), make([]int64, 0, offsets), make([]broker.Outgoing, 0, outs)}
+	return room{make([]emission, 0, n), make([]int64, 0, offsets)}
 }
 
-// add makes an emission. It copies both slices.
+// add makes an emission. It copies the offsets.
 func (r *room) add(number uint64, offsets []int64, outs []broker.Outgoing) *emission {
-	from, first := len(r.offsets), len(r.outs)
-	r.offsets, r.outs = append(r.offsets, offsets...), append(r.outs, outs...)
-	e := emission{number: number, offsets: r.offsets[from:len(r.offsets):len(r.offsets)],
-		outs: r.outs[first:len(r.outs):len(r.outs)]}
+	from := len(r.offsets)
+	r.offsets = append(r.offsets, offsets...)
+	e := emission{number: number, offsets: r.offsets[from:len(r.offsets):len(r.offsets)], outs: outs}
 	for i := range outs {
 		e.bytes += int64(outgoingSize(&outs[i]))
 	}

@@ -37,8 +37,9 @@ type outBatch struct {
 	n      int
 }
 
-func newOutBatch(p partitionID, leader int32) *outBatch {
-	return &outBatch{partitionID: p, leader: leader, buf: make([]byte, headerSize, 4<<10)}
+// newOutBatch makes one with room for so many bytes of records.
+func newOutBatch(p partitionID, leader int32, size int) *outBatch {
+	return &outBatch{partitionID: p, leader: leader, buf: make([]byte, headerSize, headerSize+size)}
 }
 
 // add writes a record, whose tail it is.
@@ -117,14 +118,17 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*o
 	type last struct { // of a partition
 		b     *outBatch
 		round int
+		left  int // bytes of records that are in no batch yet
+		no    int32
 	}
 	var (
 		topics = make(map[string][]last)
+		to     = make([]*last, len(outs))
 		now    []last // of the topic of the message before
 		name   string
 		tail   []byte
 	)
-	for _, o := range outs {
+	for i, o := range outs {
 		if now == nil || o.Topic != name {
 			if name = o.Topic; topics[name] == nil {
 				topics[name] = make([]last, len(layouts[name].leaders))
@@ -132,17 +136,22 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*o
 			now = topics[name]
 		}
 		no := partitionOf(o, len(now))
-		at := &now[no]
-		if at.b == nil || len(at.b.buf)+recordSize(o) > batchLimit {
+		to[i], now[no].no = &now[no], no
+		now[no].left += recordSize(o)
+	}
+	for i, o := range outs {
+		at, size := to[i], recordSize(o)
+		if at.b == nil || len(at.b.buf)+size > batchLimit {
 			if at.b != nil {
 				at.round++
 			}
-			at.b = newOutBatch(partitionID{name, no}, layouts[name].leaders[no])
+			at.b = newOutBatch(partitionID{o.Topic, at.no}, layouts[o.Topic].leaders[at.no], max(size, min(at.left, batchLimit)))
 			for len(rounds) <= at.round {
 				rounds = append(rounds, nil)
 			}
 			rounds[at.round] = append(rounds[at.round], at.b)
 		}
+		at.left -= size
 		tail = appendTail(tail[:0], o)
 		at.b.add(tail)
 	}
