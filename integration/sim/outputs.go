@@ -78,19 +78,14 @@ func (s *spy) AckEmitting(c *broker.Claim, es []broker.Emission) error {
 		tokens = append(tokens, e.Tokens...)
 	}
 	places, lost, ended := s.settle(c, tokens), s.lost(c), over(c)
+	doubts := s.doubted()
 	x := offer{process: s.p, claim: c, asked: s.p.run.book.stamp()}
 	offers := s.p.run.book.offer(x, es)
 	err := s.Source.(broker.Emitter).AckEmitting(c, es)
 	x.holds, x.lost = err == nil, errors.Is(err, broker.ErrLost) && (ended || len(tokens) == 1)
 	s.p.run.book.offered(x, offers, es)
 	s.settled(c, lost, err)
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, at := range places {
-			s.acked[at] = true
-		}
-	}
+	s.holds(places, doubts, err)
 	return err
 }
 

@@ -23,6 +23,7 @@ type spy struct {
 	outN    int
 	here    map[place]bool           // what is out
 	acked   map[place]bool           // acks that said nil, since settles were last told as unconfirmed
+	doubts  int                      // how often they were
 	claims  map[*broker.Claim]string // assigned or ended
 	isUp    bool
 	downAt  time.Time
@@ -212,16 +213,30 @@ func (s *spy) handOut(m *broker.Message) {
 // Ack is the source's.
 func (s *spy) Ack(c *broker.Claim, tokens []uint64) error {
 	places, lost := s.settle(c, tokens), s.lost(c)
+	doubts := s.doubted()
 	err := s.Source.Ack(c, tokens)
 	s.settled(c, lost, err)
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, at := range places {
+	s.holds(places, doubts, err)
+	return err
+}
+
+// doubted is how often settles were told as unconfirmed.
+func (s *spy) doubted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doubts
+}
+
+// holds notes acks that said nil. Where settles were told as unconfirmed meanwhile, these may be among them: the source may lose
+// what it has just taken before we hear that it took it.
+func (s *spy) holds(places []place, doubts int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range places {
+		if err == nil && s.doubts == doubts {
 			s.acked[at] = true
 		}
 	}
-	return err
 }
 
 // Nack is the source's.
@@ -304,6 +319,7 @@ func (s *spy) see(e broker.Event) {
 		s.claims[e.Claim] = "ended"
 	case broker.Unconfirmed:
 		clear(s.acked) // which, it does not say
+		s.doubts++
 		b.doubt(s.p, e.Claim)
 	case broker.Up:
 		if s.isUp {
