@@ -334,6 +334,11 @@ func (t *tracker) floor() int64 {
 	return t.passed
 }
 
+// awaitsOutputs says whether the lowest unfinished message is handled, and waits for its transaction alone.
+func (t *tracker) awaitsOutputs() bool {
+	return len(t.list) > 0 && (t.list[0].state == kept || t.list[0].state == sending)
+}
+
 // A snapshot is what to commit, and what will be known once it is.
 type snapshot struct {
 	progress

@@ -30,6 +30,7 @@ type part struct {
 
 	heldUntil time.Time
 	stalled   bool // its window was full, and is not yet empty enough
+	told      bool // that was told
 }
 
 // A stage is how far a claim is. It goes forward only.
@@ -93,7 +94,7 @@ func (p *part) thaw() bool {
 	if !p.stalled || p.tr.window() >= 0.9 {
 		return false
 	}
-	p.stalled = false
+	p.stalled, p.told = false, false
 	return true
 }
 

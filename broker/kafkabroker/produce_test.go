@@ -137,6 +137,9 @@ func TestKeptUntilStored(t *testing.T) {
 		}
 		tokens = append(tokens, tok)
 	}
+	if tr.awaitsOutputs() {
+		t.Error("the first one is not handled, and waits for no transaction")
+	}
 	for _, i := range []int{0, 2} {
 		if how, _ := tr.ackKept(tokens[i]); how != settledNow {
 			t.Fatal(how)
@@ -150,8 +153,14 @@ func TestKeptUntilStored(t *testing.T) {
 		}
 	}
 	want("kept", 0, 1, span{1, 2})
+	if !tr.awaitsOutputs() {
+		t.Error("the first one waits for a transaction")
+	}
 	tr.send([]int64{0, 2})
 	want("sending", 3, 3)
+	if !tr.awaitsOutputs() {
+		t.Error("the first one waits for the end of a transaction")
+	}
 	tr.keep([]int64{0, 2})
 	want("aborted", 0, 1, span{1, 2})
 	tr.send([]int64{0})

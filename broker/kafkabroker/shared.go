@@ -46,12 +46,15 @@ func (x *shared) ready(p *part, now time.Time) bool {
 	if p.stage != open || x.pauses.Has(p.topic) || now.Before(p.heldUntil) {
 		return false
 	}
-	full := p.full()
-	if full && !p.stalled {
-		p.stalled = true
+	if !p.full() {
+		return true
+	}
+	p.stalled = true
+	if !p.told && !p.tr.awaitsOutputs() {
+		p.told = true
 		x.events.Say(broker.Event{Kind: broker.Stalled, Claim: p.claim, From: p.tr.floor()})
 	}
-	return !full
+	return false
 }
 
 // behindStale says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it
