@@ -13,5 +13,6 @@
 // (consumer on membroker), hooks (the same, with what follows its messages: traces, the page), unhooked (without the hook that
 // these need), jetstream (consumer on a nats-server in its own process), kafka (consumer on an Apache Kafka in its own
 // process), publish (dead letters and the publish handler, beside producers), downstream (calls that a crowd slows down, on a
-// nats-server, and handlers that compute), figures (what is computed from the samples, and the targets).
+// nats-server, and handlers that compute), growth (many partitions, large messages, and nothing to do, on Apache Kafka), figures
+// (what is computed from the samples, and the targets).
 package main

@@ -45,7 +45,7 @@ func local(name string, n int, run func(n int) sample) system {
 	return system{name, n, func(n int, _ string) sample { return run(n) }}
 }
 
-var groups = []group{
+var groups = append([]group{
 	{name: "handoff", figures: handoffFigures, systems: []system{
 		local("channel", 3_000_000, func(n int) sample { return channelPool(n, noop) }),
 		local("longshore", 10_000_000, func(n int) sample { return longshoreChunks(n, noop) }),
@@ -157,7 +157,7 @@ var groups = []group{
 		{"longshore", 200_000, func(n int, url string) sample { return natsLetters(url, n) }},
 		{"async", 200_000, func(n int, url string) sample { return natsAsync(url, n) }},
 	}},
-}
+}, growthGroups...)
 
 func handoffFigures(m map[string]sample) []figure {
 	fs := []figure{

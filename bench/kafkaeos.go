@@ -19,10 +19,14 @@ import (
 
 // createTopic makes a topic of 4 partitions.
 func createTopic(ctx context.Context, c *kgo.Client, topic string) error {
+	return createTopicOf(ctx, c, topic, kafkaPartitions)
+}
+
+func createTopicOf(ctx context.Context, c *kgo.Client, topic string, partitions int) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, kafkaPartitions, -1
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(partitions), -1
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 60_000
 	res, err := req.RequestWith(ctx, c)
 	if err != nil {
 		return err

@@ -14,12 +14,21 @@ type sample struct {
 	Allocs float64 `json:"allocs"`
 	Bytes  float64 `json:"bytes"`
 	Tail   float64 `json:"tail_ns"` // the 99th percentile, where it is measured
+
+	// Switches is how often a thread gave up its processor. The others are there where a system measures them: what the process
+	// took before it was measured, and what it has come to have in all.
+	Switches   float64 `json:"switches"`
+	StartNS    float64 `json:"start_ns"`
+	RSS        float64 `json:"rss"`
+	Sockets    int     `json:"sockets"`
+	Goroutines int     `json:"goroutines"`
 }
 
 // A meter takes a sample from start to stop.
 type meter struct {
 	wall time.Time
 	cpu  time.Duration
+	gave int64
 	mem  runtime.MemStats
 }
 
@@ -32,24 +41,34 @@ func start() *meter {
 func begin() *meter {
 	m := new(meter)
 	runtime.ReadMemStats(&m.mem)
-	m.cpu = cpuTime()
+	m.cpu, m.gave = cpuTime(), switches()
 	m.wall = time.Now()
 	return m
 }
 
 func (m *meter) stop(n int) sample {
-	wall, cpu := time.Since(m.wall), cpuTime()-m.cpu
+	wall, cpu, gave := time.Since(m.wall), cpuTime()-m.cpu, switches()-m.gave
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	per := 1 / float64(n)
-	return sample{WallNS: float64(wall) * per, CPUNS: float64(cpu) * per,
+	return sample{WallNS: float64(wall) * per, CPUNS: float64(cpu) * per, Switches: float64(gave) * per,
 		Allocs: float64(mem.Mallocs-m.mem.Mallocs) * per, Bytes: float64(mem.TotalAlloc-m.mem.TotalAlloc) * per}
 }
 
 func cpuTime() time.Duration {
-	var r syscall.Rusage
+	r := usage()
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// switches is how often threads have given up their processor so far.
+func switches() int64 {
+	r := usage()
+	return int64(r.Nvcsw + r.Nivcsw)
+}
+
+func usage() (r syscall.Rusage) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		panic(fmt.Sprintf("getrusage: %v", err))
 	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	return r
 }

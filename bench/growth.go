@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/integration/kafkad"
+)
+
+// A shape is what a topic has: so many partitions, and messages of so many bytes.
+type shape struct {
+	partitions, size int
+	share            float64 // of the group's number of messages
+}
+
+// name is what follows a topic's name.
+func (s shape) name() string { return fmt.Sprintf("-%d-%d", s.partitions, s.size) }
+
+// withTopics is withKafka with a topic of each shape.
+func withTopics(shapes ...shape) func(n int, do func(where string)) error {
+	return func(n int, do func(where string)) error {
+		return onKafka(func(brokers []string) error {
+			prefix := kafkad.Unique("bench")
+			for _, s := range shapes {
+				if err := fillShape(brokers, prefix+s.name(), s, max(1, int(float64(n)*s.share))); err != nil {
+					return fmt.Errorf("filling a topic of %d partitions: %w", s.partitions, err)
+				}
+			}
+			do(prefix + "@" + strings.Join(brokers, ","))
+			return nil
+		})
+	}
+}
+
+// onKafka runs Apache Kafka, or takes the brokers of KAFKA_BROKERS.
+func onKafka(do func(brokers []string) error) error {
+	if brokers := os.Getenv("KAFKA_BROKERS"); brokers != "" {
+		return do(strings.Split(brokers, ","))
+	}
+	k, err := kafkad.Launch(kafkad.Config{})
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	return do(k.Brokers())
+}
+
+// runLength is how many messages of a partition come one after the other: producers fill a batch before they send it.
+const runLength = 100
+
+// fillShape fills a topic with n messages.
+func fillShape(brokers []string, topic string, s shape, n int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
+		kgo.ProducerBatchMaxBytes(int32(max(64<<10, s.size+1000))), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MaxBufferedRecords(max(16, min(100_000, (64<<20)/s.size))))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := createTopicOf(ctx, c, topic, s.partitions); err != nil {
+		return err
+	}
+	var first error
+	var once sync.Once
+	body := make([]byte, s.size)
+	for i := range n {
+		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(i / runLength % s.partitions), Value: body},
+			func(_ *kgo.Record, err error) {
+				if err != nil {
+					once.Do(func() { first = err })
+				}
+			})
+	}
+	if err := c.Flush(ctx); err != nil {
+		return err
+	}
+	return first
+}
+
+// at is where a shape's topic is.
+func (s shape) at(where string) string {
+	prefix, brokers, _ := strings.Cut(where, "@")
+	return prefix + s.name() + "@" + brokers
+}
+
+// count is how many messages of a group's n the shape's topic has.
+func (s shape) count(n int) int { return max(1, int(float64(n)*s.share)) }
+
+// longshore reads all of the shape's topic.
+func (s shape) longshore(workers int, bytes int64, do func(int)) func(n int, where string) sample {
+	return func(n int, where string) sample {
+		r := newKafkaRun(s.at(where), s.count(n))
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() { check(r.longshore(workers, bytes, do).Run(ctx)) }()
+		return r.grown(s.count(n))
+	}
+}
+
+func (r *kafkaRun) longshore(workers int, bytes int64, do func(int)) *consumer.Consumer {
+	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group,
+		Topics: []string{r.topic}}))
+	return must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
+		Budget:  broker.Budget{Bytes: bytes},
+		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil }}))
+}
+
+// franz is franz-go, bare.
+func (s shape) franz(n int, where string) sample {
+	r := newKafkaRun(s.at(where), s.count(n))
+	c := must(r.franz())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go poll(ctx, c, func(*kgo.Record) { r.saw() })
+	return r.grown(s.count(n))
+}
+
+func (r *kafkaRun) franz() (*kgo.Client, error) {
+	return kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(time.Second))
+}
+
+// grown is result, with what the process has come to need.
+func (r *kafkaRun) grown(n int) sample {
+	s := r.result(n)
+	s.StartNS = float64(r.meter.cpu) / float64(n)
+	s.Sockets, s.Goroutines, s.RSS = sockets(), runtime.NumGoroutine(), peakRSS()
+	return s
+}
+
+// sockets are those that are open; 0 where the system does not tell.
+func sockets() (n int) {
+	const fds = "/proc/self/fd"
+	es, _ := os.ReadDir(fds)
+	for _, e := range es {
+		if to, err := os.Readlink(fds + "/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// peakRSS is the most memory that the process has had, in bytes.
+func peakRSS() float64 {
+	r := usage()
+	if runtime.GOOS == "darwin" {
+		return float64(r.Maxrss)
+	}
+	return float64(r.Maxrss) * 1024
+}
+
+// idleTick is what stands for a message where nothing is to be done: so many of them are measured, after as many for the start.
+const idleTick = 50 * time.Microsecond
+
+// atRest measures a process that has nothing to do: CPUNS is per nanosecond of it.
+func atRest(n int, begin func()) sample {
+	begin()
+	idle := time.Duration(n) * idleTick
+	time.Sleep(idle)
+	m := start()
+	time.Sleep(idle)
+	s := m.stop(int(idle))
+	s.Goroutines, s.Sockets, s.RSS = runtime.NumGoroutine(), sockets(), peakRSS()
+	return s
+}
+
+// idleLongshore is so many consumers, each in a group of its own, that have read all of a topic.
+func (s shape) idleLongshore(copies int) func(int, string) sample {
+	return func(n int, where string) sample {
+		return atRest(n, func() {
+			for range copies {
+				r := newKafkaRun(s.at(where), 1<<62)
+				go func() { check(r.longshore(0, 0, noop).Run(context.Background())) }()
+			}
+		})
+	}
+}
+
+func (s shape) idleFranz(copies int) func(int, string) sample {
+	return func(n int, where string) sample {
+		return atRest(n, func() {
+			for range copies {
+				r := newKafkaRun(s.at(where), 1<<62)
+				go poll(context.Background(), must(r.franz()), func(*kgo.Record) { r.saw() })
+			}
+		})
+	}
+}
+
+// Topics of 100 bytes a message.
+var (
+	parts4    = shape{4, 100, 1}
+	parts64   = shape{64, 100, 1}
+	parts256  = shape{256, 100, 1}
+	parts1000 = shape{1000, 100, 1}
+)
+
+// Topics of about 200 MB, of messages of one size each.
+var (
+	size1k   = shape{4, 1_000, 1}
+	size10k  = shape{4, 10_000, 0.1}
+	size100k = shape{4, 100_000, 0.01}
+	size1m   = shape{4, 1_000_000, 0.001}
+)
+
+// Topics with next to nothing in them.
+var (
+	idle1    = shape{1, 100, 0.001}
+	idle1000 = shape{1000, 100, 0.001}
+)
+
+var growthGroups = []group{
+	{name: "partitions", server: withTopics(parts4, parts64, parts256, parts1000), figures: partitionFigures, systems: []system{
+		{"longshore_4", 1_000_000, parts4.longshore(0, 0, noop)},
+		{"franz_4", 1_000_000, parts4.franz},
+		{"longshore_64", 1_000_000, parts64.longshore(0, 0, noop)},
+		{"franz_64", 1_000_000, parts64.franz},
+		{"longshore_256", 1_000_000, parts256.longshore(0, 0, noop)},
+		{"franz_256", 1_000_000, parts256.franz},
+		{"longshore_1000", 1_000_000, parts1000.longshore(0, 0, noop)},
+		{"franz_1000", 1_000_000, parts1000.franz},
+		{"longshore_1000_1ms", 200_000, parts1000.longshore(workers, 0, millisecond)},
+		local("bare_1ms", 200_000, func(n int) sample { return bare(n, workers, millisecond) }),
+	}},
+	{name: "sizes", server: withTopics(size1k, size10k, size100k, size1m), figures: sizeFigures, systems: []system{
+		{"longshore_1k", 200_000, size1k.longshore(0, 0, noop)},
+		{"franz_1k", 200_000, size1k.franz},
+		{"longshore_10k", 200_000, size10k.longshore(0, 0, noop)},
+		{"franz_10k", 200_000, size10k.franz},
+		{"longshore_100k", 200_000, size100k.longshore(0, 0, noop)},
+		{"franz_100k", 200_000, size100k.franz},
+		{"longshore_1m", 200_000, size1m.longshore(0, 0, noop)},
+		{"franz_1m", 200_000, size1m.franz},
+		{"longshore_1m_8mib", 200_000, size1m.longshore(0, 8<<20, noop)},
+	}},
+	{name: "idle", server: withTopics(idle1, idle1000), figures: idleFigures, systems: []system{
+		{"longshore_1", 120_000, idle1.idleLongshore(1)},
+		{"franz_1", 120_000, idle1.idleFranz(1)},
+		{"longshore_1000", 120_000, idle1000.idleLongshore(1)},
+		{"franz_1000", 120_000, idle1000.idleFranz(1)},
+		{"longshore_x20", 120_000, idle1.idleLongshore(20)},
+		{"franz_x20", 120_000, idle1.idleFranz(20)},
+	}},
+}
+
+func partitionFigures(m map[string]sample) (fs []figure) {
+	most := map[string]float64{"4": 1.05, "64": 1.05, "256": 1.1, "1000": 1.2}
+	for _, p := range []string{"4", "64", "256", "1000"} {
+		l, f := m["longshore_"+p], m["franz_"+p]
+		fs = append(fs,
+			atMost("partitions_"+p+"_cpu_vs_franz", (l.CPUNS+l.StartNS)/(f.CPUNS+f.StartNS), most[p]),
+			show("partitions_"+p+"_cpu_vs_franz_from_first_message", l.CPUNS/f.CPUNS),
+			show("partitions_"+p+"_cpu_us", l.CPUNS/1e3), show("partitions_"+p+"_start_cpu_us", l.StartNS/1e3),
+			show("partitions_"+p+"_messages_per_second", 1e9/l.WallNS), show("partitions_"+p+"_messages_per_second_franz", 1e9/f.WallNS),
+			show("partitions_"+p+"_rss_mb", l.RSS/1e6), show("partitions_"+p+"_rss_mb_franz", f.RSS/1e6),
+			show("partitions_"+p+"_sockets", float64(l.Sockets)))
+	}
+	l, b, all := m["longshore_1000_1ms"], m["bare_1ms"], m["longshore_1000"]
+	return append(fs,
+		atMost("partitions_1000_connections", float64(max(l.Sockets, all.Sockets)), 20),
+		atLeast("partitions_1000_1ms_throughput_vs_bare", b.WallNS/l.WallNS, 0.92),
+		atMost("partitions_1000_1ms_cpu_us", l.CPUNS/1e3, 4.5), show("bare_1ms_cpu_us", b.CPUNS/1e3))
+}
+
+func sizeFigures(m map[string]sample) (fs []figure) {
+	bytes := map[string]float64{"1k": 1e3, "10k": 1e4, "100k": 1e5, "1m": 1e6}
+	for _, s := range []string{"1k", "10k", "100k", "1m"} {
+		l, f := m["longshore_"+s], m["franz_"+s]
+		fs = append(fs,
+			atLeast("sizes_"+s+"_rate_vs_franz", f.WallNS/l.WallNS, 1),
+			show("sizes_"+s+"_cpu_vs_franz", l.CPUNS/f.CPUNS), show("sizes_"+s+"_mb_per_second", bytes[s]*1e3/l.WallNS),
+			show("sizes_"+s+"_rss_mb", l.RSS/1e6), show("sizes_"+s+"_rss_mb_franz", f.RSS/1e6))
+	}
+	return append(fs, atMost("sizes_1m_rss_mb_at_8mib", m["longshore_1m_8mib"].RSS/1e6, 60),
+		atMost("sizes_1m_rss_mb_at_64mib", m["longshore_1m"].RSS/1e6, 120))
+}
+
+func idleFigures(m map[string]sample) (fs []figure) {
+	percent := func(s string) float64 { return 100 * m[s].CPUNS }
+	fs = append(fs, atMost("idle_1000_partitions_percent", percent("longshore_1000"), 0.6),
+		atMost("idle_20_consumers_percent", percent("longshore_x20"), 1.5))
+	for _, s := range []string{"longshore_1", "franz_1", "longshore_1000", "franz_1000", "longshore_x20", "franz_x20"} {
+		fs = append(fs, show("idle_percent_"+s, percent(s)), show("idle_switches_"+s, m[s].Switches*1e9),
+			show("idle_goroutines_"+s, float64(m[s].Goroutines)))
+	}
+	return fs
+}
