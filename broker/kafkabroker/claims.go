@@ -104,8 +104,7 @@ func (x *claims) revoke(id partitionID, now time.Time, t *todo) {
 			t.release = append(t.release, id)
 		}
 	case p.stage == open:
-		p.stage, p.by = draining, now.Add(x.cfg.RevokeWait)
-		p.drop()
+		x.r.drain(p, now.Add(x.cfg.RevokeWait))
 		t.revoke = append(t.revoke, p)
 	}
 }

@@ -29,6 +29,7 @@
 //	  auto                which of the two it is
 //	holdings            the lock over all that decides:
 //	  roster claims       which partitions there are, how claims begin and end
+//	  lists               them by what may be done with them now
 //	  flights             what is fetched next, and how many bytes of each partition
 //	  receive             what is handed out
 //	  settle              acks and nacks

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,10 +32,10 @@ type flight struct {
 type flights struct {
 	*shared
 	r     *roster
-	to    map[int32]int // under way by broker
-	sent  int           // how many were
-	asked map[int32]int // of each broker, the number of the last one
-	lagAt time.Time     // when a broker last told of ends
+	to    map[int32][]*flight // under way by broker
+	sent  int                 // how many were
+	asked map[int32]int       // of each broker, the number of the last one
+	lagAt time.Time           // when a broker last told of ends
 }
 
 // A want says what a fetch would be to a partition now.
@@ -59,7 +60,7 @@ func (p *part) wants(now time.Time, paused bool) want {
 
 // plan puts fetches together, one for each broker, and reserves budget for them.
 func (x *flights) plan(now time.Time) (fs []*flight) {
-	if x.stopped || x.fatal != nil {
+	if x.stopped || x.fatal != nil || x.gate.Starved() && x.spent() {
 		return nil
 	}
 	for _, f := range x.group(now) {
@@ -74,39 +75,64 @@ func (x *flights) plan(now time.Time) (fs []*flight) {
 	return fs
 }
 
+// spent says whether there is no budget for a fetch.
+func (x *flights) spent() bool {
+	budget := x.gate.Budget()
+	n, bytes := x.gate.Held()
+	return budget.Messages-x.gate.Out()-n <= 0 || budget.Bytes-x.gate.OutBytes()-bytes <= 0
+}
+
 // group is what may be fetched now, by broker.
 func (x *flights) group(now time.Time) (fs []*flight) {
-	by := make(map[int32]*flight)
-	partial := make(map[int32]bool) // some of the broker's partitions have to wait for the next one
-	for _, p := range x.r.turns {
-		node := p.node()
-		switch p.wants(now, x.pauses.Has(p.topic)) {
-		case atOnce:
-			if x.to[node] < flightsPerBroker {
-				f := by[node]
-				if f == nil {
-					f = &flight{req: fetchRequest{node: node, maxWait: x.cfg.MaxWait, committed: !x.cfg.Uncommitted, rack: x.cfg.Rack}}
-					by[node] = f
-					fs = append(fs, f)
-				}
-				f.parts = append(f.parts, p)
-				continue
+	for node, idle := range x.r.idle {
+		if node >= 0 && len(x.to[node]) < flightsPerBroker {
+			if f := x.gather(node, idle, now); f != nil {
+				fs = append(fs, f)
 			}
-			partial[node] = true
-		case later:
-			x.ready(p, now) // tells where its window has become full
-			partial[node] = true
-		}
-	}
-	for _, f := range fs {
-		if partial[f.req.node] {
-			f.req.maxWait = min(partWait, x.cfg.MaxWait)
 		}
 	}
 	// One fetch may reserve all of a small budget. Who waited longest comes first: a broker that has nothing would else keep it,
 	// with one fetch behind the other.
-	slices.SortStableFunc(fs, func(a, b *flight) int { return x.asked[a.req.node] - x.asked[b.req.node] })
+	slices.SortFunc(fs, func(a, b *flight) int {
+		return cmp.Or(cmp.Compare(x.asked[a.req.node], x.asked[b.req.node]), cmp.Compare(a.req.node, b.req.node))
+	})
 	return fs
+}
+
+// gather is what may be fetched of a broker now, of those of its partitions that are idle; nil: nothing.
+func (x *flights) gather(node int32, idle []*part, now time.Time) *flight {
+	var parts []*part
+	all, calm := true, true
+	for _, p := range idle {
+		switch p.wants(now, x.pauses.Has(p.topic)) {
+		case atOnce:
+			parts, calm = append(parts, p), calm && p.calm
+		case later:
+			x.ready(p, now) // tells where its window has become full
+			all = false
+		}
+	}
+	if len(parts) == 0 || calm && x.joins(node) {
+		return nil
+	}
+	f := &flight{parts: parts, req: fetchRequest{node: node, maxWait: x.cfg.MaxWait, committed: !x.cfg.Uncommitted, rack: x.cfg.Rack}}
+	if !all || len(x.to[node]) > 0 || x.stocked(node, now) {
+		f.req.maxWait = min(partWait, x.cfg.MaxWait)
+	}
+	return f
+}
+
+// joins says whether a fetch of what had nothing lately waits for the one that is under way, since that is back soon: two that
+// follow each other would never come together, and each would be a short one.
+func (x *flights) joins(node int32) bool {
+	return len(x.to[node]) > 0 && x.to[node][0].req.maxWait <= partWait
+}
+
+// stocked says whether some of a broker's partitions will have to be fetched when what is here of them is handed out.
+func (x *flights) stocked(node int32, now time.Time) bool {
+	return slices.ContainsFunc(x.r.stock, func(p *part) bool {
+		return p.node() == node && p.wants(now, x.pauses.Has(p.topic)) == later
+	})
 }
 
 // load says what a fetch is to bring.
@@ -119,7 +145,8 @@ func (x *flights) load(f *flight, free int64) {
 		f.req.wishes = append(f.req.wishes, w)
 	}
 	x.gate.Hold(0, int64(f.req.bytes))
-	x.to[f.req.node]++
+	x.r.takes(f.req.node, f.parts)
+	x.to[f.req.node] = append(x.to[f.req.node], f)
 	x.sent++
 	x.asked[f.req.node] = x.sent
 }
@@ -139,7 +166,7 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 	}
 	hasty := now.Sub(f.sent) < f.req.maxWait/2 && !slices.ContainsFunc(got, func(a fetched) bool { return len(a.records) > 0 })
 	x.gate.Hold(0, -int64(f.req.bytes))
-	x.to[f.req.node]--
+	x.to[f.req.node] = slices.DeleteFunc(x.to[f.req.node], func(other *flight) bool { return other == f })
 	for i, p := range f.parts {
 		p.flying = false
 		a := answers[p.partitionID]
@@ -153,10 +180,12 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 				outside = append(outside, outOfRange{p, p.pos, p.leader})
 			}
 			x.accept(p, a, now)
+			p.calm = p.cur == nil && a.err == nil
 			if hasty {
 				p.fruitless(now)
 			}
 		}
+		x.r.rests(p)
 	}
 	if err == nil {
 		x.lagAt = now
@@ -176,7 +205,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		signal(x.bells.find)
 		return
 	case a.err != nil:
-		p.retryAt = now.Add(20 * retryWait)
+		p.retry(now.Add(20 * retryWait))
 		err := fmt.Errorf("fetching %s/%d at offset %d: %w", p.topic, p.no, p.pos, a.err)
 		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		return

@@ -55,7 +55,7 @@ func TestFetchesTakeTurns(t *testing.T) {
 	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
 	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: int64(cfg.FetchBytes) / 2}})
 	for no := range int32(3) {
-		h.place("orders", no).leader = no
+		h.place("orders", no).moveTo(no)
 	}
 	var asked []int32
 	for now, n := time.Unix(1000, 0), 0; n < 6; n++ {

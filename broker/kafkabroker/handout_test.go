@@ -25,7 +25,7 @@ func TestGivenBackWhileReceiveDecodes(t *testing.T) {
 			h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
 			h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
 			p := h.place("orders", 0)
-			p.leader = 1
+			p.moveTo(1)
 			p.put(newDecoder(testBatch{offsets: []int64{0, 1, 2}}.bytes(), 0, 3, true, nil, 1<<20), 100)
 			now, dst := time.Now(), make([]broker.Message, 1)
 			receive := func(meanwhile func()) (hungry bool) {

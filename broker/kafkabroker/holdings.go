@@ -37,7 +37,7 @@ func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *h
 	h.claims = claims{shared: &h.shared, r: &h.roster, books: known}
 	h.intake = intake{shared: &h.shared, r: &h.roster}
 	h.settles = settles{shared: &h.shared, r: &h.roster}
-	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32]int), asked: make(map[int32]int)}
+	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32][]*flight), asked: make(map[int32]int)}
 	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[string]int64)}
 	return h
 }
@@ -95,8 +95,7 @@ func (h *holdings) pause(on bool, topics []string) {
 func (h *holdings) hold(p *part, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p.heldUntil = until
-	p.drop()
+	p.hold(until)
 	signal(h.bells.kick)
 	h.solo.away()
 }

@@ -490,7 +490,34 @@ func (x *holder) check() {
 		x.t.Fatalf("%v: a message runs alone, and %d are out", p.partitionID, h.gate.Out())
 	}
 	x.places()
+	x.listed()
 	x.awake()
+}
+
+// listed says that each partition is in the lists in which whoever is woken looks for it.
+func (x *holder) listed() {
+	r := &x.h.roster
+	n := len(r.draining)
+	for _, ps := range r.idle {
+		n += len(ps)
+	}
+	for _, p := range r.turns {
+		stocked, idle := slices.Contains(r.stock, p), slices.Contains(r.idle[p.node()], p)
+		switch waits := p.heldUntil.After(x.now) || p.retryAt.After(x.now); {
+		case p.cur != nil && !stocked, idle != (p.cur == nil && !p.flying), waits && !slices.Contains(r.timed, p),
+			(p.stage == draining) != slices.Contains(r.draining, p):
+			x.t.Fatalf("%v is in the wrong lists: %+v, of %+v", p.partitionID, p.listing, r.lists)
+		}
+		if idle {
+			n--
+		}
+		if p.stage == draining {
+			n--
+		}
+	}
+	if n != 0 || len(r.stock) > len(r.turns) || len(r.timed) > len(r.turns) {
+		x.t.Fatalf("lists have what is not there: %+v", r.lists)
+	}
 }
 
 // awake says that nobody sleeps over what is to be done: what may be fetched, and what is there to be handed out.
@@ -505,7 +532,9 @@ func (x *holder) awake() {
 		return p.careful > 0 && p.cur != nil && h.ready(p, x.now)
 	})
 	for _, p := range h.roster.turns {
-		if !due && h.flights.to[p.node()] < flightsPerBroker && p.wants(x.now, h.pauses.Has(p.topic)) == atOnce {
+		node := p.node()
+		mayFly := len(h.flights.to[node]) < flightsPerBroker && !(p.calm && h.flights.joins(node))
+		if !due && mayFly && p.wants(x.now, h.pauses.Has(p.topic)) == atOnce {
 			x.t.Fatalf("%v is to be fetched, and nobody looks", p.partitionID)
 		}
 		if !woken && !alone && p.careful == 0 && p.cur != nil && h.ready(p, x.now) && !h.behindStale(p) {

@@ -57,7 +57,7 @@ func TestLateLastCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, gone := range []bool{false, true} {
 				s, _, p := bareSource(t)
-				p.stage = draining
+				s.h.roster.drain(p, time.Time{})
 				over := s.h.over(time.Now())
 				if len(over) != 1 {
 					t.Fatal("it is not over")
@@ -84,7 +84,7 @@ func TestLateLastCommit(t *testing.T) {
 // that would be under the name which the member has by then.
 func TestLostWhileEnding(t *testing.T) {
 	s, _, p := bareSource(t)
-	p.stage = draining
+	s.h.roster.drain(p, time.Time{})
 	over := s.h.over(time.Now())
 	if len(over) != 1 {
 		t.Fatalf("%d claims are over", len(over))
@@ -99,7 +99,7 @@ func TestLostWhileEnding(t *testing.T) {
 // TestEndsBeforeLastCommit: the last commit is put together when the claim has ended, and not before.
 func TestEndsBeforeLastCommit(t *testing.T) {
 	s, _, p := bareSource(t)
-	p.stage = draining
+	s.h.roster.drain(p, time.Time{})
 	over := s.h.over(time.Now())
 	if ds := s.h.collect(false, nil); len(ds) > 0 {
 		t.Errorf("to commit before the end: offset %d", ds[0].c.offset)

@@ -18,6 +18,7 @@ type part struct {
 	stage  stage
 	by     time.Time // when a revocation waits no longer
 	prefetch
+	listing
 	commitMemory
 	suspicion
 	outs   outputs
@@ -47,7 +48,7 @@ const (
 func newPart(of *holdings, b *start, leader int32) *part {
 	p := &part{of: of, partitionID: b.partitionID, id: b.id, replica: -1, end: -1, leader: leader}
 	p.log = b.id.partition(b.no)
-	p.prefetch = prefetch{gate: &of.gate, pos: b.progress.base, scan: b.progress.base}
+	p.prefetch = prefetch{gate: &of.gate, part: p, lists: &of.roster.lists, pos: b.progress.base, scan: b.progress.base}
 	p.commitMemory = b.memory()
 	p.claim, p.keeper = broker.NewClaim(b.topic, b.no, p)
 	p.tr = newTracker(b.progress, of.stale.Of(p.logKey()), of.cfg.Window)
@@ -69,13 +70,24 @@ func (p *part) node() int32 {
 func (p *part) settled() bool { return p.tr.outN == 0 && !p.busy }
 
 // putOff lets nothing be fetched until then, and then of the leader.
-func (p *part) putOff(until time.Time) { p.retryAt, p.replica = until, -1 }
+func (p *part) putOff(until time.Time) {
+	p.replica = -1
+	p.retry(until)
+}
+
+// hold lets nothing of it be handed out before a time.
+func (p *part) hold(until time.Time) {
+	p.heldUntil = until
+	p.lists.waits(p)
+	p.drop()
+}
 
 // moveTo takes a new leader.
 func (p *part) moveTo(leader int32) {
 	if p.leader != leader {
 		p.leader, p.replica = leader, -1
 		p.retryAt = time.Time{}
+		p.lists.rests(p)
 	}
 }
 

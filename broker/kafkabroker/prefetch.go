@@ -8,7 +8,9 @@ import (
 
 // A prefetch is what was fetched of a partition and is not handed out yet, and where to go on.
 type prefetch struct {
-	gate *kit.Gate // of which it takes
+	gate  *kit.Gate // of which it takes
+	part  *part     // whose it is
+	lists *lists    // in which that stands
 
 	// pos is what to fetch next; scan is how far the tracker has looked. They differ by what is here.
 	pos, scan int64
@@ -16,6 +18,7 @@ type prefetch struct {
 	curBytes  int64
 	busy      bool // Receive decodes from cur
 	flying    bool // a fetch is under way
+	calm      bool // the last one brought nothing
 	// version tells what was fetched or decoded before a rewind from what came after it.
 	version  int
 	retryAt  time.Time
@@ -27,6 +30,7 @@ type prefetch struct {
 func (f *prefetch) put(d *decoder, bytes int64) {
 	f.cur, f.curBytes = d, bytes
 	f.gate.Hold(0, bytes)
+	f.lists.stocks(f.part)
 }
 
 // left says how many bytes are still to be decoded.
@@ -36,11 +40,21 @@ func (f *prefetch) left(bytes int64) {
 }
 
 // done says that all is decoded.
-func (f *prefetch) done() { f.cur, f.pos = nil, f.scan }
+func (f *prefetch) done() {
+	f.cur, f.pos = nil, f.scan
+	f.lists.rests(f.part)
+}
+
+// retry lets nothing be fetched before a time.
+func (f *prefetch) retry(at time.Time) {
+	f.retryAt = at
+	f.lists.waits(f.part)
+}
 
 // drop lets it go; it is fetched again.
 func (f *prefetch) drop() {
 	f.version++
+	f.calm = false
 	f.left(0)
 	f.done()
 }
@@ -72,6 +86,6 @@ func (f *prefetch) fruitless(now time.Time) {
 		return
 	}
 	if at := now.Add(min(idleMost, retryWait<<min(f.idle-idleAllowed, 10))); at.After(f.retryAt) {
-		f.retryAt = at
+		f.retry(at)
 	}
 }

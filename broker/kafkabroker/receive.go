@@ -44,9 +44,12 @@ func (x *intake) lend(n int, now time.Time, lapsed bool) (l decodeLease, err err
 		return l, nil
 	}
 	alone := x.solo.on(x.r.turns, x.gate.Out(), func(p *part) bool { return x.ready(p, now) })
-	for range x.r.turns {
+	for range x.r.stock {
 		p := x.r.rotate()
-		if p.cur == nil || !x.ready(p, now) || x.behindStale(p) {
+		if p == nil {
+			break
+		}
+		if !x.ready(p, now) || x.behindStale(p) {
 			continue
 		}
 		if (alone || p.careful > 0) && !x.solo.mayGo(p, alone, x.gate.Out()) {
@@ -168,7 +171,7 @@ func (x *intake) undecodable(p *part, err error, now time.Time) {
 	case p.spoiltAt != from+1:
 		p.spoiltAt = from + 1
 		p.drop()
-		p.retryAt = now.Add(retryWait)
+		p.retry(now.Add(retryWait))
 		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		signal(x.bells.kick)
 	case x.cfg.SkipUndecodable:

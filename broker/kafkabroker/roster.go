@@ -19,11 +19,11 @@ type roster struct {
 	asked     []*start              // of those: to be looked up
 	found     []*start              // of those: looked up
 	parts     map[partitionID]*part // open and draining
-	turns     []*part               // the same, for whoever takes them in turns
-	turn      int
-	toEnd     []endingClaim
-	ending    []*part // fenced and concluded: a last commit is to be made
-	leaving   bool    // nothing begins any more: what is ending is all there is
+	turns     []*part               // the same, for whoever looks at all of them
+	lists
+	toEnd   []endingClaim
+	ending  []*part // fenced and concluded: a last commit is to be made
+	leaving bool    // nothing begins any more: what is ending is all there is
 }
 
 // An endingClaim is a part that is fenced, and why its claim is to be ended now.
@@ -34,7 +34,10 @@ type endingClaim struct {
 }
 
 func newRoster() roster {
-	return roster{parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), resets: make(map[partitionID]error)}
+	return roster{
+		parts: make(map[partitionID]*part), beginning: make(map[partitionID]*start), resets: make(map[partitionID]error),
+		lists: lists{idle: make(map[int32][]*part)},
+	}
 }
 
 // told notes what the membership says; forget takes a partition out of it that was lost before it was followed.
@@ -81,29 +84,7 @@ func (r *roster) add(b *start, p *part) {
 	delete(r.resets, b.partitionID)
 	r.parts[b.partitionID] = p
 	r.turns = append(r.turns, p)
-}
-
-// rotate is whose turn it is next to be handed out of.
-func (r *roster) rotate() *part {
-	r.turn = (r.turn + 1) % len(r.turns)
-	return r.turns[r.turn]
-}
-
-// next says whether a hold is over of something that is prefetched, and when to look again for what waits for a time; zero:
-// never.
-func (r *roster) next(now time.Time) (wake bool, next time.Time) {
-	for _, p := range r.turns {
-		for _, at := range [...]time.Time{p.heldUntil, p.retryAt} {
-			if at.After(now) {
-				next = sooner(next, at)
-			}
-		}
-		if p.stage == draining {
-			next = sooner(next, p.by)
-		}
-		wake = wake || p.cur != nil && !p.heldUntil.IsZero() && !p.heldUntil.After(now)
-	}
-	return wake, next
+	r.enter(p)
 }
 
 // sooner is the earlier time of two, of which either may be zero for never.
@@ -112,16 +93,6 @@ func sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// drained are the parts whose revocation has nothing to wait for any more.
-func (r *roster) drained(now time.Time) (ps []*part) {
-	for _, p := range r.turns {
-		if p.stage == draining && (p.settled() || !now.Before(p.by)) {
-			ps = append(ps, p)
-		}
-	}
-	return ps
 }
 
 // lose takes a part out whose progress cannot be committed.
@@ -135,6 +106,7 @@ func (r *roster) last(p *part, err error) {
 
 func (r *roster) take(e endingClaim) {
 	e.p.stage = fenced
+	r.forgets(e.p)
 	if r.parts[e.p.partitionID] == e.p {
 		delete(r.parts, e.p.partitionID)
 	}
