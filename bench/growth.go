@@ -136,6 +136,7 @@ func (r *kafkaRun) franz() (*kgo.Client, error) {
 func (r *kafkaRun) grown(n int) sample {
 	s := r.result(n)
 	s.StartNS = float64(r.meter.cpu) / float64(n)
+	s.AllWallNS = s.WallNS + float64(r.meter.wall.Sub(r.made))/float64(n)
 	s.Sockets, s.Goroutines, s.RSS = sockets(), runtime.NumGoroutine(), peakRSS()
 	return s
 }
@@ -152,13 +153,14 @@ func sockets() (n int) {
 	return n
 }
 
-// peakRSS is the most memory that the process has had, in bytes.
+// peakRSS is the most memory that the process has had, in bytes; 0 where the system does not tell. What getrusage has of it is
+// that of the process which began this one, where that had more.
 func peakRSS() float64 {
-	r := usage()
-	if runtime.GOOS == "darwin" {
-		return float64(r.Maxrss)
-	}
-	return float64(r.Maxrss) * 1024
+	status, _ := os.ReadFile("/proc/self/status")
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	var kib float64
+	_, _ = fmt.Sscan(peak, &kib)
+	return kib * 1024
 }
 
 // idleTick is what stands for a message where nothing is to be done: so many of them are measured, after as many for the start.
@@ -207,7 +209,7 @@ var (
 	parts1000 = shape{1000, 100, 1}
 )
 
-// Topics of about 200 MB, of messages of one size each.
+// Topics of about 500 MB, of messages of one size each.
 var (
 	size1k   = shape{4, 1_000, 1}
 	size10k  = shape{4, 10_000, 0.1}
@@ -235,15 +237,15 @@ var growthGroups = []group{
 		local("bare_1ms", 200_000, func(n int) sample { return bare(n, workers, millisecond) }),
 	}},
 	{name: "sizes", server: withTopics(size1k, size10k, size100k, size1m), figures: sizeFigures, systems: []system{
-		{"longshore_1k", 200_000, size1k.longshore(0, 0, noop)},
-		{"franz_1k", 200_000, size1k.franz},
-		{"longshore_10k", 200_000, size10k.longshore(0, 0, noop)},
-		{"franz_10k", 200_000, size10k.franz},
-		{"longshore_100k", 200_000, size100k.longshore(0, 0, noop)},
-		{"franz_100k", 200_000, size100k.franz},
-		{"longshore_1m", 200_000, size1m.longshore(0, 0, noop)},
-		{"franz_1m", 200_000, size1m.franz},
-		{"longshore_1m_8mib", 200_000, size1m.longshore(0, 8<<20, noop)},
+		{"longshore_1k", 500_000, size1k.longshore(0, 0, noop)},
+		{"franz_1k", 500_000, size1k.franz},
+		{"longshore_10k", 500_000, size10k.longshore(0, 0, noop)},
+		{"franz_10k", 500_000, size10k.franz},
+		{"longshore_100k", 500_000, size100k.longshore(0, 0, noop)},
+		{"franz_100k", 500_000, size100k.franz},
+		{"longshore_1m", 500_000, size1m.longshore(0, 0, noop)},
+		{"franz_1m", 500_000, size1m.franz},
+		{"longshore_1m_8mib", 500_000, size1m.longshore(0, 8<<20, noop)},
 	}},
 	{name: "idle", server: withTopics(idle1, idle1000), figures: idleFigures, systems: []system{
 		{"longshore_1", 120_000, idle1.idleLongshore(1)},
@@ -255,15 +257,16 @@ var growthGroups = []group{
 	}},
 }
 
+// Rates and CPU are with the start: a client fetches ahead before it hands out the first message, and one fetches more than others.
 func partitionFigures(m map[string]sample) (fs []figure) {
 	most := map[string]float64{"4": 1.05, "64": 1.05, "256": 1.1, "1000": 1.2}
 	for _, p := range []string{"4", "64", "256", "1000"} {
 		l, f := m["longshore_"+p], m["franz_"+p]
 		fs = append(fs,
 			atMost("partitions_"+p+"_cpu_vs_franz", (l.CPUNS+l.StartNS)/(f.CPUNS+f.StartNS), most[p]),
-			show("partitions_"+p+"_cpu_vs_franz_from_first_message", l.CPUNS/f.CPUNS),
-			show("partitions_"+p+"_cpu_us", l.CPUNS/1e3), show("partitions_"+p+"_start_cpu_us", l.StartNS/1e3),
-			show("partitions_"+p+"_messages_per_second", 1e9/l.WallNS), show("partitions_"+p+"_messages_per_second_franz", 1e9/f.WallNS),
+			show("partitions_"+p+"_cpu_us", (l.CPUNS+l.StartNS)/1e3), show("partitions_"+p+"_cpu_us_franz", (f.CPUNS+f.StartNS)/1e3),
+			show("partitions_"+p+"_messages_per_second", 1e9/l.AllWallNS),
+			show("partitions_"+p+"_messages_per_second_franz", 1e9/f.AllWallNS),
 			show("partitions_"+p+"_rss_mb", l.RSS/1e6), show("partitions_"+p+"_rss_mb_franz", f.RSS/1e6),
 			show("partitions_"+p+"_sockets", float64(l.Sockets)))
 	}
@@ -279,8 +282,9 @@ func sizeFigures(m map[string]sample) (fs []figure) {
 	for _, s := range []string{"1k", "10k", "100k", "1m"} {
 		l, f := m["longshore_"+s], m["franz_"+s]
 		fs = append(fs,
-			atLeast("sizes_"+s+"_rate_vs_franz", f.WallNS/l.WallNS, 1),
-			show("sizes_"+s+"_cpu_vs_franz", l.CPUNS/f.CPUNS), show("sizes_"+s+"_mb_per_second", bytes[s]*1e3/l.WallNS),
+			atLeast("sizes_"+s+"_rate_vs_franz", f.AllWallNS/l.AllWallNS, 1),
+			show("sizes_"+s+"_cpu_vs_franz", (l.CPUNS+l.StartNS)/(f.CPUNS+f.StartNS)),
+			show("sizes_"+s+"_mb_per_second", bytes[s]*1e3/l.AllWallNS), show("sizes_"+s+"_mb_per_second_franz", bytes[s]*1e3/f.AllWallNS),
 			show("sizes_"+s+"_rss_mb", l.RSS/1e6), show("sizes_"+s+"_rss_mb_franz", f.RSS/1e6))
 	}
 	return append(fs, atMost("sizes_1m_rss_mb_at_8mib", m["longshore_1m_8mib"].RSS/1e6, 60),

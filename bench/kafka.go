@@ -104,13 +104,15 @@ type kafkaRun struct {
 	brokers []string
 	group   string
 	done    *counter
+	made    time.Time
 	once    sync.Once
 	meter   *meter
 }
 
 func newKafkaRun(where string, n int) *kafkaRun {
 	topic, brokers, _ := strings.Cut(where, "@")
-	return &kafkaRun{topic: topic, brokers: strings.Split(brokers, ","), group: kafkad.Unique("bench"), done: newCounter(n)}
+	return &kafkaRun{topic: topic, brokers: strings.Split(brokers, ","), group: kafkad.Unique("bench"), done: newCounter(n),
+		made: time.Now()}
 }
 
 func (r *kafkaRun) saw() {

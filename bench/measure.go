@@ -19,6 +19,7 @@ type sample struct {
 	// took before it was measured, and what it has come to have in all.
 	Switches   float64 `json:"switches"`
 	StartNS    float64 `json:"start_ns"`
+	AllWallNS  float64 `json:"all_wall_ns"` // with the time before the first message
 	RSS        float64 `json:"rss"`
 	Sockets    int     `json:"sockets"`
 	Goroutines int     `json:"goroutines"`
