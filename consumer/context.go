@@ -3,10 +3,10 @@ package consumer
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
 
-// contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions; a new one for
-// each change of claim costs about a microsecond.
+// contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions.
 type contexts struct {
 	slots [8]*contextSlot
 	hand  int
@@ -14,46 +14,100 @@ type contexts struct {
 	shown atomic.Pointer[contextSlot]
 }
 
+// A contextSlot is a context of handlers. It becomes a child of its claim's context when somebody asks for what that takes: to make
+// a child and to end it costs about a microsecond, most handlers never ask, and with many partitions each call is of another claim.
 type contextSlot struct {
-	k      *claim
-	ctx    context.Context
+	k     *claim
+	gone  bool                 // it is in no slot any more; the worker's own
+	over  atomic.Bool          // the same, for everybody
+	at    atomic.Pointer[work] // what it is used for, where handlers emit
+	child atomic.Pointer[childContext]
+}
+
+type childContext struct {
+	context.Context
 	cancel context.CancelCauseFunc
-	gone   bool                 // it is in no slot any more; the worker's own
-	at     atomic.Pointer[work] // what it is used for, where handlers emit
+}
+
+var _ context.Context = (*contextSlot)(nil)
+
+// Deadline, Done, Err and Value make it a context.Context.
+func (s *contextSlot) Deadline() (time.Time, bool) { return s.k.ctx.Deadline() }
+func (s *contextSlot) Done() <-chan struct{}       { return s.made().Done() }
+
+func (s *contextSlot) Err() error {
+	switch c := s.child.Load(); {
+	case c != nil:
+		return c.Err()
+	case s.over.Load():
+		return context.Canceled
+	}
+	return s.k.ctx.Err()
+}
+
+func (s *contextSlot) Value(key any) any {
+	if key == (emitKey{}) {
+		if s.k.feed.emitting {
+			return s
+		}
+		return nil
+	}
+	return s.made().Value(key) // package context asks, too, for what its functions need
+}
+
+// made is the child. From any goroutine, at any time.
+func (s *contextSlot) made() *childContext {
+	if c := s.child.Load(); c != nil {
+		return c
+	}
+	ctx, cancel := context.WithCancelCause(s.k.ctx)
+	c := &childContext{ctx, cancel}
+	if !s.child.CompareAndSwap(nil, c) {
+		cancel(nil)
+		return s.child.Load()
+	}
+	if s.over.Load() { // drop has not seen it
+		cancel(context.Canceled)
+	}
+	return c
+}
+
+func (s *contextSlot) drop() {
+	s.gone = true
+	s.over.Store(true)
+	if c := s.child.Load(); c != nil {
+		c.cancel(context.Canceled)
+	}
 }
 
 // get returns the worker's context for k. One that the watchdog has ended is not here any more: see renew.
-func (x *contexts) get(k *claim) context.Context {
+func (x *contexts) get(k *claim) *contextSlot {
 	if s := x.shown.Load(); s != nil && s.k == k && !s.gone {
-		return s.ctx
+		return s
 	}
 	for _, s := range x.slots {
 		if s != nil && s.k == k {
 			x.shown.Store(s)
-			return s.ctx
+			return s
 		}
 	}
 	s := &contextSlot{k: k}
-	s.ctx, s.cancel = context.WithCancelCause(k.ctx)
-	if k.feed.emitting {
-		s.ctx = context.WithValue(s.ctx, emitKey{}, s)
-	}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
 	}
 	x.slots[x.hand] = s
 	x.shown.Store(s)
-	return s.ctx
+	return s
 }
 
 // use is get for the calls of a work, which may emit.
 func (x *contexts) use(w *work) context.Context {
-	ctx := x.get(w.k)
+	s := x.get(w.k)
 	if w.k.feed.emitting {
-		x.shown.Load().at.Store(w)
+		s.at.Store(w)
 	}
-	return ctx
+	return s
 }
 
 // renew returns a new context for the calls of a work, after the watchdog has ended the one in use.
@@ -75,11 +129,6 @@ func (x *contexts) end() {
 			x.slots[i] = nil
 		}
 	}
-}
-
-func (s *contextSlot) drop() {
-	s.gone = true
-	s.cancel(context.Canceled)
 }
 
 // valued is a context with the values of another one before its own.

@@ -65,7 +65,7 @@ func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (aband
 	// Mark first, cancel second. The other way round: the scan sees message i over its time; the worker finishes it and starts the
 	// next with the same context; the cancel lands, and the next one fails for what it did not do.
 	if s := l.shown.Load(); w.mark(i, expired) {
-		s.cancel(ErrTimeout)
+		s.made().cancel(ErrTimeout)
 	}
 	return d.isStuck(ran) && d.giveUp(l, w, i, ran)
 }
