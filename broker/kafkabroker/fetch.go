@@ -50,13 +50,22 @@ func (c *cluster) fetch(ctx context.Context, f *fetchRequest, largest int) ([]fe
 		}
 	}
 	q := &request{node: f.node, key: keyFetch, version: version, body: f.body(version), limit: int(f.bytes) + largest + 1<<20,
-		room: int(f.bytes)}
+		room: f.room()}
 	r, err := c.exchange(ctx, q, f.maxWait+c.timeout)
 	if err != nil {
 		return nil, err
 	}
 	return f.read(r, version)
 }
+
+// What an answer has beside its records: once, and for each partition.
+const (
+	answerFrame = 1 << 10
+	wishFrame   = 64
+)
+
+// room is how long the answer may be that the broker was asked for. Were it less, the answer would be copied when it has filled it.
+func (f *fetchRequest) room() int { return int(f.bytes) + answerFrame + wishFrame*len(f.wishes) }
 
 func (f *fetchRequest) body(version int16) []byte {
 	w := writer{flexible: version >= 12, b: make([]byte, 0, 128+64*len(f.wishes))}
