@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 
@@ -23,10 +25,11 @@ func main() {
 	one := flag.String("one", "", "measure one system, group/system, in this process")
 	n := flag.Int("n", 0, "with -one: how many messages")
 	url := flag.String("url", "", "with -one: the server")
+	flag.StringVar(&profiles, "profiles", "", "a folder for the CPU profile of each system, as group-system.pprof")
 	flag.Parse()
 	var err error
 	if *one != "" {
-		err = measureOne(os.Stdout, *one, *n, *url)
+		err = profiled(*one, func() error { return measureOne(os.Stdout, *one, *n, *url) })
 	} else {
 		err = measureAll(os.Stdout, *only, *rounds, *scale, *asJSON)
 	}
@@ -34,6 +37,25 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+var profiles string
+
+// profiled writes a CPU profile of do, where one is wanted.
+func profiled(name string, do func() error) error {
+	if profiles == "" {
+		return do()
+	}
+	f, err := os.Create(filepath.Join(profiles, strings.ReplaceAll(name, "/", "-")+".pprof"))
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = do()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 // measureOne is the process of one measurement.
@@ -135,7 +157,7 @@ func measureInProcess(name string, n int, url string) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	out, err := exec.Command(exe, "-one", name, "-n", fmt.Sprint(n), "-url", url).Output()
+	out, err := exec.Command(exe, "-one", name, "-n", fmt.Sprint(n), "-url", url, "-profiles", profiles).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
