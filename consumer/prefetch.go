@@ -12,8 +12,9 @@ const (
 	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other
 	// replicas could take it; less lets workers run dry while the next pull is under way.
 	prefetchTime = 500 * time.Millisecond
-	// prefetchEvery is how often that is looked at.
-	prefetchEvery = 100 * time.Millisecond
+	// prefetchEvery is how often that is looked at, and prefetchRarely where nothing is here and nothing changes.
+	prefetchEvery  = 100 * time.Millisecond
+	prefetchRarely = 10 * time.Second
 )
 
 // prefetch is how many messages to hold: two for each worker that there may be, so that the pool sees what it could grow for,
@@ -51,25 +52,40 @@ func (b *budgets) opening(f *feed) broker.Budget {
 
 // run looks after the budgets of the sources that can change theirs, until ctx ends.
 func (b *budgets) run(ctx context.Context) {
-	tick := time.NewTicker(prefetchEvery)
-	defer tick.Stop()
-	now := b.opening(b.feeds[0]).Messages
+	wait := prefetchEvery
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	now, seen := b.opening(b.feeds[0]).Messages, 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
+		case <-b.till.begun:
 		}
 		b.retries.relieve()
 		want, waiting := b.want()
 		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the
 		// intake.
-		if d, slack := want-now, max(0, now-waiting)/8; d >= -slack && d <= slack {
-			continue
+		if d, slack := want-now, max(0, now-waiting)/8; d < -slack || d > slack {
+			now = want
+			b.set(want)
 		}
-		now = want
-		b.set(want)
+		wait = nextLook(wait, want == seen && b.till.held.Load() == 0)
+		if seen = want; !b.till.rest(wait > prefetchEvery) {
+			wait = prefetchEvery
+		}
+		timer.Reset(wait)
 	}
+}
+
+// nextLook is how long until the next look after one. quiet: nothing is here, and it wants what it wanted before. Each look would
+// else wake a processor that has nothing to do, for each consumer, ten times a second.
+func nextLook(after time.Duration, quiet bool) time.Duration {
+	if !quiet {
+		return prefetchEvery
+	}
+	return min(2*after, prefetchRarely)
 }
 
 // want is how many messages each source should hold, and how many wait for no worker.

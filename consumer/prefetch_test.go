@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,4 +63,63 @@ func TestParkedMessagesDoNotStopTheIntake(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestQuietConsumerLooksRarely: a consumer that has nothing to do looks at its budgets less and less often, and at once when a
+// message comes.
+func TestQuietConsumerLooksRarely(t *testing.T) {
+	looks := 0
+	for at, wait := time.Duration(0), prefetchEvery; at < time.Hour; at += wait {
+		wait = nextLook(wait, true)
+		looks++
+	}
+	if looks > 370 {
+		t.Errorf("%d looks in an hour", looks)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Minute})
+		source := &rebudgeted{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+		c, err := New(Config{Source: source, Pool: Pool{Max: 1}, Handler: func(context.Context, *Message) error {
+			time.Sleep(time.Second)
+			return RetryAfter(errors.New("429"), time.Hour)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(time.Hour + time.Second/2) // the next look by time is seconds away
+		for range 100 {
+			if err := b.Produce(broker.Outgoing{Topic: "in"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if before := source.sets.Load(); before > 0 {
+			t.Errorf("the budget was set %d times with nothing to do", before)
+		}
+		time.Sleep(2 * prefetchEvery)
+		if c.till.rested.Load() {
+			t.Error("it rests with messages here")
+		}
+		time.Sleep(90 * time.Second) // some wait for their retry, and take nobody's place
+		if source.sets.Load() == 0 {
+			t.Error("the budget was never set, though messages wait for no worker")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// rebudgeted counts how often its budget is set.
+type rebudgeted struct {
+	*membroker.Source
+	sets atomic.Int64
+}
+
+func (r *rebudgeted) SetBudget(b broker.Budget) {
+	r.sets.Add(1)
+	r.Source.SetBudget(b)
 }

@@ -20,10 +20,13 @@ type till struct {
 	held  atomic.Int64 // messages received and not settled
 	_     line
 	empty chan struct{} // signalled when held falls to 0
+
+	rested atomic.Bool   // who looks now and then rests while nothing is here
+	begun  chan struct{} // signalled when something is, and that rests
 }
 
 func newTill(tell *teller, q *queue, b *batches) *till {
-	return &till{tell: tell, queue: q, batches: b, empty: make(chan struct{}, 1)}
+	return &till{tell: tell, queue: q, batches: b, empty: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
 }
 
 // ack settles messages of k as done; what waits for them in their lanes follows.
@@ -218,7 +221,20 @@ func (t *till) returned(k *claim, back []broker.Back, otherwise string) {
 }
 
 // received counts n messages in.
-func (t *till) received(n int) { t.held.Add(int64(n)) }
+func (t *till) received(n int) {
+	if t.held.Add(int64(n)) == int64(n) && t.rested.Load() {
+		select {
+		case t.begun <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// rest says whether begun is to be signalled, and whether nothing is here.
+func (t *till) rest(on bool) (nothing bool) {
+	t.rested.Store(on) // first: what comes from here on signals
+	return t.held.Load() == 0
+}
 
 // settled counts n messages out, and wakes who waits for the last one.
 func (t *till) settled(n int, err error) {
