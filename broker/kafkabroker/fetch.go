@@ -34,7 +34,7 @@ type fetchRequest struct {
 	bytes     int32
 	committed bool
 	rack      string
-	wishes    []wish
+	wishes    []wish // each topic's in one piece
 }
 
 // fetch asks and waits. The answer's records lie in one buffer. A broker sends at least the first batch whole, however large
@@ -76,16 +76,13 @@ func (f *fetchRequest) body(version int16) []byte {
 	w.i8(map[bool]int8{true: 1}[f.committed])
 	w.i32(0)  // no session
 	w.i32(-1) // at all
-	by := make(map[string][]wish)
-	for _, p := range f.wishes {
-		by[p.topic] = append(by[p.topic], p)
-	}
-	w.array(len(by))
-	for name, ps := range by {
+	topics := byTopic(f.wishes)
+	w.array(len(topics))
+	for _, ps := range topics {
 		if version >= 13 {
 			w.id(ps[0].id)
 		} else {
-			w.str(name)
+			w.str(ps[0].topic)
 		}
 		w.array(len(ps))
 		for _, p := range ps {
@@ -114,12 +111,11 @@ func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 	}
 	r.i32()
 	names := make(map[topicID]string)
-	asked := make(map[partitionID]bool)
-	for _, w := range f.wishes {
-		names[w.id] = w.topic
-		asked[w.partitionID] = true
+	for _, ps := range byTopic(f.wishes) {
+		names[ps[0].id] = ps[0].topic
 	}
-	var got []fetched
+	asked := finder{n: len(f.wishes), of: func(i int) partitionID { return f.wishes[i].partitionID }}
+	got := make([]fetched, 0, len(f.wishes))
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		name := ""
 		if version >= 13 {
@@ -129,14 +125,54 @@ func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 		}
 		for m := r.array(); m > 0 && !r.bad; m-- {
 			p := readFetched(r, name, version)
-			if asked[p.partitionID] { // once each
-				delete(asked, p.partitionID)
+			if asked.find(p.partitionID) >= 0 { // once each
 				got = append(got, p)
 			}
 		}
 		r.tags()
 	}
 	return got, r.err()
+}
+
+// byTopic are wishes by their topics, of which each comes in one piece.
+func byTopic(ws []wish) (topics [][]wish) {
+	for len(ws) > 0 {
+		n := 1
+		for n < len(ws) && ws[n].topic == ws[0].topic {
+			n++
+		}
+		topics, ws = append(topics, ws[:n]), ws[n:]
+	}
+	return topics
+}
+
+// A finder finds what each of many answers is to, once each. Brokers answer in the order in which they were asked, so most are
+// found at the first look, and a thousand of them need no table.
+type finder struct {
+	n     int
+	of    func(i int) partitionID
+	next  int
+	table map[partitionID]int // of those not found yet; nil: all came in their order
+}
+
+// find returns the number of what an answer is to; -1: to nothing, or to what was answered before.
+func (f *finder) find(p partitionID) int {
+	if f.table == nil && f.next < f.n && f.of(f.next) == p {
+		f.next++
+		return f.next - 1
+	}
+	if f.table == nil {
+		f.table = make(map[partitionID]int, f.n-f.next)
+		for i := f.next; i < f.n; i++ {
+			f.table[f.of(i)] = i
+		}
+	}
+	i, ok := f.table[p]
+	if !ok {
+		return -1
+	}
+	delete(f.table, p)
+	return i
 }
 
 func readFetched(r *reader, name string, version int16) fetched {

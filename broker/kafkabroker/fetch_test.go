@@ -3,8 +3,12 @@ package kafkabroker
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // TestAnswerFitsItsRoom: an answer that brings all the bytes it was asked for, of many partitions, is read into what was set aside
@@ -54,6 +58,57 @@ func TestAnswerFitsItsRoom(t *testing.T) {
 					t.Errorf("%d partitions are read, %v", len(got), err)
 				}
 			})
+		}
+	}
+}
+
+// TestFinder: whatever the order of answers, each finds what it is to, and that once.
+func TestFinder(t *testing.T) {
+	ids := []partitionID{{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}, {"b", 2}}
+	for name, tc := range map[string]struct {
+		answers []partitionID
+		want    []int
+	}{
+		"in order":       {ids, []int{0, 1, 2, 3, 4}},
+		"one is missing": {[]partitionID{ids[0], ids[2], ids[3], ids[4]}, []int{0, 2, 3, 4}},
+		"backwards":      {[]partitionID{ids[4], ids[3], ids[2], ids[1], ids[0]}, []int{4, 3, 2, 1, 0}},
+		"twice":          {[]partitionID{ids[0], ids[0], ids[1], ids[1], ids[2]}, []int{0, -1, 1, -1, 2}},
+		"not asked":      {[]partitionID{{"c", 0}, ids[0], {"a", 7}, ids[1]}, []int{-1, 0, -1, 1}},
+		"too many":       {append(slices.Clone(ids), ids[2], partitionID{"d", 0}), []int{0, 1, 2, 3, 4, -1, -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := finder{n: len(ids), of: func(i int) partitionID { return ids[i] }}
+			for i, p := range tc.answers {
+				if got := f.find(p); got != tc.want[i] {
+					t.Errorf("answer %d is to %d, want %d", i, got, tc.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestTopicsInOnePiece: a fetch of partitions of several topics, whatever their turns, names each topic once: a broker refuses one
+// that names it twice, or answers it twice.
+func TestTopicsInOnePiece(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 1 << 30}})
+	for no := range int32(3) {
+		for _, topic := range []string{"b", "a", "c"} {
+			h.place(topic, no).moveTo(1)
+		}
+	}
+	f := h.plan(time.Now())[0]
+	var names []string
+	for _, ps := range byTopic(f.req.wishes) {
+		names = append(names, ps[0].topic)
+	}
+	if !slices.Equal(names, []string{"b", "a", "c"}) || len(f.parts) != 9 {
+		t.Errorf("topics %v of %d partitions, want b, a and c of 9", names, len(f.parts))
+	}
+	for i, w := range f.req.wishes {
+		if w.partitionID != f.parts[i].partitionID {
+			t.Errorf("wish %d is of %v, not of %v", i, w.partitionID, f.parts[i].partitionID)
 		}
 	}
 }

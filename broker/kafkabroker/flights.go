@@ -138,6 +138,8 @@ func (x *flights) stocked(node int32, now time.Time) bool {
 // load says what a fetch is to bring.
 func (x *flights) load(f *flight, free int64) {
 	f.req.bytes = int32(min(int64(x.cfg.FetchBytes), free))
+	inPieces(f.parts)
+	f.versions, f.req.wishes = make([]int, 0, len(f.parts)), make([]wish, 0, len(f.parts))
 	for _, p := range f.parts {
 		p.flying = true
 		f.versions = append(f.versions, p.version)
@@ -151,6 +153,22 @@ func (x *flights) load(f *flight, free int64) {
 	x.asked[f.req.node] = x.sent
 }
 
+// inPieces has the partitions of each topic follow each other. Topics come as their first partitions do: who waited longest is
+// answered first, where the bytes are not enough for all.
+func inPieces(ps []*part) {
+	turns := make(map[string]int)
+	for i, p := range ps {
+		if i == 0 || p.topic != ps[i-1].topic {
+			if _, known := turns[p.topic]; !known {
+				turns[p.topic] = len(turns)
+			}
+		}
+	}
+	if len(turns) > 1 {
+		slices.SortStableFunc(ps, func(a, b *part) int { return turns[a.topic] - turns[b.topic] })
+	}
+}
+
 // An outOfRange is a partition whose position its log does not have.
 type outOfRange struct {
 	p      *part
@@ -160,16 +178,19 @@ type outOfRange struct {
 
 // arrived takes what a fetch brought, where it is still wanted. Of what is out of range somebody has to find the range.
 func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (outside []outOfRange) {
-	answers := make(map[partitionID]*fetched, len(got))
+	answers := make([]*fetched, len(f.parts))
+	asked := finder{n: len(f.parts), of: func(i int) partitionID { return f.parts[i].partitionID }}
 	for i := range got {
-		answers[got[i].partitionID] = &got[i]
+		if to := asked.find(got[i].partitionID); to >= 0 {
+			answers[to] = &got[i]
+		}
 	}
 	hasty := now.Sub(f.sent) < f.req.maxWait/2 && !slices.ContainsFunc(got, func(a fetched) bool { return len(a.records) > 0 })
 	x.gate.Hold(0, -int64(f.req.bytes))
 	x.to[f.req.node] = slices.DeleteFunc(x.to[f.req.node], func(other *flight) bool { return other == f })
 	for i, p := range f.parts {
 		p.flying = false
-		a := answers[p.partitionID]
+		a := answers[i]
 		switch {
 		case a == nil:
 			p.putOff(now.Add(retryWait))
