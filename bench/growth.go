@@ -284,7 +284,8 @@ func sizeFigures(m map[string]sample) (fs []figure) {
 		fs = append(fs,
 			atLeast("sizes_"+s+"_rate_vs_franz", f.AllWallNS/l.AllWallNS, 1),
 			show("sizes_"+s+"_cpu_vs_franz", (l.CPUNS+l.StartNS)/(f.CPUNS+f.StartNS)),
-			show("sizes_"+s+"_mb_per_second", bytes[s]*1e3/l.AllWallNS), show("sizes_"+s+"_mb_per_second_franz", bytes[s]*1e3/f.AllWallNS),
+			show("sizes_"+s+"_mb_per_second", bytes[s]*1e3/l.AllWallNS),
+			show("sizes_"+s+"_mb_per_second_franz", bytes[s]*1e3/f.AllWallNS),
 			show("sizes_"+s+"_rss_mb", l.RSS/1e6), show("sizes_"+s+"_rss_mb_franz", f.RSS/1e6))
 	}
 	return append(fs, atMost("sizes_1m_rss_mb_at_8mib", m["longshore_1m_8mib"].RSS/1e6, 60),

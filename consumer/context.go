@@ -14,8 +14,9 @@ type contexts struct {
 	shown atomic.Pointer[contextSlot]
 }
 
-// A contextSlot is a context of handlers. It becomes a child of its claim's context when somebody asks for what that takes: to make
-// a child and to end it costs about a microsecond, most handlers never ask, and with many partitions each call is of another claim.
+// A contextSlot is a context of handlers. It becomes a child of its claim's context when somebody asks for what that takes: to
+// make a child and to end it costs about a microsecond, most handlers never ask, and with many partitions each call is of another
+// claim.
 type contextSlot struct {
 	k     *claim
 	gone  bool                 // it is in no slot any more; the worker's own

@@ -9,12 +9,14 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
+type ofKey struct{}
+
 // claimsFor are n claims without a source.
 func claimsFor(n int) (ks []*claim) {
 	for i := range n {
 		b, _ := broker.NewClaim("orders", int32(i), nil)
 		k := &claim{Claim: b, feed: &feed{}}
-		k.ctx, k.cancel = context.WithCancelCause(context.WithValue(context.Background(), "of", i))
+		k.ctx, k.cancel = context.WithCancelCause(context.WithValue(context.Background(), ofKey{}, i))
 		ks = append(ks, k)
 	}
 	return ks
@@ -75,7 +77,7 @@ func TestContextEnds(t *testing.T) {
 				if cause := context.Cause(ctx); !errors.Is(cause, tc.cause) {
 					t.Errorf("it ended because of %v, want %v", cause, tc.cause)
 				}
-				if ctx.Value("of") != 0 {
+				if ctx.Value(ofKey{}) != 0 {
 					t.Error("it has lost its values")
 				}
 				if asked {

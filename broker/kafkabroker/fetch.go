@@ -64,7 +64,8 @@ const (
 	wishFrame   = 64
 )
 
-// room is how long the answer may be that the broker was asked for. Were it less, the answer would be copied when it has filled it.
+// room is how long the answer may be that the broker was asked for. Were it less, the answer would be copied when it has filled
+// it.
 func (f *fetchRequest) room() int { return int(f.bytes) + answerFrame + wishFrame*len(f.wishes) }
 
 func (f *fetchRequest) body(version int16) []byte {

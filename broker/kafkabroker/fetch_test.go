@@ -11,8 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// TestAnswerFitsItsRoom: an answer that brings all the bytes it was asked for, of many partitions, is read into what was set aside
-// for it. It was a little longer, and so allocated again and copied: an eighth of the CPU at 1,000 partitions.
+// TestAnswerFitsItsRoom: an answer that brings all the bytes it was asked for, of many partitions, is read into what was set
+// aside for it. It was a little longer, and so allocated again and copied: an eighth of the CPU at 1,000 partitions.
 func TestAnswerFitsItsRoom(t *testing.T) {
 	for _, version := range []int16{11, 13} {
 		for _, parts := range []int{1, 1000} {
@@ -87,8 +87,8 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// TestTopicsInOnePiece: a fetch of partitions of several topics, whatever their turns, names each topic once: a broker refuses one
-// that names it twice, or answers it twice.
+// TestTopicsInOnePiece: a fetch of partitions of several topics, whatever their turns, names each topic once: a broker refuses
+// one that names it twice, or answers it twice.
 func TestTopicsInOnePiece(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})

@@ -115,7 +115,9 @@ func (x *flights) gather(node int32, idle []*part, now time.Time) *flight {
 	if len(parts) == 0 || calm && x.joins(node) {
 		return nil
 	}
-	f := &flight{parts: parts, req: fetchRequest{node: node, maxWait: x.cfg.MaxWait, committed: !x.cfg.Uncommitted, rack: x.cfg.Rack}}
+	f := &flight{parts: parts, req: fetchRequest{
+		node: node, maxWait: x.cfg.MaxWait, committed: !x.cfg.Uncommitted, rack: x.cfg.Rack,
+	}}
 	if !all || len(x.to[node]) > 0 || x.stocked(node, now) {
 		f.req.maxWait = min(partWait, x.cfg.MaxWait)
 	}

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Lists have a roster's partitions by what may be done with them, so that who is woken looks at those for which there is something
-// to do, and not at all there are. Most of many partitions are on their way: they are in a fetch, and in no list.
+// Lists have a roster's partitions by what may be done with them, so that who is woken looks at those for which there is
+// something to do, and not at all there are. Most of many partitions are on their way: they are in a fetch, and in no list.
 //
-// A partition is in a list where it may be what the list is for. Whether it is, is asked when it is looked at: what is held or paused
-// stays where it is.
+// A partition is in a list where it may be what the list is for. Whether it is, is asked when it is looked at: what is held or
+// paused stays where it is.
 type lists struct {
 	stock    []*part           // with something prefetched, in the order of their turns
 	idle     map[int32][]*part // with nothing prefetched, and no fetch under way, by the broker to fetch from
@@ -82,8 +82,8 @@ func (l *lists) waits(p *part) {
 	}
 }
 
-// rotate is whose turn it is next of those that have something prefetched; nil: nobody's. Asked as often as there are some, it has
-// told each.
+// rotate is whose turn it is next of those that have something prefetched; nil: nobody's. Asked as often as there are some, it
+// has told each.
 func (l *lists) rotate() *part {
 	for len(l.stock) > 0 {
 		p := l.stock[0]
