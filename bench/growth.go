@@ -102,19 +102,22 @@ func (s shape) count(n int) int { return max(1, int(float64(n)*s.share)) }
 func (s shape) longshore(workers int, bytes int64, do func(int)) func(n int, where string) sample {
 	return func(n int, where string) sample {
 		r := newKafkaRun(s.at(where), s.count(n))
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go func() { check(r.longshore(workers, bytes, do).Run(ctx)) }()
+		defer r.longshore(workers, bytes, do)()
 		return r.grown(s.count(n))
 	}
 }
 
-func (r *kafkaRun) longshore(workers int, bytes int64, do func(int)) *consumer.Consumer {
+// longshore runs a consumer until end is called, which waits for its end: the broker goes next.
+func (r *kafkaRun) longshore(workers int, bytes int64, do func(int)) (end func()) {
 	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group,
 		Topics: []string{r.topic}}))
-	return must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
+	c := must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
 		Budget:  broker.Budget{Bytes: bytes},
 		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil }}))
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { check(c.Run(ctx)) })
+	return func() { cancel(); ended.Wait() }
 }
 
 // franz is franz-go, bare.
@@ -167,8 +170,8 @@ func peakRSS() float64 {
 const idleTick = 50 * time.Microsecond
 
 // atRest measures a process that has nothing to do: CPUNS is per nanosecond of it.
-func atRest(n int, begin func()) sample {
-	begin()
+func atRest(n int, begin func() (end func())) sample {
+	defer begin()()
 	idle := time.Duration(n) * idleTick
 	time.Sleep(idle)
 	m := start()
@@ -181,10 +184,15 @@ func atRest(n int, begin func()) sample {
 // idleLongshore is so many consumers, each in a group of its own, that have read all of a topic.
 func (s shape) idleLongshore(copies int) func(int, string) sample {
 	return func(n int, where string) sample {
-		return atRest(n, func() {
-			for range copies {
-				r := newKafkaRun(s.at(where), 1<<62)
-				go func() { check(r.longshore(0, 0, noop).Run(context.Background())) }()
+		return atRest(n, func() (end func()) {
+			ends := make([]func(), copies)
+			for i := range ends {
+				ends[i] = newKafkaRun(s.at(where), 1<<62).longshore(0, 0, noop)
+			}
+			return func() {
+				for _, end := range ends {
+					end()
+				}
 			}
 		})
 	}
@@ -192,11 +200,13 @@ func (s shape) idleLongshore(copies int) func(int, string) sample {
 
 func (s shape) idleFranz(copies int) func(int, string) sample {
 	return func(n int, where string) sample {
-		return atRest(n, func() {
+		return atRest(n, func() (end func()) {
+			ctx, cancel := context.WithCancel(context.Background())
 			for range copies {
 				r := newKafkaRun(s.at(where), 1<<62)
-				go poll(context.Background(), must(r.franz()), func(*kgo.Record) { r.saw() })
+				go poll(ctx, must(r.franz()), func(*kgo.Record) { r.saw() })
 			}
+			return cancel
 		})
 	}
 }
