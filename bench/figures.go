@@ -143,6 +143,7 @@ var groups = append([]group{
 		{"longshore_64", 200_000, func(n int, at string) sample { return kafkaLongshore(at, n, 64, millisecond) }},
 		local("bare_64", 200_000, func(n int) sample { return bare(n, 64, millisecond) }),
 	}},
+	{name: "kafka_crowd", server: withKafka, figures: crowdFigures, systems: crowdSystems()},
 	{name: "kafka_letters", server: withKafka, figures: letterFigures("kafka_letters"), systems: []system{
 		{"longshore", 200_000, func(n int, at string) sample { return kafkaLetters(at, n) }},
 		{"async", 200_000, func(n int, at string) sample { return franzLetters(at, n) }},

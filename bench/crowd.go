@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// crowds are the numbers of workers in the figures of many.
+var crowds = []int{2000, 10_000}
+
+// fewInCrowd is what the memory of many workers is compared with.
+const fewInCrowd = 64
+
+// atPeak adds the peak to a sample.
+func atPeak(measure func(n int, where string) sample) func(n int, where string) sample {
+	return func(n int, where string) sample {
+		s := measure(n, where)
+		s.RSS = peakRSS()
+		return s
+	}
+}
+
+// crowdSystems are longshore and bare goroutines with that many workers, whose handlers take 1 ms.
+func crowdSystems() (all []system) {
+	for _, w := range append(slices.Clone(crowds), fewInCrowd) { // the topic has as many messages as the first one handles
+		n := 500_000
+		if w == fewInCrowd {
+			n = 100_000
+		}
+		all = append(all,
+			system{fmt.Sprintf("longshore_%d", w), n, atPeak(func(n int, at string) sample {
+				return kafkaLongshore(at, n, w, millisecond)
+			})},
+			system{fmt.Sprintf("bare_%d", w), n, atPeak(func(n int, _ string) sample { return bare(n, w, millisecond) })})
+	}
+	return all
+}
+
+func crowdFigures(m map[string]sample) (fs []figure) {
+	least := map[int]float64{2000: 0.6, 10_000: 0.5}
+	for _, w := range crowds {
+		l, b := m[fmt.Sprintf("longshore_%d", w)], m[fmt.Sprintf("bare_%d", w)]
+		few, fewBare := m[fmt.Sprintf("longshore_%d", fewInCrowd)], m[fmt.Sprintf("bare_%d", fewInCrowd)]
+		name := fmt.Sprintf("kafka_1ms_%d", w)
+		each := func(s, few sample) float64 { return (s.RSS - few.RSS) / float64(w-fewInCrowd) }
+		fs = append(fs, atLeast(name+"_throughput_vs_bare", b.WallNS/l.WallNS, least[w]),
+			atMost(name+"_bytes_a_worker", each(l, few), 6<<10), show(name+"_bytes_a_worker_bare", each(b, fewBare)),
+			show(name+"_messages_per_second", 1e9/l.WallNS), show(name+"_messages_per_second_bare", 1e9/b.WallNS),
+			show(name+"_cpu_us", l.CPUNS/1e3), show(name+"_cpu_us_bare", b.CPUNS/1e3))
+	}
+	return fs
+}
