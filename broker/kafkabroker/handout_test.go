@@ -53,6 +53,62 @@ func TestGivenBackWhileReceiveDecodes(t *testing.T) {
 	}
 }
 
+// What is prefetched of a partition that is held stays, unless others need the room, or Receive is about to hand it out.
+func TestHoldKeepsWhatIsPrefetched(t *testing.T) {
+	for name, c := range map[string]struct {
+		budget int64
+		busy   bool
+		kept   bool
+	}{
+		"room for others": {budget: 1 << 30, kept: true},
+		"no room":         {budget: 150},
+		"being decoded":   {budget: 1 << 30, busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{}.withDefaults()
+			h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+			h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: c.budget}})
+			p := h.place("orders", 0)
+			p.leader = 1
+			p.put(newDecoder(testBatch{offsets: []int64{0, 1, 2}}.bytes(), 0, 3, true, nil, 1<<20), 100)
+			now, dst := time.Now(), make([]broker.Message, 3)
+			receive := func(meanwhile func()) (n int) {
+				l, err := h.lend(3, now, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.p == nil {
+					meanwhile()
+					return 0
+				}
+				l.decode(dst)
+				meanwhile()
+				n, _ = h.take(&l, dst, now)
+				return n
+			}
+			hold := func() { h.hold(p, now.Add(time.Minute)) }
+			if c.busy {
+				if n := receive(hold); n != 0 {
+					t.Fatalf("%d messages were handed out that were decoded when it was held", n)
+				}
+			} else {
+				hold()
+			}
+			if n := receive(func() {}); n != 0 {
+				t.Fatalf("%d messages of what is held were handed out", n)
+			}
+			h.hold(p, now)
+			fetches := len(h.plan(now))
+			if kept := fetches == 0; kept != c.kept {
+				t.Errorf("afterwards it is %d fetches", fetches)
+			}
+			if n := receive(func() {}); c.kept && n != 3 {
+				t.Errorf("%d messages were handed out afterwards", n)
+			}
+		})
+	}
+}
+
 // BenchmarkHandOut is the way of a message through the core: decoded, handed out and acked, in memory.
 func BenchmarkHandOut(b *testing.B) {
 	for _, chunk := range []int{1, 16, 100} {

@@ -92,11 +92,13 @@ func (h *holdings) pause(on bool, topics []string) {
 	h.bells.look()
 }
 
+// hold keeps what is prefetched, for a lane may be full for a moment only, and thousands be fetched again for the few that it has
+// room for then. It is let go where Receive decodes from it, which would hand that out, and where it takes room that others need.
 func (h *holdings) hold(p *part, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p.hold(until)
-	signal(h.bells.kick)
+	p.hold(until, !p.busy && !h.gate.Scarce())
+	h.bells.look()
 	h.solo.away()
 }
 

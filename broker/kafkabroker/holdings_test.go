@@ -537,7 +537,8 @@ func (x *holder) awake() {
 		if !due && mayFly && p.wants(x.now, h.pauses.Has(p.topic)) == atOnce {
 			x.t.Fatalf("%v is to be fetched, and nobody looks", p.partitionID)
 		}
-		if !woken && !alone && p.careful == 0 && p.cur != nil && h.ready(p, x.now) && !h.behindStale(p) {
+		unheld := due && !p.heldUntil.IsZero() // the loop is about to wake Receive
+		if !woken && !unheld && !alone && p.careful == 0 && p.cur != nil && h.ready(p, x.now) && !h.behindStale(p) {
 			x.t.Fatalf("%v has something to hand out, and Receive sleeps", p.partitionID)
 		}
 	}

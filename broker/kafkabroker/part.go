@@ -75,11 +75,13 @@ func (p *part) putOff(until time.Time) {
 	p.retry(until)
 }
 
-// hold lets nothing of it be handed out before a time.
-func (p *part) hold(until time.Time) {
+// hold lets nothing of it be handed out before a time. keeps: what is prefetched stays for then.
+func (p *part) hold(until time.Time, keeps bool) {
 	p.heldUntil = until
 	p.lists.waits(p)
-	p.drop()
+	if !keeps {
+		p.drop()
+	}
 }
 
 // moveTo takes a new leader.

@@ -65,6 +65,9 @@ func (g *Gate) open(messages int, bytes int64) (int, int64, bool) {
 	return messages, bytes, true
 }
 
+// Scarce says whether less than half of the bytes may be asked for now.
+func (g *Gate) Scarce() bool { return 2*(g.outBytes+g.heldBytes) > g.budget.Bytes }
+
 // HandOut counts messages that are out from here on.
 func (g *Gate) HandOut(n int, bytes int64) {
 	g.out += n
