@@ -203,7 +203,7 @@ func (w *work) disown(i int) (from, end int, ok bool) {
 	for {
 		v := w.state.Load()
 		from, next, end := unpackState(v)
-		if next-1 != i || next > end || v&disowned != 0 {
+		if next-1 != i || next > end || from > i || v&disowned != 0 { // from > i: its worker is deciding about it
 			return 0, 0, false
 		}
 		if w.state.CompareAndSwap(v, withFields(v, i+1, next, next)|disowned) {

@@ -132,3 +132,20 @@ func TestRestCarriesAll(t *testing.T) {
 		}
 	}
 }
+
+// TestDecidedIsNotDisowned: a handler has failed, and its worker decides about the message, which may take a while. The watchdog
+// comes to it meanwhile, and finds the worker in that call for too long. It must not decide, too.
+func TestDecidedIsNotDisowned(t *testing.T) {
+	w := &work{}
+	w.init(&claim{}, make([]Message, 3), nil)
+	i, _, ok := w.take()
+	if !ok {
+		t.Fatal("nothing was taken")
+	}
+	if _, _, ok := w.takeOut(i); !ok {
+		t.Fatal("it was not the worker's to decide")
+	}
+	if _, _, ok := w.disown(i); ok {
+		t.Error("two decide about one message")
+	}
+}
