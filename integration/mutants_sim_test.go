@@ -34,6 +34,9 @@ var simBlind = map[string]string{
 	"what a late commit set back stays so":       "a commit has to come later than the one after it; a cut and a delay hold up both",
 
 	"the last look is believed against what others have committed since": "a topic has to be made anew between two looks: one seed in 700",
+	"a topic that was made anew says that its transaction was aborted":   "one seed in thousands; a kept schedule shows it in each run",
+	"what is of a deleted topic goes along in transactions":              "topics that are deleted are made anew at once",
+	"a member rests beyond its session":                                  "one seed in thousands; a kept schedule shows it in one run of five",
 	"what was lost before a transaction begins is written by it":         "one seed in some thousands",
 	"where to begin is read beside a transaction":                        "the same; a kept schedule shows it in one run of ten",
 	"one epoch for all partitions":                                       "a commit has to come late, of a partition that came back by then",

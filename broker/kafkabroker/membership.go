@@ -73,6 +73,7 @@ type classic struct {
 	leads    bool
 	rejoin   bool
 	last     time.Time
+	failed   error                // why what was asked last got no answer; nil: it got one
 	owned    map[partitionID]bool // told as assigned and not released or lost
 	draining map[partitionID]bool // of those: told as revoking
 	gave     bool                 // something was given up since the last join
@@ -209,10 +210,38 @@ func (g *classic) mend(began time.Time, err error) (wait bool) {
 		return true
 	}
 	if err != nil {
-		g.trouble(time.Time{}, err)
-		g.silence(err)
+		g.unanswered(err)
 	}
 	return err != nil
+}
+
+// unanswered takes note of an exchange that failed, which may be the last one of the session.
+func (g *classic) unanswered(err error) {
+	g.fails(err)
+	g.trouble(time.Time{}, err)
+	g.silence(err)
+}
+
+// fails and failure keep why what was asked last is no sign of life.
+func (g *classic) fails(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failed = err
+}
+
+func (g *classic) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
+}
+
+// over tells the end of the session where what was asked last got no answer; nil: that is to be asked first, for a process that
+// stood still may have its place yet.
+func (g *classic) over() <-chan time.Time {
+	if left := g.left(); g.failure() != nil && left > 0 {
+		return time.After(left)
+	}
+	return nil
 }
 
 // hastyAllowed is how many rounds in a row may end at once before the next one waits: the first join of a member does, and so may
@@ -249,6 +278,7 @@ func (g *classic) answered(began time.Time) {
 	if began.After(g.last) {
 		g.last = began
 	}
+	g.failed = nil
 	g.mu.Unlock()
 	g.trouble(began, nil)
 }
@@ -377,16 +407,21 @@ func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.C
 	go func() { answer <- ask(ctx) }()
 	tick := time.NewTicker(g.cfg.HeartbeatInterval)
 	defer tick.Stop()
+	over := g.over()
 	for {
 		select {
 		case err := <-answer:
 			return err
+		case <-over:
+			g.silence(g.failure())
+			over = nil
 		case <-tick.C:
 			if err := g.keepAlive(ctx, me); err != nil {
 				cancel()
 				<-answer
 				return err
 			}
+			over = g.over()
 		}
 	}
 }
@@ -407,6 +442,7 @@ func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 		return err
 	case kafka.IllegalGeneration:
 		g.trouble(began, nil)
+		g.fails(err)
 		g.silence(err)
 		return nil
 	case kafka.RebalanceInProgress:
@@ -416,8 +452,7 @@ func (g *classic) keepAlive(ctx context.Context, me memberID) error {
 		g.answered(began)
 		return nil
 	}
-	g.trouble(time.Time{}, err)
-	g.silence(err)
+	g.unanswered(err)
 	return nil
 }
 
@@ -554,6 +589,8 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			return ctx.Err()
 		case <-g.poke:
 			continue
+		case <-g.over():
+			return g.failure()
 		case <-tick.C:
 		}
 		began := time.Now()
@@ -575,7 +612,7 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			// heartbeats it would wait for ever for work that we have lost.
 			return err
 		case ctx.Err() == nil:
-			g.trouble(time.Time{}, err)
+			g.unanswered(err)
 		}
 	}
 }
