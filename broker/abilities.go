@@ -70,8 +70,8 @@ type Pauser interface {
 	Resume(topics ...string) error
 }
 
-// A Holder can hold a whole claim: nothing of it is handed out until then. It serves retry topics, whose head is not due, and lanes
-// that are full. What was prefetched of the claim goes back, or is kept where nobody else needs the room, or could have it.
+// A Holder can hold a whole claim: nothing of it is handed out until then. It serves retry topics, whose head is not due, and
+// lanes that are full. What was prefetched of the claim goes back, or is kept where nobody else needs the room, or could have it.
 type Holder interface {
 	Hold(c *Claim, until time.Time)
 }

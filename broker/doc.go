@@ -41,9 +41,9 @@
 //
 //   - it is out here: not handed out. Its lease counts anew, and its settle goes by the newest delivery;
 //   - it was acked: not handed out, and acked again, for the first ack may be what got lost;
-//   - it was given back: it may be handed out at once, be it the answer to the Nack or older, unless its Delay is known not to be over: then
-//     it is given back for the rest of it. The Nack itself is sent once and never repeated: by then it could pull the message from under
-//     the next handler.
+//   - it was given back: it may be handed out at once, be it the answer to the Nack or older, unless its Delay is known not to be
+//     over: then it is given back for the rest of it. The Nack itself is sent once and never repeated: by then it could pull the
+//     message from under the next handler.
 //
 // For that an adapter remembers finished messages, by what names them beyond a recreation of the stream. Memory bounds how many:
 // all whose settle is not known to be written down, and of the others as many as a broker may forget when it is killed; the
@@ -58,10 +58,11 @@
 // adapter owes then:
 //
 //   - every message of the new one is handed out, from its first, also when it was made anew while no process was there;
-//   - nothing of the new one is taken for something of the old: not for finished, not for out here, and once this source has heard of the
-//     new one no late settle of an old message reaches it. (JetStream knows a settle by its sequence alone: before that one may.)
-//   - a source that runs tells a Gap, of N -1 where it cannot know how many were lost. It may learn of it late, at its next exchange with the
-//     broker. One that was away has nothing to compare with, and may tell none.
+//   - nothing of the new one is taken for something of the old: not for finished, not for out here, and once this source has
+//     heard of the new one no late settle of an old message reaches it. (JetStream knows a settle by its sequence alone: before
+//     that one may.)
+//   - a source that runs tells a Gap, of N -1 where it cannot know how many were lost. It may learn of it late, at its next
+//     exchange with the broker. One that was away has nothing to compare with, and may tell none.
 //
 // Whether the old claim ends with it is the adapter's choice; if it goes on, the settles of what was out return what they would
 // have.

@@ -6,13 +6,13 @@ package broker
 //
 // What it promises, to who reads only what is committed:
 //
-//   - the outputs of an ack that holds are there, each once, whatever happens between the ack and the broker: a lost connection, a lost
-//     answer, a restart. An answer that got lost says nothing of what was stored, so that the adapter has to find out before it
-//     sends anything again;
+//   - the outputs of an ack that holds are there, each once, whatever happens between the ack and the broker: a lost connection,
+//     a lost answer, a restart. An answer that got lost says nothing of what was stored, so that the adapter has to find out
+//     before it sends anything again;
 //   - the outputs of an ack that does not hold are not there, ever: it said ErrLost, its claim was lost before the ack was
 //     committed, or the process died. Its message comes again, and what is made of it then is what is stored;
-//   - within a partition that is written, outputs stand in the order of the acks of a claim, and of one ack in the order in which they
-//     are given.
+//   - within a partition that is written, outputs stand in the order of the acks of a claim, and of one ack in the order in which
+//     they are given.
 //
 // What is acked and not yet stored is the adapter's to keep, and to bound: an adapter counts its bytes in the budget, and lets no
 // more in where its window is full of it. What cannot be stored is held and tried again, and told by Down or Warning; it must

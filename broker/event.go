@@ -33,8 +33,8 @@ const (
 	// was given back and gone by then, or dropped by a broker that pushes.
 	Gap
 	// Unconfirmed: settles said nil and did not hold, or perhaps did not: a fenced commit, a lease that ran out before the settle
-	// arrived, a failed delete. They come again; so it is not said of settles of a topic or stream that is gone, but for acks
-	// with outputs (Emitter) that are not stored: those are missed for good. It is said of settles, acks and give-backs, when they are
+	// arrived, a failed delete. They come again; so it is not said of settles of a topic or stream that is gone, but for acks with
+	// outputs (Emitter) that are not stored: those are missed for good. It is said of settles, acks and give-backs, when they are
 	// found out, and never in advance.
 	Unconfirmed
 	// Stalled: intake of a claim stopped because its window of unfinished offsets is full.

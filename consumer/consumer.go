@@ -93,8 +93,8 @@ func (c *Consumer) Ready() bool { return c.life.at() == Running && c.feeds.conne
 //
 //   - received nothing for noProgress, although messages wait at the broker and it has contact, workers and budget to take them;
 //   - began no handler for noProgress, although messages wait here and a worker is idle;
-//   - began no handler, and had none return, although messages wait and every worker is in a handler: for Timeout, StuckAfter
-//     and noProgress together, or without a Timeout for ten times noProgress, since nobody knows how long a handler may take then.
+//   - began no handler, and had none return, although messages wait and every worker is in a handler: for Timeout, StuckAfter and
+//     noProgress together, or without a Timeout for ten times noProgress, since nobody knows how long a handler may take then.
 //
 // A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while
 // others can begin, and a message that waits for its retry or for its dead letter to be stored, also where it keeps the window of

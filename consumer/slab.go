@@ -18,8 +18,8 @@ type slab struct {
 // slabBytes is how much of messages may stay in memory for the sake of others; what is taken by one call may be more.
 const slabBytes = 256 << 10
 
-// renew begins a new one where this one has too little room left, or too many bytes. small: messages are so large that it has fewer
-// than it could.
+// renew begins a new one where this one has too little room left, or too many bytes. small: messages are so large that it has
+// fewer than it could.
 func (s *slab) renew() (small bool) {
 	if s.bytes < slabBytes && len(s.free) >= max(1, s.size/4) && (s.last < s.whole || len(s.free) >= s.whole) {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// filled takes n messages of a size into a slab, at most so many at a time, and returns how many slabs that were and how many bytes
-// one of them had at most. A call gets no more than a source has room for at once.
+// filled takes n messages of a size into a slab, at most so many at a time, and returns how many slabs that were and how many
+// bytes one of them had at most. A call gets no more than a source has room for at once.
 func filled(s *slab, n, size, atOnce int) (slabs int, most int64) {
 	const room = 8 << 20
 	value := make([]byte, size)

@@ -35,12 +35,12 @@
 //
 // # What to mind
 //
-//   - Return nil once Commit has said nil. A message that goes to a retry topic or to the dead letters after its work was committed
-//     has another place there, and is handled as another message.
+//   - Return nil once Commit has said nil. A message that goes to a retry topic or to the dead letters after its work was
+//     committed has another place there, and is handled as another message.
 //   - What is unknown after a Commit that failed is found out by the next run: return the error.
 //   - A transaction that was left open keeps the other runs of its message waiting in Once, until the server ends it: set
 //     idle_in_transaction_session_timeout in PostgreSQL to some seconds more than a handler takes.
-//   - A topic that is read again from an earlier position (longshore's or the broker's tools) is not handled again. To have that, stop
-//     the consumers, and delete the consumer's rows from both tables.
+//   - A topic that is read again from an earlier position (longshore's or the broker's tools) is not handled again. To have that,
+//     stop the consumers, and delete the consumer's rows from both tables.
 //   - The rows of a log that was deleted stay; there are no more of them than were unfinished at once.
 package inbox

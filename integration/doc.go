@@ -4,17 +4,21 @@
 //
 //   - layers_test.go: who may import whom. Its table is the architecture.
 //   - readme_test.go: what README shows is what compiles and runs.
-//   - kill_test.go: consumers and the broker are killed under load; what was acked to the publisher is compared with a ledger that
-//     the consumers write and do not own. program_test.go has the built program in their place, and a webhook's server that writes.
-//   - inorder_test.go: the same in key order. The begins and ends of handler runs are stamped here, and ledger looks for inversions and overlaps.
-//   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved. What is of one broker alone stands in
-//     nats_*_test.go and kafka_*_test.go; system_test.go says in what they differ.
+//   - kill_test.go: consumers and the broker are killed under load; what was acked to the publisher is compared with a ledger
+//     that the consumers write and do not own. program_test.go has the built program in their place, and a webhook's server that
+//     writes.
+//   - inorder_test.go: the same in key order. The begins and ends of handler runs are stamped here, and ledger looks for
+//     inversions and overlaps.
+//   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved. What is of one broker alone
+//     stands in nats_*_test.go and kafka_*_test.go; system_test.go says in what they differ.
 //   - letters_test.go: dead letters, whatever happens to those who write them. pool_faults_test.go: the pool under bursts.
 //   - kafka_scale_test.go: members of a group come and go, and only the partitions that move stop.
 //   - kafka_witness_test.go: what Kafka itself and its own tool say of our commits.
-//   - exactly_once_test.go, kafka_answers_test.go: what handlers emit in transactions, whatever dies, and whichever answer is lost.
+//   - exactly_once_test.go, kafka_answers_test.go: what handlers emit in transactions, whatever dies, and whichever answer is
+//     lost.
 //   - compose_test.go: docker-compose.yml and what it mounts.
-//   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each. mutants_sim_test.go: and the simulator.
+//   - mutants_test.go: the product with one promise broken on purpose; a test has to fail for each. mutants_sim_test.go: and the
+//     simulator.
 //   - sim: whole consumers in virtual time, under faults that a seed chooses.
 //
 // What it uses: natsd and kafkad run nats-server and Apache Kafka as processes that can be killed, frozen and restarted (daemon

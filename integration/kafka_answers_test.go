@@ -42,8 +42,8 @@ const (
 	txnOffsetCommitRequest = 28
 )
 
-// A loss is an answer to be lost: to the which-th request of a kind from then on; or that request itself. A row has its losses one
-// after the other.
+// A loss is an answer to be lost: to the which-th request of a kind from then on; or that request itself. A row has its losses
+// one after the other.
 type loss struct {
 	request, which int
 	itself         bool
@@ -322,7 +322,8 @@ type frames struct {
 	rest int    // bytes to come that nobody asked for
 }
 
-// read calls each for the first n bytes of every message, once they are there, with where in b they end; it stops when that says so.
+// read calls each for the first n bytes of every message, once they are there, with where in b they end; it stops when that says
+// so.
 func (f *frames) read(b []byte, n int, each func(at int, head []byte) bool) {
 	for at := 0; at < len(b); {
 		skip := min(f.rest, len(b)-at)

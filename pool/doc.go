@@ -59,16 +59,16 @@
 // ReportStatus is the policy to have. In five sentences:
 //
 //  1. Workers report their idle timeouts, and the pool shrinks by those that did.
-//  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, and a square
-//     root for what varies), at most twofold at a time; below 16 only when that takes longer than the handlers in hand usually do, and
-//     beyond 16 not before two completions per worker.
-//  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three standard
-//     errors, what a start adds and a cut takes away, and what others do to it, which shows at one size.
-//  4. A growth that is proven to bring less than half of what it could goes back to the knee and is barred for 0.1, 0.8, 6.4, 20 s, and
-//     for up to a minute where it did harm; then an eighth more is tried, a quarter and a half while it pays; and where nothing proves
-//     that less would do worse, half is tried, and half of that while it costs nothing.
-//  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that says
-//     that it is full (Worker.Refused) is believed at once.
+//  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, and a
+//     square root for what varies), at most twofold at a time; below 16 only when that takes longer than the handlers in hand
+//     usually do, and beyond 16 not before two completions per worker.
+//  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three
+//     standard errors, what a start adds and a cut takes away, and what others do to it, which shows at one size.
+//  4. A growth that is proven to bring less than half of what it could goes back to the knee and is barred for 0.1, 0.8, 6.4, 20
+//     s, and for up to a minute where it did harm; then an eighth more is tried, a quarter and a half while it pays; and where
+//     nothing proves that less would do worse, half is tried, and half of that while it costs nothing.
+//  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that
+//     says that it is full (Worker.Refused) is believed at once.
 //
 // # The end
 //

@@ -58,8 +58,8 @@ func TestSetLimitsFollowsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRaisedMaxIsUsed: with a full queue at Max for long, less was tried and hurt. That proves nothing of more, so a higher Max is
-// used as quickly as that at a start.
+// TestRaisedMaxIsUsed: with a full queue at Max for long, less was tried and hurt. That proves nothing of more, so a higher Max
+// is used as quickly as that at a start.
 func TestRaisedMaxIsUsed(t *testing.T) {
 	for _, handler := range []time.Duration{100 * time.Millisecond, time.Second} {
 		bubble(t, func(t *testing.T) {

@@ -174,8 +174,8 @@ func TestCliffIsLeftBeforeCallsEnd(t *testing.T) {
 	}
 }
 
-// TestStartAndCutHideOnTheirSide: where times scatter a young size looks too good and a cut too bad, and each is doubted on that side
-// alone; where all take the same neither is.
+// TestStartAndCutHideOnTheirSide: where times scatter a young size looks too good and a cut too bad, and each is doubted on that
+// side alone; where all take the same neither is.
 func TestStartAndCutHideOnTheirSide(t *testing.T) {
 	for _, c := range []struct {
 		name      string

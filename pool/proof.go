@@ -45,8 +45,8 @@ func (s *reportStatus) read(w, o *Observation) (y yard, t time.Duration) {
 }
 
 // hidden is by which share the rate may be too high, and too low, whatever the number of completions: handlers did not end; and
-// until (cv²-1)/2 handler times are won or lost, at a start only short ones end, and after a cut those stay that have long ones in
-// hand (inspection paradox).
+// until (cv²-1)/2 handler times are won or lost, at a start only short ones end, and after a cut those stay that have long ones
+// in hand (inspection paradox).
 func (y yard) hidden(cv2, h float64) (over, under float64) {
 	bias := max(0, cv2-1) / 2 * h / y.span
 	if y.cut {
@@ -133,8 +133,8 @@ func (s *reportStatus) harm(o Observation) Decision {
 	return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out")
 }
 
-// missing: since a growth fewer have ended than the workers of before would have ended alone, so at a cliff the proof need not wait
-// until something ends. One for each new worker may be late without harm: crowded handlers that all take longer end later.
+// missing: since a growth fewer have ended than the workers of before would have ended alone, so at a cliff the proof need not
+// wait until something ends. One for each new worker may be late without harm: crowded handlers that all take longer end later.
 func (s *reportStatus) missing(o Observation) bool {
 	y, _ := s.read(&s.change, &o)
 	due, cv2 := s.ref.rate*y.span, max(1, y.cv2, s.ref.cv2)

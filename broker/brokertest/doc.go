@@ -14,8 +14,9 @@
 //
 //   - Join: another process of the group, that is a source with its own connection, not opened;
 //   - Produce: messages of some other program, stored when it returns;
-//   - Unsettled: how many messages the broker would deliver, were all processes gone. Ask the broker, never the adapter: JetStream's
-//     NumPending + NumAckPending; on Kafka end offset minus committed offset, minus the finished ones in the commit's metadata.
+//   - Unsettled: how many messages the broker would deliver, were all processes gone. Ask the broker, never the adapter:
+//     JetStream's NumPending + NumAckPending; on Kafka end offset minus committed offset, minus the finished ones in the commit's
+//     metadata.
 //
 // The other functions make trouble: a broker that is down, a connection that loses what is sent, a process that dies or stands
 // still, claims that are taken away, settles that fail, logs that are trimmed or made anew. Where one cannot be had, leave it nil
@@ -31,8 +32,10 @@
 // For a broker over TCP package faultproxy, below this one, makes most of the trouble: New makes one proxy for each Join, and its
 // address is what the source connects to.
 //
-//   - Cut is Set with Shape{Hold: true} for its direction; Heal is Reset and then Heal, so that what was held is lost and not late;
-//   - Freeze is SetBoth(Shape{Hold: true}), and Thaw is Heal, for what is sent to a process that stands still arrives when it goes on;
+//   - Cut is Set with Shape{Hold: true} for its direction; Heal is Reset and then Heal, so that what was held is lost and not
+//     late;
+//   - Freeze is SetBoth(Shape{Hold: true}), and Thaw is Heal, for what is sent to a process that stands still arrives when it
+//     goes on;
 //   - Kill is Refuse(true), Reset, and Close of the source with a ctx that has ended;
 //   - Down is Refuse(true) and Reset at all proxies of the case, those of Join to come included; Up is Refuse(false);
 //   - SlowSettles is a Latency to the broker.

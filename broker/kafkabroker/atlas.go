@@ -51,8 +51,8 @@ func (a *atlas) looks() int {
 	return a.begun
 }
 
-// learn takes what the brokers tell of topics in a look, and puts together whom it concerns. waits: what is missing is waited for,
-// and warned of once.
+// learn takes what the brokers tell of topics in a look, and puts together whom it concerns. waits: what is missing is waited
+// for, and warned of once.
 func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	v := survey{topics: ts, counts: make(map[string]int32)}
 	a.mu.Lock()

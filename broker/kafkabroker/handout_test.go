@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// What is given back while Receive decodes what comes after it is fetched by whoever looks next, which may be nobody but Receive: who
-// was told of it looked while it could not be.
+// What is given back while Receive decodes what comes after it is fetched by whoever looks next, which may be nobody but Receive:
+// who was told of it looked while it could not be.
 func TestGivenBackWhileReceiveDecodes(t *testing.T) {
 	for name, let := range map[string]func(h *holdings, p *part, first broker.Message){
 		"given back": func(h *holdings, p *part, first broker.Message) {

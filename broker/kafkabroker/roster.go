@@ -49,8 +49,9 @@ func (r *roster) forget(id partitionID) {
 	}
 }
 
-// begin has it looked up where a partition begins. Why it is to begin anew is remembered until it has: a group that assigns by topic
-// ids takes the partition away as soon as it hears that the topic was made anew, forgets what was committed, and gives it back.
+// begin has it looked up where a partition begins. Why it is to begin anew is remembered until it has: a group that assigns by
+// topic ids takes the partition away as soon as it hears that the topic was made anew, forgets what was committed, and gives it
+// back.
 func (r *roster) begin(id partitionID, reset error) {
 	if r.beginning[id] == nil && r.parts[id] == nil {
 		if reset != nil {

@@ -185,8 +185,8 @@ func TestLostOfOldTopicBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestDispute: what is committed is of another topic than ours. Ours is believed to be the new one only by a look that began after
-// that was read.
+// TestDispute: what is committed is of another topic than ours. Ours is believed to be the new one only by a look that began
+// after that was read.
 func TestDispute(t *testing.T) {
 	was, is := topicID{1}, topicID{2}
 	committed := func(id topicID) position {

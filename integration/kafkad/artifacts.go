@@ -26,8 +26,8 @@ type artifacts struct{ java, jars string }
 // apache finds Apache Kafka, and fetches it where no test did before; once per test binary.
 var apache = sync.OnceValues(func() (artifacts, error) { return find(wantedVersions(os.Getenv)) })
 
-// apacheTools is the same for what is run of its tools. They are of one version with all that they need: beside a broker's jars of
-// another they lack classes, or find those of another.
+// apacheTools is the same for what is run of its tools. They are of one version with all that they need: beside a broker's jars
+// of another they lack classes, or find those of another.
 var apacheTools = sync.OnceValues(func() (artifacts, error) {
 	v := wantedVersions(os.Getenv)
 	return find(versions{broker: v.tools, tools: v.tools})

@@ -40,10 +40,11 @@ type Letter struct {
 //
 // What is checked at the begin of each run of a message:
 //
-//   - Every message of its key that stands before it is settled. So nothing is handled for the first time ahead of what it follows, whatever process
-//     had that: also over kills, rebalances and give-backs. A message that is settled may run again: it is a duplicate, which the Account counts.
-//   - Every message of its key that stands before it, and whose last run in the same process Failed, was Done or dead-lettered since that run, in
-//     whichever process. So a retry holds up what comes after it among duplicates, too.
+//   - Every message of its key that stands before it is settled. So nothing is handled for the first time ahead of what it
+//     follows, whatever process had that: also over kills, rebalances and give-backs. A message that is settled may run again: it
+//     is a duplicate, which the Account counts.
+//   - Every message of its key that stands before it, and whose last run in the same process Failed, was Done or dead-lettered
+//     since that run, in whichever process. So a retry holds up what comes after it among duplicates, too.
 //   - No run of its key is under way in the same process, its own message's included.
 //
 // The first two are inversions, counted once for each begin, the third is an overlap. A run that was Cancelled may be followed by

@@ -22,8 +22,8 @@
 //
 // # What handlers emit
 //
-// Where Settings.Emits says so, each run of a handler emits outputs whose values name message and run, also those that fail then. At
-// the end the topic of the outputs is read, as by who reads what is committed, and held against what was acked: outputs.go,
+// Where Settings.Emits says so, each run of a handler emits outputs whose values name message and run, also those that fail then.
+// At the end the topic of the outputs is read, as by who reads what is committed, and held against what was acked: outputs.go,
 // and the rules in judge.go. The world's sources store them with their progress; one whose sources cannot says why
 // (Kind.EmitsNot).
 //

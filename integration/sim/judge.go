@@ -192,8 +192,8 @@ const settleWithin = 250 * time.Millisecond
 //     it is known what the trouble has cost. A light trouble counts where another one was within a lease of it; or
 //   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or
 //   - it was given up as stuck: its late result is void; or
-//   - its process has told that settles are unconfirmed, and there was trouble anywhere: a group that waits for a member in trouble
-//     takes no commits from the others; or
+//   - its process has told that settles are unconfirmed, and there was trouble anywhere: a group that waits for a member in
+//     trouble takes no commits from the others; or
 //   - a third process gave it back while it was cut off, and the broker heard of that when the message was another's: it takes it
 //     from that one, for it does not ask whose word it is. Who sent it in time cannot call it back.
 //
@@ -570,11 +570,11 @@ func (r *run) judgeFloors() {
 //
 //   - an output is there at most once, and only where the engine has acked with it and was not told that the message was lost;
 //   - it is there only for a run that returned nil: what a run emitted that failed, was cancelled, or returned Skip, is dropped;
-//   - of a message that is handled one run has its outputs there, all of them, or its dead letter is there, or it was skipped, and
-//     never two of these. What the broker was made to deliver again is another message in that. What it has dropped (trimmed, or
-//     with the whole topic) may have none: who was to handle it has never had it, or could not ack it any more;
-//   - but an ack that said nil holds, whatever became of the message since, unless its process was killed or has told that settles
-//     of that partition are unconfirmed;
+//   - of a message that is handled one run has its outputs there, all of them, or its dead letter is there, or it was skipped,
+//     and never two of these. What the broker was made to deliver again is another message in that. What it has dropped (trimmed,
+//     or with the whole topic) may have none: who was to handle it has never had it, or could not ack it any more;
+//   - but an ack that said nil holds, whatever became of the message since, unless its process was killed or has told that
+//     settles of that partition are unconfirmed;
 //   - their order is that of the acks: see judgeOutputOrder.
 func (r *run) judgeOutputs() {
 	if r.schedule.Settings.Emits == 0 || r.outputs == nil {
@@ -662,9 +662,9 @@ func (r *run) deliveredAgain(n int) (times int) {
 
 // judgeOutputOrder looks at each partition of the outputs by itself. There the outputs of a run stand in the order in which it
 // emitted them; those of two acks under one claim in the order of these, where one call was over before the other began; and
-// where an order is promised, those of a lane in the order of its messages, whoever has acked them. What was delivered again is in
-// no order; nor is a message whose dead letter was acked: others go on behind it, and where its process died before the letter was
-// stored, or gave the partition away, it is handled again.
+// where an order is promised, those of a lane in the order of its messages, whoever has acked them. What was delivered again is
+// in no order; nor is a message whose dead letter was acked: others go on behind it, and where its process died before the letter
+// was stored, or gave the partition away, it is handled again.
 func (r *run) judgeOutputOrder() {
 	b := r.book
 	byPlace := slices.SortedFunc(slices.Values(r.outputs), func(x, y broker.Message) int {

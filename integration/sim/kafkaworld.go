@@ -105,8 +105,8 @@ func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	return c
 }
 
-// settingsOf are a group's: kfake does not tell what tells Kafka 4.3, though it checks commits as that does. Commits in transactions
-// it checks as Kafka 4.2 does: one epoch for all partitions, the member's newest.
+// settingsOf are a group's: kfake does not tell what tells Kafka 4.3, though it checks commits as that does. Commits in
+// transactions it checks as Kafka 4.2 does: one epoch for all partitions, the member's newest.
 func (w *kafkaWorld) settingsOf(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	for _, of := range req.Resources {
@@ -232,8 +232,8 @@ func (w *kafkaWorld) failSettles(n int) (undo func()) {
 	return w.brokers().Fault(told).Remove
 }
 
-// loseEnds loses the answers to the next n ends of transactions, which are carried out. Whose they are a request does not say, so that
-// each process loses its next answer.
+// loseEnds loses the answers to the next n ends of transactions, which are carried out. Whose they are a request does not say, so
+// that each process loses its next answer.
 func (w *kafkaWorld) loseEnds(n int) (undo func()) {
 	hosts := slices.Clone(w.hosts)
 	lose := func(answers int) {

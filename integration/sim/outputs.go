@@ -144,8 +144,8 @@ func (b *book) offered(x offer, offers []*offer, es []broker.Emission) {
 	}
 }
 
-// doubt enters that a process has told that settles of a partition may not hold: those under the claim that it names, and those under
-// an earlier one that has ended, where the partition came back before they were committed.
+// doubt enters that a process has told that settles of a partition may not hold: those under the claim that it names, and those
+// under an earlier one that has ended, where the partition came back before they were committed.
 func (b *book) doubt(p *process, c *broker.Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,10 +28,11 @@ import (
 //     waits for a sync, answers the latter with REBALANCE_IN_PROGRESS when a rebalance begins, and ends a join when the timeout
 //     that began with it is over, with those that are there. The reaper lets a passer-by begin the rebalance first: then kfake
 //     answers what waits before it counts.
-//   - a static member that has left, where the brokers assign partitions, and does not come back keeps its partitions for ever. Kafka
-//     counts its session on. The reaper expels it.
-//   - where the brokers assign the partitions, kfake takes a late commit, by a member that has joined again meanwhile, of a partition
-//     that is another one's by now. Kafka refuses what is not assigned to who commits it (KIP-1251), and so does the reaper.
+//   - a static member that has left, where the brokers assign partitions, and does not come back keeps its partitions for ever.
+//     Kafka counts its session on. The reaper expels it.
+//   - where the brokers assign the partitions, kfake takes a late commit, by a member that has joined again meanwhile, of a
+//     partition that is another one's by now. Kafka refuses what is not assigned to who commits it (KIP-1251), and so does the
+//     reaper.
 type reaper struct {
 	w     *kafkaWorld
 	over  chan struct{}
