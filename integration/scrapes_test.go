@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,7 +70,7 @@ consumers:
     routes: [{handler: hang}]
   lost:
     source: {nats: {url: "%[1]s", stream: LOST, subjects: ["lost.>"], durable: lost, create_stream: true, ack_wait: 1s}}
-    routes: [{handler: webhook, with: {url: "%[2]s/second"}}]
+    routes: [{handler: webhook, with: {url: "%[2]s/freeze"}}]
   halted:
     source: {nats: {url: "%[1]s", stream: HALTED, subjects: ["halted.>"], durable: halted, create_stream: true}}
     routes: [{handler: log}]
@@ -152,7 +153,8 @@ func scrapesHook(t *testing.T) (url string) {
 	t.Helper()
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		takes := map[string]time.Duration{"/ok": 20 * time.Millisecond, "/second": time.Second, "/never": time.Hour}[r.URL.Path]
+		takes := map[string]time.Duration{"/ok": 20 * time.Millisecond, "/second": time.Second,
+			"/freeze": 8 * time.Second, "/never": time.Hour}[r.URL.Path]
 		select {
 		case <-time.After(takes):
 		case <-r.Context().Done():
@@ -216,14 +218,15 @@ func makeItHappen(t *testing.T, s *scrapes, n *natsd.Server, k *kafkad.Cluster) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for subject, times := range map[string]int{"work.ok": 500, "work.bad": 3, "work.other": 3, "refused.x": 1, "breaker.x": 5, "stuck.x": 1,
-		"halted.x": 1, "slow.x": 3000, "lost.x": 8} {
-		for range times {
-			if _, err := js.Publish(subject, []byte("x")); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for subject, times := range map[string]int{"work.ok": 500, "work.bad": 3, "work.other": 3,
+		"refused.x": 1, "breaker.x": 5, "stuck.x": 1,
+		"halted.x": 1, "slow.x": 3000} {
+		publishTimes(t, js, subject, times)
 	}
+	eventually(t, "the second process has something to lose", func() bool {
+		publishTimes(t, js, "lost.x", 1)
+		return hasSomeToLose.MatchString(s.get(1, "/metrics"))
+	})
 	if err := s.processes[1].cmd.Process.Signal(syscall.SIGSTOP); err != nil { // longer than a lease: what it has goes to the other
 		t.Fatal(err)
 	}
@@ -236,8 +239,16 @@ func makeItHappen(t *testing.T, s *scrapes, n *natsd.Server, k *kafkad.Cluster) 
 		t.Fatal(err)
 	}
 	s.post(t, "gap/resume", "")
-	for range 500 { // more waits than before
-		if _, err := js.Publish("slow.x", []byte("x")); err != nil {
+	publishTimes(t, js, "slow.x", 500) // more waits than before
+}
+
+// hasSomeToLose is a process that has a message for its slow webhook.
+var hasSomeToLose = regexp.MustCompile(`in_flight_messages\{[^}]*"lost"[^}]*\} [1-9]`)
+
+func publishTimes(t *testing.T, js nats.JetStreamContext, subject string, times int) {
+	t.Helper()
+	for range times {
+		if _, err := js.Publish(subject, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
