@@ -270,19 +270,12 @@ func (g *modern) mend(ctx context.Context, err error) error {
 		again = now.Add(g.m.normal)
 	}
 	if last, session := g.contact(); g.joined() && now.Before(last.Add(session)) { // silence looks when the session is over
-		again = earlier(again, last.Add(session))
+		again = sooner(again, last.Add(session))
 	}
 	g.m.unanswered(again)
 	g.trouble(time.Time{}, err)
 	g.silence()
 	return nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // silence loses everything when nobody has answered for a session, and what was asked last was not, either: the group gives it to
