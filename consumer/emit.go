@@ -181,14 +181,14 @@ func (e *emissions) add(i int, atomic bool, outs []broker.Outgoing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	outs = e.keep(outs)
-	if atomic && e.with == nil { // as a rule each message emits something
+	if !atomic {
+		e.before.add(i, outs)
+		return
+	}
+	if e.with == nil { // as a rule each message emits something
 		e.with = make(made, 0, e.n)
 	}
-	if atomic {
-		e.with.add(i, outs)
-	} else {
-		e.before.add(i, outs)
-	}
+	e.with.add(i, outs)
 }
 
 // take takes what goes with an ack; takeBefore what is published before it. A nil e has nothing.
