@@ -24,7 +24,8 @@
 //	loop                lets claims begin and end, tells events
 //	start               finds out where a partition begins
 //	fetcher committer poller   send what was decided; contact: what came of it
-//	membership group    our part in the group; balancer, subscription: its plans, where its members make them
+//	membership group    our part in the group; session: how long it keeps our place
+//	  classic heartbeats  where its members make the plans; ownership: what we have; balancer, subscription: plans
 //	  modern member beat  where the broker assigns partitions: talking, deciding, what is said; settings: the group's
 //	  auto                which of the two it is
 //	holdings            the lock over all that decides:

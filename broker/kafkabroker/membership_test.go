@@ -285,10 +285,8 @@ func TestLateJoin(t *testing.T) {
 	<-synced
 	at := *began.Load()
 	g := r.s.m.(*classic)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.last.After(at) {
-		t.Errorf("the group is believed to have heard of us %v after the join came to it", g.last.Sub(at))
+	if asked := g.contact().asked; asked.After(at) {
+		t.Errorf("the group is believed to have heard of us %v after the join came to it", asked.Sub(at))
 	}
 }
 

@@ -1,7 +1,6 @@
 package kafkabroker
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -37,7 +36,6 @@ type modern struct {
 	epoch    int32 // the same
 	readAt   time.Time
 	complain groupSettings // what was warned about
-	failed   error         // why the last heartbeat got no answer
 	blind    bool          // it was said that the settings cannot be read
 
 	mu       sync.Mutex
@@ -45,8 +43,8 @@ type modern struct {
 	names    map[topicID]string
 	me       memberID
 	has      map[partitionID]tenure // never changed: another one is put in its place
-	last     time.Time
-	settings groupSettings
+	session  session                // as long as the group's settings say, and where they cannot be read, ours
+	epochs   bool                   // see groupSettings
 }
 
 var _ membership = (*modern)(nil)
@@ -55,6 +53,7 @@ func newModern(k *coordinator, cfg *Config, topics func() []string, tell func(ch
 	say func(broker.Event), find func()) *modern {
 	g := &modern{
 		k: k, cfg: cfg, topics: topics, tell: tell, trouble: trouble, say: say, find: find, poke: make(chan struct{}, 1),
+		session: session{length: cfg.SessionTimeout},
 	}
 	id := cfg.MemberID
 	if id == "" {
@@ -84,7 +83,7 @@ func (g *modern) self() memberID {
 // came back is refused. Brokers that know only one epoch for all (before Kafka 4.3) want that.
 func (g *modern) committers() func(partitionID) (memberID, bool) {
 	g.mu.Lock()
-	me, has, one := g.me, g.has, !g.settings.epochs
+	me, has, one := g.me, g.has, !g.epochs
 	g.mu.Unlock()
 	return func(p partitionID) (memberID, bool) {
 		t, ours := has[p]
@@ -101,17 +100,13 @@ func (g *modern) assigns(p partitionID, id topicID) bool {
 	return g.has[p].id == id
 }
 
-func (g *modern) lapsed(now time.Time) bool {
-	last, session := g.contact()
-	return now.Sub(last) >= session
-}
+func (g *modern) lapsed(now time.Time) bool { return g.contact().lapsed(now) }
 
-// contact is when the group last answered; zero: never. session is how long it waits for a sign of life: its settings say so, and
-// where they cannot be read, ours.
-func (g *modern) contact() (last time.Time, session time.Duration) {
+// contact is how our session stands.
+func (g *modern) contact() session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.last, cmp.Or(g.settings.session, g.cfg.SessionTimeout)
+	return g.session
 }
 
 func (g *modern) release(parts []partitionID) {
@@ -239,10 +234,10 @@ func (g *modern) beat(ctx context.Context) error {
 	if ctx.Err() != nil { // it may be on its way: leave says that we are gone
 		return nil
 	}
-	g.failed = err
+	g.heard(began, err)
 	if err == nil {
 		changes, unnamed := g.m.answered(b, a, time.Now())
-		g.answered(began)
+		g.trouble(began, nil)
 		g.announce(changes)
 		if unnamed {
 			g.find()
@@ -269,8 +264,8 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	case code == unreleasedInstanceID, code == kafka.GroupMaxSizeReached, code == kafka.GroupIdNotFound:
 		again = now.Add(g.m.normal)
 	}
-	if last, session := g.contact(); g.joined() && now.Before(last.Add(session)) { // silence looks when the session is over
-		again = sooner(again, last.Add(session))
+	if s := g.contact(); g.joined() && !s.lapsed(now) { // silence looks when the session is over
+		again = sooner(again, s.ends())
 	}
 	g.m.unanswered(again)
 	g.trouble(time.Time{}, err)
@@ -281,9 +276,8 @@ func (g *modern) mend(ctx context.Context, err error) error {
 // silence loses everything when nobody has answered for a session, and what was asked last was not, either: the group gives it to
 // others from then on. A process that stood still for so long has asked nothing, and asks first.
 func (g *modern) silence() {
-	last, session := g.contact()
-	if g.failed != nil && g.joined() && !last.IsZero() && time.Since(last) >= session {
-		g.lose(fmt.Errorf("no answer for %v: %w", session, g.failed), g.m.due, g.m.id)
+	if s := g.contact(); s.failed != nil && g.joined() && s.over(time.Now()) {
+		g.lose(fmt.Errorf("no answer for %v: %w", s.length, s.failed), g.m.due, g.m.id)
 	}
 }
 
@@ -305,26 +299,22 @@ func (g *modern) lose(err error, again time.Time, name string) {
 	g.announce(changes)
 }
 
-// answered takes note of an answer to what was asked at a time: the session counts from when the coordinator heard us, which was
-// then at the earliest.
-func (g *modern) answered(began time.Time) {
+// heard takes note of the answer, or of no answer, to what was asked at a time.
+func (g *modern) heard(asked time.Time, err error) {
 	g.mu.Lock()
-	g.last = began
-	g.mu.Unlock()
-	g.trouble(began, nil)
+	defer g.mu.Unlock()
+	if err != nil {
+		g.session.failed = err
+		return
+	}
+	g.session.answered(asked)
 }
 
-// patience lets a heartbeat that gets no answer be sent again within the session, and waits for none beyond its end. One that
-// joins waits as long as any request: nothing of ours ends meanwhile, and over a slow network no answer may ever come in half a
-// session.
+// patience is how long to wait for the answer to a heartbeat. One that joins waits as long as any request: nothing of ours ends
+// meanwhile, and over a slow network no answer may ever come in half a session.
 func (g *modern) patience() time.Duration {
 	if !g.joined() {
 		return g.k.c.timeout
 	}
-	last, session := g.contact()
-	d := min(g.k.c.timeout, session/2)
-	if left := time.Until(last.Add(session)); left > 0 {
-		d = min(d, left)
-	}
-	return d
+	return g.contact().patience(time.Now(), g.k.c.timeout)
 }

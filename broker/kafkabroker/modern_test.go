@@ -30,7 +30,7 @@ func TestCommitters(t *testing.T) {
 			cfg := Config{Group: testGroup, Topics: []string{"a"}, Membership: "consumer"}.withDefaults()
 			g := newModern(nil, &cfg, func() []string { return cfg.Topics }, func(change) {}, func(time.Time, error) {},
 				func(broker.Event) {}, func() {})
-			g.settings.epochs = tc.epochs
+			g.epochs = tc.epochs
 			first, second, other := partitionID{"a", 0}, partitionID{"a", 1}, partitionID{"a", 2}
 			give := func(epoch int32, ps ...logPart) {
 				changes, _ := g.m.answered(g.m.beat(), beatAnswer{epoch: epoch, told: true, assigned: ps}, time.Now())

@@ -37,7 +37,7 @@ func (g *modern) learn(ctx context.Context) {
 	switch {
 	case err == nil:
 		g.mu.Lock()
-		g.settings = s
+		g.session.length, g.epochs = s.session, s.epochs
 		g.mu.Unlock()
 		g.readAt = time.Now().Add(settingsEvery)
 		if s.session > longSession && s != g.complain {
@@ -50,8 +50,7 @@ func (g *modern) learn(ctx context.Context) {
 		g.readAt = time.Now().Add(settingsEvery)
 		if !g.blind {
 			g.blind = true
-			_, session := g.contact()
-			g.warn(fmt.Errorf("group %s: a silence of %v is taken for the end of the session: %w", g.cfg.Group, session, err))
+			g.warn(fmt.Errorf("group %s: a silence of %v is taken for the end of the session: %w", g.cfg.Group, g.contact().length, err))
 		}
 	}
 }

@@ -205,7 +205,7 @@ func (ts *testSystem) rebalance() {
 	for _, s := range sources {
 		g := s.m.(*classic)
 		g.mu.Lock()
-		g.rejoin = g.rejoin || g.leads
+		g.has.rejoin = g.has.rejoin || g.leads
 		g.mu.Unlock()
 		signal(g.poke)
 	}

@@ -1,0 +1,351 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/chance"
+)
+
+// classic is the membership by JoinGroup, SyncGroup and Heartbeat.
+type classic struct {
+	k      *coordinator
+	cfg    *Config
+	proto  scheme
+	topics func() []string // to subscribe to, by what is known now
+	tell   func(change)
+	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
+	trouble func(began time.Time, err error)
+
+	poke  chan struct{}
+	quick int // rounds in a row that ended at once; run's alone
+
+	mu      sync.Mutex
+	me      memberID
+	leads   bool
+	session session
+	has     ownership
+	settled bool             // a static member has seen that the place it came back to leaves nothing to nobody
+	shared  map[string]int32 // what the leader's plan was made of
+	names   []string         // what we subscribed to
+}
+
+var _ membership = (*classic)(nil)
+
+func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(time.Time, error)) *classic {
+	return &classic{
+		k: k, cfg: cfg, proto: schemes[cfg.Balancer], topics: topics, tell: tell, trouble: trouble, poke: make(chan struct{}, 1),
+		me:      memberID{instance: cfg.InstanceID, generation: -1},
+		session: session{length: cfg.SessionTimeout}, has: newOwnership(schemes[cfg.Balancer].cooperative),
+	}
+}
+
+func (g *classic) self() memberID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.me
+}
+
+func (g *classic) committers() func(partitionID) (memberID, bool) {
+	me := g.self()
+	return func(partitionID) (memberID, bool) { return me, true }
+}
+
+// assigns: the group knows topics by their names, so that a partition stays ours when its topic is made anew.
+func (g *classic) assigns(partitionID, topicID) bool { return true }
+
+func (g *classic) lapsed(now time.Time) bool { return g.contact().lapsed(now) }
+
+// contact is how our session stands.
+func (g *classic) contact() session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.session
+}
+
+// owes says whether the group waits for us: it wants partitions for others, and only our next join would say that we have let
+// them go.
+func (g *classic) owes() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.has.owes
+}
+
+func (g *classic) leave(ctx context.Context) error {
+	me := g.self()
+	if me.member == "" || me.instance != "" && !g.owes() { // a static member keeps its place for its next start
+		return nil
+	}
+	return sayGoodbye(ctx, func() error { return g.k.leave(ctx, me) })
+}
+
+func (g *classic) run(ctx context.Context) error {
+	for {
+		began := time.Now()
+		err := g.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && refused(err) {
+			g.lose(err)
+			return err
+		}
+		if g.mend(began, err) {
+			g.rest(ctx, err)
+		}
+	}
+}
+
+// rest waits before the next try. Where the session is over meanwhile, what we have ends then: others may have it from then on.
+func (g *classic) rest(ctx context.Context, err error) {
+	wait := retryWait + chance.Below(retryWait)
+	if left := time.Until(g.contact().ends()); 0 < left && left < wait {
+		if pause(ctx, left); ctx.Err() == nil {
+			g.silence(err)
+		}
+		wait -= left
+	}
+	pause(ctx, wait)
+}
+
+// mend does what an error calls for. It says whether to wait before the next try.
+func (g *classic) mend(began time.Time, err error) (wait bool) {
+	switch codeOf(err) {
+	case kafka.MemberIDRequired, kafka.RebalanceInProgress:
+		g.answered(began)
+		return g.hasty(began)
+	case kafka.UnknownMemberId:
+		g.lose(err)
+		g.mu.Lock()
+		g.me.member, g.me.generation = "", -1
+		g.mu.Unlock()
+		return true
+	case kafka.IllegalGeneration:
+		g.lose(err)
+		return true
+	}
+	if err != nil {
+		g.unanswered(err)
+	}
+	return err != nil
+}
+
+// hastyAllowed is how many rounds in a row may end at once before the next one waits: the first join of a member does, and so may
+// the sync after it.
+const hastyAllowed = 3
+
+// hasty says whether rounds end at once, again and again, and the group only says to join again.
+func (g *classic) hasty(began time.Time) bool {
+	g.quick++
+	if time.Since(began) >= retryWait {
+		g.quick = 0
+	}
+	return g.quick > hastyAllowed
+}
+
+func (g *classic) lose(err error) {
+	g.mu.Lock()
+	parts := g.has.lose()
+	g.mu.Unlock()
+	if len(parts) > 0 {
+		g.tell(change{kind: lost, parts: parts, err: fmt.Errorf("%w: %w", broker.ErrLost, err)})
+	}
+}
+
+// round is one generation: join, sync, take up what is assigned, and heartbeats until the group wants us to join again.
+func (g *classic) round(ctx context.Context) error {
+	if !g.proto.cooperative {
+		if err := g.yield(ctx); err != nil {
+			return err
+		}
+	}
+	j, err := g.join(ctx)
+	if err != nil {
+		return err
+	}
+	var plan map[string][]partitionID
+	if j.leads {
+		err = g.await(ctx, j.memberID, func(ctx context.Context) (err error) {
+			plan, err = g.plan(ctx, j.subs)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	var got []partitionID
+	err = g.await(ctx, j.memberID, func(ctx context.Context) (err error) {
+		got, err = g.k.sync(ctx, j.memberID, plan)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	g.answered(began)
+	g.mu.Lock()
+	g.has.owes = false // by the plan that we joined for
+	g.mu.Unlock()
+	g.apply(got)
+	g.settle(ctx)
+	return g.beat(ctx, nil)
+}
+
+// settle looks, where a static member came back, whether the group has its partitions all given to somebody, and lets it join
+// again where not. The sequence: the member is to give some up, and ends before it has joined again without them; it comes back
+// within its session; the group gives it its place without a new plan, and in the old one nobody has what it was to give up.
+// Other members have nothing to tell, and would wait for ever.
+func (g *classic) settle(ctx context.Context) {
+	g.mu.Lock()
+	look := g.me.instance != "" && g.proto.cooperative && !g.settled
+	g.settled = true
+	names := g.names
+	g.mu.Unlock()
+	if !look {
+		return
+	}
+	var all bool
+	err := g.await(ctx, g.self(), func(ctx context.Context) (err error) {
+		all, err = g.allGiven(ctx, names)
+		return err
+	})
+	g.mu.Lock()
+	g.has.rejoin = g.has.rejoin || !all || err != nil // a join too many does no harm
+	g.mu.Unlock()
+}
+
+// allGiven says whether each partition of topics is some member's.
+func (g *classic) allGiven(ctx context.Context, names []string) (bool, error) {
+	d, err := g.k.describe(ctx)
+	if err != nil {
+		return false, err
+	}
+	ts, err := g.k.c.topics(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	for name, t := range ts {
+		for no := range t.leaders {
+			if !d.given[partitionID{name, int32(no)}] {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// join sends JoinGroup, which the coordinator answers when all members have joined.
+func (g *classic) join(ctx context.Context) (joined, error) {
+	g.mu.Lock()
+	g.names = g.topics()
+	me := g.me
+	body := subscription(g.names, g.has.join(), me.generation)
+	g.mu.Unlock()
+	var j joined
+	began := time.Now()
+	err := g.await(ctx, me, func(ctx context.Context) (err error) {
+		j, err = g.k.join(ctx, me, g.cfg, g.proto.name, body)
+		return err
+	})
+	g.sit(j, began, err)
+	return j, err
+}
+
+// sit takes the place that a join has given. Its answer may be older than the session, and the group has gone on without us: so
+// what counts is when we asked, and the heartbeats that were answered meanwhile.
+func (g *classic) sit(j joined, began time.Time, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		g.me, g.leads = j.memberID, j.leads
+		g.session.heard(began)
+	case codeOf(err) == kafka.MemberIDRequired:
+		g.me.member = j.member
+	}
+}
+
+// plan is the leader's work.
+func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]partitionID, error) {
+	ts, err := g.k.c.topics(ctx, wanted(subs))
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int32)
+	for name, t := range ts {
+		if t.err == nil {
+			counts[name] = int32(len(t.leaders))
+		}
+	}
+	plan := g.proto.plan(subs, counts)
+	if g.cfg.plan != nil {
+		plan = g.cfg.plan(plan)
+	}
+	if g.proto.cooperative {
+		plan = cooperative(plan, subs)
+	}
+	g.mu.Lock()
+	g.shared = counts
+	g.mu.Unlock()
+	return plan, nil
+}
+
+// apply takes up a plan of the group.
+func (g *classic) apply(plan []partitionID) {
+	g.mu.Lock()
+	add, drop := g.has.follow(plan)
+	g.mu.Unlock()
+	if len(drop) > 0 {
+		g.tell(change{kind: revoking, parts: drop})
+	}
+	if len(add) > 0 {
+		g.tell(change{kind: assigned, parts: add})
+	}
+}
+
+// yield gives up everything, as the eager protocol wants before each join, while heartbeats go on.
+func (g *classic) yield(ctx context.Context) error {
+	g.apply(nil)
+	return g.beat(ctx, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.has.owned) == 0
+	})
+}
+
+func (g *classic) release(parts []partitionID) {
+	g.mu.Lock()
+	again := g.has.release(parts)
+	g.mu.Unlock()
+	if len(again) > 0 {
+		g.tell(change{kind: assigned, parts: again})
+	}
+	signal(g.poke)
+}
+
+// wantsJoin says whether something calls for a new generation: partitions were released, or topics are not what they were.
+func (g *classic) wantsJoin() bool {
+	names := g.topics()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.has.rejoin || !slices.Equal(names, g.names)
+}
+
+// look lets the leader call for a new generation where its plan was made of other topics.
+func (g *classic) look(v survey) {
+	g.mu.Lock()
+	for name, n := range v.counts {
+		if have, known := g.shared[name]; g.leads && g.shared != nil &&
+			(!known && n > 0 && slices.Contains(g.names, name) || known && have != n) {
+			g.has.rejoin = true
+		}
+	}
+	g.mu.Unlock()
+	signal(g.poke)
+}
