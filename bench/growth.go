@@ -32,7 +32,7 @@ func withTopics(shapes ...shape) func(n int, do func(where string)) error {
 		return onKafka(func(brokers []string) error {
 			prefix := kafkad.Unique("bench")
 			for _, s := range shapes {
-				if err := fillShape(brokers, prefix+s.name(), s, max(1, int(float64(n)*s.share))); err != nil {
+				if err := s.fill(brokers, prefix+s.name(), s.count(n)); err != nil {
 					return fmt.Errorf("filling a topic of %d partitions: %w", s.partitions, err)
 				}
 			}
@@ -42,51 +42,19 @@ func withTopics(shapes ...shape) func(n int, do func(where string)) error {
 	}
 }
 
-// onKafka runs Apache Kafka, or takes the brokers of KAFKA_BROKERS.
-func onKafka(do func(brokers []string) error) error {
-	if brokers := os.Getenv("KAFKA_BROKERS"); brokers != "" {
-		return do(strings.Split(brokers, ","))
-	}
-	k, err := kafkad.Launch(kafkad.Config{})
-	if err != nil {
-		return err
-	}
-	defer k.Close()
-	return do(k.Brokers())
-}
-
 // runLength is how many messages of a partition come one after the other: producers fill a batch before they send it.
 const runLength = 100
 
-// fillShape fills a topic with n messages.
-func fillShape(brokers []string, topic string, s shape, n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
-		kgo.ProducerBatchMaxBytes(int32(max(64<<10, s.size+1000))), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.MaxBufferedRecords(max(16, min(100_000, (64<<20)/s.size))))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := createTopicOf(ctx, c, topic, s.partitions); err != nil {
-		return err
-	}
-	var first error
-	var once sync.Once
+// fill fills a topic with n messages.
+func (s shape) fill(brokers []string, topic string, n int) error {
 	body := make([]byte, s.size)
-	for i := range n {
-		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(i / runLength % s.partitions), Value: body},
-			func(_ *kgo.Record, err error) {
-				if err != nil {
-					once.Do(func() { first = err })
-				}
-			})
-	}
-	if err := c.Flush(ctx); err != nil {
-		return err
-	}
-	return first
+	return fillRecords(brokers, topic, s.partitions, s.size, func(yield func(*kgo.Record) bool) {
+		for i := range n {
+			if !yield(&kgo.Record{Partition: int32(i / runLength % s.partitions), Value: body}) {
+				return
+			}
+		}
+	})
 }
 
 // at is where a shape's topic is.
@@ -181,13 +149,13 @@ func atRest(n int, begin func() (end func())) sample {
 	return s
 }
 
-// idleLongshore is so many consumers, each in a group of its own, that have read all of a topic.
-func (s shape) idleLongshore(copies int) func(int, string) sample {
+// idle is so many clients, each in a group of its own, that have read all of a topic. begin starts one.
+func (s shape) idle(copies int, begin func(r *kafkaRun) (end func())) func(int, string) sample {
 	return func(n int, where string) sample {
 		return atRest(n, func() (end func()) {
 			ends := make([]func(), copies)
 			for i := range ends {
-				ends[i] = newKafkaRun(s.at(where), 1<<62).longshore(0, 0, noop)
+				ends[i] = begin(newKafkaRun(s.at(where), 1<<62))
 			}
 			return func() {
 				for _, end := range ends {
@@ -198,17 +166,13 @@ func (s shape) idleLongshore(copies int) func(int, string) sample {
 	}
 }
 
-func (s shape) idleFranz(copies int) func(int, string) sample {
-	return func(n int, where string) sample {
-		return atRest(n, func() (end func()) {
-			ctx, cancel := context.WithCancel(context.Background())
-			for range copies {
-				r := newKafkaRun(s.at(where), 1<<62)
-				go poll(ctx, must(r.franz()), func(*kgo.Record) { r.saw() })
-			}
-			return cancel
-		})
-	}
+func idleLongshore(r *kafkaRun) (end func()) { return r.longshore(0, 0, noop) }
+
+func idleFranz(r *kafkaRun) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := must(r.franz())
+	go poll(ctx, c, func(*kgo.Record) { r.saw() })
+	return cancel
 }
 
 // Topics of 100 bytes a message.
@@ -258,12 +222,12 @@ var growthGroups = []group{
 		{"longshore_1m_8mib", 500_000, size1m.longshore(0, 8<<20, noop)},
 	}},
 	{name: "idle", server: withTopics(idle1, idle1000), figures: idleFigures, systems: []system{
-		{"longshore_1", 120_000, idle1.idleLongshore(1)},
-		{"franz_1", 120_000, idle1.idleFranz(1)},
-		{"longshore_1000", 120_000, idle1000.idleLongshore(1)},
-		{"franz_1000", 120_000, idle1000.idleFranz(1)},
-		{"longshore_x20", 120_000, idle1.idleLongshore(20)},
-		{"franz_x20", 120_000, idle1.idleFranz(20)},
+		{"longshore_1", 120_000, idle1.idle(1, idleLongshore)},
+		{"franz_1", 120_000, idle1.idle(1, idleFranz)},
+		{"longshore_1000", 120_000, idle1000.idle(1, idleLongshore)},
+		{"franz_1000", 120_000, idle1000.idle(1, idleFranz)},
+		{"longshore_x20", 120_000, idle1.idle(20, idleLongshore)},
+		{"franz_x20", 120_000, idle1.idle(20, idleFranz)},
 	}},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -14,7 +15,9 @@ import (
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	kafka "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -46,56 +49,87 @@ func withKafkaKeys(key func(i int) int) func(n int, do func(where string)) error
 	return func(n int, do func(where string)) error { return runKafka(n, key, do) }
 }
 
-func runKafka(n int, key func(i int) int, do func(where string)) error {
-	brokers := strings.Split(os.Getenv("KAFKA_BROKERS"), ",")
-	if brokers[0] == "" {
-		k, err := kafkad.Launch(kafkad.Config{})
-		if err != nil {
-			return err
-		}
-		defer k.Close()
-		brokers = k.Brokers()
+// onKafka runs Apache Kafka, or takes the brokers of KAFKA_BROKERS.
+func onKafka(do func(brokers []string) error) error {
+	if brokers := os.Getenv("KAFKA_BROKERS"); brokers != "" {
+		return do(strings.Split(brokers, ","))
 	}
-	topic := kafkad.Unique("bench")
-	if err := fillTopic(brokers, topic, n, key); err != nil {
-		return fmt.Errorf("filling the topic: %w", err)
-	}
-	do(topic + "@" + strings.Join(brokers, ","))
-	return nil
-}
-
-func fillTopic(brokers []string, topic string, n int, key func(i int) int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
-		kgo.ProducerBatchMaxBytes(64<<10), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(100_000))
+	k, err := kafkad.Launch(kafkad.Config{})
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	if err := createTopic(ctx, c, topic); err != nil {
-		return err
-	}
-	var first error
-	var once sync.Once
+	defer k.Close()
+	return do(k.Brokers())
+}
+
+func runKafka(n int, key func(i int) int, do func(where string)) error {
+	return onKafka(func(brokers []string) error {
+		topic := kafkad.Unique("bench")
+		if err := fillTopic(brokers, topic, n, key); err != nil {
+			return fmt.Errorf("filling the topic: %w", err)
+		}
+		do(topic + "@" + strings.Join(brokers, ","))
+		return nil
+	})
+}
+
+// fillTopic fills a topic with n messages of 100 bytes.
+func fillTopic(brokers []string, topic string, n int, key func(i int) int) error {
 	body := make([]byte, 100)
 	keys := make([][]byte, orderKeys+1) // key i is always in partition i % 4
 	for i := range keys {
 		keys[i] = fmt.Appendf(nil, "key-%d", i)
 	}
-	for i := range n {
-		k := key(i)
-		c.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(k % kafkaPartitions), Key: keys[k], Value: body},
-			func(_ *kgo.Record, err error) {
-				if err != nil {
-					once.Do(func() { first = err })
-				}
-			})
+	return fillRecords(brokers, topic, kafkaPartitions, len(body), func(yield func(*kgo.Record) bool) {
+		for i := range n {
+			k := key(i)
+			if !yield(&kgo.Record{Partition: int32(k % kafkaPartitions), Key: keys[k], Value: body}) {
+				return
+			}
+		}
+	})
+}
+
+// fillRecords makes a topic, and fills it with records, whose values have so many bytes.
+func fillRecords(brokers []string, topic string, partitions, size int, records iter.Seq[*kgo.Record]) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
+		kgo.ProducerBatchMaxBytes(int32(max(64<<10, size+1000))), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MaxBufferedRecords(max(16, min(100_000, (64<<20)/size))))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := createTopic(ctx, c, topic, partitions); err != nil {
+		return err
+	}
+	var first error
+	var once sync.Once
+	for r := range records {
+		r.Topic = topic
+		c.Produce(ctx, r, func(_ *kgo.Record, err error) {
+			if err != nil {
+				once.Do(func() { first = err })
+			}
+		})
 	}
 	if err := c.Flush(ctx); err != nil {
 		return err
 	}
 	return first
+}
+
+func createTopic(ctx context.Context, c *kgo.Client, topic string, partitions int) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(partitions), -1
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 60_000
+	res, err := req.RequestWith(ctx, c)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
 }
 
 // A kafkaRun measures from the first handled message to the last one, in a group of its own.

@@ -7,9 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -18,28 +16,12 @@ import (
 )
 
 // createTopic makes a topic of 4 partitions.
-func createTopic(ctx context.Context, c *kgo.Client, topic string) error {
-	return createTopicOf(ctx, c, topic, kafkaPartitions)
-}
-
-func createTopicOf(ctx context.Context, c *kgo.Client, topic string, partitions int) error {
-	req := kmsg.NewPtrCreateTopicsRequest()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(partitions), -1
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 60_000
-	res, err := req.RequestWith(ctx, c)
-	if err != nil {
-		return err
-	}
-	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
-}
-
 // outputs makes a topic for what a run writes.
 func (r *kafkaRun) outputs() string {
 	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...)))
 	defer c.Close()
 	topic := kafkad.Unique("out")
-	check(createTopic(context.Background(), c, topic))
+	check(createTopic(context.Background(), c, topic, kafkaPartitions))
 	return topic
 }
 
