@@ -38,8 +38,8 @@
 // # The parts
 //
 // The files in the order in which they are best read. Each is a part with its own state and, where it needs one, its own lock; it
-// calls what stands below it, and never back. The queue returns what it does not take, and only the till gives messages back:
-// so a settle never calls a part above it.
+// calls what stands below it, and never back. So the till, which every ack, nack and give-back passes, calls no part that has
+// called it.
 //
 //	consumer.go     a Consumer: what it is made of, and what one can ask it
 //	run.go          Run, and whatever runs beside the workers; drain.go: the stop; life.go: the states
@@ -47,20 +47,21 @@
 //	                parkedmessage.go
 //	prefetch.go     how much the sources may hand out; destination.go: whether there is a place for what fails
 //	intake.go       receives; slab.go: into which memory; inorder.go: where there is an order; retryintake.go: from the retry
-//	                topics; gate.go: the pause; cutter.go: cuts what was received into works
+//	                topics; gate.go: the pause; cutter.go: makes works of it, where there are no batches
 //	revoke.go       follows claims to their end, and takes back what has not started
 //	watchdog.go     slow and stuck handlers; strays.go: those it gave up; stacks.go: where they are
 //	worker.go       calls handlers; context.go: with which context; around.go: for those who follow a call to its end;
 //	                emit.go: what they emit, and its way to the ack
-//	judge.go        what becomes of a message that failed, as decide.go says, without clock and I/O
+//	judge.go        what becomes of a message that failed; decide.go: the rules, without clock and I/O
 //	retries.go      where a failed message waits: at the broker, in a retry topic, or parked
 //	letters.go      publishes to dead letters and retry topics; outbox.go: what goes together; letter.go, headerstyle.go: their
 //	                headers; origin.go: reads them again
 //	parked.go       what waits here for its next attempt
 //	till.go         every ack, nack and give-back: counts what is here, frees lanes, has what waits follow
-//	batches.go      gathers batches
+//	batches.go      gathers batches, and says when one is complete
 //	queue.go        what waits for a worker; pace.go: how long handlers take
-//	claims.go       what of each claim is alive here; shelf.go: its incomplete batches; feed.go: its source
+//	claims.go       what of each claim is alive here; shelf.go: where its batches lie until they are complete
+//	feed.go         the sources: their lag, their contact, their end
 //	lanes.go        what waits for its turn in an order; order.go: which lane a message belongs to
 //	work.go         some messages on their way through queue and worker; item.go: one that goes its way alone
 //	schedule.go     things that wait for their time

@@ -12,7 +12,7 @@ import (
 // TestDocNamesEachFile: the package comments that say what is in which file do so for each file that there is, and for no other.
 func TestDocNamesEachFile(t *testing.T) {
 	for dir, heading := range map[string]string{"../consumer": "# The parts", "../pool": "# The parts",
-		"../program": "# The files"} {
+		"../program": "# The files", "../broker/kafkabroker": "# Where things are"} {
 		_, parts, ok := strings.Cut(read(t, filepath.Join(dir, "doc.go")), heading)
 		if !ok {
 			t.Fatalf("%s/doc.go has no part %q", dir, heading)

@@ -48,7 +48,8 @@
 //	manager.go           the loop: it sees, estimate.go (pace.go) makes Rates of that, the policy decides, guard.go keeps the decision
 //	                     within what gauge.go (cgroup.go, cputime_unix.go, cputime_other.go) says of memory and processors
 //	policy.go            what a policy sees and says; reason.go: the reasons, which metrics, page and logs have, too
-//	status.go            the default policy; proof.go: what proves that more, or less, is better
+//	status.go            ReportStatus, the default policy: when it grows and shrinks; proof.go: what proves that more, or less, is
+//	                     better
 //	classic.go, threshold.go, aimd.go   the others
 //
 // A rule that holds whatever the policy, as one about memory, is the guard's. Whoever has a Pool changes its size by SetLimits

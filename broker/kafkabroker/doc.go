@@ -19,33 +19,36 @@
 //
 // A Source puts its parts together: holdings decide what is to be done, and have no I/O; the others do it.
 //
-//	source close        what others call, and who does it
-//	bootstrap           the first contact
-//	loop                lets claims begin and end, tells events
-//	start               finds out where a partition begins
-//	fetcher committer poller   send what was decided; contact: what came of it
-//	membership group    our part in the group; session: how long it keeps our place
-//	  classic heartbeats  where its members make the plans; ownership: what we have; balancer, subscription: plans
-//	  modern member beat  where the broker assigns partitions: talking, deciding, what is said; settings: the group's
-//	  auto                which of the two it is
-//	holdings            the lock over all that decides:
-//	  roster claims       which partitions there are, how claims begin and end
-//	  lists               them by what may be done with them now
-//	  flights             what is fetched next, and how many bytes of each partition
-//	  receive             what is handed out
-//	  settle              acks and nacks
-//	  commits             what is committed
-//	  suspect             messages that run alone, for a process may have died of them (Config.CrashLimit)
-//	  part offsets metadata book   one partition: position, messages, commits
-//	  prefetch            what was fetched of it and is not handed out yet
-//	  shared              what partitions share
-//	atlas topics        how topics are laid out
-//	bells               wake the loop and the fetcher when there is something for them
-//	exchange wire fetch bounds batch codec guard headers   the protocol
-//	config dial login   settings; the connection; SASL
-//	publisher create admin   what is written: messages, topics; leaders: where to; sender: what goes to one broker, by produce
-//	emit outputs        what is emitted with acks, until it is stored
-//	transactor          stores it together with what is committed; transaction: its states; fate: what became of one;
-//	                    txnrequests, produce: its requests
-//	lagview logview     what others look at: lag, letters
+//	source.go          what others call, and who does it; close.go: its end; describe.go, reads.go: what it says of itself
+//	bootstrap.go       the first contact
+//	loop.go            lets claims begin and end, tells events
+//	start.go           finds out where a partition begins
+//	fetcher.go, committer.go, poller.go   send what was decided; contact.go: what came of it; doubt.go: a commit without an answer
+//	membership.go      our part in the group; group.go: its requests; session.go: how long it keeps our place
+//	classic.go         where the members make the plans; heartbeats.go; ownership.go: what we have; balancer.go, subscription.go:
+//	                   the plans
+//	modern.go          where the broker does, talking; member.go: deciding; beat.go: what is said; settings.go: the group's
+//	auto.go            which of the two it is; spoken.go: which of them the group speaks
+//	holdings.go        the lock over all that decides, of which the following have none
+//	roster.go          which partitions there are; claims.go: how claims begin and end
+//	lists.go           partitions by what may be done with them now
+//	flights.go         what is fetched next, and how many bytes of each partition
+//	receive.go         what is handed out
+//	settle.go          acks and nacks
+//	commits.go         what is committed
+//	suspect.go         messages that run alone, for a process may have died of them (Config.CrashLimit)
+//	part.go            one partition; offsets.go, book.go: its messages; metadata.go: as a commit has them
+//	prefetch.go        what was fetched of it and is not handed out yet
+//	shared.go          what partitions share
+//	atlas.go           how topics are laid out; topics.go: which of them are read
+//	bells.go           wake the loop and the fetcher when there is something for them
+//	exchange.go        one request and its answer; wire.go, headers.go, fetch.go, bounds.go, batch.go, codec.go: their bytes;
+//	                   guard.go: what kafka-go is to decode, looked at before
+//	config.go          settings; dial.go: the connection; login.go: SASL
+//	publisher.go       writes messages; create.go, admin.go: topics; leaders.go: where to; sender.go: what goes to one broker, by
+//	                   produce.go
+//	emit.go            what is emitted with acks; outputs.go: until it is stored
+//	transactor.go      stores it together with what is committed; transaction.go: its states; fate.go: what became of one;
+//	                   txnrequests.go: its requests
+//	lagview.go         what others look at: lag; logview.go: letters
 package kafkabroker
