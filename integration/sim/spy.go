@@ -27,6 +27,7 @@ type spy struct {
 	claims  map[*broker.Claim]string // assigned or ended
 	isUp    bool
 	downAt  time.Time
+	stopAt  time.Time // zero: it goes on
 }
 
 // A place is where a message stands. A topic that was made anew has others there.
@@ -310,6 +311,9 @@ func (s *spy) see(e broker.Event) {
 		if s.claims[e.Claim] != "" {
 			b.find("%s: a claim%s was assigned that is %s", s.p.name, where, s.claims[e.Claim])
 		}
+		if !s.stopAt.IsZero() && now.Sub(s.stopAt) > instant {
+			b.find("%s: a claim%s was assigned %v after Stop", s.p.name, where, now.Sub(s.stopAt))
+		}
 		s.claims[e.Claim] = "assigned"
 		s.p.run.own(e.Claim, s.p)
 	case broker.Ended:
@@ -331,6 +335,19 @@ func (s *spy) see(e broker.Event) {
 			b.find("%s heard down twice within %v", s.p.name, now.Sub(s.downAt))
 		}
 		s.isUp, s.downAt = false, now
+	}
+}
+
+// instant is what may lie between two things that happen at once.
+const instant = time.Millisecond
+
+// Stop is the source's.
+func (s *spy) Stop() {
+	s.Source.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopAt.IsZero() {
+		s.stopAt = time.Now()
 	}
 }
 
