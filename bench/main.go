@@ -46,6 +46,9 @@ func profiled(name string, do func() error) error {
 	if profiles == "" {
 		return do()
 	}
+	if err := os.MkdirAll(profiles, 0o755); err != nil {
+		return err
+	}
 	f, err := os.Create(filepath.Join(profiles, strings.ReplaceAll(name, "/", "-")+".pprof"))
 	if err != nil {
 		return err
