@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -293,6 +294,9 @@ func (s *spy) settled(c *broker.Claim, lost string, err error) {
 	}
 }
 
+// reasoned are the events that say why.
+var reasoned = []broker.Kind{broker.Ended, broker.Down, broker.Unconfirmed, broker.Warning, broker.Notice}
+
 // see checks an event against those before it.
 func (s *spy) see(e broker.Event) {
 	s.mu.Lock()
@@ -306,6 +310,9 @@ func (s *spy) see(e broker.Event) {
 		return // nobody hears it
 	}
 	b.note("%s hears %v%s n=%d %v", s.p.name, e.Kind, where, e.N, e.Err)
+	if e.Err == nil && slices.Contains(reasoned, e.Kind) {
+		b.find("%s heard %v, and not why", s.p.name, e.Kind)
+	}
 	switch e.Kind {
 	case broker.Assigned:
 		if s.claims[e.Claim] != "" {
