@@ -81,6 +81,7 @@ func (s *spy) AckEmitting(c *broker.Claim, es []broker.Emission) error {
 	doubts := s.doubted()
 	x := offer{process: s.p, claim: c, asked: s.p.run.book.stamp()}
 	offers := s.p.run.book.offer(x, es)
+	defer s.promptly("AckEmitting")()
 	err := s.Source.(broker.Emitter).AckEmitting(c, es)
 	x.holds, x.lost = err == nil, errors.Is(err, broker.ErrLost) && (ended || len(tokens) == 1)
 	s.p.run.book.offered(x, offers, es)

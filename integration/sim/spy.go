@@ -216,6 +216,7 @@ func (s *spy) handOut(m *broker.Message) {
 func (s *spy) Ack(c *broker.Claim, tokens []uint64) error {
 	places, lost := s.settle(c, tokens), s.lost(c)
 	doubts := s.doubted()
+	defer s.promptly("Ack")()
 	err := s.Source.Ack(c, tokens)
 	s.settled(c, lost, err)
 	s.holds(places, doubts, err)
@@ -249,9 +250,20 @@ func (s *spy) Nack(c *broker.Claim, back []broker.Back) error {
 	}
 	s.settle(c, tokens)
 	lost := s.lost(c)
+	defer s.promptly("Nack")()
 	err := s.Source.Nack(c, back)
 	s.settled(c, lost, err)
 	return err
+}
+
+// promptly looks whether a call that must not wait for anybody takes time.
+func (s *spy) promptly(call string) (over func()) {
+	began := time.Now()
+	return func() {
+		if took := time.Since(began); took > instant {
+			s.p.run.book.find("%s: %s took %v", s.p.name, call, took)
+		}
+	}
 }
 
 // settle is called before the source hears of it, since it may hand the message out again at once.
@@ -350,6 +362,7 @@ const instant = time.Millisecond
 
 // Stop is the source's.
 func (s *spy) Stop() {
+	defer s.promptly("Stop")()
 	s.Source.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
