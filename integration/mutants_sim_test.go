@@ -46,6 +46,14 @@ var simBlind = map[string]string{
 	"what we own is not told again after a lost answer":                  "who is fenced for it joins again: it costs time",
 	"what drained of an old topic is not begun anew":                     "all sources begin at the earliest offset anyway",
 
+	"a Receive that fails ends the claims":   "no Receive fails",
+	"a budget of nothing waits":              "no configuration is wrong",
+	"a refused configuration is tried again": "the same",
+	"bytes used up to the last one":          "messages are a few bytes, and the budget is 1 MiB",
+	"bytes without a bound":                  "the same",
+	"delay of a give-back ignored":           "no delay is held against a broker: a lease that runs out may come before it",
+	"few finished messages remembered":       "no process has so many in a lease",
+	"end then fence":                         "an ack has to come in the millisecond between the two",
 	"the floor passes what is out":           "nobody asks for floors",
 	"a log made anew has the old one's name": "the same",
 
