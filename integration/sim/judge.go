@@ -460,13 +460,13 @@ func (r *run) laneOf(m *consumer.Message, epoch int) string {
 }
 
 // judgeOverlap: of a lane one run is under way at a time. In another process a run may still go on that was told to end, or
-// that a frozen process is at. It needs book.mu.
+// that a frozen process is at, also after its thaw, until it has heard what it has lost. It needs book.mu.
 func (r *run) judgeOverlap(e, other *entry) {
 	switch {
 	case other.process == e.process && other.batch != e.batch:
 	case other.process == e.process:
 		return
-	case !r.ordered || other.zombie || other.process.isDead() || other.process.isFrozen() || over(other.claim) || r.stolen():
+	case !r.ordered || other.zombie || other.process.isDead() || other.process.isBehind() || over(other.claim) || r.stolen():
 		return
 	}
 	r.book.findHere("%s begins m%d while %s is at m%d, of the same lane %s", e.process.name, e.message,

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // TestGivenUpWhileFrozen: what a process was called with when it stood still counts its time from then on, as the engine
@@ -25,6 +27,35 @@ func TestGivenUpWhileFrozen(t *testing.T) {
 		if r.judgeAttempts(); len(r.book.findings) != c.found {
 			t.Errorf("called %v before the thaw: %d findings, want %d: %v", c.stood, len(r.book.findings), c.found, r.book.findings)
 		}
+	}
+}
+
+// TestOverlapWithThawed: who stands still does not hear that its partition is another's. In the instant of its thaw the broker gives
+// its partition away, for it was silent too long, and the other one begins before it has heard of that: no mistake of either.
+func TestOverlapWithThawed(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		other *process
+		found int
+	}{
+		"never stood still":            {&process{}, 1},
+		"stands still":                 {&process{thawed: make(chan struct{})}, 0},
+		"was thawed in that instant":   {&process{thawedAt: now}, 0},
+		"was thawed long ago":          {&process{thawedAt: now.Add(-time.Minute)}, 1},
+		"stands still a second time":   {&process{thawed: make(chan struct{}), thawedAt: now.Add(-time.Minute)}, 0},
+		"its claim has ended, we know": {&process{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{book: newBook(), ordered: true}
+			claim, keeper := broker.NewClaim("in", 0, nil)
+			if name == "its claim has ended, we know" {
+				keeper.End(nil)
+			}
+			r.judgeOverlap(&entry{process: &process{}}, &entry{process: c.other, claim: claim})
+			if len(r.book.findings) != c.found {
+				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
+			}
+		})
 	}
 }
 

@@ -249,9 +249,9 @@ func (p *process) hush(undo func()) func() {
 // the clock first.
 func (p *process) unheard() time.Duration {
 	p.mu.Lock()
-	alone, still := p.silent.lasts(), p.thawed != nil || p.lately()
+	alone := p.silent.lasts()
 	p.mu.Unlock()
-	if still {
+	if p.isBehind() {
 		return 0
 	}
 	p.run.ownersMu.Lock()
@@ -278,11 +278,11 @@ func (p *process) thaw() {
 	}
 }
 
-// isFrozen says whether it stands still.
-func (p *process) isFrozen() bool {
+// isBehind says whether it stands still, or did so a moment ago: then it may not know yet what it has lost.
+func (p *process) isBehind() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.thawed != nil
+	return p.thawed != nil || p.lately()
 }
 
 // standStill waits while the process is frozen, and says whether it was, or was so a moment ago: then it may not know yet what
