@@ -118,6 +118,9 @@ type Traits struct {
 	MaxDeliveries int
 	// AtMostOnce: nothing comes again. Ack only frees budget, and Nack says ErrLost.
 	AtMostOnce bool
+	// Together: the unsettled messages of a claim are lost together or not at all; no ack of one comes too late while that of a later
+	// one is taken. Then several messages of a key may be handled before they are acked.
+	Together bool
 	// Atomic: what is emitted with an ack is stored together with it, or neither is. The source is an Emitter.
 	Atomic bool
 }

@@ -188,9 +188,9 @@ func (b *batches) take(k *claim) (ms []broker.Message, lanes []uint64) {
 // alone: whose fault that was is not known, so each gets a call of its own; together, good ones would use up their attempts
 // because of a bad one among them.
 func (b *batches) putBehind(w *work, n int, alone bool) {
-	var ws []*waiting
-	for _, m := range w.ms[n:] {
-		ws = append(ws, &waiting{m: [1]broker.Message{m}, number: [1]uint64{w.lanes[0]}, k: w.k, alone: alone})
+	ws := waitingOf(w.k, w.lanes[0], w.ms[n:])
+	for _, one := range ws {
+		one.alone = alone
 	}
 	b.queue.expect(len(ws))
 	w.k.lanes.putBack(w.lanes[0], ws)

@@ -68,6 +68,8 @@ func (ts *laneTables) all() []*lanes {
 type lanes struct {
 	// limit of those that wait in a lane: from there until half of it is left, the lane is crowded. From hold until thaw it is full.
 	limit, hold, thaw int
+	// clears: a crowded lane is rid of what fails, until half of its limit is left. What is crowded stays in it meanwhile.
+	clears bool
 
 	mu      sync.Mutex
 	slots   []lane // a power of two, at most half of them in use
@@ -89,7 +91,7 @@ type lane struct {
 // stop all others, again and again. The lane is full only if more come than it can be rid of.
 func newLanes(l Lane) *lanes {
 	if l.Full == LaneDeadLetter {
-		return &lanes{limit: l.Limit, hold: l.Limit + max(1, l.Limit/4), thaw: l.Limit}
+		return &lanes{limit: l.Limit, hold: l.Limit + max(1, l.Limit/4), thaw: l.Limit, clears: true}
 	}
 	return &lanes{limit: l.Limit, hold: l.Limit, thaw: l.Limit / 2}
 }
@@ -105,6 +107,15 @@ type waiting struct {
 }
 
 const waitingAtOnce = 32
+
+// waitingOf are messages that come back to their lane.
+func waitingOf(k *claim, number uint64, ms []broker.Message) []*waiting {
+	ws := make([]*waiting, len(ms))
+	for i := range ms {
+		ws[i] = &waiting{m: [1]broker.Message{ms[i]}, number: [1]uint64{number}, k: k}
+	}
+	return ws
+}
 
 // A stash makes waiting ones.
 type stash []waiting
@@ -209,6 +220,11 @@ func (t *lanes) push(s *lane, w *waiting) (crowded, full bool) {
 	s.last = w
 	s.n++
 	t.waiting++
+	return t.grown(s), s.full
+}
+
+// grown looks at a lane that has more than before, and says whether it became crowded.
+func (t *lanes) grown(s *lane) (crowded bool) {
 	if !s.crowded && s.n >= t.limit {
 		s.crowded, crowded = true, true
 	}
@@ -216,7 +232,7 @@ func (t *lanes) push(s *lane, w *waiting) (crowded, full bool) {
 		s.full = true
 		t.full++
 	}
-	return crowded, s.full
+	return crowded
 }
 
 // pop takes the first out of a lane that has one.
@@ -238,12 +254,28 @@ func (t *lanes) pop(s *lane) *waiting {
 	return w
 }
 
-// A followers list is what follows the settled: next may start; back goes back, in this order, for its claim is over.
+// popRun takes up to most messages of one claim out of a lane that has one; each links to the next.
+func (t *lanes) popRun(s *lane, most int) (first *waiting) {
+	if t.clears && s.crowded {
+		most = 1
+	}
+	first = t.pop(s)
+	last := first
+	for n := 1; n < most && s.first != nil && s.first.k == first.k; n++ {
+		last.next = t.pop(s)
+		last = last.next
+	}
+	return first
+}
+
+// A followers list is what follows the settled: next may start, each with those of its lane that it links to behind it; back goes
+// back, in this order, for its claim is over.
 type followers struct{ next, back []*waiting }
 
 // done says that the messages at large of these lanes are settled, and appends to f what follows. again: they come again, before
 // which nothing of their lanes may start, so all of it goes back. thawed: no lane is full any more.
-func (t *lanes) done(numbers []uint64, again bool, f *followers) (thawed bool) {
+// Of a lane up to most messages follow.
+func (t *lanes) done(numbers []uint64, again bool, most int, f *followers) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.full
@@ -259,7 +291,7 @@ func (t *lanes) done(numbers []uint64, again bool, f *followers) (thawed bool) {
 			t.remove(s)
 			continue
 		}
-		f.next = append(f.next, t.pop(s))
+		f.next = append(f.next, t.popRun(s, most))
 	}
 	return was > 0 && t.full == 0
 }
@@ -315,6 +347,7 @@ func (t *lanes) putBack(number uint64, ws []*waiting) {
 		s.n++
 		t.waiting++
 	}
+	t.grown(s)
 }
 
 // crowded says whether a lane is.

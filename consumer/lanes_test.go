@@ -82,6 +82,7 @@ func TestLanesAgainstModel(t *testing.T) {
 					}
 				}
 				again, wasFull := rapid.Bool().Draw(t, "again"), len(fulls.lanes) > 0
+				most := rapid.IntRange(1, 4).Draw(t, "most")
 				var want, wantBack []int64
 				for _, number := range numbers {
 					rest := model[number][1:]
@@ -89,16 +90,23 @@ func TestLanesAgainstModel(t *testing.T) {
 						wantBack = append(wantBack, rest[0])
 						rest = rest[1:]
 					}
-					model[number] = rest
-					if len(rest) > 0 {
-						want = append(want, rest[0])
-					} else {
+					crowds.see(number, len(rest))
+					fulls.see(number, len(rest))
+					n, most := 0, most
+					if l.clears && crowds.lanes[number] {
+						most = 1
+					}
+					for n < min(most, len(rest)) && of[rest[n]] == of[rest[0]] {
+						n++
+					}
+					want = append(want, rest[:n]...)
+					if model[number] = rest[max(0, n-1):]; len(rest) == 0 { // those that follow are one at large
 						delete(model, number)
 					}
 					see(number)
 				}
 				var f followers
-				if thawed := l.done(numbers, again, &f); thawed != (wasFull && len(fulls.lanes) == 0) {
+				if thawed := l.done(numbers, again, most, &f); thawed != (wasFull && len(fulls.lanes) == 0) {
 					t.Fatalf("done says thawed %v; full before: %v, now %v", thawed, wasFull, fulls.lanes)
 				}
 				sameOffsets(t, "next", f.next, want)
@@ -158,7 +166,9 @@ func sameOffsets(t *rapid.T, what string, ws []*waiting, want []int64) {
 	t.Helper()
 	var got []int64
 	for _, w := range ws {
-		got = append(got, w.m[0].Offset)
+		for ; w != nil; w = w.next {
+			got = append(got, w.m[0].Offset)
+		}
 	}
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s: %v, want %v", what, got, want)
@@ -181,7 +191,7 @@ func BenchmarkLanes(b *testing.B) {
 				n, _, _ := l.add(k, ms, numbers, &st)
 				for at := numbers[:n]; len(at) > 0; {
 					f.next = f.next[:0]
-					l.done(at, false, &f)
+					l.done(at, false, 1, &f)
 					at = at[:0]
 					for _, w := range f.next {
 						at = append(at, w.number[0])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -530,5 +531,125 @@ func TestLaneStaysWithItsWorker(t *testing.T) {
 		if handled != messages || switches > messages/10 {
 			t.Errorf("%d messages were handled, and the worker changed %d times", handled, switches)
 		}
+	})
+}
+
+// What follows in a lane goes to its worker several at once, where handlers are short: each is handled after the one before it, and
+// none behind one that failed, whatever failed it, until that is settled.
+func TestRunOfLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, keys = 2000, 2
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produceKeyed(t, b, messages, keys)
+		book, most := newOrderBook(), 0
+		var mu sync.Mutex
+		failed := map[string]bool{}
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Observers: []consumer.Observer{func(e consumer.Event) {
+			if h, ok := e.(consumer.Handled); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				most = max(most, h.N)
+			}
+		}}, Handler: book.handle(func(m *consumer.Message) error {
+			_, n := keyAndNumber(m)
+			mu.Lock()
+			again := failed[string(m.Value)]
+			failed[string(m.Value)] = true
+			mu.Unlock()
+			switch {
+			case again:
+			case n%101 == 100:
+				panic("it panics")
+			case n%103 == 100:
+				runtime.Goexit()
+			case n%53 == 50:
+				return consumer.Defer(time.Second, nil)
+			case n%37 == 30:
+				return errors.New("it fails")
+			}
+			return nil
+		})})
+		time.Sleep(20 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, messages, keys)
+		wantUnsettled(t, b, 0)
+		if most < 20 {
+			t.Errorf("%d messages at most were handled at once, of two keys", most)
+		}
+	})
+}
+
+// A claim that is lost under a run: what of it has not begun is let go at once, and the lane is kept shut by what runs.
+func TestLostRunFreesBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 150
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produceKeyed(t, b, 400, 1)
+		book := newOrderBook()
+		var slept atomic.Bool
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: book.handle(func(m *consumer.Message) error {
+			if _, n := keyAndNumber(m); n == slow && slept.CompareAndSwap(false, true) {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		})})
+		time.Sleep(time.Second)
+		if n := r.Stats().Handled; n != slow { // those of the same run before it, too, though it has not ended
+			t.Errorf("%d were handled before the slow one, want %d", n, slow)
+		}
+		if err := b.Steal("group", "in", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if s := r.Stats(); s.InFlight != 1 || s.Lanes != 1 || s.Waiting != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		time.Sleep(2 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, 400, 1)
+		wantUnsettled(t, b, 0)
+	})
+}
+
+// A worker that was replaced for a stuck handler leaves the rest of its run to another: nobody would end a handler that it starts
+// then, however long that takes.
+func TestReplacedWorkerLeavesItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, stuck = 300, 150
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produceKeyed(t, b, messages, 1)
+		book := newOrderBook()
+		var first sync.Map
+		handle := func(ctx context.Context, m *consumer.Message) error {
+			_, n := keyAndNumber(m)
+			if _, again := first.LoadOrStore(n, true); again {
+				return nil
+			}
+			switch n {
+			case stuck: // whatever its context says
+				time.Sleep(time.Minute)
+			case stuck + 1:
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		}
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Timeout: time.Second, StuckAfter: 2 * time.Second,
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				return book.handle(func(m *consumer.Message) error { return handle(ctx, m) })(ctx, m)
+			}})
+		time.Sleep(10 * time.Minute)
+		if s := r.Stats(); s.InFlight != 0 || s.Stuck != 0 || s.Handled != messages {
+			t.Errorf("stats %+v", s)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		book.check(t, messages, 1)
+		wantUnsettled(t, b, 0)
 	})
 }

@@ -147,9 +147,14 @@ func (q *queue) requeueExpected(w *work, last bool) (refused []*work) {
 func (q *queue) follow(next []*waiting, last bool) (refused []*work) {
 	most := q.pace.quantum(len(next))
 	for len(next) > 0 {
+		if next[0].next != nil {
+			refused = append(refused, q.requeueExpected(runOf(next[0]), last)...)
+			next, last = next[1:], false
+			continue
+		}
 		n, k := 1, next[0].k
 		class := q.classOf(k, &next[0].m[0])
-		for n < min(most, len(next)) && next[n].k == k && q.classOf(k, &next[n].m[0]) == class {
+		for n < min(most, len(next)) && next[n].next == nil && next[n].k == k && q.classOf(k, &next[n].m[0]) == class {
 			n++
 		}
 		refused = append(refused, q.requeueExpected(workOf(next[:n]), last)...)
@@ -170,6 +175,34 @@ func workOf(ws []*waiting) *work {
 		ms[i], numbers[i] = one.m[0], one.number[0]
 	}
 	w.init(ws[0].k, ms, numbers)
+	return w
+}
+
+// longestRun bounds a run where handlers take next to nothing.
+const longestRun = 128
+
+// mostInRun is how many messages that follow in a lane go to a worker at once, which handles one after the other and acks them
+// together. It is one where the source might lose some of them and not what comes behind, where they may be of several classes,
+// and where they are gathered to batches.
+func (q *queue) mostInRun(k *claim) int {
+	if !k.feed.traits.Together || q.cfg.Priority != nil || q.cfg.Batch != nil {
+		return 1
+	}
+	return q.pace.quantum(longestRun)
+}
+
+// runOf makes a work of messages that follow one another in a lane.
+func runOf(first *waiting) *work {
+	n := 0
+	for w := first; w != nil; w = w.next {
+		n++
+	}
+	ms := make([]broker.Message, 0, n)
+	for w := first; w != nil; w = w.next {
+		ms = append(ms, w.m[0])
+	}
+	w := &work{run: true}
+	w.init(first.k, ms, []uint64{first.number[0]})
 	return w
 }
 

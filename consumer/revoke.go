@@ -63,7 +63,7 @@ func (r *revoker) clear(k *claim, reason string) {
 		d0, d1, u0, u1 := w.steal()
 		r.till.ackPart(w, d0, d1, nil)
 		back = append(back, backs(w.part(u0, u1))...)
-		lanes = append(lanes, w.lanesOf(u0, u1)...)
+		lanes = append(lanes, w.lanesUnstarted(u0, u1)...)
 	}
 	ms, of := r.batches.take(k)
 	back, lanes = append(back, backs(ms)...), append(lanes, of...)

@@ -42,9 +42,14 @@ func (t *till) ackLast(k *claim, tokens []uint64, lanes []uint64, last bool) {
 // ackPart acks messages [a, b) of w, whose handler returned nil, with one call. buf lends its memory, where the caller has some.
 func (t *till) ackPart(w *work, a, b int, buf *[]uint64) { t.ackEnd(w, a, b, buf, false) }
 
-// ackEnd is ackPart; last: as in ackLast.
+// ackEnd is ackPart; last: as in ackLast, and by the worker that leaves w.
 func (t *till) ackEnd(w *work, a, b int, buf *[]uint64, last bool) {
+	lanes := w.lanesOf(a, b)
+	if last && w.run {
+		lanes = w.runLane(b)
+	}
 	if a >= b {
+		t.releaseLast(w.k, lanes, false, last)
 		return
 	}
 	tokens := w.tokens
@@ -61,7 +66,6 @@ func (t *till) ackEnd(w *work, a, b int, buf *[]uint64, last bool) {
 		*buf = tokens
 	}
 	t.tell.handled(w.part(a, b))
-	lanes := w.lanesOf(a, b)
 	if w.emitted.Load() == nil {
 		t.ackLast(w.k, tokens, lanes, last)
 		return
@@ -140,13 +144,29 @@ func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 	if k.lanes == nil {
 		return
 	}
+	most := t.queue.mostInRun(k)
 	for len(numbers) > 0 {
 		var f followers
-		if k.lanes.done(numbers, again, &f) {
+		if k.lanes.done(numbers, again, most, &f) {
 			k.thaw()
 		}
 		t.returnWaiting(f.back)
 		numbers, again = t.returnWorks(t.follow(f.next, last)), true
+	}
+}
+
+// recall has what is unstarted of a run wait in its lane again, before all others: the one before it failed. For the worker, which
+// has the lane. It is what stands behind from, and what stands from there on was started last and taken out.
+func (t *till) recall(w *work, from int) {
+	_, next, _ := unpackState(w.state.Load())
+	_, _, _, end := w.steal()
+	switch ms := w.ms[from:max(next, end)]; {
+	case len(ms) == 0:
+	case w.k.closed.Load(): // it comes again whatever runs before it
+		t.returned(w.k, backs(ms), "lost")
+	default:
+		t.queue.expect(len(ms))
+		w.k.lanes.putBack(w.lanes[0], waitingOf(w.k, w.lanes[0], ms))
 	}
 }
 
@@ -183,7 +203,7 @@ func (t *till) returnWorks(ws []*work) (lanes []uint64) {
 			_, _, u0, u1 := w.steal()
 			k.leave(w)
 			back = append(back, backs(w.part(u0, u1))...)
-			lanes = append(lanes, w.lanesOf(u0, u1)...)
+			lanes = append(lanes, w.lanesUnstarted(u0, u1)...)
 			ws = ws[1:]
 		}
 		t.returned(k, back, "drain") // the claim is open, so it is the stop that the queue does not wait for

@@ -28,6 +28,10 @@ type work struct {
 	tokens []uint64
 	// each: a success is acked before the next message is started, or a crash would repeat several of a worker.
 	each bool
+	// run: its messages are of one lane, one behind the other, and lanes has that lane once. The lane is of all of them until the
+	// first is started, and then the worker's, until it leaves the work or passes the lane on with a message that failed (passed,
+	// its own).
+	run, passed bool
 	// batch: its messages are handled by one call. Then the state counts that one, not them.
 	batch bool
 	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new. A batch has firsts; nil
@@ -99,12 +103,32 @@ func (w *work) part(a, b int) []broker.Message {
 	return w.ms[a:b]
 }
 
-// lanesOf are the lanes of part.
+// lanesOf are the lanes of part, as far as they are free with it; that of a run is free when the worker says so.
 func (w *work) lanesOf(a, b int) []uint64 {
-	if w.batch && a < b {
+	switch {
+	case w.run:
+		return nil
+	case w.batch && a < b:
 		return w.lanes
 	}
 	return lanePart(w.lanes, a, b)
+}
+
+// lanesUnstarted are the lanes of the unstarted [a, b) that were taken from the work. Those of a run that has begun are its
+// worker's: a message of it runs.
+func (w *work) lanesUnstarted(a, b int) []uint64 {
+	if w.run && a == 0 && b > 0 {
+		return w.lanes
+	}
+	return w.lanesOf(a, b)
+}
+
+// runLane is the lane of a run of which the worker has started messages up to end and passed none on; nil: it is not its own.
+func (w *work) runLane(end int) []uint64 {
+	if !w.run || w.passed || end == 0 {
+		return nil
+	}
+	return w.lanes
 }
 
 // lanePart is lanes[a:b]; nil where there is no order.
@@ -124,12 +148,17 @@ func (w *work) item(i int) item {
 			first = w.firsts[i]
 		}
 	}
-	return item{k: w.k, m: &w.ms[i], lane: lanePart(w.lanes, i, i+1), first: first}
+	lane := w.lanes
+	if !w.run {
+		lane = lanePart(w.lanes, i, i+1)
+	}
+	return item{k: w.k, m: &w.ms[i], lane: lane, first: first}
 }
 
 // rest makes a work of the unstarted [a, b), with all that w knows of them.
 func (w *work) rest(a, b int) *work {
-	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesOf(a, b), each: w.each, batch: w.batch, first: w.first, firsts: w.firsts}
+	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesUnstarted(a, b), each: w.each, run: w.run, batch: w.batch, first: w.first,
+		firsts: w.firsts}
 	if w.tokens != nil {
 		rest.tokens = w.tokens[a:b:b]
 	}
@@ -180,6 +209,26 @@ func (w *work) steal() (d0, d1, u0, u1 int) {
 		}
 		if w.state.CompareAndSwap(v, withFields(v, done, next, next)) {
 			return from, done, next, end
+		}
+	}
+}
+
+// share is steal for the sake of what waits behind a slow message. What is unstarted of a run waits for that message wherever it
+// is: it stays, unless nothing of the run was started.
+func (w *work) share() (d0, d1, u0, u1 int) {
+	if !w.run {
+		return w.steal()
+	}
+	for {
+		v := w.state.Load()
+		from, next, end := unpackState(v)
+		switch {
+		case next > end || next > 0 && next-1 <= from:
+			return 0, 0, 0, 0
+		case next == 0 && w.state.CompareAndSwap(v, withFields(v, 0, 0, 0)):
+			return 0, 0, 0, end
+		case next > 0 && w.state.CompareAndSwap(v, withFields(v, next-1, next, end)):
+			return from, next - 1, 0, 0
 		}
 	}
 }

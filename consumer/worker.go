@@ -108,6 +108,9 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 		case !w.k.Startable():
 			ws.refuse(l, w, i)
 			continue
+		case w.run && v&replaced != 0:
+			ws.handOver(l, w, i)
+			continue
 		case w.batch:
 			ws.callBatch(ctx, l, w, i)
 			continue
@@ -229,6 +232,10 @@ func (ws *workers) failed(l *local, w *work, i int, err error) {
 		l.good += ws.judge.failedBatch(w, err, late, l.begun)
 		return
 	}
+	if w.run {
+		ws.till.recall(w, i+1)
+		w.passed = true
+	}
 	if IsDeferred(err) {
 		l.calls-- // it handled nothing, and tells nothing of how long that takes
 	}
@@ -268,8 +275,24 @@ func (ws *workers) refuse(l *local, w *work, i int) {
 	}
 	ws.till.ackPart(w, from, i, &l.tokens)
 	_, _, u0, u1 := w.steal()
-	back := append(backs(w.part(i, i+1)), backs(w.part(u0, u1))...)
-	ws.till.giveBack(w.k, back, append(w.lanesOf(i, i+1), w.lanesOf(u0, u1)...), "revoked")
+	back, lanes := append(backs(w.part(i, i+1)), backs(w.part(u0, u1))...), append(w.lanesOf(i, i+1), w.lanesOf(u0, u1)...)
+	if w.run {
+		lanes, w.passed = w.lanes, true
+	}
+	ws.till.giveBack(w.k, back, lanes, "revoked")
+}
+
+// handOver leaves the rest of a run, message i first, which was taken and not started, to others: this worker was replaced, and
+// nobody looks at it any more, so that a timeout would not end what it started.
+func (ws *workers) handOver(l *local, w *work, i int) {
+	from, _, ok := w.takeOut(i)
+	if !ok {
+		return
+	}
+	ws.till.ackPart(w, from, i, &l.tokens)
+	ws.till.recall(w, i)
+	w.passed = true
+	ws.till.release(w.k, w.lanes, false)
 }
 
 // unwound is called when a handler did not return: it panicked, or, where there is no panic, ends its goroutine.
@@ -285,6 +308,15 @@ func (ws *workers) unwound(p *pool.Worker[*work], l *local, w *work, i int, pani
 // goexit is called while the goroutine is ending: by then the rest of the work must have left its hands.
 func (ws *workers) goexit(l *local, w *work, i int) {
 	ws.failed(l, w, i, ErrGoexit)
+	if w.run {
+		ws.till.recall(w, i+1) // else there was nothing to decide, and the lane is its own still
+		v := w.state.Add(oneTaken)
+		_, _, end := unpackState(v)
+		if lanes := w.runLane(end); ws.left(w, v) && lanes != nil {
+			ws.till.release(w.k, lanes, false)
+		}
+		return
+	}
 	_, _, u0, u1 := w.steal()
 	if ws.left(w, w.state.Add(oneTaken)) && u0 < u1 {
 		ws.till.again(w.k, w.ms[u0:u1], w.lanesOf(u0, u1), w.first)

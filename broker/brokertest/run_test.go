@@ -19,7 +19,7 @@ import (
 func smallest(wrap func(broker.Source) broker.Source) brokertest.Harness {
 	return brokertest.Harness{
 		Lease: 200 * time.Millisecond, Patience: 2 * time.Second, Bubble: true, KeepsRuns: true, Operations: true,
-		Traits: broker.Traits{Ordered: true},
+		Traits: broker.Traits{Ordered: true, Together: true},
 		New: func(t testing.TB, s brokertest.Setup) *brokertest.System {
 			lease := 200 * time.Millisecond
 			if s.Lease != 0 {
@@ -230,7 +230,7 @@ func TestWhatHoldsInEveryCase(t *testing.T) {
 		"other traits": {func() *wrapped {
 			return &wrapped{open: func(s broker.Source, ctx context.Context, o broker.Options) (broker.Traits, error) {
 				_, err := s.Open(ctx, o)
-				return broker.Traits{Ordered: true, MaxDeliveries: 3}, err
+				return broker.Traits{Ordered: true, Together: true, MaxDeliveries: 3}, err
 			}}
 		}, "want Harness.Traits"},
 		"a budget of its own": {func() *wrapped {

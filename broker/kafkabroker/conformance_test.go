@@ -17,7 +17,7 @@ func harness(balancer string, lease time.Duration,
 	newSystem func(t testing.TB, s brokertest.Setup, balancer string) *testSystem) brokertest.Harness {
 	return brokertest.Harness{
 		New:        func(t testing.TB, s brokertest.Setup) *brokertest.System { return newSystem(t, s, balancer).system() },
-		Traits:     broker.Traits{Ordered: true, Attempts: broker.AtLeast, Atomic: balancer == "transactional"},
+		Traits:     broker.Traits{Ordered: true, Attempts: broker.AtLeast, Together: true, Atomic: balancer == "transactional"},
 		Lease:      lease,
 		RevokeWait: revokeWait(balancer, lease),
 		Patience:   60 * time.Second,

@@ -130,7 +130,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := s.awaitGroup(ctx); err != nil {
 		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
 	}
-	return broker.Traits{Ordered: true, Attempts: broker.AtLeast, Atomic: s.cfg.Transactional}, nil
+	return broker.Traits{Ordered: true, Attempts: broker.AtLeast, Together: true, Atomic: s.cfg.Transactional}, nil
 }
 
 // launch starts the goroutines.

@@ -144,6 +144,7 @@ func (c Config) traits() broker.Traits {
 		NativeDelay:   max(0, c.NativeDelay),
 		MaxDeliveries: c.MaxDeliveries,
 		AtMostOnce:    c.AtMostOnce,
+		Together:      !c.Leased,
 		Atomic:        c.Atomic,
 	}
 }

@@ -46,10 +46,10 @@ func TestTraits(t *testing.T) {
 		c    Config
 		want broker.Traits
 	}{
-		"partitioned":  {Config{}, broker.Traits{Ordered: true}},
+		"partitioned":  {Config{}, broker.Traits{Ordered: true, Together: true}},
 		"leased":       {Config{Leased: true}, broker.Traits{Attempts: broker.AtMost, NativeDelay: 24 * time.Hour}},
 		"no delay":     {Config{Leased: true, NativeDelay: -1}, broker.Traits{Attempts: broker.AtMost}},
-		"exact":        {Config{Attempts: broker.Exact}, broker.Traits{Ordered: true, Attempts: broker.Exact}},
+		"exact":        {Config{Attempts: broker.Exact}, broker.Traits{Ordered: true, Attempts: broker.Exact, Together: true}},
 		"at most once": {Config{Leased: true, AtMostOnce: true}, broker.Traits{Attempts: broker.AtMost, AtMostOnce: true}},
 		"deliveries": {Config{Leased: true, MaxDeliveries: 3},
 			broker.Traits{Attempts: broker.AtMost, NativeDelay: 24 * time.Hour, MaxDeliveries: 3}},
