@@ -145,6 +145,6 @@ func (ws *workers) callAround(ctx context.Context, l *local, w *work, i int) {
 func (ws *workers) ackTold(l *local, w *work, i int) {
 	if from, _, ok := w.takeOut(i); ok {
 		l.begun.handled(w.part(i, i+1))
-		ws.till.ackPart(w, from, i+1, &l.tokens)
+		ws.ackPart(l, w, from, i+1)
 	}
 }

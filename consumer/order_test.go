@@ -653,3 +653,99 @@ func TestReplacedWorkerLeavesItsRun(t *testing.T) {
 		wantUnsettled(t, b, 0)
 	})
 }
+
+// A slowAck is a source that takes its time with one ack, the first after it is armed.
+type slowAck struct {
+	*membroker.Source
+	armed atomic.Bool
+}
+
+func (s *slowAck) AckEmitting(c *broker.Claim, es []broker.Emission) error {
+	if s.armed.CompareAndSwap(true, false) {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return s.Source.AckEmitting(c, es)
+}
+
+// What of a run has returned is acked by others while the next one of it runs. When that returns before they are through, it is
+// acked behind them all the same: else outputs of a key would stand in the wrong order, and what is lost after one ack of two
+// would come again behind what was acked.
+func TestRunIsAckedInOrder(t *testing.T) {
+	const messages, slow = 300, 150 // and one behind that, of the same run
+	revoke := func(t *testing.T, b *membroker.Broker, _ *running) {
+		if err := b.Revoke("group", "in", 0); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, others := range map[string]map[int]func(t *testing.T, b *membroker.Broker, r *running){
+		"the watchdog":                     {slow: nil},
+		"a revocation":                     {slow: revoke},
+		"a revocation beside the watchdog": {slow: nil, slow + 10: revoke},
+		"a stop":                           {slow: func(_ *testing.T, _ *membroker.Broker, r *running) { r.stop() }},
+	} {
+		for how, ends := range map[string]func() error{
+			"nil":    func() error { return nil },
+			"skip":   func() error { return consumer.Skip("it has nothing to say") },
+			"panic":  func() error { panic("it panics") },
+			"goexit": func() error { runtime.Goexit(); return nil },
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Atomic: true})
+					produceKeyed(t, b, messages, 1)
+					src := &slowAck{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+					book := newOrderBook()
+					started := make(chan *running, 1)
+					var slept sync.Map
+					handle := func(ctx context.Context, m *consumer.Message) error {
+						if err := consumer.Emit(ctx, emitted(m, "")); err != nil {
+							return err
+						}
+						_, n := keyAndNumber(m)
+						do, waits := others[n]
+						if _, again := slept.LoadOrStore(n, true); again || !waits {
+							return nil
+						}
+						if n == slow {
+							src.armed.Store(true)
+						}
+						if do != nil {
+							do(t, b, <-started)
+						}
+						time.Sleep(55 * time.Millisecond)
+						if len(others) > 1 && n == slow {
+							return nil // or the other one is of another run
+						}
+						return ends()
+					}
+					r := start(t, b, consumer.Config{Source: src, Order: consumer.OrderKey,
+						Handler: func(ctx context.Context, m *consumer.Message) error {
+							return book.handle(func(m *consumer.Message) error { return handle(ctx, m) })(ctx, m)
+						}})
+					started <- r
+					time.Sleep(time.Minute)
+					if err := r.end(); err != nil {
+						t.Fatal(err)
+					}
+					if src.armed.Load() {
+						t.Error("nobody acked beside the slow one")
+					}
+					wantInOrder(t, b)
+				})
+			})
+		}
+	}
+}
+
+// wantInOrder looks at the outputs of a key: each behind those of the messages before it.
+func wantInOrder(t *testing.T, b *membroker.Broker) {
+	t.Helper()
+	last := -1
+	for _, m := range b.Messages("out") {
+		_, n := keyAndNumber(&m)
+		if n <= last {
+			t.Errorf("the output of %d stands behind that of %d", n, last)
+		}
+		last = max(last, n)
+	}
+}

@@ -60,8 +60,7 @@ func (r *revoker) clear(k *claim, reason string) {
 	var back []broker.Back
 	var lanes []uint64
 	for _, w := range k.close(reason) {
-		d0, d1, u0, u1 := w.steal()
-		r.till.ackPart(w, d0, d1, nil)
+		u0, u1 := r.till.ackBeside(w, w.steal)
 		back = append(back, backs(w.part(u0, u1))...)
 		lanes = append(lanes, w.lanesUnstarted(u0, u1)...)
 	}

@@ -42,6 +42,15 @@ func (t *till) ackLast(k *claim, tokens []uint64, lanes []uint64, last bool) {
 // ackPart acks messages [a, b) of w, whose handler returned nil, with one call. buf lends its memory, where the caller has some.
 func (t *till) ackPart(w *work, a, b int, buf *[]uint64) { t.ackEnd(w, a, b, buf, false) }
 
+// ackBeside acks, beside w's worker, the successes that take takes from it, and returns the unstarted that it takes.
+func (t *till) ackBeside(w *work, take func() (d0, d1, u0, u1 int)) (u0, u1 int) {
+	pass := w.takeTurn() // first: of two that take, the second would overtake the first
+	defer pass()
+	d0, d1, u0, u1 := take()
+	t.ackPart(w, d0, d1, nil)
+	return u0, u1
+}
+
 // ackEnd is ackPart; last: as in ackLast, and by the worker that leaves w.
 func (t *till) ackEnd(w *work, a, b int, buf *[]uint64, last bool) {
 	lanes := w.lanesOf(a, b)

@@ -27,8 +27,7 @@ func newWatchdog(cfg *Config, tell *teller, t *till, j *judge, ws *workers) *wat
 // split is the pool's Split: of a work that a worker has held for two scans, the successes are acked, for they must not wait for
 // a slow neighbour, and the unstarted go to another worker.
 func (d *watchdog) split(w *work) (*work, bool) {
-	d0, d1, u0, u1 := w.share()
-	d.till.ackPart(w, d0, d1, nil)
+	u0, u1 := d.till.ackBeside(w, w.share)
 	if u0 >= u1 {
 		return nil, false
 	}

@@ -32,6 +32,8 @@ type work struct {
 	// first is started, and then the worker's, until it leaves the work or passes the lane on with a message that failed (passed,
 	// its own).
 	run, passed bool
+	// acking is whose turn it is to ack a part of a run; nil: only its worker ever has.
+	acking atomic.Pointer[turn]
 	// batch: its messages are handled by one call. Then the state counts that one, not them.
 	batch bool
 	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new. A batch has firsts; nil
@@ -230,6 +232,32 @@ func (w *work) share() (d0, d1, u0, u1 int) {
 		case next > 0 && w.state.CompareAndSwap(v, withFields(v, next-1, next, end)):
 			return from, next - 1, 0, 0
 		}
+	}
+}
+
+// A turn has room for one: who puts something in acks, and takes it out again. It is no lock, for sources are called meanwhile.
+type turn chan struct{}
+
+// takeTurn waits until nobody acks a part of w, and has others wait until it is passed. For those who take successes from a run
+// while its worker goes on. Else: the watchdog takes messages 0 to 4 of a run; before it has acked them 5 returns, and the worker
+// acks that; the outputs of a key stand in the wrong order. Or the claim ends between the two: 0 to 4 come again behind 5.
+func (w *work) takeTurn() (pass func()) {
+	if !w.run {
+		return func() {}
+	}
+	if w.acking.Load() == nil {
+		t := make(turn, 1)
+		w.acking.CompareAndSwap(nil, &t)
+	}
+	t := *w.acking.Load()
+	t <- struct{}{}
+	return func() { <-t }
+}
+
+// awaitTurn waits until nobody acks what stands before that which the worker has just taken out of w.
+func (w *work) awaitTurn() {
+	if w.acking.Load() != nil {
+		w.takeTurn()()
 	}
 }
 

@@ -146,8 +146,14 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 // ackEach acks a message that its handler finished before the next one of its work is started.
 func (ws *workers) ackEach(l *local, w *work, i int) {
 	if from, _, ok := w.takeOut(i); ok { // else disowned: the watchdog has decided
-		ws.till.ackPart(w, from, i+1, &l.tokens)
+		ws.ackPart(l, w, from, i+1)
 	}
+}
+
+// ackPart acks messages [a, b) of w, which the worker has taken out of it.
+func (ws *workers) ackPart(l *local, w *work, a, b int) {
+	w.awaitTurn()
+	ws.till.ackPart(w, a, b, &l.tokens)
 }
 
 // callBatch calls the batch handler with all messages of w.
@@ -227,7 +233,7 @@ func (ws *workers) failed(l *local, w *work, i int, err error) {
 	if !ok {
 		return // disowned: the watchdog has decided
 	}
-	ws.till.ackPart(w, from, i, &l.tokens)
+	ws.ackPart(l, w, from, i)
 	if w.batch {
 		l.good += ws.judge.failedBatch(w, err, late, l.begun)
 		return
@@ -251,6 +257,7 @@ func (ws *workers) finish(l *local, w *work, v uint64) {
 		return
 	}
 	from, _, end := unpackState(v)
+	w.awaitTurn()
 	ws.till.ackEnd(w, from, end, &l.tokens, true)
 }
 
@@ -273,7 +280,7 @@ func (ws *workers) refuse(l *local, w *work, i int) {
 	if !ok {
 		return
 	}
-	ws.till.ackPart(w, from, i, &l.tokens)
+	ws.ackPart(l, w, from, i)
 	_, _, u0, u1 := w.steal()
 	back, lanes := append(backs(w.part(i, i+1)), backs(w.part(u0, u1))...), append(w.lanesOf(i, i+1), w.lanesOf(u0, u1)...)
 	if w.run {
@@ -289,7 +296,7 @@ func (ws *workers) handOver(l *local, w *work, i int) {
 	if !ok {
 		return
 	}
-	ws.till.ackPart(w, from, i, &l.tokens)
+	ws.ackPart(l, w, from, i)
 	ws.till.recall(w, i)
 	w.passed = true
 	ws.till.release(w.k, w.lanes, false)
@@ -310,6 +317,7 @@ func (ws *workers) goexit(l *local, w *work, i int) {
 	ws.failed(l, w, i, ErrGoexit)
 	if w.run {
 		ws.till.recall(w, i+1) // else there was nothing to decide, and the lane is its own still
+		w.awaitTurn()
 		v := w.state.Add(oneTaken)
 		_, _, end := unpackState(v)
 		if lanes := w.runLane(end); ws.left(w, v) && lanes != nil {
