@@ -25,6 +25,9 @@ var simBlind = map[string]string{
 	"what makes room stops all others":                                 "it costs throughput: all becomes settled all the same",
 	"the rest of a batch is a message":                                 "it needs a worker without a processor",
 
+	"a worker acks before others have acked what stands before it": "one seed in thousands: both acks have to begin in one instant",
+	"a worker that was replaced goes on with its run":              "too rare: behind a deaf handler in a run there has to be one that hangs",
+
 	"a reset position is not committed":          "too rare: a trim would have to come before the first commit",
 	"a position beyond the end waits for ever":   "kfake has one log for all its brokers: none is cut off",
 	"the end of a compacted batch is not passed": "no topic is compacted",

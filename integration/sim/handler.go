@@ -69,6 +69,9 @@ func (s Schedule) rollOf(message, n int) roll {
 		return took
 	}
 	r := roll{takes: upTo(Span(40 * time.Millisecond)), wait: upTo(Span(500 * time.Millisecond))}
+	if s.isQuick(message, n) {
+		r.takes = 0
+	}
 	percent, long := rnd.IntN(100), upTo(2*s.Settings.Lease)
 	if n >= patience {
 		return r
@@ -86,6 +89,11 @@ func (s Schedule) rollOf(message, n int) roll {
 		r.act = Nil
 	}
 	return r
+}
+
+// isQuick is by dice of its own, so that all else of a run is as it is without.
+func (s Schedule) isQuick(message, n int) bool {
+	return s.Settings.Quick > 0 && rand.New(rand.NewPCG(s.Seed, 1<<56|uint64(message)<<16|uint64(n))).IntN(100) < s.Settings.Quick
 }
 
 var (

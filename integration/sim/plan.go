@@ -22,6 +22,11 @@ func Plan(k Kind, seed uint64) Schedule {
 		s.Steps = append(s.Steps, step)
 	}
 	s.Steps = append(s.Steps, Step{After: p.span(time.Second), Produce: left})
+	if s.Settings.Quick = quick(seed); s.Settings.Quick > 0 {
+		for i := range s.Steps {
+			s.Steps[i].Produce *= 4
+		}
+	}
 	return s
 }
 
@@ -89,6 +94,15 @@ func emits(seed uint64) int {
 		return 0
 	}
 	return 1 + p.IntN(3)
+}
+
+// quick is by dice of its own, too.
+func quick(seed uint64) int {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 18))}
+	if !p.oneIn(3) {
+		return 0
+	}
+	return 95 + p.IntN(6)
 }
 
 // handlers are mostly good.

@@ -129,6 +129,7 @@ func plainer(add func(func(*Schedule))) {
 		func(s *Settings) { s.GiveUp = 0 },
 		func(s *Settings) { s.Emits = 0 },
 		func(s *Settings) { s.Emits = min(1, s.Emits) },
+		func(s *Settings) { s.Quick = 0 },
 		func(s *Settings) { s.Keyless = 0 },
 		func(s *Settings) { s.Topics, s.Strict = 1, s.Strict && s.Levels > 1 },
 		func(s *Settings) { s.Order, s.MakeRoom = consumer.OrderNone, false },
