@@ -17,7 +17,7 @@ const (
 type Rates struct {
 	// Arrivals per second, and Throughput: completions per second.
 	Arrivals, Throughput float64
-	// Rising is Arrivals, or what the last milliseconds show to be more, by one standard error at least.
+	// Rising is Arrivals, or what the last milliseconds show to be more, at two looks and by one standard error at least.
 	Rising float64
 	// Handler is the mean time that a message took of late.
 	Handler time.Duration
@@ -39,7 +39,7 @@ type estimate struct {
 	primed              bool
 	prev                Observation
 	work, done, squares float64 // decaying sums: handler time, completions, squares of handler times
-	rise                float64 // arrivals per second (quickMemory)
+	rise, was           float64 // arrivals per second (quickMemory), and at the look before
 	fresh, out          float64 // decaying sums (quickMemory): busy time also of the running, completions
 	r                   Rates
 }
@@ -58,7 +58,9 @@ func (e *estimate) update(o *Observation) Rates {
 	busy := max(0, work+(o.Age-e.prev.Age).Seconds()) // the integral of busy workers
 	e.r.Arrivals += weight(dt, rateMemory) * (in - e.r.Arrivals)
 	e.rise += weight(dt, quickMemory) * (in - e.rise)
-	e.r.Rising = max(e.r.Arrivals, e.rise-math.Sqrt(max(0, e.rise)/(2*quickMemory.Seconds())))
+	both := min(e.rise, e.was) // what comes in bunches shows at one look and not at the next
+	e.was = e.rise
+	e.r.Rising = max(e.r.Arrivals, both-math.Sqrt(max(0, both)/(2*quickMemory.Seconds())))
 	e.r.Throughput += weight(dt, rateMemory) * (n/dt - e.r.Throughput)
 	e.r.Load += weight(dt, drainTime) * (busy/dt - e.r.Load)
 

@@ -133,7 +133,20 @@ func clean() []load {
 			phases: step(sec, 30000, 10*sec, 20*sec), mean: .001},
 		{harms: true, name: "H11 downstream 64, 3ms e=1.2, queue 64", service: shared(3*ms, 64, 1.2), need: 64, graded: 1, queue: 64,
 			phases: []phase{{sec, 0}, {20 * sec, 40000}}, mean: .003, knee: 64},
+		{name: "P demo: to 6k/s, in bunches of 30", service: shared(5*ms, 128, 1), need: 30, graded: -1, max: 128, queue: 256,
+			phases: bunched(), ideal: 3*1 + 4*5 + 2*1 + 4*30, varies: true},
 	}
+}
+
+// bunched is the load of `longshore demo` up to its burst: what arrives comes together each 5 ms.
+func bunched() []phase {
+	var ps []phase
+	for _, p := range []phase{{3 * sec, 100}, {4 * sec, 1000}, {2 * sec, 200}, {4 * sec, 6000}} {
+		for at := time.Duration(0); at < p.lasts; at += 5 * ms {
+			ps = append(ps, phase{ms, 5 * p.rate}, phase{4 * ms, 0})
+		}
+	}
+	return ps
 }
 
 // computing: a handler's time stretches as soon as there are more of them than cores.

@@ -197,6 +197,29 @@ func TestStartAndCutHideOnTheirSide(t *testing.T) {
 	}
 }
 
+// TestBunchesAreNoRise: 30 messages come together each 5 ms. A look that follows another soon, with a bunch in between, sees twice
+// as many a second; were that believed, a burst had a third more workers than it needs.
+func TestBunchesAreNoRise(t *testing.T) {
+	var e estimate
+	var o Observation
+	most := 0.0
+	for i := range 400 {
+		after := tick
+		switch i % 20 {
+		case 10:
+			after = tick / 2
+		case 11:
+			after = tick * 3 / 2
+		}
+		o.Now += after
+		o.In += 30
+		most = max(most, e.update(&o).Rising)
+	}
+	if most < 5900 || most > 6350 {
+		t.Errorf("%.0f a second, should be 6,000", most)
+	}
+}
+
 // TestHoldsDifferFromPoolToPool: replicas on one downstream that do the same work must not probe it together. Each waits for
 // three to five quarters of the time that all others wait, and when it does depends on what it alone has done.
 func TestHoldsDifferFromPoolToPool(t *testing.T) {

@@ -59,6 +59,7 @@ var limits = map[string]bounds{
 	"O4":  {goodput: 1240, ratio: 1.5},
 	"H7":  {t90: 150 * ms, p99: 120 * ms, ratio: 1.7},
 	"H9":  {t90: 100 * ms, ratio: 1.5},
+	"P":   {p99: 30 * ms, ratio: 1.6, peak: 45, quick: true},
 	"J":   {t90: 45 * sec, ratio: 1.2},
 	"L":   {ratio: 1.55, reversals: 10, quick: true},
 	"N":   {ratio: 1.5, reversals: 10},
