@@ -83,6 +83,28 @@ func TestRaisedMaxIsUsed(t *testing.T) {
 	}
 }
 
+// TestSlowHandlersAreNoHarm: handlers that all take a second end together, so in the first second after a growth hardly any have.
+// That proved harm, and eight that are useful were taken away for as many seconds.
+func TestSlowHandlersAreNoHarm(t *testing.T) {
+	for _, handler := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			p := newPool(t, pool.Config[int]{Min: 1, Max: 32, Do: func(intWorker, int) { time.Sleep(handler) },
+				Observe: func(d pool.Decision) {
+					if d.Reason == pool.ReasonUndo {
+						t.Errorf("handlers of %v: %d to %d: %s", handler, d.From, d.Target, d.Why())
+					}
+				}})
+			p.Requeue(0, make([]int, 600)...)
+			time.Sleep(3 * handler)
+			if live := p.Stats().Live; live != 32 {
+				t.Errorf("handlers of %v: %d workers, want 32", handler, live)
+			}
+			time.Sleep(10 * handler)
+			drain(t, p)
+		})
+	}
+}
+
 // Worker counts are checked at each moment while limits, load, panics and exits change: never under Min, never over Max.
 func TestWorkersStayWithinTheLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {

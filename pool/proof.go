@@ -134,14 +134,14 @@ func (s *reportStatus) harm(o Observation) Decision {
 }
 
 // missing: since a growth fewer have ended than the workers of before would have ended alone, so at a cliff the proof need not
-// wait until something ends. One for each new worker may be late without harm: crowded handlers that all take longer end later.
+// wait until something ends. One for each worker may be late without harm: it is in hand, and equal handlers end together.
 func (s *reportStatus) missing(o Observation) bool {
 	y, _ := s.read(&s.change, &o)
 	due, cv2 := s.ref.rate*y.span, max(1, y.cv2, s.ref.cv2)
 	if y.done == 0 || due < 8 {
 		return false
 	}
-	q := (y.done + y.n - s.ref.n) / due
+	q := (y.done + y.n) / due
 	over, _ := s.ref.hidden(cv2, s.ref.n/s.ref.rate)
 	return q+max(q, 0.25)*sure*(math.Sqrt(cv2*(1/due+1/s.ref.done))+math.Sqrt(s.others))+over < 1
 }
