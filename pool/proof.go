@@ -106,12 +106,7 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	if t < max(tick, seconds(y.n/y.rate)) {
 		return Decision{}, false
 	}
-	even := y.off <= noise
-	if !even && t >= since/2 { // the first half was not like the second
-		s.window(o, true)
-	}
 	switch {
-	case !even && !grown:
 	case s.ref.n == 0 && o.Workers < min(freeSize, o.Max) && s.most == 0 && o.Pressure.CPU < busyCPU: // not worth it
 	case s.ref.n == 0:
 		s.measured(o, y)
@@ -174,7 +169,6 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 		return s.bar(o, s.ref.n, mostHold, ReasonUndo, "more brought too little"), true
 	case high < least && (knee < y.n*(1-part) || high-q <= noise/4 && math.Round(knee) < y.n):
 		return s.bar(o, knee, mostHold, ReasonUndo, "more brought too little"), true
-	case y.off > noise:
 	case high < least, s.most > 0 && !probe && y.n <= s.ref.n*(1+part): // near enough
 		y.proven = low > 1 || s.ref.proven
 		s.measured(o, y)
