@@ -28,10 +28,6 @@ type Rates struct {
 	Proven time.Duration
 	// Samples is how many completions are behind Handler.
 	Samples float64
-	// Scatter is the squared coefficient of variation of handler times; 1 while unknown.
-	Scatter float64
-	// Load is the mean number of busy workers.
-	Load float64
 }
 
 // estimate turns totals into Rates.
@@ -62,7 +58,6 @@ func (e *estimate) update(o *Observation) Rates {
 	e.was = e.rise
 	e.r.Rising = max(e.r.Arrivals, both-math.Sqrt(max(0, both)/(2*quickMemory.Seconds())))
 	e.r.Throughput += weight(dt, rateMemory) * (n/dt - e.r.Throughput)
-	e.r.Load += weight(dt, drainTime) * (busy/dt - e.r.Load)
 
 	keep := math.Exp(-min(dt/rateMemory.Seconds(), n/keepDone)) // old ones go only as new ones come
 	e.work, e.done, e.squares = e.work*keep+work, e.done*keep+n, e.squares*keep+o.Squares-e.prev.Squares
@@ -71,10 +66,9 @@ func (e *estimate) update(o *Observation) Rates {
 	if e.r.Samples = e.done; e.done > 1e-6 {
 		e.r.Handler = seconds(e.work / e.done)
 	}
-	if e.r.Scatter = 1; e.squares > 0 && e.work > 0 {
-		e.r.Scatter = max(0, e.squares*e.done/(e.work*e.work)-1)
+	if e.r.Usual = 2 * e.r.Handler; e.squares > 0 && e.work > 0 {
+		e.r.Usual = max(e.r.Handler, seconds(e.squares/e.work)) // the mean weighted with itself
 	}
-	e.r.Usual = seconds(e.r.Handler.Seconds() * (1 + e.r.Scatter))
 	e.r.Proven = max(e.r.Handler, e.proof(o))
 	e.prev = *o
 	return e.r
