@@ -55,7 +55,7 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 	atomic := s != nil && s.k.feed.carries(by)
 	switch {
 	case by != nil && !atomic:
-		return by.Publish(ctx, outs)
+		return by.Publish(ctx, slices.Clone(outs)) // a copy, so that outs lies on the caller's stack where it is not published here
 	case s == nil, !atomic && s.k.feed.output == nil:
 		return ErrCannotEmit
 	}
@@ -64,18 +64,23 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 	if err != nil {
 		return err
 	}
-	if atomic {
-		if by == nil {
-			by = s.k.feed.output
-		}
-		outs = broker.Prepared(ctx, by, outs)
-		for j := range outs {
-			if err := s.k.feed.emitter.CheckEmit(&outs[j]); err != nil {
-				return fmt.Errorf("emitting to %s: %w", outs[j].Topic, err)
-			}
+	if !atomic {
+		w.emissions().add(i, false, w.emissions().keep(outs))
+		return nil
+	}
+	if by == nil {
+		by = s.k.feed.output
+	}
+	if _, wraps := by.(broker.Wrapper); wraps {
+		outs = broker.Prepared(ctx, by, slices.Clone(outs))
+	}
+	kept := w.emissions().keep(outs)
+	for j := range kept {
+		if err := s.k.feed.emitter.CheckEmit(&kept[j]); err != nil {
+			return fmt.Errorf("emitting to %s: %w", kept[j].Topic, err)
 		}
 	}
-	w.emissions().add(i, atomic, outs)
+	w.emissions().add(i, true, kept)
 	return nil
 }
 
@@ -117,6 +122,8 @@ type emissions struct {
 
 // keep copies outs, for the caller may use its slice again. All that the messages of a hand-out emit lies in a few pieces.
 func (e *emissions) keep(outs []broker.Outgoing) []broker.Outgoing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if free := cap(e.room) - len(e.room); free < len(outs) {
 		e.room = make([]broker.Outgoing, 0, max(len(outs), min(64, 2*cap(e.room)), 1))
 	}
@@ -177,10 +184,10 @@ func (w *work) emissions() *emissions {
 	return w.emitted.Load()
 }
 
+// add takes over what keep has copied.
 func (e *emissions) add(i int, atomic bool, outs []broker.Outgoing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	outs = e.keep(outs)
 	if !atomic {
 		e.before.add(i, outs)
 		return

@@ -58,6 +58,36 @@ func emitted(m *consumer.Message, what string) broker.Outgoing {
 	return broker.Outgoing{Topic: "out", Value: []byte(string(m.Value) + what)}
 }
 
+// What is emitted with an ack lies in memory that the outputs share: none is taken for each call.
+func TestEmitTakesNoMemoryOfItsOwn(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Atomic: true})
+	p := b.Publisher()
+	defer func() { _ = p.Close(context.Background()) }()
+	produce(t, b, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	each := make(chan float64, 1)
+	c, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
+		Pool: consumer.Pool{Max: 1}, Handler: func(ctx context.Context, m *consumer.Message) error {
+			each <- testing.AllocsPerRun(1000, func() {
+				if err := consumer.EmitBy(ctx, p, broker.Outgoing{Topic: "out", Value: m.Value}); err != nil {
+					t.Error(err)
+				}
+			})
+			stop()
+			return nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if n := <-each; n > 0 {
+		t.Errorf("emitting takes memory %v times for each output", n)
+	}
+}
+
 // What a run that failed emitted is dropped, whichever way it failed; a retry emits anew.
 func TestEmitOfFailedRunIsDropped(t *testing.T) {
 	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
