@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -76,8 +77,9 @@ type request struct {
 	version  int16
 	clientID string
 	body     []byte
-	limit    int // of the answer; 0: limitOf its key
-	room     int // what is set aside for the answer already: it is allocated before its bytes are there
+	chunks   []chunk // of the body, which lie elsewhere
+	limit    int     // of the answer; 0: limitOf its key
+	room     int     // what is set aside for the answer already: it is allocated before its bytes are there
 	answer   []byte
 }
 
@@ -119,9 +121,9 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if q.flexible() {
 		b = append(b, 0)
 	}
+	from := len(b)
 	b = append(b, q.body...)
-	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-	if _, err := rw.Write(b); err != nil {
+	if err := writePieces(rw, b, from, q.chunks); err != nil {
 		return nil, err
 	}
 	var h [8]byte
@@ -135,6 +137,32 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	var err error
 	q.answer, err = readClaimed(rw, int(n), q.room)
 	return q, err
+}
+
+// smallRequest is up to what length a request is written as one piece: to copy that costs less than to write it in several.
+const smallRequest = 16 << 10
+
+// writePieces writes a request: its length, and what stands in b behind room for that, with chunks among what begins at b[from].
+func writePieces(w io.Writer, b []byte, from int, chunks []chunk) error {
+	size := len(b)
+	for _, c := range chunks {
+		size += len(c.bytes)
+	}
+	binary.BigEndian.PutUint32(b, uint32(size-4))
+	var pieces net.Buffers
+	at := 0
+	for _, c := range chunks {
+		pieces = append(pieces, b[at:from+c.at], c.bytes)
+		at = from + c.at
+	}
+	if at < len(b) {
+		pieces = append(pieces, b[at:])
+	}
+	if size <= smallRequest && len(pieces) > 1 {
+		pieces = net.Buffers{bytes.Join(pieces, nil)}
+	}
+	_, err := pieces.WriteTo(w)
+	return err
 }
 
 // firstPart is how much is allocated for an answer before its bytes are there.
@@ -216,6 +244,11 @@ var errVersion = errors.New("the broker does not speak the request: Kafka 2.3 or
 // do sends a body in the version for which it was written.
 func (c *cluster) do(ctx context.Context, node int32, key, version int16, body []byte) (*reader, error) {
 	return c.exchange(ctx, &request{node: node, key: key, version: version, body: body}, c.timeout)
+}
+
+// produce sends the body of a Produce.
+func (c *cluster) produce(ctx context.Context, node int32, body []byte, chunks []chunk) (*reader, error) {
+	return c.exchange(ctx, &request{node: node, key: keyProduce, version: produceVersion, body: body, chunks: chunks}, c.timeout)
 }
 
 func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duration) (*reader, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,3 +55,47 @@ func TestCancelledExchange(t *testing.T) {
 		}
 	})
 }
+
+// A body whose chunks lie elsewhere is written as if it had them, in one piece where it is short.
+func TestRequestWithChunks(t *testing.T) {
+	for _, size := range []int{1, 100, smallRequest, 100_000} {
+		batches := map[partitionID][]byte{
+			{"a", 0}: bytes.Repeat([]byte("x"), size), {"a", 3}: bytes.Repeat([]byte("y"), size+1), {"b", 1}: bytes.Repeat([]byte("z"), size)}
+		body, chunks := produceBody("t", time.Second, batches)
+		var whole []byte
+		at := 0
+		for _, c := range chunks {
+			whole = append(append(whole, body[at:c.at]...), c.bytes...)
+			at = c.at
+		}
+		whole = append(whole, body[at:]...)
+		if len(chunks) != len(batches) || at != len(body) {
+			t.Fatalf("%d chunks, the last at %d of %d", len(chunks), at, len(body))
+		}
+		var direct, apart writeCounter
+		for to, q := range map[*writeCounter]*request{
+			&direct: {ctx: t.Context(), key: keyProduce, version: produceVersion, clientID: "me", body: whole},
+			&apart:  {ctx: t.Context(), key: keyProduce, version: produceVersion, clientID: "me", body: body, chunks: chunks},
+		} {
+			_, _ = q.RawExchange(to) // nobody answers
+		}
+		if !bytes.Equal(direct.Bytes(), apart.Bytes()) {
+			t.Errorf("chunks of %d bytes: %d bytes were written, want %d, or others", size, apart.Len(), direct.Len())
+		}
+		if n := apart.writes; (n == 1) != (size <= 100) {
+			t.Errorf("chunks of %d bytes: %d writes", size, n)
+		}
+	}
+}
+
+type writeCounter struct {
+	bytes.Buffer
+	writes int
+}
+
+func (w *writeCounter) Write(b []byte) (int, error) {
+	w.writes++
+	return w.Buffer.Write(b)
+}
+
+func (w *writeCounter) Read([]byte) (int, error) { return 0, io.EOF }

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,31 @@ type outBatch struct {
 
 // newOutBatch makes one with room for so many bytes of records.
 func newOutBatch(p partitionID, leader int32, size int) *outBatch {
-	return &outBatch{partitionID: p, leader: leader, buf: make([]byte, headerSize, headerSize+size)}
+	b := &outBatch{partitionID: p, leader: leader}
+	if size >= spareLeast && size <= batchLimit {
+		if spare, ok := spares.Get().(*[]byte); ok {
+			b.buf = (*spare)[:headerSize]
+			clear(b.buf)
+			return b
+		}
+		size = batchLimit
+	}
+	b.buf = make([]byte, headerSize, headerSize+size)
+	return b
+}
+
+// spares is the memory of large batches that were written: to make it anew, and empty, would cost as much as to fill it.
+var spares sync.Pool
+
+// spareLeast is from what size on a batch takes memory that was used before.
+const spareLeast = batchLimit / 4
+
+// spare lets others use its memory. Nobody may read it any more: the request that it was sent with is answered.
+func (b *outBatch) spare() {
+	if buf := b.buf; cap(buf) == headerSize+batchLimit {
+		spares.Put(&buf)
+	}
+	b.buf = nil
 }
 
 // add writes a record, whose tail it is.
@@ -119,33 +144,35 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*o
 		b     *outBatch
 		round int
 		left  int // bytes of records that are in no batch yet
-		no    int32
 	}
 	var (
 		topics = make(map[string][]last)
-		to     = make([]*last, len(outs))
-		now    []last // of the topic of the message before
+		to     = make([]int32, len(outs)) // the number of each one's partition
+		now    []last                     // of the topic of the message before
 		name   string
 		tail   []byte
 	)
-	for i, o := range outs {
+	topicOf := func(o *broker.Outgoing) []last {
 		if now == nil || o.Topic != name {
 			if name = o.Topic; topics[name] == nil {
 				topics[name] = make([]last, len(layouts[name].leaders))
 			}
 			now = topics[name]
 		}
-		no := partitionOf(o, len(now))
-		to[i], now[no].no = &now[no], no
-		now[no].left += recordSize(o)
+		return now
 	}
 	for i, o := range outs {
-		at, size := to[i], recordSize(o)
+		all := topicOf(o)
+		to[i] = partitionOf(o, len(all))
+		all[to[i]].left += recordSize(o)
+	}
+	for i, o := range outs {
+		at, size := &topicOf(o)[to[i]], recordSize(o)
 		if at.b == nil || len(at.b.buf)+size > batchLimit {
 			if at.b != nil {
 				at.round++
 			}
-			at.b = newOutBatch(partitionID{o.Topic, at.no}, layouts[o.Topic].leaders[at.no], max(size, min(at.left, batchLimit)))
+			at.b = newOutBatch(partitionID{o.Topic, to[i]}, layouts[o.Topic].leaders[to[i]], max(size, min(at.left, batchLimit)))
 			for len(rounds) <= at.round {
 				rounds = append(rounds, nil)
 			}
@@ -187,21 +214,17 @@ func numbersTo(n int) []int {
 	return all[:n]
 }
 
-// produceBody is Produce v7, in a transaction or "" in none.
-func produceBody(transaction string, timeout time.Duration, batches map[partitionID][]byte) []byte {
-	size := 64
-	for p, b := range batches {
-		size += len(b) + len(p.topic) + 16
-	}
-	w := writer{b: make([]byte, 0, size)}
+// produceBody is Produce v7, in a transaction or "" in none. The batches are not copied.
+func produceBody(transaction string, timeout time.Duration, batches map[partitionID][]byte) (body []byte, chunks []chunk) {
+	var w writer
 	w.nullable(transaction)
 	w.i16(-1) // all replicas in sync
 	w.i32(int32(timeout.Milliseconds()))
 	w.partitions(slices.Collect(maps.Keys(batches)), func(p partitionID) {
 		w.i32(p.no)
-		w.bytes(batches[p])
+		w.refer(batches[p])
 	})
-	return w.b
+	return w.b, w.chunks
 }
 
 // A produced is what the leader says of a batch: a code, and the offset of its first record.

@@ -42,6 +42,31 @@ func TestBatchOfOutputs(t *testing.T) {
 	}
 }
 
+// A batch in memory that another was written from has nothing of that, and is as long as it is.
+func TestBatchInSpareMemory(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_000)
+	fill := func(b *outBatch, what string, n int) {
+		for range n {
+			b.add(appendTail(nil, &broker.Outgoing{Value: []byte(strings.Repeat(what, 1000))}))
+		}
+	}
+	fresh := &outBatch{partitionID: partitionID{"out", 0}, buf: make([]byte, headerSize)}
+	fill(fresh, "b", 300)
+	want := fresh.encode(producer{7, 3}, 5, now)
+	for range 20 { // a pool may forget
+		first := newOutBatch(partitionID{"out", 1}, 1, batchLimit)
+		fill(first, "a", 800)
+		first.encode(producer{9, 9}, 1<<30, now.Add(time.Hour))
+		first.spare()
+		second := newOutBatch(partitionID{"out", 0}, 1, spareLeast)
+		fill(second, "b", 300)
+		if got := second.encode(producer{7, 3}, 5, now); !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes, want the same %d as in fresh memory", len(got), len(want))
+		}
+		second.spare()
+	}
+}
+
 // What goes to a partition keeps its order over batches, none of which is larger than a broker takes.
 func TestBatchesOfOutputs(t *testing.T) {
 	var outs []broker.Outgoing

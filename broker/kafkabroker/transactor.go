@@ -347,6 +347,9 @@ func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, r
 			if err := x.produce(ctx, round); err != nil {
 				return err
 			}
+			for _, b := range round {
+				b.spare()
+			}
 		}
 	}
 	err := x.insist(ctx, func() error {
@@ -441,7 +444,8 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches map[pa
 	for p := range batches {
 		some = p.topic
 	}
-	r, err := x.c.do(ctx, leader, keyProduce, txnVersions[keyProduce], produceBody(x.id, x.c.timeout, batches))
+	body, chunks := produceBody(x.id, x.c.timeout, batches)
+	r, err := x.c.produce(ctx, leader, body, chunks)
 	if err != nil {
 		return &producedError{some, err}
 	}

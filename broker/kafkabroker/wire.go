@@ -12,7 +12,14 @@ import (
 // unsigned varint), and a section of tagged fields, always empty here, at the end of each struct.
 type writer struct {
 	b        []byte
+	chunks   []chunk
 	flexible bool
+}
+
+// A chunk is bytes of a body that are not copied into it: they stand before b[at].
+type chunk struct {
+	at    int
+	bytes []byte
 }
 
 func (w *writer) i8(v int8)      { w.b = append(w.b, byte(v)) }
@@ -23,6 +30,12 @@ func (w *writer) id(v [16]byte)  { w.b = append(w.b, v[:]...) }
 func (w *writer) bool(v bool)    { w.b = append(w.b, map[bool]byte{true: 1}[v]) }
 func (w *writer) compact(n int)  { w.b = binary.AppendUvarint(w.b, uint64(n+1)) }
 func (w *writer) bytes(v []byte) { w.array(len(v)); w.b = append(w.b, v...) }
+
+// refer is bytes without a copy: v must stay as it is until the request is answered.
+func (w *writer) refer(v []byte) {
+	w.array(len(v))
+	w.chunks = append(w.chunks, chunk{len(w.b), v})
+}
 
 // array writes the length of an array or of bytes; -1 is null.
 func (w *writer) array(n int) {
