@@ -125,7 +125,7 @@ func (e *emissions) keep(outs []broker.Outgoing) []broker.Outgoing {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if free := cap(e.room) - len(e.room); free < len(outs) {
-		e.room = make([]broker.Outgoing, 0, max(len(outs), min(64, 2*cap(e.room)), 1))
+		e.room = make([]broker.Outgoing, 0, max(len(outs), min(64, 2*cap(e.room)), min(8, e.n)))
 	}
 	from := len(e.room)
 	e.room = append(e.room, outs...)
@@ -238,7 +238,7 @@ func (e *emissions) of(w *work, which []int, tokens []uint64) (es []broker.Emiss
 		}
 		return []broker.Emission{{Tokens: tokens, Outs: append(outs, all...)}}
 	}
-	es = make([]broker.Emission, 0, len(which))
+	es = listFor(len(which))
 	for j, i := range which {
 		outs := e.take(i)
 		if last := len(es) - 1; last >= 0 && len(outs)+len(es[last].Outs) == 0 {
@@ -257,7 +257,21 @@ func (t *till) ackSome(w *work, which []int, tokens []uint64, lanes []uint64) {
 		t.ack(w.k, tokens, lanes)
 		return
 	}
-	_ = t.ackEmitting(w.k, e.of(w, which, tokens), lanes) // which has counted and told it
+	es := e.of(w, which, tokens)
+	_ = t.ackEmitting(w.k, es, lanes) // which has counted and told it
+	clear(es)
+	lists.Put(&es)
+}
+
+// lists are of emissions that were given to a source, which does not keep them.
+var lists sync.Pool
+
+// listFor is an empty list with room for n.
+func listFor(n int) []broker.Emission {
+	if es, ok := lists.Get().(*[]broker.Emission); ok && cap(*es) >= n {
+		return (*es)[:0]
+	}
+	return make([]broker.Emission, 0, max(n, 16))
 }
 
 // ackEmitting is ack, with what was made of the messages.
