@@ -19,6 +19,7 @@ type outputs struct {
 type emission struct {
 	number  uint64 // of all acks of the source with outputs
 	offsets []int64
+	one     [1]int64 // of offsets, where it is one
 	outs    []broker.Outgoing
 	bytes   int64
 }
@@ -35,7 +36,9 @@ func roomFor(es []broker.Emission) room {
 	for i := range es {
 		if len(es[i].Outs) > 0 {
 			n++
-			offsets += len(es[i].Tokens)
+			if len(es[i].Tokens) > 1 {
+				offsets += len(es[i].Tokens)
+			}
 		}
 	}
 	return room{make([]emission, 0, n), make([]int64, 0, offsets)}
@@ -43,14 +46,20 @@ func roomFor(es []broker.Emission) room {
 
 // add makes an emission. It copies the offsets.
 func (r *room) add(number uint64, offsets []int64, outs []broker.Outgoing) *emission {
-	from := len(r.offsets)
-	r.offsets = append(r.offsets, offsets...)
-	e := emission{number: number, offsets: r.offsets[from:len(r.offsets):len(r.offsets)], outs: outs}
+	r.es = append(r.es, emission{number: number, outs: outs})
+	e := &r.es[len(r.es)-1]
+	if len(offsets) == 1 {
+		e.one[0] = offsets[0]
+		e.offsets = e.one[:]
+	} else {
+		from := len(r.offsets)
+		r.offsets = append(r.offsets, offsets...)
+		e.offsets = r.offsets[from:len(r.offsets):len(r.offsets)]
+	}
 	for i := range outs {
 		e.bytes += int64(outgoingSize(&outs[i]))
 	}
-	r.es = append(r.es, e)
-	return &r.es[len(r.es)-1]
+	return e
 }
 
 // take takes out what may be stored now: what goes to none of the topics that are blocked, and stands behind nothing that goes

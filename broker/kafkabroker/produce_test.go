@@ -257,7 +257,7 @@ func TestRoom(t *testing.T) {
 	if two.number != 2 || two.outs[0].Topic != "b" || two.outs[1].Topic != "c" || !slices.Equal(two.offsets, []int64{3, 4}) {
 		t.Errorf("the second one is %+v", two)
 	}
-	if &made.es[0] != one || cap(made.offsets) != 3 {
+	if &made.es[0] != one || cap(made.offsets) != 2 { // one offset has its room in the emission
 		t.Errorf("there was no room for them: %d offsets", cap(made.offsets))
 	}
 }
