@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -98,6 +99,13 @@ func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	if err != nil {
 		w.Fatal(err)
 	}
+	// An answer that is full tells no aborted transactions of the partition at which it is cut off, and what was aborted there would
+	// be handed out. So no answer is: each partition has a limit of its own.
+	c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req.(*kmsg.FetchRequest).MaxBytes = math.MaxInt32
+		return nil, nil, false
+	})
 	c.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		return w.settingsOf(req.(*kmsg.DescribeConfigsRequest)), nil, true
