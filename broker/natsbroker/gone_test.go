@@ -185,6 +185,40 @@ func TestRecreateConsumer(t *testing.T) {
 	}
 }
 
+// A consumer that is made anew after Stop is no claim: nothing is handed out under it any more.
+func TestRecreatedAfterStop(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	s := open(t, cfg)
+	a.publish(1, 1)
+	ms := make([]broker.Message, 1)
+	if _, err := s.Receive(ms); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := a.js.DeleteConsumer(ctx, "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is made anew", func() bool {
+		_, err := a.js.Consumer(ctx, "S", "c")
+		return err == nil && len(s.events.of(broker.Ended)) == 1
+	})
+	if err := s.Ack(ms[0].Claim, []uint64{ms[0].Token}); !errors.Is(err, broker.ErrLost) {
+		t.Errorf("an ack under the old claim: %v", err)
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if assigned, ended := len(s.events.of(broker.Assigned)), len(s.events.of(broker.Ended)); assigned != 1 || ended != 1 {
+		t.Errorf("%d claims were assigned, %d ended, want one", assigned, ended)
+	}
+}
+
 // A stream made anew has the sequences of the old one; its messages are not taken for finished.
 func TestRecreateStream(t *testing.T) {
 	t.Parallel()

@@ -143,7 +143,7 @@ func (w *watcher) begin(d durable) {
 		ses.pin.group, ses.pin.ttl = pinned(cc), int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
 	}
 	var claim *broker.Claim
-	if ses.pin.group == "" {
+	if ses.pin.group == "" && !w.side.stopped() { // else nothing is handed out under it
 		claim, ses.assigned = ses.claim, true
 		w.events.Say(broker.Event{Kind: broker.Assigned, Claim: claim})
 		w.events.Tell()

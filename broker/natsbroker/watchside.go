@@ -11,6 +11,13 @@ import (
 // watchSide is the watcher's side of the holdings.
 type watchSide struct{ *holdings }
 
+// stopped says whether no claim may begin any more.
+func (s watchSide) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.flow.stopped
+}
+
 // begin has deliveries come to a session from now on.
 func (s watchSide) begin(ses *session, d durable) {
 	s.mu.Lock()
