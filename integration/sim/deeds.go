@@ -176,6 +176,8 @@ func (r *run) troubled(f Fault, p *process, undo func()) func() {
 		}
 	case CutTo, CutBoth:
 		t.holds = !loses(f)
+	case Freeze:
+		t.holds = true
 	case Forget:
 		t.from = t.from.Add(-time.Duration(f.N) * time.Millisecond)
 	case Again:
