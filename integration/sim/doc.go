@@ -11,7 +11,7 @@
 // A [Schedule] says all that is done: sizes, settings, how handlers act, and [Step]s, each with messages and a [Fault]. [Run]
 // carries it out in a bubble: its processes are consumers whose sources come from a [World], which is one kind of broker. When
 // the last fault is over it is calm: all is mended, one more process joins, and by then everything has to become settled. Then
-// the book is judged; judge.go has each rule with its reason.
+// the book is judged; judge.go has each rule with its reason, and so have repeats.go, order.go and written.go.
 //
 // # What a world is
 //
@@ -24,7 +24,7 @@
 //
 // Where Settings.Emits says so, each run of a handler emits outputs whose values name message and run, also those that fail then.
 // At the end the topic of the outputs is read, as by who reads what is committed, and held against what was acked: outputs.go,
-// and the rules in judge.go. The world's sources store them with their progress; one whose sources cannot says why
+// and the rules in written.go. The world's sources store them with their progress; one whose sources cannot says why
 // (Kind.EmitsNot).
 //
 // # What does not repeat

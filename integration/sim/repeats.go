@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/longshoremq/longshore/integration/ledger"
+)
+
+// settleWithin is how long after a handler's return its settle is on its way, when nothing is wrong.
+const settleWithin = 250 * time.Millisecond
+
+// judgeRepeats holds the duplicates within their bound. A message that was handled may be handled again only if
+//
+//   - one of the two processes was in trouble (killed, frozen, cut off, or the broker was) after it was given the message and
+//     before settleWithin had passed since its handler returned; for what lasts, also within a lease of its end, for only then
+//     it is known what the trouble has cost. A light trouble counts where another one was within a lease of it; or
+//   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or
+//   - it was given up as stuck: its late result is void; or
+//   - its process has told that settles are unconfirmed, and there was trouble anywhere: a group that waits for a member in
+//     trouble takes no commits from the others; or
+//   - a third process gave it back while it was cut off, and the broker heard of that when the message was another's: it takes it
+//     from that one, for it does not ask whose word it is. Who sent it in time cannot call it back.
+//
+// So a stop, a pause and a partition that moves allow none, and a trouble allows those that its process had or had just
+// finished: the bound in docs/guarantees.md, message by message. What goes through retry topics, or to the dead letters, may be
+// there twice after any trouble since somebody was given it first, for then the copy was made and the original not yet settled.
+func (r *run) judgeRepeats() {
+	done := map[int][]*entry{}
+	void := map[int]bool{} // a late result is void, or came after all
+	for _, e := range r.book.entries {
+		if e.outcome == ledger.Done {
+			done[e.message] = append(done[e.message], e)
+		}
+		void[e.message] = void[e.message] || e.late || r.gaveUp(e)
+	}
+	for n := range r.book.stored {
+		slices.SortFunc(done[n], func(x, y *entry) int { return cmp.Compare(x.end, y.end) })
+		for i := 1; i < len(done[n]) && !r.isMistaken(n); i++ {
+			r.judgeRepeat(n, done[n][i-1], done[n][i])
+		}
+		if !void[n] && !r.isMistaken(n) {
+			r.judgeLetters(n, done[n])
+		}
+	}
+}
+
+// judgeRepeat looks for a reason why a message was handled by two runs.
+func (r *run) judgeRepeat(n int, before, again *entry) {
+	b := r.book
+	for _, e := range []*entry{before, again} {
+		given := b.givenBefore(n, e)
+		if e.late || r.gaveUp(e) || b.hitAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
+			return
+		}
+	}
+	if b.unconfirmed(before, again) && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
+		return
+	}
+	if r.schedule.Settings.Spill && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
+		return
+	}
+	if r.wasNackedLate(n, before, again) {
+		return
+	}
+	b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
+}
+
+// flushed is how soon after a cut what it kept back has arrived.
+const flushed = 10 * time.Millisecond
+
+// wasNackedLate says whether somebody's nack of a message came with the end of a cut that began before the processes of two runs
+// were given it, and after which one of them was.
+func (r *run) wasNackedLate(n int, before, again *entry) bool {
+	first, last := r.book.givenBefore(n, before), r.book.givenBefore(n, again)
+	if last.Before(first) {
+		first, last = last, first
+	}
+	return slices.ContainsFunc(r.nacks[n], func(heard time.Time) bool {
+		return !last.Before(heard) && slices.ContainsFunc(r.book.troubles, func(t trouble) bool {
+			return t.holds && !first.Before(t.from) && !heard.Before(t.until) && heard.Sub(t.until) <= flushed
+		})
+	})
+}
+
+// hearNacks takes what the broker heard of nacks, by message.
+func (r *run) hearNacks() {
+	world, ok := r.world.(nackHearer)
+	if !ok {
+		return
+	}
+	for _, heard := range world.Nacks() {
+		for n, s := range r.book.stored {
+			if s.topic == heard.topic && s.offset == heard.offset && (s.goneAt.IsZero() || heard.at.Before(s.goneAt)) {
+				r.nacks[n] = append(r.nacks[n], heard.at)
+				break
+			}
+		}
+	}
+}
+
+// unconfirmed says whether a run's process has told, before another run, that settles since the first one may not hold.
+func (b *book) unconfirmed(e, again *entry) bool {
+	return slices.ContainsFunc(e.process.events.unconfirmed, func(at time.Time) bool {
+		return !at.Before(e.ended) && !at.After(again.began)
+	})
+}
+
+// judgeLetters: a message has one dead letter, and was not handled then, or there was trouble.
+func (r *run) judgeLetters(n int, done []*entry) {
+	b := r.book
+	last := b.lastLetter[n]
+	for _, e := range done {
+		if e.ended.After(last) {
+			last = e.ended
+		}
+	}
+	if letters := b.letters[n]; letters > 0 && letters+len(done) > 1 && !b.troubledAt(nil, n, b.givenFirst(n), last, r.lease()) {
+		b.find("m%d has %d dead letters and was handled %d times, without any trouble", n, letters, len(done))
+	}
+}
+
+// givenFirst is when a process was given the message first.
+func (b *book) givenFirst(n int) (first time.Time) {
+	for x, at := range b.had {
+		if x.message == n && (first.IsZero() || at[0].Before(first)) {
+			first = at[0]
+		}
+	}
+	return first
+}
+
+// givenBefore is when a run's process was given its message: the last time before it began.
+func (b *book) givenBefore(n int, e *entry) (given time.Time) {
+	for _, at := range b.had[had{n, e.process}] {
+		if !at.After(e.began) {
+			given = at
+		}
+	}
+	return given
+}
+
+// gaveUp says whether a run took so long that it was given up.
+func (r *run) gaveUp(e *entry) bool {
+	limit := time.Duration(r.schedule.Settings.Timeout)
+	return limit > 0 && e.ended.Sub(e.called) >= limit+time.Duration(r.schedule.Settings.Lease)
+}
