@@ -98,3 +98,39 @@ func TestNackedLate(t *testing.T) {
 		})
 	}
 }
+
+// TestGuessedNacks: where the broker tells of no nacks, one may have come with the end of a cut, but only of a process that had
+// the message.
+func TestGuessedNacks(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	for name, c := range map[string]struct {
+		had, shared bool
+		found       int
+	}{
+		"who was cut off had it":     {true, true, 0},
+		"who was cut off had it not": {false, true, 1},
+		"nobody shares":              {true, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{
+				kind: Kind{Shared: c.shared}, book: newBook(), nacks: map[int][]time.Time{},
+				schedule: Schedule{Settings: Settings{Lease: Span(2 * time.Second)}},
+			}
+			cut := &process{run: r, name: "cut"}
+			r.book.trouble(trouble{process: cut, message: -1, from: at(12), until: at(15), holds: true})
+			if c.had {
+				r.book.had[had{0, cut}] = []time.Time{at(11)}
+			}
+			var es []*entry
+			for i, name := range []string{"first", "second"} {
+				p := &process{run: r, name: name, events: &events{}}
+				r.book.had[had{0, p}] = []time.Time{at(14 + i)}
+				es = append(es, &entry{process: p, began: at(14 + i), ended: at(14 + i)})
+			}
+			r.hearNacks()
+			if r.judgeRepeat(0, es[0], es[1]); len(r.book.findings) != c.found {
+				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
+			}
+		})
+	}
+}

@@ -88,6 +88,7 @@ func (r *run) wasNackedLate(n int, before, again *entry) bool {
 func (r *run) hearNacks() {
 	world, ok := r.world.(nackHearer)
 	if !ok {
+		r.guessNacks()
 		return
 	}
 	for _, heard := range world.Nacks() {
@@ -95,6 +96,21 @@ func (r *run) hearNacks() {
 			if s.topic == heard.topic && s.offset == heard.offset && (s.goneAt.IsZero() || heard.at.Before(s.goneAt)) {
 				r.nacks[n] = append(r.nacks[n], heard.at)
 				break
+			}
+		}
+	}
+}
+
+// guessNacks takes, where the broker does not tell, a nack of each message for heard at the end of whatever kept back what a
+// process sent that had it. Where processes share messages a broker does not ask who holds them.
+func (r *run) guessNacks() {
+	if !r.kind.Shared {
+		return
+	}
+	for x, given := range r.book.had {
+		for _, t := range r.book.troubles {
+			if t.holds && t.process == x.process && given[0].Before(t.until) {
+				r.nacks[x.message] = append(r.nacks[x.message], t.until)
 			}
 		}
 	}
