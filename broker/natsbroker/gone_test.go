@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
 // skipped is how many messages Gap events have told.
@@ -149,15 +150,21 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// f33: a deleted consumer is created again at its ack floor; nothing that was finished comes again.
-func TestRecreateConsumer(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
+// recreating is a stream, and a source that makes its consumer anew where that is gone.
+func recreating(t *testing.T) (*admin, natsbroker.Config) {
 	ts := startServer(t)
 	a := ts.admin()
 	a.stream()
 	cfg := config(ts.url())
 	cfg.Recreate = true
+	return a, cfg
+}
+
+// f33: a deleted consumer is created again at its ack floor; nothing that was finished comes again.
+func TestRecreateConsumer(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	a, cfg := recreating(t)
 	s := open(t, cfg)
 	d := drainAll(s)
 	a.publish(1, 100)
@@ -189,11 +196,7 @@ func TestRecreateConsumer(t *testing.T) {
 func TestRecreatedAfterStop(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
-	cfg := config(ts.url())
-	cfg.Recreate = true
+	a, cfg := recreating(t)
 	s := open(t, cfg)
 	a.publish(1, 1)
 	ms := make([]broker.Message, 1)
@@ -223,11 +226,7 @@ func TestRecreatedAfterStop(t *testing.T) {
 func TestRecreateStream(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
-	cfg := config(ts.url())
-	cfg.Recreate = true
+	a, cfg := recreating(t)
 	cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}}
 	s := open(t, cfg)
 	d := drainAll(s)
@@ -247,11 +246,7 @@ func TestRecreateStream(t *testing.T) {
 
 // The same, made anew by somebody else before the source could notice.
 func TestRecreatedByOthers(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
-	cfg := config(ts.url())
-	cfg.Recreate = true
+	a, cfg := recreating(t)
 	cfg.Poll = time.Second // the deliveries come before the next look
 	// What was handed out before that look and acked after it is nobody's any more, and comes again.
 	cfg.AckWait = 2 * time.Second

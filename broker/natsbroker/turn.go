@@ -30,7 +30,8 @@ func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
 	if p.id == "" {
 		p.got(id, s.leases.contact)
 		ses.assigned = !s.flow.stopped // else it goes back at once
-		if s.pulls.asked > 0 {         // a second request, of another inbox: without the pin's id nobody answers it now
+		// A second request, of another inbox: without the pin's id nobody answers it now.
+		if s.pulls.asked > 0 {
 			s.pulls.revive = true
 			s.bells.pull.ring()
 		}
