@@ -134,6 +134,7 @@ var groups = append([]group{
 	{name: "kafka_eos", server: withKafka, figures: kafkaEOSFigures, systems: []system{
 		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, 0, noop) }},
 		{"franz", 1_000_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, false, noop) }},
+		{"java", 1_000_000, func(n int, at string) sample { return kafkaEOSJava(at, n) }},
 		{"longshore_5ms", 60_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, workers, fiveMilliseconds) }},
 		{"franz_5ms", 4_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, true, fiveMilliseconds) }},
 	}},
@@ -158,7 +159,45 @@ var groups = append([]group{
 		{"longshore", 200_000, func(n int, url string) sample { return natsLetters(url, n) }},
 		{"async", 200_000, func(n int, url string) sample { return natsAsync(url, n) }},
 	}},
+	{name: "jetstream_large", server: withStream(100_000), figures: jetstreamLargeFigures, systems: []system{
+		{"longshore", 5_000, func(n int, url string) sample { return longshoreStream(url, n, 0, noop) }},
+		{"consume", 5_000, func(n int, url string) sample { return natsConsume(url, n) }},
+	}},
+	{name: "jetstream_sleep", server: withNATS, figures: jetstreamSleepFigures, systems: []system{
+		{"longshore", 200_000, func(n int, url string) sample { return longshoreStream(url, n, workers, millisecond) }},
+		{"ants", 200_000, func(n int, url string) sample { return natsAnts(url, n, millisecond) }},
+	}},
+	{name: "codecs", server: withCodecs, figures: codecFigures, systems: codecSystems()},
+	{name: "webhook", server: withReceiver, figures: webhookFigures, systems: []system{
+		{"longshore", 100_000, func(n int, url string) sample { return webhookLongshore(url, n) }},
+		{"bare", 100_000, func(n int, url string) sample { return webhookBare(url, n) }},
+	}},
+	{name: "trickle", server: withTrickle, figures: trickleFigures, systems: []system{
+		{"longshore", 100_000, func(n int, at string) sample { return trickleLongshore(n, at, workers) }},
+		{"longshore_auto", 100_000, func(n int, at string) sample { return trickleLongshore(n, at, 0) }},
+		{"ants", 100_000, func(n int, at string) sample { return trickleAnts(n, at) }},
+	}},
+	{name: "slow", server: withBacklog, figures: slowFigures, systems: []system{
+		{"longshore", 128, func(n int, at string) sample { return kafkaLongshore(at, n, 1, fiftyMilliseconds) }},
+		local("bare", 128, func(n int) sample { return bare(n, 1, fiftyMilliseconds) }),
+	}},
 }, growthGroups...)
+
+func jetstreamLargeFigures(m map[string]sample) []figure {
+	l, c := m["longshore"], m["consume"]
+	return []figure{
+		atLeast("jetstream_100k_rate_vs_consume", c.WallNS/l.WallNS, 1), show("jetstream_100k_per_second", 1e9/l.WallNS),
+		show("jetstream_100k_per_second_consume", 1e9/c.WallNS), show("jetstream_100k_cpu_vs_consume", l.CPUNS/c.CPUNS),
+	}
+}
+
+func jetstreamSleepFigures(m map[string]sample) []figure {
+	l, a := m["longshore"], m["ants"]
+	return []figure{
+		atMost("jetstream_1ms_64_cpu_vs_ants", l.CPUNS/a.CPUNS, 1.1), show("jetstream_1ms_64_cpu_us", l.CPUNS/1e3),
+		show("jetstream_1ms_64_cpu_us_ants", a.CPUNS/1e3), show("jetstream_1ms_64_rate_vs_ants", a.WallNS/l.WallNS),
+	}
+}
 
 func handoffFigures(m map[string]sample) []figure {
 	fs := []figure{

@@ -68,11 +68,14 @@ func (s shape) count(n int) int { return max(1, int(float64(n)*s.share)) }
 
 // longshore reads all of the shape's topic.
 func (s shape) longshore(workers int, bytes int64, do func(int)) func(n int, where string) sample {
-	return func(n int, where string) sample {
-		r := newKafkaRun(s.at(where), s.count(n))
-		defer r.longshore(workers, bytes, do)()
-		return r.grown(s.count(n))
-	}
+	return func(n int, where string) sample { return longshoreOf(s.at(where), s.count(n), workers, bytes, do) }
+}
+
+// longshoreOf reads all of a topic.
+func longshoreOf(where string, n, workers int, bytes int64, do func(int)) sample {
+	r := newKafkaRun(where, n)
+	defer r.longshore(workers, bytes, do)()
+	return r.grown(n)
 }
 
 // longshore runs a consumer until end is called, which waits for its end: the broker goes next.
@@ -89,13 +92,15 @@ func (r *kafkaRun) longshore(workers int, bytes int64, do func(int)) (end func()
 }
 
 // franz is franz-go, bare.
-func (s shape) franz(n int, where string) sample {
-	r := newKafkaRun(s.at(where), s.count(n))
+func (s shape) franz(n int, where string) sample { return franzOf(s.at(where), s.count(n)) }
+
+func franzOf(where string, n int) sample {
+	r := newKafkaRun(where, n)
 	c := must(r.franz())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go poll(ctx, c, func(*kgo.Record) { r.saw() })
-	return r.grown(s.count(n))
+	return r.grown(n)
 }
 
 func (r *kafkaRun) franz() (*kgo.Client, error) {

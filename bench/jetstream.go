@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/panjf2000/ants/v2"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
@@ -19,7 +20,14 @@ import (
 const benchStream = "BENCH"
 
 // withNATS runs nats-server in a process of its own, with n messages of 100 bytes in a stream in memory.
-func withNATS(n int, do func(url string)) error {
+func withNATS(n int, do func(url string)) error { return withStream(100)(n, do) }
+
+// withStream is withNATS with messages of another size.
+func withStream(size int) func(n int, do func(url string)) error {
+	return func(n int, do func(url string)) error { return onNATS(n, size, do) }
+}
+
+func onNATS(n, size int, do func(url string)) error {
 	dir, err := os.MkdirTemp("", "longshore-bench")
 	if err != nil {
 		return err
@@ -33,20 +41,20 @@ func withNATS(n int, do func(url string)) error {
 		return err
 	}
 	defer s.Kill()
-	if err := fill(s.URL(), n); err != nil {
+	if err := fill(s.URL(), n, size); err != nil {
 		return fmt.Errorf("filling the stream: %w", err)
 	}
 	do(s.URL())
 	return nil
 }
 
-func fill(url string, n int) error {
+func fill(url string, n, size int) error {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(10_000))
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(max(16, min(10_000, (64<<20)/size))))
 	if err != nil {
 		return err
 	}
@@ -55,7 +63,7 @@ func fill(url string, n int) error {
 	if err != nil {
 		return err
 	}
-	body := make([]byte, 100)
+	body := make([]byte, size)
 	for i := range n {
 		if _, err := js.PublishAsync(fmt.Sprintf("bench.%d", i%100), body); err != nil {
 			return err
@@ -119,14 +127,32 @@ func natsConsume(url string, n int) sample {
 	return r.result(n)
 }
 
+// natsAnts is Consume with a pool of goroutines, which call do.
+func natsAnts(url string, n int, do func(int)) sample {
+	r := newRun(url, n)
+	p := must(ants.NewPool(workers))
+	defer p.Release()
+	_ = must(r.durable().Consume(func(m jetstream.Msg) {
+		check(p.Submit(func() {
+			do(0)
+			r.saw()
+			check(m.Ack())
+		}))
+	}))
+	return r.result(n)
+}
+
 // longshoreConsume is the whole framework, with its defaults.
-func longshoreConsume(url string, n int) sample {
+func longshoreConsume(url string, n int) sample { return longshoreStream(url, n, 0, noop) }
+
+// longshoreStream is the same, with its defaults where workers is 0.
+func longshoreStream(url string, n, workers int, do func(int)) sample {
 	r := newRun(url, n)
 	r.durable()
 	source := must(natsbroker.NewSource(natsbroker.Config{Connection: natsbroker.Connection{URLs: []string{url}},
 		Stream: benchStream, Consumer: r.name, Bind: true}))
-	c := must(consumer.New(consumer.Config{Source: source,
-		Handler: func(context.Context, *consumer.Message) error { r.saw(); return nil },
+	c := must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
+		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
 		Observers: []consumer.Observer{func(e consumer.Event) {
 			if said, ok := e.(consumer.SourceEvent); ok && said.Kind == broker.Warning {
 				fmt.Fprintln(os.Stderr, "source warns:", said.Err)

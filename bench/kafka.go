@@ -91,12 +91,12 @@ func fillTopic(brokers []string, topic string, n int, key func(i int) int) error
 }
 
 // fillRecords makes a topic, and fills it with records, whose values have so many bytes.
-func fillRecords(brokers []string, topic string, partitions, size int, records iter.Seq[*kgo.Record]) error {
+func fillRecords(brokers []string, topic string, partitions, size int, records iter.Seq[*kgo.Record], opts ...kgo.Opt) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
-		kgo.ProducerBatchMaxBytes(int32(max(64<<10, size+1000))), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.MaxBufferedRecords(max(16, min(100_000, (64<<20)/size))))
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.UnknownTopicRetries(20), kgo.ProducerBatchMaxBytes(int32(max(64<<10, size+1000))),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(max(16, min(100_000, (64<<20)/size)))}, opts...)...)
 	if err != nil {
 		return err
 	}

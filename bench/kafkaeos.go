@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	_ "embed" // of EOSLoop.java
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +19,6 @@ import (
 	"github.com/longshoremq/longshore/integration/kafkad"
 )
 
-// createTopic makes a topic of 4 partitions.
 // outputs makes a topic for what a run writes.
 func (r *kafkaRun) outputs() string {
 	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...)))
@@ -97,8 +100,25 @@ func kafkaEOSFranz(where string, n int, beside bool, do func(int)) sample {
 	return r.meter.stop(n)
 }
 
+//go:embed EOSLoop.java
+var eosLoop []byte
+
+// kafkaEOSJava is Kafka's own client in a loop, in a JVM: see EOSLoop.java. Its allocations are not counted.
+func kafkaEOSJava(where string, n int) (s sample) {
+	r := newKafkaRun(where, n)
+	dir := must(os.MkdirTemp("", "longshore-java-"))
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "EOSLoop.java")
+	check(os.WriteFile(file, eosLoop, 0o644))
+	run := must(kafkad.CompileJava(file, dir))
+	cmd := run("EOSLoop", strings.Join(r.brokers, ","), r.topic, r.outputs(), r.group, fmt.Sprint(n))
+	cmd.Stderr = os.Stderr
+	check(json.Unmarshal(must(cmd.Output()), &s))
+	return s
+}
+
 func kafkaEOSFigures(m map[string]sample) []figure {
-	l, f, slow, loops := m["longshore"], m["franz"], m["longshore_5ms"], m["franz_5ms"]
+	l, f, java, slow, loops := m["longshore"], m["franz"], m["java"], m["longshore_5ms"], m["franz_5ms"]
 	const possible = workers * 200
 	return []figure{
 		atLeast("kafka_eos_throughput_vs_franz", f.WallNS/l.WallNS, 1),
@@ -106,6 +126,7 @@ func kafkaEOSFigures(m map[string]sample) []figure {
 		atLeast("kafka_eos_5ms_share_of_possible", 1e9/slow.WallNS/possible, 0.8),
 		show("kafka_eos_messages_per_second_longshore", 1e9/l.WallNS), show("kafka_eos_messages_per_second_franz", 1e9/f.WallNS),
 		show("kafka_eos_cpu_us_longshore", l.CPUNS/1e3), show("kafka_eos_cpu_us_franz", f.CPUNS/1e3),
+		show("kafka_eos_messages_per_second_java", 1e9/java.WallNS), show("kafka_eos_cpu_us_java", java.CPUNS/1e3),
 		show("kafka_eos_allocs_longshore", l.Allocs), show("kafka_eos_allocs_franz", f.Allocs),
 		show("kafka_eos_5ms_messages_per_second_longshore", 1e9/slow.WallNS),
 		show("kafka_eos_5ms_messages_per_second_franz_by_partition", 1e9/loops.WallNS),
