@@ -26,7 +26,7 @@ func NewAdmin(c Connection) (*Admin, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	cl, err := c.connect("__consumer_offsets")
+	cl, err := c.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,9 @@ func (c *cluster) deleteTopic(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return readErased(r, name)
+	err = readErased(r, name)
+	c.misrouted(controllerNode, err)
+	return err
 }
 
 // deleteGroup is DeleteGroups, version 1 (Apache Kafka's protocol guide).

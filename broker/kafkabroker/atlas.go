@@ -124,6 +124,26 @@ func (a *atlas) absent() error {
 	return nil
 }
 
+// whole says whether the last look found all that is to be consumed, with a leader for each partition.
+func (a *atlas) whole() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.topics) == 0 {
+		return false
+	}
+	for _, name := range a.names {
+		if _, known := a.topics[name]; !known {
+			return false
+		}
+	}
+	for _, t := range a.topics {
+		if t.err != nil || len(t.leaders) == 0 || slices.ContainsFunc(t.leaders, func(no int32) bool { return no < 0 }) {
+			return false
+		}
+	}
+	return true
+}
+
 // A place is who leads a partition, and of which topic it is.
 type place struct {
 	leader int32 // negative: nobody, or nobody knows

@@ -62,6 +62,33 @@ func TestAtlas(t *testing.T) {
 	}
 }
 
+// TestAtlasWhole: topics are looked at rarely where the last look found each, and who leads each of its partitions.
+func TestAtlasWhole(t *testing.T) {
+	there, missing := topic{leaders: []int32{1, 2}}, topic{err: kafka.UnknownTopicOrPartition}
+	for name, tc := range map[string]struct {
+		cfg  Config
+		look map[string]topic
+		want bool
+	}{
+		"all are there":          {Config{Topics: []string{"a", "b"}}, map[string]topic{"a": there, "b": there}, true},
+		"one is missing":         {Config{Topics: []string{"a", "b"}}, map[string]topic{"a": there, "b": missing}, false},
+		"nobody told of one":     {Config{Topics: []string{"a", "b"}}, map[string]topic{"a": there}, false},
+		"a partition has nobody": {Config{Topics: []string{"a"}}, map[string]topic{"a": {leaders: []int32{1, -1}}}, false},
+		"no partitions":          {Config{Topics: []string{"a"}}, map[string]topic{"a": {}}, false},
+		"a pattern matches":      {Config{Pattern: "^a"}, map[string]topic{"a": there, "b": missing}, true},
+		"a pattern does not":     {Config{Pattern: "^x"}, map[string]topic{"a": there}, false},
+	} {
+		a := newAtlas(&tc.cfg)
+		if a.whole() {
+			t.Errorf("%s: before a look", name)
+		}
+		a.learn(a.begin(), tc.look, true)
+		if a.whole() != tc.want {
+			t.Errorf("%s: whole is %v", name, !tc.want)
+		}
+	}
+}
+
 // TestSubscribed: a member tells the group of the topics that it names, whether they are there or not, or of those that match.
 func TestSubscribed(t *testing.T) {
 	ts := map[string]topic{"c": {}, "b": {}, "x": {}}

@@ -147,6 +147,7 @@ func (x *claims) admit(b *start, p *part) {
 		return
 	}
 	x.r.add(b, p)
+	signal(x.bells.stir)
 	x.backlog.waited = true // that we have begun is what tells the next process that we died
 	signal(x.bells.flush)
 }

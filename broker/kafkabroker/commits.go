@@ -119,6 +119,9 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 			// hears the same with its next heartbeat and says that all is lost.
 		default:
 			a.troubles = append(a.troubles, d.c.err)
+			if code == kafka.UnknownTopicOrPartition { // it may have been deleted, and perhaps nothing is fetched of it
+				signal(x.bells.find)
+			}
 		}
 		a.again = true
 	}

@@ -161,10 +161,16 @@ type Config struct {
 	// it are seen by nobody, and whoever gets its partitions waits. It bounds a try, too. At most the broker's
 	// transaction.max.timeout.ms. Defaults to 10 s.
 	TransactionTimeout time.Duration `yaml:"transaction_timeout" want:"100ms..ms32"`
+	// Compression is how what is emitted in transactions is written: "snappy", or "none", for readers that know no compression, or
+	// where contents are compressed already. A batch that compression does not make shorter goes without, and so does all to a
+	// topic whose broker refuses it. Defaults to snappy.
+	Compression string `yaml:"compression" want:"none|snappy"`
 	// MaxOutputBytes is the largest key, value and headers together that are emitted; larger ones are broker.ErrRefused. Keep it
 	// below the max.message.bytes of the topics. Defaults to 1,000,000.
 	MaxOutputBytes int `yaml:"-" want:"1..1073741823"`
-	// Poll is how often topics are looked at: new ones, new partitions, leaders. Defaults to 1 s.
+	// Poll is how often topics are looked at for new ones and new partitions while all goes well. While a topic or a leader is
+	// missing it is every second, if Poll is not less; that a leader has moved, or a topic is another one, brokers tell. Defaults
+	// to 5 s.
 	Poll time.Duration `yaml:"-" want:"1ms..ms32"`
 	// Uncommitted also hands out messages of transactions that are open or were aborted. Defaults to false: read_committed.
 	Uncommitted bool `yaml:"-"`
@@ -172,7 +178,8 @@ type Config struct {
 	FetchBytes int `yaml:"-" want:"1..1073741823"`
 	// PartitionBytes bounds what one fetch brings of one partition. Defaults to 1 MiB.
 	PartitionBytes int `yaml:"-" want:"1..1073741823"`
-	// MaxWait is how long a broker may wait for something to send. Defaults to 500 ms.
+	// MaxWait is how long a broker may wait for something to send, and up to ten times that where nothing has come for a while. It
+	// sends what comes at once. Defaults to 500 ms.
 	MaxWait time.Duration `yaml:"-" want:"1ms..ms32"`
 	// MaxBatchBytes bounds a decompressed batch; a larger one is undecodable. Defaults to 64 MiB.
 	MaxBatchBytes int `yaml:"max_batch_bytes" want:"1..1073741823"`
@@ -220,8 +227,9 @@ func (c Config) withDefaults() Config {
 	or(&c.CommitInterval, time.Second)
 	or(&c.CommitMessages, 8)
 	or(&c.TransactionTimeout, 10*time.Second)
+	or(&c.Compression, "snappy")
 	or(&c.MaxOutputBytes, 1_000_000)
-	or(&c.Poll, time.Second)
+	or(&c.Poll, 5*time.Second)
 	or(&c.FetchBytes, 4<<20)
 	or(&c.PartitionBytes, 1<<20)
 	or(&c.MaxWait, 500*time.Millisecond)

@@ -70,6 +70,7 @@ func (c *cluster) create(ctx context.Context, name string, partitions int32, opt
 		err = readCreated(r, name)
 	}
 	if err != nil && codeOf(err) != kafka.TopicAlreadyExists {
+		c.misrouted(controllerNode, err)
 		return err
 	}
 	for over := time.Now().Add(c.timeout); ; pause(ctx, 2*retryWait) {

@@ -1,15 +1,16 @@
-package kafkabroker
+package kafkabroker_test
 
 import (
 	"reflect"
 	"testing"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
 )
 
 func TestDescribe(t *testing.T) {
-	s, err := NewSource(Config{Connection: Connection{Brokers: []string{"kafka-1:9093", "kafka-2:9093"}}, Group: "g",
-		Topics: []string{"t"}})
+	s, err := kafkabroker.NewSource(kafkabroker.Config{
+		Connection: kafkabroker.Connection{Brokers: []string{"kafka-1:9093", "kafka-2:9093"}}, Group: "g", Topics: []string{"t"}})
 	if err != nil {
 		t.Fatal(err)
 	}

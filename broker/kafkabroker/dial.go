@@ -21,8 +21,8 @@ import (
 
 func init() { dialer.Accept(func(c *Connection, dial dialer.Func) { c.dial = dial }) }
 
-// connect makes a transport; it dials when it is used. topic is what the Transport looks at for its own layout.
-func (c Connection) connect(topic string) (*cluster, error) {
+// connect makes a transport; it dials when it is used.
+func (c Connection) connect() (*cluster, error) {
 	t, err := c.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (c Connection) connect(topic string) (*cluster, error) {
 		dial = (&net.Dialer{Timeout: c.DialTimeout}).DialContext
 	}
 	tr := &kafka.Transport{
-		DialTimeout: c.DialTimeout, MetadataTTL: time.Second, MetadataTopics: []string{topic}, ClientID: c.ClientID,
+		DialTimeout: c.DialTimeout, MetadataTTL: discoveryAge, MetadataTopics: []string{}, ClientID: c.ClientID, // nil topics are all
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := c.newConn(ctx, dial, t, network, address)
 			if err != nil {
@@ -54,6 +54,13 @@ func (c Connection) connect(topic string) (*cluster, error) {
 		versions: make(map[int32]map[int16][2]int16), addresses: make(map[int32]string),
 	}, nil
 }
+
+const (
+	// discoveryAge is how often the Transport asks at most which brokers there are: see discovery.
+	discoveryAge = 5 * time.Minute
+	// discoveryWait bounds its question. The Transport would wait for as long as it does not ask, and all requests with it.
+	discoveryWait = time.Second
+)
 
 // newConn makes a connection, with TLS where that is wanted. The Transport could do TLS too, but its errors would have neither
 // address nor step.

@@ -43,7 +43,8 @@ const (
 
 // flexibleSince is the first version of each that has the flexible encoding.
 var flexibleSince = map[int16]int16{
-	keyFetch: 12, keyMetadata: 9, keyOffsetCommit: 8, keyOffsetFetch: 6, keyConsumerGroupHeartbeat: 0, keyConsumerGroupDescribe: 0,
+	keyAPIVersions: 3, keyProduce: 9, keyFetch: 12, keyMetadata: 9, keyOffsetCommit: 8, keyOffsetFetch: 6,
+	keyConsumerGroupHeartbeat: 0, keyConsumerGroupDescribe: 0,
 	keyInitProducerID: 2, keyAddPartitionsToTxn: 3, keyAddOffsetsToTxn: 3, keyEndTxn: 3, keyTxnOffsetCommit: 3,
 }
 
@@ -194,8 +195,8 @@ func (q *request) over(conn net.Conn) (*reader, error) {
 // read begins to read the answer.
 func (q *request) read() (*reader, error) {
 	r := &reader{b: q.answer, flexible: q.flexible()}
-	if r.flexible {
-		r.tags() // of the header
+	if r.flexible && q.key != keyAPIVersions { // whose answer's header is the oldest, for who does not know its version
+		r.tags()
 	}
 	return r, r.err()
 }
@@ -225,6 +226,7 @@ type cluster struct {
 	mu        sync.Mutex
 	versions  map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
 	addresses map[int32]string             // by broker, as they tell them
+	found     time.Time                    // when the Transport was last made to find the brokers anew
 }
 
 // requestName is what a request is called.
@@ -247,8 +249,8 @@ func (c *cluster) do(ctx context.Context, node int32, key, version int16, body [
 }
 
 // produce sends the body of a Produce.
-func (c *cluster) produce(ctx context.Context, node int32, body []byte, chunks []chunk) (*reader, error) {
-	return c.exchange(ctx, &request{node: node, key: keyProduce, version: produceVersion, body: body, chunks: chunks}, c.timeout)
+func (c *cluster) produce(ctx context.Context, node int32, version int16, body []byte, chunks []chunk) (*reader, error) {
+	return c.exchange(ctx, &request{node: node, key: keyProduce, version: version, body: body, chunks: chunks}, c.timeout)
 }
 
 func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duration) (*reader, error) {
@@ -259,6 +261,7 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 	if err != nil {
 		if ctx.Err() == nil { // a broker that is slow is the same broker: asking for its versions again would take a heartbeat's time
 			c.forget(q.node)
+			c.misrouted(q.node, err)
 		}
 		return nil, c.failed(q, err)
 	}

@@ -60,8 +60,9 @@ func TestCancelledExchange(t *testing.T) {
 func TestRequestWithChunks(t *testing.T) {
 	for _, size := range []int{1, 100, smallRequest, 100_000} {
 		batches := map[partitionID][]byte{
-			{"a", 0}: bytes.Repeat([]byte("x"), size), {"a", 3}: bytes.Repeat([]byte("y"), size+1), {"b", 1}: bytes.Repeat([]byte("z"), size)}
-		body, chunks := produceBody("t", time.Second, batches)
+			{"a", 0}: bytes.Repeat([]byte("x"), size), {"a", 3}: bytes.Repeat([]byte("y"), size+1),
+			{"b", 1}: bytes.Repeat([]byte("z"), size)}
+		body, chunks := produceBody(produceVersion, "t", time.Second, batches)
 		var whole []byte
 		at := 0
 		for _, c := range chunks {

@@ -26,7 +26,8 @@ var errTopicUnsure = errors.New("kafkabroker: a broker does not know the topic o
 // before.
 //
 // No witness at all is a transaction without outputs: to make that again does no harm.
-func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[string]topic, isGone func(string) bool) (txnFate, error) {
+func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[string]topic, isGone func(string) bool) (txnFate,
+	error) {
 	alive, unsure := 0, ""
 	for _, w := range witnesses {
 		if at[w.partitionID] == w.position() {

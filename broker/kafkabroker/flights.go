@@ -18,6 +18,11 @@ const (
 	flightsPerBroker = 2
 	// partWait is how long a fetch waits that does not have all of its broker's partitions, so that they come together again soon.
 	partWait = 50 * time.Millisecond
+	// restLimit is how many times Config.MaxWait a fetch waits at most while nothing comes: a broker answers at once when something
+	// does.
+	restLimit = 10
+	// restBytes is what a fetch has to be allowed to bring that waits so long: it has its bytes all that time.
+	restBytes = 64 << 10
 )
 
 // A flight is a fetch under way, with the version that each partition had.
@@ -26,7 +31,11 @@ type flight struct {
 	sent     time.Time
 	parts    []*part
 	versions []int
+	most     int64 // bytes; zero: no bound of its own, and it waits for no longer than Config.MaxWait
 }
+
+// rests says whether it waits for longer.
+func (f *flight) rests() bool { return f.most > 0 }
 
 // Flights decide what is fetched, and take what comes.
 type flights struct {
@@ -35,6 +44,7 @@ type flights struct {
 	to    map[int32][]*flight // under way by broker
 	sent  int                 // how many were
 	asked map[int32]int       // of each broker, the number of the last one
+	quiet map[int32]int       // of each broker, how many fetches in a row waited for all its partitions in vain
 	lagAt time.Time           // when a broker last told of ends
 }
 
@@ -120,8 +130,43 @@ func (x *flights) gather(node int32, idle []*part, now time.Time) *flight {
 	}}
 	if !all || len(x.to[node]) > 0 || x.stocked(node, now) {
 		f.req.maxWait = min(partWait, x.cfg.MaxWait)
+	} else if n := x.quiet[node]; n > 0 {
+		x.rest(f, n)
 	}
 	return f
+}
+
+// rest has a fetch wait longer than others, where it has all that may come to be fetched of its broker before it is back: beside
+// it others would be short ones, and what is given back would wait for it. Its bytes leave room for fetches of the other brokers.
+func (x *flights) rest(f *flight, quiet int) {
+	if x.gate.Out() > 0 || len(x.r.beginning) > 0 {
+		return
+	}
+	n, nodes := 0, make(map[int32]bool)
+	for _, p := range x.r.turns {
+		nodes[p.node()] = true
+		if p.node() == f.req.node {
+			n++
+		}
+	}
+	share := x.gate.Budget().Bytes / int64(len(nodes)+1)
+	if n == len(f.parts) && share >= restBytes {
+		f.req.maxWait, f.most = x.cfg.MaxWait*time.Duration(min(1<<quiet, restLimit)), share
+	}
+}
+
+// resting says whether of each partition a fetch is under way that rests: no end changes then without an answer.
+func (x *flights) resting() bool {
+	n := 0
+	for _, fs := range x.to {
+		for _, f := range fs {
+			if !f.rests() {
+				return false
+			}
+			n += len(f.parts)
+		}
+	}
+	return n == len(x.r.turns) && len(x.r.beginning) == 0
 }
 
 // joins says whether a fetch of what had nothing lately waits for the one that is under way, since that is back soon: two that
@@ -139,7 +184,7 @@ func (x *flights) stocked(node int32, now time.Time) bool {
 
 // load says what a fetch is to bring.
 func (x *flights) load(f *flight, free int64) {
-	f.req.bytes = int32(min(int64(x.cfg.FetchBytes), free))
+	f.req.bytes = int32(min(int64(x.cfg.FetchBytes), free, cmp.Or(f.most, free)))
 	inPieces(f.parts)
 	f.versions, f.req.wishes = make([]int, 0, len(f.parts)), make([]wish, 0, len(f.parts))
 	for _, p := range f.parts {
@@ -213,8 +258,23 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 	if err == nil {
 		x.lagAt = now
 	}
+	x.rested(f, answers, now)
 	x.bells.look()
 	return outside
+}
+
+// rested takes note of whether a broker has had nothing for as long as it was given.
+func (x *flights) rested(f *flight, answers []*fetched, now time.Time) {
+	waited := f.req.maxWait >= x.cfg.MaxWait && now.Sub(f.sent) >= f.req.maxWait*3/4
+	told := func(a *fetched) bool { return a == nil || a.err != nil || len(a.records) > 0 || a.preferred >= 0 }
+	if waited && !slices.ContainsFunc(answers, told) {
+		x.quiet[f.req.node] = min(x.quiet[f.req.node]+1, restLimit)
+		return
+	}
+	delete(x.quiet, f.req.node)
+	if f.rests() {
+		signal(x.bells.stir)
+	}
 }
 
 // accept takes one partition's part of an answer.
@@ -289,6 +349,9 @@ type unknownEnd struct {
 const oldEnd = 2 * time.Second
 
 func (x *flights) unmeasured(now time.Time) (es []unknownEnd) {
+	if x.resting() {
+		return nil
+	}
 	for _, p := range x.r.turns {
 		if now.Sub(p.endAt) > oldEnd && p.leader >= 0 {
 			es = append(es, unknownEnd{p, p.leader})

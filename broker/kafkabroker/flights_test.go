@@ -1,9 +1,12 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
+
+	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
@@ -66,11 +69,108 @@ func TestFetchesTakeTurns(t *testing.T) {
 		}
 		f := fs[0]
 		asked = append(asked, f.req.node)
-		h.arrived(f, []fetched{{partitionID: f.parts[0].partitionID, preferred: -1}}, nil, now.Add(cfg.MaxWait))
+		h.arrived(f, []fetched{{partitionID: f.parts[0].partitionID, preferred: -1}}, nil, now.Add(cfg.MaxWait/2))
 	}
 	if want := []int32{0, 1, 2, 0, 1, 2}; !slices.Equal(asked, want) {
 		t.Errorf("brokers %v were asked, want %v", asked, want)
 	}
+}
+
+// TestRest: while nothing comes, brokers are asked to wait longer and longer. Whatever may have to be fetched before a long wait
+// is over forbids it.
+func TestRest(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	const budget = 64 << 20
+	for name, tc := range map[string]struct {
+		bytes  int64
+		change func(h *holdings, p *part)
+		answer func(f *flight) []fetched // nil: it has nothing
+		early  bool                      // the answers come before their time
+		want   []int                     // waits, in MaxWait
+	}{
+		"nothing comes":      {want: []int{1, 2, 4, 8, 10, 10}},
+		"messages come":      {answer: func(f *flight) []fetched { return landed(f, 2) }, want: []int{1, 1, 1}},
+		"an error comes":     {answer: func(f *flight) []fetched { return failedAnswer(f) }, want: []int{1, 1, 1}},
+		"no answer":          {answer: func(*flight) []fetched { return nil }, want: []int{1, 1, 1}},
+		"a replica is named": {answer: func(f *flight) []fetched { return elsewhere(f) }, want: []int{1, 1, 1}},
+		"it does not wait":   {early: true, want: []int{1, 1, 1}},
+		"a message is out":   {change: func(h *holdings, _ *part) { h.gate.HandOut(1, 10) }, want: []int{1, 1, 1}},
+		"another one begins": {change: func(h *holdings, _ *part) { h.roster.begin(partitionID{"orders", 7}, nil) },
+			want: []int{1, 1, 1}},
+		"one is held":           {change: func(_ *holdings, p *part) { p.heldUntil = time.Now().Add(time.Hour) }, want: []int{1, 1, 1}},
+		"one has no leader":     {change: func(_ *holdings, p *part) { p.moveTo(-1) }, want: []int{1, 2, 4}},
+		"there are few bytes":   {bytes: 2*restBytes - 1, want: []int{1, 1, 1}},
+		"there are just enough": {bytes: 2 * restBytes, want: []int{1, 2, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+			h.open(broker.Options{Budget: broker.Budget{Messages: 100, Bytes: cmp.Or(tc.bytes, budget)}})
+			for no := range int32(3) {
+				h.place("orders", no).moveTo(1)
+			}
+			if tc.change != nil {
+				tc.change(h, h.roster.turns[1])
+			}
+			for now, i := time.Now(), 0; i < len(tc.want); i++ {
+				fs := h.plan(now)
+				if len(fs) != 1 {
+					t.Fatalf("fetch %d: there are %d", i, len(fs))
+				}
+				f := fs[0]
+				wait := time.Duration(tc.want[i]) * cfg.MaxWait
+				if f.req.maxWait != wait {
+					t.Errorf("fetch %d waits %v, want %v", i, f.req.maxWait, wait)
+				}
+				if h.resting() != (tc.want[i] > 1 && len(f.parts) == 3) {
+					t.Errorf("fetch %d: resting is %v", i, h.resting())
+				}
+				answer := landed
+				if tc.answer != nil {
+					answer = func(f *flight, _ ...int32) []fetched { return tc.answer(f) }
+				}
+				if !tc.early {
+					now = now.Add(f.req.maxWait)
+				}
+				h.arrived(f, answer(f), nil, now)
+				for _, p := range f.parts { // what came is handed out, and what failed is tried again
+					p.retryAt = time.Time{}
+					p.replica = -1
+					p.drop()
+				}
+			}
+		})
+	}
+}
+
+// TestRestLeavesRoom: a long wait keeps its bytes from no other broker.
+func TestRestLeavesRoom(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 2 << 20}}) // of which one fetch takes all
+	for no := range int32(2) {
+		h.place("orders", no).moveTo(no)
+		h.flights.quiet[no] = 1
+	}
+	for _, f := range h.plan(time.Now()) {
+		if !f.rests() || f.req.bytes > 1<<20 {
+			t.Errorf("a fetch waits %v with %d bytes", f.req.maxWait, f.req.bytes)
+		}
+	}
+	if !h.resting() {
+		t.Error("one broker is not asked while the other waits")
+	}
+}
+
+func failedAnswer(f *flight) []fetched {
+	got := landed(f)
+	got[0].err = kafka.UnknownTopicOrPartition
+	return got
+}
+
+func elsewhere(f *flight) []fetched {
+	got := landed(f)
+	got[0].preferred = 2
+	return got
 }
 
 // fillWindow hands out as much as the window of a partition takes.

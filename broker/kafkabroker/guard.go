@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 )
 
 // A guard is a connection that kafka-go reads from. Its decoder allocates what an answer claims: eight bytes can claim 2^31-1
@@ -45,6 +46,9 @@ func (g *guard) begin(b []byte) {
 	g.left = int64(int32(binary.BigEndian.Uint32(b))) + 4 - int64(len(b))
 	g.asked = question{int16(binary.BigEndian.Uint16(b[4:])), int16(binary.BigEndian.Uint16(b[6:])),
 		int32(binary.BigEndian.Uint32(b[8:]))}
+	if g.asked.key == keyMetadata && g.asked.correlation != correlation {
+		_ = g.SetDeadline(time.Now().Add(discoveryWait)) // the Transport takes it away after the answer
+	}
 }
 
 // Read reads a part of the answer.

@@ -8,6 +8,8 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
@@ -21,6 +23,12 @@ type answerer struct {
 	net.Conn
 	frame []byte
 	rest  *bytes.Reader
+	by    time.Time // the last deadline
+}
+
+func (c *answerer) SetDeadline(t time.Time) error {
+	c.by = t
+	return nil
 }
 
 func (c *answerer) Write(b []byte) (int, error) {
@@ -88,9 +96,33 @@ func body(t testing.TB, version int16, answer protocol.Message) []byte {
 
 // askGuarded lets kafka-go ask over a guard, and be answered with a frame.
 func askGuarded(request protocol.Message, version int16, frame []byte) (protocol.Message, error) {
-	pc := protocol.NewConn(&guard{Conn: &answerer{frame: frame}}, "test")
+	return askOver(&answerer{frame: frame}, request, version)
+}
+
+func askOver(c *answerer, request protocol.Message, version int16) (protocol.Message, error) {
+	pc := protocol.NewConn(&guard{Conn: c}, "test")
 	pc.SetVersions(map[protocol.ApiKey]int16{request.ApiKey(): version})
 	return pc.RoundTrip(request)
+}
+
+// TestGuardOfDiscovery: all requests wait for the Transport's first question for brokers, so that has little time. Others have as
+// much as whoever asks gives them.
+func TestGuardOfDiscovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			request protocol.Message
+			answer  protocol.Message
+			want    time.Time
+		}{
+			{&metadata.Request{TopicNames: []string{}}, metadataAnswer, time.Now().Add(discoveryWait)},
+			{&produce.Request{Acks: -1}, produceAnswer, time.Time{}},
+		} {
+			c := &answerer{frame: framed(body(t, 8, tc.answer))}
+			if _, err := askOver(c, tc.request, 8); err != nil || !c.by.Equal(tc.want) {
+				t.Errorf("%T: %v, the deadline is %v, want %v", tc.request, err, c.by, tc.want)
+			}
+		}
+	})
 }
 
 // TestGuard: kafka-go gets each answer that is whole, and none that claims more than it has, wherever in it the claim is. Without

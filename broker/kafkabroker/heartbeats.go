@@ -27,8 +27,10 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 		case <-g.poke:
 			continue
 		case <-g.over():
-			return g.contact().failed
-		case <-tick.C:
+		case <-tick.C: // at the end of the session, too, or after it
+		}
+		if s := g.contact(); s.silent(time.Now()) {
+			return s.failed
 		}
 		began := time.Now()
 		beatCtx, cancel := context.WithTimeout(ctx, g.patience())
@@ -72,6 +74,9 @@ func (g *classic) await(ctx context.Context, me memberID, ask func(ctx context.C
 			g.silence(g.contact().failed)
 			over = nil
 		case <-tick.C:
+			if s := g.contact(); s.silent(time.Now()) {
+				g.silence(s.failed)
+			}
 			if err := g.keepAlive(ctx, me); err != nil {
 				cancel()
 				<-answer

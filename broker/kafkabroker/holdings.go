@@ -37,7 +37,8 @@ func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *h
 	h.claims = claims{shared: &h.shared, r: &h.roster, books: known}
 	h.intake = intake{shared: &h.shared, r: &h.roster}
 	h.settles = settles{shared: &h.shared, r: &h.roster}
-	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32][]*flight), asked: make(map[int32]int)}
+	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32][]*flight), asked: make(map[int32]int),
+		quiet: make(map[int32]int)}
 	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[string]int64)}
 	return h
 }
@@ -282,6 +283,13 @@ func (h *holdings) found(o outOfRange, first, end int64) {
 		h.claims.restart(o.p, why)
 	}
 	signal(h.bells.kick)
+}
+
+// resting says whether nothing is to be learned that the brokers do not tell.
+func (h *holdings) resting() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flights.resting()
 }
 
 // unmeasured are the partitions whose ends are to be asked for, which measured is told.

@@ -99,7 +99,7 @@ func TestOtherKindsReal(t *testing.T) {
 		listener + "ssl.truststore.type":            "PEM",
 		listener + "ssl.truststore.location":        certFile,
 		listener + "sasl.enabled.mechanisms":        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-		listener + "plain.sasl.jaas.config":         `org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="canary-7f3";`,
+		listener + "plain.sasl.jaas.config":         plainModule,
 		listener + "scram-sha-256.sasl.jaas.config": scramModule,
 		listener + "scram-sha-512.sasl.jaas.config": scramModule,
 	}})
@@ -140,6 +140,8 @@ func TestOtherKindsReal(t *testing.T) {
 	}
 }
 
+const plainModule = `org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="canary-7f3";`
+
 const scramModule = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 // testLogin publishes and consumes a message.
@@ -166,7 +168,8 @@ func TestRackReal(t *testing.T) {
 	if !realWanted() {
 		t.Skip(notWanted)
 	}
-	k := kafkad.Start(t, kafkad.Config{Nodes: 3, Properties: map[string]string{"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}})
+	k := kafkad.Start(t, kafkad.Config{Nodes: 3, Properties: map[string]string{
+		"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}})
 	topic := kafkad.Unique("racks")
 	if err := k.CreateTopic(t.Context(), topic, 1, nil); err != nil {
 		t.Fatal(err)

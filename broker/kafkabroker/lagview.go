@@ -69,7 +69,7 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	c, err := cfg.connect("__consumer_offsets")
+	c, err := cfg.connect()
 	if err != nil {
 		return nil, err
 	}

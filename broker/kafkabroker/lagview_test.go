@@ -122,7 +122,7 @@ func TestLagView(t *testing.T) {
 // commitAs commits as somebody who is no member.
 func commitAs(t *testing.T, at Connection, c *commitment) {
 	t.Helper()
-	cl, err := at.withDefaults().connect("__consumer_offsets")
+	cl, err := at.withDefaults().connect()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func NewLogView(cfg LogViewConfig) (*LogView, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	c, err := cfg.connect("__consumer_offsets")
+	c, err := cfg.connect()
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,6 @@
+// The tests of this package are inside it. A third are of parts that have no door outwards: decisions and decoders. The others
+// are of whole sources. They share with the first what makes batches of records and answers byte by byte, and the fake's faults
+// are said in the protocol's keys and fields, none of which are for users.
 package kafkabroker
 
 import (

@@ -273,10 +273,9 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	return nil
 }
 
-// silence loses everything when nobody has answered for a session, and what was asked last was not, either: the group gives it to
-// others from then on. A process that stood still for so long has asked nothing, and asks first.
+// silence loses everything when nobody has answered for a session: the group gives it to others from then on.
 func (g *modern) silence() {
-	if s := g.contact(); s.failed != nil && g.joined() && s.over(time.Now()) {
+	if s := g.contact(); g.joined() && s.silent(time.Now()) {
 		g.lose(fmt.Errorf("no answer for %v: %w", s.length, s.failed), g.m.due, g.m.id)
 	}
 }

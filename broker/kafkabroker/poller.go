@@ -20,23 +20,45 @@ type poller struct {
 	bells  *bells
 }
 
+// unsure is how often topics are looked at while something is missing, and ends while brokers do not tell them.
+const unsure = time.Second
+
 // run looks every now and then, and when a fetch was told to look elsewhere.
 func (x *poller) run(life context.Context) {
-	tick := time.NewTicker(x.cfg.Poll)
-	defer tick.Stop()
-	for {
+	looked, measured, whole := time.Now(), time.Now(), x.atlas.whole() // there was a look before
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for life.Err() == nil {
+		look, measure := looked.Add(x.every(whole)), measured.Add(x.every(x.h.resting()))
+		timer.Reset(max(0, time.Until(sooner(look, measure))))
 		select {
 		case <-life.Done():
-			return
-		case <-tick.C:
+		case <-timer.C:
+		case <-x.bells.stir:
+			continue
 		case <-x.bells.find:
 			pause(life, retryWait) // a broker that says so again and again is not asked more often
+			look = time.Time{}
 		}
-		if err := x.look(life, true); err != nil {
-			x.note.failed(err)
+		if !time.Now().Before(look) {
+			looked = time.Now()
+			err := x.look(life, true)
+			if err != nil {
+				x.note.failed(err)
+			}
+			whole = err == nil && x.atlas.whole()
 		}
 		x.measure(life)
+		measured = time.Now()
 	}
+}
+
+// every is how long to wait where all is well, or where it is not.
+func (x *poller) every(well bool) time.Duration {
+	if well {
+		return x.cfg.Poll
+	}
+	return min(unsure, x.cfg.Poll)
 }
 
 // look learns how topics are laid out, and tells whoever it concerns. waits: what is missing is waited for.

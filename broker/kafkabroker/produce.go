@@ -36,6 +36,7 @@ type outBatch struct {
 	leader int32
 	buf    []byte
 	n      int
+	codec  uint16
 }
 
 // newOutBatch makes one with room for so many bytes of records.
@@ -73,9 +74,26 @@ func (b *outBatch) add(tail []byte) {
 	b.n++
 }
 
-// encode completes a batch of format 2, not compressed, of a transaction.
+// leastSqueezed is from how many bytes of records on a batch is compressed.
+const leastSqueezed = 1 << 10
+
+// squeeze compresses what was added, where that makes it shorter. Nothing can be added any more.
+func (b *outBatch) squeeze() {
+	records := b.buf[headerSize:]
+	if len(records) < leastSqueezed {
+		return
+	}
+	to := newOutBatch(b.partitionID, b.leader, len(records))
+	if packed := snap(to.buf, records); packed != nil {
+		b.buf, to.buf = packed, b.buf
+		b.codec = codecSnappy
+	}
+	to.spare()
+}
+
+// encode completes a batch of format 2, of a transaction.
 func (b *outBatch) encode(by producer, sequence int32, now time.Time) []byte {
-	seal(b.buf, attrTransactional, by, sequence, b.n, now)
+	seal(b.buf, attrTransactional|b.codec, by, sequence, b.n, now)
 	return b.buf
 }
 
@@ -214,16 +232,19 @@ func numbersTo(n int) []int {
 	return all[:n]
 }
 
-// produceBody is Produce v7, in a transaction or "" in none. The batches are not copied.
-func produceBody(transaction string, timeout time.Duration, batches map[partitionID][]byte) (body []byte, chunks []chunk) {
-	var w writer
+// produceBody is Produce, in a transaction or "" in none. The batches are not copied.
+func produceBody(version int16, transaction string, timeout time.Duration, batches map[partitionID][]byte) (body []byte,
+	chunks []chunk) {
+	w := writer{flexible: version >= flexibleSince[keyProduce]}
 	w.nullable(transaction)
 	w.i16(-1) // all replicas in sync
 	w.i32(int32(timeout.Milliseconds()))
 	w.partitions(slices.Collect(maps.Keys(batches)), func(p partitionID) {
 		w.i32(p.no)
 		w.refer(batches[p])
+		w.tags()
 	})
+	w.tags()
 	return w.b, w.chunks
 }
 
@@ -243,7 +264,13 @@ func readProduced(r *reader) (map[partitionID]produced, error) {
 			answered[partitionID{name, no}] = produced{r.i16(), r.i64()}
 			r.i64() // time
 			r.i64() // the log's start
+			if r.flexible {
+				r.each(func() { r.i32(); r.str(); r.tags() }) // which records are wrong, and why
+				r.str()
+				r.tags()
+			}
 		})
+		r.tags()
 	})
 	return answered, r.err()
 }

@@ -42,6 +42,52 @@ func TestBatchOfOutputs(t *testing.T) {
 	}
 }
 
+// A batch is compressed where that makes it shorter, and is read again as what it was, whatever the memory had before.
+func TestSqueezedBatch(t *testing.T) {
+	noise := make([]byte, 800)
+	for _, of := range []struct {
+		name  string
+		n     int
+		value func(i int) []byte
+		want  bool
+	}{
+		{"text", 2000, func(i int) []byte { return fmt.Appendf(nil, "%d: %s", i, strings.Repeat("all work and no play ", 20)) }, true},
+		{"one block", 40, func(i int) []byte { return fmt.Appendf(nil, "%d: %s", i, strings.Repeat("all work and no play", 3)) }, true},
+		{"little", 2, func(int) []byte { return []byte("aaaaaaaaaaaaaaaa") }, false},
+		{"noise", 1000, func(int) []byte {
+			for i := range noise {
+				noise[i] = byte(rand.Uint32())
+			}
+			return noise
+		}, false},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			var values [][]byte
+			b := newOutBatch(partitionID{"out", 0}, 1, 0)
+			for i := range of.n {
+				values = append(values, slices.Clone(of.value(i)))
+				b.add(appendTail(nil, &broker.Outgoing{Value: values[i]}))
+			}
+			long := len(b.buf)
+			b.squeeze()
+			buf := b.encode(producer{7, 3}, 5, time.UnixMilli(1_700_000_000_000))
+			if is := buf[atAttrs+1]&attrCodec == codecSnappy; is != of.want || is != (len(buf) < long) {
+				t.Errorf("compressed: %v, to %d of %d bytes", is, len(buf), long)
+			}
+			if buf[atAttrs+1]&attrTransactional == 0 {
+				t.Error("it is in no transaction")
+			}
+			d := newDecoder(buf, 0, int64(of.n), false, nil, 2<<20)
+			for i := range of.n {
+				var r record
+				if ok, err := d.next(&r); !ok || err != nil || !bytes.Equal(r.value, values[i]) {
+					t.Fatalf("record %d of %d: %v, %v, %q", i, of.n, ok, err, r.value)
+				}
+			}
+		})
+	}
+}
+
 // A batch in memory that another was written from has nothing of that, and is as long as it is.
 func TestBatchInSpareMemory(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)

@@ -57,7 +57,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	c, err := cfg.connect("__consumer_offsets")
+	c, err := cfg.connect()
 	if err != nil {
 		return nil, err
 	}

@@ -219,7 +219,8 @@ func TestPublishNamesTheTopic(t *testing.T) {
 			p := ts.publisher(t)
 			defer func() { _ = p.Close(context.Background()) }()
 			var pe *broker.PublishError
-			eventually(t, "the broker could be asked in that time", func() bool { // on a busy machine it takes longer than the caller waits
+			// on a busy machine it takes longer than the caller waits
+			eventually(t, "the broker could be asked in that time", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				return errors.As(p.Publish(ctx, []broker.Outgoing{{Topic: "never", Value: []byte("a")},

@@ -234,8 +234,8 @@ func (s *sender) produce(of []*sendBatch) (map[partitionID]produced, error) {
 		seal(b, 0, unnamed, -1, len(x.us), now)
 		batches[x.partitionID] = b
 	}
-	body, chunks := produceBody("", s.c.timeout, batches)
-	r, err := s.c.produce(s.life, s.node, body, chunks)
+	body, chunks := produceBody(produceVersion, "", s.c.timeout, batches)
+	r, err := s.c.produce(s.life, s.node, produceVersion, body, chunks)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,10 @@ func (s session) lapsed(now time.Time) bool { return !now.Before(s.ends()) }
 // over says whether a session that had begun has ended.
 func (s session) over(now time.Time) bool { return !s.asked.IsZero() && s.lapsed(now) }
 
+// silent says whether a session has ended in which what was asked last got no answer. Where nothing was asked since, that is to
+// be done first, for a process that stood still may have its place yet.
+func (s session) silent(now time.Time) bool { return s.failed != nil && s.over(now) }
+
 // patience is how long to wait for an answer, which a request waits for at most so long as given. It lets one that gets no
 // answer be sent again within the session, and waits for none beyond its end: then what we have is somebody else's.
 func (s session) patience(now time.Time, request time.Duration) time.Duration {

@@ -48,5 +48,10 @@ func TestSession(t *testing.T) {
 		if d := s.patience(now, c.request); d != c.waiting {
 			t.Errorf("after %v a request of %v waits %v, want %v", c.at, c.request, d, c.waiting)
 		}
+		unheard := s
+		unheard.failed = errors.New("no answer")
+		if s.silent(now) || unheard.silent(now) != c.over {
+			t.Errorf("after %v: silent %t though nothing was asked, and %t without an answer", c.at, s.silent(now), unheard.silent(now))
+		}
 	}
 }

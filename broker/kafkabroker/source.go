@@ -59,11 +59,7 @@ func NewSource(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	first := "__consumer_offsets"
-	if len(cfg.Topics) > 0 {
-		first = cfg.Topics[0]
-	}
-	c, err := cfg.connect(first)
+	c, err := cfg.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +93,7 @@ func (s *Source) membership(k *coordinator) membership {
 func (s *Source) assemble(k *coordinator, known *books) {
 	var txn *transactor
 	if s.cfg.Transactional {
-		txn = newTransactor(k, s.cfg.transactionalID(), s.cfg.TransactionTimeout)
+		txn = newTransactor(k, &s.cfg)
 	}
 	s.start = starter{
 		cfg: &s.cfg, c: s.c, k: k, txn: txn, m: s.m, atlas: s.atlas, books: known, h: s.h, life: s.life, note: s.note, bells: s.bells,
@@ -126,7 +122,9 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := s.boot.run(ctx, s.life.Context()); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
-	s.life.Launch(s.launch)
+	if err := s.life.Launch(s.launch); err != nil {
+		return broker.Traits{}, err
+	}
 	if err := s.awaitGroup(ctx); err != nil {
 		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
 	}

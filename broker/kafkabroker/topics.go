@@ -52,9 +52,7 @@ func (c *cluster) topicsBy(ctx context.Context, node int32, names []string) (map
 	}
 	ts, brokers, err := readTopics(r, version)
 	if err == nil {
-		c.mu.Lock()
-		c.addresses = brokers
-		c.mu.Unlock()
+		c.told(brokers)
 	}
 	return ts, err
 }

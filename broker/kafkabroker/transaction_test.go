@@ -108,12 +108,12 @@ func TestTransactionModel(t *testing.T) {
 func TestTransactionsTurn(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "in"))
 	cfg := Config{Connection: Connection{Brokers: c.ListenAddrs()}, Group: "g", Topics: []string{"in"}}.withDefaults()
-	net, err := cfg.connect("in")
+	net, err := cfg.connect()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer net.transport.CloseIdleConnections()
-	x := newTransactor(&coordinator{c: net, group: "g"}, "id", time.Second)
+	x := newTransactor(&coordinator{c: net, group: "g"}, &cfg)
 	cs := []*commitment{{partitionID: partitionID{"in", 0}, offset: 5}}
 	lost := func() bool { return false }
 	err = x.commit(t.Context(), lost, map[memberID][]*commitment{{}: cs}, nil)

@@ -23,6 +23,7 @@ type transactor struct {
 	turn      chan struct{} // full: a transaction is under way, or resolved. All but positions is the committer's.
 	phase     txnPhase
 	by        producer
+	implicit  bool // it speaks transaction version 2: see implicitVersions
 	sequences map[partitionID]int32
 	node      int32 // of the transaction's coordinator
 	found     bool
@@ -30,6 +31,7 @@ type transactor struct {
 	layouts  map[string]topic
 	layoutAt time.Time
 	blocks   map[string]*block // topics that cannot be written
+	plain    map[string]bool   // topics that are written without compression; nil: all are
 }
 
 // A block is a topic that could not be written: nothing is sent there until a time.
@@ -66,8 +68,13 @@ func (e *outputError) Error() string {
 }
 func (e *outputError) Unwrap() error { return e.err }
 
-func newTransactor(k *coordinator, id string, timeout time.Duration) *transactor {
-	return &transactor{c: k.c, k: k, id: id, timeout: timeout, blocks: make(map[string]*block), turn: make(chan struct{}, 1)}
+func newTransactor(k *coordinator, cfg *Config) *transactor {
+	x := &transactor{c: k.c, k: k, id: cfg.transactionalID(), timeout: cfg.TransactionTimeout, blocks: make(map[string]*block),
+		turn: make(chan struct{}, 1)}
+	if cfg.Compression == "snappy" {
+		x.plain = make(map[string]bool)
+	}
+	return x
 }
 
 // enter waits until no transaction is under way, and lets none be until leave.
@@ -213,6 +220,10 @@ func (x *transactor) name(ctx context.Context) error {
 		return nil
 	}
 	return x.insist(ctx, func() error {
+		implicit, err := x.agreed(ctx)
+		if err != nil {
+			return err
+		}
 		r, err := x.ask(ctx, keyInitProducerID, initProducerBody(x.id, x.timeout))
 		if err != nil {
 			return err
@@ -224,10 +235,44 @@ func (x *transactor) name(ctx context.Context) error {
 		if err := x.check("getting a producer id", code); err != nil {
 			return err
 		}
-		x.by, x.sequences = by, make(map[partitionID]int32)
+		x.by, x.sequences, x.implicit = by, make(map[partitionID]int32), implicit
 		x.phase = x.phase.after(txnNamed)
 		return nil
 	})
+}
+
+// agreed says whether the cluster has agreed on transaction version 2. One that agrees on it later takes both.
+func (x *transactor) agreed(ctx context.Context) (bool, error) {
+	node, err := x.find(ctx)
+	if err != nil {
+		return false, err
+	}
+	vs, err := x.c.ask(ctx, node)
+	if err != nil {
+		x.found = false
+		return false, err
+	}
+	for key, version := range implicitVersions {
+		if _, err := choose(vs, key, version); err != nil {
+			return false, nil
+		}
+	}
+	if _, err := choose(vs, keyAPIVersions, featuresVersion); err != nil {
+		return false, nil
+	}
+	level, err := x.c.feature(ctx, node, transactionFeature)
+	if err != nil {
+		x.found = false
+	}
+	return level >= 2, err
+}
+
+// version is that of a request of the transaction.
+func (x *transactor) version(key int16) int16 {
+	if v, ok := implicitVersions[key]; ok && x.implicit {
+		return v
+	}
+	return txnVersions[key]
 }
 
 // insist tries again while the coordinator is busy with the last transaction, or is not there yet.
@@ -256,7 +301,7 @@ func (x *transactor) ask(ctx context.Context, key int16, body []byte) (*reader, 
 	if err != nil {
 		return nil, err
 	}
-	version := txnVersions[key]
+	version := x.version(key)
 	if _, err := x.c.pick(ctx, node, key, version); err != nil {
 		x.found = false
 		return nil, err
@@ -337,29 +382,19 @@ func (x *transactor) plan(ctx context.Context, outs []*broker.Outgoing) ([][]*ou
 	return rounds, nil
 }
 
-// write sends all of a transaction but its end.
+// write sends all of a transaction but its end, one after the other. What would be saved by sending the offsets beside the
+// outputs is lost again: a broker asks the transaction's coordinator at the first batch of a partition, and at the first offset,
+// whether it belongs to the transaction, and where it would ask twice at a time it refuses one of them (NOT_ENOUGH_REPLICAS).
 func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, rounds [][]*outBatch) error {
 	if len(rounds) > 0 {
 		if err := x.addPartitions(ctx, rounds[0]); err != nil {
 			return err
 		}
-		for _, round := range rounds {
-			if err := x.produce(ctx, round); err != nil {
-				return err
-			}
-			for _, b := range round {
-				b.spare()
-			}
-		}
-	}
-	err := x.insist(ctx, func() error {
-		r, err := x.ask(ctx, keyAddOffsetsToTxn, addOffsetsBody(x.id, x.by, x.k.group))
-		if err != nil {
+		if err := x.produceAll(ctx, rounds); err != nil {
 			return err
 		}
-		return x.checkAnswer("adding the group to the transaction", r)
-	})
-	if err != nil {
+	}
+	if err := x.addGroup(ctx); err != nil {
 		return err
 	}
 	for me, cs := range by {
@@ -370,7 +405,23 @@ func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, r
 	return nil
 }
 
+func (x *transactor) addGroup(ctx context.Context) error {
+	if x.implicit {
+		return nil
+	}
+	return x.insist(ctx, func() error {
+		r, err := x.ask(ctx, keyAddOffsetsToTxn, addOffsetsBody(x.id, x.by, x.k.group))
+		if err != nil {
+			return err
+		}
+		return x.checkAnswer("adding the group to the transaction", r)
+	})
+}
+
 func (x *transactor) addPartitions(ctx context.Context, batches []*outBatch) error {
+	if x.implicit {
+		return nil
+	}
 	ps := make([]partitionID, len(batches))
 	for i, b := range batches {
 		ps[i] = b.partitionID
@@ -401,26 +452,60 @@ func (x *transactor) addPartitions(ctx context.Context, batches []*outBatch) err
 
 const codeNotAttempted = kafka.Error(55) // OPERATION_NOT_ATTEMPTED
 
-// produce sends a batch to each of some partitions, by their leaders beside each other.
-func (x *transactor) produce(ctx context.Context, batches []*outBatch) error {
+// produceAll sends one round after the other, and makes the next one ready while one is on its way.
+func (x *transactor) produceAll(ctx context.Context, rounds [][]*outBatch) error {
+	ready := x.seal(rounds[0])
+	for i, round := range rounds {
+		answers := x.produce(ctx, ready)
+		if ready = nil; i+1 < len(rounds) {
+			ready = x.seal(rounds[i+1])
+		}
+		if err := x.produced(answers); err != nil {
+			return err
+		}
+		for _, b := range round {
+			b.spare()
+		}
+	}
+	return nil
+}
+
+// seal completes the batches of a round, and sorts them by their leaders.
+func (x *transactor) seal(round []*outBatch) map[int32]map[partitionID][]byte {
 	by := make(map[int32]map[partitionID][]byte)
 	now := time.Now()
-	for _, b := range batches {
+	for _, b := range round {
 		if by[b.leader] == nil {
 			by[b.leader] = make(map[partitionID][]byte)
+		}
+		if x.plain != nil && !x.plain[b.topic] {
+			b.squeeze()
 		}
 		by[b.leader][b.partitionID] = b.encode(x.by, x.sequences[b.partitionID], now)
 		x.sequences[b.partitionID] += int32(b.n)
 	}
-	errs := make(chan error, len(by))
+	return by
+}
+
+// produce sends a round to all leaders beside each other. So many answers come as there are leaders.
+func (x *transactor) produce(ctx context.Context, by map[int32]map[partitionID][]byte) (answers []chan error) {
 	for leader, parts := range by {
-		go func() { errs <- x.produceTo(ctx, leader, parts) }()
+		answer := make(chan error, 1)
+		go func() { answer <- x.patientProduce(ctx, leader, parts) }()
+		answers = append(answers, answer)
 	}
-	var first error
-	for range by {
+	return answers
+}
+
+// produced waits for all answers to a round. Its error is the first one.
+func (x *transactor) produced(answers []chan error) (first error) {
+	for _, answer := range answers {
 		var refused *producedError
-		err := <-errs
+		err := <-answer
 		if errors.As(err, &refused) {
+			if x.plain != nil && refusesCompressed(refused.err) {
+				x.plain[refused.topic] = true
+			}
 			err = x.block(refused.topic, refused.err)
 		}
 		if first == nil {
@@ -428,6 +513,16 @@ func (x *transactor) produce(ctx context.Context, batches []*outBatch) error {
 		}
 	}
 	return first
+}
+
+// refusesCompressed says whether an answer may come of a broker that cannot read, or does not want, what is compressed. Where it
+// came of something else, to go on without costs little.
+func refusesCompressed(err error) bool {
+	switch codeOf(err) {
+	case kafka.UnsupportedCompressionType, kafka.InvalidMessage, kafka.InvalidRecord, kafka.Unknown:
+		return true
+	}
+	return false
 }
 
 // A producedError says which topic a leader did not write to.
@@ -444,8 +539,9 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches map[pa
 	for p := range batches {
 		some = p.topic
 	}
-	body, chunks := produceBody(x.id, x.c.timeout, batches)
-	r, err := x.c.produce(ctx, leader, body, chunks)
+	version := x.version(keyProduce)
+	body, chunks := produceBody(version, x.id, x.c.timeout, batches)
+	r, err := x.c.produce(ctx, leader, version, body, chunks)
 	if err != nil {
 		return &producedError{some, err}
 	}
@@ -461,9 +557,24 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches map[pa
 	return nil
 }
 
+// patientProduce is produceTo, again where the transaction before is still being written out. That is said before anything of
+// the request is written, or of none of its partitions: it is the transaction that waits. A batch that was written nevertheless
+// is known by its sequence.
+func (x *transactor) patientProduce(ctx context.Context, leader int32, batches map[partitionID][]byte) error {
+	for wait := concurrentGap; ; wait = min(2*wait, retryWait) {
+		err := x.produceTo(ctx, leader, batches)
+		if codeOf(err) != codeConcurrent {
+			return err
+		}
+		if pause(ctx, wait); ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 func (x *transactor) commitOffsets(ctx context.Context, me memberID, cs []*commitment) error {
 	return x.insist(ctx, func() error {
-		r, err := x.k.do(ctx, keyTxnOffsetCommit, txnVersions[keyTxnOffsetCommit], txnCommitBody(x.id, x.by, x.k.group, me, cs))
+		r, err := x.k.do(ctx, keyTxnOffsetCommit, x.version(keyTxnOffsetCommit), txnCommitBody(x.id, x.by, x.k.group, me, cs))
 		if err != nil {
 			return err
 		}
@@ -490,7 +601,17 @@ func (x *transactor) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return x.checkAnswer("committing the transaction", r)
+	next, code, err := readEnd(r, x.implicit)
+	if err != nil {
+		return err
+	}
+	if err := x.check("committing the transaction", code); err != nil {
+		return err
+	}
+	if next != unnamed {
+		x.by, x.sequences = next, make(map[partitionID]int32)
+	}
+	return nil
 }
 
 // checkAnswer is check of an answer that is a throttle time and a code.

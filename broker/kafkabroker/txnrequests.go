@@ -4,8 +4,7 @@ import (
 	"time"
 )
 
-// The requests of a transaction, in versions that brokers speak since Kafka 2.5. Those of transaction version 2 (KIP-890) are
-// not used.
+// The requests of a transaction.
 const (
 	keyInitProducerID     = 22
 	keyAddPartitionsToTxn = 24
@@ -14,12 +13,20 @@ const (
 	keyTxnOffsetCommit    = 28
 )
 
-// txnVersions are what is written here.
+// txnVersions are what is written here: what brokers speak since Kafka 2.5.
 var txnVersions = map[int16]int16{
 	keyProduce: produceVersion, keyInitProducerID: 2, keyAddPartitionsToTxn: 3, keyAddOffsetsToTxn: 3, keyEndTxn: 3,
 	keyTxnOffsetCommit: 3,
 	keyOffsetFetch:     7,
 }
+
+// implicitVersions are those of transaction version 2 (KIP-890): Produce and TxnOffsetCommit make partitions and group part of
+// the transaction, and EndTxn tells under which epoch the next one is, so that no request of this one can come to be part of
+// that.
+var implicitVersions = map[int16]int16{keyProduce: 12, keyTxnOffsetCommit: 5, keyEndTxn: 5}
+
+// transactionFeature is what a cluster agrees on to have them.
+const transactionFeature = "transaction.version"
 
 func initProducerBody(transaction string, timeout time.Duration) []byte {
 	w := writer{flexible: true}
@@ -88,4 +95,15 @@ func stableBody(group string, ps []partitionID) []byte {
 	w.bool(true)
 	w.tags()
 	return w.b
+}
+
+// readEnd reads what EndTxn says, and in transaction version 2 who the producer is from then on.
+func readEnd(r *reader, implicit bool) (next producer, code int16, err error) {
+	r.i32() // throttle time
+	code = r.i16()
+	if next = unnamed; implicit {
+		next = producer{r.i64(), r.i16()}
+	}
+	r.tags()
+	return next, code, r.err()
 }

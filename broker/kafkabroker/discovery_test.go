@@ -1,0 +1,187 @@
+package kafkabroker
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	kafka "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A router dials, remembers where to, and may lead elsewhere.
+type router struct {
+	mu      sync.Mutex
+	dialed  []string
+	conns   []net.Conn
+	instead map[string]string
+}
+
+func (r *router) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	r.mu.Lock()
+	r.dialed = append(r.dialed, address)
+	if other := r.instead[address]; other != "" {
+		address = other
+	}
+	r.mu.Unlock()
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err == nil {
+		r.mu.Lock()
+		r.conns = append(r.conns, conn)
+		r.mu.Unlock()
+	}
+	return conn, err
+}
+
+// cut breaks all connections.
+func (r *router) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+}
+
+func (r *router) hasDialed(address string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.dialed, address)
+}
+
+// lead lets whoever dials an address come to another.
+func (r *router) lead(from, to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.instead = map[string]string{from: to}
+}
+
+// discovered are two brokers, and a cluster of ours that knows both.
+func discovered(t *testing.T) (*kfake.Cluster, *cluster, *router) {
+	t.Helper()
+	c, r := startCluster(t, kfake.NumBrokers(2)), &router{}
+	cl, err := Connection{Brokers: c.ListenAddrs()[:1], dial: r.dial}.withDefaults().connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.transport.CloseIdleConnections)
+	for node := range int32(2) {
+		if err := cl.reach(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, cl, r
+}
+
+// reach asks a broker for something, after a look at the topics as the poller takes it.
+func (c *cluster) reach(ctx context.Context, node int32) error {
+	if _, err := c.topics(ctx, []string{}); err != nil {
+		return err
+	}
+	_, err := c.do(ctx, node, keyAPIVersions, 0, nil)
+	return err
+}
+
+// moveNode gives a broker another address, breaks all connections, and returns both.
+func moveNode(t *testing.T, c *kfake.Cluster, r *router, node int32) (from, to string) {
+	t.Helper()
+	defer r.cut()
+	before := c.ListenAddrs()
+	if err := c.RemoveNode(node); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.AddNode(node, 0); err != nil {
+		t.Fatal(err)
+	}
+	after := c.ListenAddrs()
+	only := func(in, out []string) string {
+		i := slices.IndexFunc(in, func(a string) bool { return !slices.Contains(out, a) })
+		if i < 0 {
+			t.Fatalf("brokers at %v are at %v now", before, after)
+		}
+		return in[i]
+	}
+	return only(before, after), only(after, before)
+}
+
+// TestNewBroker: a broker that came after the Transport has asked which there are is found when it is needed.
+func TestNewBroker(t *testing.T) {
+	c, cl, _ := discovered(t)
+	if _, _, err := c.AddNode(7, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cl.do(t.Context(), 7, keyAPIVersions, 0, nil); codeOf(err) != kafka.BrokerNotAvailable {
+		t.Fatalf("the Transport asks by itself: %v", err) // then this test says nothing
+	}
+	eventually(t, "broker 7 is found", func() bool { return cl.reach(t.Context(), 7) == nil })
+}
+
+// TestBrokerElsewhere: a broker that has another address now is found there, as soon as others tell it.
+func TestBrokerElsewhere(t *testing.T) {
+	c, cl, r := discovered(t)
+	moveNode(t, c, r, 1)
+	eventually(t, "broker 1 answers", func() bool { return cl.reach(t.Context(), 1) == nil })
+}
+
+// TestAddressOfAnother: where a broker had its address another one may be by now, which answers, but has other partitions.
+func TestAddressOfAnother(t *testing.T) {
+	c, cl, r := discovered(t)
+	other := c.ListenAddrs()[0]
+	from, to := moveNode(t, c, r, 1)
+	r.lead(from, other)
+	eventually(t, "broker 1 answers", func() bool { return cl.reach(t.Context(), 1) == nil })
+	if !r.hasDialed(to) {
+		t.Errorf("broker 1 is at %s, and asked at %v", to, r.dialed)
+	}
+}
+
+// TestDialedElsewhere: the Transport dials an address that it learned of before a look has told of another.
+func TestDialedElsewhere(t *testing.T) {
+	c, cl, r := discovered(t)
+	_, to := moveNode(t, c, r, 1)
+	cl.mu.Lock()
+	cl.addresses[1] = to // as if the first look had told it
+	cl.mu.Unlock()
+	eventually(t, "broker 1 answers", func() bool {
+		_, err := cl.do(t.Context(), 1, keyAPIVersions, 0, nil)
+		return err == nil
+	})
+}
+
+// TestNewController: what only the controller does goes to the one that is it now, of which the Transport was not told, and which
+// refuses what is not its to do.
+func TestNewController(t *testing.T) {
+	c, cl, _ := discovered(t)
+	refused := 0
+	c.ControlKey(keyCreateTopics, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if refused++; refused > 1 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		of := kmsg.NewCreateTopicsResponseTopic()
+		of.Topic, of.ErrorCode = "letters", int16(kafka.NotController)
+		resp.Topics = append(resp.Topics, of)
+		return resp, nil, true
+	})
+	looks := 0
+	c.ControlKey(keyMetadata, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		looks++
+		return nil, nil, false
+	})
+	if err := cl.createLog(t.Context(), "letters"); codeOf(err) != kafka.NotController {
+		t.Fatal(err)
+	}
+	if looks > 0 {
+		t.Fatal("it was asked for the brokers before")
+	}
+	if err := cl.createLog(t.Context(), "letters"); err != nil {
+		t.Fatal(err)
+	}
+	if looks < 2 { // one is to wait for the topic
+		t.Error("the Transport was not told to ask which broker it is")
+	}
+}
