@@ -1,21 +1,24 @@
-package natsbroker
+package natsbroker_test
 
 import (
 	"reflect"
 	"testing"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
 // What a source says of itself has nothing of a login in it.
 func TestDescribe(t *testing.T) {
-	core, err := NewCoreSource(CoreConfig{Connection: Connection{URLs: []string{"127.0.0.1:4333"}}, Subjects: []string{"a.*"},
+	core, err := natsbroker.NewCoreSource(natsbroker.CoreConfig{
+		Connection: natsbroker.Connection{URLs: []string{"127.0.0.1:4333"}}, Subjects: []string{"a.*"},
 		Queue: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSource(Config{Connection: Connection{URLs: []string{"nats://user:pw@[::1]:4444", "nats://other:1"}}, Stream: "S",
-		Consumer: "d", Subjects: []string{"b.>"}})
+	s, err := natsbroker.NewSource(natsbroker.Config{
+		Connection: natsbroker.Connection{URLs: []string{"nats://user:pw@[::1]:4444", "nats://other:1"}},
+		Stream:     "S", Consumer: "d", Subjects: []string{"b.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}

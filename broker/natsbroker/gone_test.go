@@ -192,6 +192,39 @@ func TestRecreateConsumer(t *testing.T) {
 	}
 }
 
+// What is still out under the claim that ended is delivered by the new consumer to the same process: it is not handed out before
+// it was settled.
+func TestRecreatedWhileOut(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	a, cfg := recreating(t)
+	cfg.AckWait = 1500 * time.Millisecond
+	s := open(t, cfg)
+	a.publish(1, 2)
+	out := receive(t, s, 2)
+	if err := a.js.DeleteConsumer(ctx, "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is made anew", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+	a.publish(3, 3)
+	if m := receive(t, s, 1)[0]; m.Offset != 3 {
+		t.Fatalf("%d was handed out while it is out", m.Offset)
+	}
+	eventually(t, "what is out is delivered again and again", func() bool { return a.info().NumRedelivered >= 2 })
+	for _, m := range out {
+		if err := s.Ack(m.Claim, []uint64{m.Token}); !errors.Is(err, broker.ErrLost) {
+			t.Errorf("an ack under the old claim: %v", err)
+		}
+	}
+	offsets := map[int64]bool{}
+	for _, m := range receive(t, s, 2) {
+		offsets[m.Offset] = true
+	}
+	if !offsets[1] || !offsets[2] {
+		t.Errorf("%v came again, want 1 and 2", offsets)
+	}
+}
+
 // A consumer that is made anew after Stop is no claim: nothing is handed out under it any more.
 func TestRecreatedAfterStop(t *testing.T) {
 	t.Parallel()

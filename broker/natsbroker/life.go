@@ -42,17 +42,11 @@ func (l *life) open(
 		}
 		return err // it says what was being done
 	}
-	launched := false
-	l.Launch(func(run func(func())) {
-		launched = true
+	return l.Launch(func(run func(func())) {
 		for _, loop := range loops {
 			run(func() { loop(l.Context()) })
 		}
 	})
-	if !launched {
-		return l.Fail(broker.ErrClosed)
-	}
-	return nil
 }
 
 func (l *life) connect(ctx context.Context, connected func(context.Context) error) error {

@@ -15,9 +15,13 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
+func newLogView(url string) (*natsbroker.LogView, error) {
+	return natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: natsbroker.Connection{URLs: []string{url}}})
+}
+
 func logView(t *testing.T, ts *testServer) *natsbroker.LogView {
 	t.Helper()
-	v, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: natsbroker.Connection{URLs: []string{ts.url()}}})
+	v, err := newLogView(ts.url())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +151,10 @@ func TestLogViewCreatesLogs(t *testing.T) {
 // The server is away: it says which, and ends with ctx.
 func TestLogViewIsAway(t *testing.T) {
 	t.Parallel()
-	if _, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: natsbroker.Connection{URLs: []string{"http://x"}}}); err == nil {
+	if _, err := newLogView("http://x"); err == nil {
 		t.Error("a wrong URL is taken")
 	}
-	v, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: natsbroker.Connection{URLs: []string{fmt.Sprintf("nats://user:hunter2@127.0.0.1:%d", freePort(t))}}})
+	v, err := newLogView(fmt.Sprintf("nats://user:hunter2@127.0.0.1:%d", freePort(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

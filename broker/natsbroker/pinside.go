@@ -49,7 +49,7 @@ func (s pinSide) follow(ses *session) (old *inbox) {
 	defer s.mu.Unlock()
 	k := &s.stock
 	if k.ses == ses && k.flow.fatal == nil && !k.flow.closing {
-		k.ses = ses.next(k.pulls.gate.Budget().Messages)
+		k.follow(ses.next(k.pulls.gate.Budget().Messages))
 		old = k.pulls.leave()
 	}
 	return old

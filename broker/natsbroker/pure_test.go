@@ -426,7 +426,8 @@ func FuzzHeaders(f *testing.F) {
 
 // BenchmarkHeaders compares reading nats.go's map when asked with writing it back into a block at receipt.
 func BenchmarkHeaders(b *testing.B) {
-	h := decode(b, "NATS/1.0\r\nNats-Msg-Id: 123\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\ntype: order\r\n\r\n")
+	h := decode(b, "NATS/1.0\r\nNats-Msg-Id: 123\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\ntype: "+
+		"order\r\n\r\n")
 	b.Run("map", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -86,6 +87,9 @@ func (s *stock) free(ses *session, i int32) {
 	s.pulls.gate.Free(1, int64(ses.slots.all[i].size))
 	ses.out--
 	ses.slots.remove(i)
+	if ses.out == 0 && len(s.stale) > 0 {
+		s.stale = slices.DeleteFunc(s.stale, func(old *session) bool { return old == ses })
+	}
 }
 
 // settled puts what was settled into the outbox, and does what freed budget allows.

@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,7 +23,8 @@ type stock struct {
 	ordered bool
 
 	flow     flow
-	ses      *session // nil before the first, or of a consumer that is gone
+	ses      *session   // nil before the first, or of a consumer that is gone
+	stale    []*session // earlier ones that have messages out
 	pulls    pulls
 	leases   leases
 	memory   memory
@@ -139,6 +141,9 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 			return
 		}
 	}
+	if !s.ordered && s.outBefore(d) {
+		return // it comes again by its lease
+	}
 	ses.unsorted = ses.unsorted || d.stream < ses.highest
 	ses.highest = max(ses.highest, d.stream)
 	if s.flow.givesBack() && (s.flow.closing || !s.ordered || s.empty()) {
@@ -162,6 +167,23 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 func (s *stock) empty() bool {
 	n, _ := s.pulls.here()
 	return n == 0
+}
+
+// follow has deliveries come to another session.
+func (s *stock) follow(next *session) {
+	if s.ses != nil && s.ses.out > 0 {
+		s.stale = append(s.stale, s.ses)
+	}
+	s.ses = next
+}
+
+// outBefore says whether a message is still out under an earlier claim. In an order nothing at all is handed out then, and what
+// comes waits here; see outOfOrder.
+func (s *stock) outBefore(d delivery) bool {
+	return slices.ContainsFunc(s.stale, func(ses *session) bool {
+		sl := ses.slots.find(d.stream, d.nanos)
+		return sl != nil && sl.state == slotOut
+	})
 }
 
 // again deals with a message that may have been here before. done: it is dealt with.

@@ -33,7 +33,8 @@ func (s watchSide) begin(ses *session, d durable) {
 		k.log = logOf(d.stream)
 	}
 	k.lag.polled(d.consumer, time.Now())
-	k.ses, k.pulls.revive = ses, true
+	k.follow(ses)
+	k.pulls.revive = true
 	k.outbox.vouched(d.asked)
 	k.bells.pull.ring()
 }
