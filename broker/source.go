@@ -110,16 +110,16 @@ type Traits struct {
 	Ordered bool
 	// Attempts says how far to trust Message.Attempt.
 	Attempts Trust
-	// NativeDelay is the longest delay that the broker itself keeps for a Nack. 0: none; then the engine parks what waits, and the
-	// adapter keeps it claimed.
+	// NativeDelay is the longest delay that the broker itself keeps for a Nack; where there is no limit, some years, which may be
+	// added to a time. 0: none; then the engine parks what waits, and the adapter keeps it claimed.
 	NativeDelay time.Duration
 	// MaxDeliveries is after how many deliveries the broker drops or diverts a message; 0: never. The engine hands it on before
 	// that.
 	MaxDeliveries int
 	// AtMostOnce: nothing comes again. Ack only frees budget, and Nack says ErrLost.
 	AtMostOnce bool
-	// Together: the unsettled messages of a claim are lost together or not at all; no ack of one comes too late while that of a later
-	// one is taken. Then several messages of a key may be handled before they are acked.
+	// Together: the unsettled messages of a claim are lost together or not at all; no ack of one comes too late while that of a
+	// later one is taken. Then several messages of a key may be handled before they are acked.
 	Together bool
 	// Atomic: what is emitted with an ack is stored together with it, or neither is. The source is an Emitter.
 	Atomic bool

@@ -20,7 +20,8 @@ func (c *testCase) inBubble(t *testing.T, f func(t *testing.T)) (left string) {
 	defer still.Stop()
 	defer func() {
 		if p := recover(); p != nil {
-			left = fmt.Sprintf("case %s: goroutines of the source are left behind that wait for ever, after Close or because nothing wakes them: %v", c.name, p)
+			left = fmt.Sprintf("case %s: goroutines of the source are left behind that wait for ever, after Close or because nothing "+
+				"wakes them: %v", c.name, p)
 		}
 	}()
 	synctest.Test(t, f)
@@ -28,7 +29,9 @@ func (c *testCase) inBubble(t *testing.T, f func(t *testing.T)) (left string) {
 }
 
 func (c *testCase) standsStill() string {
-	return fmt.Sprintf("brokertest: case %s has not ended after %v of real time. Inside a bubble the clock stands still while a goroutine spins "+
-		"or waits for a mutex, so no deadline ends it: does the adapter call Observe with a lock held? Harness.Bubble = false shows what the case says.",
+	return fmt.Sprintf("brokertest: case %s has not ended after %v of real time. Inside a bubble the clock stands still while a "+
+		"goroutine spins "+
+		"or waits for a mutex, so no deadline ends it: does the adapter call Observe with a lock held? Harness.Bubble = false shows "+
+		"what the case says.",
 		c.name, stillAfter)
 }

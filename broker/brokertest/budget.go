@@ -196,7 +196,8 @@ func pauseAll(w *world, m *member, p broker.Pauser, first []*broker.Message) {
 	left := 39
 	if w.h.StopHandsOver {
 		other := w.join()
-		other.mustAck(other.take(left, "which Pause of all has to give back, for Harness.StopHandsOver is set and the lease does not run out here")...)
+		other.mustAck(other.take(left, "which Pause of all has to give back, for Harness.StopHandsOver is set and the lease does not "+
+			"run out here")...)
 		left = 0
 		other.close()
 	}

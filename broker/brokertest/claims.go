@@ -195,16 +195,25 @@ func bouncedUnderCommit(w *world) {
 	w.handledOnce()
 }
 
+// bounce takes a claim of the only member, which gets the next one: gently, or where the broker cannot, by theft.
+func (w *world) bounce(c *broker.Claim) {
+	if w.sys.Bounce != nil {
+		w.sys.Bounce(w, c)
+		return
+	}
+	w.sys.Steal(w, c)
+}
+
 // budgetAtEnd proves that the end of a claim frees no budget: claims come and go under handlers that do not return, and what is
 // out stays within the budget and is not handed out again beside them. Their late settles free it, whatever they say.
 func budgetAtEnd(w *world) {
-	w.need("Bounce", w.sys.Bounce != nil)
+	w.need("Bounce", w.sys.Bounce != nil || w.sys.Steal != nil)
 	m := w.join(budget(10, 1<<20))
 	w.produce(0, 60)
 	held := m.take(10)
 	for range 3 {
 		c := m.current()
-		w.sys.Bounce(w, c)
+		w.bounce(c)
 		w.ended(c)
 		m.current()
 	}
@@ -223,12 +232,12 @@ func budgetAtEnd(w *world) {
 // orderAcrossClaims proves that with Options.Ordered nothing is handed out under a claim while a message is out here under an
 // earlier one of the same partition: it comes again, and what comes after it must not be ahead of it.
 func orderAcrossClaims(w *world) {
-	w.need("Bounce", w.sys.Bounce != nil)
+	w.need("Bounce", w.sys.Bounce != nil || w.sys.Steal != nil)
 	m := w.join(budget(40, 1<<20), ordered())
 	w.produce(0, 10)
 	held := m.take(10)
 	c := m.current()
-	w.sys.Bounce(w, c)
+	w.bounce(c)
 	w.ended(c)
 	m.current()
 	w.produce(0, 10)
@@ -265,12 +274,12 @@ func orderAcrossRevoking(w *world) {
 // handler still runs here, and two of them at once would break the order of its key. It comes when it was settled, whatever that
 // said.
 func outAcrossClaims(w *world) {
-	w.need("Bounce", w.sys.Bounce != nil)
+	w.need("Bounce", w.sys.Bounce != nil || w.sys.Steal != nil)
 	m := w.join(budget(40, 1<<20))
 	w.produce(0, 10)
 	held := m.take(10)
 	c := m.current()
-	w.sys.Bounce(w, c)
+	w.bounce(c)
 	w.ended(c)
 	next := m.current()
 	m.quiet(w.moment(), "it is out here, under a claim that has ended")

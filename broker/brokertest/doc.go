@@ -45,7 +45,7 @@
 //
 // # Time
 //
-// Take a short lease (AckWait, session timeout), 100-300 ms: cases sleep for a few of them to show that something does not
+// Take a short lease (AckWait, session timeout), 300-800 ms: cases sleep for a few of them to show that something does not
 // happen. What has to happen is waited for, up to [Harness.Patience], so a slow machine makes a slow run and no failure. While
 // you write the adapter, take a Patience of a few seconds. Most of a run is waiting: with [Harness.SideBySide] cases wait beside
 // each other. An adapter without I/O sets [Harness.Bubble] and runs in no time inside testing/synctest. A case that wants to tell

@@ -15,7 +15,7 @@ type Harness struct {
 	// Traits that Open has to return.
 	Traits broker.Traits
 	// Lease is after how long a silence the broker takes messages, or partitions, from a process: AckWait, session timeout. Cases
-	// wait for multiples of it, so take it short: 100-300 ms on real time.
+	// wait for multiples of it, so take it short: 300-800 ms on real time.
 	Lease time.Duration
 	// RevokeWait is how long the adapter lets running handlers go on when a claim is revoked. Defaults to 2 × Lease.
 	RevokeWait time.Duration
@@ -124,7 +124,8 @@ type System struct {
 	// Revoke takes a claim gently, with notice: another process of the group gets it when it was released, if there is one. It does
 	// not wait. Revoke, Steal and Bounce do nothing when the claim has turned meanwhile.
 	Revoke func(t testing.TB, c *broker.Claim)
-	// Steal takes a claim at once, without notice. It does not wait until the process knows.
+	// Steal takes a claim at once, without notice. It does not wait until the process knows. A process that is alone in the group
+	// gets the next one.
 	Steal func(t testing.TB, c *broker.Claim)
 	// Bounce takes a claim gently and gives the same process a new one for the same partition. It does not wait.
 	Bounce func(t testing.TB, c *broker.Claim)

@@ -48,7 +48,8 @@ func (w *world) atOnce(what string, n int, call func(i int)) {
 	}
 	slices.Sort(took)
 	if half := took[n/2]; half > w.lease/50 {
-		w.Errorf("%s waits for the network, or for something that does: while the connection was slow and cut off, half of %d calls took %v and more", what, n, half)
+		w.Errorf("%s waits for the network, or for something that does: while the connection was slow and cut off, half of %d calls "+
+			"took %v and more", what, n, half)
 	}
 }
 

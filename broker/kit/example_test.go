@@ -37,7 +37,9 @@ func (s *counter) Open(_ context.Context, o broker.Options) (broker.Traits, erro
 	}
 	s.gate.SetBudget(o.Budget)
 	s.events.Observe(o.Observe)
-	s.life.Launch(func(run func(func())) { run(func() { s.events.Run(s.life.Context()) }) })
+	if err := s.life.Launch(func(run func(func())) { run(func() { s.events.Run(s.life.Context()) }) }); err != nil {
+		return broker.Traits{}, err
+	}
 	s.events.Say(broker.Event{Kind: broker.Assigned, Claim: s.claim})
 	s.events.Tell() // before anything is handed out
 	return broker.Traits{}, nil

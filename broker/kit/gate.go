@@ -15,6 +15,9 @@ import (
 //	receive:  Room not ok → wait for the signal
 //	settle:   Free … Free, then Feed: wake → signal; soon → let the loop call Refill
 //	loop:     Refill(now): wake → signal; call again at next
+//
+// Where a loop asks FetchRoom after each settle anyway, nobody waits, and it needs neither. Who was woken and found nothing must
+// not wake the loop for that: the two would wake each other for ever.
 type Gate struct {
 	out       int
 	outBytes  int64

@@ -55,7 +55,7 @@ func (l *Life) Begin(o broker.Options, findings ...error) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.closing || l.stopped:
-		return fmt.Errorf("%s: opening: %w", l.name, broker.ErrClosed)
+		return l.inOpen(broker.ErrClosed)
 	case l.phase != created:
 		return fmt.Errorf("%s: opening: Open was called before", l.name)
 	case bad != nil:
@@ -82,8 +82,10 @@ func (l *Life) Fail(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.phase = failed
-	return fmt.Errorf("%s: opening: %w", l.name, err)
+	return l.inOpen(err)
 }
+
+func (l *Life) inOpen(err error) error { return fmt.Errorf("%s: opening: %w", l.name, err) }
 
 // Opening says whether Open has begun and has neither failed nor come as far as Launch.
 func (l *Life) Opening() bool {
@@ -101,14 +103,17 @@ func (l *Life) While(ctx context.Context) (context.Context, context.CancelFunc) 
 }
 
 // Launch calls start, which starts the goroutines that shut ends and waits for; those that end with Context it starts by run,
-// and Close waits for them. Where Close was called before, it does nothing: Context ends then, or has ended.
-func (l *Life) Launch(start func(run func(func()))) {
+// and Close waits for them. Where Close was called before, it starts nothing, and returns the error for Open to return.
+func (l *Life) Launch(start func(run func(func()))) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closing {
-		l.phase = launched
-		start(l.work.Go)
+	if l.closing {
+		l.phase = failed
+		return l.inOpen(broker.ErrClosed)
 	}
+	l.phase = launched
+	start(l.work.Go)
+	return nil
 }
 
 // Go starts a goroutine that ends with Context, and that Close waits for. Once Close waits it starts none: what was decided

@@ -67,9 +67,11 @@ func TestClose(t *testing.T) {
 		var mu sync.Mutex
 		var got []string
 		note := func(s string) { mu.Lock(); got = append(got, s); mu.Unlock() }
-		l.Launch(func(run func(func())) {
+		if err := l.Launch(func(run func(func())) {
 			run(func() { <-l.Context().Done(); note("launched ended") })
-		})
+		}); err != nil {
+			t.Fatal(err)
+		}
 		l.Go(func() { <-l.Context().Done(); time.Sleep(time.Second); note("goroutine ended") })
 		shut := func() error {
 			time.Sleep(time.Second)
@@ -101,7 +103,9 @@ func TestCloseBeforeLaunch(t *testing.T) {
 	if err := l.Close(func() error { return errAway }, func() {}); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	l.Launch(func(func(func())) { t.Error("launched after Close") })
+	if err := l.Launch(func(func(func())) { t.Error("launched after Close") }); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Launch after Close: %v", err)
+	}
 	if !errors.Is(l.Context().Err(), context.Canceled) {
 		t.Error("the context goes on after Close")
 	}

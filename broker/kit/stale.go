@@ -11,7 +11,8 @@ type StaleOffsets map[int64]int
 // Has says whether the offset is out.
 func (o StaleOffsets) Has(offset int64) bool { return len(o) > 0 && o[offset] > 0 }
 
-// Of returns the log's. They stay the log's, whatever is added and settled later, so that a claim may keep them.
+// Of returns the log's, not a copy: what is added and settled later shows in them. A claim may keep them, and reads them under
+// the adapter's lock.
 func (s StaleInFlight[L]) Of(log L) StaleOffsets {
 	o := s[log]
 	if o == nil {

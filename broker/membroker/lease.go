@@ -27,14 +27,25 @@ type leases struct {
 	doneAbove int64
 	// journal has the last settles, so that they can be forgotten.
 	journal []settledAt
+	// nacks has the last messages that were given back, for Nacks.
+	nacks []settledAt
 	// dropped counts messages that reached MaxDeliveries.
 	dropped int64
 }
 
+// A settledAt is an offset that was acked or given back, and when: Unix nanoseconds.
 type settledAt struct{ offset, at int64 }
 
-// journalSize bounds the journal; it forgets the oldest.
+// journalSize bounds a journal; it forgets the oldest half.
 const journalSize = 1 << 16
+
+// enter adds to a journal.
+func enter(journal []settledAt, o, now int64) []settledAt {
+	if len(journal) >= journalSize {
+		journal = append(journal[:0], journal[journalSize/2:]...)
+	}
+	return append(journal, settledAt{o, now})
+}
 
 func newLeases(first int64) leases {
 	return leases{floor: first, next: first, ring: make([]entry, 64), dueAt: math.MaxInt64}
@@ -91,10 +102,7 @@ func (p *leases) finish(o int64, now int64) bool {
 	p.doneAbove++
 	p.advance()
 	if now > 0 {
-		if len(p.journal) >= journalSize {
-			p.journal = append(p.journal[:0], p.journal[journalSize/2:]...)
-		}
-		p.journal = append(p.journal, settledAt{o, now})
+		p.journal = enter(p.journal, o, now)
 	}
 	return true
 }
@@ -107,10 +115,11 @@ func (p *leases) advance() {
 }
 
 // giveBack makes an offset due after the delay. Anybody can: JetStream does not fence either.
-func (p *leases) giveBack(o int64, due int64, runs int32) {
+func (p *leases) giveBack(o, now, due int64, runs int32) {
 	if o < p.floor || o >= p.next || p.at(o).done {
 		return
 	}
+	p.nacks = enter(p.nacks, o, now)
 	e := p.at(o)
 	if runs <= e.runs {
 		e.uncounted++

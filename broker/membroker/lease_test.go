@@ -95,7 +95,7 @@ func (m *leaseModel) finish(t *rapid.T) {
 func (m *leaseModel) giveBack(t *rapid.T) {
 	o := m.any(t)
 	due := m.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "delay")) * time.Millisecond)
-	m.p.giveBack(o, due.UnixNano(), 1)
+	m.p.giveBack(o, m.now.UnixNano(), due.UnixNano(), 1)
 	if _, open := m.due[o]; open {
 		m.due[o] = due
 	}

@@ -90,13 +90,12 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	s.loop.flush = time.NewTimer(time.Hour)
 	s.loop.flush.Stop()
 	s.holdings.open(o, s.loop.flush, time.Now())
-	s.life.Launch(func(func(func())) {
+	if err := s.life.Launch(func(func(func())) {
 		s.launched.Store(true)
 		go s.loop.run() // Close waits for it, by loop.shut
-	})
-	if !s.launched.Load() { // Close overtook it
+	}); err != nil {
 		s.place.abandon()
-		return broker.Traits{}, s.life.Fail(broker.ErrClosed)
+		return broker.Traits{}, err
 	}
 	return s.traits, nil
 }

@@ -66,6 +66,29 @@ func (b *Broker) History(group, topic string, partition int32) []int64 {
 	return slices.Clone(c.history)
 }
 
+// A Nack is a message that was given back to the broker, by whomever, and when.
+type Nack struct {
+	Offset int64
+	At     time.Time
+}
+
+// Nacks are the messages of a stream that members of the group gave back before they were settled, oldest first: the last 32,768
+// at least. Where the broker is not Leased there are none.
+func (b *Broker) Nacks(group string) (ns []Nack) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.groups[group]
+	if g == nil {
+		return nil
+	}
+	for _, c := range g.cursors {
+		for _, n := range c.leases.nacks {
+			ns = append(ns, Nack{n.offset, time.Unix(0, n.at)})
+		}
+	}
+	return ns
+}
+
 // Messages returns what the topic has now, by partition and offset: to look at dead letters, for example.
 func (b *Broker) Messages(topic string) []broker.Message {
 	b.mu.Lock()

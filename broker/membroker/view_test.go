@@ -2,6 +2,8 @@ package membroker_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +54,59 @@ func TestUnsettledBeforeOpen(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestNacks: what was given back is told of, each time, and what was acked is not.
+func TestNacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   membroker.Config
+		want []int64
+	}{"leased": {membroker.Config{Leased: true}, []int64{0, 0}}, "partitioned": {membroker.Config{Partitions: 1}, nil}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(c.of)
+				if err := b.Produce(broker.Outgoing{Topic: "orders"}, broker.Outgoing{Topic: "orders"}); err != nil {
+					t.Fatal(err)
+				}
+				consume, err := engine.New(engine.Config{
+					Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}}), Pool: engine.Pool{Min: 1, Max: 1},
+					Handler: func(_ context.Context, m *engine.Message) error {
+						if m.Runs < 2 && m.Offset == b.Messages("orders")[0].Offset {
+							return errors.New("not yet")
+						}
+						return nil
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				ctx, stop := context.WithCancel(t.Context())
+				over := make(chan error, 1)
+				go func() { over <- consume.Run(ctx) }()
+				for b.Unsettled("group") != 0 {
+					time.Sleep(time.Second)
+				}
+				stop()
+				if err := <-over; err != nil {
+					t.Error(err)
+				}
+				var got []int64
+				first := b.Messages("orders")[0].Offset
+				for _, n := range b.Nacks("group") {
+					if got = append(got, n.Offset-first); n.At.Before(began) || n.At.After(time.Now()) {
+						t.Errorf("a nack at %v, which is not while it ran", n.At)
+					}
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("nacks of %v, want of %v", got, c.want)
+				}
+			})
+		})
+	}
+	if ns := membroker.New(membroker.Config{}).Nacks("nobody"); ns != nil {
+		t.Errorf("of a group that is not there: %v", ns)
 	}
 }
 

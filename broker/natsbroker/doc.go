@@ -52,8 +52,8 @@
 //	outboxwriter writes acks and naks; receipt: whether an ack was taken
 //	closer      waits until all that is with the server
 //
-// core is put together in the same way, from corestock and coregroup. publisher and confirm, lagview and logview stand by
-// themselves.
+// core is put together in the same way, from corestock and coregroup. publisher and confirm, lagview, and logview with lookahead,
+// stand by themselves.
 //
 // # What cannot be known
 //

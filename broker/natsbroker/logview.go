@@ -133,20 +133,14 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 		}
 		done.Whole = keepsAll(info) && (info.State.FirstSeq <= 1 || at > info.State.FirstSeq)
 	}
-	for at <= last {
-		m, err := v.get(ctx, js, info.Config.Name, s.Topic, at)
-		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && m.Seq > last {
-			return done, nil
-		}
-		if err != nil {
-			return done, err
-		}
-		if err := each(m.message()); err != nil {
-			return done, err
-		}
-		at = m.Seq + 1
+	ahead := lookahead{at: at, get: func(ctx context.Context, seq uint64) (*storedMsg, error) {
+		return v.get(ctx, js, info.Config.Name, s.Topic, seq)
+	}}
+	err = ahead.each(ctx, last, func(m *storedMsg) error { return each(m.message()) })
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = nil
 	}
-	return done, nil
+	return done, err
 }
 
 // keepsAll says whether messages leave a stream only at its beginning, as far as its configuration tells.
