@@ -29,8 +29,8 @@ type book struct {
 	letters    map[int]int // of each message, how many are confirmed
 	lastLetter map[int]time.Time
 	stamps     []ledger.Letter
-	had        map[had][]time.Time // when a process was given a message
-	epochs     map[string]int      // how often a topic was made anew
+	had        map[had][]time.Time    // when a process was given a message
+	renewals   map[string][]time.Time // when a topic was made anew
 	offers     map[output]*offer
 	troubles   []trouble
 	findings   []string
@@ -86,6 +86,8 @@ type trouble struct {
 	light bool
 	// holds: what its process sent meanwhile arrives at its end.
 	holds bool
+	// forgets: the broker forgot what happened meanwhile.
+	forgets bool
 }
 
 // A had is a message in a process.
@@ -97,7 +99,7 @@ type had struct {
 func newBook() *book {
 	return &book{
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
-		had: map[had][]time.Time{}, epochs: map[string]int{},
+		had: map[had][]time.Time{}, renewals: map[string][]time.Time{},
 		offers: map[output]*offer{},
 	}
 }
@@ -131,7 +133,7 @@ func (b *book) findHere(format string, args ...any) {
 func (b *book) renew(topic string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.epochs[topic]++
+	b.renewals[topic] = append(b.renewals[topic], time.Now())
 }
 
 // value is the value of a message, by which it is known.
@@ -157,7 +159,7 @@ func (b *book) trouble(t trouble) {
 func (b *book) store(topic string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stored = append(b.stored, stored{topic: topic, epoch: b.epochs[topic], offset: -1})
+	b.stored = append(b.stored, stored{topic: topic, epoch: len(b.renewals[topic]), offset: -1})
 	return len(b.stored) - 1
 }
 

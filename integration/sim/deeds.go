@@ -179,6 +179,7 @@ func (r *run) troubled(f Fault, p *process, undo func()) func() {
 	case Freeze:
 		t.holds = true
 	case Forget:
+		t.forgets = true
 		t.from = t.from.Add(-time.Duration(f.N) * time.Millisecond)
 	case Again:
 		t.message, t.until = f.N, t.from.Add(calmFor)

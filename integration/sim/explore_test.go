@@ -17,7 +17,7 @@ var (
 	long    = flag.Duration("sim.for", 0, "or run new seeds for so long")
 	shrinks = flag.Duration("sim.shrink", 45*time.Second, "how long to make a finding small")
 	one     = flag.String("sim.schedule", "", "a file with a schedule, to run again and again")
-	times   = flag.Int("sim.times", 20, "how often to run the schedule, and each that is kept")
+	times   = flag.Int("sim.times", 5, "how often to run the schedule, and each that is kept")
 )
 
 // TestChild is what TestExplore starts.

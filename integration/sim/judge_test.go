@@ -30,8 +30,9 @@ func TestGivenUpWhileFrozen(t *testing.T) {
 	}
 }
 
-// TestOverlapWithThawed: who stands still does not hear that its partition is another's. In the instant of its thaw the broker gives
-// its partition away, for it was silent too long, and the other one begins before it has heard of that: no mistake of either.
+// TestOverlapWithThawed: who stands still does not hear that its partition is another's. In the instant of its thaw the broker
+// gives its partition away, for it was silent too long, and the other one begins before it has heard of that: no mistake of
+// either.
 func TestOverlapWithThawed(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -99,36 +100,70 @@ func TestNackedLate(t *testing.T) {
 	}
 }
 
-// TestGuessedNacks: where the broker tells of no nacks, one may have come with the end of a cut, but only of a process that had
-// the message.
-func TestGuessedNacks(t *testing.T) {
+// TestUnconfirmedWhenMadeAnew: a message is handled twice without any trouble. That is no mistake only where its topic was made
+// anew just before, and the process that lost its claim by that has told that its settles are unconfirmed.
+func TestUnconfirmedWhenMadeAnew(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 	for name, c := range map[string]struct {
-		had, shared bool
-		found       int
+		anew  string // the topic that was made anew
+		when  int    // the message is handled at 10, and again at 20
+		told  int    // 0: never
+		found int
 	}{
-		"who was cut off had it":     {true, true, 0},
-		"who was cut off had it not": {false, true, 1},
-		"nobody shares":              {true, false, 1},
+		"told, and made anew just before": {"in0", 9, 11, 0},
+		"never told":                      {"in0", 9, 0, 1},
+		"told before it was handled":      {"in0", 9, 9, 1},
+		"told after it was handled again": {"in0", 9, 21, 1},
+		"made anew long before":           {"in0", 5, 11, 1},
+		"made anew afterwards":            {"in0", 11, 12, 1},
+		"another one was made anew":       {"in1", 9, 11, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{book: newBook(), schedule: Schedule{Settings: Settings{Lease: Span(2 * time.Second)}}}
+			r.book.stored = []stored{{topic: "in0"}}
+			r.book.renewals[c.anew] = []time.Time{at(c.when)}
+			p := &process{run: r, name: "p", events: &events{}}
+			if c.told > 0 {
+				p.events.unconfirmed = []time.Time{at(c.told)}
+			}
+			r.book.had[had{0, p}] = []time.Time{at(10), at(20)}
+			before, again := &entry{process: p, began: at(10), ended: at(10)}, &entry{process: p, began: at(20), ended: at(20)}
+			if r.judgeRepeat(0, before, again); len(r.book.findings) != c.found {
+				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
+			}
+		})
+	}
+}
+
+// TestNackedByOneOfTwo: a message is handled by two processes in no trouble. That is no mistake of theirs only where the broker
+// had forgotten who has it, gave it to a second one, and one of the two gave it back to a third.
+func TestNackedByOneOfTwo(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	for name, c := range map[string]struct {
+		forgets                     bool
+		first, second, heard, third int // given, and when the nack was heard
+		found                       int
+	}{
+		"it forgot, and a nack took it away": {true, 11, 20, 21, 22, 0},
+		"it forgot nothing":                  {false, 11, 20, 21, 22, 1},
+		"the first had it long before":       {true, 5, 20, 21, 22, 1},
+		"the first gave it back":             {true, 11, 20, 19, 22, 1},
+		"nobody gave it back":                {true, 11, 20, 0, 22, 1},
+		"the nack came too late":             {true, 11, 20, 23, 22, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &run{
-				kind: Kind{Shared: c.shared}, book: newBook(), nacks: map[int][]time.Time{},
+				book: newBook(), nacks: map[int][]time.Time{0: {at(c.heard)}},
 				schedule: Schedule{Settings: Settings{Lease: Span(2 * time.Second)}},
 			}
-			cut := &process{run: r, name: "cut"}
-			r.book.trouble(trouble{process: cut, message: -1, from: at(12), until: at(15), holds: true})
-			if c.had {
-				r.book.had[had{0, cut}] = []time.Time{at(11)}
-			}
+			r.book.trouble(trouble{message: -1, from: at(10), until: at(14), forgets: c.forgets})
 			var es []*entry
-			for i, name := range []string{"first", "second"} {
-				p := &process{run: r, name: name, events: &events{}}
-				r.book.had[had{0, p}] = []time.Time{at(14 + i)}
-				es = append(es, &entry{process: p, began: at(14 + i), ended: at(14 + i)})
+			for i, given := range []int{c.first, c.second, c.third} {
+				p := &process{run: r, name: string(rune('a' + i)), events: &events{}}
+				r.book.had[had{0, p}] = []time.Time{at(given)}
+				es = append(es, &entry{process: p, began: at(given + 20), ended: at(given + 20)})
 			}
-			r.hearNacks()
-			if r.judgeRepeat(0, es[0], es[1]); len(r.book.findings) != c.found {
+			if r.judgeRepeat(0, es[1], es[2]); len(r.book.findings) != c.found {
 				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
 			}
 		})

@@ -220,7 +220,8 @@ func oneOf[T any](rnd *rand.Rand, list []T) T { return list[rnd.IntN(len(list))]
 var (
 	commitErrors = []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.CoordinatorNotAvailable,
 		kerr.RequestTimedOut, kerr.RebalanceInProgress}
-	endErrors     = []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut, kerr.ConcurrentTransactions}
+	endErrors = []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut,
+		kerr.ConcurrentTransactions}
 	produceErrors = []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
 		kerr.NotEnoughReplicasAfterAppend}
 )

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,29 @@ func (w *memWorld) Join(string) Process { return &memProcess{w: w, died: make(ch
 
 // Produce implements World.
 func (w *memWorld) Produce(topic string, partition int, key, value []byte) (int64, error) {
-	return -1, w.b.ProduceTo(partition, broker.Outgoing{Topic: topic, Key: key, Value: value})
+	if err := w.b.ProduceTo(partition, broker.Outgoing{Topic: topic, Key: key, Value: value}); err != nil {
+		return -1, err
+	}
+	if w.leased { // Nacks needs it
+		for _, m := range slices.Backward(w.b.Messages(topic)) {
+			if bytes.Equal(m.Value, value) {
+				return m.Offset, nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// Nacks implements nackHearer.
+func (w *memWorld) Nacks() (nacks []nack) {
+	for group, topics := range w.groups {
+		for _, n := range w.b.Nacks(group) {
+			for _, topic := range topics { // one stream has them all: an offset is one topic's
+				nacks = append(nacks, nack{topic, n.Offset, n.At})
+			}
+		}
+	}
+	return nacks
 }
 
 // errTold is what a broker says that was told to fail.

@@ -20,8 +20,11 @@ const settleWithin = 250 * time.Millisecond
 //   - it was given up as stuck: its late result is void; or
 //   - its process has told that settles are unconfirmed, and there was trouble anywhere: a group that waits for a member in
 //     trouble takes no commits from the others; or
+//   - its process has told that settles are unconfirmed, and its topic was made anew before it was handled: a process that does
+//     not know of that yet gets messages of the new one, and does not ack them when it learns it; or
 //   - a third process gave it back while it was cut off, and the broker heard of that when the message was another's: it takes it
-//     from that one, for it does not ask whose word it is. Who sent it in time cannot call it back.
+//     from that one, for it does not ask whose word it is. Who sent it in time cannot call it back; or
+//   - the broker forgot who has it, gave it to a second one, and either of the two gave it back.
 //
 // So a stop, a pause and a partition that moves allow none, and a trouble allows those that its process had or had just
 // finished: the bound in docs/guarantees.md, message by message. What goes through retry topics, or to the dead letters, may be
@@ -58,10 +61,13 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 	if b.unconfirmed(before, again) && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
 		return
 	}
+	if b.unconfirmed(before, again) && b.renewedBefore(n, before.ended, r.lease()) {
+		return
+	}
 	if r.schedule.Settings.Spill && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
 		return
 	}
-	if r.wasNackedLate(n, before, again) {
+	if r.wasNackedLate(n, before, again) || r.wasNackedByOneOfTwo(n, before, again) {
 		return
 	}
 	b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
@@ -84,11 +90,37 @@ func (r *run) wasNackedLate(n int, before, again *entry) bool {
 	})
 }
 
-// hearNacks takes what the broker heard of nacks, by message.
+// unwritten is how old a delivery may be that a broker has not written down yet.
+const unwritten = time.Second
+
+// wasNackedByOneOfTwo says whether the broker forgot that it had given a message to somebody, gave it to another one, and then
+// heard a nack of it, before the processes of two runs had both been given it.
+func (r *run) wasNackedByOneOfTwo(n int, before, again *entry) bool {
+	last := r.book.givenBefore(n, before)
+	if at := r.book.givenBefore(n, again); at.After(last) {
+		last = at
+	}
+	givings := r.book.givings(n)
+	for i := range max(0, len(givings)-1) {
+		first, second := givings[i], givings[i+1]
+		nacked := func(from, until time.Time) bool {
+			return slices.ContainsFunc(r.nacks[n], func(heard time.Time) bool { return !heard.Before(from) && !heard.After(until) })
+		}
+		forgotten := slices.ContainsFunc(r.book.troubles, func(t trouble) bool {
+			recent := !first.at.Before(t.from) || !first.at.Before(t.until.Add(-unwritten))
+			return t.forgets && recent && !second.at.Before(t.until)
+		})
+		if forgotten && first.process != second.process && !nacked(first.at, second.at) && nacked(second.at, last) {
+			return true
+		}
+	}
+	return false
+}
+
+// hearNacks takes what the broker heard of nacks, by message. Where the partitions are somebody's, a broker asks whose they are.
 func (r *run) hearNacks() {
 	world, ok := r.world.(nackHearer)
 	if !ok {
-		r.guessNacks()
 		return
 	}
 	for _, heard := range world.Nacks() {
@@ -101,25 +133,19 @@ func (r *run) hearNacks() {
 	}
 }
 
-// guessNacks takes, where the broker does not tell, a nack of each message for heard at the end of whatever kept back what a
-// process sent that had it. Where processes share messages a broker does not ask who holds them.
-func (r *run) guessNacks() {
-	if !r.kind.Shared {
-		return
-	}
-	for x, given := range r.book.had {
-		for _, t := range r.book.troubles {
-			if t.holds && t.process == x.process && given[0].Before(t.until) {
-				r.nacks[x.message] = append(r.nacks[x.message], t.until)
-			}
-		}
-	}
-}
-
 // unconfirmed says whether a run's process has told, before another run, that settles since the first one may not hold.
 func (b *book) unconfirmed(e, again *entry) bool {
 	return slices.ContainsFunc(e.process.events.unconfirmed, func(at time.Time) bool {
 		return !at.Before(e.ended) && !at.After(again.began)
+	})
+}
+
+// renewedBefore says whether the topic of a message was made anew before an instant, by at most within.
+func (b *book) renewedBefore(n int, instant time.Time, within time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.renewals[b.stored[n].topic], func(at time.Time) bool {
+		return !at.After(instant) && instant.Sub(at) <= within
 	})
 }
 
@@ -137,12 +163,30 @@ func (r *run) judgeLetters(n int, done []*entry) {
 	}
 }
 
+// A giving is when a process was given a message.
+type giving struct {
+	process *process
+	at      time.Time
+}
+
+// givings are those of a message, one after the other.
+func (b *book) givings(n int) (all []giving) {
+	for x, times := range b.had {
+		if x.message != n {
+			continue
+		}
+		for _, at := range times {
+			all = append(all, giving{x.process, at})
+		}
+	}
+	slices.SortFunc(all, func(x, y giving) int { return x.at.Compare(y.at) })
+	return all
+}
+
 // givenFirst is when a process was given the message first.
 func (b *book) givenFirst(n int) (first time.Time) {
-	for x, at := range b.had {
-		if x.message == n && (first.IsZero() || at[0].Before(first)) {
-			first = at[0]
-		}
+	if all := b.givings(n); len(all) > 0 {
+		first = all[0].at
 	}
 	return first
 }

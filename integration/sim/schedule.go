@@ -46,8 +46,8 @@ type Settings struct {
 	// Emits: handlers emit up to so many outputs for each message, which go with its ack; where they can (Kind.EmitsNot).
 	Emits  int  `json:"emits,omitempty"`
 	GiveUp Span `json:"give_up,omitempty"` // Retry.GiveUpAfter
-	// Quick is the percent of the runs that take no time, but for those that shall be slow. Where most do, what follows in a lane goes
-	// to its worker many at once.
+	// Quick is the percent of the runs that take no time, but for those that shall be slow. Where most do, what follows in a lane
+	// goes to its worker many at once.
 	Quick int `json:"quick,omitempty"`
 
 	Workers  int `json:"workers"`
