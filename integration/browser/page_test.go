@@ -86,7 +86,8 @@ func seeDecision(c *chrome, w *world) {
 			break
 		}
 	}
-	c.until("it is a mark with its reason", `[...document.querySelectorAll("#chart-workers .mark title")].some(m => /→ \d+, [a-z]/.test(m.textContent))`)
+	c.until("it is a mark with its reason",
+		`[...document.querySelectorAll("#chart-workers .mark title")].some(m => /→ \d+, [a-z]/.test(m.textContent))`)
 	c.until("it is in the sentence", `/From \d+ to \d+ .* ago: /.test(document.getElementById("workers-now").innerText)`)
 	eventually(c.t, "the burst is handled", func() bool { return w.consumer.Stats().InFlight == 0 })
 }
@@ -97,13 +98,15 @@ const watchDecisions = `window.seen = {}; window.stood = 0;
 		const note = () => {
 			for (const row of document.querySelectorAll("#decisions tbody tr")) window.seen[row.cells[0].innerText] ||= Date.now();
 		};
-		new MutationObserver(note).observe(document.getElementById("live-tables"), {subtree: true, childList: true, characterData: true});
+		new MutationObserver(note).observe(document.getElementById("live-tables"),
+			{subtree: true, childList: true, characterData: true});
 		let last = performance.now();
 		setInterval(() => { const now = performance.now(); window.stood = Math.max(window.stood, now - last - 50); last = now; }, 50);
 	} 0`
 
 // standstill is how long the page stood still at most, or waited for one of its last answers.
-const standstill = `Math.max(window.stood, ...performance.getEntriesByType("resource").filter(e => e.name.includes("/live")).slice(-4).map(e => e.duration))`
+const standstill = `Math.max(window.stood, ...performance.getEntriesByType("resource").filter(e => ` +
+	`e.name.includes("/live")).slice(-4).map(e => e.duration))`
 
 // seeFinishedAbove: behind a message whose handler does not come to its end, others with its key are handled. The page shows the
 // one in its handler, what its claim holds, and, where the broker is asked, how many are finished above what is settled.
@@ -123,7 +126,8 @@ func seeFinishedAbove(c *chrome, w *world) {
 		`some(r => r.cells[0].innerText.startsWith(%q))`, inbox)))
 	c.until("its claim holds it", rows("h-claims", `some(r => Number(r.cells[1].innerText) >= 1 && r.cells[2].innerText === "1")`))
 	if w.system.lags != nil {
-		c.until("the others are finished above what is settled", rows("h-lags", fmt.Sprintf(`some(r => r.cells[4].innerText === "%d")`, behind)))
+		c.until("the others are finished above what is settled", rows("h-lags", fmt.Sprintf(`some(r => r.cells[4].innerText === `+
+			`"%d")`, behind)))
 	}
 	close(release)
 	eventually(c.t, "it is handled", func() bool { return w.consumer.Stats().InFlight == 0 })
@@ -183,7 +187,8 @@ func keepsWhatIsTyped(c *chrome, w *world) {
 	}
 }
 
-// replayAll: 10,000 letters, their plan, the job with its progress, stopped in the middle, gone on with to the end.
+// replayAll: 10,000 letters, their plan, the job with its progress, stopped in the middle, gone on with to the end. The broker
+// confirms no more than half of them until the job is told to stop: a job may else be done before its page is there.
 func replayAll(c *chrome, w *world, width int64) {
 	c.t.Helper()
 	w.healed.Store(false)
@@ -204,9 +209,12 @@ func replayAll(c *chrome, w *world, width int64) {
 	if got := w.consumer.Stats().Handled; got != handled {
 		c.t.Errorf("the plan has replayed %d", got-handled)
 	}
+	confirm := w.replays.after(letters / 2)
+	defer confirm()
 	c.click("#sure")
 	c.until("progress", `(p => p && p.value > 0 && p.value < p.max)(document.querySelector("progress"))`)
 	c.click("#job-stop")
+	confirm()
 	c.until("it has stopped", `document.querySelector("#job [role=status]").innerText.includes("stopped")`)
 	got := w.consumer.Stats().Handled - handled
 	if got == 0 || got >= letters {
@@ -359,11 +367,13 @@ func TestPictures(t *testing.T) {
 			w.publishTo("one customer", append([]string{"hold"}, slices.Repeat([]string{"good"}, 40)...)...)
 			c.look(1100, "light")
 			c.visit(w.url + "/ui/c/orders?span=3m")
-			c.until("the broker tells what is finished above", `[...document.querySelectorAll("[aria-labelledby=h-lags] tbody tr")].some(r => Number(r.cells[4].innerText) > 0)`)
+			c.until("the broker tells what is finished above",
+				`[...document.querySelectorAll("[aria-labelledby=h-lags] tbody tr")].some(r => Number(r.cells[4].innerText) > 0)`)
 			w.publish(2000, "good")
 			c.until("the burst is seen", `/[1-9]\d* busy of/.test(document.querySelector(".tiles").innerText)`)
 			c.picture("page-"+name, 1100)
-			c.until("the burst is over", `/^0/.test([...document.querySelectorAll(".tiles div")].find(d => d.innerText.startsWith("Handled")).querySelector("dd").innerText)`)
+			c.until("the burst is over", `/^0/.test([...document.querySelectorAll(".tiles div")].find(d => `+
+				`d.innerText.startsWith("Handled")).querySelector("dd").innerText)`)
 			c.look(1100, "light")
 			eval[int](c, `document.getElementById("h-claims").scrollIntoView(); 0`)
 			c.picture("page-"+name+"-claims", 420)

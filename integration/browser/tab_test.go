@@ -155,7 +155,8 @@ func (c *chrome) until(what, js string) {
 			return
 		}
 		if time.Now().After(over) {
-			c.t.Fatalf("not within two minutes: %s (%v): %s", what, err, eval[string](c, "`${document.readyState}, ${window.before}: ${document.body.innerText.slice(0, 2000)}`"))
+			c.t.Fatalf("not within two minutes: %s (%v): %s", what, err, eval[string](c,
+				"`${document.readyState}, ${window.before}: ${document.body.innerText.slice(0, 600)}`"))
 		}
 	}
 }
@@ -196,7 +197,8 @@ func (c *chrome) axe(source string) string {
 	if !eval[bool](c, "typeof axe === 'object'") {
 		eval[int](c, source+";0")
 	}
-	return eval[string](c, `axe.run().then(r => r.violations.map(v => v.id + " (" + v.nodes.length + "): " + v.nodes[0].html.slice(0, 160)).join("\n"))`)
+	return eval[string](c, `axe.run().then(r => r.violations.map(v => v.id + " (" + v.nodes.length + "): " + `+
+		`v.nodes[0].html.slice(0, 160)).join("\n"))`)
 }
 
 // axeSource is axe-core, of the npm package: it is evaluated, and not shipped.

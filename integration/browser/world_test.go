@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,6 +124,7 @@ type world struct {
 	healed   atomic.Bool
 	slow     atomic.Bool
 	hold     atomic.Pointer[chan struct{}] // until it is closed, handlers keep what says hold
+	replays  *gated
 	config   admin.Config
 	url      string
 	stop     context.CancelFunc // of the admin server
@@ -132,10 +134,10 @@ type world struct {
 // begin runs a consumer on a system until the test ends.
 func begin(t *testing.T, s system) *world {
 	t.Helper()
-	w := &world{t: t, system: s}
+	w := &world{t: t, system: s, replays: &gated{Publisher: s.publisher}}
 	ui, figures := page.New(page.Config{}), metrics.New("orders")
 	letters := page.Letters{
-		Config: deadletters.Config{Topic: dead, Store: s.store, Publisher: s.publisher},
+		Config: deadletters.Config{Topic: dead, Store: s.store, Publisher: w.replays},
 		Allow: func(context.Context) (func(string) bool, error) {
 			return func(topic string) bool { return topic == inbox }, nil
 		},
@@ -164,6 +166,35 @@ func begin(t *testing.T, s system) *world {
 	w.serve()
 	t.Cleanup(func() { w.halt() })
 	return w
+}
+
+// gated is a publisher that can be told to confirm nothing for a while.
+type gated struct {
+	broker.Publisher
+	gate atomic.Pointer[gate]
+}
+
+// A gate lets so many messages through, and what comes after them when it is open.
+type gate struct {
+	left atomic.Int64
+	open chan struct{}
+}
+
+// after sets a gate behind n messages, and returns what opens it.
+func (p *gated) after(n int64) (open func()) {
+	g := &gate{open: make(chan struct{})}
+	g.left.Store(n)
+	p.gate.Store(g)
+	return sync.OnceFunc(func() { close(g.open) })
+}
+
+// Publish waits at the gate, whatever becomes of ctx, as a broker does that takes its time.
+func (p *gated) Publish(ctx context.Context, batch []broker.Outgoing) error {
+	if g := p.gate.Load(); g != nil && g.left.Add(int64(-len(batch))) < 0 {
+		<-g.open
+		ctx = context.WithoutCancel(ctx)
+	}
+	return p.Publisher.Publish(ctx, batch)
 }
 
 // handle keeps what it is to hold, takes a moment where that is asked for, and fails what is bad until it is healed.
