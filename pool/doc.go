@@ -23,6 +23,9 @@
 // itself: it reports, which never waits, and only the manager changes the count; so there are never fewer than Min nor more than
 // Max. A panic leaves the worker as it is; runtime.Goexit takes the goroutine, and another takes its slot.
 //
+// Where hundreds have something in hand, who wakes more of them lets those run first: as long as processors are what lacks, the
+// same few workers do the work, and the rest of thousands costs nothing.
+//
 // The clock is read once per T, the lock taken once, and a timer touched only when there is nothing to do, at most once per
 // IdleTimeout. A T should be worth that: some 100 ns. So a T of short work is best a chunk of many, which Split can take apart
 // again when it turns out long.
@@ -42,11 +45,11 @@
 // how many there may be); the tally of totals; and the ending. Around it are those that have a goroutine: Worker, manager,
 // scanner. Pool makes them and is what others see.
 //
-//	pool.go, config.go   a Pool, and what it is told; submit.go: its two doors; group.go: units with a result; stats.go: a look at it
+//	pool.go, config.go   a Pool, and what it is told; submit.go: its two doors; group.go: units with a result; stats.go: a look
 //	floor.go             the floor; handoff.go, crew.go, queue.go, waiter.go, tally.go, ending.go: its parts
 //	worker.go            a worker; scan.go: the scanner, which looks for those that are held up
-//	manager.go           the loop: it sees, estimate.go (pace.go) makes Rates of that, the policy decides, guard.go keeps the decision
-//	                     within what gauge.go (cgroup.go, cputime_unix.go, cputime_other.go) says of memory and processors
+//	manager.go           the loop: it sees, estimate.go (pace.go) makes Rates of that, the policy decides, guard.go keeps the
+//	                     decision within what gauge.go (cgroup.go, cputime_unix.go, cputime_other.go) says of memory and processors
 //	policy.go            what a policy sees and says; reason.go: the reasons, which metrics, page and logs have, too
 //	status.go            ReportStatus, the default policy: when it grows and shrinks; proof.go: what proves that more, or less, is
 //	                     better

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -77,8 +78,13 @@ func (f *floor[T]) enter(class int, x item[T], wait bool) (*waiter[T], error) {
 	return nil, nil
 }
 
+// crowd is how many workers may have a T in hand before who wakes more of them lets those run first. On its way to thousands of
+// idle workers a submitter would else come to the last of them before the first has run: all would take turns, each with a stack,
+// a timer and a T that no cache has any more.
+const crowd = 512
+
 // enterAll lets in those of ts, with each their messages, that it can at once, and puts the others into the line of their class,
-// where the waiter that is returned stands for them.
+// where the waiter that is returned stands for them. In a crowd it lets others run before it returns.
 func (f *floor[T]) enterAll(class int, ts []T, each []int) (*waiter[T], error) {
 	f.mu.Lock()
 	if f.closed {
@@ -104,8 +110,12 @@ func (f *floor[T]) enterAll(class int, ts []T, each []int) (*waiter[T], error) {
 		f.queue.wait(class, s)
 	}
 	f.starved()
+	crowded := woken != nil && f.crew.busy > crowd
 	f.mu.Unlock()
 	woken.wakeAll()
+	if crowded {
+		runtime.Gosched()
+	}
 	return s, nil
 }
 

@@ -26,6 +26,7 @@ func (m *manager[T]) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	m.last = -time.Hour
+	rest := time.Duration(0)
 	for {
 		select {
 		case <-m.floor.ending.over:
@@ -41,12 +42,21 @@ func (m *manager[T]) run() {
 		if d.Target != d.From && m.cfg.Observe != nil {
 			m.cfg.Observe(d)
 		}
-		if d.Next > 0 {
-			timer.Reset(d.Next)
+		if rest = restAfter(d, rest); d.Next > 0 {
+			timer.Reset(max(d.Next, rest))
 		} else {
 			timer.Stop()
 		}
 	}
+}
+
+// restAfter is how long the manager sleeps at least after a decision, though its policy wants to look sooner, when it slept for
+// last before. Where the size is fixed only the estimates are kept up to date: the time doubles, up to what these remember.
+func restAfter(d Decision, last time.Duration) time.Duration {
+	if o := &d.Observation; o.Min != o.Max || o.Workers != o.Max || d.Target != d.From {
+		return 0
+	}
+	return min(max(tick, 2*last), rateMemory)
 }
 
 // step is one round of the manager.

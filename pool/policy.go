@@ -72,7 +72,8 @@ type Decision struct {
 	Reason Reason
 	Detail string
 	// Next is when Step wants to be called again though nothing happened. 0: only when a worker reports an idle timeout, work
-	// waits with no worker idle, or the limits change.
+	// waits with no worker idle, or the limits change. Where Min is Max and there is nothing to decide, it is later than that, up
+	// to 50 ms.
 	Next time.Duration
 	// Observation is what the decision is based on.
 	Observation Observation

@@ -197,8 +197,8 @@ func TestStartAndCutHideOnTheirSide(t *testing.T) {
 	}
 }
 
-// TestBunchesAreNoRise: 30 messages come together each 5 ms. A look that follows another soon, with a bunch in between, sees twice
-// as many a second; were that believed, a burst had a third more workers than it needs.
+// TestBunchesAreNoRise: 30 messages come together each 5 ms. A look that follows another soon, with a bunch in between, sees
+// twice as many a second; were that believed, a burst had a third more workers than it needs.
 func TestBunchesAreNoRise(t *testing.T) {
 	var e estimate
 	var o Observation

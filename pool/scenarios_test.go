@@ -220,7 +220,8 @@ func quantiles(gs []grade, of func(grade) float64) [3]float64 {
 }
 
 func printHeading() {
-	fmt.Println("| load | policy | t90 ms | peak | steady | ws/oracle | p99 ms | goodput/s | moved/min | reversals/min | starved ms | bloated ms | shrink ms | tries |")
+	fmt.Println("| load | policy | t90 ms | peak | steady | ws/oracle | p99 ms | goodput/s | moved/min | reversals/min | starved " +
+		"ms | bloated ms | shrink ms | tries |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 }
 

@@ -151,6 +151,30 @@ func TestIdleWorkersReportOnceAndThePoolIsQuiet(t *testing.T) {
 	})
 }
 
+// TestAFixedSizeNeedsFewLooks: with Min at Max there is nothing to decide, whatever the policy, and however much waits. New
+// limits are followed at once nevertheless.
+func TestAFixedSizeNeedsFewLooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		counted := &counting{Policy: pool.ReportStatus()}
+		p := newPool(t, pool.Config[int]{
+			Min: 1, Max: 1, Policy: counted, Do: func(intWorker, int) { time.Sleep(50 * time.Millisecond) },
+		})
+		p.Requeue(0, make([]int, 1000)...)
+		time.Sleep(10 * time.Second)
+		if n := counted.steps.Load(); n > 250 {
+			t.Errorf("the manager looked %d times in 10 s, at a size that cannot change", n)
+		}
+		if err := p.SetLimits(1, 20); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+		if n := p.Stats().Live; n < 2 {
+			t.Errorf("%d workers right after there may be more", n)
+		}
+		drain(t, p)
+	})
+}
+
 type counting struct {
 	pool.Policy
 	steps atomic.Int64
