@@ -9,7 +9,7 @@
 //	                        │                                  ├─ error ──────▶ retry ── the broker keeps the delay ──▶ Source.Nack
 //	                        │              park (timer heap) ◀─┼──────────────────────── it cannot
 //	                        └──────────────────────────────────┤
-//	                                                           ├─ Permanent, attempts used up ─▶ dead letter: publish, confirm, then ack
+//	                                                           ├─ Permanent, attempts used up ─▶ dead letter, confirmed, then ack
 //	                                                           └─ cancelled by stop or lost claim ─▶ given back, not an attempt
 //
 // At each moment a message has one holder: the intake, a lane, a batch that gathers, the queue, the worker that runs it, the
@@ -28,7 +28,7 @@
 //	running     messages are received and handled
 //	stopping    Run's context ended, or the source failed: receiving ends
 //	draining    what is unstarted, parked or queued goes back to the broker at once; running handlers go on, at most DrainTimeout
-//	cancelling  handlers' contexts end with ErrShutdown; what returns nil is still acked, what returns an error goes back, uncounted
+//	cancelling  handlers' contexts end with ErrShutdown; what returns nil is still acked, an error goes back, uncounted
 //	closing     workers end, the source commits and leaves
 //	stopped     Run returns
 //

@@ -402,5 +402,6 @@ func (f *feed) carries(p broker.Publisher) bool {
 }
 
 // errEmitsBefore is told at start where outputs are no part of the ack.
-var errEmitsBefore = errors.New("consumer: outputs are published before the ack and not with it: at least once; a broker that knows " +
+var errEmitsBefore = errors.New("consumer: outputs are published before the ack and not with it: at least once; a broker that " +
+	"knows " +
 	"Outgoing.ID drops a repeat within its window")

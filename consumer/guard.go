@@ -18,7 +18,8 @@ func (g guard) limited() bool { return g.maxMessage+g.maxHeaders > 0 }
 // check is the error of a message that no handler is to see.
 func (g guard) check(m *Message) error {
 	if m.Crashes > 0 && g.crashes {
-		return fmt.Errorf("%w: %d processes in a row crashed or were killed while it was unfinished, the last while no other was in a handler",
+		return fmt.Errorf("%w: %d processes in a row crashed or were killed while it was unfinished, the last while no other was in "+
+			"a handler",
 			ErrCrashes, m.Crashes)
 	}
 	if n := len(m.Key) + len(m.Value); g.maxMessage > 0 && n > g.maxMessage {

@@ -52,7 +52,8 @@ func (h *health) check(noProgress time.Duration) error {
 		return fmt.Errorf("%w: %s has begun nothing for %v, with %d waiting here and idle workers",
 			ErrNoProgress, h.cfg.Name, still.Round(time.Second), s.Pool.Backlog)
 	case still >= limit:
-		return fmt.Errorf("%w: %s: no handler has begun or returned for %v, every worker (%d) is in one, with %d waiting here and lag %d",
+		return fmt.Errorf("%w: %s: no handler has begun or returned for %v, every worker (%d) is in one, with %d waiting here and "+
+			"lag %d",
 			ErrNoProgress, h.cfg.Name, still.Round(time.Second), s.Pool.Busy, s.Pool.Backlog, s.Lag.Waiting)
 	}
 	return nil

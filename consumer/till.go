@@ -164,8 +164,8 @@ func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 	}
 }
 
-// recall has what is unstarted of a run wait in its lane again, before all others: the one before it failed. For the worker, which
-// has the lane. It is what stands behind from, and what stands from there on was started last and taken out.
+// recall has what is unstarted of a run wait in its lane again, before all others: the one before it failed. For the worker,
+// which has the lane. It is what stands behind from, and what stands from there on was started last and taken out.
 func (t *till) recall(w *work, from int) {
 	_, next, _ := unpackState(w.state.Load())
 	_, _, _, end := w.steal()

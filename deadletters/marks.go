@@ -87,7 +87,8 @@ func (m *marks) add(r record) error {
 		})
 	}
 	if m.n+len(m.again) > maxStretches {
-		return fmt.Errorf("it speaks of more than %d stretches of letters, which is more than is kept in memory. Purge the dead letters and delete it, or, if somebody else has written to it, "+
+		return fmt.Errorf("it speaks of more than %d stretches of letters, which is more than is kept in memory. Purge the dead "+
+			"letters and delete it, or, if somebody else has written to it, "+
 			"delete it: then all letters count as waiting", maxStretches)
 	}
 	return nil

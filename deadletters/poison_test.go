@@ -69,7 +69,8 @@ func TestForgedSpansTakeNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 60 {
-		forge(t, b, fmt.Sprintf(`{"v":1,"step":"begin","run":"a","at":"2026-11-21T12:00:00Z","log":%q,"letters":{"x":{"-1":[[%d,%d]]}}}`, l.log, 1000+i*maxSpan, 1000+(i+1)*maxSpan))
+		forge(t, b, fmt.Sprintf(`{"v":1,"step":"begin","run":"a","at":"2026-11-21T12:00:00Z","log":%q,"letters":{"x":{"-1":[[%d,%d]]}`+
+			`}}`, l.log, 1000+i*maxSpan, 1000+(i+1)*maxSpan))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -74,7 +74,8 @@ func TestWebhookBatch(t *testing.T) {
 		strings.Contains(each.Errs[1].Error(), "no JSON:") {
 		t.Errorf("outcomes: %v", err)
 	}
-	want := `[{"id":"orders/3/42//1700000000000000001","topic":"orders","partition":3,"offset":42,"key":"%C3%BC","attempt":1,"headers":{"traceparent":"00-1"},"value":{"n":1}},` +
+	want := `[{"id":"orders/3/42//1700000000000000001","topic":"orders","partition":3,"offset":42,"key":"%C3%BC","attempt":1,` +
+		`"headers":{"traceparent":"00-1"},"value":{"n":1}},` +
 		`{"id":"orders/3/42//1700000000000000001","topic":"orders","partition":3,"offset":42,"attempt":3,"value":null}]`
 	if string(body) != want || kind != "application/json" {
 		t.Errorf("%s:\n%s\nwant\n%s", kind, body, want)
@@ -148,7 +149,8 @@ func TestBatchFindsTheOneThatIsMeant(t *testing.T) {
 // TestExecBatch: a command gets a line for each message.
 func TestExecBatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "seen")
-	script := `cat > "$OUT".in; if grep -q bad "$OUT".in; then exit 65; fi; echo "$LONGSHORE_BATCH:" >> "$OUT"; cat "$OUT".in >> "$OUT"`
+	script := `cat > "$OUT".in; if grep -q bad "$OUT".in; then exit 65; fi; echo "$LONGSHORE_BATCH:" >> "$OUT"; cat "$OUT".in >> ` +
+		`"$OUT"`
 	h := buildBatch(t, "exec", map[string]any{"command": []any{"sh", "-c", script}, "env": map[string]any{"OUT": file}})
 	got := verdicts(h, "one", "{\n \"n\": 2\n}", "three\nlines", "bad", "")
 	if !slices.Equal(got, []string{"acked", "acked", "permanent", "permanent", "acked"}) {

@@ -73,7 +73,8 @@ func (c ExecConfig) validate() (errs OptionErrors) {
 	}
 	for k, v := range c.Env {
 		if !validVariable(k) || strings.Contains(v.Reveal(), "\x00") {
-			errs.add("env."+k, "cannot be set: a name has neither '=' nor a zero byte and does not begin with LONGSHORE_, a value has no zero byte")
+			errs.add("env."+k, "cannot be set: a name has neither '=' nor a zero byte and does not begin with LONGSHORE_, a value has "+
+				"no zero byte")
 		}
 	}
 	for i, k := range c.InheritEnv {

@@ -149,7 +149,8 @@ func gone(t *testing.T, file string) {
 // A command that ignores SIGTERM, and its child that does too, are killed after the grace; the message is retried.
 func TestExecIgnoresSIGTERM(t *testing.T) {
 	dir := t.TempDir()
-	e := shell(t, `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`, func(c *handlers.ExecConfig) {
+	e := shell(t, `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do `+
+		`sleep 1; done`, func(c *handlers.ExecConfig) {
 		c.Dir, c.Timeout, c.KillAfter = dir, 500*time.Millisecond, 200*time.Millisecond
 	})
 	start := time.Now()

@@ -34,7 +34,8 @@ func line(m *consumer.Message) ([]byte, error) {
 	}
 	var one bytes.Buffer
 	if json.Compact(&one, m.Value) != nil {
-		return nil, consumer.Undecodable(errors.New("its payload has a line break and is no JSON: a command that is run on batches gets a line for each message"))
+		return nil, consumer.Undecodable(errors.New("its payload has a line break and is no JSON: a command that is run on batches " +
+			"gets a line for each message"))
 	}
 	return one.Bytes(), nil
 }

@@ -188,7 +188,8 @@ func (c WebhookConfig) checkAuth(u *url.URL, errs *OptionErrors) {
 		errs.add("bearer_token", "only one of bearer_token, basic and headers.Authorization can be sent")
 	}
 	if u != nil && u.Scheme == "http" && (set > 0 || len(c.Headers) > 0) && !c.AllowInsecureAuth && plaintext.Exposed(u.Hostname()) {
-		errs.add("url", "is plain http, over which bearer_token, basic and headers would be readable: use https, or set allow_insecure_auth")
+		errs.add("url", "is plain http, over which bearer_token, basic and headers would be readable: use https, or set "+
+			"allow_insecure_auth")
 	}
 }
 

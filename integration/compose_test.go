@@ -200,7 +200,8 @@ func TestDashboards(t *testing.T) {
 // does.
 func lagOfAll(expr string) bool {
 	lags := regexp.MustCompile(`longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
-	right := regexp.MustCompile(`sum by \(consumer\) \(max by \(consumer, topic, partition\) \((deriv\()?longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
+	right := regexp.MustCompile(`sum by \(consumer\) \(max by \(consumer, topic, partition\) `+
+		`\((deriv\()?longshore_(lag|unsettled)_messages`).FindAllString(expr, -1)
 	return len(lags) == len(right)
 }
 

@@ -83,7 +83,8 @@ var losses = map[string][]loss{
 	"end_txn_and_position":    {{endTxnRequest, 2, false}, {offsetFetchRequest, 1, false}, {offsetFetchRequest, 1, false}},
 	"end_txn_twice":           {{endTxnRequest, 2, false}, {endTxnRequest, 1, false}, {endTxnRequest, 2, false}},
 	"produce_and_producer_id": {{produceRequest, 2, false}, {initProducerIDRequest, 1, false}, {produceRequest, 1, false}},
-	"commit_and_end_txn":      {{txnOffsetCommitRequest, 2, false}, {endTxnRequest, 1, false}, {initProducerIDRequest, 1, false}, {offsetFetchRequest, 1, false}},
+	"commit_and_end_txn": {{txnOffsetCommitRequest, 2, false}, {endTxnRequest, 1, false}, {initProducerIDRequest, 1, false},
+		{offsetFetchRequest, 1, false}},
 }
 
 // TestLostAnswers: a broker does what it is asked, and its answer never arrives, because the connection ends with it. That is
@@ -98,9 +99,32 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// transactionVersions are how transactions may be spoken: whether partitions and group are added by requests of their own.
+var transactionVersions = map[string]struct {
+	level   int16
+	without []int // requests that it does not have
+}{
+	"explicit": {1, nil},
+	"implicit": {2, []int{addPartitionsRequest, addOffsetsRequest}},
+}
+
 func loseAnswersInTurn(t *testing.T, cluster *kafkad.Cluster) {
+	for name, version := range transactionVersions {
+		t.Run(name, func(t *testing.T) {
+			if err := cluster.SetFeature(t.Context(), "transaction.version", version.level); err != nil {
+				t.Fatal(err)
+			}
+			loseRows(t, cluster, version.without)
+		})
+	}
+}
+
+func loseRows(t *testing.T, cluster *kafkad.Cluster, without []int) {
 	t.Run("rows", func(t *testing.T) { // ends when all of them have
 		for name, row := range losses {
+			if slices.ContainsFunc(row, func(l loss) bool { return slices.Contains(without, l.request) }) {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				loseAnswers(t, cluster, row)
@@ -121,9 +145,11 @@ func loseAnswers(t *testing.T, cluster *kafkad.Cluster, row []loss) {
 	lost := &lostAnswers{todo: slices.Clone(row)}
 	at := kafkabroker.Connection{Brokers: cluster.Brokers(), RequestTimeout: 2 * time.Second, DialTimeout: 2 * time.Second}
 	dialer.Use(&at, lost.dial)
-	source, err := kafkabroker.NewSource(kafkabroker.Config{Connection: at, Group: group, Topics: []string{in}, Membership: "classic",
-		Transactional: true, TransactionTimeout: 10 * time.Second, SessionTimeout: 10 * time.Second, HeartbeatInterval: 100 * time.Millisecond,
-		CommitInterval: 50 * time.Millisecond, CommitMessages: 50, MaxWait: 100 * time.Millisecond, Poll: 200 * time.Millisecond})
+	source, err := kafkabroker.NewSource(kafkabroker.Config{
+		Connection: at, Group: group, Topics: []string{in}, Membership: "classic",
+		Transactional: true, TransactionTimeout: 10 * time.Second, SessionTimeout: 10 * time.Second,
+		HeartbeatInterval: 100 * time.Millisecond,
+		CommitInterval:    50 * time.Millisecond, CommitMessages: 50, MaxWait: 100 * time.Millisecond, Poll: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +178,8 @@ func loseAnswers(t *testing.T, cluster *kafkad.Cluster, row []loss) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...), kgo.ConsumeTopics(out), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...), kgo.ConsumeTopics(out),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	if err != nil {
 		t.Fatal(err)

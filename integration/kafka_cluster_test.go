@@ -49,7 +49,8 @@ func leadersMove(t *testing.T, _ kind) string {
 	f.moves(t, faultRate)
 	a := f.finish(t)
 	a.noDuplicates(t)
-	return fmt.Sprintf("%d moves of all leaders; a second's messages took %v after the stop and %v after the SIGKILL of a broker; %v",
+	return fmt.Sprintf("%d moves of all leaders; a second's messages took %v after the stop and %v after the SIGKILL of a broker; "+
+		"%v",
 		moves, stopped.Round(time.Millisecond), killed.Round(time.Millisecond), a)
 }
 
@@ -88,6 +89,7 @@ func coordinatorMoves(t *testing.T, _ kind) string {
 	f.moves(t, faultRate)
 	a := f.finish(t)
 	a.noDuplicates(t)
-	return fmt.Sprintf("%d moves; a second's messages took %v after the SIGKILL of the coordinator and %v after the stop of the next; %v",
+	return fmt.Sprintf("%d moves; a second's messages took %v after the SIGKILL of the coordinator and %v after the stop of the "+
+		"next; %v",
 		moves, killed.Round(time.Millisecond), stopped.Round(time.Millisecond), a)
 }

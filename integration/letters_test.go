@@ -51,8 +51,8 @@ func newLetters(c consumerConfig, clock *ledger.Reporter) (broker.Publisher, err
 // newPublisher waits for each answer for as long as confirm.
 func newPublisher(c consumerConfig, confirm time.Duration) (broker.Publisher, error) {
 	if c.Broker == "kafka" {
-		return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: kafkabroker.Connection{Brokers: strings.Split(c.LettersURL, ","),
-			DialTimeout: 2 * time.Second, RequestTimeout: confirm}})
+		return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: kafkabroker.Connection{
+			Brokers: strings.Split(c.LettersURL, ","), DialTimeout: 2 * time.Second, RequestTimeout: confirm}})
 	}
 	return natsbroker.NewPublisher(natsbroker.PublisherConfig{AckTimeout: confirm,
 		Connection: natsbroker.Connection{URLs: []string{c.LettersURL},

@@ -26,26 +26,27 @@ var simBlind = map[string]string{
 	"the rest of a batch is a message":                                 "it needs a worker without a processor",
 
 	"a worker acks before others have acked what stands before it": "one seed in thousands: both acks have to begin in one instant",
-	"a worker that was replaced goes on with its run":              "too rare: behind a deaf handler in a run there has to be one that hangs",
+	"a worker that was replaced goes on with its run":              "too rare: a deaf handler in a run, and a hanging one behind it",
 
 	"a reset position is not committed":          "too rare: a trim would have to come before the first commit",
 	"a position beyond the end waits for ever":   "kfake has one log for all its brokers: none is cut off",
 	"the end of a compacted batch is not passed": "no topic is compacted",
 	"checksums are not checked":                  "no byte is changed on its way",
 	"a pause keeps what was prefetched":          "it shows in memory alone",
+	"memory of a batch is used again as it is":   "messages are a few bytes, and memory is used again from 225 KiB on",
 	"the budget of bytes forgets the prefetch":   "messages are a few bytes, and the budget is 1 MiB",
 	"what a late commit set back stays so":       "a commit has to come later than the one after it; a cut and a delay hold up both",
 
-	"the last look is believed against what others have committed since": "a topic has to be made anew between two looks: one seed in 700",
-	"a topic that was made anew says that its transaction was aborted":   "one seed in thousands; a kept schedule shows it in each run",
+	"the last look is believed against what others have committed since": "a topic made anew between two looks: 1 seed in 700",
+	"a topic that was made anew says that its transaction was aborted":   "1 seed in thousands; a kept schedule shows it",
 	"what is of a deleted topic goes along in transactions":              "topics that are deleted are made anew at once",
-	"a member rests beyond its session":                                  "one seed in thousands; a kept schedule shows it in one run of five",
+	"a member rests beyond its session":                                  "1 seed in thousands; a kept schedule, 1 run of 5",
 	"what was lost before a transaction begins is written by it":         "one seed in some thousands",
 	"where to begin is read beside a transaction":                        "the same; a kept schedule shows it in one run of ten",
-	"one epoch for all partitions":                                       "a commit has to come late, of a partition that came back by then",
+	"one epoch for all partitions":                                       "a late commit of a partition that came back by then",
 	"what is not ours is committed by the newest epoch":                  "the same",
 	"heartbeats only as often as the broker asks":                        "it costs time and breaks no promise",
-	"a commit of a stale epoch is made again by the newest":              "the fake takes it by the older one, where Kafka refuses it",
+	"a commit of a stale epoch is made again by the newest":              "the fake takes what Kafka refuses",
 	"what we own is not told again after a lost answer":                  "who is fenced for it joins again: it costs time",
 	"what drained of an old topic is not begun anew":                     "all sources begin at the earliest offset anyway",
 
@@ -90,17 +91,16 @@ var simBlind = map[string]string{
 	"who has not heard that it joined says no goodbye": "it costs a session, and breaks no promise",
 
 	"one receipt for many acks":                          "a connection to one server loses no ack before one that arrives",
-	"acks without a receipt are not sent again":          "one server that stays has no ack to lose; over another connection all are sent again",
+	"acks without a receipt are not sent again":          "a server that stays loses no ack; another connection sends all again",
 	"old acks go to whichever consumer is there":         "a late ack may settle what is new there, too (Kind.Confuses)",
 	"finished messages are remembered by sequence alone": "too rare: a late ack may settle what is new there, too (Kind.Confuses)",
 	"gaps are not reported":                              "of what processes share nobody knows which of them can tell a gap",
 	"what a lame server says is a receipt":               "a server without a socket has no lame duck mode",
 
 	"what a failed run of a batch emitted goes with the others' acks": "batch handlers emit for each message by itself",
-	"what was emitted is published although the handler failed":       "all outputs go with the ack, and none is published before it",
+	"what was emitted is published although the handler failed":       "all outputs go with the ack, none before it",
 	"outputs too large accepted":                                      "outputs are a few bytes",
-	"an end of a transaction that got no answer is asked for again": "it is answered as the first one, unless that comes behind the " +
-		"next one's begin: too rare",
+	"an end of a transaction that got no answer is asked for again":   "too rare: its answer differs only behind the next begin",
 }
 
 // simMutants are mistakes about outputs that the simulator alone is asked for.

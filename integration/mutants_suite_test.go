@@ -44,7 +44,8 @@ const (
 var silent = edit{holding, "	if n > 0 {\n		sh.events.Say(", "	if n < 0 {\n		sh.events.Say("}
 
 var suiteMutants = []suiteMutant{
-	{"commit then end", []edit{{loop, "	ends, next := l.holdings.over(now)\n	for _, e := range ends {\n", `	early := make(map[*holding]progress)
+	{"commit then end", []edit{{loop, "	ends, next := l.holdings.over(now)\n	for _, e := range ends {\n",
+		`	early := make(map[*holding]progress)
 	for _, h := range l.holdings.all() {
 		l.holdings.mu.Lock()
 		if cs := h.claim(); cs.shut && (cs.out == 0 || !now.Before(cs.by)) {
@@ -98,7 +99,8 @@ var suiteMutants = []suiteMutant{
 	{"gaps not reported", []edit{{holding, "	if g != nil {", "	if g != nil && g.n < 0 {"}}, both, "TrimmedWhileAway"},
 	{"give-backs counted as runs", []edit{{claims, "	h := cs.h\n	if h.sh.leased {", "	b.Runs++\n	h := cs.h\n	if h.sh.leased {"}},
 		both, "Attempts"},
-	{"settled when handed out", []edit{{holdings, "			return grant{sp: sp, gen: gen, cs: h.claim()}, false, nil\n", `			for o := sp.from; o < sp.from+sp.n; o++ {
+	{"settled when handed out", []edit{{holdings, "			return grant{sp: sp, gen: gen, cs: h.claim()}, false, nil\n",
+		`			for o := sp.from; o < sp.from+sp.n; o++ {
 				h.w.at(o).state = done
 				h.acks = append(h.acks, o)
 			}
@@ -191,7 +193,8 @@ var suiteMutants = []suiteMutant{
 	{"settled goes before lost", []edit{{"broker/kit/tally.go", "	switch {\n	case t.Lost > 0:",
 		"	switch {\n	case t.Again > 0:\n		return broker.ErrSettled\n	case t.Lost > 0:"}},
 		"leased", "LostBeforeSettled"}, // where a claim has ended, membroker counts nothing as settled before
-	{"give-backs sent from the last one on", []edit{{holding, "		b.acks, b.backs = h.acks, h.backs\n		h.acks, h.backs = nil, nil\n", `		b.acks, h.acks = h.acks, nil
+	{"give-backs sent from the last one on", []edit{{holding, "		b.acks, b.backs = h.acks, h.backs\n		h.acks, h.backs = nil, nil\n",
+		`		b.acks, h.acks = h.acks, nil
 		if n := len(h.backs); n > 0 {
 			if b.backs, h.backs = h.backs[n-1:], h.backs[:n-1]; n > 1 {
 				h.dirtied()

@@ -107,7 +107,7 @@ var mutants = []mutant{
 		"./consumer", "TestReplacedWorkerLeavesItsRun"},
 	{"the end of a claim opens the lane of what runs", "consumer/work.go",
 		"	if w.run && a == 0 && b > 0 {\n", "	if w.run && b > 0 {\n",
-		"./consumer", "TestLostRunFreesBudget"},
+		"./consumer", "TestLostLaneFreesBudget"},
 	{"what makes room stops all others", "consumer/lanes.go",
 		"hold: l.Limit + max(1, l.Limit/4), thaw: l.Limit, clears", "hold: l.Limit, thaw: l.Limit / 2, clears",
 		"./consumer", "TestPoisonedKeyCostsOthersNothing"},

@@ -28,7 +28,8 @@ func TestPageOfAProgram(t *testing.T) {
 			dir, at := t.TempDir(), freePort(t)
 			writeFile(t, dir, "c.yaml", "admin: {listen: '127.0.0.1:"+at+
 				"', token: 0123456789abcdef, ui: {payloads: true}}\nembedded: {dir: "+filepath.Join(dir, "data")+", port: "+port+"}\n"+
-				"consumers:\n  orders:\n    "+source+"\n    retry: {max_attempts: 1}\n    dead_letter: {to: dead.orders}\n    routes: [{handler: exec, with: {command: [\"false\"]}}]\n")
+				"consumers:\n  orders:\n    "+source+"\n    retry: {max_attempts: 1}\n    dead_letter: {to: dead.orders}\n    routes: "+
+				"[{handler: exec, with: {command: [\"false\"]}}]\n")
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			url := "http://127.0.0.1:" + at
 			run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch(url+"/readyz"), "200") })

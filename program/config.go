@@ -27,7 +27,8 @@ func newConfigCheck(p Parts) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file without connecting to anything",
-		Long: "Reads a configuration file as run does, with the environment of this process, and makes all that it describes, but connects to nothing.\n" +
+		Long: "Reads a configuration file as run does, with the environment of this process, and makes all that it describes, but " +
+			"connects to nothing.\n" +
 			"All mistakes are named at once, with line and path; the exit code is then 2.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {

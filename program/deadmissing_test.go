@@ -51,7 +51,8 @@ func TestNoPlaceForDeadLetters(t *testing.T) {
 			t.Parallel()
 			dir, admin := t.TempDir(), freePort(t)
 			file := func(more string) {
-				writeFile(t, dir, "c.yaml", fmt.Sprintf("admin: {listen: \"127.0.0.1:%s\"}\nconsumers:\n  orders:\n    source: %s\n    retry: {max_attempts: 1}\n    dead_letter: {to: %s%s}\n    routes: [{handler: exec, with: {command: [\"false\"]}}]\n",
+				writeFile(t, dir, "c.yaml", fmt.Sprintf("admin: {listen: \"127.0.0.1:%s\"}\nconsumers:\n  orders:\n    source: %s\n    "+
+					"retry: {max_attempts: 1}\n    dead_letter: {to: %s%s}\n    routes: [{handler: exec, with: {command: [\"false\"]}}]\n",
 					admin, tc.source, tc.to, more))
 			}
 			file("")

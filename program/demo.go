@@ -32,8 +32,10 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the pool sizing itself on an embedded NATS JetStream server, or on a Kafka of yours",
-		Long: "Starts a NATS JetStream server inside this process (file store in a temporary folder), publishes a load that steps up,\n" +
-			"bursts and falls, and handles it with handlers that take about 5 ms. With --kafka it does so on that broker, in a topic and\n" +
+		Long: "Starts a NATS JetStream server inside this process (file store in a temporary folder), publishes a load that steps " +
+			"up,\n" +
+			"bursts and falls, and handles it with handlers that take about 5 ms. With --kafka it does so on that broker, in a topic " +
+			"and\n" +
 			"a group of its own, which it deletes at the end. Progress goes to stderr, the summary to stdout.\n" +
 			"Exits with 1 if anything was lost.",
 		Example: "  longshore demo\n  longshore demo --kafka 127.0.0.1:9092",

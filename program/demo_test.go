@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,3 +186,33 @@ func TestLoadTriesAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestLoadThatIsTooMuch: a broker that confirms slowly gets no batch that is larger the longer those before it took.
+func TestLoadThatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowPublisher{}
+		l := &load{publisher: s, topic: "t", duration: time.Minute}
+		if err := l.run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if most := s.most.Load(); most == 0 || most > 600 {
+			t.Errorf("up to %d messages at once, want 600 at most: a tenth of a second of the burst", most)
+		}
+	})
+}
+
+// A slowPublisher takes five seconds for whatever it is given, and remembers the most.
+type slowPublisher struct{ most atomic.Int64 }
+
+func (s *slowPublisher) Publish(_ context.Context, ms []broker.Outgoing) error {
+	for {
+		if most := s.most.Load(); int64(len(ms)) <= most || s.most.CompareAndSwap(most, int64(len(ms))) {
+			break
+		}
+	}
+	time.Sleep(5 * time.Second)
+	return nil
+}
+
+func (*slowPublisher) Close(context.Context) error { return nil }

@@ -63,8 +63,12 @@ const loadTick = 5 * time.Millisecond
 // loadAtOnce is how many ticks' messages are on their way together.
 const loadAtOnce = 16
 
+// loadCatchUp is how much of what could not be sent in time is sent later: a machine that is too slow for the load gets less of
+// it, instead of a batch that grows for as long as those before it take.
+const loadCatchUp = 100 * time.Millisecond
+
 // loadPatience is how long a message may take to be confirmed.
-const loadPatience = 10 * time.Second
+const loadPatience = 30 * time.Second
 
 // run publishes until its duration has passed or ctx ends, then waits for the last confirmations.
 func (l *load) run(ctx context.Context) error {
@@ -82,7 +86,7 @@ func (l *load) run(ctx context.Context) error {
 			p := phaseAt(now.Sub(start), l.duration)
 			l.phase.Store(&p.name)
 			over = p.name == "over"
-			whole := owed.pay(p.rate, now.Sub(last))
+			whole := owed.pay(p.rate, min(now.Sub(last), loadCatchUp))
 			last = now
 			if from := n; whole > 0 {
 				n += whole

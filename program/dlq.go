@@ -17,9 +17,12 @@ func newDLQ(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
 		Short: "List, show, edit, replay and purge dead letters",
-		Long: "Works with the dead letters of a consumer, beside whoever reads their topic: it joins no group and makes no durable. Which ones: those of\n" +
-			"a configuration file's consumer (-c, --consumer where several have some, and --topic or --subject where it has several targets), or a\n" +
-			"topic of Kafka (--topic) or a subject of NATS (--subject). A letter is named by partition/offset on Kafka, and by its sequence in the\n" +
+		Long: "Works with the dead letters of a consumer, beside whoever reads their topic: it joins no group and makes no durable. " +
+			"Which ones: those of\n" +
+			"a configuration file's consumer (-c, --consumer where several have some, and --topic or --subject where it has several " +
+			"targets), or a\n" +
+			"topic of Kafka (--topic) or a subject of NATS (--subject). A letter is named by partition/offset on Kafka, and by its " +
+			"sequence in the\n" +
 			"stream on JetStream.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

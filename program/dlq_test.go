@@ -78,6 +78,7 @@ func onBothBrokers(t *testing.T, test func(t *testing.T, f *dlqField)) {
 }
 
 func (f *dlqField) write(t *testing.T, source string) {
+	other := strings.NewReplacer("ORDERS", "OTHER", "[orders]", "[other]", "durable: d", "durable: e", "group: g", "group: h")
 	t.Helper()
 	t.Cleanup(func() { _ = closePublisher(f.p) })
 	dir := t.TempDir()
@@ -90,7 +91,7 @@ func (f *dlqField) write(t *testing.T, source string) {
   other:
     source: {%s}
     routes: [{handler: log}]
-`, source, strings.NewReplacer("ORDERS", "OTHER", "[orders]", "[other]", "durable: d", "durable: e", "group: g", "group: h").Replace(source)))
+`, source, other.Replace(source)))
 	f.file = filepath.Join(dir, "c.yaml")
 }
 
@@ -335,7 +336,8 @@ func TestDLQPurge(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		if out, err := f.dlq(t, "purge", f.place(0)); err == nil ||
-			!strings.Contains(out, "Delete 1 letter of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot be undone. [y/N]") {
+			!strings.Contains(out, "Delete 1 letter of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot "+
+				"be undone. [y/N]") {
 			t.Errorf("unasked: %v\n%s", err, out)
 		}
 		if n := len(f.stored(t, "dead.orders")); n != 5 {
@@ -385,12 +387,13 @@ func TestDLQRefuses(t *testing.T) {
 `)
 	file, routed := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "routed.yaml")
 	for args, wants := range map[string][]string{
-		"list":                                        {"whose dead letters?"},
-		"list --topic a --subject b":                  {"--topic and --subject are set"},
-		"list --brokers h:1":                          {"--topic is missing"},
-		"list --url h":                                {"--subject is missing"},
-		"list --topic a --state gone --since x":       {"--state is \"gone\"", "--since is \"x\""},
-		"purge --topic a --class foo":                 {`--class is "foo", want error, permanent, decode, oversize, timeout, panic, goexit or crash`},
+		"list":                                  {"whose dead letters?"},
+		"list --topic a --subject b":            {"--topic and --subject are set"},
+		"list --brokers h:1":                    {"--topic is missing"},
+		"list --url h":                          {"--subject is missing"},
+		"list --topic a --state gone --since x": {"--state is \"gone\"", "--since is \"x\""},
+		"purge --topic a --class foo": {`--class is "foo", want error, permanent, decode, oversize, timeout, panic, ` +
+			`goexit or crash`},
 		"list --topic a 1/2/3 -- -4":                  {`"1/2/3": want partition/offset`, `"-4": want`},
 		"list -c " + file + " --brokers h:1":          {"--config and --brokers are set"},
 		"list -c " + file + " --consumer a --topic y": {`--topic is "y", and the dead letters of consumer a go to ["x"]`},

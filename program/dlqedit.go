@@ -34,10 +34,13 @@ func newDLQEdit(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit LETTER",
 		Short: "Edit a dead letter and replay the edited copy",
-		Long: "Opens the payload of a dead letter in $VISUAL or $EDITOR, or takes it from a file, and publishes the edited message, confirmed, to --to or\n" +
-			"to where the letter says that it came from, if a consumer of the file reads that. The letter itself stays as it is (neither broker can change what is stored), counts as replayed, and is shown as edited.\n" +
+		Long: "Opens the payload of a dead letter in $VISUAL or $EDITOR, or takes it from a file, and publishes the edited message, " +
+			"confirmed, to --to or\n" +
+			"to where the letter says that it came from, if a consumer of the file reads that. The letter itself stays as it is " +
+			"(neither broker can change what is stored), counts as replayed, and is shown as edited.\n" +
 			"Nothing is published when nothing was changed.",
-		Example: "  longshore dlq edit -c c.yaml 0/17\n  jq .amount=1 broken.json | longshore dlq edit -c c.yaml 0/17 --value-file -\n  longshore dlq edit --subject dead.orders 17 --to orders --header tenant=eu --remove-header trace",
+		Example: "  longshore dlq edit -c c.yaml 0/17\n  jq .amount=1 broken.json | longshore dlq edit -c c.yaml 0/17 --value-file " +
+			"-\n  longshore dlq edit --subject dead.orders 17 --to orders --header tenant=eu --remove-header trace",
 		Args: func(cmd *cobra.Command, args []string) error {
 			_, err := onePlace(args)
 			return asUsage(errors.Join(e.target.check(cmd), err, e.check()))

@@ -140,7 +140,8 @@ func TestPoisonedJournal(t *testing.T) {
 		}
 		for _, args := range [][]string{{"list"}, {"show", f.place(0)}, {"replay", "--dry-run"}, {"replay"}, {"purge", "--dry-run"}} {
 			out := f.must(t, args...)
-			if !strings.Contains(out, "warning: passed over what cannot be read in the journal of replays, longshore.replays.dead.orders (1):") {
+			if !strings.Contains(out, "warning: passed over what cannot be read in the journal of replays, "+
+				"longshore.replays.dead.orders (1):") {
 				t.Errorf("%q does not tell:\n%s", args, out)
 			}
 		}

@@ -23,9 +23,11 @@ func newDLQList(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [LETTER ...]",
 		Short: "List dead letters",
-		Long: "Lists dead letters in the order of their topic, or those that the flags choose. With --json an object a line. What comes from messages is\n" +
+		Long: "Lists dead letters in the order of their topic, or those that the flags choose. With --json an object a line. What " +
+			"comes from messages is\n" +
 			"escaped.",
-		Example: "  longshore dlq list -c c.yaml --class timeout --since 2h\n  longshore dlq list --topic orders-dead --state waiting --json",
+		Example: "  longshore dlq list -c c.yaml --class timeout --since 2h\n  longshore dlq list --topic orders-dead --state " +
+			"waiting --json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			_, err := chosen.filter(cmd, args, time.Now())
 			return asUsage(errors.Join(t.check(cmd), err))
@@ -69,7 +71,8 @@ func newDLQShow(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show LETTER",
 		Short: "Show a dead letter: headers, payload, and what became of it",
-		Long: "Shows all that is known of a dead letter. Text is escaped, so that no message can rewrite the terminal; binary headers and keys are shown\n" +
+		Long: "Shows all that is known of a dead letter. Text is escaped, so that no message can rewrite the terminal; binary " +
+			"headers and keys are shown\n" +
 			"in hex, a binary payload as a hex dump. Headers may hold secrets: they are shown as they are.",
 		Example: "  longshore dlq show -c c.yaml 0/17\n  longshore dlq show --subject dead.orders 17 --json",
 		Args: func(cmd *cobra.Command, args []string) error {

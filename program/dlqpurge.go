@@ -25,8 +25,10 @@ func newDLQPurge(parts Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge [LETTER ...]",
 		Short: "Delete dead letters for good",
-		Long: "Deletes dead letters, or those that the flags choose, after asking. It cannot be undone. JetStream deletes single messages. Kafka cuts a\n" +
-			"partition's log off at its beginning and nowhere else: letters behind one that is to stay cannot be deleted there, which is refused unless\n" +
+		Long: "Deletes dead letters, or those that the flags choose, after asking. It cannot be undone. JetStream deletes single " +
+			"messages. Kafka cuts a\n" +
+			"partition's log off at its beginning and nowhere else: letters behind one that is to stay cannot be deleted there, which " +
+			"is refused unless\n" +
 			"--partly is set.",
 		Example: "  longshore dlq purge -c c.yaml --state replayed\n  longshore dlq purge --topic orders-dead --until 720h --yes",
 		Args: func(cmd *cobra.Command, args []string) (err error) {

@@ -30,13 +30,19 @@ func newDLQReplay(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [LETTER ...]",
 		Short: "Replay dead letters to where they came from, or to a handler",
-		Long: "Publishes dead letters again, each confirmed, to --to, or to where they say that they came from, if a consumer of the file reads that (whoever\n" +
-			"may publish dead letters may write anything into them); or handles them in this process with the routes of the file's consumer\n" +
+		Long: "Publishes dead letters again, each confirmed, to --to, or to where they say that they came from, if a consumer of the " +
+			"file reads that (whoever\n" +
+			"may publish dead letters may write anything into them); or handles them in this process with the routes of the file's " +
+			"consumer\n" +
 			"(--to-handler). Each letter is replayed once: what was replayed is written down beside the\n" +
-			"dead letters, so the same command goes on where it was stopped or killed. Letters that were on their way then are looked for in their topic;\n" +
-			"those of which it cannot be known whether they arrived are published again, and named. The letters themselves stay: see purge.\n" +
-			"A replayed message says how often it was replayed; beyond --max-replays it is refused. Exits with 1 if not all were replayed.",
-		Example: "  longshore dlq replay -c c.yaml --class timeout --dry-run\n  longshore dlq replay -c c.yaml --rate 50\n  longshore dlq replay --topic orders-dead --to orders-repair 0/17 0/18",
+			"dead letters, so the same command goes on where it was stopped or killed. Letters that were on their way then are looked " +
+			"for in their topic;\n" +
+			"those of which it cannot be known whether they arrived are published again, and named. The letters themselves stay: see " +
+			"purge.\n" +
+			"A replayed message says how often it was replayed; beyond --max-replays it is refused. Exits with 1 if not all were " +
+			"replayed.",
+		Example: "  longshore dlq replay -c c.yaml --class timeout --dry-run\n  longshore dlq replay -c c.yaml --rate 50\n  " +
+			"longshore dlq replay --topic orders-dead --to orders-repair 0/17 0/18",
 		Args: func(cmd *cobra.Command, args []string) error {
 			_, err := d.chosen.filter(cmd, args, time.Now())
 			return asUsage(errors.Join(d.target.check(cmd), err, d.check()))
@@ -77,7 +83,8 @@ func (d *dlqReplay) check() error {
 // checkTo is for replay and edit: a letter says itself where it came from, and only a file says which of that to believe.
 func (d *dlqReplay) checkTo() error {
 	if d.replay.To == "" && d.target.file == "" && !d.handler {
-		return errors.New("--to is missing: without a file nothing says which topics a letter may name as where it came from (--origin chooses by that)")
+		return errors.New("--to is missing: without a file nothing says which topics a letter may name as where it came from " +
+			"(--origin chooses by that)")
 	}
 	if err := broker.CheckDestination(d.replay.To); err != nil {
 		return fmt.Errorf("--to: %w", err)

@@ -17,8 +17,8 @@
 //	program.go       the commands, and how the process ends; forced.go: by force; version.go, man.go: what is known of it
 //	parts.go         what a main function of your own adds
 //
-//	run.go           run. Before anything dials, assemble.go makes of a file what it asks for: adapter.go its sources, member.go its
-//	                 consumers, batch.go their batches, middleware.go what is around their handlers, adminpage.go the page
+//	run.go           run. Before anything dials, assemble.go makes of a file what it asks for: adapter.go its sources, member.go
+//	                 its consumers, batch.go their batches, middleware.go what is around their handlers, adminpage.go the page
 //	connect.go       where the brokers are; embedded.go, streams.go, durables.go: the embedded NATS, and what is in it
 //	logger.go        the log; telemetry.go: spans and metrics for a collector; tracing.go: which, and where to
 //

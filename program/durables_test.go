@@ -56,7 +56,8 @@ consumers:
 	publish("orders.cancelled") // taken by the stream, and not by the consumer
 	publish("orders.paid")
 	run.eventually(t, "handled", func() bool { return handled() == "orders.created\norders.paid\n" })
-	end(run, `"changes":["ack_wait: 10s, was 30s","max_ack_pending: 500, was 20000","subjects: [\"orders.created\" \"orders.paid\"], was [\"orders.>\"]"]`)
+	end(run, `"changes":["ack_wait: 10s, was 30s","max_ack_pending: 500, was 20000","subjects: [\"orders.created\" `+
+		`\"orders.paid\"], was [\"orders.>\"]"]`)
 
 	run = start(`subjects: [orders.paid, orders.created], ack_wait: 10s, max_ack_pending: 500`)
 	publish("orders.created")

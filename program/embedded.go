@@ -169,7 +169,8 @@ func join(have, wanted []string) ([]string, error) {
 	for _, s := range wanted {
 		for _, h := range have {
 			if config.Overlap(h, s) && !config.Matches(h, s) && !config.Matches(s, h) {
-				return nil, fmt.Errorf("it has the subject %q, which overlaps with %q, and neither takes the other: a stream cannot have both. Configure one that takes both", h, s)
+				return nil, fmt.Errorf("it has the subject %q, which overlaps with %q, and neither takes the other: a stream cannot have "+
+					"both. Configure one that takes both", h, s)
 			}
 		}
 	}
@@ -186,7 +187,8 @@ func othersSubjects(ctx context.Context, js jetstream.JetStream, s stream) error
 		}
 		for _, theirs := range info.Config.Subjects {
 			if i := slices.IndexFunc(s.subjects, func(x string) bool { return config.Overlap(theirs, x) }); i >= 0 {
-				errs = append(errs, fmt.Errorf("its subject %q overlaps with %q, which belongs to stream %s, made by an earlier configuration and now with %d messages. Read it from there (stream: %s), or set embedded.dir to a new folder",
+				errs = append(errs, fmt.Errorf("its subject %q overlaps with %q, which belongs to stream %s, made by an earlier "+
+					"configuration and now with %d messages. Read it from there (stream: %s), or set embedded.dir to a new folder",
 					s.subjects[i], theirs, info.Config.Name, info.State.Msgs, info.Config.Name))
 			}
 		}

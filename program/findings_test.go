@@ -11,20 +11,26 @@ func TestMistakesAreFoundOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ consumer, want string }{
 		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g}}, routes: [{handler: log}], priority: {mode: strict}}",
-			":2: consumers.o.priority.mode: is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything"},
-		{`{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, tls: {}, sasl: {mechanism: SCRAM-SHA-256, user: u, password: "a\x00"}}}, routes: [{handler: log}]}`,
+			":2: consumers.o.priority.mode: is set, and there is neither a header with levels nor more than one of sources: nothing " +
+				"goes before anything"},
+		{`{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, tls: {}, sasl: {mechanism: SCRAM-SHA-256, user: u, password: ` +
+			`"a\x00"}}}, routes: [{handler: log}]}`,
 			":2: consumers.o.source.kafka.sasl: has a user or a password that cannot be used with SCRAM-SHA-256"},
-		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, tls: {}, sasl: {mechanism: PLAIN, user: u, password_file: none}}}, routes: [{handler: log}]}",
+		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, tls: {}, sasl: {mechanism: PLAIN, user: u, password_file: " +
+			"none}}}, routes: [{handler: log}]}",
 			":2: consumers.o.source.kafka.sasl.password_file: open none: no such file or directory"},
 		{"{source: {nats: {url: 'nats://h', stream: S, durable: d, token: x}}, routes: [{handler: log}]}",
-			":2: consumers.o.source.nats.url: is nats://h: a password or token would go there without TLS; use tls:// or set plaintext_auth"},
+			":2: consumers.o.source.nats.url: is nats://h: a password or token would go there without TLS; use tls:// or set " +
+				"plaintext_auth"},
 		{"{source: {nats: {url: 'nats://h', stream: S, durable: d, key_header: K, key_token: 1}}, routes: [{handler: log}]}",
 			":2: consumers.o.source.nats.key_header: is set, and so is key_token: set one"},
 		{"{source: {nats: {stream: S, subjects: [a.b], durable: d, key_token: 3}}, order: key, routes: [{handler: log}]}",
 			`:2: consumers.o.source.nats.key_token: is 3, and no message of subjects, ["a.b"], has so many tokens: none would have a key`},
-		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, with: {}}]}",
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, " +
+			"with: {}}]}",
 			":2: consumers.o.middleware[0].with.limit: is missing"},
-		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, with: {limit: 0}}]}",
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, " +
+			"with: {limit: 0}}]}",
 			":2: consumers.o.middleware[0].with.limit: is 0, want at least 1"},
 	} {
 		dir := t.TempDir()

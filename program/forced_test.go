@@ -15,7 +15,8 @@ import (
 func TestForcedStopIsLogged(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
-	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'touch begun; sleep 60'], dir: "+dir+"}}]"))
+	writeFile(t, dir, "c.yaml", embeddedFile(port,
+		"routes: [{handler: exec, with: {command: [sh, -c, 'touch begun; sleep 60'], dir: "+dir+"}}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
 	if p := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1"); p.code(t) != 0 {

@@ -18,7 +18,8 @@ func TestHangUpDrains(t *testing.T) {
 	signal.Notify(hangUps, syscall.SIGHUP)
 	defer signal.Stop(hangUps)
 	dir, port := t.TempDir(), freePort(t)
-	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; while [ ! -e go ]; do sleep 0.1; done; echo > ended'], dir: "+dir+"}}]"))
+	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; while [ ! "+
+		"-e go ]; do sleep 0.1; done; echo > ended'], dir: "+dir+"}}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
 	if code := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1").code(t); code != 0 {

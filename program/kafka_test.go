@@ -308,7 +308,8 @@ func TestLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, err := run(ctx, "lag", "--brokers", broker, "--group", "workers")
-	want := "CONSUMER  READS     AS       PROTOCOL  COMMITTED  END  LAG  FINISHED\n-         orders/0  workers  -         4          10   6    0\nlag 6, of these finished 0\n"
+	want := "CONSUMER  READS     AS       PROTOCOL  COMMITTED  END  LAG  FINISHED\n-         orders/0  workers  -         4       " +
+		"   10   6    0\nlag 6, of these finished 0\n"
 	if err != nil || table != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, table, want)
 	}
@@ -403,7 +404,8 @@ func TestKafkaInTheFilesWords(t *testing.T) {
         heartbeat_interval: 1us
 `)
 	_, err := run(t.Context(), "config", "check", filepath.Join(dir, "c.yaml"))
-	if err == nil || !strings.Contains(err.Error(), "c.yaml:9: consumers.orders.source.kafka.session_timeout: is 10µs, want at least 1ms") {
+	if err == nil || !strings.Contains(err.Error(),
+		"c.yaml:9: consumers.orders.source.kafka.session_timeout: is 10µs, want at least 1ms") {
 		t.Error(err)
 	}
 }

@@ -162,7 +162,8 @@ func TestKafkaOfTheOtherKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			writeFile(t, dir, "c.yaml", fmt.Sprintf("consumers:\n  orders:\n    source: {kafka: {brokers: [%q], topics: [orders], group: g%s}}\n    open_timeout: 8s\n    routes: [{handler: log}]\n", c.broker, c.tls))
+			writeFile(t, dir, "c.yaml", fmt.Sprintf("consumers:\n  orders:\n    source: {kafka: {brokers: [%q], topics: [orders], "+
+				"group: g%s}}\n    open_timeout: 8s\n    routes: [{handler: log}]\n", c.broker, c.tls))
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			if code := run.code(t); code != 1 {
 				t.Errorf("exit code %d", code)

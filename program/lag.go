@@ -32,11 +32,15 @@ func newLag(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lag",
 		Short: "Show how far consumers are behind",
-		Long: "Shows of each partition that a group reads (Kafka), or of each durable consumer (JetStream), what is committed, where the log ends, and\n" +
-			"how many messages are between; of these, finished are those that are handled already and wait only for one before them. It asks the\n" +
-			"broker and is no member of the group, so it tells of consumers that do not run, too. Which ones: all of a configuration file (-c), or\n" +
+		Long: "Shows of each partition that a group reads (Kafka), or of each durable consumer (JetStream), what is committed, where " +
+			"the log ends, and\n" +
+			"how many messages are between; of these, finished are those that are handled already and wait only for one before them. It " +
+			"asks the\n" +
+			"broker and is no member of the group, so it tells of consumers that do not run, too. Which ones: all of a configuration " +
+			"file (-c), or\n" +
 			"one by flags. The table or JSON goes to stdout, what could not be read to stderr; the exit code is then 1.",
-		Example: "  longshore lag -c c.yaml\n  longshore lag --brokers 127.0.0.1:9092 --group orders-workers --watch\n  longshore lag --stream ORDERS --durable orders-workers --json",
+		Example: "  longshore lag -c c.yaml\n  longshore lag --brokers 127.0.0.1:9092 --group orders-workers --watch\n  longshore " +
+			"lag --stream ORDERS --durable orders-workers --json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err

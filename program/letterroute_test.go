@@ -51,7 +51,8 @@ consumers:
 	}
 	all := launch(t, dir, "dlq", "list", "-c", "c.yaml", "--consumer", "orders")
 	if code, said := all.code(t), all.stderr.String(); code == 0 ||
-		!strings.Contains(said, `the dead letters of consumer orders go to ["dead.rest" "dead.webhook" "dead.permanent"]: choose one with --subject`) {
+		!strings.Contains(said, `the dead letters of consumer orders go to ["dead.rest" "dead.webhook" "dead.permanent"]: choose one `+
+			`with --subject`) {
 		t.Errorf("without a choice: code %d:\n%s", code, said)
 	}
 	run.signal(t, syscall.SIGTERM)

@@ -14,7 +14,8 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 	dir, port, listen := t.TempDir(), freePort(t), freePort(t)
 	writeFile(t, dir, "c.yaml", "admin: {listen: 127.0.0.1:"+listen+", token: "+token+"}\n"+embeddedFile(port,
 		"middleware: [{use: rate_limit, with: {per_second: 0.001}}]",
-		"routes: [{handler: log, middleware: [{use: recover}, {use: circuit_breaker, name: disk}, {use: concurrency_limit, name: log, with: {limit: 2}}]}]"))
+		"routes: [{handler: log, middleware: [{use: recover}, {use: circuit_breaker, name: disk}, {use: concurrency_limit, name: "+
+			"log, with: {limit: 2}}]}]"))
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	at := "http://127.0.0.1:" + listen
 	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch(at+"/readyz"), "200") })
@@ -72,17 +73,19 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 }
 
 func TestNamesOfLimits(t *testing.T) {
-	const head = "consumers:\n  o:\n    source: {nats: {stream: S, subjects: [a], durable: d}}\n    routes: [{handler: log}]\n    middleware:\n"
+	const head = "consumers:\n  o:\n    source: {nats: {stream: S, subjects: [a], durable: d}}\n    routes: [{handler: log}]\n    " +
+		"middleware:\n"
 	const rate = "use: rate_limit, with: {per_second: 1}"
-	for list, want := range map[string]string{
-		"      - {" + rate + "}\n      - {name: a-1, " + rate + "}\n": "<nil>",
-		"      - {name: a, " + rate + "}\n      - {name: a, " + rate +
-			"}\n": `c.yaml:7: consumers.o.middleware[1].name: is "a", and so is that of another limit`,
-		"      - {name: a.b, " + rate + "}\n": "c.yaml:6: consumers.o.middleware[0].name: want 1 to 63 letters",
-		"      - {name: a, use: recover}\n":   "c.yaml:6: consumers.o.middleware[0].name: is set, and the middleware has nothing that can be changed",
+	for _, c := range []struct{ list, want string }{
+		{"      - {" + rate + "}\n      - {name: a-1, " + rate + "}\n", "<nil>"},
+		{"      - {name: a, " + rate + "}\n      - {name: a, " + rate +
+			"}\n", `c.yaml:7: consumers.o.middleware[1].name: is "a", and so is that of another limit`},
+		{"      - {name: a.b, " + rate + "}\n", "c.yaml:6: consumers.o.middleware[0].name: want 1 to 63 letters"},
+		{"      - {name: a, use: recover}\n",
+			"c.yaml:6: consumers.o.middleware[0].name: is set, and the middleware has nothing that can be changed"},
 	} {
-		if got := checkFile(t, head+list); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %s, want %s", list, got, want)
+		if got := checkFile(t, head+c.list); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.list, got, c.want)
 		}
 	}
 }

@@ -12,7 +12,8 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a folder",
-		Long:  "Writes a manual page for each command into a folder, which is made when it is not there. Read one with man -l, or install them into man1.",
+		Long: "Writes a manual page for each command into a folder, which is made when it is not there. Read one with man -l, or " +
+			"install them into man1.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 				return usageError{err}

@@ -57,7 +57,8 @@ func TestOwnRegistry(t *testing.T) {
 	for handler, want := range map[string]string{"own": "<nil>",
 		"exec": `c.yaml:4: consumers.orders.routes[0].handler: is "exec", want one of [own]`} {
 		dir := t.TempDir()
-		writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [a], durable: d}}\n    routes: [{handler: "+handler+"}]\n")
+		writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [a], durable: d}}\n    "+
+			"routes: [{handler: "+handler+"}]\n")
 		root := newRoot(Parts{Handlers: r})
 		root.SetOut(t.Output())
 		root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})

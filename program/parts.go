@@ -75,7 +75,8 @@ func (p Parts) validate() error {
 		case name == "nats" || name == "kafka" || name == "weight":
 			errs = append(errs, fmt.Errorf("program parts: Adapters has %q, which is longshore's own", name))
 		case !adapterName.MatchString(name):
-			errs = append(errs, fmt.Errorf("program parts: Adapters has %q: a name consists of lower-case letters, digits and _, a letter first", name))
+			errs = append(errs, fmt.Errorf("program parts: Adapters has %q: a name consists of lower-case letters, digits and _, a "+
+				"letter first", name))
 		case p.Adapters[name] == nil:
 			errs = append(errs, fmt.Errorf("program parts: Adapters has %q, and it is nil", name))
 		}

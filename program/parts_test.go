@@ -269,71 +269,85 @@ func TestPartsFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))}}
+	const around = "want one of [circuit_breaker logging recover timeout]"
 	for name, c := range map[string]struct{ text, want string }{
 		"its own keys": {`
     source:
       memory:
         topic: [in]
         revoke_wait: soon
-    routes: [{handler: log}]`, `c.yaml:5: consumers.orders.source.memory.topic: unknown option; known: group, publish, revoke_wait, token, topics
+    routes: [{handler: log}]`,
+			`c.yaml:5: consumers.orders.source.memory.topic: unknown option; known: group, publish, revoke_wait, token, topics
 c.yaml:6: consumers.orders.source.memory.revoke_wait: wants a duration such as 10s or 1m30s, is a string`},
 		"its own checks": {`
     source:
       memory:
         token: wrong
         revoke_wait: -1s
-    routes: [{handler: log}]`, `c.yaml:4: consumers.orders.source.memory: memory: cannot log in with this
+    routes: [{handler: log}]`,
+			`c.yaml:4: consumers.orders.source.memory: memory: cannot log in with this
 c.yaml:4: consumers.orders.source.memory.topics: is empty
 c.yaml:6: consumers.orders.source.memory.revoke_wait: is -1s, negative`},
 		"no publisher": {`
     source: {memory: {topics: [in], publish: false}}
     dead_letter: {to: dead}
-    routes: [{handler: log}]`, `c.yaml:4: consumers.orders.dead_letter: is set, and the adapter memory has no publisher`},
+    routes: [{handler: log}]`,
+			`c.yaml:4: consumers.orders.dead_letter: is set, and the adapter memory has no publisher`},
 		"two brokers": {`
     source: {memory: {topics: [in]}, kafka: {brokers: ["127.0.0.1:1"], topics: [in], group: g}}
-    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source: has kafka and memory: a source is one of them`},
+    routes: [{handler: log}]`,
+			`c.yaml:3: consumers.orders.source: has kafka and memory: a source is one of them`},
 		"none": {`
     source: {redis: {}}
-    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, nats, nats_core`},
+    routes: [{handler: log}]`,
+			`c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, nats, nats_core`},
 		"several": {`
     sources: [{memory: {topics: [in]}}, {memory: {topics: [in], topick: 1}, weight: 2}]
-    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.sources[1].memory.topick: unknown option; known: group, publish, revoke_wait, token, topics`},
+    routes: [{handler: log}]`,
+			`c.yaml:3: consumers.orders.sources[1].memory.topick: unknown option; known: group, publish, revoke_wait, token, topics`},
 		"no mapping": {`
     source: {memory: 17}
-    routes: [{handler: log}]`, `c.yaml:3: consumers.orders.source.memory: wants a mapping`},
+    routes: [{handler: log}]`,
+			`c.yaml:3: consumers.orders.source.memory: wants a mapping`},
 		"codec": {`
     source: {memory: {topics: [in]}}
-    routes: [{handler: log, codec: avro}, {handler: exec, codec: json, with: {command: ["true"]}}]`, `c.yaml:4: consumers.orders.routes[0].codec: is "avro", want one of [json json_strict]
+    routes: [{handler: log, codec: avro}, {handler: exec, codec: json, with: {command: ["true"]}}]`,
+			`c.yaml:4: consumers.orders.routes[0].codec: is "avro", want one of [json json_strict]
 c.yaml:4: consumers.orders.routes[1].codec: is set, and the handler decodes nothing`},
 		"batch beside routes": {`
     source: {memory: {topics: [in]}}
     batch: {size: 0, linger: 0s}
     routes: [{handler: log}]
-    middleware: [{use: recover}]`, `c.yaml:4: consumers.orders.batch.handler: is missing
+    middleware: [{use: recover}]`,
+			`c.yaml:4: consumers.orders.batch.handler: is missing
 c.yaml:4: consumers.orders.batch.size: is 0, want at least 1
 c.yaml:4: consumers.orders.batch.linger: is 0s, want more
 c.yaml:5: consumers.orders.routes: is set, and so is batch: a batch has all messages of the consumer, and one handler`},
 		"middleware around batches": {`
     source: {memory: {topics: [in]}}
     batch: {handler: log}
-    middleware: [{use: recover}, {use: dedup}, {use: rate_limit, with: {per_second: 5}}]`, `c.yaml:5: consumers.orders.middleware[1].use: is "dedup", which decides by the message; around batches want one of [circuit_breaker logging recover timeout]
-c.yaml:5: consumers.orders.middleware[2].use: is "rate_limit", which decides by the message; around batches want one of [circuit_breaker logging recover timeout]`},
+    middleware: [{use: recover}, {use: dedup}, {use: rate_limit, with: {per_second: 5}}]`,
+			`c.yaml:5: consumers.orders.middleware[1].use: is "dedup", which decides by the message; around batches ` + around + `
+c.yaml:5: consumers.orders.middleware[2].use: is "rate_limit", which decides by the message; around batches ` + around},
 		"batch handler": {`
     source: {memory: {topics: [in]}}
-    batch: {handler: publish, with: {to: x}}`, `c.yaml:4: consumers.orders.batch.handler: is "publish", want one of [exec log webhook]`},
+    batch: {handler: publish, with: {to: x}}`,
+			`c.yaml:4: consumers.orders.batch.handler: is "publish", want one of [exec log webhook]`},
 		"batch options": {`
     source: {memory: {topics: [in]}}
     batch:
       handler: webhook
       size: 5000
-      with: {url: "ftp://x", encoding: xml}`, `c.yaml:6: consumers.orders.batch.size: is 5000, above half of a source's budget, 2048: a batch might never be full
+      with: {url: "ftp://x", encoding: xml}`,
+			`c.yaml:6: consumers.orders.batch.size: is 5000, above half of a source's budget, 2048: a batch might never be full
 c.yaml:7: consumers.orders.batch.with.url: wants http:// or https:// at its start
 c.yaml:7: consumers.orders.batch.with.encoding: wants json, text or base64`},
 		"batch too large": {`
     source: {memory: {topics: [in]}}
     batch:
       handler: log
-      size: 5000`, `c.yaml:6: consumers.orders.batch.size: is 5000, above half of a source's budget, 2048: a batch might never be full`},
+      size: 5000`,
+			`c.yaml:6: consumers.orders.batch.size: is 5000, above half of a source's budget, 2048: a batch might never be full`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -357,7 +371,8 @@ func TestCollectorsFromOutside(t *testing.T) {
 	own := prometheus.NewCounter(prometheus.CounterOpts{Name: "shop_orders_total", Help: "Orders."})
 	own.Add(7)
 	port := freePort(t)
-	stop := inFile(t, Parts{Collectors: []prometheus.Collector{own}, Adapters: map[string]Adapter{"memory": memory(b)}}, `admin: {listen: "127.0.0.1:`+port+`"}
+	stop := inFile(t, Parts{Collectors: []prometheus.Collector{own}, Adapters: map[string]Adapter{"memory": memory(b)}},
+		`admin: {listen: "127.0.0.1:`+port+`"}
 consumers:
   orders:
     source: {memory: {topics: [in]}}

@@ -39,12 +39,17 @@ func newProduce() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "produce",
 		Short: "Publish messages to a JetStream stream or a Kafka topic, each confirmed",
-		Long: "Publishes numbered messages, {\"number\": 17, \"pad\": \"…\"}, or a payload of your own (--data, --file, --lines), and waits until the\n" +
-			"broker has stored each one. The defaults are those of config example and its embedded server; --brokers or --topic publishes to\n" +
-			"Kafka. Progress goes to stderr, the summary to stdout. Exits with 1 if not all were confirmed. The url may come from NATS_URL, so\n" +
+		Long: "Publishes numbered messages, {\"number\": 17, \"pad\": \"…\"}, or a payload of your own (--data, --file, --lines), " +
+			"and waits until the\n" +
+			"broker has stored each one. The defaults are those of config example and its embedded server; --brokers or --topic " +
+			"publishes to\n" +
+			"Kafka. Progress goes to stderr, the summary to stdout. Exits with 1 if not all were confirmed. The url may come from " +
+			"NATS_URL, so\n" +
 			"that a password in it is not on the command line, the brokers from KAFKA_BROKERS. --data and --key are templates of Go.",
-		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20\n  longshore produce --brokers 127.0.0.1:9092 --topic orders\n" +
-			"  longshore produce --data '{\"order\": {{.Index}}}' --key 'customer-{{.Index}}' --count 10\n  longshore produce --lines < orders.jsonl\n" +
+		Example: "  longshore produce\n  longshore produce --rate 500 --count 0 --keys 20\n  longshore produce --brokers " +
+			"127.0.0.1:9092 --topic orders\n" +
+			"  longshore produce --data '{\"order\": {{.Index}}}' --key 'customer-{{.Index}}' --count 10\n  longshore produce --lines < " +
+			"orders.jsonl\n" +
 			"  longshore produce --file order.json --header priority=high --header ce-type=com.example.order.created",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
@@ -58,7 +63,8 @@ func newProduce() *cobra.Command {
 	p.payload.flags(cmd)
 	f := cmd.Flags()
 	f.Float64Var(&p.rate, "rate", 100, "messages per second; 0: as fast as they are confirmed, as with --lines")
-	f.Int64Var(&p.count, "count", 1000, "number of messages; 0: until stopped. With --data or --file one, with --lines all lines, unless set")
+	f.Int64Var(&p.count, "count", 1000, "number of messages; 0: until stopped. With --data or --file one, with --lines all lines, "+
+		"unless set")
 	f.IntVar(&p.keys, "keys", 0, "number of different keys; 0: no keys")
 	f.StringVar(&p.key, "key", "", "key of each message, a template as in --data")
 	f.StringArrayVar(&p.set, "header", nil, "header of each message, as name=value; may be given several times")

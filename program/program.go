@@ -79,8 +79,10 @@ func newRoot(p Parts) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "longshore",
 		Short: "Background event processing on Kafka and NATS JetStream",
-		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each message after its\n" +
-			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a second SIGINT or SIGTERM).",
+		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each " +
+			"message after its\n" +
+			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a " +
+			"second SIGINT or SIGTERM).",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,

@@ -219,7 +219,8 @@ func TestNewUser(t *testing.T) {
 
 // embeddedFile is a configuration on an embedded server, with what a test puts into its consumer.
 func embeddedFile(port string, consumer ...string) string {
-	return "embedded: {port: " + port + "}\nconsumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [\"orders.>\"], durable: workers}}\n    " +
+	return "embedded: {port: " + port + "}\nconsumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [\"orders.>\"], " +
+		"durable: workers}}\n    " +
 		strings.Join(consumer, "\n    ") + "\n"
 }
 
@@ -228,7 +229,8 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		dir, port := t.TempDir(), freePort(t)
-		writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; exec sleep 60'], dir: "+dir+"}}]"))
+		writeFile(t, dir, "c.yaml", embeddedFile(port,
+			"routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; exec sleep 60'], dir: "+dir+"}}]"))
 		run := launch(t, dir, "run", "-c", "c.yaml")
 		run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
 		if code := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1").code(t); code != 0 {

@@ -21,9 +21,12 @@ func newRun(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Run the consumers of a configuration file",
-		Long: "Runs all consumers of a configuration file until a signal. Consumers without a url get a NATS JetStream server inside this process.\n" +
-			"The first SIGINT, SIGTERM or SIGHUP stops fetching, gives back what was not started and lets running handlers end; a second SIGINT or\n" +
-			"SIGTERM stops at once with 130 or 143. No signal reads the file again: restart. If one consumer fails, all drain, and the exit code is 1. Mistakes in the file are all named at once, with exit code 2.\n" +
+		Long: "Runs all consumers of a configuration file until a signal. Consumers without a url get a NATS JetStream server inside " +
+			"this process.\n" +
+			"The first SIGINT, SIGTERM or SIGHUP stops fetching, gives back what was not started and lets running handlers end; a " +
+			"second SIGINT or\n" +
+			"SIGTERM stops at once with 130 or 143. No signal reads the file again: restart. If one consumer fails, all drain, and the " +
+			"exit code is 1. Mistakes in the file are all named at once, with exit code 2.\n" +
 			"Logs go to stderr: JSON, or text on a terminal.",
 		Example: "  longshore config example > c.yaml\n  longshore run -c c.yaml",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -30,11 +30,16 @@ func newScaler(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scaler -c FILE",
 		Short: "Tell an autoscaler how many processes the consumers of a file need",
-		Long: "Answers KEDA's external scaler, and GET /scaler as JSON, with how many processes each consumer of a configuration file needs: those that\n" +
-			"keep up with what arrives and drain what waits, at what one process does with all of its workers. It asks the broker and is no member\n" +
-			"of a group, so it also tells when the first process is needed. What a process does is asked of the processes themselves (--processes),\n" +
-			"or said by a number (--per-replica, or perReplica in the metadata of a ScaledObject). What is unknown is an error, and never 0.",
-		Example: "  longshore scaler -c c.yaml --listen :9091 --processes orders:8080\n  longshore scaler -c c.yaml --per-replica 400 --http :9092",
+		Long: "Answers KEDA's external scaler, and GET /scaler as JSON, with how many processes each consumer of a configuration " +
+			"file needs: those that\n" +
+			"keep up with what arrives and drain what waits, at what one process does with all of its workers. It asks the broker and " +
+			"is no member\n" +
+			"of a group, so it also tells when the first process is needed. What a process does is asked of the processes themselves " +
+			"(--processes),\n" +
+			"or said by a number (--per-replica, or perReplica in the metadata of a ScaledObject). What is unknown is an error, and " +
+			"never 0.",
+		Example: "  longshore scaler -c c.yaml --listen :9091 --processes orders:8080\n  longshore scaler -c c.yaml --per-replica " +
+			"400 --http :9092",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
@@ -73,7 +78,8 @@ func (s *scalerFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&s.http, "http", "", "address for GET /scaler and /metrics (default none)")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate of --listen, PEM (default no TLS)")
 	f.StringVar(&s.key, "tls-key", "", "its key")
-	f.StringSliceVar(&s.processes, "processes", nil, "admin addresses of the processes, host:port: the host is a DNS name of all of them, or an address")
+	f.StringSliceVar(&s.processes, "processes", nil,
+		"admin addresses of the processes, host:port: the host is a DNS name of all of them, or an address")
 	f.Float64Var(&s.settings.PerReplica, "per-replica", 0,
 		"messages a second that one process does with all of its workers, as long as no process has told")
 	f.DurationVar(&s.settings.Drain, "drain", time.Minute, "in which time a backlog is to be done")

@@ -226,7 +226,8 @@ func TestScalerPage(t *testing.T) {
 		return a.StatusCode, string(body)
 	}
 	code, body := get("/scaler/orders")
-	want := `{"consumer":"orders","replicas":3,"need":2.513,"active":true,"reason":"load","why":"200/s come, 60 wait, one process is to do 80/s",` +
+	want := `{"consumer":"orders","replicas":3,"need":2.513,"active":true,"reason":"load","why":"200/s come, 60 wait, one process ` +
+		`is to do 80/s",` +
 		`"arrivals_per_second":200,"settled_per_second":150,"backlog":60,"in_retry_topics":0,"processes":2,"per_replica":100}` + "\n"
 	if code != 200 || body != want {
 		t.Errorf("%d %s want %s", code, body, want)

@@ -15,7 +15,8 @@ import (
 // flagsBeside are those of run, whose process answers as a scaler, too.
 func (s *scalerFlags) flagsBeside(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.listen, "scaler", "", "address for KEDA (gRPC): answers as longshore scaler does, beside the consumers (default none)")
+	f.StringVar(&s.listen, "scaler", "", "address for KEDA (gRPC): answers as longshore scaler does, beside the consumers "+
+		"(default none)")
 	f.StringVar(&s.http, "scaler-http", "", "with --scaler: address for GET /scaler and /metrics (default none)")
 	s.settings.Drain, s.every = time.Minute, 2*time.Second
 }

@@ -97,7 +97,8 @@ func withMetadata(s replicas.Settings, meta map[string]string) (replicas.Setting
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(n > 0 && n <= set.most) || key == "drainSeconds" && n < 1 {
-			return s, status.Errorf(codes.InvalidArgument, "metadata %s is %q, want a number above 0 and at most %g (drainSeconds: from 1)", key, text, set.most)
+			return s, status.Errorf(codes.InvalidArgument,
+				"metadata %s is %q, want a number above 0 and at most %g (drainSeconds: from 1)", key, text, set.most)
 		}
 		set.to(n)
 	}

@@ -68,7 +68,9 @@ func TestCanary(t *testing.T) {
 log: {level: trace}
 consumers:
   orders:
-    source: {nats: {url: "%s", stream: ORDERS, subjects: ["orders.>"], durable: workers, create_stream: true, user: longshore, password_file: %s}}
+    source:
+      nats: {url: "%s", stream: ORDERS, subjects: ["orders.>"], durable: workers, create_stream: true,
+        user: longshore, password_file: %s}
     retry: {max_attempts: 2, backoff: {initial: 10ms}}
     dead_letter: {to: dead.orders}
     drain_timeout: 1s
@@ -81,7 +83,8 @@ consumers:
     source: {nats: {url: "nats://longshore:%s-wrong@%s", stream: ORDERS, durable: other}}
     open_timeout: 20s
     routes: [{handler: log}]
-`, port, canary, url, filepath.Join(dir, "password"), hook.URL, canary, canary, canary, canary, canary, canary, strings.TrimPrefix(url, "nats://")))
+`, port, canary, url, filepath.Join(dir, "password"), hook.URL, canary, canary, canary, canary, canary, canary,
+		strings.TrimPrefix(url, "nats://")))
 	check := launch(t, dir, "config", "check", "c.yaml")
 	if code := check.code(t); code != 0 {
 		t.Fatal(check.stderr.String())

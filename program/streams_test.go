@@ -62,8 +62,10 @@ func TestEnsureStreams(t *testing.T) {
 		{[]stream{{"A", []string{"a.>"}}}, ""},        // wider
 		{[]stream{{"A", []string{"a.x", "a.y"}}}, ""}, // narrower
 		{[]stream{{"A", []string{"b", "c"}}, {"B", []string{"d.*"}}}, ""},
-		{[]stream{{"A", []string{"*.*.x"}}}, `stream A of the embedded NATS server: it has the subject "a.>", which overlaps with "*.*.x", and neither takes the other`},
-		{[]stream{{"C", []string{"e", "a.x"}}}, `stream C of the embedded NATS server: its subject "a.x" overlaps with "a.>", which belongs to stream A, made by an earlier configuration and now with 0 messages. Read it from there (stream: A), or`},
+		{[]stream{{"A", []string{"*.*.x"}}}, `stream A of the embedded NATS server: it has the subject "a.>", which overlaps with ` +
+			`"*.*.x", and neither takes the other`},
+		{[]stream{{"C", []string{"e", "a.x"}}}, `stream C of the embedded NATS server: its subject "a.x" overlaps with "a.>", which ` +
+			`belongs to stream A, made by an earlier configuration and now with 0 messages. Read it from there (stream: A), or`},
 		{[]stream{{"A", []string{"d.x"}}}, `its subject "d.x" overlaps with "d.*", which belongs to stream B`},
 	} {
 		if err := e.ensureStreams(t.Context(), c.streams); (c.want == "") != (err == nil) || err != nil &&

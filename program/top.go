@@ -34,8 +34,10 @@ func newTop(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what the consumers of a running program are doing",
-		Long: "Asks the admin address of a program that runs, once a second, and shows of each consumer its state, lag, rates, workers, and the last\n" +
-			"decision about their number, with its reason. On a terminal the table is drawn anew in its place. The page on the same address,\n" +
+		Long: "Asks the admin address of a program that runs, once a second, and shows of each consumer its state, lag, rates, " +
+			"workers, and the last\n" +
+			"decision about their number, with its reason. On a terminal the table is drawn anew in its place. The page on the same " +
+			"address,\n" +
 			"/ui/, shows more. The rates are those since the look before, so the first table has none.",
 		Example: "  longshore top -c c.yaml\n  longshore top --address 127.0.0.1:8080 --once",
 		Args: func(cmd *cobra.Command, args []string) error {

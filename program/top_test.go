@@ -14,7 +14,8 @@ func TestTop(t *testing.T) {
 	dir, at := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", "admin: {listen: '127.0.0.1:"+at+"'}\nembedded: {dir: "+filepath.Join(dir, "data")+", port: "+
 		freePort(t)+"}\n"+
-		"consumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [orders.>], durable: w}}\n    pool: {max: 7}\n    routes: [{handler: log}]\n")
+		"consumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [orders.>], durable: w}}\n    pool: {max: 7}\n    "+
+		"routes: [{handler: log}]\n")
 	away := launch(t, dir, "top", "-c", "c.yaml", "--once")
 	if code := away.code(t); code != 1 || !strings.Contains(away.stderr.String(), "asking the program on 127.0.0.1:"+at) {
 		t.Errorf("nobody there: %d %s", code, away.stderr.String())

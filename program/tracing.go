@@ -111,7 +111,8 @@ func checkProtocol(env lookup) error {
 		case "http/protobuf", "http/json":
 			return nil
 		default:
-			return fmt.Errorf("%s is %q, want http/protobuf: set it so, with the collector's port for HTTP (4318), or set tracing.endpoint",
+			return fmt.Errorf("%s is %q, want http/protobuf: set it so, with the collector's port for HTTP (4318), or set "+
+				"tracing.endpoint",
 				name, p)
 		}
 	}
@@ -150,7 +151,8 @@ func samplerOf(name, arg string) (s sampling, err error) {
 	case "parentbased_always_off":
 		s = share(0)
 	default:
-		return s, fmt.Errorf("%w is %q, want one of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, "+
+		return s, fmt.Errorf("%w is %q, want one of always_on, always_off, traceidratio, parentbased_always_on, "+
+			"parentbased_always_off, "+
 			"parentbased_traceidratio", errSampler, name)
 	}
 	return s, nil

@@ -213,7 +213,8 @@ consumers:
 	}
 }
 
-const someConsumer = "consumers: {orders: {source: {nats: {stream: ORDERS, subjects: [\"orders.>\"], durable: w}}, routes: [{handler: log}]}}\n"
+const someConsumer = "consumers: {orders: {source: {nats: {stream: ORDERS, subjects: [\"orders.>\"], durable: w}}, routes: " +
+	"[{handler: log}]}}\n"
 
 // exportingFrom is what a file and an environment say, and what is wrong with them.
 func exportingFrom(t *testing.T, text string, env map[string]string) (exporting, error) {

@@ -87,7 +87,8 @@ func TestLimits(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
 		t.Fatal(err)
 	}
-	_ = json.Unmarshal([]byte(`{"workers": {"min": 1, "max": 64}, "handlers": {"open": {"use": "rate_limit", "settings": {"per_second": null}},
+	_ = json.Unmarshal([]byte(`{"workers": {"min": 1, "max": 64}, "handlers": {
+		"open": {"use": "rate_limit", "settings": {"per_second": null}},
 		"routes.0.middleware.1": {"use": "rate_limit", "settings": {"per_second": 50.5, "burst": 10}}}}`), &want)
 	if a.status != 200 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d %s", a.status, a.body)

@@ -33,17 +33,21 @@ func newDescs(label prometheus.Labels) *descs {
 		return prometheus.NewDesc("longshore_"+name, help, labels, label)
 	}
 	d := &descs{
-		state:    desc("state", "Whether the consumer is in this state: 1 for one of them, 0 for the others.", "state"),
-		workers:  desc("workers", "Workers by what they do; stuck ones were replaced and are not among the others.", "state"),
-		limits:   desc("workers_limit", "The least and the most workers, as last set.", "bound"),
-		handler:  desc("handler_duration_seconds", "Time of handler calls that returned nil. Calls of a worker in a row count with their mean."),
+		state:   desc("state", "Whether the consumer is in this state: 1 for one of them, 0 for the others.", "state"),
+		workers: desc("workers", "Workers by what they do; stuck ones were replaced and are not among the others.", "state"),
+		limits:  desc("workers_limit", "The least and the most workers, as last set.", "bound"),
+		handler: desc("handler_duration_seconds",
+			"Time of handler calls that returned nil. Calls of a worker in a row count with their mean."),
 		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
 		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
 		oldest: desc("oldest_unfinished_timestamp_seconds",
-			"Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is none."),
+			"Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is "+
+				"none."),
 
-		lag:       desc("lag_messages", "Messages at the broker that were never delivered to anybody, by partition, empty where there are none. Absent while unknown.", "topic", "partition"),
-		unsettled: desc("unsettled_messages", "Messages at the broker that are not settled, delivered or not, by partition as lag. Absent while unknown.", "topic", "partition"),
+		lag: desc("lag_messages", "Messages at the broker that were never delivered to anybody, by partition, empty where "+
+			"there are none. Absent while unknown.", "topic", "partition"),
+		unsettled: desc("unsettled_messages", "Messages at the broker that are not settled, delivered or not, by partition as lag. "+
+			"Absent while unknown.", "topic", "partition"),
 
 		route: desc("route_duration_seconds", "Time of the calls of a route's handler, of those that failed, too.", "route",
 			"handler", "outcome"),
@@ -52,7 +56,8 @@ func newDescs(label prometheus.Labels) *descs {
 			"operation", "outcome"),
 		breaker: desc("circuit_breaker_state", "Whether a circuit breaker is in this state: 1 for one of them, 0 for the others.",
 			"breaker", "state"),
-		latency: desc("end_to_end_seconds", "Age of handled messages when they were acked: since the time that their producer or broker set."),
+		latency: desc("end_to_end_seconds", "Age of handled messages when they were acked: since the time that their producer or "+
+			"broker set."),
 
 		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
 	}
@@ -82,9 +87,11 @@ func newDescs(label prometheus.Labels) *descs {
 	gauge("stuck_handlers", "Handlers that were replaced and have not returned.",
 		func(s consumer.Stats) float64 { return float64(s.Stuck) })
 	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",
-		func(s consumer.Stats) float64 { return float64(s.Lag.At.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
+		func(s consumer.Stats) float64 { return float64(s.Lag.At.UnixNano()) / 1e9 }).
+		known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
 	gauge("last_progress_timestamp_seconds", "When a handler last returned nil. Absent before the first time.",
-		func(s consumer.Stats) float64 { return float64(s.LastProgress.UnixNano()) / 1e9 }).known = func(s consumer.Stats) bool { return !s.LastProgress.IsZero() }
+		func(s consumer.Stats) float64 { return float64(s.LastProgress.UnixNano()) / 1e9 }).
+		known = func(s consumer.Stats) bool { return !s.LastProgress.IsZero() }
 
 	counter("received_messages_total", "Messages received from the source, redeliveries included.",
 		func(s consumer.Stats) int64 { return s.Received })

@@ -30,13 +30,9 @@ func (s *sender) flush(ctx context.Context) error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	for {
-		cl, es := s.stock.parcel()
+		cl, es, args := s.stock.parcel()
 		if len(es) == 0 {
 			return nil
-		}
-		var args []any
-		for _, e := range es {
-			args = append(args, e.id, e.count, e.back)
 		}
 		cmd, _ := s.link.run(ctx, settleScript, cl.of.name, args...)
 		trimmed, err := cmd.Int64()

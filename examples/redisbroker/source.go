@@ -53,15 +53,12 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := kit.Retry(ctx, retryPause, s.join, isFinal); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
-	launched := false
-	s.life.Launch(func(run func(func())) {
-		launched = true
+	if err := s.life.Launch(func(run func(func())) {
 		for _, part := range []func(context.Context){s.events.Run, s.sender.run, s.keeper.run} {
 			run(func() { part(s.life.Context()) })
 		}
-	})
-	if !launched { // Close overtook it
-		return broker.Traits{}, s.life.Fail(broker.ErrClosed)
+	}); err != nil {
+		return broker.Traits{}, err
 	}
 	for _, st := range s.stock.streams {
 		s.begin(st)

@@ -325,14 +325,15 @@ const parcelSize = 500
 
 var errLate = errors.New("redisbroker: the lease ran out before the settle was received")
 
-// parcel takes settles of a claim, in their order; none: there are none. A give-back that is late is not said any more.
-func (s *stock) parcel() (cl *claim, es []*entry) {
+// parcel takes settles of a claim, in their order, and what settleScript is to be told of them; none: there are none. A give-back
+// that is late is not said any more. A message that is acked may come again meanwhile, so entries are read here.
+func (s *stock) parcel() (cl *claim, es []*entry, args []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
 		for cl = st.claim; cl != nil && len(cl.settled) > 0 && len(es) < parcelSize; cl.settled = cl.settled[1:] {
 			if e := cl.settled[0]; e.back == isAck || !e.late() {
-				es = append(es, e)
+				es, args = append(es, e), append(args, e.id, e.count, e.back)
 			} else {
 				cl.drop(e)
 				s.unconfirmed(cl, errLate, e)
@@ -342,7 +343,7 @@ func (s *stock) parcel() (cl *claim, es []*entry) {
 			break
 		}
 	}
-	return cl, es
+	return cl, es, args
 }
 
 // unconfirmed tells of settles that said nil and did not hold. LOCKED

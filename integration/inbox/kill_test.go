@@ -187,7 +187,7 @@ func startWorker(t *testing.T, c workerConfig) *worker {
 		t.Fatal(err)
 	}
 	go func() { _ = w.cmd.Wait(); close(w.done) }()
-	t.Cleanup(w.kill)
+	t.Cleanup(func() { w.end(t) })
 	eventually(t, "a worker handles", func() bool {
 		select {
 		case <-w.done:
@@ -202,6 +202,22 @@ func startWorker(t *testing.T, c workerConfig) *worker {
 func (w *worker) kill() {
 	_ = w.cmd.Process.Kill()
 	<-w.done
+}
+
+// end ends it with its test. Where that failed, it is told what the worker's goroutines did, and what it had to say.
+func (w *worker) end(t *testing.T) {
+	select {
+	case <-w.done: // it was killed, or has ended
+		return
+	default:
+	}
+	if !t.Failed() {
+		w.kill()
+		return
+	}
+	_ = w.cmd.Process.Signal(syscall.SIGQUIT)
+	<-w.done
+	t.Logf("worker %d said:\n%s", w.cmd.Process.Pid, w.err.String())
 }
 
 // terminate ends it as a deployment does.
@@ -260,7 +276,8 @@ func startKafka(t *testing.T, c *workerConfig) (send func(value []byte) error) {
 		t.Fatal(err)
 	}
 	c.Brokers = cluster.Brokers()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
+	// To each partition in turn: a worker that is started handles something soon, whichever of them it is given.
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +315,8 @@ func TestKillLoop(t *testing.T) {
 func withinWindow(t *testing.T, db *sql.DB, sent *atomic.Int64) (rows int) {
 	t.Helper()
 	var floors, logs int64
-	if err := db.QueryRow("SELECT (SELECT count(*) FROM longshore_inbox), coalesce(sum(floor), 0), count(*) FROM longshore_inbox_floors").
+	if err := db.QueryRow("SELECT (SELECT count(*) FROM longshore_inbox), coalesce(sum(floor), 0), count(*) FROM "+
+		"longshore_inbox_floors").
 		Scan(&rows, &floors, &logs); err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // adminLimit bounds one administrative task, leader elections included.
@@ -92,6 +95,66 @@ func awaitLeaders(ctx context.Context, c *kadm.Client, name string, partitions i
 			return fmt.Errorf("%d of %d partitions have their leader: %w", led, partitions, ctx.Err())
 		}
 	}
+}
+
+// SetFeature lets the cluster agree on another level of a feature, such as transaction.version, and waits until it tells that.
+func (k *Cluster) SetFeature(ctx context.Context, name string, level int16) error {
+	return k.client(ctx, fmt.Sprintf("setting %s to %d", name, level), func(ctx context.Context, c *kgo.Client) error {
+		req := kmsg.NewPtrUpdateFeaturesRequest()
+		update := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+		was, err := toldFeature(ctx, c, name)
+		if err != nil || was == level {
+			return err
+		}
+		update.Feature, update.MaxVersionLevel, update.UpgradeType = name, level, upgrade
+		if level < was {
+			update.UpgradeType = safeDowngrade
+		}
+		req.FeatureUpdates = append(req.FeatureUpdates, update)
+		answer, err := req.RequestWith(ctx, c)
+		if err != nil {
+			return err
+		}
+		err = kerr.ErrorForCode(answer.ErrorCode)
+		for _, r := range answer.Results {
+			err = errors.Join(err, kerr.ErrorForCode(r.ErrorCode))
+		}
+		for err == nil {
+			if was, err = toldFeature(ctx, c, name); was == level {
+				return err
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		return err
+	})
+}
+
+// What a request says of a level that it raises, or lowers.
+const (
+	upgrade       = 1
+	safeDowngrade = 2
+)
+
+// toldFeature is the least level of a feature that a broker tells of.
+func toldFeature(ctx context.Context, c *kgo.Client, name string) (least int16, err error) {
+	least = math.MaxInt16
+	for _, shard := range c.RequestSharded(ctx, kmsg.NewPtrApiVersionsRequest()) {
+		if shard.Err != nil {
+			return 0, shard.Err
+		}
+		level := int16(0)
+		for _, f := range shard.Resp.(*kmsg.ApiVersionsResponse).FinalizedFeatures {
+			if f.Name == name {
+				level = f.MaxVersionLevel
+			}
+		}
+		least = min(least, level)
+	}
+	return least, nil
 }
 
 // SetPassword makes a user who can log in with SCRAM-SHA-256 and SCRAM-SHA-512.

@@ -109,7 +109,8 @@ func (v versions) in(pom []byte) []byte {
 }
 
 // kafkaVersion is where the pom says it.
-var kafkaVersion = regexp.MustCompile(`(<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]*)</artifactId>\s*<version>)[^<]*<`)
+var kafkaVersion = regexp.MustCompile(`(<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]*)</` +
+	`artifactId>\s*<version>)[^<]*<`)
 
 // copyDependencies runs Maven on a copy of the pom, beside which it may write.
 func copyDependencies(pom []byte, dir string) error {

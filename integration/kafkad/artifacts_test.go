@@ -15,7 +15,8 @@ import (
 func fakeMaven(t *testing.T, script string) (calls func() int) {
 	t.Helper()
 	bin := t.TempDir()
-	text := "#!/bin/sh\necho call >>" + bin + "/calls\nfor a in \"$@\"; do case $a in -DoutputDirectory=*) out=${a#*=};; esac; done\n" + script
+	text := "#!/bin/sh\necho call >>" + bin + "/calls\nfor a in \"$@\"; do case $a in -DoutputDirectory=*) out=${a#*=};; esac; " +
+		"done\n" + script
 	if err := os.WriteFile(filepath.Join(bin, "mvn"), []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,8 @@ func openShared(brokers string, demandReal bool) (*Cluster, error) {
 	case demandReal:
 		return nil, fmt.Errorf("LONGSHORE_REAL is set, and there is no Kafka: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "\n*** NO REAL KAFKA: tests run on an in-process fake of its protocol (kfake), which proves less. %v ***\n\n", err)
+	fmt.Fprintf(os.Stderr, "\n*** NO REAL KAFKA: tests run on an in-process fake of its protocol (kfake), which proves less. %v "+
+		"***\n\n", err)
 	return newFake()
 }
 

@@ -217,14 +217,16 @@ func fetchAll(t *testing.T, k *Cluster, topic string, partition int, end int64) 
 }
 
 func TestParseGroup(t *testing.T) {
-	const head = "\nGROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID     HOST            CLIENT-ID\n"
+	const head = "\nGROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID     " +
+		"HOST            CLIENT-ID\n"
 	for name, c := range map[string]struct {
 		out  string
 		want []Progress
 		err  string
 	}{
 		"without members": {"\nConsumer group 'g' has no active members.\n" + head +
-			"g               t               0          10              12              2               -               -               -\n",
+			"g               t               0          10              12              2               -               -               " +
+			"-\n",
 			[]Progress{{Topic: "t", Committed: 10, End: 12, Lag: 2}}, ""},
 		"nothing committed": {head + "g t 3 - 7 - longshore-1 /127.0.0.1 longshore\n",
 			[]Progress{{Topic: "t", Partition: 3, Committed: -1, End: 7, Lag: -1}}, ""},

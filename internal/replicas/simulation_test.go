@@ -210,7 +210,8 @@ func loads() []load {
 	return []load{
 		{name: "steady 1,000/s (needs 2.5)", come: steady(1000)},
 		{name: "step 300/s, 2,500/s for 20 min, 300/s", come: between(300, 2500, 300, 1500)},
-		{name: "sine 200/s to 1,800/s in 20 min", come: func(sec int) float64 { return 1000 + 800*math.Sin(float64(sec)/1200*2*math.Pi) }},
+		{name: "sine 200/s to 1,800/s in 20 min",
+			come: func(sec int) float64 { return 1000 + 800*math.Sin(float64(sec)/1200*2*math.Pi) }},
 		{name: "12,000 at once, each 5 min, beside 100/s", come: func(sec int) float64 {
 			if sec%300 == 0 {
 				return 12000

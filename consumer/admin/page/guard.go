@@ -6,7 +6,8 @@ import (
 )
 
 // policy is the Content-Security-Policy of the page: everything comes from here, and nothing of it is written into the HTML.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action " +
+	"'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types longshore"
 
 // guard stands before all of the page's routes, behind the admin server's own guard: the policy, and who sends a form.

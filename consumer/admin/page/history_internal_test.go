@@ -111,19 +111,32 @@ func TestGlance(t *testing.T) {
 	}{
 		{stats(0, 0, 0, 1), true, series(works, 0, 0), "good", "It keeps up: 0 messages wait at the broker."},
 		{stats(0, 0, 1, 1), true, nil, "good", "It keeps up: 1 message waits at the broker."},
-		{busy, true, series(works, 6900, -100), "good", "It catches up: 5,000 messages wait at the broker, 100 fewer a second, about 50s to go."},
-		{busy, true, series(works, 1000, 50), "bad", "It falls behind: 5,000 messages wait at the broker, 50 more a second. All 8 workers are busy, which is as many as it may have."},
-		{idle, true, series(works, 5000, 0), "warn", "It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
-		{busy, true, series(skips, 5000, 0), "warn", "It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
-		{stats(0, 0, 0, 9), true, series(fails, 0, 0), "bad", "Most runs fail: 130 a second, and 0 messages a second are handled. 0 messages wait at the broker."},
-		{idle, true, series(refused, 5000, 0), "bad", "Most runs fail: 3 a second, and 2 messages a second are handled. 5,000 messages wait at the broker."},
-		{busy, true, series(hangs, 5000, 0), "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker."},
-		{stats(0, 0, 5000, 1), true, series(hangs, 5000, 0), "warn", "Nothing was finished for 20 s, and its only worker is in a handler. 5,000 messages wait at the broker."},
-		{busy, true, tried, "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker."},
-		{busy, true, series(hangs, 1000, 50), "bad", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker, 50 more a second."},
-		{here, true, series(hangs, 0, 0), "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 0 messages wait at the broker, and 51 here."},
-		{busy, true, series(hangs, 5000, 0)[:10], "warn", "It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
-		{idle, true, series(hangs, 5000, 0), "warn", "It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
+		{busy, true, series(works, 6900, -100), "good",
+			"It catches up: 5,000 messages wait at the broker, 100 fewer a second, about 50s to go."},
+		{busy, true, series(works, 1000, 50), "bad", "It falls behind: 5,000 messages wait at the broker, 50 more a second. All 8 " +
+			"workers are busy, which is as many as it may have."},
+		{idle, true, series(works, 5000, 0), "warn",
+			"It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
+		{busy, true, series(skips, 5000, 0), "warn",
+			"It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
+		{stats(0, 0, 0, 9), true, series(fails, 0, 0), "bad",
+			"Most runs fail: 130 a second, and 0 messages a second are handled. 0 messages wait at the broker."},
+		{idle, true, series(refused, 5000, 0), "bad",
+			"Most runs fail: 3 a second, and 2 messages a second are handled. 5,000 messages wait at the broker."},
+		{busy, true, series(hangs, 5000, 0), "warn",
+			"Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker."},
+		{stats(0, 0, 5000, 1), true, series(hangs, 5000, 0), "warn",
+			"Nothing was finished for 20 s, and its only worker is in a handler. 5,000 messages wait at the broker."},
+		{busy, true, tried, "warn", "Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the " +
+			"broker."},
+		{busy, true, series(hangs, 1000, 50), "bad",
+			"Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker, 50 more a second."},
+		{here, true, series(hangs, 0, 0), "warn",
+			"Nothing was finished for 20 s, and all 8 workers are in handlers. 0 messages wait at the broker, and 51 here."},
+		{busy, true, series(hangs, 5000, 0)[:10], "warn",
+			"It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
+		{idle, true, series(hangs, 5000, 0), "warn",
+			"It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
 		{paused, true, nil, "warn", "It is paused and takes no messages: 5,000 messages wait at the broker."},
 		{stopping, true, nil, "warn", "It is draining, with 8 messages in hand."},
 		{last, true, nil, "warn", "It is cancelling, with 1 message in hand."},
@@ -138,7 +151,8 @@ func TestGlance(t *testing.T) {
 
 // TestStalled: a partition that one message holds up is said.
 func TestStalled(t *testing.T) {
-	claims := []consumer.ClaimStatus{{Topic: "orders", Partition: 0, Window: 1}, {Topic: "orders", Partition: 1, Window: 0.99}, {Window: -1}}
+	claims := []consumer.ClaimStatus{{Topic: "orders", Partition: 0, Window: 1}, {Topic: "orders", Partition: 1, Window: 0.99},
+		{Window: -1}}
 	want := []string{"orders 0 takes in nothing more until its oldest message is settled: its window is full."}
 	if got := stalled(claims); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

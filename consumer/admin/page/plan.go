@@ -233,7 +233,8 @@ func (v *planView) planPurge(ctx context.Context, o order, box Letters) error {
 		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen were never replayed, or perhaps not.", letters(p.Waiting)))
 	}
 	if p.Behind > 0 {
-		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning. They stay.",
+		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen stand behind others that are to stay, the first is %s: Kafka "+
+			"deletes a log only from its beginning. They stay.",
 			letters(p.Behind), deadletters.FormatPlace(p.First)))
 	}
 	return nil
@@ -251,7 +252,8 @@ func replayOf(ctx context.Context, o order, box Letters) (deadletters.Replay, er
 	}
 	if o.to == "" {
 		if box.Allow == nil {
-			return r, badRequest{errors.New("to is empty, and nothing says which topics a letter may name as where it came from: name one")}
+			return r, badRequest{errors.New("to is empty, and nothing says which topics a letter may name as where it came from: name " +
+				"one")}
 		}
 		if r.Allow, err = box.Allow(ctx); err != nil {
 			return r, fmt.Errorf("finding out what may be replayed to where it came from: %w", err)

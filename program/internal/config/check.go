@@ -134,7 +134,8 @@ func (d *Document) checkTimes(at string, c *Consumer) {
 		}
 		hold, longest := cmp.Or(n.MaxHold, natsbroker.DefaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, consumer.DefaultStuckAfter)
 		if hold > 0 && hold < longest {
-			d.Find(at+"."+in.Name+".nats.max_hold", "is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
+			d.Find(at+"."+in.Name+".nats.max_hold",
+				"is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
 		}
 	}
 }

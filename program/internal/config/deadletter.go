@@ -11,7 +11,8 @@ import (
 )
 
 // brokersOwn is what is wrong with a destination that broker.CheckDestination refuses.
-const brokersOwn = "is %q, which is the broker's own: what is published there is a command to it, or an answer that somebody waits for"
+const brokersOwn = "is %q, which is the broker's own: what is published there is a command to it, or an answer that somebody " +
+	"waits for"
 
 func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	l := c.DeadLetter
@@ -25,7 +26,8 @@ func (d *Document) checkDeadLetter(at string, c *Consumer) {
 	d.checkLetterRoutes(at+".dead_letter.routes", c)
 	if k := c.broker().Kafka; k != nil {
 		if most := cmp.Or(k.MaxPublishBytes, defaultPublish); c.MaxMessageBytes > most {
-			d.Find(at+".max_message_bytes", "is %d, above %s.kafka.max_publish_bytes, %d: a message between could never become a dead letter", c.MaxMessageBytes, c.Reads()[0].Name, most)
+			d.Find(at+".max_message_bytes", "is %d, above %s.kafka.max_publish_bytes, %d: a message between could never become a dead "+
+				"letter", c.MaxMessageBytes, c.Reads()[0].Name, most)
 		}
 	}
 }

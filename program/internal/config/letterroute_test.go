@@ -7,18 +7,24 @@ func TestLetterRoutes(t *testing.T) {
 	const kafka, nats = "kafka: {brokers: ['127.0.0.1:9092'], group: g, topics: [a]}",
 		"nats: {url: 'nats://h', stream: S, durable: d, subjects: [a]}"
 	for _, c := range []struct{ source, routes, want string }{
-		{kafka, "- {class: decode, to: dead-decode}\n        - {handler: webhook, to: dead-webhook}\n        - {class: decode, handler: log, to: x}", "9: consumers.o.dead_letter.routes[2]: is never taken: the routes before it take all that it would"},
+		{kafka, "- {class: decode, to: dead-decode}\n        - {handler: webhook, to: dead-webhook}\n        - {class: decode, " +
+			"handler: log, to: x}", "9: consumers.o.dead_letter.routes[2]: is never taken: the routes before it take all that it would"},
 		{kafka, "- {class: decode, handler: log, to: x}\n        - {class: decode, to: y}\n        - {handler: log, to: dead}", ""},
 		{nats, "- {class: decode, to: dead.decode}", ""},
-		{nats, "- {to: x}", "7: consumers.o.dead_letter.routes[0]: has neither a class nor a handler: it would take what dead_letter.to is for"},
+		{nats, "- {to: x}", "7: consumers.o.dead_letter.routes[0]: has neither a class nor a handler: it would take what " +
+			"dead_letter.to is for"},
 		{nats, "- {class: decode}", "7: consumers.o.dead_letter.routes[0].to: is missing"},
 		{nats, "- {class: late, to: x}", `7: consumers.o.dead_letter.routes[0].class: is "late", want one of [error permanent decode`},
-		{nats, "- {handler: exec, to: x}", `7: consumers.o.dead_letter.routes[0].handler: is "exec", and the consumer has only ["log" "webhook"]`},
-		{nats, "- {class: decode, to: a}", `7: consumers.o.dead_letter.routes[0].to: is "a", which source.nats.subjects[0], "a", takes: dead letters would be consumed again`},
+		{nats, "- {handler: exec, to: x}", `7: consumers.o.dead_letter.routes[0].handler: is "exec", and the consumer has only ` +
+			`["log" "webhook"]`},
+		{nats, "- {class: decode, to: a}", `7: consumers.o.dead_letter.routes[0].to: is "a", which source.nats.subjects[0], "a", ` +
+			`takes: dead letters would be consumed again`},
 		{nats, "- {class: decode, to: 'x.*'}", `7: consumers.o.dead_letter.routes[0].to: is "x.*": want a subject without wildcards`},
-		{nats, "- {class: decode, to: $JS.API.X}", `7: consumers.o.dead_letter.routes[0].to: is "$JS.API.X", which is the broker's own`},
+		{nats, "- {class: decode, to: $JS.API.X}",
+			`7: consumers.o.dead_letter.routes[0].to: is "$JS.API.X", which is the broker's own`},
 		{kafka, "- {class: decode, to: a}", `7: consumers.o.dead_letter.routes[0].to: is "a", which source.kafka.topics[0] takes`},
-		{kafka, "- {class: decode, to: retry}", `8: consumers.o.retry.topics[0].topic: is "retry", to which dead_letter.routes lead, too`},
+		{kafka, "- {class: decode, to: retry}",
+			`8: consumers.o.retry.topics[0].topic: is "retry", to which dead_letter.routes lead, too`},
 	} {
 		retry := ""
 		if c.source == kafka {

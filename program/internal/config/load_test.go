@@ -63,7 +63,7 @@ func TestFiveMistakes(t *testing.T) {
 	d := parse(`consumers:
   orders:
     source:
-      nats: {url: "nats://127.0.0.1:4222", stream: ORDERS, durable: workers, subjects: ["orders.>"], password: "${NATS_PASSWORD}", user: u}
+      nats: {url: "nats://127.0.0.1:4222", stream: S, durable: w, subjects: ["orders.>"], password: "${NATS_PASSWORD}", user: u}
     pool:
       min: 8
       max: 4
@@ -127,63 +127,67 @@ func TestContradictions(t *testing.T) {
 }
 
 func TestContradictionsOfSources(t *testing.T) {
-	for nats, want := range map[string]string{
-		"{stream: S, durable: d}":                                               "nats.subjects: is missing; without a url",
-		"{durable: d, subjects: [a]}":                                           "nats.stream: is missing",
-		"{stream: S, subjects: [a]}":                                            "nats.durable: is missing",
-		"{stream: a.b, durable: d, subjects: [a]}":                              `nats.stream: is "a.b": no dots`,
-		"{stream: S, durable: d, subjects: [a..b]}":                             `nats.subjects[0]: is "a..b", which is no subject`,
-		"{stream: S, durable: d, subjects: [a.>, b, a.c]}":                      `nats.subjects[2]: is "a.c", which overlaps with subjects[0], "a.>"`,
-		"{stream: S, durable: d, subjects: [a], user: u}":                       "nats.user: is set and url is not",
-		"{stream: S, durable: d, subjects: [a], tls: {}}":                       "nats.tls: is set and url is not",
-		"{stream: S, durable: d, url: ''}":                                      "nats.url: is empty",
-		"{stream: S, durable: d, url: 'nats://h', urls: ['nats://h']}":          "nats.urls: is set, and so is url",
-		"{stream: S, durable: d, url: 'nats://h', key_token: 0}":                "nats.key_token: is 0, want 1",
-		"{stream: S, durable: d, url: 'nats://h', key_token: 1, key_header: K}": "nats.key_header: is set, and so is key_token: set one",
-		"{stream: S, durable: d, subjects: [a.*, b.c.d], key_token: 4}":         `nats.key_token: is 4, and no message of subjects, ["a.*" "b.c.d"], has so many tokens`,
-		"{stream: S, durable: d, subjects: [a.b], key_token: -3}":               `nats.key_token: is -3, and no message of subjects`,
-		"{stream: S, durable: d, url: 'nats://h', key_header: ''}":              "nats.key_header: is empty",
-		"{stream: S, durable: d, url: 'nats://h', create_stream: true}":         "nats.create_stream: is set and subjects is not",
-		"{stream: S, durable: d, url: 'nats://h', deliver: some}":               `nats.deliver: is "some"`,
-		"{stream: S, durable: d, url: 'nats://h', ack_wait: -1s}":               "nats.ack_wait: is -1s, negative",
-		"{stream: S, durable: d, url: 'nats://h', max_ack_pending: 8}":          "nats.max_ack_pending: is 8, below pool.max, 64",
-		"{stream: S, durable: d, url: 'nats://h', tls: {cert_file: x}}":         "nats.tls.cert_file: is set and tls.key_file is not",
-		"{stream: S, durable: d, url: 'nats://h', creds_file: /no/such/file}":   "nats.creds_file: open /no/such/file",
-		"{stream: S, durable: d, url: 'tls://h', token: t, token_file: f}":      "nats.token_file: is set, and so is",
-		"{stream: S, durable: d, url: 'nats://h', token: ''}":                   "nats.token: is empty",
+	for _, c := range []struct{ nats, want string }{
+		{"{stream: S, durable: d}", "nats.subjects: is missing; without a url"},
+		{"{durable: d, subjects: [a]}", "nats.stream: is missing"},
+		{"{stream: S, subjects: [a]}", "nats.durable: is missing"},
+		{"{stream: a.b, durable: d, subjects: [a]}", `nats.stream: is "a.b": no dots`},
+		{"{stream: S, durable: d, subjects: [a..b]}", `nats.subjects[0]: is "a..b", which is no subject`},
+		{"{stream: S, durable: d, subjects: [a.>, b, a.c]}", `nats.subjects[2]: is "a.c", which overlaps with subjects[0], "a.>"`},
+		{"{stream: S, durable: d, subjects: [a], user: u}", "nats.user: is set and url is not"},
+		{"{stream: S, durable: d, subjects: [a], tls: {}}", "nats.tls: is set and url is not"},
+		{"{stream: S, durable: d, url: ''}", "nats.url: is empty"},
+		{"{stream: S, durable: d, url: 'nats://h', urls: ['nats://h']}", "nats.urls: is set, and so is url"},
+		{"{stream: S, durable: d, url: 'nats://h', key_token: 0}", "nats.key_token: is 0, want 1"},
+		{"{stream: S, durable: d, url: 'nats://h', key_token: 1, key_header: K}",
+			"nats.key_header: is set, and so is key_token: set one"},
+		{"{stream: S, durable: d, subjects: [a.*, b.c.d], key_token: 4}",
+			`nats.key_token: is 4, and no message of subjects, ["a.*" "b.c.d"], has so many tokens`},
+		{"{stream: S, durable: d, subjects: [a.b], key_token: -3}", `nats.key_token: is -3, and no message of subjects`},
+		{"{stream: S, durable: d, url: 'nats://h', key_header: ''}", "nats.key_header: is empty"},
+		{"{stream: S, durable: d, url: 'nats://h', create_stream: true}", "nats.create_stream: is set and subjects is not"},
+		{"{stream: S, durable: d, url: 'nats://h', deliver: some}", `nats.deliver: is "some"`},
+		{"{stream: S, durable: d, url: 'nats://h', ack_wait: -1s}", "nats.ack_wait: is -1s, negative"},
+		{"{stream: S, durable: d, url: 'nats://h', max_ack_pending: 8}", "nats.max_ack_pending: is 8, below pool.max, 64"},
+		{"{stream: S, durable: d, url: 'nats://h', tls: {cert_file: x}}", "nats.tls.cert_file: is set and tls.key_file is not"},
+		{"{stream: S, durable: d, url: 'nats://h', creds_file: /no/such/file}", "nats.creds_file: open /no/such/file"},
+		{"{stream: S, durable: d, url: 'tls://h', token: t, token_file: f}", "nats.token_file: is set, and so is"},
+		{"{stream: S, durable: d, url: 'nats://h', token: ''}", "nats.token: is empty"},
 	} {
-		got := findings(parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: "+nats+"\n", nil))
-		if len(got) != 1 || !strings.HasPrefix(got[0], "c.yaml:5: consumers.orders.source."+want) {
-			t.Errorf("%s: found %q, want %q", nats, got, want)
+		got := findings(parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: "+c.nats+"\n", nil))
+		if len(got) != 1 || !strings.HasPrefix(got[0], "c.yaml:5: consumers.orders.source."+c.want) {
+			t.Errorf("%s: found %q, want %q", c.nats, got, c.want)
 		}
 	}
 }
 
 func TestContradictionsOfAFile(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                   "c.yaml: the file is empty",
-		"just text":                          "c.yaml: want a mapping",
-		"- a\n- b":                           "c.yaml: want a mapping",
-		"a: [":                               "c.yaml:1: not YAML",
-		"consumers: {}":                      "c.yaml:1: consumers: is missing or empty",
-		least + "admin: {listen: localhost}": `c.yaml:5: admin.listen: is "localhost", want host:port`,
-		least + "admin: {listen: 'localhost:http'}": `c.yaml:5: admin.listen: is "localhost:http", want host:port`,
-		least + "admin: {token: short}":             "c.yaml:5: admin.token: the token has 5 bytes, want at least 16",
-		least + "embedded: {port: 70000}":           "c.yaml:5: embedded.port: is 70000, want 0 to 65535",
-		least + "kill_grace: 0s":                    "c.yaml:5: kill_grace: is 0s, want more",
-		least + "log: {level: loud}":                `c.yaml:5: log.level: is "loud"`,
-		least + "log:":                              "c.yaml:5: log: has no value",
-		least + "consumers: {}":                     "c.yaml:5: consumers: is here twice; the first is in line 1",
-		least + "---\nconsumers: {}":                "c.yaml:5: there is a second document",
-		least + "log: {level: !secret x}":           "c.yaml:5: log.level: has a tag of its own",
-		least + "kafka: {}":                         "c.yaml:5: kafka: unknown option; known: admin, consumers, embedded, kill_grace, log",
-		least + "  orders: {}":                      "c.yaml:5: consumers.orders: is here twice; the first is in line 2",
-		least + "  'a b': {source: {nats: {url: x, stream: s, durable: d}}, routes: [{handler: log}]}":                                         "c.yaml:5: consumers.a b: a consumer's name has",
-		least + "  again:\n    routes: [{handler: log}]\n    source: {nats: {url: 'nats://127.0.0.1:4222', stream: ORDERS, durable: workers}}": `c.yaml:7: consumers.again.source.nats.durable: is "workers" on stream "ORDERS", as with consumers.orders`,
+	for _, c := range []struct{ text, want string }{
+		{"", "c.yaml: the file is empty"},
+		{"just text", "c.yaml: want a mapping"},
+		{"- a\n- b", "c.yaml: want a mapping"},
+		{"a: [", "c.yaml:1: not YAML"},
+		{"consumers: {}", "c.yaml:1: consumers: is missing or empty"},
+		{least + "admin: {listen: localhost}", `c.yaml:5: admin.listen: is "localhost", want host:port`},
+		{least + "admin: {listen: 'localhost:http'}", `c.yaml:5: admin.listen: is "localhost:http", want host:port`},
+		{least + "admin: {token: short}", "c.yaml:5: admin.token: the token has 5 bytes, want at least 16"},
+		{least + "embedded: {port: 70000}", "c.yaml:5: embedded.port: is 70000, want 0 to 65535"},
+		{least + "kill_grace: 0s", "c.yaml:5: kill_grace: is 0s, want more"},
+		{least + "log: {level: loud}", `c.yaml:5: log.level: is "loud"`},
+		{least + "log:", "c.yaml:5: log: has no value"},
+		{least + "consumers: {}", "c.yaml:5: consumers: is here twice; the first is in line 1"},
+		{least + "---\nconsumers: {}", "c.yaml:5: there is a second document"},
+		{least + "log: {level: !secret x}", "c.yaml:5: log.level: has a tag of its own"},
+		{least + "kafka: {}", "c.yaml:5: kafka: unknown option; known: admin, consumers, embedded, kill_grace, log"},
+		{least + "  orders: {}", "c.yaml:5: consumers.orders: is here twice; the first is in line 2"},
+		{least + "  'a b': {source: {nats: {url: x, stream: s, durable: d}}, routes: [{handler: log}]}",
+			"c.yaml:5: consumers.a b: a consumer's name has"},
+		{least + "  again:\n    routes: [{handler: log}]\n    source: {nats: {url: 'nats://127.0.0.1:4222', stream: ORDERS, durable: " +
+			"workers}}", `c.yaml:7: consumers.again.source.nats.durable: is "workers" on stream "ORDERS", as with consumers.orders`},
 	} {
-		got := findings(parse(text, nil))
-		if len(got) != 1 || !strings.HasPrefix(got[0], want) {
-			t.Errorf("%s\nfound %q, want %q", text, got, want)
+		got := findings(parse(c.text, nil))
+		if len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
+			t.Errorf("%s\nfound %q, want %q", c.text, got, c.want)
 		}
 	}
 }
@@ -219,7 +223,8 @@ embedded:
 }
 
 func TestAliasesEndAndBombsDoNotGoOff(t *testing.T) {
-	d := parse("consumers:\n  a: &a\n    source: {nats: {url: x, stream: S, durable: d}}\n    routes: &r [{handler: log}]\n  b:\n    source: {nats: {url: x, stream: S, durable: e}}\n    routes: *r\n", nil)
+	d := parse("consumers:\n  a: &a\n    source: {nats: {url: x, stream: S, durable: d}}\n    routes: &r [{handler: log}]\n  b:\n "+
+		"   source: {nats: {url: x, stream: S, durable: e}}\n    routes: *r\n", nil)
 	wantFindings(t, d)
 	if len(d.File.Consumers["b"].Routes) != 1 {
 		t.Errorf("%+v", d.File.Consumers["b"])
@@ -255,10 +260,11 @@ consumers:
     source: {nats: {url: "tls://h", stream: S, durable: b, token_file: ` + file + `}}
     routes: [{handler: log}]
   c:
-    source: {kafka: {brokers: ["h:9093"], topics: [t], group: c, tls: {}, sasl: {mechanism: PLAIN, user: u, password: "${SECRET}"}}}
+    source: {kafka: {brokers: ["h:1"], topics: [t], group: c, tls: {}, sasl: {mechanism: PLAIN, user: u, password: "${SECRET}"}}}
     routes: [{handler: log}]
   d:
-    source: {kafka: {brokers: ["h:9093"], topics: [t], group: d, tls: {}, sasl: {mechanism: PLAIN, user: u, password_file: ` + file + `}}}
+    source: {kafka: {brokers: ["h:1"], topics: [t], group: d, tls: {}, sasl: {mechanism: PLAIN, user: u, password_file: ` +
+		file + `}}}
     routes: [{handler: log}]
 `, map[string]string{"SECRET": canary}
 }

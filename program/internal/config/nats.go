@@ -92,9 +92,11 @@ func (d *Document) checkStreams() {
 				switch {
 				case o.at == at || !validSubject(s) || !Overlap(o.subject, s):
 				case o.stream != n.Stream:
-					d.Find(path, "is %q, which overlaps with %q of stream %s (consumers.%s): a subject belongs to one stream. Read it from there, stream: %s", s, o.subject, o.stream, o.consumer, o.stream)
+					d.Find(path, "is %q, which overlaps with %q of stream %s (consumers.%s): a subject belongs to one stream. Read it from "+
+						"there, stream: %s", s, o.subject, o.stream, o.consumer, o.stream)
 				case !Matches(o.subject, s) && !Matches(s, o.subject):
-					d.Find(path, "is %q, which overlaps with %q of the same stream (consumers.%s), and neither takes the other: the embedded server cannot have both", s, o.subject, o.consumer)
+					d.Find(path, "is %q, which overlaps with %q of the same stream (consumers.%s), and neither takes the other: the embedded "+
+						"server cannot have both", s, o.subject, o.consumer)
 				}
 			}
 			before = append(before, owned{at, r.consumer, n.Stream, s})

@@ -69,7 +69,8 @@ func (d *Document) readSecret(path string, s secret) {
 // warnOpen warns of a secret that stands in the file itself, and others can read the file.
 func (d *Document) warnOpen(path string) {
 	if d.mode&0o077 != 0 && !d.filled[path] {
-		d.warn(path, "is a secret, and %s can be read by others (mode %04o); chmod 600 it, or take the secret from ${NAME} or a file of its own", d.Name, d.mode)
+		d.warn(path, "is a secret, and %s can be read by others (mode %04o); chmod 600 it, or take the secret from ${NAME} or a file "+
+			"of its own", d.Name, d.mode)
 	}
 }
 

@@ -79,7 +79,8 @@ func (d *Document) checkSources(at string, c *Consumer) {
 			continue // was found
 		}
 		if !in.sameBroker(all[0].Source) && all[0].Source != (Source{}) {
-			d.Find(path, "is on another broker than sources[0]: dead letters go to one, and come back from it. Make it a consumer of its own")
+			d.Find(path, "is on another broker than sources[0]: dead letters go to one, and come back from it. Make it a consumer of "+
+				"its own")
 			continue
 		}
 		for _, o := range all[:i] {

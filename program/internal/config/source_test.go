@@ -24,7 +24,8 @@ func TestSources(t *testing.T) {
 		{two(coreGold, natsLead, "    dead_letter: {to: dead}\n"), ""},
 		{two("weight: 1000, "+kafkaGold, kafkaLead, "    priority: {mode: weight}\n"), ""},
 		{two(kafkaGold, kafkaLead, "    priority: {mode: strict}\n"), ""},
-		{two(kafkaGold, kafkaLead, "    dead_letter: {to: dead, headers: [spring]}\n    retry: {topics: [{topic: later, delay: 1m}]}\n"), ""},
+		{two(kafkaGold, kafkaLead, "    dead_letter: {to: dead, headers: [spring]}\n    retry: {topics: [{topic: later, delay: "+
+			"1m}]}\n"), ""},
 
 		{two(kafkaGold, kafkaLead, "    source: {"+kafkaLead+"}\n"), "4: consumers.o.sources: is set, and so is source: set one"},
 		{"consumers:\n  o:\n    routes: [{handler: log}]\n    sources: []\n", "4: consumers.o.sources: is empty"},
@@ -65,7 +66,8 @@ func TestSources(t *testing.T) {
 			`7: consumers.o.dead_letter.to: is "s.lead", which sources[1].nats.subjects[0], "s.lead", takes`},
 		{two(kafkaGold, kafkaLead, "    retry: {topics: [{topic: lead, delay: 1m}]}\n"),
 			`7: consumers.o.retry.topics[0].topic: is "lead", which sources[1].kafka.topics[0] takes`},
-		{two(kafkaGold, "kafka: {brokers: ['h:1', 'i:1'], group: lead, topics: [lead], tls: {}, sasl: {mechanism: PLAIN, user: u, password: p, password_file: f}}", ""),
+		{two(kafkaGold, "kafka: {brokers: ['h:1', 'i:1'], group: lead, topics: [lead], tls: {}, sasl: {mechanism: PLAIN, user: u, "+
+			"password: p, password_file: f}}", ""),
 			"6: consumers.o.sources[1].kafka.sasl.password_file: is set, and so is consumers.o.sources[1].kafka.sasl.password: set one"},
 	} {
 		if d := parse(c.text, nil); c.want == "" {
@@ -98,7 +100,8 @@ func TestMatchOfSources(t *testing.T) {
 	}
 	wantFindings(t, parse(text("s.lead", natsLead), nil))
 	wantFindings(t, parse(text("s.iron", natsLead), nil),
-		`6: consumers.o.routes[0].match: is "s.iron", and no message of sources[0].nats.subjects and sources[1].nats.subjects, ["s.gold" "s.lead"], can match it`)
+		`6: consumers.o.routes[0].match: is "s.iron", and no message of sources[0].nats.subjects and sources[1].nats.subjects, `+
+			`["s.gold" "s.lead"], can match it`)
 	wantFindings(t, parse(text("s.iron", "nats: {url: 'nats://h', stream: T, durable: d}"), nil)) // nobody knows what T has
 }
 

@@ -32,10 +32,12 @@ func (d *Document) DrainTimeout(at string, c *Consumer, cancelGrace time.Duratio
 	switch {
 	case grace <= 0 || c.DrainTimeout < 0 || c.DrainTimeout > conftag.Max: // was found
 	case rest < 0:
-		d.Find("kill_grace", "is %v, and a stop of %s takes %v even with drain_timeout 0s: %v for handlers whose context has ended and %v for closing",
+		d.Find("kill_grace", "is %v, and a stop of %s takes %v even with drain_timeout 0s: %v for handlers whose context has ended "+
+			"and %v for closing",
 			grace, at, cancelGrace+closing, cancelGrace, closing)
 	case c.DrainTimeout > rest:
-		d.Find(at+".drain_timeout", "is %v, so that a stop takes up to %v: %v more for handlers whose context has ended and %v for closing. kill_grace is %v: the process would be killed. At most %v",
+		d.Find(at+".drain_timeout", "is %v, so that a stop takes up to %v: %v more for handlers whose context has ended and %v for "+
+			"closing. kill_grace is %v: the process would be killed. At most %v",
 			c.DrainTimeout, c.DrainTimeout+cancelGrace+closing, cancelGrace, closing, grace, rest)
 	}
 	if d.Has(at + ".drain_timeout") {

@@ -20,13 +20,15 @@ func TestDrainTimeout(t *testing.T) {
 		{"drain_timeout: 24s", "", time.Second, 24 * time.Second, ""},
 		{"drain_timeout: 0s", "", time.Second, 0, ""},
 		{"drain_timeout: 25s", "", time.Second, 25 * time.Second,
-			"5: consumers.orders.drain_timeout: is 25s, so that a stop takes up to 31s: 1s more for handlers whose context has ended and 5s for closing. kill_grace is 30s: the process would be killed. At most 24s"},
+			"5: consumers.orders.drain_timeout: is 25s, so that a stop takes up to 31s: 1s more for handlers whose context has ended " +
+				"and 5s for closing. kill_grace is 30s: the process would be killed. At most 24s"},
 		{"drain_timeout: 24s", "", 6 * time.Second, 24 * time.Second,
 			"5: consumers.orders.drain_timeout: is 24s, so that a stop takes up to 35s"},
 		{"drain_timeout: 25s", "kill_grace: 31s", time.Second, 25 * time.Second, ""},
 		{"drain_timeout: 0s", "kill_grace: 6s", time.Second, 0, ""},
 		{"", "kill_grace: 5s", time.Second, 0,
-			"6: kill_grace: is 5s, and a stop of consumers.orders takes 6s even with drain_timeout 0s: 1s for handlers whose context has ended and 5s for closing"},
+			"6: kill_grace: is 5s, and a stop of consumers.orders takes 6s even with drain_timeout 0s: 1s for handlers whose context " +
+				"has ended and 5s for closing"},
 	} {
 		d := parse(least+"    "+c.consumer+"\n"+c.file+"\n", nil)
 		wantFindings(t, d)

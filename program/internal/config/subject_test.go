@@ -95,7 +95,8 @@ func TestRoutesAreReached(t *testing.T) {
 		"order.>": false, "orders.created": true, "orders.created.eu": true, "*.created": true, "mails": false, "mails.*": true,
 		"mails.a.b": false, ">": true,
 	} {
-		d := parse("consumers:\n  orders:\n    source: {nats: {stream: S, durable: d, subjects: [\"orders.>\", \"mails.*\"]}}\n    routes:\n      - {match: mails.x, handler: log}\n      - {match: \""+match+"\", handler: log}\n", nil)
+		d := parse("consumers:\n  orders:\n    source: {nats: {stream: S, durable: d, subjects: [\"orders.>\", \"mails.*\"]}}\n    "+
+			"routes:\n      - {match: mails.x, handler: log}\n      - {match: \""+match+"\", handler: log}\n", nil)
 		if reached {
 			wantFindings(t, d)
 		} else {
@@ -114,18 +115,20 @@ func TestStreamsDoNotOverlap(t *testing.T) {
 			", durable: a}}\n    routes: [{handler: log}]\n  b:\n    source: {nats: {" + other +
 			", durable: b}}\n    routes: [{handler: log}]\n"
 	}
-	for file, want := range map[string]string{
-		two("stream: S, subjects: [x.>]", "stream: S, subjects: [x.a]"):              "",
-		two("stream: S, subjects: [x.>]", "stream: R, subjects: [y]"):                "",
-		two("stream: S, subjects: [x.>]", "stream: R, subjects: [y, x.a]"):           `6: consumers.b.source.nats.subjects[1]: is "x.a", which overlaps with "x.>" of stream S (consumers.a): a subject belongs to one stream. Read it from there, stream: S`,
-		two("stream: S, subjects: [\"x.*\"]", "stream: S, subjects: [\"*.a\"]"):      `6: consumers.b.source.nats.subjects[0]: is "*.a", which overlaps with "x.*" of the same stream (consumers.a)`,
-		two("stream: S, subjects: [x]", "stream: R, subjects: [x], url: 'nats://h'"): "",
+	for _, c := range []struct{ file, want string }{
+		{two("stream: S, subjects: [x.>]", "stream: S, subjects: [x.a]"), ""},
+		{two("stream: S, subjects: [x.>]", "stream: R, subjects: [y]"), ""},
+		{two("stream: S, subjects: [x.>]", "stream: R, subjects: [y, x.a]"), `6: consumers.b.source.nats.subjects[1]: is ` +
+			`"x.a", which overlaps with "x.>" of stream S (consumers.a): a subject belongs to one stream. Read it from there, stream: S`},
+		{two("stream: S, subjects: [\"x.*\"]", "stream: S, subjects: [\"*.a\"]"),
+			`6: consumers.b.source.nats.subjects[0]: is "*.a", which overlaps with "x.*" of the same stream (consumers.a)`},
+		{two("stream: S, subjects: [x]", "stream: R, subjects: [x], url: 'nats://h'"), ""},
 	} {
-		d := parse(file, nil)
-		if want == "" {
+		d := parse(c.file, nil)
+		if c.want == "" {
 			wantFindings(t, d)
 		} else {
-			wantFindings(t, d, want)
+			wantFindings(t, d, c.want)
 		}
 	}
 }
@@ -140,7 +143,8 @@ func TestKeyTokenOfSomeSubject(t *testing.T) {
 			"3", false},
 		{"[a, b.>]", "9", false}, {"['>']", "-9", false}, {"[a]", "1", false},
 	} {
-		d := parse("consumers:\n  o:\n    order: key\n    routes: [{handler: log}]\n    source:\n      nats:\n        stream: S\n        durable: d\n        subjects: "+
+		d := parse("consumers:\n  o:\n    order: key\n    routes: [{handler: log}]\n    source:\n      nats:\n        stream: S\n    "+
+			"    durable: d\n        subjects: "+
 			c.subjects+"\n        key_token: "+c.token+"\n", nil)
 		got := strings.Join(findings(d), "\n")
 		if strings.Contains(got, "10: consumers.o.source.nats.key_token: is "+c.token+", and no message of subjects") != c.found ||

@@ -59,7 +59,8 @@ func TestCertificates(t *testing.T) {
 		"{ca_file: /no/such}":                                    "tls.ca_file: open /no/such: no such file",
 		"{ca_file: " + key + "}":                                 "tls.ca_file: " + key + " holds no certificate",
 	} {
-		d := parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: {url: 'tls://h', stream: S, durable: d, tls: "+tls+"}\n", nil)
+		d := parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: {url: 'tls://h', stream: S, "+
+			"durable: d, tls: "+tls+"}\n", nil)
 		got := findings(d)
 		switch {
 		case want == "" && len(got) == 0:
