@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -139,18 +140,23 @@ func (c *chrome) do(what string, steps ...step) {
 
 func eval[T any](c *chrome, js string) T {
 	c.t.Helper()
-	v, err := chromedp.Run(c.ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
+	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Minute)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
 	if err != nil {
 		c.t.Fatalf("%s: %v", js, err)
 	}
 	return v
 }
 
-// until waits for a condition of the page.
+// until waits for a condition of the page. It asks again where there was no answer for ten seconds: what is asked while a page
+// goes away is sometimes never answered.
 func (c *chrome) until(what, js string) {
 	c.t.Helper()
 	for over := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		v, err := chromedp.Run(c.ctx, chromedp.Evaluate[bool]("Boolean("+js+")"))
+		ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+		v, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+js+")"))
+		cancel()
 		if err == nil && v {
 			return
 		}
@@ -168,11 +174,12 @@ func (c *chrome) visit(url string) {
 	c.until(url+" is there", `document.readyState === "complete" && document.getElementById("main")`)
 }
 
-// click presses an element, and waits for the page that comes of it.
+// click presses an element, and waits for the page that comes of it. The element is found and pressed in one step: what is live
+// may move it away between two.
 func (c *chrome) click(selector string) {
 	c.t.Helper()
-	eval[bool](c, "window.before = true")
-	c.do("click "+selector, chromedp.Click(selector))
+	c.until(selector+" can be pressed", fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector))
+	eval[int](c, fmt.Sprintf(`window.before = true; setTimeout(() => document.querySelector(%q).click()); 0`, selector))
 	c.until("after a click on "+selector, `!window.before && document.readyState === "complete" && document.getElementById("main")`)
 }
 
