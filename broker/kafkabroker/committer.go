@@ -147,7 +147,7 @@ func (x *committer) blocked() func(topic string) bool {
 	if x.txn == nil {
 		return nil
 	}
-	return x.txn.blocked()
+	return x.txn.dest.blocked()
 }
 
 // transact sends it in a transaction, with what was made of the messages, and says whether it was answered. What is of a topic

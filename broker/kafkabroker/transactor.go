@@ -17,35 +17,15 @@ import (
 type transactor struct {
 	c       *cluster
 	k       *coordinator // of the group
-	id      string       // transactional.id
 	timeout time.Duration
 
 	turn      chan struct{} // full: a transaction is under way, or resolved. All but positions is the committer's.
 	phase     txnPhase
 	by        producer
-	implicit  bool // it speaks transaction version 2: see implicitVersions
 	sequences map[partitionID]int32
-	node      int32 // of the transaction's coordinator
-	found     bool
-
-	layouts  map[string]topic
-	layoutAt time.Time
-	blocks   map[string]*block // topics that cannot be written
-	plain    map[string]bool   // topics that are written without compression; nil: all are
+	to        *txnCoordinator
+	dest      *destinations
 }
-
-// A block is a topic that could not be written: nothing is sent there until a time.
-type block struct {
-	until time.Time
-	wait  time.Duration
-}
-
-const (
-	layoutAge     = 5 * time.Second
-	firstBlock    = 200 * time.Millisecond
-	longestBlock  = 10 * time.Second
-	concurrentGap = 2 * time.Millisecond // between tries while the last transaction is being written out
-)
 
 var (
 	// errUnclear: EndTxn got no answer. What became of the transaction is to be found out: resolve.
@@ -56,25 +36,11 @@ var (
 	errAborted = errors.New("kafkabroker: the transaction was aborted")
 )
 
-// An outputError says that topics cannot be written at the moment. They are blocked for a while.
-type outputError struct {
-	topic string
-	first bool // it was not blocked before
-	err   error
-}
-
-func (e *outputError) Error() string {
-	return fmt.Sprintf("outputs to topic %s wait: %v", e.topic, e.err)
-}
-func (e *outputError) Unwrap() error { return e.err }
-
 func newTransactor(k *coordinator, cfg *Config) *transactor {
-	x := &transactor{c: k.c, k: k, id: cfg.transactionalID(), timeout: cfg.TransactionTimeout, blocks: make(map[string]*block),
-		turn: make(chan struct{}, 1)}
-	if cfg.Compression == "snappy" {
-		x.plain = make(map[string]bool)
+	return &transactor{
+		c: k.c, k: k, timeout: cfg.TransactionTimeout, turn: make(chan struct{}, 1),
+		to: &txnCoordinator{c: k.c, id: cfg.transactionalID()}, dest: newDestinations(k.c, cfg.Compression == "snappy"),
 	}
-	return x
 }
 
 // enter waits until no transaction is under way, and lets none be until leave.
@@ -88,33 +54,6 @@ func (x *transactor) enter(ctx context.Context) error {
 }
 
 func (x *transactor) leave() { <-x.turn }
-
-// blocked says of topics whether they wait; nil: none does, as nearly always.
-func (x *transactor) blocked() func(topic string) bool {
-	waiting, now := make(map[string]bool), time.Now()
-	for topic, b := range x.blocks {
-		if now.Before(b.until) {
-			waiting[topic] = true
-		}
-	}
-	if len(waiting) == 0 {
-		return nil
-	}
-	return func(topic string) bool { return waiting[topic] }
-}
-
-func (x *transactor) block(topic string, err error) error {
-	b := x.blocks[topic]
-	first := b == nil
-	if first {
-		b = &block{wait: firstBlock}
-		x.blocks[topic] = b
-	}
-	b.until = time.Now().Add(b.wait)
-	b.wait = min(2*b.wait, longestBlock)
-	x.layoutAt = time.Time{}
-	return &outputError{topic, first, err}
-}
 
 // commit writes outputs and offsets, both or none, where they are still ours when its turn comes. nil: both are written.
 // errUnclear: ask resolve. With any other error nothing is, and each commitment has its own error, too.
@@ -144,7 +83,7 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 	if err := x.name(ctx); err != nil {
 		return err
 	}
-	rounds, err := x.plan(ctx, outs)
+	rounds, err := x.dest.plan(ctx, outs)
 	if err != nil {
 		return err
 	}
@@ -158,16 +97,9 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 		return fmt.Errorf("%w: %w", errUnclear, err)
 	}
 	x.phase = x.phase.after(txnEnded)
-	x.written(outs)
+	x.dest.written(outs)
 	all(nil)
 	return nil
-}
-
-// written lifts the blocks of the topics.
-func (x *transactor) written(outs []*broker.Outgoing) {
-	for i := 0; i < len(outs) && len(x.blocks) > 0; i++ {
-		delete(x.blocks, outs[i].Topic)
-	}
 }
 
 // resolve finds out what became of a transaction whose end got no answer. witnesses are commitments of it that were never made
@@ -219,12 +151,12 @@ func (x *transactor) name(ctx context.Context) error {
 	if !x.phase.needsName() {
 		return nil
 	}
-	return x.insist(ctx, func() error {
-		implicit, err := x.agreed(ctx)
+	return insist(ctx, func() error {
+		implicit, err := x.to.agreed(ctx)
 		if err != nil {
 			return err
 		}
-		r, err := x.ask(ctx, keyInitProducerID, initProducerBody(x.id, x.timeout))
+		r, err := x.to.ask(ctx, keyInitProducerID, initProducerBody(x.to.id, x.timeout))
 		if err != nil {
 			return err
 		}
@@ -232,154 +164,13 @@ func (x *transactor) name(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := x.check("getting a producer id", code); err != nil {
+		if err := x.to.check("getting a producer id", code); err != nil {
 			return err
 		}
-		x.by, x.sequences, x.implicit = by, make(map[partitionID]int32), implicit
+		x.by, x.sequences, x.to.implicit = by, make(map[partitionID]int32), implicit
 		x.phase = x.phase.after(txnNamed)
 		return nil
 	})
-}
-
-// agreed says whether the cluster has agreed on transaction version 2. One that agrees on it later takes both.
-func (x *transactor) agreed(ctx context.Context) (bool, error) {
-	node, err := x.find(ctx)
-	if err != nil {
-		return false, err
-	}
-	vs, err := x.c.ask(ctx, node)
-	if err != nil {
-		x.found = false
-		return false, err
-	}
-	for key, version := range implicitVersions {
-		if _, err := choose(vs, key, version); err != nil {
-			return false, nil
-		}
-	}
-	if _, err := choose(vs, keyAPIVersions, featuresVersion); err != nil {
-		return false, nil
-	}
-	level, err := x.c.feature(ctx, node, transactionFeature)
-	if err != nil {
-		x.found = false
-	}
-	return level >= 2, err
-}
-
-// version is that of a request of the transaction.
-func (x *transactor) version(key int16) int16 {
-	if v, ok := implicitVersions[key]; ok && x.implicit {
-		return v
-	}
-	return txnVersions[key]
-}
-
-// insist tries again while the coordinator is busy with the last transaction, or is not there yet.
-func (x *transactor) insist(ctx context.Context, do func() error) error {
-	for wait := concurrentGap; ; wait = min(2*wait, retryWait) {
-		err := do()
-		switch codeOf(err) {
-		case codeConcurrent, kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
-		default:
-			return err
-		}
-		if pause(ctx, wait); ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-const (
-	codeConcurrent = kafka.Error(51) // CONCURRENT_TRANSACTIONS
-	codeUnstable   = kafka.Error(88) // UNSTABLE_OFFSET_COMMIT
-)
-
-// ask sends a request to the transaction's coordinator.
-func (x *transactor) ask(ctx context.Context, key int16, body []byte) (*reader, error) {
-	node, err := x.find(ctx)
-	if err != nil {
-		return nil, err
-	}
-	version := x.version(key)
-	if _, err := x.c.pick(ctx, node, key, version); err != nil {
-		x.found = false
-		return nil, err
-	}
-	r, err := x.c.do(ctx, node, key, version, body)
-	if err != nil {
-		x.found = false
-	}
-	return r, err
-}
-
-func (x *transactor) find(ctx context.Context) (int32, error) {
-	if x.found {
-		return x.node, nil
-	}
-	w := writer{}
-	w.str(x.id)
-	w.i8(1) // of a transaction
-	r, err := x.c.do(ctx, anyNode, keyFindCoordinator, 1, w.b)
-	if err != nil {
-		return 0, err
-	}
-	node, err := readCoordinator(r)
-	if err != nil {
-		return 0, fmt.Errorf("finding the transaction's coordinator: %w", err)
-	}
-	x.node, x.found = node, true
-	return node, nil
-}
-
-// check turns a code of the transaction's coordinator into an error.
-func (x *transactor) check(what string, code int16) error {
-	err := codeErr(code)
-	switch codeOf(err) {
-	case kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
-		x.found = false
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-// plan says which batches go to whom. An *outputError says that a topic cannot be written; nothing was sent then.
-func (x *transactor) plan(ctx context.Context, outs []*broker.Outgoing) ([][]*outBatch, error) {
-	if len(outs) == 0 {
-		return nil, nil
-	}
-	var names []string
-	for i := range outs {
-		if !slices.Contains(names, outs[i].Topic) {
-			names = append(names, outs[i].Topic)
-		}
-	}
-	known := func(name string) bool { return len(x.layouts[name].leaders) > 0 && x.layouts[name].err == nil }
-	if time.Since(x.layoutAt) > layoutAge || slices.ContainsFunc(names, func(name string) bool { return !known(name) }) {
-		layouts, err := x.c.topics(ctx, names)
-		if err != nil {
-			return nil, err
-		}
-		x.layouts, x.layoutAt = layouts, time.Now()
-	}
-	for _, name := range names {
-		if !known(name) {
-			err := x.layouts[name].err
-			if err == nil {
-				err = kafka.UnknownTopicOrPartition
-			}
-			return nil, x.block(name, err)
-		}
-	}
-	rounds := batchesOf(outs, x.layouts)
-	for _, b := range slices.Concat(rounds...) {
-		if b.leader < 0 {
-			return nil, x.block(b.topic, kafka.LeaderNotAvailable)
-		}
-	}
-	return rounds, nil
 }
 
 // write sends all of a transaction but its end, one after the other. What would be saved by sending the offsets beside the
@@ -406,28 +197,28 @@ func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, r
 }
 
 func (x *transactor) addGroup(ctx context.Context) error {
-	if x.implicit {
+	if x.to.implicit {
 		return nil
 	}
-	return x.insist(ctx, func() error {
-		r, err := x.ask(ctx, keyAddOffsetsToTxn, addOffsetsBody(x.id, x.by, x.k.group))
+	return insist(ctx, func() error {
+		r, err := x.to.ask(ctx, keyAddOffsetsToTxn, addOffsetsBody(x.to.id, x.by, x.k.group))
 		if err != nil {
 			return err
 		}
-		return x.checkAnswer("adding the group to the transaction", r)
+		return x.to.checkAnswer("adding the group to the transaction", r)
 	})
 }
 
 func (x *transactor) addPartitions(ctx context.Context, batches []*outBatch) error {
-	if x.implicit {
+	if x.to.implicit {
 		return nil
 	}
 	ps := make([]partitionID, len(batches))
 	for i, b := range batches {
 		ps[i] = b.partitionID
 	}
-	return x.insist(ctx, func() error {
-		r, err := x.ask(ctx, keyAddPartitionsToTxn, addPartitionsBody(x.id, x.by, ps))
+	return insist(ctx, func() error {
+		r, err := x.to.ask(ctx, keyAddPartitionsToTxn, addPartitionsBody(x.to.id, x.by, ps))
 		if err != nil {
 			return err
 		}
@@ -437,11 +228,11 @@ func (x *transactor) addPartitions(ctx context.Context, batches []*outBatch) err
 		}
 		var other error
 		for _, p := range ps {
-			err := x.check("adding a partition to the transaction", codes[p])
+			err := x.to.check("adding a partition to the transaction", codes[p])
 			switch codeOf(err) {
 			case 0, codeNotAttempted:
 			case kafka.UnknownTopicOrPartition, kafka.TopicAuthorizationFailed, kafka.InvalidTopic:
-				return x.block(p.topic, err) // the others say that they were not attempted
+				return x.dest.block(p.topic, err) // the others say that they were not attempted
 			default:
 				other = err
 			}
@@ -478,7 +269,7 @@ func (x *transactor) seal(round []*outBatch) map[int32]map[partitionID][]byte {
 		if by[b.leader] == nil {
 			by[b.leader] = make(map[partitionID][]byte)
 		}
-		if x.plain != nil && !x.plain[b.topic] {
+		if x.dest.compresses(b.topic) {
 			b.squeeze()
 		}
 		by[b.leader][b.partitionID] = b.encode(x.by, x.sequences[b.partitionID], now)
@@ -503,10 +294,7 @@ func (x *transactor) produced(answers []chan error) (first error) {
 		var refused *producedError
 		err := <-answer
 		if errors.As(err, &refused) {
-			if x.plain != nil && refusesCompressed(refused.err) {
-				x.plain[refused.topic] = true
-			}
-			err = x.block(refused.topic, refused.err)
+			err = x.dest.refused(refused)
 		}
 		if first == nil {
 			first = err
@@ -515,32 +303,13 @@ func (x *transactor) produced(answers []chan error) (first error) {
 	return first
 }
 
-// refusesCompressed says whether an answer may come of a broker that cannot read, or does not want, what is compressed. Where it
-// came of something else, to go on without costs little.
-func refusesCompressed(err error) bool {
-	switch codeOf(err) {
-	case kafka.UnsupportedCompressionType, kafka.InvalidMessage, kafka.InvalidRecord, kafka.Unknown:
-		return true
-	}
-	return false
-}
-
-// A producedError says which topic a leader did not write to.
-type producedError struct {
-	topic string
-	err   error
-}
-
-func (e *producedError) Error() string { return e.err.Error() }
-func (e *producedError) Unwrap() error { return e.err }
-
 func (x *transactor) produceTo(ctx context.Context, leader int32, batches map[partitionID][]byte) error {
 	var some string
 	for p := range batches {
 		some = p.topic
 	}
-	version := x.version(keyProduce)
-	body, chunks := produceBody(version, x.id, x.c.timeout, batches)
+	version := x.to.version(keyProduce)
+	body, chunks := produceBody(version, x.to.id, x.c.timeout, batches)
 	r, err := x.c.produce(ctx, leader, version, body, chunks)
 	if err != nil {
 		return &producedError{some, err}
@@ -573,8 +342,8 @@ func (x *transactor) patientProduce(ctx context.Context, leader int32, batches m
 }
 
 func (x *transactor) commitOffsets(ctx context.Context, me memberID, cs []*commitment) error {
-	return x.insist(ctx, func() error {
-		r, err := x.k.do(ctx, keyTxnOffsetCommit, x.version(keyTxnOffsetCommit), txnCommitBody(x.id, x.by, x.k.group, me, cs))
+	return insist(ctx, func() error {
+		r, err := x.k.do(ctx, keyTxnOffsetCommit, x.to.version(keyTxnOffsetCommit), txnCommitBody(x.to.id, x.by, x.k.group, me, cs))
 		if err != nil {
 			return err
 		}
@@ -597,31 +366,21 @@ func (x *transactor) commitOffsets(ctx context.Context, me memberID, cs []*commi
 }
 
 func (x *transactor) end(ctx context.Context) error {
-	r, err := x.ask(ctx, keyEndTxn, endTxnBody(x.id, x.by, true))
+	r, err := x.to.ask(ctx, keyEndTxn, endTxnBody(x.to.id, x.by, true))
 	if err != nil {
 		return err
 	}
-	next, code, err := readEnd(r, x.implicit)
+	next, code, err := readEnd(r, x.to.implicit)
 	if err != nil {
 		return err
 	}
-	if err := x.check("committing the transaction", code); err != nil {
+	if err := x.to.check("committing the transaction", code); err != nil {
 		return err
 	}
 	if next != unnamed {
 		x.by, x.sequences = next, make(map[partitionID]int32)
 	}
 	return nil
-}
-
-// checkAnswer is check of an answer that is a throttle time and a code.
-func (x *transactor) checkAnswer(what string, r *reader) error {
-	r.i32()
-	code := r.i16()
-	if err := r.err(); err != nil {
-		return err
-	}
-	return x.check(what, code)
 }
 
 // positions are what is committed of partitions, as the coordinator's are, by no transaction of ours that is under way: it waits

@@ -1,0 +1,168 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// destinations are the topics that outputs go to: how they are laid out, which of them cannot be written at the moment, and which
+// are written without compression. Not safe for concurrent use.
+type destinations struct {
+	c        *cluster
+	layouts  map[string]topic
+	layoutAt time.Time
+	blocks   map[string]*block // topics that cannot be written
+	plain    map[string]bool   // topics that are written without compression; nil: all are
+}
+
+const (
+	layoutAge    = 5 * time.Second
+	firstBlock   = 200 * time.Millisecond
+	longestBlock = 10 * time.Second
+)
+
+// A block is a topic that could not be written: nothing is sent there until a time.
+type block struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// An outputError says that topics cannot be written at the moment. They are blocked for a while.
+type outputError struct {
+	topic string
+	first bool // it was not blocked before
+	err   error
+}
+
+func (e *outputError) Error() string {
+	return fmt.Sprintf("outputs to topic %s wait: %v", e.topic, e.err)
+}
+func (e *outputError) Unwrap() error { return e.err }
+
+func newDestinations(c *cluster, compressed bool) *destinations {
+	d := &destinations{c: c, blocks: make(map[string]*block)}
+	if compressed {
+		d.plain = make(map[string]bool)
+	}
+	return d
+}
+
+// blocked says of topics whether they wait; nil: none does, as nearly always.
+func (d *destinations) blocked() func(topic string) bool {
+	waiting, now := make(map[string]bool), time.Now()
+	for topic, b := range d.blocks {
+		if now.Before(b.until) {
+			waiting[topic] = true
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return func(topic string) bool { return waiting[topic] }
+}
+
+// block lets outputs to a topic wait, longer with each time. Its error is an *outputError.
+func (d *destinations) block(topic string, err error) error {
+	b := d.blocks[topic]
+	first := b == nil
+	if first {
+		b = &block{wait: firstBlock}
+		d.blocks[topic] = b
+	}
+	b.until = time.Now().Add(b.wait)
+	b.wait = min(2*b.wait, longestBlock)
+	d.layoutAt = time.Time{}
+	return &outputError{topic, first, err}
+}
+
+// written lifts the blocks of the topics.
+func (d *destinations) written(outs []*broker.Outgoing) {
+	for i := 0; i < len(outs) && len(d.blocks) > 0; i++ {
+		delete(d.blocks, outs[i].Topic)
+	}
+}
+
+// plan says which batches go to whom. An *outputError says that a topic cannot be written; nothing was sent then.
+func (d *destinations) plan(ctx context.Context, outs []*broker.Outgoing) ([][]*outBatch, error) {
+	if len(outs) == 0 {
+		return nil, nil
+	}
+	var names []string
+	for i := range outs {
+		if !slices.Contains(names, outs[i].Topic) {
+			names = append(names, outs[i].Topic)
+		}
+	}
+	if err := d.look(ctx, names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !d.known(name) {
+			err := d.layouts[name].err
+			if err == nil {
+				err = kafka.UnknownTopicOrPartition
+			}
+			return nil, d.block(name, err)
+		}
+	}
+	rounds := batchesOf(outs, d.layouts)
+	for _, b := range slices.Concat(rounds...) {
+		if b.leader < 0 {
+			return nil, d.block(b.topic, kafka.LeaderNotAvailable)
+		}
+	}
+	return rounds, nil
+}
+
+// look asks how the topics are laid out, where that is not known or was asked too long ago.
+func (d *destinations) look(ctx context.Context, names []string) error {
+	if time.Since(d.layoutAt) <= layoutAge && !slices.ContainsFunc(names, func(name string) bool { return !d.known(name) }) {
+		return nil
+	}
+	layouts, err := d.c.topics(ctx, names)
+	if err != nil {
+		return err
+	}
+	d.layouts, d.layoutAt = layouts, time.Now()
+	return nil
+}
+
+func (d *destinations) known(name string) bool {
+	return len(d.layouts[name].leaders) > 0 && d.layouts[name].err == nil
+}
+
+// compresses says whether outputs to a topic are sent compressed.
+func (d *destinations) compresses(topic string) bool { return d.plain != nil && !d.plain[topic] }
+
+// refused takes note of what a leader did not write: the topic waits, and goes on without compression where that may be why.
+func (d *destinations) refused(e *producedError) error {
+	if d.plain != nil && refusesCompressed(e.err) {
+		d.plain[e.topic] = true
+	}
+	return d.block(e.topic, e.err)
+}
+
+// refusesCompressed says whether an answer may come of a broker that cannot read, or does not want, what is compressed. Where it
+// came of something else, to go on without costs little.
+func refusesCompressed(err error) bool {
+	switch codeOf(err) {
+	case kafka.UnsupportedCompressionType, kafka.InvalidMessage, kafka.InvalidRecord, kafka.Unknown:
+		return true
+	}
+	return false
+}
+
+// A producedError says which topic a leader did not write to.
+type producedError struct {
+	topic string
+	err   error
+}
+
+func (e *producedError) Error() string { return e.err.Error() }
+func (e *producedError) Unwrap() error { return e.err }
