@@ -32,6 +32,8 @@ type work struct {
 	// first is started, and then the worker's, until it leaves the work or passes the lane on with a message that failed (passed,
 	// its own).
 	run, passed bool
+	// crashed: processes ended with one of its messages. Who makes the work has them at hand; its worker would fetch each for that.
+	crashed bool
 	// acking is whose turn it is to ack a part of a run; nil: only its worker ever has.
 	acking atomic.Pointer[turn]
 	// batch: its messages are handled by one call. Then the state counts that one, not them.
@@ -87,14 +89,24 @@ func withFields(v uint64, from, next, end int) uint64 {
 }
 
 func (w *work) init(c *claim, ms []broker.Message, lanes []uint64) {
-	w.k, w.ms, w.lanes = c, ms, lanes
+	w.k, w.ms, w.lanes, w.crashed = c, ms, lanes, crashed(ms)
 	w.state.Store(packState(0, 0, len(ms)))
 }
 
 // initBatch makes one call of what was put into w.
 func (w *work) initBatch() {
-	w.batch = true
+	w.batch, w.crashed = true, crashed(w.ms)
 	w.state.Store(packState(0, 0, 1))
+}
+
+// crashed says whether processes ended with any of ms.
+func crashed(ms []broker.Message) bool {
+	for i := range ms {
+		if ms[i].Crashes > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // part is the messages [a, b) as the state counts them; of a batch all or none.
@@ -160,7 +172,7 @@ func (w *work) item(i int) item {
 // rest makes a work of the unstarted [a, b), with all that w knows of them.
 func (w *work) rest(a, b int) *work {
 	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesUnstarted(a, b), each: w.each, run: w.run, batch: w.batch, first: w.first,
-		firsts: w.firsts}
+		firsts: w.firsts, crashed: w.crashed}
 	if w.tokens != nil {
 		rest.tokens = w.tokens[a:b:b]
 	}

@@ -91,7 +91,7 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 			ws.unwound(p, l, w, i, recover())
 		}
 	}()
-	ctx, handler, limited, around := l.use(w), ws.handler, ws.limited, ws.around != nil
+	ctx, handler, guarded, around := l.use(w), ws.handler, ws.limited || w.crashed, ws.around != nil
 	for {
 		var v uint64
 		var ok bool
@@ -122,7 +122,7 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 		l.calls++
 		m := &w.ms[i]
 		var err error
-		if limited || m.Crashes > 0 {
+		if guarded {
 			err = ws.guard.check(m)
 		}
 		if err == nil {
@@ -184,7 +184,7 @@ func pointers(ms []broker.Message) []*Message {
 
 // handleBatch calls the batch handler with those that the guard lets pass.
 func (ws *workers) handleBatch(ctx context.Context, w *work) error {
-	if !ws.limited && !crashed(w.ms) {
+	if !ws.limited && !w.crashed {
 		return ws.batch(ctx, pointers(w.ms))
 	}
 	ms := make([]*Message, 0, len(w.ms))
@@ -208,16 +208,6 @@ func (ws *workers) handleBatch(ctx context.Context, w *work) error {
 		}
 	}
 	return &BatchError{errs}
-}
-
-// crashed says whether processes ended with any of ms.
-func crashed(ms []broker.Message) bool {
-	for i := range ms {
-		if ms[i].Crashes > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // count takes note of the failure of n messages.

@@ -93,14 +93,22 @@ func (o *Observation) starving() bool { return o.Idle == 0 && o.Backlog > 0 }
 // served is what was handled and not refused.
 func (o *Observation) served() int64 { return o.Done - o.Refused }
 
-// waiting is what waits for workers, here and at the source.
+// waiting is what waits for workers, here and at the source. Where that here is gone before the next look, the source is what
+// bounds the throughput: more workers would bring no more of it.
 func (o *Observation) waiting() int64 {
-	return int64(o.Backlog) + int64(o.Expected) + max(0, o.Waiting)
+	here := int64(o.Backlog) + int64(o.Expected)
+	if o.Rates.Proven > 0 && o.takes(here) < tick {
+		return here
+	}
+	return here + max(0, o.Waiting)
 }
 
 // delay is how long the workers as they are need for that.
-func (o *Observation) delay() time.Duration {
-	return seconds(float64(o.waiting()) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
+func (o *Observation) delay() time.Duration { return o.takes(o.waiting()) }
+
+// takes is how long the workers as they are need for n messages.
+func (o *Observation) takes(n int64) time.Duration {
+	return seconds(float64(n) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
 }
 
 // stay is the decision to change nothing.
