@@ -14,6 +14,8 @@ type Message struct {
 	Topic string
 	// Partition is the Kafka partition; -1 where the broker has none.
 	Partition int32
+	// Attempt is the broker's best estimate of which try this is, 1 at first. How far to trust it: Traits.Attempts.
+	Attempt int32
 	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker does not number its messages so.
 	Offset int64
 	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also
@@ -33,8 +35,6 @@ type Message struct {
 	// Nanos is the message's Unix time in nanoseconds, set by the producer or the broker. See Time.
 	Nanos int64
 
-	// Attempt is the broker's best estimate of which try this is, 1 at first. How far to trust it: Traits.Attempts.
-	Attempt int32
 	// Runs is how many handler runs of this message are known to have failed before: a lower bound, 0 when nothing is known.
 	// An adapter reports here what it was told by Back.Runs, as far as it can keep that (commit metadata, memory).
 	Runs int32
