@@ -20,8 +20,9 @@ func (x *cutter) renew() {
 }
 
 const (
-	worksAtOnce  = 30  // 4 KiB
-	tokensAtOnce = 512 // the same
+	worksAtOnce    = 30   // 4 KiB
+	messagesAtOnce = 2048 // in works that are allocated together: all stay in memory as long as any of the works does
+	tokensAtOnce   = 512  // the same
 )
 
 // cut makes works of q messages each, which are acked one by one or at the end of their work. What it returns is good until the
@@ -31,7 +32,7 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each 
 	x.out = x.out[:0]
 	for len(ms) > 0 {
 		if len(x.slab) == 0 {
-			x.slab = make([]work, worksAtOnce)
+			x.slab = make([]work, max(1, min(worksAtOnce, messagesAtOnce/q)))
 		}
 		n := min(q, len(ms))
 		if x.classes {
