@@ -87,6 +87,7 @@ type jetstreamRun struct {
 	done  *counter
 	once  sync.Once
 	meter *meter
+	end   func() // what uses the consumer, before it is deleted; nil: it does not mind
 }
 
 func newRun(url string, n int) *jetstreamRun {
@@ -113,6 +114,9 @@ func (r *jetstreamRun) result(n int) sample {
 		time.Sleep(time.Millisecond)
 	}
 	s := r.meter.stop(n)
+	if r.end != nil {
+		r.end()
+	}
 	check(r.js.DeleteConsumer(context.Background(), benchStream, r.name))
 	return s
 }
@@ -158,6 +162,12 @@ func longshoreStream(url string, n, workers int, do func(int)) sample {
 				fmt.Fprintln(os.Stderr, "source warns:", said.Err)
 			}
 		}}}))
-	go func() { check(c.Run(context.Background())) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		check(c.Run(ctx))
+	}()
+	r.end = func() { cancel(); <-ended }
 	return r.result(n)
 }
