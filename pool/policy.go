@@ -24,7 +24,8 @@ type Observation struct {
 	Squares float64
 	// Backlog is what waits: in the queue, or with submitters that are blocked.
 	Backlog int
-	// Waiting is what waits where the pool's work comes from and was not taken yet (see Config.Waiting); negative: unknown.
+	// Waiting is what waits where the pool's work comes from and was not taken yet (see Config.Waiting); negative: unknown. It asks
+	// for workers only where Backlog lasts until the next Observation: else the source brings no more than is handled already.
 	Waiting int64
 	// Refused is how much of Done the handlers said a full downstream to have refused (see Worker.Refused).
 	Refused int64

@@ -125,6 +125,12 @@ func TestReportStatusDecides(t *testing.T) {
 					o.Done, o.Oldest, o.Backlog, o.Waiting = o.Done+int64(i%50/49*o.Workers), 500*time.Millisecond, 8, 5000
 				}
 			}, func(d Decision, _ int) bool { return d.Target >= 32 }, ""},
+		{"quick work waits at the broker, and next to none of it here: the source is the limit", 600, nil,
+			func(_ int, o *Observation) {
+				o.Busy, o.InHand, o.Idle, o.IdleLong, o.Backlog, o.Waiting = o.Workers, 64*o.Workers, 0, 0, 192, 20_000_000
+				o.Done, o.In, o.Work = o.Done+20_000, o.In+20_000, o.Work+20_000*60
+				o.Oldest, o.Age = 4*time.Microsecond, time.Duration(o.Workers)*2*time.Microsecond
+			}, func(_ Decision, peak int) bool { return peak <= 2 }, ""},
 		{"processors full: no more, but a trial of less", 400, func(o *Observation) { o.Workers = 8 }, func(_ int, o *Observation) {
 			full(o, 5*time.Millisecond*time.Duration(max(2, o.Workers))/2)
 			o.Backlog, o.Full, o.Pressure.CPU = 1024, true, min(1, float64(o.Workers)/2)
