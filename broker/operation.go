@@ -3,7 +3,8 @@ package broker
 import "time"
 
 // An Operation is one request of a source to its broker that is over: an exchange, or what stands for one, whatever number of
-// messages it was about. It is for whoever measures how long the broker takes.
+// messages it was about. It is for whoever measures how long the broker takes. A request that asks for messages and settles
+// others is told once: as Fetch where it may wait at the broker for messages, else as Settle.
 type Operation struct {
 	Kind OperationKind
 	// Took is from sending to the last of the answer. A request for messages waits at the broker while there are none.
