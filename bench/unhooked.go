@@ -13,8 +13,8 @@ import (
 // hookCuts take Config.Around out of the loop that calls handlers: what was there before there was a hook. A cut that does not
 // fit the text any more ends the measurement.
 var hookCuts = []struct{ from, to string }{
-	{"ctx, handler, limited, around := l.use(w), ws.handler, ws.limited, ws.around != nil",
-		"ctx, handler, limited := l.use(w), ws.handler, ws.limited"},
+	{"ctx, handler, guarded, around := l.use(w), ws.handler, ws.limited || w.crashed, ws.around != nil",
+		"ctx, handler, guarded := l.use(w), ws.handler, ws.limited || w.crashed"},
 	{"\t\tcase around:\n\t\t\tws.callAround(ctx, l, w, i)\n\t\t\tcontinue\n", ""},
 }
 
