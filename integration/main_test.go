@@ -17,12 +17,14 @@ import (
 // that was built for this test, race detector included.
 const childEnv = "LONGSHORE_TEST_CONSUMER"
 
+// children are the mains of such processes, by the variable that has their configuration.
+var children = map[string]func(string) int{childEnv: consumerMain, emitterEnv: emitterMain}
+
 func TestMain(m *testing.M) {
-	if s := os.Getenv(childEnv); s != "" {
-		os.Exit(consumerMain(s))
-	}
-	if s := os.Getenv(emitterEnv); s != "" {
-		os.Exit(emitterMain(s))
+	for env, run := range children {
+		if s := os.Getenv(env); s != "" {
+			os.Exit(run(s))
+		}
 	}
 	if os.Getenv(hangEnv) != "" {
 		hangMain() // does not return
