@@ -155,6 +155,7 @@ func begin(t *testing.T, s setup) *world {
 		}
 	})
 	t.Cleanup(func() { stop(); running.Wait() })
+	eventually(t, "the consumer runs", func() bool { return c.Stats().State == consumer.Running })
 	return w
 }
 
