@@ -39,8 +39,8 @@ integration: ## kill loops and faults on a real nats-server, in short
 	LONGSHORE_REAL=1 $(GO) test -count=1 -v ./integration/...
 
 .PHONY: chaos
-chaos: ## kill loops, faults and mutants in full, on nats-server and Apache Kafka: 20 SIGKILLs, 12 SIGTERMs, 6 of the broker (about an hour)
-	LONGSHORE_REAL=1 LONGSHORE_CHAOS=1 LONGSHORE_KAFKA=1 $(GO) test -count=1 -v -timeout=120m ./integration/...
+chaos: ## kill loops, faults and mutants in full, on nats-server and Apache Kafka: 20 SIGKILLs, 12 SIGTERMs, 6 of the broker, an hour of load (about two hours)
+	LONGSHORE_REAL=1 LONGSHORE_CHAOS=1 LONGSHORE_KAFKA=1 $(GO) test -count=1 -v -timeout=240m ./integration/...
 
 .PHONY: kafka
 kafka: ## the tests of the Kafka adapter, those on Apache Kafka too (KAFKA_BROKERS, or fetched with Maven)

@@ -29,6 +29,7 @@ type Claim struct {
 	end      sync.Once
 	revoking chan struct{}
 	ended    chan struct{}
+	turned   atomic.Pointer[func()]
 }
 
 const (
@@ -56,22 +57,52 @@ func (k Keeper) Claim() *Claim { return k.c }
 // The adapter then waits until all that it handed out of the claim is settled, or until by, and never longer. The engine never
 // waits for the adapter. Only the first call counts. It does not block.
 func (k Keeper) Revoke(by time.Time) {
-	k.c.revoke.Do(func() {
-		k.c.by = by
-		k.c.phase.Store(phaseRevoking)
-		close(k.c.revoking)
-	})
+	if k.c.close(by) {
+		k.c.tell()
+	}
 }
 
 // End ends the claim; cause wraps ErrLost or ErrClosed. It is called when settles already say ErrLost (fence first), with no lock
 // held, and before the last commit is put together. Only the first call counts. It does not block.
 func (k Keeper) End(cause error) {
-	k.Revoke(time.Now())
+	k.c.close(time.Now())
+	first := false
 	k.c.end.Do(func() {
 		k.c.cause = cause
 		k.c.phase.Store(phaseEnded)
 		close(k.c.ended)
+		first = true
 	})
+	if first {
+		k.c.tell()
+	}
+}
+
+// close makes the claim revoking, and says whether it was open.
+func (c *Claim) close(by time.Time) (first bool) {
+	c.revoke.Do(func() {
+		c.by = by
+		c.phase.Store(phaseRevoking)
+		close(c.revoking)
+		first = true
+	})
+	return first
+}
+
+func (c *Claim) tell() {
+	if turned := c.turned.Load(); turned != nil {
+		(*turned)()
+	}
+}
+
+// Follow has turned called when the claim is no longer open, and again when it has ended; at once where that is so already, and
+// perhaps once more than that. So who waits for the end of many claims needs no goroutine for each. Revoke and End call it, in
+// the adapter's goroutine: it must not block, nor call the source. It is the engine's, and a claim has one.
+func (c *Claim) Follow(turned func()) {
+	c.turned.Store(&turned)
+	if !c.Startable() { // else whoever turns it from now on sees turned
+		turned()
+	}
 }
 
 // Startable says whether handlers may still be started: true while the claim is open. One atomic load, made before each handler

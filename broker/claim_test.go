@@ -3,6 +3,7 @@ package broker_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -136,6 +137,57 @@ func TestClaimConcurrently(t *testing.T) {
 			if causes[i] != causes[0] || !bys[i].Equal(bys[0]) {
 				t.Fatalf("readers disagree: %v, %v", causes, bys)
 			}
+		}
+	}
+}
+
+// Whoever follows a claim hears of each turn, also of one that was before.
+func TestClaimTellsWhoFollows(t *testing.T) {
+	for _, steps := range []string{"follow revoke end", "revoke follow end", "revoke end follow", "follow end", "end follow"} {
+		t.Run(steps, func(t *testing.T) {
+			c, k := broker.NewClaim("orders", 3, nil)
+			var heard []string
+			for step := range strings.FieldsSeq(steps) {
+				switch step {
+				case "follow":
+					c.Follow(func() { heard = append(heard, state(c)) })
+				case "revoke":
+					k.Revoke(time.Unix(100, 0))
+				case "end":
+					k.End(broker.ErrClosed)
+				}
+				if n := len(heard); state(c) != "open" && strings.Contains(steps, "follow "+step) && heard[n-1] != state(c) {
+					t.Errorf("after %q it is %s, and %q was heard", step, state(c), heard)
+				}
+			}
+			if n := len(heard); n == 0 || heard[n-1] != "ended" {
+				t.Errorf("heard %q, and not that it has ended", heard)
+			}
+			k.Revoke(time.Unix(200, 0))
+			k.End(broker.ErrLost)
+			if n := len(heard); n > 2 {
+				t.Errorf("heard %q: more than its turns", heard)
+			}
+		})
+	}
+}
+
+func TestClaimIsFollowedWhileItEnds(t *testing.T) {
+	for range 1000 {
+		c, k := broker.NewClaim("orders", 3, nil)
+		ended := make(chan struct{}, 2)
+		var both sync.WaitGroup
+		both.Go(func() { k.End(broker.ErrLost) })
+		both.Go(func() {
+			c.Follow(func() {
+				if state(c) == "ended" {
+					ended <- struct{}{}
+				}
+			})
+		})
+		both.Wait()
+		if len(ended) == 0 {
+			t.Fatal("whoever followed did not hear of the end")
 		}
 	}
 }

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -212,6 +213,35 @@ func TestReplicasShareABacklogOfSlowWork(t *testing.T) {
 			if err := r.end(); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// What waits for the end of claims is one goroutine, however many they are.
+func TestManyClaimsNeedNoGoroutines(t *testing.T) {
+	const partitions = 500
+	onPartitions(t, partitions, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 4*partitions)
+		var l ledger
+		of := consumer.Config{Pool: consumer.Pool{Min: 1, Max: 4}, Handler: func(_ context.Context, m *consumer.Message) error {
+			l.add(m)
+			return nil
+		}}
+		before := runtime.NumGoroutine()
+		first := start(t, b, of)
+		time.Sleep(time.Second)
+		if n := runtime.NumGoroutine() - before; n > 50 {
+			t.Errorf("%d goroutines for %d partitions", n, partitions)
+		}
+		second := start(t, b, of) // half of them are revoked
+		time.Sleep(time.Second)
+		produce(t, b, 4*partitions)
+		time.Sleep(time.Second)
+		if n := runtime.NumGoroutine() - before; n > 100 {
+			t.Errorf("%d goroutines for %d partitions of two consumers", n, partitions)
+		}
+		if err := errors.Join(first.end(), second.end()); err != nil {
+			t.Error(err)
 		}
 	})
 }

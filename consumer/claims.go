@@ -82,11 +82,23 @@ type claim struct {
 	lanes  *lanes      // nil: there is no order
 	closed atomic.Bool // over is set
 
+	cleared, forgotten bool // what the revoker, whose they are, has done
+
 	_           line // workers read what is above for each message; dispatchers write what follows for each work
 	shelf       shelf
 	mu          sync.Mutex
 	over        string // why nothing of it may start any more; "": it may
 	first, last *work  // live works, oldest first
+}
+
+// hasEnded says whether the broker's claim has.
+func (k *claim) hasEnded() bool {
+	select {
+	case <-k.Ended():
+		return true
+	default:
+		return false
+	}
 }
 
 // enter registers live works. It says no when nothing of the claim may start any more: then they are the caller's to give back.

@@ -15,43 +15,84 @@ type revoker struct {
 	parked  *parking
 	letters *letters
 
-	watchers sync.WaitGroup
-	gone     chan struct{} // closed when Run has given up waiting for claims to end
+	loop sync.WaitGroup
+	gone chan struct{} // closed when Run has given up waiting for claims to end
+	wake chan struct{} // a token: there are turned ones
+
+	mu     sync.Mutex
+	turned []*claim // those that are no longer open, or have ended, since the last look
 }
 
 func newRevoker(c *claims, t *till, b *batches, p *parking, l *letters) *revoker {
-	return &revoker{claims: c, till: t, batches: b, parked: p, letters: l, gone: make(chan struct{})}
+	return &revoker{claims: c, till: t, batches: b, parked: p, letters: l, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// follow begins to watch a claim.
-func (r *revoker) follow(k *claim) { r.watchers.Go(func() { r.watch(k) }) }
+// follow has a claim watched; it does not block.
+func (r *revoker) follow(k *claim) { k.Follow(func() { r.turn(k) }) }
 
-// end gives up the claims that have not ended, and waits for their watchers.
+// turn notes that k is to be looked at. The adapter calls it.
+func (r *revoker) turn(k *claim) {
+	r.mu.Lock()
+	r.turned = append(r.turned, k)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// start begins to watch claims.
+func (r *revoker) start() { r.loop.Go(r.run) }
+
+// end stops watching, and gives up the claims that have not ended.
 func (r *revoker) end() {
 	close(r.gone)
-	r.watchers.Wait()
+	r.loop.Wait()
+	r.look()
+	for _, k := range r.claims.all() {
+		k.cancel(ErrShutdown)
+	}
 }
 
-// watch follows a claim to its end.
-func (r *revoker) watch(k *claim) {
-	reason := "revoked"
-	select {
-	case <-k.Ended():
-		reason = "lost"
-	case <-k.Revoking():
-	case <-r.gone:
-		k.cancel(ErrShutdown)
-		return
+func (r *revoker) run() {
+	for {
+		select {
+		case <-r.wake:
+			r.look()
+		case <-r.gone:
+			return
+		}
 	}
-	r.clear(k, reason)
-	select {
-	case <-k.Ended():
+}
+
+// look deals with all that have turned.
+func (r *revoker) look() {
+	r.mu.Lock()
+	turned := r.turned
+	r.turned = nil
+	r.mu.Unlock()
+	for _, k := range turned {
+		r.watch(k)
+	}
+}
+
+// watch does what k's turn asks for. A claim may be looked at more often than it turned.
+func (r *revoker) watch(k *claim) {
+	ended := k.hasEnded()
+	if !k.cleared {
+		k.cleared = true
+		reason := "revoked"
+		if ended {
+			reason = "lost"
+		}
+		r.clear(k, reason)
+	}
+	if ended && !k.forgotten {
+		k.forgotten = true
 		k.cancel(k.Cause())
 		r.till.dropWaiting(k)
-	case <-r.gone:
-		k.cancel(ErrShutdown)
+		r.claims.forget(k)
 	}
-	r.claims.forget(k)
 }
 
 // clear ends the start of new work of k: what has returned and is unsettled is acked, what is unstarted or parked goes back, what

@@ -93,6 +93,7 @@ func (c *Consumer) runOpened(ctx context.Context) error {
 	if err := c.startPool(); err != nil {
 		return errors.Join(err, c.feeds.close(c.cfg.CloseTimeout))
 	}
+	c.revoker.start()
 	beside, stop := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { c.budgets.run(beside) })

@@ -12,6 +12,7 @@
 //   - faults_test.go, network_test.go: the fault table. faults.md says where each fault is proved. What is of one broker alone
 //     stands in nats_*_test.go and kafka_*_test.go; system_test.go says in what they differ.
 //   - letters_test.go: dead letters, whatever happens to those who write them. pool_faults_test.go: the pool under bursts.
+//   - soak_linux_test.go: many consumers and partitions for long: nothing grows.
 //   - kafka_scale_test.go: members of a group come and go, and only the partitions that move stop.
 //   - kafka_witness_test.go: what Kafka itself and its own tool say of our commits.
 //   - exactly_once_test.go, kafka_answers_test.go: what handlers emit in transactions, whatever dies, and whichever answer is

@@ -63,8 +63,13 @@ func TestSoak(t *testing.T) {
 	t.Run("64 descriptors", func(t *testing.T) {
 		s := newSoak(t, soakConfig{Consumers: 1, Descriptors: 64}, 1000, 5*time.Second)
 		s.run(t)
-		if most := slices.MaxFunc(s.samples, func(a, b sample) int { return cmp.Compare(a.Descriptors, b.Descriptors) }); most.Descriptors > 40 {
+		most := slices.MaxFunc(s.samples, func(a, b sample) int { return cmp.Compare(a.Descriptors, b.Descriptors) })
+		if most.Descriptors > 40 {
 			t.Errorf("%d descriptors are open, of which some 20 should be connections", most.Descriptors)
+		}
+		most = slices.MaxFunc(s.samples, func(a, b sample) int { return cmp.Compare(a.Goroutines, b.Goroutines) })
+		if most.Goroutines > soakPartitions/2 {
+			t.Errorf("%d goroutines for %d partitions", most.Goroutines, soakPartitions)
 		}
 	})
 }
