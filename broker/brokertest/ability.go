@@ -84,7 +84,7 @@ func leaseIsHeeded(w *world) {
 		a, b = b, a
 	}
 	a.kill()
-	for _, of := range byClaim(b.untook()) {
+	for _, of := range byClaim(b.hand.untook()) {
 		b.mustAck(of...)
 	}
 	b.quiet(3*w.h.Lease, "a process that died had it, and Setup.Lease is long: New has to heed it")

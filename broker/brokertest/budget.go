@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -26,16 +27,6 @@ func budgetMessages(w *world) {
 	w.handledOnce()
 }
 
-// filled makes n messages of a size.
-func (w *world) filled(topic string, n, size int) []broker.Outgoing {
-	ms := make([]broker.Outgoing, n)
-	for i := range ms {
-		value := append([]byte(w.newID()), '.')
-		ms[i] = broker.Outgoing{Topic: topic, Value: append(value, bytes.Repeat([]byte{'x'}, size-len(value))...)}
-	}
-	return ms
-}
-
 // budgetBytes proves that the budget's bytes bound what is out, but for one message, and that they are freed by settles.
 func budgetBytes(w *world) {
 	const limit, each, n = 10_000, 1000, 100
@@ -43,13 +34,10 @@ func budgetBytes(w *world) {
 	w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, each)...)
 	m.take(1)
 	time.Sleep(w.moment())
-	m.mu.Lock()
-	out := m.bytes
-	m.mu.Unlock()
-	if out > limit+each {
+	if _, out := m.hand.out(); out > limit+each {
 		w.Errorf("%d bytes are out, the budget is %d and one message of %d may go over", out, limit, each)
 	}
-	m.mustAck(m.untook()...)
+	m.mustAck(m.hand.untook()...)
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
 	w.settled()
@@ -70,15 +58,6 @@ func bytesUsedUp(w *world) {
 		m.close()
 	}
 	w.handledOnce()
-}
-
-// untook returns the messages that are out, also those that the case has taken.
-func (m *member) untook() []*broker.Message {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ms := m.all
-	m.got, m.all = nil, nil
-	return ms
 }
 
 // overBudget proves that a message larger than the whole budget is handed out, alone, and does not stop the rest.
@@ -105,9 +84,7 @@ func setBudget(w *world) {
 	w.produce(0, 40)
 	ms := m.take(4)
 	m.quiet(w.moment(), "the budget is used up")
-	m.mu.Lock()
-	m.budget.Messages = 12
-	m.mu.Unlock()
+	m.hand.setBudget(broker.Budget{Messages: 12, Bytes: 1 << 20})
 	s.SetBudget(broker.Budget{Messages: 12, Bytes: 1 << 20})
 	ms = append(ms, m.take(8)...)
 	m.quiet(w.moment(), "the larger budget is used up")
@@ -118,9 +95,7 @@ func setBudget(w *world) {
 	w.produce(0, 20) // what was asked for with the larger one is among these
 	w.settled()
 	stop()
-	m.mu.Lock()
-	m.budget.Messages = 3
-	m.mu.Unlock()
+	m.hand.setBudget(broker.Budget{Messages: 3, Bytes: 1 << 20})
 	w.produce(0, 20)
 	ms = m.take(3)
 	m.quiet(w.moment(), "the smaller budget is used up")
@@ -143,10 +118,10 @@ func pauseByTopic(w *world) {
 	a, b := w.sys.Topics[0], w.sys.Topics[1]
 	w.sys.Produce(w, 0, w.filled(a, 40, 1000)...)
 	if !m.receiveOnce() { // the rest of the bytes is prefetched now, or may be
-		w.Fatalf("Receive: %v", m.err)
+		w.Fatalf("Receive: %v", m.hand.why())
 	}
 	first := m.take(1)
-	if !w.mustPause(p, a) {
+	if !mustPause(w, p, a) {
 		pauseAll(w, m, p, first)
 		return
 	}
@@ -173,14 +148,14 @@ func pauseByTopic(w *world) {
 }
 
 // mustPause says whether the source can pause by topic.
-func (w *world) mustPause(p broker.Pauser, topic string) bool {
-	w.Helper()
+func mustPause(t testing.TB, p broker.Pauser, topic string) bool {
+	t.Helper()
 	err := p.Pause(topic)
 	if err == nil {
 		return true
 	}
 	if !errors.Is(err, errors.ErrUnsupported) {
-		w.Errorf("Pause by topic: %v, want nil or errors.ErrUnsupported", err)
+		t.Errorf("Pause by topic: %v, want nil or errors.ErrUnsupported", err)
 	}
 	return false
 }

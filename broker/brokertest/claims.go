@@ -14,15 +14,11 @@ func (m *member) current() *broker.Claim {
 	m.w.Helper()
 	var open *broker.Claim
 	m.w.eventually(m.name+" has an open claim", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for c := range m.claims {
-			if c.Startable() {
-				open = c
-				return true
-			}
+		cs := m.claims.list(true)
+		if len(cs) > 0 {
+			open = cs[0]
 		}
-		return false
+		return open != nil
 	})
 	return open
 }
@@ -50,20 +46,9 @@ func (w *world) pair(opts ...option) (a, b *member) {
 	w.Helper()
 	a, b = w.join(opts...), w.join(opts...)
 	w.eventually("both processes have one claim", func() bool {
-		return a.openClaims() == 1 && b.openClaims() == 1
+		return len(a.claims.list(true)) == 1 && len(b.claims.list(true)) == 1
 	})
 	return a, b
-}
-
-func (m *member) openClaims() (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for c := range m.claims {
-		if c.Startable() {
-			n++
-		}
-	}
-	return n
 }
 
 // revoked proves that a claim which is taken gently ends when all that was handed out is settled, by ack or give-back, that these
@@ -313,7 +298,9 @@ func settleRacesEnd(w *world) {
 			if w.books.Open() <= 550 { // or a rebalance was still under way, and it was handled under claims that have turned
 				w.produce(0, 700)
 			}
-			c = w.inUse(a, b)
+			if c = b.claims.used(); c == nil {
+				c = a.claims.used()
+			}
 			return c != nil && a.out()+b.out() > 550
 		})
 		w.slow(w.h.RevokeWait / 25) // two acks of each worker
@@ -374,33 +361,17 @@ func settleRacesClose(w *world) {
 	w.handled()
 }
 
-// inUse is an open claim of one of the members under which something was handed out, or nil.
-func (w *world) inUse(ms ...*member) (c *broker.Claim) {
-	for _, m := range ms {
-		m.mu.Lock()
-		for of, b := range m.claims {
-			if of.Startable() && b.handed > 0 {
-				c = of
-			}
-		}
-		m.mu.Unlock()
-	}
-	return c
-}
-
 // eventsInOrder proves that a source tells how it fares: Up when it has contact, Assigned before anything of a claim, Ended at
 // its end, the claim's own channels before its event.
 func eventsInOrder(w *world) {
 	m := w.join()
 	w.produce(0, 10)
 	m.mustAck(m.take(10)...)
-	w.eventually("an Up event came", func() bool { return m.seen(broker.Up) == 1 })
+	w.eventually("an Up event came", func() bool { return m.told.times(broker.Up) == 1 })
 	w.settled()
 	m.close()
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var kinds []broker.Kind
-	for _, e := range m.events {
+	for _, e := range m.told.all() {
 		kinds = append(kinds, e.Kind)
 		if e.Kind == broker.Ended && !errors.Is(e.Claim.Cause(), broker.ErrClosed) {
 			w.Errorf("at Close a claim ended with the cause %v, want ErrClosed", e.Claim.Cause())
@@ -427,7 +398,7 @@ func assignedComesFirst(w *world) {
 // observeCallsBack proves that Observe may call the source at each event: it is called with no lock held.
 func observeCallsBack(w *world) {
 	var m *member
-	m = w.process(observing(func(broker.Event) { m.callBack() }))
+	m = w.process(observing(func(broker.Event) { callBack(m.src, m.hand.atMost()) }))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -442,7 +413,7 @@ func observeCallsBack(w *world) {
 	case <-over:
 	case <-time.After(2 * w.h.Patience):
 		m.abandon()
-		w.Fatalf("the source hangs: Observe is called with a lock held%s", w.stacks())
+		w.Fatalf("the source hangs: Observe is called with a lock held%s", w.h.stacks())
 	}
 	w.handledOnce()
 }

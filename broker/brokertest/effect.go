@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"testing"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -11,9 +12,9 @@ import (
 // to another process.
 
 // noEffect fails the case, and names the function.
-func (w *world) noEffect(name, saw string) {
-	w.Helper()
-	w.Errorf("brokertest harness: %s has no effect: %s", name, saw)
+func noEffect(t testing.TB, name, saw string) {
+	t.Helper()
+	t.Errorf("brokertest harness: %s has no effect: %s", name, saw)
 }
 
 // harnessRedelivers proves that Redeliver makes the broker deliver a message again: to a process that stands by, since the one
@@ -25,9 +26,9 @@ func harnessRedelivers(w *world) {
 	ms := a.take(1)
 	b := w.join()
 	w.sys.Redeliver(w, ms[0])
-	got, _ := b.tryTake(1, w.h.Patience)
+	got, _ := b.hand.take(1, w.h.Patience)
 	if len(got) == 0 {
-		w.noEffect("Redeliver", "a message that is out in a process whose budget is used up does not come to one that stands by")
+		noEffect(w, "Redeliver", "a message that is out in a process whose budget is used up does not come to one that stands by")
 	}
 	_ = a.ack(ms...)
 	if len(got) > 0 {
@@ -53,21 +54,14 @@ func harnessForgets(w *world) {
 	a.mustAck(a.take(20)...)
 	w.settled()
 	a.close()
-	a.excuse()
+	a.fate.lose()
 	w.sys.ForgetSettles(w)
 	if w.sys.Unsettled(w) == 0 {
-		w.noEffect("ForgetSettles", "all is still settled after it, and no process is there")
+		noEffect(w, "ForgetSettles", "all is still settled after it, and no process is there")
 	}
 	b := w.join()
 	defer b.handle(func(msg *broker.Message) { b.mustAck(msg) })()
 	w.settled()
-}
-
-// excuse lets a member break promises that the case makes it break.
-func (m *member) excuse() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.gone = true
 }
 
 // harnessFails proves that FailSettles lets settles fail, and that 0 undoes it.
@@ -80,7 +74,7 @@ func harnessFails(w *world) {
 	m.mustAck(m.take(5)...)
 	time.Sleep(max(w.moment(), 4*usual))
 	if w.sys.Unsettled(w) == 0 {
-		w.noEffect("FailSettles", "acks are settled, and all were to fail")
+		noEffect(w, "FailSettles", "acks are settled, and all were to fail")
 	}
 	w.sys.FailSettles(w, 0)
 	w.settled()
@@ -112,7 +106,7 @@ func harnessSlows(w *world) {
 	took := time.Since(began)
 	w.slow(0)
 	if took < d/2 {
-		w.noEffect("SlowSettles", "with exchanges that take "+d.String()+" longer the broker had an ack after "+took.String())
+		noEffect(w, "SlowSettles", "with exchanges that take "+d.String()+" longer the broker had an ack after "+took.String())
 	}
 }
 
@@ -131,13 +125,13 @@ func harnessCuts(w *world) {
 			_ = m.ack(ms...)
 			time.Sleep(w.moment())
 			if w.sys.Unsettled(w) == 0 {
-				w.noEffect("Cut", "acks arrive, and what is sent "+d.String()+" was to be lost")
+				noEffect(w, "Cut", "acks arrive, and what is sent "+d.String()+" was to be lost")
 			}
 		}
 		if d != ToBroker {
 			w.produce(0, 1)
-			if got, _ := m.tryTake(1, w.moment()); len(got) > 0 {
-				w.noEffect("Cut", "messages arrive, and what is sent "+d.String()+" was to be lost")
+			if got, _ := m.hand.take(1, w.moment()); len(got) > 0 {
+				noEffect(w, "Cut", "messages arrive, and what is sent "+d.String()+" was to be lost")
 				ms = append(ms, got...)
 			}
 		}
@@ -157,10 +151,10 @@ func harnessCounts(w *world) {
 	m.mustAck(m.take(10)...)
 	w.settled()
 	if w.sys.Pulls != nil && !w.within(func() bool { return w.sys.Pulls(w) > 0 }) {
-		w.noEffect("Pulls", "messages have come, and nothing was asked for")
+		noEffect(w, "Pulls", "messages have come, and nothing was asked for")
 	}
-	if w.sys.Floors != nil && !w.within(func() bool { return w.highestFloor() > 0 }) {
-		w.noEffect("Floors", "messages were settled, and nothing was committed")
+	if w.sys.Floors != nil && !w.within(func() bool { return highest(w.sys.Floors(w)) > 0 }) {
+		noEffect(w, "Floors", "messages were settled, and nothing was committed")
 	}
 }
 
@@ -174,9 +168,9 @@ func (w *world) within(cond func() bool) bool {
 	return true
 }
 
-func (w *world) highestFloor() (high int64) {
-	for _, floors := range w.sys.Floors(w) {
-		for _, f := range floors {
+func highest(floors map[string][]int64) (high int64) {
+	for _, of := range floors {
+		for _, f := range of {
 			high = max(high, f)
 		}
 	}

@@ -15,7 +15,7 @@ func budgetUsedUpExactly(w *world) {
 	w.sys.Produce(w, 0, ms...)
 	for got := 0; got < len(ms); {
 		m.take(1)
-		out := m.untook()
+		out := m.hand.untook()
 		m.mustAck(out...)
 		got += len(out)
 	}

@@ -1,8 +1,6 @@
 package brokertest
 
 import (
-	"math"
-
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -16,7 +14,7 @@ func trimmedWhileAway(w *world) {
 	a.src.Stop() // before the acks free budget: what is given back and trimmed then, a broker may count as settled (JetStream)
 	a.waitStopped("Stop")
 	a.mustAck(ms...)
-	more, _ := a.tryTake(5, 0)
+	more, _ := a.hand.take(5, 0)
 	handled := 5 + len(more)
 	if len(more) > 0 {
 		a.mustAck(more...)
@@ -28,26 +26,13 @@ func trimmedWhileAway(w *world) {
 	b := w.join()
 	b.mustAck(b.take(5)...)
 	w.settled()
-	w.eventually("the gap was told", func() bool { n, _, _ := b.gaps(); return n > 0 })
-	if _, n, unknown := b.gaps(); unknown || n != int64(15-handled) {
+	w.eventually("the gap was told", func() bool { n, _, _ := b.told.gaps(); return n > 0 })
+	if _, n, unknown := b.told.gaps(); unknown || n != int64(15-handled) {
 		w.Errorf("Gap events say %d messages (unknown: %v), want %d", n, unknown, 15-handled)
 	}
-	if from := b.gapFrom(); last.Offset >= 0 && !w.h.Unordered && from != last.Offset+1 {
+	if from := b.told.gapFrom(); last.Offset >= 0 && !w.h.Unordered && from != last.Offset+1 {
 		w.Errorf("the first Gap says From %d, want %d, which is after what was handled", from, last.Offset+1)
 	}
-}
-
-// gapFrom is the lowest From of all Gap events.
-func (m *member) gapFrom() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	from := int64(math.MaxInt64)
-	for _, e := range m.events {
-		if e.Kind == broker.Gap {
-			from = min(from, e.From)
-		}
-	}
-	return from
 }
 
 // trimmedUnderway proves the same of a source that runs: what was produced is what is handed out, plus what Gap events count.
@@ -64,11 +49,11 @@ func trimmedUnderway(w *world) {
 	defer stop()
 	w.settled()
 	w.eventually("messages that were handed out and gaps make up the whole", func() bool {
-		_, gone, _ := m.gaps()
-		return m.handedOut()+int(gone) >= n
+		_, gone, _ := m.told.gaps()
+		return m.hand.ever()+int(gone) >= n
 	})
-	if _, gone, unknown := m.gaps(); unknown || m.handedOut()+int(gone) != n {
-		w.Errorf("%d were handed out and Gap events say %d (unknown: %v), want %d together", m.handedOut(), gone, unknown, n)
+	if _, gone, unknown := m.told.gaps(); unknown || m.hand.ever()+int(gone) != n {
+		w.Errorf("%d were handed out and Gap events say %d (unknown: %v), want %d together", m.hand.ever(), gone, unknown, n)
 	}
 }
 
@@ -87,8 +72,8 @@ func trimmedAndGivenBack(w *world) {
 	if w.h.DropsInSilence {
 		return
 	}
-	w.eventually("what was given back and was gone by then was told as a Gap", func() bool { return m.seen(broker.Gap) > 0 })
-	if _, n, unknown := m.gaps(); !unknown && n != 6 {
+	w.eventually("what was given back and was gone by then was told as a Gap", func() bool { return m.told.times(broker.Gap) > 0 })
+	if _, n, unknown := m.told.gaps(); !unknown && n != 6 {
 		w.Errorf("Gap events say %d messages, want 6, which were given back and gone by then", n)
 	}
 }
@@ -117,7 +102,7 @@ func recreated(w *world) {
 	}
 	m.mustAck(ms...)
 	w.settled()
-	w.eventually("the recreation was told as a Gap", func() bool { return m.seen(broker.Gap) > 0 })
+	w.eventually("the recreation was told as a Gap", func() bool { return m.told.times(broker.Gap) > 0 })
 	m.quiet(w.moment(), "all was acked")
 }
 
@@ -146,11 +131,11 @@ func undecodable(w *world) {
 	w.sys.Undecodable(w, w.sys.Topics[0])
 	w.produce(0, 3)
 	m.mustAck(m.take(3)...)
-	rest, err := m.tryTake(3, w.h.Patience)
+	rest, err := m.hand.take(3, w.h.Patience)
 	if err != nil {
 		return // it stops, and says so
 	}
 	m.mustAck(rest...)
 	w.handledOnce()
-	w.eventually("what was skipped was told as a Gap", func() bool { return m.seen(broker.Gap) > 0 })
+	w.eventually("what was skipped was told as a Gap", func() bool { return m.told.times(broker.Gap) > 0 })
 }

@@ -48,7 +48,8 @@ type Harness struct {
 	Ordered bool
 	// Only names the cases to run. Empty: all.
 	Only []string
-	// NoPartitions: the broker has none, so Message.Partition has to be -1.
+	// NoPartitions: the broker has none, so Message.Partition has to be -1. Cases about a partition that goes to another process are
+	// skipped.
 	NoPartitions bool
 	// LateAcks: the broker takes an ack by whom has lost the message to another (JetStream), so that the adapter has to send it.
 	LateAcks bool

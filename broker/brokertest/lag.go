@@ -101,7 +101,7 @@ func lagWhileDown(w *world) {
 		w.h.skip(w, "the source is no broker.LagReporter")
 	}
 	w.produce(0, 5)
-	w.down()
+	w.sys.Down(w)
 	ctx, cancel := within(w.lease)
 	defer cancel()
 	_ = m.tryOpen(ctx)

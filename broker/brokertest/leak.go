@@ -13,10 +13,10 @@ func noGoroutineLeft(w *world) {
 	if len(w.h.Goroutines) == 0 {
 		w.h.skip(w, "Harness.Goroutines does not say how the adapter's goroutines are known")
 	}
-	before := w.running()
+	before := w.h.running()
 	worked, unused := w.join(), w.process()
 	w.eventually(fmt.Sprintf("Harness.Goroutines %q match something while a source is open", w.h.Goroutines), func() bool {
-		return len(w.running()) > len(before)
+		return len(w.h.running()) > len(before)
 	})
 	w.produce(0, 20)
 	worked.mustAck(worked.take(20)...)
@@ -26,30 +26,30 @@ func noGoroutineLeft(w *world) {
 	unused.close()
 	w.process().close()
 	if w.sys.Down != nil && w.sys.Up != nil {
-		w.down()
+		w.sys.Down(w)
 		failed := w.process()
 		ctx, cancel := within(w.lease)
 		defer cancel()
 		_ = failed.tryOpen(ctx)
 		failed.close()
-		w.up()
+		w.sys.Up(w)
 	}
 	left := 0
 	for end := time.Now().Add(w.h.Patience); time.Now().Before(end); time.Sleep(poll) {
-		if left = len(w.running()) - len(before); left <= 0 {
+		if left = len(w.h.running()) - len(before); left <= 0 {
 			return
 		}
 	}
-	w.Errorf("%d goroutines are left:\n%s", left, strings.Join(w.running(), "\n\n"))
+	w.Errorf("%d goroutines are left:\n%s", left, strings.Join(w.h.running(), "\n\n"))
 }
 
 // running returns the stacks of the adapter's goroutines.
-func (w *world) running() (stacks []string) {
+func (h *Harness) running() (stacks []string) {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	for _, stack := range strings.Split(string(buf), "\n\n") {
-		for _, part := range w.h.Goroutines {
-			if strings.Contains(stack, part) && !strings.Contains(stack, "brokertest.(*world).running") {
+		for _, part := range h.Goroutines {
+			if strings.Contains(stack, part) && !strings.Contains(stack, "brokertest.(*Harness).running") {
 				stacks = append(stacks, stack)
 				break
 			}
@@ -59,8 +59,8 @@ func (w *world) running() (stacks []string) {
 }
 
 // stacks is what the adapter's goroutines do, as far as the harness says how they are known.
-func (w *world) stacks() string {
-	if running := w.running(); len(running) > 0 {
+func (h *Harness) stacks() string {
+	if running := h.running(); len(running) > 0 {
 		return "\n" + strings.Join(running, "\n\n")
 	}
 	return ""
@@ -82,14 +82,14 @@ func noBufferLeft(w *world) {
 		}
 		m.mustAck(ms...)
 	}()
-	m.untook()
+	m.hand.untook()
 	w.settled()
 	if w.sys.Trim != nil {
 		w.sys.Trim(w, w.sys.Topics[0], n)
 	}
 	w.produce(0, 8) // others go through the same places
 	m.mustAck(m.take(8)...)
-	m.untook()
+	m.hand.untook()
 	w.settled()
 	freed := "the messages' bytes were freed"
 	if w.h.DropsSettled {

@@ -11,8 +11,8 @@ import (
 // badOptions proves that Open says at once what is wrong with its options, also while the broker is away.
 func badOptions(w *world) {
 	if w.sys.Down != nil && w.sys.Up != nil {
-		w.down()
-		defer w.up()
+		w.sys.Down(w)
+		defer w.sys.Up(w)
 	}
 	for what, spoil := range map[string]func(o *broker.Options){
 		"a budget of no messages": func(o *broker.Options) { o.Budget.Messages = 0 },
@@ -21,7 +21,7 @@ func badOptions(w *world) {
 		"no Observe":              func(o *broker.Options) { o.Observe = nil },
 	} {
 		m := w.process()
-		o := broker.Options{Budget: m.budget, Observe: m.saw}
+		o := broker.Options{Budget: m.hand.atMost(), Observe: m.saw}
 		spoil(&o)
 		ctx, cancel := within(w.h.Patience)
 		if _, err := m.src.Open(ctx, o); refusedAtOnce(err) != nil {
@@ -68,7 +68,7 @@ func receiveFails(w *world) {
 	ms := m.take(5)
 	m.p.EndReceive()
 	m.waitStopped("EndReceive")
-	if _, err := m.tryTake(1, 0); err == nil || errors.Is(err, broker.ErrClosed) {
+	if _, err := m.hand.take(1, 0); err == nil || errors.Is(err, broker.ErrClosed) {
 		w.Fatalf("brokertest harness: EndReceive has no effect: Receive says %v", err)
 	}
 	if n, err := m.src.Receive(make([]broker.Message, 1)); n != 0 || err == nil {

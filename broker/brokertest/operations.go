@@ -42,7 +42,7 @@ func operationsAreTold(w *world) {
 	// A small budget: a request for many messages may stay with the broker until all have come.
 	m = w.process(budget(4, 1<<20), measuring(func(o broker.Operation) {
 		if book.note(o) <= 3 { // not each time: a Pause lets go of what came just now
-			m.callBack()
+			callBack(m.src, m.hand.atMost())
 		}
 	}))
 	over := make(chan struct{})
@@ -66,7 +66,7 @@ func operationsAreTold(w *world) {
 	case <-over:
 	case <-time.After(4 * w.h.Patience):
 		m.abandon()
-		w.Fatalf("the source hangs: Operated is called with a lock held%s", w.stacks())
+		w.Fatalf("the source hangs: Operated is called with a lock held%s", w.h.stacks())
 	}
 	for _, kind := range broker.OperationKinds() {
 		if book.has(kind) && !w.h.Operations {

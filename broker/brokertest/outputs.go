@@ -14,29 +14,33 @@ import (
 // With Traits.Atomic every ack of every case emits: one output for each message, whose value begins with the message's id and has
 // the name of the process behind it. At the end of each case nobody has two, whatever the case did. The cases here ask for more.
 
-// settle is Ack, and with Traits.Atomic AckEmitting.
-func (m *member) settle(ms []*broker.Message) error {
-	if !m.w.h.Traits.Atomic {
+// An acker acks for a member: by Ack, and with Traits.Atomic by AckEmitting.
+type acker struct {
+	src    broker.Source // with Traits.Atomic a broker.Emitter
+	name   string        // the member's
+	atomic bool
+	topic  string // where outputs go
+}
+
+// ack acks messages of one claim.
+func (a *acker) ack(ms []*broker.Message) error {
+	if !a.atomic {
 		tokens := make([]uint64, len(ms))
 		for i, msg := range ms {
 			tokens[i] = msg.Token
 		}
-		return m.src.Ack(ms[0].Claim, tokens)
+		return a.src.Ack(ms[0].Claim, tokens)
 	}
 	es := make([]broker.Emission, len(ms))
 	for i, msg := range ms {
-		es[i] = broker.Emission{Tokens: []uint64{msg.Token}, Outs: []broker.Outgoing{m.output(msg, nil)}}
+		es[i] = broker.Emission{Tokens: []uint64{msg.Token}, Outs: []broker.Outgoing{a.output(msg, nil)}}
 	}
-	return m.emit(ms[0].Claim, es)
+	return a.emit(ms[0].Claim, es)
 }
 
 // emit is AckEmitting. What was given is written over afterwards, but for the outputs.
-func (m *member) emit(c *broker.Claim, es []broker.Emission) error {
-	emitter, can := m.src.(broker.Emitter)
-	if !can {
-		m.w.Fatalf("%s: Traits.Atomic is set, and the source is no broker.Emitter", m.name)
-	}
-	err := emitter.AckEmitting(c, es)
+func (a *acker) emit(c *broker.Claim, es []broker.Emission) error {
+	err := a.src.(broker.Emitter).AckEmitting(c, es)
 	for i := range es {
 		clear(es[i].Tokens)
 	}
@@ -44,8 +48,9 @@ func (m *member) emit(c *broker.Claim, es []broker.Emission) error {
 	return err
 }
 
-func (m *member) output(msg *broker.Message, key []byte) broker.Outgoing {
-	return broker.Outgoing{Topic: m.w.sys.Outputs, Key: key, Value: []byte(id(msg) + "." + m.name)}
+// output is a message's, by which it is known who acked it.
+func (a *acker) output(msg *broker.Message, key []byte) broker.Outgoing {
+	return broker.Outgoing{Topic: a.topic, Key: key, Value: []byte(id(msg) + "." + a.name)}
 }
 
 func needsAtomic(h *Harness) string {
@@ -56,7 +61,7 @@ func needsAtomic(h *Harness) string {
 }
 
 // outputs are the values of what is stored, by the id that they begin with.
-func (w *world) outputs() map[string][]string {
+func outputs(w *world) map[string][]string {
 	of := make(map[string][]string)
 	for _, m := range w.sys.Stored(w, w.sys.Outputs) {
 		name, _, _ := strings.Cut(string(m.Value), ".")
@@ -66,13 +71,13 @@ func (w *world) outputs() map[string][]string {
 }
 
 // noOutputTwice holds in every case: what was acked twice, by whoever, has one output.
-func (w *world) noOutputTwice() {
+func noOutputTwice(w *world) {
 	w.Helper()
 	if !w.h.Traits.Atomic {
 		return
 	}
 	var twice []string
-	for _, values := range w.outputs() {
+	for _, values := range outputs(w) {
 		if len(values) > 1 {
 			twice = append(twice, fmt.Sprint(values))
 		}
@@ -88,7 +93,7 @@ func (w *world) eachHasOutput(ids []string) {
 	w.Helper()
 	var without []string
 	for end := time.Now().Add(w.h.Patience); ; time.Sleep(poll) {
-		of := w.outputs()
+		of := outputs(w)
 		without = slices.DeleteFunc(slices.Clone(ids), func(name string) bool { return len(of[name]) > 0 })
 		if len(without) == 0 {
 			return
@@ -108,8 +113,8 @@ func outputsOnce(w *world) {
 	ms := m.take(60)
 	for _, msg := range ms[:20] {
 		m.release([]*broker.Message{msg}, true)
-		two := []broker.Outgoing{m.output(msg, nil), {Topic: w.sys.Outputs, Value: []byte("second-" + id(msg) + ".x")}}
-		if err := m.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token}, Outs: two}}); err != nil {
+		two := []broker.Outgoing{m.acks.output(msg, nil), {Topic: w.sys.Outputs, Value: []byte("second-" + id(msg) + ".x")}}
+		if err := m.acks.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token}, Outs: two}}); err != nil {
 			w.Errorf("AckEmitting: %v", err)
 		}
 	}
@@ -133,9 +138,9 @@ func outputsTogether(w *world) {
 		m.release(ms[i:i+4], true)
 		for _, msg := range ms[i : i+4] {
 			e.Tokens = append(e.Tokens, msg.Token)
-			e.Outs = append(e.Outs, m.output(msg, nil))
+			e.Outs = append(e.Outs, m.acks.output(msg, nil))
 		}
-		if err := m.emit(ms[i].Claim, []broker.Emission{e}); err != nil {
+		if err := m.acks.emit(ms[i].Claim, []broker.Emission{e}); err != nil {
 			w.Errorf("AckEmitting of four: %v", err)
 		}
 	}
@@ -154,8 +159,8 @@ func outputsInOrder(w *world) {
 	rnd.Shuffle(n, func(i, j int) { ms[i], ms[j] = ms[j], ms[i] })
 	for i, msg := range ms {
 		m.release([]*broker.Message{msg}, true)
-		if err := m.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token},
-			Outs: []broker.Outgoing{m.output(msg, []byte("key"))}}}); err != nil {
+		if err := m.acks.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token},
+			Outs: []broker.Outgoing{m.acks.output(msg, []byte("key"))}}}); err != nil {
 			w.Errorf("AckEmitting: %v", err)
 		}
 		if i%50 == 49 {
@@ -179,10 +184,10 @@ func outputsInOrder(w *world) {
 func outputsOfLost(w *world) {
 	w.need("Steal", w.sys.Steal != nil)
 	a, b := w.join(), w.join()
-	w.eventually("both processes have a claim", func() bool { return a.openClaims() > 0 && b.openClaims() > 0 })
+	w.eventually("both processes have a claim", func() bool { return len(a.claims.list(true)) > 0 && len(b.claims.list(true)) > 0 })
 	ids := append(w.produce(0, 20), w.produce(1, 20)...)
 	w.eventually("all are out", func() bool { return a.out() > 0 && a.out()+b.out() == len(ids) })
-	ms := a.untook()
+	ms := a.hand.untook()
 	w.sys.Steal(w, ms[0].Claim)
 	for _, msg := range ms {
 		_ = a.ack(msg) // before it knows, while, and after
@@ -261,7 +266,7 @@ func outputsOfFrozen(w *world) {
 	a.freeze()
 	b := w.join(budget(20, 1<<20))
 	stop := b.handle(func(msg *broker.Message) { _ = b.ack(msg) })
-	w.settledBut(15) // the first five perhaps
+	w.eventually("at most 15 messages are unsettled", func() bool { return w.sys.Unsettled(w) <= 15 }) // the first five perhaps
 	a.p.Thaw()
 	_ = a.ack(ms[5:]...)
 	time.Sleep(w.lease)
@@ -272,12 +277,6 @@ func outputsOfFrozen(w *world) {
 	w.eachHasOutput(ids)
 }
 
-// settledBut waits until at most n messages are not settled.
-func (w *world) settledBut(n int64) {
-	w.Helper()
-	w.eventually(fmt.Sprintf("at most %d messages are unsettled", n), func() bool { return w.sys.Unsettled(w) <= n })
-}
-
 // outputsAtEnd proves that what was acked before a claim ends, by a revocation or by Close, has its output when it has ended; and
 // that it needs nobody else for that.
 func outputsAtEnd(w *world) {
@@ -286,7 +285,7 @@ func outputsAtEnd(w *world) {
 	a.mustAck(a.take(20)...)
 	if w.sys.Bounce != nil {
 		w.sys.Bounce(w, a.current())
-		w.eventually("the claim was ended", func() bool { return a.seen(broker.Ended) > 0 })
+		w.eventually("the claim was ended", func() bool { return a.told.times(broker.Ended) > 0 })
 		ids = append(ids, w.produce(0, 20)...)
 		a.mustAck(a.take(20)...)
 	}
@@ -294,7 +293,7 @@ func outputsAtEnd(w *world) {
 		b := w.join() // it gets the partition, and needs to do nothing for what a has acked
 		if c := a.current(); c != nil {
 			w.sys.Revoke(w, c)
-			w.eventually("the claim was revoked", func() bool { return b.openClaims() > 0 })
+			w.eventually("the claim was revoked", func() bool { return len(b.claims.list(true)) > 0 })
 		}
 		w.eachHasOutput(ids)
 	}
@@ -317,17 +316,15 @@ func outputsRecreated(w *world) {
 	w.sys.FailSettles(w, 1<<20)
 	m.mustAck(ms...)
 	w.sys.Recreate(w, w.sys.Topics[0])
-	w.eventually("the claim was ended", func() bool { return m.seen(broker.Ended) > 0 })
+	w.eventually("the claim was ended", func() bool { return m.told.times(broker.Ended) > 0 })
 	w.sys.FailSettles(w, 0)
 	ids = append(ids, w.produce(0, 10)...)
 	m.mustAck(m.take(10)...)
 	w.settled()
 	w.eachHasOutput(ids)
-	without := slices.DeleteFunc(lost, func(name string) bool { return len(w.outputs()[name]) > 0 })
+	without := slices.DeleteFunc(lost, func(name string) bool { return len(outputs(w)[name]) > 0 })
 	w.eventually("acks whose outputs are not stored were reported as Unconfirmed", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.excused(0) >= int64(len(without))
+		return m.told.excused(0) >= int64(len(without))
 	})
 }
 
@@ -358,9 +355,5 @@ func outputsRefused(w *world) {
 // outputsStorm proves that each message has one output when everything happens at once: see storm.
 func outputsStorm(w *world) {
 	storm(w)
-	var ids []string
-	for name := range w.names {
-		ids = append(ids, name)
-	}
-	w.eachHasOutput(ids)
+	w.eachHasOutput(w.names.ids())
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -34,7 +35,7 @@ func payloads(w *world) {
 	m := w.join()
 	for range ms {
 		msg := m.take(1)[0]
-		w.same(msg, want[id(msg)])
+		comparison{w, w.h}.same(msg, want[id(msg)])
 		m.mustAck(msg)
 	}
 	w.produce(0, 1) // without headers
@@ -47,14 +48,20 @@ func payloads(w *world) {
 	w.handledOnce()
 }
 
+// A comparison is of what was handed out with what was produced, as far as the broker keeps it.
+type comparison struct {
+	testing.TB
+	h *Harness
+}
+
 // same compares a message with what was produced.
-func (w *world) same(got *broker.Message, want broker.Outgoing) {
-	w.Helper()
+func (c comparison) same(got *broker.Message, want broker.Outgoing) {
+	c.Helper()
 	name := id(got)
-	if !w.h.NoKeys {
-		w.sameBytes(name+": the key", got.Key, want.Key, w.h.NilKeyIsEmpty)
+	if !c.h.NoKeys {
+		c.sameBytes(name+": the key", got.Key, want.Key, c.h.NilKeyIsEmpty)
 	}
-	w.sameBytes(name+": the value", got.Value, want.Value, w.h.NilValueIsEmpty)
+	c.sameBytes(name+": the value", got.Value, want.Value, c.h.NilValueIsEmpty)
 	var headers []string
 	for k, v := range got.Headers.All() {
 		if strings.HasPrefix(strings.ToLower(k), "case-") {
@@ -65,29 +72,29 @@ func (w *world) same(got *broker.Message, want broker.Outgoing) {
 	for _, h := range want.Headers {
 		wanted = append(wanted, fmt.Sprintf("%s=%q", h.Key, h.Value))
 	}
-	if !w.sameHeaders(headers, wanted) {
-		w.Errorf("%s: headers are %v, want %v", name, headers, wanted)
+	if !c.sameHeaders(headers, wanted) {
+		c.Errorf("%s: headers are %v, want %v", name, headers, wanted)
 	}
 	if last, _ := got.Headers.Get("Case-Twice"); string(last) != "second" {
-		w.Errorf("%s: Get of a repeated key returned %q, want its last value", name, last)
+		c.Errorf("%s: Get of a repeated key returned %q, want its last value", name, last)
 	}
 	if v, found := got.Headers.Get("Case-Empty"); !found || len(v) != 0 {
-		w.Errorf("%s: Get of an empty header returned %q, %v", name, v, found)
+		c.Errorf("%s: Get of an empty header returned %q, %v", name, v, found)
 	}
 	if _, found := got.Headers.Get("CASE-TWICE"); found {
-		w.Errorf("%s: Get does not compare keys exactly", name)
+		c.Errorf("%s: Get does not compare keys exactly", name)
 	}
 	if n := got.Headers.Len(); n < len(wanted) {
-		w.Errorf("%s: Len is %d, want at least %d", name, n, len(wanted))
+		c.Errorf("%s: Len is %d, want at least %d", name, n, len(wanted))
 	}
 }
 
 // sameHeaders compares in order, or where the broker keeps the order within a key only, as sets with that order.
-func (w *world) sameHeaders(got, want []string) bool {
+func (c comparison) sameHeaders(got, want []string) bool {
 	if slices.Equal(got, want) {
 		return true
 	}
-	if !w.h.HeadersByKey {
+	if !c.h.HeadersByKey {
 		return false
 	}
 	byKey := func(x, y string) int {
@@ -100,12 +107,12 @@ func (w *world) sameHeaders(got, want []string) bool {
 	return slices.Equal(got, want)
 }
 
-func (w *world) sameBytes(what string, got, want []byte, nilIsEmpty bool) {
-	w.Helper()
+func (c comparison) sameBytes(what string, got, want []byte, nilIsEmpty bool) {
+	c.Helper()
 	if !bytes.Equal(got, want) {
-		w.Errorf("%s is %.40q (%d bytes), want %.40q (%d bytes)", what, got, len(got), want, len(want))
+		c.Errorf("%s is %.40q (%d bytes), want %.40q (%d bytes)", what, got, len(got), want, len(want))
 	} else if (got == nil) != (want == nil) && !nilIsEmpty {
-		w.Errorf("%s is nil: %v, want %v", what, got == nil, want == nil)
+		c.Errorf("%s is nil: %v, want %v", what, got == nil, want == nil)
 	}
 }
 

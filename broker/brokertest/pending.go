@@ -57,7 +57,7 @@ func (w *world) atOnce(what string, n int, call func(i int)) {
 func (m *member) drain() (n int) {
 	m.w.Helper()
 	for {
-		ms, _ := m.tryTake(1, m.w.moment())
+		ms, _ := m.hand.take(1, m.w.moment())
 		if len(ms) == 0 {
 			return n
 		}
@@ -73,7 +73,7 @@ func prefetchStays(w *world) {
 	w.produce(0, 20)
 	a.open()
 	if !a.receiveOnce() {
-		w.Fatalf("Receive: %v", a.err)
+		w.Fatalf("Receive: %v", a.hand.why())
 	}
 	first := a.take(1)
 	b := w.join(budget(20, 1<<20))
@@ -98,7 +98,7 @@ func prefetchAfterLease(w *world) {
 	w.produce(0, 20)
 	a.open()
 	if !a.receiveOnce() {
-		w.Fatalf("Receive: %v", a.err)
+		w.Fatalf("Receive: %v", a.hand.why())
 	}
 	first := a.take(1)
 	a.p.Cut(Both)
@@ -125,7 +125,7 @@ func prefetchBounded(w *world) {
 		w.sys.Produce(w, 0, w.filled(w.sys.Topics[0], n, each)...)
 		a.open()
 		if !a.receiveOnce() {
-			w.Fatalf("Receive: %v", a.err)
+			w.Fatalf("Receive: %v", a.hand.why())
 		}
 		first := a.take(1)
 		b := w.join()
@@ -221,7 +221,7 @@ func (w *world) behind() (a, b *member, first []*broker.Message, left int) {
 	w.produce(0, 20)
 	a.open()
 	if !a.receiveOnce() {
-		w.Fatalf("Receive: %v", a.err)
+		w.Fatalf("Receive: %v", a.hand.why())
 	}
 	first = a.take(1)
 	b = w.join(ordered())

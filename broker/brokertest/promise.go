@@ -2,106 +2,92 @@ package brokertest
 
 import (
 	"errors"
-	"maps"
-	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
 
-// promised is an ack that said nil.
-type promised struct {
-	by *member
-	// heard is how many events the member had seen when it was made.
-	heard int
+// promises are acks that said nil, and which of their messages came again.
+type promises struct {
+	crossing time.Duration // how much later than an ack a message may be handed out elsewhere: it was under way by then
+
+	mu    sync.Mutex
+	acked map[string]promise
+	again map[string]promise
+}
+
+// A promise is an ack of one message that said nil.
+type promise struct {
+	id    string
+	by    string // the member's name
+	heard int    // events that the member was told before
 	at    time.Time
 }
 
-// promise books that m was told nil.
-func (w *world) promise(m *member, ms []*broker.Message, heard int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// made books that a member was told nil.
+func (p *promises) made(by string, ms []*broker.Message, heard int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, msg := range ms {
-		w.acked[id(msg)] = promised{m, heard, time.Now()}
+		p.acked[id(msg)] = promise{id(msg), by, heard, time.Now()}
 	}
 }
 
-// crossing is how much later than an ack a message may be handed out elsewhere, of a lease: it was under way when the ack was
-// made.
-const crossing = 20
-
-func (w *world) cameAgain(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p, ok := w.acked[id]; ok && time.Since(p.at) > w.h.Lease/crossing {
-		w.again[id] = p
+// handedOut books that a message was.
+func (p *promises) handedOut(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if made, ok := p.acked[id]; ok && time.Since(made.at) > p.crossing {
+		p.again[id] = made
 	}
 }
 
-// promises checks that what an ack said nil to did not come again, unless that was reported as Unconfirmed.
-func (w *world) promises() {
-	w.Helper()
-	w.mu.Lock()
-	again, ids := maps.Clone(w.again), make(map[*member][]string)
-	w.mu.Unlock()
-	for id, p := range again {
-		ids[p.by] = append(ids[p.by], id)
-	}
-	for m, ids := range ids {
-		if broken := m.broken(ids, again); len(broken) > 0 {
-			w.Errorf("%s: Ack said nil to %d messages that came again, and %d of them were not reported as Unconfirmed afterwards: %v%s",
-				m.name, len(ids), len(broken), broken, w.story(broken))
+// notKept are those to a member whose messages came again, the latest first.
+func (p *promises) notKept(by string) (made []promise) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.again {
+		if x.by == by {
+			made = append(made, x)
 		}
 	}
+	slices.SortFunc(made, func(a, b promise) int { return b.heard - a.heard })
+	return made
 }
 
-// broken are the messages, of those that came again, which no Unconfirmed event can be about. An event is about acks before it:
-// each excuses N of them, the latest first.
-func (m *member) broken(ids []string, acks map[string]promised) (broken []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.gone {
-		return nil
-	}
-	slices.SortFunc(ids, func(a, b string) int { return acks[b].heard - acks[a].heard })
+// broken are the messages, of promises that were not kept, which no Unconfirmed event can be about. An event is about acks before
+// it: each excuses N of them, the latest first.
+func (t *told) broken(made []promise) (ids []string) {
 	used := int64(0)
-	for _, id := range ids {
-		if used >= m.excused(acks[id].heard) {
-			broken = append(broken, id)
+	for _, p := range made {
+		if used >= t.excused(p.heard) {
+			ids = append(ids, p.id)
 			continue
 		}
 		used++
 	}
-	return broken
+	return ids
 }
 
-// heard is how many events came so far.
-func (m *member) heard() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.events)
-}
-
-// excused is how many acks the Unconfirmed events after the first few are about. The caller holds m.mu.
-func (m *member) excused(after int) (n int64) {
-	for _, e := range m.events[after:] {
-		switch {
-		case e.Kind != broker.Unconfirmed:
-		case e.N < 0:
-			return math.MaxInt64
-		default:
-			n += e.N
-		}
+// keepsPromises checks that what an ack said nil to did not come again, unless that was reported as Unconfirmed.
+func (m *member) keepsPromises() {
+	if _, gone, _ := m.fate.is(); gone {
+		return
 	}
-	return n
+	made := m.w.promises.notKept(m.name)
+	if broken := m.told.broken(made); len(broken) > 0 {
+		m.fail("Ack said nil to %d messages that came again, and %d of them were not reported as Unconfirmed afterwards: %v%s",
+			len(made), len(broken), broken, m.w.story(broken))
+	}
 }
 
 // unconfirmedIsTold proves that acks which said nil and did not hold are reported: a process is cut off, acks, and its messages
 // are another's before it is healed.
 func unconfirmedIsTold(w *world) {
 	a, ms := w.cutOff(10)
-	heard := a.heard()
+	heard := a.told.count()
 	said := int64(0)
 	for _, msg := range ms[:5] {
 		if a.ack(msg) == nil {
@@ -112,9 +98,7 @@ func unconfirmedIsTold(w *world) {
 	got := b.take(10, "of a process that is cut off for longer than its lease")
 	a.p.Heal()
 	w.eventually("acks that said nil and did not hold were reported as Unconfirmed", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.excused(heard) >= said
+		return a.told.excused(heard) >= said
 	})
 	for _, msg := range ms[5:] {
 		_ = a.ack(msg)

@@ -50,7 +50,7 @@ func publish(w *world) {
 	}
 	for range want {
 		msg := m.take(1)[0]
-		w.same(msg, want[id(msg)])
+		comparison{w, w.h}.same(msg, want[id(msg)])
 		m.mustAck(msg)
 	}
 	w.settled()
@@ -112,13 +112,13 @@ func publishWhileDown(w *world) {
 	w.need("Up", w.sys.Up != nil)
 	p := w.publisher()
 	ms := w.filled(w.sys.Topics[0], 1, 100)
-	w.down()
+	w.sys.Down(w)
 	short, cancel := within(w.lease)
 	defer cancel()
 	if err := p.Publish(short, ms); err == nil || errors.Is(err, broker.ErrRefused) {
 		w.Errorf("Publish without a broker: %v, want an error that is not ErrRefused", err)
 	}
-	w.up()
+	w.sys.Up(w)
 	m := w.join()
 	ctx, cancel2 := within(w.h.Patience)
 	defer cancel2()

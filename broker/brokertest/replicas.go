@@ -16,14 +16,15 @@ func orderAfter(leave func(m *member)) func(w *world) {
 		held := first.take(20)
 		first.mustAck(held[:5]...)
 		ids = append(ids, w.produce(partition, 10)...)
-		passed := make(map[string]bool)
+		seq := sequence{ids: ids, passed: make(map[string]bool)}
 		for _, msg := range held[:5] {
-			passed[id(msg)] = true
+			seq.passed[id(msg)] = true
 		}
 		leave(first)
 		defer second.handle(func(msg *broker.Message) {
-			w.nothingBefore(ids, passed, id(msg))
-			passed[id(msg)] = true
+			if missed := seq.next(id(msg)); missed != "" {
+				w.Errorf("message %s was handed out, and %s, which stands before it, is neither settled nor out there", id(msg), missed)
+			}
 			second.mustAck(msg)
 		})()
 		w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
@@ -32,18 +33,24 @@ func orderAfter(leave func(m *member)) func(w *world) {
 	}
 }
 
-// nothingBefore fails when something of ids stands before a message that was handed out, and was neither settled nor handed out
-// before.
-func (w *world) nothingBefore(ids []string, passed map[string]bool, handed string) {
-	for _, id := range ids {
-		if id == handed {
-			return
-		}
-		if !passed[id] {
-			w.Errorf("message %s was handed out, and %s, which stands before it, is neither settled nor out there", handed, id)
-			return
+// A sequence is of messages that have to come in their order. It is not safe for concurrent use.
+type sequence struct {
+	ids    []string
+	passed map[string]bool // settled, or handed out
+}
+
+// next takes note of a message that was handed out. missed stands before it, and was neither settled nor handed out; empty: none.
+func (s *sequence) next(handed string) (missed string) {
+	s.passed[handed] = true
+	for _, id := range s.ids {
+		switch {
+		case id == handed:
+			return ""
+		case !s.passed[id]:
+			return id
 		}
 	}
+	return ""
 }
 
 // replicas makes two processes that keep an order over both, and names a partition that one of them has, if there are any.

@@ -144,7 +144,7 @@ func lostBeforeSettled(w *world) {
 	m.mustAck(ms[0])
 	w.unsettled(3)
 	m.close()
-	m.mustBeLost("the claim has ended", ms)
+	mustBeLost(m, "the claim has ended", ms)
 	next := w.join()
 	stop := next.handle(func(msg *broker.Message) { next.mustAck(msg) })
 	w.settled()
@@ -158,7 +158,7 @@ func lostBeforeSettled(w *world) {
 	b := w.join(budget(4, 1<<20))
 	got := b.take(4, "of a process that is cut off for longer than its lease")
 	time.Sleep(w.lease) // by now a knows it, too
-	a.mustBeLost("its leases ran out, or its claim has ended", ms)
+	mustBeLost(a, "its leases ran out, or its claim has ended", ms)
 	a.p.Heal()
 	for _, msg := range got {
 		_ = b.ack(msg)
@@ -168,7 +168,7 @@ func lostBeforeSettled(w *world) {
 }
 
 // mustBeLost settles messages of which the first was settled before and the others are lost.
-func (m *member) mustBeLost(why string, ms []*broker.Message) {
+func mustBeLost(m *member, why string, ms []*broker.Message) {
 	m.w.Helper()
 	if err := m.ack(ms[0], ms[1], ms[2]); !errors.Is(err, broker.ErrLost) {
 		m.w.Errorf("Ack of one that was settled before and two that are lost (%s) says %v, want ErrLost", why, err)
@@ -354,11 +354,11 @@ func failedSettles(w *world) {
 // their process: each is handed out once, while another process stands by.
 func longHandlers(w *world) {
 	a := w.join(budget(5, 1<<20))
-	w.eventually("the first process has a claim", func() bool { return a.seen(broker.Assigned) > 0 })
+	w.eventually("the first process has a claim", func() bool { return a.told.times(broker.Assigned) > 0 })
 	w.produce(0, 40)
 	ms := a.take(5)
 	b := w.join(budget(5, 1<<20))
-	if rest, _ := b.tryTake(1, w.moment()); len(rest) > 0 {
+	if rest, _ := b.hand.take(1, w.moment()); len(rest) > 0 {
 		b.mustAck(rest...)
 	}
 	time.Sleep(3 * w.lease)

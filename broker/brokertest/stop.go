@@ -25,7 +25,7 @@ func stopRacesReceive(w *world) {
 			go m.src.Stop()
 		}
 		m.waitStopped("Stop")
-		rest, err := m.tryTake(1000, 0)
+		rest, err := m.hand.take(1000, 0)
 		if !errors.Is(err, broker.ErrClosed) {
 			w.Errorf("after Stop Receive returned %v, want ErrClosed", err)
 		}
@@ -64,12 +64,12 @@ func stoppedTakesNoClaim(w *world) {
 	a.src.Stop()
 	w.produce(int(others.Partition), 5)
 	b.mustNack(0, 0, b.take(5)...)
-	before := a.seen(broker.Assigned)
+	before := a.told.times(broker.Assigned)
 	b.close()
 	time.Sleep(w.moment())
 	c := w.join()
 	a.mustAck(running...)
-	if n := a.seen(broker.Assigned) - before; n > 0 {
+	if n := a.told.times(broker.Assigned) - before; n > 0 {
 		w.Errorf("a process that has stopped was told of %d new claims", n)
 	}
 	a.close()
@@ -85,12 +85,12 @@ func stoppedAndBounced(w *world) {
 	w.produce(0, 10)
 	ms := a.take(5)
 	a.src.Stop()
-	before := a.seen(broker.Assigned)
+	before := a.told.times(broker.Assigned)
 	w.sys.Bounce(w, ms[0].Claim)
 	a.mustAck(ms...)
 	w.unsettled(5)
 	time.Sleep(w.moment())
-	if n := a.seen(broker.Assigned) - before; n > 0 {
+	if n := a.told.times(broker.Assigned) - before; n > 0 {
 		w.Errorf("a process that has stopped was told of %d new claims", n)
 	}
 	a.close()
@@ -107,7 +107,7 @@ func stopReturns(w *world) {
 	w.produce(0, 50)
 	a.open()
 	if !a.receiveOnce() {
-		w.Fatalf("Receive: %v", a.err)
+		w.Fatalf("Receive: %v", a.hand.why())
 	}
 	first := a.take(1)
 	a.src.Stop()
@@ -231,7 +231,7 @@ func closeWaits(w *world) {
 	m := w.join(budget(5, 1<<20))
 	w.produce(0, 5)
 	ms := m.take(5)
-	w.down()
+	w.sys.Down(w)
 	_ = m.ack(ms...)
 	first, second := make(chan error, 1), make(chan error, 1)
 	long, cancel := within(w.h.Patience)
@@ -248,14 +248,14 @@ func closeWaits(w *world) {
 		case errs[0] = <-first:
 		case <-time.After(w.moment()):
 			w.Errorf("a second Close returned %v while the first was still under way", errs[1])
-			w.up()
+			w.sys.Up(w)
 			errs[0] = <-first
 		}
 	case <-time.After(w.moment()):
-		w.up()
+		w.sys.Up(w)
 		errs[0], errs[1] = <-first, <-second
 	}
-	w.up()
+	w.sys.Up(w)
 	if fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) {
 		w.Errorf("two calls of Close returned %v and %v, want the same", errs[0], errs[1])
 	}
@@ -269,13 +269,13 @@ func closeWaits(w *world) {
 func closeBesideOpen(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
-	w.down()
+	w.sys.Down(w)
 	m := w.process()
 	opened := make(chan error, 1)
 	ctx, cancel := within(2 * w.h.Patience)
 	defer cancel()
 	go func() { opened <- m.tryOpen(ctx) }()
-	w.eventually("a Down event came", func() bool { return m.seen(broker.Down) > 0 })
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
 	m.close()
 	select {
 	case err := <-opened:
@@ -285,7 +285,7 @@ func closeBesideOpen(w *world) {
 	case <-time.After(w.h.Patience):
 		w.Error("Open did not return after Close")
 	}
-	w.up()
+	w.sys.Up(w)
 }
 
 // closeGivesBack proves that Close without Stop gives back at once what is not settled, while the lease is long; that settles
@@ -327,14 +327,14 @@ func closeBeforeOpen(w *world) {
 func openDeadline(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
-	w.down()
+	w.sys.Down(w)
 	m := w.process()
 	ctx, cancel := within(w.lease)
 	defer cancel()
 	if err := m.tryOpen(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		w.Errorf("Open without a broker: %v, want context.DeadlineExceeded", err)
 	}
-	if m.seen(broker.Down) == 0 {
+	if m.told.times(broker.Down) == 0 {
 		w.Error("Open tried without a Down event")
 	}
 	m.src.Stop()
@@ -353,7 +353,7 @@ func closeInTime(w *world) {
 	c := ms[0].Claim
 	a.mustAck(ms[0])
 	w.unsettled(4)
-	w.down()
+	w.sys.Down(w)
 	ctx, cancel := within(w.lease / 2)
 	defer cancel()
 	_ = a.closeCtx(ctx) // an error or none: what matters is that it returns
@@ -361,7 +361,7 @@ func closeInTime(w *world) {
 	if err := a.ack(ms[1:]...); !errors.Is(err, broker.ErrLost) {
 		w.Errorf("Ack after Close says %v, want ErrLost", err)
 	}
-	w.up()
+	w.sys.Up(w)
 	b := w.join()
 	b.mustAck(b.take(4)...)
 	w.settled()

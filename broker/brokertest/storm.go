@@ -22,7 +22,9 @@ func storm(w *world) {
 		fault()
 		time.Sleep(time.Duration(s.rnd.Int64N(int64(w.lease))) * 2 / 3)
 	}
-	w.up()
+	if w.sys.Up != nil {
+		w.sys.Up(w)
+	}
 	for _, m := range s.here {
 		m.mend()
 	}
@@ -98,9 +100,9 @@ func (s *weather) take() *member {
 
 func (s *weather) leave() {
 	m := s.take()
-	s.w.did("%s leaves", m.name)
+	s.w.faults.note("%s leaves", m.name)
 	m.close()
-	s.w.did("%s has left", m.name)
+	s.w.faults.note("%s has left", m.name)
 }
 
 func (s *weather) kill() {
@@ -118,9 +120,9 @@ func (s *weather) cut() {
 }
 
 func (s *weather) down() {
-	s.w.down()
+	s.w.sys.Down(s.w)
 	time.Sleep(time.Duration(s.rnd.Int64N(int64(s.w.lease / 2))))
-	s.w.up()
+	s.w.sys.Up(s.w)
 }
 
 // move takes an open claim, if there is one; nil: it cannot.
@@ -130,14 +132,7 @@ func (s *weather) move(can bool, how int) func() {
 	}
 	return func() {
 		m := s.any()
-		m.mu.Lock()
-		var open []*broker.Claim
-		for c := range m.claims {
-			if c.Startable() {
-				open = append(open, c)
-			}
-		}
-		m.mu.Unlock()
+		open := m.claims.list(true)
 		if len(open) == 0 {
 			return
 		}

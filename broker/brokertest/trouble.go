@@ -106,18 +106,18 @@ func downBeforeOpen(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
 	w.produce(0, 5)
-	w.down()
+	w.sys.Down(w)
 	m := w.process()
 	opened := make(chan struct{})
 	go func() {
 		defer close(opened)
 		m.open()
 	}()
-	w.eventually("a Down event came", func() bool { return m.seen(broker.Down) > 0 })
-	if m.seen(broker.Up) > 0 {
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
+	if m.told.times(broker.Up) > 0 {
 		w.Error("an Up event came before the broker was there")
 	}
-	w.up()
+	w.sys.Up(w)
 	select {
 	case <-opened:
 	case <-time.After(w.h.Patience):
@@ -126,7 +126,7 @@ func downBeforeOpen(w *world) {
 	m.receive()
 	m.mustAck(m.take(5)...)
 	w.settled()
-	w.eventually("an Up event came", func() bool { return m.seen(broker.Up) > 0 })
+	w.eventually("an Up event came", func() bool { return m.told.times(broker.Up) > 0 })
 	w.handledOnce()
 }
 
@@ -136,15 +136,15 @@ func downAgain(w *world) {
 	w.need("Down", w.sys.Down != nil)
 	w.need("Up", w.sys.Up != nil)
 	m := w.join(budget(20, 1<<20))
-	w.eventually("an Up event came", func() bool { return m.seen(broker.Up) == 1 })
+	w.eventually("an Up event came", func() bool { return m.told.times(broker.Up) == 1 })
 	for i := 1; i <= 2; i++ {
-		w.down()
-		w.eventually("a Down event came", func() bool { return m.seen(broker.Down) >= i })
+		w.sys.Down(w)
+		w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) >= i })
 		if i == 2 {
 			time.Sleep(5 * time.Second / 2) // check looks at what is told meanwhile
 		}
-		w.up()
-		w.eventually("an Up event came after it", func() bool { return m.seen(broker.Up) >= i+1 })
+		w.sys.Up(w)
+		w.eventually("an Up event came after it", func() bool { return m.told.times(broker.Up) >= i+1 })
 	}
 	w.produce(0, 10)
 	m.mustAck(m.take(10)...)
@@ -159,14 +159,14 @@ func downLater(w *world) {
 	m := w.join(budget(20, 1<<20))
 	w.produce(0, 30)
 	ms := m.take(20)
-	w.down()
-	w.eventually("a Down event came", func() bool { return m.seen(broker.Down) > 0 })
-	ups := m.seen(broker.Up)
+	w.sys.Down(w)
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
+	ups := m.told.times(broker.Up)
 	_ = m.ack(ms[:10]...)
 	time.Sleep(w.lease / 2)
-	w.up()
+	w.sys.Up(w)
 	_ = m.ack(ms[10:]...)
-	w.eventually("an Up event came after it", func() bool { return m.seen(broker.Up) > ups })
+	w.eventually("an Up event came after it", func() bool { return m.told.times(broker.Up) > ups })
 	stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
 	defer stop()
 	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
@@ -184,12 +184,12 @@ func heartbeatsGoOn(w *world) {
 	m.open()
 	w.produce(0, 4)
 	if !m.receiveOnce() {
-		w.Fatalf("Receive: %v", m.err)
+		w.Fatalf("Receive: %v", m.hand.why())
 	}
 	before := w.sys.Heartbeats(w)
 	w.eventually("heartbeats go on without Receive", func() bool { return w.sys.Heartbeats(w) >= before+3 })
-	m.mustAck(m.untook()...)
-	rest := 4 - m.handedOut() // Receive may have given fewer than there are
+	m.mustAck(m.hand.untook()...)
+	rest := 4 - m.hand.ever() // Receive may have given fewer than there are
 	w.unsettled(int64(rest))
 	if rest > 0 {
 		m.receive()

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,24 @@ func TestStandsStill(t *testing.T) {
 	for _, want := range []string{"ObserveCallsBack", "lock held", "Bubble = false", (20 * time.Second).String()} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it says %q, want %q in it", text, want)
+		}
+	}
+}
+
+// A shared queue has no partition that could go to another process: a case about that is skipped with this reason, though such a
+// queue may be able to Steal a process's claim.
+func TestCasesThatNeedPartitions(t *testing.T) {
+	needs := []string{"Revoked", "RevokedInTime", "Stolen", "StoppedTakesNoClaim"}
+	queue, log := &Harness{NoPartitions: true}, &Harness{}
+	for _, c := range cases() {
+		if !slices.Contains(needs, c.name) {
+			continue
+		}
+		if why := c.why(queue); !strings.Contains(why, "Harness.NoPartitions") {
+			t.Errorf("%s of a shared queue: skipped for %q, want Harness.NoPartitions", c.name, why)
+		}
+		if why := c.why(log); why != "" {
+			t.Errorf("%s of a broker with partitions is skipped: %s", c.name, why)
 		}
 	}
 }

@@ -13,36 +13,37 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest/ledger"
 )
 
-// A world is one case under way: the system, its members, and the books.
+// A world is one case under way: the system, its members, and what is known of them. Each part keeps its own.
 type world struct {
 	testing.TB
+	*producer
 	h   *Harness
-	c   *testCase
 	sys *System
 	// lease in force for this case.
 	lease time.Duration
 
-	books ledger.Ledger
+	books    ledger.Ledger
+	stories  *stories
+	faults   *faults
+	promises *promises
+	names    *names
 
-	mu      sync.Mutex
-	next    int
-	members []*member
-	acked   map[string]promised // an ack said nil
-	again   map[string]promised // and then it was handed out again
-	names   map[string]string   // Message.ID by our id
-	stories map[string][]string // what became of each message, for those of which a case complains
-	weather []string            // what the case did to everybody
-	began   time.Time
-	// forgets: the case makes the broker forget settles, so its committed offsets do go back.
-	forgets  bool
+	mu       sync.Mutex
+	members  []*member
 	finished bool
-	isDown   bool
-	isSlow   bool
+	// forgets: the case makes the broker forget settles, so its committed offsets do go back.
+	forgets bool
 }
 
 func newWorld(t testing.TB, h *Harness, c *testCase) *world {
-	w := &world{TB: t, h: h, c: c, lease: h.Lease, acked: make(map[string]promised), again: make(map[string]promised),
-		names: make(map[string]string), stories: make(map[string][]string), began: time.Now()}
+	began := time.Now()
+	w := &world{
+		TB: t, h: h, lease: h.Lease,
+		stories:  &stories{began: began, of: make(map[string][]string)},
+		faults:   &faults{began: began},
+		promises: &promises{crossing: h.Lease / 20, acked: make(map[string]promise), again: make(map[string]promise)},
+		names:    &names{of: make(map[string]string)},
+	}
 	s := c.setup
 	s.Topics, s.Partitions = max(1, s.Topics), max(1, s.Partitions)
 	if s.Lease != 0 {
@@ -52,63 +53,37 @@ func newWorld(t testing.TB, h *Harness, c *testCase) *world {
 	if w.sys == nil || w.sys.Join == nil || w.sys.Produce == nil || w.sys.Unsettled == nil {
 		t.Fatal("brokertest harness: New has to return a System with Join, Produce and Unsettled")
 	}
-	w.sys = w.note(w.sys)
+	w.sys = w.faults.system(w.sys)
+	w.producer = &producer{t: t, sys: w.sys, books: &w.books}
 	if len(w.sys.Topics) < s.Topics {
 		t.Fatalf("brokertest harness: New made %d topics, want %d", len(w.sys.Topics), s.Topics)
 	}
 	return w
 }
 
-// tell adds to the stories of messages.
-func (w *world) tell(ms []*broker.Message, format string, args ...any) {
-	line := fmt.Sprintf("%v ", time.Since(w.began).Round(100*time.Microsecond)) + fmt.Sprintf(format, args...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, m := range ms {
-		w.stories[id(m)] = append(w.stories[id(m)], line)
-	}
-}
-
 // named checks that a message without an offset has an ID, where it may come again, and the same one each time.
 func (w *world) named(m *member, id string, msg *broker.Message) {
 	if msg.Offset == -1 && msg.ID == "" && !w.h.Traits.AtMostOnce {
-		w.Errorf("%s: message %s has neither Offset nor ID", m.name, id)
+		m.fail("message %s has neither Offset nor ID", id)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if was, known := w.names[id]; known && was != msg.ID {
-		w.Errorf("%s: message %s says ID %q, and said %q before", m.name, id, msg.ID, was)
+	if was, differs := w.names.note(id, msg.ID); differs {
+		m.fail("message %s says ID %q, and said %q before", id, msg.ID, was)
 	}
-	w.names[id] = msg.ID
 }
 
 // story is what became of the first few messages, and what was done meanwhile.
-func (w *world) story(ids []string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var b strings.Builder
-	for _, id := range ids[:min(len(ids), 3)] {
-		fmt.Fprintf(&b, "\n%s: %s", id, strings.Join(w.stories[id], "; "))
-	}
-	if len(w.weather) > 0 {
-		fmt.Fprintf(&b, "\nthe case: %s", strings.Join(w.weather, "; "))
-	}
-	return b.String()
-}
+func (w *world) story(ids []string) string { return w.stories.text(ids) + w.faults.text() }
 
 // seen is what each member was told and what it has out, for a case that waited in vain.
 func (w *world) seen() string {
 	w.mu.Lock()
-	ms, weather := slices.Clone(w.members), strings.Join(w.weather, "; ")
+	ms := slices.Clone(w.members)
 	w.mu.Unlock()
 	var b strings.Builder
 	for _, m := range ms {
-		b.WriteString("\n" + m.seenHere())
+		fmt.Fprintf(&b, "\n%s: %s; %s", m.name, m.hand.text(), m.told.text())
 	}
-	if weather != "" {
-		b.WriteString("\nthe case: " + weather)
-	}
-	return b.String()
+	return b.String() + w.faults.text()
 }
 
 // need skips the case when an ability is missing; the harness has to say why it is.
@@ -122,34 +97,6 @@ func (w *world) need(name string, there bool) {
 		w.Fatalf("brokertest harness: %s is nil, and Harness.Cannot[%q] does not say why", name, name)
 	}
 	w.h.skip(w, name+": "+reason)
-}
-
-// produce stores n new messages in the partition of the first topic and returns their ids, which are also their values.
-func (w *world) produce(partition, n int) []string {
-	w.Helper()
-	return w.produceTo(w.sys.Topics[0], partition, n)
-}
-
-func (w *world) produceTo(topic string, partition, n int) []string {
-	w.Helper()
-	ids := make([]string, n)
-	ms := make([]broker.Outgoing, n)
-	for i := range ms {
-		ids[i] = w.newID()
-		ms[i] = broker.Outgoing{Topic: topic, Value: []byte(ids[i])}
-	}
-	w.sys.Produce(w, partition, ms...)
-	return ids
-}
-
-// newID enters a message into the books. Its value has to begin with the id; a dot ends it.
-func (w *world) newID() string {
-	w.mu.Lock()
-	w.next++
-	id := fmt.Sprintf("m%05d", w.next)
-	w.mu.Unlock()
-	w.books.Produced(id)
-	return id
 }
 
 // eventually waits until a condition holds, and fails the case when it does not.
@@ -182,7 +129,7 @@ func (w *world) unsettled(want int64) {
 	}
 }
 
-// handled fails unless every message was acked, and each handed out once.
+// handledOnce fails unless every message was acked, and each handed out once.
 func (w *world) handledOnce() {
 	w.Helper()
 	r := w.books.Report()
@@ -203,8 +150,10 @@ func (w *world) handled() {
 func (w *world) finish() {
 	w.Helper()
 	w.closeAll()
-	w.promises()
-	w.noOutputTwice()
+	for _, m := range w.members {
+		m.keepsPromises()
+	}
+	noOutputTwice(w)
 	if w.sys.Floors == nil || w.forgets {
 		return
 	}
@@ -228,8 +177,7 @@ func (w *world) closeAll() {
 	if done {
 		return
 	}
-	w.up()
-	w.slow(0)
+	w.faults.mend(w, w.sys)
 	for _, m := range ms {
 		m.mend()
 	}
@@ -246,22 +194,9 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-func (w *world) down() {
-	w.isDown = true
-	w.sys.Down(w)
-}
-
-func (w *world) up() {
-	if w.isDown {
-		w.isDown = false
-		w.sys.Up(w)
-	}
-}
-
 // slow makes exchanges take longer where the harness can, so that what races gets time to.
 func (w *world) slow(d time.Duration) {
-	if w.sys.SlowSettles != nil && (d > 0 || w.isSlow) {
-		w.isSlow = d > 0
+	if w.sys.SlowSettles != nil {
 		w.sys.SlowSettles(w, d)
 	}
 }

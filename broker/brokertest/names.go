@@ -1,0 +1,29 @@
+package brokertest
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// names are the Message.ID of each message that was handed out, by our id.
+type names struct {
+	mu sync.Mutex
+	of map[string]string
+}
+
+// note returns what the message said before, where that was something else.
+func (n *names) note(id, name string) (was string, differs bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was, known := n.of[id]
+	n.of[id] = name
+	return was, known && was != name
+}
+
+// ids are those that were handed out.
+func (n *names) ids() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.of))
+}
