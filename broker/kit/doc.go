@@ -12,12 +12,16 @@
 //	Tally          what became of the messages of one settle, and the error for it
 //	LeaseClock     how long a message that the broker leases is certainly here
 //	Recent         the last finished messages
+//	Deliveries     the messages of one claim, each with its lease: out, or settled and not sent yet
+//	Bell           wakes a goroutine that sends what others have queued
 //
-// Gate, Pauses, StaleInFlight, Tally, LeaseClock and Recent have no lock: an adapter has them under its own, so that a settle
-// takes one lock for all. EventQueue, Life and Publishing have theirs; Operations needs none; EventQueue and Life may be called
-// with the adapter's lock held where their comments do not say otherwise.
+// Gate, Pauses, StaleInFlight, Tally, LeaseClock, Recent and Deliveries have no lock: an adapter has them under its own, so that
+// a settle takes one lock for all. EventQueue, Life and Publishing have theirs; Operations and Bell need none; EventQueue, Life
+// and Bell.Ring may be called with the adapter's lock held where their comments do not say otherwise.
 //
 // The module examples/redisbroker is an adapter that stands on them; docs/adapters.md says which is for what.
 //
-// What decides about messages, positions or leases, is the adapter's: brokers differ there. Package brokertest proves the whole.
+// What decides about messages, positions or leases, is the adapter's: brokers differ there. Deliveries are the exception: where
+// each message has a lease of its own and the broker keeps no delay, package broker says all of it. Package brokertest proves
+// the whole.
 package kit

@@ -14,7 +14,7 @@ import (
 type counter struct {
 	life   *kit.Life
 	events *kit.EventQueue
-	wake   chan struct{}
+	wake   kit.Bell
 
 	mu      sync.Mutex
 	gate    kit.Gate
@@ -26,7 +26,7 @@ type counter struct {
 }
 
 func newCounter() *counter {
-	s := &counter{life: kit.NewLife("counter"), events: kit.NewEventQueue(), wake: make(chan struct{}, 1)}
+	s := &counter{life: kit.NewLife("counter"), events: kit.NewEventQueue(), wake: kit.NewBell()}
 	s.claim, s.keeper = broker.NewClaim("numbers", -1, s)
 	return s
 }
@@ -79,16 +79,9 @@ func (s *counter) Ack(_ *broker.Claim, tokens []uint64) error {
 	defer s.mu.Unlock()
 	s.gate.Free(len(tokens), 0)
 	if wake, _ := s.gate.Feed(); wake { // this one's budgets are small: Refill has nothing to do
-		s.signal()
+		s.wake.Ring()
 	}
 	return nil
-}
-
-func (s *counter) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (s *counter) Stop() {
@@ -96,7 +89,7 @@ func (s *counter) Stop() {
 	s.stopped = true
 	s.mu.Unlock()
 	s.life.Stop()
-	s.signal()
+	s.wake.Ring()
 }
 
 func (s *counter) Close(context.Context) error {

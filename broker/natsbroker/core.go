@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 	"github.com/longshoremq/longshore/internal/conftag"
 )
 
@@ -44,7 +45,7 @@ func (c CoreConfig) Validate() error {
 type CoreSource struct {
 	cfg  CoreConfig
 	life *life
-	bell bell // to Receive
+	bell kit.Bell // to Receive
 
 	keeper   broker.Keeper
 	assigned bool        // by Open
@@ -68,13 +69,13 @@ func NewCoreSource(cfg CoreConfig) (*CoreSource, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &CoreSource{cfg: cfg, bell: newBell()}
+	s := &CoreSource{cfg: cfg, bell: kit.NewBell()}
 	s.life = newLife(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
 	_, s.keeper = broker.NewClaim(coreTopic(cfg), -1, s)
 	events := s.life.events
 	s.stock = &coreStock{events: events, claim: s.keeper.Claim(), slots: newSlots(0), waiter: waiter{bell: s.bell}}
 	s.group = &queueGroup{
-		cfg: &s.cfg, link: s.life.link, events: events, arrived: s.stock.arrived, wanted: s.stock.wanted, look: newBell(),
+		cfg: &s.cfg, link: s.life.link, events: events, arrived: s.stock.arrived, wanted: s.stock.wanted, look: kit.NewBell(),
 	}
 	return s, nil
 }
@@ -148,7 +149,7 @@ func (s *CoreSource) pause(on bool, topics []string) error {
 		return fmt.Errorf("natsbroker: pausing single topics: %w", errors.ErrUnsupported)
 	}
 	s.stock.pause(on)
-	s.group.look.ring()
+	s.group.look.Ring()
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (s *CoreSource) SetBudget(b broker.Budget) { s.stock.setBudget(b) }
 // Stop implements broker.Source. What Receive has not returned cannot go back: it is lost, and told as Gap.
 func (s *CoreSource) Stop() {
 	s.stock.stop()
-	s.group.look.ring()
+	s.group.look.Ring()
 }
 
 // Close implements broker.Source.
@@ -195,7 +196,7 @@ func (s *CoreSource) back() {
 	s.away = false
 	s.mu.Unlock()
 	s.life.events.Found(time.Now())
-	s.group.look.ring()
+	s.group.look.Ring()
 }
 
 func (s *CoreSource) problem(_ *nats.Subscription, err error) {

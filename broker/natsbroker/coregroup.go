@@ -18,7 +18,7 @@ type queueGroup struct {
 	events  *kit.EventQueue
 	arrived nats.MsgHandler
 	wanted  func() bool
-	look    bell
+	look    kit.Bell
 
 	mu   sync.Mutex
 	subs []*nats.Subscription
@@ -39,7 +39,7 @@ func (g *queueGroup) run(ctx context.Context) {
 			g.leave()
 			if err := g.join(); err != nil {
 				g.events.Lost(g.cfg.redact(err))
-				time.AfterFunc(g.cfg.MaxReconnectWait, g.look.ring)
+				time.AfterFunc(g.cfg.MaxReconnectWait, g.look.Ring)
 			}
 		}
 	}

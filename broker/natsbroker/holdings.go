@@ -86,8 +86,8 @@ func (h *holdings) stop() {
 	s.flow.stopped = true
 	s.receiver.rouse()
 	s.giveBackBuffered()
-	s.bells.pull.ring()
-	s.bells.pin.ring()
+	s.bells.pull.Ring()
+	s.bells.pin.Ring()
 }
 
 func (h *holdings) pause(on bool) {
@@ -102,8 +102,8 @@ func (h *holdings) pause(on bool) {
 		s.giveBackBuffered()
 	}
 	s.receiver.rouse()
-	s.bells.pull.ring()
-	s.bells.pin.ring()
+	s.bells.pull.Ring()
+	s.bells.pin.Ring()
 }
 
 func (h *holdings) setBudget(b broker.Budget) {

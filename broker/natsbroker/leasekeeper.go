@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // leaseKeeper extends the leases of what is here, and finds out when the server last answered (leases.go).
@@ -14,7 +16,7 @@ type leaseKeeper struct {
 	outbox    *outbox
 	heartbeat time.Duration
 	maxHold   time.Duration
-	ask       bell // for contact
+	ask       kit.Bell // for contact
 }
 
 // ackWait is that of the consumer as it is.
@@ -33,7 +35,7 @@ func (k *leaseKeeper) extend(ctx context.Context) {
 				break // the connection went; what was not extended shows by the next contact
 			}
 		}
-		k.ask.ring()
+		k.ask.Ring()
 	}
 }
 

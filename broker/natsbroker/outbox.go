@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // outbox is what has yet to be said to the server: settles wait here, and a writer sends them (outboxwriter.go). So Ack and Nack
@@ -29,8 +31,8 @@ type outbox struct {
 	// settled is told when the receipt of a batch's last ack was asked for, by the source's clock, and has come. An error: there
 	// was nobody to give one. It comes at most once for each batch. nil: nobody is told.
 	settled func(asked int64, err error)
-	wake    bell // for the writer
-	doubt   bell // for the voucher
+	wake    kit.Bell // for the writer
+	doubt   kit.Bell // for the voucher
 
 	mu      sync.Mutex
 	settles settles // to be written
@@ -115,7 +117,7 @@ func epochOf(nc *nats.Conn) connEpoch {
 }
 
 func newOutbox(clock func() int64, dropped, late func(int)) *outbox {
-	return &outbox{clock: clock, dropped: dropped, late: late, wake: newBell(), doubt: newBell()}
+	return &outbox{clock: clock, dropped: dropped, late: late, wake: kit.NewBell(), doubt: kit.NewBell()}
 }
 
 // add queues settles of messages whose leases hold for ackWait from when they began or were last extended. What is given is
@@ -132,7 +134,7 @@ func (o *outbox) add(s *settles, ackWait int64) {
 }
 
 // rouse has the writer look.
-func (o *outbox) rouse() { o.wake.ring() }
+func (o *outbox) rouse() { o.wake.Ring() }
 
 // ack queues an ack that may come as late as it does.
 func (o *outbox) ack(reply string) {
@@ -191,7 +193,7 @@ func (o *outbox) take(over connEpoch, listening bool) outgoing {
 	if over != o.sure {
 		if over != o.asked { // the voucher is called once for each connection
 			o.asked = over
-			o.doubt.ring()
+			o.doubt.Ring()
 		}
 		late := o.settles.trim(maxUnproven)
 		o.mu.Unlock()
@@ -244,7 +246,7 @@ func (o *outbox) answered(r receipt, taken bool) {
 	if !taken {
 		o.refused++
 		o.sure, o.asked = connEpoch{}, connEpoch{}
-		o.doubt.ring()
+		o.doubt.Ring()
 	}
 	n := len(o.settles.acks)
 	asked := o.window.asking(r)

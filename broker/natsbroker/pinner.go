@@ -15,8 +15,8 @@ type pinner struct {
 	events   *kit.EventQueue
 	link     *link
 	consumer *remoteConsumer
-	look     bell
-	pull     bell          // there may be something to ask for
+	look     kit.Bell
+	pull     kit.Bell      // there may be something to ask for
 	idle     time.Duration // how often to look where there is nothing to do
 }
 
@@ -60,7 +60,7 @@ func (p *pinner) end(ses *session) {
 		p.events.Say(broker.Event{Kind: broker.Ended, Claim: ses.claim, Err: cause})
 	}
 	p.side.follow(ses).drain()
-	p.pull.ring()
+	p.pull.Ring()
 }
 
 // renew tells the server that we are here, and learns whether we are still pinned.

@@ -109,9 +109,9 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
 		k.receiver.rouse()
 	}
 	if info.Delivered.Consumer < p.last { // more has come meanwhile
-		k.bells.pin.ring()
+		k.bells.pin.Ring()
 	}
-	k.bells.pull.ring()
+	k.bells.pull.Ring()
 }
 
 // free gives the pin up. Where it is a pause that ends the session, another process may go on.

@@ -22,8 +22,8 @@ type puller struct {
 	outbox    *outbox
 	leases    *leaseKeeper
 	consumer  *remoteConsumer
-	look      bell
-	gone      bell // perhaps the consumer is
+	look      kit.Bell
+	gone      kit.Bell // perhaps the consumer is
 	heartbeat time.Duration
 
 	operations *kit.Operations
@@ -182,17 +182,17 @@ func (p *puller) react(st status) {
 			Err: fmt.Errorf("natsbroker: consumer %s refused a pull: %s", p.consumer.name(), st.text)})
 	case pullAbsent:
 		p.holdOff(250 * time.Millisecond)
-		p.gone.ring()
+		p.gone.Ring()
 	case pullDeleted:
-		p.gone.ring()
+		p.gone.Ring()
 	case pullBroken:
 		p.side.fail(fmt.Errorf("natsbroker: consumer %s refused a pull for good: %s", p.consumer.name(), st.text))
 	}
-	p.look.ring()
+	p.look.Ring()
 }
 
 // holdOff lets no pull be sent for a while.
 func (p *puller) holdOff(d time.Duration) {
 	p.side.holdOff(d)
-	time.AfterFunc(d, p.look.ring)
+	time.AfterFunc(d, p.look.Ring)
 }

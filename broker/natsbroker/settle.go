@@ -104,7 +104,7 @@ func (s *stock) settled(ses *session) {
 		}
 	}
 	if ses.pin.group != "" && ses.out == 0 && (ses.pin.lost != nil || s.flow.givesBack()) {
-		s.bells.pin.ring()
+		s.bells.pin.Ring()
 	}
 	s.wantPull()
 }

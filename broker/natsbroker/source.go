@@ -60,7 +60,7 @@ func NewSource(cfg Config) (*Source, error) {
 
 	s.writer = &outboxWriter{box: s.outbox, link: link}
 	s.leases = &leaseKeeper{
-		side: leaseSide{s.held}, link: link, outbox: s.outbox, heartbeat: c.Heartbeat, maxHold: c.MaxHold, ask: newBell(),
+		side: leaseSide{s.held}, link: link, outbox: s.outbox, heartbeat: c.Heartbeat, maxHold: c.MaxHold, ask: kit.NewBell(),
 	}
 	s.puller = &puller{
 		side: pullSide{s.held}, clock: clock, events: events, link: link, outbox: s.outbox, leases: s.leases,
@@ -188,7 +188,7 @@ func (s *Source) lost(err error) {
 	s.life.events.Lost(err)
 }
 
-func (s *Source) back() { s.bells.pull.ring() }
+func (s *Source) back() { s.bells.pull.Ring() }
 
 // problem is told of asynchronous errors: missing permissions, headers that cannot be read.
 func (s *Source) problem(_ *nats.Subscription, err error) {

@@ -39,13 +39,13 @@ type stock struct {
 
 // bells wake those who work on the stock.
 type bells struct {
-	receive bell // Receive
-	pull    bell // the puller, to look at everything
-	pin     bell // the pinner
-	watch   bell // the watcher: is the consumer still there?
+	receive kit.Bell // Receive
+	pull    kit.Bell // the puller, to look at everything
+	pin     kit.Bell // the pinner
+	watch   kit.Bell // the watcher: is the consumer still there?
 }
 
-func newBells() bells { return bells{newBell(), newBell(), newBell(), newBell()} }
+func newBells() bells { return bells{kit.NewBell(), kit.NewBell(), kit.NewBell(), kit.NewBell()} }
 
 // wantPull has the puller ask for more, if it is worth a request.
 func (s *stock) wantPull() {
@@ -53,7 +53,7 @@ func (s *stock) wantPull() {
 		return
 	}
 	if _, ok := s.nextRequest(); ok {
-		s.bells.pull.ring()
+		s.bells.pull.Ring()
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *stock) fail(err error) {
 		s.flow.fatal = err
 	}
 	s.receiver.rouse()
-	s.bells.pull.ring()
+	s.bells.pull.Ring()
 }
 
 // arrived takes a delivery that came to an inbox.
@@ -107,7 +107,7 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 	if current && st.verdict != pullAlive {
 		s.pulls.ended(id, st)
 		if d := s.pulls.barren.ended(id, s.pulls.lastID, s.clock.now()); d > 0 {
-			time.AfterFunc(d, s.bells.pull.ring)
+			time.AfterFunc(d, s.bells.pull.Ring)
 		}
 	}
 	if b.ses == s.ses && st.verdict == pullUnpinned {
@@ -127,7 +127,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to
 		// have everything handled again. Until it is known which, nothing counts as finished.
 		ses.suspect = true
-		s.bells.watch.ring()
+		s.bells.watch.Ring()
 	}
 	if g, ok := ses.at.arrived(d); ok {
 		s.events.Say(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(g.from), N: g.n})
@@ -244,7 +244,7 @@ func (s *stock) handOut(dst []broker.Message) (n int) {
 	}
 	now := s.clock.now()
 	if ses.pin.doubtful(now, s.term(ses)) {
-		s.bells.pin.ring()
+		s.bells.pin.Ring()
 		return 0
 	}
 	ses.sort()

@@ -33,7 +33,7 @@ func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
 		// A second request, of another inbox: without the pin's id nobody answers it now.
 		if s.pulls.asked > 0 {
 			s.pulls.revive = true
-			s.bells.pull.ring()
+			s.bells.pull.Ring()
 		}
 		if ses.assigned {
 			s.events.Say(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
@@ -41,7 +41,7 @@ func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
 	}
 	p.delivered(d, s.clock.now(), twice)
 	if p.gathering {
-		s.bells.pin.ring()
+		s.bells.pin.Ring()
 	}
 	return true
 }
@@ -49,7 +49,7 @@ func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
 // regather has nothing handed out until all that is unsettled is here.
 func (s *stock) regather(ses *session) {
 	if ses.pin.regather() {
-		s.bells.pin.ring()
+		s.bells.pin.Ring()
 	}
 }
 
@@ -61,8 +61,8 @@ func (s *stock) lose(ses *session, why error) {
 	}
 	ses.pin.lost = why
 	s.giveBackReady(ses)
-	s.bells.pull.ring()
-	s.bells.pin.ring()
+	s.bells.pull.Ring()
+	s.bells.pin.Ring()
 }
 
 // revoke announces the end.

@@ -3,6 +3,8 @@ package natsbroker
 import (
 	"context"
 	"time"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // voucher finds out, over a new connection, whether the consumer is still the one that the outbox waits to write to
@@ -12,7 +14,7 @@ type voucher struct {
 	link     *link
 	outbox   *outbox
 	consumer *remoteConsumer
-	gone     bell // for the watcher: it is another one, or none
+	gone     kit.Bell // for the watcher: it is another one, or none
 }
 
 // How long the server has for its first answer, which may be lost with its connection; the next ones have twice as long. And
@@ -57,7 +59,7 @@ func (v *voucher) vouch(ctx context.Context, patience time.Duration) bool {
 		return v.outbox.isSure(q.over)
 	}
 	if err == nil || missing(err) { // or a cluster is choosing its leader
-		v.gone.ring()
+		v.gone.Ring()
 	}
 	return false
 }

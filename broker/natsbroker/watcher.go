@@ -23,7 +23,7 @@ type watcher struct {
 	link     *link
 	consumer *remoteConsumer
 	outbox   *outbox
-	now      bell
+	now      kit.Bell
 
 	opts broker.Options // set by open
 }

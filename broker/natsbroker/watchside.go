@@ -36,7 +36,7 @@ func (s watchSide) begin(ses *session, d durable) {
 	k.follow(ses)
 	k.pulls.revive = true
 	k.outbox.vouched(d.asked)
-	k.bells.pull.ring()
+	k.bells.pull.Ring()
 }
 
 // A watched is what the consumer is looked at for.

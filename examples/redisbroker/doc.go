@@ -15,11 +15,12 @@
 // # Who does what
 //
 //	source.go   puts the parts together; Receive asks, and begins and ends claims
-//	stock.go    what is here: out, or settled and not sent yet. It decides, under its lock, and does no I/O
+//	stock.go    streams and their claims: which may be asked, and what is out. It decides, under its lock, and does no I/O
 //	sender.go   sends acks and give-backs, and at Close the last of them
 //	keeper.go   extends leases, asks for the lag
 //	script.go   what runs at the server, as one step
 //
-// The stock stands on kit's Gate, Pauses, LeaseClock, Recent and Tally, the source on its Life, EventQueue and Retry, the
-// publisher on Publishing and Retry. There is no prefetch: the server is near, and what is not asked for needs no lease.
+// The stock stands on kit's Gate, Pauses and Deliveries, which keep the table of what is here; the sender on its Bell; the source
+// on Life, EventQueue and Retry; the publisher on Publishing and Retry. There is no prefetch: the server is near, and what is not
+// asked for needs no lease.
 package redisbroker

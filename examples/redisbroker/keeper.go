@@ -2,10 +2,12 @@ package redisbroker
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A keeper extends the leases of all that is here, whatever Receive and the handlers do, and asks how far behind the group is.
@@ -28,22 +30,22 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		for _, st := range k.stock.streams {
-			for es := k.stock.due(st); len(es) > 0; es = es[min(len(es), parcelSize):] {
-				k.extend(ctx, st, es[:min(len(es), parcelSize)])
+			for ds := range slices.Chunk(k.stock.due(st), parcelSize) {
+				k.extend(ctx, st, ds)
 			}
 		}
 		k.askLag(ctx)
 	}
 }
 
-func (k *keeper) extend(ctx context.Context, st *stream, es []*entry) {
+func (k *keeper) extend(ctx context.Context, st *stream, ds []*kit.Delivery[string]) {
 	var args []any
-	for _, e := range es {
-		args = append(args, e.id)
+	for _, d := range ds {
+		args = append(args, d.ID)
 	}
 	cmd, asked := k.link.run(ctx, extendScript, st.name, args...)
 	if said, err := cmd.Int64Slice(); err == nil {
-		k.stock.extended(es, said, asked)
+		k.stock.extended(ds, said, asked)
 	}
 }
 

@@ -14,35 +14,41 @@ type sender struct {
 }
 
 // run sends what is there, whenever the bell rings, until ctx ends.
-func (s *sender) run(ctx context.Context) {
-	for {
-		select {
-		case <-s.stock.send:
-		case <-ctx.Done():
-			return
-		}
-		_ = kit.Retry(ctx, retryPause, s.flush, never) // ctx has ended, or all is sent
-	}
-}
+func (s *sender) run(ctx context.Context) { s.stock.send.Serve(ctx, retryPause, s.flush) }
 
 // flush sends all that is there.
 func (s *sender) flush(ctx context.Context) error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	for {
-		cl, es, args := s.stock.parcel()
-		if len(es) == 0 {
+		cl, settles := s.stock.parcel()
+		if len(settles) == 0 {
 			return nil
 		}
-		cmd, _ := s.link.run(ctx, settleScript, cl.of.name, args...)
+		cmd, _ := s.link.run(ctx, settleScript, cl.of.name, settleArgs(settles)...)
 		trimmed, err := cmd.Int64()
 		if isGone(err) {
 			err = nil // and cannot come again
 		}
-		if s.stock.sent(cl, es, trimmed, err); err != nil {
+		if s.stock.sent(cl, settles, trimmed, err); err != nil {
 			return err
 		}
 	}
+}
+
+// settleArgs is what settleScript is told. The count goes on from a delivery that a handler had, and not from another.
+func settleArgs(settles []kit.Settle[string]) (args []any) {
+	for _, x := range settles {
+		next := x.Count - 1
+		if x.Ran {
+			next = x.Count
+		}
+		if x.Acked {
+			next = -1
+		}
+		args = append(args, x.ID, x.Count, next)
+	}
+	return args
 }
 
 // abandon gives up what could not be sent. It waits for its turn: what the goroutine has taken to send once more would be told

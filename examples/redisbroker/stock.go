@@ -15,7 +15,7 @@ import (
 type stock struct {
 	lease      time.Duration
 	events     *kit.EventQueue
-	wake, send bell // Receive's and the sender's
+	wake, send kit.Bell // Receive's and the sender's
 
 	mu      sync.Mutex
 	gate    kit.Gate
@@ -24,66 +24,30 @@ type stock struct {
 	streams []*stream
 	turn    int   // whose turn it is in Receive
 	end     error // what Receive says; nil: it goes on
-	tokens  uint64
 }
 
 // A stream is one topic.
 type stream struct {
-	name     string
-	claim    *claim // the newest; nil: none yet
-	earlier  int    // messages that are out under claims before it
-	until    time.Time
-	finished *kit.Recent[string, struct{}] // by id, which has the time in it
-	runs     *kit.Recent[string, int32]    // of what was given back
-	scanAt   time.Time                     // Receive's own
+	name    string
+	claim   *claim // the newest; nil: none yet
+	earlier int    // messages that are out under claims before it
+	until   time.Time
+	scanAt  time.Time // Receive's own
 }
 
-// A claim is the source's side of one; it is Claim.State.
+// A claim is the source's side of one; it is Claim.State. Its messages are known by their ids, which have the time in them.
 type claim struct {
-	stock   *stock
-	of      *stream
-	c       *broker.Claim
-	keeper  broker.Keeper
-	over    bool              // fenced
-	here    map[string]*entry // by id: all that the broker has as ours, and we know of
-	out     map[uint64]*entry // by token
-	settled []*entry          // to be sent
-}
-
-// An entry is one message that is here: out, or settled and not sent yet.
-type entry struct {
-	id       string
-	size     int64
-	count    int32 // deliveries, up to the newest
-	runs     int32
-	back     int32 // how it is settled: the count to go on from when it is given back, or isAck
-	lease    kit.LeaseClock
-	settled  bool
-	trimmed  bool // it cannot come again
-	promised bool // a settle said nil
-}
-
-const isAck = -1
-
-// late says whether somebody else may have it.
-func (e *entry) late() bool { return !e.trimmed && e.lease.Over(time.Now()) }
-
-// A bell rings for one who waits. It does not count.
-type bell chan struct{}
-
-func (b bell) ring() {
-	select {
-	case b <- struct{}{}:
-	default:
-	}
+	*kit.Deliveries[string]
+	stock  *stock
+	of     *stream
+	c      *broker.Claim
+	keeper broker.Keeper
 }
 
 func newStock(c Config, events *kit.EventQueue) *stock {
-	s := &stock{lease: c.Lease, events: events, wake: make(bell, 1), send: make(bell, 1), gate: kit.Gate{Eager: true}}
+	s := &stock{lease: c.Lease, events: events, wake: kit.NewBell(), send: kit.NewBell(), gate: kit.Gate{Eager: true}}
 	for _, name := range c.Topics {
-		s.streams = append(s.streams, &stream{
-			name: name, finished: kit.NewRecent[string, struct{}](kit.Finished), runs: kit.NewRecent[string, int32](kit.Finished),
-		})
+		s.streams = append(s.streams, &stream{name: name})
 	}
 	return s
 }
@@ -93,7 +57,7 @@ func (s *stock) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
-	s.wake.ring()
+	s.wake.Ring()
 }
 
 // stop lets Receive say why it hands out nothing any more; the first reason holds.
@@ -113,22 +77,18 @@ func (s *stock) begin(st *stream) {
 	if s.end != nil {
 		return
 	}
-	st.finished.Clear()
-	st.runs.Clear()
-	st.claim = &claim{stock: s, of: st, here: make(map[string]*entry), out: make(map[uint64]*entry)}
+	st.claim = &claim{Deliveries: kit.NewDeliveries[string](s.lease, &s.gate), stock: s, of: st}
 	st.claim.c, st.claim.keeper = broker.NewClaim(st.name, -1, st.claim)
 	s.events.Say(broker.Event{Kind: broker.Assigned, Claim: st.claim.c})
 }
 
-// fence ends the claims of streams: settles say ErrLost from here on. What is out keeps its budget until it is settled. The
-// caller ends what is returned.
+// fence ends the claims of streams: settles say ErrLost from here on. The caller ends what is returned.
 func (s *stock) fence(streams ...*stream) (ended []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range streams {
-		if cl := st.claim; cl != nil && !cl.over {
-			cl.over = true
-			st.earlier += len(cl.out)
+		if cl := st.claim; cl != nil && cl.Fence() {
+			st.earlier += cl.Out()
 			ended = append(ended, cl)
 		}
 	}
@@ -152,7 +112,7 @@ func (s *stock) next(n int) (st *stream, messages int, bytes int64, err error) {
 // open says whether a stream's messages may be handed out. LOCKED
 func (s *stock) open(st *stream) bool {
 	cl := st.claim
-	return cl != nil && !cl.over && !s.pauses.Has(st.name) && time.Now().After(st.until) && (!s.ordered || st.earlier == 0)
+	return cl != nil && !cl.Fenced() && !s.pauses.Has(st.name) && time.Now().After(st.until) && (!s.ordered || st.earlier == 0)
 }
 
 // arrived hands out what came to a claim, by what was asked for at a time. What is not to be handed out any more
@@ -161,161 +121,84 @@ func (s *stock) arrived(cl *claim, ds []delivery, asked time.Time, dst []broker.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range ds {
-		e, fresh := s.enter(cl, &d, asked)
+		e, fresh := cl.Arrive(d.msg.ID, sizeOf(&d.msg), d.count, asked)
 		if !fresh {
 			continue
 		}
-		if e.late() || cl.over || !s.ordered && (s.end != nil || !s.open(cl.of)) {
-			cl.settle(e, e.count-1)
+		if !s.ordered && (s.end != nil || !s.open(cl.of)) {
+			cl.Return(e)
 			continue
 		}
-		s.tokens++
-		cl.out[s.tokens] = e
-		s.gate.HandOut(1, e.size)
-		dst[n] = d.msg
-		dst[n].Token, dst[n].Claim, dst[n].Attempt, dst[n].Runs = s.tokens, cl.c, max(1, e.count), e.runs
-		n++
+		if token, ok := cl.HandOut(e); ok {
+			dst[n] = d.msg
+			dst[n].Token, dst[n].Claim, dst[n].Attempt, dst[n].Runs = token, cl.c, max(1, e.Count), e.Runs
+			n++
+		}
 	}
-	s.send.ring()
+	s.send.Ring()
 	return n
 }
 
-// enter takes a delivery. It is not fresh where the message is here already: then its lease counts anew; nor where it is
-// finished: then it is acked again. What was given back, and came again before that was sent, is another delivery; the script
-// that gives back knows it by its count. LOCKED
-func (s *stock) enter(cl *claim, d *delivery, asked time.Time) (e *entry, fresh bool) {
-	id := d.msg.ID
-	if e = cl.here[id]; e != nil && (!e.settled || e.back == isAck) {
-		e.lease.Renew(asked)
-		e.count, e.trimmed = d.count, false
-		return e, false
-	}
-	e = &entry{id: id, size: sizeOf(&d.msg), count: d.count, lease: kit.NewLeaseClock(asked, s.lease)}
-	cl.here[id] = e
-	e.runs, _ = cl.of.runs.Get(id)
-	_, done := cl.of.finished.Get(id)
-	if done {
-		cl.settle(e, isAck)
-	}
-	return e, !done
-}
-
-// settle queues an entry to be sent. LOCKED
-func (cl *claim) settle(e *entry, back int32) {
-	e.settled, e.back = true, back
-	cl.settled = append(cl.settled, e)
-}
-
-// drop forgets an entry, unless another one has its place. LOCKED
-func (cl *claim) drop(e *entry) {
-	if cl.here[e.id] == e {
-		delete(cl.here, e.id)
-	}
-}
-
-// ack settles messages as handled. One whose lease has run out is sent all the same: it spares the next holder the work.
+// ack settles messages as handled.
 func (s *stock) ack(cl *claim, tokens []uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var t kit.Tally
-	for _, token := range tokens {
-		if e := s.release(cl, token, &t); e != nil {
-			cl.settle(e, isAck)
-		}
-	}
-	s.released(cl)
-	return t.Err()
+	defer s.released(cl, cl.Out())
+	return cl.Ack(tokens)
 }
 
 var errTrimmed = errors.New("redisbroker: given back, and trimmed by then")
 
-// nack gives messages back. One whose lease has run out is not said: it would take it from whoever has it.
+// nack gives messages back.
 func (s *stock) nack(cl *claim, backs []broker.Back) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var t kit.Tally
-	for _, b := range backs {
-		e := s.release(cl, b.Token, &t)
-		if e == nil {
-			continue
-		}
-		cl.of.runs.Put(e.id, max(b.Runs, e.runs))
-		switch {
-		case !e.promised:
-			cl.drop(e)
-		case e.trimmed:
-			cl.drop(e)
-			s.events.Say(broker.Event{Kind: broker.Gap, Claim: cl.c, N: 1, Err: errTrimmed})
-		case b.Runs > e.runs:
-			cl.settle(e, e.count)
-		default: // nobody ran it
-			cl.settle(e, e.count-1)
-		}
-	}
-	s.released(cl)
-	return t.Err()
+	defer s.released(cl, cl.Out())
+	gone, err := cl.Nack(backs)
+	s.tell(cl, broker.Gap, gone, errTrimmed)
+	return err
 }
 
-// release takes a message off what is out, frees its budget and counts what becomes of it. nil: nothing more is done. LOCKED
-func (s *stock) release(cl *claim, token uint64, t *kit.Tally) *entry {
-	e := cl.out[token]
-	if e != nil {
-		delete(cl.out, token)
-		s.gate.Free(1, e.size)
+// released is the end of each settle; before it so many were out. LOCKED
+func (s *stock) released(cl *claim, before int) {
+	if cl.Fenced() {
+		cl.of.earlier -= before - cl.Out()
 	}
-	switch {
-	case cl.over:
-		t.Lost++
-		if e != nil {
-			cl.of.earlier--
-		}
-		return nil
-	case e == nil:
-		t.Again++
-	case e.late():
-		t.Lost++
-	default:
-		t.Held++
-		e.promised = true
+	s.send.Ring()
+	if wake, _ := s.gate.Feed(); wake || cl.Fenced() {
+		s.wake.Ring()
 	}
-	return e
 }
 
-// released is the end of each settle. LOCKED
-func (s *stock) released(cl *claim) {
-	s.send.ring()
-	if wake, _ := s.gate.Feed(); wake || cl.over {
-		s.wake.ring()
+// tell says of n messages of a claim that they are gone, or not settled though that was said. LOCKED
+func (s *stock) tell(cl *claim, what broker.Kind, n int64, why error) {
+	if n > 0 {
+		s.events.Say(broker.Event{Kind: what, Claim: cl.c, N: n, Err: why})
 	}
 }
 
 // due lists what is to be extended of a stream.
-func (s *stock) due(st *stream) (es []*entry) {
+func (s *stock) due(st *stream) []*kit.Delivery[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.claim == nil {
 		return nil
 	}
-	for _, e := range st.claim.here {
-		if !e.trimmed && e.lease.Due(time.Now()) {
-			es = append(es, e)
-		}
-	}
-	return es
+	return st.claim.Due()
 }
 
 // extended takes what extendScript said of each.
-func (s *stock) extended(es []*entry, said []int64, asked time.Time) {
+func (s *stock) extended(ds []*kit.Delivery[string], said []int64, asked time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, e := range es[:min(len(es), len(said))] {
+	for i, d := range ds[:min(len(ds), len(said))] {
 		switch said[i] {
 		case 1:
-			e.lease.Renew(asked)
+			d.Lease.Renew(asked)
 		case 2:
-			e.trimmed = true
+			d.Gone = true
 		default:
-			e.lease.Lose(asked)
+			d.Lease.Lose(asked)
 		}
 	}
 }
@@ -325,62 +208,33 @@ const parcelSize = 500
 
 var errLate = errors.New("redisbroker: the lease ran out before the settle was received")
 
-// parcel takes settles of a claim, in their order, and what settleScript is to be told of them; none: there are none. A give-back
-// that is late is not said any more. A message that is acked may come again meanwhile, so entries are read here.
-func (s *stock) parcel() (cl *claim, es []*entry, args []any) {
+// parcel takes settles of a claim; none: there are none.
+func (s *stock) parcel() (cl *claim, settles []kit.Settle[string]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
-		for cl = st.claim; cl != nil && len(cl.settled) > 0 && len(es) < parcelSize; cl.settled = cl.settled[1:] {
-			if e := cl.settled[0]; e.back == isAck || !e.late() {
-				es, args = append(es, e), append(args, e.id, e.count, e.back)
-			} else {
-				cl.drop(e)
-				s.unconfirmed(cl, errLate, e)
-			}
+		if cl = st.claim; cl == nil {
+			continue
 		}
-		if len(es) > 0 {
-			break
+		settles, late := cl.Unsent(parcelSize)
+		if s.tell(cl, broker.Unconfirmed, late, errLate); len(settles) > 0 {
+			return cl, settles
 		}
 	}
-	return cl, es, args
-}
-
-// unconfirmed tells of settles that said nil and did not hold. LOCKED
-func (s *stock) unconfirmed(cl *claim, why error, es ...*entry) {
-	n := int64(0)
-	for _, e := range es {
-		if e.promised {
-			n++
-		}
-	}
-	if n > 0 {
-		s.events.Say(broker.Event{Kind: broker.Unconfirmed, Claim: cl.c, N: n, Err: why})
-	}
+	return nil, nil
 }
 
 // sent takes note of a parcel: that it arrived, where trimmed is how many of its give-backs cannot come again; or that it did
 // not.
-func (s *stock) sent(cl *claim, es []*entry, trimmed int64, err error) {
+func (s *stock) sent(cl *claim, settles []kit.Settle[string], trimmed int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		cl.settled = append(es, cl.settled...)
+		cl.Again(settles)
 		return
 	}
-	var late []*entry
-	for _, e := range es {
-		if cl.drop(e); e.late() {
-			late = append(late, e)
-		}
-		if e.back == isAck {
-			cl.of.finished.Put(e.id, struct{}{})
-		}
-	}
-	s.unconfirmed(cl, errLate, late...)
-	if trimmed > 0 {
-		s.events.Say(broker.Event{Kind: broker.Gap, Claim: cl.c, N: trimmed, Err: errTrimmed})
-	}
+	s.tell(cl, broker.Unconfirmed, cl.Sent(settles), errLate)
+	s.tell(cl, broker.Gap, trimmed, errTrimmed)
 }
 
 // abandon tells of settles that Close could not send, and forgets them.
@@ -389,8 +243,7 @@ func (s *stock) abandon(why error) {
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
 		if st.claim != nil {
-			s.unconfirmed(st.claim, why, st.claim.settled...)
-			st.claim.settled = nil
+			s.tell(st.claim, broker.Unconfirmed, st.claim.Abandon(), why)
 		}
 	}
 }

@@ -24,11 +24,12 @@ func TestAckedComesAgain(t *testing.T) {
 	if err := s.ack(cl, []uint64{dst[0].Token}); err != nil {
 		t.Fatal(err)
 	}
-	_, es, args := s.parcel()
+	_, settles := s.parcel()
+	args := settleArgs(settles)
 	again := make(chan int)
 	go func() { again <- come(2) }()
-	if want := []any{"1-0", int32(1), int32(isAck)}; !reflect.DeepEqual(args, want) || len(es) != 1 {
-		t.Errorf("of %d entries is said %v, want %v", len(es), args, want)
+	if want := []any{"1-0", int32(1), int32(-1)}; !reflect.DeepEqual(args, want) || len(settles) != 1 {
+		t.Errorf("of %d settles is said %v, want %v", len(settles), args, want)
 	}
 	if n := <-again; n != 0 {
 		t.Errorf("%d were handed out that were acked", n)
