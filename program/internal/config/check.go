@@ -34,7 +34,8 @@ func (d *Document) check() {
 			d.add(at, "a consumer's name has 1 to 63 letters, digits, - and _")
 		}
 		if c := f.Consumers[name]; c != nil {
-			d.checkConsumer(at, c)
+			cc := consumerCheck{place: place{d.report, at}, Consumer: c, secrets: d.secrets, kinds: kinds(d.adapters)}
+			cc.check()
 		}
 	}
 	d.checkValues("", reflect.ValueOf(f).Elem())
@@ -60,129 +61,148 @@ func (d *Document) checkAdmin(a *Admin) {
 	}
 }
 
-func (d *Document) checkConsumer(at string, c *Consumer) {
-	d.checkOrder(at, c)
-	d.checkPool(at, c)
-	if j := c.Retry.Backoff.Jitter; j < 0 || j > 1 { // in Go what is negative means none
-		d.Find(at+".retry.backoff.jitter", "is %v, want 0 to 1", j)
-	}
-	d.checkTimes(at, c)
-	d.checkRoutes(at, c)
-	d.checkSource(at, c)
-	d.checkRetryTopics(at, c)
-	if c.DeadLetter != nil {
-		d.checkDeadLetter(at, c)
-	}
-	d.checkEngine(at, c)
+// A consumerCheck finds what contradicts itself in the section of one consumer.
+type consumerCheck struct {
+	place
+	*Consumer
+	secrets *secrets
+	kinds   []string // the names that a source may have
 }
 
-func (d *Document) checkSource(at string, c *Consumer) {
-	for _, in := range c.Reads() {
-		path := at + "." + in.Name
-		kinds := slices.DeleteFunc(d.kinds(), func(kind string) bool { return !d.Has(path + "." + kind) })
+func (cc *consumerCheck) check() {
+	cc.checkOrder()
+	cc.checkPool()
+	if j := cc.Retry.Backoff.Jitter; j < 0 || j > 1 { // in Go what is negative means none
+		cc.find(".retry.backoff.jitter", "is %v, want 0 to 1", j)
+	}
+	cc.checkTimes()
+	cc.checkRoutes()
+	cc.checkSource()
+	cc.checkRetryTopics()
+	if cc.DeadLetter != nil {
+		cc.checkDeadLetter()
+	}
+	cc.checkEngine()
+}
+
+func (cc *consumerCheck) checkSource() {
+	for _, in := range cc.Reads() {
+		key := "." + in.Name
+		kinds := slices.DeleteFunc(slices.Clone(cc.kinds), func(kind string) bool { return !cc.has(key + "." + kind) })
 		switch {
 		case len(kinds) > 1:
-			d.Find(path, "has %s: a source is one of them", kindsText(kinds))
-		case len(kinds) == 1, d.Has(at+".sources") && in.Name == "source": // the second is empty
+			cc.find(key, "has %s: a source is one of them", kindsText(kinds))
+		case len(kinds) == 1, cc.has(".sources") && in.Name == "source": // the second is empty
 		case in.Name == "source":
-			d.Find(path, "is missing: want source: {%s: …}", strings.Join(d.kinds(), ": …} or source: {"))
-		case len(d.adapters) == 0:
-			d.Find(path, "has none of nats, nats_core and kafka")
+			cc.find(key, "is missing: want source: {%s: …}", strings.Join(cc.kinds, ": …} or source: {"))
+		case len(cc.kinds) == len(ownKinds):
+			cc.find(key, "has none of nats, nats_core and kafka")
 		default:
-			d.Find(path, "has none of %s", kindsText(d.kinds()))
+			cc.find(key, "has none of %s", kindsText(cc.kinds))
 		}
 		if in.NATS != nil {
-			d.checkNATS(path+".nats", in.NATS)
+			cc.section(key + ".nats").checkNATS(in.NATS)
 		}
 		if in.NATSCore != nil {
-			d.checkNATSCore(path+".nats_core", in.NATSCore)
+			cc.section(key + ".nats_core").checkNATSCore(in.NATSCore)
 		}
 		if in.Kafka != nil {
-			d.checkKafka(path+".kafka", in.Kafka)
-			if in.Kafka.CrashLimit > 0 && c.DeadLetter == nil {
-				d.Find(path+".kafka.crash_limit", "is set, and there is no dead_letter: what kills its process has no place to go")
+			cc.section(key + ".kafka").checkKafka(in.Kafka)
+			if in.Kafka.CrashLimit > 0 && cc.DeadLetter == nil {
+				cc.find(key+".kafka.crash_limit", "is set, and there is no dead_letter: what kills its process has no place to go")
 			}
 		}
 	}
-	d.checkSources(at, c)
-	d.checkPriority(at+".priority", c)
+	cc.checkSources()
+	if cc.Priority != nil {
+		cc.checkPriority()
+	}
+}
+
+// A sectionCheck finds what is wrong with the section of one source.
+type sectionCheck struct {
+	place
+	secrets *secrets
+}
+
+func (cc *consumerCheck) section(key string) sectionCheck {
+	return sectionCheck{place{cc.report, cc.at + key}, cc.secrets}
 }
 
 // checkPool: all workers can be busy.
-func (d *Document) checkPool(at string, c *Consumer) {
-	most := cmp.Or(c.Pool.Max, max(consumer.DefaultMaxWorkers, c.Pool.Min))
-	for _, in := range c.Reads() {
+func (cc *consumerCheck) checkPool() {
+	most := cmp.Or(cc.Pool.Max, max(consumer.DefaultMaxWorkers, cc.Pool.Min))
+	for _, in := range cc.Reads() {
 		if n := in.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
-			d.Find(at+"."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending,
+			cc.find("."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending,
 				most)
 		}
 	}
 }
 
-func (d *Document) checkTimes(at string, c *Consumer) {
-	if c.Timeout == 0 {
+func (cc *consumerCheck) checkTimes() {
+	if cc.Timeout == 0 {
 		for _, needs := range []string{".stuck_after", ".max_stuck"} {
-			if d.Has(at + needs) {
-				d.Find(at+needs, "is set and timeout is not: a handler without a timeout is never stuck")
+			if cc.has(needs) {
+				cc.find(needs, "is set and timeout is not: a handler without a timeout is never stuck")
 			}
 		}
 	}
-	for _, in := range c.Reads() {
+	for _, in := range cc.Reads() {
 		n := in.NATS
-		if n == nil || c.Timeout <= 0 {
+		if n == nil || cc.Timeout <= 0 {
 			continue
 		}
-		hold, longest := cmp.Or(n.MaxHold, natsbroker.DefaultMaxHold), c.Timeout+cmp.Or(c.StuckAfter, consumer.DefaultStuckAfter)
+		hold, longest := cmp.Or(n.MaxHold, natsbroker.DefaultMaxHold), cc.Timeout+cmp.Or(cc.StuckAfter, consumer.DefaultStuckAfter)
 		if hold > 0 && hold < longest {
-			d.Find(at+"."+in.Name+".nats.max_hold",
+			cc.find("."+in.Name+".nats.max_hold",
 				"is %v, below timeout and stuck_after together, %v: the server would give the message to another meanwhile", hold, longest)
 		}
 	}
 }
 
-func (d *Document) checkRoutes(at string, c *Consumer) {
-	if c.Batch != nil {
-		d.checkBatch(at, c)
-	} else if len(c.Routes) == 0 {
-		d.Find(at+".routes", "is missing or empty: nothing would be handled")
+func (cc *consumerCheck) checkRoutes() {
+	if cc.Batch != nil {
+		cc.checkBatch()
+	} else if len(cc.Routes) == 0 {
+		cc.find(".routes", "is missing or empty: nothing would be handled")
 	}
-	for i, r := range c.Routes {
-		path := at + ".routes[" + strconv.Itoa(i) + "]"
+	for i, r := range cc.Routes {
+		key := ".routes[" + strconv.Itoa(i) + "]"
 		if r.Handler == "" {
-			d.Find(path+".handler", "is missing")
+			cc.find(key+".handler", "is missing")
 		}
-		d.checkMatch(path, r, c)
+		cc.checkMatch(key, r)
 	}
-	for i, m := range c.Middleware {
+	for i, m := range cc.Middleware {
 		if m.Use == "" {
-			d.Find(at+".middleware["+strconv.Itoa(i)+"].use", "is missing")
+			cc.find(".middleware["+strconv.Itoa(i)+"].use", "is missing")
 		}
 	}
 }
 
 // checkBatch: what is for single messages is not asked for beside it.
-func (d *Document) checkBatch(at string, c *Consumer) {
-	b, path := c.Batch, at+".batch"
+func (cc *consumerCheck) checkBatch() {
 	for _, key := range []string{"routes", "no_route"} {
-		if d.Has(at + "." + key) {
-			d.Find(at+"."+key, "is set, and so is batch: a batch has all messages of the consumer, and one handler")
+		if cc.has("." + key) {
+			cc.find("."+key, "is set, and so is batch: a batch has all messages of the consumer, and one handler")
 		}
 	}
-	if b.Handler == "" {
-		d.Find(path+".handler", "is missing")
+	if cc.Batch.Handler == "" {
+		cc.find(".batch.handler", "is missing")
 	}
 }
 
 // checkMatch: a route that no message can take is a mistake, where it is known which messages there are.
-func (d *Document) checkMatch(path string, r Route, c *Consumer) {
+func (cc *consumerCheck) checkMatch(key string, r Route) {
 	var reads, keys []string
-	for _, in := range c.Reads() {
+	for _, in := range cc.Reads() {
 		var some []string
-		if key, subjects := in.subjects(); key != "" {
-			some, keys = subjects, append(keys, in.Name+"."+key+".subjects")
+		if section, subjects := in.subjects(); section != "" {
+			some, keys = subjects, append(keys, in.Name+"."+section+".subjects")
 		} else if k := in.Kafka; k != nil {
 			some, keys = k.Topics, append(keys, in.Name+".kafka.topics")
-			d.checkRoundTrip(path, in.Name, r, k)
+			cc.checkRoundTrip(key, in.Name, r, k)
 		}
 		if len(some) == 0 {
 			return // nobody knows what it reads
@@ -190,7 +210,7 @@ func (d *Document) checkMatch(path string, r Route, c *Consumer) {
 		reads = append(reads, some...)
 	}
 	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, func(s string) bool { return Overlap(s, r.Match) }) {
-		d.Find(path+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match,
+		cc.find(key+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match,
 			strings.Join(keys, " and "), reads)
 	}
 }

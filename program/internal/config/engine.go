@@ -36,9 +36,9 @@ type (
 )
 
 // checkEngine: what the engine finds.
-func (d *Document) checkEngine(at string, c *Consumer) {
-	e := c.Engine()
-	for range c.Reads() {
+func (cc *consumerCheck) checkEngine() {
+	e := cc.Engine()
+	for range cc.Reads() {
 		e.Sources = append(e.Sources, consumer.Input{Source: laterSource{}})
 	}
 	if e.Batch == nil {
@@ -52,5 +52,5 @@ func (d *Document) checkEngine(at string, c *Consumer) {
 	if l := e.DeadLetter; l != nil {
 		l.Publisher, l.HandlerOf = laterPublisher{}, func(*consumer.Message) string { return "" }
 	}
-	d.FindConfig(at, c, e.Validate())
+	cc.FindConfig(cc.at, cc.Consumer, e.Validate())
 }

@@ -29,7 +29,7 @@ func (t *tree) fill(path, text string) (string, bool) {
 			t.doc.add(path, "has a ${ that is neither ${NAME} nor ${NAME:-default}; write $${ for the characters themselves")
 			return ""
 		}
-		filled, t.doc.filled[path] = true, true
+		filled, t.filled[path] = true, true
 		value, ok := t.lookup(name)
 		if t.bytes += len(value); t.bytes > maxFilled {
 			return ""

@@ -65,48 +65,48 @@ func AsOptions(name Naming, err error) (list handlers.OptionErrors) {
 }
 
 // FindConfig adds what a package found in the Config that a section of the file is or makes, and nothing for nil.
-func (d *Document) FindConfig(at string, section any, err error) {
+func (r *report) FindConfig(at string, section any, err error) {
 	if err == nil {
 		return
 	}
 	list := AsOptions(NamesOf(section), err)
 	for _, e := range list {
-		if e.Path == "urls[0]" && d.Has(at+".url") { // one may be said so
+		if e.Path == "urls[0]" && r.Has(at+".url") { // one may be said so
 			e.Path = "url"
 		}
 	}
-	d.FindOptions(at, list)
+	r.FindOptions(at, list)
 }
 
 // checkValues holds the values of the file against their tags. A value that is written is wanted: 0 stands for no default.
-func (d *Document) checkValues(path string, v reflect.Value) {
+func (r *report) checkValues(path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			d.checkValues(path, v.Elem())
+			r.checkValues(path, v.Elem())
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			d.checkValues(path+"["+strconv.Itoa(i)+"]", v.Index(i))
+			r.checkValues(path+"["+strconv.Itoa(i)+"]", v.Index(i))
 		}
 	case reflect.Map:
 		names := v.MapKeys()
 		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, name := range names {
-			d.checkValues(path+"."+name.String(), v.MapIndex(name))
+			r.checkValues(path+"."+name.String(), v.MapIndex(name))
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			d.checkField(path, v.Type().Field(i), v.Field(i))
+			r.checkField(path, v.Type().Field(i), v.Field(i))
 		}
 	}
 }
 
-func (d *Document) checkField(path string, f reflect.StructField, v reflect.Value) {
+func (r *report) checkField(path string, f reflect.StructField, v reflect.Value) {
 	key, how, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	switch {
 	case how == "inline":
-		d.checkValues(path, v)
+		r.checkValues(path, v)
 		return
 	case key == "" || key == "-":
 		return
@@ -115,17 +115,17 @@ func (d *Document) checkField(path string, f reflect.StructField, v reflect.Valu
 	}
 	if t, ok := v.Interface().(time.Duration); ok && t > conftag.Max {
 		p := conftag.TooLong(v)
-		d.Find(key, p.Format, p.Args...)
+		r.Find(key, p.Format, p.Args...)
 	}
 	want, ok := f.Tag.Lookup("want")
 	if !ok {
-		d.checkValues(key, v)
+		r.checkValues(key, v)
 		return
 	}
-	if p, wrong := conftag.Look(want, v); wrong && d.Has(key) {
+	if p, wrong := conftag.Look(want, v); wrong && r.Has(key) {
 		if p.Index >= 0 {
 			key += "[" + strconv.Itoa(p.Index) + "]"
 		}
-		d.Find(key, p.Format, p.Args...)
+		r.Find(key, p.Format, p.Args...)
 	}
 }

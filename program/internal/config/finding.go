@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 )
@@ -43,49 +42,52 @@ func (f *Findings) Error() string {
 	return b.String()
 }
 
-// A Document is a file that was read: what it says, where it says it, and what is wrong with it.
-type Document struct {
+// A report is where a file says what, and what is wrong with it.
+type report struct {
 	// Name is the file's name, for messages.
 	Name string
-	// File is what it says, as far as it could be understood.
-	File File
 	// Warnings are what is not wrong and should be known.
 	Warnings []Finding
-	// Exports: spans or metrics are sent somewhere, and the last ones take time at a stop.
-	Exports bool
 
-	adapters []string // from outside
-	lines    map[string]int
+	lines    map[string]int // by path
 	findings []Finding
-	mode     os.FileMode     // of the file; 0: not known
-	filled   map[string]bool // what came from the environment, by path
 }
+
+// A place is a section of the file: keys are those below it.
+type place struct {
+	*report
+	at string
+}
+
+func (p place) find(key, format string, args ...any) { p.Find(p.at+key, format, args...) }
+
+func (p place) has(key string) bool { return p.Has(p.at + key) }
 
 // Find adds a finding at a path, unless there is one for the same path or below it already: what could not be understood is not
 // also missing.
-func (d *Document) Find(path, format string, args ...any) {
+func (r *report) Find(path, format string, args ...any) {
 	below := func(f Finding) bool {
 		rest, ok := strings.CutPrefix(f.Path, path)
 		return ok && (rest == "" || path != "" && strings.ContainsRune(".[", rune(rest[0])))
 	}
-	if !slices.ContainsFunc(d.findings, below) {
-		d.add(path, fmt.Sprintf(format, args...))
+	if !slices.ContainsFunc(r.findings, below) {
+		r.add(path, fmt.Sprintf(format, args...))
 	}
 }
 
 // add adds a finding in any case.
-func (d *Document) add(path, problem string) {
-	d.findings = append(d.findings, Finding{d.line(path), path, problem})
+func (r *report) add(path, problem string) {
+	r.findings = append(r.findings, Finding{r.line(path), path, problem})
 }
 
-func (d *Document) warn(path, format string, args ...any) {
-	d.Warnings = append(d.Warnings, Finding{d.line(path), path, fmt.Sprintf(format, args...)})
+func (r *report) warn(path, format string, args ...any) {
+	r.Warnings = append(r.Warnings, Finding{r.line(path), path, fmt.Sprintf(format, args...)})
 }
 
 // line is where a path stands in the file, or what it would stand in.
-func (d *Document) line(path string) int {
+func (r *report) line(path string) int {
 	for {
-		if n, ok := d.lines[path]; ok {
+		if n, ok := r.lines[path]; ok {
 			return n
 		}
 		i := strings.LastIndexAny(path, ".[")
@@ -97,14 +99,14 @@ func (d *Document) line(path string) int {
 }
 
 // Has says whether the file says anything at a path.
-func (d *Document) Has(path string) bool { _, ok := d.lines[path]; return ok }
+func (r *report) Has(path string) bool { _, ok := r.lines[path]; return ok }
 
 // Err is everything that was found, in the order of the file, as *Findings; nil: nothing.
-func (d *Document) Err() error {
-	if len(d.findings) == 0 {
+func (r *report) Err() error {
+	if len(r.findings) == 0 {
 		return nil
 	}
-	list := slices.Clone(d.findings)
+	list := slices.Clone(r.findings)
 	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
-	return &Findings{d.Name, list}
+	return &Findings{r.Name, list}
 }

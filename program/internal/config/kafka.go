@@ -41,34 +41,34 @@ func (k *Kafka) reads(topic string) (by string, ok bool) {
 
 // checkKafka: what the file must say although the adapter has a default, and what it says in its own way. The rest is the
 // adapter's to find.
-func (d *Document) checkKafka(at string, k *Kafka) {
+func (sc sectionCheck) checkKafka(k *Kafka) {
 	if len(k.Brokers) == 0 {
-		d.Find(at+".brokers", "is missing or empty: want host:port of one broker at least")
+		sc.find(".brokers", "is missing or empty: want host:port of one broker at least")
 	}
-	d.checkTLS(at+".tls", k.TLS.CAFile, k.TLS.CertFile, k.TLS.KeyFile, time.Now())
+	sc.secrets.checkTLS(sc.at+".tls", k.TLS.CAFile, k.TLS.CertFile, k.TLS.KeyFile, time.Now())
 	if s := k.SASL; s != nil {
 		if s.Mechanism == "" {
-			d.Find(at+".sasl.mechanism", "is missing, want one of %v", conftag.Words(reflect.TypeFor[kafkabroker.SASL](), "Mechanism"))
+			sc.find(".sasl.mechanism", "is missing, want one of %v", conftag.Words(reflect.TypeFor[kafkabroker.SASL](), "Mechanism"))
 		}
 		if s.Password.IsZero() && s.PasswordFile == "" {
-			d.Find(at+".sasl.password", "is missing: want password, or password_file")
+			sc.find(".sasl.password", "is missing: want password, or password_file")
 		}
 	}
 	c := k.Adapter()
-	if d.Has(at+".topics_pattern") && c.Pattern == "" && len(c.Topics) == 0 { // found by its tag
+	if sc.has(".topics_pattern") && c.Pattern == "" && len(c.Topics) == 0 { // found by its tag
 		c.Pattern = "-"
 	}
-	d.FindConfig(at, k, c.Validate())
+	sc.FindConfig(sc.at, k, c.Validate())
 }
 
 // checkRoundTrip: what is published to a topic that the pattern matches comes back. With topics, publish finds it itself.
-func (d *Document) checkRoundTrip(path, source string, r Route, k *Kafka) {
+func (cc *consumerCheck) checkRoundTrip(key, source string, r Route, k *Kafka) {
 	to := r.publishesTo()
 	if to == "" || k.Pattern == "" {
 		return
 	}
 	if by, reads := k.reads(to); reads {
-		d.Find(path+".with.to", "is %q, which %s.kafka.%s takes: messages would go round for ever", to, source, by)
+		cc.find(key+".with.to", "is %q, which %s.kafka.%s takes: messages would go round for ever", to, source, by)
 	}
 }
 

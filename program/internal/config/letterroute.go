@@ -19,13 +19,13 @@ func (c *Consumer) handlers() (names []string) {
 }
 
 // checkLetterRoutes: they lead somewhere, and from handlers that there are. What they leave to each other the engine says.
-func (d *Document) checkLetterRoutes(path string, c *Consumer) {
-	handlers := c.handlers()
-	for i, r := range c.DeadLetter.Routes {
-		at := path + "[" + strconv.Itoa(i) + "]"
-		d.checkLetterTarget(at+".to", r.Topic, c)
+func (cc *consumerCheck) checkLetterRoutes() {
+	handlers := cc.handlers()
+	for i, r := range cc.DeadLetter.Routes {
+		key := ".dead_letter.routes[" + strconv.Itoa(i) + "]"
+		cc.checkLetterTarget(key+".to", r.Topic)
 		if r.Handler != "" && !slices.Contains(handlers, r.Handler) {
-			d.Find(at+".handler", "is %q, and the consumer has only %q", r.Handler, handlers)
+			cc.find(key+".handler", "is %q, and the consumer has only %q", r.Handler, handlers)
 		}
 	}
 }

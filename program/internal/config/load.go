@@ -11,6 +11,23 @@ import (
 // maxBytes is the largest file that is read.
 const maxBytes = 4 << 20
 
+// A Document is a file that was read: what it says, where it says it, and what is wrong with it.
+type Document struct {
+	*report
+	// File is what it says, as far as it could be understood.
+	File File
+	// Exports: spans or metrics are sent somewhere, and the last ones take time at a stop.
+	Exports bool
+
+	adapters []string // from outside
+	secrets  *secrets
+}
+
+func newDocument(name string, mode os.FileMode, adapters []string) *Document {
+	r := &report{Name: name, lines: map[string]int{}}
+	return &Document{report: r, adapters: adapters, secrets: &secrets{report: r, mode: mode, filled: map[string]bool{}}}
+}
+
 // Load reads the file of that name and checks it. lookup is os.LookupEnv. Where the error is of reading the file there is no
 // Document; what is wrong with its content is in Document.Err, so that more can be found and all be told at once. adapters are
 // the names that a source may have beside nats and kafka.
@@ -22,24 +39,24 @@ func Load(name string, lookup func(string) (string, bool), adapters ...string) (
 	if len(content) > maxBytes {
 		return nil, fmt.Errorf("reading the configuration: %s has %d bytes, more than %d", name, len(content), maxBytes)
 	}
-	d := &Document{Name: name, adapters: adapters}
+	mode := os.FileMode(0) // not known
 	if info, err := os.Stat(name); err == nil {
-		d.mode = info.Mode().Perm()
+		mode = info.Mode().Perm()
 	}
+	d := newDocument(name, mode, adapters)
 	d.parse(content, lookup)
 	return d, nil
 }
 
 // Parse is Load for content that was read already; name is for messages only.
 func Parse(name string, content []byte, lookup func(string) (string, bool), adapters ...string) *Document {
-	d := &Document{Name: name, adapters: adapters}
+	d := newDocument(name, 0, adapters)
 	d.parse(content, lookup)
 	return d
 }
 
 func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
-	d.lines, d.filled = map[string]int{}, map[string]bool{}
-	t := &tree{doc: d, lookup: lookup}
+	t := &tree{doc: d.report, filled: d.secrets.filled, lookup: lookup}
 	values := t.parse(content)
 	if values == nil {
 		return
@@ -48,8 +65,8 @@ func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
 	d.FindOptions("", d.Options("", values).Decode(&d.File))
 	d.putOthers(others)
 	d.enableTLS()
-	for path, secret := range d.secrets() {
-		d.readSecret(path, secret)
+	for path, secret := range d.File.secrets() {
+		d.secrets.read(path, secret)
 	}
 	d.check()
 	for _, c := range d.File.Consumers {
@@ -66,18 +83,18 @@ func (d *Document) Options(path string, values map[string]any) handlers.Options 
 		if path != "" {
 			below = path + "." + below
 		}
-		d.warnOpen(below)
+		d.secrets.warnOpen(below)
 	})
 }
 
 // FindOptions adds what a strict decoder found at and below a path, and nothing for nil. Any other error becomes one finding.
-func (d *Document) FindOptions(path string, err error) {
+func (r *report) FindOptions(path string, err error) {
 	if err == nil {
 		return
 	}
 	var list handlers.OptionErrors
 	if !errors.As(err, &list) {
-		d.Find(path, "%v", err)
+		r.Find(path, "%v", err)
 		return
 	}
 	for _, e := range list {
@@ -88,6 +105,6 @@ func (d *Document) FindOptions(path string, err error) {
 		case e.Path != "":
 			at = path + "." + e.Path
 		}
-		d.Find(at, "%s", e.Problem)
+		r.Find(at, "%s", e.Problem)
 	}
 }

@@ -29,48 +29,48 @@ var delivers = map[string]jetstream.DeliverPolicy{
 }
 
 // checkNATS: what the file says in its own way. The rest is the adapter's to find.
-func (d *Document) checkNATS(at string, n *NATS) {
+func (sc sectionCheck) checkNATS(n *NATS) {
 	for _, rule := range []struct {
 		wrong        bool
 		key, problem string
 	}{
-		{d.Has(at+".url") && n.URL == "", ".url", "is empty; leave it out for the embedded server"},
-		{d.Has(at+".url") && d.Has(at+".urls"), ".urls", "is set, and so is url: set one"},
+		{sc.has(".url") && n.URL == "", ".url", "is empty; leave it out for the embedded server"},
+		{sc.has(".url") && sc.has(".urls"), ".urls", "is set, and so is url: set one"},
 		{n.CreateStream && len(n.Subjects) == 0, ".create_stream", "is set and subjects is not: a stream needs subjects"},
-		{d.Has(at+".key_token") && n.KeyToken == 0, ".key_token", "is 0, want 1 for the first token of the subject, -1 for the last"},
-		{d.Has(at+".max_ack_pending") && n.MaxAckPending == 0, ".max_ack_pending", "is 0, want at least 1, or -1 for no bound"},
+		{sc.has(".key_token") && n.KeyToken == 0, ".key_token", "is 0, want 1 for the first token of the subject, -1 for the last"},
+		{sc.has(".max_ack_pending") && n.MaxAckPending == 0, ".max_ack_pending", "is 0, want at least 1, or -1 for no bound"},
 	} {
 		if rule.wrong {
-			d.Find(at+rule.key, "%s", rule.problem)
+			sc.find(rule.key, "%s", rule.problem)
 		}
 	}
-	if len(n.Subjects) == 0 && n.Embedded() && !d.Has(at+".url") && !d.Has(at+".urls") {
-		d.Find(at+".subjects", "is missing; without a url the stream is created on the embedded server, and needs subjects")
+	if len(n.Subjects) == 0 && n.Embedded() && !sc.has(".url") && !sc.has(".urls") {
+		sc.find(".subjects", "is missing; without a url the stream is created on the embedded server, and needs subjects")
 	}
-	d.checkKeyToken(at, n)
-	d.checkSubjects(at, n.Subjects)
-	d.checkLink(at, n.link())
-	d.FindConfig(at, n, n.Adapter("").Validate())
+	sc.checkKeyToken(n)
+	sc.checkSubjects(n.Subjects)
+	sc.checkLink(n.link())
+	sc.FindConfig(sc.at, n, n.Adapter("").Validate())
 }
 
 // checkKeyToken: some of the subjects have the token that is the key.
-func (d *Document) checkKeyToken(at string, n *NATS) {
+func (sc sectionCheck) checkKeyToken(n *NATS) {
 	subjects := n.Subjects
 	if len(subjects) > 0 && n.KeyToken != 0 && n.KeyHeader == "" &&
 		!slices.ContainsFunc(subjects, func(s string) bool { return hasToken(s, n.KeyToken) }) {
-		d.Find(at+".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken,
+		sc.find(".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken,
 			subjects)
 	}
 }
 
 // checkSubjects: a server refuses a durable whose subjects overlap, and a queue group would get some messages twice.
-func (d *Document) checkSubjects(at string, subjects []string) {
+func (sc sectionCheck) checkSubjects(subjects []string) {
 	for i, s := range subjects {
-		path := at + ".subjects[" + strconv.Itoa(i) + "]"
+		key := ".subjects[" + strconv.Itoa(i) + "]"
 		if !validSubject(s) {
-			d.Find(path, "is %q, which is no subject", s)
+			sc.find(key, "is %q, which is no subject", s)
 		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return Overlap(o, s) }); j >= 0 {
-			d.Find(path, "is %q, which overlaps with subjects[%d], %q: a message would come by both", s, j, subjects[j])
+			sc.find(key, "is %q, which overlaps with subjects[%d], %q: a message would come by both", s, j, subjects[j])
 		}
 	}
 }

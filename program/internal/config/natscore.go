@@ -10,14 +10,14 @@ func (n *NATSCore) Adapter(embedded string) natsbroker.CoreConfig {
 }
 
 // checkNATSCore: what the file says in its own way, and what core NATS cannot do. The rest is the adapter's to find.
-func (d *Document) checkNATSCore(at string, n *NATSCore) {
-	if d.Has(at+".url") && n.URL == "" {
-		d.Find(at+".url", "is empty; leave it out for the embedded server")
+func (sc sectionCheck) checkNATSCore(n *NATSCore) {
+	if sc.has(".url") && n.URL == "" {
+		sc.find(".url", "is empty; leave it out for the embedded server")
 	}
-	if d.Has(at+".url") && d.Has(at+".urls") {
-		d.Find(at+".urls", "is set, and so is url: set one")
+	if sc.has(".url") && sc.has(".urls") {
+		sc.find(".urls", "is set, and so is url: set one")
 	}
-	d.checkSubjects(at, n.Subjects)
-	d.checkLink(at, n.link())
-	d.FindConfig(at, n, n.Adapter("").Validate())
+	sc.checkSubjects(n.Subjects)
+	sc.checkLink(n.link())
+	sc.FindConfig(sc.at, n, n.Adapter("").Validate())
 }

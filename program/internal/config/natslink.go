@@ -66,30 +66,30 @@ func (l natsLink) at(embedded string) []string {
 
 // checkLink: a password in a URL is warned of, files can be read, and without a url there is what the embedded server has, which
 // knows neither users nor TLS.
-func (d *Document) checkLink(at string, l natsLink) {
+func (sc sectionCheck) checkLink(l natsLink) {
 	for i, server := range l.servers() {
-		path := at + ".url"
+		path := sc.at + ".url"
 		if l.URL == "" {
-			path = at + ".urls[" + strconv.Itoa(i) + "]"
+			path = sc.at + ".urls[" + strconv.Itoa(i) + "]"
 		}
 		if strings.Contains(server, "@") {
-			d.warnOpen(path)
+			sc.secrets.warnOpen(path)
 		}
 	}
 	for _, private := range [][2]string{{".nkey_seed_file", l.NKeySeedFile}, {".creds_file", l.CredsFile}} {
 		if key, file := private[0], private[1]; file != "" {
-			d.readPrivate(at+key, file)
+			sc.secrets.readPrivate(sc.at+key, file)
 		}
 	}
-	d.checkTLS(at+".tls", l.TLS.CAFile, l.TLS.CertFile, l.TLS.KeyFile, time.Now())
-	if d.Has(at+".url") || d.Has(at+".urls") {
+	sc.secrets.checkTLS(sc.at+".tls", l.TLS.CAFile, l.TLS.CertFile, l.TLS.KeyFile, time.Now())
+	if sc.has(".url") || sc.has(".urls") {
 		return
 	}
 	for _, name := range []string{
 		"user", "password", "password_file", "token", "token_file", "nkey_seed_file", "creds_file", "tls", "domain", "plaintext_auth",
 	} {
-		if d.Has(at + "." + name) {
-			d.Find(at+"."+name, "is set and url is not: the embedded server has no such thing")
+		if sc.has("." + name) {
+			sc.find("."+name, "is set and url is not: the embedded server has no such thing")
 		}
 	}
 }

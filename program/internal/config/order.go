@@ -3,8 +3,8 @@ package config
 import "github.com/longshoremq/longshore/consumer"
 
 // checkOrder: what is said of lanes has an order.
-func (d *Document) checkOrder(at string, c *Consumer) {
-	if d.Has(at+".lane") && c.Order != consumer.OrderKey && c.Order != consumer.OrderPartition {
-		d.Find(at+".lane", "is set and order is not: there are no lanes")
+func (cc *consumerCheck) checkOrder() {
+	if cc.has(".lane") && cc.Order != consumer.OrderKey && cc.Order != consumer.OrderPartition {
+		cc.find(".lane", "is set and order is not: there are no lanes")
 	}
 }

@@ -54,9 +54,12 @@ func (d *Document) putOthers(others map[string]*Other) {
 	}
 }
 
-// kinds are the names that a source may have.
-func (d *Document) kinds() []string {
-	return append([]string{"nats", "nats_core", "kafka"}, slices.Sorted(slices.Values(d.adapters))...)
+// ownKinds are the names that a source may have beside those of adapters from outside.
+var ownKinds = []string{"nats", "nats_core", "kafka"}
+
+// kinds are all of them.
+func kinds(adapters []string) []string {
+	return slices.Concat(ownKinds, slices.Sorted(slices.Values(adapters)))
 }
 
 // kindsText is "nats, kafka and redis".

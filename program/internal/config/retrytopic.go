@@ -20,34 +20,34 @@ func (r Retry) Names() (names []string) {
 func (k *Kafka) RetryGroup() string { return k.Group + "-retry" }
 
 // checkRetryTopics: each is written by nobody else, and read by the consumer only as what it is.
-func (d *Document) checkRetryTopics(at string, c *Consumer) {
-	path := at + ".retry.topics"
+func (cc *consumerCheck) checkRetryTopics() {
+	const topics = ".retry.topics"
 	switch {
-	case !d.Has(path):
+	case !cc.has(topics):
 		return
-	case len(c.Retry.Topics) == 0:
-		d.Find(path, "is empty")
-	case c.broker().Kafka == nil && c.broker().Other == nil:
-		d.Find(path, "is set and source.kafka is not: JetStream keeps delays itself")
+	case len(cc.Retry.Topics) == 0:
+		cc.find(topics, "is empty")
+	case cc.broker().Kafka == nil && cc.broker().Other == nil:
+		cc.find(topics, "is set and source.kafka is not: JetStream keeps delays itself")
 		return
 	}
-	names := c.Retry.Names()
-	for i, t := range c.Retry.Topics {
-		at := path + "[" + strconv.Itoa(i) + "]"
-		where, reads := c.reads(t.Topic)
+	names := cc.Retry.Names()
+	for i, t := range cc.Retry.Topics {
+		key := topics + "[" + strconv.Itoa(i) + "].topic"
+		where, reads := cc.reads(t.Topic)
 		switch j := slices.Index(names, t.Topic); {
 		case !kafkabroker.ValidTopic(t.Topic):
-			d.Find(at+".topic", "is %q: want a topic's name", t.Topic)
+			cc.find(key, "is %q: want a topic's name", t.Topic)
 		case broker.CheckDestination(t.Topic) != nil:
-			d.Find(at+".topic", brokersOwn, t.Topic)
+			cc.find(key, brokersOwn, t.Topic)
 		case j < i:
-			d.Find(at+".topic", "is %q, and so is topics[%d]: messages of a topic wait equally long", t.Topic, j)
+			cc.find(key, "is %q, and so is topics[%d]: messages of a topic wait equally long", t.Topic, j)
 		case reads:
-			d.Find(at+".topic", "is %q, which %s takes: its messages would not wait", t.Topic, where)
-		case c.DeadLetter != nil && c.DeadLetter.Topic == t.Topic:
-			d.Find(at+".topic", "is %q, and so is dead_letter.to: dead letters would be consumed again", t.Topic)
-		case c.DeadLetter != nil && slices.Contains(c.DeadLetter.Targets(), t.Topic):
-			d.Find(at+".topic", "is %q, to which dead_letter.routes lead, too: dead letters would be consumed again", t.Topic)
+			cc.find(key, "is %q, which %s takes: its messages would not wait", t.Topic, where)
+		case cc.DeadLetter != nil && cc.DeadLetter.Topic == t.Topic:
+			cc.find(key, "is %q, and so is dead_letter.to: dead letters would be consumed again", t.Topic)
+		case cc.DeadLetter != nil && slices.Contains(cc.DeadLetter.Targets(), t.Topic):
+			cc.find(key, "is %q, to which dead_letter.routes lead, too: dead letters would be consumed again", t.Topic)
 		}
 	}
 }

@@ -18,12 +18,12 @@ type secret struct {
 }
 
 // secrets are all of them, by the path of the field.
-func (d *Document) secrets() iter.Seq2[string, secret] {
+func (f *File) secrets() iter.Seq2[string, secret] {
 	return func(yield func(string, secret) bool) {
-		if a := d.File.Admin; a != nil && !yield("admin.token", secret{&a.Token, a.TokenFile}) {
+		if a := f.Admin; a != nil && !yield("admin.token", secret{&a.Token, a.TokenFile}) {
 			return
 		}
-		for name, c := range d.File.Consumers {
+		for name, c := range f.Consumers {
 			if c == nil {
 				continue
 			}
@@ -42,56 +42,63 @@ func (d *Document) secrets() iter.Seq2[string, secret] {
 	}
 }
 
-// readSecret takes a secret from its file, without the line's end.
-func (d *Document) readSecret(path string, s secret) {
-	if s.file == "" {
-		if d.Has(path) && s.value.IsZero() {
-			d.Find(path, "is empty")
+// secrets are what nobody else should read: what stands in the file itself, and the files that hold it.
+type secrets struct {
+	*report
+	mode   os.FileMode     // of the file; 0: not known
+	filled map[string]bool // what came from the environment, by path
+}
+
+// read takes a secret from its file, without the line's end.
+func (s *secrets) read(path string, one secret) {
+	if one.file == "" {
+		if s.Has(path) && one.value.IsZero() {
+			s.Find(path, "is empty")
 		}
 		return
 	}
-	if d.Has(path) {
-		d.Find(path+"_file", "is set, and so is %s: set one", path)
+	if s.Has(path) {
+		s.Find(path+"_file", "is set, and so is %s: set one", path)
 		return
 	}
-	content, ok := d.readPrivate(path+"_file", s.file)
+	content, ok := s.readPrivate(path+"_file", one.file)
 	if !ok {
 		return
 	}
 	text := strings.TrimRight(string(content), "\r\n")
 	if text == "" {
-		d.Find(path+"_file", "%s is empty", s.file)
+		s.Find(path+"_file", "%s is empty", one.file)
 		return
 	}
-	*s.value = broker.NewSecret(text)
+	*one.value = broker.NewSecret(text)
 }
 
 // warnOpen warns of a secret that stands in the file itself, and others can read the file.
-func (d *Document) warnOpen(path string) {
-	if d.mode&0o077 != 0 && !d.filled[path] {
-		d.warn(path, "is a secret, and %s can be read by others (mode %04o); chmod 600 it, or take the secret from ${NAME} or a file "+
-			"of its own", d.Name, d.mode)
+func (s *secrets) warnOpen(path string) {
+	if s.mode&0o077 != 0 && !s.filled[path] {
+		s.warn(path, "is a secret, and %s can be read by others (mode %04o); chmod 600 it, or take the secret from ${NAME} or a file "+
+			"of its own", s.Name, s.mode)
 	}
 }
 
 // readPrivate reads a file that others should not read.
-func (d *Document) readPrivate(path, file string) ([]byte, bool) {
+func (s *secrets) readPrivate(path, file string) ([]byte, bool) {
 	info, err := os.Stat(file)
 	if err == nil && info.IsDir() {
-		d.Find(path, "%s is a folder", file)
+		s.Find(path, "%s is a folder", file)
 		return nil, false
 	}
 	if err == nil && info.Size() > maxBytes {
-		d.Find(path, "%s has %d bytes: that is no secret", file, info.Size())
+		s.Find(path, "%s has %d bytes: that is no secret", file, info.Size())
 		return nil, false
 	}
 	content, err := os.ReadFile(file) // #nosec G304 -- the configuration names it
 	if err != nil {
-		d.Find(path, "%v", err)
+		s.Find(path, "%v", err)
 		return nil, false
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		d.warn(path, "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
+		s.warn(path, "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
 	}
 	return content, true
 }
@@ -109,12 +116,12 @@ func (d *Document) enableTLS() {
 }
 
 // checkTLS reads the files that TLS names, so that a mistake in them is known before anything runs.
-func (d *Document) checkTLS(path, caFile, certFile, keyFile string, now time.Time) {
+func (s *secrets) checkTLS(path, caFile, certFile, keyFile string, now time.Time) {
 	if caFile != "" {
 		if pem, err := os.ReadFile(caFile); err != nil { // #nosec G304 -- the configuration names it
-			d.Find(path+".ca_file", "%v", err)
+			s.Find(path+".ca_file", "%v", err)
 		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			d.Find(path+".ca_file", "%s holds no certificate", caFile)
+			s.Find(path+".ca_file", "%s holds no certificate", caFile)
 		}
 	}
 	if certFile == "" || keyFile == "" { // one without the other is the adapter's to find
@@ -122,20 +129,20 @@ func (d *Document) checkTLS(path, caFile, certFile, keyFile string, now time.Tim
 	}
 	cert, err := os.ReadFile(certFile) // #nosec G304 -- the configuration names it
 	if err != nil {
-		d.Find(path+".cert_file", "%v", err)
+		s.Find(path+".cert_file", "%v", err)
 	}
-	key, ok := d.readPrivate(path+".key_file", keyFile)
+	key, ok := s.readPrivate(path+".key_file", keyFile)
 	if err != nil || !ok {
 		return
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		d.Find(path+".cert_file", "%s and key_file %s: %v", certFile, keyFile, err)
+		s.Find(path+".cert_file", "%s and key_file %s: %v", certFile, keyFile, err)
 		return
 	}
 	if end := pair.Leaf.NotAfter; now.After(end) {
-		d.Find(path+".cert_file", "%s has expired on %s", certFile, end.Format(time.DateOnly))
+		s.Find(path+".cert_file", "%s has expired on %s", certFile, end.Format(time.DateOnly))
 	} else if start := pair.Leaf.NotBefore; now.Before(start) {
-		d.Find(path+".cert_file", "%s is not valid before %s", certFile, start.Format(time.DateOnly))
+		s.Find(path+".cert_file", "%s is not valid before %s", certFile, start.Format(time.DateOnly))
 	}
 }

@@ -61,31 +61,31 @@ func (d *Document) reads() (all []read) {
 
 // checkSources: several sources are of one broker, for dead letters go there and say where they came from, and no message comes
 // by two of them.
-func (d *Document) checkSources(at string, c *Consumer) {
+func (cc *consumerCheck) checkSources() {
 	switch {
-	case !d.Has(at + ".sources"):
+	case !cc.has(".sources"):
 		return
-	case d.Has(at + ".source"):
-		d.Find(at+".sources", "is set, and so is source: set one")
+	case cc.has(".source"):
+		cc.find(".sources", "is set, and so is source: set one")
 		return
-	case len(c.Sources) == 0:
-		d.Find(at+".sources", "is empty")
+	case len(cc.Sources) == 0:
+		cc.find(".sources", "is empty")
 		return
 	}
-	all := c.Reads()
+	all := cc.Reads()
 	for i, in := range all {
-		path := at + "." + in.Name
+		key := "." + in.Name
 		if in.Source == (Source{}) {
 			continue // was found
 		}
 		if !in.sameBroker(all[0].Source) && all[0].Source != (Source{}) {
-			d.Find(path, "is on another broker than sources[0]: dead letters go to one, and come back from it. Make it a consumer of "+
+			cc.find(key, "is on another broker than sources[0]: dead letters go to one, and come back from it. Make it a consumer of "+
 				"its own")
 			continue
 		}
 		for _, o := range all[:i] {
 			if what, both := o.overlaps(in); both {
-				d.Find(path, "reads %s, as %s does: each message would come by both", what, o.Name)
+				cc.find(key, "reads %s, as %s does: each message would come by both", what, o.Name)
 			}
 		}
 	}
@@ -120,39 +120,41 @@ func sharedSubject(subjects, other []string) (what string, both bool) {
 }
 
 // checkPriority: there is something to choose from, and a header's value belongs to one level.
-func (d *Document) checkPriority(at string, c *Consumer) {
-	p := c.Priority
-	if p == nil {
-		return
-	}
-	if len(c.Sources) < 2 && !d.Has(at+".header") && !d.Has(at+".levels") {
-		path := at
+func (cc *consumerCheck) checkPriority() {
+	p, here := cc.Priority, place{cc.report, cc.at + ".priority"}
+	byHeader := here.has(".header") || here.has(".levels")
+	if len(cc.Sources) < 2 && !byHeader {
+		key := ""
 		if p.Mode == "strict" {
-			path += ".mode" // where the engine finds it, too
+			key = ".mode" // where the engine finds it, too
 		}
-		d.Find(path, "is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything")
+		here.find(key, "is set, and there is neither a header with levels nor more than one of sources: nothing goes before anything")
 	}
 	if p.Mode == "strict" {
-		d.checkStrict(at, c)
+		cc.checkStrict()
 	}
-	if !d.Has(at+".header") && !d.Has(at+".levels") {
-		return
+	if byHeader {
+		here.checkLevels(p)
 	}
+}
+
+// checkLevels: they are told apart by their values.
+func (pl place) checkLevels(p *Priority) {
 	if p.Header == "" {
-		d.Find(at+".header", "is missing: which header tells the levels apart")
+		pl.find(".header", "is missing: which header tells the levels apart")
 	}
 	if len(p.Levels) < 2 {
-		d.Find(at+".levels", "has %d, want at least 2", len(p.Levels))
+		pl.find(".levels", "has %d, want at least 2", len(p.Levels))
 	}
 	first := map[string]int{}
 	for i, l := range p.Levels {
-		path := at + ".levels[" + strconv.Itoa(i) + "]"
+		key := ".levels[" + strconv.Itoa(i) + "].values"
 		if len(l.Values) == 0 && i < len(p.Levels)-1 {
-			d.Find(path+".values", "is missing or empty: only the last level may do without, which has all other messages")
+			pl.find(key, "is missing or empty: only the last level may do without, which has all other messages")
 		}
 		for j, v := range l.Values {
 			if other, ok := first[v]; ok {
-				d.Find(path+".values["+strconv.Itoa(j)+"]", "is %q, as in levels[%d]", v, other)
+				pl.find(key+"["+strconv.Itoa(j)+"]", "is %q, as in levels[%d]", v, other)
 			} else {
 				first[v] = i
 			}
@@ -161,16 +163,16 @@ func (d *Document) checkPriority(at string, c *Consumer) {
 }
 
 // checkStrict: where the order counts, weights do not.
-func (d *Document) checkStrict(at string, c *Consumer) {
+func (cc *consumerCheck) checkStrict() {
 	const problem = "is set, and priority.mode is strict: the order counts, not weights"
-	for _, in := range c.Reads() {
-		if path := at[:len(at)-len("priority")] + in.Name + ".weight"; d.Has(path) {
-			d.Find(path, problem)
+	for _, in := range cc.Reads() {
+		if key := "." + in.Name + ".weight"; cc.has(key) {
+			cc.find(key, problem)
 		}
 	}
-	for i := range c.Priority.Levels {
-		if path := at + ".levels[" + strconv.Itoa(i) + "].weight"; d.Has(path) {
-			d.Find(path, problem)
+	for i := range cc.Priority.Levels {
+		if key := ".priority.levels[" + strconv.Itoa(i) + "].weight"; cc.has(key) {
+			cc.find(key, problem)
 		}
 	}
 }

@@ -21,7 +21,8 @@ const (
 
 // A tree turns YAML nodes into values, fills in the environment, and keeps where each value stands.
 type tree struct {
-	doc    *Document
+	doc    *report
+	filled map[string]bool // what came from the environment, by path
 	lookup func(string) (string, bool)
 	values int
 	bytes  int  // of texts with something filled in
