@@ -18,38 +18,45 @@ var said = map[string]string{
 	"paused": "It takes no more messages. What was taken is handled.", "resumed": "It takes messages again.",
 }
 
+// controls change what a consumer does.
+type controls struct {
+	*frame
+	details *details
+	changes *changes
+}
+
 // done sends the browser back to the consumer's page, as it is now.
-func (s *site) done(w http.ResponseWriter, r *http.Request, c *watched, word string) {
+func (k *controls) done(w http.ResponseWriter, r *http.Request, c *watched, word string) {
 	http.Redirect(w, r, "/ui/c/"+url.PathEscape(c.name)+"?said="+word, http.StatusSeeOther)
 }
 
 // wrong shows the consumer's page with what was wrong.
-func (s *site) wrong(w http.ResponseWriter, r *http.Request, c *watched, code int, err error) {
-	v := s.detailView(r, c)
+func (k *controls) wrong(w http.ResponseWriter, r *http.Request, c *watched, code int, err error) {
+	v := k.details.detailView(r, c)
 	v.Limits, v.Wrong = limitViews(c), plainLines(err.Error(), errorBytes)
-	s.show(w, r, code, "detail", v)
+	k.show(w, r, code, "detail", v)
 }
 
-func (s *site) pause(w http.ResponseWriter, r *http.Request, c *watched) {
+func (k *controls) pause(w http.ResponseWriter, r *http.Request, c *watched) {
 	if err := c.target().Pause(); err != nil {
-		s.wrong(w, r, c, http.StatusConflict, err)
+		k.wrong(w, r, c, http.StatusConflict, err)
 		return
 	}
-	s.did(r, c, nil)
-	s.done(w, r, c, "paused")
+	k.changes.tell(r, c, nil)
+	k.done(w, r, c, "paused")
 }
 
-func (s *site) resume(w http.ResponseWriter, r *http.Request, c *watched) {
+func (k *controls) resume(w http.ResponseWriter, r *http.Request, c *watched) {
 	if err := c.target().Resume(); err != nil {
-		s.wrong(w, r, c, http.StatusConflict, err)
+		k.wrong(w, r, c, http.StatusConflict, err)
 		return
 	}
-	s.did(r, c, nil)
-	s.done(w, r, c, "resumed")
+	k.changes.tell(r, c, nil)
+	k.done(w, r, c, "resumed")
 }
 
 // setWorkers sets the least and the most workers.
-func (s *site) setWorkers(w http.ResponseWriter, r *http.Request, c *watched) {
+func (k *controls) setWorkers(w http.ResponseWriter, r *http.Request, c *watched) {
 	least, e1 := wholeOf(r.PostForm, "min")
 	most, e2 := wholeOf(r.PostForm, "max")
 	err := errors.Join(e1, e2)
@@ -57,11 +64,11 @@ func (s *site) setWorkers(w http.ResponseWriter, r *http.Request, c *watched) {
 		err = c.target().SetLimits(least, most)
 	}
 	if err != nil {
-		s.wrong(w, r, c, http.StatusBadRequest, err)
+		k.wrong(w, r, c, http.StatusBadRequest, err)
 		return
 	}
-	s.did(r, c, map[string]any{"min": least, "max": most})
-	s.done(w, r, c, "limits")
+	k.changes.tell(r, c, map[string]any{"min": least, "max": most})
+	k.done(w, r, c, "limits")
 }
 
 func wholeOf(form url.Values, field string) (int, error) {
@@ -73,10 +80,10 @@ func wholeOf(form url.Values, field string) (int, error) {
 }
 
 // setLimit sets those settings of a limit of handlers that the form has; an empty field leaves its setting as it is.
-func (s *site) setLimit(w http.ResponseWriter, r *http.Request, c *watched) {
+func (k *controls) setLimit(w http.ResponseWriter, r *http.Request, c *watched) {
 	l := c.served.Load().limits[r.PathValue("limit")]
 	if l == nil {
-		s.wrong(w, r, c, http.StatusNotFound, errors.New("there is no such limit"))
+		k.wrong(w, r, c, http.StatusNotFound, errors.New("there is no such limit"))
 		return
 	}
 	to := map[string]float64{}
@@ -100,11 +107,11 @@ func (s *site) setLimit(w http.ResponseWriter, r *http.Request, c *watched) {
 		err = l.Change(to)
 	}
 	if err != nil {
-		s.wrong(w, r, c, http.StatusBadRequest, err)
+		k.wrong(w, r, c, http.StatusBadRequest, err)
 		return
 	}
-	s.did(r, c, map[string]any{"limit": r.PathValue("limit"), "settings": to})
-	s.done(w, r, c, "limits")
+	k.changes.tell(r, c, map[string]any{"limit": r.PathValue("limit"), "settings": to})
+	k.done(w, r, c, "limits")
 }
 
 // formNumber writes a number as a form takes it.

@@ -62,8 +62,14 @@ type settingView struct {
 // A boxView is a place of dead letters.
 type boxView struct{ Topic string }
 
-func (s *site) detailView(r *http.Request, w *watched) detailView {
-	v := detailView{shell: s.shell(r, w.name), Name: w.name, Span: spanOf(r.FormValue("span")), Spans: spans,
+// details show one consumer.
+type details struct {
+	*frame
+	jobs *jobs
+}
+
+func (d *details) detailView(r *http.Request, w *watched) detailView {
+	v := detailView{shell: d.shell(r, w.name), Name: w.name, Span: spanOf(r.FormValue("span")), Spans: spans,
 		Said: said[r.FormValue("said")]}
 	t := w.target()
 	v.Stats = t.Stats()
@@ -88,7 +94,7 @@ func (s *site) detailView(r *http.Request, w *watched) detailView {
 	if w.lags.read == nil {
 		v.OwnLags = ownLags(t)
 	}
-	v.Job = s.page.jobs.view(w.name)
+	v.Job = d.jobs.view(w.name)
 	for _, l := range w.sources.Letters {
 		v.Boxes = append(v.Boxes, boxView{l.Topic})
 	}
@@ -113,12 +119,12 @@ func limitViews(w *watched) (all []limitView) {
 	return all
 }
 
-func (s *site) detail(w http.ResponseWriter, r *http.Request, c *watched) {
-	v := s.detailView(r, c)
+func (d *details) detail(w http.ResponseWriter, r *http.Request, c *watched) {
+	v := d.detailView(r, c)
 	v.Limits = limitViews(c)
-	s.show(w, r, http.StatusOK, "detail", v)
+	d.show(w, r, http.StatusOK, "detail", v)
 }
 
-func (s *site) detailLive(w http.ResponseWriter, r *http.Request, c *watched) {
-	s.show(w, r, http.StatusOK, "detail-live", s.detailView(r, c))
+func (d *details) detailLive(w http.ResponseWriter, r *http.Request, c *watched) {
+	d.show(w, r, http.StatusOK, "detail-live", d.detailView(r, c))
 }

@@ -12,7 +12,9 @@
 // with the process.
 //
 //	page.go       a Page: what it is made of
-//	routes.go     what is answered, to whom; guard.go: what stands before it; session.go: who has logged in
+//	routes.go     what is answered, and by which part; guard.go: what stands before all of it
+//	door.go       lets those in who have logged in; session.go: who has
+//	changes.go    who changed what
 //	watched.go    one consumer; history.go: what its figures were; diary.go: its decisions and failures
 //	eventlog.go   the latest events of all; ring.go: the latest of anything; lags.go: what the broker says
 //	glance.go     is it keeping up, and why so many workers, in a sentence
@@ -20,5 +22,5 @@
 //	control.go    pause, resume, limits
 //	letters.go    lists dead letters; letter.go: one of them, and its edit; choice.go: which ones are meant
 //	plan.go       what a replay or a purge would do; job.go: does it
-//	render.go     templates; plain.go: texts of others, fit to be shown
+//	render.go     templates, and the frame around each page; plain.go: texts of others, fit to be shown
 package page

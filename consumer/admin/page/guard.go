@@ -2,7 +2,6 @@ package page
 
 import (
 	"net/http"
-	"time"
 )
 
 // policy is the Content-Security-Policy of the page: everything comes from here, and nothing of it is written into the HTML.
@@ -17,29 +16,4 @@ func guard(next http.Handler) http.Handler {
 		w.Header().Set("Content-Security-Policy", policy)
 		next.ServeHTTP(w, r)
 	}))
-}
-
-// maxForm bounds a form, by bytes: an edited letter is the largest.
-const maxForm = 2 << 20
-
-// member lets only those in who have logged in; all others are sent to the login. Its form is read here, for nobody else's is.
-func (s *site) member(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.sessions.has(r, time.Now()) {
-			s.refused(r, http.StatusUnauthorized)
-			http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		if err := r.ParseForm(); err != nil {
-			s.fail(w, r, http.StatusBadRequest, err)
-			return
-		}
-		next(w, r)
-	}
-}
-
-// refused tells of what was not done; at most ten lines a second.
-func (s *site) refused(r *http.Request, code int) {
-	s.refusals.Warn().Str("event", "admin_refused").Str("route", r.Pattern).Str("remote", r.RemoteAddr).Int("status", code).Send()
 }

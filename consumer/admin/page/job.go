@@ -266,33 +266,33 @@ type jobPart struct {
 	Job  *jobView
 }
 
-func (s *site) jobLive(w http.ResponseWriter, r *http.Request, c *watched) {
-	s.show(w, r, http.StatusOK, "job", jobPart{s.shell(r, c.name), c.name, s.page.jobs.view(c.name)})
+func (d *desk) jobLive(w http.ResponseWriter, r *http.Request, c *watched) {
+	d.show(w, r, http.StatusOK, "job", jobPart{d.shell(r, c.name), c.name, d.jobs.view(c.name)})
 }
 
-func (s *site) stopJob(w http.ResponseWriter, r *http.Request, c *watched) {
-	s.page.jobs.halt(c.name)
-	s.did(r, c, nil)
-	http.Redirect(w, r, s.lettersOf(c, r.PostForm.Get("box")), http.StatusSeeOther)
+func (d *desk) stopJob(w http.ResponseWriter, r *http.Request, c *watched) {
+	d.jobs.halt(c.name)
+	d.changes.tell(r, c, nil)
+	http.Redirect(w, r, lettersOf(c, r.PostForm.Get("box")), http.StatusSeeOther)
 }
 
 // continueJob begins what is left of a replay that was stopped.
-func (s *site) continueJob(w http.ResponseWriter, r *http.Request, c *watched) {
-	spec, ok := s.page.jobs.rest(c.name)
+func (d *desk) continueJob(w http.ResponseWriter, r *http.Request, c *watched) {
+	spec, ok := d.jobs.rest(c.name)
 	err := errors.New("there is nothing to go on with")
 	if ok {
-		err = s.page.jobs.start(spec)
+		err = d.jobs.start(spec)
 	}
 	if err != nil {
-		s.listLetters(w, r, c, http.StatusConflict, err)
+		d.listLetters(w, r, c, http.StatusConflict, err)
 		return
 	}
-	s.did(r, c, spec.fields())
-	http.Redirect(w, r, s.lettersOf(c, spec.box.Topic), http.StatusSeeOther)
+	d.changes.tell(r, c, spec.fields())
+	http.Redirect(w, r, lettersOf(c, spec.box.Topic), http.StatusSeeOther)
 }
 
 // startEdit makes the edit of one letter the consumer's job.
-func (s *site) startEdit(r *http.Request, c *watched, v letterView, e *edit) error {
+func (d *desk) startEdit(r *http.Request, c *watched, v letterView, e *edit) error {
 	box, err := c.boxOf(choice{Box: v.Topic})
 	if err != nil {
 		return err
@@ -305,9 +305,9 @@ func (s *site) startEdit(r *http.Request, c *watched, v letterView, e *edit) err
 	}
 	o := order{choice: choice{Box: v.Topic, Scope: scopeTicked, Places: []string{v.Place}}, kind: jobEdit, to: e.to, again: e.again,
 		number: 1}
-	if err := s.page.jobs.start(jobSpec{order: o, consumer: c.name, box: box, edit: e}); err != nil {
+	if err := d.jobs.start(jobSpec{order: o, consumer: c.name, box: box, edit: e}); err != nil {
 		return err
 	}
-	s.did(r, c, map[string]any{"letter": v.Place})
+	d.changes.tell(r, c, map[string]any{"letter": v.Place})
 	return nil
 }

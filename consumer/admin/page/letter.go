@@ -47,17 +47,17 @@ type letterView struct {
 
 type headerRow struct{ Key, Value string }
 
-func (s *site) letter(w http.ResponseWriter, r *http.Request, c *watched) {
-	v, err := s.letterView(r, c)
+func (d *desk) letter(w http.ResponseWriter, r *http.Request, c *watched) {
+	v, err := d.letterView(r, c)
 	if err != nil {
-		s.fail(w, r, codeOf(err), err)
+		d.fail(w, r, codeOf(err), err)
 		return
 	}
-	s.show(w, r, http.StatusOK, "letter", v)
+	d.show(w, r, http.StatusOK, "letter", v)
 }
 
 // letterView reads the letter that the address names.
-func (s *site) letterView(r *http.Request, c *watched) (v letterView, err error) {
+func (d *desk) letterView(r *http.Request, c *watched) (v letterView, err error) {
 	if err := r.ParseForm(); err != nil {
 		return v, badRequest{err}
 	}
@@ -69,7 +69,7 @@ func (s *site) letterView(r *http.Request, c *watched) (v letterView, err error)
 	if err != nil {
 		return v, err
 	}
-	ctx, end, err := s.scan(r.Context())
+	ctx, end, err := d.scan(r.Context())
 	if err != nil {
 		return v, err
 	}
@@ -84,9 +84,9 @@ func (s *site) letterView(r *http.Request, c *watched) (v letterView, err error)
 	}
 	name := deadletters.FormatPlace(place)
 	v = letterView{
-		shell: s.shell(r, "letter "+name+" of "+c.name), Name: c.name, Topic: box.Topic, Place: name, Letter: x, State: stateOf(x),
+		shell: d.shell(r, "letter "+name+" of "+c.name), Name: c.name, Topic: box.Topic, Place: name, Letter: x, State: stateOf(x),
 		Bytes: len(x.Message.Value),
-		From:  messageName(x.OriginalTopic, x.OriginalPartition, x.OriginalOffset, x.OriginalID), Hidden: s.page.cfg.HidePayloads,
+		From:  messageName(x.OriginalTopic, x.OriginalPartition, x.OriginalOffset, x.OriginalID), Hidden: d.hidePayloads,
 	}
 	if v.Payloads = v.Member && !v.Hidden; v.Payloads {
 		v.open(x.Message)
@@ -153,28 +153,28 @@ func fromForm(text string, was []byte) []byte {
 }
 
 // editLetter publishes the edited copy of a letter. The letter itself stays, and counts as replayed.
-func (s *site) editLetter(w http.ResponseWriter, r *http.Request, c *watched) {
-	v, err := s.letterView(r, c)
+func (d *desk) editLetter(w http.ResponseWriter, r *http.Request, c *watched) {
+	v, err := d.letterView(r, c)
 	if err != nil {
-		s.fail(w, r, codeOf(err), err)
+		d.fail(w, r, codeOf(err), err)
 		return
 	}
 	if !v.Edit {
-		s.fail(w, r, http.StatusForbidden, errors.New("this letter cannot be edited here"))
+		d.fail(w, r, http.StatusForbidden, errors.New("this letter cannot be edited here"))
 		return
 	}
 	e := editOf(r, v.Letter.Message.Value)
 	err = e.check(v.Letter.Message.Value)
 	if err == nil {
-		err = s.startEdit(r, c, v, e)
+		err = d.startEdit(r, c, v, e)
 	}
 	if err != nil {
 		v.Wrong, v.Text, v.Set, v.Remove, v.To, v.NotJSON = plainLines(err.Error(),
 			errorBytes), string(e.value), e.set, e.remove, e.to, errors.Is(err, errNotJSON)
-		s.show(w, r, http.StatusBadRequest, "letter", v)
+		d.show(w, r, http.StatusBadRequest, "letter", v)
 		return
 	}
-	http.Redirect(w, r, s.lettersOf(c, v.Topic), http.StatusSeeOther)
+	http.Redirect(w, r, lettersOf(c, v.Topic), http.StatusSeeOther)
 }
 
 // An edit is what a form makes of a letter.

@@ -56,27 +56,36 @@ type letterRow struct {
 	Bytes    int
 }
 
-func (s *site) letters(w http.ResponseWriter, r *http.Request, c *watched) {
-	s.listLetters(w, r, c, http.StatusOK, nil)
+// A desk is where dead letters are looked at, and what becomes of them.
+type desk struct {
+	*frame
+	changes      *changes
+	jobs         *jobs
+	scans        chan struct{} // bounds how many requests read dead letters at once
+	hidePayloads bool
+}
+
+func (d *desk) letters(w http.ResponseWriter, r *http.Request, c *watched) {
+	d.listLetters(w, r, c, http.StatusOK, nil)
 }
 
 // listLetters answers with the list that the address chooses, and with what was wrong, if something was.
-func (s *site) listLetters(w http.ResponseWriter, r *http.Request, c *watched, code int, wrong error) {
+func (d *desk) listLetters(w http.ResponseWriter, r *http.Request, c *watched, code int, wrong error) {
 	if len(c.sources.Letters) == 0 {
-		s.fail(w, r, http.StatusNotFound, errors.New("this consumer has no dead letters that this page knows"))
+		d.fail(w, r, http.StatusNotFound, errors.New("this consumer has no dead letters that this page knows"))
 		return
 	}
 	if err := r.ParseForm(); err != nil {
-		s.fail(w, r, http.StatusBadRequest, err)
+		d.fail(w, r, http.StatusBadRequest, err)
 		return
 	}
 	v := lettersView{
-		shell: s.shell(r, c.name+", dead letters"), Name: c.name, Choice: readChoice(r.Form,
+		shell: d.shell(r, c.name+", dead letters"), Name: c.name, Choice: readChoice(r.Form,
 			time.Now()), Classes: consumer.FailureClasses(),
 		States: []string{string(deadletters.Waiting), string(deadletters.Replayed),
-			string(deadletters.Uncertain)}, Job: s.page.jobs.view(c.name),
+			string(deadletters.Uncertain)}, Job: d.jobs.view(c.name),
 	}
-	v.Payloads = v.Member && !s.page.cfg.HidePayloads
+	v.Payloads = v.Member && !d.hidePayloads
 	if !v.Payloads {
 		v.Choice.Key = "" // nor looked for: it could be guessed
 	}
@@ -86,7 +95,7 @@ func (s *site) listLetters(w http.ResponseWriter, r *http.Request, c *watched, c
 	box, err := c.boxOf(v.Choice)
 	if err == nil {
 		v.Topic, v.Choice.Box, v.Replays = box.Topic, box.Topic, box.Publisher != nil
-		err = s.readLetters(r.Context(), box, &v, r.Form.Get("after"))
+		err = d.readLetters(r.Context(), box, &v, r.Form.Get("after"))
 	}
 	if wrong == nil && err != nil {
 		code = codeOf(err)
@@ -95,7 +104,7 @@ func (s *site) listLetters(w http.ResponseWriter, r *http.Request, c *watched, c
 		v.Wrong = plainLines(err.Error(), errorBytes)
 	}
 	v.Query = v.Choice.query().Encode()
-	s.show(w, r, code, "letters", v)
+	d.show(w, r, code, "letters", v)
 }
 
 // query is a choice as the address of a list has it.
@@ -111,7 +120,7 @@ func (c choice) query() url.Values {
 }
 
 // readLetters fills the list in.
-func (s *site) readLetters(ctx context.Context, box Letters, v *lettersView, after string) error {
+func (d *desk) readLetters(ctx context.Context, box Letters, v *lettersView, after string) error {
 	f, err := v.Choice.listed()
 	if err != nil {
 		return badRequest{err}
@@ -120,7 +129,7 @@ func (s *site) readLetters(ctx context.Context, box Letters, v *lettersView, aft
 	if err != nil {
 		return badRequest{err}
 	}
-	ctx, end, err := s.scan(ctx)
+	ctx, end, err := d.scan(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,11 +158,11 @@ func (s *site) readLetters(ctx context.Context, box Letters, v *lettersView, aft
 }
 
 // scan waits until dead letters may be read, which only so many requests do at once.
-func (s *site) scan(ctx context.Context) (context.Context, func(), error) {
+func (d *desk) scan(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	select {
-	case s.scans <- struct{}{}:
-		return ctx, func() { <-s.scans; cancel() }, nil
+	case d.scans <- struct{}{}:
+		return ctx, func() { <-d.scans; cancel() }, nil
 	case <-ctx.Done():
 		cancel()
 		return nil, nil, errBusy

@@ -28,9 +28,16 @@ type overviewRow struct {
 // sample2 is a sample for templates, which see exported fields only.
 type sample2 struct{ Handled, Failed, P50, P99 float64 }
 
-func (s *site) overviewView(r *http.Request) overviewView {
-	v := overviewView{shell: s.shell(r, "Consumers")}
-	for _, w := range s.all {
+// overviews show all consumers, and what happened last.
+type overviews struct {
+	*frame
+	all    []*watched // by name
+	events *eventLog
+}
+
+func (o *overviews) overviewView(r *http.Request) overviewView {
+	v := overviewView{shell: o.shell(r, "Consumers")}
+	for _, w := range o.all {
 		st := w.target().Stats()
 		latest := w.history.latest(trendSeconds)
 		v.Rows = append(v.Rows, overviewRow{
@@ -41,12 +48,12 @@ func (s *site) overviewView(r *http.Request) overviewView {
 	return v
 }
 
-func (s *site) overview(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "overview", s.overviewView(r))
+func (o *overviews) overview(w http.ResponseWriter, r *http.Request) {
+	o.show(w, r, http.StatusOK, "overview", o.overviewView(r))
 }
 
-func (s *site) overviewLive(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "overview-live", s.overviewView(r))
+func (o *overviews) overviewLive(w http.ResponseWriter, r *http.Request) {
+	o.show(w, r, http.StatusOK, "overview-live", o.overviewView(r))
 }
 
 func stateText(s consumer.Stats) string {
@@ -79,14 +86,14 @@ type eventsView struct {
 	Events []Event
 }
 
-func (s *site) eventsView(r *http.Request) eventsView {
-	return eventsView{s.shell(r, "Events"), s.page.events.newest(keptEvents)}
+func (o *overviews) eventsView(r *http.Request) eventsView {
+	return eventsView{o.shell(r, "Events"), o.events.newest(keptEvents)}
 }
 
-func (s *site) eventsPage(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "events", s.eventsView(r))
+func (o *overviews) eventsPage(w http.ResponseWriter, r *http.Request) {
+	o.show(w, r, http.StatusOK, "events", o.eventsView(r))
 }
 
-func (s *site) eventsLive(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "events-live", s.eventsView(r))
+func (o *overviews) eventsLive(w http.ResponseWriter, r *http.Request) {
+	o.show(w, r, http.StatusOK, "events-live", o.eventsView(r))
 }

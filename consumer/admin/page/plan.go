@@ -84,36 +84,36 @@ type tally struct {
 	N    int64
 }
 
-func (s *site) replay(w http.ResponseWriter, r *http.Request, c *watched) {
-	s.order(w, r, c, jobReplay)
+func (d *desk) replay(w http.ResponseWriter, r *http.Request, c *watched) {
+	d.order(w, r, c, jobReplay)
 }
-func (s *site) purge(w http.ResponseWriter, r *http.Request, c *watched) { s.order(w, r, c, jobPurge) }
+func (d *desk) purge(w http.ResponseWriter, r *http.Request, c *watched) { d.order(w, r, c, jobPurge) }
 
 // order shows the plan first; when that was seen, the job begins.
-func (s *site) order(w http.ResponseWriter, r *http.Request, c *watched, kind string) {
+func (d *desk) order(w http.ResponseWriter, r *http.Request, c *watched, kind string) {
 	o, err := orderOf(kind, r.PostForm, time.Now())
 	if err == nil {
 		_, err = o.meant()
 	}
 	if err != nil {
-		s.listLetters(w, r, c, http.StatusBadRequest, err)
+		d.listLetters(w, r, c, http.StatusBadRequest, err)
 		return
 	}
 	box, err := c.boxOf(o.choice)
 	if err != nil {
-		s.listLetters(w, r, c, codeOf(err), err)
+		d.listLetters(w, r, c, codeOf(err), err)
 		return
 	}
 	if !o.sure {
-		s.plan(w, r, c, o, box)
+		d.plan(w, r, c, o, box)
 		return
 	}
-	if err := s.page.jobs.start(jobSpec{order: o, consumer: c.name, box: box}); err != nil {
-		s.listLetters(w, r, c, http.StatusConflict, err)
+	if err := d.jobs.start(jobSpec{order: o, consumer: c.name, box: box}); err != nil {
+		d.listLetters(w, r, c, http.StatusConflict, err)
 		return
 	}
-	s.did(r, c, o.fields())
-	http.Redirect(w, r, s.lettersOf(c, box.Topic), http.StatusSeeOther)
+	d.changes.tell(r, c, o.fields())
+	http.Redirect(w, r, lettersOf(c, box.Topic), http.StatusSeeOther)
 }
 
 // fields are an order for the log.
@@ -125,14 +125,15 @@ func (o order) fields() map[string]any {
 	return m
 }
 
-func (s *site) lettersOf(c *watched, topic string) string {
+// lettersOf is where a consumer's letters of a topic are listed.
+func lettersOf(c *watched, topic string) string {
 	return "/ui/c/" + url.PathEscape(c.name) + "/letters?" + url.Values{"box": {topic}}.Encode()
 }
 
 // plan finds out what an order would do, and shows it.
-func (s *site) plan(w http.ResponseWriter, r *http.Request, c *watched, o order, box Letters) {
-	v := planView{shell: s.shell(r, o.kind+", "+c.name), Name: c.name, Topic: box.Topic, Kind: o.kind, Fields: o.form()}
-	ctx, end, err := s.scan(r.Context())
+func (d *desk) plan(w http.ResponseWriter, r *http.Request, c *watched, o order, box Letters) {
+	v := planView{shell: d.shell(r, o.kind+", "+c.name), Name: c.name, Topic: box.Topic, Kind: o.kind, Fields: o.form()}
+	ctx, end, err := d.scan(r.Context())
 	if err == nil {
 		defer end()
 		if o.kind == jobReplay {
@@ -142,11 +143,11 @@ func (s *site) plan(w http.ResponseWriter, r *http.Request, c *watched, o order,
 		}
 	}
 	if err != nil {
-		s.listLetters(w, r, c, codeOf(err), err)
+		d.listLetters(w, r, c, codeOf(err), err)
 		return
 	}
 	v.Fields = append(v.Fields, field{"number", strconv.FormatInt(v.Number, 10)}, field{"sure", "yes"})
-	s.show(w, r, http.StatusOK, "plan", v)
+	d.show(w, r, http.StatusOK, "plan", v)
 }
 
 // form are the fields that say the same again.

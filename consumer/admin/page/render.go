@@ -15,6 +15,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/rs/zerolog"
 )
 
 //go:embed templates
@@ -108,24 +109,29 @@ type shell struct {
 	Now       time.Time
 }
 
-func (s *site) shell(r *http.Request, title string) shell {
+// A frame is what all pages are shown in.
+type frame struct {
+	consumers []string // all, by name
+	sessions  *sessions
+	log       zerolog.Logger
+	version   string // of the static files
+}
+
+func (f *frame) shell(r *http.Request, title string) shell {
 	now := time.Now()
 	zone, _ := now.Local().Zone()
 	v := shell{
-		Title: title, Here: r.PathValue("name"), Member: s.sessions.has(r, now), Token: s.sessions.token != "", Files: "/ui/static/" +
-			s.version, Zone: zone, Now: now,
-	}
-	for _, w := range s.all {
-		v.Consumers = append(v.Consumers, w.name)
+		Title: title, Consumers: f.consumers, Here: r.PathValue("name"), Member: f.sessions.has(r, now),
+		Token: f.sessions.token != "", Files: "/ui/static/" + f.version, Zone: zone, Now: now,
 	}
 	return v
 }
 
 // show answers with a page, or a part of one.
-func (s *site) show(w http.ResponseWriter, r *http.Request, code int, name string, view any) {
+func (f *frame) show(w http.ResponseWriter, r *http.Request, code int, name string, view any) {
 	var b bytes.Buffer // a mistake in a template is told before anything is sent
 	if err := templates.ExecuteTemplate(&b, name, view); err != nil {
-		s.log.Error().Str("event", "admin_panic").Str("route", r.Pattern).Err(err).Send()
+		f.log.Error().Str("event", "admin_panic").Str("route", r.Pattern).Err(err).Send()
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
@@ -141,12 +147,12 @@ type failView struct {
 }
 
 // fail answers with what was wrong, and the way back.
-func (s *site) fail(w http.ResponseWriter, r *http.Request, code int, err error) {
+func (f *frame) fail(w http.ResponseWriter, r *http.Request, code int, err error) {
 	back := "/ui/"
 	if name := r.PathValue("name"); name != "" {
 		back = "/ui/c/" + url.PathEscape(name)
 	}
-	s.show(w, r, code, "fail", failView{shell: s.shell(r, http.StatusText(code)), Wrong: plain(err.Error(), errorBytes), Back: back})
+	f.show(w, r, code, "fail", failView{shell: f.shell(r, http.StatusText(code)), Wrong: plain(err.Error(), errorBytes), Back: back})
 }
 
 // staticVersion is a digest of all static files.

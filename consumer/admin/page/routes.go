@@ -16,13 +16,8 @@ var static embed.FS
 
 // A site is a page as it is served.
 type site struct {
-	page     *Page
-	all      []*watched // by name
-	sessions *sessions
-	scans    chan struct{} // bounds how many requests read dead letters at once
-	log      zerolog.Logger
-	refusals zerolog.Logger // sampled
-	version  string         // of the static files: their address changes with them
+	all     []*watched // by name
+	version string     // of the static files: their address changes with them
 }
 
 // mostScans of dead letters are read at once, by all requests together.
@@ -30,37 +25,47 @@ const mostScans = 4
 
 // newSite makes the handler of everything below /ui/.
 func newSite(p *Page, setup admin.PageSetup, all []*watched) http.Handler {
-	s := &site{
-		page: p, all: all, sessions: newSessions(setup.Token), scans: make(chan struct{}, mostScans), log: setup.Logger,
-		refusals: setup.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second}), version: staticVersion(),
+	s := &site{all: all, version: staticVersion()}
+	f := &frame{sessions: newSessions(setup.Token), log: setup.Logger, version: s.version}
+	for _, w := range all {
+		f.consumers = append(f.consumers, w.name)
 	}
-	return guard(s.routes())
+	refusals := setup.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second})
+	changes := &changes{log: setup.Logger, events: p.events}
+	d := &details{frame: f, jobs: p.jobs}
+	return guard(s.routes(
+		&door{frame: f, refusals: refusals},
+		&overviews{frame: f, all: all, events: p.events},
+		d,
+		&controls{frame: f, details: d, changes: changes},
+		&desk{frame: f, changes: changes, jobs: p.jobs, scans: make(chan struct{}, mostScans), hidePayloads: p.cfg.HidePayloads},
+	))
 }
 
-func (s *site) routes() http.Handler {
+func (s *site) routes(in *door, all *overviews, one *details, k *controls, letters *desk) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ui/static/{version}/{file}", s.file)
-	mux.HandleFunc("GET /ui/{$}", s.overview)
-	mux.HandleFunc("GET /ui/live", s.overviewLive)
-	mux.HandleFunc("GET /ui/events", s.eventsPage)
-	mux.HandleFunc("GET /ui/events/live", s.eventsLive)
-	mux.HandleFunc("GET /ui/login", s.loginPage)
-	mux.HandleFunc("POST /ui/login", s.login)
-	mux.HandleFunc("POST /ui/logout", s.logout)
-	mux.HandleFunc("GET /ui/c/{name}", s.of(s.detail))
-	mux.HandleFunc("GET /ui/c/{name}/live", s.of(s.detailLive))
-	mux.HandleFunc("POST /ui/c/{name}/pause", s.member(s.of(s.pause)))
-	mux.HandleFunc("POST /ui/c/{name}/resume", s.member(s.of(s.resume)))
-	mux.HandleFunc("POST /ui/c/{name}/limits", s.member(s.of(s.setWorkers)))
-	mux.HandleFunc("POST /ui/c/{name}/limits/{limit}", s.member(s.of(s.setLimit)))
-	mux.HandleFunc("GET /ui/c/{name}/letters", s.of(s.letters))
-	mux.HandleFunc("GET /ui/c/{name}/letters/{place...}", s.of(s.letter))
-	mux.HandleFunc("POST /ui/c/{name}/letters/{place...}", s.member(s.of(s.editLetter)))
-	mux.HandleFunc("POST /ui/c/{name}/replay", s.member(s.of(s.replay)))
-	mux.HandleFunc("POST /ui/c/{name}/purge", s.member(s.of(s.purge)))
-	mux.HandleFunc("GET /ui/c/{name}/job", s.of(s.jobLive))
-	mux.HandleFunc("POST /ui/c/{name}/job/stop", s.member(s.of(s.stopJob)))
-	mux.HandleFunc("POST /ui/c/{name}/job/continue", s.member(s.of(s.continueJob)))
+	mux.HandleFunc("GET /ui/{$}", all.overview)
+	mux.HandleFunc("GET /ui/live", all.overviewLive)
+	mux.HandleFunc("GET /ui/events", all.eventsPage)
+	mux.HandleFunc("GET /ui/events/live", all.eventsLive)
+	mux.HandleFunc("GET /ui/login", in.loginPage)
+	mux.HandleFunc("POST /ui/login", in.login)
+	mux.HandleFunc("POST /ui/logout", in.logout)
+	mux.HandleFunc("GET /ui/c/{name}", s.of(one.detail))
+	mux.HandleFunc("GET /ui/c/{name}/live", s.of(one.detailLive))
+	mux.HandleFunc("POST /ui/c/{name}/pause", in.member(s.of(k.pause)))
+	mux.HandleFunc("POST /ui/c/{name}/resume", in.member(s.of(k.resume)))
+	mux.HandleFunc("POST /ui/c/{name}/limits", in.member(s.of(k.setWorkers)))
+	mux.HandleFunc("POST /ui/c/{name}/limits/{limit}", in.member(s.of(k.setLimit)))
+	mux.HandleFunc("GET /ui/c/{name}/letters", s.of(letters.letters))
+	mux.HandleFunc("GET /ui/c/{name}/letters/{place...}", s.of(letters.letter))
+	mux.HandleFunc("POST /ui/c/{name}/letters/{place...}", in.member(s.of(letters.editLetter)))
+	mux.HandleFunc("POST /ui/c/{name}/replay", in.member(s.of(letters.replay)))
+	mux.HandleFunc("POST /ui/c/{name}/purge", in.member(s.of(letters.purge)))
+	mux.HandleFunc("GET /ui/c/{name}/job", s.of(letters.jobLive))
+	mux.HandleFunc("POST /ui/c/{name}/job/stop", in.member(s.of(letters.stopJob)))
+	mux.HandleFunc("POST /ui/c/{name}/job/continue", in.member(s.of(letters.continueJob)))
 	return mux
 }
 
@@ -86,51 +91,4 @@ func (s *site) file(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "max-age=31536000, immutable")
 	http.ServeFileFS(w, r, sub, r.PathValue("file"))
-}
-
-// loginPage shows the form.
-func (s *site) loginPage(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "login", loginView{shell: s.shell(r, "Log in"), None: s.sessions.token == ""})
-}
-
-type loginView struct {
-	shell
-	None  bool // there is no token
-	Wrong string
-}
-
-// maxLogin bounds the form of the login.
-const maxLogin = 4 << 10
-
-func (s *site) login(w http.ResponseWriter, r *http.Request) {
-	refuse := func(code int, why string) {
-		s.refused(r, code)
-		s.show(w, r, code, "login", loginView{shell: s.shell(r, "Log in"), None: s.sessions.token == "", Wrong: why})
-	}
-	if !s.sessions.tries.Allow() {
-		refuse(http.StatusTooManyRequests, "There were too many tries. Wait a moment.")
-		return
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
-	id, ok := s.sessions.login(r.PostFormValue("token"), time.Now())
-	if !ok {
-		refuse(http.StatusUnauthorized, "That is not the token.")
-		return
-	}
-	http.SetCookie(w, cookie(r, id))
-	http.Redirect(w, r, "/ui/", http.StatusSeeOther)
-}
-
-func (s *site) logout(w http.ResponseWriter, r *http.Request) {
-	s.sessions.logout(r)
-	http.SetCookie(w, cookie(r, ""))
-	http.Redirect(w, r, "/ui/", http.StatusSeeOther)
-}
-
-// did tells the log, and the page's own list of events, what somebody changed.
-func (s *site) did(r *http.Request, w *watched, fields map[string]any) {
-	for _, log := range []zerolog.Logger{s.log, zerolog.New(s.page.events)} {
-		log.Info().Str("event", "admin_control").Str("consumer", w.name).Str("path", r.URL.Path).Str("remote",
-			r.RemoteAddr).Fields(fields).Send()
-	}
 }
