@@ -19,7 +19,8 @@
 // a settle takes one lock for all. EventQueue, Life and Publishing have theirs; Operations and Bell need none; EventQueue, Life
 // and Bell.Ring may be called with the adapter's lock held where their comments do not say otherwise.
 //
-// The module examples/redisbroker is an adapter that stands on them; docs/adapters.md says which is for what.
+// The module examples/redisbroker is an adapter that stands on them, and spool_test.go here has a small one in memory;
+// docs/adapters.md says which is for what.
 //
 // What decides about messages, positions or leases, is the adapter's: brokers differ there. Deliveries are the exception: where
 // each message has a lease of its own and the broker keeps no delay, package broker says all of it. Package brokertest proves
