@@ -172,16 +172,8 @@ func (b *Broker) wake() {
 		for _, m := range g.members {
 			if m.waiting {
 				m.waiting = false
-				signal(m.data)
+				m.data.Ring()
 			}
 		}
-	}
-}
-
-// signal wakes whoever waits on a channel with room for one, now or next.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

@@ -95,7 +95,7 @@ func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 		sl.gen++
 	}
 	if cs.out--; cs.out == 0 && cs != h.claim() {
-		signal(h.sh.wake) // for what stands behind it
+		h.sh.wake.Ring() // for what stands behind it
 	}
 	h.sh.gate.Free(1, int64(sl.size))
 	return how, o
@@ -112,7 +112,7 @@ func (cs *claimState) settleOrphan(t uint64, o int64) settling {
 	sh.gate.Free(1, int64(size))
 	free, last := sh.stale.Settle(cs.h.log(), o)
 	if last {
-		signal(sh.wake) // for what stands behind them
+		sh.wake.Ring() // for what stands behind them
 	}
 	if free {
 		return settledStale
@@ -143,9 +143,9 @@ func (cs *claimState) settled(t *kit.Tally) {
 		h.dirtied()
 	}
 	if cs.shut && cs.out == 0 {
-		signal(h.sh.kick)
+		h.sh.kick.Ring()
 	}
 	if wake, _ := h.sh.gate.Feed(); wake { // an eager gate is refilled by that alone
-		signal(h.sh.wake)
+		h.sh.wake.Ring()
 	}
 }

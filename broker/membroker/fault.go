@@ -96,7 +96,7 @@ func (b *Broker) ReportLag(l *broker.Lag) {
 	b.faults.lag = l
 	for _, g := range b.groups {
 		for _, m := range g.members {
-			signal(m.call)
+			m.call.Ring()
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (b *Broker) Down() {
 	b.faults.down = true
 	for _, g := range b.groups {
 		for _, m := range g.members {
-			signal(m.call)
+			m.call.Ring()
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (b *Broker) Up() {
 	for _, g := range b.groups {
 		for _, m := range g.members {
 			m.seen = now
-			signal(m.call)
+			m.call.Ring()
 		}
 		if b.stream != nil {
 			for _, c := range g.cursors {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A group is what shares work and progress. Guarded by Broker.mu.
@@ -34,7 +35,7 @@ type member struct {
 	// waiting: tell data when there may be messages.
 	waiting bool
 	// data wakes Receive, call wakes the source's loop.
-	data, call chan struct{}
+	data, call kit.Bell
 }
 
 // A cursor is the group's progress on one log, and who owns it. Guarded by Broker.mu.
@@ -152,7 +153,7 @@ func (g *group) subscribe(topics []string) error {
 }
 
 // join makes a member; its assignments come as notices.
-func (g *group) join(topics []string, data, call chan struct{}) (*member, error) {
+func (g *group) join(topics []string, data, call kit.Bell) (*member, error) {
 	g.expire(time.Now())
 	if err := g.subscribe(topics); err != nil {
 		return nil, fmt.Errorf("membroker: subscribing: %w", err)
@@ -171,7 +172,7 @@ func (g *group) join(topics []string, data, call chan struct{}) (*member, error)
 
 func (m *member) tell(n notice) {
 	m.notices = append(m.notices, n)
-	signal(m.call)
+	m.call.Ring()
 }
 
 func (m *member) known() bool { return slices.Contains(m.g.members, m) }

@@ -22,9 +22,9 @@ type shared struct {
 	leaseLost bool
 
 	events     *kit.EventQueue
-	wake, kick chan struct{} // Receive's, and the loop's
-	flush      *time.Timer   // tells the loop to send settles
-	flushing   bool          // it runs
+	wake, kick kit.Bell    // Receive's, and the loop's
+	flush      *time.Timer // tells the loop to send settles
+	flushing   bool        // it runs
 }
 
 // hold counts what is prefetched. Where messages are leased they count by number, too: their leases run.
@@ -397,7 +397,7 @@ func (h *holding) advance() {
 	h.w.lo = h.floor
 	if h.stalled && h.w.hi-h.floor < h.sh.window {
 		h.stalled = false
-		signal(h.sh.wake)
+		h.sh.wake.Ring()
 	}
 }
 

@@ -53,12 +53,12 @@ func (l holdingList) again(log logEpoch, o int64) {
 	for _, h := range l {
 		if h.log() == log && !h.sh.leased {
 			h.rewind(o)
-			signal(h.sh.wake)
+			h.sh.wake.Ring()
 		}
 	}
 }
 
-func newHoldings(c SourceConfig, b Config, events *kit.EventQueue, wake, kick chan struct{}) *holdings {
+func newHoldings(c SourceConfig, b Config, events *kit.EventQueue, wake, kick kit.Bell) *holdings {
 	return &holdings{
 		leaseFor: b.Lease,
 		shared: &shared{
@@ -291,7 +291,7 @@ func (hs *holdings) nack(cs *claimState, backs []broker.Back, atMostOnce bool) e
 	}
 	if lowest >= 0 && !hs.shared.leased {
 		cs.h.rewind(lowest)
-		signal(hs.shared.wake)
+		hs.shared.wake.Ring()
 	}
 	cs.settled(&t)
 	return t.Err()
@@ -326,7 +326,7 @@ func (hs *holdings) admit(cs *claimState) {
 	if cs.h.admit(cs); len(cs.h.claims) == 1 {
 		hs.list = append(hs.list, cs.h)
 	}
-	signal(hs.shared.wake)
+	hs.shared.wake.Ring()
 }
 
 // of returns the holding of the cursor, or nil.
@@ -379,7 +379,7 @@ func (hs *holdings) over(now time.Time) (ends []*ending, next time.Time) {
 		}
 	}
 	if len(ends) > 0 {
-		signal(hs.shared.wake)
+		hs.shared.wake.Ring()
 	}
 	return ends, next
 }
@@ -397,7 +397,7 @@ func (hs *holdings) lose(h *holding, gone bool) (over []*claimState, promised in
 		promised = h.promised
 	}
 	h.promised = 0
-	signal(hs.shared.wake)
+	hs.shared.wake.Ring()
 	return over, promised
 }
 
@@ -420,7 +420,7 @@ func (hs *holdings) rewind(h *holding, o int64) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	h.rewind(o)
-	signal(hs.shared.wake)
+	hs.shared.wake.Ring()
 }
 
 // extends lists what this source has of the stream.
@@ -477,7 +477,7 @@ func (hs *holdings) touched(at time.Time) {
 	defer hs.mu.Unlock()
 	hs.shared.leaseLost, hs.contact = false, at
 	if hs.lapsed {
-		signal(hs.shared.wake)
+		hs.shared.wake.Ring()
 	}
 }
 
@@ -518,7 +518,7 @@ func (hs *holdings) sent(b *batch) {
 		b.h.promised -= b.promised
 		if bytes := b.h.outs.stored(b.outs); bytes > 0 {
 			hs.shared.gate.Hold(0, -bytes)
-			signal(hs.shared.wake)
+			hs.shared.wake.Ring()
 		}
 	case b.fenced():
 	default:

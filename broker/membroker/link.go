@@ -12,7 +12,7 @@ import (
 type link struct {
 	b      *Broker
 	events *kit.EventQueue
-	wake   chan struct{} // is signalled when contact is found again
+	wake   kit.Bell      // rings when contact is found again
 	killed chan struct{} // closed by kill: nothing gets through any more, and nobody waits
 	ended  chan struct{} // closed by end: nobody waits any more
 
@@ -25,7 +25,7 @@ type link struct {
 	once   struct{ kill, end sync.Once }
 }
 
-func newLink(b *Broker, events *kit.EventQueue, wake chan struct{}) *link {
+func newLink(b *Broker, events *kit.EventQueue, wake kit.Bell) *link {
 	return &link{b: b, events: events, wake: wake, killed: make(chan struct{}), ended: make(chan struct{})}
 }
 
@@ -196,7 +196,7 @@ func (l *link) note(err error) {
 	default:
 		l.events.Found(time.Now())
 		if l.turn(false) {
-			signal(l.wake)
+			l.wake.Ring()
 		}
 	}
 }

@@ -21,7 +21,7 @@ type loop struct {
 	releases *releases
 	events   *kit.EventQueue
 	figures  *figures
-	kick     chan struct{}
+	kick     kit.Bell
 	flush    *time.Timer
 
 	closing  chan struct{} // closed by shut
@@ -265,7 +265,7 @@ func refused(bs []*batch, err error) error {
 // shut lets the loop end and waits for it. When ctx ends, it gives up what could not be sent.
 func (l *loop) shut(ctx context.Context) error {
 	close(l.closing)
-	signal(l.kick)
+	l.kick.Ring()
 	select {
 	case <-l.done:
 	case <-ctx.Done():

@@ -3,6 +3,8 @@ package membroker
 import (
 	"errors"
 	"time"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A place is the source's in its group: the member that the broker knows it as. It is the loop's, and before the loop begins
@@ -11,7 +13,7 @@ type place struct {
 	b          *Broker
 	link       *link
 	cfg        SourceConfig
-	data, call chan struct{} // wakes Receive; wakes the loop
+	data, call kit.Bell // wakes Receive; wakes the loop
 	m          *member
 	beatAt     time.Time
 	failing    bool // the last heartbeat failed

@@ -31,7 +31,7 @@ type Source struct {
 	figures  *figures
 	loop     *loop
 
-	wake, kick chan struct{} // wakes Receive; wakes the loop
+	wake, kick kit.Bell // wakes Receive; wakes the loop
 }
 
 var (
@@ -65,10 +65,10 @@ func (b *Broker) Source(c SourceConfig) *Source {
 func newSource(b *Broker, c SourceConfig) *Source {
 	s := &Source{
 		b: b, cfg: c, traits: b.cfg.traits(), life: kit.NewLife("membroker"), events: kit.NewEventQueue(), figures: newFigures(),
-		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		wake: kit.NewBell(), kick: kit.NewBell(),
 	}
 	s.link = newLink(b, s.events, s.wake)
-	s.place = &place{b: b, link: s.link, cfg: c, data: s.wake, call: make(chan struct{}, 1)}
+	s.place = &place{b: b, link: s.link, cfg: c, data: s.wake, call: kit.NewBell()}
 	s.holdings = newHoldings(c, b.cfg, s.events, s.wake, s.kick)
 	s.loop = &loop{
 		b: b, cfg: c, holdings: s.holdings, place: s.place, link: s.link, releases: &releases{place: s.place, events: s.events},
@@ -202,8 +202,8 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 
 // rouse wakes Receive and the loop.
 func (s *Source) rouse() {
-	signal(s.wake)
-	signal(s.kick)
+	s.wake.Ring()
+	s.kick.Ring()
 }
 
 // Stop ends pulling. See broker.Source.
@@ -231,7 +231,7 @@ func (s *Source) Floors() []broker.Floor { return s.figures.floorsNow() }
 // SetBudget changes the budget for what is asked for from now on.
 func (s *Source) SetBudget(b broker.Budget) {
 	s.holdings.setBudget(b)
-	signal(s.wake)
+	s.wake.Ring()
 }
 
 // Pause stops the topics, or all. By topic it is errors.ErrUnsupported where Leased.
@@ -280,7 +280,7 @@ func (s *Source) Reads(p broker.Publisher, topic string) bool {
 // Cut cuts the connection in one direction, or both, until Heal.
 func (s *Source) Cut(d Direction) {
 	s.link.cutOff(d)
-	signal(s.kick)
+	s.kick.Ring()
 }
 
 // Heal ends Cut.
