@@ -73,7 +73,7 @@ func codecSystems() (all []system) {
 	return all
 }
 
-// Rates and CPU are with the start, as in partitionFigures.
+// codecFigures has rates and CPU with the start, as partitionFigures has.
 func codecFigures(m map[string]sample) (fs []figure) {
 	for _, c := range codecs {
 		l, f := m["longshore_"+c.name], m["franz_"+c.name]

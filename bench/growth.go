@@ -236,8 +236,8 @@ var growthGroups = []group{
 	}},
 }
 
-// Rates and CPU are with the start: a client fetches ahead before it hands out the first message, and one fetches more than
-// others.
+// partitionFigures has rates and CPU with the start: a client fetches ahead before it hands out the first message, and one
+// fetches more than others.
 func partitionFigures(m map[string]sample) (fs []figure) {
 	most := map[string]float64{"4": 1.05, "64": 1.05, "256": 1.1, "1000": 1.2}
 	for _, p := range []string{"4", "64", "256", "1000"} {

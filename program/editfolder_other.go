@@ -4,7 +4,7 @@ package program
 
 import "os"
 
-// There are no such locks here: what a killed process leaves stays.
+// lockFile locks nothing, for there are no such locks here: what a killed process leaves stays.
 func lockFile(*os.File) error { return nil }
 
 func isOurs(os.FileInfo) bool { return false }

@@ -30,7 +30,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		for _, st := range k.stock.streams {
-			for ds := range slices.Chunk(k.stock.due(st), parcelSize) {
+			for ds := range slices.Chunk(k.stock.due(st), mostAtOnce) {
 				k.extend(ctx, st, ds)
 			}
 		}

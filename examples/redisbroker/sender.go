@@ -21,7 +21,7 @@ func (s *sender) flush(ctx context.Context) error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	for {
-		cl, settles := s.stock.parcel()
+		cl, settles := s.stock.unsent()
 		if len(settles) == 0 {
 			return nil
 		}

@@ -203,20 +203,20 @@ func (s *stock) extended(ds []*kit.Delivery[string], said []int64, asked time.Ti
 	}
 }
 
-// parcelSize bounds how long the server is busy with what is sent at once.
-const parcelSize = 500
+// mostAtOnce bounds how long the server is busy with what is sent at once.
+const mostAtOnce = 500
 
 var errLate = errors.New("redisbroker: the lease ran out before the settle was received")
 
-// parcel takes settles of a claim; none: there are none.
-func (s *stock) parcel() (cl *claim, settles []kit.Settle[string]) {
+// unsent takes settles of a claim; none: there are none.
+func (s *stock) unsent() (cl *claim, settles []kit.Settle[string]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
 		if cl = st.claim; cl == nil {
 			continue
 		}
-		settles, late := cl.Unsent(parcelSize)
+		settles, late := cl.Unsent(mostAtOnce)
 		if s.tell(cl, broker.Unconfirmed, late, errLate); len(settles) > 0 {
 			return cl, settles
 		}
@@ -224,7 +224,7 @@ func (s *stock) parcel() (cl *claim, settles []kit.Settle[string]) {
 	return nil, nil
 }
 
-// sent takes note of a parcel: that it arrived, where trimmed is how many of its give-backs cannot come again; or that it did
+// sent takes note of settles: that they arrived, where trimmed is how many of the give-backs cannot come again; or that they did
 // not.
 func (s *stock) sent(cl *claim, settles []kit.Settle[string], trimmed int64, err error) {
 	s.mu.Lock()

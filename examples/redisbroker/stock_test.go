@@ -24,7 +24,7 @@ func TestAckedComesAgain(t *testing.T) {
 	if err := s.ack(cl, []uint64{dst[0].Token}); err != nil {
 		t.Fatal(err)
 	}
-	_, settles := s.parcel()
+	_, settles := s.unsent()
 	args := settleArgs(settles)
 	again := make(chan int)
 	go func() { again <- come(2) }()
