@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
@@ -135,6 +137,7 @@ func (x *starter) begin(bs []*start) {
 // run looks until it is known, or not wanted any more, or life has ended. look returns those of which it is to be tried again,
 // and why.
 func (x *starter) run(bs []*start, look func([]*start) ([]*start, error)) {
+	open := openEnded{limit: openLimit * x.cfg.TransactionTimeout}
 	for life := x.life.Context(); len(bs) > 0 && life.Err() == nil; look = x.lookUp { // others may have committed meanwhile
 		left, err := look(bs)
 		if bs = stillWanted(left); len(bs) == 0 {
@@ -144,6 +147,9 @@ func (x *starter) run(bs []*start, look func([]*start) ([]*start, error)) {
 		case code == staleMemberEpoch, errors.Is(err, errOtherTopic): // the next heartbeat tells us where the group is
 		case errors.Is(err, errDisputed): // the next look tells
 		case code == codeUnstable: // a transaction is open that may change what is committed
+			if took, long := open.seen(time.Now()); long {
+				x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w, open for %v: %w", errOpenEnded, took, err)})
+			}
 		default:
 			x.note.failed(err)
 			signal(x.bells.find)
