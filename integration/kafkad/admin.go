@@ -188,6 +188,23 @@ func (k *Cluster) Replicas(ctx context.Context, topic string, partition int32) (
 	return nodes, err
 }
 
+// UnderReplicated is how many partitions have a replica that is not in sync.
+func (k *Cluster) UnderReplicated(ctx context.Context) (n int, err error) {
+	err = k.admin(ctx, "reading who is in sync", func(ctx context.Context, c *kadm.Client) error {
+		topics, err := c.ListTopicsWithInternal(ctx)
+		if err != nil {
+			return err
+		}
+		topics.EachPartition(func(p kadm.PartitionDetail) {
+			if len(p.ISR) < len(p.Replicas) {
+				n++
+			}
+		})
+		return nil
+	})
+	return n, err
+}
+
 // DeleteRecords removes what stands before an offset in a partition, as retention does.
 func (k *Cluster) DeleteRecords(ctx context.Context, topic string, partition int, before int64) error {
 	return k.admin(ctx, fmt.Sprintf("deleting records of %s/%d", topic, partition), func(ctx context.Context, c *kadm.Client) error {
