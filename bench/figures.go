@@ -131,12 +131,10 @@ var groups = append([]group{
 		{"franz", 1_000_000, func(n int, at string) sample { return kafkaFranzByKey(at, n) }},
 	}},
 	hotKeys("kafka_key_10", tenKeys), hotKeys("kafka_key_1000", thousandKeys), hotKeys("kafka_key_skew", oneHotKey),
-	{name: "kafka_eos", server: withKafka, figures: kafkaEOSFigures, systems: []system{
-		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, 0, noop) }},
-		{"franz", 1_000_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, false, noop) }},
-		{"java", 1_000_000, func(n int, at string) sample { return kafkaEOSJava(at, n) }},
-		{"longshore_5ms", 60_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, workers, fiveMilliseconds) }},
-		{"franz_5ms", 4_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, true, fiveMilliseconds) }},
+	handedOn("kafka_eos", withKafka), handedOn("kafka_eos_random", withRandomKafka),
+	{name: "kafka_eos_5ms", server: withKafka, figures: kafkaEOSSlowFigures, systems: []system{
+		{"longshore", 60_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, workers, fiveMilliseconds) }},
+		{"franz", 4_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, true, fiveMilliseconds) }},
 	}},
 	{name: "kafka_sleep", server: withKafka, figures: kafkaSleepFigures, systems: []system{
 		{"longshore_256", 600_000, func(n int, at string) sample { return kafkaLongshore(at, n, 256, millisecond) }},
@@ -313,4 +311,13 @@ func kafkaSleepFigures(m map[string]sample) (fs []figure) {
 				"_cpu_us", b.CPUNS/1e3))
 	}
 	return fs
+}
+
+// handedOn measures messages that are handed on from topic to topic in transactions.
+func handedOn(name string, server func(n int, do func(where string)) error) group {
+	return group{name: name, server: server, figures: kafkaEOSFigures(name), systems: []system{
+		{"longshore", 1_000_000, func(n int, at string) sample { return kafkaEOSLongshore(at, n, 0, noop) }},
+		{"franz", 1_000_000, func(n int, at string) sample { return kafkaEOSFranz(at, n, false, noop) }},
+		{"java", 1_000_000, func(n int, at string) sample { return kafkaEOSJava(at, n) }},
+	}}
 }

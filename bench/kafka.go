@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -29,7 +30,10 @@ const kafkaPartitions = 4
 
 // withKafka runs Apache Kafka in a process of its own, or takes the brokers of KAFKA_BROKERS, with n messages of 100 bytes and
 // 10,000 keys in a topic of 4 partitions. where is the topic and the brokers, as "topic@host:port,host:port".
-func withKafka(n int, do func(where string)) error { return withKafkaKeys(manyKeys)(n, do) }
+func withKafka(n int, do func(where string)) error { return runKafka(n, manyKeys, zeros, do) }
+
+// withRandomKafka is withKafka with bodies that no codec makes shorter.
+func withRandomKafka(n int, do func(where string)) error { return runKafka(n, manyKeys, random, do) }
 
 // manyKeys, and the others, are the number of message i's key.
 func manyKeys(i int) int     { return i % orderKeys }
@@ -46,7 +50,7 @@ func oneHotKey(i int) int {
 
 // withKafkaKeys is withKafka with other keys.
 func withKafkaKeys(key func(i int) int) func(n int, do func(where string)) error {
-	return func(n int, do func(where string)) error { return runKafka(n, key, do) }
+	return func(n int, do func(where string)) error { return runKafka(n, key, zeros, do) }
 }
 
 // onKafka runs Apache Kafka, or takes the brokers of KAFKA_BROKERS.
@@ -62,10 +66,10 @@ func onKafka(do func(brokers []string) error) error {
 	return do(k.Brokers())
 }
 
-func runKafka(n int, key func(i int) int, do func(where string)) error {
+func runKafka(n int, key func(i int) int, bodies func() func() []byte, do func(where string)) error {
 	return onKafka(func(brokers []string) error {
 		topic := kafkad.Unique("bench")
-		if err := fillTopic(brokers, topic, n, key); err != nil {
+		if err := fillTopic(brokers, topic, n, key, bodies()); err != nil {
 			return fmt.Errorf("filling the topic: %w", err)
 		}
 		do(topic + "@" + strings.Join(brokers, ","))
@@ -73,17 +77,34 @@ func runKafka(n int, key func(i int) int, do func(where string)) error {
 	})
 }
 
-// fillTopic fills a topic with n messages of 100 bytes.
-func fillTopic(brokers []string, topic string, n int, key func(i int) int) error {
-	body := make([]byte, 100)
+// bodySize is how many bytes a message has.
+const bodySize = 100
+
+// zeros, and random, make what returns one body after the other: always the same, or such as no codec makes shorter.
+func zeros() func() []byte {
+	body := make([]byte, bodySize)
+	return func() []byte { return body }
+}
+
+func random() func() []byte {
+	source := rand.NewChaCha8([32]byte{})
+	return func() []byte {
+		body := make([]byte, bodySize)
+		_, _ = source.Read(body) // never fails
+		return body
+	}
+}
+
+// fillTopic fills a topic with n messages of bodySize.
+func fillTopic(brokers []string, topic string, n int, key func(i int) int, body func() []byte) error {
 	keys := make([][]byte, orderKeys+1) // key i is always in partition i % 4
 	for i := range keys {
 		keys[i] = fmt.Appendf(nil, "key-%d", i)
 	}
-	return fillRecords(brokers, topic, kafkaPartitions, len(body), func(yield func(*kgo.Record) bool) {
+	return fillRecords(brokers, topic, kafkaPartitions, bodySize, func(yield func(*kgo.Record) bool) {
 		for i := range n {
 			k := key(i)
-			if !yield(&kgo.Record{Partition: int32(k % kafkaPartitions), Key: keys[k], Value: body}) {
+			if !yield(&kgo.Record{Partition: int32(k % kafkaPartitions), Key: keys[k], Value: body()}) {
 				return
 			}
 		}

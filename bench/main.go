@@ -22,9 +22,9 @@ func main() {
 	scale := flag.Float64("scale", 1, "share of the full number of messages")
 	only := flag.String("only", "", "the groups to measure, separated by commas: "+
 		"handoff,sleep,engine,hooks,page,batch,order,engine_sleep,jetstream,knee,cliff,compute,kafka,kafka_key,kafka_key_10,"+
-		"kafka_key_1000,kafka_key_skew,kafka_eos,kafka_sleep,kafka_crowd,kafka_letters,kafka_publish,jetstream_letters,"+
-		"jetstream_large,jetstream_sleep,codecs,webhook,trickle,slow,partitions,"+
-		"sizes,idle (default all)")
+		"kafka_key_1000,kafka_key_skew,kafka_eos,kafka_eos_random,kafka_eos_5ms,kafka_sleep,kafka_crowd,kafka_letters,"+
+		"kafka_publish,jetstream_letters,jetstream_large,jetstream_sleep,codecs,webhook,trickle,slow,partitions,sizes,idle "+
+		"(default all)")
 	asJSON := flag.Bool("json", false, "print one JSON object instead of lines")
 	one := flag.String("one", "", "measure one system, group/system, in this process")
 	n := flag.Int("n", 0, "with -one: how many messages")

@@ -56,7 +56,7 @@ func (t *target) result(n int) sample {
 // kafkaTarget makes a topic.
 func kafkaTarget(brokers []string) string {
 	topic := kafkad.Unique("target")
-	check(fillTopic(brokers, topic, 0, manyKeys))
+	check(fillTopic(brokers, topic, 0, manyKeys, zeros()))
 	return topic
 }
 

@@ -20,7 +20,7 @@ const trickleRate = 200
 func withTrickle(_ int, do func(where string)) error {
 	return onKafka(func(brokers []string) error {
 		topic := kafkad.Unique("bench")
-		if err := fillTopic(brokers, topic, 0, manyKeys); err != nil {
+		if err := fillTopic(brokers, topic, 0, manyKeys, zeros()); err != nil {
 			return err
 		}
 		c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(topic))
