@@ -12,13 +12,14 @@ import (
 )
 
 // destinations are the topics that outputs go to: how they are laid out, which of them cannot be written at the moment, and which
-// are written without compression. Not safe for concurrent use.
+// are written without compression, or in smaller batches. Not safe for concurrent use.
 type destinations struct {
 	c        *cluster
 	layouts  map[string]topic
 	layoutAt time.Time
 	blocks   map[string]*block // topics that cannot be written
 	plain    map[string]bool   // topics that are written without compression; nil: all are
+	limits   map[string]int    // how large batches of topics may be that found some too large
 }
 
 const (
@@ -46,7 +47,7 @@ func (e *outputError) Error() string {
 func (e *outputError) Unwrap() error { return e.err }
 
 func newDestinations(c *cluster, compressed bool) *destinations {
-	d := &destinations{c: c, blocks: make(map[string]*block)}
+	d := &destinations{c: c, blocks: make(map[string]*block), limits: make(map[string]int)}
 	if compressed {
 		d.plain = make(map[string]bool)
 	}
@@ -111,7 +112,7 @@ func (d *destinations) plan(ctx context.Context, outs []*broker.Outgoing) ([][]*
 			return nil, d.block(name, err)
 		}
 	}
-	rounds := batchesOf(outs, d.layouts)
+	rounds := batchesOf(outs, d.layouts, d.limitOf)
 	for _, b := range slices.Concat(rounds...) {
 		if b.leader < 0 {
 			return nil, d.block(b.topic, kafka.LeaderNotAvailable)
@@ -140,8 +141,23 @@ func (d *destinations) known(name string) bool {
 // compresses says whether outputs to a topic are sent compressed.
 func (d *destinations) compresses(topic string) bool { return d.plain != nil && !d.plain[topic] }
 
-// refused takes note of what a leader did not write: the topic waits, and goes on without compression where that may be why.
+// limitOf is how large a topic's batches may be.
+func (d *destinations) limitOf(topic string) int {
+	if n, ok := d.limits[topic]; ok {
+		return n
+	}
+	return batchLimit
+}
+
+// refused takes note of what a leader did not write: the topic waits, and goes on without compression, or in smaller batches,
+// where that may be why. One message that is too large by itself stays as it is.
 func (d *destinations) refused(e *producedError) error {
+	if e.batch != nil && e.batch.n > 1 && isTooLarge(e.err) {
+		d.limits[e.topic] = e.batch.size / 2
+		err := d.block(e.topic, e.err)
+		d.blocks[e.topic].until, d.blocks[e.topic].wait = time.Time{}, firstBlock // the next one may fit
+		return err
+	}
 	if d.plain != nil && refusesCompressed(e.err) {
 		d.plain[e.topic] = true
 	}
@@ -158,9 +174,10 @@ func refusesCompressed(err error) bool {
 	return false
 }
 
-// A producedError says which topic a leader did not write to.
+// A producedError says which topic a leader did not write to, and which batch it refused; nil: it did not come to that.
 type producedError struct {
 	topic string
+	batch *outBatch
 	err   error
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,7 @@ type outBatch struct {
 	leader int32
 	buf    []byte
 	n      int
+	size   int // in bytes, before it was compressed
 	codec  uint16
 }
 
@@ -72,6 +74,7 @@ func (b *outBatch) spare() {
 func (b *outBatch) add(tail []byte) {
 	b.buf = appendRecord(b.buf, tail, b.n)
 	b.n++
+	b.size = len(b.buf)
 }
 
 // leastSqueezed is from how many bytes of records on a batch is compressed.
@@ -95,6 +98,11 @@ func (b *outBatch) squeeze() {
 func (b *outBatch) encode(by producer, sequence int32, now time.Time) []byte {
 	seal(b.buf, attrTransactional|b.codec, by, sequence, b.n, now)
 	return b.buf
+}
+
+// nextSequence is the sequence of the record behind n: the highest is followed by 0.
+func nextSequence(sequence int32, n int) int32 {
+	return int32((int64(sequence) + int64(n)) & math.MaxInt32)
 }
 
 // seal writes a batch's header, when its n records stand behind that.
@@ -156,12 +164,14 @@ func appendBytes(b, v []byte) []byte {
 }
 
 // batchesOf spreads messages over the partitions of their topics, and cuts what goes to each into batches. What goes to a
-// partition keeps its order. rounds[i] has the i-th batch of each: a request takes one of a partition.
-func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*outBatch) {
+// partition keeps its order. rounds[i] has the i-th batch of each: a request takes one of a partition. limit is how large those
+// of a topic may be, with more than one message.
+func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(topic string) int) (rounds [][]*outBatch) {
 	type last struct { // of a partition
 		b     *outBatch
 		round int
 		left  int // bytes of records that are in no batch yet
+		limit int
 	}
 	var (
 		topics = make(map[string][]last)
@@ -173,7 +183,11 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*o
 	topicOf := func(o *broker.Outgoing) []last {
 		if now == nil || o.Topic != name {
 			if name = o.Topic; topics[name] == nil {
-				topics[name] = make([]last, len(layouts[name].leaders))
+				all := make([]last, len(layouts[name].leaders))
+				for i, most := 0, limit(name); i < len(all); i++ {
+					all[i].limit = most
+				}
+				topics[name] = all
 			}
 			now = topics[name]
 		}
@@ -186,11 +200,11 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic) (rounds [][]*o
 	}
 	for i, o := range outs {
 		at, size := &topicOf(o)[to[i]], recordSize(o)
-		if at.b == nil || len(at.b.buf)+size > batchLimit {
+		if at.b == nil || len(at.b.buf)+size > at.limit {
 			if at.b != nil {
 				at.round++
 			}
-			at.b = newOutBatch(partitionID{o.Topic, to[i]}, layouts[o.Topic].leaders[to[i]], max(size, min(at.left, batchLimit)))
+			at.b = newOutBatch(partitionID{o.Topic, to[i]}, layouts[o.Topic].leaders[to[i]], max(size, min(at.left, at.limit)))
 			for len(rounds) <= at.round {
 				rounds = append(rounds, nil)
 			}

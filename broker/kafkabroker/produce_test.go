@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -124,7 +125,7 @@ func TestBatchesOfOutputs(t *testing.T) {
 	for i := range outs {
 		of[i] = &outs[i]
 	}
-	rounds := batchesOf(of, map[string]topic{"out": {leaders: []int32{1, 2, 1}}})
+	rounds := batchesOf(of, map[string]topic{"out": {leaders: []int32{1, 2, 1}}}, func(string) int { return batchLimit })
 	if len(rounds) < 2 {
 		t.Fatalf("%d rounds: nothing was cut", len(rounds))
 	}
@@ -316,6 +317,26 @@ func TestValidTopic(t *testing.T) {
 	} {
 		if ValidTopic(name) != want {
 			t.Errorf("%q: want %v", name, want)
+		}
+	}
+}
+
+// TestSequenceTurns: a producer that has written two thousand million messages to a partition begins again at 0.
+func TestSequenceTurns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sequence int32
+		n        int
+		want     int32
+	}{
+		{0, 0, 0},
+		{0, 7, 7},
+		{math.MaxInt32 - 1, 1, math.MaxInt32},
+		{math.MaxInt32, 1, 0},
+		{math.MaxInt32 - 2, 10, 7},
+	} {
+		if got := nextSequence(c.sequence, c.n); got != c.want {
+			t.Errorf("behind %d records from %d on: %d, want %d", c.n, c.sequence, got, c.want)
 		}
 	}
 }

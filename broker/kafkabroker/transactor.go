@@ -262,27 +262,25 @@ func (x *transactor) produceAll(ctx context.Context, rounds [][]*outBatch) error
 }
 
 // seal completes the batches of a round, and sorts them by their leaders.
-func (x *transactor) seal(round []*outBatch) map[int32]map[partitionID][]byte {
-	by := make(map[int32]map[partitionID][]byte)
+func (x *transactor) seal(round []*outBatch) map[int32][]*outBatch {
+	by := make(map[int32][]*outBatch)
 	now := time.Now()
 	for _, b := range round {
-		if by[b.leader] == nil {
-			by[b.leader] = make(map[partitionID][]byte)
-		}
 		if x.dest.compresses(b.topic) {
 			b.squeeze()
 		}
-		by[b.leader][b.partitionID] = b.encode(x.by, x.sequences[b.partitionID], now)
-		x.sequences[b.partitionID] += int32(b.n)
+		b.encode(x.by, x.sequences[b.partitionID], now)
+		x.sequences[b.partitionID] = nextSequence(x.sequences[b.partitionID], b.n)
+		by[b.leader] = append(by[b.leader], b)
 	}
 	return by
 }
 
 // produce sends a round to all leaders beside each other. So many answers come as there are leaders.
-func (x *transactor) produce(ctx context.Context, by map[int32]map[partitionID][]byte) (answers []chan error) {
-	for leader, parts := range by {
+func (x *transactor) produce(ctx context.Context, by map[int32][]*outBatch) (answers []chan error) {
+	for leader, batches := range by {
 		answer := make(chan error, 1)
-		go func() { answer <- x.patientProduce(ctx, leader, parts) }()
+		go func() { answer <- x.patientProduce(ctx, leader, batches) }()
 		answers = append(answers, answer)
 	}
 	return answers
@@ -303,24 +301,24 @@ func (x *transactor) produced(answers []chan error) (first error) {
 	return first
 }
 
-func (x *transactor) produceTo(ctx context.Context, leader int32, batches map[partitionID][]byte) error {
-	var some string
-	for p := range batches {
-		some = p.topic
+func (x *transactor) produceTo(ctx context.Context, leader int32, batches []*outBatch) error {
+	bytes := make(map[partitionID][]byte, len(batches))
+	for _, b := range batches {
+		bytes[b.partitionID] = b.buf
 	}
 	version := x.to.version(keyProduce)
-	body, chunks := produceBody(version, x.to.id, x.c.timeout, batches)
+	body, chunks := produceBody(version, x.to.id, x.c.timeout, bytes)
 	r, err := x.c.produce(ctx, leader, version, body, chunks)
 	if err != nil {
-		return &producedError{some, err}
+		return &producedError{batches[0].topic, nil, err}
 	}
 	said, err := readProduced(r)
 	if err != nil {
 		return err
 	}
-	for p := range batches {
-		if of, ok := said[p]; !ok || of.code != 0 {
-			return &producedError{p.topic, fmt.Errorf("%s/%d: %w", p.topic, p.no, codeErr(max(of.code, -1)))}
+	for _, b := range batches {
+		if of, ok := said[b.partitionID]; !ok || of.code != 0 {
+			return &producedError{b.topic, b, fmt.Errorf("%s/%d: %w", b.topic, b.no, codeErr(max(of.code, -1)))}
 		}
 	}
 	return nil
@@ -329,7 +327,7 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches map[pa
 // patientProduce is produceTo, again where the transaction before is still being written out. That is said before anything of
 // the request is written, or of none of its partitions: it is the transaction that waits. A batch that was written nevertheless
 // is known by its sequence.
-func (x *transactor) patientProduce(ctx context.Context, leader int32, batches map[partitionID][]byte) error {
+func (x *transactor) patientProduce(ctx context.Context, leader int32, batches []*outBatch) error {
 	for wait := concurrentGap; ; wait = min(2*wait, retryWait) {
 		err := x.produceTo(ctx, leader, batches)
 		if codeOf(err) != codeConcurrent {
