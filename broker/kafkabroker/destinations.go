@@ -121,6 +121,28 @@ func (d *destinations) plan(ctx context.Context, outs []*broker.Outgoing) ([][]*
 	return rounds, nil
 }
 
+// lead finds out who leads the partitions of batches by now. An *outputError says that nobody does.
+func (d *destinations) lead(ctx context.Context, moved []*producedError) error {
+	names := make([]string, 0, 1)
+	for _, m := range moved {
+		if !slices.Contains(names, m.topic) {
+			names = append(names, m.topic)
+		}
+	}
+	d.layoutAt = time.Time{}
+	if err := d.look(ctx, names); err != nil {
+		return err
+	}
+	for _, m := range moved {
+		leaders := d.layouts[m.topic].leaders
+		if int(m.batch.no) >= len(leaders) || leaders[m.batch.no] < 0 {
+			return d.block(m.topic, m.err)
+		}
+		m.batch.leader = leaders[m.batch.no]
+	}
+	return nil
+}
+
 // look asks how the topics are laid out, where that is not known or was asked too long ago.
 func (d *destinations) look(ctx context.Context, names []string) error {
 	if time.Since(d.layoutAt) <= layoutAge && !slices.ContainsFunc(names, func(name string) bool { return !d.known(name) }) {

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -251,7 +252,11 @@ func (x *transactor) produceAll(ctx context.Context, rounds [][]*outBatch) error
 		if ready = nil; i+1 < len(rounds) {
 			ready = x.seal(rounds[i+1])
 		}
-		if err := x.produced(answers); err != nil {
+		refused, err := x.produced(answers)
+		if err == nil && len(refused) > 0 {
+			err = x.follow(ctx, refused)
+		}
+		if err != nil {
 			return err
 		}
 		for _, b := range round {
@@ -276,32 +281,69 @@ func (x *transactor) seal(round []*outBatch) map[int32][]*outBatch {
 	return by
 }
 
+// An answer is what a leader said to batches: of which it is not the leader, or why it did not write one.
+type answer struct {
+	moved []*producedError
+	err   error
+}
+
 // produce sends a round to all leaders beside each other. So many answers come as there are leaders.
-func (x *transactor) produce(ctx context.Context, by map[int32][]*outBatch) (answers []chan error) {
+func (x *transactor) produce(ctx context.Context, by map[int32][]*outBatch) (answers []chan answer) {
 	for leader, batches := range by {
-		answer := make(chan error, 1)
-		go func() { answer <- x.patientProduce(ctx, leader, batches) }()
-		answers = append(answers, answer)
+		to := make(chan answer, 1)
+		go func() { to <- x.patientProduce(ctx, leader, batches) }()
+		answers = append(answers, to)
 	}
 	return answers
 }
 
-// produced waits for all answers to a round. Its error is the first one.
-func (x *transactor) produced(answers []chan error) (first error) {
-	for _, answer := range answers {
+// produced waits for all answers to a round. Its error is the first one; moved are the batches that others lead.
+func (x *transactor) produced(answers []chan answer) (moved []*producedError, first error) {
+	for _, of := range answers {
 		var refused *producedError
-		err := <-answer
-		if errors.As(err, &refused) {
-			err = x.dest.refused(refused)
+		a := <-of
+		if errors.As(a.err, &refused) {
+			a.err = x.dest.refused(refused)
 		}
 		if first == nil {
-			first = err
+			first = a.err
 		}
+		moved = append(moved, a.moved...)
 	}
-	return first
+	return moved, first
 }
 
-func (x *transactor) produceTo(ctx context.Context, leader int32, batches []*outBatch) error {
+const (
+	followGap   = 10 * time.Millisecond // before the first try, and twice as long before each other
+	followTries = 7                     // which take more than a second
+)
+
+// follow sends batches to those who lead their partitions by now. A broker that is not the leader has written nothing; where it
+// was the leader, and what it wrote stays, that is known by its sequence. Who leads may not be known everywhere yet, so it tries
+// for a while; then the topic waits, and not all others for it.
+func (x *transactor) follow(ctx context.Context, moved []*producedError) (err error) {
+	for try, wait := 0, followGap; len(moved) > 0; try, wait = try+1, 2*wait {
+		if try == followTries {
+			return x.dest.refused(moved[0])
+		}
+		if pause(ctx, wait); ctx.Err() != nil {
+			return x.dest.refused(moved[0])
+		}
+		if err = x.dest.lead(ctx, moved); err != nil {
+			return err
+		}
+		by := make(map[int32][]*outBatch)
+		for _, m := range moved {
+			by[m.batch.leader] = append(by[m.batch.leader], m.batch)
+		}
+		if moved, err = x.produced(x.produce(ctx, by)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *transactor) produceTo(ctx context.Context, leader int32, batches []*outBatch) answer {
 	bytes := make(map[partitionID][]byte, len(batches))
 	for _, b := range batches {
 		bytes[b.partitionID] = b.buf
@@ -310,31 +352,48 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches []*out
 	body, chunks := produceBody(version, x.to.id, x.c.timeout, bytes)
 	r, err := x.c.produce(ctx, leader, version, body, chunks)
 	if err != nil {
-		return &producedError{batches[0].topic, nil, err}
+		return answer{err: &producedError{batches[0].topic, nil, err}}
 	}
 	said, err := readProduced(r)
 	if err != nil {
-		return err
+		return answer{err: err}
 	}
+	var a answer
 	for _, b := range batches {
-		if of, ok := said[b.partitionID]; !ok || of.code != 0 {
-			return &producedError{b.topic, b, fmt.Errorf("%s/%d: %w", b.topic, b.no, codeErr(max(of.code, -1)))}
+		of, ok := said[b.partitionID]
+		if ok && of.code == 0 {
+			continue
+		}
+		refused := &producedError{b.topic, b, fmt.Errorf("%s/%d: %w", b.topic, b.no, codeErr(max(of.code, -1)))}
+		if isMoved(refused) {
+			a.moved = append(a.moved, refused)
+		} else {
+			a.err = cmp.Or(a.err, error(refused))
 		}
 	}
-	return nil
+	return a
+}
+
+// isMoved says whether a broker did not write a batch because another one leads its partition.
+func isMoved(err error) bool {
+	switch codeOf(err) {
+	case kafka.NotLeaderForPartition, kafka.LeaderNotAvailable:
+		return true
+	}
+	return false
 }
 
 // patientProduce is produceTo, again where the transaction before is still being written out. That is said before anything of
 // the request is written, or of none of its partitions: it is the transaction that waits. A batch that was written nevertheless
 // is known by its sequence.
-func (x *transactor) patientProduce(ctx context.Context, leader int32, batches []*outBatch) error {
+func (x *transactor) patientProduce(ctx context.Context, leader int32, batches []*outBatch) answer {
 	for wait := concurrentGap; ; wait = min(2*wait, retryWait) {
-		err := x.produceTo(ctx, leader, batches)
-		if codeOf(err) != codeConcurrent {
-			return err
+		a := x.produceTo(ctx, leader, batches)
+		if codeOf(a.err) != codeConcurrent {
+			return a
 		}
 		if pause(ctx, wait); ctx.Err() != nil {
-			return err
+			return a
 		}
 	}
 }
