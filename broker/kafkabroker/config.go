@@ -176,7 +176,8 @@ type Config struct {
 	Uncommitted bool `yaml:"-"`
 	// FetchBytes bounds one fetch, within the budget; one batch may go over. Defaults to 4 MiB.
 	FetchBytes int `yaml:"-" want:"1..1073741823"`
-	// PartitionBytes bounds what one fetch brings of one partition. Defaults to 1 MiB.
+	// PartitionBytes bounds what one fetch brings of one partition, where it asks for so many that these share FetchBytes; fewer
+	// share all of them. Defaults to 1 MiB.
 	PartitionBytes int `yaml:"-" want:"1..1073741823"`
 	// MaxWait is how long a broker may wait for something to send, and up to ten times that where nothing has come for a while. It
 	// sends what comes at once. Defaults to 500 ms.

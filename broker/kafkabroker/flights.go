@@ -190,14 +190,19 @@ func (x *flights) load(f *flight, free int64) {
 	for _, p := range f.parts {
 		p.flying = true
 		f.versions = append(f.versions, p.version)
-		w := wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: min(int32(x.cfg.PartitionBytes), f.req.bytes)}
-		f.req.wishes = append(f.req.wishes, w)
+		f.req.wishes = append(f.req.wishes, wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: x.share(f)})
 	}
 	x.gate.Hold(0, int64(f.req.bytes))
 	x.r.takes(f.req.node, f.parts)
 	x.to[f.req.node] = append(x.to[f.req.node], f)
 	x.sent++
 	x.asked[f.req.node] = x.sent
+}
+
+// share is what a fetch may bring of each of its partitions. Few of them share what more would bring: it is reserved for them
+// anyway, and one long answer costs client and broker less than several short ones.
+func (x *flights) share(f *flight) int32 {
+	return min(max(int32(x.cfg.PartitionBytes), f.req.bytes/int32(len(f.parts))), f.req.bytes)
 }
 
 // inPieces has the partitions of each topic follow each other. Topics come as their first partitions do: who waited longest is

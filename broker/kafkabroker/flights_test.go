@@ -76,6 +76,46 @@ func TestFetchesTakeTurns(t *testing.T) {
 	}
 }
 
+// TestShare: few partitions share what a fetch may bring, many have their bound, and none more than the budget has.
+func TestShare(t *testing.T) {
+	for name, tc := range map[string]struct {
+		parts  int32
+		budget int64
+		want   int32
+	}{
+		"alone":                   {1, 64 << 20, 400},
+		"two":                     {2, 64 << 20, 200},
+		"three":                   {3, 64 << 20, 133},
+		"as many as have room":    {4, 64 << 20, 100},
+		"more":                    {9, 64 << 20, 100},
+		"alone in a small budget": {1, 250, 250},
+		"two in a small budget":   {2, 250, 125},
+		"many in a small budget":  {9, 250, 100},
+		"many in a smaller one":   {9, 50, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{FetchBytes: 400, PartitionBytes: 100}.withDefaults()
+			h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+			h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: tc.budget}})
+			for no := range tc.parts {
+				h.place("orders", no).moveTo(1)
+			}
+			fs := h.plan(time.Unix(1000, 0))
+			if len(fs) != 1 || len(fs[0].req.wishes) != int(tc.parts) {
+				t.Fatalf("planned %+v, want one fetch of all", fs)
+			}
+			for _, w := range fs[0].req.wishes {
+				if w.bytes != tc.want {
+					t.Errorf("of partition %d it may bring %d bytes, want %d", w.no, w.bytes, tc.want)
+				}
+			}
+			if _, held := h.gate.Held(); held != int64(fs[0].req.bytes) {
+				t.Errorf("%d bytes are reserved for %d", held, fs[0].req.bytes)
+			}
+		})
+	}
+}
+
 // TestRest: while nothing comes, brokers are asked to wait longer and longer. Whatever may have to be fetched before a long wait
 // is over forbids it.
 func TestRest(t *testing.T) {
