@@ -29,7 +29,7 @@ func decompress(codec int, src []byte, limit int) ([]byte, error) {
 	case 3:
 		return inflate("lz4", src, limit, unlz4)
 	case 4:
-		return inflate("zstd", src, limit, unzstd)
+		return unzstd(src, limit)
 	}
 	return nil, fmt.Errorf("unknown compression codec %d", codec)
 }
@@ -45,6 +45,9 @@ const (
 // rooms is memory to decompress into. What came out is copied, as its messages keep it: so it takes no more than it needs, which
 // nobody knows before.
 var rooms = sync.Pool{New: func() any { b := make([]byte, roomy); return &b }}
+
+// widen makes a room twice as large.
+func widen(room *[]byte) { *room = append(*room, make([]byte, len(*room))...) }
 
 // inflate decompresses by a reader, which open makes and its second result frees.
 func inflate(name string, src []byte, limit int, open func([]byte) (io.Reader, func(), error)) ([]byte, error) {
@@ -69,7 +72,7 @@ func inflate(name string, src []byte, limit int, open func([]byte) (io.Reader, f
 		case n >= usual:
 			return inflateAgain(name, src, r, n, limit, open)
 		}
-		*room = append(*room, make([]byte, len(*room))...)
+		widen(room)
 	}
 }
 
@@ -216,7 +219,7 @@ func unsnapInto(dst, block []byte) ([]byte, error) {
 }
 
 // Readers are used again: each has tables and buffers of many KB.
-var gzips, lz4s, zstds sync.Pool
+var gzips, lz4s, zstds, zstdsAtOnce sync.Pool
 
 // A gzipReader reads from what it lets go of when it is free.
 type gzipReader struct {
@@ -246,16 +249,49 @@ func unlz4(src []byte) (io.Reader, func(), error) {
 // zstdWindow is the most that a frame may want to look back: what the strongest ordinary levels use, four times over.
 const zstdWindow = 32 << 20
 
-func unzstd(src []byte) (io.Reader, func(), error) {
-	z, _ := zstds.Get().(*zstd.Decoder)
-	if z == nil {
-		var err error
-		z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(zstdWindow))
-		if err != nil {
-			return nil, nil, err
-		}
+// unzstd decompresses what is of the usual size at once: a reader would keep what it may look back to, and copy it. What that
+// cannot do is left to a reader, which knows the limit, and says what is wrong.
+func unzstd(src []byte, limit int) ([]byte, error) {
+	if b, err := unzstdAtOnce(src); err == nil && len(b) <= limit {
+		return b, nil
 	}
-	err := z.Reset(bytes.NewReader(src))
+	return inflate("zstd", src, limit, zstdReader)
+}
+
+func unzstdAtOnce(src []byte) ([]byte, error) {
+	z, err := newZstd(&zstdsAtOnce, zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		return nil, err
+	}
+	defer zstdsAtOnce.Put(z)
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	for {
+		b, err := z.DecodeAll(src, (*room)[:0])
+		switch {
+		case err == nil:
+			return append([]byte{}, b...), nil
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(*room) >= usual:
+			return nil, err
+		}
+		widen(room)
+	}
+}
+
+func zstdReader(src []byte) (io.Reader, func(), error) {
+	z, err := newZstd(&zstds)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = z.Reset(bytes.NewReader(src))
 	return z, func() { _ = z.Reset(nil); zstds.Put(z) }, err
+}
+
+// newZstd is one that nobody uses.
+func newZstd(of *sync.Pool, os ...zstd.DOption) (*zstd.Decoder, error) {
+	if z, ok := of.Get().(*zstd.Decoder); ok {
+		return z, nil
+	}
+	return zstd.NewReader(nil, append(os, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(zstdWindow))...)
 }

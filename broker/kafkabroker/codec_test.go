@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -95,6 +96,68 @@ func TestDecompressLimit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDecompressForms: clients write one codec in several forms. Each is decompressed, and bounded.
+func TestDecompressForms(t *testing.T) {
+	for name, tc := range map[string]struct {
+		codec int
+		pack  func(t *testing.T, plain []byte) []byte
+	}{
+		"gzip in two members": {1, func(t *testing.T, plain []byte) []byte { return inTwo(t, 1, plain) }},
+		"lz4 in two frames":   {3, func(t *testing.T, plain []byte) []byte { return inTwo(t, 3, plain) }},
+		"lz4 in small blocks": {3, func(t *testing.T, plain []byte) []byte { // as Java clients do
+			return streamed(t, plain, func(w io.Writer) (io.WriteCloser, error) {
+				z := lz4.NewWriter(w)
+				return z, z.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false))
+			})
+		}},
+		"zstd in two frames": {4, func(t *testing.T, plain []byte) []byte { return inTwo(t, 4, plain) }},
+		"zstd without its size": {4, func(t *testing.T, plain []byte) []byte { // as Java clients do
+			return streamed(t, plain, func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) })
+		}},
+		"zstd that looks far back": {4, func(t *testing.T, plain []byte) []byte {
+			return streamed(t, plain, func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w, zstd.WithWindowSize(16<<20)) })
+		}},
+	} {
+		for _, size := range []int{1, 20 << 10, 300 << 10, usual - 1, usual, usual + 1, 2*usual + 1} {
+			t.Run(fmt.Sprint(name, ", ", size, " bytes"), func(t *testing.T) {
+				plain := repeated(size)
+				src := tc.pack(t, plain)
+				for limit, ok := range map[int]bool{64 << 20: true, size: true, size - 1: false} {
+					got, err := decompress(tc.codec, src, limit)
+					if errors.Is(err, errTooLarge) == ok || ok && (err != nil || !bytes.Equal(got, plain)) {
+						t.Errorf("with a limit of %d: %d bytes, %v", limit, len(got), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// inTwo is bytes packed as two streams, one behind the other.
+func inTwo(t *testing.T, codec int, plain []byte) []byte {
+	half := len(plain) / 2
+	return append(packed(t, codec, plain[:half]), packed(t, codec, plain[half:])...)
+}
+
+// streamed is bytes packed by a writer that does not know how many there will be.
+func streamed(t *testing.T, plain []byte, open func(io.Writer) (io.WriteCloser, error)) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := open(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(plain); at += 1000 {
+		if _, err := z.Write(plain[at:min(at+1000, len(plain))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func BenchmarkDecompress(b *testing.B) {
