@@ -52,13 +52,12 @@ func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (aband
 	}
 	if w.seen == nil || w.seen.i != i {
 		w.k.see(w, i, l.goroutine)
-		return false
-	}
-	if d.timeout == 0 {
+		d.rest(p, w, 0)
 		return false
 	}
 	ran := time.Since(w.seen.at)
-	if ran < d.timeout {
+	if d.timeout == 0 || ran < d.timeout {
+		d.rest(p, w, ran)
 		return false
 	}
 	// Mark first, cancel second. The other way round: the scan sees message i over its time; the worker finishes it and starts the
@@ -68,6 +67,20 @@ func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (aband
 	}
 	return d.isStuck(ran) && d.giveUp(l, w, i, ran)
 }
+
+// rest lets the worker alone until the time of its message is over, where it has no other.
+func (d *watchdog) rest(p *pool.Worker[*work], w *work, ran time.Duration) {
+	switch {
+	case !w.alone():
+	case d.timeout == 0:
+		p.Rest(noTimeout)
+	default:
+		p.Rest(d.timeout - ran)
+	}
+}
+
+// noTimeout is when a message without a timeout is looked at again.
+const noTimeout = time.Hour
 
 // isStuck says whether a call that has run so long is stuck.
 func (d *watchdog) isStuck(ran time.Duration) bool {

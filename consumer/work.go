@@ -310,6 +310,12 @@ func (w *work) running() int {
 	return next - 1
 }
 
+// alone says that the running message is all that the work has: no other is unsettled or not started.
+func (w *work) alone() bool {
+	from, next, end := unpackState(w.state.Load())
+	return next > 0 && from == next-1 && next == end
+}
+
 // given says that the watchdog has given up the worker, whose handler has not returned. The worker ends that with the next take.
 func (w *work) given() bool {
 	v := w.state.Load()

@@ -52,14 +52,15 @@ type Config[T any] struct {
 	// backlog and handler time, and it must be safe to call from any goroutine. Defaults to 1 for each T.
 	Count func(T) int
 
-	// Scan is the time between two looks at the T's in hand, for Split and Held; without either there are none. Defaults to 10 ms.
+	// Scan is the least time between two looks at the T's in hand, for Split and Held; without either there are none. Nobody looks
+	// at a T that has been in hand for less. Defaults to 10 ms.
 	Scan time.Duration
 	// Split takes away the unstarted rest of a T that a worker has had for two scans, that others may do it. The rest goes to the
 	// front of its class. Called with no lock held, while Do may be running. Defaults to nil: a T stays whole.
 	Split func(T) (rest T, ok bool)
-	// Held is told at each scan of each T in hand for longer than one scan, and for how long. With true the worker is abandoned:
-	// it counts no more, another takes its slot, and when Do returns at last its goroutine ends. Called with no lock held.
-	// Defaults to nil.
+	// Held is told at each scan of each T in hand for longer than one scan, and for how long, unless it called Worker.Rest. With
+	// true the worker is abandoned: it counts no more, another takes its slot, and when Do returns at last its goroutine ends.
+	// Called with no lock held. Defaults to nil.
 	Held func(w *Worker[T], t T, d time.Duration) (abandon bool)
 	// MaxStuck is the most abandoned workers at a time; at that number Held's true is ignored. Defaults to Max; negative: none.
 	MaxStuck int
@@ -155,6 +156,9 @@ func checkLimits(least, most int) error {
 	}
 	return nil
 }
+
+// scans says whether somebody looks at the T's in hand.
+func (c *Config[T]) scans() bool { return c.Split != nil || c.Held != nil }
 
 // leastBound is the fewest T's that QueueTime leaves a class: see there.
 func (c *Config[T]) leastBound(most int) int {

@@ -1,6 +1,9 @@
 package pool
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // state is where a worker is in its life: see the package's drawing.
 type state uint8
@@ -21,6 +24,7 @@ type place[T any] struct {
 	class        int
 	size         int           // messages in cur
 	since        time.Duration // when cur was taken, or when the worker became idle
+	due          time.Duration // when the scanner is to look at cur
 	seq          uint64        // counts T's
 	older, newer *Worker[T]    // the busy ones by since
 	woken        *Worker[T]    // a list of workers to wake
@@ -36,7 +40,9 @@ type place[T any] struct {
 type crew[T any] struct {
 	hire        func() *Worker[T] // makes a worker and starts its goroutine
 	idleTimeout time.Duration
-	look        chan struct{} // a T is in hand again: the scanner may have to look; room for one
+	scan        time.Duration // how long a T is in hand before the scanner looks at it; 0: there is none
+	look        *time.Timer   // the scanner's
+	looks       time.Duration // when that fires; never: it is stopped
 
 	idle    []*Worker[T] // a stack: last in, first out, so that surplus workers stay idle and say so
 	oldest  *Worker[T]   // the busy ones, in the order in which they began
@@ -49,7 +55,6 @@ type crew[T any] struct {
 	started time.Duration // sum of the times at which they began
 	stuck   int           // abandoned
 	calling bool          // a called worker is on its way
-	blind   bool          // the scanner sleeps and wants to know of work
 }
 
 // size is how many workers there are but for those that are to go.
@@ -92,9 +97,51 @@ func (c *crew[T]) begin(w *Worker[T], class int, x item[T], now time.Duration) {
 		w.older.newer = w
 	}
 	c.newest = w
-	if c.blind {
-		c.blind = false
-		nudge(c.look)
+	if c.scan > 0 {
+		w.due = now + c.scan
+		c.lookAt(w.due, now)
+	}
+}
+
+// never is when a timer fires that is stopped.
+const never = time.Duration(math.MaxInt64)
+
+// lookAt has the scanner look then, if it would not do so sooner.
+func (c *crew[T]) lookAt(at, now time.Duration) {
+	if at < c.looks {
+		c.looks = at
+		c.look.Reset(at - now)
+	}
+}
+
+// dueFor appends to hs what the scanner is to look at now, and not again for one scan.
+func (c *crew[T]) dueFor(hs []held[T], now time.Duration) []held[T] {
+	c.looks = never
+	for w := c.oldest; w != nil && now-w.since >= c.scan; w = w.newer {
+		if w.due <= now {
+			w.due = now + c.scan
+			hs = append(hs, held[T]{w: w, t: w.cur, class: w.class, seq: w.seq, d: now - w.since})
+		}
+	}
+	return hs
+}
+
+// rest has the scanner look at what it looked at then when that was asked for, and at all else when it is due.
+func (c *crew[T]) rest(hs []held[T], then, now time.Duration) {
+	for _, h := range hs {
+		if h.w.seq == h.seq && h.w.state == busy {
+			h.w.due = then + max(c.scan, h.rest)
+		}
+	}
+	next := never
+	for w := c.oldest; w != nil; w = w.newer {
+		next = min(next, w.due)
+		if now-w.since < c.scan { // those behind it are due later
+			break
+		}
+	}
+	if next < never {
+		c.lookAt(max(next, then+c.scan), now)
 	}
 }
 

@@ -39,7 +39,11 @@ func (f *floor[T]) open(cfg *Config[T], hire func() *Worker[T]) {
 	if cfg.QueueTime > 0 {
 		f.queue.bound = cfg.leastBound(cfg.Max) // until the pace is known
 	}
-	f.crew = crew[T]{hire: hire, idleTimeout: cfg.IdleTimeout, look: make(chan struct{}, 1)}
+	f.crew = crew[T]{hire: hire, idleTimeout: cfg.IdleTimeout, looks: never}
+	if cfg.scans() {
+		f.crew.scan, f.crew.look = cfg.Scan, time.NewTimer(cfg.Scan)
+		f.crew.look.Stop()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range cfg.Min {
@@ -326,23 +330,19 @@ func (f *floor[T]) apply(d Decision, c *pace) (starving, drained bool) {
 	return starving, false
 }
 
-// idle says whether nothing is in hand: then the scanner is told when something is.
-func (f *floor[T]) idle() bool {
+// held appends to hs what the scanner is to look at, as of now.
+func (f *floor[T]) held(hs []held[T]) (_ []held[T], now time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.crew.blind = f.crew.busy == 0
-	return f.crew.blind
+	now = f.now()
+	return f.crew.dueFor(hs, now), now
 }
 
-// held appends to hs what has been in hand for that long.
-func (f *floor[T]) held(hs []held[T], long time.Duration) []held[T] {
+// lookedAt sets the scanner's timer after a look, which was then.
+func (f *floor[T]) lookedAt(hs []held[T], then time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.now()
-	for w := f.crew.oldest; w != nil && now-w.since >= long; w = w.newer {
-		hs = append(hs, held[T]{w, w.cur, w.class, w.seq, now - w.since})
-	}
-	return hs
+	f.crew.rest(hs, then, f.now())
 }
 
 // abandon gives the slot of a worker that still has its T number seq in hand to another.

@@ -70,7 +70,7 @@ func (f *testFloor) scan() {
 			f.wrong++
 		}
 	}
-	f.held = f.floor.held(nil, 0)
+	f.held, _ = f.floor.held(nil)
 }
 
 func (f *testFloor) id() int { f.next++; return f.next }

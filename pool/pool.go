@@ -26,7 +26,7 @@ func New[T any](cfg Config[T]) (*Pool[T], error) {
 	p := &Pool[T]{cfg: cfg, ended: make(chan struct{})}
 	m := &manager[T]{cfg: &p.cfg, floor: &p.floor}
 	loops := []func(){m.run}
-	if cfg.Split != nil || cfg.Held != nil {
+	if cfg.scans() {
 		s := &scanner[T]{cfg: &p.cfg, floor: &p.floor}
 		loops = append(loops, s.run)
 	}

@@ -9,9 +9,11 @@ type held[T any] struct {
 	class int
 	seq   uint64
 	d     time.Duration
+	rest  time.Duration // what Held asked for
 }
 
-// scanner is the loop that looks at what is in hand for long. It sleeps while nothing is.
+// scanner is the loop that looks at what is in hand for long. It sleeps until a T is due for a look: a scan after it was taken,
+// then once a scan, or as Held asked for.
 type scanner[T any] struct {
 	cfg   *Config[T]
 	floor *floor[T]
@@ -19,38 +21,36 @@ type scanner[T any] struct {
 
 // run ends when the pool is over.
 func (s *scanner[T]) run() {
-	timer := time.NewTimer(s.cfg.Scan)
-	defer timer.Stop()
+	defer s.floor.crew.look.Stop()
 	var hs []held[T]
 	for {
-		if s.floor.idle() {
-			select {
-			case <-s.floor.ending.over:
-				return
-			case <-s.floor.crew.look:
-			}
-		}
-		timer.Reset(s.cfg.Scan)
 		select {
 		case <-s.floor.ending.over:
 			return
-		case <-timer.C:
+		case <-s.floor.crew.look.C:
 		}
-		hs = s.floor.held(hs[:0], s.cfg.Scan)
-		for _, h := range hs { // without the lock: the callbacks may requeue
-			s.tell(h)
+		var now time.Duration
+		hs, now = s.floor.held(hs[:0])
+		for i := range hs { // without the lock: the callbacks may requeue
+			s.tell(&hs[i])
 		}
+		s.floor.lookedAt(hs, now)
 		clear(hs)
 	}
 }
 
-func (s *scanner[T]) tell(h held[T]) {
+func (s *scanner[T]) tell(h *held[T]) {
 	if s.cfg.Split != nil && h.d >= 2*s.cfg.Scan {
 		if rest, ok := s.cfg.Split(h.t); ok {
-			s.floor.splitOff(h, item[T]{rest, s.cfg.messages(rest)})
+			s.floor.splitOff(*h, item[T]{rest, s.cfg.messages(rest)})
 		}
 	}
-	if s.cfg.Held != nil && s.cfg.Held(h.w, h.t, h.d) {
+	if s.cfg.Held == nil {
+		return
+	}
+	h.w.rest = 0
+	if s.cfg.Held(h.w, h.t, h.d) {
 		s.floor.abandon(h.w, h.seq)
 	}
+	h.rest = h.w.rest
 }

@@ -22,6 +22,8 @@ type Worker[T any] struct {
 	reported bool          // Do called Report for it
 	refused  int64         // what Do called Refused for
 
+	rest time.Duration // the scanner's: what Held called Rest for
+
 	// Messages and handler time reported and not yet in the totals. Written by the worker, read by the manager.
 	n, d atomic.Int64
 
@@ -42,6 +44,10 @@ func (w *Worker[T]) Report(n int, d time.Duration) {
 // Refused says that n messages of the T in hand were refused by a downstream that has enough to do: they count as no throughput,
 // and the pool makes do with fewer workers for a while. Called inside Do.
 func (w *Worker[T]) Refused(n int) { w.refused += int64(n) }
+
+// Rest says that Held need not be told of the T in hand again before d has passed, nor Split: nothing is to be done about it
+// until then. Called inside Held.
+func (w *Worker[T]) Rest(d time.Duration) { w.rest = d }
 
 // run is the worker's goroutine: T's until it is told to go.
 func (w *Worker[T]) run() {

@@ -175,6 +175,50 @@ func TestAFixedSizeNeedsFewLooks(t *testing.T) {
 	})
 }
 
+func TestNobodyLooksAtWhatRests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		at, began := map[int][]time.Duration{}, map[int]time.Time{}
+		looks := func(i int) []time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return at[i]
+		}
+		p := newPool(t, pool.Config[int]{Min: 2, Max: 2,
+			Do: func(_ intWorker, i int) {
+				mu.Lock()
+				began[i] = time.Now()
+				mu.Unlock()
+				time.Sleep(time.Duration(i) * time.Millisecond)
+			},
+			Held: func(w intWorker, i int, d time.Duration) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				at[i] = append(at[i], time.Since(began[i]))
+				if i != 95 {
+					w.Rest(3 * time.Second)
+				}
+				return false
+			},
+		})
+		for _, i := range []int{10_000, 95, 50, 5} {
+			if err := p.Submit(t.Context(), 0, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drain(t, p)
+		for _, one := range []struct{ ms, least, most int }{{10_000, 4, 4}, {95, 8, 9}, {50, 1, 1}, {5, 0, 0}} {
+			got := looks(one.ms)
+			if len(got) < one.least || len(got) > one.most {
+				t.Errorf("a T of %d ms was looked at %d times, want %d to %d: %v", one.ms, len(got), one.least, one.most, got)
+			}
+			if len(got) > 0 && (got[0] < 10*time.Millisecond || got[0] > 20*time.Millisecond) {
+				t.Errorf("a T of %d ms was first looked at after %v", one.ms, got[0])
+			}
+		}
+	})
+}
+
 type counting struct {
 	pool.Policy
 	steps atomic.Int64
