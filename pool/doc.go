@@ -33,10 +33,10 @@
 // # The manager
 //
 // The manager looks when work waits and no worker is idle, when a worker reports an idle timeout, when the limits change, and as
-// often as its Policy asks; in an idle pool it sleeps. From totals it makes Rates, the policy makes of an Observation a Decision,
-// without clock or I/O, and what changes the size goes to Config.Observe with its Reason. Classic, Fixed, QueueThreshold and AIMD
-// are there to compare, and for who needs their behaviour. With a Gauge the manager also minds memory and processors, whatever
-// the policy.
+// often as its Policy asks; in an idle pool it sleeps, and at a size that is fixed it looks seldom. From totals it makes Rates,
+// the policy makes of an Observation a Decision, without clock or I/O, and what changes the size goes to Config.Observe with its
+// Reason. Classic, Fixed, QueueThreshold and AIMD are there to compare, and for who needs their behaviour. With a Gauge the
+// manager also minds memory and processors, whatever the policy.
 //
 // # The parts
 //

@@ -16,6 +16,7 @@ type manager[T any] struct {
 	cfg      *Config[T]
 	floor    *floor[T]
 	last     time.Duration // when it last looked
+	done     int64         // how many messages were by then
 	estimate estimate
 	pace     pace
 	guard    guard
@@ -38,11 +39,12 @@ func (m *manager[T]) run() {
 			}
 		case <-timer.C:
 		}
+		before := m.done
 		d := m.step()
 		if d.Target != d.From && m.cfg.Observe != nil {
 			m.cfg.Observe(d)
 		}
-		if rest = restAfter(d, rest); d.Next > 0 {
+		if rest = restAfter(d, rest, m.done-before); d.Next > 0 {
 			timer.Reset(max(d.Next, rest))
 		} else {
 			timer.Stop()
@@ -50,13 +52,21 @@ func (m *manager[T]) run() {
 	}
 }
 
+// longestRest is how long the manager sleeps at most where the size is fixed and few messages are done meanwhile.
+const longestRest = time.Second
+
 // restAfter is how long the manager sleeps at least after a decision, though its policy wants to look sooner, when it slept for
-// last before. Where the size is fixed only the estimates are kept up to date: the time doubles, up to what these remember.
-func restAfter(d Decision, last time.Duration) time.Duration {
+// last before and done messages were finished meanwhile. Where the size is fixed only the estimates are kept up to date: the time
+// doubles, up to what these remember, or while there is little to estimate from.
+func restAfter(d Decision, last time.Duration, done int64) time.Duration {
 	if o := &d.Observation; o.Min != o.Max || o.Workers != o.Max || d.Target != d.From {
 		return 0
 	}
-	return min(max(tick, 2*last), rateMemory)
+	most := rateMemory
+	if done < keepDone/2 {
+		most = longestRest
+	}
+	return min(max(tick, 2*last), most)
 }
 
 // step is one round of the manager.
@@ -70,7 +80,7 @@ func (m *manager[T]) step() Decision {
 		waiting = m.cfg.Waiting()
 	}
 	o := m.floor.observe()
-	m.last = o.Now
+	m.last, m.done = o.Now, o.Done
 	o.Pressure, o.Waiting = pressure, waiting
 	o.Rates = m.estimate.update(&o)
 	d := m.cfg.Policy.Step(o)

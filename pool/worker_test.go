@@ -161,7 +161,7 @@ func TestAFixedSizeNeedsFewLooks(t *testing.T) {
 		})
 		p.Requeue(0, make([]int, 1000)...)
 		time.Sleep(10 * time.Second)
-		if n := counted.steps.Load(); n > 250 {
+		if n := counted.steps.Load(); n > 30 {
 			t.Errorf("the manager looked %d times in 10 s, at a size that cannot change", n)
 		}
 		if err := p.SetLimits(1, 20); err != nil {
