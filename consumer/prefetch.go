@@ -6,15 +6,18 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/pool"
 )
 
 const (
 	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other
 	// replicas could take it; less lets workers run dry while the next pull is under way.
 	prefetchTime = 500 * time.Millisecond
-	// prefetchEvery is how often that is looked at, and prefetchRarely where nothing is here and nothing changes.
+	// prefetchEvery is how often that is looked at; prefetchTime where nothing changes and fewer than fewDone messages are handled
+	// between two looks; and prefetchRarely where nothing is here either.
 	prefetchEvery  = 100 * time.Millisecond
 	prefetchRarely = 10 * time.Second
+	fewDone        = 16
 )
 
 // prefetch is how many messages to hold: two for each worker that there may be, so that the pool sees what it could grow for,
@@ -55,42 +58,48 @@ func (b *budgets) run(ctx context.Context) {
 	wait := prefetchEvery
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	now, seen := b.opening(b.feeds[0]).Messages, 0
+	now, seen, done := b.opening(b.feeds[0]).Messages, 0, int64(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-b.till.begun:
+			wait = prefetchEvery / 2
 		}
 		b.retries.relieve()
-		want, waiting := b.want()
+		s := b.queue.stats()
+		want, waiting := b.want(&s)
 		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the
 		// intake.
 		if d, slack := want-now, max(0, now-waiting)/8; d < -slack || d > slack {
 			now = want
 			b.set(want)
 		}
-		wait = nextLook(wait, want == seen && b.till.held.Load() == 0)
-		if seen = want; !b.till.rest(wait > prefetchEvery) {
-			wait = prefetchEvery
+		wait = nextLook(wait, want == seen, s.Done-done, b.till.held.Load() == 0)
+		seen, done = want, s.Done
+		if !b.till.rest(wait > prefetchTime) {
+			wait = min(wait, prefetchTime)
 		}
 		timer.Reset(wait)
 	}
 }
 
-// nextLook is how long until the next look after one. quiet: nothing is here, and it wants what it wanted before. Each look would
-// else wake a processor that has nothing to do, for each consumer, ten times a second.
-func nextLook(after time.Duration, quiet bool) time.Duration {
-	if !quiet {
+// nextLook is how long until the next look after one. same: it wants what it wanted before; done: how many were handled in
+// between; nothing: nothing is here. Each look would else wake a processor that has nothing to do, for each consumer, ten times a
+// second.
+func nextLook(after time.Duration, same bool, done int64, nothing bool) time.Duration {
+	switch {
+	case !same || done >= fewDone:
 		return prefetchEvery
+	case nothing && done == 0:
+		return min(2*after, prefetchRarely)
 	}
-	return min(2*after, prefetchRarely)
+	return min(2*after, prefetchTime)
 }
 
 // want is how many messages each source should hold, and how many wait for no worker.
-func (b *budgets) want() (n, waiting int) {
-	s := b.queue.stats()
+func (b *budgets) want(s *pool.Stats) (n, waiting int) {
 	waiting = max(0, int(b.till.held.Load())-s.Backlog-s.InHand)
 	return prefetch(b.cfg.mainBudget().Messages, s.Max, s.Live, waiting, b.cfg.batchSize(), b.queue.pace.call()), waiting
 }

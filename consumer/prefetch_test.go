@@ -65,12 +65,39 @@ func TestParkedMessagesDoNotStopTheIntake(t *testing.T) {
 	})
 }
 
+// TestBudgetLooks: a look is soon where much happens, and never later than half a second where messages are here.
+func TestBudgetLooks(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		same    bool
+		done    int64
+		nothing bool
+		want    time.Duration // after many looks
+	}{
+		{"it wants another budget", false, 0, true, prefetchEvery},
+		{"many are handled", true, fewDone, false, prefetchEvery},
+		{"many were handled, and nothing is here", true, fewDone, true, prefetchEvery},
+		{"few are handled", true, fewDone - 1, false, prefetchTime},
+		{"few were handled, and nothing is here", true, 1, true, prefetchTime},
+		{"one that takes long", true, 0, false, prefetchTime},
+		{"nothing to do", true, 0, true, prefetchRarely},
+	} {
+		wait := prefetchEvery
+		for range 20 {
+			wait = nextLook(wait, tt.same, tt.done, tt.nothing)
+		}
+		if wait != tt.want {
+			t.Errorf("%s: a look every %v, want %v", tt.name, wait, tt.want)
+		}
+	}
+}
+
 // TestQuietConsumerLooksRarely: a consumer that has nothing to do looks at its budgets less and less often, and at once when a
 // message comes.
 func TestQuietConsumerLooksRarely(t *testing.T) {
 	looks := 0
 	for at, wait := time.Duration(0), prefetchEvery; at < time.Hour; at += wait {
-		wait = nextLook(wait, true)
+		wait = nextLook(wait, true, 0, true)
 		looks++
 	}
 	if looks > 370 {
