@@ -52,8 +52,8 @@ type Config[T any] struct {
 	// backlog and handler time, and it must be safe to call from any goroutine. Defaults to 1 for each T.
 	Count func(T) int
 
-	// Scan is the least time between two looks at the T's in hand, for Split and Held; without either there are none. Nobody looks
-	// at a T that has been in hand for less. Defaults to 10 ms.
+	// Scan is the least time between two looks at the T's in hand, for Split and Held; without either there are none. A T is
+	// first looked at when it has been in hand for one to two of it. Defaults to 10 ms.
 	Scan time.Duration
 	// Split takes away the unstarted rest of a T that a worker has had for two scans, that others may do it. The rest goes to the
 	// front of its class. Called with no lock held, while Do may be running. Defaults to nil: a T stays whole.

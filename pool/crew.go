@@ -99,7 +99,7 @@ func (c *crew[T]) begin(w *Worker[T], class int, x item[T], now time.Duration) {
 	c.newest = w
 	if c.scan > 0 {
 		w.due = now + c.scan
-		c.lookAt(w.due, now)
+		c.lookAt(now+2*c.scan, now) // with what comes soon after it; most of that is done by then
 	}
 }
 
@@ -135,10 +135,11 @@ func (c *crew[T]) rest(hs []held[T], then, now time.Duration) {
 	}
 	next := never
 	for w := c.oldest; w != nil; w = w.newer {
-		next = min(next, w.due)
-		if now-w.since < c.scan { // those behind it are due later
+		if now-w.since < c.scan { // as for those behind it
+			next = min(next, w.since+2*c.scan)
 			break
 		}
+		next = min(next, w.due)
 	}
 	if next < never {
 		c.lookAt(max(next, then+c.scan), now)
