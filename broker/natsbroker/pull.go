@@ -62,7 +62,8 @@ type request struct {
 // than its max_pending waits to be sent: 64 MiB, unless it is configured otherwise. More than this brought no higher rate.
 const mostUnderWay = 16 << 20
 
-// next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way.
+// next says what to ask for now. A request is worth sending for a quarter of the budget, or when nothing else is under way
+// (and then not at once, where it is small: see pulls.rest).
 func (c *credit) next() (request, bool) {
 	budget := c.gate.Budget()
 	here, bytes := c.here()

@@ -16,6 +16,8 @@ type pulls struct {
 	heard      uint64        // answers, with a message or without
 	revive     bool          // the requests are void: a round trip, a new inbox, then pull again
 	notBefore  int64         // the next pull
+	lastSent   int64         // when the last one was sent
+	wakes      int64         // when the puller looks again by itself
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
 	unasked    unasked
 }
@@ -86,6 +88,27 @@ func (p *pulls) over(id uint64, st status) []endedPull {
 // mayPull says whether requests count, and may be sent now.
 func (p *pulls) mayPull(now int64) bool {
 	return p.in != nil && !p.revive && now >= max(p.notBefore, p.barren.until)
+}
+
+// smallEvery is how much time passes between two pulls of which the second is small.
+const smallEvery = 2 * time.Millisecond
+
+// small says that little of the budget is free: who pulls now asks for a few messages, and a moment later for a few more.
+func (p *pulls) small() bool {
+	here, _ := p.here()
+	return p.asked == 0 && p.gate.Budget().Messages-here < p.quarter()
+}
+
+// rest is how long a small pull is to wait. wake: nobody has been told to look then; the caller does that. Where the budget is used
+// up each ack would else be followed by a pull, and by an answer of the server with the few messages that it asked for.
+func (p *pulls) rest(now int64) (d time.Duration, wake bool) {
+	until := p.lastSent + int64(smallEvery)
+	if now >= until {
+		return 0, false
+	}
+	wake = p.wakes < until
+	p.wakes = until
+	return time.Duration(until - now), wake
 }
 
 // mayRevive says whether it is time for a new inbox.

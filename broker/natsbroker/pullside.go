@@ -99,7 +99,8 @@ func (s pullSide) next() (p pull, ok bool) {
 		return p, false
 	}
 	k.pulls.sent(r)
-	k.pulls.meter.send(r.id, k.clock.now())
+	k.pulls.lastSent = k.clock.now()
+	k.pulls.meter.send(r.id, k.pulls.lastSent)
 	to := k.pulls.in
 	to.ses.pin.asked()
 	return pull{r, to, to.ses.pin.group, to.ses.pin.id, k.pulls.maxExpires}, true

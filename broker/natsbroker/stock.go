@@ -57,12 +57,21 @@ func (s *stock) wantPull() {
 	}
 }
 
-// nextRequest says what to ask for now.
+// nextRequest says what to ask for now. Where that is to wait, the puller looks again by itself.
 func (s *stock) nextRequest() (request, bool) {
 	if s.ses != nil && s.ses.pin.group != "" {
 		return s.ses.pin.next(&s.pulls.credit)
 	}
-	return s.pulls.next()
+	r, ok := s.pulls.next()
+	if !ok || !s.pulls.small() {
+		return r, ok
+	}
+	now := s.clock.now()
+	rest, wake := s.pulls.rest(now)
+	if wake {
+		time.AfterFunc(rest, s.bells.pull.Ring)
+	}
+	return r, rest <= 0
 }
 
 // standsBy says that another process is pinned, or nobody yet.
