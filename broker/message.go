@@ -18,14 +18,9 @@ type Message struct {
 	Attempt int32
 	// Offset is the Kafka offset or the JetStream stream sequence; -1 where the broker does not number its messages so.
 	Offset int64
-	// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also
-	// where nothing comes again and the broker has no name for it (core NATS).
-	ID string
-	// Log names the log that Offset counts in: a topic's partition, or a stream, from its creation until it is deleted. One that is
-	// made anew under the same name has another. So Log and Offset together name a message for good, the same at each delivery, and
-	// in each process. Empty where the broker does not tell, or not yet whether the log is still the same: then a later delivery has
-	// it. See FloorReporter.
-	Log string
+	// Name names the log that Offset counts in, or, where Offset is -1, the message itself. It is what Log and ID tell, which say
+	// more; they share a field because no message has both.
+	Name string
 	// Key is nil where the message has none.
 	Key []byte
 	// Value is nil for a tombstone, where the broker can tell that from an empty value.
@@ -51,6 +46,26 @@ type Message struct {
 
 // Time returns the message's time. It is the zero time's Unix epoch when the broker gave none.
 func (m *Message) Time() time.Time { return time.Unix(0, m.Nanos) }
+
+// Log names the log that Offset counts in: a topic's partition, or a stream, from its creation until it is deleted. One that is
+// made anew under the same name has another. So Log and Offset together name a message for good, the same at each delivery, and in
+// each process. Empty where the broker does not tell, or not yet whether the log is still the same: then a later delivery has it.
+// See FloorReporter.
+func (m *Message) Log() string {
+	if m.Offset < 0 {
+		return ""
+	}
+	return m.Name
+}
+
+// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also where
+// nothing comes again and the broker has no name for it (core NATS).
+func (m *Message) ID() string {
+	if m.Offset >= 0 {
+		return ""
+	}
+	return m.Name
+}
 
 // Clone returns a copy that shares no bytes with m, so that keeping it pins no fetch buffer. Token and Claim are kept.
 func (m *Message) Clone() *Message {

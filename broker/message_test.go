@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -76,10 +77,27 @@ func TestHeadersUseTheirCodec(t *testing.T) {
 	}
 }
 
+// A name is a log's where there is an offset, and else the message's own.
+func TestNameIsOfLogOrMessage(t *testing.T) {
+	if m := (&broker.Message{Offset: 0, Name: "orders-1/0"}); m.Log() != "orders-1/0" || m.ID() != "" {
+		t.Errorf("with an offset: log %q, ID %q", m.Log(), m.ID())
+	}
+	if m := (&broker.Message{Offset: -1, Name: "5-0"}); m.Log() != "" || m.ID() != "5-0" {
+		t.Errorf("without one: log %q, ID %q", m.Log(), m.ID())
+	}
+}
+
+// The engine makes 64 messages at once: 168 bytes each fill a size class of Go's allocator, and more would take the next.
+func TestMessageFitsItsSizeClass(t *testing.T) {
+	if n := unsafe.Sizeof(broker.Message{}); unsafe.Sizeof(uintptr(0)) == 8 && n > 168 {
+		t.Errorf("a message has %d bytes, want at most 168", n)
+	}
+}
+
 func TestCloneSharesNoBytes(t *testing.T) {
 	c, _ := broker.NewClaim("orders", 1, nil)
 	m := &broker.Message{
-		Topic: "orders", Partition: 1, Offset: 7, ID: "id", Key: []byte("key"), Value: []byte("value"),
+		Topic: "orders", Partition: 1, Offset: 7, Name: "log", Key: []byte("key"), Value: []byte("value"),
 		Headers: broker.Headers{Raw: []byte("a: 1"), Codec: lines{}}, Nanos: 5, Attempt: 2, Runs: 1, Token: 9, Claim: c,
 	}
 	got := m.Clone()
@@ -92,7 +110,7 @@ func TestCloneSharesNoBytes(t *testing.T) {
 	if v, _ := got.Headers.Get("a"); string(v) != "1" {
 		t.Errorf("the clone's header changed: %q", v)
 	}
-	if got.Token != 9 || got.Claim != c || got.Offset != 7 || got.Attempt != 2 || got.Runs != 1 || got.ID != "id" || got.Nanos != 5 {
+	if got.Token != 9 || got.Claim != c || got.Offset != 7 || got.Attempt != 2 || got.Runs != 1 || got.Name != "log" || got.Nanos != 5 {
 		t.Errorf("the clone is %+v", got)
 	}
 }

@@ -15,7 +15,7 @@ const (
 	HeaderOriginalTopic     = "Longshore-Original-Topic"
 	HeaderOriginalPartition = "Longshore-Original-Partition"
 	HeaderOriginalOffset    = "Longshore-Original-Offset"
-	HeaderOriginalID        = "Longshore-Original-Id"   // Message.ID, on brokers that name their messages so
+	HeaderOriginalID        = "Longshore-Original-Id"   // Message.Name, on brokers that name their messages so
 	HeaderOriginalTime      = "Longshore-Original-Time" // RFC 3339 with nanoseconds
 	// how it fared,
 	HeaderAttempts     = "Longshore-Attempts"

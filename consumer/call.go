@@ -44,7 +44,7 @@ func (f *figures) calls(n int) []Call {
 
 func (f *figures) callOf(s sighting) Call {
 	return Call{
-		Topic: s.m.Topic, Partition: s.m.Partition, Offset: s.m.Offset, ID: s.m.ID, Attempt: max(s.m.Attempt, s.m.Runs+1),
+		Topic: s.m.Topic, Partition: s.m.Partition, Offset: s.m.Offset, ID: s.m.ID(), Attempt: max(s.m.Attempt, s.m.Runs+1),
 		Messages: s.n, Since: s.at, Stuck: f.watchdog.isStuck(time.Since(s.at)),
 	}
 }

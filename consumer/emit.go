@@ -359,7 +359,7 @@ func emitID(m *Message, batch bool, n int) string {
 	if batch {
 		kind = "emit-batch"
 	}
-	return fmt.Sprintf("%s/%s/%d/%d/%s/%d/%d", kind, m.Topic, m.Partition, m.Offset, m.ID, m.Nanos, n)
+	return fmt.Sprintf("%s/%s/%d/%d/%s/%d/%d", kind, m.Topic, m.Partition, m.Offset, m.ID(), m.Nanos, n)
 }
 
 // together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled

@@ -114,7 +114,7 @@ type namedSource struct{ broker.Source }
 func (s namedSource) Receive(dst []broker.Message) (int, error) {
 	n, err := s.Source.Receive(dst)
 	for i := range dst[:n] {
-		dst[i].Partition, dst[i].Offset, dst[i].ID = -1, -1, "1700000000-7"
+		dst[i].Partition, dst[i].Offset, dst[i].Name = -1, -1, "1700000000-7"
 	}
 	return n, err
 }

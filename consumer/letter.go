@@ -47,7 +47,7 @@ func outgoing(x letter, name string) broker.Outgoing {
 		}
 	}
 	h := letterheader.Headers{
-		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: headerText(m.ID), Time: m.Time(),
+		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: headerText(m.ID()), Time: m.Time(),
 		Attempts: x.failed.Runs, FirstFailure: time.Unix(0, x.first), LastFailure: x.last,
 		Class: x.failed.Class, Error: headerText(x.failed.Err.Error()), Handler: name,
 	}
@@ -61,11 +61,11 @@ func outgoing(x letter, name string) broker.Outgoing {
 // letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
 // time is in it because a recreated stream uses its sequences again.
 func letterID(m *Message, name string) string {
-	b := make([]byte, 0, len(name)+len(m.Topic)+len(m.ID)+64)
+	b := make([]byte, 0, len(name)+len(m.Topic)+len(m.ID())+64)
 	b = append(append(append(append(b, name...), '/'), m.Topic...), '/')
 	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
 	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
-	b = append(append(b, m.ID...), '/')
+	b = append(append(b, m.ID()...), '/')
 	return string(strconv.AppendInt(b, m.Nanos, 10))
 }
 

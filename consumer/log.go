@@ -209,8 +209,8 @@ func at(z *zerolog.Event, m *Message) *zerolog.Event {
 	if m.Offset >= 0 {
 		z = z.Int64("offset", m.Offset)
 	}
-	if m.ID != "" {
-		z = z.Str("id", m.ID)
+	if m.ID() != "" {
+		z = z.Str("id", m.ID())
 	}
 	return z.Int32("attempt", m.Attempt)
 }

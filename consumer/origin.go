@@ -24,7 +24,7 @@ type origin struct {
 const maxRuns = 1 << 20
 
 func readOrigin(m *Message) origin {
-	o := origin{topic: m.Topic, partition: m.Partition, offset: m.Offset, id: m.ID, nanos: m.Nanos, runs: m.Runs}
+	o := origin{topic: m.Topic, partition: m.Partition, offset: m.Offset, id: m.ID(), nanos: m.Nanos, runs: m.Runs}
 	h := letterheader.Read(m.Headers)
 	if h.Topic != "" {
 		o.topic, o.partition, o.offset, o.id = h.Topic, h.Partition, h.Offset, h.ID
@@ -42,7 +42,10 @@ func readOrigin(m *Message) origin {
 
 // restore makes m what it was in its original topic. Token and Claim stay: it is settled where it lies.
 func (o origin) restore(m *Message) {
-	m.Topic, m.Partition, m.Offset, m.ID, m.Nanos = o.topic, o.partition, o.offset, o.id, o.nanos
+	m.Topic, m.Partition, m.Offset, m.Nanos = o.topic, o.partition, o.offset, o.nanos
+	if o.offset < 0 {
+		m.Name = o.id
+	}
 	m.Runs, m.Attempt = o.runs, max(m.Attempt, o.runs+1)
 	var own []broker.Header
 	for k, v := range m.Headers.All() {

@@ -27,7 +27,7 @@ func (f *figures) parkedMessages(n int) []ParkedMessage {
 	var all []ParkedMessage
 	f.parked.due.each(func(p parked) {
 		all = append(all, ParkedMessage{
-			Topic: p.m.Topic, Partition: p.m.Partition, Offset: p.m.Offset, ID: p.m.ID, Attempt: max(p.m.Attempt, p.m.Runs+1), Due: p.due,
+			Topic: p.m.Topic, Partition: p.m.Partition, Offset: p.m.Offset, ID: p.m.ID(), Attempt: max(p.m.Attempt, p.m.Runs+1), Due: p.due,
 			Deferred: p.failed.Message == nil, Class: p.failed.Class, Err: p.failed.Err,
 		})
 	})

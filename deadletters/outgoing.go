@@ -152,7 +152,7 @@ func asMessage(l *Letter, o broker.Outgoing) *broker.Message {
 		Key: o.Key, Value: o.Value, Headers: broker.NewHeaders(o.Headers...), Nanos: l.Message.Nanos, Attempt: 1,
 	}
 	if m.Offset < 0 {
-		m.ID = o.ID
+		m.Name = o.ID
 	}
 	if !l.OriginalTime.IsZero() {
 		m.Nanos = l.OriginalTime.UnixNano()

@@ -104,8 +104,8 @@ func (c LogConfig) fields(e *zerolog.Event, m *consumer.Message) *zerolog.Event 
 	if m.Offset >= 0 {
 		e = e.Int64("offset", m.Offset)
 	}
-	if m.ID != "" {
-		e = e.Str("id", m.ID)
+	if m.ID() != "" {
+		e = e.Str("id", m.ID())
 	}
 	sum := sha256.Sum256(m.Value)
 	e = e.Int32("attempt", m.Attempt).Int("key_bytes", len(m.Key)).Int("bytes", len(m.Value)).Str("sha256",

@@ -55,14 +55,14 @@ const headerOmitted = broker.ReservedPrefix + "Omitted"
 // Unix nanoseconds, in printable ASCII; or empty where the broker gives nothing to tell messages apart by. The time is in it
 // because a recreated stream or topic uses its offsets again.
 func identity(m *consumer.Message) string {
-	if m.Offset < 0 && m.ID == "" {
+	if m.Offset < 0 && m.ID() == "" {
 		return ""
 	}
 	b := make([]byte, 0, 64)
 	b = append(appendPart(b, m.Topic), '/')
 	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
 	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
-	b = append(appendPart(b, m.ID), '/')
+	b = append(appendPart(b, m.ID()), '/')
 	return string(strconv.AppendInt(b, m.Nanos, 10))
 }
 

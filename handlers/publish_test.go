@@ -58,7 +58,7 @@ func TestPublishCopies(t *testing.T) {
 	if err := one(t.Context(), m); err != nil || p.got[3].ID == first.ID {
 		t.Errorf("the next message has the same ID, or %v", err)
 	}
-	m.Offset, m.ID = -1, ""
+	m.Offset, m.Name = -1, ""
 	if err := one(t.Context(), m); err != nil || p.got[4].ID != "" {
 		t.Errorf("a message that cannot be told apart got the ID %q, or %v", p.got[4].ID, err)
 	}

@@ -67,12 +67,12 @@ func (x *Inbox) Create(ctx context.Context) error {
 // busy timeout). With an isolation above READ COMMITTED it may fail as any statement there: try again with a new transaction,
 // as a handler that returns the error does. ErrNoLog: see there. After any error tx is to be rolled back.
 func (x *Inbox) Once(ctx context.Context, tx Tx, m *broker.Message) (first bool, err error) {
-	if m.Log == "" || m.Offset < 0 {
+	if m.Log() == "" || m.Offset < 0 {
 		return false, fmt.Errorf("%w: topic %s, partition %d, offset %d", ErrNoLog, m.Topic, m.Partition, m.Offset)
 	}
 	first, err = x.enter(ctx, tx, m)
 	if err != nil {
-		return false, fmt.Errorf("inbox: noting the message at %d of log %s: %w", m.Offset, m.Log, err)
+		return false, fmt.Errorf("inbox: noting the message at %d of log %s: %w", m.Offset, m.Log(), err)
 	}
 	return first, nil
 }
@@ -83,17 +83,17 @@ func (x *Inbox) Once(ctx context.Context, tx Tx, m *broker.Message) (first bool,
 // the row, and read the floor after it.
 func (x *Inbox) enter(ctx context.Context, tx Tx, m *broker.Message) (first bool, err error) {
 	var isolation string
-	switch err := tx.QueryRowContext(ctx, x.say.enter, x.cfg.Consumer, m.Log, m.Offset).Scan(&isolation); {
+	switch err := tx.QueryRowContext(ctx, x.say.enter, x.cfg.Consumer, m.Log(), m.Offset).Scan(&isolation); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	floor, err := x.floor(ctx, tx, m.Log, isolation)
+	floor, err := x.floor(ctx, tx, m.Log(), isolation)
 	if err != nil || m.Offset >= floor {
 		return err == nil, err
 	}
-	_, err = tx.ExecContext(ctx, x.say.withdraw, x.cfg.Consumer, m.Log, m.Offset)
+	_, err = tx.ExecContext(ctx, x.say.withdraw, x.cfg.Consumer, m.Log(), m.Offset)
 	return false, err
 }
 

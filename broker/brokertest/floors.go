@@ -34,13 +34,13 @@ func floors(w *world) {
 	w.produce(0, 10)
 	ms := m.take(10)
 	slices.SortFunc(ms, func(a, b *broker.Message) int { return cmp.Compare(a.Offset, b.Offset) })
-	log := ms[0].Log
+	log := ms[0].Log()
 	if log == "" {
 		w.Fatal("Message.Log is empty, and the source is a broker.FloorReporter")
 	}
 	for _, msg := range ms {
-		if msg.Log != log {
-			w.Errorf("message %s is of the log %q, the first one of %q", id(msg), msg.Log, log)
+		if msg.Log() != log {
+			w.Errorf("message %s is of the log %q, the first one of %q", id(msg), msg.Log(), log)
 		}
 	}
 	m.mustAck(slices.Concat(ms[:4], ms[5:])...)
@@ -61,8 +61,8 @@ func floors(w *world) {
 	b := w.join()
 	w.produce(0, 1)
 	next := b.take(1)
-	if next[0].Log != log {
-		w.Errorf("another process says that the log is %q, the first one said %q", next[0].Log, log)
+	if next[0].Log() != log {
+		w.Errorf("another process says that the log is %q, the first one said %q", next[0].Log(), log)
 	}
 	b.mustAck(next...)
 	w.settled()
@@ -80,13 +80,13 @@ func floorsRecreated(w *world) {
 	ms := m.take(10)
 	m.mustAck(ms...)
 	w.settled()
-	old, high := ms[0].Log, ms[9].Offset
+	old, high := ms[0].Log(), ms[9].Offset
 	w.eventually("the floor of the old log is behind its messages", func() bool { return floorOf(m, old) > high })
 	w.sys.Recreate(w, w.sys.Topics[0])
 	w.produce(0, 20)
 	for range 20 {
 		msg := m.take(1)[0]
-		if msg.Log == old {
+		if msg.Log() == old {
 			w.Errorf("message %s of the new log, at %d, says that it is of the old one, %q", id(msg), msg.Offset, old)
 		}
 		m.mustAck(msg)
@@ -96,8 +96,8 @@ func floorsRecreated(w *world) {
 	w.eventually("the new log has its name", func() bool {
 		msg := m.take(1)[0]
 		m.mustAck(msg)
-		if msg.Log != "" {
-			return msg.Log != old
+		if msg.Log() != "" {
+			return msg.Log() != old
 		}
 		w.produce(0, 1)
 		return false

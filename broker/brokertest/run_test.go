@@ -216,10 +216,10 @@ func TestWhatHoldsInEveryCase(t *testing.T) {
 		"an error of its own":     {func() *wrapped { return &wrapped{ack: badAck} }, "want nil, ErrLost or ErrSettled"},
 		"a nil that did not hold": {func() *wrapped { return &wrapped{ack: emptyAck} }, "unsettled"},
 		"attempt 0":               {func() *wrapped { return changing(func(m *broker.Message) { m.Attempt = 0 }) }, "Attempt 0"},
-		"no name": {func() *wrapped { return changing(func(m *broker.Message) { m.Offset = -1 }) },
+		"no name": {func() *wrapped { return changing(func(m *broker.Message) { m.Offset, m.Name = -1, "" }) },
 			"neither Offset nor ID"},
 		"a name of its own each time": {func() *wrapped {
-			return changing(func(m *broker.Message) { deliveries++; m.ID = fmt.Sprint(deliveries) })
+			return changing(func(m *broker.Message) { deliveries++; m.Offset, m.Name = -1, fmt.Sprint(deliveries) })
 		}, "and said"},
 		"Assigned twice":            {func() *wrapped { return twice(broker.Assigned) }, "Assigned twice"},
 		"Ended twice":               {func() *wrapped { return twice(broker.Ended) }, "a claim Ended twice"},

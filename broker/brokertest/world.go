@@ -63,11 +63,11 @@ func newWorld(t testing.TB, h *Harness, c *testCase) *world {
 
 // named checks that a message without an offset has an ID, where it may come again, and the same one each time.
 func (w *world) named(m *member, id string, msg *broker.Message) {
-	if msg.Offset == -1 && msg.ID == "" && !w.h.Traits.AtMostOnce {
+	if msg.Offset == -1 && msg.ID() == "" && !w.h.Traits.AtMostOnce {
 		m.fail("message %s has neither Offset nor ID", id)
 	}
-	if was, differs := w.names.note(id, msg.ID); differs {
-		m.fail("message %s says ID %q, and said %q before", id, msg.ID, was)
+	if was, differs := w.names.note(id, msg.ID()); differs {
+		m.fail("message %s says ID %q, and said %q before", id, msg.ID(), was)
 	}
 }
 

@@ -335,9 +335,9 @@ func nanosOf(ms int64) int64 {
 // fill writes a record into a message, but for what the tracker and the claim know. Field by field: assigning the whole struct
 // costs a barrier for each of its pointers, twice, while the garbage collector works.
 func (r *record) fill(m *broker.Message, topic string, partition int32) {
-	m.Topic, m.Partition, m.Offset, m.ID = topic, partition, r.offset, ""
+	m.Topic, m.Partition, m.Offset, m.Name = topic, partition, r.offset, ""
 	m.Key, m.Value, m.Nanos = r.key, r.value, r.nanos
-	m.Attempt, m.Runs, m.Crashes, m.Token, m.Log = 1, 0, 0, 0, ""
+	m.Attempt, m.Runs, m.Crashes, m.Token = 1, 0, 0, 0
 	m.Headers.Raw, m.Headers.Codec = r.headers, nil
 	if r.headers != nil {
 		m.Headers.Codec = headerCodec{}

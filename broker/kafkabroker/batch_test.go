@@ -179,7 +179,7 @@ func TestDecoderNil(t *testing.T) {
 
 // TestFill: nothing of what a message held before stays in it, but the claim, which Receive sets.
 func TestFill(t *testing.T) {
-	dirty := broker.Message{Topic: "old", Partition: 9, Offset: 9, ID: "old", Log: "old", Key: []byte("old"), Value: []byte("old"),
+	dirty := broker.Message{Topic: "old", Partition: 9, Offset: 9, Name: "old", Key: []byte("old"), Value: []byte("old"),
 		Headers: broker.Headers{Raw: []byte{2, 0, 0}, Codec: headerCodec{}}, Nanos: 9, Attempt: 9, Runs: 9, Crashes: 9, Token: 9}
 	if v := reflect.ValueOf(dirty); slices.IndexFunc(reflect.VisibleFields(v.Type()), func(f reflect.StructField) bool {
 		return f.Name != "Claim" && v.FieldByIndex(f.Index).IsZero()

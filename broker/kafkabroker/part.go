@@ -12,7 +12,7 @@ type part struct {
 	partitionID
 	id     topicID
 	tr     *tracker
-	log    string // Message.Log
+	log    string // Message.Name
 	claim  *broker.Claim
 	keeper broker.Keeper
 	stage  stage

@@ -114,7 +114,7 @@ func (x *intake) handOut(l *decodeLease, dst []broker.Message, now time.Time) (n
 		if p.mark == running && m.Offset == p.killer {
 			m.Crashes = p.crashes
 		}
-		m.Token, m.Claim, m.Log = tok, p.claim, p.log
+		m.Token, m.Claim, m.Name = tok, p.claim, p.log
 		if n != i {
 			dst[n] = *m
 		}

@@ -290,7 +290,7 @@ func (x *spoolSource) ask(n int, bytes int64, dst []broker.Message) (got int) {
 
 func (f *spooled) message(d *kit.Delivery[string], token uint64, c *broker.Claim) broker.Message {
 	return broker.Message{
-		Topic: f.out.Topic, Partition: -1, Offset: -1, ID: f.name, Key: slices.Clone(f.out.Key), Value: slices.Clone(f.out.Value),
+		Topic: f.out.Topic, Partition: -1, Offset: -1, Name: f.name, Key: slices.Clone(f.out.Key), Value: slices.Clone(f.out.Value),
 		Headers: broker.NewHeaders(f.out.Headers...), Token: token, Claim: c, Attempt: max(1, d.Count), Runs: d.Runs,
 	}
 }
@@ -489,7 +489,7 @@ func newSpoolSystem(_ testing.TB, setup brokertest.Setup) *brokertest.System {
 		},
 		Down:      func(testing.TB) { locked(func() { s.down = true }) },
 		Up:        func(testing.TB) { locked(func() { s.down = false }) },
-		Redeliver: func(_ testing.TB, m *broker.Message) { locked(func() { s.file(m.ID).owner = "" }) },
+		Redeliver: func(_ testing.TB, m *broker.Message) { locked(func() { s.file(m.ID()).owner = "" }) },
 		ForgetSettles: func(testing.TB) {
 			s.each(func(f *spooled) {
 				if f.done {

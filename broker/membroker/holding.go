@@ -57,7 +57,7 @@ func (sh *shared) sayGap(c *broker.Claim, g *gap) {
 type holding struct {
 	sh    *shared
 	cur   *cursor
-	name  string // Message.Log
+	name  string // Message.Name
 	term  int64
 	epoch int
 	// claims in the order in which they began; the last one is the one that messages are handed out under, and those before it

@@ -151,7 +151,7 @@ func (g *grant) fill(dst []broker.Message) {
 		o := g.sp.from + i
 		m := &dst[i]
 		*m = *g.sp.at(o)
-		m.Partition, m.Offset, m.Log = partition, o, g.cs.h.name
+		m.Partition, m.Offset, m.Name = partition, o, g.cs.h.name
 		m.Attempt, m.Runs = g.sp.attempt, g.sp.runs
 		m.Token, m.Claim = token(o, g.gen), g.cs.claim
 	}

@@ -69,7 +69,7 @@ func (s *session) handOut(m *broker.Message, i int32, log string, cfg *Config) {
 		Topic:     msg.Subject,
 		Partition: -1,
 		Offset:    int64(sl.seq),
-		Log:       log,
+		Name:      log,
 		Value:     msg.Data,
 		Nanos:     sl.nanos,
 		Attempt:   int32(min(sl.delivered, 1<<31-1)),

@@ -125,7 +125,7 @@ func (t *Tracing) describe(m *consumer.Message) []attribute.KeyValue {
 	kafka := t.of.System == systemKafka
 	switch {
 	case m.Offset < 0:
-		as = append(as, some("messaging.message.id", m.ID)...)
+		as = append(as, some("messaging.message.id", m.ID())...)
 	case kafka:
 		as = append(as, attribute.Int64("messaging.kafka.offset", m.Offset))
 	case t.of.Stream != "":

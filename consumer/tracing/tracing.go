@@ -151,7 +151,9 @@ type identity struct {
 	id        string
 }
 
-func identityOf(m *consumer.Message) identity { return identity{m.Topic, m.Partition, m.Offset, m.ID} }
+func identityOf(m *consumer.Message) identity {
+	return identity{m.Topic, m.Partition, m.Offset, m.ID()}
+}
 
 // before is the call before in which a message failed, as far as it is known.
 func (t *Tracing) before(m *consumer.Message) trace.SpanContext {

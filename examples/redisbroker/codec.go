@@ -35,7 +35,7 @@ func encode(m *broker.Outgoing) []any {
 
 // decode makes a message of what another program may have written, so any fields are one.
 func decode(topic, id string, fields []any) broker.Message {
-	m := broker.Message{Topic: topic, Partition: -1, Offset: -1, ID: id, Nanos: nanos(id)}
+	m := broker.Message{Topic: topic, Partition: -1, Offset: -1, Name: id, Nanos: nanos(id)}
 	var headers []broker.Header
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, _ := fields[i].(string)

@@ -266,7 +266,7 @@ func (s *system) publisher(t testing.TB) broker.Publisher {
 
 // redeliver gives the message back in the name of whoever has it.
 func (s *system) redeliver(t testing.TB, m *broker.Message) {
-	s.must(t, s.rdb.Do(context.Background(), "XCLAIM", m.Topic, s.group, "~", 0, m.ID, "JUSTID").Err())
+	s.must(t, s.rdb.Do(context.Background(), "XCLAIM", m.Topic, s.group, "~", 0, m.ID(), "JUSTID").Err())
 }
 
 // forget makes all that is settled pending again, as on a server that was killed before it wrote that down.

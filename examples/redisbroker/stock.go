@@ -121,7 +121,7 @@ func (s *stock) arrived(cl *claim, ds []delivery, asked time.Time, dst []broker.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range ds {
-		e, fresh := cl.Arrive(d.msg.ID, sizeOf(&d.msg), d.count, asked)
+		e, fresh := cl.Arrive(d.msg.Name, sizeOf(&d.msg), d.count, asked)
 		if !fresh {
 			continue
 		}

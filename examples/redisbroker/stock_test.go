@@ -16,7 +16,7 @@ func TestAckedComesAgain(t *testing.T) {
 	s.begin(s.streams[0])
 	cl, dst := s.streams[0].claim, make([]broker.Message, 1)
 	come := func(count int32) int {
-		return s.arrived(cl, []delivery{{broker.Message{ID: "1-0"}, count}}, time.Now(), dst)
+		return s.arrived(cl, []delivery{{broker.Message{Offset: -1, Name: "1-0"}, count}}, time.Now(), dst)
 	}
 	if n := come(1); n != 1 {
 		t.Fatalf("%d were handed out", n)

@@ -49,8 +49,8 @@ type Position struct {
 // message that was published twice, see ByHeader. A group whose offsets are set back on purpose while the process runs is handled
 // again only beyond what Dedup remembers.
 func ByPosition(m *consumer.Message) (Position, bool) {
-	p := Position{strings.Clone(m.Topic), m.Partition, m.Offset, strings.Clone(m.ID), m.Nanos}
-	return p, m.Offset >= 0 || m.ID != ""
+	p := Position{strings.Clone(m.Topic), m.Partition, m.Offset, strings.Clone(m.ID()), m.Nanos}
+	return p, m.Offset >= 0 || m.ID() != ""
 }
 
 // ByHeader returns a key for Dedup that finds messages with the same value of a header, on the same topic: an ID that the

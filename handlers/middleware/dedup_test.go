@@ -37,7 +37,7 @@ func TestDedup(t *testing.T) {
 	result = nil
 	for name, other := range map[string]*consumer.Message{
 		"offset": message(2), "partition": {Topic: "orders", Partition: 2, Offset: 1}, "topic": {Topic: "x", Partition: 1, Offset: 1},
-		"time": {Topic: "orders", Partition: 1, Offset: 1, Nanos: 9}, "id": {Topic: "orders", Partition: 1, Offset: 1, ID: "i"},
+		"time": {Topic: "orders", Partition: 1, Offset: 1, Nanos: 9}, "id": {Topic: "orders", Partition: 1, Offset: -1, Name: "i"},
 	} {
 		if err := h(t.Context(), other); err != nil {
 			t.Errorf("a message that differs by its %s: %v", name, err)

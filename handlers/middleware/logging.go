@@ -40,8 +40,8 @@ func Logging(log zerolog.Logger, level zerolog.Level) consumer.Middleware {
 			if m.Offset >= 0 {
 				e = e.Int64("offset", m.Offset)
 			}
-			if m.ID != "" {
-				e = e.Str("id", m.ID)
+			if m.ID() != "" {
+				e = e.Str("id", m.ID())
 			}
 			e.Int32("attempt", m.Attempt).Float64("took_ms", float64(time.Since(start))/1e6).Str("outcome", outcome).Err(err).Send()
 			return err

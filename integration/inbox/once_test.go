@@ -17,7 +17,7 @@ import (
 )
 
 func message(offset int64) *broker.Message {
-	return &broker.Message{Topic: "orders", Log: "orders-1/0", Offset: offset}
+	return &broker.Message{Topic: "orders", Name: "orders-1/0", Offset: offset}
 }
 
 // begin begins a transaction that ends with the test at the latest.
@@ -69,7 +69,7 @@ func TestOnce(t *testing.T) {
 		if handle(t, x, db, message(1)) {
 			t.Error("what was committed does not count as done")
 		}
-		if !handle(t, x, db, message(2)) || !handle(t, x, db, &broker.Message{Log: "orders-2/0", Offset: 1}) {
+		if !handle(t, x, db, message(2)) || !handle(t, x, db, &broker.Message{Name: "orders-2/0", Offset: 1}) {
 			t.Error("another message, or one of another log, counts as done")
 		}
 		other, err := inbox.New(inbox.Config{DB: db, Dialect: d.Dialect, Consumer: "shipping"})
@@ -181,9 +181,9 @@ func TestLateRun(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/floor before %v", level, floorBefore), func(t *testing.T) {
 					db := d.open(t)
 					x := d.box(t, db)
-					m := &broker.Message{Log: unique(), Offset: 5}
+					m := &broker.Message{Name: unique(), Offset: 5}
 					prune := func(floor int64) {
-						if err := x.Prune(t.Context(), []broker.Floor{{Log: m.Log, Offset: floor}}); err != nil {
+						if err := x.Prune(t.Context(), []broker.Floor{{Log: m.Log(), Offset: floor}}); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -313,7 +313,7 @@ func run(t *testing.T, d database, db *sql.DB, x *inbox.Inbox, s *storm) {
 		_ = tx.QueryRowContext(ctx, "SELECT count(*) FROM effects").Scan(&n)
 		time.Sleep(rand.N(30 * time.Millisecond))
 	}
-	first, err := x.Once(ctx, tx, &broker.Message{Log: "storm", Offset: o})
+	first, err := x.Once(ctx, tx, &broker.Message{Name: "storm", Offset: o})
 	if err != nil {
 		return // another run has it, or the database would have it again
 	}
@@ -336,7 +336,7 @@ func TestNoLog(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
 		x := d.box(t, db)
-		for _, m := range []*broker.Message{{Topic: "orders", Offset: 1}, {Log: "orders", Offset: -1}} {
+		for _, m := range []*broker.Message{{Topic: "orders", Offset: 1}, {Name: "orders", Offset: -1}} {
 			if first, err := x.Once(t.Context(), begin(t, db, sql.LevelDefault), m); first || !errors.Is(err, inbox.ErrNoLog) {
 				t.Errorf("%+v: %v, %v", m, first, err)
 			}

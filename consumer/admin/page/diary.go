@@ -68,7 +68,7 @@ func (d *diary) failed(e consumer.Failed, now time.Time) {
 		return
 	}
 	m := e.Message
-	f := Failure{At: now, Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: m.ID, Attempt: m.Attempt, Class: e.Class,
+	f := Failure{At: now, Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: m.ID(), Attempt: m.Attempt, Class: e.Class,
 		Verdict: e.Verdict.String()}
 	if e.Err != nil {
 		f.Err = cut(e.Err.Error(), errorBytes) // somebody else's method: not under the lock
