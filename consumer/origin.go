@@ -43,7 +43,7 @@ func readOrigin(m *Message) origin {
 // restore makes m what it was in its original topic. Token and Claim stay: it is settled where it lies.
 func (o origin) restore(m *Message) {
 	m.Topic, m.Partition, m.Offset, m.Nanos = o.topic, o.partition, o.offset, o.nanos
-	if o.offset < 0 {
+	if m.Name = ""; o.offset < 0 { // the headers have no log, and the retry topic's is not the one that Offset counts in
 		m.Name = o.id
 	}
 	m.Runs, m.Attempt = o.runs, max(m.Attempt, o.runs+1)

@@ -97,6 +97,9 @@ func TestRetryTopicKeepsTheMessage(t *testing.T) {
 				string(got.Key) != "k" || string(got.Value) != "v" || got.own != "h" {
 				t.Errorf("run %d: %+v, the first time %+v", i+1, got, first)
 			}
+			if log := got.Log(); i >= 2 && log != "" || i < 2 && (log == "" || log != first.Log()) {
+				t.Errorf("run %d: of the log %q, the first time of %q: offset %d is the original's", i+1, log, first.Log(), got.Offset)
+			}
 			if got.Runs != int32(i) || got.Attempt != int32(i+1) {
 				t.Errorf("run %d: runs %d, attempt %d", i+1, got.Runs, got.Attempt)
 			}
