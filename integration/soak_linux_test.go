@@ -50,9 +50,9 @@ type sample struct {
 	Done        int64  `json:"done"`
 }
 
-// TestSoak: a process with many consumers and many partitions, of whose messages one in a hundred fails until it is a dead letter,
-// has after a long time what it had at first: memory, goroutines, open files. And one that may open next to nothing has 1,000
-// partitions.
+// TestSoak: a process with many consumers and many partitions, of whose messages one in a hundred fails until it is a dead
+// letter, has after a long time what it had at first: memory, goroutines, open files. And one that may open next to nothing has
+// 1,000 partitions.
 func TestSoak(t *testing.T) {
 	needsKafka(t)
 	t.Run("20 consumers", func(t *testing.T) {
