@@ -58,8 +58,8 @@ func (m *Message) Log() string {
 	return m.Name
 }
 
-// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also where
-// nothing comes again and the broker has no name for it (core NATS).
+// ID names the message where Partition and Offset do not (Offset is -1), the same at each delivery. Otherwise empty, and also
+// where nothing comes again and the broker has no name for it (core NATS).
 func (m *Message) ID() string {
 	if m.Offset >= 0 {
 		return ""

@@ -110,7 +110,8 @@ func TestCloneSharesNoBytes(t *testing.T) {
 	if v, _ := got.Headers.Get("a"); string(v) != "1" {
 		t.Errorf("the clone's header changed: %q", v)
 	}
-	if got.Token != 9 || got.Claim != c || got.Offset != 7 || got.Attempt != 2 || got.Runs != 1 || got.Name != "log" || got.Nanos != 5 {
+	if got.Token != 9 || got.Claim != c || got.Offset != 7 || got.Attempt != 2 || got.Runs != 1 || got.Name != "log" ||
+		got.Nanos != 5 {
 		t.Errorf("the clone is %+v", got)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A worker is let alone for long only with a message that nothing waits for: neither what was handled before it, and is not acked,
-// nor what is to be handled after it.
+// A worker is let alone for long only with a message that nothing waits for: neither what was handled before it, and is not
+// acked, nor what is to be handled after it.
 func TestAlone(t *testing.T) {
 	var w work
 	w.init(&claim{}, make([]broker.Message, 3), nil)

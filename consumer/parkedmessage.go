@@ -27,8 +27,8 @@ func (f *figures) parkedMessages(n int) []ParkedMessage {
 	var all []ParkedMessage
 	f.parked.due.each(func(p parked) {
 		all = append(all, ParkedMessage{
-			Topic: p.m.Topic, Partition: p.m.Partition, Offset: p.m.Offset, ID: p.m.ID(), Attempt: max(p.m.Attempt, p.m.Runs+1), Due: p.due,
-			Deferred: p.failed.Message == nil, Class: p.failed.Class, Err: p.failed.Err,
+			Topic: p.m.Topic, Partition: p.m.Partition, Offset: p.m.Offset, ID: p.m.ID(), Attempt: max(p.m.Attempt, p.m.Runs+1),
+			Due: p.due, Deferred: p.failed.Message == nil, Class: p.failed.Class, Err: p.failed.Err,
 		})
 	})
 	slices.SortFunc(all, func(a, b ParkedMessage) int { return a.Due.Compare(b.Due) })

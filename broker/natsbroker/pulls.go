@@ -99,8 +99,8 @@ func (p *pulls) small() bool {
 	return p.asked == 0 && p.gate.Budget().Messages-here < p.quarter()
 }
 
-// rest is how long a small pull is to wait. wake: nobody has been told to look then; the caller does that. Where the budget is used
-// up each ack would else be followed by a pull, and by an answer of the server with the few messages that it asked for.
+// rest is how long a small pull is to wait. wake: nobody has been told to look then; the caller does that. Where the budget is
+// used up each ack would else be followed by a pull, and by an answer of the server with the few messages that it asked for.
 func (p *pulls) rest(now int64) (d time.Duration, wake bool) {
 	until := p.lastSent + int64(smallEvery)
 	if now >= until {

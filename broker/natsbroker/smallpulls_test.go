@@ -10,8 +10,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// Where the budget is used up, each ack frees one place of it. Not each is asked for by a pull of its own, which the server answers
-// by itself, too; and it goes on.
+// Where the budget is used up, each ack frees one place of it. Not each is asked for by a pull of its own, which the server
+// answers by itself, too; and it goes on.
 func TestSmallPullsAreFew(t *testing.T) {
 	const budget, n = 40, 300
 	ts := startServer(t)
