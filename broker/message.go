@@ -48,9 +48,9 @@ type Message struct {
 func (m *Message) Time() time.Time { return time.Unix(0, m.Nanos) }
 
 // Log names the log that Offset counts in: a topic's partition, or a stream, from its creation until it is deleted. One that is
-// made anew under the same name has another. So Log and Offset together name a message for good, the same at each delivery, and in
-// each process. Empty where the broker does not tell, or not yet whether the log is still the same: then a later delivery has it.
-// Empty, too, of what comes from a retry topic, with the original's Offset. See FloorReporter.
+// made anew under the same name has another. So Log and Offset together name a message for good, the same at each delivery, and
+// in each process. Empty where the broker does not tell, or not yet whether the log is still the same: then a later delivery has
+// it. Empty, too, of what comes from a retry topic, with the original's Offset. See FloorReporter.
 func (m *Message) Log() string {
 	if m.Offset < 0 {
 		return ""
