@@ -16,7 +16,8 @@ const settleWithin = 250 * time.Millisecond
 //   - one of the two processes was in trouble (killed, frozen, cut off, or the broker was) after it was given the message and
 //     before settleWithin had passed since its handler returned; for what lasts, also within a lease of its end, for only then
 //     it is known what the trouble has cost. A light trouble counts where another one was within a lease of it; or
-//   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or
+//   - either handler returned after the end of its context: it took longer than the drain, or than RevokeWait; or just when
+//     RevokeWait was over; or
 //   - it was given up as stuck: its late result is void; or
 //   - its process has told that settles are unconfirmed, and there was trouble anywhere: a group that waits for a member in
 //     trouble takes no commits from the others; or
@@ -54,7 +55,7 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 	b := r.book
 	for _, e := range []*entry{before, again} {
 		given := b.givenBefore(n, e)
-		if e.late || r.gaveUp(e) || b.hitAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
+		if e.late || overdue(e) || r.gaveUp(e) || b.hitAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
 			return
 		}
 	}
@@ -71,6 +72,16 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 		return
 	}
 	b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
+}
+
+// overdue says whether a run ended when its claim's time was over, be it at the very instant, when its context had not ended yet.
+func overdue(e *entry) bool {
+	select {
+	case <-e.claim.Revoking():
+		return !e.claim.By().After(e.ended)
+	default:
+		return false
+	}
 }
 
 // flushed is how soon after a cut what it kept back has arrived.
