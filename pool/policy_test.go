@@ -203,6 +203,32 @@ func TestStartAndCutHideOnTheirSide(t *testing.T) {
 	}
 }
 
+// TestLargerDownstreamIsFoundThoughTimesScatter: where an eighth more proves nothing within its time, more is tried, and not
+// waited as after a proof. The downstream takes 32 at once, and 128 from some moment on; times have a coefficient of variation
+// of 3.
+func TestLargerDownstreamIsFoundThoughTimesScatter(t *testing.T) {
+	const patience = 25 * time.Second
+	for change := 15 * time.Second; change <= 30*time.Second; change += time.Second {
+		grown := time.Duration(0)
+		feed(t, ReportStatus(), int((change+patience)/tick), Observation{Workers: 1, Min: 1, Max: 256, Backlog: 1024, Full: true},
+			func(_ int, o *Observation) {
+				knee := 32
+				if o.Now >= change {
+					if knee = 128; grown == 0 && o.Workers >= 64 {
+						grown = o.Now
+					}
+				}
+				before := o.Squares
+				full(o, 5*time.Millisecond*time.Duration(max(knee, o.Workers))/time.Duration(knee))
+				o.Squares += 9 * (o.Squares - before)
+				o.Backlog, o.Full = 1024, true
+			})
+		if grown == 0 {
+			t.Errorf("larger from %v on: less than half of its workers %v later", change, patience)
+		}
+	}
+}
+
 // TestBunchesAreNoRise: 30 messages come together each 5 ms. A look that follows another soon, with a bunch in between, sees
 // twice as many a second; were that believed, a burst had a third more workers than it needs.
 func TestBunchesAreNoRise(t *testing.T) {

@@ -176,11 +176,12 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 		y.proven = true
 		s.measured(o, y)
 		s.paid(o)
+	case probe && long && s.part < 1: // twice as much proves four times as soon
+		s.part *= 2
+		n := min(o.Max, int(s.ref.n*(1+s.part)))
+		return Decision{Target: n, Reason: ReasonGrow, Detail: "more proved nothing yet", Next: tick}, true
 	case probe && long:
-		next := min(1, 2*s.part) // a larger one proves more
-		d := s.bar(o, s.ref.n, mostHold, ReasonUndo, "more proved nothing")
-		s.part = next
-		return d, true
+		return s.bar(o, s.ref.n, mostHold, ReasonUndo, "more proved nothing"), true
 	case (o.Workers >= o.Max || long) && y.own() <= s.ref.own():
 		s.measured(o, y)
 	}
@@ -194,7 +195,7 @@ func (s *reportStatus) paid(o Observation) {
 	}
 	s.most, s.till, s.part = o.Workers, o.Now, 2*s.part
 	if s.part >= 1 {
-		s.most, s.hold = 0, firstHold
+		s.most, s.hold, s.part = 0, firstHold, 0
 	}
 }
 
@@ -253,7 +254,7 @@ func (s *reportStatus) disturbed(change float64) {
 func (s *reportStatus) bar(o Observation, target float64, most time.Duration, why Reason, detail string) Decision {
 	// of what differs from one pool to the next
 	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24)
-	s.most, s.part, s.free = max(1, int(math.Round(target))), part, false
+	s.most, s.part, s.free = max(1, int(math.Round(target))), max(part, s.part/2), false
 	s.till = o.Now + seconds(s.hold.Seconds()*(0.75+jitter/2))
 	s.hold = max(s.hold, min(8*s.hold, most))
 	return Decision{Target: s.most, Force: true, Reason: why, Detail: detail, Next: tick}
