@@ -72,6 +72,7 @@ type entry struct {
 	failed       bool // it used up an attempt
 	stood        bool // its process stood still before it began, and may have given it up
 	late         bool // it returned after the end of its context
+	overdue      bool // it returned when its claim's time was over, be it at the very instant, before its context ended
 	zombie       bool // when it began its process stood still, its context was over, or its partition was stolen; or it is void
 	claim        *broker.Claim
 	batch        *batch
@@ -233,6 +234,11 @@ func over(c *broker.Claim) bool {
 	}
 }
 
+// isDue says whether the time that a revocation leaves is over.
+func isDue(c *broker.Claim, now time.Time) bool {
+	return !c.Startable() && !c.By().After(now)
+}
+
 // end enters how a run ended, and returns what the handler returns.
 func (p *process) end(e *entry, err error) error {
 	p.standStill()
@@ -254,7 +260,7 @@ func (p *process) end(e *entry, err error) error {
 	}
 	b.now++
 	e.end, e.ended = b.now, time.Now()
-	e.late = e.ctx.Err() != nil
+	e.late, e.overdue = e.ctx.Err() != nil, isDue(e.claim, e.ended)
 	timedOut := errors.Is(context.Cause(e.ctx), consumer.ErrTimeout)
 	e.failed = err != nil && !consumer.IsSkip(err) && !consumer.IsDeferred(err) && (!e.late || timedOut)
 	switch {

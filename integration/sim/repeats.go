@@ -55,7 +55,7 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 	b := r.book
 	for _, e := range []*entry{before, again} {
 		given := b.givenBefore(n, e)
-		if e.late || overdue(e) || r.gaveUp(e) || b.hitAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
+		if e.late || e.overdue || r.gaveUp(e) || b.hitAt(e.process, n, given, e.ended.Add(settleWithin), r.lease()) {
 			return
 		}
 	}
@@ -72,16 +72,6 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 		return
 	}
 	b.find("m%d was handled by %s, which was in no trouble then, and again by %s", n, before.process.name, again.process.name)
-}
-
-// overdue says whether a run ended when its claim's time was over, be it at the very instant, when its context had not ended yet.
-func overdue(e *entry) bool {
-	select {
-	case <-e.claim.Revoking():
-		return !e.claim.By().After(e.ended)
-	default:
-		return false
-	}
 }
 
 // flushed is how soon after a cut what it kept back has arrived.
