@@ -37,6 +37,7 @@ const (
 	figures  = "broker/membroker/figures.go"
 	outputs  = "broker/membroker/emit.go"
 	flush    = "broker/membroker/flush.go"
+	window   = "broker/membroker/window.go"
 	both     = "partitioned leased"
 )
 
@@ -65,8 +66,8 @@ var suiteMutants = []suiteMutant{
 	{"budget freed at the end of a claim", []edit{{claims,
 		"		cs.orphans[token(o, sl.gen)] = sl.size\n		cs.h.sh.stale.Add(cs.h.log(), o)\n", "		cs.h.sh.gate.Free(1, int64(sl.size))\n"}},
 		"partitioned", "BudgetAtEnd"},
-	{"redelivery handed out while out", []edit{{holding, "return st == unseen || st == back\n", "return st != done\n"}}, both,
-		"RedeliveredWhileOut"},
+	{"redelivery handed out while out", []edit{{window, "return sl.state == unseen || sl.state == back", "return sl.state != done"}},
+		both, "RedeliveredWhileOut"},
 	{"finished messages known by sequence only", []edit{{loop, "		l.assigned(n) // anew, with nothing remembered\n", `		l.assigned(n)
 		if anew := l.holdings.of(n.cur); h != nil && anew != nil {
 			l.holdings.mu.Lock()

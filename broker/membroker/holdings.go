@@ -146,14 +146,15 @@ type grant struct {
 }
 
 func (g *grant) fill(dst []broker.Message) {
-	partition := g.cs.claim.Partition
-	for i := range g.sp.n {
-		o := g.sp.from + i
-		m := &dst[i]
-		*m = *g.sp.at(o)
-		m.Partition, m.Offset, m.Name = partition, o, g.cs.h.name
-		m.Attempt, m.Runs = g.sp.attempt, g.sp.runs
-		m.Token, m.Claim = token(o, g.gen), g.cs.claim
+	claim, name, attempt, runs := g.cs.claim, g.cs.h.name, g.sp.attempt, g.sp.runs
+	partition, src := claim.Partition, g.sp.ms[g.sp.from-g.sp.base:][:g.sp.n]
+	dst = dst[:len(src)]
+	for i := range src {
+		o, m := g.sp.from+int64(i), &dst[i]
+		*m = src[i]
+		m.Partition, m.Offset, m.Name = partition, o, name
+		m.Attempt, m.Runs = attempt, runs
+		m.Token, m.Claim = token(o, g.gen), claim
 	}
 }
 
@@ -232,37 +233,37 @@ func (hs *holdings) ack(cs *claimState, tokens []uint64) error {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	var t kit.Tally
-	for _, tok := range tokens {
-		hs.ackOne(cs, tok, &t)
-	}
+	hs.ackAll(cs, tokens, &t)
 	cs.settled(&t)
 	return t.Err()
 }
 
-// ackOne settles a message as handled, for ack and ackEmitting.
-func (hs *holdings) ackOne(cs *claimState, tok uint64, t *kit.Tally) {
+// ackAll settles messages as handled, for ack and ackEmitting.
+func (hs *holdings) ackAll(cs *claimState, tokens []uint64, t *kit.Tally) {
 	h := cs.h
-	switch how, o := cs.settle(tok, done); how {
-	case settledNow:
-		t.Held++
-		if hs.shared.leased {
-			h.acks = append(h.acks, o)
+	for _, tok := range tokens {
+		switch how, o := cs.settle(tok, done); how {
+		case settledNow:
+			t.Held++
+			if hs.shared.leased {
+				h.acks = append(h.acks, o)
+			}
+			if len(h.runs) > 0 {
+				delete(h.runs, o)
+			}
+		case settledLate:
+			t.Lost++
+			if hs.shared.leased {
+				h.acks = append(h.acks, o) // of use still: it spares the next holder the work
+			}
+		case settledStale:
+			t.Lost++
+			hs.list.again(h.log(), o)
+		case settledLost:
+			t.Lost++
+		default:
+			t.Again++
 		}
-		if len(h.runs) > 0 {
-			delete(h.runs, o)
-		}
-	case settledLate:
-		t.Lost++
-		if hs.shared.leased {
-			h.acks = append(h.acks, o) // of use still: it spares the next holder the work
-		}
-	case settledStale:
-		t.Lost++
-		hs.list.again(h.log(), o)
-	case settledLost:
-		t.Lost++
-	default:
-		t.Again++
 	}
 }
 
