@@ -3,6 +3,7 @@ package membroker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,19 @@ func (c *consumer) saw(e broker.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = append(c.events, e)
+}
+
+// kinds are those of the events that it was told, of these kinds, in their order.
+func (c *consumer) kinds(of ...broker.Kind) (ks []broker.Kind) {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.events {
+		if slices.Contains(of, e.Kind) {
+			ks = append(ks, e.Kind)
+		}
+	}
+	return ks
 }
 
 func (c *consumer) told(k broker.Kind) (es []broker.Event) {

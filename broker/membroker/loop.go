@@ -187,6 +187,7 @@ func (l *loop) follow(n notice) {
 }
 
 func (l *loop) assigned(n notice) {
+	l.releases.overtaken(n)
 	if l.holdings.stopped() { // no new claims: somebody else may have it
 		l.releases.decline(l.holdings.shared, n)
 		return

@@ -81,6 +81,20 @@ func (r *releases) release(e *ending, now, by time.Time) (done bool) {
 	return true
 }
 
+// overtaken gives up those of a partition that is assigned anew: the broker takes no commit of an older term. That is told before
+// the next claim begins, for what was not committed comes again under it.
+func (r *releases) overtaken(n notice) {
+	rest := r.list[:0]
+	for _, e := range r.list {
+		if e.h.cur == n.cur && e.h.term != n.term {
+			e.unsaid(r.events, errFenced)
+			continue
+		}
+		rest = append(rest, e)
+	}
+	r.list = rest
+}
+
 // drop gives up all of them, for the broker does not know us any more.
 func (r *releases) drop(cause error) {
 	for _, e := range r.list {
