@@ -135,6 +135,38 @@ func TestUnconfirmedWhenMadeAnew(t *testing.T) {
 	}
 }
 
+// TestSetBackByAnEarlierTopic: a message is handled twice by processes in no trouble. That is no mistake of theirs only where the
+// group assigns by heartbeats, and another one was in trouble when its topic was made anew, and until it was handled.
+func TestSetBackByAnEarlierTopic(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	for name, c := range map[string]struct {
+		assigned          bool
+		anew, from, until int // the message is handled from 10 to 11, and again at 20
+		found             int
+	}{
+		"it came back after the first one":      {true, 5, 4, 12, 0},
+		"the group does not assign":             {false, 5, 4, 12, 1},
+		"it came back before":                   {true, 5, 4, 9, 1},
+		"it came back after the second one":     {true, 5, 4, 21, 1},
+		"it was in trouble afterwards":          {true, 5, 6, 12, 1},
+		"made anew after the message was begun": {true, 11, 4, 12, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{book: newBook(), schedule: Schedule{Settings: Settings{Lease: Span(2 * time.Second), Assigned: c.assigned}}}
+			r.book.stored = []stored{{topic: "in0"}}
+			r.book.renewals["in0"] = []time.Time{at(c.anew)}
+			frozen := &process{run: r, name: "frozen"}
+			r.book.trouble(trouble{process: frozen, message: -1, from: at(c.from), until: at(c.until)})
+			p := &process{run: r, name: "p", events: &events{}}
+			r.book.had[had{0, p}] = []time.Time{at(10), at(20)}
+			before, again := &entry{process: p, began: at(10), ended: at(11)}, &entry{process: p, began: at(20), ended: at(20)}
+			if r.judgeRepeat(0, before, again); len(r.book.findings) != c.found {
+				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
+			}
+		})
+	}
+}
+
 // TestNackedByOneOfTwo: a message is handled by two processes in no trouble. That is no mistake of theirs only where the broker
 // had forgotten who has it, gave it to a second one, and one of the two gave it back to a third.
 func TestNackedByOneOfTwo(t *testing.T) {

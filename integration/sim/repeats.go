@@ -23,6 +23,9 @@ const settleWithin = 250 * time.Millisecond
 //     trouble takes no commits from the others; or
 //   - its process has told that settles are unconfirmed, and its topic was made anew before it was handled: a process that does
 //     not know of that yet gets messages of the new one, and does not ack them when it learns it; or
+//   - the group assigns by heartbeats, and its topic was made anew before it was handled, while a process was in trouble that
+//     was not over by then: at its end that one commits what it had of the old topic. A commit names the topic, and not which
+//     one of that name, so whoever is assigned the partition next begins it anew; or
 //   - a third process gave it back while it was cut off, and the broker heard of that when the message was another's: it takes it
 //     from that one, for it does not ask whose word it is. Who sent it in time cannot call it back; or
 //   - the broker forgot who has it, gave it to a second one, and either of the two gave it back.
@@ -63,6 +66,9 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 		return
 	}
 	if b.unconfirmed(before, again) && b.renewedBefore(n, before.ended, r.lease()) {
+		return
+	}
+	if r.setBack(n, before, again) {
 		return
 	}
 	if r.schedule.Settings.Spill && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
@@ -147,6 +153,19 @@ func (b *book) renewedBefore(n int, instant time.Time, within time.Duration) boo
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.renewals[b.stored[n].topic], func(at time.Time) bool {
 		return !at.After(instant) && instant.Sub(at) <= within
+	})
+}
+
+// setBack says whether a commit of a topic's earlier one may have come between two runs of a message: somebody was in trouble
+// when the topic was made anew, and until the first of them had ended.
+func (r *run) setBack(n int, before, again *entry) bool {
+	b := r.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return r.schedule.Settings.Assigned && slices.ContainsFunc(b.renewals[b.stored[n].topic], func(anew time.Time) bool {
+		return !anew.After(before.began) && slices.ContainsFunc(b.troubles, func(t trouble) bool {
+			return !t.from.After(anew) && !t.until.Add(settleWithin).Before(before.ended) && !t.until.After(again.began)
+		})
 	})
 }
 

@@ -93,12 +93,23 @@ func (r *run) judgeOutputsOf(n int, there map[output]int) {
 	}
 }
 
-// deliveredAgain is how often the broker was made to deliver a message again.
+// deliveredAgain is how often the broker was made to deliver a message again, by a fault or by a commit of the topic's earlier
+// one.
 func (r *run) deliveredAgain(n int) (times int) {
 	for _, t := range r.book.troubles {
 		if t.message == n {
 			times++
 		}
+	}
+	var before *entry
+	for _, e := range r.book.entries {
+		if e.message != n || e.outcome != ledger.Done {
+			continue
+		}
+		if before != nil && r.setBack(n, before, e) {
+			times++
+		}
+		before = e
 	}
 	return times
 }
