@@ -272,10 +272,12 @@ func (t *lanes) popRun(s *lane, most int) (first *waiting) {
 // back, in this order, for its claim is over.
 type followers struct{ next, back []*waiting }
 
-// done says that the messages at large of these lanes are settled, and appends to f what follows. again: they come again, before
-// which nothing of their lanes may start, so all of it goes back. thawed: no lane is full any more.
+// done says that the messages at large of these lanes are settled, and appends to f what follows. again is their claim where
+// they come again, before which nothing that waits under it may start, so that goes back. What waits under another claim follows:
+// a source hands that out beside them only where they do not come again, since their log was deleted. Were it given back too,
+// what has just been received behind it would find the lane free, and start before it. thawed: no lane is full any more.
 // Of a lane up to most messages follow.
-func (t *lanes) done(numbers []uint64, again bool, most int, f *followers) (thawed bool) {
+func (t *lanes) done(numbers []uint64, again *claim, most int, f *followers) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.full
@@ -284,7 +286,7 @@ func (t *lanes) done(numbers []uint64, again bool, most int, f *followers) (thaw
 			continue
 		}
 		s := t.find(number)
-		for s.first != nil && (again || s.first.k.closed.Load()) {
+		for s.first != nil && (s.first.k == again || s.first.k.closed.Load()) {
 			f.back = append(f.back, t.pop(s))
 		}
 		if s.first == nil {

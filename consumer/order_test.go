@@ -468,6 +468,38 @@ func TestOrderOverLostLease(t *testing.T) {
 	})
 }
 
+// A message of a topic that was made anew waits behind one of the old topic with its key, which does not come again. So it keeps
+// its place when that one's ack says that it is lost: given back, it would come after what has been received behind it meanwhile,
+// and that would find the key free.
+func TestOrderOverATopicMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Minute})
+		produceKeyed(t, b, 1, 1)
+		book := newOrderBook()
+		var slept atomic.Bool
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Handler: book.handle(func(*consumer.Message) error {
+			if slept.CompareAndSwap(false, true) {
+				time.Sleep(time.Second) // whatever becomes of its context
+			}
+			return nil
+		})})
+		synctest.Wait()
+		if err := b.Recreate("in"); err != nil {
+			t.Fatal(err)
+		}
+		produceKeyed(t, b, 20, 1)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Stats(); s.Lost != 1 || s.GivenBack != 0 || s.Received != 21 {
+			t.Errorf("%d lost, %d given back of %d received; want 1, 0, 21", s.Lost, s.GivenBack, s.Received)
+		}
+		book.check(t, 20, 1)
+		wantUnsettled(t, b, 0)
+	})
+}
+
 // Where processes share messages no engine can keep an order over them; that is said at the start.
 func TestOrderWithinOneProcessIsWarnedOf(t *testing.T) {
 	for leased, want := range map[bool]int{false: 0, true: 1} {

@@ -142,8 +142,8 @@ func (t *till) refused(ws []*work) {
 	}
 }
 
-// release lets go of the lanes of messages that were settled: what waits in them follows. again: the messages come again, so what
-// waits behind them goes back too; it comes again after them.
+// release lets go of the lanes of messages of k that were settled: what waits in them follows. again: the messages come again, so
+// what waits behind them goes back too; it comes again after them.
 func (t *till) release(k *claim, numbers []uint64, again bool) {
 	t.releaseLast(k, numbers, again, false)
 }
@@ -154,13 +154,17 @@ func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 		return
 	}
 	most := t.queue.mostInRun(k)
+	var lost *claim
+	if again {
+		lost = k
+	}
 	for len(numbers) > 0 {
 		var f followers
-		if k.lanes.done(numbers, again, most, &f) {
+		if k.lanes.done(numbers, lost, most, &f) {
 			k.thaw()
 		}
 		t.returnWaiting(f.back)
-		numbers, again = t.returnWorks(t.follow(f.next, last)), true
+		numbers, lost = t.returnWorks(t.follow(f.next, last)), k
 	}
 }
 

@@ -91,7 +91,7 @@ var mutants = []mutant{
 		"		numbers[i] = in.cfg.Order.laneOf(&ms[i])\n", "		numbers[i] = 0\n",
 		"./integration", "TestKillInOrder"},
 	{"what waits behind a message that goes back goes on", "consumer/lanes.go",
-		"s.first != nil && (again || s.first.k.closed.Load())", "s.first != nil && s.first.k.closed.Load()",
+		"s.first != nil && (s.first.k == again || s.first.k.closed.Load())", "s.first != nil && s.first.k.closed.Load()",
 		"./consumer", "TestOrderOverLostLease"},
 	{"an empty lane stays", "consumer/lanes.go",
 		"			t.remove(s)\n			continue\n", "			continue\n",
