@@ -111,10 +111,9 @@ func (b *batches) whole(k *claim, ms []broker.Message) (full []*gathering, rest 
 // is full any more. It is called under the shelf's lock: g holds its lane, and nothing of that starts meanwhile.
 func (b *batches) pull(g *gathering, thawed *bool) (complete bool) {
 	key := g.ms[0].Key
-	if g.k.lanes.pull(g.of.lane, func(w *waiting) bool {
-		m := &w.m[0]
-		same := w.k == g.k && bytes.Equal(m.Key, key) && (m.Key == nil) == (key == nil)
-		if !same || w.alone || g.complete(b.cfg) || b.guard.check(m) != nil {
+	if g.k.lanes.pull(g.of.lane, func(k *claim, m *Message, alone bool) bool {
+		same := k == g.k && bytes.Equal(m.Key, key) && (m.Key == nil) == (key == nil)
+		if !same || alone || g.complete(b.cfg) || b.guard.check(m) != nil {
 			return false
 		}
 		g.add(m, []uint64{0}, 0) // the lane is the first one's to free
@@ -188,10 +187,7 @@ func (b *batches) take(k *claim) (ms []broker.Message, lanes []uint64) {
 // alone: whose fault that was is not known, so each gets a call of its own; together, good ones would use up their attempts
 // because of a bad one among them.
 func (b *batches) putBehind(w *work, n int, alone bool) {
-	ws := waitingOf(w.k, w.lanes[0], w.ms[n:])
-	for _, one := range ws {
-		one.alone = alone
-	}
-	b.queue.expect(len(ws))
-	w.k.lanes.putBack(w.lanes[0], ws)
+	r := row{k: w.k, number: w.lanes[0], ms: w.ms[n:], alone: alone}
+	b.queue.expect(len(r.ms))
+	w.k.lanes.putBack(r)
 }

@@ -24,7 +24,7 @@ type claims struct {
 func newClaims(cfg *Config) *claims {
 	t := &claims{open: map[*broker.Claim]*claim{}}
 	if cfg.ordered() {
-		t.lanes = &laneTables{cfg: cfg.Lane, by: map[laneKey]*lanes{}}
+		t.lanes = newLaneTables(cfg.Lane)
 	}
 	return t
 }

@@ -30,7 +30,8 @@ func (l latch) see(number uint64, waiting int) {
 func TestLanesAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
-		l := newLanes(Lane{Limit: limit, Full: rapid.SampledFrom([]LanePolicy{LaneBlock, LaneDeadLetter}).Draw(t, "policy")})
+		l := newLanes(Lane{Limit: limit, Full: rapid.SampledFrom([]LanePolicy{LaneBlock, LaneDeadLetter}).Draw(t, "policy")},
+			newLaneSpares())
 		claims := []*claim{{}, {}, {}}
 		model, of := laneModel{}, map[int64]*claim{}
 		crowds, fulls := latch{limit, limit / 2, map[uint64]bool{}}, latch{l.hold, l.thaw, map[uint64]bool{}}
@@ -82,8 +83,11 @@ func TestLanesAgainstModel(t *testing.T) {
 					}
 				}
 				again, wasFull := rapid.SampledFrom(append(claims, nil)).Draw(t, "again"), len(fulls.lanes) > 0
-				most := rapid.IntRange(1, 4).Draw(t, "most")
-				var want, wantBack []int64
+				most := rapid.IntRange(1, 20).Draw(t, "most")
+				var f followers
+				thawed := l.done(numbers, again, most, &f)
+				next := f.next
+				var wantBack []int64
 				for _, number := range numbers {
 					rest := model[number][1:]
 					for len(rest) > 0 && (of[rest[0]] == again || of[rest[0]].closed.Load()) {
@@ -99,17 +103,29 @@ func TestLanesAgainstModel(t *testing.T) {
 					for n < min(most, len(rest)) && of[rest[n]] == of[rest[0]] {
 						n++
 					}
-					want = append(want, rest[:n]...)
-					if model[number] = rest[max(0, n-1):]; len(rest) == 0 { // those that follow are one at large
+					if len(rest) == 0 {
 						delete(model, number)
+						see(number)
+						continue
 					}
+					if len(next) == 0 {
+						t.Fatalf("nothing of lane %d follows, want %v", number, rest[:n])
+					}
+					if got := len(next[0].ms); got > n || got < min(n, copied) {
+						t.Fatalf("%d of lane %d follow, want %d, or %d at least", got, number, n, copied)
+					}
+					n = len(next[0].ms)
+					sameOffsets(t, "next", next[:1], rest[:n])
+					next = next[1:]
+					model[number] = rest[n-1:] // those that follow are one at large
 					see(number)
 				}
-				var f followers
-				if thawed := l.done(numbers, again, most, &f); thawed != (wasFull && len(fulls.lanes) == 0) {
+				if thawed != (wasFull && len(fulls.lanes) == 0) {
 					t.Fatalf("done says thawed %v; full before: %v, now %v", thawed, wasFull, fulls.lanes)
 				}
-				sameOffsets(t, "next", f.next, want)
+				if len(next) > 0 {
+					t.Fatalf("%d rows too many follow", len(next))
+				}
 				sameOffsets(t, "back", f.back, wantBack)
 			},
 			"close": func(t *rapid.T) {
@@ -127,20 +143,37 @@ func TestLanesAgainstModel(t *testing.T) {
 						}
 						return of[o] == k
 					})...)
-					delete(crowds.lanes, number)
-					delete(fulls.lanes, number)
 					see(number)
 				}
 				var f followers
 				l.drop(k, &f)
-				if len(f.back) != len(want) {
-					t.Fatalf("%d dropped, want %d", len(f.back), len(want))
-				}
-				for _, w := range f.back {
-					if !want[w.m[0].Offset] {
-						t.Fatalf("%d was dropped", w.m[0].Offset)
+				for _, r := range f.back {
+					for i := range r.ms {
+						if !want[r.ms[i].Offset] {
+							t.Fatalf("%d was dropped", r.ms[i].Offset)
+						}
+						delete(want, r.ms[i].Offset)
 					}
 				}
+				if len(want) > 0 {
+					t.Fatalf("not dropped: %v", want)
+				}
+			},
+			"put back": func(t *rapid.T) {
+				number, k := rapid.Uint64Range(1, 40).Draw(t, "lane"), rapid.SampledFrom(claims).Draw(t, "claim")
+				if len(model[number]) == 0 {
+					t.Skip("nothing of it is at large")
+				}
+				ms := make([]broker.Message, rapid.IntRange(0, 5).Draw(t, "n"))
+				offsets := model[number][:1:1]
+				for i := range ms {
+					ms[i].Offset, of[next] = next, k
+					offsets = append(offsets, next)
+					next++
+				}
+				l.putBack(row{k: k, number: number, ms: ms})
+				model[number] = append(offsets, model[number][1:]...)
+				see(number)
 			},
 			"": func(t *rapid.T) {
 				waiting := 0
@@ -154,20 +187,20 @@ func TestLanesAgainstModel(t *testing.T) {
 					l.stillFull() != (len(fulls.lanes) > 0) {
 					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, l.full, len(model), waiting, len(fulls.lanes))
 				}
-				if len(model) == 0 && len(l.slots) > keptSlots {
-					t.Fatalf("%d slots for no lane", len(l.slots))
+				if len(model) == 0 && len(l.table.numbers) > keptSlots {
+					t.Fatalf("%d slots for no lane", len(l.table.numbers))
 				}
 			},
 		})
 	})
 }
 
-func sameOffsets(t *rapid.T, what string, ws []*waiting, want []int64) {
+func sameOffsets(t *rapid.T, what string, rows []row, want []int64) {
 	t.Helper()
 	var got []int64
-	for _, w := range ws {
-		for ; w != nil; w = w.next {
-			got = append(got, w.m[0].Offset)
+	for _, r := range rows {
+		for i := range r.ms {
+			got = append(got, r.ms[i].Offset)
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -179,7 +212,7 @@ func sameOffsets(t *rapid.T, what string, ws []*waiting, want []int64) {
 func BenchmarkLanes(b *testing.B) {
 	for name, keys := range map[string]uint64{"100 keys": 100, "10000 keys": 10_000} {
 		b.Run(name, func(b *testing.B) {
-			l, k := newLanes(Lane{Limit: 1 << 20}), &claim{}
+			l, k := newLanes(Lane{Limit: 1 << 20}, newLaneSpares()), &claim{}
 			ms, numbers := make([]broker.Message, 64), make([]uint64, 64)
 			var st stash
 			var f followers
@@ -194,7 +227,7 @@ func BenchmarkLanes(b *testing.B) {
 					l.done(at, nil, 1, &f)
 					at = at[:0]
 					for _, w := range f.next {
-						at = append(at, w.number[0])
+						at = append(at, w.number)
 					}
 				}
 			}

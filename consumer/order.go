@@ -47,16 +47,16 @@ func (c *Config) ordered() bool { return c.Order != OrderNone }
 // laneSeed is of this process: two keys that meet in one lane cost each other parallelism, and nobody outside can know which do.
 var laneSeed = maphash.MakeSeed()
 
-// laneOf is the number of the lane that m belongs to within its claim's; 0: to none. Keys of one number share a lane, which costs
-// them parallelism and never order, so that no key need be kept.
+// laneOf is the number of the lane that m belongs to within its claim's, of 63 bits; 0: to none. Keys of one number share a lane,
+// which costs them parallelism and never order, so that no key need be kept.
 func (o Order) laneOf(m *Message) uint64 {
 	if o == OrderPartition {
-		return max(1, maphash.String(laneSeed, m.Topic))
+		return max(1, maphash.String(laneSeed, m.Topic)>>1)
 	}
 	if m.Key == nil {
 		return 0
 	}
 	// The topic need not be in it: it is the claim's, or on a broker whose claims are of many topics, equal keys of two topics share
 	// a lane.
-	return max(1, maphash.Bytes(laneSeed, m.Key))
+	return max(1, maphash.Bytes(laneSeed, m.Key)>>1)
 }

@@ -144,17 +144,17 @@ func (q *queue) requeueExpected(w *work, last bool) (refused []*work) {
 
 // follow queues messages whose turn has come in their lanes, in works of one claim and class each. last: a worker does that as
 // the last of its work; it comes back for the first of them itself.
-func (q *queue) follow(next []*waiting, last bool) (refused []*work) {
+func (q *queue) follow(next []row, last bool) (refused []*work) {
 	most := q.pace.quantum(len(next))
 	for len(next) > 0 {
-		if next[0].next != nil {
+		n, k := 1, next[0].k
+		if len(next[0].ms) > 1 {
 			refused = append(refused, q.requeueExpected(runOf(next[0]), last)...)
 			next, last = next[1:], false
 			continue
 		}
-		n, k := 1, next[0].k
-		class := q.classOf(k, &next[0].m[0])
-		for n < min(most, len(next)) && next[n].next == nil && next[n].k == k && q.classOf(k, &next[n].m[0]) == class {
+		class := q.classOf(k, &next[0].ms[0])
+		for n < min(most, len(next)) && len(next[n].ms) == 1 && next[n].k == k && q.classOf(k, &next[n].ms[0]) == class {
 			n++
 		}
 		refused = append(refused, q.requeueExpected(workOf(next[:n]), last)...)
@@ -163,18 +163,20 @@ func (q *queue) follow(next []*waiting, last bool) (refused []*work) {
 	return refused
 }
 
-// workOf makes a work of messages of one claim that waited.
-func workOf(ws []*waiting) *work {
-	w := new(work)
-	if len(ws) == 1 {
-		w.init(ws[0].k, ws[0].m[:], ws[0].number[:])
-		return w
+// workOf makes a work of messages of one claim that waited, one in each row.
+func workOf(rows []row) *work {
+	w, numbers := new(work), make([]uint64, len(rows))
+	for i := range rows {
+		numbers[i] = rows[i].number
 	}
-	ms, numbers := make([]broker.Message, len(ws)), make([]uint64, len(ws))
-	for i, one := range ws {
-		ms[i], numbers[i] = one.m[0], one.number[0]
+	ms := rows[0].ms
+	if len(rows) > 1 {
+		ms = make([]broker.Message, len(rows))
+		for i := range rows {
+			ms[i] = rows[i].ms[0]
+		}
 	}
-	w.init(ws[0].k, ms, numbers)
+	w.init(rows[0].k, ms, numbers)
 	return w
 }
 
@@ -192,17 +194,9 @@ func (q *queue) mostInRun(k *claim) int {
 }
 
 // runOf makes a work of messages that follow one another in a lane.
-func runOf(first *waiting) *work {
-	n := 0
-	for w := first; w != nil; w = w.next {
-		n++
-	}
-	ms := make([]broker.Message, 0, n)
-	for w := first; w != nil; w = w.next {
-		ms = append(ms, w.m[0])
-	}
+func runOf(r row) *work {
 	w := &work{run: true}
-	w.init(first.k, ms, []uint64{first.number[0]})
+	w.init(r.k, r.ms, []uint64{r.number})
 	return w
 }
 

@@ -41,7 +41,10 @@ func (s *slab) take(n int) []broker.Message {
 	s.free, s.last = s.free[n:], n
 	s.used += int64(n)
 	for i := range ms {
-		s.bytes += int64(len(ms[i].Key) + len(ms[i].Value) + len(ms[i].Headers.Raw))
+		s.bytes += int64(weightOf(&ms[i]))
 	}
 	return ms
 }
+
+// weightOf is how many bytes a message keeps in memory, besides itself.
+func weightOf(m *broker.Message) int { return len(m.Key) + len(m.Value) + len(m.Headers.Raw) }

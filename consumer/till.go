@@ -179,18 +179,18 @@ func (t *till) recall(w *work, from int) {
 		t.returned(w.k, backs(ms), "lost")
 	default:
 		t.queue.expect(len(ms))
-		w.k.lanes.putBack(w.lanes[0], waitingOf(w.k, w.lanes[0], ms))
+		w.k.lanes.putBack(row{k: w.k, number: w.lanes[0], ms: ms})
 	}
 }
 
 // follow has messages start whose turn has come. It returns those that must not start any more.
-func (t *till) follow(next []*waiting, last bool) (refused []*work) {
+func (t *till) follow(next []row, last bool) (refused []*work) {
 	if t.batches == nil {
 		return t.queue.follow(next, last)
 	}
-	for _, w := range next {
+	for _, r := range next {
 		t.queue.expect(-1)
-		refused = append(refused, t.batches.add(w.k, w.m[:], w.number[:], 0, w.alone)...)
+		refused = append(refused, t.batches.add(r.k, r.ms, []uint64{r.number}, 0, r.alone)...)
 	}
 	return refused
 }
@@ -225,14 +225,13 @@ func (t *till) returnWorks(ws []*work) (lanes []uint64) {
 }
 
 // returnWaiting gives back messages that waited, one call for those in a row that are of one claim.
-func (t *till) returnWaiting(ws []*waiting) {
-	for len(ws) > 0 {
-		k := ws[0].k
+func (t *till) returnWaiting(rows []row) {
+	for len(rows) > 0 {
+		k := rows[0].k
 		var back []broker.Back
-		for len(ws) > 0 && ws[0].k == k {
-			m := &ws[0].m[0]
-			back = append(back, broker.Back{Token: m.Token, Runs: m.Runs})
-			ws = ws[1:]
+		for len(rows) > 0 && rows[0].k == k {
+			back = append(back, backs(rows[0].ms)...)
+			rows = rows[1:]
 		}
 		t.queue.expect(-len(back))
 		t.returned(k, back, "lost") // the claim is open, so it is the message before it that was
