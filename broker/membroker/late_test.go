@@ -102,3 +102,26 @@ func TestSlowExchanges(t *testing.T) {
 		}
 	})
 }
+
+// Settles are to be sent while a heartbeat waits for its answer, until the lease has run out. They are not waited for before
+// that is noticed: whoever has the messages next does not wait either. Which of the two is looked at first is chance, so there
+// are many.
+func TestSettlesBehindALateHeartbeat(t *testing.T) {
+	both(t, func(t *testing.T, c membroker.Config) {
+		for range 20 {
+			b := membroker.New(c)
+			produce(t, b, "orders", 2)
+			s := open(t, b, membroker.SourceConfig{CommitInterval: c.Lease / 3}, 10) // as often as a heartbeat
+			ms := s.receive(2)
+			if err := s.ack(ms[0]); err != nil {
+				t.Fatal(err)
+			}
+			b.Delay(3 * c.Lease)
+			time.Sleep(c.Lease + time.Millisecond)
+			if err := s.ack(ms[1]); !errors.Is(err, broker.ErrLost) {
+				t.Fatalf("the lease has run out, and Ack says %v", err)
+			}
+			b.Delay(0)
+		}
+	})
+}

@@ -228,6 +228,7 @@ func (l *loop) endRevoked(now time.Time) time.Time {
 
 // send sends all settles. What failed is sent again after a while.
 func (l *loop) send() {
+	l.watchLease(time.Now()) // a heartbeat may have waited until the lease ran out: then nothing of it may be waited for
 	bs := l.holdings.collect()
 	if len(bs) == 0 {
 		return
