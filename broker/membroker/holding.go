@@ -236,7 +236,7 @@ func (h *holding) handable(o int64) bool {
 	if o < h.w.lo {
 		return h.sh.leased
 	}
-	return h.w.at(o).inHand()
+	return h.w.at(o).handable()
 }
 
 // passOver deals with a redelivery that must not be handed out: what is finished is acked again, what is out has a new lease.
@@ -299,7 +299,7 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 	for ; i < n; i++ {
 		o := sp.from + i
 		sl := h.w.at(o)
-		if i > 0 && (sl.gen != gen || !sl.inHand() || h.stale.Has(o) || len(h.runs) > 0 && (h.runs[o] > 0 || h.runs[sp.from] > 0)) {
+		if i > 0 && (sl.gen != gen || !sl.handable() || h.stale.Has(o) || len(h.runs) > 0 && (h.runs[o] > 0 || h.runs[sp.from] > 0)) {
 			break
 		}
 		size := sp.size(o)

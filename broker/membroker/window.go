@@ -18,8 +18,8 @@ type slot struct {
 	size uint32
 }
 
-// inHand says whether the offset may be handed out, as far as the slot knows.
-func (sl *slot) inHand() bool { return sl.state == unseen || sl.state == back }
+// handable says whether the offset may be handed out, as far as the slot knows.
+func (sl *slot) handable() bool { return sl.state == unseen || sl.state == back }
 
 // A window has the slots of [lo, hi) in a ring. The zero value is empty, from offset 0.
 type window struct {
