@@ -168,7 +168,8 @@ var groups = append([]group{
 	{name: "codecs", server: withCodecs, figures: codecFigures, systems: codecSystems()},
 	{name: "webhook", server: withReceiver, figures: webhookFigures, systems: []system{
 		{"longshore", 100_000, func(n int, url string) sample { return webhookLongshore(url, n) }},
-		{"bare", 100_000, func(n int, url string) sample { return webhookBare(url, n) }},
+		{"bare", 100_000, func(n int, url string) sample { return webhookBare(url, n, false) }},
+		{"described", 100_000, func(n int, url string) sample { return webhookBare(url, n, true) }},
 	}},
 	{name: "trickle", server: withTrickle, figures: trickleFigures, systems: []system{
 		{"longshore", 100_000, func(n int, at string) sample { return trickleLongshore(n, at, workers) }},
