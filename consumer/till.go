@@ -61,24 +61,17 @@ func (t *till) ackEnd(w *work, a, b int, buf *[]uint64, last bool) {
 		t.releaseLast(w.k, lanes, false, last)
 		return
 	}
-	tokens := w.tokens
-	if tokens != nil {
-		tokens = tokens[a:b]
-	} else {
-		if buf == nil {
-			buf = new([]uint64)
-		}
-		tokens = (*buf)[:0]
-		for _, m := range w.part(a, b) {
-			tokens = append(tokens, m.Token)
-		}
-		*buf = tokens
-	}
+	tokens := w.tokensOf(a, b, buf)
 	t.tell.handled(w.part(a, b))
-	if w.emitted.Load() == nil {
-		t.ackLast(w.k, tokens, lanes, last)
+	if w.emitted.Load() != nil {
+		t.ackEmitted(w, a, b, tokens, lanes)
 		return
 	}
+	t.ackLast(w.k, tokens, lanes, last)
+}
+
+// ackEmitted is the end of ackEnd where handlers emitted something.
+func (t *till) ackEmitted(w *work, a, b int, tokens []uint64, lanes []uint64) {
 	if w.batch {
 		a, b = 0, len(w.ms)
 	}

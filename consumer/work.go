@@ -153,6 +153,25 @@ func lanePart(lanes []uint64, a, b int) []uint64 {
 	return lanes[a:b:b]
 }
 
+// tokensOf are the tokens of [a, b), in buf's memory where they do not lie together anyway; buf nil: it has none to lend.
+// Not inlined, or what it needs would lie on each worker's stack below the source's Ack, and the stack would be twice as large.
+//
+//go:noinline
+func (w *work) tokensOf(a, b int, buf *[]uint64) []uint64 {
+	if w.tokens != nil {
+		return w.tokens[a:b]
+	}
+	if buf == nil {
+		buf = new([]uint64)
+	}
+	tokens, ms := (*buf)[:0], w.part(a, b)
+	for i := range ms {
+		tokens = append(tokens, ms[i].Token)
+	}
+	*buf = tokens
+	return tokens
+}
+
 // item is message i, alone.
 func (w *work) item(i int) item {
 	first := w.first

@@ -61,8 +61,11 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 		p.Shown.Store(l)
 	}
 	l.calls, l.good, l.refused = 0, 0, 0
-	for !ws.handleSome(p, l, w) {
+	v, end := ws.handleSome(p, l, w)
+	for !end {
+		v, end = ws.handleSome(p, l, w)
 	}
+	ws.finish(l, w, v)
 	ws.account(p, l)
 }
 
@@ -83,8 +86,8 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	}
 }
 
-// handleSome handles messages of w until its end (true) or until a handler panics (false: call again for the rest).
-func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end bool) {
+// handleSome handles messages of w until its end, where its state is v, or until a handler panics: it is called again then.
+func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (v uint64, end bool) {
 	i, clean := -1, false
 	defer func() {
 		if !clean {
@@ -93,7 +96,6 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 	}()
 	ctx, handler, guarded, around := l.use(w), ws.handler, ws.limited || w.crashed, ws.around != nil
 	for {
-		var v uint64
 		var ok bool
 		i, v, ok = w.take()
 		if v&expired != 0 {
@@ -103,8 +105,7 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (end boo
 		switch {
 		case !ok:
 			clean = true
-			ws.finish(l, w, v)
-			return true
+			return v, true
 		case !w.k.Startable():
 			ws.refuse(l, w, i)
 			continue
