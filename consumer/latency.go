@@ -33,30 +33,39 @@ type ages struct {
 	sum     atomic.Int64
 }
 
-// add counts messages that are acked now: a write for each bucket that they are of, so for a work mostly two.
+// add counts messages that are acked now. Those of a work are mostly of one bucket: there is one write for all in a row that are.
 func (a *ages) add(ms []broker.Message, now int64) {
-	var n [len(latencyBounds) + 1]int64
-	sum := int64(0)
+	at, n, sum := 0, int64(0), int64(0)
 	for i := range ms {
 		if ms[i].Nanos == 0 {
 			continue
 		}
 		age := max(0, now-ms[i].Nanos)
-		b := 0
-		for b < len(latencyBounds) && age > int64(latencyBounds[b]) {
-			b++
+		if b := bucketOf(age); b != at {
+			a.put(at, n)
+			at, n = b, 0
 		}
-		n[b]++
+		n++
 		sum += age
 	}
-	for b, n := range n {
-		if n > 0 {
-			a.buckets[b].Add(n)
-		}
-	}
+	a.put(at, n)
 	if sum > 0 {
 		a.sum.Add(sum)
 	}
+}
+
+func (a *ages) put(b int, n int64) {
+	if n > 0 {
+		a.buckets[b].Add(n)
+	}
+}
+
+// bucketOf is the number of the first bucket that an age is not above.
+func bucketOf(age int64) (b int) {
+	for b < len(latencyBounds) && age > int64(latencyBounds[b]) {
+		b++
+	}
+	return b
 }
 
 func (a *ages) latency() Latency {
