@@ -55,15 +55,22 @@ const headerOmitted = broker.ReservedPrefix + "Omitted"
 // Unix nanoseconds, in printable ASCII; or empty where the broker gives nothing to tell messages apart by. The time is in it
 // because a recreated stream or topic uses its offsets again.
 func identity(m *consumer.Message) string {
-	if m.Offset < 0 && m.ID() == "" {
+	if !identified(m) {
 		return ""
 	}
-	b := make([]byte, 0, 64)
+	return string(appendIdentity(make([]byte, 0, 64), m))
+}
+
+// identified says whether a message has an identity.
+func identified(m *consumer.Message) bool { return m.Offset >= 0 || m.ID() != "" }
+
+// appendIdentity appends the identity of a message that has one.
+func appendIdentity(b []byte, m *consumer.Message) []byte {
 	b = append(appendPart(b, m.Topic), '/')
 	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
 	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
 	b = append(appendPart(b, m.ID()), '/')
-	return string(strconv.AppendInt(b, m.Nanos, 10))
+	return strconv.AppendInt(b, m.Nanos, 10)
 }
 
 // appendPart appends s, escaped, and without the separator of an identity.

@@ -59,11 +59,13 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 	if err := c.validate(sources).err(); err != nil {
 		return nil, fmt.Errorf("publish: %w", err)
 	}
+	// The target is in the ID because two targets may lie in one stream, which drops the second message with an ID.
+	ids := "publish/" + escape(c.To) + "/"
 	return func(ctx context.Context, m *consumer.Message) error {
 		if m.Topic == c.To {
 			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
 		}
-		err := consumer.EmitBy(ctx, p, c.outgoing(m))
+		err := consumer.EmitBy(ctx, p, c.outgoing(m, ids))
 		if err == nil {
 			return nil
 		}
@@ -87,18 +89,27 @@ func PublishFactory(s *Setup, o Options) (consumer.Handler, error) {
 	return Publish(s.Publisher, s.Topics, c)
 }
 
-func (c PublishConfig) outgoing(m *consumer.Message) broker.Outgoing {
+// outgoing is what m is handed on as. ids begins the IDs.
+func (c *PublishConfig) outgoing(m *consumer.Message, ids string) broker.Outgoing {
 	o := broker.Outgoing{Topic: c.To, Key: m.Key, Value: m.Value}
-	if id := identity(m); id != "" {
-		// The target is in it because two targets may lie in one stream, which drops the second message with an ID.
-		o.ID = "publish/" + escape(c.To) + "/" + id
+	if identified(m) {
+		b := make([]byte, 0, 128)
+		o.ID = string(appendIdentity(append(b, ids...), m))
 	}
-	for k, v := range m.Headers.All() {
-		if !c.dropped(k) {
-			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})
-		}
+	if m.Headers.Codec != nil {
+		o.Headers = c.headers(m)
 	}
 	return o
+}
+
+// headers are those of m that are copied.
+func (c *PublishConfig) headers(m *consumer.Message) (hs []broker.Header) {
+	for k, v := range m.Headers.All() {
+		if !c.dropped(k) {
+			hs = append(hs, broker.Header{Key: k, Value: v})
+		}
+	}
+	return hs
 }
 
 // systemPrefixes begin headers that mean something to longshore or to the NATS server, which acts on them: Nats-Rollup deletes
@@ -106,7 +117,7 @@ func (c PublishConfig) outgoing(m *consumer.Message) broker.Outgoing {
 // another stream.
 var systemPrefixes = []string{strings.ToLower(broker.ReservedPrefix), "nats-"}
 
-func (c PublishConfig) dropped(name string) bool {
+func (c *PublishConfig) dropped(name string) bool {
 	lower := strings.ToLower(name)
 	for _, p := range systemPrefixes {
 		if strings.HasPrefix(lower, p) {

@@ -41,8 +41,8 @@ func (w *written) usable(now time.Time) bool {
 }
 
 // of are the topics of some messages. It waits for an answer where one is not known.
-func (l *leaders) of(ctx context.Context, ms []broker.Outgoing, which []int) (map[string]*written, error) {
-	known, rest, old := l.look(ms, which)
+func (l *leaders) of(ctx context.Context, now time.Time, ms []broker.Outgoing, which []int) (map[string]*written, error) {
+	known, rest, old := l.look(now, ms, which)
 	switch {
 	case len(rest) == 0 && len(old) == 0:
 		return known, nil
@@ -60,7 +60,7 @@ func (l *leaders) of(ctx context.Context, ms []broker.Outgoing, which []int) (ma
 		}
 	}
 	defer func() { <-l.asking }()
-	if known, rest, old = l.look(ms, which); len(rest)+len(old) == 0 { // somebody has asked meanwhile
+	if known, rest, old = l.look(time.Now(), ms, which); len(rest)+len(old) == 0 { // somebody has asked meanwhile
 		return known, nil
 	}
 	err := l.ask(ctx, append(rest, old...))
@@ -71,9 +71,9 @@ func (l *leaders) of(ctx context.Context, ms []broker.Outgoing, which []int) (ma
 }
 
 // look tells which topics are not known, and which were asked for long ago.
-func (l *leaders) look(ms []broker.Outgoing, which []int) (known map[string]*written, rest, old []string) {
+func (l *leaders) look(now time.Time, ms []broker.Outgoing, which []int) (known map[string]*written, rest, old []string) {
 	known = *l.known.Load()
-	now, last := time.Now(), ""
+	last := ""
 	for _, i := range which {
 		name := ms[i].Topic
 		if name == last {

@@ -73,21 +73,52 @@ func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 		return broker.ErrClosed
 	}
 	defer p.under.Done()
-	errs := make([]error, len(ms))
-	which := make([]int, 0, len(ms))
+	var few [8]int // on the stack: most calls have one message
+	which, failed := few[:0], failures{of: len(ms)}
 	for i := range ms {
-		if errs[i] = p.fits(&ms[i]); errs[i] == nil {
+		if err := p.fits(&ms[i]); err != nil {
+			failed.set(i, err)
+		} else {
 			which = append(which, i)
 		}
 	}
 	if len(which) > 0 {
-		if err := p.insist(ctx, ms, which, errs); err != nil {
+		if err := p.insist(ctx, ms, which, &failed); err != nil {
 			return err
 		}
 	}
-	for _, err := range errs {
+	return failed.err()
+}
+
+// failures are the errors of a call's messages, by their numbers. Where none fails there is no list.
+type failures struct {
+	of   int // messages
+	errs []error
+}
+
+func (f *failures) set(i int, err error) {
+	if f.errs == nil {
+		if err == nil {
+			return
+		}
+		f.errs = make([]error, f.of)
+	}
+	f.errs[i] = err
+}
+
+// get is nil where message i has not failed.
+func (f *failures) get(i int) error {
+	if f.errs == nil {
+		return nil
+	}
+	return f.errs[i]
+}
+
+// err is what Publish returns.
+func (f *failures) err() error {
+	for _, err := range f.errs {
 		if err != nil {
-			return &broker.PublishError{Errs: errs}
+			return &broker.PublishError{Errs: f.errs}
 		}
 	}
 	return nil
@@ -130,51 +161,54 @@ func unstored(f fate) bool {
 }
 
 // insist sends messages again that are not stored for want of a topic or a leader, until RequestTimeout is over: a topic that was
-// just made is not known to every broker yet. which are those to send; errs gets an error for each that failed.
-func (p *Publisher) insist(ctx context.Context, ms []broker.Outgoing, which []int, errs []error) error {
-	for over := time.Now().Add(p.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
-		d, err := p.write(ctx, ms, which)
+// just made is not known to every broker yet. which are those to send; failed gets an error for each that failed.
+func (p *Publisher) insist(ctx context.Context, ms []broker.Outgoing, which []int, failed *failures) error {
+	now := time.Now()
+	for over := now.Add(p.cfg.RequestTimeout); ; now = time.Now() {
+		d, err := p.write(ctx, now, ms, which)
 		if err != nil {
-			return p.givenUp(which, errs, err)
+			return givenUp(which, failed, err)
 		}
 		var again []int
 		for j, f := range d.fates {
 			i := which[j]
-			errs[i] = nil
 			if f.err == nil {
+				failed.set(i, nil)
 				continue
 			}
-			errs[i] = named(ms[i].Topic, f.err)
+			err := named(ms[i].Topic, f.err)
 			if unstored(f) && time.Now().Before(over) {
-				p.leaders.doubt(ms[i].Topic)
 				again = append(again, i)
-				continue
+			} else {
+				err = classify(err, f.base)
 			}
-			if errs[i] = classify(errs[i], f.base); !errors.Is(errs[i], broker.ErrRefused) {
+			if failed.set(i, err); !errors.Is(err, broker.ErrRefused) {
 				p.leaders.doubt(ms[i].Topic)
 			}
 		}
+		d.free()
 		if which = again; len(which) == 0 {
 			return nil
 		}
+		pause(ctx, 2*retryWait)
 	}
 }
 
 // givenUp says what became of messages that were not sent to the end: what was waited for, where they were sent before and are
 // not stored, so far.
-func (p *Publisher) givenUp(which []int, errs []error, err error) error {
+func givenUp(which []int, failed *failures, err error) error {
 	waited := false
 	for _, i := range which {
-		waited = waited || errs[i] != nil
+		waited = waited || failed.get(i) != nil
 	}
 	if !waited {
 		return err
 	}
 	for _, i := range which {
-		if errs[i] == nil {
-			errs[i] = err
+		if was := failed.get(i); was == nil {
+			failed.set(i, err)
 		} else {
-			errs[i] = fmt.Errorf("%w (given up: %w)", errs[i], err)
+			failed.set(i, fmt.Errorf("%w (given up: %w)", was, err))
 		}
 	}
 	return nil
@@ -182,10 +216,10 @@ func (p *Publisher) givenUp(which []int, errs []error, err error) error {
 
 // write sends messages once, and waits for what becomes of each. Where nothing was sent since nobody can say who leads their
 // partitions, all have that error. Its own error is ctx's.
-func (p *Publisher) write(ctx context.Context, ms []broker.Outgoing, which []int) (*delivery, error) {
-	topics, err := p.leaders.of(ctx, ms, which)
+func (p *Publisher) write(ctx context.Context, now time.Time, ms []broker.Outgoing, which []int) (*delivery, error) {
+	topics, err := p.leaders.of(ctx, now, ms, which)
 	switch {
-	case ctx.Err() != nil && err != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
 	case err != nil:
 		err = p.explain(ctx, err)
@@ -193,10 +227,10 @@ func (p *Publisher) write(ctx context.Context, ms []broker.Outgoing, which []int
 		for j := range which {
 			d.set(j, fate{err, nowhere})
 		}
-		return d, nil
+		return d, await(ctx, d)
 	}
 	d := p.senders.deliver(ms, which, topics)
-	return d, p.senders.await(ctx, d)
+	return d, await(ctx, d)
 }
 
 // explain finds out why there is no connection, which the Transport does not tell.

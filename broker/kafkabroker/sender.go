@@ -45,9 +45,8 @@ func (u *unsent) size() int { return len(u.tail) + recordOverhead }
 // A delivery is one caller's messages on their way, and what became of each.
 type delivery struct {
 	fates []fate
-	one   [1]fate // backs fates for one message
 	left  atomic.Int32
-	done  chan struct{} // closed when nothing is left
+	done  chan struct{} // room for one: it is told once, when nothing is left
 	given atomic.Bool   // the caller does not wait any more: what was not sent yet need not be
 }
 
@@ -60,19 +59,27 @@ type fate struct {
 // nowhere is the base of a batch that was not stored, or not sent.
 const nowhere = -1
 
+// deliveries are those that somebody has waited for to their end.
+var deliveries = sync.Pool{New: func() any { return &delivery{done: make(chan struct{}, 1)} }}
+
 func newDelivery(n int) *delivery {
-	d := &delivery{done: make(chan struct{})}
-	if d.fates = d.one[:]; n != 1 {
-		d.fates = make([]fate, n)
-	}
+	d, _ := deliveries.Get().(*delivery)
+	d.fates = slices.Grow(d.fates, n)[:n]
 	d.left.Store(int32(n))
 	return d
+}
+
+// free is called by who was told that nothing is left, and so by nobody who gave up: no sender knows of it any more.
+func (d *delivery) free() {
+	clear(d.fates)
+	d.fates = d.fates[:0]
+	deliveries.Put(d)
 }
 
 func (d *delivery) set(i int, f fate) {
 	d.fates[i] = f
 	if d.left.Add(-1) == 0 {
-		close(d.done)
+		d.done <- struct{}{}
 	}
 }
 
@@ -96,7 +103,7 @@ func (s *sender) send(us []unsent) {
 
 // run sends until nothing is left.
 func (s *sender) run() {
-	for us := s.take(); us != nil; us = s.take() {
+	for us := s.take(nil); us != nil; us = s.take(us) {
 		for _, round := range s.rounds(us) {
 			s.deliver(round)
 		}
@@ -105,8 +112,10 @@ func (s *sender) run() {
 	}
 }
 
-// take takes what is sent next: from the front, as much as a request has room for. nil: nothing is left, and run ends.
-func (s *sender) take() []unsent {
+// take takes what is sent next: from the front, as much as a request has room for. nil: nothing is left, and run ends. sent is
+// what it returned before, whose memory is for what comes next.
+func (s *sender) take(sent []unsent) []unsent {
+	clear(sent)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = slices.DeleteFunc(s.queue, func(u unsent) bool { return u.to.given.Load() })
@@ -120,14 +129,16 @@ func (s *sender) take() []unsent {
 		n++
 	}
 	us := s.queue[:n:n]
-	s.queue = s.queue[n:]
+	if s.queue = s.queue[n:]; len(s.queue) == 0 {
+		s.queue = sent[:0]
+	}
 	return us
 }
 
 // A sendBatch is messages of one partition that go with one request.
 type sendBatch struct {
 	partitionID
-	us          []unsent
+	us          []*unsent
 	size, limit int
 	round       int
 }
@@ -135,7 +146,8 @@ type sendBatch struct {
 // rounds makes batches of messages, in their order: a request takes one of each partition.
 func (s *sender) rounds(us []unsent) (rounds [][]*sendBatch) {
 	last := make(map[partitionID]*sendBatch)
-	for _, u := range us {
+	for i := range us {
+		u := &us[i]
 		b, size := last[u.partitionID], u.size()
 		if b == nil || b.size+size > b.limit {
 			next := &sendBatch{partitionID: u.partitionID, limit: s.limitOf(u.partitionID)}
@@ -195,8 +207,8 @@ func (s *sender) deliver(batches []*sendBatch) {
 			firsts, seconds = append(firsts, first), append(seconds, second)
 			continue
 		}
-		for i := range b.us {
-			b.us[i].to.set(b.us[i].i, f)
+		for _, u := range b.us {
+			u.to.set(u.i, f)
 		}
 	}
 	if firsts != nil {
@@ -210,9 +222,9 @@ func isTooLarge(err error) bool {
 	return code == kafka.MessageSizeTooLarge || code == kafka.RecordListTooLarge
 }
 
-func sizeOf(us []unsent) (n int) {
-	for i := range us {
-		n += us[i].size()
+func sizeOf(us []*unsent) (n int) {
+	for _, u := range us {
+		n += u.size()
 	}
 	return n
 }
@@ -228,8 +240,8 @@ func (s *sender) produce(of []*sendBatch) (map[partitionID]produced, error) {
 	now, batches := time.Now(), make(map[partitionID][]byte, len(of))
 	for _, x := range of {
 		b := make([]byte, headerSize, headerSize+sizeOf(x.us))
-		for i := range x.us {
-			b = appendRecord(b, x.us[i].tail, i)
+		for i, u := range x.us {
+			b = appendRecord(b, u.tail, i)
 		}
 		seal(b, 0, unnamed, -1, len(x.us), now)
 		batches[x.partitionID] = b
@@ -276,7 +288,11 @@ func (s *senders) deliver(ms []broker.Outgoing, which []int, topics map[string]*
 		size += recordSize(&ms[i])
 	}
 	tails := make([]byte, 0, size) // copies: whoever has asked may write over its messages
-	us := make([]unsent, 0, len(which))
+	var one [1]unsent              // on the stack: send copies it
+	us := one[:0]
+	if len(which) > len(one) {
+		us = make([]unsent, 0, len(which))
+	}
 	for j, i := range which {
 		o := &ms[i]
 		t := topics[o.Topic]
@@ -321,22 +337,19 @@ func (s *senders) send(us []unsent) {
 	}
 }
 
-// await waits for what becomes of a delivery. Its error is ctx's, or that of the end of life.
-func (s *senders) await(ctx context.Context, d *delivery) error {
-	select {
-	case <-d.done:
-		return nil
-	default:
-	}
-	var err error
+// await waits for what becomes of a delivery. Its error is ctx's. At the end of life what is under way or queued fails, so that
+// need not be waited for, too.
+func await(ctx context.Context, d *delivery) error {
 	select {
 	case <-d.done:
 		return nil
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-s.life.Done():
-		err = context.Canceled
 	}
-	d.given.Store(true)
-	return fmt.Errorf("kafkabroker: publishing: %w", err)
+	select {
+	case <-d.done: // both: what is known is better than that it was perhaps stored
+		return nil
+	default:
+		d.given.Store(true)
+		return fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
+	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -227,5 +229,99 @@ func TestPublishGivenUp(t *testing.T) {
 	}
 	if vs := ts.values(t)[0]; fmt.Sprint(vs) != "[first held last]" {
 		t.Errorf("stored: %v", vs)
+	}
+}
+
+// TestPublishesEndApart: of many callers, of whom some give up and some have messages that are refused, each is told of its own.
+func TestPublishesEndApart(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 4, 1)
+	p := ts.publisher(t).(*Publisher)
+	defer func() { _ = p.Close(context.Background()) }()
+	var confirmed sync.Map
+	var callers sync.WaitGroup
+	for caller := range 32 {
+		callers.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(caller)))
+			for call := range 60 {
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				if r.IntN(3) == 0 {
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(2000))*time.Microsecond)
+				}
+				ms := make([]broker.Outgoing, 1+r.IntN(3))
+				for i := range ms {
+					ms[i] = broker.Outgoing{Topic: ts.topics[0], Value: fmt.Appendf(nil, "%d.%d.%d", caller, call, i)}
+					if r.IntN(8) == 0 {
+						ms[i].Topic = "no topic"
+					}
+				}
+				err := p.Publish(ctx, ms)
+				cancel()
+				var each *broker.PublishError
+				if err != nil && !errors.As(err, &each) {
+					continue // it gave up: each may be stored
+				}
+				for i := range ms {
+					failed := each != nil && each.Errs[i] != nil
+					if bad := ms[i].Topic == "no topic"; bad && !failed || !bad && failed && ctx.Err() == nil {
+						t.Errorf("message %d, for topic %q, of a call that returned %v", i, ms[i].Topic, err)
+					}
+					if !failed {
+						confirmed.Store(string(ms[i].Value), nil)
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	stored := make(map[string]bool)
+	for _, vs := range ts.values(t) {
+		for _, v := range vs {
+			stored[v] = true
+		}
+	}
+	n := 0
+	confirmed.Range(func(v, _ any) bool {
+		if n++; !stored[v.(string)] {
+			t.Errorf("%v is confirmed and not stored", v)
+		}
+		return true
+	})
+	if n < 1000 {
+		t.Errorf("%d messages are confirmed", n)
+	}
+}
+
+// TestPublishesEndWithClose: who waits when Close's time is over gives up, whether the message was sent or not.
+func TestPublishesEndWithClose(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	p := ts.publisher(t).(*Publisher)
+	met, goOn := make(chan struct{}, 1), make(chan struct{})
+	var once sync.Once
+	ts.onProduce(func(*kmsg.ProduceRequest) *kmsg.ProduceResponse {
+		once.Do(func() { met <- struct{}{}; <-goOn })
+		return nil
+	})
+	defer close(goOn)
+	ended := make(chan error, 2)
+	publish := func() {
+		ended <- p.Publish(context.Background(), []broker.Outgoing{{Topic: ts.topics[0], Value: []byte("held")}})
+	}
+	go publish()
+	<-met
+	go publish()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Close(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close returned %v", err)
+	}
+	for range 2 {
+		if err := <-ended; err == nil || errors.Is(err, broker.ErrRefused) {
+			t.Errorf("Publish returned %v", err)
+		}
+	}
+	if err := p.Close(context.Background()); err != nil {
+		t.Errorf("Close again: %v", err)
 	}
 }
