@@ -32,10 +32,12 @@ type outbox struct {
 	// was nobody to give one. It comes at most once for each batch. nil: nobody is told.
 	settled func(asked int64, err error)
 	wake    kit.Bell // for the writer
+	enough  kit.Bell // for the writer, where it gathers acks
 	doubt   kit.Bell // for the voucher
 
 	mu      sync.Mutex
 	settles settles // to be written
+	inHand  int     // messages handed out and not settled, when something was settled last
 	writing bool
 	window  ackWindow
 	server  serverID
@@ -117,14 +119,17 @@ func epochOf(nc *nats.Conn) connEpoch {
 }
 
 func newOutbox(clock func() int64, dropped, late func(int)) *outbox {
-	return &outbox{clock: clock, dropped: dropped, late: late, wake: kit.NewBell(), doubt: kit.NewBell()}
+	return &outbox{clock: clock, dropped: dropped, late: late, wake: kit.NewBell(), enough: kit.NewBell(),
+		doubt: kit.NewBell()}
 }
 
 // add queues settles of messages whose leases hold for ackWait from when they began or were last extended. What is given is
-// copied. The writer hears of it by rouse, when whoever settles holds no lock any more that the writer's work would want.
-func (o *outbox) add(s *settles, ackWait int64) {
+// copied. inHand is how many messages are still to be settled. The writer hears of it by rouse, when whoever settles holds no
+// lock any more that the writer's work would want.
+func (o *outbox) add(s *settles, ackWait int64, inHand int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.inHand = inHand
 	from := len(o.settles.acks)
 	o.settles.acks = append(o.settles.acks, s.acks...)
 	o.settles.naks = append(o.settles.naks, s.naks...)
@@ -133,8 +138,34 @@ func (o *outbox) add(s *settles, ackWait int64) {
 	}
 }
 
-// rouse has the writer look.
-func (o *outbox) rouse() { o.wake.Ring() }
+// rouse has the writer look, where it gathers acks when there are enough.
+func (o *outbox) rouse() {
+	o.wake.Ring()
+	if !o.gathering() {
+		o.enough.Ring()
+	}
+}
+
+// gathering says whether what is to be written may wait for more.
+func (o *outbox) gathering() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return mayGather(len(o.settles.acks), len(o.settles.naks), o.inHand)
+}
+
+const (
+	// gatherTime is how long acks wait for others at most. Each write costs as much as 20 acks in it, here and at the server.
+	gatherTime = 500 * time.Microsecond
+	// gatherShare of what is in hand may wait. Where the server hands out no more than what is in hand, each ack makes room for a
+	// message: so few do not leave the workers without work.
+	gatherShare = 16
+)
+
+// mayGather says whether so many acks and naks may wait for more, while so many messages are in hand. Where these are few each
+// ack is written at once.
+func mayGather(acks, naks, inHand int) bool {
+	return acks > 0 && naks == 0 && acks < inHand/gatherShare
+}
 
 // ack queues an ack that may come as late as it does.
 func (o *outbox) ack(reply string) {
@@ -252,10 +283,10 @@ func (o *outbox) answered(r receipt, taken bool) {
 	asked := o.window.asking(r)
 	acks, late := o.window.answered(r, taken, o.clock(), o.settles.acks)
 	o.settles.acks = acks
+	o.mu.Unlock()
 	if len(acks) > n {
 		o.rouse()
 	}
-	o.mu.Unlock()
 	if asked != notAsked && o.settled != nil {
 		o.settled(asked, refusedAcks(taken))
 	}

@@ -157,11 +157,11 @@ func TestReceipts(t *testing.T) {
 		p := newPost(t)
 		until := p.now + wait
 		p.write(until, []string{"a"}, []string{"a"}, false, true) // on its way
-		p.add(&settles{acks: []pendingAck{{"b", until}, {"never", never}}}, wait)
+		p.add(&settles{acks: []pendingAck{{"b", until}, {"never", never}}}, wait, 0)
 		p.now += 5
 		restarted := connEpoch{nth: 2, server: "T"}
 		p.reconnected(restarted)
-		p.add(&settles{acks: []pendingAck{{"c", until}, {"new", p.now + wait}}}, wait)
+		p.add(&settles{acks: []pendingAck{{"c", until}, {"new", p.now + wait}}}, wait, 0)
 		want := []pendingAck{{"b", until - restartLoss}, {"never", never}, {"a", until - restartLoss}, {"c", until - restartLoss},
 			{"new", p.now + wait}}
 		if !slices.Equal(p.settles.acks, want) {
@@ -290,5 +290,24 @@ func TestSettledIsTold(t *testing.T) {
 				t.Errorf("told %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestGathering: an ack waits for others only where much is in hand, and a nak never.
+func TestGathering(t *testing.T) {
+	for _, tc := range []struct {
+		acks, naks, inHand int
+		waits              bool
+	}{
+		{1, 0, 1000, true}, {61, 0, 1000, true}, {62, 0, 1000, false}, {1, 1, 1000, false}, {0, 0, 1000, false},
+		{1, 0, 64, true}, {4, 0, 64, false}, {1, 0, 31, false}, {1, 0, 0, false},
+	} {
+		p := newPost(t)
+		<-p.enough // it was vouched for
+		p.add(&settles{acks: make([]pendingAck, tc.acks), naks: make([]nak, tc.naks)}, int64(time.Minute), tc.inHand)
+		p.rouse()
+		if waits := len(p.enough) == 0; len(p.wake) != 1 || p.gathering() != tc.waits || tc.acks > 0 && waits != tc.waits {
+			t.Errorf("%d acks and %d naks with %d in hand: they wait: %v, want %v", tc.acks, tc.naks, tc.inHand, waits, tc.waits)
+		}
 	}
 }

@@ -94,7 +94,7 @@ func (s *stock) free(ses *session, i int32) {
 
 // settled puts what was settled into the outbox, and does what freed budget allows.
 func (s *stock) settled(ses *session) {
-	s.outbox.add(&s.said, s.leases.ackWait)
+	s.outbox.add(&s.said, s.leases.ackWait, s.pulls.gate.Out())
 	s.said.reset()
 	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.ordered) {
 		if s.flow.givesBack() && s.pulls.gate.Out() == 0 {
