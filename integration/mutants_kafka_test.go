@@ -4,8 +4,9 @@ package integration
 
 // kafkaMutants break the promises of the Kafka adapter. Their tests run on the in-process fake.
 var kafkaMutants = []mutant{
-	{"who gives up lets others use its delivery", "broker/kafkabroker/sender.go",
-		"		d.given.Store(true)\n", "		d.free()\n",
+	{"who gives up lets others use its delivery", "broker/kafkabroker/publisher.go",
+		"	d := p.senders.deliver(ms, which, topics)\n	return d, await(ctx, d)\n",
+		"	d := p.senders.deliver(ms, which, topics)\n	err = await(ctx, d)\n	if err != nil {\n		p.senders.free(d)\n	}\n	return d, err\n",
 		"./broker/kafkabroker", "TestPublishesEndApart"},
 	{"the highest offset is committed", "broker/kafkabroker/offsets.go",
 		"	if len(t.list) > 0 {\n		return t.list[0].offset\n", "	if len(t.list) > 1<<40 {\n		return t.list[0].offset\n",

@@ -186,7 +186,7 @@ func (p *Publisher) insist(ctx context.Context, ms []broker.Outgoing, which []in
 				p.leaders.doubt(ms[i].Topic)
 			}
 		}
-		d.free()
+		p.senders.free(d)
 		if which = again; len(which) == 0 {
 			return nil
 		}
@@ -223,7 +223,7 @@ func (p *Publisher) write(ctx context.Context, now time.Time, ms []broker.Outgoi
 		return nil, fmt.Errorf("kafkabroker: publishing: %w", ctx.Err())
 	case err != nil:
 		err = p.explain(ctx, err)
-		d := newDelivery(len(which))
+		d := p.senders.delivery(len(which))
 		for j := range which {
 			d.set(j, fate{err, nowhere})
 		}

@@ -59,23 +59,6 @@ type fate struct {
 // nowhere is the base of a batch that was not stored, or not sent.
 const nowhere = -1
 
-// deliveries are those that somebody has waited for to their end.
-var deliveries = sync.Pool{New: func() any { return &delivery{done: make(chan struct{}, 1)} }}
-
-func newDelivery(n int) *delivery {
-	d, _ := deliveries.Get().(*delivery)
-	d.fates = slices.Grow(d.fates, n)[:n]
-	d.left.Store(int32(n))
-	return d
-}
-
-// free is called by who was told that nothing is left, and so by nobody who gave up: no sender knows of it any more.
-func (d *delivery) free() {
-	clear(d.fates)
-	d.fates = d.fates[:0]
-	deliveries.Put(d)
-}
-
 func (d *delivery) set(i int, f fate) {
 	d.fates[i] = f
 	if d.left.Add(-1) == 0 {
@@ -262,10 +245,30 @@ type senders struct {
 
 	mu sync.Mutex
 	by map[int32]*sender
+
+	spare sync.Pool // of deliveries that somebody has waited for to their end
 }
 
 func newSenders(c *cluster, life context.Context) *senders {
 	return &senders{c: c, life: life, by: make(map[int32]*sender)}
+}
+
+// delivery makes one of n messages, or takes one that was given back.
+func (s *senders) delivery(n int) *delivery {
+	d, _ := s.spare.Get().(*delivery)
+	if d == nil {
+		d = &delivery{done: make(chan struct{}, 1)}
+	}
+	d.fates = slices.Grow(d.fates, n)[:n]
+	d.left.Store(int32(n))
+	return d
+}
+
+// free is called by who was told that nothing is left, and so by nobody who gave up: no sender knows of d any more.
+func (s *senders) free(d *delivery) {
+	clear(d.fates)
+	d.fates = d.fates[:0]
+	s.spare.Put(d)
 }
 
 // to finds or makes a broker's.
@@ -282,7 +285,7 @@ func (s *senders) to(node int32) *sender {
 
 // deliver sends the messages with these numbers to the leaders of their partitions. It does not block.
 func (s *senders) deliver(ms []broker.Outgoing, which []int, topics map[string]*written) *delivery {
-	d := newDelivery(len(which))
+	d := s.delivery(len(which))
 	size := 0
 	for _, i := range which {
 		size += recordSize(&ms[i])
