@@ -115,7 +115,7 @@ func (c Config) chunks() (n, whole int) {
 		return c.Chunk, 0
 	}
 	size := c.Batch.Size
-	return (c.Chunk + size - 1) / size * size, size
+	return max(size, c.Chunk/size*size), size
 }
 
 // batchSize is how many messages a worker takes at once; 0: not in batches.

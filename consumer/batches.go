@@ -64,9 +64,6 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 	}
 	var full, begun []*gathering
 	thawed, n := false, len(ms)
-	if lanes == nil && first == 0 && !b.cfg.ByKey {
-		full, ms = b.whole(k, ms)
-	}
 	for i := range ms {
 		lane := lanePart(lanes, i, i+1)
 		of := b.groupOf(&ms[i], lane)
@@ -84,26 +81,12 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 	}
 	for _, g := range begun {
 		if s.get(g.of) == g {
-			b.lingers.add(time.Now().Add(b.cfg.Linger), g)
+			g.due = b.lingers.add(time.Now().Add(b.cfg.Linger), g)
 		}
 	}
 	s.mu.Unlock()
 	b.queue.expect(n)
 	return b.start(k, full, thawed)
-}
-
-// whole makes batches of messages that are complete by themselves, as they lie: to copy them would cost more than to handle
-// them. The rest is to gather.
-func (b *batches) whole(k *claim, ms []broker.Message) (full []*gathering, rest []broker.Message) {
-	bytes, from := 0, 0
-	for i := range ms {
-		bytes += len(ms[i].Key) + len(ms[i].Value)
-		if n := i + 1 - from; n == b.cfg.Size || n > 1 && bytes >= b.cfg.Bytes {
-			full = append(full, &gathering{work: &work{k: k, ms: ms[from : i+1 : i+1]}, bytes: bytes})
-			bytes, from = 0, i+1
-		}
-	}
-	return full, ms[from:]
 }
 
 // pull takes what waits in the lane of g into it: messages of the same key and claim, while there is room, up to one that comes
@@ -158,13 +141,22 @@ func (b *batches) lingered(g *gathering) (refused []*work) {
 // start queues batches of k that are on the shelf no more, and has the source go on where the lanes thawed.
 func (b *batches) start(k *claim, full []*gathering, thawed bool) (refused []*work) {
 	for _, g := range full {
-		g.initBatch()
+		b.forget(g)
+		g.initBatch(nil)
 		refused = append(refused, b.queue.requeueExpected(g.work, false)...)
 	}
 	if thawed {
 		k.thaw()
 	}
 	return refused
+}
+
+// forget has a batch that gathers no more wait for nothing: else it would stay in memory for as long as it may linger, though it
+// was handled long ago.
+func (b *batches) forget(g *gathering) {
+	if g.due != nil {
+		b.lingers.remove(g.due)
+	}
 }
 
 // take takes all that gathers of a claim that is closed.
@@ -175,6 +167,7 @@ func (b *batches) take(k *claim) (ms []broker.Message, lanes []uint64) {
 	s := &k.shelf
 	s.mu.Lock()
 	for g := range s.all() {
+		b.forget(g)
 		ms, lanes = append(ms, g.ms...), append(lanes, g.lanes...)
 	}
 	s.plain, s.byKey = nil, nil

@@ -31,15 +31,11 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each 
 	clear(x.out)
 	x.out = x.out[:0]
 	for len(ms) > 0 {
-		if len(x.slab) == 0 {
-			x.slab = make([]work, max(1, min(worksAtOnce, messagesAtOnce/q)))
-		}
 		n := min(q, len(ms))
 		if x.classes {
 			n = x.sameClass(k, ms[:n])
 		}
-		w := &x.slab[0]
-		x.slab = x.slab[1:]
+		w := x.work(q)
 		w.init(k, ms[:n:n], nil)
 		if w.each = each; n > 1 {
 			w.tokens = x.tokensOf(w.ms)
@@ -50,6 +46,35 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each 
 		x.out = append(x.out, w)
 	}
 	return x.out
+}
+
+// whole makes works of batches that are complete by themselves, as they lie: to copy them would cost more than to handle them.
+// rest is to gather. What it returns is good until the next call.
+func (x *cutter) whole(k *claim, ms []broker.Message, b *Batch) (full []*work, rest []broker.Message) {
+	clear(x.out)
+	x.out = x.out[:0]
+	bytes, from := 0, 0
+	for i := range ms {
+		bytes += len(ms[i].Key) + len(ms[i].Value)
+		if n := i + 1 - from; n == b.Size || n > 1 && bytes >= b.Bytes {
+			w := x.work(n)
+			w.k, w.ms = k, ms[from:i+1:i+1]
+			w.initBatch(x.tokensOf(w.ms))
+			x.out = append(x.out, w)
+			bytes, from = 0, i+1
+		}
+	}
+	return x.out, ms[from:]
+}
+
+// work is the next one to fill, with about n messages.
+func (x *cutter) work(n int) *work {
+	if len(x.slab) == 0 {
+		x.slab = make([]work, max(1, min(worksAtOnce, messagesAtOnce/n)))
+	}
+	w := &x.slab[0]
+	x.slab = x.slab[1:]
+	return w
 }
 
 // sameClass is how many of ms, from the first, are of one class: a work is.

@@ -95,7 +95,7 @@ func (in *intake) pass(submits context.Context, k *claim, ms []broker.Message, c
 	case in.cfg.ordered():
 		in.passInOrder(submits, k, ms, cut)
 	case in.cfg.Batch != nil:
-		in.till.gather(k, ms, nil, 0, false)
+		in.passBatches(submits, k, ms, cut)
 	default:
 		q, each := in.queue.pace.quantum(len(ms)), false
 		if q == 1 {
@@ -103,6 +103,18 @@ func (in *intake) pass(submits context.Context, k *claim, ms []broker.Message, c
 			each = q > 1
 		}
 		in.till.submit(submits, k, cut.cut(k, ms, nil, q, each))
+	}
+}
+
+// passBatches is pass where messages are handled in batches: those that are whole as they came are queued, the rest gathers.
+func (in *intake) passBatches(submits context.Context, k *claim, ms []broker.Message, cut *cutter) {
+	if b := in.cfg.Batch; !b.ByKey {
+		var full []*work
+		full, ms = cut.whole(k, ms, b)
+		in.till.submit(submits, k, full)
+	}
+	if len(ms) > 0 {
+		in.till.gather(k, ms, nil, 0, false)
 	}
 }
 

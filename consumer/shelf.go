@@ -69,6 +69,7 @@ type gathering struct {
 	*work
 	of    group
 	bytes int
+	due   *due[*gathering] // when it has lingered; nil: it was complete at once
 }
 
 // add takes a message in.

@@ -93,9 +93,9 @@ func (w *work) init(c *claim, ms []broker.Message, lanes []uint64) {
 	w.state.Store(packState(0, 0, len(ms)))
 }
 
-// initBatch makes one call of what was put into w.
-func (w *work) initBatch() {
-	w.batch, w.crashed = true, crashed(w.ms)
+// initBatch makes one call of what was put into w. tokens are its messages'; nil: its worker fetches them.
+func (w *work) initBatch(tokens []uint64) {
+	w.batch, w.crashed, w.tokens = true, crashed(w.ms), tokens
 	w.state.Store(packState(0, 0, 1))
 }
 
@@ -158,7 +158,11 @@ func lanePart(lanes []uint64, a, b int) []uint64 {
 //
 //go:noinline
 func (w *work) tokensOf(a, b int, buf *[]uint64) []uint64 {
-	if w.tokens != nil {
+	switch {
+	case w.tokens == nil:
+	case w.batch && a < b:
+		return w.tokens
+	default:
 		return w.tokens[a:b]
 	}
 	if buf == nil {
@@ -192,7 +196,7 @@ func (w *work) item(i int) item {
 func (w *work) rest(a, b int) *work {
 	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesUnstarted(a, b), each: w.each, run: w.run, batch: w.batch, first: w.first,
 		firsts: w.firsts, crashed: w.crashed}
-	if w.tokens != nil {
+	if w.tokens != nil && !w.batch {
 		rest.tokens = w.tokens[a:b:b]
 	}
 	rest.state.Store(packState(0, 0, b-a))
