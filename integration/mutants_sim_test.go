@@ -29,6 +29,8 @@ var simBlind = map[string]string{
 	"a worker acks before others have acked what stands before it": "one seed in thousands: both acks have to begin in one instant",
 	"a worker that was replaced goes on with its run":              "too rare: a deaf handler in a run, and a hanging one behind it",
 
+	"what is left to Receive, which can do nothing, nobody does": "a hold would have to fall between an arrival and the next look",
+
 	"a reset position is not committed":          "too rare: a trim would have to come before the first commit",
 	"a position beyond the end waits for ever":   "kfake has one log for all its brokers: none is cut off",
 	"the end of a compacted batch is not passed": "no topic is compacted",

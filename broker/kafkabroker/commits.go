@@ -86,12 +86,14 @@ type commitAnswer struct {
 	released []partitionID // may be given to the group
 	troubles []error       // with brokers
 	again    bool          // something of it should be tried again soon
+	changed  bool          // the loop may have something to do about it
 }
 
 // answered takes note of the broker's answers. isGone says whether a topic was deleted.
 func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAnswer) {
 	for _, d := range ds {
 		code := codeOf(d.c.err)
+		a.changed = a.changed || d.c.err != nil || d.p.stage != open || d.p.stalled || len(d.es) > 0
 		switch {
 		case d.c.err == nil:
 			x.stored(d.p, d.es)

@@ -138,7 +138,9 @@ func (x *committer) answered(ds []due) (again bool) {
 	if len(a.released) > 0 {
 		x.m.release(a.released)
 	}
-	signal(x.bells.kick)
+	if a.changed {
+		signal(x.bells.kick)
+	}
 	return a.again
 }
 

@@ -264,8 +264,25 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 		x.lagAt = now
 	}
 	x.rested(f, answers, now)
-	x.bells.look()
+	if x.left = x.waits && err == nil && x.isFed(f, now); x.left {
+		signal(x.bells.wake)
+	} else {
+		x.bells.look()
+	}
 	return outside
+}
+
+// isFed says that Receive, which waits, has something to hand out now, and that there is nothing else to do about a fetch. Then
+// Receive, which fetches what it has used up, does so for all of the fetch's partitions together. Did the loop look first, it
+// would fetch those that got nothing, and Receive the others: two short fetches, and one more to be woken, where few come.
+func (x *flights) isFed(f *flight, now time.Time) (fed bool) {
+	for _, p := range f.parts {
+		if p.retryAt.After(now) {
+			return false
+		}
+		fed = fed || p.cur != nil && x.ready(p, now) && !x.behindStale(p)
+	}
+	return fed
 }
 
 // rested takes note of whether a broker has had nothing for as long as it was given.

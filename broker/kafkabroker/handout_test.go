@@ -53,6 +53,57 @@ func TestGivenBackWhileReceiveDecodes(t *testing.T) {
 	}
 }
 
+// Where few messages come, all partitions are asked for together again, by Receive: the loop is not woken, which would ask for
+// those that got nothing before Receive has taken what came. Where Receive does not wait, or cannot hand it out, the loop is.
+func TestReceivePlansWhatItWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(h *holdings, now time.Time)
+		kicked bool
+	}{
+		"Receive waits":        {before: func(h *holdings, now time.Time) { _, _ = h.lend(10, now, false) }},
+		"Receive is elsewhere": {before: func(*holdings, time.Time) {}, kicked: true},
+		"its partition is held": {before: func(h *holdings, now time.Time) {
+			_, _ = h.lend(10, now, false)
+			h.hold(h.roster.parts[partitionID{"orders", 0}], now.Add(time.Hour))
+			heard(h.bells.kick)
+		}, kicked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{}.withDefaults()
+			h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+			h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+			for no := range int32(4) {
+				h.place("orders", no).moveTo(1)
+			}
+			now, dst := time.Now(), make([]broker.Message, 10)
+			fs := h.plan(now)
+			c.before(h, now)
+			heard(h.bells.kick)
+			got := make([]fetched, 4)
+			for i := range got {
+				got[i] = fetched{partitionID: partitionID{"orders", int32(i)}, high: 3, stable: 3, preferred: -1}
+			}
+			got[0].records = testBatch{offsets: []int64{0, 1, 2}}.bytes()
+			h.arrived(fs[0], got, nil, now)
+			if kicked := heard(h.bells.kick); kicked != c.kicked || !heard(h.bells.wake) {
+				t.Fatalf("the loop is woken: %v", kicked)
+			}
+			if c.kicked {
+				return
+			}
+			l, err := h.lend(10, now, false)
+			if err != nil || l.p == nil {
+				t.Fatal(err, "nothing to hand out")
+			}
+			l.decode(dst)
+			n, hungry := h.take(&l, dst, now)
+			if fs = h.plan(now); n != 3 || !hungry || len(fs) != 1 || len(fs[0].parts) != 4 || fs[0].req.maxWait != cfg.MaxWait {
+				t.Errorf("%d messages, Receive plans: %v, fetches %v", n, hungry, fs)
+			}
+		})
+	}
+}
+
 // What is prefetched of a partition that is held stays, unless others need the room, or Receive is about to hand it out.
 func TestHoldKeepsWhatIsPrefetched(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -526,8 +526,11 @@ func (x *holder) awake() {
 	if h.stopped || h.fatal != nil || h.gate.Starved() {
 		return
 	}
-	due := len(h.bells.kick) > 0 || x.plans || !x.timer.IsZero() && !x.timer.After(x.now)
 	woken := len(h.bells.wake) > 0 || !x.asleep
+	if h.left && !woken {
+		x.t.Fatal("what is to be fetched is left to Receive, which sleeps")
+	}
+	due := len(h.bells.kick) > 0 || h.left || x.plans || !x.timer.IsZero() && !x.timer.After(x.now)
 	alone := h.solo.marked != nil || slices.ContainsFunc(h.roster.turns, func(p *part) bool {
 		return p.careful > 0 && p.cur != nil && h.ready(p, x.now)
 	})

@@ -30,6 +30,16 @@ type decodeLease struct {
 // lend takes the prefetch of the next partition in turn. p is nil when there is nothing to do now. lapsed: nobody has answered
 // for a session.
 func (x *intake) lend(n int, now time.Time, lapsed bool) (l decodeLease, err error) {
+	l, err = x.choose(n, now, lapsed)
+	x.waits = l.p == nil
+	if x.waits && x.left {
+		x.left = false
+		signal(x.bells.kick)
+	}
+	return l, err
+}
+
+func (x *intake) choose(n int, now time.Time, lapsed bool) (l decodeLease, err error) {
 	if x.stopped {
 		return l, fmt.Errorf("kafkabroker: receiving: %w", broker.ErrClosed)
 	}
@@ -83,7 +93,12 @@ func (l *decodeLease) decode(dst []broker.Message) {
 func (x *intake) take(l *decodeLease, dst []broker.Message, now time.Time) (n int, hungry bool) {
 	l.p.busy = false
 	n = x.handOut(l, dst, now)
-	return n, l.p.cur == nil
+	hungry = l.p.cur == nil
+	if x.left && !hungry {
+		signal(x.bells.kick)
+	}
+	x.left = false
+	return n, hungry
 }
 
 func (x *intake) handOut(l *decodeLease, dst []broker.Message, now time.Time) (n int) {

@@ -22,6 +22,9 @@ type shared struct {
 	solo    solo
 	emitted uint64 // acks with outputs so far
 
+	waits bool // Receive found nothing to hand out when it last looked
+	left  bool // a fetch has come, and what is to be fetched next is left to Receive
+
 	cfg    *Config
 	bells  *bells
 	events *kit.EventQueue
