@@ -4,34 +4,55 @@ package natsbroker
 // comes again, and is not handled again. The time tells apart a message of a stream that was made anew with the same sequences:
 // by sequence alone, those would be acked unseen.
 //
-// Each message has its place by the low bits of its sequence, so a newer one pushes out the one a whole table older. Not safe for
-// concurrent use.
-type finished struct{ entries []finishedEntry }
+// Each message has its place by the low bits of its sequence, so a newer one pushes out the one a whole table older. The table is
+// in pages, which are there from the first message on that has its place in one: a consumer that has little to do takes little
+// memory. Not safe for concurrent use.
+type finished struct {
+	pages []*[finishedPage]finishedEntry
+}
+
+// finishedPage is how many entries a page has: 16 KiB.
+const finishedPage = 1 << 10
 
 type finishedEntry struct {
 	seq   uint64
 	nanos int64
 }
 
+// newFinished remembers size messages at least, in whole pages; none where size is 0.
 func newFinished(size int) finished {
 	if size == 0 {
 		return finished{}
 	}
 	n := 1
-	for n < size {
+	for n*finishedPage < size {
 		n <<= 1
 	}
-	return finished{make([]finishedEntry, n)}
+	return finished{make([]*[finishedPage]finishedEntry, n)}
 }
 
 func (f finished) add(seq uint64, nanos int64) {
-	if len(f.entries) > 0 {
-		f.entries[seq&uint64(len(f.entries)-1)] = finishedEntry{seq, nanos}
+	if len(f.pages) == 0 {
+		return
 	}
+	page := f.page(seq)
+	if *page == nil {
+		*page = new([finishedPage]finishedEntry)
+	}
+	(*page)[seq%finishedPage] = finishedEntry{seq, nanos}
 }
 
 func (f finished) has(seq uint64, nanos int64) bool {
-	return len(f.entries) > 0 && f.entries[seq&uint64(len(f.entries)-1)] == finishedEntry{seq, nanos}
+	if len(f.pages) == 0 {
+		return false
+	}
+	page := *f.page(seq)
+	return page != nil && page[seq%finishedPage] == finishedEntry{seq, nanos}
 }
 
-func (f finished) forget() { clear(f.entries) }
+// page is where the page is in which a message has its place.
+func (f finished) page(seq uint64) **[finishedPage]finishedEntry {
+	return &f.pages[seq/finishedPage&uint64(len(f.pages)-1)]
+}
+
+func (f finished) forget() { clear(f.pages) }
