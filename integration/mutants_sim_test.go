@@ -31,6 +31,8 @@ var simBlind = map[string]string{
 
 	"what is left to Receive, which can do nothing, nobody does": "a hold would have to fall between an arrival and the next look",
 
+	"an extension counts however late its answer is": "one run of many shows it, even of the schedule that is kept",
+
 	"a reset position is not committed":          "too rare: a trim would have to come before the first commit",
 	"a position beyond the end waits for ever":   "kfake has one log for all its brokers: none is cut off",
 	"the end of a compacted batch is not passed": "no topic is compacted",

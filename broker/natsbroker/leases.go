@@ -87,13 +87,13 @@ func (l *leases) ping(now int64, over connEpoch) ping {
 // answered takes the PONG, when all that was read before it has been handled.
 func (l *leases) answered(p ping) { l.contact = max(l.contact, p.at) }
 
-// extended moves on the leases that a ping's round has extended.
-func (p ping) extended(t *slots) {
+// extended moves on the leases that a ping's round has extended, and that have not run out by now, when its answer is here.
+func (l *leases) extended(t *slots, p ping, now int64) {
 	if !p.after {
 		return
 	}
 	for i := range t.all {
-		if sl := &t.all[i]; sl.state != slotFree && sl.round <= p.round {
+		if sl := &t.all[i]; sl.state != slotFree && sl.round <= p.round && !l.expired(sl, now) {
 			sl.lease = max(sl.lease, p.at)
 		}
 	}

@@ -36,6 +36,6 @@ func (s leaseSide) answered(p ping) {
 	defer s.mu.Unlock()
 	s.stock.leases.answered(p)
 	if ses := s.stock.ses; ses != nil {
-		p.extended(ses.slots)
+		s.stock.leases.extended(ses.slots, p, s.stock.clock.now())
 	}
 }
