@@ -141,6 +141,14 @@ func (k *claim) leave(w *work) {
 	w.prev, w.next = nil, nil
 }
 
+// empty lets go of messages that were taken from a live work before anybody started them: the work stays in the pool's queue for
+// as long as all workers are in handlers, and these are in nobody's budget any more. Under the lock, for who looks at live works.
+func (k *claim) empty(ms []broker.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(ms)
+}
+
 // whileOpen calls do unless nothing of the claim may start any more, and says whether it did. Whoever closes the claim finds what
 // do put down. do is called under the lock.
 func (k *claim) whileOpen(do func()) bool {

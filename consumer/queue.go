@@ -87,26 +87,27 @@ func (q *queue) load() pool.Load { return q.pool.Load() }
 
 // submit queues new works of k, one lock for all that fits. It waits for room until ctx ends.
 func (q *queue) submit(ctx context.Context, k *claim, ws []*work) (refused []*work) {
+	classes := q.classesOf(k, ws)
 	if !k.enter(ws...) {
 		return ws
 	}
-	if left, err := q.submitAll(ctx, k, ws); err != nil {
+	if left, err := q.submitAll(ctx, k, ws, classes); err != nil {
 		return left
 	}
 	return nil
 }
 
-// submitAll queues works of any classes: one lock for those of a class that fit. left are those that were not taken.
-func (q *queue) submitAll(ctx context.Context, k *claim, ws []*work) (left []*work, err error) {
-	if q.cfg.Priority == nil {
+// submitAll queues works of those classes: one lock for those of a class that fit. left are those that were not taken.
+func (q *queue) submitAll(ctx context.Context, k *claim, ws []*work, classes []int) (left []*work, err error) {
+	if classes == nil {
 		taken, err := q.pool.SubmitAll(ctx, k.feed.class, ws)
 		return ws[taken:], err
 	}
 	for level := range q.cfg.levels() {
 		class := k.feed.class + level
 		var some []*work
-		for _, w := range ws {
-			if q.classOf(k, &w.ms[0]) == class {
+		for i, w := range ws {
+			if classes[i] == class {
 				some = append(some, w)
 			}
 		}
@@ -118,10 +119,11 @@ func (q *queue) submitAll(ctx context.Context, k *claim, ws []*work) (left []*wo
 
 // requeue queues what was let in before; it never blocks.
 func (q *queue) requeue(w *work) (refused []*work) {
+	class := q.classOf(w.k, &w.ms[0])
 	if !w.k.enter(w) {
 		return []*work{w}
 	}
-	q.pool.Requeue(q.classOf(w.k, &w.ms[0]), w)
+	q.pool.Requeue(class, w)
 	return nil
 }
 
@@ -130,11 +132,12 @@ func (q *queue) expect(n int) { q.pool.Expect(n) }
 
 // requeueExpected is requeue for what was announced. last: by a worker that has nothing else to do, and comes back for it.
 func (q *queue) requeueExpected(w *work, last bool) (refused []*work) {
+	class := q.classOf(w.k, &w.ms[0])
 	if !w.k.enter(w) {
 		q.pool.Expect(-len(w.ms))
 		return []*work{w}
 	}
-	if class := q.classOf(w.k, &w.ms[0]); last {
+	if last {
 		q.pool.RequeueLast(class, w)
 	} else {
 		q.pool.RequeueExpected(class, w)
@@ -198,6 +201,18 @@ func runOf(r row) *work {
 	w := &work{run: true}
 	w.init(r.k, r.ms, []uint64{r.number})
 	return w
+}
+
+// classesOf are the classes in which works of k wait for a worker; nil: all in the same. The class of a work is asked for before
+// its claim has it: from then on that may empty it.
+func (q *queue) classesOf(k *claim, ws []*work) (classes []int) {
+	if q.cfg.Priority == nil {
+		return nil
+	}
+	for _, w := range ws {
+		classes = append(classes, q.classOf(k, &w.ms[0]))
+	}
+	return classes
 }
 
 // classOf is the class in which a message waits for a worker.

@@ -96,14 +96,16 @@ func (r *revoker) watch(k *claim) {
 }
 
 // clear ends the start of new work of k: what has returned and is unsettled is acked, what is unstarted or parked goes back, what
-// runs goes on. Works that wait for a worker stay in the pool's queue, empty.
+// runs goes on. Works that wait for a worker stay in the pool's queue, empty, and keep no message in memory.
 func (r *revoker) clear(k *claim, reason string) {
 	var back []broker.Back
 	var lanes []uint64
 	for _, w := range k.close(reason) {
 		u0, u1 := r.till.ackBeside(w, w.steal)
-		back = append(back, backs(w.part(u0, u1))...)
+		unstarted := w.part(u0, u1)
+		back = append(back, backs(unstarted)...)
 		lanes = append(lanes, w.lanesUnstarted(u0, u1)...)
+		k.empty(unstarted)
 	}
 	ms, of := r.batches.take(k)
 	back, lanes = append(back, backs(ms)...), append(lanes, of...)
