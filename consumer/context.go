@@ -21,7 +21,7 @@ type contextSlot struct {
 	k     *claim
 	gone  bool                 // it is in no slot any more; the worker's own
 	over  atomic.Bool          // the same, for everybody
-	at    atomic.Pointer[work] // what it is used for, where handlers emit
+	at    atomic.Pointer[work] // what it is used for, where handlers emit; nil: nothing now
 	child atomic.Pointer[childContext]
 }
 
@@ -75,6 +75,7 @@ func (s *contextSlot) made() *childContext {
 
 func (s *contextSlot) drop() {
 	s.gone = true
+	s.at.Store(nil) // the values of a call stay with a message that failed, and the call's work need not
 	s.over.Store(true)
 	if c := s.child.Load(); c != nil {
 		c.cancel(context.Canceled)

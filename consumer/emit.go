@@ -60,6 +60,9 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 		return ErrCannotEmit
 	}
 	w := s.at.Load()
+	if w == nil {
+		return errOver
+	}
 	i, err := w.emitting(m)
 	if err != nil {
 		return err

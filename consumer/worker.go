@@ -66,7 +66,20 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 		v, end = ws.handleSome(p, l, w)
 	}
 	ws.finish(l, w, v)
+	l.forget(w)
 	ws.account(p, l)
+}
+
+// forget lets go of a work: a worker may be idle for long, and would keep it, with its messages and all that lies beside them.
+func (l *local) forget(w *work) {
+	if w.k.feed.emitting {
+		l.shown.Load().at.Store(nil)
+	}
+	if l.begun.ctx == nil {
+		return
+	}
+	l.begun, l.one[0] = begun{}, nil
+	l.told.Store(nil)
 }
 
 // account tells pool, pace and observers of the calls in the work at hand.
