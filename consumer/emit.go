@@ -170,7 +170,8 @@ func (x *made) take(i int) (outs []broker.Outgoing) {
 	case !found:
 		return nil
 	case at == 0:
-		outs, *x = (*x)[0].outs, (*x)[1:]
+		outs = (*x)[0].outs
+		(*x)[0].outs, *x = nil, (*x)[1:]
 	default:
 		outs = (*x)[at].outs
 		*x = slices.Delete(*x, at, at+1)
@@ -208,7 +209,11 @@ func (e *emissions) take(i int) []broker.Outgoing {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.with.take(i)
+	outs := e.with.take(i)
+	if len(e.with) == 0 { // a work stays in memory with others, and its outputs need not
+		e.with, e.room = nil, nil
+	}
+	return outs
 }
 
 func (e *emissions) takeBefore(i int) []broker.Outgoing {
@@ -305,12 +310,14 @@ func (ws *workers) publishEmitted(ctx context.Context, w *work, is ...int) error
 	e := w.emitted.Load()
 	for _, i := range is {
 		of := &w.ms[max(0, i)]
-		for j, o := range e.takeBefore(i) {
+		own := e.takeBefore(i)
+		for j, o := range own {
 			if o.ID == "" {
 				o.ID = emitID(of, i == whole, j)
 			}
 			outs = append(outs, o)
 		}
+		clear(own) // it lies in memory that stays as long as the work does
 	}
 	if len(outs) == 0 {
 		return nil
