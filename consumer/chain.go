@@ -16,6 +16,7 @@ type chain struct {
 	n             int // messages
 	room          int // of the last block that was made
 	crowded, full bool
+	own           bool // what waits shares no bytes with what came together with it: see keep
 }
 
 // A block is messages that lie one behind the other, so that many can be handed to a worker as they lie. They are copied into it
@@ -24,6 +25,7 @@ type chain struct {
 type block struct {
 	row
 	bytes int // of the messages, which it keeps in memory
+	own   bool
 	next  *block
 }
 
@@ -64,8 +66,11 @@ func (s *stash) block(n int) *block {
 // push puts a copy of m behind all others.
 func (c *chain) push(k *claim, m *broker.Message, st *stash) {
 	b := c.last
-	if b == nil || b.k != k || b.alone || len(b.ms) == cap(b.ms) || b.bytes >= slabBytes {
+	if b == nil || b.k != k || b.alone || b.own != c.own || len(b.ms) == cap(b.ms) || b.bytes >= slabBytes {
 		b = c.extend(k, st)
+	}
+	if c.own {
+		m = m.Clone()
 	}
 	b.ms = append(b.ms, *m)
 	b.bytes += weightOf(m)
@@ -76,7 +81,7 @@ func (c *chain) push(k *claim, m *broker.Message, st *stash) {
 func (c *chain) extend(k *claim, st *stash) *block {
 	c.room = max(smallBlock, min(2*c.room, largeBlock))
 	b := st.block(c.room)
-	b.k = k
+	b.k, b.own = k, c.own
 	if c.n == 0 { // what was there is used up
 		c.first = b
 	} else {
@@ -90,6 +95,7 @@ func (c *chain) extend(k *claim, st *stash) *block {
 // copied.
 func (c *chain) pop(most int) row {
 	b := c.first
+	c.own = false
 	n := min(most, len(b.ms))
 	if n < min(most, c.n) && n < copied && b.next.k == b.k && b.next.alone == b.alone {
 		return c.gather(min(most, c.n))
@@ -135,6 +141,27 @@ func (c *chain) putBack(r row) {
 	}
 	c.first = b
 	c.n += len(r.ms)
+}
+
+// keep has what waits lie in memory of its own, and what comes until one is taken out: what is before it takes long. Each would
+// else keep an answer of the broker in memory, with all that came in it, for as long as it waits. It is not copied in place, as a
+// handler may keep what was put back.
+func (c *chain) keep() {
+	c.own = true
+	if c.n == 0 {
+		c.first, c.last = nil, nil
+		return
+	}
+	for b := c.first; b != nil; b = b.next {
+		if b.own {
+			continue
+		}
+		ms := make([]broker.Message, len(b.ms))
+		for i := range ms {
+			ms[i] = *b.ms[i].Clone()
+		}
+		b.ms, b.own = ms, true
+	}
 }
 
 // drop takes out what is of a claim.

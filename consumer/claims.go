@@ -182,6 +182,13 @@ func (k *claim) why() string {
 	return k.over
 }
 
+// detain says that what is at large of lanes takes long, so that what waits there does, too.
+func (k *claim) detain(lanes []uint64) {
+	if len(lanes) > 0 {
+		k.lanes.keep(lanes)
+	}
+}
+
 // thaw has the source go on with a claim whose lanes are not full any more.
 func (k *claim) thaw() { k.feed.hold(k.Claim, time.Now()) }
 

@@ -234,6 +234,20 @@ func (t *lanes) putBack(r row) {
 	t.grown(c)
 }
 
+// keep says that what is at large of lanes takes long: see chain.keep.
+func (t *lanes) keep(numbers []uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, number := range numbers {
+		if number == 0 || len(t.table.numbers) == 0 {
+			continue
+		}
+		if at := t.table.find(number); t.table.numbers[at] != 0 { // else it is over by now
+			t.table.chain(at).keep()
+		}
+	}
+}
+
 // crowded says whether a lane is.
 func (t *lanes) crowded(number uint64) bool {
 	t.mu.Lock()

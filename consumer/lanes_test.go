@@ -42,6 +42,9 @@ func TestLanesAgainstModel(t *testing.T) {
 			fulls.see(number, len(model[number])-1)
 		}
 		t.Repeat(map[string]func(*rapid.T){
+			"keep": func(t *rapid.T) {
+				l.keep([]uint64{rapid.Uint64Range(0, 40).Draw(t, "number")})
+			},
 			"add": func(t *rapid.T) {
 				k := rapid.SampledFrom(claims).Draw(t, "claim")
 				numbers := rapid.SliceOfN(rapid.Uint64Range(0, 40), 1, 20).Draw(t, "numbers")

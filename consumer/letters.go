@@ -231,6 +231,7 @@ func (d *letters) putOff(x letter, err error) {
 	}
 	d.tell.tell(DeadLetterDelayed{Message: x.m, Err: err, Refused: refused, Delay: wait})
 	d.later.add(time.Now().Add(wait), x)
+	x.k.detain(x.lane)
 	if d.over(x) { // perhaps nobody flushes any more
 		d.flush(x.k)
 	}

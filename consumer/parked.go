@@ -51,6 +51,8 @@ func (p *parking) hold(x item, f Failed) bool {
 	held := x.k.whileOpen(func() { p.due.add(one.due, one) })
 	if !held {
 		p.till.nack(x.k, []broker.Back{one.rest(time.Now())}, x.lane)
+	} else if f.Delay > scanEvery {
+		x.k.detain(x.lane)
 	}
 	return held
 }
@@ -64,6 +66,9 @@ func (p *parking) putOff(x item, e *deferError) {
 		return
 	}
 	p.tell.count.deferred.Add(1)
+	if e.wait > scanEvery {
+		x.k.detain(x.lane)
+	}
 	if e.until == nil {
 		return
 	}

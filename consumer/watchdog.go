@@ -52,6 +52,7 @@ func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (aband
 	}
 	if w.seen == nil || w.seen.i != i {
 		w.k.see(w, i, l.goroutine)
+		w.k.detain(w.lanesAt(i))
 		d.rest(p, w, 0)
 		return false
 	}

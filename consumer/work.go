@@ -145,6 +145,14 @@ func (w *work) runLane(end int) []uint64 {
 	return w.lanes
 }
 
+// lanesAt are the lanes of what runs, message i; of a batch, all.
+func (w *work) lanesAt(i int) []uint64 {
+	if w.run || w.batch {
+		return w.lanes
+	}
+	return lanePart(w.lanes, i, i+1)
+}
+
 // lanePart is lanes[a:b]; nil where there is no order.
 func lanePart(lanes []uint64, a, b int) []uint64 {
 	if lanes == nil {
