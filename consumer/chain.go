@@ -39,10 +39,12 @@ const (
 	copied = 8
 )
 
-// A stash makes blocks. Memory for small ones is taken many at a time.
+// A stash makes blocks. Memory for small ones is taken many at a time: all of it stays as long as one of them does, so there are
+// fewer where messages are large.
 type stash struct {
 	blocks []block
 	ms     []broker.Message
+	bytes  int // of the messages that came since
 }
 
 // block makes an empty one with room for n messages.
@@ -56,8 +58,8 @@ func (s *stash) block(n int) *block {
 		b.ms = make([]broker.Message, 0, n)
 		return b
 	}
-	if len(s.ms) < n {
-		s.ms = make([]broker.Message, sharedAtOnce)
+	if len(s.ms) < n || s.bytes >= slabBytes {
+		s.ms, s.bytes = make([]broker.Message, sharedAtOnce), 0
 	}
 	b.ms, s.ms = s.ms[:0:n], s.ms[n:]
 	return b
@@ -73,8 +75,17 @@ func (c *chain) push(k *claim, m *broker.Message, st *stash) {
 		m = m.Clone()
 	}
 	b.ms = append(b.ms, *m)
-	b.bytes += weightOf(m)
+	weight := weightOf(m)
+	b.bytes += weight
+	st.bytes += weight
 	c.n++
+}
+
+// done lets go of what was in a block: others lie beside it, and it stays in memory as long as any of them does.
+func (b *block) done() {
+	if b != nil {
+		b.ms, b.next = nil, nil
+	}
 }
 
 // extend adds a block.
@@ -122,8 +133,14 @@ func (c *chain) gather(most int) row {
 func (c *chain) shift(n int) {
 	b := c.first
 	b.ms = b.ms[n:]
-	if c.n -= n; len(b.ms) == 0 && b.next != nil {
+	c.n -= n
+	switch {
+	case len(b.ms) > 0:
+	case b.next != nil:
 		c.first = b.next
+		b.done()
+	case cap(b.ms) == 0:
+		b.done()
 	}
 }
 
@@ -135,6 +152,7 @@ func (c *chain) putBack(r row) {
 	b := &block{row: r}
 	b.ms = r.ms[:len(r.ms):len(r.ms)]
 	if c.n == 0 {
+		c.last.done()
 		c.last = b
 	} else {
 		b.next = c.first
@@ -149,6 +167,7 @@ func (c *chain) putBack(r row) {
 func (c *chain) keep() {
 	c.own = true
 	if c.n == 0 {
+		c.last.done()
 		c.first, c.last = nil, nil
 		return
 	}
@@ -175,6 +194,7 @@ func (c *chain) drop(k *claim) (rows []row) {
 		case b.k == k && len(b.ms) > 0:
 			rows = append(rows, b.row)
 		case len(b.ms) == 0:
+			b.done()
 		case c.last == nil:
 			c.first, c.last, c.n = b, b, len(b.ms)
 		default:

@@ -88,6 +88,7 @@ func (x *laneTable) reuse(size int) bool {
 // remove frees a slot in which nothing waits, and moves what stands behind it because of it.
 func (x *laneTable) remove(i int) {
 	if x.numbers[i]&chained != 0 {
+		x.chains[i].last.done()
 		x.chains[i] = chain{}
 	}
 	if x.n--; x.n == 0 && len(x.numbers) > keptSlots {
