@@ -12,18 +12,20 @@ import (
 // dispatchRetries is dispatch for the source of the retry topics: what is due is handled, what is not is given back and its claim
 // held.
 func (in *intake) dispatchRetries(submits context.Context, f *feed) error {
+	slab := slab{most: min(in.cfg.Chunk, in.cfg.retryBudget().Messages)}
 	for {
 		in.gate.wait(submits)
-		ms := make([]broker.Message, min(in.cfg.Chunk, in.cfg.retryBudget().Messages))
-		n, err := f.source.Receive(ms)
+		slab.renew()
+		n, err := f.source.Receive(slab.free)
 		if errors.Is(err, broker.ErrClosed) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("receiving from the retry topics: %w", err)
 		}
+		ms := slab.take(n)
 		in.till.received(n)
-		in.passRetries(submits, in.claimOf(f, ms[0].Claim), ms[:n])
+		in.passRetries(submits, in.claimOf(f, ms[0].Claim), ms)
 	}
 }
 
