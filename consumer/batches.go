@@ -44,7 +44,7 @@ func (b *batches) groupOf(m *Message, lane []uint64) group {
 }
 
 func (b *batches) newGathering(k *claim, of group) *gathering {
-	g := &gathering{work: &work{k: k}, of: of}
+	g := &gathering{work: &work{k: k}, of: of, own: of.byKey && b.cfg.Linger > defaultBatchLinger}
 	if !of.byKey { // else most are small
 		g.ms = make([]broker.Message, 0, b.cfg.Size)
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -69,5 +70,40 @@ func TestHandledBatchesAreNotKept(t *testing.T) {
 	}
 	if handled != messages || kept >= messages/10 {
 		t.Errorf("%d of %d handled, %d of them are kept in memory", handled, messages, kept)
+	}
+}
+
+// What waits for others of its key keeps no answer of the broker in memory, with all that came in it and was handled long ago.
+func TestLingeringKeepsNoAnswers(t *testing.T) {
+	const rounds, size = 200, 127
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				var answers keptBytes
+				c, stop := quiet(t, consumer.Config{
+					Source: packed{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), &answers}, Order: order,
+					Batch: &consumer.Batch{Size: size, ByKey: true, Linger: time.Hour,
+						Handler: func(context.Context, []*consumer.Message) error { return nil }}})
+				for no := range byte(rounds) {
+					some := make([]broker.Outgoing, 1+size)
+					for i := range some {
+						some[i] = broker.Outgoing{Topic: "in", Key: []byte{'h', no}, Value: make([]byte, 100)}
+					}
+					some[0].Key = []byte{'r', no}
+					if err := b.Produce(some...); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+				}
+				if s := c.Stats(); s.InFlight != rounds {
+					t.Errorf("%d messages wait for others, want %d", s.InFlight, rounds)
+				}
+				if all, kept := answers.count(); all < rounds || kept > rounds/10 {
+					t.Errorf("%d of %d answers are in memory", kept, all)
+				}
+				stop()
+			})
+		})
 	}
 }

@@ -69,11 +69,15 @@ type gathering struct {
 	*work
 	of    group
 	bytes int
+	own   bool             // its messages share no bytes with what came together with them
 	due   *due[*gathering] // when it has lingered; nil: it was complete at once
 }
 
-// add takes a message in.
+// add takes a message in. Where few of a key come and wait for long, each would else keep an answer of the broker in memory.
 func (g *gathering) add(m *broker.Message, lanes []uint64, first int64) {
+	if g.own {
+		m = m.Clone()
+	}
 	g.ms = append(g.ms, *m)
 	g.lanes = append(g.lanes, lanes...)
 	g.firsts = append(g.firsts, first)
