@@ -72,12 +72,12 @@ func (p *parking) putOff(x item, e *deferError) {
 	if e.until == nil {
 		return
 	}
-	e.until(func() bool {
-		if !p.due.remove(held) {
-			return false
+	e.until(func() bool { // which may be kept for long, and keeps no message
+		one, waits := p.due.remove(held)
+		if waits {
+			p.leave(one)
 		}
-		p.leave(one)
-		return true
+		return waits
 	})
 }
 

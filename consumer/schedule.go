@@ -39,14 +39,21 @@ func (s *schedule[T]) add(at time.Time, item T) *due[T] {
 }
 
 // remove takes out one item before it is due. False: it is not held any more.
-func (s *schedule[T]) remove(d *due[T]) bool {
+func (s *schedule[T]) remove(d *due[T]) (item T, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.index < 0 {
-		return false
+		return item, false
 	}
 	heap.Remove(&s.items, d.index)
-	return true
+	return d.leave(), true
+}
+
+// leave takes out what is held no more: who may remove it may keep d for long.
+func (d *due[T]) leave() (item T) {
+	var none T
+	item, d.item = d.item, none
+	return item
 }
 
 // take removes and returns all that match, in no order.
@@ -56,7 +63,7 @@ func (s *schedule[T]) take(match func(T) bool) (out []T) {
 	keep := s.items[:0]
 	for _, d := range s.items {
 		if match(d.item) {
-			out = append(out, d.item)
+			out = append(out, d.leave())
 			d.index = -1
 		} else {
 			d.index = len(keep)
@@ -90,7 +97,7 @@ func (s *schedule[T]) pop(now time.Time) (out []T, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.items) > 0 && !s.items[0].at.After(now) {
-		out = append(out, heap.Pop(&s.items).(*due[T]).item)
+		out = append(out, heap.Pop(&s.items).(*due[T]).leave())
 	}
 	if len(s.items) > 0 {
 		wait = s.items[0].at.Sub(now)
