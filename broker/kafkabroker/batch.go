@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -84,6 +85,7 @@ type decoder struct {
 	firstTime int64
 	logTime   int64 // or -1
 	any       bool  // a whole batch was seen
+	own       bool  // what is left lies in memory of its own
 	epoch     int32 // the leader's that wrote it; the highest so far
 }
 
@@ -93,6 +95,14 @@ func newDecoder(raw []byte, from, high int64, readCommitted bool, ab []aborted, 
 		slices.SortFunc(ab, func(a, b aborted) int { return cmp.Compare(a.first, b.first) })
 	}
 	return &decoder{raw: raw, from: from, at: from, high: high, committed: readCommitted, aborted: ab, limit: limit, epoch: -1}
+}
+
+// keep has what is left lie in memory of its own, for it is not read soon: other partitions came in the same answer, and all of
+// that stays in memory as long as any of it.
+func (d *decoder) keep() {
+	if !d.own {
+		d.own, d.raw, d.body = true, bytes.Clone(d.raw), d.body.clone()
+	}
 }
 
 // next reads one record. false without an error: there are no more, and d.at is what to fetch next.

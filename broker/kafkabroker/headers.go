@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 
@@ -65,6 +66,11 @@ func (r *recordReader) left() int { return len(r.b) - r.i }
 
 // rest is all that was not read.
 func (r *recordReader) rest() []byte { return r.b[r.i:] }
+
+// clone is a reader of what was not read, in memory of its own.
+func (r *recordReader) clone() recordReader {
+	return recordReader{b: bytes.Clone(r.rest()), bad: r.bad}
+}
 
 func (r *recordReader) fail() { r.bad, r.i = true, len(r.b) }
 

@@ -79,8 +79,11 @@ func (p *part) putOff(until time.Time) {
 func (p *part) hold(until time.Time, keeps bool) {
 	p.heldUntil = until
 	p.lists.waits(p)
-	if !keeps {
+	switch {
+	case !keeps:
 		p.drop()
+	case p.cur != nil:
+		p.cur.keep()
 	}
 }
 
