@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/internal/chance"
@@ -153,10 +154,15 @@ func (j *judge) failedLane(w *work, errs []error, of begun) (acked int) {
 	}
 	of.ruledEach(w.ms, rulings)
 	acked = j.ackSome(w, errs[:n], nil)
-	j.batches.putBehind(w, n+1, !IsDeferred(errs[n]))
+	// One that is put off is nobody's fault, unless it is put off since another one failed (together): without a call of its own
+	// that one would fail all of them again and again, and use up no attempt.
+	j.batches.putBehind(w, n+1, slices.ContainsFunc(errs[n:], isFault))
 	j.carry(x, rulings[n], of)
 	return acked
 }
+
+// isFault says whether a message failed, and was not only put off or skipped.
+func isFault(err error) bool { return err != nil && !IsSkip(err) && !IsDeferred(err) }
 
 // ackSome acks the first messages of a batch, with one call, each of which was handled or skipped. It returns how many were
 // handled.

@@ -1,0 +1,82 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// A message that fails in a batch for all of which something was emitted uses up its attempts, whatever stands before it: with an
+// order, too, where those are handled again before it.
+func TestPoisonInEmittingBatch(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		for _, byKey := range []bool{false, true} {
+			for _, poison := range []byte{0, 2, 4} {
+				t.Run(fmt.Sprintf("%s, by key %v, %d", order, byKey, poison), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { poisonInEmittingBatch(t, order, byKey, poison) })
+				})
+			}
+		}
+	}
+}
+
+func poisonInEmittingBatch(t *testing.T, order consumer.Order, byKey bool, poison byte) {
+	const messages, most = 5, 100
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1, "dead": 1}})
+	var mu sync.Mutex
+	var good []byte
+	runs := 0
+	handler := func(ctx context.Context, ms []*consumer.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if runs++; runs > most { // it would go on for ever, and take no time
+			return nil
+		}
+		if err := consumer.Emit(ctx, broker.Outgoing{Topic: "out"}); err != nil {
+			return err
+		}
+		errs := make([]error, len(ms))
+		for i, m := range ms {
+			if m.Value[0] == poison {
+				errs[i] = errors.New("no")
+			}
+		}
+		if errors.Join(errs...) != nil {
+			return &consumer.BatchError{Errs: errs}
+		}
+		for _, m := range ms {
+			good = append(good, m.Value[0])
+		}
+		return nil
+	}
+	r := start(t, b, consumer.Config{
+		Order: order, Output: b.Publisher(), Retry: consumer.Retry{MaxAttempts: 3},
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+		Batch:      &consumer.Batch{Size: messages, ByKey: byKey, Handler: handler}})
+	for i := range byte(messages) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("key"), Value: []byte{i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	s := r.Stats()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	want := slices.DeleteFunc([]byte{0, 1, 2, 3, 4}, func(v byte) bool { return v == poison })
+	if slices.Sort(good); !slices.Equal(good, want) {
+		t.Errorf("%v handled, want %v", good, want)
+	}
+	if s.DeadLettered != 1 || s.InFlight != 0 || runs > most {
+		t.Errorf("%d dead-lettered, %d in flight after %d runs", s.DeadLettered, s.InFlight, runs)
+	}
+}
