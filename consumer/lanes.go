@@ -32,11 +32,7 @@ type laneKey struct {
 func (ts *laneTables) use(key laneKey) *lanes {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	for key, t := range ts.by { // those of partitions that went elsewhere
-		if n, _ := t.size(); n == 0 && t.users == 0 {
-			delete(ts.by, key)
-		}
-	}
+	ts.sweep()
 	t := ts.by[key]
 	if t == nil {
 		t = newLanes(ts.cfg, ts.spares)
@@ -51,6 +47,20 @@ func (ts *laneTables) leave(t *lanes) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t.users--
+	ts.sweep()
+}
+
+// sweep forgets those of partitions that went elsewhere; the last ones, where something runs still, when the next claim begins or
+// ends.
+func (ts *laneTables) sweep() {
+	for key, t := range ts.by {
+		if t.users > 0 {
+			continue
+		}
+		if n, _ := t.size(); n == 0 {
+			delete(ts.by, key)
+		}
+	}
 }
 
 // all are the lanes of all partitions; of nil, none.

@@ -211,6 +211,30 @@ func sameOffsets(t *rapid.T, what string, rows []row, want []int64) {
 	}
 }
 
+// Lanes of partitions that went elsewhere are forgotten, though none comes in their place: a process that stands by would keep
+// those of all that it ever had.
+func TestLanesGoWithTheirPartitions(t *testing.T) {
+	const partitions = 100
+	ts := newLaneTables(Lane{Limit: 10})
+	var st stash
+	of := func(p int32) laneKey { return laneKey{topic: "in", partition: p} }
+	for p := range int32(partitions) {
+		ts.use(of(p))
+	}
+	running := ts.by[of(7)]
+	running.add(&claim{}, make([]broker.Message, 1), []uint64{1}, &st)
+	for p := range int32(partitions) {
+		ts.leave(ts.by[of(p)])
+	}
+	if all := ts.all(); len(all) != 1 || all[0] != running {
+		t.Errorf("the lanes of %d partitions are left, want those of the one where a message runs", len(all))
+	}
+	running.done([]uint64{1}, nil, 1, &followers{})
+	if ts.use(of(8)); len(ts.all()) != 1 {
+		t.Errorf("the lanes of %d partitions are left, want those of the one that has come", len(ts.all()))
+	}
+}
+
 // BenchmarkLanes is one message in and out, of a chunk of 64.
 func BenchmarkLanes(b *testing.B) {
 	for name, keys := range map[string]uint64{"100 keys": 100, "10000 keys": 10_000} {
