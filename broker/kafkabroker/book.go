@@ -95,11 +95,11 @@ func (x *books) of(b *start, at position) *book {
 	return k
 }
 
-// end forgets the log's: a claim has begun.
-func (x *books) end(log logKey) {
+// end forgets the partition's: a claim has begun. What it had when its topic was another one is of no use any more either.
+func (x *books) end(p partitionID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.logs, log)
+	maps.DeleteFunc(x.logs, func(log logKey, _ *book) bool { return log.partitionID == p })
 }
 
 const keyOffsetForLeaderEpoch = 23

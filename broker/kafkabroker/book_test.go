@@ -171,3 +171,24 @@ func TestOutageNotOurs(t *testing.T) {
 		})
 	}
 }
+
+// Of a topic that is made anew again and again nothing is remembered but what is of use: the last one's.
+func TestBooksOfTopicsThatAreGone(t *testing.T) {
+	const times = 100
+	var known books
+	part := func(n int) *part {
+		p := &part{partitionID: partitionID{"t", 0}, id: topicID{byte(n), 1}, tr: newTracker(progress{}, nil, 64)}
+		p.commitMemory = commitMemory{known: []position{{offset: 1, metadata: "ours"}}}
+		return p
+	}
+	other := part(0)
+	other.no = 1
+	known.keep(other)
+	for n := range times {
+		known.end(partitionID{"t", 0}) // a claim begins
+		known.keep(part(n))            // and is lost, for the topic is another one
+	}
+	if len(known.logs) != 2 || known.logs[part(times-1).logKey()] == nil || known.logs[other.logKey()] == nil {
+		t.Errorf("%d books are kept, want that of the last topic and the other partition's", len(known.logs))
+	}
+}

@@ -115,7 +115,7 @@ func (x *claims) introduce(of *holdings, b *start, leader int32) *part {
 		return nil
 	}
 	p := newPart(of, b, leader)
-	x.books.end(p.logKey())
+	x.books.end(p.partitionID)
 	x.solo.inspect(p, b.progress, x.gate.Budget().Messages)
 	say := func(e broker.Event) { e.Claim = p.claim; x.events.Say(e) }
 	say(broker.Event{Kind: broker.Assigned})
