@@ -9,7 +9,8 @@ import (
 )
 
 // Partitions come together in one answer. One that is held keeps what is its own of it, which the budget counts, and not the rest
-// as well: each of a hundred that are held, one after the other, would keep another answer.
+// as well: each of a hundred that are held, one after the other, would keep another answer. It is the same where its window is
+// full.
 func TestHeldPartitionKeepsNoAnswer(t *testing.T) {
 	x := newHolder(t, 0)
 	for id := range x.logs {
@@ -20,10 +21,25 @@ func TestHeldPartitionKeepsNoAnswer(t *testing.T) {
 		x.lookUp()
 	}
 	x.follow()
-	for name, decoded := range map[string]int64{"between batches": 0, "within a batch": 2, "at its end": 4} {
+	p := x.h.roster.turns[0]
+	hold := func() { x.h.hold(p, x.now.Add(time.Hour)) }
+	stall := func() {
+		p.heldUntil = time.Time{}
+		p.tr.offer(p.scan, 1)
+		p.scan, p.tr.most = p.tr.passed, 1
+		if x.h.ready(p, x.now) {
+			t.Error("its window is not full")
+		}
+	}
+	for name, c := range map[string]struct {
+		decoded int64
+		wait    func()
+	}{
+		"between batches": {0, hold}, "within a batch": {2, hold}, "at its end": {4, hold},
+		"stalled": {2, stall},
+	} {
 		t.Run(name, func(t *testing.T) {
 			const each = 4
-			p := x.h.roster.turns[0]
 			records := join(testBatch{offsets: offsets(0, each)}, testBatch{base: each, offsets: offsets(each, 2*each)})
 			answer := make([]byte, 1<<20)
 			copy(answer[100:], records)
@@ -37,11 +53,11 @@ func TestHeldPartitionKeepsNoAnswer(t *testing.T) {
 					t.Fatalf("%v, %v, offset %d with %q, want %d", more, err, r.offset, r.value, o)
 				}
 			}
-			for o := range decoded {
+			for o := range c.decoded {
 				next(o)
 			}
 			p.put(d, int64(len(records)))
-			x.h.hold(p, x.now.Add(time.Hour))
+			c.wait()
 			if p.cur != d {
 				t.Fatal("what was prefetched is let go")
 			}
@@ -49,7 +65,7 @@ func TestHeldPartitionKeepsNoAnswer(t *testing.T) {
 			if kept.Value() != nil {
 				t.Error("the whole answer is in memory")
 			}
-			for o := decoded; o < 2*each; o++ {
+			for o := c.decoded; o < 2*each; o++ {
 				next(o)
 			}
 			if more, err := d.next(new(record)); more || err != nil || d.at != 2*each {

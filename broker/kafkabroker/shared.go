@@ -53,6 +53,9 @@ func (x *shared) ready(p *part, now time.Time) bool {
 		return true
 	}
 	p.stalled = true
+	if p.cur != nil && !p.busy {
+		p.cur.keep()
+	}
 	if !p.told && !p.tr.awaitsOutputs() {
 		p.told = true
 		x.events.Say(broker.Event{Kind: broker.Stalled, Claim: p.claim, From: p.tr.floor()})
