@@ -24,6 +24,9 @@ func TestPoisonInEmittingBatch(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, by key %v, %d", order, byKey, poison), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { poisonInEmittingBatch(t, order, byKey, poison) })
 				})
+				t.Run(fmt.Sprintf("%s, by key %v, %d is put off", order, byKey, poison), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { putOffInEmittingBatch(t, order, byKey, poison) })
+				})
 			}
 		}
 	}
@@ -78,5 +81,43 @@ func poisonInEmittingBatch(t *testing.T, order consumer.Order, byKey bool, poiso
 	}
 	if s.DeadLettered != 1 || s.InFlight != 0 || runs > most {
 		t.Errorf("%d dead-lettered, %d in flight after %d runs", s.DeadLettered, s.InFlight, runs)
+	}
+}
+
+// One that is put off does not have the others go round and round until its time has come.
+func putOffInEmittingBatch(t *testing.T, order consumer.Order, byKey bool, late byte) {
+	const messages, most = 5, 100
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}})
+	runs, begun := 0, time.Now()
+	r := start(t, b, consumer.Config{Order: order, Output: b.Publisher(), Pool: consumer.Pool{Min: 1, Max: 1},
+		Batch: &consumer.Batch{Size: messages, ByKey: byKey, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			if runs++; runs > most { // it would go on for ever, and take no time
+				return nil
+			}
+			if err := consumer.Emit(ctx, broker.Outgoing{Topic: "out"}); err != nil {
+				return err
+			}
+			errs := make([]error, len(ms))
+			for i, m := range ms {
+				if m.Value[0] == late && time.Since(begun) < 10*time.Second {
+					errs[i] = consumer.Defer(time.Second, nil)
+				}
+			}
+			return &consumer.BatchError{Errs: errs}
+		}}})
+	for i := range byte(messages) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("key"), Value: []byte{i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	if s := r.Stats(); s.Handled != messages {
+		t.Errorf("%d handled, want %d", s.Handled, messages)
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if runs > most {
+		t.Errorf("%d runs", runs)
 	}
 }

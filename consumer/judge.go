@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/internal/chance"
@@ -100,9 +99,10 @@ func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int)
 	if late {
 		errs = lateErrors(errs)
 	}
+	said := errs
 	errs = together(w, errs)
 	if w.lanes != nil && j.cfg.Batch.ByKey && w.lanes[0] != 0 {
-		return j.failedLane(w, errs, of)
+		return j.failedLane(w, errs, said, of)
 	}
 	rulings := make([]ruling, len(errs))
 	for i, e := range errs {
@@ -133,9 +133,9 @@ func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int)
 }
 
 // failedLane decides about a batch that is consecutive messages of a lane: what comes before the first that failed is done, and
-// what comes behind it waits in the lane again, for it must not be handled before that one is settled. It returns how many were
-// acked because their handler said nil.
-func (j *judge) failedLane(w *work, errs []error, of begun) (acked int) {
+// what comes behind it waits in the lane again, for it must not be handled before that one is settled. said is what the handler
+// said of each. It returns how many were acked because their handler said nil.
+func (j *judge) failedLane(w *work, errs, said []error, of begun) (acked int) {
 	rulings := make([]ruling, len(errs))
 	n := 0
 	for n < len(errs) && (errs[n] == nil || IsSkip(errs[n])) {
@@ -154,15 +154,12 @@ func (j *judge) failedLane(w *work, errs []error, of begun) (acked int) {
 	}
 	of.ruledEach(w.ms, rulings)
 	acked = j.ackSome(w, errs[:n], nil)
-	// One that is put off is nobody's fault, unless it is put off since another one failed (together): without a call of its own
-	// that one would fail all of them again and again, and use up no attempt.
-	j.batches.putBehind(w, n+1, slices.ContainsFunc(errs[n:], isFault))
+	// One that its handler put off is nobody's fault. But one that is put off since another did not come to its end (together) goes
+	// with it again at once: without a call of its own that would be so again and again, and use up no attempt.
+	j.batches.putBehind(w, n+1, !IsDeferred(said[n]))
 	j.carry(x, rulings[n], of)
 	return acked
 }
-
-// isFault says whether a message failed, and was not only put off or skipped.
-func isFault(err error) bool { return err != nil && !IsSkip(err) && !IsDeferred(err) }
 
 // ackSome acks the first messages of a batch, with one call, each of which was handled or skipped. It returns how many were
 // handled.
