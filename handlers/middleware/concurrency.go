@@ -20,6 +20,7 @@ type ConcurrencyLimit struct {
 	running int
 	line    list.List // of *place
 	places  map[message]*list.Element
+	sweep   int // messages that wait until those are forgotten that went back to the broker
 }
 
 // A message as it is named while it is here.
@@ -109,9 +110,25 @@ func (l *ConcurrencyLimit) forget(m message) {
 // wait takes a place in the line.
 func (l *ConcurrencyLimit) wait(m message, wake func() bool) {
 	l.mu.Lock()
+	if l.sweep--; l.sweep < 0 {
+		l.forgetEnded()
+	}
 	l.places[m] = l.line.PushBack(&place{m, wake})
 	l.mu.Unlock()
 	l.wake() // a slot may have become free since it was refused one
+}
+
+// forgetEnded forgets those whose claim has ended: they went back to the broker, and nobody else takes them out of the line while
+// no slot becomes free.
+func (l *ConcurrencyLimit) forgetEnded() {
+	for m := range l.places {
+		select {
+		case <-m.claim.Ended():
+			l.forget(m)
+		default:
+		}
+	}
+	l.sweep = max(1024, len(l.places))
 }
 
 func (l *ConcurrencyLimit) leave() {
