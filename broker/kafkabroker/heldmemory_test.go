@@ -8,9 +8,9 @@ import (
 	"weak"
 )
 
-// Partitions come together in one answer. One that is held keeps what is its own of it, which the budget counts, and not the rest
-// as well: each of a hundred that are held, one after the other, would keep another answer. It is the same where its window is
-// full.
+// Partitions come together in one answer. One that is held for long keeps what is its own of it, which the budget counts, and not
+// the rest as well: each of a hundred that are held, one after the other, would keep another answer. It is the same where its
+// window is full.
 func TestHeldPartitionKeepsNoAnswer(t *testing.T) {
 	x := newHolder(t, 0)
 	for id := range x.logs {
@@ -22,7 +22,11 @@ func TestHeldPartitionKeepsNoAnswer(t *testing.T) {
 	}
 	x.follow()
 	p := x.h.roster.turns[0]
-	hold := func() { x.h.hold(p, x.now.Add(time.Hour)) }
+	hold := func() {
+		x.h.hold(p, x.now.Add(time.Hour))
+		x.now = x.h.next(x.now) // when it has been held for long
+		x.h.next(x.now)
+	}
 	stall := func() {
 		p.heldUntil = time.Time{}
 		p.tr.offer(p.scan, 1)

@@ -30,8 +30,9 @@ type part struct {
 	endAt   time.Time
 
 	heldUntil time.Time
-	stalled   bool // its window was full, and is not yet empty enough
-	told      bool // that was told
+	keepAt    time.Time // held since then, what is prefetched is to lie in memory of its own; zero: not held
+	stalled   bool      // its window was full, and is not yet empty enough
+	told      bool      // that was told
 }
 
 // A stage is how far a claim is. It goes forward only.
@@ -79,11 +80,8 @@ func (p *part) putOff(until time.Time) {
 func (p *part) hold(until time.Time, keeps bool) {
 	p.heldUntil = until
 	p.lists.waits(p)
-	switch {
-	case !keeps:
+	if !keeps {
 		p.drop()
-	case p.cur != nil:
-		p.cur.keep()
 	}
 }
 
