@@ -20,7 +20,7 @@ var poolMutants = []mutant{
 		"(min(change, s.shift) - s.others) * part", "0",
 		"./pool", "TestScenarios/O3"},
 	{"few workers that are all busy for a moment are a reason to grow", "pool/status.go",
-		"		short = o.Rates.Usual\n", "		short = 0\n",
+		"		short = 3 * o.Rates.Usual\n", "		short = 0\n",
 		"./pool", "TestScenarios/L"},
 	{"replicas probe one downstream together", "pool/proof.go",
 		"(0.75+jitter/2)", "(1+0*jitter)",

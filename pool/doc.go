@@ -64,9 +64,9 @@
 //
 //  1. Workers report their idle timeouts, and the pool shrinks by those that did.
 //  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, the
-//     broker's too where what is here lasts until the next look, and a square root for what varies), at most twofold at a time;
-//     below 16 only when that takes longer than the handlers in hand usually do, and beyond 16 not before two completions per
-//     worker.
+//     broker's too where what is here lasts until the next look, and from 16 on a square root for what varies), at most twofold
+//     at a time; below 16 only when that takes three times what the handlers in hand usually take, and beyond 16 not before two
+//     completions per worker.
 //  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three
 //     standard errors, what a start adds and a cut takes away, and what others do to it, which shows at one size.
 //  4. A growth that is proven to bring less than half of what it could goes back to the knee, beyond which more bring nothing,

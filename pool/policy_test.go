@@ -36,6 +36,18 @@ func full(o *Observation, h time.Duration) {
 	o.Oldest, o.Age = h, time.Duration(o.Workers)*h/2
 }
 
+// scattered: exponential times, which the workers there are can do; from half a second on so much waits.
+func scattered(waits int) world {
+	return func(i int, o *Observation) {
+		before := o.Squares
+		full(o, 5*time.Millisecond)
+		o.Squares += o.Squares - before
+		if i > 100 {
+			o.Backlog = waits
+		}
+	}
+}
+
 // hang: all workers run and nothing finishes.
 func hang(o *Observation) {
 	o.Busy, o.InHand, o.Idle, o.IdleLong = o.Workers, o.Workers, 0, 0
@@ -68,6 +80,10 @@ func TestReportStatusDecides(t *testing.T) {
 				o.Backlog = 10
 			}
 		}, func(_ Decision, peak int) bool { return peak == 10 }, ReasonStaff},
+		{"two of which each has some waiting for a moment: none more", 400, func(o *Observation) { o.Workers = 2 }, scattered(7),
+			func(_ Decision, peak int) bool { return peak == 2 }, ReasonStaff},
+		{"two for which more waits: as many as do it, and none to spare", 102, func(o *Observation) { o.Workers = 2 }, scattered(14),
+			func(d Decision, _ int) bool { return d.Target == 3 }, ReasonStaff},
 		{"a million at start, and workers pay: Max", 400, nil,
 			func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog, o.Full = 1e6, true },
 			func(_ Decision, peak int) bool { return peak == 256 }, ""},

@@ -30,7 +30,7 @@ type bounds struct {
 var limits = map[string]bounds{
 	"S1":  {t90: 60 * ms, p99: 37 * ms, ratio: 1.55, quick: true},
 	"S2":  {t90: 91 * ms, p99: 29 * ms, ratio: 1.45},
-	"S2b": {t90: 2 * ms, p99: 28 * ms, ratio: 4.8, quick: true},
+	"S2b": {t90: 2 * ms, p99: 28 * ms, ratio: 3.1, peak: 3, quick: true},
 	"S3":  {t90: 45 * ms, ratio: 1.15, thrash: 100, goodput: 6272, peak: 128},
 	"S3b": {t90: 45 * ms, ratio: 1.1, thrash: 100, goodput: 6136, peak: 128, quick: true},
 	"S5":  {t90: 65 * ms, p99: 47 * ms, ratio: 2.0},

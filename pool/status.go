@@ -193,10 +193,10 @@ func (s *reportStatus) grow(o Observation) Decision {
 	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
 	short := o.Rates.Handler // a delay that is no reason to grow
 	switch {
+	case n < freeSize: // few are often all busy with long ones
+		short = 3 * o.Rates.Usual
 	case blind:
 		short = 0
-	case n < freeSize: // few are often all busy with long ones
-		short = o.Rates.Usual
 	}
 	short = max(2*tick, min(short, drainTime))
 	switch wait := held && o.Now < s.till; {
@@ -241,7 +241,10 @@ func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why 
 		case !blind && n < freeSize: // few of which some hold long ones prove less than what ended
 			h = o.Rates.Handler.Seconds()
 		}
-		if blind {
+		switch {
+		case n < freeSize: // a root of few is as many again
+			roots = 0
+		case blind:
 			roots = 2
 		}
 		want := staff(o.Rates.Rising*h+float64(o.waiting())*h/max(h, drainTime.Seconds()), roots)
