@@ -245,7 +245,7 @@ func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why 
 		case n < freeSize: // a root of few is as many again
 			roots = 0
 		case blind:
-			roots = 2
+			roots = 4
 		}
 		want := staff(o.Rates.Rising*h+float64(o.waiting())*h/max(h, drainTime.Seconds()), roots)
 		if want <= n && o.Now-s.changedAt >= rateMemory {
