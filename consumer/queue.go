@@ -132,15 +132,15 @@ func (q *queue) expect(n int) { q.pool.Expect(n) }
 
 // requeueExpected is requeue for what was announced. last: by a worker that has nothing else to do, and comes back for it.
 func (q *queue) requeueExpected(w *work, last bool) (refused []*work) {
-	class := q.classOf(w.k, &w.ms[0])
+	class, n := q.classOf(w.k, &w.ms[0]), len(w.ms)
 	if !w.k.enter(w) {
-		q.pool.Expect(-len(w.ms))
+		q.pool.Expect(-n)
 		return []*work{w}
 	}
 	if last {
-		q.pool.RequeueLast(class, w)
+		q.pool.RequeueLast(class, n, w)
 	} else {
-		q.pool.RequeueExpected(class, w)
+		q.pool.RequeueExpected(class, n, w)
 	}
 	return nil
 }

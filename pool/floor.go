@@ -138,17 +138,18 @@ func (f *floor[T]) leave(s *waiter[T], cause error) bool {
 	return true
 }
 
-// requeued is how something is requeued: it was announced, by a worker that comes back at once.
-type requeued struct{ expected, last bool }
+// requeued is how something is requeued: so many messages of it were announced; by a worker that comes back at once.
+type requeued struct {
+	expected int
+	last     bool
+}
 
 // requeue puts ts at the end of their class, whatever the bound and even after the end.
 func (f *floor[T]) requeue(class int, how requeued, ts []T, each []int) {
 	f.mu.Lock()
 	var woken *Worker[T]
+	f.expected -= how.expected
 	for i, t := range ts {
-		if how.expected {
-			f.expected -= each[i]
-		}
 		if how.last && i == 0 {
 			f.queue.push(class, item[T]{t, each[i]}) // the worker takes it, or who is called by the one that takes before it
 			continue

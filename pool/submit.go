@@ -81,11 +81,11 @@ func (p *Pool[T]) requeue(class int, how requeued, ts []T) {
 // not come. It does not block.
 func (p *Pool[T]) Expect(n int) { p.floor.expect(n) }
 
-// RequeueExpected is Requeue for what was announced by Expect.
-func (p *Pool[T]) RequeueExpected(class int, ts ...T) { p.requeue(class, requeued{expected: true}, ts) }
+// RequeueExpected is Requeue for t, n messages of which Expect announced; it may have fewer by now.
+func (p *Pool[T]) RequeueExpected(class, n int, t T) { p.requeue(class, requeued{expected: n}, []T{t}) }
 
-// RequeueLast is RequeueExpected for the last that a Do does: no other worker is woken for the first of ts, since this one
-// comes back at once. To wake another costs more than a short T does.
-func (p *Pool[T]) RequeueLast(class int, ts ...T) {
-	p.requeue(class, requeued{expected: true, last: true}, ts)
+// RequeueLast is RequeueExpected for the last that a Do does: no other worker is woken for t, since this one comes back at once.
+// To wake another costs more than a short T does.
+func (p *Pool[T]) RequeueLast(class, n int, t T) {
+	p.requeue(class, requeued{expected: n, last: true}, []T{t})
 }

@@ -311,3 +311,43 @@ func TestManySubmittersManyGivingUp(t *testing.T) {
 		t.Errorf("taken %d, handled %d, in %d", taken.Load(), handled.Load(), p.Stats().In)
 	}
 }
+
+// lookout is a fixed policy that keeps what it saw last.
+type lookout struct {
+	mu   sync.Mutex
+	seen pool.Observation
+}
+
+func (l *lookout) Step(o pool.Observation) pool.Decision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = o
+	return pool.Decision{Target: o.Workers, Next: 10 * time.Millisecond}
+}
+
+// TestExpectedIsTakenBackWhole: what was announced waits no more when it was requeued, though it was emptied meanwhile. Else the
+// manager would see a backlog for ever that nobody has.
+func TestExpectedIsTakenBackWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lookout
+		p := newPool(t, pool.Config[int]{Min: 1, Max: 1, Policy: &l, Count: func(n int) int { return n }, Do: func(intWorker, int) {}})
+		expected := func() int {
+			time.Sleep(time.Second)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.seen.Expected
+		}
+		p.Expect(7)
+		if n := expected(); n != 7 {
+			t.Fatalf("%d are expected, want 7", n)
+		}
+		p.RequeueExpected(0, 4, 0)
+		p.RequeueLast(0, 3, 3)
+		if n := expected(); n != 0 {
+			t.Errorf("%d are expected still", n)
+		}
+		if _, err := p.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -356,8 +356,7 @@ func TestInHand(t *testing.T) {
 	})
 }
 
-// TestRequeueLastWakesNobody: what a worker requeues as the last that it does, it handles itself, while others are idle; of
-// several the others get all but the first.
+// TestRequeueLastWakesNobody: what a worker requeues as the last that it does, it handles itself, while others are idle.
 func TestRequeueLastWakesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const chain = 1000
@@ -376,7 +375,7 @@ func TestRequeueLastWakesNobody(t *testing.T) {
 			mu.Unlock()
 			if n > 0 {
 				p.Expect(1)
-				p.RequeueLast(0, n-1)
+				p.RequeueLast(0, 1, n-1)
 			}
 		}})
 		synctest.Wait()
