@@ -2,55 +2,27 @@ package consumer_test
 
 import (
 	"context"
-	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// seenOnce knows messages that were handled, and keeps none in memory.
-type seenOnce struct {
-	mu  sync.Mutex
-	all []weak.Pointer[consumer.Message]
-}
-
-func (s *seenOnce) add(ms []*consumer.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range ms {
-		s.all = append(s.all, weak.Make(m))
-	}
-}
-
-// count says how many were handled, and how many of these are in memory still.
-func (s *seenOnce) count() (handled, kept int) {
-	runtime.GC()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.all {
-		if m.Value() != nil {
-			kept++
-		}
-	}
-	return len(s.all), kept
-}
-
 // A batch that was handled is not in memory any more, however long it might have lingered: with a Linger of minutes it would be
 // many times the budget. Messages come a few at a time, so each batch gathers.
 func TestHandledBatchesAreNotKept(t *testing.T) {
 	const messages, size, atOnce = 5000, 10, 7
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-	var seen seenOnce
+	var seen kept[consumer.Message]
 	r := start(t, b, consumer.Config{
 		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}, Prefetch: atOnce}), Chunk: atOnce,
 		Batch: &consumer.Batch{Size: size, Linger: time.Hour, Handler: func(_ context.Context, ms []*consumer.Message) error {
-			seen.add(ms)
+			for _, m := range ms {
+				seen.add(m)
+			}
 			return nil
 		}}})
 	for range messages {
@@ -58,18 +30,18 @@ func TestHandledBatchesAreNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var handled, kept int
+	var handled, left int
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		// What the workers, the slab and the cutter hold still is no more than some batches.
-		if handled, kept = seen.count(); handled == messages && kept < messages/10 {
+		if handled, left = seen.count(); handled == messages && left < messages/10 {
 			break
 		}
 	}
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	if handled != messages || kept >= messages/10 {
-		t.Errorf("%d of %d handled, %d of them are kept in memory", handled, messages, kept)
+	if handled != messages || left >= messages/10 {
+		t.Errorf("%d of %d handled, %d of them are kept in memory", handled, messages, left)
 	}
 }
 
@@ -80,7 +52,7 @@ func TestLingeringKeepsNoAnswers(t *testing.T) {
 		t.Run(string(order), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-				var answers keptBytes
+				var answers kept[byte]
 				c, stop := quiet(t, consumer.Config{
 					Source: packed{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), &answers}, Order: order,
 					Batch: &consumer.Batch{Size: size, ByKey: true, Linger: time.Hour,

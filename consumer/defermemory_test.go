@@ -17,12 +17,12 @@ func TestWakeKeepsNoMessage(t *testing.T) {
 	const messages = 100
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-		var values keptBytes
+		var values kept[byte]
 		line := make(chan func() bool, 10*messages)
 		c, stop := quiet(t, consumer.Config{
 			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
 			Handler: func(_ context.Context, m *consumer.Message) error {
-				values.add(m.Value)
+				values.add(&m.Value[0])
 				return consumer.Defer(time.Minute, func(wake func() bool) { line <- wake })
 			}})
 		for range messages {

@@ -22,7 +22,7 @@ func TestEmittedIsNotKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := membroker.New(cfg)
-				var values keptBytes
+				var values kept[byte]
 				end := make(chan struct{})
 				c := consumer.Config{Handler: func(ctx context.Context, m *consumer.Message) error {
 					if m.Offset%slow == 0 {
@@ -31,7 +31,7 @@ func TestEmittedIsNotKept(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					o := broker.Outgoing{Topic: "out", Value: make([]byte, 1<<10)}
-					values.add(o.Value)
+					values.add(&o.Value[0])
 					return consumer.Emit(ctx, o)
 				}}
 				if !cfg.Atomic {

@@ -30,10 +30,10 @@ func TestIdleWorkersKeepNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := membroker.New(membroker.Config{Topics: map[string]int{"in": partitions, "out": 1}})
-				var values keptBytes
+				var values kept[byte]
 				cfg := consumer.Config{Pool: consumer.Pool{Min: workers, Max: workers}, Around: c.around,
 					Handler: func(ctx context.Context, m *consumer.Message) error {
-						values.add(m.Value)
+						values.add(&m.Value[0])
 						time.Sleep(time.Second)
 						if c.emits {
 							return consumer.Emit(ctx, broker.Outgoing{Topic: "out"})
@@ -91,14 +91,14 @@ func TestWaitingMessagesKeepNoWork(t *testing.T) {
 	const messages = 64
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}})
-		var values keptBytes
+		var values kept[byte]
 		c, stop := quiet(t, consumer.Config{
 			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Timeout: time.Second,
 			Output: b.Publisher(), Pool: consumer.Pool{Min: 1, Max: 1},
 			Retry:  consumer.Retry{Backoff: consumer.Backoff{Initial: time.Hour, Max: time.Hour}},
 			Around: func(ctx context.Context, _ []*consumer.Message) (context.Context, consumer.End) { return ctx, nil },
 			Handler: func(ctx context.Context, m *consumer.Message) error {
-				values.add(m.Value)
+				values.add(&m.Value[0])
 				<-ctx.Done()
 				return ctx.Err()
 			}})

@@ -15,7 +15,7 @@ import (
 // A packed source hands out what it has at once in one piece of memory, as a broker's answer is, and tells of each.
 type packed struct {
 	*membroker.Source
-	answers *keptBytes
+	answers *kept[byte]
 }
 
 func (s packed) Receive(dst []broker.Message) (int, error) {
@@ -26,7 +26,7 @@ func (s packed) Receive(dst []broker.Message) (int, error) {
 		answer = append(answer, dst[i].Value...)
 		dst[i].Value = answer[at:]
 	}
-	s.answers.add(answer[:1])
+	s.answers.add(&answer[:1][0])
 	return n, err
 }
 
@@ -48,7 +48,7 @@ func TestWaitingInLanesKeepsNoAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end = make(chan struct{})
 				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
-				var answers keptBytes
+				var answers kept[byte]
 				cfg := consumer.Config{
 					Source: packed{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), &answers}, Order: consumer.OrderKey,
 					Retry: consumer.Retry{Backoff: consumer.Backoff{Initial: time.Hour, Max: time.Hour}},

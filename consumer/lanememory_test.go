@@ -3,12 +3,10 @@ package consumer_test
 import (
 	"context"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -64,41 +62,16 @@ func TestManyKeysLeaveNothing(t *testing.T) {
 	})
 }
 
-// keptBytes knows bytes by their beginnings, and keeps none in memory.
-type keptBytes struct {
-	mu  sync.Mutex
-	all []weak.Pointer[byte]
-}
-
-func (k *keptBytes) add(b []byte) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = append(k.all, weak.Make(&b[0]))
-}
-
-// count says how many there were, and how many of these are in memory still.
-func (k *keptBytes) count() (all, kept int) {
-	runtime.GC()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, b := range k.all {
-		if b.Value() != nil {
-			kept++
-		}
-	}
-	return len(k.all), kept
-}
-
 // A watched source tells of the values that it hands out.
 type watched struct {
 	*membroker.Source
-	values *keptBytes
+	values *kept[byte]
 }
 
 func (s watched) Receive(dst []broker.Message) (int, error) {
 	n, err := s.Source.Receive(dst)
 	for i := range n {
-		s.values.add(dst[i].Value)
+		s.values.add(&dst[i].Value[0])
 	}
 	return n, err
 }

@@ -18,7 +18,7 @@ func TestRetriedMessagesAreNotKept(t *testing.T) {
 	const messages, slow = 100, 8
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "retry": 1}})
-		var values keptBytes
+		var values kept[byte]
 		var again atomic.Int64
 		end := make(chan struct{})
 		c, stop := quiet(t, consumer.Config{
@@ -32,7 +32,7 @@ func TestRetriedMessagesAreNotKept(t *testing.T) {
 				if m.Runs == 0 {
 					return errors.New("not yet")
 				}
-				values.add(m.Value)
+				values.add(&m.Value[0])
 				if again.Add(1)%slow == 0 {
 					<-end
 				}

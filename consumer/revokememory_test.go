@@ -25,7 +25,7 @@ func TestRevokedMessagesAreNotKept(t *testing.T) {
 				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Hour})
 				end := make(chan struct{})
 				cfg.Pool = consumer.Pool{Min: 1, Max: 1}
-				values := &keptBytes{}
+				values := &kept[byte]{}
 				cfg.Source = watched{b.Source(membroker.SourceConfig{Topics: []string{"in"}, RevokeWait: time.Millisecond}), values}
 				cfg.Handler = func(context.Context, *consumer.Message) error {
 					<-end
