@@ -98,25 +98,6 @@ func (l *lists) rotate() *part {
 	return nil
 }
 
-// heldLong is for how long a partition is held before what is prefetched of it is copied out of its answer. A lane is full for
-// less, mostly.
-const heldLong = 100 * time.Millisecond
-
-// keeps has what is prefetched of a part that is held for long lie in memory of its own, and returns when to look for that; zero:
-// never.
-func (p *part) keeps(now time.Time) (next time.Time) {
-	switch {
-	case p.cur == nil || p.cur.own || p.busy || !p.heldUntil.After(now):
-		p.keepAt = time.Time{}
-	case p.keepAt.IsZero():
-		p.keepAt = now.Add(heldLong)
-	case !p.keepAt.After(now):
-		p.cur.keep()
-		p.keepAt = time.Time{}
-	}
-	return p.keepAt
-}
-
 // next says whether a hold is over of something that is prefetched, and when to look again for what waits for a time; zero:
 // never. It says so once: what it was asked for later than now is to be looked at by then.
 func (l *lists) next(now time.Time) (wake bool, next time.Time) {
@@ -126,7 +107,7 @@ func (l *lists) next(now time.Time) (wake bool, next time.Time) {
 				next = sooner(next, t)
 			}
 		}
-		next = sooner(next, p.keeps(now))
+		next = sooner(next, p.keepHeld(now))
 		p.inTimed = p.heldUntil.After(now) || p.retryAt.After(now)
 		wake = wake || p.cur != nil && !p.heldUntil.After(now)
 		return !p.inTimed

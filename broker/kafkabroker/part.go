@@ -85,6 +85,25 @@ func (p *part) hold(until time.Time, keeps bool) {
 	}
 }
 
+// heldLong is for how long a partition is held before what is prefetched of it is copied out of its answer. A lane is full for
+// less, mostly.
+const heldLong = 100 * time.Millisecond
+
+// keepHeld has what is prefetched of it lie in memory of its own where it is held for long, and returns when to look for that;
+// zero: never.
+func (p *part) keepHeld(now time.Time) (next time.Time) {
+	switch {
+	case p.cur == nil || p.cur.own || p.busy || !p.heldUntil.After(now):
+		p.keepAt = time.Time{}
+	case p.keepAt.IsZero():
+		p.keepAt = now.Add(heldLong)
+	case !p.keepAt.After(now):
+		p.cur.keep()
+		p.keepAt = time.Time{}
+	}
+	return p.keepAt
+}
+
 // moveTo takes a new leader.
 func (p *part) moveTo(leader int32) {
 	if p.leader != leader {
