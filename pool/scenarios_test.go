@@ -37,7 +37,7 @@ var limits = map[string]bounds{
 	"S6":  {t90: 65 * ms, p99: 6 * ms, ratio: 2.8},
 	"S7":  {t90: 100 * ms, p99: 60 * ms, ratio: 1.35, quick: true},
 	"S8":  {t90: 30 * ms, p99: 1 * ms, ratio: 1.5, quick: true},
-	"S9":  {t90: 390 * ms, p99: 600 * ms, ratio: 1.5, quick: true},
+	"S9":  {t90: 460 * ms, p99: 600 * ms, ratio: 1.5, quick: true},
 	"S10": {t90: 130 * ms, p99: 66 * ms, ratio: 1.45},
 	"S11": {t90: 600 * ms, ratio: 1.2, goodput: 25000},
 	"S12": {t90: 60 * ms, ratio: 1.3, thrash: 60, goodput: 627, quick: true},
