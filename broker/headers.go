@@ -33,6 +33,17 @@ func (h Headers) Len() int {
 	return h.Codec.Len(h.Raw)
 }
 
+// Bytes is how many bytes the headers keep in memory: those of Raw, or, where a codec has headers that are decoded already and
+// Raw is empty, what it tells by a method Bytes() int; 0 if it has none.
+func (h Headers) Bytes() int {
+	if len(h.Raw) == 0 {
+		if decoded, ok := h.Codec.(interface{ Bytes() int }); ok {
+			return decoded.Bytes()
+		}
+	}
+	return len(h.Raw)
+}
+
 // Get returns the last value of key, compared exactly, and whether there is one.
 func (h Headers) Get(key string) ([]byte, bool) {
 	if h.Codec == nil {

@@ -11,6 +11,12 @@ func TestNewHeadersOfNothingAreEmpty(t *testing.T) {
 	}
 }
 
+func TestNewHeadersHaveTheBytesOfRaw(t *testing.T) {
+	if h := NewHeaders(Header{Key: "Trace-Id", Value: []byte("7f3a")}); h.Bytes() != len(h.Raw) || h.Bytes() == 0 {
+		t.Errorf("%d bytes, Raw has %d", h.Bytes(), len(h.Raw))
+	}
+}
+
 // A test keeps what it made the headers of, and may change it.
 func TestNewHeadersCopy(t *testing.T) {
 	value := []byte("7f3a")

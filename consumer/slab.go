@@ -47,4 +47,4 @@ func (s *slab) take(n int) []broker.Message {
 }
 
 // weightOf is how many bytes a message keeps in memory, besides itself.
-func weightOf(m *broker.Message) int { return len(m.Key) + len(m.Value) + len(m.Headers.Raw) }
+func weightOf(m *broker.Message) int { return len(m.Key) + len(m.Value) + m.Headers.Bytes() }

@@ -43,6 +43,38 @@ func TestSlabIsBoundedByBytes(t *testing.T) {
 	}
 }
 
+// decoded is a codec of headers that are read already: Raw has none of their bytes.
+type decoded struct {
+	broker.HeaderCodec
+	bytes int
+}
+
+func (d decoded) Bytes() int { return d.bytes }
+
+// Headers are a part of what stays in memory, also where a client has read them before.
+func TestSlabIsBoundedByHeaders(t *testing.T) {
+	const size = 10 << 10
+	for name, headers := range map[string]broker.Headers{
+		"raw":     {Raw: make([]byte, size)},
+		"decoded": {Codec: decoded{bytes: size}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := slab{most: 128}
+			for range s.most {
+				s.renew()
+				s.free[0] = broker.Message{Headers: headers}
+				s.take(1)
+				if s.bytes > slabBytes+size {
+					t.Fatalf("%d bytes in one slab", s.bytes)
+				}
+			}
+			if s.bytes == 0 {
+				t.Error("headers have no bytes")
+			}
+		})
+	}
+}
+
 // Small messages are allocated together, also after large ones.
 func TestSlabHasManySmallMessages(t *testing.T) {
 	s := slab{most: 128}

@@ -34,6 +34,18 @@ func (c codec) Len([]byte) int {
 	return n
 }
 
+// Bytes is how many bytes of keys and values there are.
+func (c codec) Bytes() int {
+	n := 0
+	for k, vs := range c {
+		n += len(k)
+		for _, v := range vs {
+			n += len(v)
+		}
+	}
+	return n
+}
+
 // Get implements broker.HeaderCodec.
 func (c codec) Get(_ []byte, key string) ([]byte, bool) {
 	vs := c[key]

@@ -421,6 +421,9 @@ func TestHeaders(t *testing.T) {
 	if !slices.Equal(got, want) || h.Len() != len(want) {
 		t.Errorf("All gave %q, Len %d", got, h.Len())
 	}
+	if n := h.Bytes(); n != len("b1"+"3"+"a2"+"empty"+"B4"+"utf\xff\xfe"+"last5") { // a repeated key is in memory once
+		t.Errorf("Bytes gave %d", n)
+	}
 	for k, want := range map[string]string{"b": "3", "B": "4", "empty": ""} {
 		if v, ok := h.Get(k); !ok || v == nil || string(v) != want {
 			t.Errorf("Get(%q) gave %q, %v", k, v, ok)
@@ -432,7 +435,7 @@ func TestHeaders(t *testing.T) {
 	for range h.All() {
 		break
 	}
-	if h := headersOf(nil); h.Len() != 0 || h.Codec != nil {
+	if h := headersOf(nil); h.Len() != 0 || h.Bytes() != 0 || h.Codec != nil {
 		t.Error("no headers are not the zero value")
 	}
 }
