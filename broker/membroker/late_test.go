@@ -38,6 +38,7 @@ func TestSlowExchange(t *testing.T) {
 				t.Error(err)
 			}
 			<-ms[1].Claim.Ended()
+			synctest.Wait() // its release, which comes next, is under way
 		}},
 	} {
 		t.Run(what.name, func(t *testing.T) {
