@@ -61,13 +61,19 @@ func newDescs(label prometheus.Labels) *descs {
 
 		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
 	}
+	d.addGauges(desc)
+	d.addCounters(desc)
+	return d
+}
+
+// describer makes the description of a metric.
+type describer func(name, help string, labels ...string) *prometheus.Desc
+
+// addGauges adds those of the figures that go up and down.
+func (d *descs) addGauges(desc describer) {
 	gauge := func(name, help string, of func(consumer.Stats) float64) *figure {
 		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.GaugeValue, of: of})
 		return &d.figures[len(d.figures)-1]
-	}
-	counter := func(name, help string, of func(consumer.Stats) int64) {
-		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.CounterValue,
-			of: func(s consumer.Stats) float64 { return float64(of(s)) }})
 	}
 	gauge("paused", "Whether somebody has paused the consumer: 1 until it is resumed.", func(s consumer.Stats) float64 {
 		if s.Paused {
@@ -92,7 +98,14 @@ func newDescs(label prometheus.Labels) *descs {
 	gauge("last_progress_timestamp_seconds", "When a handler last returned nil. Absent before the first time.",
 		func(s consumer.Stats) float64 { return float64(s.LastProgress.UnixNano()) / 1e9 }).
 		known = func(s consumer.Stats) bool { return !s.LastProgress.IsZero() }
+}
 
+// addCounters adds those of the figures that only grow.
+func (d *descs) addCounters(desc describer) {
+	counter := func(name, help string, of func(consumer.Stats) int64) {
+		d.figures = append(d.figures, figure{desc: desc(name, help), kind: prometheus.CounterValue,
+			of: func(s consumer.Stats) float64 { return float64(of(s)) }})
+	}
 	counter("received_messages_total", "Messages received from the source, redeliveries included.",
 		func(s consumer.Stats) int64 { return s.Received })
 	counter("handled_messages_total", "Messages acked because a handler returned nil.",
@@ -113,7 +126,6 @@ func newDescs(label prometheus.Labels) *descs {
 	counter("gap_messages_total", "Messages that the broker no longer had when their turn came, at least.",
 		func(s consumer.Stats) int64 { return s.Gaps })
 	counter("idle_reports_total", "Idle timeouts that workers reported.", func(s consumer.Stats) int64 { return s.Pool.Reports })
-	return d
 }
 
 func (d *descs) describe(ch chan<- *prometheus.Desc) {
