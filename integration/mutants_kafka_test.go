@@ -85,7 +85,7 @@ var kafkaMutants = []mutant{
 		"known && is.err == nil && is.id == w.topic:", "known && is.err == nil:",
 		"./broker/kafkabroker", "TestFateOf"},
 	{"what is of a deleted topic goes along in transactions", "broker/kafkabroker/committer.go",
-		"		if x.atlas.isGone(d.p.topic) {\n", "		if d.p == nil {\n",
+		"		if x.atlas.lacks(d.p.partitionID, d.p.id) {\n", "		if d.p == nil {\n",
 		"./broker/kafkabroker", "TestOutputsOfDeletedTopic/consumer/fake"},
 	{"a member rests beyond its session", "broker/kafkabroker/classic.go",
 		"; 0 < left && left < wait {\n", "; 0 < left && left < 0 {\n",

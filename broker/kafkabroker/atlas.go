@@ -109,6 +109,23 @@ func (a *atlas) isGone(topic string) bool {
 	return a.gone(topic)
 }
 
+// lacks says whether the log of a partition is gone: its topic was deleted, or is another one by now, which may have fewer
+// partitions.
+func (a *atlas) lacks(p partitionID, id topicID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t, known := a.topics[p.topic]
+	switch {
+	case a.gone(p.topic):
+		return true
+	case !known || t.err != nil:
+		return false
+	case id != (topicID{}) && t.id != (topicID{}):
+		return t.id != id
+	}
+	return int(p.no) >= len(t.leaders)
+}
+
 // absent says what there is not of what is to be consumed, by the last look.
 func (a *atlas) absent() error {
 	a.mu.Lock()

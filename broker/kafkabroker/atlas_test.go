@@ -106,3 +106,35 @@ func TestSubscribed(t *testing.T) {
 		}
 	}
 }
+
+// TestAtlasLacks: a partition's log is gone with its topic, where its topic is another one, and, where the broker has no ids,
+// where its topic has fewer partitions. What is unknown at the moment is not gone, nor is what one look has not heard of yet.
+func TestAtlasLacks(t *testing.T) {
+	id, other := topicID{1}, topicID{2}
+	two := []int32{1, 1}
+	missing := topic{err: kafka.UnknownTopicOrPartition}
+	for name, tc := range map[string]struct {
+		looks []topic
+		no    int32
+		id    topicID
+		want  bool
+	}{
+		"it is there":          {[]topic{{id: id, leaders: two}}, 1, id, false},
+		"missed once":          {[]topic{missing}, 1, id, false},
+		"deleted":              {[]topic{missing, missing}, 1, id, true},
+		"another":              {[]topic{{id: other, leaders: two}}, 1, id, true},
+		"another, smaller":     {[]topic{{id: other, leaders: two}}, 2, id, true},
+		"not heard of yet":     {[]topic{{id: id, leaders: two}}, 2, id, false},
+		"no ids":               {[]topic{{leaders: two}}, 1, topicID{}, false},
+		"no ids, smaller":      {[]topic{{leaders: two}}, 2, topicID{}, true},
+		"an error of a moment": {[]topic{{err: kafka.LeaderNotAvailable}}, 2, id, false},
+	} {
+		a := newAtlas(&Config{Topics: []string{"a"}})
+		for _, look := range tc.looks {
+			a.learn(a.begin(), map[string]topic{"a": look}, true)
+		}
+		if got := a.lacks(partitionID{"a", tc.no}, tc.id); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -89,8 +89,8 @@ type commitAnswer struct {
 	changed  bool          // the loop may have something to do about it
 }
 
-// answered takes note of the broker's answers. isGone says whether a topic was deleted.
-func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAnswer) {
+// answered takes note of the broker's answers. isGone says whether the log of a partition is gone.
+func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a commitAnswer) {
 	for _, d := range ds {
 		code := codeOf(d.c.err)
 		a.changed = a.changed || d.c.err != nil || d.p.stage != open || d.p.stalled || len(d.es) > 0
@@ -103,7 +103,7 @@ func (x *commits) answered(ds []due, isGone func(topic string) bool) (a commitAn
 			x.rise(d)
 			x.committed(d, &a)
 			continue
-		case code == kafka.UnknownTopicOrPartition && isGone(d.p.topic):
+		case code == kafka.UnknownTopicOrPartition && isGone(d.p.partitionID, d.p.id):
 			if d.last = d.last || x.r.concluded(d.p); d.last { // outputs that wait do so in vain
 				d.p.tr.buried()
 			}

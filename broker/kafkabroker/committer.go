@@ -131,7 +131,7 @@ func refusedCommit(cs []*commitment, err error) error {
 
 // answered takes note of the answers, and says whether something should be tried again soon.
 func (x *committer) answered(ds []due) (again bool) {
-	a := x.h.answered(ds, x.atlas.isGone)
+	a := x.h.answered(ds, x.atlas.lacks)
 	for _, err := range a.troubles {
 		x.note.failed(err)
 	}
@@ -152,8 +152,8 @@ func (x *committer) blocked() func(topic string) bool {
 	return x.txn.dest.blocked()
 }
 
-// transact sends it in a transaction, with what was made of the messages, and says whether it was answered. What is of a topic
-// that was deleted is left out, for the group would take none of the transaction with it.
+// transact sends it in a transaction, with what was made of the messages, and says whether it was answered. What is of a log
+// that is gone is left out, for the group would take none of the transaction with it.
 func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*commitment) bool {
 	x.leaveOut(ds, by)
 	ours, others := splitDues(ds, func(d due) bool { return d.c.err == nil })
@@ -189,10 +189,10 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	return true
 }
 
-// leaveOut refuses commitments of topics that were deleted, whoever has their partitions.
+// leaveOut refuses commitments of logs that are gone, whoever has their partitions.
 func (x *committer) leaveOut(ds []due, by map[memberID][]*commitment) {
 	for _, d := range ds {
-		if x.atlas.isGone(d.p.topic) {
+		if x.atlas.lacks(d.p.partitionID, d.p.id) {
 			d.c.err = kafka.UnknownTopicOrPartition
 		}
 	}

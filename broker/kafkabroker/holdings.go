@@ -320,7 +320,7 @@ func (h *holdings) collect(all bool, blocked func(topic string) bool) []due {
 	return h.commits.collect(all, blocked, time.Now())
 }
 
-func (h *holdings) answered(ds []due, isGone func(topic string) bool) commitAnswer {
+func (h *holdings) answered(ds []due, isGone func(partitionID, topicID) bool) commitAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.commits.answered(ds, isGone)

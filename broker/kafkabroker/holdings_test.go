@@ -430,7 +430,7 @@ func (x *holder) answer() {
 		ds = append(ds, d.due)
 	}
 	x.commits = x.commits[n:]
-	for _, id := range x.h.answered(ds, func(string) bool { return true }).released {
+	for _, id := range x.h.answered(ds, func(partitionID, topicID) bool { return true }).released {
 		if x.h.roster.parts[id] != nil || x.h.roster.beginning[id] != nil {
 			x.t.Fatalf("%v is released, and is here", id)
 		}

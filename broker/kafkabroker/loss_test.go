@@ -71,7 +71,7 @@ func TestLateLastCommit(t *testing.T) {
 					s.h.changed(change{kind: lost, parts: []partitionID{p.partitionID}, err: broker.ErrLost})
 				}
 				ds[0].c.err = codeErr(answer)
-				a := s.h.answered(ds, func(string) bool { return true })
+				a := s.h.answered(ds, func(partitionID, topicID) bool { return true })
 				if free := len(a.released) > 0; free == gone {
 					t.Errorf("lost meanwhile: %v; to be released: %v", gone, free)
 				}

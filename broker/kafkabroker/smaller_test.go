@@ -1,0 +1,46 @@
+package kafkabroker
+
+import (
+	"testing"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+// TestMadeAgainSmaller: a topic is made anew with fewer partitions than it had. The claims of those that are no more end, and so
+// does Close: the broker takes no last commit of them, as if the topic were gone.
+func TestMadeAgainSmaller(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 3, testMadeAgainSmaller)
+	setup := brokertest.Setup{Topics: 1, Partitions: 3}
+	t.Run("transactional/fake", func(t *testing.T) { testMadeAgainSmaller(t, fakeSystem(t, setup, "transactional")) })
+	t.Run("transactional/real", func(t *testing.T) { testMadeAgainSmaller(t, realSystem(t, setup, "transactional")) })
+}
+
+func testMadeAgainSmaller(t *testing.T, ts *testSystem) {
+	r := startRunner(t, ts.config(ts.net.link()))
+	old := ts.put(t, ts.topics[0], 0, 9)
+	eventually(t, "the old messages came", func() bool { return r.has(old) })
+	ts.parts = 1
+	ts.recreate(t, ts.topics[0])
+	want := ts.put(t, ts.topics[0], 9, 9)
+	eventually(t, "the new messages came", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+	eventually(t, "the claims of what is no more have ended", func() bool { return r.claims() == 1 })
+	r.close()
+}
+
+// claims is how many claims it has.
+func (r *runner) claims() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		switch e.Kind {
+		case broker.Assigned:
+			n++
+		case broker.Ended:
+			n--
+		}
+	}
+	return n
+}
