@@ -28,7 +28,7 @@ var kafkaMutants = []mutant{
 		"	case o.lost:\n		return broker.ErrLost\n", "	case o.lost:\n		return nil\n",
 		"./broker/kafkabroker", "TestLostUnderHandlers"},
 	{"a lost partition is committed", "broker/kafkabroker/claims.go",
-		"		x.r.lose(p, err)\n		x.books.keep(p)\n	}\n", "		x.r.last(p, err)\n		return\n	}\n",
+		"		x.r.lose(p, err)\n		x.remember(p, err)\n	}\n", "		x.r.last(p, err)\n		return\n	}\n",
 		"./broker/kafkabroker", "TestLostUnderHandlers"},
 	{"the end of a claim frees its budget", "broker/kafkabroker/claims.go",
 		"		x.stale.Add(p.logKey(), o)\n", "		x.stale.Add(p.logKey(), o)\n		x.gate.Free(1, 0)\n",

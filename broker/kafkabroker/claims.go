@@ -38,12 +38,21 @@ func (x *claims) lose(id partitionID, err error) {
 	if p := x.r.parts[id]; p != nil {
 		x.fence(p)
 		x.r.lose(p, err)
-		x.books.keep(p)
+		x.remember(p, err)
 	}
 	for _, p := range x.r.takeEnding(func(p *part) bool { return p.partitionID == id }) { // not ours to commit any more
-		x.books.keep(p)
+		x.remember(p, err)
 		x.unconfirmed(p, err)
 	}
+}
+
+// remember keeps what is finished of a part that was lost, in case it comes back. What is of a log that is gone does not.
+func (x *claims) remember(p *part, why error) {
+	if errors.Is(why, errRecreated) {
+		p.tr.buried()
+		return
+	}
+	x.books.keep(p)
 }
 
 // fence makes settles of a part say ErrLost from here on, and remembers what is out.

@@ -44,3 +44,26 @@ func (r *runner) claims() (n int) {
 	}
 	return n
 }
+
+// TestMadeAgainUncommitted: a topic is made anew while acks of its messages are not committed. They do not come again, so they
+// are not told as Unconfirmed.
+func TestMadeAgainUncommitted(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 3, func(t *testing.T, ts *testSystem) {
+		cfg := ts.config(ts.net.link())
+		cfg.CommitInterval, cfg.CommitMessages = 10*patience, 1_000_000
+		r := startRunner(t, cfg)
+		eventually(t, "all partitions begin", func() bool { return r.claims() == 3 })
+		old := ts.put(t, ts.topics[0], 0, 9)
+		eventually(t, "the old messages came", func() bool { return r.has(old) })
+		ts.parts = 1
+		ts.recreate(t, ts.topics[0])
+		want := ts.put(t, ts.topics[0], 9, 9)
+		eventually(t, "the new messages came", func() bool { return r.has(want) })
+		eventually(t, "the claims of what is no more have ended", func() bool { return r.claims() == 1 })
+		r.close()
+		if e, said := r.event(broker.Unconfirmed, ""); said {
+			t.Errorf("%d acks of %s/%d were told as Unconfirmed: %v", e.N, e.Claim.Topic, e.Claim.Partition, e.Err)
+		}
+	})
+}
