@@ -8,6 +8,7 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // An atlas is how the subscribed topics are laid out, by the last look at them. Safe for concurrent use.
@@ -21,11 +22,32 @@ type atlas struct {
 	look      int // the one that topics come from
 	topics    map[string]topic
 	missing   map[string]int // looks in a row that did not find a topic
-	unmatched bool           // it was told that the pattern matches none
+	seen      *kit.Recent[string, sighting]
+	unmatched bool // it was told that the pattern matches none
 }
 
 func newAtlas(cfg *Config) *atlas {
-	return &atlas{names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int)}
+	return &atlas{names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int),
+		seen: kit.NewRecent[string, sighting](mostSeen)}
+}
+
+// A sighting is what was seen of topics of one name: the id of the last one, and whether there were others before. It outlives
+// the topic: the group forgets what was committed of one that is deleted, and what is made again under its name is to be read
+// from its beginning, whatever Config.Start says.
+type sighting struct {
+	id    topicID
+	again bool
+}
+
+// mostSeen is how many names are remembered, for topics may come and go.
+const mostSeen = 10_000
+
+// see takes note of a topic that is there.
+func (a *atlas) see(name string, id topicID) {
+	was, known := a.seen.Get(name)
+	if id != (topicID{}) && was.id != id {
+		a.seen.Put(name, sighting{id, known})
+	}
 }
 
 // A survey is what a look brought.
@@ -70,6 +92,7 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 			v.counts[name] = int32(len(t.leaders))
 		}
 		if t.err == nil {
+			a.see(name, t.id)
 			continue
 		}
 		if was, known := a.topics[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) && waits {
@@ -165,7 +188,8 @@ func (a *atlas) whole() bool {
 type place struct {
 	leader int32 // negative: nobody, or nobody knows
 	id     topicID
-	look   int // that told it
+	again  bool // there was another topic of its name before
+	look   int  // that told it
 }
 
 // of is the place of a partition by the last look.
@@ -176,7 +200,8 @@ func (a *atlas) of(p partitionID) place {
 	if !known || t.err != nil || int(p.no) >= len(t.leaders) {
 		return place{leader: -1, look: a.look}
 	}
-	return place{leader: t.leaders[p.no], id: t.id, look: a.look}
+	was, _ := a.seen.Get(p.topic)
+	return place{leader: t.leaders[p.no], id: t.id, again: was.again, look: a.look}
 }
 
 // subscribed are the topics to tell the group of.

@@ -42,8 +42,16 @@ func (b *start) read(pos position) {
 		b.progress, b.warning = decodeMetadata(pos.offset, pos.metadata)
 	}
 	if pos.offset < 0 && b.reset == nil { // and nobody else has begun it since
-		b.reset = b.before
+		b.reset = b.remembered()
 	}
+}
+
+// remembered says why what the group has nothing of any more is to begin anew; nil: it is new to us, too.
+func (b *start) remembered() error {
+	if b.before == nil && b.again {
+		return errRecreated
+	}
+	return b.before
 }
 
 // otherLog says whether what is committed is of another topic than the one that was there at our last look.

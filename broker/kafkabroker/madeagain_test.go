@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
@@ -64,6 +65,31 @@ func TestMadeAgainUncommitted(t *testing.T) {
 		r.close()
 		if e, said := r.event(broker.Unconfirmed, ""); said {
 			t.Errorf("%d acks of %s/%d were told as Unconfirmed: %v", e.N, e.Claim.Topic, e.Claim.Partition, e.Err)
+		}
+	})
+}
+
+// TestMadeAgainLatest: a topic is deleted, and made anew after its claims have ended, when the group has forgotten what was
+// committed of it. All of it comes, whatever says where partitions begin of which nothing is committed.
+func TestMadeAgainLatest(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) {
+		cfg := ts.config(ts.net.link())
+		cfg.Start.At, cfg.Poll = "latest", time.Second
+		r := startRunner(t, cfg)
+		eventually(t, "it begins", func() bool { return r.claims() == 1 })
+		old := ts.put(t, ts.topics[0], 0, 9)
+		eventually(t, "the old messages came", func() bool { return r.has(old) })
+		deleteTopic(t, ts.admin, ts.topics[0])
+		eventually(t, "its claim ends", func() bool { return r.claims() == 0 })
+		createTopic(t, ts.admin, ts.topics[0], 1)
+		ts.admin.PurgeTopicsFromClient(ts.topics[0])
+		want := ts.put(t, ts.topics[0], 9, 9)
+		eventually(t, "it begins again", func() bool { return r.claims() == 1 })
+		want = append(want, ts.put(t, ts.topics[0], 18, 9)...)
+		eventually(t, "all of the new topic came", func() bool { return r.has(want) })
+		if _, said := r.event(broker.Gap, errRecreated.Error()); !said {
+			t.Error("no Gap says that the topic was made anew")
 		}
 	})
 }
