@@ -46,8 +46,8 @@ type PartitionLag struct {
 // want to forget it as soon as it cannot come again: package inbox.
 type FloorReporter interface {
 	// Floors returns the floor of each log that it had a claim of, as the broker was last known to have it, in no order. A log of
-	// which nothing is known is not among them. A floor may be older than the broker's, and is never above it. It is the last one
-	// after the claim has ended, and after Close. It never blocks and may be called at any time.
+	// which nothing is known is not among them, nor need one be that is gone. A floor may be older than the broker's, and is never
+	// above it. It is the last one after the claim has ended, and after Close. It never blocks and may be called at any time.
 	Floors() []Floor
 }
 

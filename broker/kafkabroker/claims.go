@@ -60,6 +60,7 @@ func (x *claims) fence(p *part) {
 	for _, o := range p.tr.fence() {
 		x.stale.Add(p.logKey(), o)
 	}
+	x.stale.Forget(p.logKey())
 	p.drop()
 	x.solo.forget(p)
 }

@@ -3,6 +3,8 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -14,7 +16,13 @@ import (
 type commits struct {
 	*shared
 	r      *roster
-	floors map[string]int64 // of each log that something was committed of: see broker.FloorReporter
+	floors map[logID]broker.Floor // of each log that something was committed of: see broker.FloorReporter
+}
+
+// A logID names a log, of a topic that has an id.
+type logID struct {
+	partitionID
+	topicID
 }
 
 // A due is a snapshot on its way to the broker.
@@ -134,17 +142,19 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 // that somebody moved back says nothing of what was finished.
 func (x *commits) rise(d due) {
 	if d.p.log != "" {
-		x.floors[d.p.log] = max(x.floors[d.p.log], d.c.offset)
+		id := logID{d.p.partitionID, d.p.id}
+		x.floors[id] = broker.Floor{Log: d.p.log, Offset: max(x.floors[id].Offset, d.c.offset)}
 	}
+}
+
+// forget forgets the floors of logs that are gone, for topics may come and go for ever.
+func (x *commits) forget(isGone func(partitionID, topicID) bool) {
+	maps.DeleteFunc(x.floors, func(id logID, _ broker.Floor) bool { return isGone(id.partitionID, id.topicID) })
 }
 
 // floorsNow are those of all logs.
 func (x *commits) floorsNow() []broker.Floor {
-	fs := make([]broker.Floor, 0, len(x.floors))
-	for log, offset := range x.floors {
-		fs = append(fs, broker.Floor{Log: log, Offset: offset})
-	}
-	return fs
+	return slices.AppendSeq(make([]broker.Floor, 0, len(x.floors)), maps.Values(x.floors))
 }
 
 // errOutputsWait is why acks of a claim that ended do not hold.

@@ -39,7 +39,7 @@ func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *h
 	h.settles = settles{shared: &h.shared, r: &h.roster}
 	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32][]*flight), asked: make(map[int32]int),
 		quiet: make(map[int32]int)}
-	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[string]int64)}
+	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[logID]broker.Floor)}
 	return h
 }
 
@@ -191,11 +191,12 @@ func (h *holdings) giveUp(why error) {
 	h.claims.giveUp(why)
 }
 
-// surveyed takes how topics are laid out.
-func (h *holdings) surveyed(topics map[string]topic) {
+// surveyed takes how topics are laid out, and which logs are gone.
+func (h *holdings) surveyed(topics map[string]topic, isGone func(partitionID, topicID) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claims.surveyed(topics)
+	h.commits.forget(isGone)
 }
 
 // next wakes whoever has waited for long enough, and returns when to do so again; zero: never.

@@ -228,7 +228,7 @@ func (x *holder) disturb(n int) {
 			x.h.hold(ps[x.r.IntN(len(ps))], x.now.Add(20*time.Millisecond))
 		}
 	case x.one(60): // made anew
-		x.h.surveyed(map[string]topic{"t": x.makeTopic()})
+		x.h.surveyed(map[string]topic{"t": x.makeTopic()}, func(partitionID, topicID) bool { return false })
 	case x.one(60): // the process dies
 		x.deaths++
 		x.begin(x.h.ordered)

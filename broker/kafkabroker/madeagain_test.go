@@ -1,6 +1,8 @@
 package kafkabroker
 
 import (
+	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ func TestMadeAgainSmaller(t *testing.T) {
 }
 
 func testMadeAgainSmaller(t *testing.T, ts *testSystem) {
+	ts.lease = lasting
 	r := startRunner(t, ts.config(ts.net.link()))
 	old := ts.put(t, ts.topics[0], 0, 9)
 	eventually(t, "the old messages came", func() bool { return r.has(old) })
@@ -51,6 +54,7 @@ func (r *runner) claims() (n int) {
 func TestMadeAgainUncommitted(t *testing.T) {
 	t.Parallel()
 	onEachProtocol(t, 3, func(t *testing.T, ts *testSystem) {
+		ts.lease = lasting
 		cfg := ts.config(ts.net.link())
 		cfg.CommitInterval, cfg.CommitMessages = 10*patience, 1_000_000
 		r := startRunner(t, cfg)
@@ -74,6 +78,7 @@ func TestMadeAgainUncommitted(t *testing.T) {
 func TestMadeAgainLatest(t *testing.T) {
 	t.Parallel()
 	onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) {
+		ts.lease = lasting
 		cfg := ts.config(ts.net.link())
 		cfg.Start.At, cfg.Poll = "latest", time.Second
 		r := startRunner(t, cfg)
@@ -92,4 +97,40 @@ func TestMadeAgainLatest(t *testing.T) {
 			t.Error("no Gap says that the topic was made anew")
 		}
 	})
+}
+
+// TestTopicsComeAndGo: of topics that are deleted, under names that never come again, nothing is kept in memory.
+func TestTopicsComeAndGo(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) {
+		ts.lease = lasting
+		cfg := ts.config(ts.net.link())
+		cfg.Topics, cfg.Pattern = nil, regexp.QuoteMeta(ts.topics[0])+".*"
+		r := startRunner(t, cfg)
+		const n = 5
+		for i := range n {
+			name := fmt.Sprintf("%s-%d", ts.topics[0], i)
+			createTopic(t, ts.admin, name, 1)
+			eventually(t, "it begins", func() bool { return r.claims() == 2 })
+			want := ts.put(t, name, 0, 3)
+			eventually(t, "its messages came", func() bool { return r.has(want) })
+			eventually(t, "they are committed", func() bool { return len(r.s.Floors()) == 2 })
+			deleteTopic(t, ts.admin, name)
+			eventually(t, "its claim ends", func() bool { return r.claims() == 1 })
+			eventually(t, "its floor is forgotten", func() bool { return len(r.s.Floors()) == 1 })
+		}
+		r.close()
+		if n := r.remembers(); n > 2 {
+			t.Errorf("%d topics are remembered, want the one that is there, and perhaps the last that was", n)
+		}
+	})
+}
+
+// remembers is how many logs or topics it has most of anything of, once it is closed.
+func (r *runner) remembers() int {
+	n := max(len(r.s.h.stale), len(r.s.h.roster.resets), len(r.s.h.claims.books.logs))
+	if m, ok := r.s.m.(*modern); ok {
+		n = max(n, len(m.m.names))
+	}
+	return n
 }

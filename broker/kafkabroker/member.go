@@ -179,6 +179,7 @@ func (m *member) lose(again time.Time, name string) (lost []partitionID) {
 
 // named learns the names of topics by their ids. A topic that was made again has another id, and its old one no name any more.
 func (m *member) named(names map[topicID]string) []change {
+	m.forget(names)
 	news := false
 	for id, name := range names {
 		if m.names[id] == name {
@@ -191,6 +192,21 @@ func (m *member) named(names map[topicID]string) []change {
 		return nil
 	}
 	return m.reconcile()
+}
+
+// forget forgets the names of topics that are not there any more, but for those of which we have something, or are to.
+func (m *member) forget(names map[topicID]string) {
+	if names == nil { // nobody has looked
+		return
+	}
+	used := make(map[topicID]bool)
+	for _, t := range m.owned {
+		used[t.id] = true
+	}
+	for w := range m.wanted {
+		used[w.id] = true
+	}
+	maps.DeleteFunc(m.names, func(id topicID, _ string) bool { return names[id] == "" && !used[id] })
 }
 
 // released says that partitions are drained and committed. What the group wants us to have by now is assigned anew.

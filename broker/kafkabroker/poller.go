@@ -72,7 +72,7 @@ func (x *poller) look(ctx context.Context, waits bool) error {
 	for _, err := range v.news {
 		x.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 	}
-	x.h.surveyed(v.topics)
+	x.h.surveyed(v.topics, x.atlas.lacks)
 	x.m.look(v)
 	signal(x.bells.kick)
 	return v.err

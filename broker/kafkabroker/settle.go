@@ -84,7 +84,8 @@ func (x *settles) settleStale(p *part, o int64) {
 		return
 	}
 	if last {
-		signal(x.bells.wake) // for what stands behind them
+		x.stale.Forget(p.logKey()) // a claim of it that is open adds nothing before it ends itself
+		signal(x.bells.wake)       // for what stands behind them
 	}
 	if now := x.r.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStale(o) {
 		now.rewind(o)

@@ -22,6 +22,14 @@ func (s StaleInFlight[L]) Of(log L) StaleOffsets {
 	return o
 }
 
+// Forget lets go of a log of which nothing is out, for logs may come and go for ever. Call it when no claim of the log keeps what
+// Of returned.
+func (s StaleInFlight[L]) Forget(log L) {
+	if len(s[log]) == 0 {
+		delete(s, log)
+	}
+}
+
 // Any says whether something of the log is out.
 func (s StaleInFlight[L]) Any(log L) bool { return len(s[log]) > 0 }
 

@@ -35,4 +35,12 @@ func TestStaleInFlight(t *testing.T) {
 	if !of.Has(7) {
 		t.Error("what a claim keeps is not the log's any more")
 	}
+	s.Forget("a")
+	if !s.Any("a") || !of.Has(7) {
+		t.Error("what is out was forgotten")
+	}
+	s.Settle("a", 7)
+	if s.Forget("a"); len(s) != 1 {
+		t.Errorf("%v is kept, and only b has something out", s)
+	}
 }
