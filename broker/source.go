@@ -96,10 +96,11 @@ type Budget struct {
 	// Messages is how many may be handed out and not settled, never more. What is prefetched does not count, unless an adapter
 	// chooses so, as one does whose prefetch uses up leases or deliveries.
 	Messages int `yaml:"messages" want:"1.."`
-	// Bytes of payload (Key, Value and Headers.Raw) of what is handed out and not settled, and of all that is prefetched,
-	// decompressed, or asked for and under way. Nothing is asked for beyond it; what an answer then brings may go over, for a broker
-	// may answer with more than was asked (a whole batch), and a message above the budget has to come through. What is handed out
-	// goes over by one message at most, so a message above the budget is handed out alone.
+	// Bytes of payload (Key, Value and Headers.Bytes; an adapter may count what else of a message it keeps) of what is handed out
+	// and not settled, and of all that is prefetched, decompressed, or asked for and under way. Nothing is asked for beyond it; what
+	// an answer then brings may go over, for a broker may answer with more than was asked (a whole batch), and a message above the
+	// budget has to come through. What is handed out goes over by one message at most, so a message above the budget is handed out
+	// alone.
 	Bytes int64 `yaml:"bytes" want:"1.."`
 }
 

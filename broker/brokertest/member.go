@@ -171,7 +171,7 @@ func id(m *broker.Message) string {
 }
 
 func size(m *broker.Message) int64 {
-	return int64(len(m.Key) + len(m.Value) + len(m.Headers.Raw))
+	return int64(len(m.Key) + len(m.Value) + m.Headers.Bytes())
 }
 
 // enter checks and books a chunk.
