@@ -303,7 +303,12 @@ func (k *coordinator) topics(ctx context.Context, names []string) (map[string]to
 // commit sends offsets with their metadata and fills in each one's answer. An error says that there is none, and leaves a doubt.
 func (k *coordinator) commit(ctx context.Context, s memberID, cs []*commitment) error {
 	sent := time.Now()
-	err := k.sendCommit(ctx, s, cs)
+	var err error
+	for _, some := range portions(cs) {
+		if err = k.sendCommit(ctx, s, some); err != nil {
+			break
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -312,6 +317,26 @@ func (k *coordinator) commit(ctx context.Context, s memberID, cs []*commitment) 
 		k.doubt.answered(time.Now(), k.c.timeout)
 	}
 	return err
+}
+
+const (
+	// commitLimit is how large a commit is made. A coordinator writes all of one at once, and refuses one that is larger than its
+	// topic takes: a megabyte by default.
+	commitLimit = 256 << 10
+	// commitOverhead is what a coordinator writes of each partition beside metadata and topic: the group's name first of all.
+	commitOverhead = 512
+)
+
+// portions are commitments as they go into requests, one after the other.
+func portions(cs []*commitment) (all [][]*commitment) {
+	from, size := 0, 0
+	for i, c := range cs {
+		n := len(c.metadata) + len(c.partitionID.topic) + commitOverhead
+		if size += n; size > commitLimit && i > from {
+			all, from, size = append(all, cs[from:i]), i, n
+		}
+	}
+	return append(all, cs[from:])
 }
 
 // doubtOver says, once, that it is time to commit again what may have been set back.

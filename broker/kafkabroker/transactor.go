@@ -190,8 +190,10 @@ func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, r
 		return err
 	}
 	for me, cs := range by {
-		if err := x.commitOffsets(ctx, me, cs); err != nil {
-			return err
+		for _, some := range portions(cs) {
+			if err := x.commitOffsets(ctx, me, some); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
