@@ -405,6 +405,9 @@ func (t *tracker) unconfirmed() int64 { return t.acked - t.confirmed }
 // intakeLimit is the part of the commit's metadata that may be in use while messages are taken in.
 const intakeLimit = 0.75
 
+// thawPart is how full the window may be at most for intake to go on that has stopped.
+const thawPart = 0.9
+
 // waiting is how many messages up to the log's end were never met, and open how many were and are not finished. Offsets without a
 // message that were not passed yet count as messages.
 func (t *tracker) waiting(end int64) (waiting, open int64) {
@@ -422,7 +425,7 @@ func (t *tracker) room(from int64) int {
 
 // window says how full the window of unfinished offsets is: 1 is where intake stops.
 func (t *tracker) window() float64 {
-	if t.unmetered > max(256, len(t.list)/8) {
+	if t.unmetered > t.unmeteredMost() {
 		t.unmetered = 0
 		t.encoded = t.measure()
 	}
@@ -430,6 +433,16 @@ func (t *tracker) window() float64 {
 		return 1
 	}
 	return max(float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit))
+}
+
+// unmeteredMost is how many changes may go by before the metadata is measured again. Where it has no room, intake waits for it to
+// become shorter, which it does as what is open is finished: the last few of that must be seen, for nothing comes behind them.
+func (t *tracker) unmeteredMost() int {
+	most := max(256, len(t.list)/8)
+	if t.openN < most && float64(t.encoded) >= thawPart*intakeLimit*metadataLimit {
+		return t.openN / 8
+	}
+	return most
 }
 
 // measure says how long the metadata would be. While even a bit for each offset takes little of the room, it says how long that

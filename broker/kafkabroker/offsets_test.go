@@ -339,3 +339,62 @@ func BenchmarkTracker(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/msg")
 }
+
+// TestWindowOpensAgain: messages far apart are finished above unfinished ones, until the metadata has no room for more. When the
+// others are finished, too, the window is open again, however few these are: nothing else would come that opens it.
+func TestWindowOpensAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		apart int64
+		runs  int32
+		exact bool
+	}{
+		"dense":                     {apart: 1},
+		"sparse":                    {apart: 1 << 14},
+		"sparser, and failed":       {apart: 1 << 21, runs: 3},
+		"sparser, in a transaction": {apart: 1 << 28, exact: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newTracker(progress{log: 1}, nil, 1<<16)
+			x.exact = tc.exact
+			var left []uint64
+			for o := int64(0); x.window() < 1; o += tc.apart {
+				tok, ok := x.offer(o, 1)
+				if !ok {
+					t.Fatalf("offset %d is not handed out", o)
+				}
+				if o/tc.apart%2 == 1 {
+					x.ack(tok)
+					continue
+				}
+				if tc.runs > 0 {
+					x.giveBack(tok, tc.runs)
+					tok, _ = x.offer(o, 1)
+				}
+				left = append(left, tok)
+			}
+			if x.finish(left, tc.exact); x.window() >= thawPart {
+				t.Errorf("the window is %v full when all of %d messages are finished", x.window(), len(left))
+			}
+		})
+	}
+}
+
+// finish acks messages, with what was made of them or without, and looks at the window after each.
+func (t *tracker) finish(toks []uint64, kept bool) {
+	var offsets []int64
+	for _, tok := range toks {
+		ack := t.ack
+		if kept {
+			ack = t.ackKept
+		}
+		ack(tok)
+		t.window()
+		o, _ := splitToken(tok)
+		offsets = append(offsets, o)
+	}
+	if kept {
+		t.send(offsets)
+		t.window()
+		t.stored(offsets)
+	}
+}

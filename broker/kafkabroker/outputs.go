@@ -209,9 +209,12 @@ func (t *tracker) ackKept(tok uint64) (how settling, size uint32) {
 
 // send says that what was made of messages is on its way with the next snapshot; keep, that it did not come to be stored;
 // stored, that it did.
-func (t *tracker) send(offsets []int64)   { t.keptN -= t.turn(offsets, kept, sending) }
-func (t *tracker) keep(offsets []int64)   { t.keptN += t.turn(offsets, sending, kept) }
-func (t *tracker) stored(offsets []int64) { t.turn(offsets, sending, done); t.advance() }
+func (t *tracker) send(offsets []int64) { t.keptN -= t.turn(offsets, kept, sending) }
+func (t *tracker) keep(offsets []int64) { t.keptN += t.turn(offsets, sending, kept) }
+func (t *tracker) stored(offsets []int64) {
+	t.unmetered += int(t.turn(offsets, sending, done))
+	t.advance()
+}
 
 func (t *tracker) turn(offsets []int64, from, to uint8) (n int64) {
 	for _, o := range offsets {

@@ -125,7 +125,7 @@ func (p *part) full() bool { return p.scan >= p.tr.passed && p.tr.window() >= 1 
 
 // thaw says, once, that a stalled part may go on: its window is no longer nearly full.
 func (p *part) thaw() bool {
-	if !p.stalled || p.tr.window() >= 0.9 {
+	if !p.stalled || p.tr.window() >= thawPart {
 		return false
 	}
 	p.stalled, p.told = false, false
