@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -183,6 +184,8 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 		if topic.first {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 		}
+	case x.txn.refused(err):
+		x.h.end(fmt.Errorf("transactional id %s, transactions of up to %v: %w", x.txn.to.id, x.txn.timeout, err))
 	case !slices.ContainsFunc(ours, func(d due) bool { return !errors.Is(d.c.err, errAborted) }): // else the answers say it
 		x.note.failed(err)
 	}

@@ -140,6 +140,12 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGon
 	return f, err
 }
 
+// refused says that the broker will never let us have transactions: we may not use the id, or it aborts none so late.
+func (x *transactor) refused(err error) bool {
+	code := codeOf(err)
+	return x.phase == txnStranger && (code == kafka.TransactionalIDAuthorizationFailed || code == kafka.InvalidTransactionTimeout)
+}
+
 // abandon aborts what is open, as far as that takes no longer than ctx.
 func (x *transactor) abandon(ctx context.Context) {
 	if x.phase == txnBroken {
