@@ -37,10 +37,11 @@ type pin struct {
 	group string // in which one process at a time is pinned; empty: all get messages
 	ttl   int64  // of the consumer as it is
 
-	id   string // of ours; empty: we stand by
-	seen int64  // when the server last certainly kept it for us
-	lost error  // why the session is ending
-	by   int64  // when a session that is ending ends; 0: that was not announced
+	id     string // of ours; empty: we stand by
+	seen   int64  // when the server last certainly kept it for us
+	unread int64  // when it was given to us with a message whose headers cannot be read; 0: it was not
+	lost   error  // why the session is ending
+	by     int64  // when a session that is ending ends; 0: that was not announced
 
 	gathering bool
 	want      int    // how many to ask for, to gather
@@ -171,6 +172,11 @@ func takePin(m *nats.Msg) (id string, size int) {
 	return id, size
 }
 
+// unreadable says that the headers of a message cannot be read: nats.go hands it on without any.
+func unreadable(m *nats.Msg) bool {
+	return m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)
+}
+
 // pinnedNow is the id of whoever is pinned.
 func pinnedNow(info *jetstream.ConsumerInfo) string {
 	for _, g := range info.PriorityGroups {
@@ -215,6 +221,14 @@ func (p *pin) standsBy() bool { return p.group != "" && (p.id == "" || p.lost !=
 // got takes the id of the pin that came with a delivery: it is our turn, and what is missing is to be gathered first.
 func (p *pin) got(id string, contact int64) { p.id, p.seen, p.gathering = id, contact, true }
 
+// learned takes the id of whoever is pinned, and says whether it is ours, which came with headers that cannot be read: the server
+// keeps a pin for ttl from then on.
+func (p *pin) learned(id string, now int64) (ours bool) {
+	ours = p.id == "" && p.unread != 0 && id != "" && now-p.unread < p.ttl
+	p.unread = 0
+	return ours
+}
+
 // delivered takes a delivery while we are pinned; twice: it is of a message that is here.
 func (p *pin) delivered(d delivery, now int64, twice bool) {
 	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, now
@@ -242,6 +256,7 @@ const (
 	pinFree             // it is not needed
 	pinRenew            // it is time
 	pinGather
+	pinLearn // whose id it is
 )
 
 // pinView is what there is beside the pin.
@@ -261,6 +276,8 @@ func (p *pin) action(v pinView) (pinAction, time.Duration) {
 		return pinEnd, 0
 	case p.lost != nil:
 		return pinRest, min(time.Duration(p.by-v.now), every)
+	case p.id == "" && p.unread != 0:
+		return pinLearn, min(time.Duration(gatherPause(v.ackWait)), every)
 	case p.id == "" || p.freed:
 		return pinRest, every
 	case v.givesBack && v.out == 0 && v.ready == 0:

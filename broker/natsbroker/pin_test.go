@@ -1,8 +1,10 @@
 package natsbroker_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -345,5 +347,52 @@ func TestNobodyIsPinned(t *testing.T) {
 			}
 			ack(t, s, receive(t, s, 5)...)
 		})
+	}
+}
+
+// Whoever may publish can write headers that nobody can read, and the pin's id stands among them. Such a message is handled as
+// any other, with none, and so are those behind it.
+func TestPinnedDespiteHeadersThatCannotBeRead(t *testing.T) {
+	for name, messages := range map[string]string{"first": "b1234", "later": "12b34", "all": "bbbbb"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			s := open(t, pinConfig(ts.url()), inOrder)
+			for i, c := range messages {
+				if c == 'b' {
+					publishRaw(t, ts, "NATS/1.0\r\nno colon\r\n\r\n", string(c))
+				} else if _, err := a.js.Publish(t.Context(), "s.a", []byte{byte(c)}); err != nil {
+					t.Fatal(err)
+				}
+				ms := receive(t, s, 1)
+				if m := ms[0]; m.Offset != int64(i+1) || string(m.Value) != string(c) {
+					t.Errorf("message %d came as %d, %q", i+1, m.Offset, m.Value)
+				}
+				ack(t, s, ms...)
+			}
+			a.settled()
+			if es := s.events.of(broker.Ended); len(es) > 0 {
+				t.Errorf("a claim ended: %v", es[0].Err)
+			}
+		})
+	}
+}
+
+// publishRaw publishes a message with a block of headers as it is.
+func publishRaw(t *testing.T, ts *testServer, headers, value string) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(ts.url(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	fmt.Fprintf(c, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB s.a %d %d\r\n%s%s\r\nPING\r\n",
+		len(headers), len(headers)+len(value), headers, value)
+	for in := bufio.NewScanner(c); in.Scan() && in.Text() != "PONG"; {
+		if strings.HasPrefix(in.Text(), "-ERR") {
+			t.Fatal(in.Text())
+		}
 	}
 }

@@ -44,6 +44,8 @@ func (p *pinner) tend(ctx context.Context) time.Duration {
 		p.renew(ctx, ses)
 	case pinGather:
 		p.gather(ctx, ses)
+	case pinLearn:
+		p.learn(ctx, ses)
 	}
 	return wait
 }
@@ -88,6 +90,18 @@ func (p *pinner) gather(ctx context.Context, ses *session) {
 	defer cancel()
 	if info, err := p.consumer.info(ctx); err == nil {
 		p.side.gathered(ses, info)
+	}
+}
+
+// learn asks for the id of our pin, where it came with headers that cannot be read.
+func (p *pinner) learn(ctx context.Context, ses *session) {
+	if !p.link.connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.side.term(ses)/2)
+	defer cancel()
+	if info, err := p.consumer.info(ctx); err == nil {
+		p.side.learned(ses, info)
 	}
 }
 

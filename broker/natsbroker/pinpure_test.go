@@ -114,8 +114,9 @@ func TestPinActions(t *testing.T) {
 		want pinAction
 		wait time.Duration
 	}{
-		"stands by": {pin{}, pinView{now: 50 * s}, pinRest, 20 * time.Second},
-		"lost":      {pin{id: "x", lost: errPinTaken}, pinView{now: 50 * s, out: 3}, pinRevoke, 0},
+		"stands by":        {pin{}, pinView{now: 50 * s}, pinRest, 20 * time.Second},
+		"its turn, unread": {pin{unread: 49 * s}, pinView{now: 50 * s}, pinLearn, time.Second},
+		"lost":             {pin{id: "x", lost: errPinTaken}, pinView{now: 50 * s, out: 3}, pinRevoke, 0},
 		"lost, and handlers run": {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s, out: 3}, pinRest,
 			5 * time.Second},
 		"lost, and they are done":       {pin{id: "x", lost: errPinTaken, by: 55 * s}, pinView{now: 50 * s}, pinEnd, 0},

@@ -92,6 +92,20 @@ func (s pinSide) term(ses *session) time.Duration {
 	return time.Duration(s.stock.term(ses))
 }
 
+// learned takes the id of whoever is pinned.
+func (s pinSide) learned(ses *session, info *jetstream.ConsumerInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	if k.ses != ses || ses.ended || ses.pin.lost != nil {
+		return
+	}
+	if id := pinnedNow(info); ses.pin.learned(id, k.clock.now()) {
+		k.beginTurn(ses, id)
+		k.bells.pin.Ring()
+	}
+}
+
 // gathered takes what the server counts, and when nothing is missing lets what came be handed out.
 func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
 	s.mu.Lock()

@@ -98,7 +98,7 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 	asked := s.pulls.came(b, size)
 	switch {
 	case b.ses == s.ses:
-		if b.ses.pin.group == "" || b.ses.ended || s.mine(b.ses, id, m.Reply, d) {
+		if b.ses.pin.group == "" || b.ses.ended || s.mine(b.ses, id, m, d) {
 			s.accept(b.ses, m, d, asked)
 		}
 	case b.ses.pin.lost != nil: // whoever is pinned now waits for it

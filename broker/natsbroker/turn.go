@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
@@ -11,8 +12,16 @@ import (
 // What the stock does when it is our turn, and when it is over (pin.go).
 
 // mine says whether a delivery is for the session as it is.
-func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
+func (s *stock) mine(ses *session, id string, m *nats.Msg, d delivery) bool {
 	p := &ses.pin
+	if id == "" && unreadable(m) {
+		if id = p.id; id == "" && p.lost == nil { // it is our turn, and the consumer's info has the id
+			p.unread = s.clock.now()
+			s.giveBack(m.Reply)
+			s.bells.pin.Ring()
+			return false
+		}
+	}
 	if p.lost == nil && id == "" {
 		s.lose(ses, errNotPinned)
 		s.fail(fmt.Errorf("natsbroker: consumer %s of stream %s: it pins no process any more", s.cfg.Consumer, s.cfg.Stream))
@@ -23,27 +32,32 @@ func (s *stock) mine(ses *session, id, reply string, d delivery) bool {
 	twice := ses.slots.find(d.stream, d.nanos) != nil
 	if p.lost != nil {
 		if !twice {
-			s.giveBack(reply)
+			s.giveBack(m.Reply)
 		}
 		return twice // it runs here: its lease counts anew
 	}
 	if p.id == "" {
-		p.got(id, s.leases.contact)
-		ses.assigned = !s.flow.stopped // else it goes back at once
-		// A second request, of another inbox: without the pin's id nobody answers it now.
-		if s.pulls.asked > 0 {
-			s.pulls.revive = true
-			s.bells.pull.Ring()
-		}
-		if ses.assigned {
-			s.events.Say(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
-		}
+		s.beginTurn(ses, id)
 	}
 	p.delivered(d, s.clock.now(), twice)
 	if p.gathering {
 		s.bells.pin.Ring()
 	}
 	return true
+}
+
+// beginTurn takes the id of the pin: it is our turn.
+func (s *stock) beginTurn(ses *session, id string) {
+	ses.pin.got(id, s.leases.contact)
+	ses.assigned = !s.flow.stopped // else it goes back at once
+	// A second request, of another inbox: without the pin's id nobody answers it now.
+	if s.pulls.asked > 0 {
+		s.pulls.revive = true
+		s.bells.pull.Ring()
+	}
+	if ses.assigned {
+		s.events.Say(broker.Event{Kind: broker.Assigned, Claim: ses.claim})
+	}
 }
 
 // regather has nothing handed out until all that is unsettled is here.
