@@ -293,16 +293,16 @@ func lease(cc jetstream.ConsumerConfig) time.Duration {
 // exact says whether every sequence of the stream comes to this consumer, so that a missing one was skipped.
 func (d durable) exact() bool {
 	cc := d.consumer.Config
-	for _, f := range filterOf(cc) {
-		if f != ">" {
-			return false
-		}
-	}
-	if d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+	if !unfiltered(cc) || d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 		return false
 	}
 	// These keep the last messages of a subject: what is missing was replaced, not lost.
 	return d.stream.Config.MaxMsgsPerSubject <= 0 && !d.stream.Config.AllowRollup
+}
+
+// unfiltered says whether a consumer gets all messages of its stream.
+func unfiltered(cc jetstream.ConsumerConfig) bool {
+	return !slices.ContainsFunc(filterOf(cc), func(f string) bool { return f != ">" })
 }
 
 // nativeDelay is for how long JetStream keeps a delayed nak: as long as it keeps the message.

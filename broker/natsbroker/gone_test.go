@@ -84,20 +84,32 @@ func TestGapByPurge(t *testing.T) {
 
 // Sequences of other subjects are missing by design, and are no gap.
 func TestNoGapWithFilter(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
-	cfg := config(ts.url())
-	cfg.Subjects = []string{"s.b"}
-	s := open(t, cfg)
-	a.publish(1, 20)
-	if _, err := a.js.Publish(context.Background(), "s.b", nil); err != nil {
-		t.Fatal(err)
-	}
-	ack(t, s, receive(t, s, 1)...)
-	a.settled()
-	if n := s.skipped(); n != 0 {
-		t.Fatalf("%d messages of other subjects were told as skipped", n)
+	for name, later := range map[string]bool{"from the first": false, "set while in use": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			cfg := config(ts.url())
+			if !later {
+				cfg.Subjects = []string{"s.b"}
+			}
+			s := open(t, cfg)
+			if later {
+				a.change(func(cc *jetstream.ConsumerConfig) { cc.FilterSubject = "s.b" })
+			}
+			for range 2 {
+				a.publish(1, 20)
+				if _, err := a.js.Publish(context.Background(), "s.b", nil); err != nil {
+					t.Fatal(err)
+				}
+				ack(t, s, receive(t, s, 1)...)
+			}
+			a.settled()
+			if n := s.skipped(); n != 0 {
+				t.Fatalf("%d messages of other subjects were told as skipped", n)
+			}
+		})
 	}
 }
 

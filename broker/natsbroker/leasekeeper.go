@@ -17,6 +17,7 @@ type leaseKeeper struct {
 	heartbeat time.Duration
 	maxHold   time.Duration
 	ask       kit.Bell // for contact
+	changed   kit.Bell // the ack wait is another
 }
 
 // ackWait is that of the consumer as it is.
@@ -25,7 +26,7 @@ func (k *leaseKeeper) ackWait() int64 { return k.side.ackWait() }
 // extend sends +WPI for all that is here, every AckWait/3, from receipt: what waits in the engine's queue is in here too. It runs
 // until ctx ends.
 func (k *leaseKeeper) extend(ctx context.Context) {
-	for sleep(ctx, time.Duration(k.side.ackWait())/3) {
+	for k.rest(ctx) {
 		if !k.link.connected() {
 			continue // nothing may wait in a buffer until it is too late
 		}
@@ -37,6 +38,17 @@ func (k *leaseKeeper) extend(ctx context.Context) {
 		}
 		k.ask.Ring()
 	}
+}
+
+// rest waits until the next round; false: ctx has ended.
+func (k *leaseKeeper) rest(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-k.changed:
+	case <-time.After(time.Duration(k.side.ackWait()) / 3):
+	}
+	return true
 }
 
 var bodyProgress = []byte("+WPI")

@@ -177,6 +177,18 @@ func (a *admin) info() *jetstream.ConsumerInfo {
 	}
 }
 
+// change changes the consumer, and waits until who uses it has looked at it.
+func (a *admin) change(change func(*jetstream.ConsumerConfig)) {
+	a.t.Helper()
+	cc := a.info().Config
+	change(&cc)
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
+		a.t.Fatal(err)
+	}
+	end := time.Now().Add(time.Second) // ten polls
+	eventually(a.t, "it was looked at", func() bool { return time.Now().After(end) })
+}
+
 // settled waits until the server has everything settled.
 func (a *admin) settled() {
 	a.t.Helper()

@@ -61,6 +61,7 @@ func NewSource(cfg Config) (*Source, error) {
 	s.writer = &outboxWriter{box: s.outbox, link: link}
 	s.leases = &leaseKeeper{
 		side: leaseSide{s.held}, link: link, outbox: s.outbox, heartbeat: c.Heartbeat, maxHold: c.MaxHold, ask: kit.NewBell(),
+		changed: s.bells.lease,
 	}
 	s.puller = &puller{
 		side: pullSide{s.held}, clock: clock, events: events, link: link, outbox: s.outbox, leases: s.leases,

@@ -137,6 +137,38 @@ func TestLimitsOnPulls(t *testing.T) {
 	}
 }
 
+// Whoever may change the consumer may do so while it is in use.
+func TestConsumerChangedWhileInUse(t *testing.T) {
+	for name, change := range map[string]func(*jetstream.ConsumerConfig){
+		"limits on pulls": func(cc *jetstream.ConsumerConfig) { cc.MaxRequestBatch, cc.MaxRequestExpires = 7, 2*time.Second },
+		"ack wait":        func(cc *jetstream.ConsumerConfig) { cc.AckWait = time.Second },
+		"backoff":         func(cc *jetstream.ConsumerConfig) { cc.BackOff = []time.Duration{time.Second} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 200 })
+			a.change(change)
+			for range 3 { // what was asked for before the change, and more
+				a.publish(1, 100)
+				ack(t, s, receive(t, s, 100)...)
+			}
+			before := a.info().Delivered.Consumer
+			a.publish(1, 100)
+			ms := receive(t, s, 100)
+			held := time.Now().Add(3 * time.Second) // longer than the new ack wait
+			eventually(t, "they are held", func() bool { return time.Now().After(held) })
+			if n := a.info().Delivered.Consumer - before; n != 100 {
+				t.Errorf("there were %d deliveries of 100 messages, all of which are here", n)
+			}
+			ack(t, s, ms...)
+			a.settled()
+		})
+	}
+}
+
 func TestUnusableConsumersAreRefused(t *testing.T) {
 	t.Parallel()
 	ts := startServer(t)

@@ -1,11 +1,13 @@
 package natsbroker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
@@ -43,9 +45,12 @@ type bells struct {
 	pull    kit.Bell // the puller, to look at everything
 	pin     kit.Bell // the pinner
 	watch   kit.Bell // the watcher: is the consumer still there?
+	lease   kit.Bell // the lease keeper: the ack wait is another
 }
 
-func newBells() bells { return bells{kit.NewBell(), kit.NewBell(), kit.NewBell(), kit.NewBell()} }
+func newBells() bells {
+	return bells{kit.NewBell(), kit.NewBell(), kit.NewBell(), kit.NewBell(), kit.NewBell()}
+}
 
 // wantPull has the puller ask for more, if it is worth a request.
 func (s *stock) wantPull() {
@@ -76,6 +81,17 @@ func (s *stock) nextRequest() (request, bool) {
 
 // standsBy says that another process is pinned, or nobody yet.
 func (s *stock) standsBy() bool { return s.ses != nil && s.ses.pin.standsBy() }
+
+// adopt takes the settings of the consumer as it is. Whoever may change it may do so while it is in use.
+func (s *stock) adopt(cc jetstream.ConsumerConfig) {
+	if wait := int64(lease(cc)); wait != s.leases.ackWait {
+		s.leases.ackWait = wait
+		s.bells.lease.Ring()
+	}
+	s.pulls.maxBatch, s.pulls.maxBytes, s.pulls.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
+	s.ses.pin.ttl = int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
+	s.ses.at.exact = s.ses.at.exact && unfiltered(cc)
+}
 
 // term is for how long after its last sign a session's pin is relied upon.
 func (s *stock) term(ses *session) int64 { return term(s.leases.ackWait, ses.pin.ttl) }

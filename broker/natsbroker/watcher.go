@@ -1,7 +1,6 @@
 package natsbroker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +139,7 @@ func (w *watcher) begin(d durable) {
 			w.which(), cc.MaxAckPending, w.opts.Budget.Messages))
 	}
 	if w.opts.Ordered {
-		ses.pin.group, ses.pin.ttl = pinned(cc), int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
+		ses.pin.group = pinned(cc)
 	}
 	var claim *broker.Claim
 	if ses.pin.group == "" && !w.side.stopped() { // else nothing is handed out under it

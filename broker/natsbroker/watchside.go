@@ -22,11 +22,8 @@ func (s watchSide) stopped() bool {
 func (s watchSide) begin(ses *session, d durable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, cc := &s.stock, d.consumer.Config
+	k := &s.stock
 	k.created = d.consumer.Created
-	k.leases.ackWait = int64(lease(cc))
-	k.pulls.maxBatch, k.pulls.maxBytes = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes)
-	k.pulls.maxExpires = cc.MaxRequestExpires
 	k.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
 	if d.stream != nil {
 		k.from.stream = d.stream.Created
@@ -34,6 +31,7 @@ func (s watchSide) begin(ses *session, d durable) {
 	}
 	k.lag.polled(d.consumer, time.Now())
 	k.follow(ses)
+	k.adopt(d.consumer.Config)
 	k.pulls.revive = true
 	k.outbox.vouched(d.asked)
 	k.bells.pull.Ring()
@@ -63,6 +61,7 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.stock
+	k.adopt(info.Config)
 	k.checkPin(w.ses, w.pinID, info)
 	if w.suspect { // it is the same consumer: what was finished is finished
 		for _, reply := range w.ses.takeLimbo() {
