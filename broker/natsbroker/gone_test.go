@@ -415,3 +415,55 @@ func TestOldAcksToANewStream(t *testing.T) {
 	ack(t, s, news...)
 	a.settled()
 }
+
+// What is still out when a process was pinned no more, and its stream was made anew, says nothing of the messages that have its
+// sequences now.
+func TestOldTurnsToANewStream(t *testing.T) {
+	for name, settle := range map[string]func(s *opened, m broker.Message) error{
+		"ack":  func(s *opened, m broker.Message) error { return s.Ack(m.Claim, []uint64{m.Token}) },
+		"nack": func(s *opened, m broker.Message) error { return s.Nack(m.Claim, []broker.Back{{Token: m.Token}}) },
+	} {
+		for ended, revokeWait := range map[string]time.Duration{"ended": 50 * time.Millisecond, "ending": time.Hour} {
+			t.Run(name+", "+ended, func(t *testing.T) {
+				t.Parallel()
+				ts := startServer(t)
+				a := ts.admin()
+				a.stream()
+				cfg := config(ts.url())
+				cfg.Recreate, cfg.AckWait, cfg.RevokeWait = true, time.Minute, revokeWait
+				s := open(t, cfg, inOrder)
+				a.publish(1, 3)
+				out := receive(t, s, 3)
+				if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it has lost its turn", func() bool {
+					return !out[0].Claim.Startable() && (revokeWait == time.Hour || len(s.events.of(broker.Ended)) == 1)
+				})
+				a.anew()
+				eventually(t, "it waits at the new one", func() bool {
+					return len(s.events.of(broker.Gap)) == 1 && len(s.events.of(broker.Ended)) == 1 && a.info().NumWaiting > 0
+				})
+				a.publish(1, 3)
+				eventually(t, "it has the new ones", func() bool { return a.info().NumAckPending == 3 })
+				for _, m := range out {
+					if err := settle(s, m); !errors.Is(err, broker.ErrLost) {
+						t.Errorf("%s under the old claim: %v", name, err)
+					}
+				}
+				end := time.Now().Add(200 * time.Millisecond)
+				eventually(t, "the server heard of it", func() bool { return time.Now().After(end) })
+				for _, m := range receive(t, s, 3) {
+					if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token, Runs: 1}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ack(t, s, receive(t, s, 3)...)
+				a.settled()
+				if n := a.info().Delivered.Consumer; n != 6 {
+					t.Errorf("there were %d deliveries of 3 messages, want two of each", n)
+				}
+			})
+		}
+	}
+}

@@ -27,6 +27,7 @@ type session struct {
 	pin      pin
 
 	givenBack bool // by Close: naks are sent for all that is here
+	gone      bool // its consumer is: what is said of a message would be about another one
 }
 
 func newSession(of *holdings, topic string, size int) *session {

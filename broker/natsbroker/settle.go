@@ -20,7 +20,7 @@ func (s *stock) ack(ses *session, tokens []uint64) (t kit.Tally) {
 			continue
 		}
 		sl := &ses.slots.all[i]
-		if ses.ended && (ses.pin.lost == nil || ses.givenBack) {
+		if ses.ended && (ses.pin.lost == nil || ses.givenBack || ses.gone) {
 			t.Lost++
 			s.giveBackFenced(ses, sl, 0, now)
 		} else {
@@ -70,7 +70,10 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 // giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the
 // pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once.
 func (s *stock) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
-	if (s.flow.closing || ses.pin.lost != nil) && !ses.givenBack && !s.leases.expired(sl, now) {
+	if ses.givenBack || ses.gone || s.leases.expired(sl, now) {
+		return
+	}
+	if s.flow.closing || ses.pin.lost != nil {
 		s.said.naks = append(s.said.naks, nak{sl.reply, max(delay, 0), s.leases.until(sl), false})
 	}
 }

@@ -362,7 +362,10 @@ func (s *stock) giveBackAll(ses *session) {
 // forgetConsumer lets go of a session whose consumer is gone, and of all that was remembered of it. over is the present
 // connection.
 func (s *stock) forgetConsumer(ses *session, over connEpoch) {
-	ses.ended = true      // the fence
+	ses.ended = true // the fence
+	for _, old := range append(s.stale, ses) {
+		old.gone = true // else what lost its pin would still settle
+	}
 	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew; to one that is gone, a nak means nothing
 		i := ses.ready.pop()
 		sl := &ses.slots.all[i]
