@@ -162,6 +162,21 @@ func (w *ackWindow) trim() (late int) {
 	return late
 }
 
+// forgot lets go of what is of messages behind delivered, and says how many were still to arrive in time.
+func (w *ackWindow) forgot(delivered uint64) (late int) {
+	for i := len(w.batches) - 1; i >= 0; i-- {
+		b := &w.batches[i]
+		kept, n := known(b.acks, delivered)
+		w.count -= len(b.acks) - len(kept)
+		clear(b.acks[len(kept):])
+		b.acks, late = kept, late+n
+		if len(kept) == 0 {
+			w.forget(i)
+		}
+	}
+	return late
+}
+
 // clear lets go of all, and says how many were still to arrive in time.
 func (w *ackWindow) clear() (late int) {
 	for len(w.batches) > 0 {

@@ -467,3 +467,66 @@ func TestOldTurnsToANewStream(t *testing.T) {
 		}
 	}
 }
+
+// After a loss of power the stream may have lost its last messages, and gives their sequences to others. What is said of those
+// that are lost says nothing of these.
+func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
+	for name, settle := range map[string]func(t *testing.T, s *opened, ms []broker.Message, lost func()){
+		"acks on their way": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
+			ack(t, s, ms...)
+			lost()
+		},
+		"handlers that run": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
+			lost()
+			for _, m := range ms {
+				if err := s.Ack(m.Claim, []uint64{m.Token}); err != nil {
+					t.Errorf("an ack of message %d, which is lost: %v", m.Offset, err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.AckWait = time.Minute
+			s := open(t, cfg)
+			a.publish(1, 5)
+			ack(t, s, receive(t, s, 5)...)
+			a.settled()
+			ts.down()
+			disk := filepath.Join(t.TempDir(), "disk")
+			if err := os.CopyFS(disk, os.DirFS(ts.opts.StoreDir)); err != nil {
+				t.Fatal(err)
+			}
+			ts.up()
+			a.again()
+			a.publish(6, 10)
+			ms := receive(t, s, 5)
+			p.cut(toServer)
+			settle(t, s, ms, func() {
+				p.shut()
+				ts.down()
+				ts.opts.StoreDir = disk
+				ts.up()
+				a.again()
+				p.heal()
+				eventually(t, "it is connected again", func() bool { return a.info().NumWaiting > 0 })
+			})
+			a.publish(6, 10) // others, with the same sequences
+			news := receive(t, s, 5)
+			end := time.Now().Add(2 * time.Second) // acks without a receipt are said again each second
+			eventually(t, "old acks had their time", func() bool { return time.Now().After(end) })
+			for _, m := range news {
+				if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token, Runs: 1}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ack(t, s, receive(t, s, 5)...)
+			a.settled()
+		})
+	}
+}

@@ -57,7 +57,7 @@ func (l *leases) extend(t *slots, now, maxHold int64, over connEpoch) []string {
 		if sl.state == slotFree {
 			continue
 		}
-		if l.expired(sl, now) || now-sl.since >= maxHold {
+		if l.expired(sl, now) || sl.forgotten || now-sl.since >= maxHold {
 			sl.round = l.round + 1 // not part of this round
 			continue
 		}

@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,11 +47,12 @@ type outbox struct {
 	refused uint64    // how many acks were
 }
 
-// A question is whether the consumer is still the same: over which connection it is asked, and how many acks were refused by
-// then.
+// A question is whether the consumer is still the same: over which connection it is asked, how many acks were refused by then,
+// and how many settles waited to be written.
 type question struct {
-	over    connEpoch
-	refused uint64
+	over       connEpoch
+	refused    uint64
+	acks, naks int
 }
 
 // serverID is the id of the last server that was written to, and when it was last found to be another, by the source's clock. Not
@@ -193,7 +195,7 @@ type outgoing struct {
 func (o *outbox) ask(over connEpoch) question {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return question{over, o.refused}
+	return question{over, o.refused, len(o.settles.acks), len(o.settles.naks)}
 }
 
 // vouched says that the answer was yes.
@@ -205,6 +207,42 @@ func (o *outbox) vouched(q question) {
 	o.asked = connEpoch{} // where there is another connection by now
 	o.mu.Unlock()
 	o.rouse()
+}
+
+// forgot takes how far the server says that it has delivered, when it was asked over a connection for the first time, and lets go
+// of what is to be said of messages behind that; see stock.forgot. They are remembered as finished, or come again anyway.
+func (o *outbox) forgot(q question, delivered uint64) {
+	o.mu.Lock()
+	acks, naks := min(q.acks, len(o.settles.acks)), min(q.naks, len(o.settles.naks)) // what came later is of later deliveries
+	old, late := known(o.settles.acks[:acks], delivered)
+	o.settles.acks = append(old, o.settles.acks[acks:]...)
+	o.settles.naks = append(knownNaks(o.settles.naks[:naks], delivered), o.settles.naks[naks:]...)
+	late += o.window.forgot(delivered)
+	o.mu.Unlock()
+	o.tellLate(late)
+}
+
+// known is the acks of messages up to delivered; late is how many others were still to arrive in time.
+func known(acks []pendingAck, delivered uint64) (kept []pendingAck, late int) {
+	kept = acks[:0]
+	for _, a := range acks {
+		if behind(a.reply, delivered) {
+			late += overdue([]pendingAck{a}, never)
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	return kept, late
+}
+
+func knownNaks(naks []nak, delivered uint64) []nak {
+	return slices.DeleteFunc(naks, func(n nak) bool { return behind(n.reply, delivered) })
+}
+
+// behind says whether a reply is of a delivery of a message that stands behind delivered.
+func behind(reply string, delivered uint64) bool {
+	d, ok := parseReply(reply)
+	return ok && d.stream > delivered
 }
 
 // isSure says whether the consumer is known to be the same over a connection.

@@ -30,7 +30,9 @@ func (s *stock) ack(ses *session, tokens []uint64) (t kit.Tally) {
 				until = never
 			}
 			s.memory.settled(sl)
-			s.said.acks = append(s.said.acks, pendingAck{sl.reply, until}) // a late one is of use, too
+			if !sl.forgotten { // else it is said when it comes again
+				s.said.acks = append(s.said.acks, pendingAck{sl.reply, until}) // a late one is of use, too
+			}
 		}
 		s.free(ses, i)
 	}
@@ -54,6 +56,7 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 			s.giveBackFenced(ses, sl, b.Delay, now)
 		case s.leases.expired(sl, now):
 			t.Lost++
+		case sl.forgotten: // it comes again
 		default:
 			s.said.naks = append(s.said.naks, nak{sl.reply, max(b.Delay, 0), s.leases.until(sl), true})
 		}
@@ -70,7 +73,7 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 // giveBackFenced gives back what is settled between Close's fence and giveBackAll, which does not find it any more, or after the
 // pin was lost, when whoever is pinned waits for it. Its handler is done, so another may have it at once.
 func (s *stock) giveBackFenced(ses *session, sl *slot, delay time.Duration, now int64) {
-	if ses.givenBack || ses.gone || s.leases.expired(sl, now) {
+	if ses.givenBack || ses.gone || !s.holds(sl, now) {
 		return
 	}
 	if s.flow.closing || ses.pin.lost != nil {

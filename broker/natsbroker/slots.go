@@ -24,6 +24,7 @@ type slot struct {
 	lease int64  // when the server last certainly counted the ack timer from, in nanoseconds of the source's clock
 	since int64  // when it was received first; the clock of the last tick, which is exact enough for MaxHold
 	round uint64 // the first round of extensions that it takes part in
+	nth   uint64 // which of the deliveries that came here is the newest one
 
 	size      int
 	delivered uint32
@@ -31,6 +32,7 @@ type slot struct {
 	gen       uint32
 	next      int32 // in its bucket when used, in the list of free slots when free; -1 ends
 	state     slotState
+	forgotten bool // the server does not know of its delivery; see stock.forgot
 }
 
 // slots is the table of what is here, found by token and, for redeliveries, by sequence and time. Stream sequences run on, so
@@ -127,6 +129,15 @@ func (t *slots) remove(i int32) {
 	*s = slot{gen: s.gen + 1, next: t.free}
 	t.free = i
 	t.used--
+}
+
+// forget marks what is behind delivered, where none of its deliveries came after the nth.
+func (t *slots) forget(delivered, nth uint64) {
+	for i := range t.all {
+		if s := &t.all[i]; s.state != slotFree && s.seq > delivered && s.nth <= nth {
+			s.forgotten = true
+		}
+	}
 }
 
 // held returns all that is here, in the order of the stream.

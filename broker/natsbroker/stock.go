@@ -34,6 +34,7 @@ type stock struct {
 	receiver waiter
 	said     settles // on their way into the outbox
 
+	came    uint64    // deliveries, ever
 	created time.Time // of the consumer
 	from    after     // from where to go on when the consumer is lost
 	log     string    // Message.Log; empty where we may not ask for the stream
@@ -147,6 +148,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		s.giveBack(m.Reply)
 		return
 	}
+	s.came++
 	s.lag.delivered(d)
 	if ses.at.behind(d) && !ses.suspect {
 		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to
@@ -181,7 +183,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	}
 	i, sl := ses.slots.add(d.stream, d.nanos)
 	sl.msg, sl.reply, sl.size = m, m.Reply, m.Size()
-	sl.delivered, sl.runs = uint32(min(d.delivered, 1<<32-1)), failed
+	sl.delivered, sl.runs, sl.nth = uint32(min(d.delivered, 1<<32-1)), failed, s.came
 	s.leases.begin(sl)
 	s.pulls.buffer(sl.size)
 	ses.ready.push(i)
@@ -215,7 +217,7 @@ func (s *stock) outBefore(d delivery) bool {
 func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done bool) {
 	if sl := ses.slots.find(d.stream, d.nanos); sl != nil {
 		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
-		sl.reply = m.Reply
+		sl.reply, sl.nth, sl.forgotten = m.Reply, s.came, false
 		s.leases.again(sl)
 		if ses.givenBack {
 			// Close gave it back, and the server found our last pull, which it had not yet been told to forget.
@@ -337,7 +339,7 @@ func (s *stock) giveBackReady(ses *session) {
 	now := s.clock.now()
 	for ses.ready.n > 0 {
 		i := ses.ready.pop()
-		if sl := &ses.slots.all[i]; !s.leases.expired(sl, now) && !ses.ended {
+		if sl := &ses.slots.all[i]; s.holds(sl, now) && !ses.ended {
 			s.memory.givenBack(sl, sl.runs, 0)
 			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
 		}
@@ -350,12 +352,28 @@ func (s *stock) giveBackAll(ses *session) {
 	ses.givenBack = true
 	now := s.clock.now()
 	for _, i := range ses.slots.held() {
-		if sl := &ses.slots.all[i]; !s.leases.expired(sl, now) {
+		if sl := &ses.slots.all[i]; s.holds(sl, now) {
 			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
 		}
 	}
 	for ses.ready.n > 0 {
 		s.drop(ses, ses.ready.pop())
+	}
+}
+
+// holds says whether what is said of a message is of that message for certain, and of nobody else's delivery.
+func (s *stock) holds(sl *slot, now int64) bool { return !sl.forgotten && !s.leases.expired(sl, now) }
+
+// forgot takes how far the server says that it has delivered, and which delivery was the newest here when it was asked. What came
+// by then from behind that, it does not know any more: it crashed. With its power it may have lost the end of the stream, too,
+// and gives the sequences to other messages. The sequence: 6 to 10 are handled here, and their acks on their way; the server
+// loses them; others are stored as 6 to 10 and delivered; the acks, said again, settle these unseen. So nothing is said of what
+// the server forgot, until it comes again.
+func (s *stock) forgot(delivered, nth uint64) {
+	for _, ses := range append(s.stale, s.ses) {
+		if ses.highest > delivered {
+			ses.slots.forget(delivered, nth)
+		}
 	}
 }
 

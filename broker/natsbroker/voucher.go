@@ -51,11 +51,14 @@ func (v *voucher) wanted() bool {
 func (v *voucher) vouch(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	created := v.side.created()
+	w, ok := v.side.look()
+	if !ok {
+		return false
+	}
 	q := v.outbox.ask(epochOf(v.link.conn()))
 	info, err := v.consumer.info(ctx)
-	if err == nil && info.Created.Equal(created) {
-		v.outbox.vouched(q)
+	if err == nil && info.Created.Equal(w.created) {
+		v.side.vouched(w, q, info)
 		return v.outbox.isSure(q.over)
 	}
 	if err == nil || missing(err) { // or a cluster is choosing its leader

@@ -43,6 +43,7 @@ type watched struct {
 	pinID   string
 	suspect bool      // deliveries count from the beginning
 	created time.Time // of the consumer as it should be
+	came    uint64    // deliveries, until then
 }
 
 // look says what is to be looked at; false: nothing.
@@ -53,7 +54,7 @@ func (s watchSide) look() (w watched, ok bool) {
 	if k.ses == nil || k.flow.fatal != nil {
 		return w, false
 	}
-	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created}, true
+	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came}, true
 }
 
 // learn takes an info, asked for after look, of the consumer as it should be.
@@ -62,6 +63,7 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	defer s.mu.Unlock()
 	k := &s.stock
 	k.adopt(info.Config)
+	k.forgot(info.Delivered.Stream, w.came)
 	k.checkPin(w.ses, w.pinID, info)
 	if w.suspect { // it is the same consumer: what was finished is finished
 		for _, reply := range w.ses.takeLimbo() {
@@ -73,6 +75,15 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	if g, ok := w.ses.at.polled(point{info.Delivered.Consumer, info.Delivered.Stream}); ok && !w.ses.ended {
 		k.events.Say(broker.Event{Kind: broker.Gap, Claim: w.ses.claim, From: int64(g.from), N: g.n})
 	}
+}
+
+// vouched takes an info, asked for after look, of the consumer as it should be, over a new connection.
+func (s watchSide) vouched(w watched, q question, info *jetstream.ConsumerInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.forgot(info.Delivered.Stream, w.came)
+	s.outbox.forgot(q, info.Delivered.Stream)
+	s.outbox.vouched(q)
 }
 
 // from is from where to go on when the consumer is lost.
