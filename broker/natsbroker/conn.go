@@ -213,11 +213,23 @@ func (l *link) closed(nc *nats.Conn) {
 		return
 	}
 	l.disconnected(nc.LastError())
-	l.wg.Go(func() {
-		if l.open(l.done) == nil {
+	l.wg.Go(l.redial)
+}
+
+// redial connects anew, until it has, or the link is closed. What is hopeless at the start may be cured while we run: it is told,
+// and tried again, as nats.go does over the connections that it keeps.
+func (l *link) redial() {
+	for n := 1; l.done.Err() == nil; n++ {
+		err := l.open(l.done)
+		if err == nil {
 			l.hooks.back()
+			return
 		}
-	})
+		if l.done.Err() == nil {
+			l.hooks.lost(err)
+		}
+		sleep(l.done, l.cfg.pause(n))
+	}
 }
 
 // close ends the connection at once; flush first. A write that hangs is torn down with its socket.

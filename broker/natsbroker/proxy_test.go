@@ -55,7 +55,10 @@ func (p *proxy) serve() {
 }
 
 func (p *proxy) link(c net.Conn) {
-	s, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	s, err := net.Dial("tcp", target)
 	p.mu.Lock()
 	if err != nil || p.down || p.done {
 		p.mu.Unlock()
@@ -102,6 +105,24 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
+		}
+	}
+}
+
+// lead takes new connections to another server.
+func (p *proxy) lead(port int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+// say writes to all clients in the server's name.
+func (p *proxy) say(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if c.LocalAddr().String() == p.l.Addr().String() {
+			_, _ = c.Write([]byte(line + "\r\n"))
 		}
 	}
 }

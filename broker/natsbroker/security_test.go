@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -290,6 +291,27 @@ func TestLoginThatExpires(t *testing.T) {
 			t.Errorf("the secret is printed: %v", e.Err)
 		}
 	}
+}
+
+// The same where the client had given the connection up for good: it does so for an error that it does not know.
+func TestLoginThatExpiresOverAClosedConnection(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := startProxy(t, ts.opts.Port)
+	s := open(t, config(p.url()))
+	p.lead(startServer(t, func(o *server.Options) { o.Username, o.Password = "u", canary }).opts.Port)
+	p.say("-ERR 'Something New'")
+	eventually(t, "the refusal is told", func() bool {
+		return slices.ContainsFunc(s.events.of(broker.Down), func(e broker.Event) bool {
+			return strings.Contains(strings.ToLower(e.Err.Error()), "authorization")
+		})
+	})
+	p.lead(ts.opts.Port)
+	a.publish(1, 1)
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
 }
 
 func TestSecretsAreNotPrinted(t *testing.T) {
