@@ -530,3 +530,36 @@ func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
 		})
 	}
 }
+
+// Who resets the consumer wants messages to be handled again. They are not taken for finished, and an order goes on.
+func TestConsumerReset(t *testing.T) {
+	for name, ordered := range map[string]bool{"no order": false, "order": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			cfg := config(ts.url())
+			cfg.AckWait = time.Hour
+			s := open(t, cfg, func(o *broker.Options) { o.Ordered = ordered })
+			a.publish(1, 20)
+			ack(t, s, receive(t, s, 20)...)
+			a.settled()
+			end := time.Now().Add(2 * time.Second)
+			eventually(t, "the acks have their receipts", func() bool { return time.Now().After(end) })
+			if _, err := a.js.ResetConsumerToSequence(t.Context(), "S", "c", 6); err != nil {
+				t.Fatal(err)
+			}
+			ms := receive(t, s, 15)
+			if first := ms[0].Offset; first != 6 {
+				t.Errorf("the first that came again is %d", first)
+			}
+			if err := s.Nack(ms[0].Claim, []broker.Back{{Token: ms[0].Token}}); err != nil { // an order gathers
+				t.Fatal(err)
+			}
+			ack(t, s, ms[1:]...)
+			ack(t, s, receive(t, s, 1)...)
+			a.settled()
+		})
+	}
+}

@@ -364,6 +364,15 @@ func (o *outbox) pending() int {
 	return n
 }
 
+// unproven says whether there is an ack of a message of which it is not known that the server has taken it.
+func (o *outbox) unproven(seq uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	is := func(a pendingAck) bool { d, ok := parseReply(a.reply); return ok && d.stream == seq }
+	return slices.ContainsFunc(o.settles.acks, is) ||
+		slices.ContainsFunc(o.window.batches, func(b ackBatch) bool { return slices.ContainsFunc(b.acks, is) })
+}
+
 // left is how many settles the server has not certainly received. refused: the consumer of some is not there at the moment.
 func (o *outbox) left() (n int, refused bool) {
 	o.mu.Lock()

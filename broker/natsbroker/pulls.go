@@ -27,6 +27,7 @@ type pulls struct {
 type inbox struct {
 	ses     *session
 	sub     *nats.Subscription
+	last    uint64 // consumer sequence of the newest delivery
 	prefix  string // requests carry prefix and a number as their reply subject
 	retired bool   // it answers no request that counts; as owed, the pulls' own
 	owed    int    // of a retired one, how many messages it had been asked for and had not brought
@@ -43,7 +44,7 @@ func (b *inbox) drain() {
 // enter has pulls answered at an inbox, and returns the one before, to be drained.
 func (p *pulls) enter(b *inbox) (old *inbox) {
 	old = p.leave()
-	p.in = b
+	p.in, b.ses.back = b, false
 	return old
 }
 

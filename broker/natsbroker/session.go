@@ -19,6 +19,7 @@ type session struct {
 	highest uint64   // stream sequence that was delivered here
 	limbo   []string // replies of finished messages, until it is known whether the consumer is the same; see again
 	suspect bool
+	back    bool // deliveries to one inbox counted backwards; see stock.recount
 	ended   bool
 
 	out      int  // handed out and not settled

@@ -113,6 +113,7 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 		id, size = takePin(m)
 	}
 	asked := s.pulls.came(b, size)
+	s.recount(b, d)
 	switch {
 	case b.ses == s.ses:
 		if b.ses.pin.group == "" || b.ses.ended || s.mine(b.ses, id, m, d) {
@@ -124,6 +125,16 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 	if !b.retired && s.pulls.asked == 0 { // all that was asked for has come
 		s.wantPull()
 	}
+}
+
+// recount looks whether deliveries to an inbox count backwards. A server that crashed, or another leader, does not know the
+// requests that are answered there. So the consumer was reset, or made anew, or a request met a new leader that lacks the last
+// deliveries of the one before.
+func (s *stock) recount(b *inbox, d delivery) {
+	if d.consumer <= b.last {
+		b.ses.back, b.ses.pin.last = true, 0
+	}
+	b.last = d.consumer
 }
 
 // answered takes an answer without a message, and says whether it is about a request that counts.
@@ -224,6 +235,13 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 			s.giveBack(m.Reply)
 		}
 		return 0, true
+	}
+	if ses.back && s.memory.finished.has(d.stream, d.nanos) && !s.outbox.unproven(d.stream) {
+		// The server had taken its ack, and counts anew: somebody wants messages to be handled again.
+		s.memory.finished.forget()
+		for _, reply := range ses.takeLimbo() {
+			s.giveBack(reply)
+		}
 	}
 	if s.memory.finished.has(d.stream, d.nanos) {
 		if ses.suspect {
