@@ -416,6 +416,51 @@ func TestOldAcksToANewStream(t *testing.T) {
 	a.settled()
 }
 
+// What is given back takes none of them away either: what was given back while there was no connection, and what was never handed
+// out.
+func TestOldNacksToANewStream(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, p *proxy, away *opened, ms []broker.Message){
+		"without a connection": func(t *testing.T, p *proxy, away *opened, ms []broker.Message) {
+			p.shut()
+			for _, m := range ms {
+				if err := away.Nack(m.Claim, []broker.Back{{Token: m.Token}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"with one": func(_ *testing.T, p *proxy, _ *opened, _ []broker.Message) { p.cut(toServer) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			a.publish(1, 20)
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute
+			away := open(t, cfg)
+			ms := receive(t, away, 10) // and 10 are buffered
+			eventually(t, "all are there", func() bool { return a.info().NumAckPending == 20 })
+			meanwhile(t, p, away, ms)
+			a.anew()
+			a.publish(1, 20)
+			cfg.URLs = []string{ts.url()}
+			s := open(t, cfg)
+			news := receive(t, s, 20)
+			p.heal()
+			eventually(t, "who was away has found the new one", func() bool { return len(away.events.of(broker.Assigned)) == 2 })
+			end := time.Now().Add(300 * time.Millisecond)
+			eventually(t, "it had its say", func() bool { return time.Now().After(end) })
+			ack(t, s, news...)
+			a.settled()
+			if n := a.info().Delivered.Consumer; n != 20 {
+				t.Errorf("there were %d deliveries of 20 messages, all of which one process had", n)
+			}
+		})
+	}
+}
+
 // What is still out when a process was pinned no more, and its stream was made anew, says nothing of the messages that have its
 // sequences now.
 func TestOldTurnsToANewStream(t *testing.T) {

@@ -139,6 +139,7 @@ func (h *holdings) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stock.pulls.lost()
+	h.stock.older = h.stock.came
 	if ses := h.stock.ses; ses != nil { // after a restart of the server the id would be another's
 		ses.pin.unread = 0
 	}

@@ -380,7 +380,7 @@ func (o *outbox) left() (n int, refused bool) {
 	return len(o.settles.acks) + len(o.settles.naks) + o.window.count, o.window.refused()
 }
 
-// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these acks
+// letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these settles
 // would be about other messages. What was not written yet may be about its messages, which came before that was known; unless
 // the consumer was not known to be the same, over the present connection: then what waits is of before it.
 func (o *outbox) letGo(over connEpoch) {
@@ -388,7 +388,7 @@ func (o *outbox) letGo(over connEpoch) {
 	late := o.window.clear()
 	if over != o.sure {
 		late += overdue(o.settles.acks, never)
-		o.settles.acks = o.settles.acks[:0]
+		o.settles.reset()
 	}
 	o.mu.Unlock()
 	o.tellLate(late)

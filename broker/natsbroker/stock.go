@@ -35,6 +35,7 @@ type stock struct {
 	said     settles // on their way into the outbox
 
 	came    uint64    // deliveries, ever
+	older   uint64    // those up to this one are of a consumer that may be no more
 	created time.Time // of the consumer
 	from    after     // from where to go on when the consumer is lost
 	log     string    // Message.Log; empty where we may not ask for the stream
@@ -146,6 +147,9 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 		if d := s.pulls.barren.ended(id, s.pulls.lastID, s.clock.now()); d > 0 {
 			time.AfterFunc(d, s.bells.pull.Ring)
 		}
+	}
+	if st.verdict == pullDeleted {
+		s.older = s.came
 	}
 	if b.ses == s.ses && st.verdict == pullUnpinned {
 		s.lose(b.ses, errPinTaken)
@@ -402,13 +406,14 @@ func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 	for _, old := range append(s.stale, ses) {
 		old.gone = true // else what lost its pin would still settle
 	}
-	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew; to one that is gone, a nak means nothing
+	s.outbox.letGo(over)
+	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew
 		i := ses.ready.pop()
-		sl := &ses.slots.all[i]
-		s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+		if sl := &ses.slots.all[i]; sl.nth > s.older {
+			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+		}
 		s.drop(ses, i)
 	}
 	s.memory.forget()
-	s.outbox.letGo(over)
 	s.lag = lag{}
 }
