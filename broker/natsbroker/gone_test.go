@@ -416,6 +416,39 @@ func TestOldAcksToANewStream(t *testing.T) {
 	a.settled()
 }
 
+// The same over a connection that stays, from when the server has said that the consumer was deleted.
+func TestOldAcksAfterADeletion(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 10)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute
+	away := open(t, cfg)
+	ms := receive(t, away, 10)
+	p.cut(toServer)
+	a.anew()
+	a.publish(1, 10)
+	end := time.Now().Add(300 * time.Millisecond)
+	eventually(t, "it was told", func() bool { return time.Now().After(end) })
+	ack(t, away, ms...)
+	cfg.URLs = []string{ts.url()}
+	s := open(t, cfg)
+	news := receive(t, s, 10)
+	p.heal()
+	eventually(t, "it has found the new one", func() bool { return len(away.events.of(broker.Assigned)) == 2 })
+	if late := away.events.of(broker.Unconfirmed); len(late) != 1 || late[0].N != 10 {
+		t.Errorf("it has told %v of its acks, want that 10 are unconfirmed", late)
+	}
+	if n := a.info().NumAckPending; n != 10 {
+		t.Errorf("%d messages are unsettled, want the 10 that the other process has", n)
+	}
+	ack(t, s, news...)
+	a.settled()
+}
+
 // What is given back takes none of them away either: what was given back while there was no connection, and what was never handed
 // out.
 func TestOldNacksToANewStream(t *testing.T) {

@@ -22,7 +22,8 @@ import (
 // be about another message. The sequence: a process loses its connection with acks that it has no receipt for; the server is
 // started again without its streams; another process makes them anew, and gets the first messages; the first process is back,
 // and its old acks settle those; the other one dies, and nobody ever has them. So nothing is written over a connection before
-// the consumer was found, over it, to be the same (voucher.go); nor after an ack was refused, for then there is no consumer.
+// the consumer was found, over it, to be the same (voucher.go); nor after an ack was refused or a pull ended by its deletion, for
+// then there is no consumer.
 //
 // It does no I/O, and is safe for concurrent use.
 type outbox struct {
@@ -44,14 +45,14 @@ type outbox struct {
 	server  serverID
 	sure    connEpoch // over which the consumer is the same
 	asked   connEpoch // for which the voucher was called
-	refused uint64    // how many acks were
+	doubts  uint64    // how many acks were refused, or how often the consumer was said to be no more
 }
 
-// A question is whether the consumer is still the same: over which connection it is asked, how many acks were refused by then,
+// A question is whether the consumer is still the same: over which connection it is asked, how often that was in doubt by then,
 // and how many settles waited to be written.
 type question struct {
 	over       connEpoch
-	refused    uint64
+	doubts     uint64
 	acks, naks int
 }
 
@@ -195,13 +196,13 @@ type outgoing struct {
 func (o *outbox) ask(over connEpoch) question {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return question{over, o.refused, len(o.settles.acks), len(o.settles.naks)}
+	return question{over, o.doubts, len(o.settles.acks), len(o.settles.naks)}
 }
 
 // vouched says that the answer was yes.
 func (o *outbox) vouched(q question) {
 	o.mu.Lock()
-	if q.refused == o.refused {
+	if q.doubts == o.doubts {
 		o.sure = q.over
 	}
 	o.asked = connEpoch{} // where there is another connection by now
@@ -313,9 +314,7 @@ func (o *outbox) reconnected(now connEpoch) {
 func (o *outbox) answered(r receipt, taken bool) {
 	o.mu.Lock()
 	if !taken {
-		o.refused++
-		o.sure, o.asked = connEpoch{}, connEpoch{}
-		o.doubt.Ring()
+		o.distrust()
 	}
 	n := len(o.settles.acks)
 	asked := o.window.asking(r)
@@ -329,6 +328,20 @@ func (o *outbox) answered(r receipt, taken bool) {
 		o.settled(asked, refusedAcks(taken))
 	}
 	o.tellLate(late)
+}
+
+// doubtIt says that the consumer may be no more: nothing is written until it was found to be the same.
+func (o *outbox) doubtIt() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.distrust()
+}
+
+// distrust has the voucher called. A question that was asked before is of no use.
+func (o *outbox) distrust() {
+	o.doubts++
+	o.sure, o.asked = connEpoch{}, connEpoch{}
+	o.doubt.Ring()
 }
 
 // refusedAcks is why acks were not taken.

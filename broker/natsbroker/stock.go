@@ -148,8 +148,9 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 			time.AfterFunc(d, s.bells.pull.Ring)
 		}
 	}
-	if st.verdict == pullDeleted {
+	if st.verdict == pullDeleted { // there may be another one already, of another stream
 		s.older = s.came
+		s.outbox.doubtIt()
 	}
 	if b.ses == s.ses && st.verdict == pullUnpinned {
 		s.lose(b.ses, errPinTaken)
