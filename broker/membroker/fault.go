@@ -218,12 +218,8 @@ func (l *commitLog) empty(groups map[string]*group) {
 			}
 		}
 	}
-	first := int64(0)
-	if l.partition < 0 {
-		first = 1
-	}
 	l.epoch++
-	l.first, l.end, l.segs, l.ids = first, first, nil, nil
+	l.first, l.end, l.segs, l.ids, l.removed = l.origin(), l.origin(), nil, nil, nil
 }
 
 // restart begins the cursor anew for the log's next epoch. It is called before the log changes.

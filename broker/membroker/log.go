@@ -46,6 +46,14 @@ type commitLog struct {
 	removed map[int64]bool
 }
 
+// origin is the offset of its first message ever.
+func (l *commitLog) origin() int64 {
+	if l.partition < 0 {
+		return 1
+	}
+	return 0
+}
+
 // name is Message.Log, of messages stored in an epoch.
 func (l *commitLog) name(epoch int) string {
 	return fmt.Sprintf("%s-%d/%d", l.topic, epoch, l.partition)

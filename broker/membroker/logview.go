@@ -48,7 +48,7 @@ func (v *LogView) stored(s broker.Scan) (ms []broker.Message, done broker.Scanne
 		if s.Partitions != nil && !slices.Contains(s.Partitions, l.partition) {
 			continue
 		}
-		done.Whole = done.Whole && l.first <= 1
+		done.Whole = done.Whole && l.first <= l.origin() && len(l.removed) == 0
 		for o := max(s.Offset, l.first); o < l.end; {
 			sp, name := l.read(o, 1, 1<<62)
 			o = sp.from + sp.n
@@ -81,7 +81,10 @@ func (v *LogView) Remove(_ context.Context, name string, places []broker.Place) 
 		return fmt.Errorf("membroker: removing messages of topic %q: %w", name, broker.ErrNoTopic)
 	}
 	for _, p := range places {
-		l := t.logs[max(0, int(p.Partition))]
+		if int(p.Partition) >= len(t.logs) {
+			return fmt.Errorf("membroker: removing messages of topic %q: it has no partition %d", name, p.Partition)
+		}
+		l := t.logs[max(0, p.Partition)]
 		if l.removed == nil {
 			l.removed = make(map[int64]bool)
 		}
