@@ -24,6 +24,7 @@ type ackWindow struct {
 type pendingAck struct {
 	reply string
 	until int64
+	nth   uint64 // which of the deliveries that came here it is of; as slot.nth
 }
 
 // never is the time of an ack that may come as late as it does: a repeated one, or one of which ErrLost was said.
@@ -162,13 +163,13 @@ func (w *ackWindow) trim() (late int) {
 	return late
 }
 
-// forgot lets go of what is of messages behind delivered, and says how many were still to arrive in time.
-func (w *ackWindow) forgot(delivered uint64) (late int) {
+// forgot lets go of what is of messages behind delivered, of the first nth deliveries, and says how many were still to arrive in
+// time.
+func (w *ackWindow) forgot(delivered, nth uint64) (late int) {
 	for i := len(w.batches) - 1; i >= 0; i-- {
 		b := &w.batches[i]
-		kept, n := known(b.acks, delivered)
+		kept, n := known(b.acks, delivered, nth)
 		w.count -= len(b.acks) - len(kept)
-		clear(b.acks[len(kept):])
 		b.acks, late = kept, late+n
 		if len(kept) == 0 {
 			w.forget(i)

@@ -48,12 +48,11 @@ type outbox struct {
 	doubts  uint64    // how many acks were refused, or how often the consumer was said to be no more
 }
 
-// A question is whether the consumer is still the same: over which connection it is asked, how often that was in doubt by then,
-// and how many settles waited to be written.
+// A question is whether the consumer is still the same: over which connection it is asked, and how often that was in doubt by
+// then.
 type question struct {
-	over       connEpoch
-	doubts     uint64
-	acks, naks int
+	over   connEpoch
+	doubts uint64
 }
 
 // serverID is the id of the last server that was written to, and when it was last found to be another, by the source's clock. Not
@@ -171,9 +170,9 @@ func mayGather(acks, naks, inHand int) bool {
 }
 
 // ack queues an ack that may come as late as it does.
-func (o *outbox) ack(reply string) {
+func (o *outbox) ack(reply string, nth uint64) {
 	o.mu.Lock()
-	o.settles.acks = append(o.settles.acks, pendingAck{reply, never})
+	o.settles.acks = append(o.settles.acks, pendingAck{reply, never, nth})
 	o.mu.Unlock()
 	o.rouse()
 }
@@ -196,7 +195,7 @@ type outgoing struct {
 func (o *outbox) ask(over connEpoch) question {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return question{over, o.doubts, len(o.settles.acks), len(o.settles.naks)}
+	return question{over, o.doubts}
 }
 
 // vouched says that the answer was yes.
@@ -210,34 +209,32 @@ func (o *outbox) vouched(q question) {
 	o.rouse()
 }
 
-// forgot takes how far the server says that it has delivered, when it was asked over a connection for the first time, and lets go
-// of what is to be said of messages behind that; see stock.forgot. They are remembered as finished, or come again anyway.
-func (o *outbox) forgot(q question, delivered uint64) {
+// forgot takes how far the server says that it has delivered, and which delivery was the newest here when it was asked; it lets
+// go of what is to be said of messages behind that (stock.forgot). What was finished is remembered, and what was given back comes
+// again anyway.
+func (o *outbox) forgot(delivered, nth uint64) {
 	o.mu.Lock()
-	acks, naks := min(q.acks, len(o.settles.acks)), min(q.naks, len(o.settles.naks)) // what came later is of later deliveries
-	old, late := known(o.settles.acks[:acks], delivered)
-	o.settles.acks = append(old, o.settles.acks[acks:]...)
-	o.settles.naks = append(knownNaks(o.settles.naks[:naks], delivered), o.settles.naks[naks:]...)
-	late += o.window.forgot(delivered)
+	acks, late := known(o.settles.acks, delivered, nth)
+	o.settles.acks = acks
+	o.settles.naks = slices.DeleteFunc(o.settles.naks, func(n nak) bool { return behind(n.reply, delivered) })
+	late += o.window.forgot(delivered, nth)
 	o.mu.Unlock()
 	o.tellLate(late)
 }
 
-// known is the acks of messages up to delivered; late is how many others were still to arrive in time.
-func known(acks []pendingAck, delivered uint64) (kept []pendingAck, late int) {
+// known is the acks of messages up to delivered, and those of later deliveries than the nth; late is how many others were still
+// to arrive in time.
+func known(acks []pendingAck, delivered, nth uint64) (kept []pendingAck, late int) {
 	kept = acks[:0]
 	for _, a := range acks {
-		if behind(a.reply, delivered) {
+		if a.nth <= nth && behind(a.reply, delivered) {
 			late += overdue([]pendingAck{a}, never)
 		} else {
 			kept = append(kept, a)
 		}
 	}
+	clear(acks[len(kept):])
 	return kept, late
-}
-
-func knownNaks(naks []nak, delivered uint64) []nak {
-	return slices.DeleteFunc(naks, func(n nak) bool { return behind(n.reply, delivered) })
 }
 
 // behind says whether a reply is of a delivery of a message that stands behind delivered.

@@ -27,7 +27,7 @@ func newPost(t *testing.T) *post {
 func (p *post) write(until int64, acks []string, send []string, first, last bool) {
 	p.t.Helper()
 	for _, a := range acks {
-		p.settles.acks = append(p.settles.acks, pendingAck{a, until})
+		p.settles.acks = append(p.settles.acks, pendingAck{reply: a, until: until})
 	}
 	p.send(send, first, last)
 }
@@ -137,7 +137,7 @@ func TestReceipts(t *testing.T) {
 	t.Run("one to a consumer that is no more is not sent again", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
-		p.settles.acks = append(p.settles.acks, pendingAck{"c", lease}) // perhaps of the next one
+		p.settles.acks = append(p.settles.acks, pendingAck{reply: "c", until: lease}) // perhaps of the next one
 		p.letGo(here)
 		p.wantLeft(0, 1, 2)
 		again := connEpoch{nth: 2, server: "S"}
@@ -149,7 +149,7 @@ func TestReceipts(t *testing.T) {
 	t.Run("an abandoned one did not hold", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a", "b"}, []string{"a", "b"}, true, true)
-		p.settles.acks = append(p.settles.acks, pendingAck{"c", lease}, pendingAck{"d", never})
+		p.settles.acks = append(p.settles.acks, pendingAck{reply: "c", until: lease}, pendingAck{reply: "d", until: never})
 		p.abandon()
 		p.wantLeft(0, 0, 3)
 	})
@@ -157,13 +157,15 @@ func TestReceipts(t *testing.T) {
 		p := newPost(t)
 		until := p.now + wait
 		p.write(until, []string{"a"}, []string{"a"}, false, true) // on its way
-		p.add(&settles{acks: []pendingAck{{"b", until}, {"never", never}}}, wait, 0)
+		p.add(&settles{acks: []pendingAck{{reply: "b", until: until}, {reply: "never", until: never}}}, wait, 0)
 		p.now += 5
 		restarted := connEpoch{nth: 2, server: "T"}
 		p.reconnected(restarted)
-		p.add(&settles{acks: []pendingAck{{"c", until}, {"new", p.now + wait}}}, wait, 0)
-		want := []pendingAck{{"b", until - restartLoss}, {"never", never}, {"a", until - restartLoss}, {"c", until - restartLoss},
-			{"new", p.now + wait}}
+		p.add(&settles{acks: []pendingAck{{reply: "c", until: until}, {reply: "new", until: p.now + wait}}}, wait, 0)
+		want := []pendingAck{
+			{reply: "b", until: until - restartLoss}, {reply: "never", until: never}, {reply: "a", until: until - restartLoss},
+			{reply: "c", until: until - restartLoss}, {reply: "new", until: p.now + wait},
+		}
 		if !slices.Equal(p.settles.acks, want) {
 			t.Errorf("%v, want %v", p.settles.acks, want)
 		}
@@ -190,7 +192,7 @@ func TestVouched(t *testing.T) {
 	away := func(t *testing.T) *post { // a is unproven, b was never written, and the connection is another one
 		p := newPost(t)
 		p.write(lease, []string{"a"}, []string{"a"}, false, true)
-		p.settles.acks = append(p.settles.acks, pendingAck{"b", lease})
+		p.settles.acks = append(p.settles.acks, pendingAck{reply: "b", until: lease})
 		p.reconnected(next)
 		p.sendOver(next, nil, false, false)
 		p.wantLeft(0, 2, 0)
@@ -216,7 +218,7 @@ func TestVouched(t *testing.T) {
 	t.Run("nobody has tried to write yet", func(t *testing.T) {
 		p := newPost(t)
 		p.write(lease, []string{"a"}, []string{"a"}, false, true)
-		p.settles.acks = append(p.settles.acks, pendingAck{"b", lease})
+		p.settles.acks = append(p.settles.acks, pendingAck{reply: "b", until: lease})
 		p.letGo(next)
 		p.wantLeft(0, 0, 2)
 	})
@@ -243,7 +245,7 @@ func TestVouched(t *testing.T) {
 	t.Run("they are bounded", func(t *testing.T) {
 		p := away(t)
 		for range maxUnproven + 8 {
-			p.settles.acks = append(p.settles.acks, pendingAck{"c", lease})
+			p.settles.acks = append(p.settles.acks, pendingAck{reply: "c", until: lease})
 		}
 		p.sendOver(next, nil, false, false)
 		p.wantLeft(0, maxUnproven, 10)

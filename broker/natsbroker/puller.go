@@ -78,7 +78,8 @@ func (p *puller) listen(q *quiet) {
 	}
 }
 
-// renew makes a round trip, sends again the acks that may be lost, and makes a new inbox.
+// renew makes a round trip, sends again the acks that may be lost, and makes a new inbox. Over a new connection it waits until
+// the consumer was found to be the same: how far it had delivered then is of before we pull.
 func (p *puller) renew(ctx context.Context, q *quiet) bool {
 	nc := p.link.conn()
 	if nc == nil || !nc.IsConnected() {
@@ -86,7 +87,7 @@ func (p *puller) renew(ctx context.Context, q *quiet) bool {
 	}
 	p.side.reviving()
 	p.outbox.reconnected(epochOf(nc))
-	if !p.leases.contact(ctx) || !p.enter(nc) {
+	if !p.outbox.isSure(epochOf(nc)) || !p.leases.contact(ctx) || !p.enter(nc) {
 		p.side.revive()
 		return false
 	}

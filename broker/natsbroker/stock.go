@@ -252,7 +252,7 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 		if ses.suspect {
 			ses.limbo = append(ses.limbo, m.Reply)
 		} else {
-			s.outbox.ack(m.Reply)
+			s.outbox.ack(m.Reply, s.came)
 		}
 		return 0, true
 	}

@@ -63,11 +63,10 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	defer s.mu.Unlock()
 	k := &s.stock
 	k.adopt(info.Config)
-	k.forgot(info.Delivered.Stream, w.came)
 	k.checkPin(w.ses, w.pinID, info)
 	if w.suspect { // it is the same consumer: what was finished is finished
 		for _, reply := range w.ses.takeLimbo() {
-			k.outbox.ack(reply)
+			k.outbox.ack(reply, k.came)
 		}
 	}
 	k.lag.polled(info, time.Now())
@@ -82,8 +81,9 @@ func (s watchSide) vouched(w watched, q question, info *jetstream.ConsumerInfo) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stock.forgot(info.Delivered.Stream, w.came)
-	s.outbox.forgot(q, info.Delivered.Stream)
+	s.outbox.forgot(info.Delivered.Stream, w.came)
 	s.outbox.vouched(q)
+	s.stock.bells.pull.Ring()
 }
 
 // from is from where to go on when the consumer is lost.
