@@ -169,6 +169,31 @@ func TestConsumerChangedWhileInUse(t *testing.T) {
 	}
 }
 
+// What it has otherwise from then on is told, once.
+func TestForeignSettingsMadeLaterAreReported(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	s := open(t, config(ts.url()))
+	a.change(func(cc *jetstream.ConsumerConfig) { cc.HeadersOnly, cc.MaxDeliver = true, 3 })
+	told := s.events.of(broker.Warning)
+	for _, want := range []string{"headers_only", "max_deliver is 3"} {
+		n := 0
+		for _, w := range told {
+			if strings.Contains(w.Err.Error(), want) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s was told %d times", want, n)
+		}
+	}
+	if len(told) != 2 {
+		t.Errorf("there are %d warnings", len(told))
+	}
+}
+
 func TestUnusableConsumersAreRefused(t *testing.T) {
 	t.Parallel()
 	ts := startServer(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,7 @@ type watcher struct {
 	now      kit.Bell
 
 	opts broker.Options // set by open
+	told []string       // what differs from the configuration, as of the last look
 }
 
 // open finds the consumer for the first time.
@@ -66,6 +68,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
 		w.side.learn(now, info)
+		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
 		if stream {
 			w.checkStream(ctx, info)
 		}
@@ -79,6 +82,18 @@ func (w *watcher) checkStream(ctx context.Context, info *jetstream.ConsumerInfo)
 	if last, err := w.consumer.lastSeq(ctx); err == nil && info.Delivered.Stream > last {
 		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: "+
 			"it will get nothing until the stream is there", w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
+	}
+}
+
+// tell tells what differs from the configuration, and did not at the last look.
+func (w *watcher) tell(differs []error) {
+	last := w.told
+	w.told = nil
+	for _, err := range differs {
+		if !slices.Contains(last, err.Error()) {
+			w.warn(err)
+		}
+		w.told = append(w.told, err.Error())
 	}
 }
 
@@ -117,9 +132,8 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 
 // begin starts a session on a consumer: a new claim.
 func (w *watcher) begin(d durable) {
-	for _, err := range d.warnings {
-		w.warn(err)
-	}
+	w.told = nil
+	w.tell(d.warnings)
 	cc := d.consumer.Config
 	topic := ""
 	if f := filterOf(cc); len(f) == 1 {
