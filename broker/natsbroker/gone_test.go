@@ -641,3 +641,40 @@ func TestConsumerReset(t *testing.T) {
 		})
 	}
 }
+
+// A pin that the new consumer gave to a request of before it was known is not left to nobody, until its timeout.
+func TestPinnedBeforeTheNewConsumerIsKnown(t *testing.T) {
+	for name, first := range map[string]int{"who had its turn": 3, "who stood by": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute
+			s := open(t, cfg, inOrder)
+			a.publish(1, first)
+			if first > 0 {
+				ack(t, s, receive(t, s, first)...)
+			}
+			eventually(t, "it waits", func() bool { return a.info().NumWaiting > 0 })
+			p.cut(toServer)
+			a.anew()
+			a.publish(1, 3)
+			end := time.Now().Add(200 * time.Millisecond)
+			eventually(t, "it asks, and asks for the consumer", func() bool { return time.Now().After(end) })
+			p.heal()
+			eventually(t, "it is known", func() bool { return len(s.events.of(broker.Gap)) == 1 })
+			ms := make([]broker.Message, 3)
+			for n := 0; n < 3; { // some may still have come under the claim of before
+				got := receive(t, s, 1)
+				if err := s.Ack(got[0].Claim, []uint64{got[0].Token}); err == nil {
+					ms[n] = got[0]
+					n++
+				}
+			}
+			a.settled()
+		})
+	}
+}

@@ -39,7 +39,8 @@ type pin struct {
 
 	id     string // of ours; empty: we stand by
 	seen   int64  // when the server last certainly kept it for us
-	unread int64  // when it was given to us with a message whose headers cannot be read; 0: it was not
+	unread int64  // since when it may be ours by an id that we did not read here, which is then to be learned; 0: it is not so
+	expect string // that id, where it was read before this session began; empty: it came with headers that cannot be read
 	lost   error  // why the session is ending
 	by     int64  // when a session that is ending ends; 0: that was not announced
 
@@ -221,11 +222,10 @@ func (p *pin) standsBy() bool { return p.group != "" && (p.id == "" || p.lost !=
 // got takes the id of the pin that came with a delivery: it is our turn, and what is missing is to be gathered first.
 func (p *pin) got(id string, contact int64) { p.id, p.seen, p.gathering = id, contact, true }
 
-// learned takes the id of whoever is pinned, and says whether it is ours, which came with headers that cannot be read: the server
-// keeps a pin for ttl from then on.
+// learned takes the id of whoever is pinned, and says whether it is ours: the server keeps a pin for ttl from when it was given.
 func (p *pin) learned(id string, now int64) (ours bool) {
-	ours = p.id == "" && p.unread != 0 && id != "" && now-p.unread < p.ttl
-	p.unread = 0
+	ours = p.id == "" && p.unread != 0 && id != "" && now-p.unread < p.ttl && (p.expect == "" || p.expect == id)
+	p.unread, p.expect = 0, ""
 	return ours
 }
 

@@ -35,6 +35,7 @@ type stock struct {
 	said     settles // on their way into the outbox
 
 	came    uint64    // deliveries, ever
+	pinID   string    // the newest that came with one
 	older   uint64    // those up to this one are of a consumer that may be no more
 	created time.Time // of the consumer
 	from    after     // from where to go on when the consumer is lost
@@ -111,7 +112,9 @@ func (s *stock) fail(err error) {
 func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 	id, size := "", m.Size()
 	if b.ses.pin.group != "" {
-		id, size = takePin(m)
+		if id, size = takePin(m); id != "" {
+			s.pinID = id
+		}
 	}
 	asked := s.pulls.came(b, size)
 	s.recount(b, d)

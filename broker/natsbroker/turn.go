@@ -16,7 +16,7 @@ func (s *stock) mine(ses *session, id string, m *nats.Msg, d delivery) bool {
 	p := &ses.pin
 	if id == "" && unreadable(m) {
 		if id = p.id; id == "" && p.lost == nil { // it is our turn, and the consumer's info has the id
-			p.unread = s.clock.now()
+			p.unread, p.expect = s.clock.now(), ""
 			s.giveBack(m.Reply)
 			s.bells.pin.Ring()
 			return false

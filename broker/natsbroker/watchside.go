@@ -32,6 +32,10 @@ func (s watchSide) begin(ses *session, d durable) {
 	k.lag.polled(d.consumer, time.Now())
 	k.follow(ses)
 	k.adopt(d.consumer.Config)
+	if ses.pin.group != "" && k.pinID != "" { // perhaps a request of before it was known has our turn
+		ses.pin.unread, ses.pin.expect = k.clock.now(), k.pinID
+		k.bells.pin.Ring()
+	}
 	k.pulls.revive = true
 	k.outbox.vouched(d.asked)
 	k.bells.pull.Ring()
