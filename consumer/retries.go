@@ -90,6 +90,7 @@ func (r *retries) relieveClaim(k *claim, pressure float64) {
 		steps[p.m] = step
 		return ok
 	}) {
+		p.m.Attempt-- // it may come back here unpublished, again and again, and is counted each time
 		r.letters.add(letter{item: p.item, failed: p.failed, step: steps[p.m], due: p.due})
 	}
 }

@@ -408,3 +408,36 @@ func TestRetryTopicsAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A message that fills the window while the retry topics are down, so that it is tried there again and again, has no more
+// attempts by that than it had runs.
+func TestRetryTopicDownCostsNoAttempt(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1000)
+		topics := retries(b)
+		p := &publisher{Publisher: b.Publisher()}
+		p.set(errors.New("no route"))
+		topics.Publisher = p
+		var runs atomic.Int32
+		r := start(t, b, consumer.Config{
+			Source:     b.Source(membroker.SourceConfig{Topics: []string{"in"}, Window: 100}),
+			Retry:      consumer.Retry{MaxAttempts: 4, Topics: topics},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if string(m.Value) != "0" {
+					return nil
+				}
+				if n := runs.Add(1); m.Attempt != n {
+					t.Errorf("run %d: attempt %d", n, m.Attempt)
+				}
+				return consumer.RetryAfter(errors.New("in a while"), 30*time.Second)
+			}})
+		time.Sleep(5 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if failed := len(eventsOf[consumer.RetryPublishFailed](r.journal)); runs.Load() != 4 || failed < 10 {
+			t.Errorf("%d runs, want 4; %d publishes failed", runs.Load(), failed)
+		}
+	})
+}
