@@ -3,9 +3,11 @@ package consumer
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/longshoremq/longshore/broker"
@@ -27,7 +29,8 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 // outputs of each message once, whatever happens. Otherwise they are published by Config.Output and confirmed when the handler
 // has returned nil, before the ack, and a crash between the two publishes them again, with the same Outgoing.ID where they have
 // none of their own: made of where the message stands (topic, partition, offset, time) and of their number, so that JetStream
-// drops it within its duplicate window, if the handler emits the same in the same order.
+// drops it within its duplicate window, if the handler emits the same in the same order. That of a batch is made of all its
+// messages: together with others they make another one.
 //
 // ctx is the handler's, or made of it. An error means that nothing was emitted, and should be returned by the handler: an output
 // that the broker would never store (it wraps broker.ErrRefused), ErrCannotEmit, or a call that is over. It does not wait for the
@@ -309,11 +312,14 @@ func (ws *workers) publishEmitted(ctx context.Context, w *work, is ...int) error
 	var outs []broker.Outgoing
 	e := w.emitted.Load()
 	for _, i := range is {
-		of := &w.ms[max(0, i)]
 		own := e.takeBefore(i)
+		origin := ""
 		for j, o := range own {
 			if o.ID == "" {
-				o.ID = emitID(of, i == whole, j)
+				if origin == "" {
+					origin = w.emitOrigin(i)
+				}
+				o.ID = origin + "/" + strconv.Itoa(j)
 			}
 			outs = append(outs, o)
 		}
@@ -362,14 +368,23 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	return err
 }
 
-// emitID names an output, the same at each run of its message. The time is in it because a stream that is made anew uses its
-// sequences again.
-func emitID(m *Message, batch bool, n int) string {
-	kind := "emit"
-	if batch {
-		kind = "emit-batch"
+// emitOrigin begins the names of what was emitted for message i, the same at each run of it. What was emitted for a whole batch
+// is named by all of its messages. By the first alone it would be lost: a and b are handled, what is made of them is stored, and
+// the answer gets lost; they come again together with c; the broker has that name, and drops what is made of the three.
+func (w *work) emitOrigin(i int) string {
+	if i != whole {
+		return "emit/" + emitPlace(&w.ms[i])
 	}
-	return fmt.Sprintf("%s/%s/%d/%d/%s/%d/%d", kind, m.Topic, m.Partition, m.Offset, m.ID(), m.Nanos, n)
+	h := sha256.New()
+	for i := range w.ms {
+		h.Write([]byte(emitPlace(&w.ms[i]) + "\n"))
+	}
+	return fmt.Sprintf("emit-batch/%s/%x", emitPlace(&w.ms[0]), h.Sum(nil)[:8])
+}
+
+// emitPlace is where a message stands. The time is in it because a stream that is made anew uses its sequences again.
+func emitPlace(m *Message) string {
+	return fmt.Sprintf("%s/%d/%d/%s/%d", m.Topic, m.Partition, m.Offset, m.ID(), m.Nanos)
 }
 
 // together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled

@@ -121,3 +121,60 @@ func putOffInEmittingBatch(t *testing.T, order consumer.Order, byKey bool, late 
 		t.Errorf("%d runs", runs)
 	}
 }
+
+// unanswered publishes, and says once that there was no answer.
+type unanswered struct {
+	broker.Publisher
+	said bool
+}
+
+func (p *unanswered) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	err := p.Publisher.Publish(ctx, ms)
+	if err == nil && !p.said {
+		p.said, err = true, errors.New("no answer")
+	}
+	return err
+}
+
+// What is emitted for all of a batch is none that was there before when the batch begins with the same message and has others: a
+// broker that drops repeats would drop what was made of these.
+func TestEmitForOtherBatch(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { emitForOtherBatch(t, order) })
+		})
+	}
+}
+
+func emitForOtherBatch(t *testing.T, order consumer.Order) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Leased: true, Lease: time.Minute})
+	r := start(t, b, consumer.Config{
+		Output: &unanswered{Publisher: b.Publisher()},
+		Order:  order,
+		Retry:  consumer.Retry{Backoff: consumer.Backoff{Initial: time.Second, Jitter: -1}},
+		Batch: &consumer.Batch{Size: 10, Linger: 100 * time.Millisecond,
+			Handler: func(ctx context.Context, ms []*consumer.Message) error {
+				var all []byte
+				for _, m := range ms {
+					all = append(all, m.Value...)
+				}
+				return consumer.Emit(ctx, broker.Outgoing{Topic: "out", Value: all})
+			}}})
+	put := func(v byte) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte{v}, Value: []byte{v}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put('a')
+	put('b')
+	time.Sleep(1150 * time.Millisecond) // they are here again, and wait for others
+	put('c')
+	time.Sleep(time.Minute)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	wantUnsettled(t, b, 0)
+	if got := out(b, "out"); !slices.Equal(got, []string{"ab", "abc"}) {
+		t.Errorf("out has %q", got)
+	}
+}
