@@ -39,7 +39,8 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 func Emit(ctx context.Context, outs ...broker.Outgoing) error { return emit(ctx, nil, nil, outs) }
 
 // EmitFor is Emit in a BatchHandler, for outputs that were made of one message of the batch: they go with that one's ack,
-// whatever becomes of the others. m is the batch's own, or a Clone of it.
+// whatever becomes of the others. One that Config.Output cannot publish is the failure of that message alone. m is the batch's
+// own, or a Clone of it.
 func EmitFor(ctx context.Context, m *Message, outs ...broker.Outgoing) error {
 	return emit(ctx, m, nil, outs)
 }
@@ -306,66 +307,114 @@ func numbers(a, b int) []int {
 	return ns
 }
 
-// publishEmitted publishes what a handler emitted for message i, or a batch handler for several, where that is no part of the
-// ack.
-func (ws *workers) publishEmitted(ctx context.Context, w *work, is ...int) error {
-	var outs []broker.Outgoing
-	e := w.emitted.Load()
-	for _, i := range is {
-		own := e.takeBefore(i)
-		origin := ""
-		for j, o := range own {
-			if o.ID == "" {
-				if origin == "" {
-					origin = w.emitOrigin(i)
-				}
-				o.ID = origin + "/" + strconv.Itoa(j)
-			}
-			outs = append(outs, o)
-		}
-		clear(own) // it lies in memory that stays as long as the work does
-	}
+// publishEmitted publishes what a handler emitted for message i, where that is no part of the ack.
+func (ws *workers) publishEmitted(ctx context.Context, w *work, i int) error {
+	outs := w.takeBefore(i, nil)
 	if len(outs) == 0 {
 		return nil
 	}
-	err := w.k.feed.output.Publish(ctx, outs)
+	var lost error
+	for _, err := range publishOutputs(ctx, w.k.feed.output, outs) {
+		lost = worse(lost, err)
+	}
+	return lost
+}
+
+// worse is the one of two errors that says more of what becomes of a message.
+func worse(a, b error) error {
+	if a == nil || IsPermanent(b) {
+		return b
+	}
+	return a
+}
+
+// takeBefore appends to outs what was emitted for message i and is published before the ack.
+func (w *work) takeBefore(i int, outs []broker.Outgoing) []broker.Outgoing {
+	own := w.emitted.Load().takeBefore(i)
+	origin := ""
+	for j, o := range own {
+		if o.ID == "" {
+			if origin == "" {
+				origin = w.emitOrigin(i)
+			}
+			o.ID = origin + "/" + strconv.Itoa(j)
+		}
+		outs = append(outs, o)
+	}
+	clear(own) // it lies in memory that stays as long as the work does
+	return outs
+}
+
+// publishOutputs publishes outs, and says what became of each; nil: all are there.
+func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
+	err := p.Publish(ctx, outs)
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("publishing what was emitted: %w", err)
-	if errors.Is(err, broker.ErrRefused) {
-		return Permanent(err)
+	errs := make([]error, len(outs))
+	var each *broker.PublishError
+	own := errors.As(err, &each) && len(each.Errs) == len(outs)
+	for i := range outs {
+		of := err
+		if own {
+			of = each.Errs[i]
+		}
+		if of == nil {
+			continue
+		}
+		errs[i] = fmt.Errorf("publishing what was emitted: %w", of)
+		if errors.Is(of, broker.ErrRefused) {
+			errs[i] = Permanent(errs[i])
+		}
 	}
-	return err
+	return errs
 }
 
-// publishBatch publishes what a batch handler emitted for the messages that did not fail, and says what became of each then.
+// publishBatch publishes what a batch handler emitted for the messages that did not fail, and says what became of each then: an
+// output that is not there is the failure of the message that it was made of.
 func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	e := w.emitted.Load()
 	if e == nil || w.k.feed.output == nil {
 		return err
 	}
 	errs := errorsOf(err, len(w.ms))
-	var good []int
-	for i := range errs {
-		if errs[i] == nil {
-			good = append(good, i)
-		}
-	}
-	if len(good) == len(errs) {
-		good = append(good, whole)
-	} else if e.hasWhole() {
+	failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil })
+	if failed && e.hasWhole() {
 		return err // none of them is acked
 	}
-	if failed := ws.publishEmitted(ctx, w, good...); failed != nil {
-		for _, i := range good {
-			if i != whole {
-				errs[i] = failed
+	outs, of := w.takeBatch(errs)
+	if len(outs) == 0 {
+		return err
+	}
+	lost := publishOutputs(ctx, w.k.feed.output, outs)
+	if lost == nil {
+		return err
+	}
+	errs = slices.Clone(errs)
+	for j, err := range lost {
+		for i := range errs {
+			if of[j] == i || of[j] == whole {
+				errs[i] = worse(errs[i], err)
 			}
 		}
-		return &BatchError{errs}
 	}
-	return err
+	return &BatchError{errs}
+}
+
+// takeBatch is takeBefore for the messages of a batch that did not fail, and for all of them together; of has each output's.
+func (w *work) takeBatch(errs []error) (outs []broker.Outgoing, of []int) {
+	take := func(i int) {
+		for outs = w.takeBefore(i, outs); len(of) < len(outs); {
+			of = append(of, i)
+		}
+	}
+	for i, err := range errs {
+		if err == nil {
+			take(i)
+		}
+	}
+	take(whole)
+	return outs, of
 }
 
 // emitOrigin begins the names of what was emitted for message i, the same at each run of it. What was emitted for a whole batch

@@ -178,3 +178,57 @@ func emitForOtherBatch(t *testing.T, order consumer.Order) {
 		t.Errorf("out has %q", got)
 	}
 }
+
+// An output of one message of a batch that the broker refuses, or does not confirm, is that message's failure and no other's.
+func TestEmitInBatchesHasItsOwnOutcome(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { emitInBatchesHasItsOwnOutcome(t, order) })
+		})
+	}
+}
+
+func emitInBatchesHasItsOwnOutcome(t *testing.T, order consumer.Order) {
+	const messages = 10
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1, "dead": 1}})
+	p := &slow{Publisher: b.Publisher(), outcome: func(o *broker.Outgoing, try, _ int) error {
+		switch {
+		case o.Value[0] == '3':
+			return fmt.Errorf("too large: %w", broker.ErrRefused)
+		case o.Value[0] == '7' && try < 3:
+			return errors.New("no answer")
+		}
+		return nil
+	}}
+	runs := map[string]int{}
+	r := start(t, b, consumer.Config{
+		Output: p, Order: order, Pool: consumer.Pool{Max: 1},
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+		Batch: &consumer.Batch{Size: messages, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			for _, m := range ms {
+				runs[string(m.Value)]++
+				if err := consumer.EmitFor(ctx, m, emitted(m, "")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}})
+	for i := range byte(messages) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte{i}, Value: []byte{'0' + i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if got := out(b, "dead"); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("dead letters %q, want that whose output is refused", got)
+	}
+	wantOut(t, b, "0", "1", "2", "4", "5", "6", "7", "8", "9")
+	for v, n := range runs {
+		if want := map[string]int{"7": 3}[v]; n != max(1, want) {
+			t.Errorf("%s was handled %d times, want %d", v, n, max(1, want))
+		}
+	}
+}
