@@ -18,7 +18,10 @@ type contexts struct {
 // make a child and to end it costs about a microsecond, most handlers never ask, and with many partitions each call is of another
 // claim.
 type contextSlot struct {
-	k     *claim
+	// ctx is the claim's, and the slot is found by it: a worker that is idle for long has slots of claims that ended long ago, and
+	// must not keep these in memory, with all that their adapter knows of them.
+	ctx   context.Context
+	feed  *feed
 	gone  bool                 // it is in no slot any more; the worker's own
 	over  atomic.Bool          // the same, for everybody
 	at    atomic.Pointer[work] // what it is used for, where handlers emit; nil: nothing now
@@ -33,7 +36,7 @@ type childContext struct {
 var _ context.Context = (*contextSlot)(nil)
 
 // Deadline, Done, Err and Value make it a context.Context.
-func (s *contextSlot) Deadline() (time.Time, bool) { return s.k.ctx.Deadline() }
+func (s *contextSlot) Deadline() (time.Time, bool) { return s.ctx.Deadline() }
 func (s *contextSlot) Done() <-chan struct{}       { return s.made().Done() }
 
 func (s *contextSlot) Err() error {
@@ -43,12 +46,12 @@ func (s *contextSlot) Err() error {
 	case s.over.Load():
 		return context.Canceled
 	}
-	return s.k.ctx.Err()
+	return s.ctx.Err()
 }
 
 func (s *contextSlot) Value(key any) any {
 	if key == (emitKey{}) {
-		if s.k.feed.emitting {
+		if s.feed.emitting {
 			return s
 		}
 		return nil
@@ -61,7 +64,7 @@ func (s *contextSlot) made() *childContext {
 	if c := s.child.Load(); c != nil {
 		return c
 	}
-	ctx, cancel := context.WithCancelCause(s.k.ctx)
+	ctx, cancel := context.WithCancelCause(s.ctx)
 	c := &childContext{ctx, cancel}
 	if !s.child.CompareAndSwap(nil, c) {
 		cancel(nil)
@@ -84,16 +87,16 @@ func (s *contextSlot) drop() {
 
 // get returns the worker's context for k. One that the watchdog has ended is not here any more: see renew.
 func (x *contexts) get(k *claim) *contextSlot {
-	if s := x.shown.Load(); s != nil && s.k == k && !s.gone {
+	if s := x.shown.Load(); s != nil && s.ctx == k.ctx && !s.gone {
 		return s
 	}
 	for _, s := range x.slots {
-		if s != nil && s.k == k {
+		if s != nil && s.ctx == k.ctx {
 			x.shown.Store(s)
 			return s
 		}
 	}
-	s := &contextSlot{k: k}
+	s := &contextSlot{ctx: k.ctx, feed: k.feed}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
@@ -114,9 +117,8 @@ func (x *contexts) use(w *work) context.Context {
 
 // renew returns a new context for the calls of a work, after the watchdog has ended the one in use.
 func (x *contexts) renew(w *work) context.Context {
-	k := w.k
 	for i, s := range x.slots {
-		if s != nil && s.k == k {
+		if s != nil && s.ctx == w.k.ctx {
 			s.drop()
 			x.slots[i] = nil
 		}

@@ -47,18 +47,19 @@ func TestContextsOfManyClaims(t *testing.T) {
 func TestContextEnds(t *testing.T) {
 	why := errors.New("why")
 	for name, tc := range map[string]struct {
-		end   func(x *contexts, s *contextSlot)
+		end   func(x *contexts, s *contextSlot, k *claim)
 		cause error
 	}{
-		"the claim":    {func(_ *contexts, s *contextSlot) { s.k.cancel(why) }, why},
-		"the watchdog": {func(_ *contexts, s *contextSlot) { s.made().cancel(why) }, why},
-		"the worker":   {func(x *contexts, _ *contextSlot) { x.end() }, context.Canceled},
+		"the claim":    {func(_ *contexts, _ *contextSlot, k *claim) { k.cancel(why) }, why},
+		"the watchdog": {func(_ *contexts, s *contextSlot, _ *claim) { s.made().cancel(why) }, why},
+		"the worker":   {func(x *contexts, _ *contextSlot, _ *claim) { x.end() }, context.Canceled},
 	} {
 		for _, asked := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				var x contexts
 				defer x.end()
-				s := x.get(claimsFor(1)[0])
+				k := claimsFor(1)[0]
+				s := x.get(k)
 				var ctx context.Context = s
 				if ctx.Err() != nil {
 					t.Error("it has ended before")
@@ -69,7 +70,7 @@ func TestContextEnds(t *testing.T) {
 					child, cancel = context.WithTimeout(ctx, time.Hour)
 					defer cancel()
 				}
-				tc.end(&x, s)
+				tc.end(&x, s, k)
 				if err := ctx.Err(); !errors.Is(err, context.Canceled) {
 					t.Errorf("Err says %v", err)
 				}

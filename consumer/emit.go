@@ -56,11 +56,11 @@ type emitKey struct{}
 
 func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Outgoing) error {
 	s, _ := ctx.Value(emitKey{}).(*contextSlot)
-	atomic := s != nil && s.k.feed.carries(by)
+	atomic := s != nil && s.feed.carries(by)
 	switch {
 	case by != nil && !atomic:
 		return by.Publish(ctx, slices.Clone(outs)) // a copy, so that outs lies on the caller's stack where it is not published here
-	case s == nil, !atomic && s.k.feed.output == nil:
+	case s == nil, !atomic && s.feed.output == nil:
 		return ErrCannotEmit
 	}
 	w := s.at.Load()
@@ -76,14 +76,14 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 		return nil
 	}
 	if by == nil {
-		by = s.k.feed.output
+		by = s.feed.output
 	}
 	if _, wraps := by.(broker.Wrapper); wraps {
 		outs = broker.Prepared(ctx, by, slices.Clone(outs))
 	}
 	kept := w.emissions().keep(outs)
 	for j := range kept {
-		if err := s.k.feed.emitter.CheckEmit(&kept[j]); err != nil {
+		if err := s.feed.emitter.CheckEmit(&kept[j]); err != nil {
 			return fmt.Errorf("emitting to %s: %w", kept[j].Topic, err)
 		}
 	}

@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"weak"
 )
@@ -16,6 +17,15 @@ func (k *kept[T]) add(p *T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.all = append(k.all, weak.Make(p))
+}
+
+// once is add for one that may have been added before.
+func (k *kept[T]) once(p *T) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w := weak.Make(p); !slices.Contains(k.all, w) {
+		k.all = append(k.all, w)
+	}
 }
 
 // count says how many there were, and how many of these are in memory still.
