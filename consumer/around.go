@@ -127,7 +127,7 @@ func (ws *workers) callAround(ctx context.Context, l *local, w *work, i int) {
 		err = ws.publishEmitted(ctx, w, i)
 	}
 	if err != nil {
-		l.count(err, 1)
+		l.count(err)
 		ws.failed(l, w, i, err)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -321,6 +322,48 @@ func TestPolicyAndScalingAreTold(t *testing.T) {
 		}
 		if err := r.end(); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// refusals is a policy that keeps one worker, and what it saw last.
+type refusals struct {
+	mu   sync.Mutex
+	last pool.Observation
+}
+
+func (p *refusals) Step(o pool.Observation) pool.Decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = o
+	return pool.Decision{Target: 1}
+}
+
+// Of a batch only what was refused counts as that.
+func TestOverloadedInBatches(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const messages, size = 400, 10
+		produce(t, b, messages)
+		p, refused := &refusals{}, int64(0)
+		r := start(t, b, consumer.Config{Pool: consumer.Pool{Max: 1, Policy: p},
+			Batch: &consumer.Batch{Size: size, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				errs := make([]error, len(ms))
+				for i, m := range ms {
+					if m.Offset%size == 0 && m.Runs == 0 {
+						errs[i] = consumer.Overloaded(errors.New("busy"), 0)
+						refused++
+					}
+				}
+				return &consumer.BatchError{Errs: errs}
+			}}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.last.Refused != refused || refused == 0 {
+			t.Errorf("the pool knows of %d that were refused of %d handled; %d were", p.last.Refused, p.last.Done, refused)
 		}
 	})
 }

@@ -146,7 +146,7 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (v uint6
 			err = ws.publishEmitted(ctx, w, i)
 		}
 		if err != nil {
-			l.count(err, 1)
+			l.count(err)
 			ws.failed(l, w, i, err)
 			continue
 		}
@@ -177,7 +177,9 @@ func (ws *workers) callBatch(ctx context.Context, l *local, w *work, i int) {
 		ctx = ws.begin(ctx, l, w, i, pointers(w.ms))
 	}
 	if err := ws.publishBatch(ctx, w, ws.handleBatch(ctx, w)); err != nil {
-		l.count(err, len(w.ms))
+		for _, err := range errorsOf(err, len(w.ms)) {
+			l.count(err)
+		}
 		ws.failed(l, w, i, err)
 		return
 	}
@@ -224,10 +226,10 @@ func (ws *workers) handleBatch(ctx context.Context, w *work) error {
 	return &BatchError{errs}
 }
 
-// count takes note of the failure of n messages.
-func (l *local) count(err error, n int) {
+// count takes note of the failure of a message.
+func (l *local) count(err error) {
 	if IsOverloaded(err) {
-		l.refused += n
+		l.refused++
 	}
 }
 
