@@ -48,8 +48,8 @@ func AroundBatch(m Middleware) BatchMiddleware {
 }
 
 // A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed
-// since its first message came. A message that failed waits its backoff alone, and then for a batch again. With an order, a batch
-// has at most one message of a lane, unless it is ByKey.
+// since its first message came. A message that failed waits its backoff alone, and then for a batch again. With a Priority, a
+// batch has messages of one level. With an order, it has at most one message of a lane, unless it is ByKey.
 type Batch struct {
 	// Handler handles each batch, instead of Config.Handler. Required.
 	Handler BatchHandler `yaml:"-"`
@@ -111,12 +111,15 @@ func (b *Batch) withDefaults() *Batch {
 // chunks is how many messages are asked for at once. Where batches are of whatever comes, it is whole ones, which need not be
 // copied, and whole is how many one has; else 0.
 func (c Config) chunks() (n, whole int) {
-	if c.Batch == nil || c.Batch.ByKey || c.ordered() {
+	if c.Batch == nil || !c.gathersAll() {
 		return c.Chunk, 0
 	}
 	size := c.Batch.Size
 	return max(size, c.Chunk/size*size), size
 }
+
+// gathersAll says whether batches are of whatever comes.
+func (c *Config) gathersAll() bool { return !c.Batch.ByKey && !c.ordered() && c.Priority == nil }
 
 // batchSize is how many messages a worker takes at once; 0: not in batches.
 func (c Config) batchSize() int {

@@ -243,11 +243,18 @@ func TestBatchStuck(t *testing.T) {
 	})
 }
 
-// What is gathering when the stop comes goes back at once.
+// What is gathering when the stop comes goes back at once, in one batch or in one for each level.
 func TestDrainGivesGatheringBack(t *testing.T) {
+	levels := &consumer.Priority{Levels: []int{3, 2, 1}, Of: func(m *consumer.Message) int { return int(m.Offset % 3) }}
+	for name, p := range map[string]*consumer.Priority{"one": nil, "levels": levels} {
+		t.Run(name, func(t *testing.T) { drainGivesGatheringBack(t, p) })
+	}
+}
+
+func drainGivesGatheringBack(t *testing.T, p *consumer.Priority) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 30)
-		r := start(t, b, consumer.Config{Batch: &consumer.Batch{Size: 1000, Linger: time.Hour,
+		r := start(t, b, consumer.Config{Priority: p, Batch: &consumer.Batch{Size: 1000, Linger: time.Hour,
 			Handler: func(context.Context, []*consumer.Message) error {
 				t.Error("an incomplete batch was handed over")
 				return nil

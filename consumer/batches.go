@@ -36,11 +36,11 @@ func (b *batches) run(ctx context.Context, do func(*gathering)) {
 func (b *batches) groupOf(m *Message, lane []uint64) group {
 	switch {
 	case !b.cfg.ByKey:
-		return group{}
+		return group{level: b.queue.levelOf(m)}
 	case len(lane) > 0 && lane[0] != 0:
 		return group{byKey: true, lane: lane[0]}
 	}
-	return group{byKey: true, key: string(m.Key), null: m.Key == nil}
+	return group{byKey: true, key: string(m.Key), null: m.Key == nil, level: b.queue.levelOf(m)}
 }
 
 func (b *batches) newGathering(k *claim, of group) *gathering {
@@ -114,7 +114,7 @@ func (b *batches) absorb(k *claim, numbers []uint64) (refused []*work) {
 	k.shelf.mu.Lock()
 	for _, n := range numbers {
 		of := group{byKey: true, lane: n}
-		if g := k.shelf.byKey[of]; n != 0 && g != nil && b.pull(g, &thawed) {
+		if g := k.shelf.groups[of]; n != 0 && g != nil && b.pull(g, &thawed) {
 			full = append(full, g)
 			k.shelf.set(of, nil)
 		}
@@ -170,7 +170,7 @@ func (b *batches) take(k *claim) (ms []broker.Message, lanes []uint64) {
 		b.forget(g)
 		ms, lanes = append(ms, g.ms...), append(lanes, g.lanes...)
 	}
-	s.plain, s.byKey = nil, nil
+	s.plain, s.groups = nil, nil
 	s.mu.Unlock()
 	b.queue.expect(-len(ms))
 	return ms, lanes

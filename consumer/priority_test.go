@@ -267,3 +267,51 @@ func TestInputsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// Important messages pass those that wait here in batches, too: no batch has both.
+func TestPriorityOfBatches(t *testing.T) {
+	for _, byKey := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by key %v", byKey), func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				const messages, size = 1000, 10
+				for i := range messages {
+					urgency := "low"
+					if i%size == size-1 {
+						urgency = "high"
+					}
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("key"), Value: fmt.Appendf(nil, "%s %d", urgency, i),
+						Headers: []broker.Header{{Key: "urgency", Value: []byte(urgency)}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var seen sequence
+				r := start(t, b, consumer.Config{
+					Priority: byHeader(1000, 1, 1), Strict: true, Pool: consumer.Pool{Max: 1}, Budget: broker.Budget{Messages: 4000},
+					Batch: &consumer.Batch{Size: size, ByKey: byKey, Handler: func(_ context.Context, ms []*consumer.Message) error {
+						time.Sleep(10 * time.Millisecond)
+						for _, m := range ms {
+							urgency, _, _ := strings.Cut(string(m.Value), " ")
+							seen.add(urgency)
+						}
+						return nil
+					}}})
+				time.Sleep(time.Minute)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if len(seen.all) != messages {
+					t.Fatalf("%d handled", len(seen.all))
+				}
+				last := 0
+				for i, u := range seen.all {
+					if u == "high" {
+						last = i
+					}
+				}
+				if last > messages*3/4 {
+					t.Errorf("the last high one came as number %d of %d", last, messages)
+				}
+			})
+		})
+	}
+}

@@ -217,9 +217,14 @@ func (q *queue) classesOf(k *claim, ws []*work) (classes []int) {
 
 // classOf is the class in which a message waits for a worker.
 func (q *queue) classOf(k *claim, m *Message) int {
+	return k.feed.class + q.levelOf(m)
+}
+
+// levelOf is the level of a message among those of its source.
+func (q *queue) levelOf(m *Message) int {
 	p := q.cfg.Priority
 	if p == nil {
-		return k.feed.class
+		return 0
 	}
-	return k.feed.class + min(max(0, p.Of(m)), len(p.Levels)-1)
+	return min(max(0, p.Of(m)), len(p.Levels)-1)
 }

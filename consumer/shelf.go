@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"iter"
-	"maps"
 	"sync"
 
 	"github.com/longshoremq/longshore/broker"
@@ -11,38 +10,44 @@ import (
 // A shelf has the incomplete batches of a claim. Nothing is put on it once its claim is closed, so who closes that and takes
 // everything then has all.
 type shelf struct {
-	mu    sync.Mutex
-	plain *gathering           // what gathers, whatever its key
-	byKey map[group]*gathering // or what gathers by key
+	mu     sync.Mutex
+	plain  *gathering           // what gathers where nothing keeps messages apart
+	groups map[group]*gathering // what gathers by key, or by level
 }
 
 // get, set and all are called under mu. get is nil where nothing of a group gathers; set with nil takes it out.
 func (s *shelf) get(of group) *gathering {
-	if !of.byKey {
+	if of == (group{}) {
 		return s.plain
 	}
-	return s.byKey[of]
+	return s.groups[of]
 }
 
 func (s *shelf) set(of group, g *gathering) {
 	switch {
-	case !of.byKey:
+	case of == (group{}):
 		s.plain = g
 	case g == nil:
-		delete(s.byKey, of)
+		delete(s.groups, of)
 	default:
-		if s.byKey == nil {
-			s.byKey = map[group]*gathering{}
+		if s.groups == nil {
+			s.groups = map[group]*gathering{}
 		}
-		s.byKey[of] = g
+		s.groups[of] = g
 	}
 }
 
 func (s *shelf) all() iter.Seq[*gathering] {
-	if s.plain == nil {
-		return maps.Values(s.byKey)
+	return func(yield func(*gathering) bool) {
+		if s.plain != nil && !yield(s.plain) {
+			return
+		}
+		for _, g := range s.groups {
+			if !yield(g) {
+				return
+			}
+		}
 	}
-	return func(yield func(*gathering) bool) { yield(s.plain) }
 }
 
 // each calls do with each message that gathers, under the lock.
@@ -62,6 +67,7 @@ type group struct {
 	lane  uint64 // with an order: the lane, whose messages come one after the other
 	key   string // without
 	null  bool   // they have no key
+	level int    // of the priority; with a lane 0, since those behind its first cannot pass it
 }
 
 // A gathering is a batch that is not complete: a work that is still filled. It is its claim's shelf's, under that one's lock.
