@@ -241,6 +241,19 @@ const (
 // defaultName is of a consumer that has no name of its own.
 const defaultName = "consumer"
 
+// who names the consumer, in each of its processes, among all that may read the same messages: by its name and its groups. It
+// begins the IDs of what is published: where two groups make something of one message and call it the same, a broker that drops
+// repeats keeps what the first of them made.
+func (c *Config) who() string {
+	who := c.Name
+	for _, in := range c.inputs() {
+		if d, ok := in.Source.(broker.Describer); ok {
+			who += "/" + d.Describe().Group
+		}
+	}
+	return who
+}
+
 // title begins the consumer's errors.
 func (c Config) title() string {
 	if c.Name == defaultName {

@@ -28,9 +28,9 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 // Where the source is atomic (Kafka with transactions), outputs and ack are one: who reads only what is committed sees the
 // outputs of each message once, whatever happens. Otherwise they are published by Config.Output and confirmed when the handler
 // has returned nil, before the ack, and a crash between the two publishes them again, with the same Outgoing.ID where they have
-// none of their own: made of where the message stands (topic, partition, offset, time) and of their number, so that JetStream
-// drops it within its duplicate window, if the handler emits the same in the same order. That of a batch is made of all its
-// messages: together with others they make another one.
+// none of their own: made of the consumer's name and group, of where the message stands (topic, partition, offset, time) and of
+// their number, so that JetStream drops it within its duplicate window, if the handler emits the same in the same order. That of
+// a batch is made of all its messages: together with others they make another one.
 //
 // ctx is the handler's, or made of it. An error means that nothing was emitted, and should be returned by the handler: an output
 // that the broker would never store (it wraps broker.ErrRefused), ErrCannotEmit, or a call that is over. It does not wait for the
@@ -309,7 +309,7 @@ func numbers(a, b int) []int {
 
 // publishEmitted publishes what a handler emitted for message i, where that is no part of the ack.
 func (ws *workers) publishEmitted(ctx context.Context, w *work, i int) error {
-	outs := w.takeBefore(i, nil)
+	outs := ws.takeBefore(w, i, nil)
 	if len(outs) == 0 {
 		return nil
 	}
@@ -329,13 +329,13 @@ func worse(a, b error) error {
 }
 
 // takeBefore appends to outs what was emitted for message i and is published before the ack.
-func (w *work) takeBefore(i int, outs []broker.Outgoing) []broker.Outgoing {
+func (ws *workers) takeBefore(w *work, i int, outs []broker.Outgoing) []broker.Outgoing {
 	own := w.emitted.Load().takeBefore(i)
 	origin := ""
 	for j, o := range own {
 		if o.ID == "" {
 			if origin == "" {
-				origin = w.emitOrigin(i)
+				origin = w.emitOrigin(ws.who, i)
 			}
 			o.ID = origin + "/" + strconv.Itoa(j)
 		}
@@ -382,7 +382,7 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	if failed && e.hasWhole() {
 		return err // none of them is acked
 	}
-	outs, of := w.takeBatch(errs)
+	outs, of := ws.takeBatch(w, errs)
 	if len(outs) == 0 {
 		return err
 	}
@@ -402,9 +402,9 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 }
 
 // takeBatch is takeBefore for the messages of a batch that did not fail, and for all of them together; of has each output's.
-func (w *work) takeBatch(errs []error) (outs []broker.Outgoing, of []int) {
+func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of []int) {
 	take := func(i int) {
-		for outs = w.takeBefore(i, outs); len(of) < len(outs); {
+		for outs = ws.takeBefore(w, i, outs); len(of) < len(outs); {
 			of = append(of, i)
 		}
 	}
@@ -420,15 +420,15 @@ func (w *work) takeBatch(errs []error) (outs []broker.Outgoing, of []int) {
 // emitOrigin begins the names of what was emitted for message i, the same at each run of it. What was emitted for a whole batch
 // is named by all of its messages. By the first alone it would be lost: a and b are handled, what is made of them is stored, and
 // the answer gets lost; they come again together with c; the broker has that name, and drops what is made of the three.
-func (w *work) emitOrigin(i int) string {
+func (w *work) emitOrigin(who string, i int) string {
 	if i != whole {
-		return "emit/" + emitPlace(&w.ms[i])
+		return "emit/" + who + "/" + emitPlace(&w.ms[i])
 	}
 	h := sha256.New()
 	for i := range w.ms {
 		h.Write([]byte(emitPlace(&w.ms[i]) + "\n"))
 	}
-	return fmt.Sprintf("emit-batch/%s/%x", emitPlace(&w.ms[0]), h.Sum(nil)[:8])
+	return fmt.Sprintf("emit-batch/%s/%s/%x", who, emitPlace(&w.ms[0]), h.Sum(nil)[:8])
 }
 
 // emitPlace is where a message stands. The time is in it because a stream that is made anew uses its sequences again.

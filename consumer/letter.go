@@ -32,11 +32,11 @@ const maxErrorBytes = 1 << 10
 
 func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
 
-// outgoing is the letter as it is published: payload and key untouched, the message's own headers unless they were cut, then
-// ours.
+// outgoing is the letter as it is published, but for its ID: payload and key untouched, the message's own headers unless they
+// were cut, then ours.
 func outgoing(x letter, name string) broker.Outgoing {
 	m := x.failed.Message
-	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value, ID: letterID(m, name),
+	o := broker.Outgoing{Topic: x.topic, Key: m.Key, Value: m.Value,
 		Headers: make([]broker.Header, 0, m.Headers.Len()+letterheader.Most)}
 	for k, v := range m.Headers.All() {
 		if x.cut && k != broker.HeaderReplays { // that count goes with it whatever happens: it ends a circle of replays
@@ -60,9 +60,9 @@ func outgoing(x letter, name string) broker.Outgoing {
 
 // letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
 // time is in it because a recreated stream uses its sequences again.
-func letterID(m *Message, name string) string {
-	b := make([]byte, 0, len(name)+len(m.Topic)+len(m.ID())+64)
-	b = append(append(append(append(b, name...), '/'), m.Topic...), '/')
+func letterID(m *Message, who string) string {
+	b := make([]byte, 0, len(who)+len(m.Topic)+len(m.ID())+64)
+	b = append(append(append(append(b, who...), '/'), m.Topic...), '/')
 	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
 	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
 	b = append(append(b, m.ID()...), '/')

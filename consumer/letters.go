@@ -18,6 +18,7 @@ import (
 // of itself.
 type letters struct {
 	cfg    *Config
+	who    string // names the consumer in what it publishes
 	tell   *teller
 	till   *till
 	parked *parking
@@ -31,7 +32,7 @@ type letters struct {
 
 func newLetters(cfg *Config, tell *teller, t *till, p *parking) *letters {
 	return &letters{
-		cfg: cfg, tell: tell, till: t, parked: p,
+		cfg: cfg, who: cfg.who(), tell: tell, till: t, parked: p,
 		later: newSchedule[letter](), boxes: map[string]*outbox{}, open: map[*Message]bool{},
 	}
 }
@@ -248,6 +249,7 @@ func (d *letters) flush(k *claim) {
 func (d *letters) compose(x letter) (broker.Outgoing, broker.Publisher) {
 	name := d.cfg.Name
 	o := outgoing(x, name)
+	o.ID = letterID(x.m, d.who)
 	if x.retries() {
 		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
 		return o, d.cfg.Retry.Topics.Publisher

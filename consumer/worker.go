@@ -15,6 +15,7 @@ type workers struct {
 	handler Handler
 	batch   BatchHandler // instead, where there are batches
 	around  Around       // nil: none
+	who     string       // names the consumer in what it publishes
 	guard   guard
 	limited bool // the guard looks at each message
 	tell    *teller
@@ -28,7 +29,8 @@ type workers struct {
 }
 
 func newWorkers(cfg *Config, tell *teller, t *till, j *judge, p *pace) *workers {
-	ws := &workers{handler: cfg.Handler, around: cfg.Around, guard: newGuard(cfg), tell: tell, till: t, judge: j, pace: p}
+	ws := &workers{handler: cfg.Handler, around: cfg.Around, who: cfg.who(), guard: newGuard(cfg), tell: tell, till: t, judge: j,
+		pace: p}
 	ws.limited = ws.guard.limited()
 	if cfg.Batch != nil {
 		ws.batch = cfg.Batch.Handler
