@@ -22,8 +22,8 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 
 // Emit publishes messages that the handler made of the one that it handles, if it returns nil, and not otherwise: what a failed
 // run emitted is dropped, and a retry emits anew. Skip drops it, too. In a BatchHandler it is made of all messages of the
-// batch: where any of them fails it is dropped, and those that did not fail are handled again with no attempt counted. See
-// EmitFor.
+// batch: where any of them fails it is dropped, and those that did not fail are handled again with no attempt counted; where some
+// are skipped, it goes with the others. See EmitFor.
 //
 // Where the source is atomic (Kafka with transactions), outputs and ack are one: who reads only what is committed sees the
 // outputs of each message once, whatever happens. Otherwise they are published by Config.Output and confirmed when the handler
@@ -378,8 +378,7 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 		return err
 	}
 	errs := errorsOf(err, len(w.ms))
-	failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil })
-	if failed && e.hasWhole() {
+	if slices.ContainsFunc(errs, isFailure) && e.hasWhole() {
 		return err // none of them is acked
 	}
 	outs, of := ws.takeBatch(w, errs)
@@ -393,7 +392,7 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	errs = slices.Clone(errs)
 	for j, err := range lost {
 		for i := range errs {
-			if of[j] == i || of[j] == whole {
+			if of[j] == i || of[j] == whole && !IsSkip(errs[i]) {
 				errs[i] = worse(errs[i], err)
 			}
 		}
@@ -401,7 +400,7 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	return &BatchError{errs}
 }
 
-// takeBatch is takeBefore for the messages of a batch that did not fail, and for all of them together; of has each output's.
+// takeBatch is takeBefore for the messages of a batch that were handled, and for all of them together; of has each output's.
 func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of []int) {
 	take := func(i int) {
 		for outs = ws.takeBefore(w, i, outs); len(of) < len(outs); {
@@ -413,7 +412,9 @@ func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of 
 			take(i)
 		}
 	}
-	take(whole)
+	if slices.Contains(errs, nil) { // else all are skipped
+		take(whole)
+	}
 	return outs, of
 }
 
@@ -436,17 +437,16 @@ func emitPlace(m *Message) string {
 	return fmt.Sprintf("%s/%d/%d/%s/%d", m.Topic, m.Partition, m.Offset, m.ID(), m.Nanos)
 }
 
+// isFailure says whether a message's error keeps it, and those that go with it, from being acked.
+func isFailure(err error) bool { return err != nil && !IsSkip(err) }
+
 // together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled
 // again, and that is no attempt.
 func together(w *work, errs []error) []error {
 	if !w.emitted.Load().hasWhole() {
 		return errs
 	}
-	failed := false
-	for _, err := range errs {
-		failed = failed || err != nil
-	}
-	if !failed {
+	if !slices.ContainsFunc(errs, isFailure) {
 		return errs
 	}
 	all := make([]error, len(errs))

@@ -232,3 +232,92 @@ func emitInBatchesHasItsOwnOutcome(t *testing.T, order consumer.Order) {
 		}
 	}
 }
+
+// A message that is skipped is no failure: what was emitted for all of its batch is there, and the batch is not handled again.
+// Where all are skipped, it is dropped.
+func TestSkippedInEmittingBatch(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		for _, byKey := range []bool{false, true} {
+			for _, skipped := range []int{1, 5} {
+				t.Run(fmt.Sprintf("%s, by key %v, %d skipped", order, byKey, skipped), func(t *testing.T) {
+					onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+						c.Order = order
+						skippedInEmittingBatch(t, b, c, byKey, skipped)
+					})
+				})
+			}
+		}
+	}
+}
+
+func skippedInEmittingBatch(t *testing.T, b *membroker.Broker, c consumer.Config, byKey bool, skipped int) {
+	const messages, most = 5, 100
+	var calls int
+	var mu sync.Mutex
+	var want []string
+	c.Batch = &consumer.Batch{Size: messages, ByKey: byKey,
+		Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if calls++; calls > most { // it would go on for ever, and take no time
+				return nil
+			}
+			errs := make([]error, len(ms))
+			n := 0
+			for i, m := range ms {
+				if int(m.Value[0]) < skipped {
+					errs[i] = consumer.Skip("told to")
+					n++
+				}
+			}
+			sum := fmt.Sprintf("%d of %d", n, len(ms))
+			if n < len(ms) {
+				want = append(want, sum)
+			}
+			if err := consumer.Emit(ctx, broker.Outgoing{Topic: "out", Value: []byte(sum)}); err != nil {
+				t.Error(err)
+			}
+			return &consumer.BatchError{Errs: errs}
+		}}
+	r := start(t, b, c)
+	for i := range byte(messages) {
+		key := []byte("key")
+		if !byKey {
+			key = []byte{i}
+		}
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: key, Value: []byte{i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	s := r.Stats()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if calls > messages || s.Skipped != int64(skipped) || s.Handled != int64(messages-skipped) {
+		t.Errorf("%d calls, %d skipped, %d handled", calls, s.Skipped, s.Handled)
+	}
+	wantUnsettled(t, b, 0)
+	wantOut(t, b, want...)
+}
+
+// What is emitted for a batch and refused is no fault of a message that is skipped.
+func TestRefusedBesideSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1, "dead": 1}})
+		produce(t, b, 3)
+		p := recorder{func([]broker.Outgoing) error { return &broker.PublishError{Errs: []error{broker.ErrRefused}} }}
+		r := start(t, b, consumer.Config{Output: p, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Batch: &consumer.Batch{Size: 3, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+				return errors.Join(consumer.Emit(ctx, broker.Outgoing{Topic: "out"}),
+					&consumer.BatchError{Errs: []error{nil, consumer.Skip("told to"), nil}})
+			}}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if s := r.Stats(); s.DeadLettered != 2 || s.Skipped != 1 {
+			t.Errorf("%d dead-lettered, %d skipped, want 2 and 1", s.DeadLettered, s.Skipped)
+		}
+	})
+}

@@ -178,6 +178,9 @@ func (j *judge) ackSome(w *work, errs []error, lane []uint64) (handled int) {
 	if len(tokens) == 0 {
 		return 0
 	}
+	if handled == 0 {
+		w.emitted.Load().take(whole)
+	}
 	j.tell.count.skipped.Add(int64(len(errs) - handled))
 	j.till.ackSome(w, numbers(0, len(errs)), tokens, lane)
 	for i, e := range errs {
