@@ -44,7 +44,7 @@ func (b *batches) groupOf(m *Message, lane []uint64) group {
 }
 
 func (b *batches) newGathering(k *claim, of group) *gathering {
-	g := &gathering{work: &work{k: k}, of: of, own: of.byKey && b.cfg.Linger > defaultBatchLinger}
+	g := &gathering{work: &work{k: k}, of: of}
 	if !of.byKey { // else most are small
 		g.ms = make([]broker.Message, 0, b.cfg.Size)
 	}
@@ -81,7 +81,7 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 	}
 	for _, g := range begun {
 		if s.get(g.of) == g {
-			g.due = b.lingers.add(time.Now().Add(b.cfg.Linger), g)
+			g.due = b.lingers.add(time.Now().Add(min(b.cfg.Linger, gathersShared)), g)
 		}
 	}
 	s.mu.Unlock()
@@ -123,19 +123,34 @@ func (b *batches) absorb(k *claim, numbers []uint64) (refused []*work) {
 	return b.start(k, full, thawed)
 }
 
+// gathersShared is for how long what gathers may refer to what came together with it. To copy it at once would cost more than it
+// saves, since most batches are complete before.
+const gathersShared = defaultBatchLinger
+
 // lingered queues a batch whose time is over, if it still gathers.
 func (b *batches) lingered(g *gathering) (refused []*work) {
-	s := &g.k.shelf
-	s.mu.Lock()
-	still := s.get(g.of) == g
-	if still {
-		s.set(g.of, nil)
-	}
-	s.mu.Unlock()
-	if !still {
+	if !b.takeLingered(g) {
 		return nil
 	}
 	return b.start(g.k, []*gathering{g}, false)
+}
+
+// takeLingered takes a batch off the shelf whose time is over. It has a first time, after which it keeps nothing in memory but
+// its own, and gathers on.
+func (b *batches) takeLingered(g *gathering) bool {
+	s := &g.k.shelf
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.get(g.of) != g {
+		return false
+	}
+	if rest := b.cfg.Linger - gathersShared; rest > 0 && !g.own {
+		g.keep()
+		g.due = b.lingers.add(g.due.at.Add(rest), g)
+		return false
+	}
+	s.set(g.of, nil)
+	return true
 }
 
 // start queues batches of k that are on the shelf no more, and has the source go on where the lanes thawed.

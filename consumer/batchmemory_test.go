@@ -45,18 +45,24 @@ func TestHandledBatchesAreNotKept(t *testing.T) {
 	}
 }
 
-// What waits for others of its key keeps no answer of the broker in memory, with all that came in it and was handled long ago.
+// What waits for others of its key, or of its level, keeps no answer of the broker in memory, with all that came in it and was
+// handled long ago.
 func TestLingeringKeepsNoAnswers(t *testing.T) {
-	const rounds, size = 200, 127
-	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
-		t.Run(string(order), func(t *testing.T) {
+	const rounds, size = 100, 127
+	for name, cfg := range map[string]consumer.Config{
+		"by key":            {Batch: &consumer.Batch{ByKey: true}},
+		"by key, in order":  {Batch: &consumer.Batch{ByKey: true}, Order: consumer.OrderKey},
+		"by level":          {Batch: &consumer.Batch{}, Priority: rareAt(0)},
+		"by level, reverse": {Batch: &consumer.Batch{}, Priority: rareAt(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
 				var answers kept[byte]
-				c, stop := quiet(t, consumer.Config{
-					Source: packed{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), &answers}, Order: order,
-					Batch: &consumer.Batch{Size: size, ByKey: true, Linger: time.Hour,
-						Handler: func(context.Context, []*consumer.Message) error { return nil }}})
+				cfg.Source = packed{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), &answers}
+				cfg.Batch.Size, cfg.Batch.Linger = size, time.Hour
+				cfg.Batch.Handler = func(context.Context, []*consumer.Message) error { return nil }
+				c, stop := quiet(t, cfg)
 				for no := range byte(rounds) {
 					some := make([]broker.Outgoing, 1+size)
 					for i := range some {
@@ -78,4 +84,66 @@ func TestLingeringKeepsNoAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A shared source hands out several answers of the broker in one piece of memory, as one answer for several partitions is.
+type shared struct {
+	*membroker.Source
+	answers *kept[byte]
+	size    int
+	piece   *[]byte
+}
+
+func (s shared) Receive(dst []broker.Message) (int, error) {
+	n, err := s.Source.Receive(dst)
+	for i := range n {
+		if at := len(*s.piece); cap(*s.piece)-at < len(dst[i].Value) {
+			*s.piece = make([]byte, 0, s.size)
+			s.answers.add(&(*s.piece)[:1][0])
+		}
+		at := len(*s.piece)
+		*s.piece = append(*s.piece, dst[i].Value...)
+		dst[i].Value = (*s.piece)[at:]
+	}
+	return n, err
+}
+
+// What lingers of a partition to which little comes keeps no answers in memory that brought much of another one.
+func TestLingeringKeepsNothingOfOtherPartitions(t *testing.T) {
+	const rounds, size, bytes = 100, 127, 100
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 2}})
+		var answers kept[byte]
+		c, stop := quiet(t, consumer.Config{
+			Source: shared{b.Source(membroker.SourceConfig{Topics: []string{"in"}}), &answers, (1 + size) * bytes, new([]byte)},
+			Batch: &consumer.Batch{Size: size, Linger: time.Hour,
+				Handler: func(context.Context, []*consumer.Message) error { return nil }}})
+		for range rounds {
+			for partition, n := range []int{1, size} {
+				for range n {
+					if err := b.ProduceTo(partition, broker.Outgoing{Topic: "in", Value: make([]byte, bytes)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if s := c.Stats(); s.InFlight != rounds {
+			t.Errorf("%d messages wait for others, want %d", s.InFlight, rounds)
+		}
+		if all, kept := answers.count(); all < rounds || kept > rounds/10 {
+			t.Errorf("%d of %d answers are in memory", kept, all)
+		}
+		stop()
+	})
+}
+
+// rareAt has keys that begin with r at one level, and others at the other one.
+func rareAt(level int) *consumer.Priority {
+	return &consumer.Priority{Levels: []int{2, 1}, Of: func(m *consumer.Message) int {
+		if m.Key[0] == 'r' {
+			return level
+		}
+		return 1 - level
+	}}
 }

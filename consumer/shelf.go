@@ -79,7 +79,16 @@ type gathering struct {
 	due   *due[*gathering] // when it has lingered; nil: it was complete at once
 }
 
-// add takes a message in. Where few of a key come and wait for long, each would else keep an answer of the broker in memory.
+// keep has what gathers, and what comes, lie in memory of its own. Each would else keep an answer of the broker in memory, for as
+// long as it waits for others, with all that came in it: of other keys, levels and partitions.
+func (g *gathering) keep() {
+	g.own = true
+	for i := range g.ms {
+		g.ms[i] = *g.ms[i].Clone()
+	}
+}
+
+// add takes a message in.
 func (g *gathering) add(m *broker.Message, lanes []uint64, first int64) {
 	if g.own {
 		m = m.Clone()
