@@ -440,6 +440,9 @@ func emitPlace(m *Message) string {
 // isFailure says whether a message's error keeps it, and those that go with it, from being acked.
 func isFailure(err error) bool { return err != nil && !IsSkip(err) }
 
+// withOthers puts off what did not fail and goes with something that did.
+var withOthers = &deferError{}
+
 // together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled
 // again, and that is no attempt.
 func together(w *work, errs []error) []error {
@@ -452,7 +455,7 @@ func together(w *work, errs []error) []error {
 	all := make([]error, len(errs))
 	for i, err := range errs {
 		if all[i] = err; err == nil || IsSkip(err) {
-			all[i] = Defer(0, nil)
+			all[i] = withOthers
 		}
 	}
 	return all

@@ -82,6 +82,9 @@ func poisonInEmittingBatch(t *testing.T, order consumer.Order, byKey bool, poiso
 	if s.DeadLettered != 1 || s.InFlight != 0 || runs > most {
 		t.Errorf("%d dead-lettered, %d in flight after %d runs", s.DeadLettered, s.InFlight, runs)
 	}
+	if s.Deferred != 0 {
+		t.Errorf("%d deferred, and no handler has asked for that", s.Deferred)
+	}
 }
 
 // One that is put off does not have the others go round and round until its time has come.

@@ -65,7 +65,9 @@ func (p *parking) putOff(x item, e *deferError) {
 		p.till.giveBack(x.k, x.back(x.m.Runs), x.lane, x.k.why())
 		return
 	}
-	p.tell.count.deferred.Add(1)
+	if e != withOthers {
+		p.tell.count.deferred.Add(1)
+	}
 	if e.wait > scanEvery {
 		x.k.detain(x.lane)
 	}
