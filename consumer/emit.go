@@ -418,23 +418,25 @@ func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of 
 	return outs, of
 }
 
-// emitOrigin begins the names of what was emitted for message i, the same at each run of it. What was emitted for a whole batch
-// is named by all of its messages. By the first alone it would be lost: a and b are handled, what is made of them is stored, and
-// the answer gets lost; they come again together with c; the broker has that name, and drops what is made of the three.
+// emitOrigin begins the names of what was emitted for message i, the same at each run of it.
 func (w *work) emitOrigin(who string, i int) string {
-	if i != whole {
-		return "emit/" + who + "/" + emitPlace(&w.ms[i])
+	if i == whole {
+		return w.emitBatchOrigin(who)
 	}
-	h := sha256.New()
-	for i := range w.ms {
-		h.Write([]byte(emitPlace(&w.ms[i]) + "\n"))
-	}
-	return fmt.Sprintf("emit-batch/%s/%s/%x", who, emitPlace(&w.ms[0]), h.Sum(nil)[:8])
+	b := make([]byte, 0, 128)
+	b = append(append(append(b, "emit/"...), who...), '/')
+	return string(appendPlace(b, &w.ms[i]))
 }
 
-// emitPlace is where a message stands. The time is in it because a stream that is made anew uses its sequences again.
-func emitPlace(m *Message) string {
-	return fmt.Sprintf("%s/%d/%d/%s/%d", m.Topic, m.Partition, m.Offset, m.ID(), m.Nanos)
+// emitBatchOrigin is emitOrigin for a whole batch: it is named by all of its messages. By the first alone something would be
+// lost: a and b are handled, what is made of them is stored, and the answer gets lost; they come again together with c; the
+// broker has that name, and drops what is made of the three.
+func (w *work) emitBatchOrigin(who string) string {
+	h := sha256.New()
+	for i := range w.ms {
+		h.Write(append(appendPlace(nil, &w.ms[i]), '\n'))
+	}
+	return fmt.Sprintf("emit-batch/%s/%s/%x", who, appendPlace(nil, &w.ms[0]), h.Sum(nil)[:8])
 }
 
 // isFailure says whether a message's error keeps it, and those that go with it, from being acked.

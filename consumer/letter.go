@@ -58,15 +58,19 @@ func outgoing(x letter, name string) broker.Outgoing {
 	return o
 }
 
-// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped. The
-// time is in it because a recreated stream uses its sequences again.
+// letterID names the letter, so that a second copy, published after a crash between publish and ack, can be told and dropped.
 func letterID(m *Message, who string) string {
 	b := make([]byte, 0, len(who)+len(m.Topic)+len(m.ID())+64)
-	b = append(append(append(append(b, who...), '/'), m.Topic...), '/')
+	return string(appendPlace(append(append(b, who...), '/'), m))
+}
+
+// appendPlace appends where a message stands. The time is in it because a recreated stream uses its sequences again.
+func appendPlace(b []byte, m *Message) []byte {
+	b = append(append(b, m.Topic...), '/')
 	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
 	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
 	b = append(append(b, m.ID()...), '/')
-	return string(strconv.AppendInt(b, m.Nanos, 10))
+	return strconv.AppendInt(b, m.Nanos, 10)
 }
 
 // headerText makes a text fit for a header: one line, valid UTF-8, bounded.
