@@ -67,6 +67,9 @@ func (l *letterFlags) filter(cmd *cobra.Command, args []string, now time.Time) (
 		return t
 	}
 	f.Since, f.Until = moment("--since", l.since), moment("--until", l.until)
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		errs = append(errs, errors.New("--since is not before --until: no letter is between them"))
+	}
 	if cmd.Flags().Changed("key") {
 		f.Key = []byte(l.key)
 	}

@@ -407,6 +407,14 @@ func TestDLQRefuses(t *testing.T) {
 		"replay --topic a --max-replays 0":            {"--max-replays is 0"},
 		"show --topic a":                              {"name one letter"},
 		"list --topic a --timeout 0s":                 {"--timeout is 0s"},
+		"list --topic a --limit -1":                   {"--limit is -1, negative"},
+		"list --topic a --since 1h --until 2h":        {"--since is not before --until"},
+		"purge --yes --class= --handler= -c " + file:  {"--class is empty", "--handler is empty"}, // a script's unset variable
+		"purge --yes --origin= --state= -c " + file:   {"--origin is empty", "--state is empty"},
+		"purge --yes --subject dead.a --url=":         {"--url is empty"},
+		"purge --yes -c " + routed + " --topic=":      {"--topic is empty"},
+		"list --brokers= --topic a --until=":          {"--brokers is empty", "--until is empty"},
+		"replay --to= --consumer= -c " + file:         {"--to is empty", "--consumer is empty"},
 	} {
 		_, err := run(t.Context(), append([]string{"dlq"}, strings.Fields(args)...)...)
 		var use usageError

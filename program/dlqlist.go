@@ -30,6 +30,9 @@ func newDLQList(p Parts) *cobra.Command {
 			"waiting --json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			_, err := chosen.filter(cmd, args, time.Now())
+			if limit < 0 {
+				err = errors.Join(err, fmt.Errorf("--limit is %d, negative", limit))
+			}
 			return asUsage(errors.Join(t.check(cmd), err))
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

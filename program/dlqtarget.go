@@ -45,6 +45,9 @@ func (t *dlqTarget) flags(cmd *cobra.Command) {
 
 // check reports all that is wrong with the flags at once.
 func (t *dlqTarget) check(cmd *cobra.Command) error {
+	if empty := emptyFlags(cmd); len(empty) > 0 { // what they say together with others nobody knows
+		return errors.Join(empty...)
+	}
 	var errs []error
 	kafka, nats := setFlags(cmd, "brokers", "topic"), setFlags(cmd, "url", "creds", "subject")
 	switch where := setFlags(cmd, "brokers", "url", "creds"); {
@@ -66,6 +69,21 @@ func (t *dlqTarget) check(cmd *cobra.Command) error {
 		errs = append(errs, fmt.Errorf("--timeout is %v, want more than 0", t.timeout))
 	}
 	return errors.Join(errs...)
+}
+
+// fullFlags are those that are not empty where they are set. A key may be.
+var fullFlags = []string{"config", "consumer", "brokers", "topic", "url", "creds", "subject", "to", "value-file",
+	"handler", "class", "since", "until", "origin", "state"}
+
+// emptyFlags are flags that are set to nothing, as by a script whose variable is not: --class "$CLASS" would choose all letters,
+// and purge would delete them.
+func emptyFlags(cmd *cobra.Command) (errs []error) {
+	for _, name := range fullFlags {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
+			errs = append(errs, fmt.Errorf("--%s is empty", name))
+		}
+	}
+	return errs
 }
 
 // A deadBox is what a dlq command works with.
