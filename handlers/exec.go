@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +20,8 @@ import (
 
 // ExecConfig says which command Exec runs, and what its exit codes mean.
 type ExecConfig struct {
-	// Command is the program and its arguments; no shell is involved. The program is looked up in PATH at the start. Others on the
-	// machine can read the arguments: a secret goes into Env. Required.
+	// Command is the program and its arguments; no shell is involved. The program is looked up at the start: in PATH, or from Dir on
+	// where it is a relative path (./resize). Others on the machine can read the arguments: a secret goes into Env. Required.
 	Command []string `yaml:"command"`
 	// Dir is where it runs. Defaults to the working directory.
 	Dir string `yaml:"dir"`
@@ -56,7 +57,7 @@ func (c ExecConfig) withDefaults() ExecConfig {
 func (c ExecConfig) validate() (errs OptionErrors) {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		errs.add("command", "is required")
-	} else if _, err := exec.LookPath(c.Command[0]); err != nil {
+	} else if _, err := c.program(); err != nil {
 		errs.add("command[0]", "%v", err)
 	}
 	for i, a := range c.Command {
@@ -94,6 +95,20 @@ func (c ExecConfig) validate() (errs OptionErrors) {
 		}
 	}
 	return errs
+}
+
+// program is where the command's program is. A relative path is one from Dir on: there the system looks for it when it starts the
+// command, and another place would be found here and fail there.
+func (c ExecConfig) program() (string, error) {
+	name := c.Command[0]
+	if c.Dir != "" && !filepath.IsAbs(name) && filepath.Base(name) != name {
+		path, err := filepath.Abs(filepath.Join(c.Dir, name))
+		if err != nil {
+			return "", err
+		}
+		name = path
+	}
+	return exec.LookPath(name)
 }
 
 func validVariable(name string) bool {
@@ -134,7 +149,7 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	if err := c.validate().err(); err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	path, err := exec.LookPath(c.Command[0])
+	path, err := c.program()
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}

@@ -66,6 +66,47 @@ func TestExecExitCodes(t *testing.T) {
 	}
 }
 
+// A program with a relative path is the one from Dir on: what is found at the start is what runs.
+func TestExecRelativeProgram(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"app/in-app", "in-cwd"} {
+		if err := errors.Join(os.MkdirAll("app", 0o700), os.WriteFile(name, []byte("#!/bin/sh\nexit 0\n"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"app", "./app/../app", mustAbs(t, "app")} {
+		e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"./in-app"}, Dir: dir})
+		if err != nil {
+			t.Errorf("dir %s: %v", dir, err)
+			continue
+		}
+		if err := e.Handle(t.Context(), message("orders", "x")); err != nil {
+			t.Errorf("dir %s: %v", dir, err)
+		}
+	}
+	for _, name := range []string{"./in-cwd", "app/in-app"} { // they are no programs from app on
+		if e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{name}, Dir: "app"}); err == nil {
+			t.Errorf("%s was accepted, and a run says %v", name, e.Handle(t.Context(), message("orders", "x")))
+		}
+	}
+	e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"./in-cwd"}, Dir: "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Handle(t.Context(), message("orders", "x")); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustAbs(t *testing.T, path string) string {
+	t.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return abs
+}
+
 // The command gets the payload, what is known about the message, and of the environment only what it is to have.
 func TestExecInput(t *testing.T) {
 	t.Setenv("NOT_FOR_CHILDREN", "secret")
