@@ -97,8 +97,8 @@ func (o Options) Decode(into any) error {
 	return d.errs.err()
 }
 
-// decodeChecked decodes and then checks, and reports the findings of both: of two for the same path the first, for what could not
-// be decoded is not missing as well.
+// decodeChecked decodes and then checks, and reports the findings of both: of two at a path or below it the first, for what
+// could not be decoded is not missing as well.
 func decodeChecked(o Options, into any, check func() OptionErrors) error {
 	d := &decoder{secret: o.secret}
 	if o.values != nil {
@@ -106,8 +106,7 @@ func decodeChecked(o Options, into any, check func() OptionErrors) error {
 	}
 	for _, e := range check() {
 		if !slices.ContainsFunc(d.errs, func(f *OptionError) bool {
-			return f.Path == e.Path ||
-				strings.HasPrefix(f.Path, e.Path+".")
+			return f.Path == e.Path || strings.HasPrefix(f.Path, e.Path+".") || strings.HasPrefix(e.Path, f.Path+".")
 		}) {
 			d.errs = append(d.errs, e)
 		}

@@ -220,6 +220,8 @@ func TestWebhookRefuses(t *testing.T) {
 		{handlers.WebhookConfig{URL: "https://h/", ForwardHeaders: []string{"ok", "bad name"}}, "forward_headers[1]"},
 		{handlers.WebhookConfig{URL: "https://h/", BearerToken: secret, Headers: map[string]broker.Secret{"authorization": secret}},
 			"bearer_token"},
+		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"X-Team": secret, "x-team": secret}},
+			"headers.x-team"}, // or chance decides which one is sent
 		{handlers.WebhookConfig{URL: "https://h/", Timeout: -1}, "timeout"},
 		{handlers.WebhookConfig{URL: "https://h/", MaxRetryAfter: -1}, "max_retry_after"},
 		{handlers.WebhookConfig{URL: "https://h/", MaxIdleConnections: -1}, "max_idle_connections"},
@@ -237,5 +239,29 @@ func TestWebhookRefuses(t *testing.T) {
 		if _, err := handlers.NewWebhook(ok); err != nil {
 			t.Errorf("%+v: %v", ok, err)
 		}
+	}
+}
+
+// A login that is written and empty, as where a variable is, would send requests without one: each would be answered with 401,
+// and its message given up at once.
+func TestWebhookRefusesEmptyLogins(t *testing.T) {
+	for want, o := range map[string]map[string]any{
+		"bearer_token: is empty":     {"bearer_token": ""},
+		"ca_file: is empty":          {"ca_file": handlers.Text("")},
+		"basic.user: is required":    {"basic": map[string]any{"user": handlers.Text(""), "password": handlers.Text("")}},
+		"basic.user: is required ":   {"basic": map[string]any{}},
+		"basic: wants a mapping, is": {"basic": ""},
+	} {
+		o["url"] = "https://h/"
+		_, err := handlers.Default().Build("webhook", nil, handlers.NewOptions(o))
+		var all handlers.OptionErrors
+		if !errors.As(err, &all) || len(all) != 1 || !strings.HasPrefix(all[0].Error(), strings.TrimSpace(want)) {
+			t.Errorf("%v: error %v, want one, %s", o, err, want)
+		}
+	}
+	// Who has only a key sends it as the user, and no password.
+	key := map[string]any{"url": "https://h/", "basic": map[string]any{"user": "key", "password": ""}}
+	if _, err := handlers.Default().Build("webhook", nil, handlers.NewOptions(key)); err != nil {
+		t.Error(err)
 	}
 }

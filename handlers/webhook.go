@@ -83,7 +83,10 @@ func WebhookFactory(s *Setup, o Options) (consumer.Handler, error) {
 func (s *Setup) webhook(o Options, c WebhookConfig, check func(WebhookConfig, OptionErrors) OptionErrors) (*Webhook, error) {
 	c = c.withDefaults()
 	c.Timeout = s.within(c.Timeout)
-	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, check(c, c.validate())) }); err != nil {
+	err := decodeChecked(o, &c, func() OptionErrors {
+		return s.checkTimeout(c.Timeout, check(c, c.checkWritten(o, c.validate())))
+	})
+	if err != nil {
 		return nil, err
 	}
 	c.MaxIdleConnections = max(c.MaxIdleConnections, s.MaxWorkers)

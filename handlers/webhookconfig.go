@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -100,6 +101,20 @@ func (c WebhookConfig) validate() (errs OptionErrors) {
 	return errs
 }
 
+// checkWritten finds what is written in the options and empty, as where a variable is. In Go that is none; in a file somebody
+// meant one, and a request without its login is answered with 401, which gives its message up.
+func (c WebhookConfig) checkWritten(o Options, errs OptionErrors) OptionErrors {
+	for name, value := range map[string]string{"bearer_token": c.BearerToken.Reveal(), "ca_file": c.CAFile} {
+		if _, written := o.values[name]; written && value == "" {
+			errs.add(name, "is empty")
+		}
+	}
+	if _, written := o.values["basic"]; written && c.Basic.User == "" && c.Basic.Password.IsZero() {
+		errs.add("basic.user", "is required")
+	}
+	return errs
+}
+
 // single finds what is only for batches.
 func (c WebhookConfig) single(errs OptionErrors) OptionErrors {
 	if c.Encoding != "" {
@@ -148,7 +163,13 @@ func (c WebhookConfig) checkHeaders(errs *OptionErrors) {
 			errs.add(path, "%q cannot be set", name)
 		}
 	}
-	for k, v := range c.Headers {
+	first := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
+		v, canonical := c.Headers[k], http.CanonicalHeaderKey(k)
+		if other, twice := first[canonical]; twice {
+			errs.add("headers."+k, "is %q in another way: case does not matter", other)
+		}
+		first[canonical] = k
 		name("headers."+k, k)
 		if !validHeaderValue([]byte(v.Reveal())) {
 			errs.add("headers."+k, "has a value that cannot be sent: want one line of printable ASCII")
