@@ -169,9 +169,17 @@ func (d *decoder) structure(path string, m map[string]any, v reflect.Value) {
 		if field, ok := fields[name]; ok {
 			d.value(join(path, name), m[name], field)
 		} else {
-			d.errs.add(join(path, name), "unknown option; known: %s", strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			d.unknown(join(path, name), slices.Sorted(maps.Keys(fields)))
 		}
 	}
+}
+
+func (d *decoder) unknown(path string, known []string) {
+	if len(known) == 0 {
+		d.errs.add(path, "unknown option; there is none")
+		return
+	}
+	d.errs.add(path, "unknown option; known: %s", strings.Join(known, ", "))
 }
 
 // optionFields are the fields of a struct that options may have, by name, with those of structs that are inline.

@@ -31,7 +31,7 @@ func TestMistakesAreFoundOnce(t *testing.T) {
 			":2: consumers.o.middleware[0].with.limit: is missing"},
 		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, " +
 			"with: {limit: 0}}]}",
-			":2: consumers.o.middleware[0].with.limit: is 0, want at least 1"},
+			":2: consumers.o.middleware[0].with.limit: is 0, want 1 to 2147483647"},
 	} {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", "consumers:\n  o: "+c.consumer+"\n")

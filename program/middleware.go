@@ -23,7 +23,43 @@ import (
 
 // A wrapping makes a middleware of its options, and what of it has a name: an admin.Limit, a metrics.Breaker, or nil. It returns
 // handlers.OptionErrors, or an error of the middleware's own.
-type wrapping func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error)
+type wrapping func(log zerolog.Logger, o options) (consumer.Middleware, any, error)
+
+// options are those of a middleware, with what of them the file says.
+type options struct {
+	handlers.Options
+	written config.With
+}
+
+// read decodes the options into a struct with their defaults, and holds what is written against its tags: 0 stands for no
+// default. What is a pointer has none, and must be there. All findings come at once.
+func (o options) read(into any) error {
+	var list handlers.OptionErrors
+	if err := o.Decode(into); err != nil && !errors.As(err, &list) {
+		return err
+	}
+	undecoded := len(list)
+	v := reflect.ValueOf(into).Elem()
+	for i := range v.NumField() {
+		f, x := v.Type().Field(i), v.Field(i)
+		name, want := f.Tag.Get("yaml"), f.Tag.Get("want")
+		_, written := o.written[name]
+		told := slices.ContainsFunc(list[:undecoded], func(e *handlers.OptionError) bool { return e.Path == name })
+		switch pointer := x.Kind() == reflect.Pointer; {
+		case want == "" || told || !written && !pointer:
+		case !written:
+			list = append(list, &handlers.OptionError{Path: name, Problem: "is missing"})
+		default:
+			if p, wrong := conftag.Look(want, reflect.Indirect(x)); wrong {
+				list = append(list, &handlers.OptionError{Path: name, Problem: p.String()})
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
 
 // wrappings are the middleware of package handlers/middleware, by the name they have in a file.
 var wrappings = map[string]wrapping{
@@ -33,15 +69,15 @@ var wrappings = map[string]wrapping{
 	"key_rate_limit":    wrapKeyRateLimit,
 	"logging":           unlimited(wrapLogging),
 	"rate_limit":        wrapRateLimit,
-	"recover": unlimited(func(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
-		return middleware.Recover(), o.Decode(&struct{}{})
+	"recover": unlimited(func(_ zerolog.Logger, o options) (consumer.Middleware, error) {
+		return middleware.Recover(), o.read(&struct{}{})
 	}),
 	"timeout": unlimited(wrapTimeout),
 }
 
 // unlimited is a wrapping without a limit.
-func unlimited(f func(zerolog.Logger, handlers.Options) (consumer.Middleware, error)) wrapping {
-	return func(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
+func unlimited(f func(zerolog.Logger, options) (consumer.Middleware, error)) wrapping {
+	return func(log zerolog.Logger, o options) (consumer.Middleware, any, error) {
 		m, err := f(log, o)
 		return m, nil, err
 	}
@@ -93,7 +129,7 @@ func (a *assembly) middleware(path string, one config.Middleware, m *member, log
 	error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
-		return make(log, with)
+		return make(log, options{with, one.With})
 	}
 	w, err := a.parts.Handlers.BuildMiddleware(one.Use, m.setup, with)
 	return w, nil, err
@@ -138,12 +174,12 @@ func (ls limits) watched() map[string]metrics.Limit {
 	return all
 }
 
-func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
+func wrapBreaker(log zerolog.Logger, o options) (consumer.Middleware, any, error) {
 	c := middleware.BreakerConfig{OnChange: func(state string) {
 		log.Warn().Str("event", "circuit_breaker").Str("state",
 			state).Send()
 	}}
-	if err := o.Decode(&c); err != nil {
+	if err := o.read(&c); err != nil {
 		return nil, nil, err
 	}
 	b, err := middleware.NewCircuitBreaker(c)
@@ -153,44 +189,30 @@ func wrapBreaker(log zerolog.Logger, o handlers.Options) (consumer.Middleware, a
 	return b.Middleware, b, nil
 }
 
-// rateOptions are those of a rate limit.
+// rateOptions are those of a rate limit. A rate of 0 would hold every message for ever.
 type rateOptions struct {
-	PerSecond float64 `yaml:"per_second"`
-	Burst     int     `yaml:"burst"`
+	PerSecond *float64 `yaml:"per_second" want:">0"`
+	Burst     int      `yaml:"burst" want:"1..2147483647"`
 }
 
-func decodeRate(o handlers.Options) (rateOptions, error) {
+func wrapRateLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error) {
 	with := rateOptions{Burst: 1}
-	if err := o.Decode(&with); err != nil {
-		return with, err
-	}
-	if !(with.PerSecond > 0) { // 0 would hold every message for ever
-		return with, handlers.OptionErrors{{Path: "per_second", Problem: fmt.Sprintf("is %v, want more than 0", with.PerSecond)}}
-	}
-	if with.Burst < 1 {
-		return with, handlers.OptionErrors{{Path: "burst", Problem: fmt.Sprintf("is %d, want at least 1", with.Burst)}}
-	}
-	return with, nil
-}
-
-func wrapRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
-	with, err := decodeRate(o)
-	if err != nil {
+	if err := o.read(&with); err != nil {
 		return nil, nil, err
 	}
-	l, err := middleware.NewRateLimit(with.PerSecond, with.Burst)
+	l, err := middleware.NewRateLimit(*with.PerSecond, with.Burst)
 	if err != nil {
 		return nil, nil, err
 	}
 	return l.Middleware, l, nil
 }
 
-func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
-	with, err := decodeRate(o)
-	if err != nil {
+func wrapKeyRateLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error) {
+	with := rateOptions{Burst: 1}
+	if err := o.read(&with); err != nil {
 		return nil, nil, err
 	}
-	l, err := middleware.NewKeyRateLimit(with.PerSecond, with.Burst)
+	l, err := middleware.NewKeyRateLimit(*with.PerSecond, with.Burst)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,19 +221,13 @@ func wrapKeyRateLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware
 
 // concurrencyOptions are those of a concurrency limit.
 type concurrencyOptions struct {
-	Limit *int `yaml:"limit"`
+	Limit *int `yaml:"limit" want:"1..2147483647"`
 }
 
-func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, any, error) {
+func wrapConcurrencyLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error) {
 	var with concurrencyOptions
-	if err := o.Decode(&with); err != nil {
+	if err := o.read(&with); err != nil {
 		return nil, nil, err
-	}
-	switch {
-	case with.Limit == nil:
-		return nil, nil, handlers.OptionErrors{{Path: "limit", Problem: "is missing"}}
-	case *with.Limit < 1:
-		return nil, nil, handlers.OptionErrors{{Path: "limit", Problem: fmt.Sprintf("is %d, want at least 1", *with.Limit)}}
 	}
 	l, err := middleware.NewConcurrencyLimit(*with.Limit)
 	if err != nil {
@@ -222,35 +238,26 @@ func wrapConcurrencyLimit(_ zerolog.Logger, o handlers.Options) (consumer.Middle
 
 // timeoutOptions are those of a timeout.
 type timeoutOptions struct {
-	After time.Duration `yaml:"after"`
+	After *time.Duration `yaml:"after" want:">0"`
 }
 
-func wrapTimeout(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapTimeout(_ zerolog.Logger, o options) (consumer.Middleware, error) {
 	var with timeoutOptions
-	if err := o.Decode(&with); err != nil {
+	if err := o.read(&with); err != nil {
 		return nil, err
 	}
-	if with.After <= 0 {
-		return nil, handlers.OptionErrors{{Path: "after", Problem: fmt.Sprintf("is %v, want more than 0s", with.After)}}
-	}
-	return middleware.Timeout(with.After), nil
+	return middleware.Timeout(*with.After), nil
 }
-
-// logLevels are those of the file's log.level.
-var logLevels = conftag.Words(reflect.TypeFor[config.Log](), "Level")
 
 // loggingOptions are those of the logging of calls.
 type loggingOptions struct {
-	Level string `yaml:"level"`
+	Level string `yaml:"level" want:"trace|debug|info|warn|error"`
 }
 
-func wrapLogging(log zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapLogging(log zerolog.Logger, o options) (consumer.Middleware, error) {
 	with := loggingOptions{Level: "debug"}
-	if err := o.Decode(&with); err != nil {
+	if err := o.read(&with); err != nil {
 		return nil, err
-	}
-	if !slices.Contains(logLevels, with.Level) {
-		return nil, handlers.OptionErrors{{Path: "level", Problem: fmt.Sprintf("is %q, want one of %v", with.Level, logLevels)}}
 	}
 	level, _ := zerolog.ParseLevel(with.Level) // is one of the list
 	return middleware.Logging(log, level), nil
@@ -258,22 +265,16 @@ func wrapLogging(log zerolog.Logger, o handlers.Options) (consumer.Middleware, e
 
 // dedupOptions are those of the deduplication.
 type dedupOptions struct {
-	// Size is how many handled messages are remembered.
-	Size int `yaml:"size"`
-	// Header has what tells messages apart; empty: their position.
-	Header string `yaml:"header"`
+	// Size is how many handled messages are remembered. Its bound is for what a mistake may cost: about 100 bytes each.
+	Size int `yaml:"size" want:"1..10000000"`
+	// Header has what tells messages apart; without it their position does.
+	Header string `yaml:"header" want:"some"`
 }
 
-// maxDedup bounds what a mistake may cost: about 100 bytes each.
-const maxDedup = 10_000_000
-
-func wrapDedup(_ zerolog.Logger, o handlers.Options) (consumer.Middleware, error) {
+func wrapDedup(_ zerolog.Logger, o options) (consumer.Middleware, error) {
 	with := dedupOptions{Size: 100_000}
-	if err := o.Decode(&with); err != nil {
+	if err := o.read(&with); err != nil {
 		return nil, err
-	}
-	if with.Size < 1 || with.Size > maxDedup {
-		return nil, handlers.OptionErrors{{Path: "size", Problem: fmt.Sprintf("is %d, want 1 to %d", with.Size, maxDedup)}}
 	}
 	if with.Header != "" {
 		return middleware.Dedup(with.Size, middleware.ByHeader(with.Header)), nil

@@ -329,6 +329,35 @@ c.yaml:5: consumers.orders.routes: is set, and so is batch: a batch has all mess
     middleware: [{use: recover}, {use: dedup}, {use: rate_limit, with: {per_second: 5}}]`,
 			`c.yaml:5: consumers.orders.middleware[1].use: is "dedup", which decides by the message; around batches ` + around + `
 c.yaml:5: consumers.orders.middleware[2].use: is "rate_limit", which decides by the message; around batches ` + around},
+		"middleware options": {`
+    source: {memory: {topics: [in]}}
+    routes: [{handler: log}]
+    middleware:
+      - {use: rate_limit}
+      - {use: key_rate_limit, with: {per_second: -1, burst: 9000000000}}
+      - {use: circuit_breaker, with: {failure_rate: 2, min_calls: 0, window: 0s, open_for: 0s, probes: 0}}
+      - {use: dedup, with: {size: 0, header: ""}}
+      - {use: timeout}
+      - {use: logging, with: {level: loud}}
+      - {use: concurrency_limit, with: {limit: 0}}
+      - {use: recover, with: {after: 3s}}
+      - {use: dedup, with: {size: 0, head: x}}`,
+			`c.yaml:6: consumers.orders.middleware[0].with.per_second: is missing
+c.yaml:7: consumers.orders.middleware[1].with.per_second: is -1, negative
+c.yaml:7: consumers.orders.middleware[1].with.burst: is 9000000000, want 1 to 2147483647
+c.yaml:8: consumers.orders.middleware[2].with.failure_rate: is 2, want more than 0, at most 1
+c.yaml:8: consumers.orders.middleware[2].with.min_calls: is 0, want at least 1
+c.yaml:8: consumers.orders.middleware[2].with.window: is 0s, want more
+c.yaml:8: consumers.orders.middleware[2].with.open_for: is 0s, want more
+c.yaml:8: consumers.orders.middleware[2].with.probes: is 0, want 1 to 65536
+c.yaml:9: consumers.orders.middleware[3].with.size: is 0, want 1 to 10000000
+c.yaml:9: consumers.orders.middleware[3].with.header: is empty
+c.yaml:10: consumers.orders.middleware[4].with.after: is missing
+c.yaml:11: consumers.orders.middleware[5].with.level: is "loud", want one of [trace debug info warn error]
+c.yaml:12: consumers.orders.middleware[6].with.limit: is 0, want 1 to 2147483647
+c.yaml:13: consumers.orders.middleware[7].with.after: unknown option; there is none
+c.yaml:14: consumers.orders.middleware[8].with.head: unknown option; known: header, size
+c.yaml:14: consumers.orders.middleware[8].with.size: is 0, want 1 to 10000000`},
 		"batch handler": {`
     source: {memory: {topics: [in]}}
     batch: {handler: publish, with: {to: x}}`,
