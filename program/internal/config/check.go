@@ -202,7 +202,7 @@ func (cc *consumerCheck) checkMatch(key string, r Route) {
 			some, keys = subjects, append(keys, in.Name+"."+section+".subjects")
 		} else if k := in.Kafka; k != nil {
 			some, keys = k.Topics, append(keys, in.Name+".kafka.topics")
-			cc.checkRoundTrip(key, in.Name, r, k)
+			cc.checkPublish(key, in.Name, r, k)
 		}
 		if len(some) == 0 {
 			return // nobody knows what it reads

@@ -61,13 +61,18 @@ func (sc sectionCheck) checkKafka(k *Kafka) {
 	sc.FindConfig(sc.at, k, c.Validate())
 }
 
-// checkRoundTrip: what is published to a topic that the pattern matches comes back. With topics, publish finds it itself.
-func (cc *consumerCheck) checkRoundTrip(key, source string, r Route, k *Kafka) {
+// checkPublish: the target is a topic, or each message would become a dead letter; and what is published to a topic that the
+// pattern matches comes back. With topics, publish finds that itself.
+func (cc *consumerCheck) checkPublish(key, source string, r Route, k *Kafka) {
 	to := r.publishesTo()
-	if to == "" || k.Pattern == "" {
+	if to == "" {
 		return
 	}
-	if by, reads := k.reads(to); reads {
+	if !kafkabroker.ValidTopic(to) {
+		cc.find(key+".with.to", "is %q: want a topic's name", to)
+		return
+	}
+	if by, reads := k.reads(to); reads && k.Pattern != "" {
 		cc.find(key+".with.to", "is %q, which %s.kafka.%s takes: messages would go round for ever", to, source, by)
 	}
 }

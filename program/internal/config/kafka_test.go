@@ -143,6 +143,8 @@ func TestContradictionsOfKafkaWithOthers(t *testing.T) {
 		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: '${TO}'}}]",
 			`5: consumers.o.routes[0].with.to: is "ab"`},
 		{source("topics_pattern: 'a.*'") + "\n    routes: [{handler: publish, with: {to: ba}}]", ""},
+		{source("topics: [a]") + "\n    routes: [{handler: publish, with: {to: b/c}}]",
+			`5: consumers.o.routes[0].with.to: is "b/c": want a topic's name`},
 	} {
 		routes := "    routes: [{handler: log}]\n"
 		if strings.Contains(c.consumer, "routes:") {
