@@ -116,13 +116,12 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 			a.doc.FindOptions(path+".with", err)
 		}
 		if err != nil {
-			whole = false
-			h = func(context.Context, *consumer.Message) error { return nil } // so that the routes can be checked; never run
+			h = unfit
 		}
 		a.decodes(path, r.Codec, m, err)
-		h = m.figures.Route(strconv.Itoa(i), r.Handler)(h)
-		if h = a.wrap(path, r.Middleware, m, log, h); h == nil {
-			return nil // was found
+		h = a.wrap(path, r.Middleware, m, log, m.figures.Route(strconv.Itoa(i), r.Handler)(h))
+		if whole = whole && err == nil && h != nil; h == nil { // was found
+			h = unfit
 		}
 		routes = append(routes, handlers.Route{Match: r.Match, Type: r.Type, Headers: r.Headers, Name: r.Handler, Handler: h})
 	}
@@ -137,6 +136,9 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 	}
 	return router
 }
+
+// unfit stands for a handler in which something is wrong, so that all routes can be checked. It never runs.
+func unfit(context.Context, *consumer.Message) error { return nil }
 
 func (a *assembly) stopBecause(name string) func(error) {
 	return func(err error) { a.halt(fmt.Errorf("consumer %s: %w", name, err)) }

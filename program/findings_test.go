@@ -32,12 +32,42 @@ func TestMistakesAreFoundOnce(t *testing.T) {
 		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, " +
 			"with: {limit: 0}}]}",
 			":2: consumers.o.middleware[0].with.limit: is 0, want 1 to 2147483647"},
+		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g}}, retry: {topics: [{topic: a b, delay: 1m}]}, " +
+			"routes: [{handler: log}]}", `:2: consumers.o.retry.topics[0].topic: is "a b": want a topic's name`},
+		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, max_publish_bytes: -1}}, routes: [{handler: log}]}",
+			":2: consumers.o.source.kafka.max_publish_bytes: is -1, want 1 to 1073741823"},
+		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, isolation: read_uncommitted, transactional: true}}, " +
+			"routes: [{handler: log}]}", ":2: consumers.o.source.kafka.transactional: is set, and so is isolation: " +
+			"read_uncommitted: outputs would be made of messages that are taken back"},
 	} {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", "consumers:\n  o: "+c.consumer+"\n")
 		file := filepath.Join(dir, "c.yaml")
 		if _, err := run(t.Context(), "config", "check", file); err == nil || strings.TrimSpace(err.Error()) != file+c.want {
 			t.Errorf("%s: %v", c.consumer, err)
+		}
+	}
+}
+
+// TestMistakesDoNotHideOthers: what is wrong with one route does not keep what is wrong with another from being told.
+func TestMistakesDoNotHideOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  o:
+    source: {kafka: {brokers: ['h:1'], topics_pattern: 'a.*', group: g}}
+    routes:
+      - {match: ax, handler: log, middleware: [{use: nope}]}
+      - {match: bx, handler: webhook}
+      - {match: by, handler: publish, with: {to: az}}
+      - {match: cx, handler: log, middleware: [{use: timeout}]}
+`)
+	_, err := run(t.Context(), "config", "check", filepath.Join(dir, "c.yaml"))
+	for _, want := range []string{`routes[0].middleware[0].use: is "nope"`, "routes[1].with.url: is required",
+		`routes[2].with.to: is "az", which source.kafka.topics_pattern, "a.*", takes`, "routes[3].middleware[0].with.after: is missing",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package program
 
 import (
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers"
@@ -178,7 +180,9 @@ func priorityOf(p *config.Priority) (levels *consumer.Priority, strict bool) {
 
 // retryTopics completes where failed messages wait that would stand in the way, if anywhere.
 func retryTopics(t *consumer.RetryTopics, names []string, from adapter, p broker.Publisher) (*consumer.RetryTopics, error) {
-	if t == nil || from.retries == nil { // the second was found
+	none := func(name string) bool { return !kafkabroker.ValidTopic(name) }
+	_, kafka := from.section.(*config.Kafka)
+	if t == nil || from.retries == nil || kafka && slices.ContainsFunc(names, none) { // the last two were found
 		return nil, nil
 	}
 	source, err := from.retries(names)

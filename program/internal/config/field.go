@@ -15,7 +15,8 @@ import (
 
 // elsewhere are fields of Configs that the file says in another way, by what it has for them. All others have tags.
 var elsewhere = map[broker.Field]string{
-	"TLS.Enabled": "tls: {}", "SASL.Password": "sasl", "Strict": "priority.mode",
+	"TLS.Enabled": "tls: {}", "SASL.Password": "sasl", "Strict": "priority.mode", "MaxOutputBytes": "max_publish_bytes",
+	"Uncommitted": "isolation: read_uncommitted",
 }
 
 // A Naming says what the file calls a field.
