@@ -62,6 +62,11 @@ func (t *top) check() error {
 	if t.file != "" && t.address != "" {
 		errs = append(errs, errors.New("--config and --address are set: one of them"))
 	}
+	if t.address != "" {
+		if host, port, err := net.SplitHostPort(t.address); err != nil || host == "" || port == "" || strings.Contains(host, "/") {
+			errs = append(errs, fmt.Errorf("--address is %q, want host:port, as in %s", t.address, admin.DefaultListen))
+		}
+	}
 	if t.every <= 0 {
 		errs = append(errs, fmt.Errorf("--every is %v, want more than 0", t.every))
 	}

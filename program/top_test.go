@@ -31,6 +31,8 @@ func TestTop(t *testing.T) {
 		t.Errorf("%q", lines)
 	}
 	for args, want := range map[string]string{"--every 0s": "--every is 0s", "-c c.yaml --address 127.0.0.1:1": "one of them",
+		"--address http://127.0.0.1:1": `--address is "http://127.0.0.1:1", want host:port, as in 127.0.0.1:8080`,
+		"--address shop --every 0s":    `--address is "shop", want host:port`, "--address :": `--address is ":", want host:port`,
 		"orders": "unknown command"} {
 		p := launch(t, dir, append([]string{"top"}, strings.Fields(args)...)...)
 		if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), want) {
