@@ -93,9 +93,13 @@ func (s *scalerFlags) check() error {
 	if s.file == "" {
 		errs = append(errs, errors.New("scaler needs --config FILE, the file of the consumers"))
 	}
-	addresses := []struct{ flag, value string }{{"--listen", s.listen}}
+	listen, page := "--listen", "--http"
+	if s.sample { // of the command run
+		listen, page = "--scaler", "--scaler-http"
+	}
+	addresses := []struct{ flag, value string }{{listen, s.listen}}
 	if s.http != "" {
-		addresses = append(addresses, struct{ flag, value string }{"--http", s.http})
+		addresses = append(addresses, struct{ flag, value string }{page, s.http})
 	}
 	for _, p := range s.processes {
 		addresses = append(addresses, struct{ flag, value string }{"--processes", p})
@@ -109,7 +113,7 @@ func (s *scalerFlags) check() error {
 		errs = append(errs, errors.New("--tls-cert and --tls-key go together"))
 	}
 	if !(s.settings.PerReplica >= 0) || s.settings.PerReplica > maxPerReplica {
-		errs = append(errs, fmt.Errorf("--per-replica is %v, want more than 0", s.settings.PerReplica))
+		errs = append(errs, fmt.Errorf("--per-replica is %v, want 0 to %v", s.settings.PerReplica, maxPerReplica))
 	}
 	if s.settings.Drain < time.Second || s.settings.Drain > maxDrain {
 		errs = append(errs, fmt.Errorf("--drain is %v, want 1s..%v", s.settings.Drain, maxDrain))

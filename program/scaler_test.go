@@ -394,6 +394,15 @@ func TestScalerFlags(t *testing.T) {
 	if !errors.As(err, &use) {
 		t.Errorf("%v is not about the use", err)
 	}
+	for args, want := range map[string]string{
+		"run -c c.yaml --scaler here --scaler-http there": "--scaler is \"here\", want host:port\n" +
+			"--scaler-http is \"there\", want host:port",
+		"scaler -c c.yaml --per-replica 2e9": "--per-replica is 2e+09, want 0 to 1e+09",
+	} {
+		if _, err := run(t.Context(), strings.Fields(args)...); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
 }
 
 // TestRunAndScale: a process that runs consumers answers, too; what it does itself is what one process does, and it does not

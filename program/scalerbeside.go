@@ -18,7 +18,7 @@ func (s *scalerFlags) flagsBeside(cmd *cobra.Command) {
 	f.StringVar(&s.listen, "scaler", "", "address for KEDA (gRPC): answers as longshore scaler does, beside the consumers "+
 		"(default none)")
 	f.StringVar(&s.http, "scaler-http", "", "with --scaler: address for GET /scaler and /metrics (default none)")
-	s.settings.Drain, s.every = time.Minute, 2*time.Second
+	s.settings.Drain, s.every, s.sample = time.Minute, 2*time.Second, true
 }
 
 func (s *scalerFlags) checkBeside() error {
@@ -38,7 +38,6 @@ func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zero
 	if s.listen == "" {
 		return func() error { return nil }
 	}
-	s.sample = true
 	if a := doc.File.Admin; a != nil {
 		s.processes = []string{ownAddress(a.Listen)}
 	}
