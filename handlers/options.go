@@ -267,22 +267,38 @@ func (d *decoder) scalar(path string, x any, v reflect.Value) {
 			return
 		}
 		d.wrong(path, x, "true or false")
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		if n, ok := wholeNumber(x); !ok {
-			d.wrong(path, x, "a whole number")
-		} else if v.OverflowInt(n) {
-			d.errs.add(path, "is out of range")
-		} else {
-			v.SetInt(n)
-		}
 	case reflect.Float32, reflect.Float64:
-		if f, ok := number(x); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
+		switch f, ok := number(x); {
+		case !ok:
+			d.wrong(path, x, "a number")
+		case math.IsNaN(f) || math.IsInf(f, 0):
+			d.errs.add(path, "wants a number, is not a finite one")
+		default:
 			v.SetFloat(f)
-			return
 		}
-		d.wrong(path, x, "a number")
 	default:
-		panic(fmt.Sprintf("handlers: option %s has a type that options cannot have: %s", path, v.Type()))
+		if !v.CanInt() && !v.CanUint() {
+			panic(fmt.Sprintf("handlers: option %s has a type that options cannot have: %s", path, v.Type()))
+		}
+		d.whole(path, x, v)
+	}
+}
+
+// whole sets v, a whole number, from x.
+func (d *decoder) whole(path string, x any, v reflect.Value) {
+	n, ok := wholeNumber(x)
+	_, isNumber := number(x)
+	switch {
+	case !ok && isNumber:
+		d.errs.add(path, "wants a whole number, is one with a fraction, or too large")
+	case !ok:
+		d.wrong(path, x, "a whole number")
+	case v.CanUint() && (n < 0 || v.OverflowUint(uint64(n))), v.CanInt() && v.OverflowInt(n): //nolint:gosec // not negative
+		d.errs.add(path, "is out of range")
+	case v.CanUint():
+		v.SetUint(uint64(n)) //nolint:gosec // not negative
+	default:
+		v.SetInt(n)
 	}
 }
 

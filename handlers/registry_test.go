@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,7 @@ func TestOptionsNumbers(t *testing.T) {
 	type numbers struct {
 		N int8    `yaml:"n"`
 		F float64 `yaml:"f"`
+		U uint16  `yaml:"u"`
 	}
 	for _, c := range []struct {
 		n, f any
@@ -136,8 +138,10 @@ func TestOptionsNumbers(t *testing.T) {
 		{uint64(5), 2.5, ""},
 		{5.0, int64(3), ""},
 		{128, 1.0, "n: is out of range"},
-		{1.5, 1.0, "n: wants a whole number, is a number"},
-		{uint64(1 << 63), 1.0, "n: wants a whole number"},
+		{1.5, 1.0, "n: wants a whole number, is one with a fraction, or too large"},
+		{uint64(1 << 63), 1.0, "n: wants a whole number, is one with a fraction, or too large"},
+		{1, math.NaN(), "f: wants a number, is not a finite one"},
+		{1, math.Inf(1), "f: wants a number, is not a finite one"},
 		{"1", 1.0, "n: wants a whole number, is a string"},
 		{1, "1", "f: wants a number, is a string"},
 		{true, true, "f: wants a number, is true or false; n: wants a whole number, is true or false"},
@@ -149,6 +153,14 @@ func TestOptionsNumbers(t *testing.T) {
 			t.Errorf("%v, %v: %v", c.n, c.f, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%v, %v: error %v, want %q", c.n, c.f, err, c.want)
+		}
+	}
+	for u, want := range map[any]string{0: "", 65535: "", handlers.Text("7"): "",
+		65536: "u: is out of range", -1: "u: is out of range",
+		1.5: "u: wants a whole number, is one with", "7": "u: wants a whole number, is a string"} {
+		err := handlers.NewOptions(map[string]any{"u": u}).Decode(&numbers{})
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: error %v, want %q", u, err, want)
 		}
 	}
 }

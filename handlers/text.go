@@ -23,7 +23,8 @@ func (t Text) as(v reflect.Value) any {
 		if b, err := strconv.ParseBool(s); err == nil {
 			return b
 		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return n
 		}
