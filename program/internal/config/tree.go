@@ -84,8 +84,15 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 	m, first := make(map[string]any, len(n.Content)/2), map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
-			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, "a key here is not a plain name"})
+		problem := ""
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			problem = "a key here is not a plain name"
+		case key.ShortTag() == "!!merge":
+			problem = "has a merge key (<<), which is not read; an alias (*name) stands for a whole value"
+		}
+		if problem != "" {
+			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, problem})
 			continue
 		}
 		at := key.Value
