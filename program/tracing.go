@@ -70,9 +70,9 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 	}
 	checkEndpoint(doc, file.Endpoint)
 	for k, v := range file.Headers {
-		if k == "" || strings.ContainsAny(k+v.Reveal(), "\r\n\x00") {
+		if !isToken(k) || strings.ContainsAny(v.Reveal(), "\r\n\x00") {
 			doc.Find("tracing.headers",
-				"has a header that cannot be sent: names are not empty, and neither name nor value has line breaks or zero bytes")
+				"has a header that cannot be sent: a name is one word of ASCII, and a value has no line breaks or zero bytes")
 		}
 	}
 	if (x.spans || x.metrics) && file.Endpoint == "" {
@@ -100,7 +100,16 @@ func checkEndpoint(doc *config.Document, endpoint string) {
 		doc.Find("tracing.endpoint", "is not a URL of OTLP over HTTP, as http://127.0.0.1:4318")
 	case u.User != nil:
 		doc.Find("tracing.endpoint", "has a login: write it into tracing.headers")
+	case u.RawQuery != "" || u.Fragment != "":
+		doc.Find("tracing.endpoint", "has a query or a fragment, and /v1/traces is added behind it: write a key into tracing.headers")
 	}
+}
+
+// isToken says whether a header can have this name (RFC 9110, 5.6.2).
+func isToken(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	})
 }
 
 // checkProtocol: there is OTLP over HTTP only.
