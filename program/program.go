@@ -96,7 +96,23 @@ func newRoot(p Parts) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newRun(p), newProduce(), newLag(p), newTop(p), newScaler(p), newDLQ(p), newConfig(p), newDemo(), newVersion(),
 		newMan())
+	root.InitDefaultCompletionCmd()
+	refuseArgs(root)
 	return root
+}
+
+// refuseArgs has cobra's own command, completion, and those below it refuse arguments as all others do: completion bsh, into a
+// file, was help, and done.
+func refuseArgs(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, shell := range cmd.Commands() {
+			shell.Args = noArgs
+		}
+	}
 }
 
 // noArgs refuses arguments, as a usage error.

@@ -330,6 +330,9 @@ func TestExitCodes(t *testing.T) {
 		{"version", 0, "longshore "},
 		{"man", 2, "accepts 1 arg(s)"},
 		{"completion bash", 0, "__start_longshore"},
+		{"completion", 0, "for the specified shell"},
+		{"completion bsh", 2, `unknown command "bsh" for "longshore completion"`},
+		{"completion bash orders", 2, `unknown command "orders" for "longshore completion bash"`},
 		{"no-such-command", 2, "unknown command"},
 		{"", 0, "Exit codes: 0 done"},
 	} {
