@@ -21,6 +21,7 @@ type Worker[T any] struct {
 	began    time.Duration // when the T in hand was begun
 	reported bool          // Do called Report for it
 	refused  int64         // what Do called Refused for
+	crashing bool          // Config.Panic is called
 
 	rest time.Duration // the scanner's: what Held called Rest for
 
@@ -49,10 +50,18 @@ func (w *Worker[T]) Refused(n int) { w.refused += int64(n) }
 // until then. Called inside Held.
 func (w *Worker[T]) Rest(d time.Duration) { w.rest = d }
 
-// run is the worker's goroutine: T's until it is told to go.
+// run is the worker's goroutine: T's until it is told to go. That the goroutine is lost shows here, and not to who recovers: it
+// ends, too, where a deferred function panics after runtime.Goexit.
 func (w *Worker[T]) run() {
+	told := false
+	defer func() {
+		if !w.crashing {
+			w.end(!told)
+		}
+	}()
 	for w.serve() {
 	}
+	told = true
 }
 
 // serve handles T's and returns true after a panic. The deferred function is set up once for many T's, not for each.
@@ -60,17 +69,17 @@ func (w *Worker[T]) serve() (again bool) {
 	normal := false
 	defer func() {
 		if normal {
-			w.end(false)
 			return
 		}
 		v := recover()
 		if v == nil { // Goexit: this goroutine is lost, its slot is not
-			w.end(true)
 			return
 		}
 		stack := debug.Stack()
 		w.floor.panicked()
+		w.crashing = true // if Panic panics: nothing is to hold up the end of the process
 		w.cfg.Panic(v, stack)
+		w.crashing = false
 		again = true
 	}()
 	for w.next() {

@@ -59,9 +59,13 @@ func TestGoexitReplacesTheSlot(t *testing.T) {
 			Min: 2, Max: 2,
 			Do: func(_ intWorker, i int) {
 				handled.Add(1)
+				if i%2 == 0 {
+					defer panic("while the goroutine ends") // who recovers this does not keep the goroutine
+				}
 				runtime.Goexit()
 			},
-			Exit: func(intWorker) { exits.Add(1) },
+			Panic: func(any, []byte) {},
+			Exit:  func(intWorker) { exits.Add(1) },
 		})
 		for i := range 50 {
 			if err := p.Submit(t.Context(), 0, i); err != nil {
@@ -70,6 +74,10 @@ func TestGoexitReplacesTheSlot(t *testing.T) {
 			if live := p.Stats().Live; live != 2 {
 				t.Fatalf("%d workers, want 2", live)
 			}
+		}
+		synctest.Wait()
+		if s := p.Stats(); s.InHand != 0 || s.Backlog != 0 {
+			t.Fatalf("%d in hand, %d wait", s.InHand, s.Backlog)
 		}
 		drain(t, p)
 		if s := p.Stats(); handled.Load() != 50 || s.Done != 50 || s.Goexits != 50 || exits.Load() < 50 {
