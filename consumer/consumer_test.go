@@ -341,6 +341,10 @@ func TestPanicNilPanicAndGoexitAreFailures(t *testing.T) {
 		"nil map write": func() { noMap()["x"] = 1 },
 		"panic(nil)":    func() { panic(nil) }, //nolint:govet // on purpose
 		"goexit":        runtime.Goexit,
+		"panic while the goroutine ends": func() {
+			defer panic("boom")
+			runtime.Goexit()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {

@@ -63,13 +63,11 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 		p.Shown.Store(l)
 	}
 	l.calls, l.good, l.refused = 0, 0, 0
-	v, end := ws.handleSome(p, l, w)
-	for !end {
-		v, end = ws.handleSome(p, l, w)
+	if v, ok := ws.handleAll(p, l, w); ok {
+		ws.finish(l, w, v)
+		ws.account(p, l)
 	}
-	ws.finish(l, w, v)
 	l.forget(w)
-	ws.account(p, l)
 }
 
 // forget lets go of a work: a worker may be idle for long, and would keep it, with its messages and all that lies beside them.
@@ -101,8 +99,9 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	}
 }
 
-// handleSome handles messages of w until its end, where its state is v, or until a handler panics: it is called again then.
-func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (v uint64, end bool) {
+// handleAll handles messages of w until its end, where its state is v. Not ok: a handler did not return, and w is out of the
+// worker's hands.
+func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64, ok bool) {
 	i, clean := -1, false
 	defer func() {
 		if !clean {
@@ -111,14 +110,14 @@ func (ws *workers) handleSome(p *pool.Worker[*work], l *local, w *work) (v uint6
 	}()
 	ctx, handler, guarded, around := l.use(w), ws.handler, ws.limited || w.crashed, ws.around != nil
 	for {
-		var ok bool
-		i, v, ok = w.take()
+		var more bool
+		i, v, more = w.take()
 		if v&expired != 0 {
 			w.state.And(^expired)
 			ctx = l.renew(w)
 		}
 		switch {
-		case !ok:
+		case !more:
 			clean = true
 			return v, true
 		case !w.k.Startable():
@@ -310,33 +309,39 @@ func (ws *workers) handOver(l *local, w *work, i int) {
 	ws.till.release(w.k, w.lanes, false)
 }
 
-// unwound is called when a handler did not return: it panicked, or, where there is no panic, ends its goroutine.
+// unwound is called when a handler did not return: it panicked, or, where there is no panic, ends its goroutine. That one may be
+// ending, too, where there is a panic: of a deferred function, after runtime.Goexit. So either way all that is left of the work
+// leaves its hands here.
 func (ws *workers) unwound(p *pool.Worker[*work], l *local, w *work, i int, panicked any) {
+	err := ErrGoexit
 	if panicked != nil {
-		ws.failed(l, w, i, &PanicError{Value: panicked, Stack: debug.Stack()})
-		return
+		err = &PanicError{Value: panicked, Stack: debug.Stack()}
 	}
-	ws.goexit(l, w, i)
-	ws.account(p, l) // handle does not come to it
+	ws.failed(l, w, i, err)
+	if v := ws.quit(w, i); v&expired != 0 {
+		l.renew(w)
+	}
+	ws.account(p, l)
 }
 
-// goexit is called while the goroutine is ending: by then the rest of the work must have left its hands.
-func (ws *workers) goexit(l *local, w *work, i int) {
-	ws.failed(l, w, i, ErrGoexit)
+// quit takes the worker out of a work, message i of which was decided about, and leaves what is unstarted to others. v is the
+// work's state.
+func (ws *workers) quit(w *work, i int) (v uint64) {
 	if w.run {
 		ws.till.recall(w, i+1) // else there was nothing to decide, and the lane is its own still
 		w.awaitTurn()
-		v := w.state.Add(oneTaken)
+		v = w.state.Add(oneTaken)
 		_, _, end := unpackState(v)
 		if lanes := w.runLane(end); ws.left(w, v) && lanes != nil {
 			ws.till.release(w.k, lanes, false)
 		}
-		return
+		return v
 	}
 	_, _, u0, u1 := w.steal()
-	if ws.left(w, w.state.Add(oneTaken)) && u0 < u1 {
+	if v = w.state.Add(oneTaken); ws.left(w, v) && u0 < u1 {
 		ws.till.again(w.k, w.ms[u0:u1], w.lanesOf(u0, u1), w.first)
 	}
+	return v
 }
 
 // exit ends a leaving worker's contexts; their claims would keep them otherwise. The pool's Exit.
