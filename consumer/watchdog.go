@@ -43,8 +43,11 @@ func (d *watchdog) split(w *work) (*work, bool) {
 // gives up a worker that does not come back.
 func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (abandon bool) {
 	i := w.running()
-	if i < 0 {
+	switch {
+	case i < 0:
 		return false
+	case w.given():
+		return true // again: one that has returned counted as abandoned still, so the pool kept this worker
 	}
 	l, _ := p.Shown.Load().(*local)
 	if l == nil {

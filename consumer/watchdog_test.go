@@ -152,3 +152,41 @@ func TestStuckHandlersAreCapped(t *testing.T) {
 		close(release)
 	})
 }
+
+// A stuck handler has returned, but an observer holds up its worker before the pool knows of that. One that is given up in this
+// moment is replaced as soon as the pool does.
+func TestStuckHandlerIsReplacedOnceThePoolKnows(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		onEach(t, func(t *testing.T, b *membroker.Broker) {
+			produceKeyed(t, b, 20, 20)
+			hang := []chan struct{}{make(chan struct{}), make(chan struct{})}
+			var calls atomic.Int32
+			var l ledger
+			r := start(t, b, consumer.Config{
+				Order: order, Pool: consumer.Pool{Min: 1, Max: 1}, Timeout: time.Second, StuckAfter: time.Second, MaxStuck: 1,
+				Observers: []consumer.Observer{func(e consumer.Event) {
+					if h, ok := e.(consumer.Handled); ok && h.Took > time.Second {
+						time.Sleep(5 * time.Second)
+					}
+				}},
+				Handler: func(_ context.Context, m *consumer.Message) error {
+					if n := int(calls.Add(1)); n <= len(hang) {
+						<-hang[n-1]
+					}
+					l.add(m)
+					return nil
+				}})
+			time.Sleep(3 * time.Second)
+			close(hang[0]) // the other one has run for a second, and is given up in another
+			time.Sleep(time.Minute)
+			if s := r.Stats(); s.Stuck != 1 || s.Pool.Live != 1 || s.Pool.Busy != 0 || s.Handled < 19 {
+				t.Errorf("%s: %d handled, %d stuck, %d of %d workers are busy", order, s.Handled, s.Stuck, s.Pool.Busy, s.Pool.Live)
+			}
+			close(hang[1])
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(10 * time.Second) // the observer's
+		})
+	}
+}
