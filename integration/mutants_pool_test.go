@@ -29,7 +29,7 @@ var poolMutants = []mutant{
 		"	keep := (1 - part) * float64(o.Workers)", "	keep := float64(o.Workers)",
 		"./pool", "TestReportStatusDecides"},
 	{"all workers are given to handlers of which none ends", "pool/status.go",
-		"(max(s.seen, freeSize)+o.Max+1)/2", "o.Max",
+		"o.Max-(o.Max-max(s.seen, freeSize))/2", "o.Max",
 		"./pool", "TestReportStatusDecides"},
 	{"start and cut hide nothing", "pool/proof.go",
 		"bias := max(0, cv2-1) / 2 * h / y.span", "bias := 0 * cv2 * h",

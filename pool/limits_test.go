@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -230,6 +231,24 @@ func TestWorkThatComesWhileTheManagerThinksIsSeen(t *testing.T) {
 		if n := policy.steps.Load(); n < 2 {
 			t.Errorf("%d looks in a second, with three T's and one worker", n)
 		}
+		drain(t, p)
+	})
+}
+
+// Who wants no limit says math.MaxInt.
+func TestMaxMayBeNone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		end := make(chan struct{})
+		p := newPool(t, pool.Config[int]{Do: func(intWorker, int) { <-end }})
+		if err := p.SetLimits(1, math.MaxInt); err != nil {
+			t.Fatal(err)
+		}
+		p.Requeue(0, make([]int, 200)...)
+		time.Sleep(10 * time.Second)
+		if s := p.Stats(); s.Busy != 200 {
+			t.Errorf("%d workers for 200 handlers that do not return", s.Live)
+		}
+		close(end)
 		drain(t, p)
 	})
 }

@@ -254,7 +254,7 @@ func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why 
 		target, why = min(2*n, max(n, want)), ReasonStaff
 	}
 	if blind { // at most half way to Max
-		target = min(target, (max(s.seen, freeSize)+o.Max+1)/2)
+		target = min(target, o.Max-(o.Max-max(s.seen, freeSize))/2) // Max may be math.MaxInt
 	}
 	return target, why
 }
