@@ -31,6 +31,7 @@ type place[T any] struct {
 	timer        *time.Timer   // reports the idle timeout
 	armed        bool          // timer runs
 	lost         bool          // abandoned at some time: has no slot
+	early        outcome       // what was in the totals then of the T in its hand
 	idleLong     bool          // has reported since it became idle
 	called       bool          // woken to look for work, and on its way
 }
@@ -208,16 +209,16 @@ func (c *crew[T]) lose(w *Worker[T]) (free bool) {
 }
 
 // abandon takes the slot away from a worker that still has its T number seq in hand, unless there are most of these already. It
-// says whether the slot is free for another.
-func (c *crew[T]) abandon(w *Worker[T], seq uint64, most int) (free bool) {
+// says whether it did, and whether the slot is free for another.
+func (c *crew[T]) abandon(w *Worker[T], seq uint64, most int) (done, free bool) {
 	if w.state != busy || w.seq != seq || c.stuck >= most {
-		return false
+		return false, false
 	}
 	c.remove(w)
 	w.state, w.lost = abandoned, true
 	c.stuck++
 	c.running--
-	return c.vacate()
+	return true, c.vacate()
 }
 
 // vacate ends a slot's use by one worker. False: the slot was one too many.
@@ -310,8 +311,8 @@ func (c *crew[T]) observe(o *Observation) {
 		o.Oldest = o.Now - c.oldest.since
 	}
 	for w := c.oldest; w != nil && o.Now-w.since >= tick; w = w.newer {
-		n, d := w.n.Load(), time.Duration(w.d.Load())
-		o.Done, o.Work, o.InHand, o.Age = o.Done+n, o.Work+d, o.InHand-int(n), o.Age-d
+		f := w.soFar()
+		o.Done, o.Work, o.Refused, o.InHand, o.Age = o.Done+f.n, o.Work+f.d, o.Refused+f.refused, o.InHand-int(f.n), o.Age-f.d
 	}
 	for o.IdleLong < len(c.idle) && c.idle[o.IdleLong].idleLong { // these are at the bottom of the stack
 		o.IdleLong++

@@ -34,6 +34,7 @@ type Rates struct {
 type estimate struct {
 	primed              bool
 	prev                Observation
+	served              int64   // the most so far
 	work, done, squares float64 // decaying sums: handler time, completions, squares of handler times
 	rise, was           float64 // arrivals per second (quickMemory), and at the look before
 	fresh, out          float64 // decaying sums (quickMemory): busy time also of the running, completions
@@ -43,13 +44,14 @@ type estimate struct {
 // update takes the next Observation and returns the estimates as of then.
 func (e *estimate) update(o *Observation) Rates {
 	if !e.primed {
-		e.primed, e.prev = true, *o
+		e.primed, e.prev, e.served = true, *o, o.served()
 	}
 	dt := (o.Now - e.prev.Now).Seconds()
 	if o.Now-e.prev.Now < tick/2 {
 		return e.r
 	}
-	n, in := float64(o.served()-e.prev.served()), float64(o.In-e.prev.In)/dt
+	n, in := float64(max(0, o.served()-e.served)), float64(o.In-e.prev.In)/dt
+	e.served = max(e.served, o.served()) // a Do may call Refused for what it reported before: that never counts twice, or backwards
 	work := (o.Work - e.prev.Work).Seconds()
 	busy := max(0, work+(o.Age-e.prev.Age).Seconds()) // the integral of busy workers
 	e.r.Arrivals += weight(dt, rateMemory) * (in - e.r.Arrivals)

@@ -349,7 +349,12 @@ func (f *floor[T]) lookedAt(hs []held[T], then time.Duration) {
 // abandon gives the slot of a worker that still has its T number seq in hand to another.
 func (f *floor[T]) abandon(w *Worker[T], seq uint64) {
 	f.mu.Lock()
-	if f.crew.abandon(w, seq, f.cfg.MaxStuck) {
+	done, free := f.crew.abandon(w, seq, f.cfg.MaxStuck)
+	if done { // it is no more among those whose reports are looked at
+		w.early = w.soFar()
+		f.tally.count(w.early)
+	}
+	if free {
 		f.refill()
 	}
 	woken := f.dismiss()

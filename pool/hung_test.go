@@ -88,3 +88,50 @@ func TestSplitIsNotInHand(t *testing.T) {
 		}
 	})
 }
+
+// What an abandoned worker reported stays counted, and its time, when it returns at last, is no handler's that the pool needs
+// workers for.
+func TestAbandonedWorkersDoNotDisturbTheRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		p, err := pool.New(pool.Config[int]{
+			Max: 256, Count: func(n int) int { return n },
+			Held: func(_ *pool.Worker[int], n int, d time.Duration) bool { return n > 1 && d > 200*time.Millisecond },
+			Do: func(w *pool.Worker[int], n int) {
+				for range n - 1 {
+					time.Sleep(time.Millisecond)
+					w.Report(1, time.Millisecond)
+				}
+				if n > 1 {
+					<-end
+				}
+				time.Sleep(5 * time.Millisecond)
+				w.Report(1, time.Since(w.Began()))
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Requeue(0, 100, 100, 100, 100)
+		for i := range 1200 {
+			if i == 1000 {
+				close(end)
+			}
+			p.Requeue(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+			for range 10 {
+				time.Sleep(10 * time.Millisecond)
+				r := p.Stats().Rates
+				if r.Throughput < 0 || r.Samples > 1000 || r.Handler > 20*time.Millisecond {
+					t.Fatalf("after %d rounds, with %d stuck: %+v", i, p.Stats().Stuck, r)
+				}
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+		if s := p.Stats(); s.Done != 400+1200*20 || s.Stuck != 0 {
+			t.Errorf("%d done, %d stuck", s.Done, s.Stuck)
+		}
+		if _, err := p.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -4,7 +4,8 @@ import "time"
 
 // Stats is a look at a pool. Messages are counted as by Config.Count.
 type Stats struct {
-	// In is the messages submitted so far, Done those handled, Work the handler time of these.
+	// In is the messages submitted so far, Done those handled, Work the handler time of these, but for what abandoned workers did
+	// not report before they were.
 	In, Done int64
 	Work     time.Duration
 	// Backlog is the messages that wait, with blocked submitters too; Queued the T's in the queue; Blocked the submitters.

@@ -25,6 +25,11 @@ type outcome struct {
 // add takes what became of a T into the totals.
 func (t *tally) add(o outcome) {
 	t.handled++
+	t.count(o)
+}
+
+// count takes a part of what becomes of a T into the totals.
+func (t *tally) count(o outcome) {
 	t.done += o.n
 	t.refused += o.refused
 	t.work += o.d

@@ -20,13 +20,13 @@ type Worker[T any] struct {
 	// The worker's own.
 	began    time.Duration // when the T in hand was begun
 	reported bool          // Do called Report for it
-	refused  int64         // what Do called Refused for
 	crashing bool          // Config.Panic is called
 
 	rest time.Duration // the scanner's: what Held called Rest for
 
-	// Messages and handler time reported and not yet in the totals. Written by the worker, read by the manager.
-	n, d atomic.Int64
+	// Messages and handler time reported, and what Do called Refused for, not yet in the totals. Written by the worker, read by the
+	// manager.
+	n, d, refused atomic.Int64
 
 	place[T] // the floor's
 }
@@ -44,7 +44,7 @@ func (w *Worker[T]) Report(n int, d time.Duration) {
 
 // Refused says that n messages of the T in hand were refused by a downstream that has enough to do: they count as no throughput,
 // and the pool makes do with fewer workers for a while. Called inside Do.
-func (w *Worker[T]) Refused(n int) { w.refused += int64(n) }
+func (w *Worker[T]) Refused(n int) { w.refused.Store(w.refused.Load() + int64(n)) }
 
 // Rest says that Held need not be told of the T in hand again before d has passed, nor Split: nothing is to be done about it
 // until then. Called inside Held.
@@ -111,17 +111,26 @@ func (w *Worker[T]) next() bool {
 	}
 }
 
+// soFar is what Do told of the T in hand until now.
+func (w *Worker[T]) soFar() outcome {
+	n := w.n.Load()
+	return outcome{n: n, d: time.Duration(w.d.Load()), refused: min(n, w.refused.Load())}
+}
+
 // outcome is what became of the T in hand, for the totals: what was reported of it is reported no more. Called by the floor, so
 // that who reads both counts nothing twice, on the worker's goroutine.
 func (w *Worker[T]) outcome(now time.Duration) outcome {
-	o := outcome{n: int64(w.size), d: now - w.began, refused: w.refused}
+	o := outcome{n: int64(w.size), d: now - w.began, refused: w.refused.Load()}
 	if w.reported {
 		o.n, o.d = w.n.Load(), time.Duration(w.d.Load())
 		w.n.Store(0)
 		w.d.Store(0)
 		w.reported = false
 	}
-	w.refused = 0
+	if w.lost { // the time since then was no slot's: ten minutes of it would be the mean of all handlers for some time
+		o = outcome{n: o.n - w.early.n, refused: o.refused - w.early.refused}
+	}
+	w.refused.Store(0)
 	var zero T
 	w.cur = zero
 	return o

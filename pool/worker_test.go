@@ -399,3 +399,29 @@ func TestRequeueLastWakesNobody(t *testing.T) {
 		}
 	})
 }
+
+// What was refused is no throughput, also while its T is in hand, whenever Do says so.
+func TestRefusedInHandIsNoThroughput(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, pool.Config[int]{Max: 32, Count: func(n int) int { return n }, Do: func(w intWorker, n int) {
+			for range n {
+				time.Sleep(time.Millisecond)
+				w.Report(1, time.Millisecond)
+				if n%2 == 0 {
+					w.Refused(1)
+				}
+			}
+			if n%2 == 1 {
+				w.Refused(n)
+			}
+		}})
+		for i := range 400 {
+			p.Requeue(0, 50+i/200)
+			time.Sleep(5 * time.Millisecond)
+			if r := p.Stats().Rates; r.Throughput < 0 || i < 200 && r.Throughput > 0 || r.Samples > 600 {
+				t.Fatalf("after %d of them: %+v", i, r)
+			}
+		}
+		drain(t, p)
+	})
+}
