@@ -63,6 +63,8 @@ func (c *classic) Step(o Observation) Decision {
 		return Decision{Target: o.Workers - 1, Reason: ReasonIdle, Detail: "for all its timeouts", Next: tick}
 	case rest > 0:
 		return o.stay(ReasonHold, "heard of idleness", c.wake(o, rest, patience))
+	case o.Idle > 0 && o.Backlog == 0: // its timeout may be longer than GrowAfter
+		return o.stay(ReasonHold, "a worker is idle", c.wake(o, c.cfg.GrowAfter, patience))
 	case o.Workers >= o.Max:
 		c.quiet = o.Now
 		return o.stay(ReasonLimit, "at Max", c.cfg.GrowAfter)

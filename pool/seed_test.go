@@ -66,6 +66,28 @@ func TestWorkersThatAskAtOnceDoNotFallUnderMin(t *testing.T) {
 	}
 }
 
+// An idle worker reports when its timeout is over, and that may be later than the rule waits for a report.
+func TestTheClassicRuleAddsNoneWhileOneIsIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, pool.Config[int]{Policy: pool.Classic(pool.ClassicConfig{GrowAfter: 100 * time.Millisecond}),
+			Do: func(_ intWorker, i int) { time.Sleep(time.Duration(i) * time.Millisecond) }})
+		for range 50 {
+			p.Requeue(0, 1)
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(900 * time.Millisecond)
+		if live := p.Stats().Live; live != 1 {
+			t.Errorf("%d workers for a load of 2 %%", live)
+		}
+		p.Requeue(0, 3000, 3000, 3000, 3000)
+		time.Sleep(time.Second)
+		if live := p.Stats().Live; live != 5 { // one more while all are busy
+			t.Errorf("%d workers for 4 handlers, want one that is idle", live)
+		}
+		drain(t, p)
+	})
+}
+
 // A report that waits for the manager holds up the worker: here the manager is held up in Observe, and work goes on.
 func TestAManagerThatIsBusyHoldsUpNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
