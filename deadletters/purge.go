@@ -28,6 +28,7 @@ type PurgePlan struct {
 	// is the first such letter. It is only so on Kafka, which cuts logs off at their beginning.
 	Behind int64
 	First  broker.Place
+	log    string // that the places are of
 	// trim is where each partition would begin; nil where letters are deleted one by one.
 	trim map[int32]int64
 }
@@ -40,6 +41,7 @@ func (l *Letters) PlanPurge(ctx context.Context, f Filter) (PurgePlan, error) {
 	}
 	_, single := l.cfg.Store.(remover)
 	p := planner{single: single, stays: map[int32]bool{}}
+	p.plan.log = known.log
 	err = l.scan(ctx, known, Filter{}, func(x *Letter) error {
 		p.add(x, f.Match(x))
 		return nil
@@ -79,10 +81,19 @@ func (p *planner) add(x *Letter, chosen bool) {
 	p.plan.Places = append(p.plan.Places, x.Place)
 }
 
-// Purge deletes what the plan says. It cannot be undone. Letters that came since are not touched.
+// ErrAnew says that a topic was deleted and made again since a purge was planned, so that other letters are at its places.
+var ErrAnew = errors.New("deadletters: the topic was made anew since the plan")
+
+// Purge deletes what the plan says. It cannot be undone. Letters that came since are not touched: ErrAnew where all of them did.
 func (l *Letters) Purge(ctx context.Context, p PurgePlan) error {
 	if len(p.Places) == 0 {
 		return nil
+	}
+	if err := l.identify(ctx); err != nil {
+		return err
+	}
+	if l.log != p.log {
+		return fmt.Errorf("%w: nothing was deleted from %s", ErrAnew, l.cfg.Topic)
 	}
 	if p.trim != nil {
 		if t, ok := l.cfg.Store.(trimmer); ok {

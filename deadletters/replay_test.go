@@ -335,7 +335,33 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
-// Letters of a topic that was made again are other letters, though they stand at the same places.
+// While somebody looks at a plan the topic is deleted and made again, and other letters stand at its places: they stay.
+func TestPurgeKeepsToItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 3)
+		l := open(t, b, nil)
+		plan, err := l.PlanPurge(t.Context(), Filter{})
+		if err != nil || len(plan.Places) != 3 {
+			t.Fatalf("%+v %v", plan, err)
+		}
+		if err := b.Recreate("dead"); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			if err := b.Produce(deadLetter(10 + n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Purge(t.Context(), plan); !errors.Is(err, ErrAnew) {
+			t.Errorf("the purge says %v", err)
+		}
+		if n := len(list(t, l, Filter{})); n != 3 {
+			t.Errorf("%d of the new letters are left, want 3", n)
+		}
+	})
+}
+
+// An edited copy counts as the letter's replay, and what was replayed can be purged by that.
 func TestEditAndPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, true, 5)
