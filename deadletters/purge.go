@@ -2,6 +2,8 @@ package deadletters
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -31,6 +33,16 @@ type PurgePlan struct {
 	log    string // that the places are of
 	// trim is where each partition would begin; nil where letters are deleted one by one.
 	trim map[int32]int64
+}
+
+// Sum names what would be deleted: plans with one sum delete the same letters.
+func (p PurgePlan) Sum() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", p.log)
+	for _, one := range p.Places {
+		fmt.Fprintf(h, " %d/%d", one.Partition, one.Offset)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // PlanPurge finds out what a purge would delete. It changes nothing.

@@ -358,6 +358,9 @@ func TestPurgeKeepsToItsLog(t *testing.T) {
 		if n := len(list(t, l, Filter{})); n != 3 {
 			t.Errorf("%d of the new letters are left, want 3", n)
 		}
+		if again, err := l.PlanPurge(t.Context(), Filter{}); err != nil || again.Sum() == plan.Sum() {
+			t.Errorf("the plans of two logs have one sum, or %v", err)
+		}
 	})
 }
 

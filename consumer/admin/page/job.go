@@ -177,16 +177,17 @@ func (one *job) run(ctx context.Context, progress func(done, of int64)) outcome 
 	return outcome{lines: summaryLines(sum), replayed: sum.Replayed, stopped: sum.Stopped, err: err}
 }
 
-// purge deletes what the plan named, and nothing if there is another number of letters by now.
+// purge deletes what the plan named, and nothing if that are other letters by now: as many as before they may be all the same,
+// where some are gone and others have come.
 func (s jobSpec) purge(ctx context.Context, l *deadletters.Letters) outcome {
 	f, err := s.meant()
 	if err != nil {
 		return outcome{err: err}
 	}
 	p, err := l.PlanPurge(ctx, f)
-	if err == nil && int64(len(p.Places)) != s.number {
-		err = fmt.Errorf("nothing was deleted: there are %s to delete by now, and the plan named %d; look at it again",
-			letters(int64(len(p.Places))), s.number)
+	if n := int64(len(p.Places)); err == nil && (n != s.number || p.Sum() != s.sum) {
+		err = fmt.Errorf("nothing was deleted: there are %s to delete by now, not just the %d that the plan named; look at it again",
+			letters(n), s.number)
 	}
 	if err == nil {
 		err = l.Purge(ctx, p)

@@ -232,3 +232,36 @@ func (h *healing) handle(context.Context, *consumer.Message) error {
 	}
 	return consumer.Permanent(errBad)
 }
+
+// TestPurgeOfOthers: while somebody looks at the plan of a purge one letter is replayed and another one comes, so that there are
+// as many as before. The new one, which nobody has seen, stays.
+func TestPurgeOfOthers(t *testing.T) {
+	var heal healing
+	w := begin(t, setup{token: token, handler: heal.handle})
+	w.produce(t, "bad one", "bad two")
+	w.deadLetters(t, 2)
+	b := w.login(t)
+	old := letterIn(t, b.get("/ui/c/orders/letters").body)
+	purge := b.post("/ui/c/orders/purge", url.Values{"scope": {"all"}, "state": {"waiting"}})
+	if !strings.Contains(purge.body, "2 letters would be deleted for good") {
+		t.Fatalf("%s", purge.body)
+	}
+
+	heal.healed.Store(true)
+	b.post("/ui/c/orders/replay", fields(b.post("/ui/c/orders/replay", url.Values{"scope": {"ticked"}, "place": {old}}).body))
+	eventually(t, "one is replayed", func() bool { return strings.Contains(b.get("/ui/c/orders/job").body, ": done, 1 of 1") })
+	heal.healed.Store(false)
+	w.produce(t, "bad three")
+	w.deadLetters(t, 3)
+
+	if a := b.post("/ui/c/orders/purge", fields(purge.body)); a.status != http.StatusSeeOther {
+		t.Fatalf("purge: %d\n%s", a.status, a.body)
+	}
+	eventually(t, "the purge ends", func() bool { return !strings.Contains(b.get("/ui/c/orders/job").body, "under way") })
+	if job := b.get("/ui/c/orders/job").body; !strings.Contains(job, "nothing was deleted") {
+		t.Errorf("%s", job)
+	}
+	if a := b.get("/ui/c/orders/letters"); !strings.Contains(a.body, "3 letters in") {
+		t.Errorf("%s", a.body)
+	}
+}

@@ -40,15 +40,16 @@ type order struct {
 	to    string
 	rate  float64
 	again bool
-	// sure says that the plan was seen, and number how many letters it named.
+	// sure says that the plan was seen, number how many letters it named, and sum, of a purge, which (deadletters.PurgePlan.Sum).
 	sure   bool
 	number int64
+	sum    string
 }
 
 func orderOf(kind string, form url.Values, now time.Time) (o order, err error) {
 	o = order{
 		choice: readChoice(form, now), kind: kind, to: strings.TrimSpace(form.Get("to")), again: form.Get("again") == "yes",
-		sure: form.Get("sure") == "yes", rate: defaultRate,
+		sure: form.Get("sure") == "yes", sum: form.Get("sum"), rate: defaultRate,
 	}
 	if text := strings.TrimSpace(form.Get("rate")); text != "" {
 		if o.rate, err = strconv.ParseFloat(text, 64); err != nil || !(o.rate >= 0 && o.rate <= 1e7) {
@@ -229,6 +230,7 @@ func (v *planView) planPurge(ctx context.Context, o order, box Letters) error {
 		return err
 	}
 	v.Number = int64(len(p.Places))
+	v.Fields = append(v.Fields, field{"sum", p.Sum()})
 	v.Lines = append(v.Lines, fmt.Sprintf("%s would be deleted for good. It cannot be undone.", letters(v.Number)))
 	if p.Waiting > 0 {
 		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen were never replayed, or perhaps not.", letters(p.Waiting)))
