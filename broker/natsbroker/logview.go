@@ -26,10 +26,11 @@ type LogViewConfig struct {
 
 // A LogView reads what streams have of a subject, and deletes single messages, without a consumer: so it works beside any
 // consumer, also on a work-queue stream. It asks the stream's leader for each message ($JS.API.STREAM.MSG.GET), never a replica,
-// which may lag behind. Not safe for concurrent use.
+// which may lag behind. Safe for concurrent use.
 type LogView struct {
 	cfg  Config
 	link *link
+	dial chan struct{} // holds one while somebody connects
 }
 
 // NewLogView checks cfg. It connects when it is first used.
@@ -42,7 +43,7 @@ func NewLogView(cfg LogViewConfig) (*LogView, error) {
 		return nil, err
 	}
 	none := hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}}
-	return &LogView{cfg: c, link: newLink(c.Connection, none)}, nil
+	return &LogView{cfg: c, link: newLink(c.Connection, none), dial: make(chan struct{}, 1)}, nil
 }
 
 // Close closes the connection.
@@ -50,11 +51,26 @@ func (v *LogView) Close() { v.link.close() }
 
 func (v *LogView) api(ctx context.Context) (jetstream.JetStream, error) {
 	if v.link.conn() == nil {
-		if err := v.link.open(ctx); err != nil {
+		if err := v.connect(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return v.cfg.api(v.link.conn())
+}
+
+// connect opens the connection. One caller does it at a time: of two connections the first would be known to nobody, and would
+// come back by itself for as long as the process lives.
+func (v *LogView) connect(ctx context.Context) error {
+	select {
+	case v.dial <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("connecting to %s: %w", v.cfg.where(), context.Cause(ctx))
+	}
+	defer func() { <-v.dial }()
+	if v.link.conn() != nil {
+		return nil
+	}
+	return v.link.open(ctx)
 }
 
 // stream finds the stream that takes a subject; broker.ErrNoTopic: there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +116,33 @@ func TestLogViewScan(t *testing.T) {
 			t.Errorf("%s: after removing: %s %+v", name, offsets(all), done)
 		}
 	}
+}
+
+// The page has one view for all who look at the letters of a consumer. They come at once, before it is connected.
+func TestLogViewConnectsOnce(t *testing.T) {
+	ts := startServer(t)
+	if _, err := ts.admin().js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "D", Subjects: []string{"dead"}}); err != nil {
+		t.Fatal(err)
+	}
+	before := ts.srv.NumClients()
+	v, err := newLogView(ts.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := v.Scan(t.Context(), broker.Scan{Topic: "dead"}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := ts.srv.NumClients() - before; n != 1 {
+		t.Errorf("it has %d connections", n)
+	}
+	v.Close()
+	eventually(t, "no connection is left", func() bool { return ts.srv.NumClients() == before })
 }
 
 func TestLogViewCreatesLogs(t *testing.T) {
