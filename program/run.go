@@ -71,7 +71,9 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	}
 	onForcedStop(ctx, a.tellForced)
 	scaled := scaler.beside(ctx, doc, log, halt)
-	if err := errors.Join(a.run(ctx), a.close(), scaled()); err != nil {
+	err = a.run(ctx)
+	halt(nil) // a consumer that failed has ended no context; the scaler would answer on, and the process stay
+	if err := errors.Join(err, a.close(), scaled()); err != nil {
 		log.Error().Str("event", "failed").Err(err).Send()
 		return loggedError{err}
 	}

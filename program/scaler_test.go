@@ -449,3 +449,31 @@ consumers:
 		t.Errorf("%v", err)
 	}
 }
+
+// TestRunWithScalerEndsWithItsConsumers: what ends a run ends the scaler beside it, too. It has nothing to wait for any more, and
+// as long as the process is there nobody starts another one.
+func TestRunWithScalerEndsWithItsConsumers(t *testing.T) {
+	t.Parallel()
+	nats := testNATS(t, nil)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	for name, c := range map[string]struct{ more, source, want string }{
+		"a consumer that fails":    {"", "stream: NONE, missing: stop", "NONE"},
+		"an address that is taken": {"admin: {listen: " + taken.Addr().String() + "}\n", "stream: NONE", "admin.listen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			writeFile(t, dir, "c.yaml", fmt.Sprintf(
+				"%sconsumers:\n  orders:\n    source: {nats: {url: %q, durable: d, %s}}\n    routes: [{handler: log}]\n", c.more,
+				"nats://"+nats, c.source))
+			p := launch(t, dir, "run", "-c", "c.yaml", "--scaler", "127.0.0.1:"+freePort(t))
+			if code := p.code(t); code != exitFailed || !strings.Contains(p.stderr.String(), c.want) {
+				t.Errorf("exit code %d; stderr:\n%s", code, p.stderr.String())
+			}
+		})
+	}
+}

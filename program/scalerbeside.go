@@ -44,6 +44,9 @@ func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zero
 	result := make(chan error, 1)
 	go func() {
 		err := s.run(ctx, doc, log)
+		if ctx.Err() != nil {
+			err = nil // it was stopped, perhaps before it had begun
+		}
 		if err != nil {
 			halt(err)
 		}
