@@ -2,10 +2,13 @@ package deadletters
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -65,6 +68,56 @@ func TestKilledReplayGoesOn(t *testing.T) {
 			t.Errorf("%d letters were found and %d were absent: the kills do not bite", found, absent)
 		}
 	})
+}
+
+// late is a process whose clock is behind, and which is killed while a request is on its way: the broker has it a second later.
+type late struct {
+	broker.Publisher
+	behind time.Duration
+	kept   chan []broker.Outgoing
+}
+
+func (p late) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if ms[0].Topic == "orders" {
+		p.kept <- ms
+		panic(errKilled)
+	}
+	var r record
+	if err := json.Unmarshal(ms[0].Value, &r); err != nil {
+		return err
+	}
+	r.At = r.At.Add(-p.behind)
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	ms = slices.Clone(ms)
+	ms[0].Value = b
+	return p.Publisher.Publish(ctx, ms)
+}
+
+// The next replay waits for what may be on its way by its own clock, whatever the time is where the killed one was.
+func TestKilledWithAnotherClock(t *testing.T) {
+	for _, behind := range []time.Duration{-time.Minute, 0, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := bench(t, false, 5)
+			p := late{noIDs{b.Publisher()}, behind, make(chan []broker.Outgoing, 1)}
+			replayUntilKilled(t, open(t, b, p), Replay{Allow: fromOrders})
+			var way sync.WaitGroup
+			way.Go(func() {
+				time.Sleep(time.Second)
+				if err := p.Publisher.Publish(t.Context(), <-p.kept); err != nil {
+					t.Error(err)
+				}
+			})
+			sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Allow: fromOrders})
+			if err != nil || len(sum.Found) != 5 {
+				t.Errorf("%v behind: %+v %v", behind, sum, err)
+			}
+			way.Wait()
+			wantOnce(t, copies(t, b, "orders"), 5)
+		})
+	}
 }
 
 // noIDs hides ids from the broker, which would drop copies by them, and keeps them for readers.

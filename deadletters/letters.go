@@ -31,8 +31,8 @@ type Config struct {
 	Publisher broker.Publisher
 	// ConfirmTimeout is for how long a publish is tried until it is confirmed. Defaults to 30 s.
 	ConfirmTimeout time.Duration
-	// Settle is how old a publish that was stopped must be before it is looked for in its topic: its last request may be still on
-	// the way. Defaults to 3 s.
+	// Settle is for how long a replay waits before it looks for publishes that were stopped in their topics: their last requests may
+	// be still on the way. Defaults to 3 s.
 	Settle time.Duration
 }
 

@@ -20,12 +20,8 @@ func (r *replay) resolve(ctx context.Context) error {
 		return err
 	}
 	by := map[string]*search{}
-	var youngest time.Time
 	for _, p := range open {
 		k := r.known.of(p)
-		if k.open.at.After(youngest) {
-			youngest = k.open.at
-		}
 		if k.open.handled { // whether a handler has run nobody can tell
 			continue
 		}
@@ -39,7 +35,11 @@ func (r *replay) resolve(ctx context.Context) error {
 		}
 		s.ids[replayID(r.l.cfg.Topic, r.l.log, p, k.open.suffix)] = p
 	}
-	if err := sleep(ctx, min(r.l.cfg.Settle, r.l.cfg.Settle-time.Since(youngest))); err != nil {
+	if len(by) == 0 {
+		return nil
+	}
+	// How old their requests are only the clock knows that wrote the journal. By ours they are as old as what we have read.
+	if err := sleep(ctx, r.l.cfg.Settle); err != nil {
 		return err
 	}
 	for _, s := range by {
