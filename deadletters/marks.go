@@ -21,6 +21,7 @@ type mark struct {
 // A stroke is what is kept of a record.
 type stroke struct {
 	run, suffix     string
+	of              string // the run that published: another one may have found it
 	at              time.Time
 	handled, edited bool
 }
@@ -75,10 +76,11 @@ func (m *marks) add(r record) error {
 	case r.Step == stepEnd:
 		clear(m.again)
 	}
-	now := &stroke{run: r.Run, suffix: r.Suffix, at: r.At, handled: r.Handled, edited: r.Edited}
+	of := cmp.Or(r.Of, r.Run)
+	now := &stroke{run: r.Run, of: of, suffix: r.Suffix, at: r.At, handled: r.Handled, edited: r.Edited}
 	for to, s := range r.Letters {
 		s.each(func(partition int32, from, end int64) {
-			m.change(partition, from, end, func(was mark) mark { return was.next(r.Step, cmp.Or(r.Of, r.Run), to, now) })
+			m.change(partition, from, end, func(was mark) mark { return was.next(r.Step, to, now) })
 		})
 	}
 	for _, s := range r.Twice {
@@ -94,16 +96,20 @@ func (m *marks) add(r record) error {
 	return nil
 }
 
-// next is what a record makes of a mark. of is the run that began the letter.
-func (was mark) next(step, of, to string, now *stroke) mark {
-	ours := was.open != nil && was.open.run == of
+// next is what a record makes of a mark. A replay that lives may be so slow that another one did not find what it has on its way,
+// and published it, too: then both say that it is done. A replay with Again, whose ids have a suffix, means to do so.
+func (was mark) next(step, to string, now *stroke) mark {
+	ours := was.open != nil && was.open.run == now.of
+	other := was.done != nil && was.done.of != now.of // has published it
 	switch {
 	case step == stepBegin:
 		was.twice = was.twice || was.open != nil && was.open.run != now.run // begun again though nobody knows what became of it
 		was.to, was.open = to, now
 	case step == stepDone && ours:
+		was.twice = was.twice || other && now.suffix == ""
 		was.to, was.done, was.open = to, now, nil
-	case step == stepDone: // another replay has begun it meanwhile
+	case step == stepDone: // another replay has begun it meanwhile, or undone it
+		was.twice = was.twice || other
 		was.done = now
 	case step == stepUndone && ours:
 		was.open = nil

@@ -157,6 +157,7 @@ func TestMarks(t *testing.T) {
 		return r
 	}
 	of := func(run string) func(*record) { return func(r *record) { r.Of = run } }
+	again := func(r *record) { r.Suffix = r.Run }
 	for name, c := range map[string]struct {
 		records []record
 		state   State // of letter 1
@@ -179,9 +180,22 @@ func TestMarks(t *testing.T) {
 			true},
 		"late undone after done": {[]record{rec(stepBegin, "b"), rec(stepDone, "b"), rec(stepUndone, "a")}, Replayed,
 			false},
-		"again, and undone: the first one was": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b"),
-			rec(stepUndone, "b")}, Replayed, false},
-		"again, and killed": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b")}, Uncertain,
+		"absent for another, and done after all": {[]record{rec(stepBegin, "a"), rec(stepUndone, "b", of("a")), rec(stepBegin, "b"),
+			rec(stepDone, "b"), rec(stepDone, "a")}, Replayed, true},
+		"the same, and the other is on its way": {[]record{rec(stepBegin, "a"), rec(stepUndone, "b", of("a")), rec(stepBegin, "b"),
+			rec(stepDone, "a"), rec(stepDone, "b")}, Replayed, true},
+		"the same, and the other begins": {[]record{rec(stepBegin, "a"), rec(stepUndone, "b", of("a")), rec(stepDone, "a"),
+			rec(stepBegin, "b"), rec(stepDone, "b")}, Replayed, true},
+		"absent for another, and done": {[]record{rec(stepBegin, "a"), rec(stepUndone, "b", of("a")), rec(stepDone, "a")},
+			Replayed, false},
+		"found by another, and done": {[]record{rec(stepBegin, "a"), rec(stepDone, "b", of("a")), rec(stepDone, "a")},
+			Replayed, false},
+		"done, and that stored twice": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepDone, "a")}, Replayed, false},
+		"again": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b", again), rec(stepDone, "b", again)},
+			Replayed, false},
+		"again, and undone: the first one was": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b", again),
+			rec(stepUndone, "b", again)}, Replayed, false},
+		"again, and killed": {[]record{rec(stepBegin, "a"), rec(stepDone, "a"), rec(stepBegin, "b", again)}, Uncertain,
 			false},
 		"of another log": {[]record{rec(stepBegin, "a", func(r *record) { r.Log = "M" })}, Waiting, false},
 		"tried twice": {[]record{rec(stepBegin, "a"), rec(stepDone, "a",
@@ -266,10 +280,10 @@ func FuzzMarks(f *testing.F) {
 			if err := m.add(r); err != nil {
 				t.Fatal(err)
 			}
-			now := &stroke{run: r.Run, at: r.At}
+			now := &stroke{run: r.Run, of: r.Run, at: r.At}
 			for o := from; o <= from+int64(b[3]); o++ {
 				p := broker.Place{Offset: o}
-				model[p] = model[p].next(r.Step, r.Run, "x", now)
+				model[p] = model[p].next(r.Step, "x", now)
 			}
 		}
 		for o := range int64(256 * 10) {

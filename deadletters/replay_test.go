@@ -251,6 +251,55 @@ func TestTwoReplays(t *testing.T) {
 	})
 }
 
+// slow takes its time until the broker has what is published.
+type slow struct {
+	broker.Publisher
+	topic string
+	by    time.Duration
+}
+
+func (s slow) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if ms[0].Topic == s.topic {
+		time.Sleep(s.by)
+	}
+	return s.Publisher.Publish(ctx, ms)
+}
+
+// A replay seems to hang, since its broker takes long, and another one is begun beside it, which finds nothing of the first one's
+// batch and publishes it. What is there twice then is named.
+func TestTwoReplaysOfWhichOneIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 20)
+		first := make(chan error, 1)
+		go func() {
+			_, err := open(t, b, slow{noIDs{b.Publisher()}, "orders", 10 * time.Second}).Replay(t.Context(),
+				Replay{Allow: fromOrders, Batch: 5})
+			first <- err
+		}()
+		time.Sleep(time.Second)
+		if sum, err := open(t, b, noIDs{b.Publisher()}).Replay(t.Context(), Replay{Allow: fromOrders}); err != nil ||
+			len(sum.Absent) != 5 || sum.Replayed != 20 {
+			t.Errorf("%+v %v", sum, err)
+		}
+		if err := <-first; !errors.Is(err, ErrTaken) {
+			t.Errorf("the first one ended with %v", err)
+		}
+		twice := 0
+		for _, x := range list(t, open(t, b, nil), Filter{}) {
+			n := copies(t, b, "orders")[string(x.Message.Value)]
+			if x.State != Replayed || x.PerhapsTwice != (n > 1) {
+				t.Errorf("letter %v is there %d times; %s, perhaps twice: %v", x.Place, n, x.State, x.PerhapsTwice)
+			}
+			if n > 1 {
+				twice++
+			}
+		}
+		if twice != 5 {
+			t.Errorf("%d letters are there twice, want 5", twice)
+		}
+	})
+}
+
 // A stop finishes what is on its way, and says that there is more.
 func TestReplayStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
