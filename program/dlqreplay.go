@@ -188,39 +188,40 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 			h = m.handler
 		}
 	}
-	timeout := box.consumer.Timeout
 	return func(one context.Context, m *broker.Message) error {
-		if ctx.Err() != nil { // a route has asked to stop
-			return context.Cause(ctx)
-		}
-		if timeout > 0 {
-			var cancel context.CancelFunc
-			one, cancel = context.WithTimeoutCause(one, timeout, consumer.ErrTimeout)
-			defer cancel()
-		}
-		if err := inTurn(one, h, m); err != nil && !consumer.IsSkip(err) {
-			return err
-		}
-		return nil
+		return inTurn(ctx, one, box.consumer.Timeout, h, m)
 	}, end, nil
 }
 
 // turnPause is between two calls for a letter that waits for a limit.
 const turnPause = 20 * time.Millisecond
 
-// inTurn calls a handler, again while a limit defers it: here nobody but the caller waits.
-func inTurn(ctx context.Context, h consumer.Handler, m *broker.Message) error {
-	for {
-		err := h(ctx, m)
-		if !consumer.IsDeferred(err) {
+// inTurn calls a handler, again while a limit defers it: here nobody but the caller waits. A letter that waits is not being
+// handled: its timeout begins with its call, and when run ends, which a route may ask for, too, it stays as it was.
+func inTurn(run, one context.Context, timeout time.Duration, h consumer.Handler, m *broker.Message) error {
+	for run.Err() == nil {
+		if err := within(one, timeout, h, m); !consumer.IsDeferred(err) {
+			if consumer.IsSkip(err) {
+				return nil
+			}
 			return err
 		}
 		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-run.Done():
 		case <-time.After(turnPause):
 		}
 	}
+	return context.Cause(run)
+}
+
+// within calls a handler with the consumer's timeout; 0: none.
+func within(ctx context.Context, timeout time.Duration, h consumer.Handler, m *broker.Message) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, consumer.ErrTimeout)
+		defer cancel()
+	}
+	return h(ctx, m)
 }
 
 // would says of a letter what a replay would do.
