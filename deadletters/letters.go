@@ -17,7 +17,8 @@ type Store interface {
 	// Scan calls each for every message that is stored under a topic, in order for each partition, up to where it ended when Scan
 	// was called. It returns the first error of each, but for broker.ErrStopScan. broker.ErrNoTopic: there is no such topic.
 	Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error)
-	// CreateLog makes a topic of one partition that keeps all, as safely as the topic like is kept; nil where it is there.
+	// CreateLog makes a topic of one partition that keeps all, as safely as the topic like is kept; nil where it is there, an error
+	// where it is there with more partitions: they have no order.
 	CreateLog(ctx context.Context, topic, like string) error
 }
 

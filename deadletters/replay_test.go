@@ -446,3 +446,26 @@ func TestEditAndPurge(t *testing.T) {
 		}
 	})
 }
+
+// A journal that was made beforehand, with as many partitions as the cluster gives a topic, keeps no order: a replay would stop
+// for one that was long over, and a letter that was replayed would be in doubt. It is refused.
+func TestJournalWithPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 2, "dead": 3, JournalTopic("dead"): 3}})
+		for n := range 9 {
+			if err := b.Produce(deadLetter(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := open(t, b, b.Publisher())
+		for range 2 {
+			sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Batch: 2})
+			if err == nil || !strings.Contains(err.Error(), "3 partitions") || sum.Replayed != 0 {
+				t.Errorf("%+v %v", sum, err)
+			}
+		}
+		if n := len(copies(t, b, "orders")); n != 0 {
+			t.Errorf("%d letters were published", n)
+		}
+	})
+}

@@ -244,13 +244,21 @@ func (v *LogView) decode(p piece, from int64, a *fetched, each func(*broker.Mess
 }
 
 // CreateLog makes a topic of one partition that keeps its messages for ever, with the broker's own replication factor. nil where
-// it is there already. It waits until a broker knows the topic, for RequestTimeout. like is not used: what a topic needs to be as
-// safe as another one is the broker's default.
+// it is there already; an error where it is there with more partitions, for these have no order. It waits until a broker knows
+// the topic, for RequestTimeout. like is not used: what a topic needs to be as safe as another one is the broker's default.
 func (v *LogView) CreateLog(ctx context.Context, name, _ string) error {
 	if err := v.reach(ctx); err != nil {
 		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
 	}
-	if err := v.c.createLog(ctx, name); err != nil {
+	err := v.c.createLog(ctx, name)
+	var t topic
+	if err == nil {
+		t, err = v.layout(ctx, name)
+	}
+	if err == nil && len(t.leaders) > 1 {
+		err = fmt.Errorf("it is there with %d partitions, and is to have one", len(t.leaders))
+	}
+	if err != nil {
 		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
 	}
 	return nil

@@ -124,7 +124,7 @@ func scansAndTrims(t *testing.T, brokers []string, topic string) {
 }
 
 func TestLogViewCreatesLogs(t *testing.T) {
-	c := startCluster(t)
+	c := startCluster(t, kfake.SeedTopics(3, "wide"))
 	v := newLogView(t, c.ListenAddrs())
 	for range 2 {
 		if err := v.CreateLog(t.Context(), "journal", "dead"); err != nil {
@@ -133,6 +133,10 @@ func TestLogViewCreatesLogs(t *testing.T) {
 	}
 	if n := len(c.PartitionInfos("journal")); n != 1 {
 		t.Errorf("%d partitions", n)
+	}
+	if err := v.CreateLog(t.Context(), "wide", "dead"); err == nil ||
+		!strings.Contains(err.Error(), "topic wide: it is there with 3 partitions") {
+		t.Errorf("a journal of three partitions: %v", err)
 	}
 	if got, done := scanAll(t, v, broker.Scan{Topic: "journal"}); got != "" || !done.Whole {
 		t.Errorf("%s %+v", got, done)

@@ -62,12 +62,15 @@ func (v *LogView) stored(s broker.Scan) (ms []broker.Message, done broker.Scanne
 	return ms, done, nil
 }
 
-// CreateLog makes a topic of one partition; nil where it is there already. like is not used.
+// CreateLog makes a topic of one partition; nil where it is there already, an error where it has more. like is not used.
 func (v *LogView) CreateLog(_ context.Context, name, _ string) error {
 	v.b.mu.Lock()
 	defer v.b.mu.Unlock()
-	if v.b.topics[name] == nil {
+	switch t := v.b.topics[name]; {
+	case t == nil:
 		v.b.addTopic(name, 1)
+	case len(t.logs) > 1:
+		return fmt.Errorf("membroker: creating topic %q: it is there with %d partitions, and is to have one", name, len(t.logs))
 	}
 	return nil
 }
