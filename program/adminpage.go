@@ -45,13 +45,13 @@ func (a *assembly) pageSources(name string, c *config.Consumer, m *member) page.
 // letterStore reads the topics of dead letters; nil where the broker is from outside, or where something was wrong, which the
 // source says.
 func (a *assembly) letterStore(c *config.Consumer, m *member) deadletters.Store {
-	switch n, k := c.Reads()[0].NATS, c.Reads()[0].Kafka; {
+	var nats natsbroker.LogViewConfig
+	switch n, core, k := c.Source.NATS, c.Source.NATSCore, c.Source.Kafka; {
 	case n != nil:
 		cfg := n.Adapter(embeddedURL(a.doc.File.Embedded))
-		if v, err := natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: cfg.Connection, Domain: cfg.Domain}); err == nil {
-			m.closing = append(m.closing, v.Close)
-			return v
-		}
+		nats = natsbroker.LogViewConfig{Connection: cfg.Connection, Domain: cfg.Domain}
+	case core != nil: // a stream takes them, if one has the subject
+		nats = natsbroker.LogViewConfig{Connection: core.Adapter(embeddedURL(a.doc.File.Embedded)).Connection}
 	case k != nil:
 		at := k.Adapter().Connection
 		at.ClientID = cmp.Or(at.ClientID, "longshore-page")
@@ -59,8 +59,16 @@ func (a *assembly) letterStore(c *config.Consumer, m *member) deadletters.Store 
 			m.closing = append(m.closing, v.Close)
 			return v
 		}
+		return nil
+	default:
+		return nil
 	}
-	return nil
+	v, err := natsbroker.NewLogView(nats)
+	if err != nil {
+		return nil
+	}
+	m.closing = append(m.closing, v.Close)
+	return v
 }
 
 // pageLags asks the brokers how far a consumer is; nil where a broker is from outside.

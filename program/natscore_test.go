@@ -14,8 +14,9 @@ import (
 // goes on failing to a stream.
 func TestNATSCore(t *testing.T) {
 	t.Parallel()
-	dir, port := t.TempDir(), freePort(t)
+	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
 	writeFile(t, dir, "c.yaml", `
+admin: {listen: "127.0.0.1:`+admin+`"}
 embedded: {port: `+port+`, dir: `+filepath.Join(dir, "data")+`}
 consumers:
   orders:
@@ -50,6 +51,9 @@ consumers:
 	if p := launch(t, dir, "dlq", "list", "-c", "c.yaml"); p.code(t) != 0 || !strings.Contains(p.stdout.String(), "orders.bad") {
 		t.Errorf("dlq list: %s%s", p.stdout.String(), p.stderr.String())
 	}
+	if page := fetch("http://127.0.0.1:" + admin + "/ui/c/orders/letters"); !strings.Contains(page, "1 letters in dead.orders") {
+		t.Errorf("the page's list: %s", page)
+	}
 	if p := launch(t, dir, "lag", "-c", "c.yaml"); p.code(t) == 0 ||
 		!strings.Contains(p.stderr.String(), "core NATS keeps nothing") {
 		t.Errorf("lag: %s%s", p.stdout.String(), p.stderr.String())
@@ -57,5 +61,22 @@ consumers:
 	run.signal(t, syscall.SIGTERM)
 	if code := run.code(t); code != 0 {
 		t.Errorf("exit code %d\n%s", code, run.stderr.String())
+	}
+}
+
+// TestScalerOfCoreNATS: what waits there nobody can tell, which is an error and never 0.
+func TestScalerOfCoreNATS(t *testing.T) {
+	t.Parallel()
+	dir, page := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", "consumers:\n  o:\n"+
+		"    source: {nats_core: {url: \"nats://127.0.0.1:1\", subjects: [o], queue: q}}\n    routes: [{handler: log}]\n")
+	p := launch(t, dir, "scaler", "-c", "c.yaml", "--listen", "127.0.0.1:"+freePort(t), "--http", "127.0.0.1:"+page)
+	p.eventually(t, "it says why it knows nothing", func() bool {
+		answer := fetch("http://127.0.0.1:" + page + "/scaler/o")
+		return strings.HasPrefix(answer, "503") && strings.Contains(answer, "core NATS keeps nothing")
+	})
+	p.signal(t, syscall.SIGTERM)
+	if code := p.code(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 }

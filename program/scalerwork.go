@@ -39,12 +39,18 @@ func workViews(name string, c *config.Consumer, doc *config.Document) (views []w
 			if i == 0 && len(c.Retry.Topics) > 0 {
 				add(kafkaWork(in.Kafka, c.Retry.Names()))
 			}
+		case in.NATSCore != nil:
+			add(unknownWork(fmt.Errorf("consumer %s: core NATS keeps nothing, so nobody can tell what waits", name)), nil)
 		default:
-			away := fmt.Errorf("consumer %s: the scaler does not know the broker %s", name, in.Other.Adapter)
-			add(workView{func(context.Context) (sourceWork, error) { return sourceWork{}, away }, func() {}}, nil)
+			add(unknownWork(fmt.Errorf("consumer %s: the scaler does not know the broker %s", name, in.Other.Adapter)), nil)
 		}
 	}
 	return views, err
+}
+
+// unknownWork is that of a source of which it is not known, and why.
+func unknownWork(why error) workView {
+	return workView{func(context.Context) (sourceWork, error) { return sourceWork{}, why }, func() {}}
 }
 
 // kafkaWork is that of a group; with the names of retry topics, that of the group which reads them.
