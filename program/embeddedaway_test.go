@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,5 +48,18 @@ func TestProduceTellsOfTheEmbeddedServer(t *testing.T) {
 		if got := c.to.embedded(); got != c.want {
 			t.Errorf("%+v: %v", c.to, got)
 		}
+	}
+}
+
+// TestStopWhileTheEmbeddedServerStarts: reading its store may take seconds, and a signal that comes meanwhile is no failure.
+func TestStopWhileTheEmbeddedServerStarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", "embedded: {dir: "+filepath.Join(dir, "data")+", port: "+freePort(t)+"}\n"+
+		"consumers:\n  o: {source: {nats: {stream: O, subjects: [o], durable: d}}, routes: [{handler: log}]}\n")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if out, err := run(ctx, "run", "-c", filepath.Join(dir, "c.yaml")); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

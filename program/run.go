@@ -95,6 +95,9 @@ func (a *assembly) tellForced(s os.Signal) {
 func (a *assembly) run(ctx context.Context) error {
 	if a.embeds {
 		e, err := a.startEmbedded(ctx)
+		if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.Canceled) {
+			return nil // a signal came before anything ran
+		}
 		if err != nil {
 			return err
 		}
