@@ -36,7 +36,8 @@
 //	link.go      the connection, and what is wrong with it
 //	place.go     the member that the group knows it as
 //	holdings.go  what is here: decides about handing out, settling and the end of claims. No I/O, nothing waits
-//	holding.go   of one log: prefetch, window, progress; claim.go: a claim of it
+//	holding.go   of one log: prefetch, window, progress; holdinglist.go: some of them; claim.go: a claim of one; grant.go: what
+//	             was handed out of it
 //	release.go   partitions on their way back to the group; flush.go: settles on their way to it
 //	figures.go   the lag
 //	loop.go      the goroutine that calls all of these

@@ -27,37 +27,6 @@ type holdings struct {
 	leaseFor time.Duration
 }
 
-// holdingList has no lock: it stands under that of the holdings.
-type holdingList []*holding
-
-func (l holdingList) of(c *cursor) *holding {
-	for _, h := range l {
-		if h.cur == c {
-			return h
-		}
-	}
-	return nil
-}
-
-func (l holdingList) without(h *holding) holdingList {
-	for i, x := range l {
-		if x == h {
-			return append(l[:i:i], l[i+1:]...)
-		}
-	}
-	return l
-}
-
-// again lets an offset be handed out again that was out under an ended claim. Leased: the broker delivers it again.
-func (l holdingList) again(log logEpoch, o int64) {
-	for _, h := range l {
-		if h.log() == log && !h.sh.leased {
-			h.rewind(o)
-			h.sh.wake.Ring()
-		}
-	}
-}
-
 func newHoldings(c SourceConfig, b Config, events *kit.EventQueue, wake, kick kit.Bell) *holdings {
 	return &holdings{
 		leaseFor: b.Lease,
@@ -136,26 +105,6 @@ func (hs *holdings) fill(h *holding) float64 {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	return min(1, float64(h.w.hi-h.floor)/float64(hs.shared.window))
-}
-
-// A grant is what was handed out, before it is copied.
-type grant struct {
-	sp  span
-	gen uint16
-	cs  *claimState
-}
-
-func (g *grant) fill(dst []broker.Message) {
-	claim, name, attempt, runs := g.cs.claim, g.cs.h.name, g.sp.attempt, g.sp.runs
-	partition, src := claim.Partition, g.sp.ms[g.sp.from-g.sp.base:][:g.sp.n]
-	dst = dst[:len(src)]
-	for i := range src {
-		o, m := g.sp.from+int64(i), &dst[i]
-		*m = src[i]
-		m.Partition, m.Offset, m.Name = partition, o, name
-		m.Attempt, m.Runs = attempt, runs
-		m.Token, m.Claim = token(o, g.gen), claim
-	}
 }
 
 // handOut takes messages out of the prefetch of the next claim in turn. starved: there is no budget for any.
