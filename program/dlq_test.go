@@ -309,6 +309,7 @@ func TestDLQEdit(t *testing.T) {
 			{[]string{f.place(3), "--value-file", filepath.Join(dir, "broken")}, "", "was JSON and is none any more"},
 			{[]string{f.place(3), "--value-file", filepath.Join(dir, "nothing")}, "", "reading the new payload"},
 			{[]string{f.place(3), "--header", "Longshore-Replays=0"}, "", "are not the message's own"},
+			{[]string{f.place(3), "--remove-header", "trace", "--remove-header", "Trace"}, "", `has no header "Trace": nothing was`},
 			{[]string{f.place(0)}, "true", "was replayed at"},
 			{[]string{f.place(2), "--again"}, "true", "the payload is no text"},
 			{nil, "", "name one letter"},

@@ -122,6 +122,9 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		return fmt.Errorf("letter %s was replayed at %s, to %s: --again edits and replays it once more", deadletters.FormatPlace(place),
 			timeText(l.ReplayedAt), escape(l.ReplayedTo))
 	}
+	if err := e.removable(l); err != nil {
+		return err
+	}
 	value, err := e.value(ctx, l.Message.Value, stdin, stderr)
 	if err != nil {
 		return err
@@ -145,6 +148,17 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		err = errors.New("nothing was published: the letter turned out to be replayed already (--again edits and replays it once more)")
 	}
 	return errors.Join(err, e.tellEdited(stdout, sum, place, to), outcome(sum))
+}
+
+// removable: what is to be removed is there. Else the copy would be published with what was to be mended.
+func (e *dlqEdit) removable(l *deadletters.Letter) error {
+	var errs []error
+	for _, name := range e.remove {
+		if _, ok := l.Message.Headers.Get(name); !ok {
+			errs = append(errs, fmt.Errorf("letter %s has no header %q: nothing was published", deadletters.FormatPlace(l.Place), name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // tellEdited prints the summary of one letter.
