@@ -127,10 +127,12 @@ func (w *Worker[T]) outcome(now time.Duration) outcome {
 		w.d.Store(0)
 		w.reported = false
 	}
+	if o.refused != 0 { // an atomic store for each T would be felt
+		w.refused.Store(0)
+	}
 	if w.lost { // the time since then was no slot's: ten minutes of it would be the mean of all handlers for some time
 		o = outcome{n: o.n - w.early.n, refused: o.refused - w.early.refused}
 	}
-	w.refused.Store(0)
 	var zero T
 	w.cur = zero
 	return o
