@@ -367,3 +367,29 @@ func TestOverloadedInBatches(t *testing.T) {
 		}
 	})
 }
+
+// What a Config may not have cannot be set later, either: of two sources each has half of the budget.
+func TestLimitsAreWithinEachSourcesBudget(t *testing.T) {
+	b := membroker.New(membroker.Config{})
+	of := func(most int) (*consumer.Consumer, error) {
+		return consumer.New(consumer.Config{
+			Pool: consumer.Pool{Max: most}, Budget: broker.Budget{Messages: 100}, Logger: zerolog.Nop(),
+			Sources: []consumer.Input{{Source: b.Source(membroker.SourceConfig{Topics: []string{"a"}}), Weight: 1},
+				{Source: b.Source(membroker.SourceConfig{Topics: []string{"b"}}), Weight: 1}},
+			Handler: func(context.Context, *consumer.Message) error { return nil },
+		})
+	}
+	if _, err := of(51); err == nil {
+		t.Error("New took a Max of 51")
+	}
+	c, err := of(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetLimits(1, 51); err == nil || !strings.Contains(err.Error(), "each source has 50") {
+		t.Errorf("SetLimits(1, 51): %v", err)
+	}
+	if err := c.SetLimits(1, 50); err != nil {
+		t.Error(err)
+	}
+}

@@ -54,9 +54,14 @@ func (q *queue) start(calls pool.Config[*work]) error {
 func (q *queue) setLimits(least, most int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if least < 1 || most < least || most > q.cfg.Budget.Messages {
-		return fmt.Errorf("%s: limits %d..%d, want 1 <= min <= max <= the budget of %d messages",
-			q.cfg.title(), least, most, q.cfg.Budget.Messages)
+	budget, share := q.cfg.Budget.Messages, q.cfg.mainBudget().Messages
+	if least < 1 || most < least || most > share {
+		of := ""
+		if share < budget {
+			of = fmt.Sprintf(", of which each source has %d", share)
+		}
+		return fmt.Errorf("%s: limits %d..%d, want 1 <= min <= max <= the budget of %d messages%s",
+			q.cfg.title(), least, most, budget, of)
 	}
 	q.limits = [2]int{least, most}
 	if q.started.Load() {
