@@ -64,6 +64,8 @@ type tracker struct {
 	confirmed     int64 // acks that a commit has
 	committed     int64 // the version that is committed
 
+	inherited int64 // what former owners knew is below it
+
 	most    int // how many entries the window may have
 	encoded int // length of the metadata when it was measured last
 }
@@ -75,8 +77,12 @@ func newTracker(p progress, staleInFlight kit.StaleOffsets, most int) *tracker {
 		log: p.log, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), stale: staleInFlight,
 		begun: p.base, starts: int64(p.starts), most: most, version: 1,
 	}
+	if n := len(p.done); n > 0 {
+		t.inherited = p.done[n-1].to
+	}
 	for _, r := range p.runs {
 		t.runs[r.offset] = r.runs
+		t.inherited = max(t.inherited, r.offset+1)
 	}
 	t.trim()
 	return t
@@ -429,17 +435,26 @@ func (t *tracker) window() float64 {
 		t.unmetered = 0
 		t.encoded = t.measure()
 	}
+	entries, metadata := float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit)
 	if t.exact && t.mapped() >= 1 {
-		return 1
+		metadata = max(metadata, 1)
 	}
-	return max(float64(len(t.list))/float64(t.most), float64(t.encoded)/(intakeLimit*metadataLimit))
+	if t.passed < t.inherited && (t.openN == 0 || t.encoded < metadataLimit) {
+		metadata = min(metadata, inheritedMost)
+	}
+	return max(entries, metadata)
 }
+
+// inheritedMost is how full the window is at most while that is taken in of which former owners knew something. It is in the
+// metadata already, which has room for it, and stays there until the floor has passed it: were nothing let in, nothing would be
+// out that brings the floor on.
+const inheritedMost = 0.8
 
 // unmeteredMost is how many changes may go by before the metadata is measured again. Where it has no room, intake waits for it to
 // become shorter, which it does as what is open is finished: the last few of that must be seen, for nothing comes behind them.
 func (t *tracker) unmeteredMost() int {
 	most := max(256, len(t.list)/8)
-	if t.openN < most && float64(t.encoded) >= thawPart*intakeLimit*metadataLimit {
+	if t.passed >= t.inherited && t.openN < most && float64(t.encoded) >= thawPart*intakeLimit*metadataLimit {
 		return t.openN / 8
 	}
 	return most

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -396,5 +397,37 @@ func (t *tracker) finish(toks []uint64, kept bool) {
 		t.send(offsets)
 		t.window()
 		t.stored(offsets)
+	}
+}
+
+// TestWindowOfSuccessor: a process ends with its window full, and the next one takes over what is finished there. It has nothing
+// out, so nothing but what it takes in brings the floor on: the window lets that in, up to where its predecessor was.
+func TestWindowOfSuccessor(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		t.Run(fmt.Sprintf("exact %v", exact), func(t *testing.T) {
+			first := newTracker(progress{log: 1}, nil, 1<<16)
+			first.exact = exact
+			n := int64(0)
+			for ; first.window() < 1; n++ {
+				if tok, _ := first.offer(n, 1); n%2 == 1 {
+					first.ack(tok)
+				}
+			}
+			at, err := decodeMetadata(0, first.snapshot(false).encode(metadataLimit))
+			if err != nil || len(at.done) < 100 {
+				t.Fatalf("%d spans, %v", len(at.done), err)
+			}
+			next := newTracker(at, nil, 1<<16)
+			next.exact = exact
+			for o := range n {
+				if w := next.window(); w >= 1 {
+					t.Fatalf("the window is %v full at offset %d of %d, and nothing is out", w, o, n)
+				}
+				tok, ok := next.offer(o, 1)
+				if next.pass(o, o+1); ok {
+					next.ack(tok)
+				}
+			}
+		})
 	}
 }
