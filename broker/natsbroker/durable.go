@@ -173,6 +173,9 @@ func (c Config) wanted(start uint64, ordered bool) jetstream.ConsumerConfig {
 	return cc
 }
 
+// leastLease is the least that an ack wait may be, as Config.AckWait.
+const leastLease = 20 * time.Millisecond
+
 // usable refuses a consumer on which the promises cannot be kept.
 func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 	switch {
@@ -180,6 +183,11 @@ func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 		return errors.New("it pushes to a subject; a pull consumer is needed")
 	case cc.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("ack_policy is %v; explicit is needed, for messages are settled one by one", cc.AckPolicy)
+	case lease(cc) < leastLease && len(cc.BackOff) > 0:
+		return fmt.Errorf("backoff is %v: with a step below %v messages go to others before they can be handed out; remove it",
+			cc.BackOff, leastLease)
+	case lease(cc) < leastLease:
+		return fmt.Errorf("ack_wait is %v: below %v messages go to others before they can be handed out", cc.AckWait, leastLease)
 	case pinned(cc) != "" && !ordered:
 		return fmt.Errorf("it has the priority group %s with priority_policy pinned_client, which is for an order: "+
 			"with none, use a consumer without it", pinned(cc))

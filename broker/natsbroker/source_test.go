@@ -209,6 +209,10 @@ func TestUnusableConsumersAreRefused(t *testing.T) {
 		"no acks":          {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, nil, "explicit is needed"},
 		"pushes": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "x"}, nil,
 			"pull consumer is needed"},
+		"leases of no time": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5,
+			BackOff: []time.Duration{0, time.Minute}}, nil, "backoff is [0s 1m0s]"},
+		"leases too short": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Millisecond}, nil,
+			"ack_wait is 1ms"},
 		"no such consumer": {nil, func(c *natsbroker.Config) { c.Bind = true }, "consumer"},
 		"no such stream":   {nil, func(c *natsbroker.Config) { c.Stream, c.Missing = "T", "stop" }, "stream T"},
 	} {

@@ -87,7 +87,7 @@ func (s *stock) standsBy() bool { return s.ses != nil && s.ses.pin.standsBy() }
 
 // adopt takes the settings of the consumer as it is. Whoever may change it may do so while it is in use.
 func (s *stock) adopt(cc jetstream.ConsumerConfig) {
-	if wait := int64(lease(cc)); wait != s.leases.ackWait {
+	if wait := int64(max(lease(cc), leastLease)); wait != s.leases.ackWait {
 		s.leases.ackWait = wait
 		s.bells.lease.Ring()
 	}
