@@ -13,6 +13,8 @@ import (
 // others are pulled out of it behind that one.
 type batches struct {
 	cfg     *Batch
+	retry   Retry
+	letters bool // there is a place for dead letters
 	guard   guard
 	queue   *queue
 	lingers *schedule[*gathering]
@@ -22,7 +24,8 @@ func newBatches(cfg *Config, q *queue) *batches {
 	if cfg.Batch == nil {
 		return nil
 	}
-	return &batches{cfg: cfg.Batch, guard: newGuard(cfg), queue: q, lingers: newSchedule[*gathering]()}
+	return &batches{cfg: cfg.Batch, retry: cfg.Retry, letters: cfg.DeadLetter != nil, guard: newGuard(cfg), queue: q,
+		lingers: newSchedule[*gathering]()}
 }
 
 // run calls do with each batch whose time is over, until ctx ends.
@@ -51,6 +54,25 @@ func (b *batches) newGathering(k *claim, of group) *gathering {
 	return g
 }
 
+// lastRun says whether a message becomes a dead letter if it fails once more: then it is a batch of its own. Together with a bad
+// one, whose handler panics or has one error for all, good ones would use up their attempts as that does, and become dead letters
+// with it.
+func (b *batches) lastRun(k *claim, m *Message) bool {
+	return m.Runs > 0 && lastRun(outcome{
+		runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, letters: b.letters, maxDeliv: k.feed.traits.MaxDeliveries,
+	}, b.retry)
+}
+
+// lastRuns says whether there is one of which that is so.
+func (b *batches) lastRuns(k *claim, ms []broker.Message) bool {
+	for i := range ms {
+		if b.lastRun(k, &ms[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // add takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It
 // never blocks, since the budget bounds what is here; it returns what must not start any more.
 func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) (refused []*work) {
@@ -67,6 +89,12 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 	for i := range ms {
 		lane := lanePart(lanes, i, i+1)
 		of := b.groupOf(&ms[i], lane)
+		if of.lane == 0 && b.lastRun(k, &ms[i]) {
+			g := &gathering{work: &work{k: k}, of: of}
+			g.add(&ms[i], lane, first)
+			full = append(full, g)
+			continue
+		}
 		g := s.get(of)
 		if g == nil {
 			g = b.newGathering(k, of)

@@ -1,0 +1,69 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// One message of a batch makes its handler panic, or return one error for all. The others fail with it, again and again, but
+// none of them becomes a dead letter because of that: its last attempt is a batch of its own.
+func TestPoisonInBatchIsTheOnlyLetter(t *testing.T) {
+	for name, fails := range map[string]func() error{
+		"panics":            func() error { panic("poison") },
+		"returns one error": func() error { return errors.New("poison") },
+	} {
+		for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderPartition} {
+			t.Run(name+", order "+string(order), func(t *testing.T) {
+				onEach(t, func(t *testing.T, b *membroker.Broker) { poisonInBatch(t, b, order, fails) })
+			})
+		}
+	}
+}
+
+func poisonInBatch(t *testing.T, b *membroker.Broker, order consumer.Order, fails func() error) {
+	const messages, size, attempts = 200, 50, 3
+	produce(t, b, messages)
+	var mu sync.Mutex
+	runs, together := map[string]int{}, 0
+	r := start(t, b, consumer.Config{
+		Order:      order,
+		Retry:      consumer.Retry{MaxAttempts: attempts, Backoff: consumer.Backoff{Initial: time.Second, Jitter: -1}},
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+		Batch: &consumer.Batch{Size: size, Handler: func(_ context.Context, ms []*consumer.Message) error {
+			mu.Lock()
+			poisoned := false
+			for _, m := range ms {
+				runs[string(m.Value)]++
+				poisoned = poisoned || string(m.Value) == "7"
+			}
+			together = max(together, len(ms))
+			mu.Unlock()
+			if poisoned {
+				return fails()
+			}
+			return nil
+		}}})
+	time.Sleep(5 * time.Minute)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	wantUnsettled(t, b, 0)
+	if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
+		t.Errorf("dead letters %q, want the one that is bad", got)
+	}
+	for v, n := range runs {
+		if n > attempts {
+			t.Errorf("message %s ran %d times", v, n)
+		}
+	}
+	if len(runs) != messages || order == consumer.OrderNone && together != size {
+		t.Errorf("%d messages ran, up to %d together", len(runs), together)
+	}
+}
