@@ -230,6 +230,7 @@ func (c *conformance) join(t testing.TB) *brokertest.Process {
 
 // refusePull answers the pull that is out, in the server's name, with what no other pull would cure.
 func (c *conformance) refusePull(t testing.TB) {
+	eventually(t, "a pull is out", func() bool { return c.pull.Load() != nil })
 	reply, _ := c.pull.Load().(string)
 	no := nats.NewMsg(reply)
 	no.Header.Set("Status", "400")
