@@ -58,19 +58,9 @@ func (b *batches) newGathering(k *claim, of group) *gathering {
 // one, whose handler panics or has one error for all, good ones would use up their attempts as that does, and become dead letters
 // with it.
 func (b *batches) lastRun(k *claim, m *Message) bool {
-	return m.Runs > 0 && lastRun(outcome{
+	return (m.Runs > 0 || m.Attempt > 1) && lastRun(outcome{
 		runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, letters: b.letters, maxDeliv: k.feed.traits.MaxDeliveries,
 	}, b.retry)
-}
-
-// lastRuns says whether there is one of which that is so.
-func (b *batches) lastRuns(k *claim, ms []broker.Message) bool {
-	for i := range ms {
-		if b.lastRun(k, &ms[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // add takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It

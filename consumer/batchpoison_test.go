@@ -27,6 +27,36 @@ func TestPoisonInBatchIsTheOnlyLetter(t *testing.T) {
 	}
 }
 
+// The same where each of its attempts is in another process.
+func TestPoisonInBatchOfSeveralProcesses(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const attempts = 3
+		produce(t, b, 100)
+		for range attempts {
+			r := start(t, b, consumer.Config{
+				Retry:      consumer.Retry{MaxAttempts: attempts, Backoff: consumer.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: -1}},
+				DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+				Batch: &consumer.Batch{Size: 5, Handler: func(_ context.Context, ms []*consumer.Message) error {
+					for _, m := range ms {
+						if string(m.Value) == "7" {
+							return errors.New("poison")
+						}
+					}
+					return nil
+				}}})
+			time.Sleep(time.Minute)
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+		wantUnsettled(t, b, 0)
+		if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
+			t.Errorf("dead letters %q, want the one that is bad", got)
+		}
+	})
+}
+
 func poisonInBatch(t *testing.T, b *membroker.Broker, order consumer.Order, fails func() error) {
 	const messages, size, attempts = 200, 50, 3
 	produce(t, b, messages)

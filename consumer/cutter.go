@@ -49,14 +49,17 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each 
 }
 
 // whole makes works of batches that are complete by themselves, as they lie: to copy them would cost more than to handle them.
-// rest is to gather. What it returns is good until the next call.
-func (x *cutter) whole(k *claim, ms []broker.Message, b *Batch) (full []*work, rest []broker.Message) {
+// rest is to gather, and so are those with a message that has its last run. What it returns is good until the next call.
+func (x *cutter) whole(k *claim, ms []broker.Message, b *batches) (full []*work, rest []broker.Message) {
 	clear(x.out)
 	x.out = x.out[:0]
 	bytes, from := 0, 0
 	for i := range ms {
+		if b.lastRun(k, &ms[i]) {
+			break
+		}
 		bytes += len(ms[i].Key) + len(ms[i].Value)
-		if n := i + 1 - from; n == b.Size || n > 1 && bytes >= b.Bytes {
+		if n := i + 1 - from; n == b.cfg.Size || n > 1 && bytes >= b.cfg.Bytes {
 			w := x.work(n)
 			w.k, w.ms = k, ms[from:i+1:i+1]
 			w.initBatch(x.tokensOf(w.ms))

@@ -112,9 +112,10 @@ func exhausted(o outcome, runs int32, maxAttempts int) bool {
 	return int(o.attempt) >= maxAttempts
 }
 
-// lastRun says whether a message that has failed before is given up if this run fails as well, as far as its attempts decide.
+// lastRun says whether a message that was tried before is given up if this run fails as well, as far as its attempts decide.
 func lastRun(o outcome, p Retry) bool {
-	return o.letters && o.runs > 0 && (exhausted(o, o.runs+1, p.MaxAttempts) || o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv)
+	again := o.runs > 0 || o.attempt > 1
+	return o.letters && again && (exhausted(o, o.runs+1, p.MaxAttempts) || o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv)
 }
 
 // The classes of failures: stable words for logs, metrics and dead letters.

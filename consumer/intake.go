@@ -108,9 +108,9 @@ func (in *intake) pass(submits context.Context, k *claim, ms []broker.Message, c
 
 // passBatches is pass where messages are handled in batches: those that are whole as they came are queued, the rest gathers.
 func (in *intake) passBatches(submits context.Context, k *claim, ms []broker.Message, cut *cutter) {
-	if in.cfg.gathersAll() && !in.till.batches.lastRuns(k, ms) {
+	if in.cfg.gathersAll() {
 		var full []*work
-		full, ms = cut.whole(k, ms, in.cfg.Batch)
+		full, ms = cut.whole(k, ms, in.till.batches)
 		in.till.submit(submits, k, full)
 	}
 	if len(ms) > 0 {
