@@ -29,8 +29,7 @@ func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
 	a.settled()
 	d := drainAll(zombie)
 	p.heal()
-	end := time.Now().Add(3 * cfg.AckWait)
-	eventually(t, "three ack waits pass", func() bool { return time.Now().After(end) })
+	pass(t, 3*cfg.AckWait, "three ack waits pass")
 	d.stop(t)
 	other.stop(t)
 	if n, _ := d.seen(); n > 0 {

@@ -185,8 +185,7 @@ func (a *admin) change(change func(*jetstream.ConsumerConfig)) {
 	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
 		a.t.Fatal(err)
 	}
-	end := time.Now().Add(time.Second) // ten polls
-	eventually(a.t, "it was looked at", func() bool { return time.Now().After(end) })
+	pass(a.t, time.Second, "it was looked at") // ten polls
 }
 
 // settled waits until the server has everything settled.
@@ -207,6 +206,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// pass lets time go by at the server, which has a clock of its own. what says for what.
+func pass(t testing.TB, d time.Duration, what string) {
+	t.Helper()
+	end := time.Now().Add(d)
+	eventually(t, what, func() bool { return time.Now().After(end) })
 }
 
 // events keeps what a source said.

@@ -1,0 +1,236 @@
+package natsbroker_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Acks that were on their way when the connection went say nothing of the messages of a stream that was made anew meanwhile,
+// though these have the same sequences, and another process has them.
+func TestOldAcksToANewStream(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 10)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.Recreate, cfg.AckWait = true, time.Minute
+	away := open(t, cfg)
+	ms := receive(t, away, 10)
+	p.cut(toServer)
+	ack(t, away, ms...)
+	eventually(t, "acks are on their way", p.held)
+
+	a.anew()
+	a.publish(1, 10)
+	cfg.URLs = []string{ts.url()}
+	s := open(t, cfg)
+	news := receive(t, s, 10)
+	p.shut() // what is on its way is lost, and to be said again
+	p.heal()
+	eventually(t, "who was away has found the new one", func() bool { return len(away.events.of(broker.Assigned)) == 2 })
+	late := away.events.of(broker.Unconfirmed)
+	if len(late) == 0 || late[0].N != 10 {
+		t.Errorf("who was away has told %v of its acks, want that 10 are unconfirmed", late)
+	}
+	if n := a.info().NumAckPending; n != 10 {
+		t.Errorf("%d messages are unsettled, want the 10 that the other process has", n)
+	}
+	ack(t, s, news...)
+	a.settled()
+}
+
+// The same over a connection that stays, from when the server has said that the consumer was deleted.
+func TestOldAcksAfterADeletion(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 10)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute
+	away := open(t, cfg)
+	ms := receive(t, away, 10)
+	p.cut(toServer)
+	a.anew()
+	a.publish(1, 10)
+	pass(t, 300*time.Millisecond, "it was told")
+	ack(t, away, ms...)
+	cfg.URLs = []string{ts.url()}
+	s := open(t, cfg)
+	news := receive(t, s, 10)
+	p.heal()
+	eventually(t, "it has found the new one", func() bool { return len(away.events.of(broker.Assigned)) == 2 })
+	if late := away.events.of(broker.Unconfirmed); len(late) != 1 || late[0].N != 10 {
+		t.Errorf("it has told %v of its acks, want that 10 are unconfirmed", late)
+	}
+	if n := a.info().NumAckPending; n != 10 {
+		t.Errorf("%d messages are unsettled, want the 10 that the other process has", n)
+	}
+	ack(t, s, news...)
+	a.settled()
+}
+
+// What is given back takes none of them away either: what was given back while there was no connection, and what was never handed
+// out.
+func TestOldNacksToANewStream(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, p *proxy, away *opened, ms []broker.Message){
+		"without a connection": func(t *testing.T, p *proxy, away *opened, ms []broker.Message) {
+			p.shut()
+			for _, m := range ms {
+				if err := away.Nack(m.Claim, []broker.Back{{Token: m.Token}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"with one": func(_ *testing.T, p *proxy, _ *opened, _ []broker.Message) { p.cut(toServer) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			a.publish(1, 20)
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute
+			away := open(t, cfg)
+			ms := receive(t, away, 10) // and 10 are buffered
+			eventually(t, "all are there", func() bool { return a.info().NumAckPending == 20 })
+			meanwhile(t, p, away, ms)
+			a.anew()
+			a.publish(1, 20)
+			cfg.URLs = []string{ts.url()}
+			s := open(t, cfg)
+			news := receive(t, s, 20)
+			p.heal()
+			eventually(t, "who was away has found the new one", func() bool { return len(away.events.of(broker.Assigned)) == 2 })
+			pass(t, 300*time.Millisecond, "it had its say")
+			ack(t, s, news...)
+			a.settled()
+			if n := a.info().Delivered.Consumer; n != 20 {
+				t.Errorf("there were %d deliveries of 20 messages, all of which one process had", n)
+			}
+		})
+	}
+}
+
+// What is still out when a process was pinned no more, and its stream was made anew, says nothing of the messages that have its
+// sequences now.
+func TestOldTurnsToANewStream(t *testing.T) {
+	for name, settle := range map[string]func(s *opened, m broker.Message) error{
+		"ack":  func(s *opened, m broker.Message) error { return s.Ack(m.Claim, []uint64{m.Token}) },
+		"nack": func(s *opened, m broker.Message) error { return s.Nack(m.Claim, []broker.Back{{Token: m.Token}}) },
+	} {
+		for ended, revokeWait := range map[string]time.Duration{"ended": 50 * time.Millisecond, "ending": time.Hour} {
+			t.Run(name+", "+ended, func(t *testing.T) {
+				t.Parallel()
+				ts := startServer(t)
+				a := ts.admin()
+				a.stream()
+				cfg := config(ts.url())
+				cfg.Recreate, cfg.AckWait, cfg.RevokeWait = true, time.Minute, revokeWait
+				s := open(t, cfg, inOrder)
+				a.publish(1, 3)
+				out := receive(t, s, 3)
+				if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it has lost its turn", func() bool {
+					return !out[0].Claim.Startable() && (revokeWait == time.Hour || len(s.events.of(broker.Ended)) == 1)
+				})
+				a.anew()
+				eventually(t, "it waits at the new one", func() bool {
+					return len(s.events.of(broker.Gap)) == 1 && len(s.events.of(broker.Ended)) == 1 && a.info().NumWaiting > 0
+				})
+				a.publish(1, 3)
+				eventually(t, "it has the new ones", func() bool { return a.info().NumAckPending == 3 })
+				for _, m := range out {
+					if err := settle(s, m); !errors.Is(err, broker.ErrLost) {
+						t.Errorf("%s under the old claim: %v", name, err)
+					}
+				}
+				pass(t, 200*time.Millisecond, "the server heard of it")
+				for _, m := range receive(t, s, 3) {
+					if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token, Runs: 1}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ack(t, s, receive(t, s, 3)...)
+				a.settled()
+				if n := a.info().Delivered.Consumer; n != 6 {
+					t.Errorf("there were %d deliveries of 3 messages, want two of each", n)
+				}
+			})
+		}
+	}
+}
+
+// After a loss of power the stream may have lost its last messages, and gives their sequences to others. What is said of those
+// that are lost says nothing of these.
+func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
+	for name, settle := range map[string]func(t *testing.T, s *opened, ms []broker.Message, lost func()){
+		"acks on their way": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
+			ack(t, s, ms...)
+			lost()
+		},
+		"handlers that run": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
+			lost()
+			for _, m := range ms {
+				if err := s.Ack(m.Claim, []uint64{m.Token}); err != nil {
+					t.Errorf("an ack of message %d, which is lost: %v", m.Offset, err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.AckWait = time.Minute
+			s := open(t, cfg)
+			a.publish(1, 5)
+			ack(t, s, receive(t, s, 5)...)
+			a.settled()
+			ts.down()
+			disk := filepath.Join(t.TempDir(), "disk")
+			if err := os.CopyFS(disk, os.DirFS(ts.opts.StoreDir)); err != nil {
+				t.Fatal(err)
+			}
+			ts.up()
+			a.again()
+			a.publish(6, 10)
+			ms := receive(t, s, 5)
+			p.cut(toServer)
+			settle(t, s, ms, func() {
+				p.shut()
+				ts.down()
+				ts.opts.StoreDir = disk
+				ts.up()
+				a.again()
+				p.heal()
+				eventually(t, "it is connected again", func() bool { return a.info().NumWaiting > 0 })
+			})
+			a.publish(6, 10) // others, with the same sequences
+			news := receive(t, s, 5)
+			pass(t, 2*time.Second, "old acks had their time") // acks without a receipt are said again each second
+			for _, m := range news {
+				if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token, Runs: 1}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ack(t, s, receive(t, s, 5)...)
+			a.settled()
+		})
+	}
+}
