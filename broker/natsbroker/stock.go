@@ -396,7 +396,7 @@ func (s *stock) holds(sl *slot, now int64) bool { return !sl.forgotten && !s.lea
 // loses them; others are stored as 6 to 10 and delivered; the acks, said again, settle these unseen. So nothing is said of what
 // the server forgot, until it comes again.
 func (s *stock) forgot(delivered, nth uint64) {
-	for _, ses := range append(s.stale, s.ses) {
+	for _, ses := range append(slices.Clip(s.stale), s.ses) {
 		if ses.highest > delivered {
 			ses.slots.forget(delivered, nth)
 		}
@@ -407,7 +407,7 @@ func (s *stock) forgot(delivered, nth uint64) {
 // connection.
 func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 	ses.ended = true // the fence
-	for _, old := range append(s.stale, ses) {
+	for _, old := range append(slices.Clip(s.stale), ses) {
 		old.gone = true // else what lost its pin would still settle
 	}
 	s.outbox.letGo(over)
