@@ -6,8 +6,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// What came as a whole batch is queued as it lies, but for a message that has its last run: that one gathers, to be a batch of its
-// own, and so does what came behind it.
+// What came as a whole batch is queued as it lies, but for a message that has its last run: that one gathers, to be a batch of
+// its own, and so does what came behind it.
 func TestWholeBatchesHaveNoLastRuns(t *testing.T) {
 	b := &batches{cfg: &Batch{Size: 2, Bytes: defaultBatchBytes}, retry: Retry{MaxAttempts: 3}, letters: true}
 	for name, tc := range map[string]struct {
