@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,7 @@ type odd struct {
 	waiting atomic.Int64
 	stale   atomic.Bool
 	wedged  atomic.Bool
+	once    sync.Once // Stop may be called by several goroutines at once
 	stopped chan struct{}
 }
 
@@ -75,11 +77,7 @@ func (o *odd) Receive(ms []broker.Message) (int, error) {
 
 func (o *odd) Stop() {
 	o.Source.Stop()
-	select {
-	case <-o.stopped:
-	default:
-		close(o.stopped)
-	}
+	o.once.Do(func() { close(o.stopped) })
 }
 
 // Every call fails, for minutes: what the handlers call is out, and a restart would not help.
