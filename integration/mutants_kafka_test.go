@@ -40,7 +40,7 @@ var kafkaMutants = []mutant{
 		"	f.scan = min(f.scan, o)\n", "	f.scan = max(f.scan, o)\n",
 		"./broker/kafkabroker", "TestGiveBacks"},
 	{"finished offsets do not travel", "broker/kafkabroker/commits.go",
-		"		d.c.metadata = snap.encode(metadataLimit)\n", "		snap.done = nil\n		d.c.metadata = snap.encode(metadataLimit)\n",
+		"		d.c.metadata = snap.encode(p.room)\n", "		snap.done = nil\n		d.c.metadata = snap.encode(p.room)\n",
 		"./broker/kafkabroker", "TestFinishedTravel"},
 	{"what was finished in another log is believed", "broker/kafkabroker/start.go",
 		"		b.reset = errRecreated\n", "",

@@ -38,15 +38,15 @@ const mostKnown = 8
 type commitMemory struct {
 	known []position // see book
 	epoch int32      // of the last batch that was decoded; -1: of none
-	bare  bool       // the broker refused our metadata: commit without
+	room  int        // how long the metadata of a commit may be; 0: the broker takes none
 }
 
 // memory is what a claim begins with.
 func (b *start) memory() commitMemory {
 	if b.book != nil {
-		return commitMemory{known: b.book.known, epoch: b.book.epoch}
+		return commitMemory{known: b.book.known, epoch: b.book.epoch, room: metadataLimit}
 	}
-	return commitMemory{known: []position{b.at}, epoch: -1}
+	return commitMemory{known: []position{b.at}, epoch: -1, room: metadataLimit}
 }
 
 // sent notes a commit on its way.
@@ -72,7 +72,7 @@ type books struct {
 // keep remembers a part that is fenced.
 func (x *books) keep(p *part) {
 	// exact: a transaction may be under way, and nobody knows what becomes of it
-	if p.epoch < 0 || len(p.known) == 0 || p.bare || p.tr.exact {
+	if p.epoch < 0 || len(p.known) == 0 || p.room == 0 || p.tr.exact {
 		return
 	}
 	snap := p.tr.snapshot(true) // it is no crash

@@ -178,7 +178,7 @@ func TestBooksOfTopicsThatAreGone(t *testing.T) {
 	var known books
 	part := func(n int) *part {
 		p := &part{partitionID: partitionID{"t", 0}, id: topicID{byte(n), 1}, tr: newTracker(progress{}, nil, 64)}
-		p.commitMemory = commitMemory{known: []position{{offset: 1, metadata: "ours"}}}
+		p.commitMemory = commitMemory{known: []position{{offset: 1, metadata: "ours"}}, room: metadataLimit}
 		return p
 	}
 	other := part(0)

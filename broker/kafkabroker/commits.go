@@ -82,8 +82,8 @@ func (p *part) due(clean bool, blocked func(topic string) bool) due {
 	}
 	snap := p.tr.snapshot(clean)
 	d := due{p: p, s: snap, last: clean, es: es, c: &commitment{partitionID: p.partitionID, topic: p.id, offset: snap.base}}
-	if !p.bare {
-		d.c.metadata = snap.encode(metadataLimit)
+	if p.room > 0 {
+		d.c.metadata = snap.encode(p.room)
 	}
 	p.sent(d.c.position())
 	return d
@@ -122,8 +122,8 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 			x.fail(fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes, and transactions need it: set its "+
 				"offset.metadata.max.bytes to %d: %w", d.p.topic, d.p.no, len(d.c.metadata), metadataLimit, d.c.err))
 		case errors.Is(d.c.err, errAborted):
-		case code == kafka.OffsetMetadataTooLarge && !d.p.bare:
-			x.strip(d)
+		case code == kafka.OffsetMetadataTooLarge && d.p.room > 0:
+			x.shorten(d)
 		case replaced(code), code == kafka.RebalanceInProgress:
 			// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership
 			// hears the same with its next heartbeat and says that all is lost.
@@ -160,13 +160,29 @@ func (x *commits) floorsNow() []broker.Floor {
 // errOutputsWait is why acks of a claim that ended do not hold.
 var errOutputsWait = errors.New("kafkabroker: their outputs could not be stored before the claim's end")
 
-// strip leaves the metadata of a partition's commits away, for the broker takes none as long as that.
-func (x *commits) strip(d due) {
-	d.p.bare = true
-	x.solo.forget(d.p) // no commit can say what runs alone
-	err := fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the "+
-		"committed offset come again after a restart", d.p.topic, d.p.no, len(d.c.metadata))
-	x.events.Say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: err})
+// leastMetadata is from what length on a metadata string has room for all that it must have: of which log the offset is, and what
+// runs alone.
+const leastMetadata = 64
+
+// shorten makes the metadata of a partition's commits shorter, for the broker takes none as long as that. As long as it takes any
+// the log is named in it. Else a last commit that comes when the topic was made anew would pass for one of the new topic, and
+// what is below it there would be in nobody's hands.
+func (x *commits) shorten(d due) {
+	was := len(d.c.metadata)
+	if d.p.room == metadataLimit {
+		err := fmt.Errorf("%s/%d: the broker takes no metadata of %d bytes (offset.metadata.max.bytes): finished messages above the "+
+			"committed offset come again after a restart, but for those that have room", d.p.topic, d.p.no, was)
+		x.events.Say(broker.Event{Kind: broker.Warning, Claim: d.p.claim, Err: err})
+	}
+	switch {
+	case was/2 >= leastMetadata:
+		d.p.room = was / 2
+	case d.p.room > leastMetadata:
+		d.p.room = leastMetadata
+	default:
+		d.p.room = 0
+		x.solo.forget(d.p) // no commit can say what runs alone
+	}
 }
 
 // committed says that a commit need not be made again. The last one releases its partition, where it was still to be made: it was
