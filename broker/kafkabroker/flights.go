@@ -386,7 +386,8 @@ func (x *flights) measured(p *part, end int64, now time.Time) {
 	p.end, p.endAt, x.lagAt = end, now, now
 }
 
-// lags are that of all partitions, by the last answers of their brokers, and of each.
+// lags are that of all partitions, by the last answers of their brokers, and of each. That of all is as old as the oldest of
+// them.
 func (x *flights) lags() (sum broker.Lag, each []broker.PartitionLag) {
 	known := !x.lagAt.IsZero() && len(x.r.beginning) == 0
 	sum.At, each = x.lagAt, make([]broker.PartitionLag, 0, len(x.r.turns))
@@ -394,6 +395,9 @@ func (x *flights) lags() (sum broker.Lag, each []broker.PartitionLag) {
 		of := p.lag()
 		each = append(each, broker.PartitionLag{Topic: p.topic, Partition: p.no, Lag: of})
 		known = known && of.Waiting >= 0
+		if of.At.Before(sum.At) {
+			sum.At = of.At
+		}
 		sum.Waiting += of.Waiting
 		sum.Unsettled += of.Unsettled
 	}

@@ -220,3 +220,34 @@ func fillWindow(p *part) {
 	}
 	p.scan = 4
 }
+
+// TestLagIsAsOldAsItsPartitions: of one partition no broker tells any more, for its leader is gone. The sum of all is as old as
+// what is known of that one: whoever takes it for what waits now, and sees nothing come of it, takes the source for dead.
+func TestLagIsAsOldAsItsPartitions(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+	for no := range int32(2) {
+		h.place("orders", no).moveTo(no)
+	}
+	began := time.Unix(1000, 0)
+	now := began
+	answer := func(from int32) {
+		for _, f := range h.plan(now) {
+			if f.req.node < from {
+				h.arrived(f, nil, kafka.BrokerNotAvailable, now)
+				continue
+			}
+			h.arrived(f, []fetched{{partitionID: f.parts[0].partitionID, high: 5, stable: 5, preferred: -1}}, nil, now)
+		}
+	}
+	answer(0)
+	if l, _ := h.lags(); l.Waiting != 10 || !l.At.Equal(began) {
+		t.Fatalf("lag %+v, want 10 at %v", l, began)
+	}
+	now = now.Add(time.Minute)
+	answer(1)
+	if l, _ := h.lags(); l.Waiting != 10 || !l.At.Equal(began) {
+		t.Errorf("lag %+v when partition 0 has no broker; what is known of it is of %v", l, began)
+	}
+}
