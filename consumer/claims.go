@@ -66,6 +66,7 @@ func (t *claims) forget(k *claim) {
 	defer t.mu.Unlock()
 	delete(t.open, k.Claim)
 	if k.lanes != nil {
+		k.lanes.held.CompareAndSwap(k, nil)
 		t.lanes.leave(k.lanes)
 	}
 }
@@ -189,8 +190,19 @@ func (k *claim) detain(lanes []uint64) {
 	}
 }
 
-// thaw has the source go on with a claim whose lanes are not full any more.
-func (k *claim) thaw() { k.feed.hold(k.Claim, time.Now()) }
+// hold has the source hand out nothing of a claim for as long as a lane of its partition is full, and says whether it can.
+func (k *claim) hold() bool {
+	k.lanes.held.Store(k)
+	return k.feed.hold(k.Claim, time.Now().Add(holdFull))
+}
+
+// thaw has the source go on with the claim that is held for lanes that are full no more. That need not be k: the lane of a topic
+// that was made anew thaws when a message of the old one is settled, under the old one's claim.
+func (k *claim) thaw() {
+	if held := k.lanes.held.Load(); held != nil {
+		held.feed.hold(held.Claim, time.Now())
+	}
+}
 
 // each calls do with each message in k's live works and incomplete batches that is not settled, under its locks.
 func (k *claim) each(do func(*Message)) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -107,6 +108,40 @@ func TestFullLaneIsHealthy(t *testing.T) {
 			Retry:   consumer.Retry{MaxAttempts: 1 << 20},
 			Handler: func(context.Context, *consumer.Message) error { return errors.New("never") }})
 		r.wantHealthy(t, "a key fails", 10*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A lane is full of messages of a topic that was made anew, behind one of the old topic. When that is done with, the claim goes
+// on that is held: the new one, and not that of the message.
+func TestFullLaneOfATopicMadeAnewThaws(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Minute})
+		produceKeyed(t, b, 1, 1)
+		var handled atomic.Int64
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 2},
+			Handler: func(context.Context, *consumer.Message) error {
+				if handled.Add(1) == 1 {
+					time.Sleep(time.Second) // whatever becomes of its context
+				}
+				return nil
+			}})
+		synctest.Wait()
+		if err := b.Recreate("in"); err != nil {
+			t.Fatal(err)
+		}
+		produceKeyed(t, b, 2, 1)
+		time.Sleep(2 * time.Second)
+		produceKeyed(t, b, 1, 1)
+		time.Sleep(5 * time.Second)
+		if n := handled.Load(); n != 4 {
+			t.Errorf("%d of 4 messages were handled", n)
+		}
+		if len(eventsOf[consumer.LaneFull](r.journal)) == 0 {
+			t.Error("no lane was ever full")
+		}
 		if err := r.end(); err != nil {
 			t.Fatal(err)
 		}

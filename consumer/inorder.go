@@ -66,7 +66,7 @@ func (in *intake) laneCrowded(k *claim) {
 
 // laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all.
 func (in *intake) laneFull(submits context.Context, k *claim) {
-	if k.feed.hold(k.Claim, time.Now().Add(holdFull)) {
+	if k.hold() {
 		if !k.lanes.stillFull() { // thawed before it was held
 			k.thaw()
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -88,6 +89,8 @@ type lanes struct {
 	waiting int
 	full    int // lanes
 	users   int // the open claims; under laneTables.mu
+
+	held atomic.Pointer[claim] // the one that was held last, for a lane was full
 }
 
 // newLanes are those of a partition. Where what fails makes room, it does so while more come in: one key that fails would else
