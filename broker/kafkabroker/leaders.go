@@ -24,6 +24,7 @@ type written struct {
 	topic
 	at      time.Time // when that was said
 	doubted atomic.Bool
+	keyless keyless
 }
 
 func newLeaders(c *cluster, life context.Context) *leaders {

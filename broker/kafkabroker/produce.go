@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -173,33 +174,37 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(top
 		left  int // bytes of records that are in no batch yet
 		limit int
 	}
+	type goal struct { // a topic
+		parts   []last
+		keyless keyless
+	}
 	var (
-		topics = make(map[string][]last)
+		topics = make(map[string]*goal)
 		to     = make([]int32, len(outs)) // the number of each one's partition
-		now    []last                     // of the topic of the message before
+		now    *goal                      // of the message before
 		name   string
 		tail   []byte
 	)
-	topicOf := func(o *broker.Outgoing) []last {
+	topicOf := func(o *broker.Outgoing) *goal {
 		if now == nil || o.Topic != name {
 			if name = o.Topic; topics[name] == nil {
 				all := make([]last, len(layouts[name].leaders))
 				for i, most := 0, limit(name); i < len(all); i++ {
 					all[i].limit = most
 				}
-				topics[name] = all
+				topics[name] = &goal{parts: all}
 			}
 			now = topics[name]
 		}
 		return now
 	}
 	for i, o := range outs {
-		all := topicOf(o)
-		to[i] = partitionOf(o, len(all))
-		all[to[i]].left += recordSize(o)
+		of := topicOf(o)
+		to[i] = partitionOf(o, len(of.parts), &of.keyless)
+		of.parts[to[i]].left += recordSize(o)
 	}
 	for i, o := range outs {
-		at, size := &topicOf(o)[to[i]], recordSize(o)
+		at, size := &topicOf(o).parts[to[i]], recordSize(o)
 		if at.b == nil || len(at.b.buf)+size > at.limit {
 			if at.b != nil {
 				at.round++
@@ -217,13 +222,22 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(top
 	return rounds
 }
 
-// keyless counts the messages without a key: they go round.
-var keyless atomic.Uint32
+// A keyless counts a topic's messages without a key: they go round its partitions. Were they counted for all topics together, one
+// of two topics that are written to in turns would have all its messages in each second partition. It begins anywhere, for what
+// is written at a time may be one message.
+type keyless struct{ n atomic.Uint32 }
+
+func (k *keyless) next() uint32 {
+	if k.n.Load() == 0 {
+		k.n.CompareAndSwap(0, rand.Uint32())
+	}
+	return k.n.Add(1)
+}
 
 // partitionOf is as Java clients choose: murmur2 of the key.
-func partitionOf(o *broker.Outgoing, n int) int32 {
+func partitionOf(o *broker.Outgoing, n int, k *keyless) int32 {
 	if o.Key == nil {
-		return int32(keyless.Add(1) % uint32(n))
+		return int32(k.next() % uint32(n))
 	}
 	return int32(murmur2.Balance(kafka.Message{Key: o.Key}, numbersTo(n)...))
 }

@@ -307,7 +307,7 @@ func (s *senders) deliver(ms []broker.Outgoing, which []int, topics map[string]*
 			d.set(j, fate{err, nowhere})
 			continue
 		}
-		p := partitionID{o.Topic, partitionOf(o, len(t.leaders))}
+		p := partitionID{o.Topic, partitionOf(o, len(t.leaders), &t.keyless)}
 		node := t.leaders[p.no]
 		if node < 0 {
 			d.set(j, fate{kafka.LeaderNotAvailable, nowhere})
