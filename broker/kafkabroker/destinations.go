@@ -3,29 +3,33 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // destinations are the topics that outputs go to: how they are laid out, which of them cannot be written at the moment, and which
 // are written without compression, or in smaller batches. Not safe for concurrent use.
 type destinations struct {
-	c        *cluster
-	layouts  map[string]topic
-	layoutAt time.Time
-	blocks   map[string]*block // topics that cannot be written
-	plain    map[string]bool   // topics that are written without compression; nil: all are
-	limits   map[string]int    // how large batches of topics may be that found some too large
+	c       *cluster
+	layouts map[string]topic
+	askedAt map[string]time.Time      // when that was said of each
+	blocks  map[string]*block         // topics that cannot be written
+	plain   *kit.Recent[string, bool] // topics that are written without compression; nil: all are
+	limits  *kit.Recent[string, int]  // how large batches of topics may be that found some too large
 }
 
 const (
 	layoutAge    = 5 * time.Second
 	firstBlock   = 200 * time.Millisecond
 	longestBlock = 10 * time.Second
+	// mostLearned is of how many topics, or partitions, it is remembered how they are to be written to, for topics may come and go.
+	mostLearned = 10_000
 )
 
 // A block is a topic that could not be written: nothing is sent there until a time.
@@ -47,9 +51,10 @@ func (e *outputError) Error() string {
 func (e *outputError) Unwrap() error { return e.err }
 
 func newDestinations(c *cluster, compressed bool) *destinations {
-	d := &destinations{c: c, blocks: make(map[string]*block), limits: make(map[string]int)}
+	d := &destinations{c: c, layouts: make(map[string]topic), askedAt: make(map[string]time.Time), blocks: make(map[string]*block),
+		limits: kit.NewRecent[string, int](mostLearned)}
 	if compressed {
-		d.plain = make(map[string]bool)
+		d.plain = kit.NewRecent[string, bool](mostLearned)
 	}
 	return d
 }
@@ -70,15 +75,18 @@ func (d *destinations) blocked() func(topic string) bool {
 
 // block lets outputs to a topic wait, longer with each time. Its error is an *outputError.
 func (d *destinations) block(topic string, err error) error {
-	b := d.blocks[topic]
+	b, now := d.blocks[topic], time.Now()
 	first := b == nil
 	if first {
+		if len(d.blocks) >= mostLearned { // nobody writes there any more
+			maps.DeleteFunc(d.blocks, func(_ string, b *block) bool { return !now.Before(b.until) })
+		}
 		b = &block{wait: firstBlock}
 		d.blocks[topic] = b
 	}
-	b.until = time.Now().Add(b.wait)
+	b.until = now.Add(b.wait)
 	b.wait = min(2*b.wait, longestBlock)
-	d.layoutAt = time.Time{}
+	clear(d.layouts) // the others may be led elsewhere by now, too
 	return &outputError{topic, first, err}
 }
 
@@ -129,7 +137,7 @@ func (d *destinations) lead(ctx context.Context, moved []*producedError) error {
 			names = append(names, m.topic)
 		}
 	}
-	d.layoutAt = time.Time{}
+	clear(d.layouts)
 	if err := d.look(ctx, names); err != nil {
 		return err
 	}
@@ -143,16 +151,24 @@ func (d *destinations) lead(ctx context.Context, moved []*producedError) error {
 	return nil
 }
 
-// look asks how the topics are laid out, where that is not known or was asked too long ago.
+// look asks how the topics are laid out, where that is not known of one or was asked too long ago. What was asked of others
+// stays: the next transaction may be to those.
 func (d *destinations) look(ctx context.Context, names []string) error {
-	if time.Since(d.layoutAt) <= layoutAge && !slices.ContainsFunc(names, func(name string) bool { return !d.known(name) }) {
+	now := time.Now()
+	old := func(name string) bool { return !d.known(name) || now.Sub(d.askedAt[name]) > layoutAge }
+	if !slices.ContainsFunc(names, old) {
 		return nil
 	}
 	layouts, err := d.c.topics(ctx, names)
 	if err != nil {
 		return err
 	}
-	d.layouts, d.layoutAt = layouts, time.Now()
+	now = time.Now()
+	for name, t := range layouts {
+		d.layouts[name], d.askedAt[name] = t, now
+	}
+	maps.DeleteFunc(d.askedAt, func(_ string, at time.Time) bool { return now.Sub(at) > layoutAge })
+	maps.DeleteFunc(d.layouts, func(name string, _ topic) bool { return d.askedAt[name].IsZero() })
 	return nil
 }
 
@@ -161,11 +177,17 @@ func (d *destinations) known(name string) bool {
 }
 
 // compresses says whether outputs to a topic are sent compressed.
-func (d *destinations) compresses(topic string) bool { return d.plain != nil && !d.plain[topic] }
+func (d *destinations) compresses(topic string) bool {
+	if d.plain == nil {
+		return false
+	}
+	plain, _ := d.plain.Get(topic)
+	return !plain
+}
 
 // limitOf is how large a topic's batches may be.
 func (d *destinations) limitOf(topic string) int {
-	if n, ok := d.limits[topic]; ok {
+	if n, ok := d.limits.Get(topic); ok {
 		return n
 	}
 	return batchLimit
@@ -175,13 +197,13 @@ func (d *destinations) limitOf(topic string) int {
 // where that may be why. One message that is too large by itself stays as it is.
 func (d *destinations) refused(e *producedError) error {
 	if e.batch != nil && e.batch.n > 1 && isTooLarge(e.err) {
-		d.limits[e.topic] = e.batch.size / 2
+		d.limits.Put(e.topic, e.batch.size/2)
 		err := d.block(e.topic, e.err)
 		d.blocks[e.topic].until, d.blocks[e.topic].wait = time.Time{}, firstBlock // the next one may fit
 		return err
 	}
 	if d.plain != nil && refusesCompressed(e.err) {
-		d.plain[e.topic] = true
+		d.plain.Put(e.topic, true)
 	}
 	return d.block(e.topic, e.err)
 }

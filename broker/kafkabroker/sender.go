@@ -12,6 +12,7 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A sender writes what is published to the partitions that one broker leads, one request after the other: what callers bring
@@ -23,8 +24,8 @@ type sender struct {
 	life context.Context
 	wg   *sync.WaitGroup
 
-	// limits are of batches that were too large for their topic; run's alone.
-	limits map[partitionID]int
+	// limits are of batches that were too large for their topic; run's alone. nil: none was.
+	limits *kit.Recent[partitionID, int]
 
 	mu     sync.Mutex
 	queue  []unsent
@@ -155,8 +156,10 @@ func (b *sendBatch) halves() (first, second *sendBatch) {
 
 // limitOf is how large a partition's batch may be.
 func (s *sender) limitOf(p partitionID) int {
-	if n, ok := s.limits[p]; ok {
-		return n
+	if s.limits != nil {
+		if n, ok := s.limits.Get(p); ok {
+			return n
+		}
 	}
 	return batchLimit
 }
@@ -164,9 +167,9 @@ func (s *sender) limitOf(p partitionID) int {
 // tooLarge takes note that a batch of several messages was too large for its topic.
 func (s *sender) tooLarge(p partitionID, size int) {
 	if s.limits == nil {
-		s.limits = make(map[partitionID]int)
+		s.limits = kit.NewRecent[partitionID, int](mostLearned)
 	}
-	s.limits[p] = min(s.limitOf(p), max(leastLimit, size/2))
+	s.limits.Put(p, min(s.limitOf(p), max(leastLimit, size/2)))
 }
 
 // deliver sends a batch to each of some partitions, with one request, and tells what became of their messages. A batch that was

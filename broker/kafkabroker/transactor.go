@@ -153,9 +153,10 @@ func (x *transactor) abandon(ctx context.Context) {
 	}
 }
 
-// name gets a producer id, where the phase wants one.
+// name gets a producer id, where the phase wants one, or a new epoch of it, where there are so many sequences that most may be of
+// topics that are gone: under that they begin anew.
 func (x *transactor) name(ctx context.Context) error {
-	if !x.phase.needsName() {
+	if !x.phase.needsName() && len(x.sequences) <= mostLearned {
 		return nil
 	}
 	return insist(ctx, func() error {
