@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -80,9 +81,10 @@ func (k *coordinator) do(ctx context.Context, key, version int16, body []byte) (
 	return r, err
 }
 
-// forgetUnless keeps the coordinator when it was the caller who gave up.
+// forgetUnless keeps the coordinator when the caller wants no answer any more. One that came too late for the caller's patience
+// is none: the broker may hang, and another one be the coordinator by now.
 func (k *coordinator) forgetUnless(ctx context.Context) {
-	if ctx.Err() == nil {
+	if !errors.Is(ctx.Err(), context.Canceled) {
 		k.forget()
 	}
 }

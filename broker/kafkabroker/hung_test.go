@@ -1,0 +1,74 @@
+package kafkabroker
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+// A hungConn is to a broker that takes requests and does not answer them from some moment on, as one whose disk hangs, or that
+// was stopped by a signal.
+type hungConn struct {
+	net.Conn
+	hung func() bool
+}
+
+func (c *hungConn) Write(b []byte) (int, error) {
+	if c.hung() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestHungCoordinator: the group's coordinator hangs, and another broker takes over. The members find it there: that the old one
+// says nothing is as good as that it says that it is not the coordinator any more.
+func TestHungCoordinator(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"sticky", "consumer", "transactional"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 2}, protocol, kfake.NumBrokers(3))
+			testHungCoordinator(t, ts)
+		})
+	}
+}
+
+func testHungCoordinator(t *testing.T, ts *testSystem) {
+	ts.lease = 2 * time.Second
+	node := ts.cluster.CoordinatorFor(ts.group)
+	address := ts.brokers[node]
+	for no := range ts.parts { // they are led by others
+		if err := ts.cluster.MoveTopicPartition(ts.topics[0], no, (node+1)%3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var hung atomic.Bool
+	cfg := ts.config(ts.net.link())
+	cfg.Brokers = slices.Delete(slices.Clone(ts.brokers), int(node), int(node)+1)
+	cfg.RequestTimeout, cfg.RebalanceTimeout = time.Second, 5*time.Second
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
+		if err != nil || to != address {
+			return c, err
+		}
+		return &hungConn{c, hung.Load}, nil
+	}
+	r := startRunner(t, cfg)
+	first := ts.put(t, ts.topics[0], 0, 10)
+	eventually(t, "the first messages came", func() bool { return r.has(first) })
+	hung.Store(true)
+	for ts.cluster.CoordinatorFor(ts.group) == node {
+		ts.cluster.RehashCoordinators()
+	}
+	want := ts.put(t, ts.topics[0], 10, 10)
+	eventually(t, "all messages came", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
