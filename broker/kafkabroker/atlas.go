@@ -31,11 +31,13 @@ func newAtlas(cfg *Config) *atlas {
 		seen: kit.NewRecent[string, sighting](mostSeen)}
 }
 
-// A sighting is what was seen of topics of one name: the id of the last one, and whether there were others before. It outlives
-// the topic: the group forgets what was committed of one that is deleted, and what is made again under its name is to be read
-// from its beginning, whatever Config.Start says.
+// A sighting is what was seen of topics of one name: the id of the last one, how many partitions that had when it was seen first,
+// and whether there were others before. It outlives the topic: the group forgets what was committed of one that is deleted, and
+// what is made again under its name is to be read from its beginning, whatever Config.Start says. So is a partition that was
+// added.
 type sighting struct {
 	id    topicID
+	parts int
 	again bool
 }
 
@@ -43,10 +45,10 @@ type sighting struct {
 const mostSeen = 10_000
 
 // see takes note of a topic that is there.
-func (a *atlas) see(name string, id topicID) {
+func (a *atlas) see(name string, t topic) {
 	was, known := a.seen.Get(name)
-	if id != (topicID{}) && was.id != id {
-		a.seen.Put(name, sighting{id, known})
+	if !known || t.id != (topicID{}) && was.id != t.id {
+		a.seen.Put(name, sighting{t.id, len(t.leaders), was.id != (topicID{})})
 	}
 }
 
@@ -92,7 +94,7 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 			v.counts[name] = int32(len(t.leaders))
 		}
 		if t.err == nil {
-			a.see(name, t.id)
+			a.see(name, t)
 			continue
 		}
 		if was, known := a.topics[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) && waits {
@@ -189,6 +191,7 @@ type place struct {
 	leader int32 // negative: nobody, or nobody knows
 	id     topicID
 	again  bool // there was another topic of its name before
+	added  bool // the topic had fewer partitions when it was seen first
 	look   int  // that told it
 }
 
@@ -200,8 +203,9 @@ func (a *atlas) of(p partitionID) place {
 	if !known || t.err != nil || int(p.no) >= len(t.leaders) {
 		return place{leader: -1, look: a.look}
 	}
-	was, _ := a.seen.Get(p.topic)
-	return place{leader: t.leaders[p.no], id: t.id, again: was.again, look: a.look}
+	was, known := a.seen.Get(p.topic)
+	added := known && int(p.no) >= was.parts
+	return place{leader: t.leaders[p.no], id: t.id, again: was.again, added: added, look: a.look}
 }
 
 // subscribed are the topics to tell the group of.

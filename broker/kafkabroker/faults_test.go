@@ -262,20 +262,10 @@ func testNewTopics(t *testing.T, ts *testSystem) {
 	t.Cleanup(func() { deleteTopic(t, ts.admin, late) })
 	want := append(ts.put(t, ts.topics[0], 0, 5), ts.put(t, late, 0, 5)...)
 	eventually(t, "the late topic is read", func() bool { return r.has(want) && other.has(want[5:]) })
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	rt := kmsg.NewCreatePartitionsRequestTopic()
-	rt.Topic, rt.Count = ts.topics[0], 3
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
-	ask(t, ts.admin, req, func(r *kmsg.CreatePartitionsResponse) int16 { return r.Topics[0].ErrorCode })
+	ts.addPartitions(t, ts.topics[0], 3)
 	var more []string
 	for i := range 6 {
-		v := fmt.Sprintf("new-%d", i)
-		more = append(more, v)
-		eventually(t, "the partition can be written", func() bool {
-			ts.admin.ForceMetadataRefresh()
-			return ts.admin.ProduceSync(context.Background(),
-				&kgo.Record{Topic: ts.topics[0], Partition: int32(i % 3), Value: []byte(v)}).FirstErr() == nil
-		})
+		more = append(more, ts.putInto(t, ts.topics[0], int32(i%3), fmt.Sprintf("new-%d", i)))
 	}
 	eventually(t, "new partitions are read", func() bool { return r.has(more) })
 }

@@ -1,10 +1,14 @@
 package kafkabroker
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
@@ -133,4 +137,51 @@ func (r *runner) remembers() int {
 		n = max(n, len(m.m.names))
 	}
 	return n
+}
+
+// TestPartitionAddedLatest: a topic gets another partition, and messages are written to it before anybody has found it. They
+// come, although a partition of which nothing is committed begins at its end: that is for what was written before the group
+// began.
+func TestPartitionAddedLatest(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) {
+		ts.lease = lasting
+		cfg := ts.config(ts.net.link())
+		cfg.Start.At, cfg.Poll = "latest", 2*time.Second
+		old := ts.put(t, ts.topics[0], 0, 3)
+		r := startRunner(t, cfg)
+		eventually(t, "it begins", func() bool { return r.claims() == 1 })
+		ts.addPartitions(t, ts.topics[0], 2)
+		want := []string{ts.putInto(t, ts.topics[0], 1, "early")}
+		eventually(t, "the new one begins", func() bool { return r.claims() == 2 })
+		want = append(want, ts.putInto(t, ts.topics[0], 1, "late"))
+		eventually(t, "what was written since came", func() bool { return r.has(want[1:]) })
+		if !r.has(want) {
+			t.Error("what was written to the new partition before it was found did not come")
+		}
+		if r.has(old[:1]) {
+			t.Error("what was written before the group began came")
+		}
+	})
+}
+
+// addPartitions lets a topic have so many partitions.
+func (ts *testSystem) addPartitions(t testing.TB, topic string, n int32) {
+	t.Helper()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = topic, n
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	ask(t, ts.admin, req, func(r *kmsg.CreatePartitionsResponse) int16 { return r.Topics[0].ErrorCode })
+}
+
+// putInto produces a message to a partition that may be new to the cluster.
+func (ts *testSystem) putInto(t testing.TB, topic string, no int32, value string) string {
+	t.Helper()
+	eventually(t, "the partition can be written", func() bool {
+		ts.admin.ForceMetadataRefresh()
+		return ts.admin.ProduceSync(context.Background(),
+			&kgo.Record{Topic: topic, Partition: no, Value: []byte(value)}).FirstErr() == nil
+	})
+	return value
 }

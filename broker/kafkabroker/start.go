@@ -310,6 +310,9 @@ func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error)
 	by := make(map[int64][]*start)
 	for _, b := range bs {
 		at := x.cfg.resetTime(b.reset)
+		if b.added && b.reset == nil && at == timeEnd { // all of it is new: what was written before we found it is nobody else's
+			at = timeStart
+		}
 		by[at] = append(by[at], b)
 	}
 	var found []*start
