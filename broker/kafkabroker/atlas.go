@@ -31,7 +31,7 @@ func newAtlas(cfg *Config) *atlas {
 		seen: kit.NewRecent[string, sighting](mostSeen)}
 }
 
-// A sighting is what was seen of topics of one name: the id of the last one, how many partitions that had when it was seen first,
+// A sighting is what was seen of topics of one name: the id of the last one, how many partitions that had at the first look,
 // and whether there were others before. It outlives the topic: the group forgets what was committed of one that is deleted, and
 // what is made again under its name is to be read from its beginning, whatever Config.Start says. So is a partition that was
 // added.
@@ -44,12 +44,17 @@ type sighting struct {
 // mostSeen is how many names are remembered, for topics may come and go.
 const mostSeen = 10_000
 
-// see takes note of a topic that is there.
-func (a *atlas) see(name string, t topic) {
+// see takes note of a topic that is there. made: it was missing until now.
+func (a *atlas) see(name string, t topic, made bool) {
 	was, known := a.seen.Get(name)
-	if !known || t.id != (topicID{}) && was.id != t.id {
-		a.seen.Put(name, sighting{t.id, len(t.leaders), was.id != (topicID{})})
+	if known && (t.id == (topicID{}) || was.id == t.id) {
+		return
 	}
+	is := sighting{id: t.id, parts: len(t.leaders), again: was.id != (topicID{})}
+	if made {
+		is.parts = 0
+	}
+	a.seen.Put(name, is)
 }
 
 // A survey is what a look brought.
@@ -89,12 +94,13 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 		if codeOf(t.err) == kafka.TopicAuthorizationFailed && a.pattern == "" {
 			v.err = fmt.Errorf("topic %s: %w", name, t.err)
 		}
+		made := a.missing[name] >= missingLooks
 		a.miss(name, t.err)
 		if t.err == nil || a.gone(name) {
 			v.counts[name] = int32(len(t.leaders))
 		}
 		if t.err == nil {
-			a.see(name, t)
+			a.see(name, t, made)
 			continue
 		}
 		if was, known := a.topics[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) && waits {
@@ -191,7 +197,7 @@ type place struct {
 	leader int32 // negative: nobody, or nobody knows
 	id     topicID
 	again  bool // there was another topic of its name before
-	added  bool // the topic had fewer partitions when it was seen first
+	added  bool // it was not there when the topic was looked at first
 	look   int  // that told it
 }
 

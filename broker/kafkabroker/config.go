@@ -65,8 +65,8 @@ type SASL struct {
 	PlaintextAuth bool `yaml:"plaintext_auth"`
 }
 
-// Start is where a partition begins that has no committed offset. One that is added to a topic while a process knows that begins
-// at its beginning where this says latest.
+// Start is where a partition begins that has no committed offset. One that is made while a process reads its topic, or waits for
+// it, begins at its beginning where this says latest.
 type Start struct {
 	// At is "earliest", "latest" or "time".
 	At string `yaml:"-" want:"earliest|latest|time"`

@@ -185,3 +185,26 @@ func (ts *testSystem) putInto(t testing.TB, topic string, no int32, value string
 	})
 	return value
 }
+
+// TestTopicMadeLaterLatest: a topic is waited for, is made, and is written to before it was found. All of it comes, although
+// start says latest.
+func TestTopicMadeLaterLatest(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) {
+		ts.lease = lasting
+		late := ts.topics[0] + "-late"
+		cfg := ts.config(ts.net.link())
+		cfg.Start.At, cfg.Topics = "latest", []string{late}
+		r := startRunner(t, cfg)
+		eventually(t, "it is known to be missing", func() bool { return r.s.atlas.isGone(late) })
+		createTopic(t, ts.admin, late, 1)
+		t.Cleanup(func() { deleteTopic(t, ts.admin, late) })
+		want := []string{ts.putInto(t, late, 0, "early")}
+		eventually(t, "it begins", func() bool { return r.claims() == 1 })
+		want = append(want, ts.putInto(t, late, 0, "late"))
+		eventually(t, "what was written since came", func() bool { return r.has(want[1:]) })
+		if !r.has(want) {
+			t.Error("what was written before the topic was found did not come")
+		}
+	})
+}
