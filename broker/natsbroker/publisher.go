@@ -254,6 +254,10 @@ func (p *Publisher) publishErr(subject string, err error) error {
 	return fmt.Errorf("natsbroker: publishing to %q: %w", subject, err)
 }
 
+// accountFull is the server's error where the limits of an account are reached. It has the code of a bad request, and ends when
+// there is room again.
+const accountFull jetstream.ErrorCode = 10002
+
 // refusal says whether the server would never store the message as it is.
 func refusal(err error) bool {
 	for _, e := range []error{
@@ -264,7 +268,7 @@ func refusal(err error) bool {
 		}
 	}
 	var api *jetstream.APIError
-	if !errors.As(err, &api) {
+	if !errors.As(err, &api) || api.ErrorCode == accountFull {
 		return false
 	}
 	return api.Code == 400 || api.Code == 403 || api.Code == 404

@@ -176,6 +176,24 @@ func TestPublishToAFullStream(t *testing.T) {
 	}
 }
 
+// Nor is a full account: there may be room again.
+func TestPublishToAFullAccount(t *testing.T) {
+	ts := startServer(t)
+	ts.admin().stream()
+	full := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: 10_000, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1}
+	if err := ts.srv.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": full}); err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, ts.url())
+	var err error
+	for n := 0; n < 20 && err == nil; n++ {
+		err = one(t, p, broker.Outgoing{Topic: "s.a", Value: make([]byte, 1000)})
+	}
+	if err == nil || errors.Is(err, broker.ErrRefused) {
+		t.Fatalf("Publish to a full account: %v", err)
+	}
+}
+
 // f38: the broker is away. Publish waits as long as ctx allows, and works when it is back.
 func TestPublishWithoutServer(t *testing.T) {
 	t.Parallel()
