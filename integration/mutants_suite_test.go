@@ -45,6 +45,9 @@ const (
 var silent = edit{holding, "	if n > 0 {\n		sh.events.Say(", "	if n < 0 {\n		sh.events.Say("}
 
 var suiteMutants = []suiteMutant{
+	{"publishes outlive their publisher", []edit{{"broker/membroker/publisher.go",
+		"	return p.life.Do(ctx, func(ctx context.Context) error {", "	return p.life.Do(ctx, func(context.Context) error {"}},
+		both, "PublisherCloseWhileDown"},
 	{"commit then end", []edit{{loop, "	ends, next := l.holdings.over(now)\n	for _, e := range ends {\n",
 		`	early := make(map[*holding]progress)
 	for _, h := range l.holdings.all() {

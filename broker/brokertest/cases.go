@@ -153,6 +153,7 @@ func cases() []testCase {
 		{name: "PublishRepeated", run: publishRepeated},
 		{name: "PublishWhileDown", run: publishWhileDown},
 		{name: "PublisherClose", run: publisherClose},
+		{name: "PublisherCloseWhileDown", run: publisherCloseWhileDown},
 		{name: "NoGoroutineLeft", run: noGoroutineLeft, alone: true},
 		{name: "NoBufferLeft", run: noBufferLeft, why: again},
 	}

@@ -1,9 +1,11 @@
 package brokertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -174,4 +176,43 @@ func publisherClose(w *world) {
 		w.eventually("confirmed message "+name+" was handed out", func() bool { return w.books.Times(name) == 1 })
 	}
 	w.settled()
+}
+
+// publisherCloseWhileDown proves that a Close which does not want to wait any longer ends publishes that wait for the broker,
+// though their own contexts never end.
+func publisherCloseWhileDown(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	used, fresh := w.publisher(), w.publisher()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	if err := used.Publish(ctx, w.filled(w.sys.Topics[0], 1, 100)); err != nil {
+		w.Fatalf("Publish: %v", err)
+	}
+	w.sys.Down(w)
+	for _, p := range []broker.Publisher{used, fresh} {
+		done := make(chan error, 1)
+		go func() {
+			ms := w.filled(w.sys.Topics[0], 1, 100)
+			for { // an adapter may give up sooner
+				if err := p.Publish(context.Background(), ms); errors.Is(err, broker.ErrClosed) || ctx.Err() != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(w.moment()) // so that it waits
+		short, cancel := within(w.moment())
+		_ = p.Close(short) // it may have nothing to wait for just then
+		cancel()
+		select {
+		case err := <-done:
+			if !errors.Is(err, broker.ErrClosed) {
+				w.Errorf("Publish while Close did not wait any longer: %v, want ErrClosed", err)
+			}
+		case <-ctx.Done():
+			w.Errorf("Publish waits on after Close")
+		}
+	}
+	w.sys.Up(w)
 }

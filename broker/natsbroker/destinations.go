@@ -15,11 +15,10 @@ var _ broker.Destinations = (*Publisher)(nil)
 
 // Find implements broker.Destinations.
 func (p *Publisher) Find(ctx context.Context, subject string) error {
-	if !p.enter() {
-		return broker.ErrClosed
-	}
-	defer p.leave()
-	_, err := p.streamOf(ctx, subject)
+	err := p.life.Do(ctx, func(ctx context.Context) error {
+		_, err := p.streamOf(ctx, subject)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("natsbroker: looking for the stream of %s: %w", subject, err)
 	}
@@ -29,11 +28,7 @@ func (p *Publisher) Find(ctx context.Context, subject string) error {
 // Create implements broker.Destinations: a stream of one subject, on disk, named after it (dots become underscores), with three
 // replicas where the server is one of a cluster.
 func (p *Publisher) Create(ctx context.Context, subject string) error {
-	if !p.enter() {
-		return broker.ErrClosed
-	}
-	defer p.leave()
-	if err := p.create(ctx, subject); err != nil {
+	if err := p.life.Do(ctx, func(ctx context.Context) error { return p.create(ctx, subject) }); err != nil {
 		return fmt.Errorf("natsbroker: creating a stream for %s: %w", subject, err)
 	}
 	return nil

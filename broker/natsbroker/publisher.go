@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 	"github.com/longshoremq/longshore/internal/conftag"
 )
 
@@ -39,18 +40,12 @@ type Publisher struct {
 	cfg  PublisherConfig
 	link *link
 
-	connecting chan struct{} // of capacity 1: who holds it connects
-	closing    context.Context
-	stop       context.CancelFunc
-	closeOnce  sync.Once
-	closed     chan struct{}
-	closeErr   error
+	life *kit.Publishing
 
-	answers confirmations
+	connecting chan struct{} // of capacity 1: who holds it connects
+	answers    confirmations
 
 	mu     sync.Mutex
-	under  int // Publish calls under way
-	idle   chan struct{}
 	denied map[string]chan struct{} // by subject under way; closed when the server denies it
 }
 
@@ -66,8 +61,8 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	p := &Publisher{cfg: cfg, connecting: make(chan struct{}, 1), closed: make(chan struct{}), denied: map[string]chan struct{}{}}
-	p.closing, p.stop = context.WithCancel(context.Background())
+	p := &Publisher{cfg: cfg, life: kit.NewPublishing("natsbroker"), connecting: make(chan struct{}, 1),
+		denied: map[string]chan struct{}{}}
 	p.link = newLink(cfg.Connection, hooks{lost: p.answers.lost, back: func() {}, problem: p.problem})
 	return p, nil
 }
@@ -77,10 +72,10 @@ const window = 256
 
 // Publish implements broker.Publisher.
 func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
-	if !p.enter() {
-		return broker.ErrClosed
-	}
-	defer p.leave()
+	return p.life.Do(ctx, func(ctx context.Context) error { return p.publish(ctx, ms) })
+}
+
+func (p *Publisher) publish(ctx context.Context, ms []broker.Outgoing) error {
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
@@ -105,26 +100,6 @@ func (p *Publisher) Publish(ctx context.Context, ms []broker.Outgoing) error {
 		}
 	}
 	return nil
-}
-
-func (p *Publisher) enter() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing.Err() != nil {
-		return false
-	}
-	p.under++
-	return true
-}
-
-func (p *Publisher) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.under--
-	if p.under == 0 && p.idle != nil {
-		close(p.idle)
-		p.idle = nil
-	}
 }
 
 // connect makes sure that there is a living connection; it waits for one until ctx ends.
@@ -398,31 +373,8 @@ func oneLine(v string) string {
 
 // Close implements broker.Publisher.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.closeOnce.Do(func() {
-		defer close(p.closed)
-		p.closeErr = p.shut(ctx)
+	return p.life.Close(ctx, func() error {
+		p.link.close()
+		return nil
 	})
-	<-p.closed
-	return p.closeErr
-}
-
-func (p *Publisher) shut(ctx context.Context) error {
-	p.mu.Lock()
-	p.stop()
-	idle := make(chan struct{})
-	if p.under == 0 {
-		close(idle)
-	} else {
-		p.idle = idle
-	}
-	p.mu.Unlock()
-	var err error
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		err = fmt.Errorf("natsbroker: closing the publisher: publishes are still under way: %w", context.Cause(ctx))
-	}
-	p.link.close()
-	p.answers.lost(broker.ErrClosed) // who is still waiting has outlived ctx
-	return err
 }
