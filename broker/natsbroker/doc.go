@@ -59,9 +59,9 @@
 //
 // Gaps are counted exactly while one process, or the replica that sees both sides of a gap, follows the consumer; also those that
 // a limit of the stream made while nobody was there, of messages never delivered. A message that was given back and is discarded
-// before it comes again, the server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's own
-// position, so that nothing is left to compare; and with a filter, or on a stream that keeps only the last messages of a subject,
-// sequences are missing by design. In these cases nothing is told.
+// before it comes again, the server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's
+// own position, so that nothing is left to compare; and with a filter, on a mirror, or on a stream that keeps only the last
+// messages of a subject, sequences are missing by design. In these cases nothing is told.
 //
 // nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those
 // with the same key.

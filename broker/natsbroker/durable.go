@@ -304,6 +304,9 @@ func (d durable) exact() bool {
 	if !unfiltered(cc) || d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 		return false
 	}
+	if d.stream.Config.Mirror != nil { // it has its origin's sequences, by a filter perhaps, and the origin may be one of these
+		return false
+	}
 	// These keep the last messages of a subject: what is missing was replaced, not lost.
 	return d.stream.Config.MaxMsgsPerSubject <= 0 && !d.stream.Config.AllowRollup
 }

@@ -113,6 +113,37 @@ func TestNoGapWithFilter(t *testing.T) {
 	}
 }
 
+// A mirror keeps its origin's sequences, and takes not all of its messages: those that a filter leaves out, or that were replaced
+// before it came to them, are missing by design.
+func TestNoGapOfAMirror(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		mirror   jetstream.StreamSource
+		perTopic int64
+	}{
+		"with a filter":               {jetstream.StreamSource{Name: "O", FilterSubject: "s.a"}, 0},
+		"of the last of each subject": {jetstream.StreamSource{Name: "O"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := startServer(t).admin()
+			a.stream(func(sc *jetstream.StreamConfig) { sc.Name, sc.MaxMsgsPerSubject = "O", c.perTopic })
+			for _, subject := range []string{"s.b", "s.a", "s.b", "s.b", "s.b", "s.a"} {
+				must(a.js.Publish(ctx, subject, nil))
+			}
+			must(a.js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Mirror: &c.mirror}))
+			s := open(t, config(a.nc.ConnectedUrl()))
+			for a.info().NumPending+uint64(a.info().NumAckPending) > 0 || a.info().Delivered.Stream < 6 {
+				ack(t, s, receive(t, s, 1)...)
+			}
+			pass(t, 300*time.Millisecond, "it was looked at")
+			if n := s.skipped(); n != 0 {
+				t.Fatalf("%d messages of the origin were told as skipped", n)
+			}
+		})
+	}
+}
+
 // f33: deleted and recreated things are noticed within 5 s, and policy decides.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
