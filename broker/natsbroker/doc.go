@@ -48,7 +48,8 @@
 //	leasekeeper extends leases from receipt, and makes contact
 //	puller      asks for messages, and says how long the server keeps a request
 //	pinner      keeps the pin, and gathers
-//	watcher     looks whether the consumer is still the same one, and begins sessions; voucher: the same over each new connection
+//	watcher     looks whether the consumer is still the same one, and begins sessions; voucher: the same over each new connection;
+//	            witness: whether the stream has lost its end
 //	outboxwriter writes acks and naks; receipt: whether an ack was taken
 //	closer      waits until all that is with the server
 //

@@ -218,9 +218,13 @@ func storedHeaders(raw []byte) (hs []broker.Header) {
 	return hs
 }
 
-// get asks for the first message of a subject at or after a sequence. It does not use the client's GetMsg: that one asks any
-// replica where the stream allows it, and takes an empty message with a header Status for the server's own answer.
 func (v *LogView) get(ctx context.Context, js jetstream.JetStream, stream, subject string, seq uint64) (*storedMsg, error) {
+	return v.cfg.stored(ctx, js.Conn(), stream, subject, seq)
+}
+
+// stored asks for the first message of a subject at or after a sequence. It does not use the client's GetMsg: that one asks any
+// replica where the stream allows it, and takes an empty message with a header Status for the server's own answer.
+func (c Config) stored(ctx context.Context, nc *nats.Conn, stream, subject string, seq uint64) (*storedMsg, error) {
 	body, err := json.Marshal(struct {
 		Seq  uint64 `json:"seq"`
 		Next string `json:"next_by_subj"`
@@ -230,7 +234,7 @@ func (v *LogView) get(ctx context.Context, js jetstream.JetStream, stream, subje
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := js.Conn().RequestWithContext(ctx, v.cfg.apiPrefix()+"STREAM.MSG.GET."+stream, body)
+	answer, err := nc.RequestWithContext(ctx, c.apiPrefix()+"STREAM.MSG.GET."+stream, body)
 	if err != nil {
 		return nil, fmt.Errorf("asking for message %d: %w", seq, err)
 	}

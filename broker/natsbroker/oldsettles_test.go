@@ -2,10 +2,16 @@ package natsbroker_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -192,32 +198,22 @@ func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
-			p := startProxy(t, ts.opts.Port)
+			c := newPowerCut(t)
+			a := c.a
+			p := startProxy(t, c.ts.opts.Port)
 			cfg := config(p.url())
 			cfg.AckWait = time.Minute
 			s := open(t, cfg)
 			a.publish(1, 5)
 			ack(t, s, receive(t, s, 5)...)
 			a.settled()
-			ts.down()
-			disk := filepath.Join(t.TempDir(), "disk")
-			if err := os.CopyFS(disk, os.DirFS(ts.opts.StoreDir)); err != nil {
-				t.Fatal(err)
-			}
-			ts.up()
-			a.again()
+			c.save()
 			a.publish(6, 10)
 			ms := receive(t, s, 5)
 			p.cut(toServer)
 			settle(t, s, ms, func() {
 				p.shut()
-				ts.down()
-				ts.opts.StoreDir = disk
-				ts.up()
-				a.again()
+				c.restore()
 				p.heal()
 				eventually(t, "it is connected again", func() bool { return a.info().NumWaiting > 0 })
 			})
@@ -232,5 +228,121 @@ func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
 			ack(t, s, receive(t, s, 5)...)
 			a.settled()
 		})
+	}
+}
+
+// The same where another process has all of the new ones before this one is connected again: how far the consumer has delivered
+// tells nothing then.
+func TestOldSettlesAfterAStreamLostItsEndToAnother(t *testing.T) {
+	for name, settle := range map[string]func(t *testing.T, s *opened, ms []broker.Message, lost func()){
+		"acks on their way": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
+			ack(t, s, ms...)
+			lost()
+		},
+		"handlers that run": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
+			lost()
+			ack(t, s, ms...)
+		},
+	} {
+		for _, news := range []int{2, 5} { // fewer than were lost, or as many
+			t.Run(fmt.Sprint(name, ", ", news), func(t *testing.T) {
+				t.Parallel()
+				c := newPowerCut(t)
+				p := startProxy(t, c.ts.opts.Port)
+				cfg := config(p.url())
+				cfg.AckWait = time.Minute
+				away := open(t, cfg)
+				c.a.publish(1, 5)
+				ack(t, away, receive(t, away, 5)...)
+				c.a.settled()
+				c.save()
+				c.a.publish(6, 10)
+				ms := receive(t, away, 5)
+				p.cut(toServer)
+				var s *opened
+				var new []broker.Message
+				settle(t, away, ms, func() {
+					p.shut()
+					c.restore()
+					cfg.URLs = []string{c.ts.url()}
+					s = open(t, cfg)
+					c.a.publish(6, 5+news)
+					new = receive(t, s, news)
+					waiting := c.a.info().NumWaiting
+					p.heal()
+					eventually(t, "who was away asks again", func() bool { return c.a.info().NumWaiting > waiting })
+				})
+				pass(t, 2*time.Second, "old acks had their time")
+				if n := c.a.info().NumAckPending; n != news {
+					t.Errorf("%d messages are unsettled, want the %d that the other process has", n, news)
+				}
+				ack(t, s, new...)
+				c.a.settled()
+			})
+		}
+	}
+}
+
+// powerCut is a server that can be set back to what it had stored.
+type powerCut struct {
+	t    *testing.T
+	ts   *testServer
+	a    *admin
+	disk string
+}
+
+func newPowerCut(t *testing.T) *powerCut {
+	ts := startServer(t)
+	c := &powerCut{t, ts, ts.admin(), filepath.Join(t.TempDir(), "disk")}
+	c.a.stream()
+	return c
+}
+
+// save keeps what is stored now.
+func (c *powerCut) save() {
+	c.t.Helper()
+	c.ts.down()
+	if err := os.CopyFS(c.disk, os.DirFS(c.ts.opts.StoreDir)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.ts.up()
+	c.a.again()
+}
+
+// restore has the server begin with that.
+func (c *powerCut) restore() {
+	c.t.Helper()
+	c.ts.down()
+	c.ts.opts.StoreDir = c.disk
+	c.ts.up()
+	c.a.again()
+}
+
+// Where the stream may not be asked for a message, that is warned of once, and nothing waits for it.
+func TestSettlesWhereTheStreamMayNotBeAsked(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, func(o *server.Options) {
+		few := &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.>"}}
+		o.Users = []*server.User{{Username: "all", Password: "word"},
+			{Username: "few", Password: "word", Permissions: &server.Permissions{Publish: few}}}
+	})
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	a.publish(1, 20)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.User, cfg.Password, cfg.AckWait = "few", broker.NewSecret("word"), time.Minute
+	s := open(t, cfg)
+	ms := receive(t, s, 20)
+	for ; len(ms) > 0; ms = ms[10:] {
+		p.drop()
+		ack(t, s, ms[:10]...)
+		eventually(t, "they are settled", func() bool { return a.info().NumAckPending == len(ms)-10 })
+	}
+	warned := slices.DeleteFunc(s.events.of(broker.Warning), func(e broker.Event) bool {
+		return !strings.Contains(e.Err.Error(), "STREAM.MSG.GET")
+	})
+	if len(warned) != 1 {
+		t.Errorf("it has warned %d times of what it may not ask", len(warned))
 	}
 }

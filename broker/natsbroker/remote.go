@@ -57,6 +57,25 @@ func (r *remoteConsumer) lastSeq(ctx context.Context) (uint64, error) {
 	return st.CachedInfo().State.LastSeq, nil
 }
 
+// lost says whether the stream has lost its end, as a witness tells. sure: that is known, or cannot be, since the stream may not
+// be asked, or has let go of all of them.
+func (r *remoteConsumer) lost(ctx context.Context, ws witnesses) (lost, sure bool) {
+	for _, w := range ws {
+		m, err := r.cfg.stored(ctx, r.link.conn(), r.cfg.Stream, ">", w.seq)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			if last, err := r.lastSeq(ctx); err != nil || last < w.seq {
+				return err == nil, err == nil
+			}
+		case err != nil:
+			return false, errors.Is(err, nats.ErrNoResponders)
+		case m.Seq == w.seq:
+			return m.Time.UnixNano() != w.nanos, true
+		}
+	}
+	return false, true
+}
+
 // request makes a request about the consumer; publish one whose answers go elsewhere.
 func (r *remoteConsumer) request(ctx context.Context, verb string, body []byte) (*nats.Msg, error) {
 	return r.link.conn().RequestWithContext(ctx, r.cfg.apiSubject(verb), body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -193,6 +194,9 @@ func (s *Source) back() { s.bells.pull.Ring() }
 
 // problem is told of asynchronous errors: missing permissions, headers that cannot be read.
 func (s *Source) problem(_ *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "STREAM.MSG.GET.") {
+		s.voucher.blind.Store(true)
+	}
 	if !s.held.closing() {
 		s.life.warn(fmt.Errorf("natsbroker: %w", err))
 	}

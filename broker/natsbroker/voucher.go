@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker/kit"
@@ -14,7 +15,8 @@ type voucher struct {
 	link     *link
 	outbox   *outbox
 	consumer *remoteConsumer
-	gone     kit.Bell // for the watcher: it is another one, or none
+	gone     kit.Bell    // for the watcher: it is another one, or none
+	blind    atomic.Bool // we may not ask the stream for a message
 }
 
 // How long the server has for its first answer, which may be lost with its connection; the next ones have twice as long. And
@@ -58,6 +60,9 @@ func (v *voucher) vouch(ctx context.Context, patience time.Duration) bool {
 	q := v.outbox.ask(epochOf(v.link.conn()))
 	info, err := v.consumer.info(ctx)
 	if err == nil && info.Created.Equal(w.created) {
+		if !v.checkEnd(ctx, patience) {
+			return false
+		}
 		v.side.vouched(w, q, info)
 		return v.outbox.isSure(q.over)
 	}
@@ -65,4 +70,18 @@ func (v *voucher) vouch(ctx context.Context, patience time.Duration) bool {
 		v.gone.Ring()
 	}
 	return false
+}
+
+// checkEnd finds out whether the stream has lost its end, where it may be asked: nothing is said then of what came before. false:
+// that is not known yet.
+func (v *voucher) checkEnd(ctx context.Context, patience time.Duration) bool {
+	ws, nth := v.side.witnesses()
+	if len(ws) == 0 || v.blind.Load() {
+		return true
+	}
+	lost, sure := v.consumer.lost(ctx, ws)
+	if lost {
+		v.side.forgot(0, nth)
+	}
+	return sure || v.blind.Load() || patience >= requestTimeout // no answer: it is not to wait for ever
 }

@@ -80,14 +80,29 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	}
 }
 
-// vouched takes an info, asked for after look, of the consumer as it should be, over a new connection.
-func (s watchSide) vouched(w watched, q question, info *jetstream.ConsumerInfo) {
+// witnesses are those by which to find out whether the stream has lost its end since the connection, or the consumer, was last in
+// doubt; and which delivery was the newest then.
+func (s watchSide) witnesses() (ws witnesses, nth uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock.forgot(info.Delivered.Stream, w.came)
-	s.outbox.forgot(info.Delivered.Stream, w.came)
+	s.stock.witnesses(&ws, s.stock.older)
+	s.outbox.witnesses(&ws, s.stock.older)
+	return ws, s.stock.older
+}
+
+// vouched takes an info, asked for after look, of the consumer as it should be, over a new connection.
+func (s watchSide) vouched(w watched, q question, info *jetstream.ConsumerInfo) {
+	s.forgot(info.Delivered.Stream, w.came)
 	s.outbox.vouched(q)
 	s.stock.bells.pull.Ring()
+}
+
+// forgot takes that the server knows of no delivery behind delivered, of the first nth.
+func (s watchSide) forgot(delivered, nth uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.forgot(delivered, nth)
+	s.outbox.forgot(delivered, nth)
 }
 
 // from is from where to go on when the consumer is lost.
