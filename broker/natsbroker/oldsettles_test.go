@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -280,6 +282,43 @@ func TestOldSettlesAfterAStreamLostItsEndToAnother(t *testing.T) {
 				c.a.settled()
 			})
 		}
+	}
+}
+
+// And where the stream is at another server than the one that the process is connected to, so that its connection stays.
+func TestOldSettlesAfterAnotherServerLostTheStream(t *testing.T) {
+	for name, budget := range map[string]int{"with a pull": 100, "with a full budget": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			servers := startCluster(t)
+			servers[0].admin().stream(func(sc *jetstream.StreamConfig) { sc.Storage = jetstream.MemoryStorage })
+			home := must(servers[0].admin().js.Stream(ctx, "S")).CachedInfo().Cluster.Leader
+			at := slices.IndexFunc(servers, func(ts *testServer) bool { return ts.opts.ServerName == home })
+			near, far := servers[(at+1)%3], servers[(at+2)%3]
+			a := near.admin()
+			cfg := config(near.url())
+			cfg.AckWait = time.Minute
+			old := open(t, cfg, func(o *broker.Options) { o.Budget.Messages = budget })
+			a.publish(1, 5)
+			ms := receive(t, old, 5)
+			servers[at].down()
+			eventually(t, "it is told", func() bool { return len(old.events.of(broker.Down)) > 0 })
+			servers[at].up()
+			cfg.URLs = []string{far.url()}
+			open(t, cfg)
+			eventually(t, "others have the sequences", func() bool {
+				_, err := a.js.Publish(ctx, "s.a", nil)
+				return err == nil && must(a.js.Stream(ctx, "S")).CachedInfo().State.LastSeq >= 5
+			})
+			eventually(t, "others are in hand", func() bool { return a.info().NumAckPending >= 5 })
+			n := a.info().NumAckPending
+			ack(t, old, ms...)
+			pass(t, time.Second, "old acks had their time")
+			if left := a.info().NumAckPending; left != n {
+				t.Errorf("%d messages are unsettled, of %d others", left, n)
+			}
+		})
 	}
 }
 

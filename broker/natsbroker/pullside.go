@@ -41,6 +41,9 @@ func (s pullSide) listen(q *quiet, patience int64) (signs, silenceKind, time.Dur
 	}
 	v, since := q.look(now, patience)
 	k.pulls.revive = k.pulls.revive || v != notSilent
+	if v == pullSilent || v == noAnswer {
+		k.doubt()
+	}
 	return now, v, since
 }
 

@@ -151,14 +151,20 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 			time.AfterFunc(d, s.bells.pull.Ring)
 		}
 	}
-	if st.verdict == pullDeleted { // there may be another one already, of another stream
-		s.older = s.came
-		s.outbox.doubtIt()
+	switch st.verdict {
+	case pullDeleted, pullReset, pullAbsent: // there may be another one by now, or its server was started again, behind another one
+		s.doubt()
 	}
 	if b.ses == s.ses && st.verdict == pullUnpinned {
 		s.lose(b.ses, errPinTaken)
 	}
 	return current
+}
+
+// doubt has nothing said, or pulled anew, until the consumer was found to be the same.
+func (s *stock) doubt() {
+	s.older = s.came
+	s.outbox.doubtIt()
 }
 
 // accept takes a delivery in: it is of a message that is here, or finished, or not due yet, or new.

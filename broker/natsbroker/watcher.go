@@ -63,7 +63,8 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 	case ctx.Err() != nil:
 	case missing(err):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted: %w", w.which(), err))
-	case err != nil: // says nothing; the connection has its own events
+	case err != nil: // nobody may be there though the connection is
+		w.side.doubt()
 	case !info.Created.Equal(now.created):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:

@@ -41,6 +41,13 @@ func (s watchSide) begin(ses *session, d durable) {
 	k.bells.pull.Ring()
 }
 
+// doubt says that the consumer did not answer.
+func (s watchSide) doubt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.doubt()
+}
+
 // A watched is what the consumer is looked at for.
 type watched struct {
 	ses     *session
