@@ -183,6 +183,7 @@ func (p *puller) react(st status) {
 			Err: fmt.Errorf("natsbroker: consumer %s refused a pull: %s", p.consumer.name(), st.text)})
 	case pullAbsent:
 		p.holdOff(250 * time.Millisecond)
+		p.side.revive()
 		p.gone.Ring()
 	case pullDeleted:
 		p.gone.Ring()

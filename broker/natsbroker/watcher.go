@@ -27,6 +27,7 @@ type watcher struct {
 
 	opts broker.Options // set by open
 	told []string       // what differs from the configuration, as of the last look
+	away bool           // the last look had no answer
 }
 
 // open finds the consumer for the first time.
@@ -58,16 +59,23 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 	if !ok {
 		return
 	}
+	asked := time.Now()
 	info, err := w.consumer.sureInfo(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case missing(err):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted: %w", w.which(), err))
 	case err != nil: // nobody may be there though the connection is
+		w.away = true
 		w.side.doubt()
+		w.events.Lost(fmt.Errorf("natsbroker: looking at %s: %w", w.which(), err))
 	case !info.Created.Equal(now.created):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
+		if w.away {
+			w.away = false
+			w.events.Found(asked)
+		}
 		w.side.learn(now, info)
 		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
 		if stream {
