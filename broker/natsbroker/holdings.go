@@ -145,6 +145,13 @@ func (h *holdings) lost() {
 	}
 }
 
+// denied says that the server let a settle not through, and how many of them are to be told now.
+func (h *holdings) denied() (tell int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stock.denied.happened(h.stock.clock.now())
+}
+
 func (h *holdings) closing() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -266,12 +266,8 @@ func (p *Publisher) watchDenied(subject string) chan struct{} {
 }
 
 func (p *Publisher) problem(_ *nats.Subscription, err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	_, rest, ok := strings.Cut(err.Error(), `Publish to "`)
-	subject, _, quoted := strings.Cut(rest, `"`)
-	if !ok || !quoted {
+	subject := denied(err)
+	if subject == "" {
 		return
 	}
 	p.mu.Lock()

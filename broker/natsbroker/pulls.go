@@ -19,7 +19,7 @@ type pulls struct {
 	lastSent   int64         // when the last one was sent
 	wakes      int64         // when the puller looks again by itself
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
-	unasked    unasked
+	unasked    seldom        // deliveries that answered no request and were given back
 }
 
 // An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
@@ -115,24 +115,4 @@ func (p *pulls) rest(now int64) (d time.Duration, wake bool) {
 // mayRevive says whether it is time for a new inbox.
 func (p *pulls) mayRevive(now int64) bool {
 	return (p.revive || p.in == nil) && now >= p.barren.until
-}
-
-// unasked is deliveries that answer no request.
-type unasked struct {
-	n    int   // that were given back and not told of
-	told int64 // when it was last told, by the source's clock
-}
-
-// tellUnasked is how often it is told of them, at most.
-const tellUnasked = int64(time.Minute)
-
-// refused counts one more, and says how many are to be told now.
-func (u *unasked) refused(now int64) (tell int) {
-	u.n++
-	if u.told != 0 && now-u.told < tellUnasked {
-		return 0
-	}
-	tell = u.n
-	u.n, u.told = 0, now
-	return tell
 }

@@ -314,6 +314,28 @@ func TestLoginThatExpiresOverAClosedConnection(t *testing.T) {
 	a.settled()
 }
 
+// Acks that the server does not let through are told of once, not each by itself: there are some for each message, every second.
+func TestAcksThatAreNotAllowed(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, func(o *server.Options) {
+		few := &server.SubjectPermission{Deny: []string{"$JS.ACK.>"}}
+		o.Users = []*server.User{{Username: "all", Password: "word"},
+			{Username: "few", Password: "word", Permissions: &server.Permissions{Publish: few}}}
+	})
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	a.publish(1, 50)
+	cfg := config(ts.url())
+	cfg.User, cfg.Password, cfg.AckWait = "few", broker.NewSecret("word"), time.Minute
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 50)...)
+	eventually(t, "it is warned of", func() bool { return len(s.events.of(broker.Warning)) > 0 })
+	pass(t, 2*time.Second, "acks were sent again")
+	if w := s.events.of(broker.Warning); len(w) != 1 || !strings.Contains(w[0].Err.Error(), "may this user publish to $JS.ACK.>?") {
+		t.Errorf("%d warnings, the first of them %v; want one", len(w), w[0].Err)
+	}
+}
+
 func TestSecretsAreNotPrinted(t *testing.T) {
 	cfg := natsbroker.Config{Connection: natsbroker.Connection{Password: broker.NewSecret(canary), Token: broker.NewSecret(canary)}}
 	var b strings.Builder

@@ -194,12 +194,30 @@ func (s *Source) back() { s.bells.pull.Ring() }
 
 // problem is told of asynchronous errors: missing permissions, headers that cannot be read.
 func (s *Source) problem(_ *nats.Subscription, err error) {
-	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "STREAM.MSG.GET.") {
+	what := denied(err)
+	if strings.Contains(what, "STREAM.MSG.GET.") {
 		s.voucher.blind.Store(true)
 	}
-	if !s.held.closing() {
+	switch {
+	case s.held.closing():
+	case strings.HasPrefix(what, ackPrefix): // one for each message, again and again
+		if n := s.held.denied(); n > 0 {
+			s.life.warn(fmt.Errorf("natsbroker: the server does not let acks through, so all comes again; "+
+				"may this user publish to %s>? Refused were %d: %w", ackPrefix, n, err))
+		}
+	default:
 		s.life.warn(fmt.Errorf("natsbroker: %w", err))
 	}
+}
+
+// denied is the subject that the server says we may not publish to; empty where it says no such thing.
+func denied(err error) (subject string) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return ""
+	}
+	_, rest, _ := strings.Cut(err.Error(), `Publish to "`)
+	subject, _, _ = strings.Cut(rest, `"`)
+	return subject
 }
 
 // unsent is told of naks whose lease ran out before there was a connection to send them, late of acks that perhaps arrived after

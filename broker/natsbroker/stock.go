@@ -33,6 +33,7 @@ type stock struct {
 	lag      lag
 	receiver waiter
 	said     settles // on their way into the outbox
+	denied   seldom  // settles that we may not publish
 
 	came    uint64    // deliveries, ever
 	pinID   string    // the newest that came with one
@@ -287,7 +288,7 @@ func (s *stock) refuse(ses *session, reply string) {
 		s.giveBack(reply)
 	}
 	s.regather(ses)
-	if n := s.pulls.unasked.refused(s.clock.now()); n > 0 {
+	if n := s.pulls.unasked.happened(s.clock.now()); n > 0 {
 		s.warn(fmt.Errorf("natsbroker: consumer %s: deliveries that were not asked for came while the budget was used up, "+
 			"and were given back: %d", s.cfg.Consumer, n))
 	}
