@@ -58,8 +58,12 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 	return d, nil
 }
 
-// resume is the sequence to start at, or 0 to start as configured.
+// resume is the sequence to start at, or 0 to start as configured. On a work queue all that is there is unsettled, and the server
+// takes no other start.
 func (d durable) resume(from after) uint64 {
+	if d.stream != nil && d.stream.Config.Retention == jetstream.WorkQueuePolicy {
+		return 0
+	}
 	if !from.started || d.stream == nil || !d.stream.Created.Equal(from.stream) {
 		return 0
 	}

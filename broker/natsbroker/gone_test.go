@@ -235,6 +235,33 @@ func TestRecreateConsumer(t *testing.T) {
 	}
 }
 
+// On a work queue a consumer can only begin with all that is there, which is what nobody has settled.
+func TestRecreateConsumerOfAWorkQueue(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(sc *jetstream.StreamConfig) { sc.Retention = jetstream.WorkQueuePolicy })
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	s := open(t, cfg)
+	a.publish(1, 3)
+	ack(t, s, receive(t, s, 3)...)
+	a.settled()
+	at := time.Now()
+	eventually(t, "the floor is known", func() bool { return s.Lag().At.After(at) })
+	if err := a.js.DeleteConsumer(context.Background(), "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(4, 6)
+	for _, m := range receive(t, s, 3) {
+		if m.Offset < 4 {
+			t.Errorf("%d came again", m.Offset)
+		}
+		ack(t, s, m)
+	}
+	a.settled()
+}
+
 // What is still out under the claim that ended is delivered by the new consumer to the same process: it is not handed out before
 // it was settled.
 func TestRecreatedWhileOut(t *testing.T) {
