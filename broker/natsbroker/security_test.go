@@ -336,6 +336,29 @@ func TestAcksThatAreNotAllowed(t *testing.T) {
 	}
 }
 
+// Who may not ask for the stream works without: it is told at the start, and not asked again.
+func TestStreamThatMayNotBeAsked(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, func(o *server.Options) {
+		few := &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.>"}}
+		o.Users = []*server.User{{Username: "all", Password: "word"},
+			{Username: "few", Password: "word", Permissions: &server.Permissions{Publish: few}}}
+	})
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	a.publish(1, 10)
+	cfg := config(ts.url())
+	cfg.User, cfg.Password, cfg.Poll = "few", broker.NewSecret("word"), 20*time.Millisecond
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 10)...)
+	a.settled()
+	asked := len(s.events.of(broker.Warning))
+	pass(t, 5*time.Second, "it has looked often")
+	if w := s.events.of(broker.Warning); len(w) != asked || asked != 1 {
+		t.Errorf("%d warnings at the start, and %d later, the last of them %v; want one and none", asked, len(w)-asked, w[len(w)-1].Err)
+	}
+}
+
 func TestSecretsAreNotPrinted(t *testing.T) {
 	cfg := natsbroker.Config{Connection: natsbroker.Connection{Password: broker.NewSecret(canary), Token: broker.NewSecret(canary)}}
 	var b strings.Builder

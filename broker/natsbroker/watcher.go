@@ -78,7 +78,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		}
 		w.side.learn(now, info)
 		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
-		if stream {
+		if stream && now.stream {
 			w.checkStream(ctx, info)
 		}
 	}

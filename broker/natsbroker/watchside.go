@@ -55,6 +55,7 @@ type watched struct {
 	suspect bool      // deliveries count from the beginning
 	created time.Time // of the consumer as it should be
 	came    uint64    // deliveries, until then
+	stream  bool      // we may ask for the stream
 }
 
 // look says what is to be looked at; false: nothing.
@@ -65,7 +66,7 @@ func (s watchSide) look() (w watched, ok bool) {
 	if k.ses == nil || k.flow.fatal != nil {
 		return w, false
 	}
-	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came}, true
+	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came, k.from.started}, true
 }
 
 // learn takes an info, asked for after look, of the consumer as it should be.
