@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,15 +19,24 @@ type confirmations struct {
 	mu      sync.Mutex
 	prefix  string // publishes carry prefix and a number as their reply subject
 	of      *nats.Conn
+	sub     *nats.Subscription
 	last    uint64
 	waiting map[uint64]chan error
+	denied  error     // why no answers come
+	again   time.Time // when to ask for them again, then
 }
+
+// deafFor is for how long nothing is published where no answers may be had: each time it would be stored, and nobody would know.
+const deafFor = 5 * time.Second
 
 // use listens on nc, if it does not already.
 func (c *confirmations) use(nc *nats.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nc {
+	switch {
+	case c.denied != nil && time.Now().Before(c.again):
+		return c.denied
+	case c.denied == nil && c.of == nc:
 		return nil
 	}
 	prefix := nc.NewInbox() + "."
@@ -37,8 +47,26 @@ func (c *confirmations) use(nc *nats.Conn) error {
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return err
 	}
-	c.of, c.prefix = nc, prefix
+	if c.denied != nil && c.of == nc {
+		_ = c.sub.Unsubscribe()
+	}
+	c.of, c.sub, c.prefix, c.denied = nc, sub, prefix, nil
 	return nil
+}
+
+// refused takes that the server lets nobody subscribe to some subject. Where it is ours, no answer will come.
+func (c *confirmations) refused(err error) {
+	c.mu.Lock()
+	ours := c.prefix != "" && strings.Contains(err.Error(), `Subscription to "`+c.prefix)
+	if ours {
+		c.denied = fmt.Errorf("the answers of streams may not be listened to: %v", err) // which refuses no message: not wrapped
+		c.again = time.Now().Add(deafFor)
+		err = c.denied
+	}
+	c.mu.Unlock()
+	if ours {
+		c.lost(err)
+	}
 }
 
 // publish sends m. What became of it comes on the channel, unless forget is called.

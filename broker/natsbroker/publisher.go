@@ -268,6 +268,7 @@ func (p *Publisher) watchDenied(subject string) chan struct{} {
 func (p *Publisher) problem(_ *nats.Subscription, err error) {
 	subject := denied(err)
 	if subject == "" {
+		p.answers.refused(err)
 		return
 	}
 	p.mu.Lock()

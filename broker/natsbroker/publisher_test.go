@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
@@ -191,6 +192,37 @@ func TestPublishToAFullAccount(t *testing.T) {
 	}
 	if err == nil || errors.Is(err, broker.ErrRefused) {
 		t.Fatalf("Publish to a full account: %v", err)
+	}
+}
+
+// Who may not listen to the stream's answers is told so, and nothing is sent that nobody could confirm: it would be stored again
+// and again.
+func TestPublishWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, func(o *server.Options) {
+		few := &server.SubjectPermission{Deny: []string{"_INBOX.>"}}
+		o.Users = []*server.User{{Username: "all", Password: "word"},
+			{Username: "few", Password: "word", Permissions: &server.Permissions{Subscribe: few}}}
+	})
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) {
+		c.User, c.Password, c.AckTimeout = "few", broker.NewSecret("word"), patience
+	})
+	for range 5 {
+		ctx, cancel := context.WithTimeout(context.Background(), patience/2)
+		defer cancel()
+		err := p.Publish(ctx, []broker.Outgoing{{Topic: "s.a"}})
+		var each *broker.PublishError
+		if errors.As(err, &each) {
+			err = each.Errs[0]
+		}
+		if err == nil || !strings.Contains(err.Error(), `Subscription to "_INBOX.`) || errors.Is(err, broker.ErrRefused) {
+			t.Fatalf("Publish: %v, want that it may not subscribe", err)
+		}
+	}
+	if n := must(must(a.js.Stream(context.Background(), "S")).Info(context.Background())).State.Msgs; n > 1 {
+		t.Errorf("%d messages were stored without a confirmation", n)
 	}
 }
 
