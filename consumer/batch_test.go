@@ -243,6 +243,75 @@ func TestBatchStuck(t *testing.T) {
 	})
 }
 
+// The guard keeps messages from a batch handler, all of a batch if need be, and none of them is acked for that.
+func TestOversizeInBatches(t *testing.T) {
+	for name, large := range map[string]func(i int) bool{
+		"all":  func(int) bool { return true },
+		"some": func(i int) bool { return i%3 > 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				const messages = 30
+				good := 0
+				for i := range messages {
+					value := make([]byte, 2000)
+					if !large(i) {
+						value = value[:10]
+						good++
+					}
+					if err := b.Produce(broker.Outgoing{Topic: "in", Value: value}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var seen atomic.Int64
+				r := start(t, b, consumer.Config{
+					MaxMessageBytes: 1000, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+					Batch: &consumer.Batch{Size: 10, Handler: func(_ context.Context, ms []*consumer.Message) error {
+						seen.Add(int64(len(ms)))
+						return nil
+					}}})
+				time.Sleep(time.Second)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if dead := len(b.Messages("dead")); seen.Load() != int64(good) || dead != messages-good {
+					t.Errorf("%d handled and %d dead letters, want %d and %d", seen.Load(), dead, good, messages-good)
+				}
+				wantUnsettled(t, b, 0)
+			})
+		})
+	}
+}
+
+// A batch that is over its time fails by that: each of its messages that has no error of its own making.
+func TestBatchTimeout(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 20)
+		r := start(t, b, consumer.Config{Timeout: time.Second, StuckAfter: time.Minute,
+			Batch: &consumer.Batch{Size: 10, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+				if ms[0].Runs > 0 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		failed := eventsOf[consumer.Failed](r.journal)
+		for _, f := range failed {
+			if f.Class != "timeout" || !errors.Is(f.Err, consumer.ErrTimeout) {
+				t.Errorf("failure: class %s, %v", f.Class, f.Err)
+			}
+		}
+		if len(failed) < 20 {
+			t.Errorf("%d failed, want each", len(failed))
+		}
+		wantUnsettled(t, b, 0)
+	})
+}
+
 // What is gathering when the stop comes goes back at once, in one batch or in one for each level.
 func TestDrainGivesGatheringBack(t *testing.T) {
 	levels := &consumer.Priority{Levels: []int{3, 2, 1}, Of: func(m *consumer.Message) int { return int(m.Offset % 3) }}

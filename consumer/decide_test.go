@@ -72,6 +72,8 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictDeadLetter, class: "crash"}},
 		{"too large: no run", outcome{err: ErrTooLarge, attempt: 1, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "oversize"}},
+		{"before the last delivery: again", outcome{err: boom, attempt: 4, maxDeliv: 5, trust: broker.AtMost, letters: true},
+			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: 100 * time.Millisecond}},
 		{"last delivery: handed on", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1}},
 		{"last delivery, no place: kept here", outcome{err: boom, attempt: 5, maxDeliv: 5, trust: broker.AtMost},

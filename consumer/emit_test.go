@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,6 +272,82 @@ func TestEmitWithoutTransactions(t *testing.T) {
 		if len(ids) != 4 || ids[""] {
 			t.Errorf("IDs of four outputs: %v", ids)
 		}
+	})
+}
+
+// An output that Config.Output cannot publish is the failure of its message: that is not acked without it.
+func TestOutputThatIsNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Lease: time.Minute, Leased: true})
+		p := &publisher{Publisher: b.Publisher()}
+		defer func() { _ = p.Close(context.Background()) }()
+		p.set(errors.New("no route"))
+		produce(t, b, 2)
+		r := start(t, b, consumer.Config{
+			Output: p, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Retry: consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second, Jitter: -1}},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				return consumer.Emit(ctx, emitted(m, "a"), emitted(m, "b"))
+			}})
+		time.Sleep(10 * time.Second)
+		wantUnsettled(t, b, 2)
+		if err := consumer.EmitBy(t.Context(), p, broker.Outgoing{Topic: "out"}); err == nil {
+			t.Error("a publisher of the handler's own failed, and EmitBy said nothing")
+		}
+		p.set(nil)
+		time.Sleep(2 * time.Second)
+		wantUnsettled(t, b, 0)
+		wantOut(t, b, "0a", "0b", "1a", "1b")
+
+		p.set(&broker.PublishError{Errs: []error{errors.New("no route"), broker.ErrRefused}}) // the second would never be stored
+		produce(t, b, 1)
+		time.Sleep(time.Second / 2)
+		if dead := b.Messages("dead"); len(dead) != 1 {
+			t.Errorf("%d dead letters, want that of the output that is refused", len(dead))
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}
+
+// What is emitted when the call is over, or was given up, or for a message that the call does not handle, is refused and not
+// dropped in silence.
+func TestEmitTooLate(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produce(t, b, 1)
+		var handlers atomic.Pointer[context.Context]
+		var begun atomic.Int32
+		c.Timeout, c.StuckAfter = time.Second, time.Second
+		c.Handler = func(ctx context.Context, m *consumer.Message) error {
+			if begun.Add(1) == 1 { // it does not heed its timeout, and another run begins meanwhile
+				time.Sleep(10 * time.Second)
+				if err := consumer.Emit(ctx, emitted(m, "stuck")); err == nil {
+					t.Error("emitted by a handler that was given up")
+				}
+				return nil
+			}
+			handlers.Store(&ctx)
+			other := m.Clone()
+			other.Token++
+			if err := consumer.EmitFor(ctx, other, emitted(m, "other")); err == nil {
+				t.Error("emitted for another message")
+			}
+			return consumer.EmitFor(ctx, m.Clone(), emitted(m, ""))
+		}
+		r := start(t, b, c)
+		time.Sleep(20 * time.Second)
+		if err := consumer.Emit(*handlers.Load(), broker.Outgoing{Topic: "out", Value: []byte("late")}); err == nil {
+			t.Error("emitted after the handler has returned")
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if err := consumer.Emit(*handlers.Load(), broker.Outgoing{Topic: "out", Value: []byte("late")}); err == nil {
+			t.Error("emitted after the end")
+		}
+		wantOut(t, b, "0")
 	})
 }
 

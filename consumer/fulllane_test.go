@@ -79,6 +79,39 @@ func TestPoisonedKey(t *testing.T) {
 	}
 }
 
+// What fails in a lane that became full while it ran is a dead letter as what waited for its next attempt is then.
+func TestFailsInAFullLane(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produceKeyed(t, b, 60, 1)
+		first := true
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 20, Full: consumer.LaneDeadLetter},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(context.Context, *consumer.Message) error {
+				if !first {
+					return nil
+				}
+				first = false
+				time.Sleep(10 * time.Second) // the lane fills behind it
+				return consumer.RetryAfter(errors.New("bad"), time.Hour)
+			}})
+		time.Sleep(20 * time.Second)
+		if len(eventsOf[consumer.LaneFull](r.journal)) == 0 {
+			t.Fatal("the lane was never full: nothing was shown")
+		}
+		if n := len(b.Messages("dead")); n != 1 {
+			t.Errorf("%d dead letters, want that of the one that failed", n)
+		}
+		if e := eventsOf[consumer.Failed](r.journal); len(e) != 1 || e[0].Verdict != consumer.VerdictDeadLetter {
+			t.Errorf("failures: %+v", e)
+		}
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A full lane that empties lets its partition go on.
 func TestFullLaneThaws(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {

@@ -283,6 +283,67 @@ func TestAttemptsAcrossRetryTopics(t *testing.T) {
 	})
 }
 
+// What a batch handler failed comes back from a retry topic to a batch handler, once.
+func TestRetryTopicInBatches(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 50)
+		var l ledger
+		r := start(t, b, consumer.Config{
+			Retry: consumer.Retry{Topics: retries(b)},
+			Batch: &consumer.Batch{Size: 10, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				each := &consumer.BatchError{Errs: make([]error, len(ms))}
+				for i, m := range ms {
+					if m.Runs == 0 {
+						each.Errs[i] = consumer.RetryAfter(errors.New("later"), time.Minute)
+						continue
+					}
+					l.add(m)
+				}
+				return each
+			}}})
+		time.Sleep(30 * time.Second)
+		wantUnsettled(t, b, 0)
+		time.Sleep(2 * time.Minute)
+		l.check(t, 50)
+		if n := b.Unsettled("group-retry"); n != 0 {
+			t.Errorf("%d messages are unsettled in the retry topics", n)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Stats().InFlight; n != 0 {
+			t.Errorf("%d messages were never settled", n)
+		}
+	})
+}
+
+// A consumer whose retry topics are read no more ends: what waits there would wait for ever.
+func TestRetrySourceFailsForGood(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		topics, told := retries(b), errors.New("told to fail for good")
+		topics.Source = failing{topics.Source, told}
+		r := start(t, b, consumer.Config{Retry: consumer.Retry{Topics: topics},
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Minute)
+		select {
+		case <-r.done:
+		default:
+			t.Error("the consumer goes on")
+		}
+		if err := r.end(); !errors.Is(err, told) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// failing is a source that ends at once.
+type failing struct {
+	broker.Source
+	err error
+}
+
+func (f failing) Receive([]broker.Message) (int, error) { return 0, f.err }
+
 // Whatever producers write into the headers, a retry topic's messages are handled, in time.
 func TestForgedRetryHeaders(t *testing.T) {
 	for _, forged := range []broker.Header{

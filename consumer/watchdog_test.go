@@ -89,6 +89,12 @@ func TestTimeoutEndsOneContextOnly(t *testing.T) {
 
 // b22, II.8: a handler that never returns loses its message and its worker, not the consumer.
 func TestStuckHandlerIsReplacedAndItsLateResultIsVoid(t *testing.T) {
+	for name, result := range map[string]error{"success": nil, "failure": errors.New("late")} {
+		t.Run(name, func(t *testing.T) { stuckHandlerIsReplaced(t, result) })
+	}
+}
+
+func stuckHandlerIsReplaced(t *testing.T, result error) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 50)
 		release := make(chan struct{})
@@ -101,7 +107,7 @@ func TestStuckHandlerIsReplacedAndItsLateResultIsVoid(t *testing.T) {
 				stuckOnce.Do(func() { stuck = true })
 				if stuck {
 					<-release
-					return nil
+					return result
 				}
 				l.add(m)
 				return nil
@@ -124,7 +130,7 @@ func TestStuckHandlerIsReplacedAndItsLateResultIsVoid(t *testing.T) {
 		if err := r.end(); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Stats(); s.Handled != 50 || s.InFlight != 0 {
+		if s := r.Stats(); s.Handled != 50 || s.Failed != 1 || s.InFlight != 0 {
 			t.Errorf("stats: %+v", s)
 		}
 	})
