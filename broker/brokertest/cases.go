@@ -129,6 +129,7 @@ func cases() []testCase {
 		{name: "OutputsOnce", run: outputsOnce, why: needsAtomic},
 		{name: "OutputsTogether", run: outputsTogether, why: needsAtomic},
 		{name: "OutputsInOrder", run: outputsInOrder, why: needsAtomic},
+		{name: "OutputsInBudget", run: outputsInBudget, why: needsAtomic},
 		{name: "OutputsOfLost", setup: Setup{Partitions: 2}, run: outputsOfLost, why: needsAtomic},
 		{name: "OutputsOfKilled", run: outputsOfKilled, why: needsAtomic},
 		{name: "OutputsOfCutToBroker", run: outputsOfCut(ToBroker), why: needsAtomic},

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -177,6 +178,46 @@ func outputsInOrder(w *world) {
 			w.Fatalf("output %d of the partition is of %s, and ack %d was of %s", i, name, i, id(ms[i]))
 		}
 	}
+}
+
+// outputsInBudget proves that outputs count in the budget as long as they are not stored, and no longer: while nothing can be
+// stored there is soon no room for more messages, and once it can, several budgets full of outputs go through.
+func outputsInBudget(w *world) {
+	w.need("FailSettles", w.sys.FailSettles != nil)
+	const limit, each, n = 20_000, 2000, 60
+	m := w.join(budget(1, limit))
+	stop := m.handle(func(msg *broker.Message) {
+		m.release([]*broker.Message{msg}, true)
+		o := m.acks.output(msg, nil)
+		o.Value = append(o.Value, bytes.Repeat([]byte{'.'}, each)...)
+		if err := m.acks.emit(msg.Claim, []broker.Emission{{Tokens: []uint64{msg.Token}, Outs: []broker.Outgoing{o}}}); err != nil {
+			m.fail("AckEmitting: %v", err)
+		}
+	})
+	defer stop()
+	// One by one: what is prefetched before there are outputs goes through.
+	ids := w.produce(0, 1)
+	handled := func() bool { return w.books.Open() == 0 }
+	w.eventually("the first message was acked", handled)
+	w.sys.FailSettles(w, 1<<20)
+	full := false
+	for i := 0; i < n && !full; i++ {
+		ids = append(ids, w.produce(0, 1)...)
+		for end := time.Now().Add(w.lease); !handled() && !full; time.Sleep(poll) {
+			full = time.Now().After(end)
+		}
+	}
+	if !full {
+		w.Errorf("%d messages were acked with outputs of %d bytes each, none of which can be stored: the budget is %d bytes", n, each,
+			limit)
+	}
+	w.sys.FailSettles(w, 0)
+	for range n {
+		ids = append(ids, w.produce(0, 1)...)
+		w.eventually("a message was acked, since outputs are stored", handled)
+	}
+	w.settled()
+	w.eachHasOutput(ids)
 }
 
 // outputsOfLost proves that what a process acks of a claim that is another's by now leaves nothing behind: it was taken, and its
