@@ -12,7 +12,7 @@ type LagReporter interface {
 
 // Lag says how far a source is behind. Unknown is -1 and never 0: a scaler that reads 0 for unknown takes workers away.
 type Lag struct {
-	// Waiting was never delivered to anyone.
+	// Waiting was never delivered to anyone. What is prefetched may count as delivered.
 	Waiting int64
 	// Unsettled is Waiting and all that was delivered and not settled.
 	Unsettled int64

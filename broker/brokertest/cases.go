@@ -142,6 +142,7 @@ func cases() []testCase {
 
 		// Lag, payload, publishing, and what is left over.
 		{name: "Lag", run: lagIsRight},
+		{name: "LagWaiting", run: lagWaiting, why: again},
 		{name: "LagOfTwo", setup: Setup{Partitions: 2}, run: lagOfTwo, why: again},
 		{name: "LagWhileDown", run: lagWhileDown},
 		{name: "Floors", run: floors, why: again},

@@ -23,8 +23,7 @@ func lagIsRight(w *world) {
 	m.receive()
 	ms := m.take(10)
 	if !w.h.Traits.AtMostOnce {
-		w.eventually("the lag counts 30 unsettled messages, of which 10 are out", func() bool {
-			l := s.Lag()
+		w.lag(s, "30 messages are unsettled, of which 10 are out", func(l broker.Lag) bool {
 			return l.Unsettled == 30 && l.Waiting >= 0 && l.Waiting <= 20
 		})
 	}
@@ -33,7 +32,7 @@ func lagIsRight(w *world) {
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
 	w.settled()
-	w.eventually("the lag reaches 0", func() bool { l := s.Lag(); return l.Unsettled == 0 && l.Waiting == 0 })
+	w.lag(s, "all is settled", func(l broker.Lag) bool { return l.Unsettled == 0 && l.Waiting == 0 })
 	byPartition(w, s)
 	at := s.Lag().At
 	if at.IsZero() {
@@ -41,6 +40,37 @@ func lagIsRight(w *world) {
 	}
 	w.produce(0, 5)
 	w.eventually("a later lag was learned", func() bool { return s.Lag().At.After(at) })
+}
+
+// lag waits until a source's lag is that of what is so.
+func (w *world) lag(s broker.LagReporter, what string, right func(broker.Lag) bool) {
+	w.Helper()
+	if !w.within(func() bool { return right(s.Lag()) }) {
+		w.Fatalf("the lag is %+v after %v, though %s%s", s.Lag(), w.h.Patience, what, w.seen())
+	}
+}
+
+// lagWaiting proves that Lag.Waiting has what waits: with a budget for one message nearly all of 30 do.
+func lagWaiting(w *world) {
+	const limit, n = 10_000, 30
+	m := w.process(budget(1, limit))
+	s, ok := m.src.(broker.LagReporter)
+	if !ok {
+		w.h.skip(w, "the source is no broker.LagReporter")
+	}
+	for _, o := range w.filled(w.sys.Topics[0], n, limit-1000) {
+		w.sys.Produce(w, 0, o) // by itself, for a broker may answer with a whole batch
+	}
+	m.open()
+	m.receive()
+	m.mustAck(m.take(1)...)
+	out := m.take(1)
+	w.lag(s, "of 30 messages one is settled and one is out, and most of the others wait", func(l broker.Lag) bool {
+		return l.Unsettled == n-1 && l.Waiting <= n-2 && l.Waiting >= n/2
+	})
+	m.mustAck(out...)
+	defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
+	w.settled()
 }
 
 // byPartition proves that a lag by partition, where the source has it, has those that hold messages, and that they add up to the

@@ -12,7 +12,9 @@ func closeUnsaid(w *world) {
 	_ = a.ack(ms...)
 	ctx, cancel := within(w.lease / 2)
 	defer cancel()
-	_ = a.closeCtx(ctx)
+	if err := a.closeCtx(ctx); err == nil {
+		w.Error("Close says nil, and could tell the broker nothing before its ctx ended")
+	}
 	w.sys.Up(w)
 	b := w.join()
 	b.mustAck(b.take(5, "of whom no settle reached the broker")...)
