@@ -247,6 +247,8 @@ var suiteMutants = []suiteMutant{
 	{"outputs that are stored count in the budget", []edit{{holdings, "			hs.shared.gate.Hold(0, -bytes)\n", "			_ = bytes\n"}},
 		"atomic", "OutputsInBudget"},
 	{"outputs too large accepted", []edit{{outputs, "	return s.b.fits(o)\n", "	return nil\n"}}, "atomic", "OutputsRefused"},
+	{"a revoked claim ends with its time", []edit{{holdings, "			if cs.out > 0 && now.Before(cs.by) {", "			if now.Before(cs.by) {"}},
+		"partitioned", "Revoked"},
 	{"a claim begins after Stop", []edit{{holdings, "	if hs.stop != nil {\n		return nil\n	}\n	return h.begin", "	return h.begin"}},
 		"partitioned", "StoppedAndBounced"},
 }

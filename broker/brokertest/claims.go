@@ -51,8 +51,8 @@ func (w *world) pair(opts ...option) (a, b *member) {
 	return a, b
 }
 
-// revoked proves that a claim which is taken gently ends when all that was handed out is settled, by ack or give-back, that these
-// settles are nil and hold, and that the next owner gets the rest.
+// revoked proves that a claim which is taken gently ends when all that was handed out is settled, by ack or give-back, and not
+// when its time is over; that these settles are nil and hold, and that the next owner gets the rest.
 func revoked(w *world) {
 	w.need("Revoke", w.sys.Revoke != nil)
 	a, b := w.pair(budget(20, 1<<20))
@@ -63,7 +63,11 @@ func revoked(w *world) {
 	w.turned(c)
 	a.mustAck(ms[:10]...)
 	a.mustNack(0, 0, ms[10:]...)
+	left := time.Until(c.By())
 	w.ended(c)
+	if left > w.lease && !time.Now().Before(c.By()) {
+		w.Errorf("the claim ended when its time was over, though all that was out of it had been settled %v before", left)
+	}
 	if !errors.Is(c.Cause(), broker.ErrLost) {
 		w.Errorf("a revoked claim ended with the cause %v, want ErrLost", c.Cause())
 	}
