@@ -48,7 +48,7 @@ type Source interface {
 
 	// Nack gives messages back to the broker, in the given order: they come again, here or elsewhere, not before Back.Delay where
 	// Delay <= Traits.NativeDelay. The adapter keeps no payload of them: Kafka marks the offsets and, while the claim is open,
-	// fetches them again. Rules and results as for Ack.
+	// fetches them again. back is not empty, and read during the call only. Other rules and results as for Ack.
 	//
 	// nil promises only that they come again. One that could not be said to the broker before its lease ran out is not said any
 	// more: that is reported as Unconfirmed, and the message comes again by its lease, elsewhere perhaps before its Delay and

@@ -154,7 +154,8 @@ func (m *member) receiveOnce() bool {
 	if slices.Contains(turned, dst[0].Claim) {
 		m.fail("Receive handed out a message of a claim that was revoking before it was called")
 	}
-	m.enter(dst[:n])
+	m.enter(slices.Clone(dst[:n]))
+	clear(dst) // it is the caller's, and not kept
 	return true
 }
 

@@ -23,13 +23,14 @@ type acker struct {
 	topic  string // where outputs go
 }
 
-// ack acks messages of one claim.
+// ack acks messages of one claim. The tokens are written over afterwards, as the engine does.
 func (a *acker) ack(ms []*broker.Message) error {
 	if !a.atomic {
 		tokens := make([]uint64, len(ms))
 		for i, msg := range ms {
 			tokens[i] = msg.Token
 		}
+		defer clear(tokens)
 		return a.src.Ack(ms[0].Claim, tokens)
 	}
 	es := make([]broker.Emission, len(ms))

@@ -40,6 +40,7 @@ func (m *member) nack(delay time.Duration, runs int32, ms ...*broker.Message) er
 	m.release(ms, false)
 	over := hasEnded(ms[0].Claim)
 	err := m.src.Nack(ms[0].Claim, backs)
+	clear(backs) // they are read during the call only
 	m.w.stories.tell(ms, "%s nacked with delay %v: %v", m.name, delay, err)
 	checkSettle(m.fail, "Nack", len(ms), over, err)
 	return err
