@@ -221,7 +221,7 @@ func TestHarnessSeesDisorder(t *testing.T) {
 }
 
 // orderedFaults are the rows that run with an order, too.
-var orderedFaults = []string{"f03", "f27", "f28", "f38", "f39", "f41"}
+var orderedFaults = []string{"f03", "f15", "f27", "f28", "f38", "f39", "f41"}
 
 // TestFaultsInOrder are rows of TestFaults by key: what holds there holds here, and the order is kept.
 func TestFaultsInOrder(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // consumer never lost its memory, and its lease, where it is a session, outlasts the fault.
 func overProxy(t *testing.T, k kind, during func(*testing.T, *field, *faultproxy.Proxy)) string {
 	t.Helper()
-	f := newField(t, k.own(t), longshoreConsumer)
+	f := k.newField(t, k.own(t))
 	f.calm(t)
 	return fieldOverProxy(t, f, faultRate, during)
 }

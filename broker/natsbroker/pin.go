@@ -230,7 +230,14 @@ func (p *pin) learned(id string, now int64) (ours bool) {
 }
 
 // delivered takes a delivery while we are pinned; twice: it is of a message that is here.
+//
+// While we are pinned each delivery comes to us, and the server counts them. Where the count has a hole, what is missing was on
+// its way when the connection went, or was sent to a request of an earlier connection, which the server takes for alive. It comes
+// again by its ack wait, and what has just come may stand behind it.
 func (p *pin) delivered(d delivery, now int64, twice bool) {
+	if p.last != 0 && d.consumer > p.last+1 {
+		p.gathering = true
+	}
 	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, now
 	if p.gathering && twice {
 		p.twice++
@@ -304,6 +311,7 @@ func (p *pin) gathered(c count, here int, now, ackWait int64) (done bool) {
 	n, sure := p.missing(c, here, now, ackWait)
 	if n == 0 && sure {
 		p.gathering, p.want = false, 0
+		p.last = max(p.last, c.last) // what was taken for lost is no hole
 		return true
 	}
 	p.want = p.wants(n, sure, now, gatherPause(ackWait))

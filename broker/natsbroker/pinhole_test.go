@@ -1,0 +1,72 @@
+package natsbroker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Deliveries that were on their way when the connection went come again by their ack wait, and nothing that stands behind them
+// comes before.
+func TestOrderOverALostConnection(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := startProxy(t, ts.opts.Port)
+	s := open(t, pinConfig(p.url()), inOrder)
+	a.publish(1, 3)
+	ack(t, s, receive(t, s, 3)...)
+	p.cut(toClient)
+	a.publish(4, 6)
+	eventually(t, "these are on their way", func() bool { return a.info().NumAckPending == 3 })
+	p.drop()
+	p.heal()
+	eventually(t, "it asks for more", func() bool { return a.info().NumWaiting > 0 })
+	a.publish(7, 9)
+	inStreamOrder(t, s, 4, 6)
+	if n := len(s.events.of(broker.Ended)); n > 0 {
+		t.Errorf("%d claims ended: it was to keep its pin", n)
+	}
+	a.settled()
+}
+
+// A server that does not know that a connection is dead answers the requests that came over it, and those of the new connection,
+// in turns.
+func TestOrderBesideADeadConnection(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	dead, alive := startProxy(t, ts.opts.Port), startProxy(t, ts.opts.Port)
+	alive.shut()
+	cfg := pinConfig(dead.url())
+	cfg.URLs = append(cfg.URLs, alive.url())
+	cfg.PingInterval = 100 * time.Millisecond
+	s := open(t, cfg, func(o *broker.Options) {
+		inOrder(o)
+		o.Budget.Messages = 6 // it asks for so many, which the dead requests are to have soon
+	})
+	a.publish(1, 3)
+	ack(t, s, receive(t, s, 3)...)
+	before := a.info().NumWaiting
+	alive.heal()
+	dead.cut(toServer, toClient)
+	eventually(t, "it asks over the other connection", func() bool { return a.info().NumWaiting >= before+2 })
+	a.publish(4, 9)
+	inStreamOrder(t, s, 4, 6)
+	a.settled()
+}
+
+// inStreamOrder receives n messages from an offset on, in the order of the stream, and acks them.
+func inStreamOrder(t *testing.T, s *opened, from int64, n int) {
+	t.Helper()
+	ms := receive(t, s, n)
+	for i, m := range ms {
+		if m.Offset != from+int64(i) {
+			t.Errorf("message %d of %d has offset %d, want %d", i+1, n, m.Offset, from+int64(i))
+		}
+	}
+	ack(t, s, ms...)
+}
