@@ -43,6 +43,13 @@ func drainAll(s broker.Source) *drainer {
 	return d
 }
 
+// got says whether an offset was handed out.
+func (d *drainer) got(offset int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runs[offset] > 0
+}
+
 // seen is how many offsets were handed out, and how many hand-outs were one too many.
 func (d *drainer) seen() (distinct, extra int) {
 	d.mu.Lock()

@@ -70,3 +70,49 @@ func inStreamOrder(t *testing.T, s *opened, from int64, n int) {
 	}
 	ack(t, s, ms...)
 }
+
+// What is here and was settled meanwhile by the process before, whose acks came late, is not taken for what that process still
+// has out.
+func TestOrderDespiteLateAcks(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := startProxy(t, ts.opts.Port)
+	before := open(t, pinConfig(p.url()), inOrder)
+	a.publish(1, 3)
+	done := receive(t, before, 3)
+	pass(t, time.Second, "half of the ack wait passes") // so that these come again before the next
+	a.publish(4, 4)
+	out := receive(t, before, 1)
+	p.cut(toServer)
+	for _, m := range done {
+		if err := before.Ack(m.Claim, []uint64{m.Token}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the acks are on their way", p.held)
+	if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
+		t.Fatal(err)
+	}
+	next := drainAll(open(t, pinConfig(ts.url()), inOrder))
+	a.publish(5, 5)
+	eventually(t, "the other process is pinned, and has what was done", func() bool { return a.info().NumRedelivered >= 3 })
+	p.heal()
+	eventually(t, "the acks have come", func() bool { return a.info().AckFloor.Stream == 3 })
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if next.got(5) && !settledOrBack(a, 4) {
+			t.Fatal("it goes on while message 4 is out")
+		}
+	}
+	_ = before.Ack(out[0].Claim, []uint64{out[0].Token}) // or it comes again
+	eventually(t, "it goes on", func() bool { return next.got(5) })
+	next.stop(t)
+	a.settled()
+}
+
+// settledOrBack says whether a message is settled, or was delivered again.
+func settledOrBack(a *admin, seq uint64) bool {
+	i := a.info()
+	return i.AckFloor.Stream >= seq || i.NumRedelivered > 0
+}

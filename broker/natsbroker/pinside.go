@@ -118,7 +118,9 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
 		k.lose(ses, errPinTaken)
 		return
 	}
-	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, ses.slots.used, k.clock.now(), k.leases.ackWait) {
+	// Up to the floor all is settled, what is here too: by the process before, whose acks came late.
+	here := ses.slots.above(info.AckFloor.Stream)
+	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, k.clock.now(), k.leases.ackWait) {
 		ses.sort()
 		k.receiver.rouse()
 	}

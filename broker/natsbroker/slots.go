@@ -74,6 +74,16 @@ func (t *slots) link(i int32) {
 	*b = i
 }
 
+// above is how many messages are here that stand behind seq.
+func (t *slots) above(seq uint64) (n int) {
+	for i := range t.all {
+		if t.all[i].state != slotFree && t.all[i].seq > seq {
+			n++
+		}
+	}
+	return n
+}
+
 // add takes a free slot for message seq and returns its index. The pointer is good until the next add.
 func (t *slots) add(seq uint64, nanos int64) (int32, *slot) {
 	i := t.free
