@@ -51,6 +51,11 @@ type pin struct {
 	again     bool   // the newest delivery was not its message's first
 	arrived   int64  // when it came
 
+	firsts   int // deliveries, in our turn, of what was not unsettled before
+	done     int // and what was acked of it here
+	balance  int // what was unsettled at the last look, less the firsts, and with what was done
+	balanced bool
+
 	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
 	since  int64  // since when it is
 
@@ -239,6 +244,9 @@ func (p *pin) delivered(d delivery, now int64, twice bool) {
 		p.gathering = true
 	}
 	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, now
+	if d.delivered == 1 {
+		p.firsts++
+	}
 	if p.gathering && twice {
 		p.twice++
 	}
@@ -304,6 +312,15 @@ func (p *pin) revoke(now, term int64, wait time.Duration) (by int64) {
 		p.by = min(p.by, max(p.seen+term, now))
 	}
 	return p.by
+}
+
+// balances takes what the server counts, when all deliveries that it had made are here, and says whether nobody else has settled
+// something since the last look. The process before may: its acks were on their way. What they settled may be here, too, and
+// would be taken for something that is missing.
+func (p *pin) balances(pending int) bool {
+	was, first := p.balance, !p.balanced
+	p.balance, p.balanced = pending-p.firsts+p.done, true
+	return first || p.balance >= was
 }
 
 // gathered takes what the server counts, of which here are here, and says whether all is here. If not, next asks for more.

@@ -116,3 +116,42 @@ func settledOrBack(a *admin, seq uint64) bool {
 	i := a.info()
 	return i.AckFloor.Stream >= seq || i.NumRedelivered > 0
 }
+
+// The same where what it still has stands before what it settled late, and is as much.
+func TestOrderDespiteLateAcksBehind(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	p := startProxy(t, ts.opts.Port)
+	before := open(t, pinConfig(p.url()), inOrder)
+	a.publish(1, 4)
+	ms := receive(t, before, 4)
+	pass(t, time.Second, "half of the ack wait passes")
+	for _, m := range ms[:2] { // these have a new lease
+		if err := before.Nack(m.Claim, []broker.Back{{Token: m.Token, Runs: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(t, before, 2)
+	p.cut(toServer)
+	for _, m := range ms[2:] {
+		if err := before.Ack(m.Claim, []uint64{m.Token}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the acks are on their way", p.held)
+	if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
+		t.Fatal(err)
+	}
+	next := drainAll(open(t, pinConfig(ts.url()), inOrder))
+	a.publish(5, 5)
+	eventually(t, "the other process is pinned, and has what was done", func() bool { return a.info().NumRedelivered >= 4 })
+	p.heal()
+	eventually(t, "it goes on", func() bool { return next.got(5) })
+	if !next.got(1) || !next.got(2) {
+		t.Error("it went on while messages 1 and 2 were out")
+	}
+	next.stop(t)
+	a.settled()
+}

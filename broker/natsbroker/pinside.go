@@ -118,7 +118,11 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
 		k.lose(ses, errPinTaken)
 		return
 	}
-	// Up to the floor all is settled, what is here too: by the process before, whose acks came late.
+	if info.Delivered.Consumer == p.last && !p.balances(info.NumAckPending) && k.giveBackAgain(ses) {
+		k.bells.pin.Ring()
+		return
+	}
+	// Up to the floor all is settled, what is here too.
 	here := ses.slots.above(info.AckFloor.Stream)
 	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, k.clock.now(), k.leases.ackWait) {
 		ses.sort()

@@ -67,6 +67,27 @@ func (s *stock) regather(ses *session) {
 	}
 }
 
+// giveBackAgain gives back what was delivered before and is not handed out: it comes again at once, if it is not settled. It says
+// whether there was some.
+func (s *stock) giveBackAgain(ses *session) (some bool) {
+	now := s.clock.now()
+	for range ses.ready.n {
+		i := ses.ready.pop()
+		sl := &ses.slots.all[i]
+		if sl.delivered == 1 {
+			ses.ready.push(i)
+			continue
+		}
+		if s.holds(sl, now) {
+			s.memory.givenBack(sl, sl.runs, 0)
+			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+		}
+		s.drop(ses, i)
+		some = true
+	}
+	return some
+}
+
 // lose is the beginning of the end of a session: nothing more of it is handed out, and what was not goes back. Whoever is pinned
 // next waits for what is out.
 func (s *stock) lose(ses *session, why error) {
