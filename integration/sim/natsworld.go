@@ -31,7 +31,7 @@ import (
 func init() {
 	one := "there is one server"
 	kinds = append(kinds, Kind{
-		Name: "nats", Late: true, Heavy: 15, Shared: true, NoSpill: true, Confuses: true, Asked: 31 * time.Second,
+		Name: "nats", Late: true, Heavy: 15, Shared: true, Pins: true, NoSpill: true, Confuses: true, Asked: 31 * time.Second,
 		Cannot: map[What]string{
 			Leader: one, CutNode: one,
 			Revoke: "a leased stream has no partitions", Bounce: "a leased stream has no partitions",

@@ -67,7 +67,7 @@ func (p *process) robbed(m *consumer.Message) bool {
 // while it was frozen, or with a context that was over, counts as done and not as begun.
 func (r *run) judgeOrder() {
 	b := r.book
-	if r.schedule.Settings.Order == consumer.OrderNone || !r.ordered {
+	if r.schedule.Settings.Order == consumer.OrderNone || !r.ordered && !r.kind.Pins {
 		return
 	}
 	var runs []ledger.Run

@@ -69,7 +69,7 @@ type run struct {
 	processes  []*process
 	publishers []broker.Publisher
 	running    []*entry // under book.mu
-	ordered    bool     // by the traits of all sources, an order holds over all processes
+	ordered    bool     // an order holds over all processes
 	floors     map[string][]int64
 	nacks      map[int][]time.Time // of each message, when the broker heard of one
 	gone       int                 // how many of World.Gone are in the book

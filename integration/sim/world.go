@@ -17,9 +17,11 @@ type Kind struct {
 	Name string
 	// Cannot has the faults that cannot be done here, each with the reason.
 	Cannot map[What]string
-	// Shared: several processes share the messages of a partition, so that an order holds within each process only, unless the
-	// source says otherwise by its Traits.
+	// Shared: several processes share the messages of a partition, so that an order holds within each process only.
 	Shared bool
+	// Pins: in an order one process at a time gets the messages, so that nothing is begun ahead of what it follows. A run may still
+	// be under way in another process: a server that is started again forgets a part of each lease.
+	Pins bool
 	// Confuses: a settle names a message by its place alone. One that was sent before its process has heard that the topic was
 	// made anew is taken for a settle of what stands there now.
 	Confuses bool
