@@ -26,9 +26,6 @@ func TestOrderOverALostConnection(t *testing.T) {
 	eventually(t, "it asks for more", func() bool { return a.info().NumWaiting > 0 })
 	a.publish(7, 9)
 	inStreamOrder(t, s, 4, 6)
-	if n := len(s.events.of(broker.Ended)); n > 0 {
-		t.Errorf("%d claims ended: it was to keep its pin", n)
-	}
 	a.settled()
 }
 
@@ -43,7 +40,7 @@ func TestOrderBesideADeadConnection(t *testing.T) {
 	alive.shut()
 	cfg := pinConfig(dead.url())
 	cfg.URLs = append(cfg.URLs, alive.url())
-	cfg.PingInterval = 100 * time.Millisecond
+	cfg.PingInterval, cfg.AckWait = 200*time.Millisecond, 3*time.Second // it is to be back before its pin is in doubt
 	s := open(t, cfg, func(o *broker.Options) {
 		inOrder(o)
 		o.Budget.Messages = 6 // it asks for so many, which the dead requests are to have soon
@@ -53,9 +50,11 @@ func TestOrderBesideADeadConnection(t *testing.T) {
 	before := a.info().NumWaiting
 	alive.heal()
 	dead.cut(toServer, toClient)
-	eventually(t, "it asks over the other connection", func() bool { return a.info().NumWaiting >= before+2 })
-	a.publish(4, 9)
+	eventually(t, "it asks over the other connection", func() bool { return a.info().NumWaiting > before })
+	pass(t, 300*time.Millisecond, "it has asked for all that it may")
+	a.publish(4, 15)
 	inStreamOrder(t, s, 4, 6)
+	inStreamOrder(t, s, 10, 6)
 	a.settled()
 }
 
