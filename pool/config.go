@@ -162,7 +162,7 @@ func (c *Config[T]) scans() bool { return c.Split != nil || c.Held != nil }
 
 // leastBound is the fewest T's that QueueTime leaves a class: see there.
 func (c *Config[T]) leastBound(most int) int {
-	return min(c.Queue, max(2*most, 64*runtime.GOMAXPROCS(0)))
+	return min(c.Queue, max(2*min(most, c.Queue), 64*runtime.GOMAXPROCS(0))) // most may be math.MaxInt
 }
 
 // hasClass is an error where there is no such class.

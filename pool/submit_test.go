@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -283,6 +284,23 @@ func TestQueueTimeBoundsTheQueueByWork(t *testing.T) {
 		if most < 900 || most > 1100 { // 10 workers finish 1000 a second
 			t.Errorf("the queue held up to %d, want about 1000", most)
 		}
+		drain(t, p)
+	})
+}
+
+// However many workers Max allows, QueueTime leaves two T's for each, as far as Queue does.
+func TestQueueTimeWithoutALimitOfWorkers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate()
+		p := newPool(t, pool.Config[int]{Max: math.MaxInt, Policy: new(lookout), Queue: 100_000, QueueTime: time.Second, Do: g.do})
+		n := 0
+		for p.TrySubmit(0, 0) {
+			n++
+		}
+		if n < 100_000 {
+			t.Errorf("the queue is full with %d", n)
+		}
+		close(g.open)
 		drain(t, p)
 	})
 }
