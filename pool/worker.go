@@ -20,7 +20,7 @@ type Worker[T any] struct {
 	// The worker's own.
 	began    time.Duration // when the T in hand was begun
 	reported bool          // Do called Report for it
-	crashing bool          // Config.Panic is called
+	crashing bool          // Config.Panic was called and has not returned
 
 	rest time.Duration // the scanner's: what Held called Rest for
 
@@ -55,9 +55,12 @@ func (w *Worker[T]) Rest(d time.Duration) { w.rest = d }
 func (w *Worker[T]) run() {
 	told := false
 	defer func() {
-		if !w.crashing {
-			w.end(!told)
+		if w.crashing { // Panic has not returned
+			if v := recover(); v != nil { // it panics: nothing is to hold up the end of the process
+				panic(v)
+			}
 		}
+		w.end(!told)
 	}()
 	for w.serve() {
 	}
@@ -77,7 +80,7 @@ func (w *Worker[T]) serve() (again bool) {
 		}
 		stack := debug.Stack()
 		w.floor.panicked()
-		w.crashing = true // if Panic panics: nothing is to hold up the end of the process
+		w.crashing = true
 		w.cfg.Panic(v, stack)
 		w.crashing = false
 		again = true

@@ -86,6 +86,36 @@ func TestGoexitReplacesTheSlot(t *testing.T) {
 	})
 }
 
+// Panic may end its goroutine, as t.FailNow does: another has the slot then.
+func TestGoexitInPanicReplacesTheSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var handled, exits atomic.Int32
+		p := newPool(t, pool.Config[int]{
+			Max: 1,
+			Do: func(_ intWorker, i int) {
+				if handled.Add(1); i == 0 {
+					panic("zero")
+				}
+			},
+			Panic: func(any, []byte) { runtime.Goexit() },
+			Exit:  func(intWorker) { exits.Add(1) },
+		})
+		for i := range 3 {
+			if err := p.Submit(t.Context(), 0, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if n, err := p.Drain(ctx); err != nil {
+			t.Fatalf("%d in hand after a minute: %v", n, err)
+		}
+		if s := p.Stats(); handled.Load() != 3 || s.Done != 3 || s.Panics != 1 || s.Goexits != 1 || exits.Load() != 2 {
+			t.Errorf("handled %d, done %d, panics %d, goexits %d, exits %d", handled.Load(), s.Done, s.Panics, s.Goexits, exits.Load())
+		}
+	})
+}
+
 func TestReportCountsMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, pool.Config[int]{
