@@ -34,6 +34,7 @@ type place[T any] struct {
 	early        outcome       // what was in the totals then of the T in its hand
 	idleLong     bool          // has reported since it became idle
 	called       bool          // woken to look for work, and on its way
+	reports      bool          // Do reported of the T before
 }
 
 // crew is the workers and their slots: who is idle, who has which T in hand, how many there are. It has no lock and knows no
@@ -147,12 +148,17 @@ func (c *crew[T]) rest(hs []held[T], then, now time.Duration) {
 	}
 }
 
-// lighten takes n messages off the T of that number in w's hand, if w still has it.
-func (c *crew[T]) lighten(w *Worker[T], seq uint64, n int) {
-	if w.seq == seq && w.state == busy {
+// lighten takes n messages off the T of that number in w's hand, if w still has it, and returns how many of them are to be
+// counted when they are done: none where w has finished that T, and all of it was counted then.
+func (c *crew[T]) lighten(w *Worker[T], seq uint64, n int) int {
+	switch {
+	case w.seq == seq && w.state == busy:
 		w.size -= n
 		c.inHand -= n
+	case !w.reports:
+		return 0
 	}
+	return n
 }
 
 // remove takes w out of the busy ones.

@@ -168,7 +168,7 @@ func (f *floor[T]) requeue(class int, how requeued, ts []T, each []int) {
 // by now.
 func (f *floor[T]) splitOff(h held[T], x item[T]) {
 	f.mu.Lock()
-	f.crew.lighten(h.w, h.seq, x.n)
+	x.n = f.crew.lighten(h.w, h.seq, x.n)
 	w := f.putFront(h.class, x)
 	f.reopen()
 	f.starved()

@@ -40,7 +40,7 @@ func (f *testFloor) step() {
 	case x < 5:
 		f.submit(1 + f.r.IntN(4))
 	case x < 6:
-		f.floor.splitOff(held[int]{w: &Worker[int]{}, class: f.r.IntN(2), seq: 1}, item[int]{f.id(), 1})
+		f.floor.splitOff(held[int]{w: &Worker[int]{place: place[int]{reports: true}}, class: f.r.IntN(2), seq: 1}, item[int]{f.id(), 1})
 	case x < 7:
 		f.floor.requeue(f.r.IntN(2), requeued{}, []int{f.id(), f.id()}, []int{1, 1})
 	case x < 16:

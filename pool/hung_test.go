@@ -89,6 +89,51 @@ func TestSplitIsNotInHand(t *testing.T) {
 	})
 }
 
+// A T whose worker is done with it while its rest is taken away was counted with all of its messages, and those of the rest are
+// not counted again.
+func TestSplitOfWhatIsDoneCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, end, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var p *pool.Pool[int]
+		p, err := pool.New(pool.Config[int]{
+			Min: 2, Max: 2, Scan: 10 * time.Millisecond,
+			Count: func(n int) int { return n },
+			Do: func(_ *pool.Worker[int], n int) {
+				if n == 8 {
+					close(began)
+					<-end
+					close(done)
+				}
+			},
+			Split: func(n int) (rest int, ok bool) {
+				if n != 8 {
+					return 0, false
+				}
+				close(end)
+				<-done
+				for p.Stats().Done == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				return 3, true
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Submit(t.Context(), 0, 8); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		time.Sleep(time.Second)
+		if _, err := p.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if s := p.Stats(); s.In != 8 || s.Done != 8 {
+			t.Errorf("%d in, %d done, want 8 each", s.In, s.Done)
+		}
+	})
+}
+
 // What an abandoned worker reported stays counted, and its time, when it returns at last, is no handler's that the pool needs
 // workers for.
 func TestAbandonedWorkersDoNotDisturbTheRates(t *testing.T) {

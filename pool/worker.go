@@ -124,7 +124,7 @@ func (w *Worker[T]) soFar() outcome {
 // that who reads both counts nothing twice, on the worker's goroutine.
 func (w *Worker[T]) outcome(now time.Duration) outcome {
 	o := outcome{n: int64(w.size), d: now - w.began, refused: w.refused.Load()}
-	if w.reported {
+	if w.reports = w.reported; w.reported {
 		o.n, o.d = w.n.Load(), time.Duration(w.d.Load())
 		w.n.Store(0)
 		w.d.Store(0)
