@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"log"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -44,8 +46,19 @@ func newTeller(cfg *Config) *teller {
 // tell passes e to every observer.
 func (t *teller) tell(e Event) {
 	for _, o := range t.observers {
-		o(e)
+		o.call(e)
 	}
+}
+
+// call tells o of e. It is called in the midst of what is done about a message, and that goes on whatever o does: a worker that
+// is unwound there would leave a message that was decided about, and is neither acked nor parked, in nobody's hands.
+func (o Observer) call(e Event) {
+	defer func() {
+		if v := recover(); v != nil {
+			log.Printf("consumer: panic in an observer of %s: %v\n%s", e.Name(), v, debug.Stack())
+		}
+	}()
+	o(e)
 }
 
 // tellHandled is tell for what happens for each hand-off.
@@ -55,7 +68,7 @@ func (t *teller) tellHandled(n int, took time.Duration) {
 	}
 	e := Event(Handled{N: n, Took: took})
 	for _, o := range t.counting {
-		o(e)
+		o.call(e)
 	}
 }
 
@@ -67,7 +80,7 @@ func (t *teller) operated(retries bool) func(broker.Operation) {
 	return func(op broker.Operation) {
 		e := Event(Operated{Operation: op, Retries: retries})
 		for _, o := range t.counting {
-			o(e)
+			o.call(e)
 		}
 	}
 }
