@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +150,40 @@ func TestBatchIsOneCall(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A call that is put off handles nothing, and does not count as done: else handlers would seem to take half as long as they do,
+// to the pool and to who scales by it.
+func TestWhatIsPutOffIsNotDone(t *testing.T) {
+	for name, cfg := range ways {
+		if cfg.Batch != nil { // what waits for another batch counts as another arrival, too
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				const messages = 40
+				produceKeyed(t, b, messages, messages)
+				var mu sync.Mutex
+				put := map[string]int{}
+				r := start(t, b, handling(cfg, func(_ context.Context, m *consumer.Message) error {
+					mu.Lock()
+					put[string(m.Value)]++
+					n := put[string(m.Value)]
+					mu.Unlock()
+					if n <= 3 {
+						return consumer.Defer(time.Second, nil)
+					}
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				}))
+				time.Sleep(10 * time.Minute)
+				if s := r.Stats(); s.Pool.Done != messages || s.Pool.In != messages || s.Handled != messages || s.Deferred != 3*messages {
+					t.Errorf("of %d messages, put off %d times, %d are handled, and %d done", s.Pool.In, s.Deferred, s.Handled, s.Pool.Done)
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
 }

@@ -84,11 +84,11 @@ func (l *local) forget(w *work) {
 
 // account tells pool, pace and observers of the calls in the work at hand.
 func (ws *workers) account(p *pool.Worker[*work], l *local) {
-	if l.calls == 0 {
-		return
-	}
 	took := time.Since(p.Began())
 	p.Report(l.calls, took)
+	if l.calls == 0 { // all was put off, or taken away: told nothing, the pool would count it as done, in no time
+		return
+	}
 	if l.refused > 0 {
 		p.Refused(l.refused)
 	}
