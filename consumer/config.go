@@ -215,7 +215,7 @@ func (c Config) withDefaults() Config {
 	c.Batch = c.Batch.withDefaults()
 	c.Order = cmp.Or(c.Order, OrderNone)
 	c.Lane.Full = cmp.Or(c.Lane.Full, LaneBlock)
-	c.Lane.Limit = cmp.Or(c.Lane.Limit, max(1, c.Budget.Messages/laneShare))
+	c.Lane.Limit = cmp.Or(c.Lane.Limit, max(1, min(c.Budget.Messages/laneShare, c.mainBudget().Messages/2)))
 	if c.DeadLetter != nil {
 		d := *c.DeadLetter
 		d.Concurrency = cmp.Or(d.Concurrency, defaultConcurrency)

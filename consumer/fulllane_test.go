@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -179,4 +180,62 @@ func TestFullLaneOfATopicMadeAnewThaws(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Of many sources each has a small part of the budget. A lane is full before it has all of it: else a key that fails would stop
+// all others of its source for ever.
+func TestPoisonedKeyOfOneOfManySources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{})
+		for _, key := range strings.Split(strings.Repeat("poison ", 20)+"good", " ") {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(key)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var sources []consumer.Input
+		for i := range 10 {
+			topic := "in"
+			if i > 0 {
+				topic = fmt.Sprint("in", i)
+			}
+			sources = append(sources, consumer.Input{Source: b.Source(membroker.SourceConfig{Topics: []string{topic}, Group: topic})})
+		}
+		var good atomic.Int64
+		r := start(t, b, consumer.Config{
+			Sources: sources, Order: consumer.OrderKey, Lane: consumer.Lane{Full: consumer.LaneDeadLetter},
+			Pool: consumer.Pool{Max: 4}, Budget: broker.Budget{Messages: 40}, Retry: consumer.Retry{MaxAttempts: 1000},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if string(m.Key) == "poison" {
+					return consumer.RetryAfter(errors.New("poison"), time.Hour)
+				}
+				good.Add(1)
+				return nil
+			}})
+		time.Sleep(time.Minute)
+		if n := good.Load(); n != 1 {
+			t.Errorf("the message of another key was handled %d times, with %d dead letters: %+v", n, len(b.Messages("dead")), r.Stats())
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A lane that can never be full is refused where that has to make room.
+func TestLaneIsFullBeforeTheBudget(t *testing.T) {
+	b := membroker.New(membroker.Config{})
+	cfg := consumer.Config{
+		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Order: consumer.OrderKey,
+		Lane: consumer.Lane{Limit: 100, Full: consumer.LaneDeadLetter}, Budget: broker.Budget{Messages: 100},
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+		Handler:    func(context.Context, *consumer.Message) error { return nil },
+	}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "Lane.Limit is 100") {
+		t.Errorf("a limit that is never reached: %v", err)
+	}
+	cfg.Lane.Limit = 99
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
 }

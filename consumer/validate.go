@@ -80,6 +80,9 @@ func (c Config) validateBatch(f *broker.Findings) {
 func (c Config) validateOrder(f *broker.Findings) {
 	f.Check(c.Lane.Full != LaneDeadLetter || c.DeadLetter != nil, "Lane.Full",
 		"is %v, and there is no %v", c.Lane.Full, broker.Field("DeadLetter"))
+	share := max(2, c.mainBudget().Messages) // of 1 nothing ever waits
+	f.Check(c.Order == OrderNone || c.Lane.Full != LaneDeadLetter || c.Lane.Limit < share || c.Budget.Messages < c.Pool.Max,
+		"Lane.Limit", "is %d, not below a source's budget, %d: no lane would ever be full", c.Lane.Limit, share)
 	f.Check(c.Order == OrderNone || c.Retry.Topics == nil, "Order",
 		"is %v, and %v is set: what waits there has lost its place", c.Order, broker.Field("Retry.Topics"))
 }

@@ -97,8 +97,9 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 		DrainTimeout: time.Duration(s.Drain), CancelGrace: cancelGrace, CloseTimeout: closeTimeout,
 		Retry: consumer.Retry{MaxAttempts: s.Attempts, GiveUpAfter: time.Duration(s.GiveUp), Backoff: backoff},
 	}
-	if s.MakeRoom {
+	if s.MakeRoom { // a lane has to be full before the budget of a source is
 		cfg.Lane.Full = consumer.LaneDeadLetter
+		cfg.Lane.Limit = min(s.Lane, max(1, cfg.Budget.Messages/len(p.run.schedule.Inputs())-1))
 	}
 	if p.run.logs != nil {
 		cfg.Logger = zerolog.New(p.run.logs)
