@@ -76,13 +76,30 @@ func (c *Consumer) SetLimits(minimum, maximum int) error { return c.queue.setLim
 // Pause stops taking messages from the broker; what was taken is handled. It does not wait.
 func (c *Consumer) Pause() error {
 	c.intake.gate.shut()
-	return c.feeds.pausers(func(p broker.Pauser) error { return p.Pause() })
+	return c.pauseSources()
 }
 
 // Resume undoes Pause.
 func (c *Consumer) Resume() error {
 	c.intake.gate.lift()
-	return c.feeds.pausers(func(p broker.Pauser) error { return p.Resume() })
+	return c.pauseSources()
+}
+
+// pauseSources has the sources do as the gate does, and again where it has turned meanwhile. Else: one pauses, another one
+// resumes gate and sources, and then the first pauses the sources, which nobody resumes, since nobody is paused.
+func (c *Consumer) pauseSources() error {
+	for {
+		shut := c.intake.gate.isShut()
+		err := c.feeds.pausers(func(p broker.Pauser) error {
+			if shut {
+				return p.Pause()
+			}
+			return p.Resume()
+		})
+		if c.intake.gate.isShut() == shut {
+			return err
+		}
+	}
 }
 
 // Ready says whether the consumer is running and its sources had contact with the broker when they last spoke of it.

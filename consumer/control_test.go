@@ -76,6 +76,71 @@ func TestPauseHoldsASourceWithoutTheAbility(t *testing.T) {
 	})
 }
 
+// A turnedSource has somebody do the opposite while it is paused, or resumed, for the first time.
+type turnedSource struct {
+	*membroker.Source
+	atPause, atResume func() error
+}
+
+func (s *turnedSource) Pause(topics ...string) error {
+	do := s.atPause
+	s.atPause = nil
+	if do != nil {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return s.Source.Pause(topics...)
+}
+
+func (s *turnedSource) Resume(topics ...string) error {
+	do := s.atResume
+	s.atResume = nil
+	if do != nil {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return s.Source.Resume(topics...)
+}
+
+// Of two who pause and resume at once the one that comes last has its way, and the sources do as Stats say.
+func TestPauseAndResumeAtOnce(t *testing.T) {
+	for _, last := range []string{"pause", "resume"} {
+		t.Run(last, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				var l ledger
+				src := &turnedSource{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+				r := start(t, b, consumer.Config{Source: src, Handler: func(_ context.Context, m *consumer.Message) error {
+					l.add(m)
+					return nil
+				}})
+				time.Sleep(time.Second)
+				first := r.Pause
+				if src.atPause = r.Resume; last == "pause" {
+					src.atPause, src.atResume, first = nil, r.Pause, r.Resume
+				}
+				if err := first(); err != nil {
+					t.Fatal(err)
+				}
+				produce(t, b, 10)
+				time.Sleep(time.Minute)
+				if s := r.Stats(); s.Paused != (last == "pause") || s.Paused != (s.Handled == 0) {
+					t.Errorf("paused: %v, and %d messages are handled", s.Paused, s.Handled)
+				}
+				if err := r.Resume(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				l.check(t, 10)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 func TestLimitsChangeAtRunTime(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 10_000)
