@@ -470,6 +470,28 @@ func TestRetryTopicsAreChecked(t *testing.T) {
 	}
 }
 
+// What is published to a retry topic is read as what it is, by its source: else it does not wait as the steps say, or dead
+// letters are handled again.
+func TestRetryTopicsAreReadByTheirSourceAlone(t *testing.T) {
+	b := membroker.New(membroker.Config{})
+	cfg := consumer.Config{
+		Source:  b.Source(membroker.SourceConfig{Topics: []string{"in", "in-10m"}}),
+		Handler: func(context.Context, *consumer.Message) error { return nil },
+		Retry:   consumer.Retry{Topics: retries(b)}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "in-1m"},
+	}
+	cfg.Retry.Topics.Steps = append(cfg.Retry.Topics.Steps, consumer.RetryStep{Topic: "in-1m", Delay: time.Hour})
+	_, err := consumer.New(cfg)
+	for _, want := range []string{
+		`Retry.Topics.Steps[1].Topic is "in-10m", which the consumer itself reads: its messages would not wait`,
+		`Retry.Topics.Steps[2].Topic is "in-1m", and so is Retry.Topics.Steps[0].Topic: messages of a topic wait equally long`,
+		`DeadLetter.Topic is "in-1m", which the consumer itself reads`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+}
+
 // A message that fills the window while the retry topics are down, so that it is tried there again and again, has no more
 // attempts by that than it had runs.
 func TestRetryTopicDownCostsNoAttempt(t *testing.T) {

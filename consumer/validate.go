@@ -24,8 +24,12 @@ func (c Config) Validate() error {
 	b := c.Retry.Backoff
 	f.Check(b.Max >= b.Initial, "Retry.Backoff.Max",
 		"is %v, below %v, %v", b.Max, broker.Field("Retry.Backoff.Initial"), b.Initial)
-	c.Retry.Topics.validate(f)
-	c.DeadLetter.validate(f, c.inputs())
+	reads := c.inputs()
+	c.Retry.Topics.validate(f, reads)
+	if t := c.Retry.Topics; t != nil {
+		reads = append(slices.Clone(reads), Input{Source: t.Source})
+	}
+	c.DeadLetter.validate(f, reads)
 	return f.Err()
 }
 
@@ -87,7 +91,7 @@ func (c Config) validateOrder(f *broker.Findings) {
 		"is %v, and %v is set: what waits there has lost its place", c.Order, broker.Field("Retry.Topics"))
 }
 
-func (t *RetryTopics) validate(f *broker.Findings) {
+func (t *RetryTopics) validate(f *broker.Findings, inputs []Input) {
 	if t == nil {
 		return
 	}
@@ -98,6 +102,13 @@ func (t *RetryTopics) validate(f *broker.Findings) {
 	for i, s := range t.Steps {
 		step := broker.Field(fmt.Sprintf("Retry.Topics.Steps[%d]", i))
 		validateTarget(f, step+".Topic", s.Topic)
+		if j := slices.IndexFunc(t.Steps, func(o RetryStep) bool { return o.Topic == s.Topic }); j < i && s.Topic != "" {
+			f.Add(step+".Topic", "is %q, and so is %v: messages of a topic wait equally long", s.Topic,
+				broker.Field(fmt.Sprintf("Retry.Topics.Steps[%d].Topic", j)))
+		}
+		if readBack(inputs, t.Publisher, s.Topic) {
+			f.Add(step+".Topic", "is %q, which the consumer itself reads: its messages would not wait", s.Topic)
+		}
 		f.Check(s.Delay > before, step+".Delay", "is %v, want more than %v: they stand by increasing delay", s.Delay, before)
 		before = max(before, s.Delay)
 	}
@@ -144,9 +155,15 @@ func (d *DeadLetter) validateRoute(f *broker.Findings, at broker.Field, r Letter
 // validateTopic: a topic that dead letters go to is not the consumer's own.
 func (d *DeadLetter) validateTopic(f *broker.Findings, at broker.Field, topic string, inputs []Input) {
 	validateTarget(f, at, topic)
-	for _, in := range inputs {
-		if s, ok := in.Source.(broker.SelfReader); ok && d.Publisher != nil && s.Reads(broker.Innermost(d.Publisher), topic) {
-			f.Add(at, "is %q, which the consumer itself reads: dead letters would be handled again, and again", topic)
-		}
+	if readBack(inputs, d.Publisher, topic) {
+		f.Add(at, "is %q, which the consumer itself reads: dead letters would be handled again, and again", topic)
 	}
+}
+
+// readBack says whether one of inputs would read what p publishes to a topic.
+func readBack(inputs []Input, p broker.Publisher, topic string) bool {
+	return p != nil && slices.ContainsFunc(inputs, func(in Input) bool {
+		s, ok := in.Source.(broker.SelfReader)
+		return ok && s.Reads(broker.Innermost(p), topic)
+	})
 }
