@@ -23,6 +23,8 @@ var (
 	// ErrForeign: it says that it came from a topic that Replay.Allow does not allow. One that is the broker's own is
 	// broker.ErrReserved.
 	ErrForeign = errors.New("it says that it came from a topic that is not this consumer's")
+	// ErrEdited: Replay.Edit has changed its topic, which To is for, or its ID.
+	ErrEdited = errors.New("its topic or ID was edited")
 )
 
 // destination is where a letter goes, or why it is refused. It does not look at State.

@@ -41,8 +41,8 @@ type Replay struct {
 	// Again replays letters that were replayed before, too. A replay with Again goes on with one that was stopped or killed: what
 	// that one has replayed is left out.
 	Again bool
-	// Edit changes each message before it is published. A letter whose edited copy was published counts as replayed. Defaults to
-	// nil.
+	// Edit changes each message before it is published: its key, value and headers; one whose topic or ID it changes is refused with
+	// ErrEdited. A letter whose edited copy was published counts as replayed. Defaults to nil.
 	Edit func(*broker.Outgoing) error
 	// DryRun decides, and changes nothing.
 	DryRun bool
@@ -279,7 +279,7 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 	if err == nil {
 		out = outgoing(x, r.l.cfg.Topic, to, replayID(r.l.cfg.Topic, r.l.log, x.Place, r.suffix()), time.Now())
 		if r.o.Edit != nil {
-			err = r.o.Edit(&out)
+			err = r.edit(&out)
 		}
 	}
 	r.o.OnLetter(x, to, err)
@@ -298,6 +298,18 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 		return nil
 	}
 	return r.flush(ctx)
+}
+
+// edit calls Edit, which has a say in neither where the journal says that the letter goes nor the id that it is found by there.
+func (r *replay) edit(out *broker.Outgoing) error {
+	topic, id := out.Topic, out.ID
+	if err := r.o.Edit(out); err != nil {
+		return err
+	}
+	if out.Topic != topic || out.ID != id {
+		return fmt.Errorf("%w: topic %q, ID %q", ErrEdited, out.Topic, out.ID)
+	}
+	return nil
 }
 
 // suffix makes the ids of a run that publishes other things than the one before, or on purpose the same again, its own.

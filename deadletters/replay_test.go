@@ -569,6 +569,28 @@ func TestEditAndPurge(t *testing.T) {
 	})
 }
 
+// An edited copy goes to where the journal says that its letter goes, and has the id by which it is looked for after a kill.
+func TestEditKeepsTopicAndID(t *testing.T) {
+	for name, edit := range map[string]func(*broker.Outgoing){
+		"topic": func(o *broker.Outgoing) { o.Topic = "$JS.API.STREAM.DELETE.ORDERS" },
+		"ID":    func(o *broker.Outgoing) { o.ID = "mine" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, leased bool) {
+				b := bench(t, leased, 3)
+				l := open(t, b, b.Publisher())
+				sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Edit: func(o *broker.Outgoing) error { edit(o); return nil }})
+				if err != nil || sum.Refused != 3 || sum.Replayed != 0 || !errors.Is(sum.Refusals[0].Err, ErrEdited) {
+					t.Errorf("%+v %v", sum, err)
+				}
+				if n := len(list(t, l, Filter{State: Waiting})); n != 3 {
+					t.Errorf("%d letters wait, want 3", n)
+				}
+			})
+		})
+	}
+}
+
 // A journal that was made beforehand, with as many partitions as the cluster gives a topic, keeps no order: a replay would stop
 // for one that was long over, and a letter that was replayed would be in doubt. It is refused.
 func TestJournalWithPartitions(t *testing.T) {
