@@ -39,6 +39,9 @@ type Unreadable struct {
 	Count int64
 	// First are the first ten of them, and why.
 	First []Refusal
+	// Cut: records are gone from the journal, as far as the broker can tell, for it was given a limit. Letters of which they spoke
+	// count as waiting, too.
+	Cut bool
 }
 
 // maxUnreadable is how many are named.
@@ -66,7 +69,7 @@ func (j *journal) load(ctx context.Context) (*marks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)
 	}
-	j.self = done.Log
+	j.self, j.bad.Cut = done.Log, !done.Whole
 	return known, nil
 }
 

@@ -591,6 +591,30 @@ func TestEditKeepsTopicAndID(t *testing.T) {
 	}
 }
 
+// What is gone from the journal is nowhere else: that letters count as waiting which were replayed is said.
+func TestJournalThatLostRecords(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 6)
+		l := open(t, b, b.Publisher())
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || sum.Unreadable.Cut {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		partition := int32(0)
+		if leased {
+			partition = -1
+		}
+		if err := b.LogView().Remove(t.Context(), JournalTopic("dead"), []broker.Place{{Partition: partition, Offset: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		if list(t, l, Filter{}); !l.Unreadable().Cut {
+			t.Error("a list does not say that the journal lost records")
+		}
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || !sum.Unreadable.Cut {
+			t.Errorf("a replay does not say that the journal lost records: %+v %v", sum, err)
+		}
+	})
+}
+
 // A journal that was made beforehand, with as many partitions as the cluster gives a topic, keeps no order: a replay would stop
 // for one that was long over, and a letter that was replayed would be in doubt. It is refused.
 func TestJournalWithPartitions(t *testing.T) {

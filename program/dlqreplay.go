@@ -307,6 +307,7 @@ type replayJSON struct {
 	PerhapsTwice []string      `json:"perhaps_twice"`
 	Refusals     []refusalJSON `json:"refusals"`
 	Unreadable   int64         `json:"unreadable_records"`
+	Cut          bool          `json:"journal_cut"`
 }
 
 type refusalJSON struct {
@@ -327,7 +328,7 @@ func summaryOf(s deadletters.Summary, dry bool) replayJSON {
 		Stopped: s.Stopped,
 		Found:   names(s.Found), Absent: names(s.Absent), LostEdits: names(s.LostEdits), PerhapsTwice: names(s.PerhapsTwice),
 		Refusals:   []refusalJSON{},
-		Unreadable: s.Unreadable.Count,
+		Unreadable: s.Unreadable.Count, Cut: s.Unreadable.Cut,
 	}
 	for _, r := range s.Refusals {
 		j.Refusals = append(j.Refusals, refusalJSON{deadletters.FormatPlace(r.Place), r.Err.Error()})

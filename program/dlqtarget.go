@@ -113,6 +113,10 @@ func (b *deadBox) end(stderr io.Writer) error {
 			fmt.Fprintf(stderr, "  %s: %s\n", deadletters.FormatPlace(r.Place), shown([]byte(r.Err.Error()), 200))
 		}
 	}
+	if u := b.Unreadable(); u.Cut {
+		fmt.Fprintf(stderr, "warning: records are gone from the journal of replays, %s: "+
+			"letters that were replayed may count as waiting\n", escape(u.Topic))
+	}
 	return b.close()
 }
 
