@@ -159,9 +159,12 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 	return done, err
 }
 
-// keepsAll says whether messages leave a stream only at its beginning, as far as its configuration tells.
+// keepsAll says whether messages leave a stream only at its beginning, and are stored under the subjects that they are published
+// to, as far as its configuration tells.
 func keepsAll(info *jetstream.StreamInfo) bool {
-	return info.Config.Retention == jetstream.LimitsPolicy && info.Config.MaxMsgsPerSubject <= 0 && info.State.NumDeleted == 0
+	c := &info.Config
+	return c.Retention == jetstream.LimitsPolicy && c.MaxMsgsPerSubject <= 0 && c.SubjectTransform == nil &&
+		info.State.NumDeleted == 0
 }
 
 // since is the first sequence stored at or after t, found by halving: stored times rise with the sequence.

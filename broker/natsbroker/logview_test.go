@@ -118,6 +118,23 @@ func TestLogViewScan(t *testing.T) {
 	}
 }
 
+// A stream may store what is published under another subject. What a scan does not find under that it was published with may be
+// there all the same.
+func TestLogViewScansWhatIsTransformed(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	if _, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"orders.*"},
+		SubjectTransform: &jetstream.SubjectTransformConfig{Source: "orders.*", Destination: "stored.{{wildcard(1)}}"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.js.Publish(t.Context(), "orders.eu", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	if all, done := scanned(t, logView(t, ts), broker.Scan{Topic: "orders.eu"}); len(all) > 0 || done.Whole {
+		t.Errorf("%d are found, and it is %+v", len(all), done)
+	}
+}
+
 // The page has one view for all who look at the letters of a consumer. They come at once, before it is connected.
 func TestLogViewConnectsOnce(t *testing.T) {
 	ts := startServer(t)
