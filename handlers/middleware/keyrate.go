@@ -29,7 +29,7 @@ const MaxKeys = 100_000
 
 var keySeed = maphash.MakeSeed()
 
-// NewKeyRateLimit allows each key perSecond calls a second on average and burst at once.
+// NewKeyRateLimit allows each key perSecond calls a second on average and burst at once. math.Inf(1) per second lets all pass.
 func NewKeyRateLimit(perSecond float64, burst int) (*KeyRateLimit, error) {
 	l := &KeyRateLimit{buckets: map[uint64]*rate.Limiter{}}
 	return l, l.Set(perSecond, burst)
@@ -78,7 +78,7 @@ func (l *KeyRateLimit) set(perSecond float64, burst int) {
 	l.perSecond, l.burst = perSecond, burst
 	now := time.Now()
 	for _, b := range l.buckets {
-		b.SetLimitAt(now, rate.Limit(perSecond))
+		b.SetLimitAt(now, limitOf(perSecond))
 		b.SetBurstAt(now, burst)
 	}
 }
@@ -110,7 +110,7 @@ func (l *KeyRateLimit) take(key uint64, now time.Time) time.Duration {
 		if len(l.buckets) >= MaxKeys {
 			l.forgetHalf(now)
 		}
-		b = rate.NewLimiter(rate.Limit(l.perSecond), l.burst)
+		b = rate.NewLimiter(limitOf(l.perSecond), l.burst)
 		l.buckets[key] = b
 	}
 	r := b.ReserveN(now, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,6 +241,40 @@ func TestKeyRateLimitForgets(t *testing.T) {
 }
 
 // A Defer is known as one, however it is wrapped.
+// A key that had no limit for a while has the one that is set then.
+func TestKeyRateLimitAfterNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := middleware.NewKeyRateLimit(math.Inf(1), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		handle := l.Middleware(func(context.Context, *consumer.Message) error { calls++; return nil })
+		call := func(want int) {
+			t.Helper()
+			calls = 0
+			for range 100 {
+				if err := handle(t.Context(), &consumer.Message{Key: []byte("k")}); err != nil && !consumer.IsDeferred(err) {
+					t.Fatal(err)
+				}
+			}
+			if calls != want {
+				t.Errorf("%d calls of 100 begin at %v, want %d", calls, l.Settings(), want)
+			}
+		}
+		call(100)
+		if err := l.Set(1, 5); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		call(5)
+		if err := l.Set(math.Inf(1), 1); err != nil {
+			t.Fatal(err)
+		}
+		call(100)
+	})
+}
+
 func TestIsDeferred(t *testing.T) {
 	deferred := consumer.Defer(time.Second, nil)
 	if !consumer.IsDeferred(fmt.Errorf("outer: %w", deferred)) || consumer.IsDeferred(errors.New("x")) || consumer.IsDeferred(nil) {

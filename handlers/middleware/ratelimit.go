@@ -73,10 +73,15 @@ func checkRate(perSecond float64, burst int) error {
 }
 
 func newLimiter(perSecond float64, burst int) *rate.Limiter {
+	return rate.NewLimiter(limitOf(perSecond), burst)
+}
+
+// limitOf is a rate as package rate has it: with infinity itself it would count in NaN, and limit nothing ever after.
+func limitOf(perSecond float64) rate.Limit {
 	if math.IsInf(perSecond, 1) {
-		return rate.NewLimiter(rate.Inf, burst)
+		return rate.Inf
 	}
-	return rate.NewLimiter(rate.Limit(perSecond), burst)
+	return rate.Limit(perSecond)
 }
 
 // Set changes the limit, also for messages that wait: they look again when their time is over as it was, at most 10 s. What is
