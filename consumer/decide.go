@@ -81,7 +81,7 @@ func decide(o outcome, p Retry) decision {
 	if errors.As(o.err, &after) {
 		d.delay = after.after
 	}
-	d.exhausted = exhausted(o, d.runs, p.MaxAttempts) || p.GiveUpAfter > 0 && o.failing+d.delay > p.GiveUpAfter
+	d.exhausted = exhausted(o, d.runs, p.MaxAttempts) || p.GiveUpAfter > 0 && d.delay > p.GiveUpAfter-o.failing
 	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize || d.class == classCrash
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
 	switch {

@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -42,6 +43,9 @@ func TestDecide(t *testing.T) {
 			decision{verdict: VerdictRetry, class: "error", runs: 2, delay: 100 * time.Millisecond}},
 		{"it asks for a wait that ends too late", outcome{err: RetryAfter(boom, 11*time.Second), attempt: 1, letters: true},
 			decision{verdict: VerdictDeadLetter, class: "error", runs: 1, exhausted: true}},
+		{"it asks for a wait for ever", outcome{err: RetryAfter(boom, math.MaxInt64), runs: 1, attempt: 2, failing: time.Second,
+			letters: true},
+			decision{verdict: VerdictDeadLetter, class: "error", runs: 2, exhausted: true}},
 		{"time is over, no place for dead letters", outcome{err: boom, attempt: 1, failing: time.Hour},
 			decision{verdict: VerdictRetry, class: "error", runs: 1, delay: time.Second, exhausted: true}},
 		{"permanent", outcome{err: fmt.Errorf("decoding: %w", Permanent(boom)), attempt: 1, letters: true},
