@@ -333,7 +333,8 @@ func (r *replay) flush(ctx context.Context) error {
 		return nil
 	}
 	if err := r.limiter.WaitN(ctx, len(batch)); err != nil {
-		return cmp.Or(ctx.Err(), err)
+		<-ctx.Done() // it says so beforehand where ctx ends before its turn
+		return ctx.Err()
 	}
 	if err := r.j.append(ctx, r.record(stepBegin, batch)); err != nil {
 		return err

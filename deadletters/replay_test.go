@@ -329,6 +329,19 @@ func TestReplayStops(t *testing.T) {
 	})
 }
 
+// A replay whose time is bounded uses it, and stops then as any other.
+func TestReplayStopsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 30)
+		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+		defer cancel()
+		sum, err := open(t, b, b.Publisher()).Replay(ctx, Replay{Allow: fromOrders, Rate: 1})
+		if err != nil || !sum.Stopped || sum.Replayed != 5 {
+			t.Errorf("%+v %v", sum, err)
+		}
+	})
+}
+
 // The broker is away: what was begun is uncertain, and the next run clears it up.
 func TestReplayFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
