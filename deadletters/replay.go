@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,6 +157,7 @@ type replay struct {
 	sum     Summary
 	limiter *rate.Limiter
 	batch   []pendingReplay
+	last    []pendingReplay // of the batch before, what is done
 	bytes   int
 	total   int64
 	done    int64
@@ -243,6 +245,24 @@ func (r *replay) run(ctx context.Context) error {
 	if err == nil && r.o.Again && !r.o.DryRun {
 		err = r.j.append(ctx, record{Step: stepEnd})
 	}
+	if err == nil && r.last != nil {
+		if err = r.taken(ctx); errors.Is(err, ErrTaken) {
+			err = nil // it has come to its end
+		}
+	}
+	return err
+}
+
+// taken is journal.taken. What another replay has published, too, since it did not find it, is named. It is of the batch before:
+// had the other one begun sooner, this one would have stopped before that.
+func (r *replay) taken(ctx context.Context) error {
+	err := r.j.taken(ctx, r.known)
+	for _, x := range r.last {
+		if p := x.letter.Place; r.known.of(p).twice && !slices.Contains(r.sum.PerhapsTwice, p) {
+			r.sum.twice(p)
+		}
+	}
+	r.last = nil
 	return err
 }
 
@@ -339,7 +359,7 @@ func (r *replay) flush(ctx context.Context) error {
 	if err := r.j.append(ctx, r.record(stepBegin, batch)); err != nil {
 		return err
 	}
-	if err := r.j.taken(ctx, r.known); err != nil {
+	if err := r.taken(ctx); err != nil {
 		return errors.Join(err, r.write(ctx, stepUndone, batch))
 	}
 	for _, x := range batch {
@@ -414,6 +434,7 @@ func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []se
 	if err := errors.Join(r.write(ctx, stepDone, done, twice...), r.write(ctx, stepUndone, undone)); err != nil {
 		return err
 	}
+	r.last = done
 	r.sum.Replayed += int64(len(done))
 	r.sum.Refused += int64(len(undone))
 	r.progress(len(done) + len(undone))
@@ -470,6 +491,7 @@ func (r *replay) handled(ctx context.Context, batch []pendingReplay, errs []erro
 	if err := errors.Join(r.write(ctx, stepDone, done), r.write(ctx, stepUndone, undone)); err != nil {
 		return err
 	}
+	r.last = done
 	r.sum.Replayed += int64(len(done))
 	r.sum.Failed += int64(len(undone))
 	r.progress(len(batch))

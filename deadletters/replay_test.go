@@ -271,10 +271,11 @@ func (s slow) Publish(ctx context.Context, ms []broker.Outgoing) error {
 func TestTwoReplaysOfWhichOneIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bench(t, false, 20)
-		first := make(chan error, 1)
+		first, named := make(chan error, 1), 0
 		go func() {
-			_, err := open(t, b, slow{noIDs{b.Publisher()}, "orders", 10 * time.Second}).Replay(t.Context(),
+			sum, err := open(t, b, slow{noIDs{b.Publisher()}, "orders", 10 * time.Second}).Replay(t.Context(),
 				Replay{Allow: fromOrders, Batch: 5})
+			named = len(sum.PerhapsTwice)
 			first <- err
 		}()
 		time.Sleep(time.Second)
@@ -282,8 +283,8 @@ func TestTwoReplaysOfWhichOneIsSlow(t *testing.T) {
 			len(sum.Absent) != 5 || sum.Replayed != 20 {
 			t.Errorf("%+v %v", sum, err)
 		}
-		if err := <-first; !errors.Is(err, ErrTaken) {
-			t.Errorf("the first one ended with %v", err)
+		if err := <-first; !errors.Is(err, ErrTaken) || named != 5 {
+			t.Errorf("the first one names %d letters that are there twice, and ended with %v", named, err)
 		}
 		twice := 0
 		for _, x := range list(t, open(t, b, nil), Filter{}) {
@@ -297,6 +298,30 @@ func TestTwoReplaysOfWhichOneIsSlow(t *testing.T) {
 		}
 		if twice != 5 {
 			t.Errorf("%d letters are there twice, want 5", twice)
+		}
+	})
+}
+
+// The slow one has all of its letters in one batch: it looks once more at its end.
+func TestTwoReplaysOfWhichOneEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, false, 5)
+		first := make(chan Summary, 1)
+		go func() {
+			sum, err := open(t, b, slow{noIDs{b.Publisher()}, "orders", 10 * time.Second}).Replay(t.Context(),
+				Replay{Allow: fromOrders})
+			if err != nil {
+				t.Error(err)
+			}
+			first <- sum
+		}()
+		time.Sleep(time.Second)
+		other := open(t, b, noIDs{b.Publisher()})
+		if sum, err := other.Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || sum.Replayed != 5 {
+			t.Errorf("%+v %v", sum, err)
+		}
+		if sum := <-first; sum.Replayed != 5 || len(sum.PerhapsTwice) != 5 {
+			t.Errorf("%+v", sum)
 		}
 	})
 }
