@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -198,7 +199,16 @@ func findings() *broker.Findings { return &broker.Findings{Of: "natsbroker"} }
 // validateName holds a name of a stream, consumer or queue against what NATS takes.
 func validateName(f *broker.Findings, at broker.Field, name string) {
 	f.Check(name != "", at, "is missing")
-	f.Check(!strings.ContainsAny(name, ".*> \t\r\n/\\"), at, "is %q: no dots, wildcards, blanks or slashes", name)
+	f.Check(!strings.ContainsAny(name, ".*> \t\r\n\f/\\"), at, "is %q: no dots, wildcards, blanks or slashes", name)
+	f.Check(len(name) <= maxName, at, "has %d bytes, want at most %d", len(name), maxName)
+}
+
+// maxName is how many bytes a name may have on a server.
+const maxName = 255
+
+// validateDomain: what the server refuses as a domain is no part of a subject that it listens to, so nothing would ever answer.
+func validateDomain(f *broker.Findings, domain string) {
+	f.Check(!strings.ContainsAny(domain, ".*> \t\r\n\f"), "Domain", "is %q: no dots, wildcards or blanks", domain)
 }
 
 func validateSubjects(f *broker.Findings, subjects []string) {
@@ -261,6 +271,10 @@ func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string)
 		f.Add(at, "is %s: it names no host", u.Redacted())
 		return
 	}
+	if p := u.Port(); p != "" {
+		n, err := strconv.ParseUint(p, 10, 16)
+		f.Check(err == nil && n > 0, at, "is %s: want a port from 1 to 65535", u.Redacted())
+	}
 	open := !c.Password.IsZero() || !c.Token.IsZero() || u.User != nil
 	if open && !secure && !c.PlaintextAuth && plaintext.Exposed(u.Hostname()) {
 		f.Add(at,
@@ -276,6 +290,7 @@ func (c Config) Validate() error {
 	c.Connection.validate(f)
 	validateName(f, "Stream", c.Stream)
 	validateName(f, "Consumer", c.Consumer)
+	validateDomain(f, c.Domain)
 	validateSubjects(f, c.Subjects)
 	f.Check(c.KeyHeader == "" || c.KeyToken == 0, "KeyHeader", "is set, and so is %v: set one", broker.Field("KeyToken"))
 	deliver := broker.Field("Deliver")

@@ -51,6 +51,7 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 	c.Connection.validate(f)
 	validateName(f, "Stream", c.Stream)
 	validateName(f, "Consumer", c.Consumer)
+	validateDomain(f, c.Domain)
 	if err := f.Err(); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func NewLogView(cfg LogViewConfig) (*LogView, error) {
 	f := findings()
 	conftag.Check(f, c)
 	c.Connection.validate(f)
+	validateDomain(f, c.Domain)
 	if err := f.Err(); err != nil {
 		return nil, err
 	}

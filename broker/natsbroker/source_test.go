@@ -44,6 +44,31 @@ func TestConfigNamesEveryField(t *testing.T) {
 	}
 }
 
+// TestConfigIsWhatAServerTakes: what a server never takes is found before there is one, and not tried for ever.
+func TestConfigIsWhatAServerTakes(t *testing.T) {
+	good := natsbroker.Config{Connection: natsbroker.Connection{URLs: []string{"nats://h:65535", "h:1", "h"}}, Domain: "hub",
+		Stream: strings.Repeat("S", 255), Consumer: "c"}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*natsbroker.Config){
+		"URLs[0] is nats://u:xxxxx@127.0.0.1:99999: want a port from 1 to 65535": func(c *natsbroker.Config) {
+			c.URLs = []string{"nats://u:hunter2@127.0.0.1:99999"}
+		},
+		"URLs[1] is nats://h:0: want a port": func(c *natsbroker.Config) { c.URLs = []string{"h", "h:0"} },
+		`Domain is "a b": no dots`:           func(c *natsbroker.Config) { c.Domain = "a b" },
+		`Domain is "hub.>": no dots`:         func(c *natsbroker.Config) { c.Domain = "hub.>" },
+		"Stream has 256 bytes":               func(c *natsbroker.Config) { c.Stream = strings.Repeat("S", 256) },
+		"Consumer has 300 bytes":             func(c *natsbroker.Config) { c.Consumer = strings.Repeat("c", 300) },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestNoPasswordWithoutTLS(t *testing.T) {
 	for i, c := range []struct {
 		conn natsbroker.Connection
