@@ -41,12 +41,12 @@ type TLS struct {
 	// Enabled demands TLS. It is implied by the other fields. Defaults to false.
 	Enabled bool `yaml:"-"`
 	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" want:"some"`
 	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
+	CertFile string `yaml:"cert_file" want:"some"`
+	KeyFile  string `yaml:"key_file" want:"some"`
 	// ServerName is the name that the brokers' certificates must carry. Defaults to the host of each.
-	ServerName string `yaml:"server_name"`
+	ServerName string `yaml:"server_name" want:"some"`
 }
 
 func (t TLS) wanted() bool {

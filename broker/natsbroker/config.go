@@ -32,9 +32,9 @@ type Connection struct {
 	// Token logs in by a shared token.
 	Token broker.Secret `yaml:"token"`
 	// NKeySeedFile is a file with an NKey user seed.
-	NKeySeedFile string `yaml:"nkey_seed_file"`
+	NKeySeedFile string `yaml:"nkey_seed_file" want:"some"`
 	// CredsFile is a .creds file: a user's JWT and seed.
-	CredsFile string `yaml:"creds_file"`
+	CredsFile string `yaml:"creds_file" want:"some"`
 	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server
 	// names as another of its cluster. Set it only on a network that you trust. Defaults to false.
 	PlaintextAuth bool `yaml:"plaintext_auth"`
@@ -58,12 +58,12 @@ type TLS struct {
 	// Enabled demands TLS although the URL says nats://. It is implied by the other fields. Defaults to false.
 	Enabled bool `yaml:"-"`
 	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" want:"some"`
 	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
+	CertFile string `yaml:"cert_file" want:"some"`
+	KeyFile  string `yaml:"key_file" want:"some"`
 	// ServerName is the name that the server's certificate must carry. Defaults to the URL's host.
-	ServerName string `yaml:"server_name"`
+	ServerName string `yaml:"server_name" want:"some"`
 	// HandshakeFirst starts TLS before the server has said anything, for servers so configured. Defaults to false.
 	HandshakeFirst bool `yaml:"handshake_first"`
 }
@@ -82,7 +82,7 @@ type Config struct {
 	// Consumer is the durable consumer's name. Processes with the same one share its messages. Required.
 	Consumer string `yaml:"durable"`
 	// Domain is the JetStream domain, where it is not the connection's own. Defaults to none.
-	Domain string `yaml:"domain"`
+	Domain string `yaml:"domain" want:"some"`
 
 	// Subjects are the consumer's filter. Defaults to the whole stream.
 	Subjects []string `yaml:"subjects"`

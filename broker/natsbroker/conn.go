@@ -348,6 +348,9 @@ func (c Connection) pause(n int) time.Duration {
 }
 
 func (c Connection) auth() ([]nats.Option, error) {
+	if err := c.CheckLogin(); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.User != "":
 		return []nats.Option{nats.UserInfo(c.User, c.Password.Reveal())}, nil
@@ -355,14 +358,8 @@ func (c Connection) auth() ([]nats.Option, error) {
 		return []nats.Option{nats.Token(c.Token.Reveal())}, nil
 	case c.NKeySeedFile != "":
 		opt, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
-		if err != nil {
-			return nil, fmt.Errorf("natsbroker: NKeySeedFile %s: %w", c.NKeySeedFile, err)
-		}
-		return []nats.Option{opt}, nil
+		return []nats.Option{opt}, err // was checked
 	case c.CredsFile != "":
-		if err := checkCreds(c.CredsFile); err != nil {
-			return nil, err
-		}
 		return []nats.Option{nats.UserCredentials(c.CredsFile)}, nil
 	}
 	return nil, nil
@@ -384,19 +381,35 @@ func (c Connection) exposed() []error {
 	return errs
 }
 
-// checkCreds reads a creds file as nats.go does at each connect, for an error that says what is wrong.
+// CheckLogin reads NKeySeedFile and CredsFile as each connect does, and says what is wrong with them, as *broker.Findings. It
+// connects to nothing.
+func (c Connection) CheckLogin() error {
+	f := findings()
+	if file := c.NKeySeedFile; file != "" {
+		if _, err := nats.NkeyOptionFromSeed(file); err != nil {
+			f.Add("NKeySeedFile", "%s holds no user's seed: %v", file, err)
+		}
+	}
+	if file := c.CredsFile; file != "" {
+		if err := checkCreds(file); err != nil {
+			f.Add("CredsFile", "%s holds no user's JWT and seed: %v", file, err)
+		}
+	}
+	return f.Err()
+}
+
 func checkCreds(file string) error {
 	content, err := os.ReadFile(file) // #nosec G304 -- the configuration names it
 	if err != nil {
-		return fmt.Errorf("natsbroker: CredsFile: %w", err)
+		return err
 	}
 	defer clear(content)
 	if token, err := nkeys.ParseDecoratedJWT(content); err != nil || strings.Count(token, ".") != 2 {
-		return fmt.Errorf("natsbroker: CredsFile %s holds no user JWT", file)
+		return errors.New("no JWT")
 	}
 	key, err := nkeys.ParseDecoratedUserNKey(content)
 	if err != nil {
-		return fmt.Errorf("natsbroker: CredsFile %s: %w", file, err)
+		return err
 	}
 	key.Wipe()
 	return nil

@@ -36,9 +36,9 @@ type Log struct {
 
 // Admin is the admin server.
 type Admin struct {
-	Listen     string        `yaml:"listen"`
+	Listen     string        `yaml:"listen" want:"some"`
 	Token      broker.Secret `yaml:"token"`
-	TokenFile  string        `yaml:"token_file"`
+	TokenFile  string        `yaml:"token_file" want:"some"`
 	NoProgress time.Duration `yaml:"no_progress" want:">0"`
 	UI         UI            `yaml:"ui"`
 }
@@ -84,7 +84,7 @@ type Metrics struct {
 
 // Embedded is the JetStream server inside the process, for consumers without a url.
 type Embedded struct {
-	Dir  string `yaml:"dir"`
+	Dir  string `yaml:"dir" want:"some"`
 	Port int    `yaml:"port" want:"0..65535"`
 }
 
@@ -162,8 +162,8 @@ type NATSCore struct {
 // NATSAccess is how the file says in its own way where a NATS server is, and who we are to it.
 type NATSAccess struct {
 	URL          string `yaml:"url" want:"some"`
-	PasswordFile string `yaml:"password_file"`
-	TokenFile    string `yaml:"token_file"`
+	PasswordFile string `yaml:"password_file" want:"some"`
+	TokenFile    string `yaml:"token_file" want:"some"`
 }
 
 // Kafka is a member of a consumer group. Adapter makes the adapter's Config of it.
@@ -179,7 +179,7 @@ type Kafka struct {
 // SASL is a login at Kafka by name and password.
 type SASL struct {
 	kafkabroker.SASL `yaml:",inline"`
-	PasswordFile     string `yaml:"password_file"`
+	PasswordFile     string `yaml:"password_file" want:"some"`
 }
 
 // Pool sizes the workers.
@@ -198,8 +198,8 @@ type Retry struct {
 
 // Route leads messages to a handler.
 type Route struct {
-	Match   string            `yaml:"match"`
-	Type    string            `yaml:"type"`
+	Match   string            `yaml:"match" want:"some"`
+	Type    string            `yaml:"type" want:"some"`
 	Headers map[string]string `yaml:"headers"`
 	Handler string            `yaml:"handler"`
 	With    With              `yaml:"with"`
@@ -220,7 +220,7 @@ type Batch struct {
 type Middleware struct {
 	Use string `yaml:"use"`
 	// Name is of its limit on the admin address.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" want:"some"`
 	With With   `yaml:"with"`
 }
 

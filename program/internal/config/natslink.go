@@ -81,6 +81,7 @@ func (sc sectionCheck) checkLink(l natsLink) {
 			sc.secrets.readPrivate(sc.at+key, file)
 		}
 	}
+	sc.FindConfig(sc.at, l.Connection, l.CheckLogin()) // of a file that cannot be read, the document has the first that was said
 	sc.secrets.checkTLS(sc.at+".tls", l.TLS.CAFile, l.TLS.CertFile, l.TLS.KeyFile, time.Now())
 	if sc.has(".url") || sc.has(".urls") {
 		return
