@@ -54,6 +54,11 @@ func (sc sectionCheck) checkKafka(k *Kafka) {
 			sc.find(".sasl.password", "is missing: want password, or password_file")
 		}
 	}
+	for _, key := range []string{".transaction_timeout", ".compression"} {
+		if sc.has(key) && !k.Transactional {
+			sc.find(key, "is set and transactional is not: it is of what is written in transactions, and nothing is")
+		}
+	}
 	c := k.Adapter()
 	if sc.has(".topics_pattern") && c.Pattern == "" && len(c.Topics) == 0 { // found by its tag
 		c.Pattern = "-"
