@@ -361,7 +361,7 @@ func TestDLQPurge(t *testing.T) {
 		} else if got := strings.Join(f.stored(t, "dead.orders"), ""); err != nil || got != "24" {
 			t.Errorf("left: %s %v", got, err)
 		}
-		f.must(t, "purge", "--yes")
+		f.must(t, "purge", "--all", "--yes")
 		if n := len(f.stored(t, "dead.orders")); n != 0 {
 			t.Errorf("%d letters are left", n)
 		}
@@ -413,6 +413,9 @@ func TestDLQRefuses(t *testing.T) {
 		"purge --yes --class= --handler= -c " + file:  {"--class is empty", "--handler is empty"}, // a script's unset variable
 		"purge --yes --origin= --state= -c " + file:   {"--origin is empty", "--state is empty"},
 		"purge --yes --subject dead.a --url=":         {"--url is empty"},
+		"purge --yes -c " + file + " --consumer a":    {"--yes is set and nothing is chosen"},
+		"purge --yes --all --class error --topic a":   {"--all and --class are set"},
+		"purge --yes --all --topic a 0/1":             {"--all and a letter are set"},
 		"purge --yes -c " + routed + " --topic=":      {"--topic is empty"},
 		"list --brokers= --topic a --until=":          {"--brokers is empty", "--until is empty"},
 		"replay --to= --consumer= -c " + file:         {"--to is empty", "--consumer is empty"},

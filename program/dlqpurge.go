@@ -18,6 +18,7 @@ type dlqPurge struct {
 	target              dlqTarget
 	filter              deadletters.Filter
 	yes, dryRun, partly bool
+	all                 bool
 }
 
 func newDLQPurge(parts Parts) *cobra.Command {
@@ -25,15 +26,17 @@ func newDLQPurge(parts Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge [LETTER ...]",
 		Short: "Delete dead letters for good",
-		Long: "Deletes dead letters, or those that the flags choose, after asking. It cannot be undone. JetStream deletes single " +
+		Long: "Deletes dead letters, or those that the flags choose, after asking. It cannot be undone. With --yes nothing is asked, " +
+			"and all of them\ngo only with --all. JetStream deletes single " +
 			"messages. Kafka cuts a\n" +
 			"partition's log off at its beginning and nowhere else: letters behind one that is to stay cannot be deleted there, which " +
 			"is refused unless\n" +
 			"--partly is set.",
-		Example: "  longshore dlq purge -c c.yaml --state replayed\n  longshore dlq purge --topic orders-dead --until 720h --yes",
+		Example: "  longshore dlq purge -c c.yaml --state replayed\n  longshore dlq purge --topic orders-dead --until 720h --yes\n" +
+			"  longshore dlq purge --subject dead.orders --all --yes",
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			p.filter, err = chosen.filter(cmd, args, time.Now())
-			return asUsage(errors.Join(p.target.check(cmd), err))
+			return asUsage(errors.Join(p.target.check(cmd), err, p.checkAll(cmd, args)))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -43,9 +46,25 @@ func newDLQPurge(parts Parts) *cobra.Command {
 	chosen.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&p.yes, "yes", false, "do not ask")
+	f.BoolVar(&p.all, "all", false, "delete every letter: with --yes, where nothing is chosen")
 	f.BoolVar(&p.partly, "partly", false, "on Kafka: delete those that can be deleted")
 	f.BoolVar(&p.dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
 	return cmd
+}
+
+// checkAll: a script whose list of letters, or of flags, is empty (xargs longshore dlq purge --yes) means none of them, not all.
+func (p *dlqPurge) checkAll(cmd *cobra.Command, args []string) error {
+	chosen := setFlags(cmd, "handler", "class", "since", "until", "key", "origin", "state")
+	if len(args) > 0 {
+		chosen = append(chosen, "a letter")
+	}
+	switch {
+	case p.all && len(chosen) > 0:
+		return fmt.Errorf("--all and %s are set: one of them", chosen[0])
+	case p.yes && !p.all && !p.dryRun && len(chosen) == 0:
+		return errors.New("--yes is set and nothing is chosen, which would delete every letter unasked: choose some, or set --all")
+	}
+	return nil
 }
 
 func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
