@@ -111,7 +111,7 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		return err
 	}
 	defer func() { err = errors.Join(err, box.end(stderr)) }()
-	if err := box.named(ctx, []broker.Place{place}); err != nil {
+	if err := errors.Join(box.mayReplay(e.replay.To), box.named(ctx, []broker.Place{place})); err != nil {
 		return err
 	}
 	l, err := box.Get(ctx, place)

@@ -150,3 +150,14 @@ func TestPoisonedJournal(t *testing.T) {
 		}
 	})
 }
+
+// TestDLQForgedWildcard: a letter that names several subjects as where it came from goes to none, and a dry run says so.
+func TestDLQForgedWildcard(t *testing.T) {
+	t.Parallel()
+	f := startForged(t)
+	f.bury(t, "orders.>")
+	out, err := run(t.Context(), "dlq", "replay", "--dry-run", "-c", f.file)
+	if err == nil || strings.Contains(out, "would go") || !strings.Contains(out, "1 is refused") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -49,6 +49,25 @@ func TestDLQNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
+// TestDLQNamesNoDestination: what is no topic or subject is none in a dry run either, which said where the letters would go.
+func TestDLQNamesNoDestination(t *testing.T) {
+	t.Parallel()
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		f.bury(t, "orders", "a")
+		to, want := "orders.>", `--to is "orders.>", want a subject without wildcards`
+		if f.kafka {
+			to, want = "or ders", `--to is "or ders", want a topic's name`
+		}
+		for _, command := range []string{"replay --dry-run", "replay", "edit --header a=b " + f.place(0)} {
+			out, err := f.dlq(t, append(strings.Fields(command), "--to", to)...)
+			var use usageError
+			if !errors.As(err, &use) || !strings.Contains(err.Error(), want) || out != "" {
+				t.Errorf("%s: %v\n%s", command, err, out)
+			}
+		}
+	})
+}
+
 // TestDLQKnowsTheClasses: help and completion have all classes of failures.
 func TestDLQKnowsTheClasses(t *testing.T) {
 	t.Parallel()

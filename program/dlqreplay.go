@@ -104,7 +104,7 @@ func (d *dlqReplay) allow(ctx context.Context, box *deadBox) (func(topic string)
 	if err != nil {
 		return nil, fmt.Errorf("finding out what may be replayed to where it came from (--to names another place): %w", err)
 	}
-	return allowed, nil
+	return func(topic string) bool { return box.mayPublish(topic) && allowed(topic) }, nil
 }
 
 // origins says which topics the consumers of a file read from the same broker as c.
@@ -141,7 +141,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, box.end(stderr)) }()
 	o := d.replay
-	if err := box.named(ctx, o.Filter.Places); err != nil {
+	if err := errors.Join(box.mayReplay(d.replay.To), box.named(ctx, o.Filter.Places)); err != nil {
 		return err
 	}
 	if o.Allow, err = d.allow(ctx, box); err != nil {

@@ -150,6 +150,25 @@ func (b *deadBox) named(ctx context.Context, places []broker.Place) error {
 	return errors.Join(errs...)
 }
 
+// mayPublish says whether the broker can take a name as where a letter goes. A dry run asks nobody else.
+func (b *deadBox) mayPublish(to string) bool {
+	if b.kafka {
+		return kafkabroker.ValidTopic(to)
+	}
+	return config.Publishable(to)
+}
+
+// mayReplay refuses a --to that the broker cannot take.
+func (b *deadBox) mayReplay(to string) error {
+	if to == "" || b.mayPublish(to) {
+		return nil
+	}
+	if b.kafka {
+		return usageError{fmt.Errorf("--to is %q, want a topic's name", to)}
+	}
+	return usageError{fmt.Errorf("--to is %q, want a subject without wildcards", to)}
+}
+
 // open makes what the flags say, and finds out whether the broker and the topic are there. Mistakes in flags and file are usage
 // errors.
 func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"strconv"
-	"strings"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -53,7 +52,7 @@ func (cc *consumerCheck) checkLetterTarget(key, to string) {
 }
 
 func (cc *consumerCheck) checkDeadSubject(key, to string, in Read) {
-	if !validSubject(to) || strings.ContainsAny(to, "*>") {
+	if !Publishable(to) {
 		cc.find(key, "is %q: want a subject without wildcards", to)
 		return
 	}

@@ -15,6 +15,9 @@ func validSubject(s string) bool {
 	return true
 }
 
+// Publishable says whether a message can be published to a subject: it has no wildcards.
+func Publishable(s string) bool { return validSubject(s) && !strings.ContainsAny(s, "*>") }
+
 // Matches says whether a subject with NATS's wildcards takes every message of another.
 func Matches(pattern, subject string) bool {
 	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
