@@ -127,6 +127,12 @@ var suiteMutants = []suiteMutant{
 	{"nothing waits", []edit{{figures, "= max(0, h.cur.log.end-max(h.high, h.cur.log.first))", "= 0"}}, "partitioned", "LagWaiting"},
 	{"nothing is said of a Close that told nobody", []edit{{loop,
 		"			return fmt.Errorf(\"membroker: closing: %w (last try: %w)\", l.abortErr, err)\n", "			return nil\n"}}, both, "CloseUnsaid"},
+	{"an old lag is zero", []edit{{figures, "	defer f.mu.Unlock()\n	return f.lag\n", `	defer f.mu.Unlock()
+	if at := f.lag.At; time.Since(at) > 300*time.Millisecond {
+		return broker.Lag{At: at}
+	}
+	return f.lag
+`}}, both, "LagStaysUnknown"},
 	{"the floor passes what is out", []edit{{figures, "= c.leases.floor", "= c.leases.next"},
 		{figures, "= c.progress().committed", "= c.log.end"}}, both, "Floors"},
 	{"a log made anew has the old one's name", []edit{{"broker/membroker/log.go", "l.topic, epoch, l.partition)",

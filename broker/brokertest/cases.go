@@ -145,6 +145,7 @@ func cases() []testCase {
 		{name: "LagWaiting", run: lagWaiting, why: again},
 		{name: "LagOfTwo", setup: Setup{Partitions: 2}, run: lagOfTwo, why: again},
 		{name: "LagWhileDown", run: lagWhileDown},
+		{name: "LagStaysUnknown", run: lagStaysUnknown, why: again},
 		{name: "Floors", run: floors, why: again},
 		{name: "FloorsRecreated", run: floorsRecreated, why: again},
 		{name: "Payloads", run: payloads},

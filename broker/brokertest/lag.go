@@ -146,3 +146,33 @@ func lagWhileDown(w *world) {
 		w.Fatal("Lag blocks while the broker is away")
 	}
 }
+
+// lagStaysUnknown proves that a source which lost its claims to an outage does not say that nothing waits: it keeps what it knew,
+// or says that it is unknown, and learns it anew when the broker is back.
+func lagStaysUnknown(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.process(budget(5, 1<<20))
+	s, ok := m.src.(broker.LagReporter)
+	if !ok {
+		w.h.skip(w, "the source is no broker.LagReporter")
+	}
+	m.open()
+	m.receive()
+	w.produce(0, 20)
+	ms := m.take(5)
+	w.eventually("the lag is 20 unsettled", func() bool { return s.Lag().Unsettled == 20 })
+	w.sys.Down(w)
+	for end := time.Now().Add(4 * w.lease); time.Now().Before(end); time.Sleep(w.lease / 16) {
+		if l := s.Lag(); l.Unsettled != -1 && l.Unsettled != 20 {
+			w.Fatalf("while the broker is away the lag is %+v, want 20 unsettled, or unknown", l)
+		}
+	}
+	w.sys.Up(w)
+	_ = m.ack(ms...)
+	stop := m.handle(func(msg *broker.Message) { _ = m.ack(msg) })
+	defer stop()
+	w.settled()
+	w.eventually("the lag reaches 0", func() bool { l := s.Lag(); return l.Unsettled == 0 && l.Waiting == 0 })
+	w.handled()
+}

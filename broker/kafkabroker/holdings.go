@@ -121,6 +121,9 @@ func (h *holdings) changed(c change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claims.changed(c)
+	if c.kind == lost && len(h.roster.turns) == 0 {
+		h.flights.lagAt = time.Time{} // what is lost still waits there, and nobody has said that others have it
+	}
 	h.bells.look()
 }
 
