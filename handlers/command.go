@@ -58,6 +58,7 @@ func runCommand(cmd *exec.Cmd, killAfter time.Duration) error {
 		kill.Stop()
 	}
 	killGroup(cmd)
+	reapGroup(cmd)
 	return err
 }
 
