@@ -181,7 +181,8 @@ func ExecFactory(s *Setup, o Options) (consumer.Handler, error) {
 func execOf(s *Setup, o Options) (*Exec, error) {
 	c := ExecConfig{}.withDefaults()
 	c.Timeout = s.within(c.Timeout)
-	if err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.validate()) }); err != nil {
+	err := decodeChecked(o, &c, func() OptionErrors { return s.checkTimeout(c.Timeout, c.checkWritten(o, c.validate())) })
+	if err != nil {
 		return nil, err
 	}
 	e, err := NewExec(c)
@@ -190,6 +191,14 @@ func execOf(s *Setup, o Options) (*Exec, error) {
 	}
 	s.NeedGrace(e.config.KillAfter + time.Second)
 	return e, nil
+}
+
+// checkWritten finds a dir that is written and empty, as where a variable is: the command would run in longshore's own.
+func (c ExecConfig) checkWritten(o Options, errs OptionErrors) OptionErrors {
+	if _, written := o.values["dir"]; written && c.Dir == "" {
+		errs.add("dir", "is empty")
+	}
+	return errs
 }
 
 // String is the program without its arguments.

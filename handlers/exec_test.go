@@ -296,3 +296,13 @@ func ExampleExec() {
 	// dead-lettered at once: true
 	// exit status 65: output "cannot read orders: <xml/>"
 }
+
+// TestExecRefusesAnEmptyDir: where a variable is empty, the command would run in another folder than was meant.
+func TestExecRefusesAnEmptyDir(t *testing.T) {
+	_, err := handlers.Default().Build("exec", nil, handlers.NewOptions(map[string]any{"command": []any{"true"},
+		"dir": handlers.Text("")}))
+	var all handlers.OptionErrors
+	if !errors.As(err, &all) || len(all) != 1 || all[0].Error() != "dir: is empty" {
+		t.Errorf("error %v, want one, dir: is empty", err)
+	}
+}
