@@ -133,9 +133,14 @@ func (cc *consumerCheck) section(key string) sectionCheck {
 func (cc *consumerCheck) checkPool() {
 	most := cmp.Or(cc.Pool.Max, max(consumer.DefaultMaxWorkers, cc.Pool.Min))
 	for _, in := range cc.Reads() {
-		if n := in.NATS; n != nil && n.MaxAckPending > 0 && n.MaxAckPending < most {
-			cc.find("."+in.Name+".nats.max_ack_pending", "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending,
-				most)
+		key := "." + in.Name + ".nats.max_ack_pending"
+		switch n := in.NATS; {
+		case n == nil:
+		case n.MaxAckPending > 0 && n.MaxAckPending < most:
+			cc.find(key, "is %d, below pool.max, %d: workers could never all be busy", n.MaxAckPending, most)
+		case n.MaxAckPending == 0 && natsbroker.DefaultMaxAckPending < most:
+			cc.find(".pool.max", "is %d, above %s, %d unless it is set: workers could never all be busy", most, key[1:],
+				natsbroker.DefaultMaxAckPending)
 		}
 	}
 }

@@ -115,6 +115,7 @@ func TestContradictions(t *testing.T) {
 		"max_message_bytes: -1":                     "max_message_bytes: is -1, negative",
 		"middleware: [{with: {}}]":                  "middleware[0].use: is missing",
 		"budget: {messages: 9223372036854775808}":   "budget.messages: wants a whole number",
+		"pool: {max: 30000}":                        "pool.max: is 30000, above source.nats.max_ack_pending, 20000 unless it is set",
 		"pool: {max: 1.5}":                          "pool.max: wants a whole number",
 		"max_stuck: 1e400":                          "max_stuck: wants a whole number",
 	} {
