@@ -53,6 +53,7 @@ func testHungCoordinator(t *testing.T, ts *testSystem) {
 	cfg := ts.config(ts.net.link())
 	cfg.Brokers = slices.Delete(slices.Clone(ts.brokers), int(node), int(node)+1)
 	cfg.RequestTimeout, cfg.RebalanceTimeout = time.Second, 5*time.Second
+	cfg.InstanceID = "m" // so that the transactional id is known
 	dial := cfg.dial
 	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 		c, err := dial(ctx, network, to)
@@ -65,7 +66,8 @@ func testHungCoordinator(t *testing.T, ts *testSystem) {
 	first := ts.put(t, ts.topics[0], 0, 10)
 	eventually(t, "the first messages came", func() bool { return r.has(first) })
 	hung.Store(true)
-	for ts.cluster.CoordinatorFor(ts.group) == node {
+	// Nor is it the transactions' coordinator: without that one there are none.
+	for ts.cluster.CoordinatorFor(ts.group) == node || ts.cluster.CoordinatorFor(cfg.transactionalID()) == node {
 		ts.cluster.RehashCoordinators()
 	}
 	want := ts.put(t, ts.topics[0], 10, 10)
