@@ -107,7 +107,7 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		return Decision{}, false
 	}
 	switch {
-	case s.ref.n == 0 && o.Workers < min(freeSize, o.Max) && s.most == 0 && o.Pressure.CPU < busyCPU: // not worth it
+	case s.ref.n == 0 && o.Workers < min(freeSize, o.Max) && s.most == 0: // not worth it
 	case s.ref.n == 0:
 		s.measured(o, y)
 	case grown:

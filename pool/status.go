@@ -43,6 +43,9 @@ type reportStatus struct {
 
 // Step decides.
 func (s *reportStatus) Step(o Observation) Decision {
+	if o.Pressure.CPU >= busyCPU { // as many as there are is then the most
+		o.Max = max(o.Min, min(o.Max, o.Workers))
+	}
 	s.note(o)
 	d := s.decide(o)
 	if t := max(o.Min, min(o.Max, d.Target)); t != o.Workers {
@@ -187,8 +190,7 @@ func (s *reportStatus) undo(o Observation) (Decision, bool) {
 // grow decides on a larger size, when there is reason for one, or on a smaller when there is doubt of this one.
 func (s *reportStatus) grow(o Observation) Decision {
 	n, size := o.Workers, float64(o.Workers)
-	cpu, blind := o.Pressure.CPU >= busyCPU, s.blind(o)
-	full, held := o.Now-s.fullAt >= 2*tick, s.most > 0 && n >= s.most
+	full, blind, held := o.Now-s.fullAt >= 2*tick, s.blind(o), s.most > 0 && n >= s.most
 	since, done := o.Now-s.changedAt, float64(o.served()-s.change.served())
 	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
 	short := o.Rates.Handler // a delay that is no reason to grow
@@ -203,12 +205,10 @@ func (s *reportStatus) grow(o Observation) Decision {
 	case !full && o.Rates.Proven > 0 && o.delay() <= short && !s.stalled(o):
 		return o.stay(ReasonStaff, "the backlog is short", tick)
 	case doubted && s.ref.bias()+sure*math.Sqrt(s.others) <= noise &&
-		(s.free || (cpu || wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
+		(s.free || (wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
 		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
 	case n >= o.Max:
 		return o.stay(ReasonLimit, "at Max", tick)
-	case cpu && n > 1:
-		return o.stay(ReasonCPU, "", tick)
 	case wait || size < s.ref.n:
 		return o.stay(ReasonHold, "", tick)
 	case since < tick || held && (s.ref.n != size || doubted && s.free || !s.settled(o, since)):
