@@ -32,7 +32,6 @@ type Rates struct {
 
 // estimate turns totals into Rates.
 type estimate struct {
-	primed              bool
 	prev                Observation
 	served              int64   // the most so far
 	work, done, squares float64 // decaying sums: handler time, completions, squares of handler times
@@ -43,9 +42,6 @@ type estimate struct {
 
 // update takes the next Observation and returns the estimates as of then.
 func (e *estimate) update(o *Observation) Rates {
-	if !e.primed {
-		e.primed, e.prev, e.served = true, *o, o.served()
-	}
 	dt := (o.Now - e.prev.Now).Seconds()
 	if o.Now-e.prev.Now < tick/2 {
 		return e.r

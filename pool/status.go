@@ -15,10 +15,9 @@ const (
 )
 
 // ReportStatus is the default policy: as many workers as bring something. The package's text has it in five sentences.
-func ReportStatus() Policy { return &reportStatus{} }
+func ReportStatus() Policy { return &reportStatus{seen: math.MaxInt, hold: firstHold} }
 
 type reportStatus struct {
-	primed    bool
 	want      int           // the size decided
 	change    Observation   // at the last change of size
 	changedAt time.Duration // when that was through
@@ -87,12 +86,7 @@ func (s *reportStatus) forget() { s.ref, s.most, s.hold, s.free = yard{}, 0, fir
 
 // note keeps what later steps need.
 func (s *reportStatus) note(o Observation) {
-	if !s.primed {
-		s.changed(o, o.Workers)
-		s.primed, s.seen, s.refused, s.shrunkAt, s.changedAt = true, o.Workers, o.Refused, -time.Hour, -time.Hour
-		s.forget()
-	}
-	if o.Workers != s.want { // somebody else changed it
+	if o.Workers != s.want { // somebody else changed it, or this is the first step
 		s.changed(o, o.Workers)
 	}
 	if !s.blind(o) && o.served()-s.change.served() >= int64(o.Workers) || o.Workers < s.seen {
