@@ -24,7 +24,6 @@ type reportStatus struct {
 	shrunkAt  time.Duration // the last one by idle reports
 	fullAt    time.Duration // since when the queue is full
 	calmAt    time.Duration // since when no worker was idle, and the size the same
-	calm      int           // steps with idle workers in a row
 	seen      int           // workers when handlers last ended as expected
 	refused   int64         // by the downstream, so far
 	refusedAt time.Duration // when workers were last taken away for that
@@ -115,13 +114,10 @@ func (s *reportStatus) decide(o Observation) Decision {
 	if !o.starving() {
 		s.open, s.calmAt = false, o.Now // a window with idle workers proves nothing
 		if o.Idle > 0 && o.Rates.Throughput >= 0.75*o.Rates.Arrivals {
-			if s.calm++; s.calm >= 4 { // arrivals are the limit, not workers
-				s.forget()
-			}
+			s.forget() // arrivals are the limit, not workers
 		}
 		return s.shrink(o)
 	}
-	s.calm = 0
 	if d, ok := s.undo(o); ok {
 		return d
 	}
