@@ -84,9 +84,11 @@ func (s *reportStatus) least(y yard) float64 { return 1 + paidShare*(y.n/s.ref.n
 func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	grown := s.ref.n > 0 && float64(o.Workers) > s.ref.n
 	if o.Busy > o.Workers { // those that are to go have not gone
-		s.changedAt, s.open = o.Now, false
+		before := s.change.Workers
+		s.change, s.open = o, false
+		s.change.Workers = before
 	}
-	since := o.Now - s.changedAt
+	since := o.Now - s.change.Now
 	if grown && s.missing(o) {
 		return s.harm(o), true
 	}
@@ -147,7 +149,7 @@ func (s *reportStatus) settled(o Observation, since time.Duration) bool {
 	if s.ref.n > float64(o.Workers) { // those that stayed have the long ones in hand
 		h, cv2 = max(h, seconds(s.ref.n/s.ref.rate)), max(1, s.ref.cv2)
 	}
-	return since >= h && o.Now-o.Oldest >= s.changedAt || since >= 2*seconds(h.Seconds()*(1+cv2))
+	return since >= h && o.Now-o.Oldest >= s.change.Now || since >= 2*seconds(h.Seconds()*(1+cv2))
 }
 
 func (s *reportStatus) window(o Observation, open bool) { s.open, s.opened = open, o }
@@ -163,7 +165,7 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 	q, low, high := s.compare(y)
 	least := s.least(y)
 	knee := s.ref.n * (max(1, high) + part/4) // there the line through the smaller size reaches this throughput
-	probe, long := s.most > 0 && o.Workers > s.most, o.Now-s.changedAt > longest
+	probe, long := s.most > 0 && o.Workers > s.most, o.Now-s.change.Now > longest
 	switch {
 	case high < least && probe:
 		return s.bar(o, s.ref.n, mostHold, ReasonUndo, "more brought too little"), true

@@ -19,8 +19,7 @@ func ReportStatus() Policy { return &reportStatus{seen: math.MaxInt, hold: first
 
 type reportStatus struct {
 	want      int           // the size decided
-	change    Observation   // at the last change of size
-	changedAt time.Duration // when that was through
+	change    Observation   // at the last change of size, or when that was through
 	shrunkAt  time.Duration // the last one by idle reports
 	fullAt    time.Duration // since when the queue is full
 	calmAt    time.Duration // since when no worker was idle, and the size the same
@@ -57,7 +56,7 @@ func (s *reportStatus) Step(o Observation) Decision {
 
 // changed: the size changes, so what was measured ends here.
 func (s *reportStatus) changed(o Observation, size int) {
-	s.change, s.changedAt, s.calmAt, s.want, s.open = o, o.Now, o.Now, size, false
+	s.change, s.calmAt, s.want, s.open = o, o.Now, size, false
 	s.free = s.free && size < o.Workers
 }
 
@@ -181,7 +180,7 @@ func (s *reportStatus) undo(o Observation) (Decision, bool) {
 func (s *reportStatus) grow(o Observation) Decision {
 	n, size := o.Workers, float64(o.Workers)
 	full, blind, held := o.Now-s.fullAt >= 2*tick, s.blind(o), s.most > 0 && n >= s.most
-	since, done := o.Now-s.changedAt, float64(o.served()-s.change.served())
+	since, done := o.Now-s.change.Now, float64(o.served()-s.change.served())
 	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
 	short := o.Rates.Handler // a delay that is no reason to grow
 	switch {
@@ -238,7 +237,7 @@ func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why 
 			roots = 4
 		}
 		want := staff(o.Rates.Rising*h+float64(o.waiting())*h/max(h, drainTime.Seconds()), roots)
-		if want <= n && o.Now-s.changedAt >= rateMemory {
+		if want <= n && o.Now-s.change.Now >= rateMemory {
 			want = n + max(1, int(part*float64(n))) // by that it should do, and does not
 		}
 		target, why = min(2*n, max(n, want)), ReasonStaff
