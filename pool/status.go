@@ -20,7 +20,6 @@ func ReportStatus() Policy { return &reportStatus{seen: math.MaxInt, hold: first
 type reportStatus struct {
 	want      int           // the size decided
 	change    Observation   // at the last change of size, or when that was through
-	shrunkAt  time.Duration // the last one by idle reports
 	fullAt    time.Duration // since when the queue is full
 	calmAt    time.Duration // since when no worker was idle, and the size the same
 	seen      int           // workers when handlers last ended as expected
@@ -147,11 +146,10 @@ func (s *reportStatus) refuse(o Observation) (Decision, bool) {
 // shrink lets those go that asked to.
 func (s *reportStatus) shrink(o Observation) Decision {
 	keep := max(o.Min, o.Workers-o.IdleLong)
-	switch rest := rateMemory - (o.Now - s.shrunkAt); {
+	switch rest := rateMemory - (o.Now - s.change.Now); {
 	case keep < o.Workers && rest > 0: // idle reports come one by one
-		return o.stay(ReasonIdle, "just shrunk", rest)
+		return o.stay(ReasonIdle, "just changed", rest)
 	case keep < o.Workers:
-		s.shrunkAt = o.Now
 		return Decision{Target: keep, Reason: ReasonIdle, Detail: fmt.Sprint(o.IdleLong), Next: rateMemory}
 	case o.Busy > 0 || o.Backlog > 0:
 		return o.stay(ReasonStaff, "enough", tick)
