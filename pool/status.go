@@ -181,11 +181,8 @@ func (s *reportStatus) grow(o Observation) Decision {
 	since, done := o.Now-s.change.Now, float64(o.served()-s.change.served())
 	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
 	short := o.Rates.Handler // a delay that is no reason to grow
-	switch {
-	case n < freeSize: // few are often all busy with long ones
+	if n < freeSize {        // few are often all busy with long ones
 		short = 3 * o.Rates.Usual
-	case blind:
-		short = 0
 	}
 	short = max(2*tick, min(short, drainTime))
 	switch wait := held && o.Now < s.till; {
