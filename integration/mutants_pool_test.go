@@ -11,7 +11,7 @@ var poolMutants = []mutant{
 		"grown && s.missing(o)", "false && s.missing(o)",
 		"./pool", "TestCliffIsLeftBeforeCallsEnd"},
 	{"equal handlers that have not ended are missing", "pool/proof.go",
-		"(y.done + y.n) / due", "(y.done + y.n - s.ref.n) / due",
+		"y.done += y.n", "y.done += y.n - s.ref.n",
 		"./pool", "TestSlowHandlersAreNoHarm"},
 	{"what comes in bunches is a rise", "pool/estimate.go",
 		"both := min(e.rise, e.was)", "both := e.rise",

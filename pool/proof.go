@@ -134,13 +134,13 @@ func (s *reportStatus) harm(o Observation) Decision {
 // wait until something ends. One for each worker may be late without harm: it is in hand, and equal handlers end together.
 func (s *reportStatus) missing(o Observation) bool {
 	y, _ := s.read(&s.change, &o)
-	due, cv2 := s.ref.rate*y.span, max(1, y.cv2, s.ref.cv2)
-	if y.done == 0 || due < 8 {
+	if y.done == 0 {
 		return false
 	}
-	q := (y.done + y.n) / due
-	over, _ := s.ref.hidden(cv2, s.ref.n/s.ref.rate)
-	return q+max(q, 0.25)*sure*(math.Sqrt(cv2*(1/due+1/s.ref.done))+math.Sqrt(s.others))+over < 1
+	y.done += y.n
+	y.rate, y.cv2, y.off = y.done/y.span, max(1, y.cv2), 0
+	_, _, high := s.compare(y)
+	return high < 1
 }
 
 // settled: what was begun before the last change of size has ended, or should have.
