@@ -208,15 +208,7 @@ func (s *reportStatus) less(o Observation, y yard) (Decision, bool) {
 	switch {
 	case high < 1-part/4, known && q < 1-noise:
 		s.ref.proven = true
-		target, barred := y.n/q*(1+q-low+part/4), s.most > 0
-		if target > s.ref.n*(1-part) {
-			target = s.ref.n
-		}
-		d := s.bar(o, target, 0, ReasonUndo, "less hurts")
-		if !barred && target >= s.ref.n { // nothing is known of more
-			s.most = 0
-		}
-		return d, true
+		return s.bar(o, s.ref.n, 0, ReasonUndo, "less hurts"), true
 	case known, (q+low)/2 > 1-noise:
 		s.measured(o, y)
 		s.hold = firstHold // if that was wrong, a little more soon shows it
@@ -256,8 +248,12 @@ func (s *reportStatus) disturbed(change float64) {
 func (s *reportStatus) bar(o Observation, target float64, most time.Duration, why Reason, detail string) Decision {
 	// of what differs from one pool to the next
 	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24)
-	s.most, s.part, s.free = max(1, int(math.Round(target))), max(part, s.part/2), false
+	size := max(1, int(math.Round(target)))
+	s.most, s.part, s.free = size, max(part, s.part/2), false
+	if size >= o.Max { // nothing is known of more
+		s.most = 0
+	}
 	s.till = o.Now + seconds(s.hold.Seconds()*(0.75+jitter/2))
 	s.hold = max(s.hold, min(8*s.hold, most))
-	return Decision{Target: s.most, Force: true, Reason: why, Detail: detail, Next: tick}
+	return Decision{Target: size, Force: true, Reason: why, Detail: detail, Next: tick}
 }
