@@ -178,12 +178,10 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 		y.proven = true
 		s.measured(o, y)
 		s.paid(o)
-	case probe && long && s.part < 1: // twice as much proves four times as soon
+	case probe && long && o.Workers < o.Max: // twice as much proves four times as soon
 		s.part *= 2
 		n := min(o.Max, int(s.ref.n*(1+s.part)))
 		return Decision{Target: n, Reason: ReasonGrow, Detail: "more proved nothing yet", Next: tick}, true
-	case probe && long:
-		return s.bar(o, s.ref.n, mostHold, ReasonUndo, "more proved nothing"), true
 	case (o.Workers >= o.Max || long) && y.own() <= s.ref.own():
 		s.measured(o, y)
 	}
@@ -192,12 +190,8 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 
 // paid: the bar goes up, the more the oftener.
 func (s *reportStatus) paid(o Observation) {
-	if s.most == 0 || o.Workers <= s.most {
-		return
-	}
-	s.most, s.till, s.part = o.Workers, o.Now, 2*s.part
-	if s.part >= 1 {
-		s.most, s.hold, s.part = 0, firstHold, 0
+	if s.most > 0 && o.Workers > s.most {
+		s.most, s.till, s.part = o.Workers, o.Now, min(1, 2*s.part)
 	}
 }
 
