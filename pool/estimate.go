@@ -64,7 +64,7 @@ func (e *estimate) update(o *Observation) Rates {
 	if e.r.Samples = e.done; e.done > 1e-6 {
 		e.r.Handler = seconds(e.work / e.done)
 	}
-	if e.r.Usual = 2 * e.r.Handler; e.squares > 0 && e.work > 0 {
+	if e.work > 0 {
 		e.r.Usual = max(e.r.Handler, seconds(e.squares/e.work)) // the mean weighted with itself
 	}
 	e.r.Proven = max(e.r.Handler, e.proof(o))
