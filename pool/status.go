@@ -111,8 +111,8 @@ func (s *reportStatus) decide(o Observation) Decision {
 	}
 	if !o.starving() {
 		s.open, s.calmAt = false, o.Now // a window with idle workers proves nothing
-		if o.Idle > 0 && o.Rates.Throughput >= 0.75*o.Rates.Arrivals {
-			s.forget() // arrivals are the limit, not workers
+		if o.Idle > 0 {                 // arrivals are the limit, not workers
+			s.forget()
 		}
 		return s.shrink(o)
 	}
