@@ -136,7 +136,7 @@ func (s *reportStatus) refuse(o Observation) (Decision, bool) {
 		return Decision{}, false
 	}
 	keep := (1 - part) * float64(o.Workers)
-	if n := s.change.Workers; n < o.Workers && o.Now-s.change.Now < longest {
+	if n := s.change.Workers; n < o.Workers {
 		keep = min(keep, float64(n))
 	}
 	s.refusedAt, s.ref = o.Now, yard{}
