@@ -243,7 +243,7 @@ func (s *reportStatus) bar(o Observation, target float64, most time.Duration, wh
 	// of what differs from one pool to the next
 	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24)
 	size := max(1, int(math.Round(target)))
-	s.most, s.part, s.free = size, max(part, s.part/2), false
+	s.most, s.part = size, max(part, s.part/2)
 	if size >= o.Max { // nothing is known of more
 		s.most = 0
 	}

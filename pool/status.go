@@ -55,8 +55,7 @@ func (s *reportStatus) Step(o Observation) Decision {
 
 // changed: the size changes, so what was measured ends here.
 func (s *reportStatus) changed(o Observation, size int) {
-	s.change, s.calmAt, s.want, s.open = o, o.Now, size, false
-	s.free = s.free && size < o.Workers
+	s.change, s.calmAt, s.want, s.open, s.free = o, o.Now, size, false, false
 }
 
 // passed: growth goes on before this size was measured. What it brought is a yardstick all the same, where that is sure enough:
