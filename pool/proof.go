@@ -122,11 +122,8 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	return Decision{}, false
 }
 
-// harm takes back a growth with which less comes out. Where that was the smallest there is nothing in between to be found.
+// harm takes back a growth with which less comes out.
 func (s *reportStatus) harm(o Observation) Decision {
-	if s.most > 0 && s.part <= part {
-		s.hold = max(s.hold, mostHold)
-	}
 	return s.bar(o, s.ref.n, 3*mostHold, ReasonUndo, "less comes out")
 }
 
