@@ -71,7 +71,7 @@ func TestReportStatusDecides(t *testing.T) {
 		{"at Max with work waiting stays", 100, func(o *Observation) { o.Min, o.Max, o.Workers = 4, 4, 4 },
 			func(_ int, o *Observation) { full(o, 5*time.Millisecond); o.Backlog = 1000 },
 			func(d Decision, peak int) bool { return d.Target == 4 && peak == 4 && d.Next > 0 }, ReasonLimit},
-		{"work waits, nothing is known: grows", 2, nil, func(_ int, o *Observation) { o.Busy, o.Backlog = 1, 5 },
+		{"work waits, nothing is known: grows", 1, nil, func(_ int, o *Observation) { o.Busy, o.Backlog = 1, 5 },
 			func(d Decision, _ int) bool { return d.Target == 2 }, ReasonGrow},
 		{"an idle worker: no growth whatever the backlog", 100, nil, func(_ int, o *Observation) { o.Idle, o.Backlog = 1, 5 },
 			func(_ Decision, peak int) bool { return peak == 1 }, ""},

@@ -28,12 +28,12 @@ type yard struct {
 	proven        bool    // less than n is proven to bring less
 }
 
-// read returns what was measured since w, and for how long.
-func (s *reportStatus) read(w, o *Observation) (y yard, t time.Duration) {
-	n, work, t := float64(o.served()-w.served()), (o.Work - w.Work).Seconds(), o.Now-w.Now
-	y = yard{n: float64(o.Workers), done: n, span: t.Seconds(), proven: s.ref.proven, cut: s.change.Workers > o.Workers}
-	if n == 0 || t <= 0 {
-		return y, t
+// read returns what was measured since w.
+func (s *reportStatus) read(w, o *Observation) yard {
+	n, work, cut := float64(o.served()-w.served()), (o.Work - w.Work).Seconds(), s.change.Workers > o.Workers
+	y := yard{n: float64(o.Workers), done: n, span: (o.Now - w.Now).Seconds(), proven: s.ref.proven, cut: cut}
+	if n == 0 || y.span <= 0 {
+		return y
 	}
 	old := o.Oldest.Seconds() // the oldest that runs belongs to the tail, though it has not ended
 	y.cv2 = max(0, (n+1)*(o.Squares-w.Squares+old*old)/((work+old)*(work+old))-1)
@@ -41,7 +41,7 @@ func (s *reportStatus) read(w, o *Observation) (y yard, t time.Duration) {
 	known := 1 - min(1, math.Sqrt(y.cv2)) // handlers that all take the same are known before they end
 	y.rate = n / y.span / (1 - min(y.off, 0) - max(y.off, 0)*known)
 	y.off = math.Abs(y.off) * (1 - known)
-	return y, t
+	return y
 }
 
 // hidden is by which share the rate may be too high, and too low, whatever the number of completions: handlers did not end; and
@@ -80,6 +80,12 @@ func (s *reportStatus) compare(y yard) (q, low, high float64) { return y.against
 // least is the throughput at y over the yardstick's with which the growth paid.
 func (s *reportStatus) least(y yard) float64 { return 1 + paidShare*(y.n/s.ref.n-1) }
 
+// pays: y is proven to be more than the yardstick, and has what makes it pay.
+func (s *reportStatus) pays(y yard) bool {
+	q, low, _ := s.compare(y)
+	return q >= s.least(y) && low > 1
+}
+
 // judge reads what was measured at the present size, if anything is; with a verdict it decides.
 func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	grown := s.ref.n > 0 && float64(o.Workers) > s.ref.n
@@ -88,24 +94,23 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		s.change, s.open = o, false
 		s.change.Workers = before
 	}
-	since := o.Now - s.change.Now
 	if grown && s.missing(o) {
 		return s.harm(o), true
 	}
 	if !s.open {
-		s.window(o, s.settled(o, since))
+		s.open, s.opened = s.settled(o), o
 		return Decision{}, false
 	}
-	y, t := s.read(&s.opened, &o)
+	y := s.read(&s.opened, &o)
 	if y.done < 8 {
 		return Decision{}, false
 	}
-	if grown && t >= max(tick, seconds(s.ref.n/s.ref.rate)) {
+	if grown && y.span >= max(tick.Seconds(), s.ref.n/s.ref.rate) {
 		if _, _, high := s.compare(y); high < 1 {
 			return s.harm(o), true
 		}
 	}
-	if t < max(tick, seconds(y.n/y.rate)) {
+	if y.span < max(tick.Seconds(), y.n/y.rate) {
 		return Decision{}, false
 	}
 	switch {
@@ -116,7 +121,7 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		return s.more(o, y)
 	case y.n < s.ref.n:
 		return s.less(o, y)
-	case t >= firstHold:
+	case y.span >= firstHold.Seconds():
 		s.same(o, y)
 	}
 	return Decision{}, false
@@ -130,7 +135,7 @@ func (s *reportStatus) harm(o Observation) Decision {
 // missing: since a growth fewer have ended than the workers of before would have ended alone, so at a cliff the proof need not
 // wait until something ends. One for each worker may be late without harm: it is in hand, and equal handlers end together.
 func (s *reportStatus) missing(o Observation) bool {
-	y, _ := s.read(&s.change, &o)
+	y := s.read(&s.change, &o)
 	if y.done == 0 {
 		return false
 	}
@@ -141,21 +146,16 @@ func (s *reportStatus) missing(o Observation) bool {
 }
 
 // settled: what was begun before the last change of size has ended, or should have.
-func (s *reportStatus) settled(o Observation, since time.Duration) bool {
-	h, cv2 := o.Rates.Handler, 1.0
+func (s *reportStatus) settled(o Observation) bool {
+	since, h, cv2 := o.Now-s.change.Now, o.Rates.Handler, 1.0
 	if s.ref.n > float64(o.Workers) { // those that stayed have the long ones in hand
 		h, cv2 = max(h, seconds(s.ref.n/s.ref.rate)), max(1, s.ref.cv2)
 	}
 	return since >= h && o.Now-o.Oldest >= s.change.Now || since >= 2*seconds(h.Seconds()*(1+cv2))
 }
 
-func (s *reportStatus) window(o Observation, open bool) { s.open, s.opened = open, o }
-
-// measured makes y the yardstick.
-func (s *reportStatus) measured(o Observation, y yard) {
-	s.ref = y
-	s.window(o, true)
-}
+// measured makes y the yardstick, and measures on.
+func (s *reportStatus) measured(o Observation, y yard) { s.ref, s.opened = y, o }
 
 // more: did the growth bring what it should?
 func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
@@ -171,10 +171,12 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 	case high < least, s.most > 0 && !probe && y.n <= s.ref.n*(1+part): // near enough
 		y.proven = low > 1 || s.ref.proven
 		s.measured(o, y)
-	case q >= least && low > 1:
+	case s.pays(y):
 		y.proven = true
 		s.measured(o, y)
-		s.paid(o)
+		if probe { // the bar goes up, the more the oftener
+			s.most, s.till, s.part = o.Workers, o.Now, min(1, 2*s.part)
+		}
 	case probe && long && o.Workers < o.Max: // twice as much proves four times as soon
 		s.part *= 2
 		n := min(o.Max, int(s.ref.n*(1+s.part)))
@@ -183,13 +185,6 @@ func (s *reportStatus) more(o Observation, y yard) (Decision, bool) {
 		s.measured(o, y)
 	}
 	return Decision{}, false
-}
-
-// paid: the bar goes up, the more the oftener.
-func (s *reportStatus) paid(o Observation) {
-	if s.most > 0 && o.Workers > s.most {
-		s.most, s.till, s.part = o.Workers, o.Now, min(1, 2*s.part)
-	}
 }
 
 // less: did the cut cost anything?
@@ -214,7 +209,7 @@ func (s *reportStatus) same(o Observation, y yard) {
 	q, low, high := y.against(s.ref, 0)
 	s.disturbed(math.Pow(math.Log(q), 2) - math.Pow((high-low)/2/sure, 2))
 	switch {
-	case low > 1+part/8+sure*math.Sqrt(s.others): // nor is that what others do
+	case low > 1+sure*math.Sqrt(s.others): // nor is that what others do
 		s.till = o.Now
 	case high < 1:
 		y.proven = s.ref.proven && q > 1-noise

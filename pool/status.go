@@ -64,15 +64,11 @@ func (s *reportStatus) passed(o Observation) {
 	if s.ref.n >= float64(o.Workers) || o.Workers < freeSize || s.calmAt > s.change.Now { // workers were idle since
 		return
 	}
-	y, _ := s.read(&s.change, &o)
+	y := s.read(&s.change, &o)
 	if y.done < 8 || y.own() > part {
 		return
 	}
-	if s.ref.n == 0 {
-		s.ref = y
-		return
-	}
-	if q, low, _ := s.compare(y); q >= s.least(y) && low > 1 {
+	if s.ref.n == 0 || s.pays(y) {
 		s.ref = y
 	}
 }
@@ -177,7 +173,7 @@ func (s *reportStatus) undo(o Observation) (Decision, bool) {
 func (s *reportStatus) grow(o Observation) Decision {
 	n, size := o.Workers, float64(o.Workers)
 	full, blind, held := o.Now-s.fullAt >= 2*tick, s.blind(o), s.most > 0 && n >= s.most
-	since, done := o.Now-s.change.Now, float64(o.served()-s.change.served())
+	done := float64(o.served() - s.change.served())
 	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
 	short := o.Rates.Handler // a delay that is no reason to grow
 	if n < freeSize {        // few are often all busy with long ones
@@ -194,7 +190,7 @@ func (s *reportStatus) grow(o Observation) Decision {
 		return o.stay(ReasonLimit, "at Max", tick)
 	case wait || size < s.ref.n:
 		return o.stay(ReasonHold, "", tick)
-	case since < tick || held && (s.ref.n != size || doubted && s.free || !s.settled(o, since)):
+	case held && (s.ref.n != size || doubted && s.free || !s.settled(o)):
 		return o.stay(ReasonHold, "measuring", tick)
 	case held:
 		return Decision{Target: min(o.Max, n+max(1, int(s.part*size))), Reason: ReasonGrow, Detail: "a little more is tried",
