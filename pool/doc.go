@@ -71,8 +71,8 @@
 //     standard errors, what a start adds and a cut takes away, and what others do to it, which shows at one size.
 //  4. A growth that is proven to bring less than half of what it could goes back to the knee, beyond which more bring nothing,
 //     and is barred for 0.1, 0.8, 6.4, 20 s, and for up to a minute where it did harm; then an eighth more is tried, then a
-//     quarter, then a half, while it pays or proves nothing; and where nothing proves that less would do worse, half is tried,
-//     and half of that while it costs nothing.
+//     quarter, a half and so on, while it pays or proves nothing; and where nothing proves that less would do worse, half is
+//     tried, and half of that while it costs nothing, and all of it is taken back where it does.
 //  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that
 //     says that it is full (Worker.Refused) is believed at once.
 //
