@@ -147,7 +147,7 @@ func (w wayWorld) consume(ctx context.Context, t *testing.T, traces *tracing.Tra
 	}
 	if w.retries != nil {
 		cfg.Retry.Topics = &consumer.RetryTopics{Publisher: p, Source: w.retries(), Steps: []consumer.RetryStep{
-			{Topic: w.in + "-1", Delay: 100 * time.Millisecond}, {Topic: w.in + "-1", Delay: 300 * time.Millisecond},
+			{Topic: w.in + "-1", Delay: 100 * time.Millisecond}, {Topic: w.in + "-2", Delay: 300 * time.Millisecond},
 		}}
 	}
 	c, err := consumer.New(cfg)
@@ -213,27 +213,27 @@ func golden(t *testing.T, file, got string) {
 }
 
 func wayInMemory(*testing.T) wayWorld {
-	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "in-1": 1, "out": 1, "dead": 1}})
-	source := func(group, topic string) func() broker.Source {
-		return func() broker.Source { return b.Source(membroker.SourceConfig{Group: group, Topics: []string{topic}}) }
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "in-1": 1, "in-2": 1, "out": 1, "dead": 1}})
+	source := func(group string, topics ...string) func() broker.Source {
+		return func() broker.Source { return b.Source(membroker.SourceConfig{Group: group, Topics: topics}) }
 	}
 	return wayWorld{
-		in: "in", out: "out", dead: "dead", source: source("g", "in"), retries: source("g-retries",
-			"in-1"), publisher: b.Publisher(), store: b.LogView(),
+		in: "in", out: "out", dead: "dead", source: source("g", "in"), retries: source("g-retries", "in-1", "in-2"),
+		publisher: b.Publisher(), store: b.LogView(),
 		stored: func(_ *testing.T, topic string) []broker.Message { return b.Messages(topic) },
 	}
 }
 
 func wayOnKafka(t *testing.T) wayWorld {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in", "in-1", "out", "dead"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in", "in-1", "in-2", "out", "dead"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
 	conn := kafkabroker.Connection{Brokers: cluster.ListenAddrs()}
-	source := func(group, topic string) func() broker.Source {
+	source := func(group string, topics ...string) func() broker.Source {
 		return func() broker.Source {
-			s, err := kafkabroker.NewSource(kafkabroker.Config{Connection: conn, Group: group, Topics: []string{topic}})
+			s, err := kafkabroker.NewSource(kafkabroker.Config{Connection: conn, Group: group, Topics: topics})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +249,7 @@ func wayOnKafka(t *testing.T) wayWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(view.Close)
-	return wayWorld{in: "in", out: "out", dead: "dead", source: source("g", "in"), retries: source("g-retries", "in-1"),
+	return wayWorld{in: "in", out: "out", dead: "dead", source: source("g", "in"), retries: source("g-retries", "in-1", "in-2"),
 		publisher: p, store: view, stored: scanned(view)}
 }
 
