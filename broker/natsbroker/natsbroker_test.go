@@ -34,6 +34,13 @@ type testServer struct {
 	srv  *server.Server
 }
 
+// fewMay has a server with two users, "all" and "few", of whom "few" may do only that. Their password is "word".
+func fewMay(that server.Permissions) func(*server.Options) {
+	return func(o *server.Options) {
+		o.Users = []*server.User{{Username: "all", Password: "word"}, {Username: "few", Password: "word", Permissions: &that}}
+	}
+}
+
 func startServer(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	opts := &server.Options{Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}

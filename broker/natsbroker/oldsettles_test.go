@@ -360,11 +360,7 @@ func (c *powerCut) restore() {
 // Where the stream may not be asked for a message, that is warned of once, and nothing waits for it.
 func TestSettlesWhereTheStreamMayNotBeAsked(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t, func(o *server.Options) {
-		few := &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.>"}}
-		o.Users = []*server.User{{Username: "all", Password: "word"},
-			{Username: "few", Password: "word", Permissions: &server.Permissions{Publish: few}}}
-	})
+	ts := startServer(t, fewMay(server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.>"}}}))
 	a := ts.admin(nats.UserInfo("all", "word"))
 	a.stream()
 	a.publish(1, 20)

@@ -85,11 +85,8 @@ func TestPublishAndReceive(t *testing.T) {
 }
 
 func TestPublishRefused(t *testing.T) {
-	ts := startServer(t, func(o *server.Options) {
-		o.Users = []*server.User{{Username: "all", Password: "word"},
-			{Username: "few", Password: "word", Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Allow: []string{"s.>", "none.>", "$JS.API.>"}}}}}
-	})
+	ts := startServer(t, fewMay(server.Permissions{
+		Publish: &server.SubjectPermission{Allow: []string{"s.>", "none.>", "$JS.API.>"}}}))
 	a := ts.admin(func(o *natsOptions) error { o.User, o.Password = "all", "word"; return nil })
 	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 })
 	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) { c.User, c.Password = "few", broker.NewSecret("word") })
@@ -199,11 +196,7 @@ func TestPublishToAFullAccount(t *testing.T) {
 // and again.
 func TestPublishWithoutAnswers(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t, func(o *server.Options) {
-		few := &server.SubjectPermission{Deny: []string{"_INBOX.>"}}
-		o.Users = []*server.User{{Username: "all", Password: "word"},
-			{Username: "few", Password: "word", Permissions: &server.Permissions{Subscribe: few}}}
-	})
+	ts := startServer(t, fewMay(server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}))
 	a := ts.admin(nats.UserInfo("all", "word"))
 	a.stream()
 	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) {

@@ -317,11 +317,7 @@ func TestLoginThatExpiresOverAClosedConnection(t *testing.T) {
 // Acks that the server does not let through are told of once, not each by itself: there are some for each message, every second.
 func TestAcksThatAreNotAllowed(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t, func(o *server.Options) {
-		few := &server.SubjectPermission{Deny: []string{"$JS.ACK.>"}}
-		o.Users = []*server.User{{Username: "all", Password: "word"},
-			{Username: "few", Password: "word", Permissions: &server.Permissions{Publish: few}}}
-	})
+	ts := startServer(t, fewMay(server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.ACK.>"}}}))
 	a := ts.admin(nats.UserInfo("all", "word"))
 	a.stream()
 	a.publish(1, 50)
@@ -339,11 +335,7 @@ func TestAcksThatAreNotAllowed(t *testing.T) {
 // Who may not ask for the stream works without: it is told at the start, and not asked again.
 func TestStreamThatMayNotBeAsked(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t, func(o *server.Options) {
-		few := &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.>"}}
-		o.Users = []*server.User{{Username: "all", Password: "word"},
-			{Username: "few", Password: "word", Permissions: &server.Permissions{Publish: few}}}
-	})
+	ts := startServer(t, fewMay(server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.>"}}}))
 	a := ts.admin(nats.UserInfo("all", "word"))
 	a.stream()
 	a.publish(1, 10)
