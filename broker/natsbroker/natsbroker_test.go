@@ -195,6 +195,14 @@ func (a *admin) change(change func(*jetstream.ConsumerConfig)) {
 	pass(a.t, time.Second, "it was looked at") // ten polls
 }
 
+// unpin takes the turn away from the process that has it.
+func (a *admin) unpin() {
+	a.t.Helper()
+	if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // settled waits until the server has everything settled.
 func (a *admin) settled() {
 	a.t.Helper()
@@ -328,6 +336,14 @@ func ack(t testing.TB, s broker.Source, ms ...broker.Message) {
 			t.Fatalf("Ack of %d: %v", ms[i].Offset, err)
 		}
 	}
+}
+
+// ackLate acks messages while nothing comes through a proxy to the server; the acks come when that heals.
+func ackLate(t testing.TB, p *proxy, s broker.Source, ms ...broker.Message) {
+	t.Helper()
+	p.cut(toServer)
+	ack(t, s, ms...)
+	eventually(t, "the acks are on their way", p.held)
 }
 
 func TestReceiveAndAck(t *testing.T) {

@@ -31,9 +31,7 @@ func TestOldAcksToANewStream(t *testing.T) {
 	cfg.Recreate, cfg.AckWait = true, time.Minute
 	away := open(t, cfg)
 	ms := receive(t, away, 10)
-	p.cut(toServer)
-	ack(t, away, ms...)
-	eventually(t, "acks are on their way", p.held)
+	ackLate(t, p, away, ms...)
 
 	a.anew()
 	a.publish(1, 10)
@@ -148,9 +146,7 @@ func TestOldTurnsToANewStream(t *testing.T) {
 				s := open(t, cfg, inOrder)
 				a.publish(1, 3)
 				out := receive(t, s, 3)
-				if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
-					t.Fatal(err)
-				}
+				a.unpin()
 				eventually(t, "it has lost its turn", func() bool {
 					return !out[0].Claim.Startable() && (revokeWait == time.Hour || len(s.events.of(broker.Ended)) == 1)
 				})

@@ -84,16 +84,8 @@ func TestOrderDespiteLateAcks(t *testing.T) {
 	pass(t, time.Second, "half of the ack wait passes") // so that these come again before the next
 	a.publish(4, 4)
 	out := receive(t, before, 1)
-	p.cut(toServer)
-	for _, m := range done {
-		if err := before.Ack(m.Claim, []uint64{m.Token}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "the acks are on their way", p.held)
-	if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
-		t.Fatal(err)
-	}
+	ackLate(t, p, before, done...)
+	a.unpin()
 	next := drainAll(open(t, pinConfig(ts.url()), inOrder))
 	a.publish(5, 5)
 	eventually(t, "the other process is pinned, and has what was done", func() bool { return a.info().NumRedelivered >= 3 })
@@ -133,16 +125,8 @@ func TestOrderDespiteLateAcksBehind(t *testing.T) {
 		}
 	}
 	receive(t, before, 2)
-	p.cut(toServer)
-	for _, m := range ms[2:] {
-		if err := before.Ack(m.Claim, []uint64{m.Token}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "the acks are on their way", p.held)
-	if _, err := a.nc.Request("$JS.API.CONSUMER.UNPIN.S.c", []byte(`{"group":"longshore"}`), patience); err != nil {
-		t.Fatal(err)
-	}
+	ackLate(t, p, before, ms[2:]...)
+	a.unpin()
 	next := drainAll(open(t, pinConfig(ts.url()), inOrder))
 	a.publish(5, 5)
 	eventually(t, "the other process is pinned, and has what was done", func() bool { return a.info().NumRedelivered >= 4 })
