@@ -151,6 +151,11 @@ func TestReportStatusDecides(t *testing.T) {
 			full(o, 5*time.Millisecond*time.Duration(max(2, o.Workers))/2)
 			o.Backlog, o.Full, o.Pressure.CPU = 1024, true, min(1, float64(o.Workers)/2)
 		}, func(d Decision, peak int) bool { return peak <= 12 && d.Target <= 4 }, ""},
+		{"processors full below Max: that is why there are no more", 10, func(o *Observation) { o.Workers, o.Max = 8, 64 },
+			func(_ int, o *Observation) {
+				full(o, 10*time.Millisecond)
+				o.Backlog, o.Full, o.Pressure.CPU = 1024, true, 1
+			}, func(_ Decision, peak int) bool { return peak == 8 }, ReasonCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := base

@@ -186,6 +186,8 @@ func (s *reportStatus) grow(o Observation) Decision {
 	case doubted && s.ref.bias()+sure*math.Sqrt(s.others) <= noise &&
 		(s.free || (wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
 		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
+	case n >= o.Max && o.Pressure.CPU >= busyCPU:
+		return o.stay(ReasonCPU, "", tick)
 	case n >= o.Max:
 		return o.stay(ReasonLimit, "at Max", tick)
 	case wait || size < s.ref.n:
