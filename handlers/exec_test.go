@@ -187,21 +187,41 @@ func gone(t *testing.T, file string) {
 	}
 }
 
+// begun waits until a command has written its number to file.
+func begun(t *testing.T, file string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if b, err := os.ReadFile(file); err == nil && len(b) > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nobody wrote %s", filepath.Base(file))
+		}
+	}
+}
+
+// Its time is over: the message is retried, and the error says how long it had.
+func TestExecTimeout(t *testing.T) {
+	e := shell(t, "sleep 300", func(c *handlers.ExecConfig) { c.Timeout = 50 * time.Millisecond })
+	err := e.Handle(t.Context(), message("in", "x"))
+	if !errors.Is(err, context.DeadlineExceeded) || consumer.IsPermanent(err) || !strings.Contains(err.Error(), "after 50ms") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A command that ignores SIGTERM, and its child that does too, are killed after the grace; the message is retried.
 func TestExecIgnoresSIGTERM(t *testing.T) {
 	dir := t.TempDir()
 	e := shell(t, `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do `+
 		`sleep 1; done`, func(c *handlers.ExecConfig) {
-		c.Dir, c.Timeout, c.KillAfter = dir, 500*time.Millisecond, 200*time.Millisecond
+		c.Dir, c.KillAfter = dir, 200*time.Millisecond
 	})
-	start := time.Now()
-	err := e.Handle(t.Context(), message("in", "x"))
-	if !errors.Is(err, context.DeadlineExceeded) || consumer.IsPermanent(err) {
+	parent, child := filepath.Join(dir, "parent"), filepath.Join(dir, "child")
+	if err := shutDown(t, e, parent, child); !errors.Is(err, consumer.ErrShutdown) || consumer.IsPermanent(err) {
 		t.Errorf("error %v", err)
 	}
-	t.Logf("ended after %v: %v", time.Since(start), err)
-	gone(t, filepath.Join(dir, "parent"))
-	gone(t, filepath.Join(dir, "child"))
+	gone(t, parent)
+	gone(t, child)
 }
 
 // One that heeds it ends at once, and even exit code 0 or a permanent one does not count then.
@@ -212,19 +232,23 @@ func TestExecHeedsSIGTERM(t *testing.T) {
 			func(c *handlers.ExecConfig) {
 				c.Dir, c.KillAfter = dir, time.Hour
 			})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- e.Handle(ctx, message("in", "x")) }()
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			if b, err := os.ReadFile(filepath.Join(dir, "parent")); err == nil && len(b) > 0 {
-				break
-			}
-		}
-		cancel(consumer.ErrShutdown)
-		if err := <-done; !errors.Is(err, consumer.ErrShutdown) || consumer.IsPermanent(err) {
+		if err := shutDown(t, e, filepath.Join(dir, "parent")); !errors.Is(err, consumer.ErrShutdown) || consumer.IsPermanent(err) {
 			t.Errorf("exit code %d: error %v", code, err)
 		}
 	}
+}
+
+// shutDown ends the context of a call when the command has written all files, and returns what the call says.
+func shutDown(t *testing.T, e *handlers.Exec, files ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Handle(ctx, message("in", "x")) }()
+	for _, f := range files {
+		begun(t, f)
+	}
+	cancel(consumer.ErrShutdown)
+	return <-done
 }
 
 // What a command leaves behind is killed, and does not hold the worker though it holds the output.
