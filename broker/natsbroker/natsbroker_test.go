@@ -192,7 +192,22 @@ func (a *admin) change(change func(*jetstream.ConsumerConfig)) {
 	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
 		a.t.Fatal(err)
 	}
-	pass(a.t, time.Second, "it was looked at") // ten polls
+	a.looked(2)
+}
+
+// looked waits until who uses the consumer has looked at it n times more, and come to ask once more.
+func (a *admin) looked(n int) {
+	a.t.Helper()
+	asks, err := a.nc.SubscribeSync("$JS.API.CONSUMER.INFO.S.c")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer func() { _ = asks.Unsubscribe() }()
+	for range n + 1 {
+		if _, err := asks.NextMsg(patience); err != nil {
+			a.t.Fatalf("nobody looks at the consumer: %v", err)
+		}
+	}
 }
 
 // unpin takes the turn away from the process that has it.

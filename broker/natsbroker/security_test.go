@@ -345,7 +345,7 @@ func TestStreamThatMayNotBeAsked(t *testing.T) {
 	ack(t, s, receive(t, s, 10)...)
 	a.settled()
 	asked := len(s.events.of(broker.Warning))
-	pass(t, 5*time.Second, "it has looked often")
+	a.looked(12) // at each fifth, it looks at the stream
 	if w := s.events.of(broker.Warning); len(w) != asked || asked != 1 {
 		t.Errorf("%d warnings at the start, and %d later, the last of them %v; want one and none", asked, len(w)-asked, w[len(w)-1].Err)
 	}
