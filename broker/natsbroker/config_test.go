@@ -1,0 +1,97 @@
+package natsbroker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+func TestConfigNamesEveryField(t *testing.T) {
+	_, err := natsbroker.NewSource(natsbroker.Config{
+		Connection: natsbroker.Connection{
+			URLs:     []string{"ftp://x", "nats://", "nats://%zz:hunter2@x"},
+			Password: broker.NewSecret("hunter2"), Token: broker.NewSecret("hunter2"), CredsFile: "c", MaxReconnectWait: time.Millisecond,
+			TLS: natsbroker.TLS{CertFile: "a"}, DialTimeout: -1,
+		},
+		Stream: "a.b", AckWait: time.Millisecond, Heartbeat: time.Millisecond, MaxAckPending: -2, Finished: -1, MaxHold: -1,
+		Subjects: []string{"a b"}, StartSequence: 4, StartTime: time.Now(), Bind: true, Recreate: true, KeyHeader: "k", KeyToken: 2,
+		CreateStream: &jetstream.StreamConfig{Name: "other"},
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, field := range []string{"URLs[0]", "URLs[1]", "URLs[2]", "Token is set, and so is User",
+		"CredsFile is set, and so is User", "Password is set and User", "TLS.KeyFile", "DialTimeout",
+		"MaxReconnectWait", "Stream", "Consumer", "AckWait", "Heartbeat", "MaxAckPending", "Finished", "MaxHold", "Subjects[0]",
+		"StartSequence", "StartTime", "KeyHeader", "Recreate is set, and so is Bind", "CreateStream.Name"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("nothing is said of %s", field)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a password is printed: %v", err)
+	}
+}
+
+// TestConfigIsWhatAServerTakes: what a server never takes is found before there is one, and not tried for ever.
+func TestConfigIsWhatAServerTakes(t *testing.T) {
+	good := natsbroker.Config{Connection: natsbroker.Connection{URLs: []string{"nats://h:65535", "h:1", "h"}}, Domain: "hub",
+		Stream: strings.Repeat("S", 255), Consumer: "c"}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*natsbroker.Config){
+		"URLs[0] is nats://u:xxxxx@127.0.0.1:99999: want a port from 1 to 65535": func(c *natsbroker.Config) {
+			c.URLs = []string{"nats://u:hunter2@127.0.0.1:99999"}
+		},
+		"URLs[1] is nats://h:0: want a port": func(c *natsbroker.Config) { c.URLs = []string{"h", "h:0"} },
+		`Domain is "a b": no dots`:           func(c *natsbroker.Config) { c.Domain = "a b" },
+		`Domain is "hub.>": no dots`:         func(c *natsbroker.Config) { c.Domain = "hub.>" },
+		"Stream has 256 bytes":               func(c *natsbroker.Config) { c.Stream = strings.Repeat("S", 256) },
+		"Consumer has 300 bytes":             func(c *natsbroker.Config) { c.Consumer = strings.Repeat("c", 300) },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestNoPasswordWithoutTLS(t *testing.T) {
+	for i, c := range []struct {
+		conn natsbroker.Connection
+		ok   bool
+	}{
+		{natsbroker.Connection{URLs: []string{"nats://u:hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, User: "u", Password: broker.NewSecret("hunter2")}, false},
+		{natsbroker.Connection{URLs: []string{"example.com:4222"}, Token: broker.NewSecret("hunter2")}, false},
+		// What stands behind a mistyped scheme, or a / ? # in a password, is a path, a query or a fragment.
+		{natsbroker.Connection{URLs: []string{"nats//u:hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"nats:/u:hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"tls://u:1/hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"tls://u:1?hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"tls://u:1#hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"nats://a,nats://u:hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"kafka:u:hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"kafka//u:hunter2@example.com"}}, false},
+		{natsbroker.Connection{URLs: []string{"tls://example.com/"}}, true},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"), PlaintextAuth: true}, true},
+		{natsbroker.Connection{URLs: []string{"tls://example.com"}, Token: broker.NewSecret("hunter2")}, true},
+		{natsbroker.Connection{URLs: []string{"nats://example.com"}, Token: broker.NewSecret("hunter2"),
+			TLS: natsbroker.TLS{Enabled: true}}, true},
+		{natsbroker.Connection{URLs: []string{"nats://[::1]:4222", "nats://localhost", "nats://127.1.2.3"},
+			Token: broker.NewSecret("hunter2")}, true},
+	} {
+		_, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: c.conn})
+		if (err == nil) != c.ok || (err != nil && (strings.Contains(err.Error(), "hunter2") ||
+			!strings.Contains(err.Error(), "URLs[0]"))) {
+			t.Errorf("case %d: %v", i, err)
+		}
+	}
+}

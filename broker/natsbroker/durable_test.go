@@ -1,0 +1,186 @@
+package natsbroker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+func TestForeignSettingsAreReportedAndKept(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 })
+	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second, MaxDeliver: 4,
+		MaxAckPending: 10, FilterSubject: "s.x", DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: time.Hour,
+		HeadersOnly: true}
+	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	before := a.info().Config
+	cfg := config(ts.url())
+	cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}, Storage: jetstream.MemoryStorage}
+	s := open(t, cfg)
+	if s.traits.MaxDeliveries != 4 || s.traits.Attempts != broker.AtMost || s.traits.NativeDelay < 24*time.Hour ||
+		s.traits.AtMostOnce {
+		t.Errorf("traits are %+v", s.traits)
+	}
+	for _, field := range []string{"ack_wait", "max_deliver", "max_ack_pending is 10 there", "max_ack_pending is 10 for all",
+		"filter_subjects",
+		"deliver_policy", "inactive_threshold", "headers_only", "max_msgs", "storage"} {
+		eventually(t, field+" is reported", func() bool {
+			n := 0
+			for _, e := range s.events.of(broker.Warning) {
+				if strings.Contains(e.Err.Error(), field) {
+					n++
+				}
+			}
+			return n == 1
+		})
+	}
+	if after := a.info().Config; fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the consumer was changed from %v to %v", before, after)
+	}
+}
+
+// Limits on pulls that a consumer has are kept.
+func TestLimitsOnPulls(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 100)
+	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestBatch: 7,
+		MaxRequestMaxBytes: 4000,
+		MaxRequestExpires:  2 * time.Second}
+	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(ts.url())
+	cfg.Bind, cfg.Heartbeat = true, 20*time.Second
+	s := open(t, cfg)
+	for range 10 {
+		ack(t, s, receive(t, s, 10)...)
+	}
+	a.settled()
+	for _, w := range s.events.of(broker.Warning) {
+		t.Errorf("warning: %v", w.Err)
+	}
+}
+
+// Whoever may change the consumer may do so while it is in use.
+func TestConsumerChangedWhileInUse(t *testing.T) {
+	for name, change := range map[string]func(*jetstream.ConsumerConfig){
+		"limits on pulls": func(cc *jetstream.ConsumerConfig) { cc.MaxRequestBatch, cc.MaxRequestExpires = 7, 2*time.Second },
+		"ack wait":        func(cc *jetstream.ConsumerConfig) { cc.AckWait = time.Second },
+		"backoff":         func(cc *jetstream.ConsumerConfig) { cc.BackOff = []time.Duration{time.Second} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream()
+			s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 200 })
+			a.change(change)
+			for range 3 { // what was asked for before the change, and more
+				a.publish(1, 100)
+				ack(t, s, receive(t, s, 100)...)
+			}
+			before := a.info().Delivered.Consumer
+			a.publish(1, 100)
+			ms := receive(t, s, 100)
+			pass(t, 3*time.Second, "they are held") // longer than the new ack wait
+			if n := a.info().Delivered.Consumer - before; n != 100 {
+				t.Errorf("there were %d deliveries of 100 messages, all of which are here", n)
+			}
+			ack(t, s, ms...)
+			a.settled()
+		})
+	}
+}
+
+// What it has otherwise from then on is told, once.
+func TestForeignSettingsMadeLaterAreReported(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	s := open(t, config(ts.url()))
+	a.change(func(cc *jetstream.ConsumerConfig) { cc.HeadersOnly, cc.MaxDeliver = true, 3 })
+	told := s.events.of(broker.Warning)
+	for _, want := range []string{"headers_only", "max_deliver is 3"} {
+		n := 0
+		for _, w := range told {
+			if strings.Contains(w.Err.Error(), want) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s was told %d times", want, n)
+		}
+	}
+	if len(told) != 2 {
+		t.Errorf("there are %d warnings", len(told))
+	}
+}
+
+func TestUnusableConsumersAreRefused(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		cc   *jetstream.ConsumerConfig
+		cfg  func(*natsbroker.Config)
+		text string
+	}{
+		"acks all at once": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckAllPolicy}, nil, "explicit is needed"},
+		"no acks":          {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, nil, "explicit is needed"},
+		"pushes": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "x"}, nil,
+			"pull consumer is needed"},
+		"leases of no time": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5,
+			BackOff: []time.Duration{0, time.Minute}}, nil, "backoff is [0s 1m0s]"},
+		"leases too short": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Millisecond}, nil,
+			"ack_wait is 1ms"},
+		"no such consumer": {nil, func(c *natsbroker.Config) { c.Bind = true }, "consumer"},
+		"no such stream":   {nil, func(c *natsbroker.Config) { c.Stream, c.Missing = "T", "stop" }, "stream T"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(ts.url())
+			cfg.Consumer = strings.ReplaceAll(name, " ", "-")
+			if c.cc != nil {
+				cc := *c.cc
+				cc.Durable = cfg.Consumer
+				var err error
+				if cc.DeliverSubject != "" {
+					_, err = a.js.CreatePushConsumer(ctx, "S", cc)
+				} else {
+					_, err = a.js.CreateConsumer(ctx, "S", cc)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.cfg != nil {
+				c.cfg(&cfg)
+			}
+			s, err := natsbroker.NewSource(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeSource(t, s)
+			short, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			_, err = s.Open(short, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
+			if err == nil || short.Err() != nil || !strings.Contains(err.Error(), c.text) {
+				t.Fatalf("Open: %v", err)
+			}
+		})
+	}
+}

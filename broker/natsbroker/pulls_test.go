@@ -1,0 +1,151 @@
+package natsbroker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+func gateOf(messages int, bytes int64) (g kit.Gate) {
+	g.SetBudget(broker.Budget{Messages: messages, Bytes: bytes})
+	return g
+}
+
+func TestCredit(t *testing.T) {
+	type step func(c *credit) string
+	ask := func(c *credit) string {
+		r, ok := c.next()
+		if !ok {
+			return "-"
+		}
+		c.sent(r)
+		return fmt.Sprintf("%d/%d", r.batch, r.bytes)
+	}
+	came := func(n, size int) step {
+		return func(c *credit) string {
+			for range n {
+				c.arrived(size)
+				c.buffer(size)
+			}
+			return fmt.Sprint(c.asked)
+		}
+	}
+	settled := func(n, size int) step {
+		return func(c *credit) string {
+			for range n {
+				c.drop(size)
+			}
+			return ""
+		}
+	}
+	answer := func(id uint64, code, text string, pending ...string) step {
+		return func(c *credit) string {
+			h := nats.Header{"Status": {code}, "Description": {text}}
+			if len(pending) == 2 {
+				h["Nats-Pending-Messages"], h["Nats-Pending-Bytes"] = pending[:1], pending[1:]
+			}
+			c.ended(id, readStatus(h))
+			return fmt.Sprintf("%d/%d", c.asked, c.askedBytes)
+		}
+	}
+	reset := func(c *credit) string { c.reset(); return "" }
+	type check struct {
+		do   step
+		want string
+	}
+	for name, c := range map[string]struct {
+		credit credit
+		steps  []check
+	}{
+		"halves, then quarters": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {ask, "-"}, {came(30, 1), "70"}, {settled(24, 1), ""}, {ask, "-"}, {settled(1, 1), ""}, {ask,
+				"25/25"}, {ask, "-"},
+		}},
+		"one message at a time": {credit{gate: gateOf(1, 100)}, []check{
+			{ask, "1/100"}, {ask, "-"}, {came(1, 10), "0"}, {ask, "-"}, {settled(1, 10), ""}, {ask, "1/100"},
+		}},
+		"a batch that is complete gives bytes back": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {came(50, 2), "50"}, {answer(1, "409", "Batch Completed", "0", "400"), "50/500"},
+		}},
+		"a late answer to what is void changes nothing": {credit{gate: gateOf(1, 100)}, []check{
+			{ask, "1/100"}, {came(1, 10), "0"}, {settled(1, 10), ""}, {ask, "1/100"}, {answer(1, "409", "Batch Completed", "0", "90"),
+				"1/100"},
+		}},
+		"expired": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {came(10, 5), "40"}, {answer(1, "408", "Request Timeout", "40", "450"), "0/0"},
+		}},
+		"refused as a whole": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {answer(2, "409", "Exceeded MaxWaiting"),
+				"50/500"}, {answer(7, "409", "Exceeded MaxWaiting"), "50/500"},
+		}},
+		"a limit of the consumer": {credit{gate: gateOf(100, 1000), maxBatch: 20}, []check{{ask, "20/200"}}},
+		"larger than asked for: one alone may go over": {credit{gate: gateOf(10, 100)}, []check{
+			{ask, "5/50"}, {ask, "5/50"}, {came(1, 20), "9"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "4", "30"), "5/50"}, {ask,
+				"-"},
+			{answer(2, "409", "Message Size Exceeds MaxBytes", "5", "50"), "0/0"}, {ask, "4/80"},
+			{answer(3, "409", "Message Size Exceeds MaxBytes", "4", "80"), "0/0"}, {ask, "1/0"}, {ask, "-"}, {came(1, 500), "0"}, {ask,
+				"-"},
+			{settled(1, 20), ""}, {ask, "-"}, {settled(1, 500), ""}, {ask, "5/50"},
+		}},
+		"bytes used up to the last one end a request without a word": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {came(10, 100), "0"}, {settled(10, 100), ""}, {ask, "50/500"},
+		}},
+		"those of one of two": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {ask, "50/500"}, {came(9, 100), "91"}, {answer(2, "409", "Message Size Exceeds MaxBytes", "46", "100"),
+				"0/0"},
+		}},
+		"what remained was too little, not what was asked for": {credit{gate: gateOf(10, 100)}, []check{
+			{ask, "5/50"}, {ask, "5/50"}, {came(4, 20), "6"}, {answer(1, "409", "Message Size Exceeds MaxBytes", "3", "10"), "3/10"},
+			{answer(2, "409", "Message Size Exceeds MaxBytes", "3", "10"), "0/0"}, {settled(2, 20), ""}, {ask, "3/60"},
+		}},
+		"one without a bound is answered first": {credit{gate: gateOf(10, 100), floor: 101}, []check{
+			{ask, "1/0"}, {func(c *credit) string { c.floor = 0; return "" }, ""}, {ask, "5/55"}, {came(1, 5), "5"}, {came(1, 55), "0"},
+		}},
+		"several without a bound": {credit{gate: gateOf(10, 0)}, []check{
+			{func(c *credit) string { c.sent(request{1, 3, 0}); return "" }, ""}, {came(1, 5), "2"}, {came(1, 5), "1"}, {ask,
+				"-"}, {came(1, 5), "0"},
+		}},
+		"no more at once than a server keeps for a connection": {credit{gate: gateOf(100, 64<<20)}, []check{
+			{ask, "50/8388600"}, {ask, "50/8388600"}, {ask, "-"}, {came(8, 1<<20), "92"}, {ask, "-"}, {settled(8, 1<<20), ""}, {ask, "-"},
+			{answer(1, "408", "Request Timeout", "46", "4194296"), "46/4194296"}, {ask, "50/11650850"},
+		}},
+		"a little is not worth a request while one is under way": {credit{gate: gateOf(100, 1000)}, []check{
+			{ask, "50/500"}, {came(4, 100), "46"}, {settled(2, 100), ""}, {ask, "6/650"}, {settled(1, 100), ""}, {ask, "-"},
+		}},
+		"no bytes at all": {credit{gate: gateOf(10, 0)},
+			[]check{{ask, "1/0"}, {came(1, 5), "0"}, {ask, "-"}, {settled(1, 5), ""}, {ask, "1/0"}}},
+		"reset": {credit{gate: gateOf(10, 100)}, []check{{ask, "5/50"}, {ask, "5/50"}, {reset, ""}, {ask, "5/50"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i, s := range c.steps {
+				if got := s.do(&c.credit); got != s.want {
+					t.Fatalf("step %d: %q, want %q; %+v", i+1, got, s.want, c.credit)
+				}
+			}
+		})
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for text, want := range map[string]verdict{
+		"100 Idle Heartbeat": pullAlive, "404 No Messages": pullEnded, "408 Request Timeout": pullEnded,
+		"408 Interest Expired": pullEnded,
+		"409 Consumer Deleted": pullDeleted, "409 Leadership Change": pullReset, "409 Server Shutdown": pullReset,
+		"409 Message Size Exceeds MaxBytes": pullTooLarge, "409 Batch Completed": pullEnded, "409 Exceeded MaxWaiting": pullRefused,
+		"409 Exceeded MaxRequestBatch of 5": pullRefused, "409 Consumer is push based": pullBroken, "400 Bad Request - x": pullBroken,
+		"412 Required Api Level": pullBroken, "503 ": pullAbsent, " ": pullRefused, "299 who knows": pullRefused,
+	} {
+		code, rest, _ := strings.Cut(text, " ")
+		if got := readStatus(nats.Header{"Status": {code}, "Description": {rest}}); got.verdict != want {
+			t.Errorf("%s: %d, want %d", text, got.verdict, want)
+		}
+	}
+	if st := readStatus(nats.Header{"Status": {"408"}, "Nats-Pending-Messages": {"-1"}, "Nats-Pending-Bytes": {"x"}}); st.counted {
+		t.Error("nonsense was taken for counts")
+	}
+}
