@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -300,6 +302,7 @@ func TestNoGiveBackByAnExpiredLease(t *testing.T) {
 	cfg.URLs = []string{ts.url()}
 	other := open(t, cfg)
 	taken := receive(t, other, 20)
+	a.change(func(cc *jetstream.ConsumerConfig) { cc.AckWait = time.Hour }) // it keeps them, however busy the machine is
 	for _, m := range out[:5] {
 		if err := zombie.Nack(m.Claim, []broker.Back{{Token: m.Token}}); !errors.Is(err, broker.ErrLost) {
 			t.Fatalf("Nack by an expired lease: %v", err)
@@ -318,7 +321,7 @@ func TestNoGiveBackByAnExpiredLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := a.info().Delivered.Consumer
-	pass(t, 2*cfg.AckWait, "two ack waits pass")
+	pass(t, time.Second, "what it said has come")
 	if now := a.info().Delivered.Consumer; now != before {
 		t.Errorf("%d messages were taken from the process that has them", now-before)
 	}

@@ -40,7 +40,7 @@ func TestOrderBesideADeadConnection(t *testing.T) {
 	alive.shut()
 	cfg := pinConfig(dead.url())
 	cfg.URLs = append(cfg.URLs, alive.url())
-	cfg.PingInterval, cfg.AckWait = 200*time.Millisecond, 3*time.Second // it is to be back before its pin is in doubt
+	cfg.PingInterval, cfg.AckWait = 200*time.Millisecond, 6*time.Second // it is to be back before its pin is in doubt
 	s := open(t, cfg, func(o *broker.Options) {
 		inOrder(o)
 		o.Budget.Messages = 6 // it asks for so many, which the dead requests are to have soon

@@ -2,6 +2,7 @@ package natsbroker_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,9 @@ func TestAcksOverLeaders(t *testing.T) {
 	for range rounds {
 		feed(t, newPublisher(t, servers[2].url()), map[int]int{}, n)
 		out, acked := receive(t, s, n), make(chan struct{})
+		eventually(t, "whoever leads next knows of these deliveries", func() bool { // or it makes them again
+			return !slices.ContainsFunc(a.info().Cluster.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Lag > 0 })
+		})
 		go func() {
 			defer close(acked)
 			for _, m := range out {
