@@ -77,8 +77,8 @@ func TestLimitsOnPulls(t *testing.T) {
 func TestConsumerChangedWhileInUse(t *testing.T) {
 	for name, change := range map[string]func(*jetstream.ConsumerConfig){
 		"limits on pulls": func(cc *jetstream.ConsumerConfig) { cc.MaxRequestBatch, cc.MaxRequestExpires = 7, 2*time.Second },
-		"ack wait":        func(cc *jetstream.ConsumerConfig) { cc.AckWait = time.Second },
-		"backoff":         func(cc *jetstream.ConsumerConfig) { cc.BackOff = []time.Duration{time.Second} },
+		"ack wait":        func(cc *jetstream.ConsumerConfig) { cc.AckWait = 3 * time.Second },
+		"backoff":         func(cc *jetstream.ConsumerConfig) { cc.BackOff = []time.Duration{3 * time.Second} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestConsumerChangedWhileInUse(t *testing.T) {
 			before := a.info().Delivered.Consumer
 			a.publish(1, 100)
 			ms := receive(t, s, 100)
-			pass(t, 3*time.Second, "they are held") // longer than the new ack wait
+			pass(t, 4*time.Second, "they are held") // longer than the new ack wait
 			if n := a.info().Delivered.Consumer - before; n != 100 {
 				t.Errorf("there were %d deliveries of 100 messages, all of which are here", n)
 			}

@@ -90,7 +90,7 @@ func TestOrderDespiteLateAcks(t *testing.T) {
 	a.publish(5, 5)
 	eventually(t, "the other process is pinned, and has what was done", func() bool { return a.info().NumRedelivered >= 3 })
 	p.heal()
-	eventually(t, "the acks have come", func() bool { return a.info().AckFloor.Stream == 3 })
+	eventually(t, "the acks have come", func() bool { return a.info().AckFloor.Stream >= 3 })
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if next.got(5) && !settledOrBack(a, 4) {
 			t.Fatal("it goes on while message 4 is out")
