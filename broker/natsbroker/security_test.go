@@ -95,6 +95,9 @@ func logins(t *testing.T) map[string]login {
 	mutual := serverTLS.Clone()
 	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	mutual.ClientCAs.AddCert(ca.cert)
+	first := func(c *tls.Config) func(*server.Options) {
+		return func(o *server.Options) { o.TLSConfig, o.TLSTimeout, o.TLSHandshakeFirst = c, 5, true }
+	}
 	onlyTLS := func(c *tls.Config) func(*server.Options) {
 		return func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, c, 5 }
 	}
@@ -113,6 +116,9 @@ func logins(t *testing.T) map[string]login {
 		}, []nats.Option{nats.RootCAs(ca.ca())}},
 		"TLS by name": {onlyTLS(serverTLS), natsbroker.Connection{TLS: natsbroker.TLS{CAFile: ca.ca(), ServerName: "nats.test"}}, nil,
 			[]nats.Option{nats.RootCAs(ca.ca())}},
+		"TLS before the server's first word": {first(serverTLS),
+			natsbroker.Connection{TLS: natsbroker.TLS{CAFile: ca.ca(), HandshakeFirst: true}}, nil,
+			[]nats.Option{nats.RootCAs(ca.ca()), nats.TLSHandshakeFirst()}},
 		"mutual TLS": {onlyTLS(mutual), natsbroker.Connection{TLS: natsbroker.TLS{CAFile: ca.ca(), CertFile: ccert, KeyFile: ckey}},
 			map[string]natsbroker.Connection{
 				"no certificate":        {TLS: natsbroker.TLS{CAFile: ca.ca()}},

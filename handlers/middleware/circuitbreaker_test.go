@@ -110,6 +110,28 @@ func TestCircuitBreakerStaysClosed(t *testing.T) {
 	}
 }
 
+// Which errors count is for who makes it to say: here those of a call that was wrong do not, and permanent ones do.
+func TestCircuitBreakerCountsWhatItIsTold(t *testing.T) {
+	wrong := errors.New("a wrong call")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{wrong, "closed"},
+		{consumer.Permanent(errDown), "open"},
+	} {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 2, RetryWhenOpen: true,
+			IsFailure: func(err error) bool { return err != nil && !errors.Is(err, wrong) }})
+		h := b.Middleware(func(context.Context, *consumer.Message) error { return c.err })
+		for range 3 {
+			_ = h(t.Context(), message(1))
+		}
+		if got := b.State(); got != c.want {
+			t.Errorf("after %q it is %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
 // A timeout, a panic and a Goexit are failures, and leave the breaker in order.
 func TestCircuitBreakerFailures(t *testing.T) {
 	for name, h := range map[string]consumer.Handler{

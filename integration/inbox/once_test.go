@@ -344,6 +344,31 @@ func TestNoLog(t *testing.T) {
 	})
 }
 
+// Who makes the tables by migrations of their own has what Create would have made.
+func TestSchema(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		x, err := inbox.New(inbox.Config{DB: db, Dialect: d.Dialect, Consumer: "billing", Table: "mine"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range x.Schema() {
+			if _, err := db.ExecContext(context.Background(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+		if !handle(t, x, db, message(1)) || handle(t, x, db, message(1)) {
+			t.Error("want the first time, and then not")
+		}
+		if err := x.Prune(context.Background(), []broker.Floor{{Log: message(1).Log(), Offset: 2}}); err != nil {
+			t.Error(err)
+		}
+		if err := x.Create(context.Background()); err != nil {
+			t.Errorf("Create beside it: %v", err)
+		}
+	})
+}
+
 // Several processes may make the tables at once.
 func TestCreateAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
