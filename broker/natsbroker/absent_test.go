@@ -13,9 +13,7 @@ func TestJetStreamEndsAlone(t *testing.T) {
 	for name, budget := range map[string]int{"with a pull": 100, "with a full budget": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			a.publish(1, 3)
 			s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = budget })
 			ms := receive(t, s, 3)

@@ -9,13 +9,6 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-func budgetServer(t *testing.T) (*testServer, *admin) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
-	return ts, a
-}
-
 // atRest waits until the server has nothing more to give for what it was asked.
 func atRest(a *admin) {
 	a.t.Helper()
@@ -31,7 +24,7 @@ func atRest(a *admin) {
 // The server never has more out than the budget's messages; SetBudget moves it.
 func TestBudgetMessages(t *testing.T) {
 	t.Parallel()
-	ts, a := budgetServer(t)
+	ts, a := serveStream(t)
 	a.publish(1, 100)
 	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 10 })
 	ms := receive(t, s, 10)
@@ -55,7 +48,7 @@ func TestBudgetMessages(t *testing.T) {
 // Nor more bytes than the budget's and one message.
 func TestBudgetBytes(t *testing.T) {
 	t.Parallel()
-	ts, a := budgetServer(t)
+	ts, a := serveStream(t)
 	payload := bytes.Repeat([]byte("x"), 10_000)
 	for range 50 {
 		if _, err := a.js.Publish(context.Background(), "s.b", payload); err != nil {
@@ -78,7 +71,7 @@ func TestBudgetBytes(t *testing.T) {
 
 // A message larger than the whole budget comes alone.
 func TestBudgetOneLargeMessage(t *testing.T) {
-	ts, a := budgetServer(t)
+	ts, a := serveStream(t)
 	for _, n := range []int{10, 900_000, 20, 900_000} {
 		if _, err := a.js.Publish(context.Background(), "s.c", make([]byte, n)); err != nil {
 			t.Fatal(err)

@@ -12,9 +12,7 @@ import (
 // Where a consumer begins that is made in a stream which has messages already, and gets another one then.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 3)
 	third := must(must(a.js.Stream(t.Context(), "S")).GetMsg(t.Context(), 3)).Time
 	const newest = 0

@@ -11,9 +11,7 @@ import (
 // TestDestinations: a publisher knows whether a stream takes a subject, makes one that does, and publishes to it; a second time
 // is no error.
 func TestDestinations(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, _ := serveStream(t)
 	p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: natsbroker.Connection{URLs: []string{ts.url()}}})
 	if err != nil {
 		t.Fatal(err)

@@ -51,9 +51,7 @@ func TestForeignSettingsAreReportedAndKept(t *testing.T) {
 
 // Limits on pulls that a consumer has are kept.
 func TestLimitsOnPulls(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 100)
 	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestBatch: 7,
 		MaxRequestMaxBytes: 4000,
@@ -82,9 +80,7 @@ func TestConsumerChangedWhileInUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 200 })
 			a.change(change)
 			for range 3 { // what was asked for before the change, and more
@@ -107,9 +103,7 @@ func TestConsumerChangedWhileInUse(t *testing.T) {
 // What it has otherwise from then on is told, once.
 func TestForeignSettingsMadeLaterAreReported(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	s := open(t, config(ts.url()))
 	a.change(func(cc *jetstream.ConsumerConfig) { cc.HeadersOnly, cc.MaxDeliver = true, 3 })
 	told := s.events.of(broker.Warning)
@@ -131,9 +125,7 @@ func TestForeignSettingsMadeLaterAreReported(t *testing.T) {
 
 func TestUnusableConsumersAreRefused(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	ctx := context.Background()
 	for name, c := range map[string]struct {
 		cc   *jetstream.ConsumerConfig

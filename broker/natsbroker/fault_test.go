@@ -80,9 +80,7 @@ func (d *drainer) stop(t *testing.T) {
 // f36: a handler longer than AckWait, and what waits behind it, run once.
 func TestLongHandlersAreExtended(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 40)
 	cfg := config(ts.url())
 	cfg.AckWait = 1500 * time.Millisecond // a busy machine stands still for a while
@@ -109,9 +107,7 @@ func TestLongHandlersAreExtended(t *testing.T) {
 // A message that the server delivers again while it is still out here is not handed out, and its ack settles it.
 func TestRedeliveryWhileOut(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 20)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -146,9 +142,7 @@ func TestLostAcksAreSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"held", "lost with the connection"} {
 		t.Run(how, func(t *testing.T) {
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			a.publish(1, 100)
 			p := startProxy(t, ts.opts.Port)
 			cfg := config(p.url())
@@ -176,9 +170,7 @@ func TestLostAcksAreSentAgain(t *testing.T) {
 // f10, f12: the server goes away and comes back, with messages out, buffered and acked.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 300)
 	cfg := config(ts.url())
 	cfg.AckWait = time.Second
@@ -235,9 +227,7 @@ func TestServerKilled(t *testing.T) {
 // f14, f15: connections are reset again and again.
 func TestConnectionsReset(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
 	cfg.AckWait = time.Second // what was on its way when a connection died comes again after it
@@ -256,9 +246,7 @@ func TestConnectionsReset(t *testing.T) {
 // at all, the connection is replaced.
 func TestHalfOpenConnection(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
 	cfg.AckWait = 600 * time.Millisecond
@@ -287,9 +275,7 @@ func TestHalfOpenConnection(t *testing.T) {
 // f08: a holder whose lease ran out neither naks nor extends: it would take the messages from whoever has them now.
 func TestNoGiveBackByAnExpiredLease(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 20)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -336,9 +322,7 @@ func TestNoGiveBackByAnExpiredLease(t *testing.T) {
 // MaxHold: after it a message is extended no more, and another gets it.
 func TestMaxHold(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 1)
 	cfg := config(ts.url())
 	cfg.AckWait, cfg.MaxHold = 200*time.Millisecond, 300*time.Millisecond

@@ -52,9 +52,7 @@ func TestGapByLimit(t *testing.T) {
 // f32: and what a purge takes.
 func TestGapByPurge(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	s := open(t, config(ts.url()))
 	d := drainAll(s)
 	a.publish(1, 50)
@@ -87,9 +85,7 @@ func TestNoGapWithFilter(t *testing.T) {
 	for name, later := range map[string]bool{"from the first": false, "set while in use": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			cfg := config(ts.url())
 			if !later {
 				cfg.Subjects = []string{"s.b"}
@@ -155,9 +151,7 @@ func TestDeleted(t *testing.T) {
 	} {
 		for _, full := range []bool{false, true} { // with a full budget no pull is there to be told
 			t.Run(name, func(t *testing.T) {
-				ts := startServer(t)
-				a := ts.admin()
-				a.stream()
+				ts, a := serveStream(t)
 				a.publish(1, 10)
 				s := open(t, config(ts.url()), func(o *broker.Options) {
 					if full {
@@ -192,9 +186,7 @@ func TestDeleted(t *testing.T) {
 
 // recreating is a stream, and a source that makes its consumer anew where that is gone.
 func recreating(t *testing.T) (*admin, natsbroker.Config) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	cfg := config(ts.url())
 	cfg.Recreate = true
 	return a, cfg
@@ -376,9 +368,7 @@ func TestRecreatedByOthers(t *testing.T) {
 // f34: the consumer's state is gone after a loss of power. It is noticed, and by policy made anew.
 func TestConsumerStateLost(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	cfg := config(ts.url())
 	cfg.Recreate, cfg.AckWait = true, time.Second
 	s := open(t, cfg)
@@ -402,9 +392,7 @@ func TestConsumerStateLost(t *testing.T) {
 // f34: the stream's messages are gone, and the consumer stands after its end. It says so, or goes on; it is never silent.
 func TestConsumerAheadOfItsStream(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	cfg := config(ts.url())
 	cfg.AckWait = time.Second
 	s := open(t, cfg)
@@ -440,9 +428,7 @@ func TestConsumerReset(t *testing.T) {
 	for name, ordered := range map[string]bool{"no order": false, "order": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			cfg := config(ts.url())
 			cfg.AckWait = time.Hour
 			s := open(t, cfg, func(o *broker.Options) { o.Ordered = ordered })
@@ -472,9 +458,7 @@ func TestPinnedBeforeTheNewConsumerIsKnown(t *testing.T) {
 	for name, first := range map[string]int{"who had its turn": 3, "who stood by": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			p := startProxy(t, ts.opts.Port)
 			cfg := config(p.url())
 			cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute

@@ -12,9 +12,7 @@ import (
 
 // TestLagView: 10 published, 6 delivered, of these the 3rd and 5th settled above the floor at 1.
 func TestLagView(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 10)
 	cons, err := a.js.CreateConsumer(t.Context(), "S",
 		jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy})

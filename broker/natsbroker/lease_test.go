@@ -10,9 +10,7 @@ import (
 // What lay in the socket of a frozen process, or was held up by the network, looks fresh when it is read. Another has had it by
 // then: here it has settled all, so that whatever is handed out was late, however busy the machine is.
 func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
 	cfg.AckWait = 400 * time.Millisecond
@@ -40,9 +38,7 @@ func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
 // Acks that were lost with their connection are sent again over the next one, long before the server gives the messages to
 // others.
 func TestAcksOutliveTheirConnection(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 50)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -60,9 +56,7 @@ func TestAcksOutliveTheirConnection(t *testing.T) {
 // A delay holds although the nak that asked for it was lost with its connection.
 func TestDelayIsKeptWhenTheNakIsLost(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 1)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -92,9 +86,7 @@ func TestDelayIsKeptWhenTheNakIsLost(t *testing.T) {
 // An ack that was held up for longer than its lease said nil, and did not hold: it is told.
 func TestLateAcksAreUnconfirmed(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 10)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -122,9 +114,7 @@ func TestLateAcksAreUnconfirmed(t *testing.T) {
 // in whole seconds. A source that is cut off meanwhile cannot know, says nil, and has to tell it afterwards.
 func TestAcksAfterARestartAreUnconfirmed(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
 	cfg.AckWait, cfg.MaxReconnectWait = 2*time.Second, 100*time.Millisecond

@@ -53,6 +53,15 @@ func startServer(t testing.TB, change ...func(*server.Options)) *testServer {
 	return ts
 }
 
+// serveStream starts a server that has the stream S.
+func serveStream(t testing.TB) (*testServer, *admin) {
+	t.Helper()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	return ts, a
+}
+
 func freePort(t testing.TB) int {
 	t.Helper()
 	port, err := daemon.FreePort()
@@ -362,9 +371,7 @@ func ackLate(t testing.TB, p *proxy, s broker.Source, ms ...broker.Message) {
 }
 
 func TestReceiveAndAck(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 500)
 	s := open(t, config(ts.url()))
 	for i := 1; i <= 500; {
@@ -389,9 +396,7 @@ func TestReceiveAndAck(t *testing.T) {
 }
 
 func TestSettleExactlyOnce(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 3)
 	s := open(t, config(ts.url()))
 	ms := receive(t, s, 3)
@@ -417,9 +422,7 @@ func TestSettleExactlyOnce(t *testing.T) {
 
 func TestNackComesAgainWithRuns(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 1)
 	s := open(t, config(ts.url()))
 	m := receive(t, s, 1)[0]
@@ -440,9 +443,7 @@ func TestNackComesAgainWithRuns(t *testing.T) {
 }
 
 func TestStopGivesBackWhatWasNotHandedOut(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 50)
 	s := open(t, config(ts.url()))
 	out := receive(t, s, 5)

@@ -22,9 +22,7 @@ import (
 // though these have the same sequences, and another process has them.
 func TestOldAcksToANewStream(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 10)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -55,9 +53,7 @@ func TestOldAcksToANewStream(t *testing.T) {
 // The same over a connection that stays, from when the server has said that the consumer was deleted.
 func TestOldAcksAfterADeletion(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 10)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())
@@ -100,9 +96,7 @@ func TestOldNacksToANewStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			a.publish(1, 20)
 			p := startProxy(t, ts.opts.Port)
 			cfg := config(p.url())
@@ -138,9 +132,7 @@ func TestOldTurnsToANewStream(t *testing.T) {
 		for ended, revokeWait := range map[string]time.Duration{"ended": 50 * time.Millisecond, "ending": time.Hour} {
 			t.Run(name+", "+ended, func(t *testing.T) {
 				t.Parallel()
-				ts := startServer(t)
-				a := ts.admin()
-				a.stream()
+				ts, a := serveStream(t)
 				cfg := config(ts.url())
 				cfg.Recreate, cfg.AckWait, cfg.RevokeWait = true, time.Minute, revokeWait
 				s := open(t, cfg, inOrder)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
@@ -138,6 +139,7 @@ func (j *judge) join(t *testing.T, ts *testServer, name string, change ...func(*
 	r.src = src
 	cfg := consumer.Config{
 		Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 8, Max: 16}, CloseTimeout: 3 * time.Second,
+		Logger: zerolog.Nop(), // what is amiss is the judge's to say
 		Retry: consumer.Retry{MaxAttempts: 1 << 20, Backoff: consumer.Backoff{Initial: 5 * time.Millisecond,
 			Max: 20 * time.Millisecond}},
 		Handler: func(ctx context.Context, m *consumer.Message) error {
@@ -204,9 +206,7 @@ func TestKeyOrderOverProcesses(t *testing.T) {
 	for _, what := range []string{"kill", "close", "cut", "restart"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			j := newJudge()
 			rs := []*replica{j.join(t, ts, "p0"), j.join(t, ts, "p1")}
 			total, next := 0, map[int]int{}
@@ -250,9 +250,7 @@ func TestKeyOrderOverProcesses(t *testing.T) {
 // Who stands by beside a process that does not get on with a backlog is healthy: no restart would help it.
 func TestStandingByIsHealthy(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, _ := serveStream(t)
 	feed(t, newPublisher(t, ts.url()), map[int]int{}, 500)
 	j, hold := newJudge(), make(chan struct{})
 	slow := func(c *consumer.Config) {

@@ -30,9 +30,7 @@ func pinConfig(url string) natsbroker.Config {
 // Of two processes one gets all messages, in order, and the other one what it leaves when it is closed.
 func TestOnePinnedAtATime(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	first := open(t, pinConfig(ts.url()), inOrder)
 	if !first.traits.Ordered {
 		t.Error("Traits.Ordered is not set")
@@ -72,9 +70,7 @@ func TestOnePinnedAtATime(t *testing.T) {
 // A process that stands by is idle, not wedged: no alarm, and a lag that is not its own.
 func TestStandingByIsQuiet(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	cfg := pinConfig(ts.url())
 	cfg.Heartbeat, cfg.AckWait = 100*time.Millisecond, 4*time.Second // a busy machine stands still for a while
 	first := open(t, cfg, inOrder)
@@ -104,9 +100,7 @@ func TestStandingByIsQuiet(t *testing.T) {
 
 // A paused process does not keep the others waiting, and goes on when its turn comes again.
 func TestPausedLetsOthersGoOn(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	cfg := pinConfig(ts.url())
 	cfg.AckWait = time.Hour // nothing goes on by its timeout
 	first := open(t, cfg, inOrder)
@@ -132,9 +126,7 @@ func TestPausedLetsOthersGoOn(t *testing.T) {
 
 // A durable from before keeps its settings; what that costs is said, field by field.
 func TestDurableWithoutAGroup(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	closeSource(t, open(t, pinConfig(ts.url())))
 	s := open(t, pinConfig(ts.url()), inOrder)
 	if s.traits.Ordered {
@@ -151,9 +143,7 @@ func TestDurableWithoutAGroup(t *testing.T) {
 
 // Such a durable gets the group by an update, as docs/configuration.md says, and loses it by one, and goes on where it is.
 func TestDurableGetsAGroup(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	cfg := pinConfig(ts.url())
 	a.publish(1, 5)
 	s := open(t, cfg)
@@ -245,9 +235,7 @@ func tryOpen(t *testing.T, cfg natsbroker.Config, change ...func(*broker.Options
 // A server that cannot pin would make a consumer without the group and say nothing. It is refused by its version, and nothing is
 // made.
 func TestOldServerIsRefused(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	_, err := tryOpen(t, pinConfig(pretender(t, ts, "2.10.9")), inOrder)
 	if err == nil || !strings.Contains(err.Error(), "the server is 2.10.9") || !strings.Contains(err.Error(), "nats-server 2.11") {
 		t.Errorf("Open says %v", err)
@@ -328,9 +316,7 @@ func TestNobodyIsPinned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			cfg := pinConfig(ts.url())
 			// at a heartbeat, and a poll, the server would look, too
 			cfg.AckWait, cfg.Heartbeat, cfg.Poll = time.Hour, 10*time.Second, time.Hour
@@ -354,9 +340,7 @@ func TestPinnedDespiteHeadersThatCannotBeRead(t *testing.T) {
 	for name, messages := range map[string]string{"first": "b1234", "later": "12b34", "all": "bbbbb"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			s := open(t, pinConfig(ts.url()), inOrder)
 			for i, c := range messages {
 				if c == 'b' {

@@ -11,9 +11,7 @@ import (
 // comes before.
 func TestOrderOverALostConnection(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	s := open(t, pinConfig(p.url()), inOrder)
 	a.publish(1, 3)
@@ -33,9 +31,7 @@ func TestOrderOverALostConnection(t *testing.T) {
 // in turns.
 func TestOrderBesideADeadConnection(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	dead, alive := startProxy(t, ts.opts.Port), startProxy(t, ts.opts.Port)
 	alive.shut()
 	cfg := pinConfig(dead.url())
@@ -74,9 +70,7 @@ func inStreamOrder(t *testing.T, s *opened, from int64, n int) {
 // has out.
 func TestOrderDespiteLateAcks(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	before := open(t, pinConfig(p.url()), inOrder)
 	a.publish(1, 3)
@@ -111,9 +105,7 @@ func settledOrBack(a *admin, seq uint64) bool {
 // The same where what it still has stands before what it settled late, and is as much.
 func TestOrderDespiteLateAcksBehind(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	before := open(t, pinConfig(p.url()), inOrder)
 	a.publish(1, 4)

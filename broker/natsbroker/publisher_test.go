@@ -54,9 +54,7 @@ func one(t testing.TB, p *natsbroker.Publisher, o broker.Outgoing) error {
 }
 
 func TestPublishAndReceive(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := newPublisher(t, ts.url())
 	ms := make([]broker.Outgoing, 1000) // more than one window
 	for i := range ms {
@@ -117,9 +115,7 @@ func TestPublishRefused(t *testing.T) {
 // A subject may come from a message that anybody wrote. It commands no server, and answers nobody's request.
 func TestPublishReserved(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 3)
 	requests, err := a.nc.SubscribeSync("_INBOX.>")
 	if err != nil {
@@ -219,9 +215,7 @@ func TestPublishWithoutAnswers(t *testing.T) {
 // f38: the broker is away. Publish waits as long as ctx allows, and works when it is back.
 func TestPublishWithoutServer(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := newPublisher(t, ts.url())
 	short := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -289,9 +283,7 @@ func TestPublisherClose(t *testing.T) {
 
 // A message's own headers go into its dead letter. Those that the server obeys must not command it a second time.
 func TestPublishedHeadersAreNoCommands(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, _ := serveStream(t)
 	p := newPublisher(t, ts.url())
 	if err := one(t, p, broker.Outgoing{Topic: "s.a", Value: []byte("first")}); err != nil {
 		t.Fatal(err)

@@ -74,9 +74,7 @@ func TestAcksOverLeaders(t *testing.T) {
 // Nobody gives receipts for acks of a consumer that is no more. Close does not wait for them.
 func TestCloseWithoutTheConsumer(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 10)
 	cfg := config(ts.url())
 	cfg.Poll = time.Hour

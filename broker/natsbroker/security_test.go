@@ -302,9 +302,7 @@ func TestLoginThatExpires(t *testing.T) {
 // The same where the client had given the connection up for good: it does so for an error that it does not know.
 func TestLoginThatExpiresOverAClosedConnection(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	s := open(t, config(p.url()))
 	p.lead(startServer(t, func(o *server.Options) { o.Username, o.Password = "u", canary }).opts.Port)

@@ -14,9 +14,7 @@ import (
 // answers by itself, too; and it goes on.
 func TestSmallPullsAreFew(t *testing.T) {
 	const budget, n = 40, 300
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	var pulls atomic.Int64
 	if _, err := a.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(*nats.Msg) { pulls.Add(1) }); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,7 @@ import (
 // f13: no server at first. Open tries on with Down events until ctx ends; a server that comes is found.
 func TestOpenWithoutServer(t *testing.T) {
 	t.Parallel()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 1)
 	ts.down()
 	o := someOptions()
@@ -118,9 +116,7 @@ func TestCloseWhileOpening(t *testing.T) {
 
 // Close without Stop, from several goroutines beside Ack: what was acked stays so, the rest goes back at once.
 func TestCloseBesideAck(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 60)
 	s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 60 })
 	ms := receive(t, s, 40) // 20 stay in the adapter
@@ -166,9 +162,7 @@ func TestCloseBesideAck(t *testing.T) {
 func TestCloseWithoutServer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 1)
 	s, _ := natsbroker.NewSource(config(ts.url()))
 	if _, err := s.Open(ctx, someOptions()); err != nil {
@@ -187,9 +181,7 @@ func TestCloseWithoutServer(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 30)
 	s := open(t, config(ts.url()))
 	if err := s.Pause("s.a"); !errors.Is(err, errors.ErrUnsupported) {
@@ -226,9 +218,7 @@ func TestPause(t *testing.T) {
 
 // Where order was promised, what stands behind a message that is out goes back only after it.
 func TestStopKeepsOrder(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 10)
 	s := open(t, config(ts.url()), inOrder)
 	m := receive(t, s, 1)[0]
@@ -250,9 +240,7 @@ func TestStopKeepsOrder(t *testing.T) {
 }
 
 func TestLag(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	a.publish(1, 100)
 	fresh, _ := natsbroker.NewSource(config(ts.url()))
 	if l := fresh.Lag(); l.Waiting != -1 || l.Unsettled != -1 || !l.At.IsZero() {
@@ -275,9 +263,7 @@ func TestLag(t *testing.T) {
 }
 
 func TestMessageContents(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	raw := func(m *nats.Msg) {
 		m.Subject = "s.a"
 		if _, err := a.js.PublishMsg(context.Background(), m); err != nil {

@@ -29,9 +29,7 @@ func inboxOf(t testing.TB, a *admin) func() string {
 
 // Whoever may write to an inbox says where its answer is to go. Only to what acks a message is anything published.
 func TestRepliesThatAreNoAcks(t *testing.T) {
-	ts := startServer(t)
-	a := ts.admin()
-	a.stream()
+	ts, a := serveStream(t)
 	inbox := inboxOf(t, a)
 	s := open(t, config(ts.url()))
 	to := inbox()
@@ -83,9 +81,7 @@ func TestPullsThatEndAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ts := startServer(t)
-			a := ts.admin()
-			a.stream()
+			ts, a := serveStream(t)
 			const bound = 100
 			asked := make(chan string, 1<<20)
 			sub, err := a.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(m *nats.Msg) {
