@@ -43,7 +43,7 @@ func fewMay(that server.Permissions) func(*server.Options) {
 
 func startServer(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
-	opts := &server.Options{Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
+	opts := &server.Options{Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true}
 	for _, c := range change {
 		c(opts)
 	}

@@ -319,8 +319,9 @@ type powerCut struct {
 }
 
 func newPowerCut(t *testing.T) *powerCut {
+	disk := filepath.Join(storeDir(t), "disk") // removed after the server is down
 	ts := startServer(t)
-	c := &powerCut{t, ts, ts.admin(), filepath.Join(t.TempDir(), "disk")}
+	c := &powerCut{t, ts, ts.admin(), disk}
 	c.a.stream()
 	return c
 }
