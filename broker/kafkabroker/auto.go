@@ -15,12 +15,11 @@ import (
 
 // auto is the membership that finds out which protocol its group is to speak, and then is that one.
 type auto struct {
+	host
 	k       *coordinator
 	cfg     *Config
 	classic *classic
 	modern  *modern
-	trouble func(began time.Time, err error)
-	say     func(broker.Event)
 
 	mu     sync.Mutex
 	chosen membership // nil: not yet
@@ -28,9 +27,10 @@ type auto struct {
 
 var _ membership = (*auto)(nil)
 
-func newAuto(k *coordinator, cfg *Config, c *classic, m *modern, trouble func(time.Time, error), say func(broker.Event)) *auto {
+func newAuto(k *coordinator, cfg *Config, of host) *auto {
+	m := newModern(k, cfg, of)
 	m.yields = true
-	return &auto{k: k, cfg: cfg, classic: c, modern: m, trouble: trouble, say: say}
+	return &auto{host: of, k: k, cfg: cfg, classic: newClassic(k, cfg, of), modern: m}
 }
 
 func (g *auto) now() membership {

@@ -15,13 +15,10 @@ import (
 
 // classic is the membership by JoinGroup, SyncGroup and Heartbeat.
 type classic struct {
-	k      *coordinator
-	cfg    *Config
-	proto  scheme
-	topics func() []string // to subscribe to, by what is known now
-	tell   func(change)
-	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
-	trouble func(began time.Time, err error)
+	host
+	k     *coordinator
+	cfg   *Config
+	proto scheme
 
 	poke  chan struct{}
 	quick int // rounds in a row that ended at once; run's alone
@@ -38,9 +35,9 @@ type classic struct {
 
 var _ membership = (*classic)(nil)
 
-func newClassic(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(time.Time, error)) *classic {
+func newClassic(k *coordinator, cfg *Config, of host) *classic {
 	return &classic{
-		k: k, cfg: cfg, proto: schemes[cfg.Balancer], topics: topics, tell: tell, trouble: trouble, poke: make(chan struct{}, 1),
+		host: of, k: k, cfg: cfg, proto: schemes[cfg.Balancer], poke: make(chan struct{}, 1),
 		me:      memberID{instance: cfg.InstanceID, generation: -1},
 		session: session{length: cfg.SessionTimeout}, has: newOwnership(schemes[cfg.Balancer].cooperative),
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // A change is what a membership tells of partitions. Each is assigned, then perhaps revoking, then released by the source; or
@@ -23,11 +25,20 @@ const (
 	lost
 )
 
+// A host is what a membership asks the source that it is part of, and tells it. None of the calls blocks.
+type host struct {
+	topics func() []string // to subscribe to, by what is known now
+	tell   func(change)
+	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
+	trouble func(began time.Time, err error)
+	say     func(broker.Event)
+	find    func() // has topics looked at: the group names some that we do not know
+}
+
 // A membership is our part in a group. Nothing of the protocol shows but partitions that come and go one by one, and who we are
 // for a commit, so that KIP-848 fits behind it as well.
 type membership interface {
-	// run takes part until ctx ends, or returns what another try would not change. Changes are told by calls that must not block.
-	// After ctx has ended it does not leave the group.
+	// run takes part until ctx ends, or returns what another try would not change. After ctx has ended it does not leave the group.
 	run(ctx context.Context) error
 	// release says that revoked partitions are drained and committed. It does not block.
 	release(parts []partitionID)

@@ -158,7 +158,7 @@ func TestRejoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Group: testGroup, Topics: []string{"orders"}}.withDefaults()
-			g := newClassic(nil, &cfg, func() []string { return cfg.Topics }, func(change) {}, func(time.Time, error) {})
+			g := newClassic(nil, &cfg, host{topics: func() []string { return cfg.Topics }, tell: func(change) {}})
 			g.names = cfg.Topics
 			for _, ps := range tc.assigned {
 				g.apply(ps)

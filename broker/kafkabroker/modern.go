@@ -17,15 +17,10 @@ import (
 // say and to do is decided by member; modern talks, and alone tells changes, so that they are told in the order in which they
 // came.
 type modern struct {
+	host
 	k      *coordinator
 	cfg    *Config
-	topics func() []string // to subscribe to where there is no pattern
-	tell   func(change)
-	// trouble is told of exchanges, when they began and how they failed; nil: they worked.
-	trouble func(began time.Time, err error)
-	say     func(broker.Event)
-	find    func() // has topics looked at: the group names some that we do not know
-	yields  bool   // run ends where the group is a classic one that this protocol cannot join
+	yields bool // run ends where the group is a classic one that this protocol cannot join
 
 	poke chan struct{}
 
@@ -49,12 +44,8 @@ type modern struct {
 
 var _ membership = (*modern)(nil)
 
-func newModern(k *coordinator, cfg *Config, topics func() []string, tell func(change), trouble func(time.Time, error),
-	say func(broker.Event), find func()) *modern {
-	g := &modern{
-		k: k, cfg: cfg, topics: topics, tell: tell, trouble: trouble, say: say, find: find, poke: make(chan struct{}, 1),
-		session: session{length: cfg.SessionTimeout},
-	}
+func newModern(k *coordinator, cfg *Config, of host) *modern {
+	g := &modern{host: of, k: k, cfg: cfg, poke: make(chan struct{}, 1), session: session{length: cfg.SessionTimeout}}
 	id := cfg.MemberID
 	if id == "" {
 		id = newMemberID()

@@ -28,8 +28,7 @@ func TestCommitters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Group: testGroup, Topics: []string{"a"}, Membership: "consumer"}.withDefaults()
-			g := newModern(nil, &cfg, func() []string { return cfg.Topics }, func(change) {}, func(time.Time, error) {},
-				func(broker.Event) {}, func() {})
+			g := newModern(nil, &cfg, host{topics: func() []string { return cfg.Topics }, tell: func(change) {}})
 			g.epochs = tc.epochs
 			first, second, other := partitionID{"a", 0}, partitionID{"a", 1}, partitionID{"a", 2}
 			give := func(epoch int32, ps ...logPart) {

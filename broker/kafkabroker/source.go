@@ -78,15 +78,16 @@ func NewSource(cfg Config) (*Source, error) {
 
 // membership is our part in the group.
 func (s *Source) membership(k *coordinator) membership {
-	c := newClassic(k, &s.cfg, s.atlas.subscribed, s.h.changed, s.answered)
-	if s.cfg.Membership == "classic" {
-		return c
+	of := host{
+		topics: s.atlas.subscribed, tell: s.h.changed, trouble: s.answered, say: s.events.Say, find: func() { signal(s.bells.find) },
 	}
-	m := newModern(k, &s.cfg, s.atlas.subscribed, s.h.changed, s.answered, s.events.Say, func() { signal(s.bells.find) })
-	if s.cfg.Membership == "consumer" {
-		return m
+	switch s.cfg.Membership {
+	case "classic":
+		return newClassic(k, &s.cfg, of)
+	case "consumer":
+		return newModern(k, &s.cfg, of)
 	}
-	return newAuto(k, &s.cfg, c, m, s.answered, s.events.Say)
+	return newAuto(k, &s.cfg, of)
 }
 
 // assemble gives each part what it works with.
