@@ -52,8 +52,6 @@ type tracker struct {
 	mem    []entry // empty; where the list's memory begins
 	before []span  // finished by former owners, not passed yet
 	stale  kit.StaleOffsets
-	// wasOrphan: the last settle was the first one of a message that was out when the tracker was fenced.
-	wasOrphan bool
 	// orphans are what was out when the tracker was fenced: its size by token.
 	orphans map[uint64]uint32
 
@@ -229,13 +227,14 @@ func (t *tracker) trim() {
 	}
 }
 
-// A settling says what a settle did.
+// A settling says what a settle came to.
 type settling int
 
 const (
-	settledNow settling = iota
-	settledBefore
-	settledLost
+	settledNow    settling = iota
+	settledBefore          // nothing changed
+	settledLate            // it was out when the tracker was fenced, and is settled now
+	settledLost            // the tracker is fenced, and it is not out any more, or never was: nothing changed
 )
 
 // ack settles a message as handled. size is what it takes of the budget, and is 0 when nothing changed.
@@ -274,9 +273,12 @@ func (t *tracker) giveBack(tok uint64, runs int32) (how settling, size uint32) {
 
 func (t *tracker) settle(tok uint64) (e *entry, how settling, size uint32) {
 	if t.fenced {
-		size, t.wasOrphan = t.orphans[tok]
+		size, late := t.orphans[tok]
+		if !late {
+			return nil, settledLost, 0
+		}
 		delete(t.orphans, tok)
-		return nil, settledLost, size
+		return nil, settledLate, size
 	}
 	o, gen := splitToken(tok)
 	i, found := t.find(o)

@@ -162,7 +162,7 @@ func (m *logModel) settleStale() {
 	for tr, os := range m.orphans {
 		for tok, o := range os {
 			delete(os, tok)
-			if how, size := tr.ack(tok); how != settledLost || size != 1 {
+			if how, size := tr.ack(tok); how != settledLate || size != 1 {
 				m.t.Fatalf("a late settle says %v and frees %d", how, size)
 			}
 			if m.stale[o]--; m.stale[o] == 0 {

@@ -65,13 +65,13 @@ func (x *settles) settled(p *part, tok uint64, how settling, size uint32, o *out
 	switch how {
 	case settledNow:
 		x.gate.Free(1, int64(size))
+	case settledLate:
+		o.lost = true
+		x.gate.Free(1, int64(size))
+		at, _ := splitToken(tok)
+		x.settleStale(p, at)
 	case settledLost:
 		o.lost = true
-		if p.tr.wasOrphan {
-			x.gate.Free(1, int64(size))
-			at, _ := splitToken(tok)
-			x.settleStale(p, at)
-		}
 	case settledBefore:
 		o.twice = true
 	}
