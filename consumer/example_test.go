@@ -49,6 +49,29 @@ func ExampleHandler() {
 	// Output: tea, handled after 1 failed run
 }
 
+// A handler with a backoff of its own: twice as long after each failed run, up to a minute or so.
+func ExampleRetryAfter() {
+	b := membroker.New(membroker.Config{})
+	_ = b.Produce(broker.Outgoing{Topic: "orders", Value: []byte("tea")})
+
+	runUntil(b, func(cfg *consumer.Config, stop func()) {
+		cfg.Handler = func(_ context.Context, m *consumer.Message) error {
+			if m.Runs < 2 {
+				wait := time.Millisecond << min(m.Runs, 16)
+				fmt.Printf("run %d failed, the next one in %v\n", m.Runs+1, wait)
+				return consumer.RetryAfter(errors.New("the warehouse is busy"), wait)
+			}
+			fmt.Printf("%s, handled\n", m.Value)
+			stop()
+			return nil
+		}
+	})
+	// Output:
+	// run 1 failed, the next one in 1ms
+	// run 2 failed, the next one in 2ms
+	// tea, handled
+}
+
 // A message that no retry will cure goes to the dead letters, with its story in the headers.
 func ExampleDeadLetter() {
 	b := membroker.New(membroker.Config{})

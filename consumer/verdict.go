@@ -55,8 +55,9 @@ type undecodableError struct{ err error }
 func (e *undecodableError) Error() string { return e.err.Error() }
 func (e *undecodableError) Unwrap() error { return e.err }
 
-// RetryAfter asks for the next attempt not before d, instead of the backoff. d <= 0 means at once. It still counts as an attempt.
-// RetryAfter(nil, d) is nil.
+// RetryAfter asks for the next attempt not before d, instead of the backoff. d <= 0 means at once. It still counts as an attempt:
+// when these are used up the message is given up all the same, and where there are no dead letters it comes again after d. A
+// handler with a backoff of its own makes d of Message.Runs, the failed runs before this one. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
