@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A gate holds a dispatcher while the consumer is paused and the source cannot pause by itself.
+// A gate holds the dispatchers while the consumer is paused. Sources that can pause by themselves are paused beside it: they give
+// back what they have prefetched, and a dispatcher may be in Receive already.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil: not paused; closed at resume

@@ -38,7 +38,7 @@ func newLetters(cfg *Config, tell *teller, t *till, p *parking) *letters {
 }
 
 const (
-	// publishTimeout bounds one publish of a dead letter.
+	// publishTimeout bounds one publish, of dead letters or to a retry topic.
 	publishTimeout = 10 * time.Second
 	// refusedWait is how long a letter is held that the broker refuses for good, before it is tried again (limits can be raised).
 	refusedWait = time.Minute

@@ -17,7 +17,7 @@ const (
 	OrderPartition Order = "partition"
 )
 
-// A LanePolicy says what becomes of messages that fail while LaneLimit others wait behind them.
+// A LanePolicy says what becomes of messages that fail while Lane.Limit others wait behind them.
 type LanePolicy string
 
 const (
