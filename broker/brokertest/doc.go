@@ -69,4 +69,19 @@
 // [Failures] runs cases and returns what failed instead of failing. Build the adapter with a deliberate mistake,
 // by go test's flag -overlay, and demand that it is not empty; integration/mutants_suite_test.go does that with membroker for
 // more than thirty mistakes.
+//
+// # Where things are
+//
+//	harness.go     what an author gives; ability.go: whether it is whole
+//	run.go         runs what cases.go lists; bubble.go: in virtual time
+//	world.go       a case under way; faults.go: what it does to the broker; producer.go: what was produced
+//	member.go      a process in it, and what is checked at each call: hand.go has what it was handed out, claimbook.go its claims,
+//	               told.go its events; settle.go settles, leave.go ends it
+//	stories.go     what became of each message; promise.go: acks that said nil; names.go: what it was called; pulse.go: whether the
+//	               machine let us run
+//
+// The cases, by their subjects: effect.go (the harness itself), delivery.go, settling.go, pending.go (what waits in the adapter),
+// claims.go, replicas.go (an order over processes), open.go, stop.go, unsaid.go (what Close could not say), budget.go, exact.go
+// (a budget that is used up to the last byte), gap.go, trouble.go, storm.go, outputs.go, operations.go, lag.go, floors.go,
+// payload.go, publish.go, leak.go.
 package brokertest

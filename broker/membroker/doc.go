@@ -28,16 +28,18 @@
 //
 // # Where things are
 //
-// The broker: log.go has a partition's or stream's messages, group.go who shares the work, balance.go who gets which partition,
-// lease.go the progress on a stream; fault.go makes trouble, view.go looks.
+// The broker: config.go has its settings and a source's, broker.go its topics, log.go a partition's or stream's messages,
+// group.go who shares the work, balance.go who gets which partition, lease.go the progress on a stream; fault.go makes trouble,
+// view.go looks. publisher.go writes to it, and logview.go reads it without a group.
 //
 // A source is put together in source.go. None of its parts knows it:
 //
 //	link.go      the connection, and what is wrong with it
 //	place.go     the member that the group knows it as
 //	holdings.go  what is here: decides about handing out, settling and the end of claims. No I/O, nothing waits
-//	holding.go   of one log: prefetch, window, progress; holdinglist.go: some of them; claim.go: a claim of one; grant.go: what
-//	             was handed out of it
+//	holding.go   of one log: prefetch, progress; window.go: what became of each offset; holdinglist.go: some holdings; claim.go: a
+//	             claim of one; grant.go: what was handed out of it
+//	emit.go      what was emitted with acks, until the broker has it
 //	release.go   partitions on their way back to the group; flush.go: settles on their way to it
 //	figures.go   the lag
 //	loop.go      the goroutine that calls all of these

@@ -21,40 +21,45 @@
 // A Source is put together from parts. Those that decide do no I/O and wait for nothing; those that do have none of the others'
 // state.
 //
-//	config      settings, checked before any connection (secret: those that are not printed)
-//	conn        the connection: TLS, credentials, reconnect for ever
-//	durable     the stream and the consumer: create, or compare field by field; remote asks about them
-//	source      what it is put together from; life: Open and Close
+//	config.go        settings, checked before any connection
+//	conn.go          the connection: TLS, credentials, reconnect for ever
+//	durable.go       the stream and the consumer: create, or compare field by field; remote.go asks about them
+//	source.go        what it is put together from; life.go: Open and Close; describe.go, reads.go: what it says of itself
 //
 // What decides, without a lock, and the lock around it:
 //
-//	holdings    the stock behind its lock, one step at a time; leaseside, pinside, pullside, watchside: what a doer sees of it
-//	stock       a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine
-//	settle      ack and nack
-//	session     one claim on one consumer
-//	slots       what is here: the table behind Message.Token
-//	pull, pulls how much to ask for, and what an answer means; quiet: what it means that no answer comes
-//	pin, turn   whose turn it is, and what is missing at its beginning
-//	leases      which leases certainly hold
-//	memory      which messages are finished, to ack again what comes again; and how often those given back have failed (runs)
-//	gaps        which messages nobody will ever see
-//	lag         how far the consumer is behind
-//	reply       what the reply subject of a delivery says; headers, key: the rest of it
-//	outbox      what has yet to be said to the server, with a lock of its own
-//	ackwindow   what was said and may have to be said again
+//	holdings.go      the stock behind its lock, one step at a time; leaseside.go, pinside.go, pullside.go, watchside.go: what a
+//	                 doer sees of it
+//	stock.go         a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine; flow.go:
+//	                 whether both are open
+//	settle.go        ack and nack
+//	session.go       one claim on one consumer
+//	slots.go         what is here: the table behind Message.Token
+//	pull.go          how much to ask for, and what an answer means; pulls.go: by which inbox, and when; pullmeter.go: how long it
+//	                 took; quiet.go: what it means that no answer comes
+//	pin.go, turn.go  whose turn it is, and what is missing at its beginning
+//	leases.go        which leases certainly hold; clock.go: by which time
+//	memory.go        what is remembered of those that are gone: finished.go, to ack again what comes again; runs.go: how often
+//	                 those given back have failed
+//	gaps.go          which messages nobody will ever see
+//	lag.go           how far the consumer is behind
+//	reply.go         what the reply subject of a delivery says; headers.go, key.go: the rest of it
+//	waiter.go        Receive, where it waits; seldom.go: what is told once a minute at most
+//	outbox.go        what has yet to be said to the server, with a lock of its own
+//	ackwindow.go     what was said and may have to be said again
 //
 // What does it:
 //
-//	leasekeeper extends leases from receipt, and makes contact
-//	puller      asks for messages, and says how long the server keeps a request
-//	pinner      keeps the pin, and gathers
-//	watcher     looks whether the consumer is still the same one, and begins sessions; voucher: the same over each new connection;
-//	            witness: whether the stream has lost its end
-//	outboxwriter writes acks and naks; receipt: whether an ack was taken
-//	closer      waits until all that is with the server
+//	leasekeeper.go   extends leases from receipt, and makes contact
+//	puller.go        asks for messages, and says how long the server keeps a request
+//	pinner.go        keeps the pin, and gathers
+//	watcher.go       looks whether the consumer is still the same one, and begins sessions; voucher.go: the same over each new
+//	                 connection; witness.go: whether the stream has lost its end
+//	outboxwriter.go  writes acks and naks; receipt.go: whether an ack was taken
+//	closer.go        waits until all that is with the server
 //
-// core is put together in the same way, from corestock and coregroup. publisher and confirm, lagview, and logview with lookahead,
-// stand by themselves.
+// core.go is put together in the same way, from corestock.go and coregroup.go. These stand by themselves: publisher.go with
+// confirm.go and destinations.go; lagview.go; logview.go with lookahead.go.
 //
 // # What cannot be known
 //
