@@ -38,7 +38,8 @@ type Message struct {
 	// (kafkabroker.Config.CrashLimit).
 	Crashes int32
 
-	// Token names the message within its claim for Ack and Nack. It is the adapter's and the engine's; a handler leaves it alone.
+	// Token names the message within its claim for Ack and Nack: this hand-out of it, and no other of any message, so that a second
+	// settle is known for one. It is the adapter's and the engine's; a handler leaves it alone.
 	Token uint64
 	// Claim is the right under which the message was handed out. It is the adapter's and the engine's.
 	Claim *Claim

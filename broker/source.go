@@ -18,8 +18,8 @@ type Source interface {
 
 	// Receive blocks until there are messages, then fills dst with 1..len(dst) of them, all of one claim. They come in the order in
 	// which the broker delivers them, which with Traits.Ordered is, for what was never delivered before, that of the offsets of a
-	// partition. A broker that keeps none promises none. dst is the caller's and is not kept; len(dst) > 0. It is called by one
-	// goroutine at a time.
+	// partition. A broker that keeps none promises none. dst is the caller's and is not kept; len(dst) > 0. Each
+	// message is set as a whole, whatever stood there before. It is called by one goroutine at a time.
 	//
 	// It never returns n > 0 with an error: an error hands out nothing and loses nothing. It never hands out a message that is
 	// outstanding here, even if the broker redelivers it, and never one of a claim that is revoking (the claim may turn so a moment

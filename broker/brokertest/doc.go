@@ -58,8 +58,9 @@
 // Traits.Ordered first deliveries of a partition in order; never more out than the budget; Assigned before anything of the claim,
 // Ended after Keeper.End; Err where an event has to have one; Down at most once a second; settles that say nil, ErrLost or
 // ErrSettled; what was acked with nil does not come again unless it was reported as Unconfirmed after that ack; committed offsets
-// never go back; after Close every claim has ended. What is read during a call only (dst, tokens, give-backs) it writes over
-// afterwards: an adapter that keeps it settles other messages, or none.
+// never go back; after Close every claim has ended. Before Receive something else stands in dst, of which nothing may be left.
+// What is read during a call only (dst, tokens, give-backs) it writes over afterwards: an adapter that keeps it settles other
+// messages, or none.
 //
 // What was handed out within a twentieth of a lease after another process acked it is forgiven: that redelivery was under way
 // when the ack was made.

@@ -135,10 +135,23 @@ func (m *member) receive() {
 	}()
 }
 
+// leftOver stands in dst before Receive, as what an earlier call left there may.
+var leftOver = broker.Message{
+	Topic: "left over", Partition: 99, Attempt: 99, Offset: 99, Name: "left over", Nanos: 99, Runs: 99, Crashes: 99, Token: 99,
+	Key: []byte("left over"), Value: []byte("left over"), Headers: broker.Headers{Raw: []byte("left over")},
+}
+
+// keepsLeftOver says whether something of a message was not set.
+func keepsLeftOver(m *broker.Message) bool {
+	is := func(b []byte) bool { return string(b) == string(leftOver.Value) }
+	return m.Topic == leftOver.Topic || m.Name == leftOver.Name || m.Nanos == leftOver.Nanos || m.Runs == leftOver.Runs ||
+		m.Crashes == leftOver.Crashes || is(m.Key) || is(m.Value) || is(m.Headers.Raw)
+}
+
 // receiveOnce calls Receive and checks what it returns.
 func (m *member) receiveOnce() bool {
 	turned := m.claims.list(false)
-	dst := make([]broker.Message, m.chunk)
+	dst := slices.Repeat([]broker.Message{leftOver}, m.chunk)
 	n, err := m.src.Receive(dst)
 	if err != nil {
 		if n != 0 {
@@ -197,6 +210,8 @@ func (m *member) check(msg *broker.Message, c *broker.Claim) {
 		m.fail("message of partition %d under a claim of %d", msg.Partition, c.Partition)
 	case m.w.h.NoPartitions && msg.Partition != -1:
 		m.fail("message %s says partition %d, want -1: Harness.NoPartitions", id(msg), msg.Partition)
+	case keepsLeftOver(msg):
+		m.fail("message %s has what stood in dst before Receive: %+v", id(msg), *msg)
 	case msg.Attempt < 1 || msg.Runs < 0:
 		m.fail("message %s has Attempt %d, Runs %d", id(msg), msg.Attempt, msg.Runs)
 	}

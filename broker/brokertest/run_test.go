@@ -211,6 +211,16 @@ func TestWhatHoldsInEveryCase(t *testing.T) {
 				return n, err
 			}}
 		}, "came after"},
+		"what stood in dst before": {func() *wrapped {
+			return &wrapped{receive: func(s broker.Source, dst []broker.Message) (int, error) {
+				before := slices.Clone(dst)
+				n, err := s.Receive(dst)
+				for i := range dst[:n] {
+					dst[i].Runs = before[i].Runs
+				}
+				return n, err
+			}}
+		}, "stood in dst before"},
 		"no Assigned":             {func() *wrapped { return hiding(broker.Assigned) }, "before its claim's Assigned"},
 		"no Ended":                {func() *wrapped { return hiding(broker.Ended) }, "without an Ended event"},
 		"an error of its own":     {func() *wrapped { return &wrapped{ack: badAck} }, "want nil, ErrLost or ErrSettled"},
