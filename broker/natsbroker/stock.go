@@ -230,6 +230,9 @@ func (s *stock) follow(next *session) {
 	s.ses = next
 }
 
+// sessions are the earlier ones that have messages out, and the present one. The list is the caller's: stale has no room for it.
+func (s *stock) sessions() []*session { return append(slices.Clip(s.stale), s.ses) }
+
 // outBefore says whether a message is still out under an earlier claim. In an order nothing at all is handed out then, and what
 // comes waits here; see outOfOrder.
 func (s *stock) outBefore(d delivery) bool {
@@ -404,18 +407,18 @@ func (s *stock) holds(sl *slot, now int64) bool { return !sl.forgotten && !s.lea
 // loses them; others are stored as 6 to 10 and delivered; the acks, said again, settle these unseen. So nothing is said of what
 // the server forgot, until it comes again.
 func (s *stock) forgot(delivered, nth uint64) {
-	for _, ses := range append(slices.Clip(s.stale), s.ses) {
+	for _, ses := range s.sessions() {
 		if ses.highest > delivered {
 			ses.slots.forget(delivered, nth)
 		}
 	}
 }
 
-// forgetConsumer lets go of a session whose consumer is gone, and of all that was remembered of it. over is the present
-// connection.
+// forgetConsumer lets go of the session that there is, whose consumer is gone, and of all that was remembered of it. over is the
+// present connection.
 func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 	ses.ended = true // the fence
-	for _, old := range append(slices.Clip(s.stale), ses) {
+	for _, old := range s.sessions() {
 		old.gone = true // else what lost its pin would still settle
 	}
 	s.outbox.letGo(over)

@@ -30,7 +30,7 @@ func (w *witnesses) add(seq uint64, nanos int64) {
 
 // witnesses adds those that are here, of the deliveries up to one.
 func (s *stock) witnesses(w *witnesses, nth uint64) {
-	for _, ses := range append(slices.Clip(s.stale), s.ses) {
+	for _, ses := range s.sessions() {
 		for i := range ses.slots.all {
 			if sl := &ses.slots.all[i]; sl.state != slotFree && !sl.forgotten && sl.nth <= nth {
 				w.add(sl.seq, sl.nanos)
