@@ -115,7 +115,6 @@ func (s *Setup) logger() zerolog.Logger {
 // A Registry has what a configuration file can name: handlers, batch handlers, middleware and codecs, each kind with names of its
 // own. The zero value is empty and ready; AddReadyMade adds what this package has. Safe for concurrent use.
 type Registry struct {
-	mu         sync.RWMutex
 	factories  named[Factory]
 	batches    named[BatchFactory]
 	middleware named[MiddlewareFactory]
@@ -147,59 +146,68 @@ func (r *Registry) AddReadyMade() error {
 // Register adds the factory of a handler. ErrDuplicate when the name is taken; a name consists of lower-case letters, digits,
 // '-', '_' and '.'.
 func (r *Registry) Register(name string, f Factory) error {
-	return add(r, &r.factories, "handler ", name, f, f == nil)
+	return r.factories.add("handler", name, f, f == nil)
 }
 
 // RegisterBatch is Register for a batch handler.
 func (r *Registry) RegisterBatch(name string, f BatchFactory) error {
-	return add(r, &r.batches, "batch handler ", name, f, f == nil)
+	return r.batches.add("batch handler", name, f, f == nil)
 }
 
 // RegisterMiddleware is Register for a middleware. The program's own come first where a name is in both.
 func (r *Registry) RegisterMiddleware(name string, f MiddlewareFactory) error {
-	return add(r, &r.middleware, "middleware ", name, f, f == nil)
+	return r.middleware.add("middleware", name, f, f == nil)
 }
 
 // RegisterCodec is Register for a codec, which a route's codec names and a factory gets by Setup.Decoder.
 func (r *Registry) RegisterCodec(name string, c Codec) error {
-	return add(r, &r.codecs, "codec ", name, c, c == nil)
+	return r.codecs.add("codec", name, c, c == nil)
 }
 
-// named is what is registered of one kind.
-type named[T any] map[string]T
+// named is what is registered of one kind, whose name is for messages. The zero value is empty. Safe for concurrent use.
+type named[T any] struct {
+	mu sync.RWMutex
+	by map[string]T
+}
 
-func (n named[T]) names() []string { return slices.Sorted(maps.Keys(n)) }
-
-// add adds to one kind of r. kind is for messages: "codec ".
-func add[T any](r *Registry, to *named[T], kind, name string, v T, none bool) error {
+func (n *named[T]) add(kind, name string, v T, none bool) error {
 	if none {
-		return fmt.Errorf("handlers: registering %s%q: it is nil", kind, name)
+		return fmt.Errorf("handlers: registering %s %q: it is nil", kind, name)
 	}
 	if !validName(name) {
-		return fmt.Errorf("handlers: registering %s%q: a name consists of lower-case letters, digits, '-', '_' and '.'", kind, name)
+		return fmt.Errorf("handlers: registering %s %q: a name consists of lower-case letters, digits, '-', '_' and '.'", kind, name)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := (*to)[name]; ok {
-		return fmt.Errorf("%w: %s%q is registered already; known: %s", ErrDuplicate, kind, name, strings.Join(to.names(), ", "))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, taken := n.by[name]; taken {
+		return fmt.Errorf("%w: %s %q is registered already; known: %s", ErrDuplicate, kind, name, strings.Join(n.sorted(), ", "))
 	}
-	if *to == nil {
-		*to = named[T]{}
+	if n.by == nil {
+		n.by = map[string]T{}
 	}
-	(*to)[name] = v
+	n.by[name] = v
 	return nil
 }
 
-// find is what has a name in one kind of r; ErrUnknown: nothing.
-func find[T any](r *Registry, in *named[T], kind, name string) (v T, err error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	v, ok := (*in)[name]
+// find is what has a name; ErrUnknown: nothing.
+func (n *named[T]) find(kind, name string) (v T, err error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	v, ok := n.by[name]
 	if !ok {
-		err = fmt.Errorf("%w %s%q; known: %s", ErrUnknown, kind, name, strings.Join(in.names(), ", "))
+		err = fmt.Errorf("%w %s %q; known: %s", ErrUnknown, kind, name, strings.Join(n.sorted(), ", "))
 	}
 	return v, err
 }
+
+func (n *named[T]) names() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.sorted()
+}
+
+// sorted are the names, for who has the lock.
+func (n *named[T]) sorted() []string { return slices.Sorted(maps.Keys(n.by)) }
 
 func validName(name string) bool {
 	for _, c := range name {
@@ -211,27 +219,21 @@ func validName(name string) bool {
 }
 
 // Names lists the handlers, sorted.
-func (r *Registry) Names() []string { return namesOf(r, &r.factories) }
+func (r *Registry) Names() []string { return r.factories.names() }
 
 // BatchNames lists the batch handlers, sorted.
-func (r *Registry) BatchNames() []string { return namesOf(r, &r.batches) }
+func (r *Registry) BatchNames() []string { return r.batches.names() }
 
 // MiddlewareNames lists the middleware, sorted.
-func (r *Registry) MiddlewareNames() []string { return namesOf(r, &r.middleware) }
+func (r *Registry) MiddlewareNames() []string { return r.middleware.names() }
 
 // CodecNames lists the codecs, sorted.
-func (r *Registry) CodecNames() []string { return namesOf(r, &r.codecs) }
-
-func namesOf[T any](r *Registry, of *named[T]) []string {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return of.names()
-}
+func (r *Registry) CodecNames() []string { return r.codecs.names() }
 
 // Build makes the handler that is registered under name. ErrUnknown when there is none; otherwise what its factory says, wrapped,
 // so that errors.As finds its OptionErrors. s may be nil for handlers that need nothing of it.
 func (r *Registry) Build(name string, s *Setup, o Options) (consumer.Handler, error) {
-	f, err := find(r, &r.factories, "handler ", name)
+	f, err := r.factories.find("handler", name)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +243,7 @@ func (r *Registry) Build(name string, s *Setup, o Options) (consumer.Handler, er
 
 // BuildBatch is Build for a batch handler.
 func (r *Registry) BuildBatch(name string, s *Setup, o Options) (consumer.BatchHandler, error) {
-	f, err := find(r, &r.batches, "batch handler ", name)
+	f, err := r.batches.find("batch handler", name)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +253,7 @@ func (r *Registry) BuildBatch(name string, s *Setup, o Options) (consumer.BatchH
 
 // BuildMiddleware is Build for a middleware.
 func (r *Registry) BuildMiddleware(name string, s *Setup, o Options) (consumer.Middleware, error) {
-	f, err := find(r, &r.middleware, "middleware ", name)
+	f, err := r.middleware.find("middleware", name)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +262,7 @@ func (r *Registry) BuildMiddleware(name string, s *Setup, o Options) (consumer.M
 }
 
 // Codec is the one that is registered under name; ErrUnknown when there is none.
-func (r *Registry) Codec(name string) (Codec, error) { return find(r, &r.codecs, "codec ", name) }
+func (r *Registry) Codec(name string) (Codec, error) { return r.codecs.find("codec", name) }
 
 func orEmpty(s *Setup) *Setup {
 	if s == nil {
