@@ -83,8 +83,8 @@ func unlimited(f func(zerolog.Logger, options) (consumer.Middleware, error)) wra
 	}
 }
 
-// wrap puts the middleware of a section around h, the first outermost, and adds their limits to limits. nil where something was
-// wrong.
+// wrap puts the middleware of a section around h, the first outermost, and gives m what of them has a name. nil where something
+// was wrong.
 func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.Handler) consumer.Handler {
 	chain, ok := a.chain(at, list, m, log)
 	if !ok || h == nil {
@@ -93,9 +93,10 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 	return consumer.Chain(chain...)(h)
 }
 
-// chain makes the middleware of a section, and adds their limits to limits. It is not ok where something was wrong.
-func (a *assembly) chain(at string, list []config.Middleware, m *member, log zerolog.Logger) (chain []consumer.Middleware,
-	ok bool) {
+// chain makes the middleware of a section, and gives m what of them has a name. It is not ok where something was wrong.
+func (a *assembly) chain(
+	at string, list []config.Middleware, m *member, log zerolog.Logger,
+) (chain []consumer.Middleware, ok bool) {
 	whole := true
 	for i, one := range list {
 		path := at + ".middleware[" + strconv.Itoa(i) + "]"
@@ -125,8 +126,9 @@ func (a *assembly) chain(at string, list []config.Middleware, m *member, log zer
 }
 
 // middleware makes one of longshore's, or one that was registered.
-func (a *assembly) middleware(path string, one config.Middleware, m *member, log zerolog.Logger) (consumer.Middleware, any,
-	error) {
+func (a *assembly) middleware(
+	path string, one config.Middleware, m *member, log zerolog.Logger,
+) (consumer.Middleware, any, error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
 		return make(log, options{with, one.With})
@@ -176,8 +178,7 @@ func (ls limits) watched() map[string]metrics.Limit {
 
 func wrapBreaker(log zerolog.Logger, o options) (consumer.Middleware, any, error) {
 	c := middleware.BreakerConfig{OnChange: func(state string) {
-		log.Warn().Str("event", "circuit_breaker").Str("state",
-			state).Send()
+		log.Warn().Str("event", "circuit_breaker").Str("state", state).Send()
 	}}
 	if err := o.read(&c); err != nil {
 		return nil, nil, err
