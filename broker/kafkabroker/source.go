@@ -15,9 +15,9 @@ import (
 // Pauser, Holder, Rebudgeter, Windowed and, where Config.Transactional is set, Emitter.
 //
 // It puts its parts together, and they do the work: holdings decide what is to be done, and the others do it. Goroutines, from
-// Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and alone calls Observe; the
-// committer, which sends one commit at a time; the poller, which looks at topics; one for each fetch under way (at most two per
-// broker), and one for partitions that begin.
+// Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and, while it runs, alone
+// calls Observe; the committer, which sends one commit at a time; the poller, which looks at topics; one for each fetch under way
+// (at most two per broker), and one for partitions that begin.
 type Source struct {
 	cfg    Config
 	c      *cluster

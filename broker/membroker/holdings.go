@@ -10,8 +10,8 @@ import (
 )
 
 // holdings are all that a source has, and decide about it: what is handed out, what a settle comes to, which claims end. They
-// do no I/O, start nothing and wait for nothing; what is to be sent is returned. Each method takes the lock, and none calls
-// another one. The broker's lock may be taken inside it, never the other way round.
+// do no I/O, start nothing and wait for nothing; what is to be sent is returned. Each method takes the lock, and calls none
+// that does; ackAll, which two of them end in, takes none. The broker's lock may be taken inside it, never the other way round.
 //
 // Receive hands out, any goroutine settles, and the loop alone lets claims begin and end.
 type holdings struct {
@@ -187,7 +187,7 @@ func (hs *holdings) ack(cs *claimState, tokens []uint64) error {
 	return t.Err()
 }
 
-// ackAll settles messages as handled, for ack and ackEmitting.
+// ackAll settles messages as handled, for ack and ackEmitting, which have the lock.
 func (hs *holdings) ackAll(cs *claimState, tokens []uint64, t *kit.Tally) {
 	h := cs.h
 	for _, tok := range tokens {
