@@ -90,18 +90,18 @@ func processMetrics() *prometheus.Registry {
 }
 
 // handler makes a consumer's routes and what is around them; nil where something was wrong, and where there is a batch instead.
-func (a *assembly) handler(at string, c *config.Consumer, m *member, log zerolog.Logger) consumer.Handler {
+func (a *assembly) handler(at string, c *config.Consumer, m *member) consumer.Handler {
 	if c.Batch != nil {
 		return nil
 	}
 	var h consumer.Handler
-	if r := a.router(at, c, m, log); r != nil {
+	if r := a.router(at, c, m); r != nil {
 		h, m.handlerOf = r.Handle, r.NameOf
 	}
-	return a.wrap(at, c.Middleware, m, log, h)
+	return a.wrap(at, c.Middleware, m, h)
 }
 
-func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.Logger) *handlers.Router {
+func (a *assembly) router(at string, c *config.Consumer, m *member) *handlers.Router {
 	var routes []handlers.Route
 	whole := true
 	for i, r := range c.Routes {
@@ -119,7 +119,7 @@ func (a *assembly) router(at string, c *config.Consumer, m *member, log zerolog.
 			h = unfit
 		}
 		a.decodes(path, r.Codec, m, err)
-		h = a.wrap(path, r.Middleware, m, log, m.figures.Route(strconv.Itoa(i), r.Handler)(h))
+		h = a.wrap(path, r.Middleware, m, m.figures.Route(strconv.Itoa(i), r.Handler)(h))
 		if whole = whole && err == nil && h != nil; h == nil { // was found
 			h = unfit
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
-	"github.com/rs/zerolog"
 )
 
 // batch makes a consumer's batch handler with its sizes; nil where there is none, or something was wrong.
@@ -32,7 +31,7 @@ func (a *assembly) batch(root string, c *config.Consumer, m *member) *consumer.B
 	}
 	h = m.figures.RouteBatch("batch", b.Handler)(h)
 	made := b.Batch
-	if made.Handler = a.wrapBatch(root, c.Middleware, m, a.log.With().Str("consumer", m.name).Logger(), h); made.Handler == nil {
+	if made.Handler = a.wrapBatch(root, c.Middleware, m, h); made.Handler == nil {
 		return nil // was found
 	}
 	return &made
@@ -42,10 +41,8 @@ func (a *assembly) batch(root string, c *config.Consumer, m *member) *consumer.B
 var aroundBatches = []string{"circuit_breaker", "logging", "recover", "timeout"}
 
 // wrapBatch is wrap for a batch handler.
-func (a *assembly) wrapBatch(
-	at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.BatchHandler,
-) consumer.BatchHandler {
-	chain, ok := a.chain(at, list, m, log)
+func (a *assembly) wrapBatch(at string, list []config.Middleware, m *member, h consumer.BatchHandler) consumer.BatchHandler {
+	chain, ok := a.chain(at, list, m)
 	for i, one := range list {
 		if one.Use != "" && !slices.Contains(aroundBatches, one.Use) {
 			a.doc.Find(at+".middleware["+strconv.Itoa(i)+"].use", "is %q, which decides by the message; around batches want one of %v",

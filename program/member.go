@@ -11,11 +11,13 @@ import (
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/pool"
 	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/rs/zerolog"
 )
 
 // A member is one consumer with what is to be closed after it.
 type member struct {
 	name      string
+	log       zerolog.Logger   // for its middleware
 	handler   consumer.Handler // its routes, with their middleware
 	batch     *consumer.Batch
 	handlerOf func(*consumer.Message) string
@@ -57,7 +59,10 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 
 // newMember has what handlers are made with.
 func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *member {
-	m := &member{name: name, limits: limits{}, breakers: map[string]metrics.Breaker{}, figures: metrics.New(name)}
+	m := &member{
+		name: name, log: a.log.With().Str("consumer", name).Logger(), limits: limits{}, breakers: map[string]metrics.Breaker{},
+		figures: metrics.New(name),
+	}
 	topics := c.Retry.Names()
 	for _, one := range from {
 		topics = append(topics, one.topics...)
@@ -91,7 +96,7 @@ func (a *assembly) trace(m *member, inputs []consumer.Input) {
 // handle makes the handler: of the routes, or of the batch.
 func (a *assembly) handle(at string, c *config.Consumer, m *member) {
 	if c.Batch == nil {
-		m.handler = a.handler(at, c, m, a.log.With().Str("consumer", m.name).Logger())
+		m.handler = a.handler(at, c, m)
 		return
 	}
 	if m.batch = a.batch(at, c, m); m.batch != nil {

@@ -85,8 +85,8 @@ func unlimited(f func(zerolog.Logger, options) (consumer.Middleware, error)) wra
 
 // wrap puts the middleware of a section around h, the first outermost, and gives m what of them has a name. nil where something
 // was wrong.
-func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zerolog.Logger, h consumer.Handler) consumer.Handler {
-	chain, ok := a.chain(at, list, m, log)
+func (a *assembly) wrap(at string, list []config.Middleware, m *member, h consumer.Handler) consumer.Handler {
+	chain, ok := a.chain(at, list, m)
 	if !ok || h == nil {
 		return nil
 	}
@@ -94,13 +94,11 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, log zero
 }
 
 // chain makes the middleware of a section, and gives m what of them has a name. It is not ok where something was wrong.
-func (a *assembly) chain(
-	at string, list []config.Middleware, m *member, log zerolog.Logger,
-) (chain []consumer.Middleware, ok bool) {
+func (a *assembly) chain(at string, list []config.Middleware, m *member) (chain []consumer.Middleware, ok bool) {
 	whole := true
 	for i, one := range list {
 		path := at + ".middleware[" + strconv.Itoa(i) + "]"
-		w, part, err := a.middleware(path, one, m, log)
+		w, part, err := a.middleware(path, one, m)
 		if errors.Is(err, handlers.ErrUnknown) {
 			known := slices.Sorted(maps.Keys(wrappings))
 			for _, name := range a.parts.Handlers.MiddlewareNames() {
@@ -126,12 +124,10 @@ func (a *assembly) chain(
 }
 
 // middleware makes one of longshore's, or one that was registered.
-func (a *assembly) middleware(
-	path string, one config.Middleware, m *member, log zerolog.Logger,
-) (consumer.Middleware, any, error) {
+func (a *assembly) middleware(path string, one config.Middleware, m *member) (consumer.Middleware, any, error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
-		return make(log, options{with, one.With})
+		return make(m.log, options{with, one.With})
 	}
 	w, err := a.parts.Handlers.BuildMiddleware(one.Use, m.setup, with)
 	return w, nil, err
