@@ -70,9 +70,11 @@ type Pauser interface {
 	Resume(topics ...string) error
 }
 
-// A Holder can hold a whole claim: nothing of it is handed out until then. It serves retry topics, whose head is not due, and
-// lanes that are full. What was prefetched of the claim goes back, or is kept where nobody else needs the room, or could have it.
+// A Holder can hold a whole claim. It serves retry topics, whose head is not due, and lanes that are full. What was prefetched of
+// the claim goes back, or is kept where nobody else needs the room, or could have it.
 type Holder interface {
+	// Hold has nothing of the claim handed out until then. The last call holds, also where it names an earlier time: one that has
+	// passed lets the claim go on at once. A claim that has ended, or is another source's, is let be. It does not block.
 	Hold(c *Claim, until time.Time)
 }
 

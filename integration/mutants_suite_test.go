@@ -252,6 +252,10 @@ var suiteMutants = []suiteMutant{
 		"		b.h.dirtiedFor(retryEvery)\n		b.h.takeOuts()\n"}}, "atomic", "OutputsInOrder|OutputsOfCutToBroker"},
 	{"half of an emission", []edit{{outputs, "cs.h.outs.add(e.Outs)", "cs.h.outs.add(e.Outs[:min(1, len(e.Outs))])"}}, "atomic",
 		"OutputsOnce|OutputsTogether"},
+	{"a hold that another one does not shorten", []edit{{holdings, "	h.heldUntil = until\n", `	if until.After(h.heldUntil) {
+		h.heldUntil = until
+	}
+`}}, both, "Hold"},
 	{"outputs outside of the budget", []edit{{outputs, "			hs.shared.gate.Hold(0, cs.h.outs.add(e.Outs))\n",
 		"			cs.h.outs.add(e.Outs)\n"}}, "atomic", "OutputsInBudget"},
 	{"outputs that are stored count in the budget", []edit{{holdings, "			hs.shared.gate.Hold(0, -bytes)\n", "			_ = bytes\n"}},

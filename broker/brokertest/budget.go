@@ -188,7 +188,8 @@ func pauseAll(w *world, m *member, p broker.Pauser, first []*broker.Message) {
 	w.handledOnce()
 }
 
-// held proves that a claim on hold hands out nothing before its time, and does afterwards.
+// held proves that a claim on hold hands out nothing before its time, and does afterwards; and that another Hold lets it go on
+// sooner.
 func held(w *world) {
 	m := w.join()
 	s, ok := m.src.(broker.Holder)
@@ -204,6 +205,11 @@ func held(w *world) {
 		w.Errorf("a message of a held claim came %v too early", early)
 	}
 	m.mustAck(append(ms, m.take(4)...)...)
+	s.Hold(c, time.Now().Add(time.Hour))
+	w.produce(0, 5)
+	m.quiet(w.moment(), "its claim is held")
+	s.Hold(c, time.Now())
+	m.mustAck(m.take(5, "of a claim that is held no more")...)
 	w.settled()
 	w.handledOnce()
 }
