@@ -63,8 +63,9 @@ type Floor struct {
 // A Pauser can stop handing out topics and go on later. What was prefetched of them goes back, or a paused topic would keep the
 // budget from the others.
 type Pauser interface {
-	// Pause stops the topics; without arguments, all. errors.ErrUnsupported where it cannot be done by topic. It does not block.
-	// A Receive that met it may still return messages of them; one that is called later does not.
+	// Pause stops the topics; without arguments, all. errors.ErrUnsupported where it cannot be done by topic. It may be called at
+	// any time, also before Open, and does not block. A Receive that met it may still return messages of them; one that is called
+	// later does not.
 	Pause(topics ...string) error
 	// Resume undoes Pause. It does not block.
 	Resume(topics ...string) error

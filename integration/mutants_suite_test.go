@@ -252,6 +252,8 @@ var suiteMutants = []suiteMutant{
 		"		b.h.dirtiedFor(retryEvery)\n		b.h.takeOuts()\n"}}, "atomic", "OutputsInOrder|OutputsOfCutToBroker"},
 	{"half of an emission", []edit{{outputs, "cs.h.outs.add(e.Outs)", "cs.h.outs.add(e.Outs[:min(1, len(e.Outs))])"}}, "atomic",
 		"OutputsOnce|OutputsTogether"},
+	{"a pause that Open forgets", []edit{{holdings, "	hs.shared.gate.SetBudget(o.Budget)\n	hs.shared.ordered",
+		"	hs.pauses = kit.Pauses{}\n	hs.shared.gate.SetBudget(o.Budget)\n	hs.shared.ordered"}}, both, "PausedBeforeOpen"},
 	{"a hold that another one does not shorten", []edit{{holdings, "	h.heldUntil = until\n", `	if until.After(h.heldUntil) {
 		h.heldUntil = until
 	}

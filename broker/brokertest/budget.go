@@ -188,6 +188,28 @@ func pauseAll(w *world, m *member, p broker.Pauser, first []*broker.Message) {
 	w.handledOnce()
 }
 
+// pausedBeforeOpen proves that a source which is paused before it is opened hands out nothing until it is resumed.
+func pausedBeforeOpen(w *world) {
+	m := w.process()
+	p, ok := m.src.(broker.Pauser)
+	if !ok {
+		w.h.skip(w, "the source is no broker.Pauser")
+	}
+	if err := p.Pause(); err != nil {
+		w.Fatalf("Pause before Open: %v", err)
+	}
+	m.open()
+	m.receive()
+	w.produce(0, 5)
+	m.quiet(w.moment(), "the source was paused before it was opened")
+	if err := p.Resume(); err != nil {
+		w.Errorf("Resume of all: %v", err)
+	}
+	m.mustAck(m.take(5)...)
+	w.settled()
+	w.handledOnce()
+}
+
 // held proves that a claim on hold hands out nothing before its time, and does afterwards; and that another Hold lets it go on
 // sooner.
 func held(w *world) {

@@ -99,6 +99,7 @@ func cases() []testCase {
 		{name: "SetBudget", run: setBudget},
 		{name: "Pause", setup: Setup{Topics: 2, Lease: longLease}, run: pauseByTopic, why: again},
 		{name: "PauseInOrder", setup: Setup{Lease: longLease}, run: pauseInOrder, why: again},
+		{name: "PausedBeforeOpen", run: pausedBeforeOpen},
 		{name: "Hold", run: held, why: again},
 
 		// Messages that are gone.
