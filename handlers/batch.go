@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/longshoremq/longshore/consumer"
 )
@@ -62,10 +63,15 @@ func (s shipment) halves(ctx context.Context, ms []*consumer.Message, parts [][]
 		some[j] = ms[i]
 	}
 	err := s.send(ctx, some, parts)
-	if half := len(index) / 2; half > 0 && consumer.IsPermanent(err) && ctx.Err() == nil {
+	half := len(index) / 2
+	switch {
+	case half == 0 || !consumer.IsPermanent(err):
+	case ctx.Err() == nil:
 		s.halves(ctx, ms, parts[:half], index[:half], errs)
 		s.halves(ctx, ms, parts[half:], index[half:], errs)
 		return
+	default: // no time is left to find out which one they mean, and the others must not be given up with it
+		err = fmt.Errorf("%w: of %d messages one was refused at least: %v", context.Cause(ctx), len(index), err)
 	}
 	for _, i := range index {
 		errs[i] = err

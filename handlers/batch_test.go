@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,6 +228,29 @@ func TestRegistryKinds(t *testing.T) {
 	for _, err := range []error{r.RegisterBatch("", batch), r.RegisterMiddleware("X", wrap), r.RegisterCodec("n", nil)} {
 		if err == nil {
 			t.Error("it was taken")
+		}
+	}
+}
+
+// TestBatchRefusedTooLate: where a batch's time is over when a server refuses it, nobody can ask any more which message it means,
+// and none of them is given up. The connection is free again after the answer's headers have come, and before what they say is
+// looked at.
+func TestBatchRefusedTooLate(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, "one of them is wrong")
+	})
+	h := buildBatch(t, "webhook", map[string]any{"url": s.URL})
+	ctx, end := context.WithCancelCause(t.Context())
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{PutIdleConn: func(error) { end(consumer.ErrTimeout) }})
+	err := h(ctx, []*consumer.Message{message("orders", "1"), message("orders", "2")})
+	var each *consumer.BatchError
+	if !errors.As(err, &each) {
+		t.Fatal(err)
+	}
+	for i, err := range each.Errs {
+		if consumer.IsPermanent(err) || !errors.Is(err, consumer.ErrTimeout) || !strings.Contains(err.Error(), "422") {
+			t.Errorf("message %d: %v", i, err)
 		}
 	}
 }
