@@ -20,6 +20,10 @@ type PublishConfig struct {
 	// DropHeaders names headers that are not copied, beside those that longshore and the broker write themselves (Longshore-…,
 	// Nats-…). Defaults to none.
 	DropHeaders []string `yaml:"drop_headers"`
+	// Group names who hands on, among all that may hand on the same messages: a consumer and its group, for example. It is in the
+	// IDs: where two groups publish to one stream of JetStream under one ID, what the second publishes is dropped as a repeat. By
+	// name it is the Setup's Consumer and Group. Defaults to none.
+	Group string `yaml:"-"`
 }
 
 func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
@@ -61,6 +65,9 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 	}
 	// The target is in the ID because two targets may lie in one stream, which drops the second message with an ID.
 	ids := "publish/" + escape(c.To) + "/"
+	if c.Group != "" {
+		ids += string(appendPart(nil, c.Group)) + "/"
+	}
 	return func(ctx context.Context, m *consumer.Message) error {
 		if m.Topic == c.To {
 			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
@@ -79,7 +86,7 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 
 // PublishFactory makes Publish from options, with the Setup's publisher and topics.
 func PublishFactory(s *Setup, o Options) (consumer.Handler, error) {
-	var c PublishConfig
+	c := PublishConfig{Group: strings.TrimSuffix(s.Consumer+"/"+s.Group, "/")}
 	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate(s.Topics) }); err != nil {
 		return nil, err
 	}

@@ -29,8 +29,11 @@ type Factory func(s *Setup, o Options) (consumer.Handler, error)
 // Setup is what a consumer shares with the handlers that are made for it, and what they leave to be closed after it. Make one for
 // each consumer; the zero value serves handlers that need nothing of it. Not safe for concurrent use.
 type Setup struct {
-	// Consumer is the consumer's name, for logs. Defaults to none.
+	// Consumer is the consumer's name, for logs, and see Group. Defaults to none.
 	Consumer string
+	// Group is what the consumer shares its messages in with other processes: the groups, or durables, of its sources. With Consumer
+	// it tells what publish hands on from what another consumer makes of the same messages. Defaults to none.
+	Group string
 	// Logger is what the log handler writes to. Defaults to one that writes nothing.
 	Logger *zerolog.Logger
 	// Publisher serves the publish handler; the caller closes it. Nil: publish is refused.

@@ -2,6 +2,7 @@ package program
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -37,6 +38,7 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 	from := a.adapters(at, name, c)
 	inputs := a.inputs(at, from)
 	m := a.newMember(name, c, from)
+	m.setup.Group = groupsOf(inputs)
 	a.trace(m, inputs)
 	a.handle(at, c, m)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
@@ -72,6 +74,17 @@ func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *m
 		m.publisher, m.setup.Publisher = p, p
 	}
 	return m
+}
+
+// groupsOf are the groups, or durables, of a consumer's sources.
+func groupsOf(inputs []consumer.Input) string {
+	var names []string
+	for _, in := range inputs {
+		if d, ok := in.Source.(broker.Describer); ok {
+			names = append(names, d.Describe().Group)
+		}
+	}
+	return strings.Join(names, "/")
 }
 
 // trace has spans made of the consumer's calls and publishes, where there are any.
