@@ -45,6 +45,7 @@ func newDLQList(p Parts) *cobra.Command {
 			if err := box.named(cmd.Context(), filter.Places); err != nil {
 				return err
 			}
+			box.narrow(&filter)
 			out, n := newLetterTable(cmd.OutOrStdout()), 0
 			err = box.List(cmd.Context(), filter, func(l *deadletters.Letter) error {
 				if n++; limit > 0 && n > limit {

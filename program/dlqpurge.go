@@ -76,6 +76,7 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	if err := box.named(ctx, p.filter.Places); err != nil {
 		return err
 	}
+	box.narrow(&p.filter)
 	plan, err := box.PlanPurge(ctx, p.filter)
 	if err != nil {
 		return err

@@ -144,6 +144,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	if err := errors.Join(box.mayReplay(d.replay.To), box.named(ctx, o.Filter.Places)); err != nil {
 		return err
 	}
+	box.narrow(&o.Filter)
 	if o.Allow, err = d.allow(ctx, box); err != nil {
 		return err
 	}

@@ -98,6 +98,16 @@ type deadBox struct {
 	doc      *config.Document
 	name     string
 	consumer *config.Consumer
+	shared   bool // another consumer of the file has letters in the topic, too
+}
+
+// narrow keeps a command to the letters of the consumer that it was given, where others of the file have theirs in the same
+// topic: a purge would delete those, and a replay to the handler would have them handled by another's routes. Who names letters,
+// or who gave them up, has said which.
+func (b *deadBox) narrow(f *deadletters.Filter) {
+	if b.shared && f.Handler == "" && len(f.Places) == 0 {
+		f.Handler = b.name
+	}
 }
 
 // embedded says whether the letters are on the embedded server of the file.
@@ -235,7 +245,7 @@ func (t *dlqTarget) fileBox() (*deadBox, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.doc, b.name, b.consumer = doc, name, c
+	b.doc, b.name, b.consumer, b.shared = doc, name, c, doc.File.SharesLetters(c, to)
 	return b, nil
 }
 

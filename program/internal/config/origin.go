@@ -34,6 +34,13 @@ func (f *File) WholeStreams(c *Consumer) (all []*NATS) {
 	return all
 }
 
+// SharesLetters says whether another consumer of the file has dead letters where c has some.
+func (f *File) SharesLetters(c *Consumer, target string) bool {
+	return slices.ContainsFunc(f.beside(c), func(o *Consumer) bool {
+		return o != c && o.DeadLetter != nil && slices.Contains(o.DeadLetter.Targets(), target)
+	})
+}
+
 // beside are the consumers of the file on the same broker as c, with itself, by name.
 func (f *File) beside(c *Consumer) (all []*Consumer) {
 	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
