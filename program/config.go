@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/longshoremq/longshore/program/internal/config"
@@ -40,7 +39,7 @@ func newConfigCheck(p Parts) *cobra.Command {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := config.Load(args[0], os.LookupEnv, p.adapters()...)
+			doc, err := loadFile(cmd.Context(), args[0], p.adapters())
 			if err != nil {
 				return usageError{err}
 			}

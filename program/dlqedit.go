@@ -185,9 +185,9 @@ func (e *dlqEdit) apply(out *broker.Outgoing, value []byte) {
 func (e *dlqEdit) value(ctx context.Context, was []byte, stdin io.Reader, stderr io.Writer) ([]byte, error) {
 	switch {
 	case e.valueFile == "-":
-		return io.ReadAll(stdin)
+		return until(ctx, func() ([]byte, error) { return io.ReadAll(stdin) })
 	case e.valueFile != "":
-		b, err := os.ReadFile(e.valueFile)
+		b, err := until(ctx, func() ([]byte, error) { return os.ReadFile(e.valueFile) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the new payload: %w", err)
 		}

@@ -102,7 +102,7 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 		fmt.Fprintf(stdout, "would delete %s\n", what)
 		return nil
 	}
-	if !p.yes && !agreed(stdin, stdout, "Delete "+what+"? It cannot be undone. [y/N] ") {
+	if !p.yes && !agreed(ctx, stdin, stdout, "Delete "+what+"? It cannot be undone. [y/N] ") {
 		return errors.New("nothing was deleted")
 	}
 	if err := box.Purge(ctx, plan); err != nil {
@@ -112,10 +112,10 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	return nil
 }
 
-// agreed asks, and takes only y or yes for it.
-func agreed(stdin io.Reader, stdout io.Writer, question string) bool {
+// agreed asks, and takes only y or yes for it. A signal is no.
+func agreed(ctx context.Context, stdin io.Reader, stdout io.Writer, question string) bool {
 	fmt.Fprint(stdout, question)
-	line, _ := bufio.NewReader(stdin).ReadString('\n')
+	line, _ := until(ctx, func() (string, error) { return bufio.NewReader(stdin).ReadString('\n') })
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes"
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -183,7 +182,7 @@ func (b *deadBox) mayReplay(to string) error {
 // errors.
 func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
 	removeLeftEdits()
-	b, err := t.box()
+	b, err := t.box(ctx)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -201,18 +200,18 @@ func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
 	return b, nil
 }
 
-func (t *dlqTarget) box() (b *deadBox, err error) {
+func (t *dlqTarget) box(ctx context.Context) (b *deadBox, err error) {
 	switch {
 	case t.file != "":
-		return t.fileBox()
+		return t.fileBox(ctx)
 	case t.topic != "":
 		return kafkaBox(t.topic, kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-dlq"}, 0)
 	}
 	return natsBox(t.subject, natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore dlq"}, "")
 }
 
-func (t *dlqTarget) fileBox() (*deadBox, error) {
-	doc, err := config.Load(t.file, os.LookupEnv, t.adapters...)
+func (t *dlqTarget) fileBox(ctx context.Context) (*deadBox, error) {
+	doc, err := loadFile(ctx, t.file, t.adapters)
 	if err == nil {
 		err = doc.Err()
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -105,7 +104,7 @@ func (l *lagFlags) check(cmd *cobra.Command) error {
 
 // run shows lags once, or until ctx ends.
 func (l *lagFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	views, err := l.views()
+	views, err := l.views(ctx)
 	defer func() {
 		for _, v := range views {
 			v.close()
@@ -140,10 +139,10 @@ func (l *lagFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 }
 
 // views are those of the flags, or of all consumers of the file.
-func (l *lagFlags) views() ([]lagView, error) {
+func (l *lagFlags) views(ctx context.Context) ([]lagView, error) {
 	switch {
 	case l.file != "":
-		return fileViews(l.file, l.adapters)
+		return fileViews(ctx, l.file, l.adapters)
 	case l.group != "":
 		v, err := kafkaView("", kafkabroker.LagViewConfig{
 			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(l.brokers),
@@ -158,8 +157,8 @@ func (l *lagFlags) views() ([]lagView, error) {
 	return []lagView{v}, err
 }
 
-func fileViews(name string, adapters []string) (views []lagView, err error) {
-	doc, err := config.Load(name, os.LookupEnv, adapters...)
+func fileViews(ctx context.Context, name string, adapters []string) (views []lagView, err error) {
+	doc, err := loadFile(ctx, name, adapters)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (p *payloadFlags) open(cmd *cobra.Command) (from payload, closed func() err
 	}
 	in := cmd.InOrStdin()
 	if p.file != "" && p.file != "-" {
-		f, err := os.Open(p.file)
+		f, err := until(cmd.Context(), func() (*os.File, error) { return os.Open(p.file) })
 		if err != nil {
 			return nil, nil, fmt.Errorf("--file: %w", err)
 		}
@@ -94,7 +94,7 @@ func (p *payloadFlags) open(cmd *cobra.Command) (from payload, closed func() err
 	if p.lines {
 		return readLines(in), closed, nil
 	}
-	whole, err := io.ReadAll(io.LimitReader(in, maxSize+1))
+	whole, err := until(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, maxSize+1)) })
 	switch {
 	case err != nil:
 		err = fmt.Errorf("--file: %w", err)

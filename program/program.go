@@ -48,6 +48,9 @@ func report(err error, stderr io.Writer) (code int) {
 	var found *config.Findings
 	switch {
 	case errors.As(err, &logged):
+	case errors.Is(err, errStopped): // whatever it was told to read is not wrong
+		fmt.Fprintln(stderr, "longshore:", errStopped)
+		return exitFailed
 	case errors.As(err, &found): // a line each, as compilers do
 		fmt.Fprintln(stderr, err)
 		mistakes := "1 mistake"

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -54,8 +53,11 @@ func newRun(p Parts) *cobra.Command {
 
 // runFile runs the consumers of a file until ctx ends. What fails from here on is logged.
 func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, stderr io.Writer) error {
-	doc, err := config.Load(file, os.LookupEnv, p.adapters()...)
-	if err != nil {
+	doc, err := loadFile(ctx, file, p.adapters())
+	switch {
+	case errors.Is(err, errStopped):
+		return nil // a signal came before anything ran
+	case err != nil:
 		return usageError{err}
 	}
 	log := newLogger(doc.File.Log, stderr)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/longshoremq/longshore/internal/replicas"
@@ -50,7 +49,7 @@ func newScaler(p Parts) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			doc, err := config.Load(s.file, os.LookupEnv, p.adapters()...)
+			doc, err := loadFile(cmd.Context(), s.file, p.adapters())
 			if err != nil {
 				return usageError{err}
 			}

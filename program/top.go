@@ -10,14 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer/admin"
-	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
 )
 
@@ -73,12 +71,18 @@ func (t *top) check() error {
 	return errors.Join(errs...)
 }
 
+// isPort says whether a text is a port's number.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
 // at is the admin address.
-func (t *top) at() (string, error) {
+func (t *top) at(ctx context.Context) (string, error) {
 	if t.file == "" {
 		return cmp.Or(t.address, admin.DefaultListen), nil
 	}
-	doc, err := config.Load(t.file, os.LookupEnv, t.adapters...)
+	doc, err := loadFile(ctx, t.file, t.adapters)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +102,7 @@ func (t *top) at() (string, error) {
 
 // run shows tables until ctx ends.
 func (t *top) run(ctx context.Context, stdout, stderr io.Writer) error {
-	at, err := t.at()
+	at, err := t.at(ctx)
 	if err != nil {
 		return usageError{err}
 	}
