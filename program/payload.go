@@ -22,6 +22,8 @@ type payload interface {
 	next(ctx context.Context, n int64) ([]byte, error)
 	// ready says whether next would not wait.
 	ready() bool
+	// name is what message number n is called in an error. It is of the last that next made, mostAtOnce of them.
+	name(n int64) string
 	// longest is how many bytes a value has at most.
 	longest() int
 }
@@ -117,15 +119,20 @@ func (size numbered) next(_ context.Context, n int64) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-func (numbered) ready() bool       { return true }
-func (size numbered) longest() int { return int(size) }
+func (numbered) ready() bool         { return true }
+func (numbered) name(n int64) string { return numberedName(n) }
+func (size numbered) longest() int   { return int(size) }
 
 // verbatim is the same payload each time.
 type verbatim []byte
 
 func (v verbatim) next(context.Context, int64) ([]byte, error) { return v, nil }
 func (verbatim) ready() bool                                   { return true }
+func (verbatim) name(n int64) string                           { return numberedName(n) }
 func (v verbatim) longest() int                                { return len(v) }
+
+// numberedName is of a message that has only its number, from 0 as in {{.Index}}.
+func numberedName(n int64) string { return fmt.Sprintf("message %d", n) }
 
 // A pattern is a template that is filled in for each message.
 type pattern struct {
@@ -157,18 +164,26 @@ func (p *pattern) fill(n int64, at time.Time) ([]byte, error) {
 
 func (p *pattern) next(_ context.Context, n int64) ([]byte, error) { return p.fill(n, time.Now()) }
 func (p *pattern) ready() bool                                     { return true }
+func (p *pattern) name(n int64) string                             { return numberedName(n) }
 func (p *pattern) longest() int                                    { return p.most }
 
 // lines are those of a reader, which may be a terminal or a pipe that gives one now and then.
 type lines struct {
-	read chan []byte
-	err  error // why there is no more; after read was closed
+	read chan line
+	err  error           // why there is no more; after read was closed
+	nos  [mostAtOnce]int // of the last that were sent, by the message's number
+}
+
+// A line is one that is not empty.
+type line struct {
+	no   int // from 1
+	text []byte
 }
 
 // readLines begins to read. Its goroutine ends with the reader, or with the process: a read of the standard input cannot be cut
 // short.
 func readLines(in io.Reader) *lines {
-	l := &lines{read: make(chan []byte, mostAtOnce)}
+	l := &lines{read: make(chan line, mostAtOnce)}
 	go func() {
 		defer close(l.read)
 		s := bufio.NewScanner(in)
@@ -176,24 +191,28 @@ func readLines(in io.Reader) *lines {
 		no := 1
 		for ; s.Scan(); no++ {
 			if len(s.Bytes()) > 0 {
-				l.read <- bytes.Clone(s.Bytes())
+				l.read <- line{no, bytes.Clone(s.Bytes())}
 			}
 		}
-		if err := s.Err(); err != nil {
+		switch err := s.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			l.err = fmt.Errorf("line %d has more than %d bytes; nothing from there on was sent", no, maxSize)
+		case err != nil:
 			l.err = fmt.Errorf("reading line %d: %w", no, err)
 		}
 	}()
 	return l
 }
 
-func (l *lines) next(ctx context.Context, _ int64) ([]byte, error) {
+func (l *lines) next(ctx context.Context, n int64) ([]byte, error) {
 	select {
 	case <-ctx.Done():
 		return nil, io.EOF
-	case line, ok := <-l.read:
+	case one, ok := <-l.read:
 		switch {
 		case ok:
-			return line, nil
+			l.nos[n%mostAtOnce] = one.no
+			return one.text, nil
 		case l.err != nil:
 			return nil, l.err
 		}
@@ -202,5 +221,7 @@ func (l *lines) next(ctx context.Context, _ int64) ([]byte, error) {
 }
 
 func (l *lines) ready() bool { return len(l.read) > 0 }
+
+func (l *lines) name(n int64) string { return fmt.Sprintf("line %d", l.nos[n%mostAtOnce]) }
 
 func (*lines) longest() int { return maxSize }

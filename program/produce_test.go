@@ -242,6 +242,39 @@ func TestProduceLinesAsTheyCome(t *testing.T) {
 	})
 }
 
+// TestProduceNamesTheLine: a line that is too long for the broker, or for us, is named, and so is the message of another payload.
+func TestProduceNamesTheLine(t *testing.T) {
+	srv, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.stop)
+	if err := srv.ensureStreams(t.Context(), []stream{{"ORDERS", []string{"orders"}}}); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 2<<20)
+	for _, c := range []struct {
+		stdin string
+		args  []string
+		want  string
+	}{
+		{"one\n\n" + large + "\nlast\n", []string{"--lines"}, `: line 3: natsbroker: publishing to "orders": `},
+		{"", []string{"--data", `{{if eq .Index 2}}` + large + `{{end}}`, "--count", "4", "--rate", "0"}, ": message 2: natsbroker: "},
+	} {
+		out, err := runIn(t.Context(), c.stdin, append([]string{"produce", "--url", srv.url, "--subject", "orders"}, c.args...)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, broker.ErrRefused) {
+			t.Errorf("%v, want %s\n%s", err, c.want, out)
+		}
+	}
+	l := readLines(io.MultiReader(strings.NewReader("one\n"), strings.NewReader(strings.Repeat("x", maxSize+1))))
+	for range 2 {
+		_, err = l.next(t.Context(), 0)
+	}
+	if err == nil || !strings.Contains(err.Error(), "line 2 has more than 67108864 bytes") {
+		t.Error(err)
+	}
+}
+
 // TestProduceRefusesPayloads: what is wrong with the flags is said before anything is sent.
 func TestProduceRefusesPayloads(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -88,8 +89,14 @@ func (p *production) collect(ctx context.Context, n int) (ms []broker.Outgoing, 
 func (p *production) step(ctx context.Context, ms []broker.Outgoing) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
 	defer cancel()
+	first := p.sum.Sent
 	p.sum.Sent += int64(len(ms))
 	failed, err := confirm(ctx, p.publisher, ms)
+	var of *messageError
+	if errors.As(err, &of) {
+		n := slices.IndexFunc(ms, func(m broker.Outgoing) bool { return m.ID == of.id })
+		err = fmt.Errorf("%s: %w", p.payload.name(first+int64(n)), err)
+	}
 	p.sum.Confirmed += int64(len(ms) - len(failed))
 	p.sum.Bytes += bytesOf(ms) - bytesOf(failed)
 	return err
@@ -119,6 +126,14 @@ func confirm(ctx context.Context, p broker.Publisher, ms []broker.Outgoing) ([]b
 	}
 }
 
+// A messageError is why one of several messages was not confirmed.
+type messageError struct {
+	id string
+	error
+}
+
+func (e *messageError) Unwrap() error { return e.error }
+
 // unconfirmed are the messages that were not confirmed, and why the first of them, or the first that was refused, was not.
 func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 	if err == nil {
@@ -136,7 +151,7 @@ func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 		}
 		failed = append(failed, ms[i])
 		if first == nil || errors.Is(err, broker.ErrRefused) && !errors.Is(first, broker.ErrRefused) {
-			first = err
+			first = &messageError{ms[i].ID, err}
 		}
 	}
 	return failed, first
