@@ -61,7 +61,7 @@ func (t *top) check() error {
 		errs = append(errs, errors.New("--config and --address are set: one of them"))
 	}
 	if t.address != "" {
-		if host, port, err := net.SplitHostPort(t.address); err != nil || host == "" || port == "" || strings.Contains(host, "/") {
+		if host, port, err := net.SplitHostPort(t.address); err != nil || host == "" || !isPort(port) || strings.Contains(host, "/") {
 			errs = append(errs, fmt.Errorf("--address is %q, want host:port, as in %s", t.address, admin.DefaultListen))
 		}
 	}

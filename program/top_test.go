@@ -31,6 +31,8 @@ func TestTop(t *testing.T) {
 		t.Errorf("%q", lines)
 	}
 	for args, want := range map[string]string{"--every 0s": "--every is 0s", "-c c.yaml --address 127.0.0.1:1": "one of them",
+		"--address http://shop":        `--address is "http://shop", want host:port`,
+		"--address shop:80/x":          `--address is "shop:80/x", want host:port`,
 		"--address http://127.0.0.1:1": `--address is "http://127.0.0.1:1", want host:port, as in 127.0.0.1:8080`,
 		"--address shop --every 0s":    `--address is "shop", want host:port`, "--address :": `--address is ":", want host:port`,
 		"orders": "unknown command"} {

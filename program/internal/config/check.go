@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
@@ -52,12 +53,15 @@ func (d *Document) checkAdmin(a *Admin) {
 			d.Find("admin.listen", "is %q, want host:port, as in 127.0.0.1:8080", a.Listen)
 		}
 	}
-	if n := len(a.Token.Reveal()); n > 0 && n < minToken {
-		path := "admin.token"
-		if a.TokenFile != "" {
-			path += "_file"
-		}
+	path, token := "admin.token", a.Token.Reveal()
+	if a.TokenFile != "" {
+		path += "_file"
+	}
+	switch n := len(token); {
+	case n > 0 && n < minToken:
 		d.Find(path, "the token has %d bytes, want at least %d", n, minToken)
+	case strings.TrimSpace(token) != token, strings.ContainsFunc(token, unicode.IsControl), strings.HasPrefix(token, "\ufeff"):
+		d.Find(path, "the token has a blank at an end, a line break or another character that no request can bring")
 	}
 }
 
