@@ -417,6 +417,7 @@ func TestDLQRefuses(t *testing.T) {
 		"purge --yes --all --class error --topic a":   {"--all and --class are set"},
 		"purge --yes --all --topic a 0/1":             {"--all and a letter are set"},
 		"purge --yes -c " + routed + " --topic=":      {"--topic is empty"},
+		"purge --yes --subject dead.a --creds=":       {"--creds is empty"},
 		"list --brokers= --topic a --until=":          {"--brokers is empty", "--until is empty"},
 		"replay --to= --consumer= -c " + file:         {"--to is empty", "--consumer is empty"},
 	} {

@@ -70,21 +70,6 @@ func (t *dlqTarget) check(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// fullFlags are those that are not empty where they are set. A key may be.
-var fullFlags = []string{"config", "consumer", "brokers", "topic", "url", "creds", "subject", "to", "value-file",
-	"handler", "class", "since", "until", "origin", "state"}
-
-// emptyFlags are flags that are set to nothing, as by a script whose variable is not: --class "$CLASS" would choose all letters,
-// and purge would delete them.
-func emptyFlags(cmd *cobra.Command) (errs []error) {
-	for _, name := range fullFlags {
-		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
-			errs = append(errs, fmt.Errorf("--%s is empty", name))
-		}
-	}
-	return errs
-}
-
 // A deadBox is what a dlq command works with.
 type deadBox struct {
 	*deadletters.Letters

@@ -289,6 +289,7 @@ func TestProduceRefusesPayloads(t *testing.T) {
 		{[]string{"--data", "x", "--lines"}, "--data and --lines are set"},
 		{[]string{"--data", "x", "--size", "100"}, "--size and --data are set"},
 		{[]string{"--file", ""}, "--file is empty"},
+		{[]string{"--url", ""}, "--url is empty"},
 		{[]string{"--file", "/not/there"}, "--file: open /not/there"},
 		{[]string{"--key", "x", "--keys", "2"}, "--key and --keys are set"},
 	} {

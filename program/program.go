@@ -90,10 +90,11 @@ func newRoot(p Parts) *cobra.Command {
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) { // of whichever command runs
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { // of whichever command runs
 			out, errs := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			cmd.SetOut(visible{raw(out)})
 			cmd.SetErr(visible{raw(errs)})
+			return asUsage(errors.Join(emptyFlags(cmd)...))
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
