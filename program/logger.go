@@ -28,7 +28,7 @@ func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 			FieldsExclude: []string{eventField},
 		}
 	} else {
-		w = visible{raw(w)}
+		w = visible{out: raw(w)}
 	}
 	level := zerolog.InfoLevel
 	if c.Level != "" {

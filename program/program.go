@@ -34,7 +34,7 @@ func MainWith(p Parts) {
 		err = newRoot(p).ExecuteContext(ctx)
 	}
 	stop()
-	code := report(err, visible{os.Stderr})
+	code := report(err, visible{out: os.Stderr})
 	handlers.KillCommands() // those of handlers that did not return
 	os.Exit(code)
 }
@@ -79,6 +79,7 @@ type loggedError struct{ error }
 func (e loggedError) Unwrap() error { return e.error }
 
 func newRoot(p Parts) *cobra.Command {
+	var unwritten error // why not all that a command printed could be written
 	root := &cobra.Command{
 		Use:   "longshore",
 		Short: "Background event processing on Kafka and NATS JetStream",
@@ -92,10 +93,12 @@ func newRoot(p Parts) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { // of whichever command runs
 			out, errs := cmd.OutOrStdout(), cmd.ErrOrStderr()
-			cmd.SetOut(visible{raw(out)})
-			cmd.SetErr(visible{raw(errs)})
+			cmd.SetOut(visible{raw(out), &unwritten})
+			cmd.SetErr(visible{out: raw(errs)})
 			return asUsage(errors.Join(emptyFlags(cmd)...))
 		},
+		// Where nothing else went wrong: a full disk has half of a list, and nobody would know.
+		PersistentPostRunE: func(*cobra.Command, []string) error { return unwritten },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newRun(p), newProduce(), newLag(p), newTop(p), newScaler(p), newDLQ(p), newConfig(p), newDemo(), newVersion(),

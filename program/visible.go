@@ -12,11 +12,17 @@ import (
 // A visible is the one way by which commands write to a terminal, or to what may be shown on one later: what comes through is
 // printed as itself, or escaped. So no error of a broker, no host name and no message can move the cursor, set the title or hide
 // a line, whoever forgot to think of it. Characters are escaped as in JSON, \u009b, which leaves JSON what it is.
-type visible struct{ out io.Writer }
+type visible struct {
+	out    io.Writer
+	failed *error // the first that out returned; nil: nobody asks
+}
 
 // Write writes p with everything escaped that is not printed as itself, but for ends of lines and tabs.
 func (v visible) Write(p []byte) (int, error) {
 	if _, err := v.out.Write(makeVisible(p)); err != nil {
+		if v.failed != nil && *v.failed == nil {
+			*v.failed = err
+		}
 		return 0, err
 	}
 	return len(p), nil

@@ -38,12 +38,12 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	for _, err := range []error{errors.New("dialing " + hostile),
 		&config.Findings{File: hostile, List: []config.Finding{{Line: 1, Path: hostile, Problem: hostile}}}} {
 		out.Reset()
-		report(err, visible{&out})
+		report(err, visible{out: &out})
 		wantVisible(t, "report", out.String())
 	}
 	for _, format := range []string{"json", "console"} {
 		out.Reset()
-		log := newLogger(config.Log{Format: format}, visible{&out})
+		log := newLogger(config.Log{Format: format}, visible{out: &out})
 		log.Error().Str("event", hostile).Err(errors.New(hostile)).Str(hostile, hostile).Interface("nested",
 			map[string]any{hostile: []any{hostile, map[string]any{"a": hostile}}}).Msg(hostile)
 		log.Warn().RawJSON("raw", []byte(`"`+"\u009b"+`"`)).Msg("raw")
@@ -105,7 +105,7 @@ func FuzzVisible(f *testing.F) {
 	f.Add(hostile)
 	f.Fuzz(func(t *testing.T, s string) {
 		var out bytes.Buffer
-		n, err := visible{&out}.Write([]byte(s))
+		n, err := visible{out: &out}.Write([]byte(s))
 		if err != nil || n != len(s) {
 			t.Fatal(n, err)
 		}
@@ -116,7 +116,7 @@ func FuzzVisible(f *testing.F) {
 			t.Errorf("%q became %q", s, out.String())
 		}
 		out.Reset()
-		log := zerolog.New(visible{&out})
+		log := zerolog.New(visible{out: &out})
 		log.Log().Str("s", s).Send()
 		var back struct{ S string }
 		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.S != strings.ToValidUTF8(s, "�") &&

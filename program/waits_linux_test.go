@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -43,5 +44,24 @@ func TestSignalIsNo(t *testing.T) {
 	stop()
 	if agreed(ctx, r, io.Discard, "Delete all? ") {
 		t.Error("it was taken for a yes")
+	}
+}
+
+// A full disk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestUnwrittenIsAnError: a command whose output cannot be written says so, also where it prints a line at a time.
+func TestUnwrittenIsAnError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", embeddedFile("4222", "routes: [{handler: log}]"))
+	root := newRoot(Parts{}.withDefaults())
+	root.SetOut(fullDisk{})
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})
+	if err := root.ExecuteContext(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("config check: %v", err)
 	}
 }
