@@ -57,8 +57,8 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 
 // A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and
 // closes when the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the
-// same thing. A wait counts toward a Timeout around it, not toward one inside. The counting is gobreaker's. Safe for concurrent
-// use.
+// same thing. A wait is no attempt, however long: where a Timeout around it ends it, or time of it is gone when the wait is over,
+// the call is put off, and comes again at once (consumer.Defer). The counting is gobreaker's. Safe for concurrent use.
 type CircuitBreaker struct {
 	config BreakerConfig
 	gate   *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -152,13 +152,24 @@ func cutShort(ctx context.Context) bool {
 }
 
 // enter gets leave for a call, waiting for it unless RetryWhenOpen is set. What it returns is told the result.
+//
+// The time of a call that a timeout ends runs while it waits here. So a wait that is cut is no attempt, and what got leave after
+// a wait is called anew: a probe that has the rest of its time only fails, and the breaker opens again, and again.
 func (b *CircuitBreaker) enter(ctx context.Context) (done func(error), err error) {
-	for {
+	for since := (time.Time{}); ; {
 		b.mu.Lock()
 		changed := b.changed // before Allow, or a change between the two would be missed
 		b.mu.Unlock()
 		if done, err = b.gate.Allow(); err == nil {
+			if worn(ctx, since) {
+				done(errCutShort)
+				b.wake()
+				return nil, consumer.Defer(0, nil)
+			}
 			return done, nil
+		}
+		if since.IsZero() {
+			since = time.Now()
 		}
 		b.mu.Lock()
 		wait := time.Until(b.until) + time.Nanosecond // gobreaker changes after that moment, not at it
@@ -169,10 +180,19 @@ func (b *CircuitBreaker) enter(ctx context.Context) (done func(error), err error
 			}
 			return nil, consumer.RetryAfter(ErrOpen, wait)
 		}
-		if err := pause(ctx, changed, wait, errors.Is(err, gobreaker.ErrOpenState)); err != nil {
+		if err := pause(ctx, changed, wait, errors.Is(err, gobreaker.ErrOpenState)); errors.Is(err, consumer.ErrTimeout) {
+			return nil, consumer.Defer(0, nil)
+		} else if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrOpen, err)
 		}
 	}
+}
+
+// worn says whether a call that has waited since then, if at all, has lost more than a tenth of its time. Less is lost by one
+// that comes while another gives back its leave: put off, too, they could do that to each other in turns.
+func worn(ctx context.Context, since time.Time) bool {
+	end, timed := ctx.Deadline()
+	return timed && !since.IsZero() && time.Since(since) > time.Until(end)/9
 }
 
 // pause waits for a change and, where timed, at most d.

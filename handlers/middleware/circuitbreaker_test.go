@@ -196,17 +196,63 @@ func TestCircuitBreakerContext(t *testing.T) {
 	})
 }
 
+// A call that has waited is not made with what is left of its time: it is put off, leaves its place to another, and has all of
+// its time when it comes again.
+func TestCircuitBreakerCallsAnewAfterAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 1, OpenFor: 8 * time.Second})
+		down, left := true, time.Duration(0)
+		h := b.Middleware(func(ctx context.Context, _ *consumer.Message) error {
+			if down {
+				return errDown
+			}
+			end, _ := ctx.Deadline()
+			left = time.Until(end)
+			return nil
+		})
+		call := func() error {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, consumer.ErrTimeout)
+			defer cancel()
+			return h(ctx, message(1))
+		}
+		_ = call()
+		down = false
+		if err := call(); !consumer.IsDeferred(err) || left != 0 {
+			t.Errorf("after a wait: %v, called with %v left", err, left)
+		}
+		if err := call(); err != nil || left != 10*time.Second || b.State() != "closed" {
+			t.Errorf("when it comes again: %v, called with %v left, %s", err, left, b.State())
+		}
+	})
+}
+
 // In a real consumer an outage of a minute uses up no attempts when calls wait; with RetryWhenOpen it does, after the breaker's
 // time.
 func TestCircuitBreakerInAConsumer(t *testing.T) {
 	for _, retry := range []bool{false, true} {
 		t.Run(fmt.Sprintf("RetryWhenOpen=%v", retry), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { outage(t, retry) })
+			synctest.Test(t, func(t *testing.T) { outage(t, retry, consumer.Config{}) })
 		})
 	}
 }
 
-func outage(t *testing.T, retry bool) {
+// TestCircuitBreakerWaitsLongerThanTheTimeout: a call that waits for the breaker when the consumer's timeout ends it was no
+// attempt, and waits again; in batches, too.
+func TestCircuitBreakerWaitsLongerThanTheTimeout(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batch=%v", batch), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := consumer.Config{Timeout: 4 * time.Second}
+				if batch {
+					cfg.Batch = &consumer.Batch{Size: 10}
+				}
+				outage(t, false, cfg)
+			})
+		})
+	}
+}
+
+func outage(t *testing.T, retry bool, cfg consumer.Config) {
 	const n = 200
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 4, "dead": 1}})
 	for range n {
@@ -221,18 +267,23 @@ func outage(t *testing.T, retry bool) {
 	var mu sync.Mutex
 	delays := map[time.Duration]int{}
 	letters := b.Publisher()
-	c, err := consumer.New(consumer.Config{
-		Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: br.Middleware(d.handle), Pool: consumer.Pool{Max: 4},
-		Retry:      consumer.Retry{MaxAttempts: 3},
-		DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"},
-		Observers: []consumer.Observer{func(e consumer.Event) {
-			if f, ok := e.(consumer.Failed); ok && errors.Is(f.Err, middleware.ErrOpen) {
-				mu.Lock()
-				delays[f.Delay.Round(5*time.Second)]++
-				mu.Unlock()
-			}
-		}},
-	})
+	cfg.Source = b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+	cfg.Handler, cfg.Pool, cfg.Retry = br.Middleware(d.handle), consumer.Pool{Max: 4}, consumer.Retry{MaxAttempts: 3}
+	cfg.DeadLetter = &consumer.DeadLetter{Publisher: letters, Topic: "dead"}
+	if cfg.Batch != nil {
+		cfg.Handler = nil
+		cfg.Batch.Handler = consumer.AroundBatch(br.Middleware)(func(ctx context.Context, ms []*consumer.Message) error {
+			return d.handle(ctx, ms[0])
+		})
+	}
+	cfg.Observers = []consumer.Observer{func(e consumer.Event) {
+		if f, ok := e.(consumer.Failed); ok && errors.Is(f.Err, middleware.ErrOpen) {
+			mu.Lock()
+			delays[f.Delay.Round(5*time.Second)]++
+			mu.Unlock()
+		}
+	}}
+	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
