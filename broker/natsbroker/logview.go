@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,7 +116,8 @@ func (v *LogView) Subjects(ctx context.Context, stream string) ([]string, error)
 }
 
 // Scan calls each for every message of a subject that was stored when Scan began, in the order of the stream, and returns the
-// first error of each. It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject.
+// first error of each. It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject. What the stream
+// stores under another subject it cannot find, and it says so at the end.
 func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
 	done, err := v.scan(ctx, s, each)
 	if errors.Is(err, broker.ErrStopScan) {
@@ -157,7 +159,17 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		err = nil
 	}
+	if err == nil && transforms(&info.Config, s.Topic) {
+		err = fmt.Errorf("stream %s stores what is published to it under another subject (subject_transform), and cannot be searched "+
+			"for it", info.Config.Name)
+	}
 	return done, err
+}
+
+// transforms says whether a stream stores what is published to a subject under another one.
+func transforms(c *jetstream.StreamConfig, subject string) bool {
+	t := c.SubjectTransform
+	return t != nil && t.Source != t.Destination && subjectMatches(cmp.Or(t.Source, ">"), subject)
 }
 
 // keepsAll says whether messages leave a stream only at its beginning, and are stored under the subjects that they are published
