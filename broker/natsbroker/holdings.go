@@ -141,7 +141,7 @@ func (h *holdings) lost() {
 	h.stock.pulls.lost()
 	h.stock.older = h.stock.came
 	if ses := h.stock.ses; ses != nil { // after a restart of the server the id would be another's
-		ses.pin.unread = 0
+		ses.pin.unread, ses.pin.brought = 0, ""
 	}
 }
 
@@ -158,9 +158,9 @@ func (h *holdings) closing() bool {
 	return h.stock.flow.closing
 }
 
-// fence is Close's: settles say broker.ErrLost from now on. ses is the session that ends by it; nil: there was none. The inbox is
+// fence is Close's: settles say broker.ErrLost from now on. ses is the session that ends by it; nil: there was none. The inboxes are
 // to be drained before anything is given back, or it comes to us again.
-func (h *holdings) fence() (ses *session, old *inbox) {
+func (h *holdings) fence() (ses *session, old inboxes) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &h.stock
@@ -169,7 +169,7 @@ func (h *holdings) fence() (ses *session, old *inbox) {
 		ses = s.ses
 		ses.ended = true
 	}
-	return ses, s.pulls.leave()
+	return ses, s.pulls.leaveAll()
 }
 
 // giveBackAll gives back what was never settled.

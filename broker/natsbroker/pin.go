@@ -37,12 +37,13 @@ type pin struct {
 	group string // in which one process at a time is pinned; empty: all get messages
 	ttl   int64  // of the consumer as it is
 
-	id     string // of ours; empty: we stand by
-	seen   int64  // when the server last certainly kept it for us
-	unread int64  // since when it may be ours by an id that we did not read here, which is then to be learned; 0: it is not so
-	expect string // that id, where it was read before this session began; empty: it came with headers that cannot be read
-	lost   error  // why the session is ending
-	by     int64  // when a session that is ending ends; 0: that was not announced
+	id      string // of ours; empty: we stand by
+	seen    int64  // when the server last certainly kept it for us
+	unread  int64  // since when it may be ours by an id that we did not read here, which is then to be learned; 0: it is not so
+	expect  string // that id, where it was read before this session began; empty: it came with headers that cannot be read
+	brought string // the delivery that it came with, which is not here; empty: there is none
+	lost    error  // why the session is ending
+	by      int64  // when a session that is ending ends; 0: that was not announced
 
 	gathering bool
 	want      int    // how many to ask for, to gather
@@ -230,7 +231,9 @@ func (p *pin) got(id string, contact int64) { p.id, p.seen, p.gathering = id, co
 // learned takes the id of whoever is pinned, and says whether it is ours: the server keeps a pin for ttl from when it was given.
 func (p *pin) learned(id string, now int64) (ours bool) {
 	ours = p.id == "" && p.unread != 0 && id != "" && now-p.unread < p.ttl && (p.expect == "" || p.expect == id)
-	p.unread, p.expect = 0, ""
+	if p.unread, p.expect = 0, ""; !ours {
+		p.brought = ""
+	}
 	return ours
 }
 

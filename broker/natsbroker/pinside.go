@@ -102,6 +102,9 @@ func (s pinSide) learned(ses *session, info *jetstream.ConsumerInfo) {
 	}
 	if id := pinnedNow(info); ses.pin.learned(id, k.clock.now()) {
 		k.beginTurn(ses, id)
+		if reply := ses.pin.brought; reply != "" {
+			k.giveBack(reply)
+		}
 		k.bells.pin.Ring()
 	}
 }

@@ -54,7 +54,7 @@ func (p *puller) run(ctx context.Context) {
 		}
 		step := p.side.step()
 		step.old.drain()
-		if step.old != nil && step.stood {
+		if step.stood {
 			p.forget(ctx)
 		}
 		if step.idle || (step.revive && !p.renew(ctx, &q)) {

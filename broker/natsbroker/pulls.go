@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +21,7 @@ type pulls struct {
 	wakes      int64         // when the puller looks again by itself
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
 	unasked    seldom        // deliveries that answered no request and were given back
+	lingers    []*inbox      // left, and still listened to; see linger
 }
 
 // An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
@@ -31,6 +33,7 @@ type inbox struct {
 	prefix  string // requests carry prefix and a number as their reply subject
 	retired bool   // it answers no request that counts; as owed, the pulls' own
 	owed    int    // of a retired one, how many messages it had been asked for and had not brought
+	until   int64  // of one that lingers, when its requests are over
 }
 
 // drain takes an inbox's requests away from the server. What was sent already is still received; what the server finds no one
@@ -38,6 +41,19 @@ type inbox struct {
 func (b *inbox) drain() {
 	if b != nil {
 		_ = b.sub.Drain() // fails only where the connection, and with it the requests, is gone
+	}
+}
+
+// inboxes are some of them.
+type inboxes []*inbox
+
+func (bs inboxes) any() bool {
+	return slices.ContainsFunc(bs, func(b *inbox) bool { return b != nil })
+}
+
+func (bs inboxes) drain() {
+	for _, b := range bs {
+		b.drain()
 	}
 }
 
@@ -56,6 +72,44 @@ func (p *pulls) leave() (old *inbox) {
 	}
 	p.reset()
 	p.meter.void()
+	return old
+}
+
+// mostLinger bounds the inboxes that linger: a consumer can be made anew again and again.
+const mostLinger = 8
+
+// linger has an inbox that was left listened to until its requests are over, where one of them may be pinned: it stood by, and a
+// consumer made anew under the same name answers it as well. The sequence, where it is not listened to: the request is on its way
+// to the server; we hear of the new consumer, and let go of the inbox; the server pins the request just then, for nobody, and all
+// wait until the pin's time is over. It returns the one to be drained instead.
+func (p *pulls) linger(old *inbox, until int64) *inbox {
+	if old == nil || old.owed == 0 || old.ses.pin.group == "" || old.ses.pin.id != "" {
+		return old
+	}
+	old.until = until
+	p.lingers = append(p.lingers, old)
+	if len(p.lingers) <= mostLinger {
+		return nil
+	}
+	old, p.lingers = p.lingers[0], p.lingers[1:]
+	return old
+}
+
+// lingered is those whose requests are over by now.
+func (p *pulls) lingered(now int64) (over inboxes) {
+	p.lingers = slices.DeleteFunc(p.lingers, func(b *inbox) bool {
+		done := b.owed <= 0 || now >= b.until
+		if done {
+			over = append(over, b)
+		}
+		return done
+	})
+	return over
+}
+
+// leaveAll is leave, of those that linger, too.
+func (p *pulls) leaveAll() (old inboxes) {
+	old, p.lingers = append(p.lingers, p.leave()), nil
 	return old
 }
 

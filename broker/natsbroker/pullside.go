@@ -11,21 +11,25 @@ type pullSide struct{ *holdings }
 
 // A pullStep is what to do now.
 type pullStep struct {
-	idle   bool   // nothing may be asked for
-	old    *inbox // to be drained
-	stood  bool   // we stood by when its requests were sent
-	revive bool   // the requests are void
+	idle   bool    // nothing may be asked for
+	old    inboxes // to be drained
+	stood  bool    // we stood by when their requests were sent
+	revive bool    // the requests are void
 }
 
 func (s pullSide) step() (p pullStep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.stock
-	p.idle = k.flow.givesBack() || k.flow.closing || k.ses == nil || k.ses.ended || k.ses.pin.lost != nil
-	if p.idle {
-		p.old = k.pulls.leave()
-		p.stood = k.standsBy()
+	switch {
+	case k.flow.givesBack() || k.flow.closing:
+		p.idle, p.old = true, k.pulls.leaveAll()
+	case k.ses == nil || k.ses.ended || k.ses.pin.lost != nil: // what lingers is answered by the next consumer
+		p.idle, p.old = true, inboxes{k.pulls.leave()}
+	default:
+		p.old = k.pulls.lingered(k.clock.now())
 	}
+	p.stood = p.idle && p.old.any() && k.standsBy()
 	p.revive = !p.idle && k.pulls.mayRevive(k.clock.now())
 	return p
 }

@@ -126,7 +126,9 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 		}
 	case b.ses.pin.lost != nil: // whoever is pinned now waits for it
 		s.giveBack(m.Reply)
-	} // else of a consumer that is no more
+	default: // of a consumer that is no more, or of the one that followed it
+		s.pinnedBefore(id, m.Reply)
+	}
 	if !b.retired && s.pulls.asked == 0 { // all that was asked for has come
 		s.wantPull()
 	}

@@ -46,6 +46,19 @@ func (s *stock) mine(ses *session, id string, m *nats.Msg, d delivery) bool {
 	return true
 }
 
+// pinnedBefore takes the id of a pin, and the delivery, that came to an inbox of a session on an earlier consumer. It is our turn
+// if the present one says so, and then the delivery is its.
+func (s *stock) pinnedBefore(id, reply string) {
+	switch p := &s.ses.pin; {
+	case id == "" || p.group == "" || p.lost != nil:
+	case p.id == id:
+		s.giveBack(reply)
+	case p.id == "":
+		p.unread, p.expect, p.brought = s.clock.now(), id, reply
+		s.bells.pin.Ring()
+	}
+}
+
 // beginTurn takes the id of the pin: it is our turn.
 func (s *stock) beginTurn(ses *session, id string) {
 	ses.pin.got(id, s.leases.contact)

@@ -134,7 +134,8 @@ func (s watchSide) fence(ses *session, over connEpoch, fatal error) (old *inbox,
 	if fatal != nil {
 		k.flow.fatal = fatal
 	}
-	old = k.pulls.leave()
+	expires, _ := pullTimes(k.cfg.Heartbeat, k.pulls.maxExpires)
+	old = k.pulls.linger(k.pulls.leave(), k.clock.now()+int64(expires))
 	k.receiver.rouse()
 	return old, !k.flow.closing
 }
