@@ -38,6 +38,10 @@ type Connection struct {
 	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server
 	// names as another of its cluster. Set it only on a network that you trust. Defaults to false.
 	PlaintextAuth bool `yaml:"plaintext_auth"`
+	// InboxPrefix begins the subjects at which answers of the server come: its deliveries, receipts and confirmations. Give a user
+	// one of its own, and the right to subscribe to that and to nothing else, so that no other user can listen in. Defaults to
+	// _INBOX, which all users share.
+	InboxPrefix string `yaml:"inbox_prefix" want:"some"`
 
 	// DialTimeout bounds one attempt to connect. Defaults to 5 s.
 	DialTimeout time.Duration `yaml:"-" want:">0"`
@@ -211,6 +215,13 @@ func validateDomain(f *broker.Findings, domain string) {
 	f.Check(!strings.ContainsAny(domain, ".*> \t\r\n\f"), "Domain", "is %q: no dots, wildcards or blanks", domain)
 }
 
+// validateInbox: what is no subject cannot be subscribed to, and what begins with $ is the server's own.
+func validateInbox(f *broker.Findings, prefix string) {
+	f.Check(!strings.ContainsAny(prefix, "*> \t\r\n\f"), "InboxPrefix", "is %q: no wildcards or blanks", prefix)
+	f.Check(!strings.Contains("."+prefix+".", "..") || prefix == "", "InboxPrefix", "is %q, which has an empty token", prefix)
+	f.Check(!strings.HasPrefix(prefix, "$"), "InboxPrefix", "is %q, which is the server's own", prefix)
+}
+
 func validateSubjects(f *broker.Findings, subjects []string) {
 	for i, s := range subjects {
 		f.Check(s != "" && !strings.ContainsAny(s, " \t\r\n"), broker.Field(fmt.Sprintf("Subjects[%d]", i)),
@@ -241,6 +252,7 @@ func (c Connection) validate(f *broker.Findings) {
 	f.Check(c.Password.IsZero() || c.User != "", "Password", "is set and %v is not", broker.Field("User"))
 	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))
 	f.Check(c.TLS.KeyFile != "" || c.TLS.CertFile == "", "TLS.CertFile", "is set and %v is not", broker.Field("TLS.KeyFile"))
+	validateInbox(f, c.InboxPrefix)
 	f.Check(c.MaxReconnectWait >= c.ReconnectWait, "MaxReconnectWait",
 		"is %v, less than %v, %v", c.MaxReconnectWait, broker.Field("ReconnectWait"), c.ReconnectWait)
 }

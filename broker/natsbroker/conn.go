@@ -186,6 +186,9 @@ func (l *link) options() ([]nats.Option, error) {
 		nats.ClosedHandler(func(nc *nats.Conn) { l.closed(nc) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.hooks.problem(sub, c.redact(err)) }),
 	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
+	}
 	auth, err := c.auth()
 	if err != nil {
 		return nil, err

@@ -158,8 +158,8 @@ func (h *holdings) closing() bool {
 	return h.stock.flow.closing
 }
 
-// fence is Close's: settles say broker.ErrLost from now on. ses is the session that ends by it; nil: there was none. The inboxes are
-// to be drained before anything is given back, or it comes to us again.
+// fence is Close's: settles say broker.ErrLost from now on. ses is the session that ends by it; nil: there was none. The inboxes
+// are to be drained before anything is given back, or it comes to us again.
 func (h *holdings) fence() (ses *session, old inboxes) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

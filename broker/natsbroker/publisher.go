@@ -145,7 +145,7 @@ type inflight struct {
 func (b *batch) send(o broker.Outgoing) {
 	i := len(b.sent)
 	b.sent = append(b.sent, inflight{subject: o.Topic})
-	m, err := encode(o)
+	m, err := b.p.encode(o)
 	if err != nil {
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", o.Topic, broker.ErrRefused, err)
 		return
@@ -277,6 +277,14 @@ func (p *Publisher) problem(_ *nats.Subscription, err error) {
 		close(ch)
 		delete(p.denied, subject)
 	}
+}
+
+// encode is encode of what is not for our own inbox: it would be taken there for an answer of the server.
+func (p *Publisher) encode(o broker.Outgoing) (*nats.Msg, error) {
+	if own := p.cfg.InboxPrefix; own != "" && strings.HasPrefix(o.Topic, own+".") {
+		return nil, fmt.Errorf("%w: %q begins with %s.: NATS delivers answers there", broker.ErrReserved, o.Topic, own)
+	}
+	return encode(o)
 }
 
 // encode makes the NATS message, and refuses what NATS would change.

@@ -88,6 +88,7 @@ func (sc sectionCheck) checkLink(l natsLink) {
 	}
 	for _, name := range []string{
 		"user", "password", "password_file", "token", "token_file", "nkey_seed_file", "creds_file", "tls", "domain", "plaintext_auth",
+		"inbox_prefix",
 	} {
 		if sc.has("." + name) {
 			sc.find("."+name, "is set and url is not: the embedded server has no such thing")
