@@ -14,6 +14,8 @@ type LagReporter interface {
 type Lag struct {
 	// Waiting was never delivered to anyone. What is prefetched may count as delivered.
 	Waiting int64
+	// Held is what of Waiting the broker gives nobody for now, since somebody has paused the consumer there (JetStream).
+	Held int64
 	// Unsettled is Waiting and all that was delivered and not settled.
 	Unsettled int64
 	// Group: the figures are those of all replicas together (JetStream). Otherwise of this process's claims (Kafka).

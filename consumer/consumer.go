@@ -115,7 +115,8 @@ func (c *Consumer) Ready() bool { return c.life.at() == Running && c.feeds.conne
 //
 // A handler that returns an error is alive: what it calls is out, and no restart mends that. So is one that takes long while
 // others can begin, and a message that waits for its retry or for its dead letter to be stored, also where it keeps the window of
-// its claim full, so that nothing of that can be received. 0 skips ErrNoProgress. An unknown lag is no work.
+// its claim full, so that nothing of that can be received. 0 skips ErrNoProgress. An unknown lag is no work, nor is what the
+// broker holds back (broker.Lag.Held).
 //
 // How long nothing has moved is known only from one call to the next, so call it regularly, as a liveness probe does. It does not
 // block.

@@ -151,15 +151,18 @@ func (fs feeds) floors() (all []broker.Floor) {
 // addLag adds figures; the time stays that of sum.
 func addLag(sum, l broker.Lag) broker.Lag {
 	sum.Waiting, sum.Unsettled, sum.Group = sum.Waiting+l.Waiting, sum.Unsettled+l.Unsettled, sum.Group || l.Group
+	sum.Held += l.Held
 	return sum
 }
 
-// waiting returns what the pool's manager asks, up to 200 times a second: how much waits at the brokers. For one goroutine.
+// waiting returns what the pool's manager asks, up to 200 times a second: how much waits at the brokers, and may come. For one
+// goroutine.
 func (fs feeds) waiting() func() int64 {
 	n, at := int64(-1), time.Time{}
 	return func() int64 {
 		if now := time.Now(); now.Sub(at) >= lagEvery {
-			n, at = fs.lag().Waiting, now
+			lag := fs.lag()
+			n, at = lag.Waiting-lag.Held, now
 		}
 		return n
 	}

@@ -114,12 +114,12 @@ func (v *vitals) idle() bool { return v.Pool.Busy < v.Pool.Live }
 // shouldReceive says whether the source should be giving messages: there are some, nobody has enough here, and a worker could
 // take one.
 func (v *vitals) shouldReceive() bool {
-	return v.running() && v.up && !v.delayed && v.Lag.Waiting > 0 && v.Pool.Backlog == 0 && v.Pool.Busy < v.Pool.Max
+	return v.running() && v.up && !v.delayed && v.Lag.Waiting > v.Lag.Held && v.Pool.Backlog == 0 && v.Pool.Busy < v.Pool.Max
 }
 
 // shouldBegin says whether a handler should begin or return.
 func (v *vitals) shouldBegin() bool {
-	return v.running() && (v.Pool.Backlog > 0 || v.Lag.Waiting > 0 && v.Pool.Busy >= v.Pool.Max)
+	return v.running() && (v.Pool.Backlog > 0 || v.Lag.Waiting > v.Lag.Held && v.Pool.Busy >= v.Pool.Max)
 }
 
 // A pulse remembers since when nothing has moved, from look to look. It compares counters that exist anyway, so it costs the

@@ -49,6 +49,7 @@ func (r *running) wantNoProgress(t *testing.T, what string, after time.Duration,
 type odd struct {
 	broker.Source
 	waiting atomic.Int64
+	held    atomic.Int64
 	stale   atomic.Bool
 	wedged  atomic.Bool
 	once    sync.Once // Stop may be called by several goroutines at once
@@ -60,7 +61,7 @@ func newOdd(b *membroker.Broker) *odd {
 }
 
 func (o *odd) Lag() broker.Lag {
-	l := broker.Lag{Waiting: o.waiting.Load(), Unsettled: o.waiting.Load(), At: time.Now()}
+	l := broker.Lag{Waiting: o.waiting.Load(), Held: o.held.Load(), Unsettled: o.waiting.Load(), At: time.Now()}
 	if o.stale.Load() {
 		l.At = time.Unix(1, 0)
 	}
@@ -178,6 +179,11 @@ func TestHealthSeesAWedgedSource(t *testing.T) {
 		r.wantHealthy(t, "no contact, of which readiness tells", time.Minute)
 		b.Up()
 		r.wantNoProgress(t, "contact and nothing received", noProgress, "received nothing")
+		src.held.Store(7)
+		r.wantHealthy(t, "paused at the broker", time.Minute)
+		src.held.Store(6)
+		r.wantNoProgress(t, "one of two is paused at the broker", noProgress, "received nothing")
+		src.held.Store(0)
 		src.waiting.Store(0)
 		r.wantHealthy(t, "no lag", time.Minute)
 		if err := r.end(); err != nil {

@@ -15,12 +15,15 @@ func TestVitals(t *testing.T) {
 		state          State
 		paused, down   bool
 		delayed        bool
-		lag            int64
+		lag, held      int64
 		p              pool.Stats
 		receive, begin bool
 	}{
 		{what: "idle", state: Running, p: pool.Stats{Live: 1, Max: 4}},
 		{what: "lag", state: Running, lag: 9, p: pool.Stats{Live: 1, Max: 4}, receive: true},
+		{what: "lag that is held", state: Running, lag: 9, held: 9, p: pool.Stats{Live: 1, Max: 4}},
+		{what: "lag that is held, all busy", state: Running, lag: 9, held: 9, p: pool.Stats{Live: 4, Busy: 4, Max: 4}},
+		{what: "lag, some of it held", state: Running, lag: 9, held: 8, p: pool.Stats{Live: 1, Max: 4}, receive: true},
 		{what: "lag unknown", state: Running, lag: -1, p: pool.Stats{Live: 1, Max: 4}},
 		{what: "lag, some busy", state: Running, lag: 9, p: pool.Stats{Live: 3, Busy: 3, Max: 4}, receive: true},
 		{what: "lag, all busy", state: Running, lag: 9, p: pool.Stats{Live: 4, Busy: 4, Max: 4}, begin: true},
@@ -33,8 +36,8 @@ func TestVitals(t *testing.T) {
 		{what: "no contact, queue", state: Running, down: true, lag: 9, p: pool.Stats{Live: 1, Max: 4, Backlog: 2}, begin: true},
 		{what: "delayed", state: Running, delayed: true, lag: 9, p: pool.Stats{Live: 1, Max: 4}},
 	} {
-		v := vitals{Stats: Stats{State: c.state, Paused: c.paused, Lag: broker.Lag{Waiting: c.lag}, Pool: c.p}, up: !c.down,
-			delayed: c.delayed}
+		lag := broker.Lag{Waiting: c.lag, Held: c.held}
+		v := vitals{Stats: Stats{State: c.state, Paused: c.paused, Lag: lag, Pool: c.p}, up: !c.down, delayed: c.delayed}
 		if v.shouldReceive() != c.receive || v.shouldBegin() != c.begin {
 			t.Errorf("%s: should receive %v, should begin %v, want %v, %v", c.what, v.shouldReceive(), v.shouldBegin(), c.receive, c.begin)
 		}

@@ -15,13 +15,14 @@ type lag struct {
 	waiting int64
 	unacked int64 // delivered to anybody and not settled
 	pinned  bool  // somebody is
+	paused  bool  // at the server: nothing is delivered
 	at      time.Time
 }
 
 func (l *lag) polled(info *jetstream.ConsumerInfo, now time.Time) {
 	l.known, l.at = true, now
 	l.waiting, l.unacked = int64(info.NumPending), int64(info.NumAckPending)
-	l.pinned = pinnedNow(info) != ""
+	l.pinned, l.paused = pinnedNow(info) != "", info.Paused
 }
 
 // delivered takes what a delivery's reply subject says: how many were waiting behind it.
@@ -40,5 +41,9 @@ func (l *lag) of(here int, aside, group bool) broker.Lag {
 	case aside && l.pinned:
 		return broker.Lag{Unsettled: int64(here), At: l.at}
 	}
-	return broker.Lag{Waiting: l.waiting, Unsettled: l.waiting + max(l.unacked, int64(here)), Group: group, At: l.at}
+	told := broker.Lag{Waiting: l.waiting, Unsettled: l.waiting + max(l.unacked, int64(here)), Group: group, At: l.at}
+	if l.paused {
+		told.Held = l.waiting
+	}
+	return told
 }

@@ -28,6 +28,7 @@ type watcher struct {
 	opts broker.Options // set by open
 	told []string       // what differs from the configuration, as of the last look
 	away bool           // the last look had no answer
+	held string         // until when the consumer is paused at the server, as it was told; empty: it is not
 }
 
 // open finds the consumer for the first time.
@@ -78,6 +79,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		}
 		w.side.learn(now, info)
 		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
+		w.tellPause(info)
 		if stream && now.stream {
 			w.checkStream(ctx, info)
 		}
@@ -91,6 +93,24 @@ func (w *watcher) checkStream(ctx context.Context, info *jetstream.ConsumerInfo)
 	if last, err := w.consumer.lastSeq(ctx); err == nil && info.Delivered.Stream > last {
 		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: "+
 			"it will get nothing until the stream is there", w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
+	}
+}
+
+// tellPause tells that somebody has paused the consumer at the server, and that this is over: it looks as one that hangs.
+func (w *watcher) tellPause(info *jetstream.ConsumerInfo) {
+	held := w.held
+	if w.held = ""; info.Paused {
+		w.held = "until it is resumed"
+		if until := info.Config.PauseUntil; until != nil {
+			w.held = "until " + until.UTC().Format(time.RFC3339)
+		}
+	}
+	switch {
+	case w.held == held:
+	case w.held != "":
+		w.warn(fmt.Errorf("natsbroker: %s is paused at the server %s, and delivers nothing", w.which(), w.held))
+	default:
+		w.events.Say(broker.Event{Kind: broker.Notice, Err: fmt.Errorf("natsbroker: %s is not paused any more", w.which())})
 	}
 }
 
@@ -143,6 +163,7 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 func (w *watcher) begin(d durable) {
 	w.told = nil
 	w.tell(d.warnings)
+	w.tellPause(d.consumer)
 	cc := d.consumer.Config
 	topic := ""
 	if f := filterOf(cc); len(f) == 1 {
