@@ -94,7 +94,7 @@ func natsAdapter(n *config.NATS, e config.Embedded) adapter {
 	return adapter{
 		section: n, topics: n.Subjects,
 		publisher: func() (broker.Publisher, error) {
-			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection})
+			return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: cfg.Connection, Domain: cfg.Domain})
 		},
 		source: func() (broker.Source, error) { return natsbroker.NewSource(cfg) },
 	}

@@ -298,7 +298,7 @@ func natsBox(subject string, at natsbroker.Connection, domain string) (*deadBox,
 	if err != nil {
 		return nil, err
 	}
-	p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: at})
+	p, err := natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: at, Domain: domain})
 	if err != nil {
 		view.Close()
 		return nil, err

@@ -44,30 +44,57 @@ func (p *Publisher) create(ctx context.Context, subject string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	c := jetstream.StreamConfig{Name: logName(subject), Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: 1}
-	if p.link.conn().ConnectedClusterName() != "" {
-		c.Replicas = 3
-	}
+	c := jetstream.StreamConfig{Name: logName(subject), Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: 3}
 	_, err = js.CreateStream(ctx, c)
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == notClustered {
+		c.Replicas = 1
+		_, err = js.CreateStream(ctx, c)
+	}
 	return err
 }
 
-// streamOf looks for the stream that takes a subject; broker.ErrNoTopic: there is none.
-func (p *Publisher) streamOf(ctx context.Context, subject string) (jetstream.JetStream, error) {
+// notClustered says that a server stores no replicas. What the connection says does not tell: a single one with leaf nodes has a
+// cluster's name, too, and the streams of a domain are elsewhere.
+const notClustered jetstream.ErrorCode = 10074
+
+// streamOf looks for the stream that takes a subject; broker.ErrNoTopic: there is none. js is where one is to be created.
+func (p *Publisher) streamOf(ctx context.Context, subject string) (js jetstream.JetStream, err error) {
 	if err := p.connect(ctx); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(p.link.conn())
+	js, err = Config{Domain: p.cfg.Domain}.api(p.link.conn())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err = js.StreamNameBySubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return js, fmt.Errorf("%w: no stream takes the subject", broker.ErrNoTopic)
+	found, err := p.takes(ctx, js, subject)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: no stream takes the subject", broker.ErrNoTopic)
 	}
 	return js, err
+}
+
+// takes says whether a stream takes a subject: one of the domain, or of the connection's own, for what is published reaches both.
+// Without a word of the domain nothing is known: it may be away, and come again.
+func (p *Publisher) takes(ctx context.Context, js jetstream.JetStream, subject string) (bool, error) {
+	_, err := js.StreamNameBySubject(ctx, subject)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err == nil, err
+	}
+	if p.cfg.Domain == "" {
+		return false, nil
+	}
+	own, err := jetstream.New(p.link.conn())
+	if err != nil {
+		return false, err
+	}
+	_, err = own.StreamNameBySubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // logName is how a stream for a subject is called.

@@ -21,6 +21,9 @@ import (
 type PublisherConfig struct {
 	Connection
 
+	// Domain is the JetStream domain that the streams are in, where it is not the connection's own: there they are looked for, and
+	// created. Defaults to none.
+	Domain string `want:"some"`
 	// AckTimeout is how long to wait for the confirmation of one message; after it the message is perhaps stored. Defaults to 5 s.
 	AckTimeout time.Duration `want:">0"`
 }
@@ -57,6 +60,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	orDuration(&cfg.AckTimeout, 5*time.Second)
 	f := findings()
 	cfg.Connection.validate(f)
+	validateDomain(f, cfg.Domain)
 	conftag.Check(f, cfg)
 	if err := f.Err(); err != nil {
 		return nil, err
@@ -209,13 +213,7 @@ func (b *batch) leave() {
 
 // noStream finds out whether there is no such stream, or it is only away: being moved, or choosing a leader.
 func (p *Publisher) noStream(ctx context.Context, subject string, err error) error {
-	js, jerr := jetstream.New(p.link.conn())
-	if jerr != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if _, serr := js.StreamNameBySubject(ctx, subject); errors.Is(serr, jetstream.ErrStreamNotFound) {
+	if _, serr := p.streamOf(ctx, subject); errors.Is(serr, broker.ErrNoTopic) {
 		return fmt.Errorf("%w: no stream takes the subject: %w", broker.ErrRefused, err)
 	}
 	return err
