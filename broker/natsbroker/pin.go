@@ -318,12 +318,12 @@ func (p *pin) revoke(now, term int64, wait time.Duration) (by int64) {
 }
 
 // balances takes what the server counts, when all deliveries that it had made are here, and says whether nobody else has settled
-// something since the last look. The process before may: its acks were on their way. What they settled may be here, too, and
-// would be taken for something that is missing.
+// something since the last look, for certain. The process before may: its acks were on their way. What they settled may be here,
+// too, and would be taken for something that is missing. The first look has none before it to compare with.
 func (p *pin) balances(pending int) bool {
 	was, first := p.balance, !p.balanced
 	p.balance, p.balanced = pending-p.firsts+p.done, true
-	return first || p.balance >= was
+	return !first && p.balance >= was
 }
 
 // gathered takes what the server counts, of which here are here, and says whether all is here. If not, next asks for more.

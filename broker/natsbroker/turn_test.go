@@ -59,3 +59,38 @@ func TestPinnedAtAnInboxThatWasLeft(t *testing.T) {
 		})
 	}
 }
+
+// What the process before settled between its redelivery here and the first count of our turn is not taken for what that process
+// still has out: message 2 comes here, and its ack; message 1 is out.
+func TestAckBeforeTheFirstCount(t *testing.T) {
+	s, err := NewSource(Config{Stream: "S", Consumer: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.held.open(broker.Options{Ordered: true, Budget: broker.Budget{Messages: 10, Bytes: 100_000}})
+	ses := newSession(s.held, "", 10)
+	ses.pin.group = pinGroup
+	cc := Config{}.Durable(true)
+	cc.AckWait = DefaultAckWait
+	watchSide{s.held}.begin(ses, durable{consumer: &jetstream.ConsumerInfo{Config: cc}})
+	b := &inbox{ses: ses, prefix: "_INBOX.x."}
+	s.held.stock.pulls.enter(b)
+	s.held.stock.pulls.sent(request{id: 1, batch: 1})
+	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Header: nats.Header{pinHeader: {"x"}},
+		Reply: "$JS.ACK.S.c.2.2.7.1700000000000000000.0"})
+	count := func(pending int) {
+		pinSide{s.held}.gathered(ses, &jetstream.ConsumerInfo{NumAckPending: pending, Delivered: jetstream.SequenceInfo{Consumer: 7},
+			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}})
+	}
+	count(1)
+	if len(s.outbox.settles.naks) != 1 || ses.slots.used != 0 {
+		t.Errorf("%d were given back and %d are here: whether it is settled is not learned", len(s.outbox.settles.naks),
+			ses.slots.used)
+	}
+	if count(1); !ses.pin.gathering {
+		t.Error("it goes on while message 1 is out")
+	}
+	if count(0); ses.pin.gathering {
+		t.Error("nothing is out, and it does not go on")
+	}
+}
