@@ -31,7 +31,7 @@ type Connection struct {
 	Password broker.Secret `yaml:"password"`
 	// Token logs in by a shared token.
 	Token broker.Secret `yaml:"token"`
-	// NKeySeedFile is a file with an NKey user seed.
+	// NKeySeedFile is a file with an NKey user seed. It is read again where a login is refused, so it can be replaced.
 	NKeySeedFile string `yaml:"nkey_seed_file" want:"some"`
 	// CredsFile is a .creds file: a user's JWT and seed.
 	CredsFile string `yaml:"creds_file" want:"some"`
@@ -61,7 +61,8 @@ type Connection struct {
 type TLS struct {
 	// Enabled demands TLS although the URL says nats://. It is implied by the other fields. Defaults to false.
 	Enabled bool `yaml:"-"`
-	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
+	// CAFile is a PEM file of certificate authorities. It is read again at each connect, so it can be renewed. Defaults to the
+	// system's.
 	CAFile string `yaml:"ca_file" want:"some"`
 	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
 	CertFile string `yaml:"cert_file" want:"some"`

@@ -184,7 +184,7 @@ func (l *link) options() ([]nats.Option, error) {
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.disconnected(err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { l.hooks.back() }),
 		nats.ClosedHandler(func(nc *nats.Conn) { l.closed(nc) }),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.hooks.problem(sub, c.redact(err)) }),
+		nats.ErrorHandler(l.problem),
 	}
 	if c.InboxPrefix != "" {
 		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
@@ -208,6 +208,25 @@ func (l *link) disconnected(err error) {
 		err = errors.New("connection closed")
 	}
 	l.hooks.lost(fmt.Errorf("connection to %s: %w", l.cfg.where(), l.cfg.redact(err)))
+}
+
+// problem is told of asynchronous errors. A login that is refused may be the one of a seed that was replaced since: nats.go keeps
+// the public key of the first, so the connection is given up, and the link dials with the new one.
+func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrAuthorization) && l.cfg.seedReplaced(nc.Opts.Nkey) {
+		nc.Close()
+	}
+	l.hooks.problem(sub, l.cfg.redact(err))
+}
+
+// seedReplaced says whether NKeySeedFile has another user's seed by now.
+func (c Connection) seedReplaced(public string) bool {
+	if c.NKeySeedFile == "" || c.CheckLogin() != nil {
+		return false
+	}
+	var now nats.Options
+	opt, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
+	return err == nil && opt(&now) == nil && now.Nkey != public
 }
 
 // closed dials anew when nats.go gave the connection up though nobody asked it to.
@@ -423,15 +442,12 @@ func (c Connection) secure() ([]nats.Option, error) {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLS.ServerName}
-	if f := c.TLS.CAFile; f != "" {
-		pem, err := os.ReadFile(f) // #nosec G304 -- the configuration names it
-		if err != nil {
-			return nil, fmt.Errorf("natsbroker: TLS.CAFile: %w", err)
+	opts := []nats.Option{nats.Secure(cfg)}
+	if c.TLS.CAFile != "" {
+		if _, err := c.TLS.authorities(); err != nil {
+			return nil, err
 		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("natsbroker: TLS.CAFile %s holds no certificate", f)
-		}
+		opts = append(opts, nats.ClientTLSConfig(nil, c.TLS.authorities))
 	}
 	if c.TLS.CertFile != "" {
 		load := func() (*tls.Certificate, error) {
@@ -446,11 +462,23 @@ func (c Connection) secure() ([]nats.Option, error) {
 		}
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
-	opts := []nats.Option{nats.Secure(cfg)}
 	if c.TLS.HandshakeFirst {
 		opts = append(opts, nats.TLSHandshakeFirst())
 	}
 	return opts, nil
+}
+
+// authorities reads CAFile.
+func (t TLS) authorities() (*x509.CertPool, error) {
+	pem, err := os.ReadFile(t.CAFile) // #nosec G304 -- the configuration names it
+	if err != nil {
+		return nil, fmt.Errorf("natsbroker: TLS.CAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("natsbroker: TLS.CAFile %s holds no certificate", t.CAFile)
+	}
+	return pool, nil
 }
 
 // where names the servers, without the secrets that may stand in a URL.
