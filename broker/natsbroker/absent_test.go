@@ -1,10 +1,16 @@
 package natsbroker_test
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
 // A server whose JetStream has ended still answers: connections stay, and each pull is told that nobody is there. Who looks at
@@ -33,5 +39,37 @@ func TestJetStreamEndsAlone(t *testing.T) {
 			ack(t, s, ms...)
 			a.settled()
 		})
+	}
+}
+
+// A process that starts while the server is away that has the stream waits for it, as it waits for one that it cannot reach.
+func TestOpenWhileTheStreamIsOffline(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	a := servers[0].admin()
+	a.stream()
+	home := must(a.js.Stream(t.Context(), "S")).CachedInfo().Cluster.Leader
+	at := slices.IndexFunc(servers, func(ts *testServer) bool { return ts.opts.ServerName == home })
+	near := servers[(at+1)%3]
+	js := near.admin().js
+	servers[at].down()
+	eventually(t, "the stream is offline", func() bool {
+		_, err := js.Stream(t.Context(), "S")
+		var api *jetstream.APIError
+		return errors.As(err, &api) && api.ErrorCode == 10118
+	})
+	s, ev := must(natsbroker.NewSource(config(near.url()))), &events{}
+	t.Cleanup(func() { closeSource(t, s) })
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	opened := make(chan error, 1)
+	go func() {
+		_, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: ev.observe})
+		opened <- err
+	}()
+	eventually(t, "it is told", func() bool { return len(opened) > 0 || len(ev.of(broker.Down)) > 0 })
+	servers[at].up()
+	if err := <-opened; err != nil {
+		t.Fatal(err)
 	}
 }

@@ -342,5 +342,15 @@ func passing(err error) bool {
 		}
 	}
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 503 && api.ErrorCode != jetstream.JSErrCodeJetStreamNotEnabledForAccount
+	if !errors.As(err, &api) {
+		return false
+	}
+	return api.Code == 503 && api.ErrorCode != jetstream.JSErrCodeJetStreamNotEnabledForAccount ||
+		api.ErrorCode == streamOffline || api.ErrorCode == consumerOffline
 }
+
+// The servers that have the stream, or the consumer, are away. It has the code of a fault of the server.
+const (
+	streamOffline   jetstream.ErrorCode = 10118
+	consumerOffline jetstream.ErrorCode = 10119
+)

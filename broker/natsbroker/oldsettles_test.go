@@ -296,8 +296,8 @@ func TestOldSettlesAfterAnotherServerLostTheStream(t *testing.T) {
 			cfg.URLs = []string{far.url()}
 			open(t, cfg)
 			eventually(t, "others have the sequences", func() bool {
-				_, err := a.js.Publish(ctx, "s.a", nil)
-				return err == nil && must(a.js.Stream(ctx, "S")).CachedInfo().State.LastSeq >= 5
+				stored, err := a.js.Publish(ctx, "s.a", nil)
+				return err == nil && stored.Sequence >= 5
 			})
 			eventually(t, "others are in hand", func() bool { return a.info().NumAckPending >= 5 })
 			n := a.info().NumAckPending
