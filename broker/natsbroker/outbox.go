@@ -34,12 +34,13 @@ type outbox struct {
 	// was nobody to give one. It comes at most once for each batch. nil: nobody is told.
 	settled func(asked int64, err error)
 	wake    kit.Bell // for the writer
-	enough  kit.Bell // for the writer, where it gathers acks
 	doubt   kit.Bell // for the voucher
 
 	mu      sync.Mutex
-	settles settles // to be written
-	inHand  int     // messages handed out and not settled, when something was settled last
+	settles settles     // to be written
+	inHand  int         // messages handed out and not settled, when something was settled last
+	gather  *time.Timer // rings for the writer when acks have waited for others; nil: none ever did
+	waits   bool        // gather runs
 	writing bool
 	window  ackWindow
 	server  serverID
@@ -121,8 +122,7 @@ func epochOf(nc *nats.Conn) connEpoch {
 }
 
 func newOutbox(clock func() int64, dropped, late func(int)) *outbox {
-	return &outbox{clock: clock, dropped: dropped, late: late, wake: kit.NewBell(), enough: kit.NewBell(),
-		doubt: kit.NewBell()}
+	return &outbox{clock: clock, dropped: dropped, late: late, wake: kit.NewBell(), doubt: kit.NewBell()}
 }
 
 // add queues settles of messages whose leases hold for ackWait from when they began or were last extended. What is given is
@@ -140,12 +140,31 @@ func (o *outbox) add(s *settles, ackWait int64, inHand int) {
 	}
 }
 
-// rouse has the writer look, where it gathers acks when there are enough.
+// rouse has the writer look; where acks may wait for more, when they have. It is not the writer that waits: woken by the first of
+// them it would do nothing but set a timer, and that wake-up is one of three that a write takes.
 func (o *outbox) rouse() {
-	o.wake.Ring()
-	if !o.gathering() {
-		o.enough.Ring()
+	o.mu.Lock()
+	may := mayGather(len(o.settles.acks), len(o.settles.naks), o.inHand)
+	if may && !o.waits {
+		o.waits = true
+		if o.gather == nil {
+			o.gather = time.AfterFunc(gatherTime, o.gathered)
+		} else {
+			o.gather.Reset(gatherTime)
+		}
 	}
+	o.mu.Unlock()
+	if !may {
+		o.wake.Ring()
+	}
+}
+
+// gathered is called when acks have waited for others.
+func (o *outbox) gathered() {
+	o.mu.Lock()
+	o.waits = false
+	o.mu.Unlock()
+	o.wake.Ring()
 }
 
 // gathering says whether what is to be written may wait for more.

@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -304,12 +305,20 @@ func TestGathering(t *testing.T) {
 		{1, 0, 1000, true}, {61, 0, 1000, true}, {62, 0, 1000, false}, {1, 1, 1000, false}, {0, 0, 1000, false},
 		{1, 0, 64, true}, {4, 0, 64, false}, {1, 0, 31, false}, {1, 0, 0, false},
 	} {
-		p := newPost(t)
-		<-p.enough // it was vouched for
-		p.add(&settles{acks: make([]pendingAck, tc.acks), naks: make([]nak, tc.naks)}, int64(time.Minute), tc.inHand)
-		p.rouse()
-		if waits := len(p.enough) == 0; len(p.wake) != 1 || p.gathering() != tc.waits || tc.acks > 0 && waits != tc.waits {
-			t.Errorf("%d acks and %d naks with %d in hand: they wait: %v, want %v", tc.acks, tc.naks, tc.inHand, waits, tc.waits)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			p := newPost(t)
+			<-p.wake // it was vouched for
+			p.add(&settles{acks: make([]pendingAck, tc.acks), naks: make([]nak, tc.naks)}, int64(time.Minute), tc.inHand)
+			p.rouse()
+			p.rouse()
+			if waits := len(p.wake) == 0; waits != tc.waits {
+				t.Errorf("%d acks and %d naks with %d in hand: they wait: %v, want %v", tc.acks, tc.naks, tc.inHand, waits, tc.waits)
+			}
+			time.Sleep(gatherTime)
+			synctest.Wait()
+			if len(p.wake) != 1 {
+				t.Errorf("%d acks and %d naks with %d in hand: they wait for longer", tc.acks, tc.naks, tc.inHand)
+			}
+		})
 	}
 }

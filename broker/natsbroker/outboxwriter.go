@@ -28,25 +28,8 @@ func (w *outboxWriter) run(ctx context.Context) {
 			return
 		case <-w.box.wake:
 		}
-		for w.link.connected() {
-			if w.gather(ctx); !w.write() {
-				break
-			}
+		for w.link.connected() && w.write() && !w.box.gathering() {
 		}
-	}
-}
-
-// gather waits for more acks, where there may be a few soon.
-func (w *outboxWriter) gather(ctx context.Context) {
-	if !w.box.gathering() {
-		return
-	}
-	timer := time.NewTimer(gatherTime)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-w.box.enough:
 	}
 }
 
