@@ -145,24 +145,38 @@ func (p *pulls) mayPull(now int64) bool {
 	return p.in != nil && !p.revive && now >= max(p.notBefore, p.barren.until)
 }
 
-// smallEvery is how much time passes between two pulls of which the second is small.
-const smallEvery = 2 * time.Millisecond
+const (
+	// smallEvery is how much time passes between two pulls of which the second is small, and tinyEvery where it is for less than
+	// tinyShare of the budget. Of places that are free for a moment longer a few more stay empty: half of that share, where there
+	// are no more places than workers.
+	smallEvery = 2 * time.Millisecond
+	tinyEvery  = 10 * time.Millisecond
+	tinyShare  = 16
+)
 
-// small says that little of the budget is free: who pulls now asks for a few messages, and a moment later for a few more.
-func (p *pulls) small() bool {
+// free is how much of the budget is.
+func (p *pulls) free() int {
 	here, _ := p.here()
-	return p.asked == 0 && p.gate.Budget().Messages-here < p.quarter()
+	return p.gate.Budget().Messages - here
 }
 
-// rest is how long a small pull is to wait. wake: nobody has been told to look then; the caller does that. Where the budget is
-// used up each ack would else be followed by a pull, and by an answer of the server with the few messages that it asked for.
+// small says that little of the budget is free: who pulls now asks for a few messages, and a moment later for a few more.
+func (p *pulls) small() bool { return p.asked == 0 && p.free() < p.quarter() }
+
+// rest is how long a small pull is to wait. wake: nobody has been told to look then, or sooner; the caller does that. Where the
+// budget is used up each ack would else be followed by a pull, and by an answer of the server with the few messages that it asked
+// for.
 func (p *pulls) rest(now int64) (d time.Duration, wake bool) {
 	until := p.lastSent + int64(smallEvery)
+	if p.free() < p.gate.Budget().Messages/tinyShare {
+		until = p.lastSent + int64(tinyEvery)
+	}
 	if now >= until {
 		return 0, false
 	}
-	wake = p.wakes < until
-	p.wakes = until
+	if wake = p.wakes <= now || p.wakes > until; wake {
+		p.wakes = until
+	}
 	return time.Duration(until - now), wake
 }
 

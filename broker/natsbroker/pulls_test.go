@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -147,5 +148,36 @@ func TestVerdicts(t *testing.T) {
 	}
 	if st := readStatus(nats.Header{"Status": {"408"}, "Nats-Pending-Messages": {"-1"}, "Nats-Pending-Bytes": {"x"}}); st.counted {
 		t.Error("nonsense was taken for counts")
+	}
+}
+
+// TestRest: a small pull waits for more to ask for, and the puller is told to look when the wait is over; once, and again where
+// that is sooner than it was told.
+func TestRest(t *testing.T) {
+	const budget, ms = 160, int64(time.Millisecond)
+	p := pulls{lastSent: 100 * ms}
+	p.gate.SetBudget(broker.Budget{Messages: budget, Bytes: 1 << 20})
+	p.gate.HandOut(budget, 0)
+	for _, tc := range []struct {
+		settled int // before that
+		at      int64
+		want    time.Duration
+		wake    bool
+	}{
+		{1, 100*ms + ms/2, 9*time.Millisecond + 500*time.Microsecond, true},
+		{8, 101 * ms, 9 * time.Millisecond, false},
+		{1, 101 * ms, time.Millisecond, true}, // a sixteenth is free
+		{1, 101*ms + ms/2, 500 * time.Microsecond, false},
+		{0, 102 * ms, 0, false},
+	} {
+		p.gate.Free(tc.settled, 0)
+		if d, wake := p.rest(tc.at); d != tc.want || wake != tc.wake {
+			t.Errorf("%d free, at %v: rests for %v, wakes: %v; want %v, %v", p.free(), time.Duration(tc.at), d, wake, tc.want, tc.wake)
+		}
+	}
+	p.gate.HandOut(10, 0)
+	p.lastSent = 102 * ms
+	if d, wake := p.rest(104 * ms); d != 8*time.Millisecond || !wake {
+		t.Errorf("after the next pull: rests for %v, wakes: %v; want 8ms, true", d, wake)
 	}
 }
