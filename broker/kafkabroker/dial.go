@@ -42,11 +42,12 @@ func (c Connection) connect() (*cluster, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := c.logIn(ctx, conn, m, address); err != nil {
+			l, err := c.logIn(ctx, conn, m, address)
+			if err != nil {
 				_ = conn.Close()
 				return nil, err
 			}
-			return &guard{Conn: conn}, nil
+			return &guard{Conn: conn, login: l}, nil
 		},
 	}
 	return &cluster{

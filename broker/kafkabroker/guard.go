@@ -17,6 +17,7 @@ import (
 // It is for one request at a time, as kafka-go uses its connections. Reading and writing are not safe for concurrent use.
 type guard struct {
 	net.Conn
+	login  *login // renewed before a request where that is due; nil: there is none
 	asked  question
 	left   int64  // bytes of the request that are still to be written
 	answer []byte // checked, and not read yet
@@ -32,8 +33,11 @@ type question struct {
 func (g *guard) Write(b []byte) (int, error) {
 	if g.left > 0 {
 		g.left -= int64(len(b))
-	} else {
-		g.begin(b)
+		return g.Conn.Write(b)
+	}
+	g.begin(b)
+	if err := g.login.renew(); err != nil {
+		return 0, err
 	}
 	return g.Conn.Write(b)
 }

@@ -102,6 +102,7 @@ func TestOtherKindsReal(t *testing.T) {
 		listener + "plain.sasl.jaas.config":         plainModule,
 		listener + "scram-sha-256.sasl.jaas.config": scramModule,
 		listener + "scram-sha-512.sasl.jaas.config": scramModule,
+		"connections.max.reauth.ms":                 "3600000", // so that answers to a login have a lifetime
 	}})
 	if err := k.SetPassword(t.Context(), "sailor", "canary-9e1"); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
@@ -36,52 +37,92 @@ func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
 	return m, nil
 }
 
-// logIn logs in on a new connection; m is nil where no login is wanted. kafka-go's own login takes what a broker claims for the
-// length of a token, and its errors have neither address nor step.
-func (c Connection) logIn(ctx context.Context, conn net.Conn, m sasl.Mechanism, address string) error {
+// A login is that of one connection. kafka-go's own takes what a broker claims for the length of a token, its errors have neither
+// address nor step, and it does not log in again.
+//
+// A broker may say for how long a login holds (connections.max.reauth.ms, KIP-368). It then closes a connection on which anything
+// else than a new login comes later, and the request gets no answer: a handler's output, a commit or the end of a transaction
+// fails, which is in doubt then, though all is well. So before a request that comes late in that time the login is made again.
+type login struct {
+	c         Connection
+	conn      net.Conn
+	address   string
+	mechanism sasl.Mechanism
+	version   int16     // of SaslAuthenticate
+	due       time.Time // when it is to be made again; zero: never
+}
+
+// logIn logs in on a new connection; nil: no login is wanted.
+func (c Connection) logIn(ctx context.Context, conn net.Conn, m sasl.Mechanism, address string) (*login, error) {
 	if m == nil {
+		return nil, nil
+	}
+	l := &login{c: c, conn: conn, address: address, mechanism: m}
+	// What a broker says before the login needs no rights: when even that fails, it is not the login.
+	r, err := c.over(ctx, conn, keyAPIVersions, 0, nil)
+	if err != nil {
+		return nil, c.failed(address, greeting, orCause(ctx, err))
+	}
+	if vs, err := readVersions(r); err == nil {
+		if _, err := choose(vs, keySASLAuthenticate, 1); err == nil {
+			l.version = 1
+		}
+	}
+	return l, l.authenticate(ctx)
+}
+
+// renew logs in again where that is due. The connection has the deadline of the request that is to follow.
+func (l *login) renew() error {
+	if l == nil || l.due.IsZero() || time.Now().Before(l.due) {
 		return nil
 	}
-	// What a broker says before the login needs no rights: when even that fails, it is not the login.
-	if _, err := c.over(ctx, conn, keyAPIVersions, 0, nil); err != nil {
-		return c.failed(address, greeting, orCause(ctx, err))
+	return l.authenticate(context.Background())
+}
+
+func (l *login) authenticate(ctx context.Context) error {
+	began := time.Now()
+	lifetime, err := l.converse(ctx)
+	if err != nil {
+		return l.c.failed(l.address, loggingIn, orCause(ctx, err))
 	}
-	if err := c.authenticate(ctx, conn, m, address); err != nil {
-		return c.failed(address, loggingIn, orCause(ctx, err))
+	l.due = time.Time{}
+	if lifetime > 0 {
+		l.due = began.Add(lifetime - lifetime/10) // as late as others do, who leave between 5 % and 15 %
 	}
 	return nil
 }
 
-func (c Connection) authenticate(ctx context.Context, conn net.Conn, m sasl.Mechanism, address string) error {
-	if err := c.handshake(ctx, conn, m.Name()); err != nil {
-		return err
+// converse goes through the mechanism's steps, and returns for how long the login holds; 0: for ever.
+func (l *login) converse(ctx context.Context) (lifetime time.Duration, err error) {
+	if err := l.handshake(ctx); err != nil {
+		return 0, err
 	}
-	host, port, _ := net.SplitHostPort(address)
+	host, port, _ := net.SplitHostPort(l.address)
 	no, _ := strconv.Atoi(port)
-	session, token, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: no}))
+	session, token, err := l.mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: no}))
 	for done := false; err == nil && !done; {
 		var challenge []byte
-		if challenge, err = c.present(ctx, conn, token); err == nil {
+		if challenge, lifetime, err = l.present(ctx, token); err == nil {
 			err = modest(challenge)
 		}
 		if err == nil {
 			done, token, err = session.Next(ctx, challenge)
 		}
 	}
-	return err
+	return lifetime, err
 }
 
 // handshake names the mechanism: SaslHandshake, version 1 (Apache Kafka's protocol guide).
-func (c Connection) handshake(ctx context.Context, conn net.Conn, mechanism string) error {
+func (l *login) handshake(ctx context.Context) error {
 	w := writer{}
-	w.str(mechanism)
-	r, err := c.over(ctx, conn, keySASLHandshake, 1, w.b)
+	w.str(l.mechanism.Name())
+	r, err := l.c.over(ctx, l.conn, keySASLHandshake, 1, w.b)
 	if err != nil {
 		return err
 	}
 	offered, err := readHandshake(r)
 	if codeOf(err) == kafka.UnsupportedSASLMechanism {
-		return fmt.Errorf("%w: SASL.Mechanism is %s, the broker offers %q", err, mechanism, offered)
+		return fmt.Errorf("%w: SASL.Mechanism is %s, the broker offers %q", err, l.mechanism.Name(), offered)
 	}
 	return err
 }
@@ -97,31 +138,37 @@ func readHandshake(r *reader) (offered []string, err error) {
 
 var errLoginClosed = fmt.Errorf("%w: the broker closed the connection", kafka.SASLAuthenticationFailed)
 
-// present sends a token and returns what it is answered with: SaslAuthenticate, version 0.
-func (c Connection) present(ctx context.Context, conn net.Conn, token []byte) (challenge []byte, err error) {
+// present sends a token and returns what it is answered with: SaslAuthenticate.
+func (l *login) present(ctx context.Context, token []byte) (challenge []byte, lifetime time.Duration, err error) {
 	w := writer{}
 	w.bytes(token)
-	r, err := c.over(ctx, conn, keySASLAuthenticate, 0, w.b)
+	r, err := l.c.over(ctx, l.conn, keySASLAuthenticate, l.version, w.b)
 	if errors.Is(err, io.EOF) { // as some brokers refuse a login
-		return nil, errLoginClosed
+		return nil, 0, errLoginClosed
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return readChallenge(r)
+	return readChallenge(r, l.version)
 }
 
-func readChallenge(r *reader) ([]byte, error) {
+// mostLifetime is what a login holds for that holds for longer: no connection is so old.
+const mostLifetime = 365 * 24 * time.Hour
+
+func readChallenge(r *reader, version int16) (challenge []byte, lifetime time.Duration, err error) {
 	code := r.i16()
 	why := r.str()
-	b := r.bytes()
+	challenge = r.bytes()
+	if version >= 1 {
+		lifetime = time.Duration(min(r.i64(), mostLifetime.Milliseconds())) * time.Millisecond
+	}
 	if err := r.err(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if code != 0 && why != "" {
-		return nil, fmt.Errorf("%w: %q", kafka.Error(code), why)
+		return nil, 0, fmt.Errorf("%w: %q", kafka.Error(code), why)
 	}
-	return b, codeErr(code)
+	return challenge, lifetime, codeErr(code)
 }
 
 // maxIterations of SCRAM that we do for a broker: some tenths of a second. Kafka's own default is 4096, and 16,384 is the most
