@@ -26,6 +26,7 @@ type committer struct {
 
 	txn     *transactor // nil: commits are no transactions
 	unclear []due       // of a transaction whose end got no answer
+	told    time.Time   // the end of a wait for a quota that was warned of
 }
 
 // run ends when no claim is left and all is committed, or life has ended.
@@ -45,7 +46,8 @@ func (x *committer) run(life context.Context) {
 		if x.k.doubtOver(time.Now()) {
 			all = true
 		}
-		if wait := time.Until(last.Add(x.cfg.commitWait(x.h.due(), size))); wait > 0 {
+		due := x.h.due()
+		if wait := max(time.Until(last.Add(x.cfg.commitWait(due, size))), x.quotaWait(due)); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
@@ -82,6 +84,23 @@ func (c *Config) commitWait(b backlog, size int) time.Duration {
 		return min(c.CommitInterval, max(commitGap, time.Duration(size)*time.Second/commitBytes))
 	}
 	return c.CommitInterval
+}
+
+// quotaWait is how long outputs wait for a quota of a broker before their transaction begins. One that has begun waits for
+// nothing: it would be aborted for being late, and all of it sent again, against the same quota. What somebody waits for is sent
+// at once: after a stop it could only be done again.
+func (x *committer) quotaWait(b backlog) time.Duration {
+	if x.txn == nil || b.waited {
+		return 0
+	}
+	node, until := x.txn.c.throttles.longest()
+	wait := time.Until(until)
+	if wait > x.cfg.TransactionTimeout && until != x.told {
+		x.told = until
+		err := fmt.Errorf("outputs wait for %v: broker %d holds us to a quota (producer_byte_rate)", wait.Round(time.Second), node)
+		x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})
+	}
+	return wait
 }
 
 // commit sends what is new, or all, with so many bytes of metadata. again: something of it should be tried again soon.

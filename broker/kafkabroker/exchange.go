@@ -82,6 +82,7 @@ type request struct {
 	limit    int     // of the answer; 0: limitOf its key
 	room     int     // what is set aside for the answer already: it is allocated before its bytes are there
 	answer   []byte
+	throttle time.Duration // for how long the broker reads nothing on the connection that the answer came by
 }
 
 var (
@@ -136,7 +137,12 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, fmt.Errorf("answer of %d bytes: %w", n, errShort)
 	}
 	var err error
-	q.answer, err = readClaimed(rw, int(n), q.room)
+	if q.answer, err = readClaimed(rw, int(n), q.room); err != nil {
+		return q, err
+	}
+	if q.throttle = q.throttled(); q.throttle > mutedMost {
+		err = errMuted
+	}
 	return q, err
 }
 
@@ -223,6 +229,8 @@ type cluster struct {
 	clientID  string
 	timeout   time.Duration // of one exchange
 
+	throttles throttles
+
 	mu        sync.Mutex
 	versions  map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
 	addresses map[int32]string             // by broker, as they tell them
@@ -250,7 +258,12 @@ func (c *cluster) do(ctx context.Context, node int32, key, version int16, body [
 
 // produce sends the body of a Produce.
 func (c *cluster) produce(ctx context.Context, node int32, version int16, body []byte, chunks []chunk) (*reader, error) {
-	return c.exchange(ctx, &request{node: node, key: keyProduce, version: version, body: body, chunks: chunks}, c.timeout)
+	q := &request{node: node, key: keyProduce, version: version, body: body, chunks: chunks}
+	r, err := c.exchange(ctx, q, c.timeout)
+	if err == nil {
+		c.throttles.note(node, q.throttle)
+	}
+	return r, err
 }
 
 func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duration) (*reader, error) {
@@ -258,6 +271,9 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 	defer cancel()
 	q.ctx, q.clientID = ctx, c.clientID
 	answer, err := c.transport.RoundTrip(ctx, c.addr, q)
+	if errors.Is(err, errMuted) { // its answer is there
+		return q.read()
+	}
 	if err != nil {
 		if ctx.Err() == nil { // a broker that is slow is the same broker: asking for its versions again would take a heartbeat's time
 			c.forget(q.node)

@@ -35,6 +35,8 @@ type fetchRequest struct {
 	committed bool
 	rack      string
 	wishes    []wish // each topic's in one piece
+
+	throttled time.Duration // for so long the broker gives nothing more: its answer had nothing because of that
 }
 
 // fetch asks and waits. The answer's records lie in one buffer. A broker sends at least the first batch whole, however large
@@ -55,6 +57,7 @@ func (c *cluster) fetch(ctx context.Context, f *fetchRequest, largest int) ([]fe
 	if err != nil {
 		return nil, err
 	}
+	f.throttled = q.throttle
 	return f.read(r, version)
 }
 

@@ -30,6 +30,9 @@ func (x *fetcher) fly(f *flight) {
 	got, err := x.c.fetch(x.life.Context(), &f.req, x.cfg.MaxBatchBytes)
 	x.note.exchange(began, err)
 	x.note.operated(broker.Fetch, began, refusedFetch(got, err))
+	if f.req.throttled > 0 { // it is as if the broker had taken so long to answer
+		pause(x.life.Context(), f.req.throttled)
+	}
 	outside := make(map[int32][]outOfRange)
 	for _, o := range x.h.arrived(f, got, err, time.Now()) {
 		outside[o.leader] = append(outside[o.leader], o)

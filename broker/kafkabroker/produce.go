@@ -290,15 +290,32 @@ func readProduced(r *reader) (map[partitionID]produced, error) {
 		r.each(func() {
 			no := r.i32()
 			answered[partitionID{name, no}] = produced{r.i16(), r.i64()}
-			r.i64() // time
-			r.i64() // the log's start
-			if r.flexible {
-				r.each(func() { r.i32(); r.str(); r.tags() }) // which records are wrong, and why
-				r.str()
-				r.tags()
-			}
+			r.skipBatch()
 		})
 		r.tags()
 	})
 	return answered, r.err()
+}
+
+// skipProduced goes behind what is said of all partitions.
+func skipProduced(r *reader) {
+	r.each(func() {
+		r.skipStr()
+		r.each(func() {
+			r.take(4 + 2 + 8)
+			r.skipBatch()
+		})
+		r.tags()
+	})
+}
+
+// skipBatch passes the rest of what is said of one.
+func (r *reader) skipBatch() {
+	r.i64() // time
+	r.i64() // the log's start
+	if r.flexible {
+		r.each(func() { r.i32(); r.str(); r.tags() }) // which records are wrong, and why
+		r.str()
+		r.tags()
+	}
 }

@@ -87,12 +87,22 @@ func (s *sender) send(us []unsent) {
 
 // run sends until nothing is left.
 func (s *sender) run() {
+	s.wait()
 	for us := s.take(nil); us != nil; us = s.take(us) {
 		for _, round := range s.rounds(us) {
 			s.deliver(round)
 		}
 		// Those who were told run first: else one of them would go alone with the next request, and all others wait for its exchange.
 		runtime.Gosched()
+		s.wait()
+	}
+}
+
+// wait lets time pass until the broker takes something. What is queued by then is taken after it: who gave up meanwhile may write
+// elsewhere.
+func (s *sender) wait() {
+	for d := s.c.throttles.left(s.node); d > 0 && s.life.Err() == nil; d = s.c.throttles.left(s.node) {
+		pause(s.life, d)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
+	"github.com/longshoremq/longshore/internal/dialer"
 )
 
 const testGroup = "workers"
@@ -30,6 +31,7 @@ type testSystem struct {
 	cluster       *kfake.Cluster // nil on a real one
 	admin         *kgo.Client
 	net           network
+	dials         func(dialer.Func) dialer.Func // over net's; nil: there is nothing over it
 	topics        []string
 	outputs       string // where the suite's outputs go
 	parts         int32
@@ -250,8 +252,12 @@ func otherThan(plan map[string][]partitionID, who map[string]*Source, avoided *S
 
 func (ts *testSystem) config(l *link) Config {
 	ts.setSession(ts.lease)
+	dial := dialer.Func(l.dial)
+	if ts.dials != nil {
+		dial = ts.dials(dial)
+	}
 	return Config{
-		Connection: Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: l.dial},
+		Connection: Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: dial},
 		Group:      ts.group, Topics: ts.topics, Membership: ts.membership, Balancer: ts.balancer, SessionTimeout: ts.lease,
 		HeartbeatInterval: min(ts.lease/10, 100*time.Millisecond),
 		RevokeWait:        revokeWait(ts.balancer, ts.short), RebalanceTimeout: 20 * ts.short, CommitInterval: 5 * time.Millisecond,

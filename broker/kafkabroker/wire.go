@@ -192,6 +192,15 @@ func (r *reader) str() string {
 	return ""
 }
 
+// skipStr passes a string, without a copy.
+func (r *reader) skipStr() {
+	if r.flexible {
+		r.bytes()
+	} else if n := r.i16(); n > 0 {
+		r.take(int(n))
+	}
+}
+
 // tags skips the tagged fields of a struct.
 func (r *reader) tags() {
 	if !r.flexible {
