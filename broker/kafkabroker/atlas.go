@@ -51,7 +51,7 @@ func (a *atlas) see(name string, t topic, made bool) {
 		return
 	}
 	is := sighting{id: t.id, parts: len(t.leaders), again: was.id != (topicID{})}
-	if made {
+	if made || is.again { // all of it is new
 		is.parts = 0
 	}
 	a.seen.Put(name, is)
@@ -197,7 +197,8 @@ type place struct {
 	leader int32 // negative: nobody, or nobody knows
 	id     topicID
 	again  bool // there was another topic of its name before
-	added  bool // it was not there when the topic was looked at first
+	count  int  // how many partitions its topic has
+	first  int  // see progress: as far as this process knows
 	look   int  // that told it
 }
 
@@ -209,9 +210,11 @@ func (a *atlas) of(p partitionID) place {
 	if !known || t.err != nil || int(p.no) >= len(t.leaders) {
 		return place{leader: -1, look: a.look}
 	}
-	was, known := a.seen.Get(p.topic)
-	added := known && int(p.no) >= was.parts
-	return place{leader: t.leaders[p.no], id: t.id, again: was.again, added: added, look: a.look}
+	is := place{leader: t.leaders[p.no], id: t.id, count: len(t.leaders), look: a.look}
+	if was, seen := a.seen.Get(p.topic); seen {
+		is.again, is.first = was.again, was.parts+1
+	}
+	return is
 }
 
 // subscribed are the topics to tell the group of.

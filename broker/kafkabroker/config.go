@@ -65,8 +65,9 @@ type SASL struct {
 	PlaintextAuth bool `yaml:"plaintext_auth"`
 }
 
-// Start is where a partition begins that has no committed offset. One that is made while a process reads its topic, or waits for
-// it, begins at its beginning where this says latest.
+// Start is where a partition begins that has no committed offset. Where this says latest, one that is added after the group has
+// begun to read its topic, or made while a process waits for the topic, begins at its beginning nevertheless. A topic that is new
+// to a Pattern does not.
 type Start struct {
 	// At is "earliest", "latest" or "time".
 	At string `yaml:"-" want:"earliest|latest|time"`

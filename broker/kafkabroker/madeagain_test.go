@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -161,6 +162,45 @@ func TestPartitionAddedLatest(t *testing.T) {
 		}
 		if r.has(old[:1]) {
 			t.Error("what was written before the group began came")
+		}
+	})
+}
+
+// TestPartitionAddedBetweenProcesses: the same, while no process runs: who starts later knows by what is committed that the group
+// had begun before. So it does of a partition that was there then, and of which what was committed is gone.
+func TestPartitionAddedBetweenProcesses(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, 2, func(t *testing.T, ts *testSystem) {
+		ts.lease = lasting
+		run := func(claims int) (r *runner) {
+			cfg := ts.config(ts.net.link())
+			cfg.Start.At, cfg.Topics = "latest", ts.topics[:1]
+			r = startRunner(t, cfg)
+			eventually(t, "it begins", func() bool { return r.claims() == claims })
+			return r
+		}
+		old := []string{ts.putInto(t, ts.topics[0], 0, "old0"), ts.putInto(t, ts.topics[0], 1, "old1")}
+		run(2).close()
+		for n := int32(3); n < 6; n++ { // each process hands on what it was told
+			ts.addPartitions(t, ts.topics[0], n)
+			early := ts.putInto(t, ts.topics[0], n-1, fmt.Sprint("early", n))
+			r := run(int(n))
+			eventually(t, "what was written to the new partition came", func() bool { return r.has([]string{early}) })
+			r.close()
+			if r.has(old[:1]) || r.has(old[1:]) {
+				t.Error("what was written before the group began came")
+			}
+		}
+		forget := kadm.TopicsSet{}
+		forget.Add(ts.topics[0], 1)
+		if _, err := kadm.NewClient(ts.admin).DeleteOffsets(t.Context(), ts.group, forget); err != nil {
+			t.Fatal(err)
+		}
+		r := run(5)
+		want := []string{ts.putInto(t, ts.topics[0], 1, "new")}
+		eventually(t, "what came later came", func() bool { return r.has(want) })
+		if r.has(old[:1]) || r.has(old[1:]) {
+			t.Error("of a partition that was there the group began at the beginning")
 		}
 	})
 }

@@ -49,6 +49,9 @@ type progress struct {
 	starts int
 	// suspect is what the owner ran alone when it wrote this down; nil: nothing.
 	suspect *suspect
+	// first is how many partitions the topic had when the group began with it, and one; 0: unknown. One with a higher number was
+	// added later: all of it is the group's, whatever Config.Start says.
+	first int
 	// done are the finished offsets above base, sorted and disjoint.
 	done []span
 	// runs is sorted by offset. It is kept as far as there is room.
@@ -60,14 +63,19 @@ const (
 	mapNone    = 0
 	mapBits    = 1 // bit i of byte j: offset base+8j+i is finished
 	mapLengths = 2 // uvarints: how many are unfinished, how many finished, and so on
+
+	withFirst = 0x80 // a bit beside the kind
 )
+
+// mostFirst bounds progress.first.
+const mostFirst = 1 << 24
 
 // encode writes the metadata string, at most limit bytes long. What does not fit is left out: finished offsets from the highest
 // down, then runs. It is done again after a crash, and never lost.
 //
 // The layout before base64: 8 bytes log, uvarint starts, 1 byte kind, uvarint length and the map, pairs of uvarints (offset above
 // the one before, runs), 4 bytes CRC-32C. With a suspect its offset above base, an uvarint, and 8 bytes of its process come
-// behind starts.
+// behind starts. With first, an uvarint, it comes behind kind; where there is room for no more than must be there it is left out.
 func (p progress) encode(limit int) string {
 	room := (limit-len(metadataPrefix))*3/4 - 4
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 256), p.log)
@@ -78,8 +86,15 @@ func (p progress) encode(limit int) string {
 		b = binary.AppendUvarint(b, uint64(p.suspect.offset-p.base))
 		b = binary.BigEndian.AppendUint64(b, p.suspect.by)
 	}
-	kind, m := p.encodeMap(room - len(b) - 4)
-	b = append(b, kind)
+	var first []byte
+	if p.first > 0 && limit > leastMetadata {
+		first = binary.AppendUvarint(nil, uint64(p.first))
+	}
+	kind, m := p.encodeMap(room - len(b) - 4 - len(first))
+	if first != nil {
+		kind |= withFirst
+	}
+	b = append(append(b, kind), first...)
 	b = binary.AppendUvarint(b, uint64(len(m)))
 	b = append(b, m...)
 	last := p.base
@@ -100,7 +115,7 @@ func (p progress) encode(limit int) string {
 
 // mostEncoded is what no metadata string exceeds whose finished offsets lie within width offsets of base.
 func mostEncoded(width int64, runs int) int {
-	const fixed, perRun = 8 + 3 + 1 + 5 + 4, binary.MaxVarintLen64 + binary.MaxVarintLen32
+	const fixed, perRun = 8 + 3 + 1 + 4 + 5 + 4, binary.MaxVarintLen64 + binary.MaxVarintLen32
 	return len(metadataPrefix) + int((fixed+width/8+1+int64(runs)*perRun)*4/3+1)
 }
 
@@ -186,6 +201,11 @@ func parseMetadata(base int64, b []byte, suspects bool) (p progress, ok bool) {
 		r.bad = r.bad || p.suspect.offset > maxOffset
 	}
 	kind := r.byte()
+	if kind&withFirst != 0 {
+		kind &^= withFirst
+		p.first = int(r.uint(mostFirst))
+		r.bad = r.bad || p.first == 0
+	}
 	m := r.bytes(int(r.uint(uint64(len(b)))))
 	switch {
 	case r.bad:

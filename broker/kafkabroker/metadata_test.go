@@ -13,7 +13,7 @@ import (
 func drawProgress(t *rapid.T) progress {
 	p := progress{
 		base: rapid.Int64Range(0, 1<<40).Draw(t, "base"), log: rapid.Uint64().Draw(t, "log"), starts: rapid.IntRange(0, 9).Draw(t,
-			"starts"),
+			"starts"), first: rapid.IntRange(0, 300).Draw(t, "first"),
 	}
 	at := p.base
 	for range rapid.IntRange(0, 60).Draw(t, "spans") {
@@ -105,7 +105,7 @@ func TestMetadataDense(t *testing.T) {
 // TestMetadataMost proves that mostEncoded is a bound, with the patterns and runs that take most.
 func TestMetadataMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := progress{log: 1, starts: 1<<20 - 1}
+		p := progress{log: 1, starts: 1<<20 - 1, first: mostFirst}
 		width := rapid.Int64Range(0, 12_000).Draw(t, "width")
 		for seed := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)); len(p.done) == 0 || p.done[len(p.done)-1].to < width; {
 			from := p.base + 1

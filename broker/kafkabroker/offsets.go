@@ -49,6 +49,7 @@ type tracker struct {
 	passed    int64 // all below was looked through once
 
 	log    uint64
+	first  int     // see progress
 	mem    []entry // empty; where the list's memory begins
 	before []span  // finished by former owners, not passed yet
 	stale  kit.StaleOffsets
@@ -72,7 +73,7 @@ type tracker struct {
 // stays the caller's.
 func newTracker(p progress, staleInFlight kit.StaleOffsets, most int) *tracker {
 	t := &tracker{
-		log: p.log, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), stale: staleInFlight,
+		log: p.log, first: p.first, passed: p.base, before: slices.Clone(p.done), runs: make(map[int64]int32), stale: staleInFlight,
 		begun: p.base, starts: int64(p.starts), most: most, version: 1,
 	}
 	if n := len(p.done); n > 0 {
@@ -355,7 +356,8 @@ type snapshot struct {
 
 // snapshot takes offset and map together. clean: the owner ends well, so what it leaves unfinished has not killed it.
 func (t *tracker) snapshot(clean bool) snapshot {
-	s := snapshot{progress: progress{base: t.base(), log: t.log, starts: 1}, version: t.version, acked: t.acked - t.keptN}
+	s := snapshot{version: t.version, acked: t.acked - t.keptN}
+	s.progress = progress{base: t.base(), log: t.log, first: t.first, starts: 1}
 	if s.base == t.begun || t.wary {
 		s.starts = int(t.starts) + 1
 	}

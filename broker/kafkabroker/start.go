@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -87,9 +89,12 @@ func (b *start) known() bool {
 	if b.reset != nil || b.at.offset < 0 {
 		return false
 	}
-	b.progress.log = b.id.log()
+	b.progress.log, b.progress.first = b.id.log(), cmp.Or(b.progress.first, b.first)
 	return true
 }
+
+// added says whether it was not there when the group began with its topic.
+func (b *start) added() bool { return b.first > 0 && int(b.no) >= b.first-1 }
 
 // await lets it begin by what is committed when the group assigns it: meanwhile another member may have had it.
 func (b *start) await() {
@@ -174,6 +179,9 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 		return left, err
 	}
 	at, asked := x.positions(partitionsOf(led))
+	if asked == nil {
+		asked = x.recall(led, at)
+	}
 	if asked != nil {
 		return bs, asked
 	}
@@ -211,6 +219,65 @@ func (x *starter) positions(ps []partitionID) (map[partitionID]position, error) 
 		return x.txn.positions(x.life.Context(), ps)
 	}
 	return x.k.positions(x.life.Context(), x.m.self(), ps)
+}
+
+// recall finds out how many partitions topics had when the group began with them, for those of which nothing is committed and
+// that were to begin at their ends. This process may have come later than such a partition, and what the others of its topic have
+// committed tells.
+func (x *starter) recall(bs []*start, at map[partitionID]position) error {
+	if x.cfg.Start.At != "latest" {
+		return nil
+	}
+	fresh := make(map[string][]*start)
+	var others []partitionID
+	for _, b := range bs {
+		if pos, answered := at[b.partitionID]; !answered || pos.err != nil || pos.offset >= 0 {
+			continue
+		}
+		if fresh[b.topic] == nil {
+			for no := range int32(b.count) {
+				others = append(others, partitionID{b.topic, no})
+			}
+		}
+		fresh[b.topic] = append(fresh[b.topic], b)
+	}
+	if others = slices.DeleteFunc(others, func(p partitionID) bool { _, is := at[p]; return is }); len(others) > 0 {
+		more, err := x.positions(others)
+		if err != nil {
+			return err
+		}
+		maps.Copy(at, more)
+	}
+	for _, bs := range fresh {
+		first, err := begunWith(bs[0], at)
+		if err != nil {
+			return err
+		}
+		for _, b := range bs {
+			b.first = cmp.Or(first, b.first)
+		}
+	}
+	return nil
+}
+
+// begunWith is how many partitions the topic of b had when the group began with it (progress.first), as the least of what is
+// committed tells; 0: nothing does.
+func begunWith(b *start, at map[partitionID]position) (first int, err error) {
+	for no := range int32(b.count) {
+		pos := at[partitionID{b.topic, no}]
+		if pos.err != nil {
+			err = fmt.Errorf("reading committed offsets: %s/%d: %w", b.topic, no, pos.err)
+			continue
+		}
+		p, _ := decodeMetadata(pos.offset, pos.metadata)
+		if p.first > 0 && p.log == b.id.log() && (first == 0 || p.first < first) {
+			first = p.first
+		}
+	}
+	if first > 0 {
+		err = nil
+	}
+	return first, err
 }
 
 // place notes who leads partitions. left are those that nobody does, and those of a topic that was made anew and is not the
@@ -310,7 +377,7 @@ func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error)
 	by := make(map[int64][]*start)
 	for _, b := range bs {
 		at := x.cfg.resetTime(b.reset)
-		if b.added && b.reset == nil && at == timeEnd { // all of it is new: what was written before we found it is nobody else's
+		if b.added() && b.reset == nil && at == timeEnd { // all of it is new: what was written before we found it is nobody else's
 			at = timeStart
 		}
 		by[at] = append(by[at], b)
@@ -344,7 +411,7 @@ func (x *starter) first(leader int32, bs []*start, at int64) (found, left []*sta
 		case bound < 0 && at != timeEnd:
 			none = append(none, b)
 		default:
-			b.progress = progress{base: bound, log: b.id.log()}
+			b.progress = progress{base: bound, log: b.id.log(), first: b.first}
 			found = append(found, b)
 		}
 	}
