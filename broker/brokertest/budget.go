@@ -177,10 +177,11 @@ func pauseAll(w *world, m *member, p broker.Pauser, first []*broker.Message) {
 		other.close()
 	}
 	m.mustAck(first...)
-	if err := p.Resume(); err != nil {
+	w.produce(0, 3)
+	m.quiet(w.moment(), "all is paused")
+	if err := p.Resume(); err != nil { // from here on nothing happens at the broker: Resume itself has to wake the source
 		w.Errorf("Resume of all: %v", err)
 	}
-	w.produce(0, 3)
 	for range left + 3 {
 		m.mustAck(m.take(1)...)
 	}
