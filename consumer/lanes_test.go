@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -232,6 +233,25 @@ func TestLanesGoWithTheirPartitions(t *testing.T) {
 	running.done([]uint64{1}, nil, 1, &followers{})
 	if ts.use(of(8)); len(ts.all()) != 1 {
 		t.Errorf("the lanes of %d partitions are left, want those of the one that has come", len(ts.all()))
+	}
+}
+
+// TestForgottenClaimsLeaveTheirLanes: the same by the claims that had them, each of a topic of its own, as topics come and go.
+func TestForgottenClaimsLeaveTheirLanes(t *testing.T) {
+	cfg := Config{Order: OrderKey}.withDefaults()
+	cs, f := newClaims(&cfg), &feed{}
+	cs.handlers = t.Context()
+	for i := range 100 {
+		b, _ := broker.NewClaim(fmt.Sprintf("topic %d", i), 0, nil)
+		k, _ := cs.of(f, b)
+		k.lanes.held.Store(k)
+		cs.forget(k)
+		if k.lanes.held.Load() != nil {
+			t.Fatal("a claim that has ended is held still")
+		}
+	}
+	if all := cs.lanes.all(); len(all) != 0 {
+		t.Errorf("the lanes of %d topics are left", len(all))
 	}
 }
 

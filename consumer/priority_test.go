@@ -151,6 +151,50 @@ func TestPriorityByHeader(t *testing.T) {
 	})
 }
 
+// Of short handlers a worker takes some messages at once, all of one level: a chunk that begins with a low one does not wait in
+// the line of the low ones as a whole.
+func TestPriorityOfHandOffs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 20
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		fill(t, b, "in", "normal", 100) // by which it is known that handlers take no time
+		fill(t, b, "in", "gate", 1)
+		var seen sequence
+		gate := make(chan struct{})
+		r := start(t, b, consumer.Config{
+			Priority: byHeader(1, 1, 1), Strict: true, Pool: consumer.Pool{Max: 1}, Budget: broker.Budget{Messages: 1000},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				switch urgency, _, _ := strings.Cut(string(m.Value), " "); urgency {
+				case "gate":
+					<-gate
+				case "low", "high":
+					seen.add(urgency)
+				}
+				return nil
+			}})
+		time.Sleep(time.Second)
+		var all []broker.Outgoing
+		for range each {
+			for _, urgency := range []string{"low", "high"} {
+				all = append(all, broker.Outgoing{Topic: "in", Value: []byte(urgency),
+					Headers: []broker.Header{{Key: "urgency", Value: []byte(urgency)}}})
+			}
+		}
+		if err := b.Produce(all...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		close(gate)
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.all) != 2*each || seen.share("high", each) != each {
+			t.Errorf("handled in the order %v, want the high ones first", seen.all)
+		}
+	})
+}
+
 // What has a level that there is not goes to the nearest, and an order is kept whatever the levels are.
 func TestPriorityInOrder(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {

@@ -171,6 +171,34 @@ func TestUnitsAndGroupsAreCancelled(t *testing.T) {
 	})
 }
 
+// What a task has started by its context ends with the group, and what a unit has, with the unit: neither is kept by a context
+// that lives on.
+func TestContextsEndWithTheirGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newTasks(t, pool.Config[pool.Task]{Max: 1})
+		g := pool.NewGroup(t.Context(), p)
+		var ofTask, ofUnit context.Context
+		g.Go(func(ctx context.Context) error {
+			ofTask = ctx
+			return nil
+		})
+		unit := pool.Start(g, func(ctx context.Context) (int, error) {
+			ofUnit = ctx
+			return 0, nil
+		})
+		if _, err := unit.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if time.Sleep(time.Second); ofUnit.Err() == nil || ofTask.Err() != nil {
+			t.Errorf("the unit has ended, and the group has not: %v, %v", ofUnit.Err(), ofTask.Err())
+		}
+		if err := g.Wait(); err != nil || !errors.Is(context.Cause(ofTask), context.Canceled) {
+			t.Errorf("%v; the group's context has ended with %v", err, context.Cause(ofTask))
+		}
+		drain(t, p)
+	})
+}
+
 // The classic rule by jobs per worker: 200 at once for 2 workers, and a queue that is far from full.
 func TestQueueThresholdGrowsByJobsPerWorker(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -482,3 +482,18 @@ func TestHoldings(t *testing.T) {
 		t.Error("too little happened: nothing was proved")
 	}
 }
+
+// A budget that is changed is looked at by Receive, which may wait for room, and by the loop, which plans fetches: at once, and not
+// when something else happens.
+func TestBudgetIsLookedAt(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	b := newBells()
+	h := newHoldings(&cfg, b, kit.NewEventQueue(), &books{})
+	h.setBudget(broker.Budget{Messages: 7, Bytes: 1 << 10})
+	if n, bytes, _ := h.gate.Room(); n != 7 || bytes != 1<<10 {
+		t.Errorf("there is room for %d messages, %d bytes", n, bytes)
+	}
+	if len(b.wake) != 1 || len(b.kick) != 1 {
+		t.Errorf("rung: Receive %d, the loop %d", len(b.wake), len(b.kick))
+	}
+}

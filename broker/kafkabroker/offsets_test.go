@@ -431,3 +431,37 @@ func TestWindowOfSuccessor(t *testing.T) {
 		})
 	}
 }
+
+// TestWindowOfSuccessorWithRuns: the same where the predecessor gave back so many messages that had failed that their runs took all
+// the room in the metadata.
+func TestWindowOfSuccessorWithRuns(t *testing.T) {
+	at, messages := fullOfRuns(t)
+	next := newTracker(at, nil, 1<<16)
+	for o := range messages {
+		if w := next.window(); w >= 1 {
+			t.Fatalf("the window is %v full at offset %d of %d, and nothing is out", w, o, messages)
+		}
+		tok, ok := next.offer(o, 1)
+		if !ok {
+			t.Fatalf("offset %d is not handed out", o)
+		}
+		next.ack(tok)
+	}
+}
+
+// fullOfRuns is what a process committed that gave back so many failed messages that not all had room.
+func fullOfRuns(t *testing.T) (at progress, messages int64) {
+	messages = 1 << 12
+	first := newTracker(progress{log: 1}, nil, 1<<16)
+	for o := range messages {
+		first.offer(o, 1)
+	}
+	for o := range messages {
+		first.giveBack(token(o, 0), 1+int32(o%3))
+	}
+	at, err := decodeMetadata(0, first.snapshot(false).encode(metadataLimit))
+	if err != nil || len(at.done) > 0 || len(at.runs) < 500 {
+		t.Fatalf("%d spans, %d runs, %v", len(at.done), len(at.runs), err)
+	}
+	return at, messages
+}
