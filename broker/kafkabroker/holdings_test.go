@@ -483,8 +483,8 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// A budget that is changed is looked at by Receive, which may wait for room, and by the loop, which plans fetches: at once, and not
-// when something else happens.
+// A budget that is changed is looked at by Receive, which may wait for room, and by the loop, which plans fetches: at once, and
+// not when something else happens.
 func TestBudgetIsLookedAt(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	b := newBells()

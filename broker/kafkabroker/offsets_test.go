@@ -432,8 +432,8 @@ func TestWindowOfSuccessor(t *testing.T) {
 	}
 }
 
-// TestWindowOfSuccessorWithRuns: the same where the predecessor gave back so many messages that had failed that their runs took all
-// the room in the metadata.
+// TestWindowOfSuccessorWithRuns: the same where the predecessor gave back so many messages that had failed that their runs took
+// all the room in the metadata.
 func TestWindowOfSuccessorWithRuns(t *testing.T) {
 	at, messages := fullOfRuns(t)
 	next := newTracker(at, nil, 1<<16)
