@@ -38,8 +38,8 @@ var simBlind = map[string]string{
 	"the end of a compacted batch is not passed": "no topic is compacted",
 	"checksums are not checked":                  "no byte is changed on its way",
 	"a pause keeps what was prefetched":          "it shows in memory alone",
-	"memory of a batch is used again as it is":   "messages are a few bytes, and memory is used again from 225 KiB on",
-	"the budget of bytes forgets the prefetch":   "messages are a few bytes, and the budget is 1 MiB",
+	"memory of a batch is used again as it is":   "outputs are a few bytes, and memory is used again from 225 KiB on",
+	"the budget of bytes forgets the prefetch":   "what is out is counted, and not what is prefetched",
 	"what a late commit set back stays so":       "a commit has to come later than the one after it; a cut and a delay hold up both",
 
 	"the last look is believed against what others have committed since": "a topic made anew between two looks: 1 seed in 700",
@@ -58,10 +58,9 @@ var simBlind = map[string]string{
 	"a Receive that fails ends the claims":   "no Receive fails",
 	"a budget of nothing waits":              "no configuration is wrong",
 	"a refused configuration is tried again": "the same",
-	"bytes used up to the last one":          "messages are a few bytes, and the budget is 1 MiB",
-	"bytes without a bound":                  "the same",
+	"bytes used up to the last one":          "messages have sizes of their own: hardly ever is a budget used up to the byte",
 	"pause keeps the prefetch":               "it shows in memory alone",
-	"prefetch beyond the budget":             "the same: what is out is counted, and not what is prefetched",
+	"prefetch beyond the budget":             "the same; what is out is counted, and not what is prefetched",
 
 	"few finished messages remembered":            "no process has so many in a lease",
 	"end then fence":                              "an ack has to come in the millisecond between the two",
@@ -103,7 +102,6 @@ var simBlind = map[string]string{
 	"what a lame server says is a receipt":               "a server without a socket has no lame duck mode",
 
 	"what a failed run of a batch emitted goes with the others' acks": "batch handlers emit for each message by itself",
-	"what was emitted is published although the handler failed":       "all outputs go with the ack, none before it",
 	"outputs too large accepted":                                      "outputs are a few bytes",
 	"an end of a transaction that got no answer is asked for again":   "too rare: its answer differs only behind the next begin",
 }

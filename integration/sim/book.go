@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +34,7 @@ type book struct {
 	had        map[had][]time.Time    // when a process was given a message
 	renewals   map[string][]time.Time // when a topic was made anew
 	offers     map[output]*offer
+	ids        map[string]output // of outputs that were published, without their runs
 	troubles   []trouble
 	findings   []string
 	told       []string
@@ -70,6 +73,7 @@ type entry struct {
 	act          Act
 	void         bool // its result does not count, by a promise
 	failed       bool // it used up an attempt
+	fine         bool // its handler returned nil for it
 	stood        bool // its process stood still before it began, and may have given it up
 	late         bool // it returned after the end of its context
 	overdue      bool // it returned when its claim's time was over, be it at the very instant, before its context ended
@@ -101,7 +105,7 @@ func newBook() *book {
 	return &book{
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
 		had: map[had][]time.Time{}, renewals: map[string][]time.Time{},
-		offers: map[output]*offer{},
+		offers: map[output]*offer{}, ids: map[string]output{},
 	}
 }
 
@@ -140,13 +144,39 @@ func (b *book) renew(topic string) {
 // value is the value of a message, by which it is known.
 func value(message int) []byte { return []byte("m" + strconv.Itoa(message)) }
 
+// valueOf is that with as many bytes behind it as the schedule says.
+func (s Schedule) valueOf(message int) []byte {
+	n := 0
+	if s.isOversize(message) {
+		n = 100 + s.Settings.Size
+	} else if s.Settings.Size > 0 {
+		n = rand.New(rand.NewPCG(s.Seed, 1<<52|uint64(message))).IntN(s.Settings.Size)
+	}
+	if n == 0 {
+		return value(message)
+	}
+	return append(append(value(message), ' '), bytes.Repeat([]byte{'.'}, n)...)
+}
+
+// isOversize says whether no handler is to see a message.
+func (s Schedule) isOversize(message int) bool {
+	return s.Settings.Oversize > 0 && rand.New(rand.NewPCG(s.Seed, 1<<54|uint64(message))).IntN(100) < s.Settings.Oversize
+}
+
 // numberOf is the number of the message with that value; -1: it is none of ours.
 func numberOf(value []byte) int {
-	n, err := strconv.Atoi(strings.TrimPrefix(string(value), "m"))
+	number, _, _ := strings.Cut(strings.TrimPrefix(string(value), "m"), " ")
+	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 {
 		return -1
 	}
 	return n
+}
+
+// nameOf is a value without what stands behind its number.
+func nameOf(value []byte) string {
+	name, _, _ := strings.Cut(string(value), " ")
+	return name
 }
 
 // trouble writes down what may let messages be handled again.
@@ -185,7 +215,8 @@ func (b *book) handOut(p *process, ms []broker.Message) {
 		b.had[x] = append(b.had[x], time.Now())
 	}
 	first, last := &ms[0], &ms[len(ms)-1]
-	b.noteHere("%s is given %d of %s/%d: %s to %s", p.name, len(ms), first.Topic, first.Partition, first.Value, last.Value)
+	b.noteHere("%s is given %d of %s/%d: %s to %s", p.name, len(ms), first.Topic, first.Partition, nameOf(first.Value),
+		nameOf(last.Value))
 }
 
 // begin enters a run of a handler. of is the batch that it is part of, or nil.
@@ -207,6 +238,9 @@ func (p *process) begin(ctx context.Context, m *consumer.Message, of *batch) *en
 	if e.message < 0 || e.message >= len(b.stored) {
 		b.findHere("%s was given a message that nobody stored: %q of %s", p.name, m.Value, m.Topic)
 		e.message = 0
+	}
+	if p.run.schedule.isOversize(e.message) {
+		b.findHere("%s: a handler is given m%d, which is larger than MaxMessageBytes", p.name, e.message)
 	}
 	e.lane = p.run.laneOf(m, b.stored[e.message].epoch)
 	e.nth = b.runs[e.message]
@@ -259,8 +293,8 @@ func (p *process) end(e *entry, err error) error {
 		e.begin = b.now
 	}
 	b.now++
-	e.end, e.ended = b.now, time.Now()
-	e.late, e.overdue = e.ctx.Err() != nil, isDue(e.claim, e.ended)
+	e.end, e.fine = b.now, err == nil
+	b.endHere(e)
 	timedOut := errors.Is(context.Cause(e.ctx), consumer.ErrTimeout)
 	e.failed = err != nil && !consumer.IsSkip(err) && !consumer.IsDeferred(err) && (!e.late || timedOut)
 	switch {
@@ -276,6 +310,12 @@ func (p *process) end(e *entry, err error) error {
 	}
 	b.noteHere("%s ends m%d: %s %v", p.name, e.message, e.outcome, err)
 	return err
+}
+
+// endHere enters that a run ends now. It needs b.mu.
+func (b *book) endHere(e *entry) {
+	e.ended = time.Now()
+	e.late, e.overdue = e.ctx.Err() != nil, isDue(e.claim, e.ended)
 }
 
 // doneMeanwhile says whether another process handled a run's message since it began: this one had lost it, and learns it only

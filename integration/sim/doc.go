@@ -25,7 +25,12 @@
 // Where Settings.Emits says so, each run of a handler emits outputs whose values name message and run, also those that fail then.
 // At the end the topic of the outputs is read, as by who reads what is committed, and held against what was acked: outputs.go,
 // and the rules in written.go. The world's sources store them with their progress; one whose sources cannot says why
-// (Kind.EmitsNot).
+// (Kind.EmitsNot). With Settings.Bridge they are published before the ack instead, at least once (Kind.Bridges): bridge.go.
+//
+// # What a program gives a consumer to call
+//
+// With Settings.Hooks an observer asks the consumer about itself and panics, an Around is told the end of calls, and what
+// handlers put off is woken, or not, by whoever holds its wake: hooks.go.
 //
 // # What does not repeat
 //

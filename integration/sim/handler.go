@@ -128,11 +128,11 @@ func (p *process) handle(ctx context.Context, m *consumer.Message) error {
 	if err := p.emitEnded(ctx, m, e); err != nil {
 		return p.end(e, err)
 	}
-	return p.end(e, r.err())
+	return p.end(e, r.err(p.run.schedule.waker(e.message, e.nth)))
 }
 
-// err is what the run returns when its time has passed.
-func (r roll) err() error {
+// err is what the run returns when its time has passed. until wakes what is put off.
+func (r roll) err(until func(wake func() bool)) error {
 	switch r.act {
 	case Error, Late:
 		return errTold
@@ -145,7 +145,7 @@ func (r roll) err() error {
 	case Skip:
 		return consumer.Skip("told to")
 	case Wait:
-		return consumer.Defer(r.wait, nil)
+		return consumer.Defer(r.wait, until)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 	for i, e := range runs {
 		is := cmp.Or(err, errs[i])
 		if is == nil {
-			is = cmp.Or(p.emitEnded(ctx, ms[i], e), rolls[i].err())
+			is = cmp.Or(p.emitEnded(ctx, ms[i], e), rolls[i].err(p.run.schedule.waker(e.message, e.nth)))
 		}
 		e.void = failed
 		each.Errs[i] = p.end(e, is)

@@ -70,6 +70,9 @@ func (p *process) judge() {
 		b.find("%s has told %d times that it is drained", p.name, e.drained)
 	}
 	p.judgeCounts()
+	if e.replaced == 0 {
+		p.hooks.judge()
+	}
 }
 
 // judgeCounts: each nil and each Skip is told once. Where a handler was given up its late result is void, or not, by a hair's
@@ -110,11 +113,11 @@ type tries struct {
 // judgeAttempts: nothing is given up before its attempts are used up, or its time, unless it shall make room for others. Where
 // the broker counts deliveries, three times as many are enough, whether a handler saw them or not; but one run has failed.
 func (r *run) judgeAttempts() {
-	s := r.schedule.Settings
+	schedule, s := r.schedule, r.schedule.Settings
 	for n, t := range r.tries() {
 		enough := t.failed >= s.Attempts || s.MakeRoom || r.kind.Shared && t.attempt >= 3*s.Attempts ||
 			s.GiveUp > 0 && t.last.Sub(t.first)+longestWait > time.Duration(s.GiveUp)
-		if r.book.letters[n] > 0 && !t.never && (t.failed == 0 || !enough) {
+		if r.book.letters[n] > 0 && !t.never && !schedule.isOversize(n) && (t.failed == 0 || !enough) {
 			r.book.find("m%d has a dead letter after %d failed runs, of %d", n, t.failed, s.Attempts)
 		}
 	}

@@ -32,9 +32,9 @@ func init() {
 	}
 	leased[Recreate] = "all topics are one stream: the dead letters would be gone, too"
 	kinds = append(kinds,
-		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1, Asked: time.Second,
+		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1, Bridges: true, Asked: time.Second,
 			New: func(_ testing.TB, s Schedule) World { return newMemWorld(s, false) }},
-		Kind{Name: "membroker-leased", Cannot: leased, Heavy: 1, Shared: true, NoSpill: true, Asked: time.Second,
+		Kind{Name: "membroker-leased", Cannot: leased, Heavy: 1, Shared: true, Bridges: true, NoSpill: true, Asked: time.Second,
 			EmitsNot: "acks of leases are no part of a commit: outputs are published before them, at least once",
 			New:      func(_ testing.TB, s Schedule) World { return newMemWorld(s, true) }},
 	)
@@ -53,7 +53,7 @@ type memWorld struct {
 func newMemWorld(s Schedule, leased bool) *memWorld {
 	w := &memWorld{s: s, leased: leased, groups: map[string][]string{}}
 	c := membroker.Config{Leased: leased, Lease: time.Duration(s.Settings.Lease), Topics: map[string]int{}, Strict: true,
-		Atomic: s.Settings.Emits > 0}
+		Atomic: s.Settings.Emits > 0 && !s.Settings.Bridge}
 	for _, topic := range s.Inputs() {
 		c.Topics[topic] = s.Settings.Partitions
 	}

@@ -14,6 +14,9 @@ func Plan(k Kind, seed uint64) Schedule {
 	if k.EmitsNot == "" {
 		s.Settings.Emits = emits(seed)
 	}
+	bridges(k, &s.Settings, seed)
+	s.Settings.Hooks = hooked(seed)
+	sizes(&s.Settings, seed)
 	s.Handlers = p.handlers(s.Settings)
 	left := 30 + p.IntN(150)
 	for range 3 + p.IntN(10) {
@@ -27,6 +30,7 @@ func Plan(k Kind, seed uint64) Schedule {
 			s.Steps[i].Produce *= 4
 		}
 	}
+	s.Steps = forgetful(p.kind, seed, s.Steps)
 	return s
 }
 
@@ -103,6 +107,46 @@ func quick(seed uint64) int {
 		return 0
 	}
 	return 95 + p.IntN(6)
+}
+
+// bridges is by dice of its own, too.
+func bridges(k Kind, s *Settings, seed uint64) {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 22))}
+	if s.Bridge = k.Bridges && p.oneIn(4); s.Bridge {
+		s.Emits = 1 + p.IntN(3)
+	}
+}
+
+// hooked is by dice of its own, too.
+func hooked(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 19))}.oneIn(3) }
+
+// sizes are by dice of their own, too. A budget of bytes is for a few messages at least.
+func sizes(s *Settings, seed uint64) {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 20))}
+	if !p.oneIn(3) {
+		return
+	}
+	s.Size = 1 + p.IntN(2000)
+	s.Bytes = int64(s.Size * s.Topics * (1 + p.IntN(s.Budget+1)))
+	if s.Letters && p.oneIn(2) {
+		s.Oversize = 1 + p.IntN(10)
+	}
+}
+
+// forgetful has a broker that can forget do so again and again, soon after something else happened: else what it forgot is hardly
+// ever what counts. By dice of its own, too.
+func forgetful(k Kind, seed uint64, steps []Step) (all []Step) {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 21))}
+	if k.Can(Forget) != nil || !p.oneIn(6) {
+		return steps
+	}
+	for _, step := range steps {
+		all = append(all, step)
+		if p.oneIn(2) {
+			all = append(all, Step{After: p.span(300 * time.Millisecond), Fault: Fault{What: Forget, N: 1 + p.IntN(300)}})
+		}
+	}
+	return all
 }
 
 // handlers are mostly good.

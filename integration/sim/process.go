@@ -27,6 +27,7 @@ type process struct {
 	err      error
 	spies    []*spy
 	events   *events
+	hooks    *hooks    // nil: none
 	stopped  time.Time // zero: nobody has told it to stop
 	paused   int       // how many pauses are under way
 	died     chan struct{}
@@ -104,6 +105,10 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 	if p.run.logs != nil {
 		cfg.Logger = zerolog.New(p.run.logs)
 	}
+	if s.Size > 0 {
+		cfg.Budget.Bytes, cfg.MaxMessageBytes = s.Bytes, 100+s.Size
+	}
+	p.hook(&cfg)
 	if s.Batch > 0 {
 		cfg.Batch = &consumer.Batch{Handler: p.handleBatch, Size: s.Batch, ByKey: s.ByKey, Linger: 50 * time.Millisecond}
 	} else {
@@ -115,7 +120,7 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 			cfg.Priority.Levels = append(cfg.Priority.Levels, s.Levels-level)
 		}
 	}
-	return cfg, errors.Join(p.subscribe(&cfg), p.publishes(&cfg))
+	return cfg, errors.Join(p.subscribe(&cfg), p.publishes(&cfg), p.bridged(&cfg))
 }
 
 var backoff = consumer.Backoff{Initial: 50 * time.Millisecond, Max: 400 * time.Millisecond}

@@ -95,6 +95,9 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 	}
 	w.at.Store(&s)
 	defer chance.Seed(s.Seed)()
+	if s.Settings.Hooks {
+		defer quietly()()
+	}
 	if kind.Prepare != nil {
 		kind.Prepare()
 	}
@@ -168,7 +171,7 @@ func (r *run) tick() (end func()) {
 
 // live starts the processes, takes the steps, calms down, and ends everything.
 func (r *run) live() error {
-	if r.schedule.Settings.Emits > 0 && r.kind.EmitsNot != "" {
+	if s := r.schedule.Settings; s.Emits > 0 && !s.Bridge && r.kind.EmitsNot != "" {
 		return fmt.Errorf("world %s has no outputs: %s", r.kind.Name, r.kind.EmitsNot)
 	}
 	r.world = r.kind.New(r, r.schedule)
@@ -253,7 +256,7 @@ func (r *run) produce(n int) error {
 			at, named = r.rnd.IntN(max(1, s.Partitions)), nil
 		}
 		number := r.book.store(topic)
-		offset, err := r.world.Produce(topic, at, named, value(number))
+		offset, err := r.world.Produce(topic, at, named, r.schedule.valueOf(number))
 		if err != nil {
 			return fmt.Errorf("storing m%d: %w", number, err)
 		}

@@ -44,11 +44,21 @@ type Settings struct {
 	MakeRoom bool           `json:"make_room,omitempty"` // LaneDeadLetter
 	Attempts int            `json:"attempts"`
 	// Emits: handlers emit up to so many outputs for each message, which go with its ack; where they can (Kind.EmitsNot).
-	Emits  int  `json:"emits,omitempty"`
+	Emits int `json:"emits,omitempty"`
+	// Bridge: they go by a publisher of their own, before the ack.
+	Bridge bool `json:"bridge,omitempty"`
 	GiveUp Span `json:"give_up,omitempty"` // Retry.GiveUpAfter
 	// Quick is the percent of the runs that take no time, but for those that shall be slow. Where most do, what follows in a lane
 	// goes to its worker many at once.
 	Quick int `json:"quick,omitempty"`
+
+	// Hooks: an observer asks the consumer about itself, and panics, an Around follows each call, and what was put off is woken.
+	Hooks bool `json:"hooks,omitempty"`
+	// Size is how many bytes a message has at most beside its number; 0: none. Bytes is the budget of bytes then. Oversize is the
+	// percent of the messages that no handler is to see, for they are larger than MaxMessageBytes.
+	Size     int   `json:"size,omitempty"`
+	Bytes    int64 `json:"bytes,omitempty"`
+	Oversize int   `json:"oversize,omitempty"`
 
 	Workers  int `json:"workers"`
 	Budget   int `json:"budget"`

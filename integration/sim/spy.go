@@ -22,13 +22,16 @@ type spy struct {
 	budgets budgets
 	out     map[*broker.Claim]map[uint64]place
 	outN    int
-	here    map[place]bool           // what is out
-	acked   map[place]bool           // acks that said nil, since settles were last told as unconfirmed
-	doubts  int                      // how often they were
-	claims  map[*broker.Claim]string // assigned or ended
-	isUp    bool
-	downAt  time.Time
-	stopAt  time.Time // zero: it goes on
+	bytes   int64 // keys and values of what is out
+	// mostBytes is the budget of bytes, which does not change.
+	mostBytes int64
+	here      map[place]bool           // what is out
+	acked     map[place]bool           // acks that said nil, since settles were last told as unconfirmed
+	doubts    int                      // how often they were
+	claims    map[*broker.Claim]string // assigned or ended
+	isUp      bool
+	downAt    time.Time
+	stopAt    time.Time // zero: it goes on
 }
 
 // A place is where a message stands. A topic that was made anew has others there.
@@ -37,9 +40,12 @@ type place struct {
 	partition int32
 	offset    int64
 	value     string
+	bytes     int64
 }
 
-func placeOf(m *broker.Message) place { return place{m.Topic, m.Partition, m.Offset, string(m.Value)} }
+func placeOf(m *broker.Message) place {
+	return place{m.Topic, m.Partition, m.Offset, nameOf(m.Value), int64(len(m.Key) + len(m.Value))}
+}
 
 // watch puts a spy before a source. It has the abilities that the source has.
 func watch(p *process, src broker.Source) (broker.Source, *spy) {
@@ -117,7 +123,7 @@ func (s *spy) rebudget() {
 // Open is the source's.
 func (s *spy) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
 	s.budgets.mu.Lock()
-	s.budgets.wanted = o.Budget
+	s.budgets.wanted, s.mostBytes = o.Budget, o.Budget.Bytes
 	o.Budget = s.budgets.set(0)
 	s.budgets.mu.Unlock()
 	observe := o.Observe
@@ -180,6 +186,9 @@ func (s *spy) Receive(dst []broker.Message) (int, error) {
 	s.budgets.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n > 0 && s.bytes >= s.mostBytes {
+		s.p.run.book.find("%s has messages of %d bytes out, was given more, and its budget is %d", s.p.name, s.bytes, s.mostBytes)
+	}
 	for i := range dst[:n] {
 		s.handOut(&dst[i])
 	}
@@ -208,6 +217,7 @@ func (s *spy) handOut(m *broker.Message) {
 	if _, out := s.out[c][m.Token]; !out {
 		s.out[c][m.Token] = at
 		s.outN++
+		s.bytes += at.bytes
 	}
 	s.here[at] = true
 }
@@ -279,6 +289,7 @@ func (s *spy) settle(c *broker.Claim, tokens []uint64) (places []place) {
 		delete(s.out[c], token)
 		delete(s.here, at)
 		s.outN--
+		s.bytes -= at.bytes
 		places = append(places, at)
 	}
 	return places

@@ -29,6 +29,8 @@ type Kind struct {
 	Assigns bool
 	// NoSpill: there are no retry topics, since the broker keeps delays itself.
 	NoSpill bool
+	// Bridges: processes can publish what their handlers emit before they ack (Settings.Bridge).
+	Bridges bool
 	// EmitsNot is why handlers emit nothing here; "": they can.
 	EmitsNot string
 	// Late: a process hears at its next exchange with the broker of what was done there, and so within a lease. A fault that is

@@ -23,6 +23,10 @@ func (r *run) judgeOutputs() {
 	if r.schedule.Settings.Emits == 0 || r.outputs == nil {
 		return
 	}
+	if r.schedule.Settings.Bridge {
+		r.judgeBridged()
+		return
+	}
 	ran, there := map[output]*entry{}, map[output]int{}
 	for _, e := range r.book.entries {
 		ran[output{e.message, e.nth, 0}] = e
