@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -295,4 +296,33 @@ func TestBatchByKeyStorm(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A message that its handler put off is nobody's fault: what stands behind it is in its batch again the next time.
+func TestByKeyPutOffStaysTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		for i := range n {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("key"), Value: []byte{byte('0' + i)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var sizes []int
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Pool: consumer.Pool{Max: 1},
+			Batch: &consumer.Batch{Size: n, ByKey: true, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				if sizes = append(sizes, len(ms)); len(sizes) == 1 {
+					return &consumer.BatchError{Errs: append([]error{consumer.Defer(time.Second, nil)}, make([]error, len(ms)-1)...)}
+				}
+				return nil
+			}}})
+		time.Sleep(10 * time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(sizes, []int{n, n}) {
+			t.Errorf("calls of %v messages, want two of all", sizes)
+		}
+	})
 }
