@@ -239,3 +239,38 @@ func TestLaneIsFullBeforeTheBudget(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A lane is full, and is so no more before its claim is held: the claim goes on at once, and not when the hold has run out.
+func TestALaneThawsBeforeItsClaimIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		var handled, full atomic.Int64
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 4}, Pool: consumer.Pool{Max: 16},
+			Observers: []consumer.Observer{func(e consumer.Event) {
+				if _, is := e.(consumer.LaneFull); is {
+					full.Add(1)
+					time.Sleep(time.Second) // all that waits is handled meanwhile
+				}
+			}},
+			Handler: func(context.Context, *consumer.Message) error {
+				time.Sleep(10 * time.Millisecond)
+				handled.Add(1)
+				return nil
+			}})
+		for range 3 {
+			for range 8 {
+				if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("key")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if n := handled.Load(); n != 24 || full.Load() < 2 {
+			t.Errorf("%d of 24 handled, and a lane was full %d times", n, full.Load())
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
