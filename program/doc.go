@@ -14,7 +14,8 @@
 //
 // # The files
 //
-//	program.go       the commands, and how the process ends; forced.go: by force; version.go, man.go: what is known of it
+//	program.go       the commands, and how the process ends; forced.go: by force; version.go, man.go: what is known of it;
+//	                 emptyflags.go refuses flags that are set to nothing; waits.go ends at a signal what only reads
 //	parts.go         what a main function of your own adds
 //
 //	run.go           run. Before anything dials, assemble.go makes of a file what it asks for: adapter.go its sources, member.go
