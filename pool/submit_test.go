@@ -348,9 +348,15 @@ func (l *lookout) Step(o pool.Observation) pool.Decision {
 func TestExpectedIsTakenBackWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lookout
-		p := newPool(t, pool.Config[int]{Min: 1, Max: 1, Policy: &l, Count: func(n int) int { return n }, Do: func(intWorker, int) {}})
+		var p *pool.Pool[int]
+		p = newPool(t, pool.Config[int]{Min: 1, Max: 1, Policy: &l, Count: func(n int) int { return n }, Do: func(_ intWorker, n int) {
+			if n == 1 {
+				p.RequeueExpected(0, 4, 0)
+				p.RequeueLast(0, 3, 3)
+			}
+		}})
 		expected := func() int {
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second) // a manager of one worker looks once a second
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return l.seen.Expected
@@ -359,8 +365,9 @@ func TestExpectedIsTakenBackWhole(t *testing.T) {
 		if n := expected(); n != 7 {
 			t.Fatalf("%d are expected, want 7", n)
 		}
-		p.RequeueExpected(0, 4, 0)
-		p.RequeueLast(0, 3, 3)
+		if err := p.Submit(t.Context(), 0, 1); err != nil {
+			t.Fatal(err)
+		}
 		if n := expected(); n != 0 {
 			t.Errorf("%d are expected still", n)
 		}
