@@ -435,7 +435,9 @@ func TestRefusedInHandIsNoThroughput(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, pool.Config[int]{Max: 32, Count: func(n int) int { return n }, Do: func(w intWorker, n int) {
 			for range n {
-				time.Sleep(time.Millisecond)
+				// Not a whole millisecond: the manager's tick, or Stats, at the same instant could fall between Report and
+				// Refused, and would rightly see one.
+				time.Sleep(time.Millisecond + 13)
 				w.Report(1, time.Millisecond)
 				if n%2 == 0 {
 					w.Refused(1)
