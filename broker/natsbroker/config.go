@@ -97,7 +97,8 @@ type Config struct {
 	// KeyToken takes a message's key from its subject instead: the first token is 1, the last one -1. A subject that has not so many
 	// gives none. Defaults to 0: from the header.
 	KeyToken int `yaml:"key_token" want:"1.. or ..-1"`
-	// Deliver is where a new consumer starts. Defaults to jetstream.DeliverAllPolicy.
+	// Deliver is where a new consumer starts. A stream that was made while it was waited for, or made anew (Recreate), has nothing
+	// from before, and is read from its beginning. Defaults to jetstream.DeliverAllPolicy.
 	Deliver jetstream.DeliverPolicy `yaml:"-"`
 	// StartSequence goes with jetstream.DeliverByStartSequencePolicy.
 	StartSequence uint64 `yaml:"-"`

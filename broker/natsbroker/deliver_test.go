@@ -1,11 +1,14 @@
 package natsbroker_test
 
 import (
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
@@ -43,4 +46,87 @@ func TestDeliver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waiting is a source that waits for its stream, and is to begin with what is new.
+func waiting(t *testing.T, url string) (s *natsbroker.Source, opened chan error) {
+	t.Helper()
+	cfg := config(url)
+	cfg.Deliver = jetstream.DeliverNewPolicy
+	cfg.ReconnectWait, cfg.MaxReconnectWait = time.Second, time.Second // it looks seldom
+	s, opened = must(natsbroker.NewSource(cfg)), make(chan error, 1)
+	t.Cleanup(func() { closeSource(t, s) })
+	ev := &events{}
+	go func() {
+		_, err := s.Open(t.Context(), broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: ev.observe})
+		opened <- err
+	}()
+	eventually(t, "it waits for the stream", func() bool { return len(ev.of(broker.Warning)) > 0 })
+	return s, opened
+}
+
+// A stream that is made while it is waited for has nothing from before: what is written to it before it is found is new.
+func TestDeliverNewOfAStreamThatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	s, opened := waiting(t, ts.url())
+	a := ts.admin()
+	a.stream()
+	a.publish(1, 3)
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	a.publish(4, 4)
+	if m := receive(t, s, 1)[0]; m.Offset != 1 {
+		t.Errorf("the first is %d, want 1", m.Offset)
+	}
+}
+
+// One that was there long ago, and was away, has.
+func TestDeliverNewOfAStreamThatWasAway(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 3)
+	dir, aside := ts.streamDir(), ts.opts.StoreDir+"-aside"
+	t.Cleanup(func() { _ = os.RemoveAll(aside) })
+	move := func(from, to string) {
+		ts.down()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+		ts.up()
+		a.again()
+	}
+	pass(t, 2*time.Second, "the stream is older than the wait for it")
+	move(dir, aside)
+	s, opened := waiting(t, ts.url())
+	move(aside, dir)
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	a.publish(4, 4)
+	if m := receive(t, s, 1)[0]; m.Offset != 4 {
+		t.Errorf("the first is %d, want 4", m.Offset)
+	}
+}
+
+// Nor has one that is made anew while it is consumed.
+func TestDeliverNewOfAStreamMadeAnew(t *testing.T) {
+	t.Parallel()
+	a, cfg := recreating(t)
+	cfg.Deliver = jetstream.DeliverNewPolicy
+	s := open(t, cfg)
+	d := drainAll(s)
+	a.publish(1, 3)
+	d.has(t, 3)
+	a.settled()
+	if err := a.js.DeleteStream(t.Context(), "S"); err != nil {
+		t.Fatal(err)
+	}
+	a.stream(func(sc *jetstream.StreamConfig) { sc.FirstSeq = 100 })
+	a.publish(1, 3)
+	eventually(t, "a new claim begins", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+	a.publish(4, 4)
+	d.has(t, 3+4)
+	d.stop(t)
 }

@@ -27,11 +27,12 @@ const resumed = "longshore-resumed"
 // requestTimeout bounds one question to the JetStream API.
 const requestTimeout = 3 * time.Second
 
-// after says from where to go on, when the consumer was lost and its stream was not.
+// after says from where to go on, when the consumer was lost, or where we waited for its stream.
 type after struct {
 	stream  time.Time // creation of the stream that floor is of
 	floor   uint64    // all up to it is settled
 	started bool
+	missed  time.Time // when we first looked for a stream that was not there; zero: it was
 }
 
 // ensure finds or creates the stream and the consumer. It never changes an existing one.
@@ -47,7 +48,7 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 	if d.stream != nil && c.CreateStream != nil {
 		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)
 	}
-	d.consumer, err = c.ensureConsumer(ctx, js, c.wanted(d.resume(from), ordered))
+	d.consumer, err = c.ensureConsumer(ctx, js, c.wanted(c.start(d.stream, from), ordered))
 	if err != nil {
 		return d, err
 	}
@@ -58,16 +59,36 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 	return d, nil
 }
 
-// resume is the sequence to start at, or 0 to start as configured. On a work queue all that is there is unsettled, and the server
-// takes no other start.
-func (d durable) resume(from after) uint64 {
-	if d.stream != nil && d.stream.Config.Retention == jetstream.WorkQueuePolicy {
+// start is the sequence at which a consumer begins that we create, or 0 to begin as configured. On a work queue all that is there
+// is unsettled, and the server takes no other start.
+//
+// A stream that was made after we began has nothing from before, so none of it is skipped, whatever Deliver says. The sequence: a
+// producer makes the stream and writes to it; we find it a moment later; a consumer that begins with what is new would begin
+// behind that. Nor is there anything to go on after in a stream that ends before the floor: it was restored from an older copy,
+// and gives the sequences up to the floor to other messages.
+func (c Config) start(st *jetstream.StreamInfo, from after) uint64 {
+	switch {
+	case st == nil || st.Config.Retention == jetstream.WorkQueuePolicy:
+		return 0
+	case from.started && st.Created.Equal(from.stream) && from.floor <= st.State.LastSeq:
+		return from.floor + 1
+	case from.started || from.awaits(st):
+		return c.beginning()
+	}
+	return 0
+}
+
+// awaits says whether a stream was made after we had looked for it in vain: its age is by its server's clock.
+func (a after) awaits(st *jetstream.StreamInfo) bool {
+	return !a.missed.IsZero() && st.TimeStamp.Sub(st.Created) < time.Since(a.missed)
+}
+
+// beginning is the start of a consumer that gets all that is there.
+func (c Config) beginning() uint64 {
+	if c.Deliver == jetstream.DeliverAllPolicy {
 		return 0
 	}
-	if !from.started || d.stream == nil || !d.stream.Created.Equal(from.stream) {
-		return 0
-	}
-	return from.floor + 1
+	return 1
 }
 
 func (c Config) api(nc *nats.Conn) (jetstream.JetStream, error) {

@@ -377,7 +377,7 @@ func TestConsumerStateLost(t *testing.T) {
 	d.has(t, 50)
 	a.settled()
 	ts.down()
-	if err := os.RemoveAll(filepath.Join(ts.opts.StoreDir, "jetstream", "$G", "streams", "S", "obs", "c")); err != nil {
+	if err := os.RemoveAll(filepath.Join(ts.streamDir(), "obs", "c")); err != nil {
 		t.Fatal(err)
 	}
 	ts.up()
@@ -387,6 +387,43 @@ func TestConsumerStateLost(t *testing.T) {
 	d.has(t, 60)
 	a.settled()
 	d.stop(t)
+}
+
+// A stream that was restored from an older copy gives sequences again that were settled before. A consumer that is made anew then
+// does not begin behind them.
+func TestRestoredWithoutItsConsumer(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	cfg := config(ts.url())
+	cfg.Recreate, cfg.AckWait = true, time.Second
+	a.publish(1, 5)
+	dir, older := ts.streamDir(), filepath.Join(ts.opts.StoreDir, "older")
+	ts.down()
+	if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	ts.up()
+	a.again()
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 5)...)
+	a.publish(6, 20)
+	ack(t, s, receive(t, s, 15)...)
+	a.settled()
+	a.looked(2) // the floor is known
+	ts.down()
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(older, dir)); err != nil {
+		t.Fatal(err)
+	}
+	ts.up()
+	a.again()
+	eventually(t, "a new claim begins", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+	a.publish(21, 23)
+	ms := receive(t, s, 5+3)
+	if m := ms[7]; string(m.Value) != "23" || m.Offset != 8 {
+		t.Errorf("the last is %s at %d", m.Value, m.Offset)
+	}
+	ack(t, s, ms...)
+	a.settled()
 }
 
 // f34: the stream's messages are gone, and the consumer stands after its end. It says so, or goes on; it is never silent.
@@ -401,7 +438,7 @@ func TestConsumerAheadOfItsStream(t *testing.T) {
 	d.has(t, 50)
 	a.settled()
 	ts.down()
-	if err := os.RemoveAll(filepath.Join(ts.opts.StoreDir, "jetstream", "$G", "streams", "S", "msgs")); err != nil {
+	if err := os.RemoveAll(filepath.Join(ts.streamDir(), "msgs")); err != nil {
 		t.Fatal(err)
 	}
 	ts.up()

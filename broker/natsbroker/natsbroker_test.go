@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -103,6 +104,11 @@ func (ts *testServer) lameDown(meanwhile func()) {
 	meanwhile()
 	ts.down()
 	<-lame
+}
+
+// streamDir is where the stream S is stored.
+func (ts *testServer) streamDir() string {
+	return filepath.Join(ts.opts.StoreDir, "jetstream", "$G", "streams", "S")
 }
 
 func (ts *testServer) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", ts.opts.Port) }

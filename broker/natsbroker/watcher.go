@@ -128,10 +128,10 @@ func (w *watcher) tell(differs []error) {
 
 // find ensures stream and consumer, as long as what stands in the way may pass; with await, a stream that is not there may come.
 func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
-	waiting := false
+	from := w.side.from()
 	for attempt := 1; ; attempt++ {
-		asked := w.outbox.ask(epochOf(w.link.conn()))
-		d, err := w.cfg.ensure(ctx, asked.over.conn, w.side.from(), w.opts.Ordered)
+		asked, began := w.outbox.ask(epochOf(w.link.conn())), time.Now()
+		d, err := w.cfg.ensure(ctx, asked.over.conn, from, w.opts.Ordered)
 		if err == nil {
 			d.asked = asked
 			return d, nil
@@ -149,8 +149,8 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 		switch {
 		case !gone:
 			w.events.Lost(err)
-		case !waiting:
-			waiting = true
+		case from.missed.IsZero():
+			from.missed = began
 			w.warn(fmt.Errorf("%w: waiting for it", err))
 		}
 		if !sleep(ctx, w.cfg.pause(attempt)) {
