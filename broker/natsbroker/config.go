@@ -116,7 +116,7 @@ type Config struct {
 	// Defaults to nil: the stream must exist.
 	CreateStream *jetstream.StreamConfig `yaml:"-"`
 	// Missing is what Open does where there is no such stream and none is created: "wait" for it, with a Warning, or "stop", with an
-	// error. Defaults to wait.
+	// error. With Recreate it is also what a source does whose stream was deleted, which is Down meanwhile. Defaults to wait.
 	Missing string `yaml:"missing" want:"wait|stop"`
 	// Recreate goes on after the consumer or stream was deleted or made anew: with a Gap event and a new claim. On the same stream
 	// it resumes after the last known ack floor. JetStream takes an ack by the message's sequence alone, so an ack that leaves

@@ -365,6 +365,41 @@ func TestRecreatedByOthers(t *testing.T) {
 	d.stop(t)
 }
 
+// A stream that is deleted now and made anew later is waited for, where Missing says so; meanwhile the source is down.
+func TestRecreatedLater(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, missing := range []string{"wait", "stop"} {
+		t.Run(missing, func(t *testing.T) {
+			a, cfg := recreating(t)
+			cfg.Missing = missing
+			s := open(t, cfg)
+			a.publish(1, 3)
+			ack(t, s, receive(t, s, 3)...)
+			a.settled()
+			if err := a.js.DeleteStream(ctx, "S"); err != nil {
+				t.Fatal(err)
+			}
+			if missing == "stop" {
+				_, err := s.Receive(make([]broker.Message, 1))
+				if !errors.Is(err, jetstream.ErrStreamNotFound) {
+					t.Errorf("Receive: %v", err)
+				}
+				return
+			}
+			eventually(t, "it is down", func() bool { return len(s.events.of(broker.Down)) > 0 })
+			if e := s.events.of(broker.Down)[0]; !strings.Contains(e.Err.Error(), "there is no stream S") {
+				t.Errorf("it is down by %v", e.Err)
+			}
+			a.stream()
+			a.publish(1, 3)
+			ack(t, s, receive(t, s, 3)...)
+			a.settled()
+			eventually(t, "it is up", func() bool { return len(s.events.of(broker.Up)) == 2 })
+		})
+	}
+}
+
 // f34: the consumer's state is gone after a loss of power. It is noticed, and by policy made anew.
 func TestConsumerStateLost(t *testing.T) {
 	t.Parallel()

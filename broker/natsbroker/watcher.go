@@ -146,12 +146,15 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 		if ctx.Err() == nil && (!passing(err) || disabled) && !(gone && await) {
 			return d, err
 		}
+		if gone {
+			err = fmt.Errorf("%w: waiting for it", err)
+		}
 		switch {
-		case !gone:
+		case !gone || from.started: // a source that was up is down
 			w.events.Lost(err)
 		case from.missed.IsZero():
 			from.missed = began
-			w.warn(fmt.Errorf("%w: waiting for it", err))
+			w.warn(err)
 		}
 		if !sleep(ctx, w.cfg.pause(attempt)) {
 			return d, fmt.Errorf("natsbroker: %w; last: %w", context.Cause(ctx), err)
@@ -218,7 +221,7 @@ func (w *watcher) replace(ctx context.Context, ses *session, cause error) {
 	if fatal != nil {
 		return
 	}
-	d, err := w.find(ctx, false)
+	d, err := w.find(ctx, w.cfg.Missing == "wait")
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
