@@ -58,7 +58,7 @@ var mutants = []mutant{
 		"		MaxDeliver:     -1,", "		MaxDeliver:     5,",
 		"./integration", "TestFaults/nats/f35"},
 	{"gaps are not reported", "broker/natsbroker/gaps.go",
-		"	if !follows || !p.exact || d.stream <= before+1 {", "	if follows || !p.exact || d.stream <= before+1 {",
+		"	if !follows || !p.exact || d.stream", "	if follows || !p.exact || d.stream",
 		"./broker/natsbroker", "TestPosition|TestGap"}, // in processes a poll of the consumer may be first to see it
 	{"a dead letter is acked although its publish failed", "consumer/letters.go",
 		"		if err == nil {\n			there = append(there, xs[i])",

@@ -67,7 +67,8 @@
 // a limit of the stream made while nobody was there, of messages never delivered. A message that was given back and is discarded
 // before it comes again, the server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's
 // own position, so that nothing is left to compare; and with a filter, on a mirror, or on a stream that keeps only the last
-// messages of a subject, sequences are missing by design. In these cases nothing is told.
+// messages of a subject, sequences are missing by design. Where a stream had holes when the consumer was made, those that were
+// made since then, before messages that are older than the consumer, are not told from them. In these cases nothing is told.
 //
 // nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those
 // with the same key.

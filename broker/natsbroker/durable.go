@@ -336,6 +336,18 @@ func (d durable) exact() bool {
 	return d.stream.Config.MaxMsgsPerSubject <= 0 && !d.stream.Config.AllowRollup
 }
 
+// holes are those that the stream may have had when the consumer was made.
+func (d durable) holes() (h holes) {
+	if d.stream == nil || d.stream.State.NumDeleted == 0 {
+		return h
+	}
+	if d.consumer.Delivered.Consumer == 0 {
+		h.until = d.stream.State.LastSeq
+	}
+	h.made = d.consumer.Created.UnixNano()
+	return h
+}
+
 // unfiltered says whether a consumer gets all messages of its stream.
 func unfiltered(cc jetstream.ConsumerConfig) bool {
 	return !slices.ContainsFunc(filterOf(cc), func(f string) bool { return f != ">" })

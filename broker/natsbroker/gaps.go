@@ -8,8 +8,11 @@ package natsbroker
 // exactly. A point is a delivery to this process, or what the consumer's info said. Deliveries to other replicas leave holes
 // between points, across which nothing is known; then nothing is said, and the replica that sees both sides says it. With a
 // filter, or where a stream keeps only the last messages of a subject, numbers are missing by design, and nothing is said either.
+// Nor is anything said of what was missing before the consumer was made: what was deleted then was never its to get, and a work
+// queue, or a stream that keeps what others are interested in, has such holes by what is acked.
 type position struct {
 	exact    bool // whether a missing sequence means a skipped message
+	holes    holes
 	known    bool
 	consumer uint64 // consumer sequence of the newest point
 	stream   uint64 // highest stream sequence delivered, or skipped, as of it
@@ -17,6 +20,12 @@ type position struct {
 }
 
 type point struct{ consumer, stream uint64 }
+
+// holes are what may have been missing when the consumer was made; none where the stream had none when it was looked at.
+type holes struct {
+	until uint64 // the stream's end then, where nothing had been delivered yet
+	made  int64  // when the consumer was: what stands before a message that is older may have been missing
+}
 
 // A gap is a run of skipped messages.
 type gap struct {
@@ -34,11 +43,11 @@ func (p *position) arrived(d delivery) (gap, bool) {
 		p.consumer, p.known, p.info = d.consumer, false, point{}
 		return gap{}, false
 	}
-	before := p.stream
+	before := max(p.stream, p.holes.until)
 	p.consumer = d.consumer
 	p.known = follows || d.delivered == 1
 	p.stream = max(p.stream, d.stream)
-	if !follows || !p.exact || d.stream <= before+1 {
+	if !follows || !p.exact || d.stream <= before+1 || d.nanos < p.holes.made {
 		return gap{}, false
 	}
 	return gap{from: before + 1, n: int64(d.stream - before - 1)}, true
@@ -63,9 +72,12 @@ func (p *position) polled(at point) (gap, bool) {
 	if at.stream <= p.stream {
 		return gap{}, false
 	}
-	g := gap{from: p.stream + 1, n: int64(at.stream - p.stream)}
+	before := max(p.stream, p.holes.until)
 	p.stream = at.stream
-	return g, p.exact
+	if !p.exact || at.stream <= before {
+		return gap{}, false
+	}
+	return gap{from: before + 1, n: int64(at.stream - before)}, true
 }
 
 // begin takes the first sequence that the stream still has, when the consumer stood at delivered, and returns what was discarded

@@ -69,3 +69,42 @@ func TestPositionBegin(t *testing.T) {
 		}
 	}
 }
+
+// What may have been missing when the consumer was made is no gap; what is missing since then is one.
+func TestPositionHoles(t *testing.T) {
+	const made = 1000
+	at := func(c, s uint64, nanos int64) delivery {
+		return delivery{consumer: c, stream: s, delivered: 1, nanos: nanos}
+	}
+	fresh := position{exact: true, holes: holes{until: 10, made: made}}
+	fresh.polled(point{})
+	for _, d := range []delivery{at(1, 1, 1), at(2, 3, 3), at(3, 8, 8), at(4, 11, made+1)} { // 9 and 10 were the last ones
+		if g, ok := fresh.arrived(d); ok {
+			t.Errorf("before %d: %+v", d.stream, g)
+		}
+	}
+	if g, ok := fresh.arrived(at(5, 14, made+4)); !ok || g != (gap{12, 2}) {
+		t.Errorf("since then: %+v, %v", g, ok)
+	}
+	partly := position{exact: true, holes: holes{until: 10, made: made}}
+	partly.polled(point{})
+	if g, ok := partly.arrived(at(1, 14, made+4)); !ok || g != (gap{11, 3}) {
+		t.Errorf("partly since then: %+v, %v", g, ok)
+	}
+	idle := position{exact: true, holes: holes{until: 10, made: made}}
+	idle.polled(point{})
+	if g, ok := idle.polled(point{0, 10}); ok {
+		t.Errorf("purged before: %+v", g)
+	}
+	if g, ok := idle.polled(point{0, 12}); !ok || g != (gap{11, 2}) {
+		t.Errorf("purged since then: %+v, %v", g, ok)
+	}
+	later := position{exact: true, holes: holes{made: made}} // a process that comes later
+	later.polled(point{3, 3})
+	if g, ok := later.arrived(at(4, 5, 5)); ok {
+		t.Errorf("of before, to who comes later: %+v", g)
+	}
+	if g, ok := later.arrived(at(5, 7, made+7)); !ok || g != (gap{6, 1}) {
+		t.Errorf("since then, to who comes later: %+v, %v", g, ok)
+	}
+}

@@ -109,6 +109,59 @@ func TestNoGapWithFilter(t *testing.T) {
 	}
 }
 
+// What was deleted, or acked by others, before the consumer was made is no gap, whoever looks; what goes later is one.
+func TestNoGapOfBefore(t *testing.T) {
+	for name, retention := range map[string]jetstream.RetentionPolicy{
+		"deleted": jetstream.LimitsPolicy, "acked by another": jetstream.InterestPolicy, "acked before": jetstream.WorkQueuePolicy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			ts := startServer(t)
+			a := ts.admin()
+			a.stream(func(sc *jetstream.StreamConfig) { sc.Retention = retention })
+			old := must(a.js.CreateConsumer(ctx, "S", jetstream.ConsumerConfig{Durable: "old", AckPolicy: jetstream.AckExplicitPolicy}))
+			a.publish(1, 10)
+			st := must(a.js.Stream(ctx, "S"))
+			for i := range 10 {
+				m := must(old.Next())
+				switch {
+				case i%2 == 1:
+				case retention == jetstream.LimitsPolicy:
+					must(0, st.DeleteMsg(ctx, uint64(i+1)))
+				default:
+					must(0, m.DoubleAck(ctx))
+				}
+			}
+			if retention != jetstream.InterestPolicy { // there it is what keeps the others
+				must(0, a.js.DeleteConsumer(ctx, "S", "old"))
+			}
+			s := open(t, config(ts.url()), func(o *broker.Options) { o.Budget.Messages = 2 })
+			out := receive(t, s, 2)
+			later := open(t, config(ts.url()))
+			ack(t, later, receive(t, later, 3)...)
+			ack(t, s, out...)
+			a.settled()
+			closeSource(t, s)
+			a.looked(2)
+			if n := s.skipped() + later.skipped(); n != 0 {
+				t.Fatalf("%d messages of before were told as skipped", n)
+			}
+			if err := later.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
+			a.publish(11, 14)
+			must(0, st.DeleteMsg(ctx, 12))
+			if err := later.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			ack(t, later, receive(t, later, 3)...)
+			eventually(t, "what is lost since then is told", func() bool { return later.skipped() == 1 })
+		})
+	}
+}
+
 // A mirror keeps its origin's sequences, and takes not all of its messages: those that a filter leaves out, or that were replaced
 // before it came to them, are missing by design.
 func TestNoGapOfAMirror(t *testing.T) {
