@@ -148,7 +148,9 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 	}
 	if answer.Body != http.NoBody {
 		timer.Reset(drainTime)
-		_, _ = io.CopyN(io.Discard, answer.Body, drainBytes)
+		if answer.StatusCode != http.StatusSwitchingProtocols { // whose body is the connection: the end of ctx ends no read of it
+			_, _ = io.CopyN(io.Discard, answer.Body, drainBytes)
+		}
 		_ = answer.Body.Close()
 	}
 	if err := verdict(answer.StatusCode, answer.Header, time.Now(), w.config.MaxRetryAfter); err != nil {

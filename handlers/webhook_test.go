@@ -303,6 +303,36 @@ func TestWebhookBodyThatHangs(t *testing.T) {
 	}
 }
 
+// A server that changes the protocol without being asked, and then says nothing, holds no worker. It held one for ever, since no
+// timeout ends a read of what is a bare connection by then.
+func TestWebhookProtocolThatChanges(t *testing.T) {
+	gone := make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		defer close(gone)
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
+		_ = rw.Flush()
+		_, _ = io.Copy(io.Discard, conn) // until the other side hangs up
+	})
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL, Timeout: 2 * time.Second})
+	result := make(chan error, 1)
+	go func() { result <- w.Handle(t.Context(), message("in", "x")) }()
+	select {
+	case err := <-result:
+		if err == nil || consumer.IsPermanent(err) || !strings.Contains(err.Error(), "status 101") {
+			t.Errorf("want a retry for status 101, got %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the worker is held")
+	}
+	<-gone
+}
+
 // Connections are used again: by the built-in transport, and after answers with a body.
 func TestWebhookReusesConnections(t *testing.T) {
 	var conns atomic.Int64
