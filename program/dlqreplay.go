@@ -159,6 +159,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	if o.DryRun {
 		o.OnLetter = func(l *deadletters.Letter, to string, refused error) { d.would(stdout, l, to, refused) }
 	}
+	writeOn(ctx) // what is on its way is finished
 	var shown *progress
 	o.OnProgress = func(done, of int64) {
 		if shown == nil {

@@ -164,3 +164,13 @@ func stopOnSignal() (context.Context, func()) {
 		<-done
 	}
 }
+
+// writeOn lets a write to standard output or error fail where whoever read it is gone: Go ends the process at once then, as other
+// programs of a pipe end. A Ctrl-C of `longshore run 2>&1 | tee log` ends tee, too, and the first line about the drain would end
+// longshore in the middle of it. It is a channel that nobody reads, for what is ignored is ignored by the commands of exec, too.
+// ctx is the command's; where that is not of Main, the process is somebody else's.
+func writeOn(ctx context.Context) {
+	if _, ours := ctx.Value(lastWordsKey{}).(*lastWords); ours {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	}
+}

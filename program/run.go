@@ -60,6 +60,7 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	case err != nil:
 		return usageError{err}
 	}
+	writeOn(ctx)
 	log := newLogger(doc.File.Log, stderr)
 	defer adoptLog(log)()
 	ctx, halt := context.WithCancelCause(ctx)

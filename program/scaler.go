@@ -56,6 +56,7 @@ func newScaler(p Parts) *cobra.Command {
 			if err := doc.Err(); err != nil {
 				return usageError{err}
 			}
+			writeOn(cmd.Context())
 			log := newLogger(doc.File.Log, cmd.ErrOrStderr())
 			defer adoptLog(log)()
 			if err := s.run(cmd.Context(), doc, log); err != nil {
