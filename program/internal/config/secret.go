@@ -88,11 +88,7 @@ func (s *secrets) readPrivate(path, file string) ([]byte, bool) {
 		s.Find(path, "%s is a folder", file)
 		return nil, false
 	}
-	if err == nil && info.Size() > maxBytes {
-		s.Find(path, "%s has %d bytes: that is no secret", file, info.Size())
-		return nil, false
-	}
-	content, err := os.ReadFile(file) // #nosec G304 -- the configuration names it
+	content, err := readFile(file)
 	if err != nil {
 		s.Find(path, "%v", err)
 		return nil, false
@@ -118,7 +114,7 @@ func (d *Document) enableTLS() {
 // checkTLS reads the files that TLS names, so that a mistake in them is known before anything runs.
 func (s *secrets) checkTLS(path, caFile, certFile, keyFile string, now time.Time) {
 	if caFile != "" {
-		if pem, err := os.ReadFile(caFile); err != nil { // #nosec G304 -- the configuration names it
+		if pem, err := readFile(caFile); err != nil {
 			s.Find(path+".ca_file", "%v", err)
 		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 			s.Find(path+".ca_file", "%s holds no certificate", caFile)
@@ -127,7 +123,7 @@ func (s *secrets) checkTLS(path, caFile, certFile, keyFile string, now time.Time
 	if certFile == "" || keyFile == "" { // one without the other is the adapter's to find
 		return
 	}
-	cert, err := os.ReadFile(certFile) // #nosec G304 -- the configuration names it
+	cert, err := readFile(certFile)
 	if err != nil {
 		s.Find(path+".cert_file", "%v", err)
 	}
