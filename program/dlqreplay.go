@@ -9,7 +9,6 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
-	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
@@ -184,46 +183,12 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 		end()
 		return nil, nil, usageError{err}
 	}
-	var h consumer.Handler
 	for _, m := range a.members {
 		if m.name == box.name {
-			h = m.handler
+			handle = newTurns(ctx, m, box.consumer.Timeout).handle
 		}
 	}
-	return func(one context.Context, m *broker.Message) error {
-		return inTurn(ctx, one, box.consumer.Timeout, h, m)
-	}, end, nil
-}
-
-// turnPause is between two calls for a letter that waits for a limit.
-const turnPause = 20 * time.Millisecond
-
-// inTurn calls a handler, again while a limit defers it: here nobody but the caller waits. A letter that waits is not being
-// handled: its timeout begins with its call, and when run ends, which a route may ask for, too, it stays as it was.
-func inTurn(run, one context.Context, timeout time.Duration, h consumer.Handler, m *broker.Message) error {
-	for run.Err() == nil {
-		if err := within(one, timeout, h, m); !consumer.IsDeferred(err) {
-			if consumer.IsSkip(err) {
-				return nil
-			}
-			return err
-		}
-		select {
-		case <-run.Done():
-		case <-time.After(turnPause):
-		}
-	}
-	return context.Cause(run)
-}
-
-// within calls a handler with the consumer's timeout; 0: none.
-func within(ctx context.Context, timeout time.Duration, h consumer.Handler, m *broker.Message) error {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, consumer.ErrTimeout)
-		defer cancel()
-	}
-	return h(ctx, m)
+	return handle, end, nil
 }
 
 // would says of a letter what a replay would do.

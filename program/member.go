@@ -25,6 +25,7 @@ type member struct {
 	consumer  *consumer.Consumer
 	publisher broker.Publisher
 	setup     *handlers.Setup
+	drain     time.Duration // how long handlers may run on
 	limits    limits
 	breakers  map[string]metrics.Breaker // those around its handlers, by name
 	figures   *metrics.Collector
@@ -42,13 +43,13 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 	a.trace(m, inputs)
 	a.handle(at, c, m)
 	grace := max(config.MinCancelGrace, m.setup.Grace())
-	drain := a.doc.DrainTimeout(at, c, grace)
+	m.drain = a.doc.DrainTimeout(at, c, grace)
 	if inputs == nil || m.handler == nil || !a.publishes(at, c, m, from[0]) {
 		return m
 	}
 	cfg := a.engine(at, c, m)
 	cfg.Sources = inputs
-	cfg.DrainTimeout, cfg.CancelGrace, cfg.CloseTimeout = drainOf(drain), grace, config.CloseTimeout
+	cfg.DrainTimeout, cfg.CancelGrace, cfg.CloseTimeout = drainOf(m.drain), grace, config.CloseTimeout
 	var err error
 	if cfg.Retry.Topics, err = retryTopics(cfg.Retry.Topics, c.Retry.Names(), from[0], m.publisher); err != nil {
 		a.doc.FindConfig(at+"."+from[0].at, from[0].section, err)

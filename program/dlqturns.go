@@ -1,0 +1,59 @@
+package program
+
+import (
+	"context"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// turns are how letters are handled here.
+type turns struct {
+	run     context.Context // ends at a signal, or where a route asks for it: no further letter is handled
+	over    context.Context // ends a drain_timeout after that, and with it the calls that did not return
+	timeout time.Duration   // of a call; 0: none
+	handler consumer.Handler
+}
+
+// newTurns are those of a member, until run ends.
+func newTurns(run context.Context, m *member, timeout time.Duration) turns {
+	over, end := context.WithCancelCause(context.Background())
+	context.AfterFunc(run, func() { time.AfterFunc(m.drain, func() { end(consumer.ErrShutdown) }) })
+	return turns{run, over, timeout, m.handler}
+}
+
+// turnPause is between two calls for a letter that waits for a limit.
+const turnPause = 20 * time.Millisecond
+
+// handle calls the handler, again while a limit defers it: here nobody but the caller waits. A letter that waits is not being
+// handled: its timeout begins with its call, and when run ends it stays as it was.
+func (t turns) handle(ctx context.Context, m *broker.Message) error {
+	for t.run.Err() == nil {
+		if err := t.call(ctx, m); !consumer.IsDeferred(err) {
+			if consumer.IsSkip(err) {
+				return nil
+			}
+			return err
+		}
+		select {
+		case <-t.run.Done():
+		case <-time.After(turnPause):
+		}
+	}
+	return context.Cause(t.run)
+}
+
+// call is one call. A handler that waits for the end of its context, as a route that stops the program, would wait for ever here
+// without the end of over.
+func (t turns) call(ctx context.Context, m *broker.Message) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.over, func() { cancel(context.Cause(t.over)) })()
+	if t.timeout > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeoutCause(ctx, t.timeout, consumer.ErrTimeout)
+		defer done()
+	}
+	return t.handler(ctx, m)
+}
