@@ -118,14 +118,16 @@ func (v *memberView) ask(ctx context.Context, at string) (*replicas.Process, err
 		return nil, err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, mostOfReply))
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.StatusCode == http.StatusNotFound:
+	switch answer.StatusCode { // before the body is read: that of 101 is a connection, of which no timeout ends a read
+	case http.StatusOK:
+	case http.StatusNotFound:
 		return nil, errNotThere
-	case answer.StatusCode != http.StatusOK:
+	default:
 		return nil, fmt.Errorf("it answers %s", answer.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, mostOfReply))
+	if err != nil {
+		return nil, err
 	}
 	return processOf(at, body)
 }

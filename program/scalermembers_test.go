@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/internal/replicas"
 )
 
 // answering is a process that answers with a text; its address.
@@ -63,6 +66,36 @@ func TestMembers(t *testing.T) {
 				!m.Told[0].Paused) {
 			t.Errorf("%s: %+v", name, m.Told[0])
 		}
+	}
+}
+
+// TestMemberThatChangesTheProtocol: where something else answers, and wants to speak another protocol from there on, the look
+// comes to its end. It never did, nor did the scaler at a signal; whoever asked was told the number of before.
+func TestMemberThatChangesTheProtocol(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
+		_ = rw.Flush()
+		_, _ = io.Copy(io.Discard, conn) // until the other side hangs up
+	}))
+	t.Cleanup(s.Close)
+	v := newMemberView("orders", []string{s.Listener.Addr().String()})
+	defer v.close()
+	seen := make(chan *replicas.Members, 1)
+	go func() { seen <- v.read(t.Context()) }()
+	select {
+	case m := <-seen:
+		if m == nil || m.There != 1 || len(m.Told) != 0 {
+			t.Errorf("%+v, want one that is there and tells nothing", m)
+		}
+	case <-time.After(patience):
+		t.Error("the look does not end")
 	}
 }
 
