@@ -67,12 +67,13 @@
 //     broker's too where what is here lasts until the next look, and from 16 on a square root for what varies), at most twofold
 //     at a time; below 16 only when that takes three times what the handlers in hand usually take, and beyond 16 not before two
 //     completions per worker.
-//  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: three
-//     standard errors, what a start adds and a cut takes away, and what others do to it, which shows at one size.
-//  4. A growth that is proven to bring less than half of what it could goes back to the knee, beyond which more bring nothing,
-//     and is barred for 0.1, 0.8, 6.4, 20 s, and for up to a minute where it did harm; then an eighth more is tried, then a
-//     quarter, a half and so on, while it pays or proves nothing; and where nothing proves that less would do worse, half is
-//     tried, and half of that while it costs nothing, and all of it is taken back where it does.
+//  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: by chance, by
+//     what a start adds and a cut takes away, and by what others do to it, which shows at one size.
+//  4. A sequential test of two sizes, is the throughput in proportion to the workers or the same, decides: a growth that brings
+//     less than half of what it could goes back to the knee, beyond which more bring nothing, and is barred for 0.1, 0.8, 6.4,
+//     16 s, and for up to 48 s where it did harm; then an eighth more is tried, or as much as the yardstick is in doubt, then
+//     twice that and so on, while it pays or proves nothing; and where nothing proves that less would do worse, half is tried,
+//     and half of that while it costs next to nothing, and all of it is taken back where it does not.
 //  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that
 //     says that it is full (Worker.Refused) is believed at once.
 //

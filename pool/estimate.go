@@ -13,23 +13,6 @@ const (
 	keepDone    = 64.0                  // completions that stay remembered, however old
 )
 
-// Rates are the manager's estimates. Zero means that nothing is known yet. What a downstream refused counts as no completion.
-type Rates struct {
-	// Arrivals per second, and Throughput: completions per second.
-	Arrivals, Throughput float64
-	// Rising is Arrivals, or what the last milliseconds show to be more, at two looks and by one standard error at least.
-	Rising float64
-	// Handler is the mean time that a message took of late.
-	Handler time.Duration
-	// Usual is the mean time that a handler takes that one meets running: longer than Handler where times scatter, for long ones
-	// are met more often.
-	Usual time.Duration
-	// Proven is Handler, or what the running handlers prove already, if that is more: a slowdown shows before anything ends.
-	Proven time.Duration
-	// Samples is how many completions are behind Handler.
-	Samples float64
-}
-
 // estimate turns totals into Rates.
 type estimate struct {
 	prev                Observation
@@ -67,14 +50,14 @@ func (e *estimate) update(o *Observation) Rates {
 	if e.work > 0 {
 		e.r.Usual = max(e.r.Handler, seconds(e.squares/e.work)) // the mean weighted with itself
 	}
-	e.r.Proven = max(e.r.Handler, e.proof(o))
+	e.r.Proven = max(e.r.Handler, e.runs(o))
 	e.prev = *o
 	return e.r
 }
 
-// proof is the handler time that the running handlers prove. Between two batches of equal handlers busy time per completion is
+// runs is the handler time that the running handlers prove. Between two batches of equal handlers busy time per completion is
 // too large, but then no handler is that old; with heavy tails one is old, but then the ratio is right: so the smaller of both.
-func (e *estimate) proof(o *Observation) time.Duration {
+func (e *estimate) runs(o *Observation) time.Duration {
 	each := 1.0 // messages in a worker's hand
 	if o.Busy > 0 {
 		each = max(1, float64(o.InHand)/float64(o.Busy))

@@ -60,6 +60,23 @@ type Observation struct {
 	Rates Rates
 }
 
+// Rates are the manager's estimates. Zero means that nothing is known yet. What a downstream refused counts as no completion.
+type Rates struct {
+	// Arrivals per second, and Throughput: completions per second.
+	Arrivals, Throughput float64
+	// Rising is Arrivals, or what the last milliseconds show to be more, at two looks and by one standard error at least.
+	Rising float64
+	// Handler is the mean time that a message took of late.
+	Handler time.Duration
+	// Usual is the mean time that a handler takes that one meets running: longer than Handler where times scatter, for long ones
+	// are met more often.
+	Usual time.Duration
+	// Proven is Handler, or what the running handlers prove already, if that is more: a slowdown shows before anything ends.
+	Proven time.Duration
+	// Samples is how many completions are behind Handler.
+	Samples float64
+}
+
 // A Decision is how many workers there should be from now on, and why.
 type Decision struct {
 	// At is when it was taken, and From the size before: the manager sets both.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -206,20 +207,51 @@ func TestCliffIsLeftBeforeCallsEnd(t *testing.T) {
 func TestStartAndCutHideOnTheirSide(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		y         yard
+		cv2, rate float64
+		before    int
 		low, high bool // it may be as low, or as high, as the yardstick
 	}{
-		{"equal times, more comes out", yard{rate: 1500}, false, true},
-		{"equal times, less comes out", yard{rate: 700, cut: true}, true, false},
-		{"scattered, after a start more", yard{rate: 1500, cv2: 25}, true, true},
-		{"scattered, after a start less", yard{rate: 300, cv2: 25}, true, false},
-		{"scattered, after a cut less", yard{rate: 700, cv2: 25, cut: true}, true, true},
-		{"scattered, after a cut more", yard{rate: 1800, cv2: 25, cut: true}, false, true},
+		{"equal times, more comes out", 0, 1500, 10, false, true},
+		{"equal times, less comes out", 0, 700, 40, true, false},
+		{"scattered, after a start more", 25, 1500, 10, true, true},
+		{"scattered, after a start less", 25, 300, 10, true, false},
+		{"scattered, after a cut less", 25, 700, 40, true, true},
+		{"scattered, after a cut more", 25, 1800, 40, false, true},
 	} {
-		c.y.n, c.y.done, c.y.span = 20, 20_000, 0.2
-		_, low, high := c.y.against(yard{n: 10, rate: 1000, done: 20_000, cv2: c.y.cv2, span: 20}, 0)
-		if low <= 1 != c.low || high >= 1 != c.high {
-			t.Errorf("%s: %.2f to %.2f of the yardstick", c.name, low, high)
+		o := Observation{Now: 200 * time.Millisecond, Workers: 20, Done: int64(c.rate / 5), Work: 4 * time.Second}
+		o.Squares = (1 + c.cv2) * 16 / float64(o.Done+1)
+		s := reportStatus{ref: yard{n: 10, rate: 1000, done: 1e6, cv2: c.cv2, span: 20}, change: Observation{Workers: c.before}}
+		y := s.read(&Observation{}, &o)
+		y.done = 1e6 // so that chance is out of it
+		if v := s.weigh(y); v.low <= 0 != c.low || v.high >= 0 != c.high {
+			t.Errorf("%s: %.2f to %.2f of the yardstick", c.name, math.Exp(v.low), math.Exp(v.high))
+		}
+	}
+}
+
+// TestTwoSizesAreTested: of a doubling some hundred completions tell whether it brought all that it could or nothing, whichever
+// of the two was measured first; what is between is left open for longer, and a larger step is known sooner.
+func TestTwoSizesAreTested(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		n, rate    float64 // beside 10 workers that do 1,000 a second
+		done       float64
+		more, less bool
+	}{
+		{"twice as much by a doubling", 20, 2000, 100, true, false},
+		{"the same by a doubling", 20, 1000, 100, false, true},
+		{"half of what it could, in logarithms", 20, 1414, 10_000, false, false},
+		{"too few to tell", 20, 1000, 10, false, false},
+		{"an eighth more, that needs thousands", 11.25, 1000, 100, false, false},
+		{"an eighth more, by thousands", 11.25, 1000, 4000, false, true},
+		{"half of it with half of the workers", 5, 500, 100, true, false},
+		{"all of it with half of the workers", 5, 1000, 100, false, true},
+		{"less comes out", 20, 500, 20, false, true},
+	} {
+		s := reportStatus{ref: yard{n: 10, rate: 1000, done: c.done, cv2: 1, span: 1}}
+		v := s.weigh(yard{n: c.n, rate: c.rate, done: c.done, cv2: 1, span: 1})
+		if v.more != c.more || v.less != c.less {
+			t.Errorf("%s: more %v, less %v", c.name, v.more, v.less)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 const (
 	drainTime = 250 * time.Millisecond // in which a backlog should be gone
 	freeSize  = 16                     // so many workers need no evidence
-	rounds    = 2.0                    // completions per worker without which there is no further growth
 	busyCPU   = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
@@ -29,7 +28,7 @@ type reportStatus struct {
 	open      bool          // a window, since opened
 	opened    Observation
 	others    float64       // variance of the logarithm of the throughput at one size, which is what others do to it
-	shift     float64       // the last change of it
+	moved     float64       // the last change of it
 	free      bool          // the last cut cost nothing
 	most      int           // more is proven to bring nothing; 0: is not
 	till      time.Duration // until when that is believed
@@ -42,7 +41,15 @@ func (s *reportStatus) Step(o Observation) Decision {
 	if o.Pressure.CPU >= busyCPU { // as many as there are is then the most
 		o.Max = max(o.Min, min(o.Max, o.Workers))
 	}
-	s.note(o)
+	if o.Workers != s.want { // somebody else changed it, or this is the first step
+		s.changed(o, o.Workers)
+	}
+	if !s.blind(o) && o.served()-s.change.served() >= int64(o.Workers) || o.Workers < s.seen {
+		s.seen = o.Workers
+	}
+	if !o.starving() || !o.Full {
+		s.fullAt = o.Now
+	}
 	d := s.decide(o)
 	if t := max(o.Min, min(o.Max, d.Target)); t != o.Workers {
 		if t > o.Workers {
@@ -58,37 +65,6 @@ func (s *reportStatus) changed(o Observation, size int) {
 	s.change, s.calmAt, s.want, s.open, s.free = o, o.Now, size, false, false
 }
 
-// passed: growth goes on before this size was measured. What it brought is a yardstick all the same, where that is sure enough:
-// of two sizes beyond a cliff the larger does more, and without one from before the cliff nothing leads back.
-func (s *reportStatus) passed(o Observation) {
-	if s.ref.n >= float64(o.Workers) || o.Workers < freeSize || s.calmAt > s.change.Now { // workers were idle since
-		return
-	}
-	y := s.read(&s.change, &o)
-	if y.done < 8 || y.own() > part {
-		return
-	}
-	if s.ref.n == 0 || s.pays(y) {
-		s.ref = y
-	}
-}
-
-// forget what was proven.
-func (s *reportStatus) forget() { s.ref, s.most, s.hold, s.free = yard{}, 0, firstHold, false }
-
-// note keeps what later steps need.
-func (s *reportStatus) note(o Observation) {
-	if o.Workers != s.want { // somebody else changed it, or this is the first step
-		s.changed(o, o.Workers)
-	}
-	if !s.blind(o) && o.served()-s.change.served() >= int64(o.Workers) || o.Workers < s.seen {
-		s.seen = o.Workers
-	}
-	if !o.starving() || !o.Full {
-		s.fullAt = o.Now
-	}
-}
-
 // blind: nothing has ended yet, or what runs is older than what ended explains, or nothing ends any more.
 func (s *reportStatus) blind(o Observation) bool {
 	return o.Busy > 0 && (o.Rates.Samples < 1 || o.Rates.Proven > max(2*o.Rates.Handler, o.Rates.Usual) || s.stalled(o))
@@ -101,13 +77,15 @@ func (s *reportStatus) stalled(o Observation) bool {
 }
 
 func (s *reportStatus) decide(o Observation) Decision {
-	if d, ok := s.refuse(o); ok {
-		return d
+	if o.Refused != s.refused {
+		if d, ok := s.refuse(o); ok {
+			return d
+		}
 	}
 	if !o.starving() {
 		s.open, s.calmAt = false, o.Now // a window with idle workers proves nothing
 		if o.Idle > 0 {                 // arrivals are the limit, not workers
-			s.forget()
+			s.ref, s.most, s.hold, s.free = yard{}, 0, firstHold, false
 		}
 		return s.shrink(o)
 	}
@@ -123,9 +101,6 @@ func (s *reportStatus) decide(o Observation) Decision {
 // refuse: the downstream says that it is full. The last growth is undone, or an eighth of the workers goes; and when what they
 // have in hand has ended, more.
 func (s *reportStatus) refuse(o Observation) (Decision, bool) {
-	if o.Refused == s.refused {
-		return Decision{}, false
-	}
 	s.refused = o.Refused
 	if o.Now-s.refusedAt < max(2*tick, o.Rates.Handler) || o.Workers <= o.Min {
 		return Decision{}, false
@@ -152,11 +127,6 @@ func (s *reportStatus) shrink(o Observation) Decision {
 	return o.stay(ReasonStaff, "enough", 0)
 }
 
-// staff is square-root staffing (Halfin and Whitt 1981).
-func staff(load, roots float64) int {
-	return int(math.Ceil(min(1e9, load+roots*math.Sqrt(load))))
-}
-
 // undo takes back a growth without a yardstick: handlers were quick before it, and now fewer have ended than workers were added,
 // in one and a half times the time that these took, while all that run were begun since and are older still.
 func (s *reportStatus) undo(o Observation) (Decision, bool) {
@@ -173,18 +143,17 @@ func (s *reportStatus) undo(o Observation) (Decision, bool) {
 func (s *reportStatus) grow(o Observation) Decision {
 	n, size := o.Workers, float64(o.Workers)
 	full, blind, held := o.Now-s.fullAt >= 2*tick, s.blind(o), s.most > 0 && n >= s.most
-	done := float64(o.served() - s.change.served())
-	doubted := !s.ref.proven && s.ref.n == size && n > o.Min
 	short := o.Rates.Handler // a delay that is no reason to grow
 	if n < freeSize {        // few are often all busy with long ones
 		short = 3 * o.Rates.Usual
 	}
-	short = max(2*tick, min(short, drainTime))
-	switch wait := held && o.Now < s.till; {
-	case !full && o.Rates.Proven > 0 && o.delay() <= short && !s.stalled(o):
+	known, wait := s.ref.n == size, held && o.Now < s.till
+	doubted := known && !s.ref.proven && n > o.Min
+	switch {
+	case !full && o.Rates.Proven > 0 && o.delay() <= max(2*tick, min(short, drainTime)) && !s.stalled(o):
 		return o.stay(ReasonStaff, "the backlog is short", tick)
-	case doubted && s.ref.bias()+sure*math.Sqrt(s.others) <= noise &&
-		(s.free || (wait || n >= o.Max) && o.Now-s.calmAt >= 2*drainTime):
+	case doubted && max(s.ref.over, s.ref.under)+sure*math.Sqrt(s.others) <= 2*part &&
+		(s.free || (wait || size*(1+part) >= float64(o.Max)) && o.Now-s.calmAt >= 2*drainTime):
 		return Decision{Target: max(o.Min, n/2), Force: true, Reason: ReasonHold, Detail: "less is tried", Next: tick}
 	case n >= o.Max && o.Pressure.CPU >= busyCPU:
 		return o.stay(ReasonCPU, "", tick)
@@ -192,11 +161,11 @@ func (s *reportStatus) grow(o Observation) Decision {
 		return o.stay(ReasonLimit, "at Max", tick)
 	case wait || size < s.ref.n:
 		return o.stay(ReasonHold, "", tick)
-	case held && (s.ref.n != size || doubted && s.free || !s.settled(o)):
+	case held && (!known || doubted && s.free || !s.settled(o)):
 		return o.stay(ReasonHold, "measuring", tick)
 	case held:
-		return Decision{Target: min(o.Max, n+max(1, int(s.part*size))), Reason: ReasonGrow, Detail: "a little more is tried",
-			Next: tick}
+		return Decision{Target: min(o.Max, n+max(1, int(min(1, max(s.part, s.ref.doubt()))*size))), Reason: ReasonGrow,
+			Detail: "a little more is tried", Next: tick}
 	}
 	target, why := s.wanted(o, full, blind)
 	switch {
@@ -205,37 +174,39 @@ func (s *reportStatus) grow(o Observation) Decision {
 	case target <= n:
 		return o.stay(ReasonStaff, "enough for the backlog", tick)
 	case n < freeSize && s.most == 0, blind && s.ref.n == 0:
-	case s.ref.n != size && done < rounds*size:
+	case !known && float64(o.served()-s.change.served()) < 2*size: // too soon to see what the last growth brought
 		return o.stay(ReasonHold, "measuring", tick)
 	}
 	return Decision{Target: min(target, o.Max), Reason: why, Next: tick}
 }
 
 // wanted is the size that the load asks for: Little's law, and the backlog gone in drainTime, or in a handler time if that is
-// more.
-func (s *reportStatus) wanted(o Observation, full, blind bool) (target int, why Reason) {
+// more; from freeSize on with square-root staffing (Halfin and Whitt 1981), for a root of few is as many again.
+func (s *reportStatus) wanted(o Observation, full, blind bool) (int, Reason) {
 	n, h, roots := o.Workers, o.Rates.Proven.Seconds(), 1.0
-	if target, why = 2*n, ReasonGrow; !full && h > 0 { // a full queue hides the arrivals
-		switch {
-		case o.Rates.Samples == 0:
-			h *= 2 // a handler of that age takes on average so long (Lindy)
-		case !blind && n < freeSize: // few of which some hold long ones prove less than what ended
-			h = o.Rates.Handler.Seconds()
-		}
-		switch {
-		case n < freeSize: // a root of few is as many again
-			roots = 0
-		case blind:
-			roots = 4
-		}
-		want := staff(o.Rates.Rising*h+float64(o.waiting())*h/max(h, drainTime.Seconds()), roots)
+	switch {
+	case o.Rates.Samples == 0:
+		h *= 2 // a handler of that age takes on average so long (Lindy)
+	case !blind && n < freeSize: // few of which some hold long ones prove less than what ended
+		h = o.Rates.Handler.Seconds()
+	}
+	switch {
+	case n < freeSize:
+		roots = 0
+	case blind:
+		roots = 4
+	}
+	target, why := 2*n, ReasonGrow
+	if !full && h > 0 { // a full queue hides the arrivals
+		load := o.Rates.Rising*h + float64(o.waiting())*h/max(h, drainTime.Seconds())
+		want := int(math.Ceil(min(1e9, load+roots*math.Sqrt(load))))
 		if want <= n && o.Now-s.change.Now >= rateMemory {
 			want = n + max(1, int(part*float64(n))) // by that it should do, and does not
 		}
 		target, why = min(2*n, max(n, want)), ReasonStaff
 	}
-	if blind { // at most half way to Max
-		target = min(target, o.Max-(o.Max-max(s.seen, freeSize))/2) // Max may be math.MaxInt
+	if blind { // at most half way to Max, which may be math.MaxInt
+		target = min(target, o.Max-(o.Max-max(s.seen, freeSize))/2)
 	}
 	return target, why
 }
