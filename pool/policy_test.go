@@ -229,6 +229,39 @@ func TestStartAndCutHideOnTheirSide(t *testing.T) {
 	}
 }
 
+// TestOthersAreNotForgottenInALull: where others swing the throughput, two quiet seconds do not make a cut look safe; a minute
+// does, and a single change is another downstream.
+func TestOthersAreNotForgottenInALull(t *testing.T) {
+	s := reportStatus{}
+	o := Observation{}
+	windows := func(n int, rates ...float64) {
+		for i := range n {
+			y := yard{n: 10, rate: rates[i%len(rates)], done: 1e4, span: 0.1}
+			if s.ref.n == 0 {
+				s.ref = y
+			}
+			o.Now += 100 * time.Millisecond
+			s.same(o, y)
+		}
+	}
+	known := func() bool { return sure*math.Sqrt(s.others) > 2*part } // less is not tried then
+	if windows(20, 1000); known() {
+		t.Error("others, where nothing changes")
+	}
+	if windows(10, 2000); known() {
+		t.Error("others, where a downstream is another from one moment on")
+	}
+	if windows(20, 1000, 2000); !known() {
+		t.Error("no others, where the throughput swings twofold")
+	}
+	if windows(20, 1000); !known() {
+		t.Error("forgotten in two seconds")
+	}
+	if windows(600, 1000); known() {
+		t.Error("known after a minute without")
+	}
+}
+
 // TestTwoSizesAreTested: of a doubling some hundred completions tell whether it brought all that it could or nothing, whichever
 // of the two was measured first; what is between is left open for longer, and a larger step is known sooner.
 func TestTwoSizesAreTested(t *testing.T) {

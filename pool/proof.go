@@ -189,8 +189,9 @@ func (s *reportStatus) same(o Observation, y yard) {
 	}
 	r, v := math.Log(y.rate/s.ref.rate), max(y.cv2, s.ref.cv2)*(1/y.done+1/s.ref.done)
 	least := sure*math.Sqrt(v) + max(y.over+s.ref.under, y.under+s.ref.over)
-	moved := max(0, r*r-least*least/9)
-	s.others += (min(moved, s.moved, 1./16) - s.others) * part
+	moved := max(0, r*r-least*least)
+	d := min(moved, s.moved, 1./16) - s.others
+	s.others += max(d*part, d*part/4) // a lull does not say that they are gone
 	s.moved = max(moved, s.moved*(1-part/4))
 	switch {
 	case r > least+sure*math.Sqrt(s.others):
