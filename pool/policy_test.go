@@ -289,6 +289,29 @@ func TestTwoSizesAreTested(t *testing.T) {
 	}
 }
 
+// TestYoungYardstickHadNotMetTheLong: one message in a hundred takes half a second and more. A yardstick of the first 140 ms
+// knows nothing of that, so what is less later may be the long ones, and no harm; one of half a minute knows.
+func TestYoungYardstickHadNotMetTheLong(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		span    float64 // that the yardstick of 26 workers was measured for, at 380 a second each
+		oldest  time.Duration
+		missing bool
+	}{
+		{"young, and something takes long", 0.14, 500 * time.Millisecond, false},
+		{"young, and nothing takes long", 0.14, 3 * time.Millisecond, true},
+		{"long known", 30, 500 * time.Millisecond, true},
+	} {
+		s := reportStatus{ref: yard{n: 26, rate: 9900, done: 9900 * c.span, span: c.span}}
+		s.change = Observation{Now: 1300 * time.Millisecond, Workers: 26}
+		o := Observation{Now: 1655 * time.Millisecond, Workers: 52, Busy: 52, Done: 1400, Work: 2800 * time.Millisecond,
+			Squares: 0.0056, Oldest: c.oldest}
+		if got := s.missing(o); got != c.missing {
+			t.Errorf("%s: missing %v", c.name, got)
+		}
+	}
+}
+
 // TestLargerDownstreamIsFoundThoughTimesScatter: where an eighth more proves nothing within its time, more is tried, and not
 // waited as after a proof. The downstream takes 32 at once, and 128 from some moment on; times have a coefficient of variation
 // of 3.

@@ -156,8 +156,9 @@ func (s *reportStatus) harm(o Observation) Decision {
 func (s *reportStatus) missing(o Observation) bool {
 	y := s.read(&s.change, &o)
 	n := y.done + y.n
-	chance := sure * math.Sqrt(max(1, s.ref.cv2)*(1/n+1/s.ref.done)+s.others)
-	return y.done > 0 && math.Log(n/y.span/s.ref.rate)+s.ref.over+chance < 0
+	chance := sure * math.Sqrt(max(1, s.ref.cv2, y.cv2)*(1/n+1/s.ref.done)+s.others)
+	young := max(0, y.cv2-max(1, s.ref.cv2)) / 2 * s.ref.n / s.ref.rate / s.ref.span // it had not met what takes long
+	return y.done > 0 && math.Log(n/y.span/s.ref.rate)+s.ref.over+young+chance < 0
 }
 
 // settled: what was begun before the last change of size has ended, or should have.
