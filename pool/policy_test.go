@@ -312,6 +312,27 @@ func TestYoungYardstickHadNotMetTheLong(t *testing.T) {
 	}
 }
 
+// TestPlacesAreChangedOnce: a probe of 36 proved nothing because the yardstick of 32 was in doubt, so 32 are measured again. When
+// that proves nothing in 5 s either, more is tried than before: the downstream may have become larger in the meantime.
+func TestPlacesAreChangedOnce(t *testing.T) {
+	for _, c := range []struct {
+		most, ref, size, target int
+		after                   time.Duration
+	}{
+		{most: 32, ref: 36, size: 32, after: 6 * time.Second, target: 40},
+		{most: 32, ref: 36, size: 32, after: 4 * time.Second},
+		{most: 0, ref: 36, size: 32, after: 6 * time.Second},  // half was tried, not more
+		{most: 32, ref: 32, size: 16, after: 6 * time.Second}, // the same behind a bar
+	} {
+		s := reportStatus{ref: yard{n: float64(c.ref), rate: 7000, done: 1e4, cv2: 500, span: 1}, most: c.most}
+		y := yard{n: float64(c.size), rate: 7000 * math.Sqrt(float64(c.size)/float64(c.ref)), done: 1e4, cv2: 500, span: 1}
+		d, _ := s.compare(Observation{Now: c.after, Workers: c.size, Min: 1, Max: 256}, y, true)
+		if d.Target != c.target {
+			t.Errorf("most %d, %d beside %d after %v: %d, want %d", c.most, c.size, c.ref, c.after, d.Target, c.target)
+		}
+	}
+}
+
 // TestLargerDownstreamIsFoundThoughTimesScatter: where an eighth more proves nothing within its time, more is tried, and not
 // waited as after a proof. The downstream takes 32 at once, and 128 from some moment on; times have a coefficient of variation
 // of 3.

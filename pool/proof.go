@@ -113,6 +113,10 @@ func (s *reportStatus) compare(o Observation, y yard, ripe bool) (Decision, bool
 		case tried && long: // twice as much proves four times as soon
 			n := min(o.Max, int(2*y.n-s.ref.n))
 			return Decision{Target: n, Reason: ReasonGrow, Detail: "more proved nothing yet", Next: tick}, true
+		case long && !up && s.most > 0 && s.ref.n > float64(s.most): // nor did it help to change places
+			n := min(o.Max, int(2*s.ref.n-y.n))
+			s.ref = y
+			return Decision{Target: n, Reason: ReasonGrow, Detail: "more proved nothing yet", Next: tick}, true
 		case !tried && (up && long || y.done > 4*s.ref.done):
 			v.more = v.r > v.size/2
 			v.less = !v.more
