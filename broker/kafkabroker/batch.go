@@ -188,11 +188,29 @@ func (d *decoder) cut() ([]byte, error) {
 		return nil, d.lied(fmt.Errorf("batch of %d bytes with base offset %d", size, base))
 	}
 	if 12+size > int64(len(b)) {
+		if !d.any && size > int64(d.limit) {
+			return nil, d.tooLong(b, base, size)
+		}
 		return nil, d.short(true)
 	}
 	d.any, d.raw = true, b[12+size:]
 	d.base, d.last = base, base+int64(int32(binary.BigEndian.Uint32(b[atLastDelta:])))
 	return b[: 12+size : 12+size], nil
+}
+
+// tooLong fails at a batch that is longer than any may be: it is not here as a whole, and never will be. Its header has no more
+// than itself to be held against.
+func (d *decoder) tooLong(b []byte, base, size int64) error {
+	err := fmt.Errorf("batch of %d bytes: %w of %d bytes", 12+size, errTooLarge, d.limit)
+	if len(b) < headerSize {
+		return d.lied(err)
+	}
+	delta, count := int64(int32(binary.BigEndian.Uint32(b[atLastDelta:]))), int64(int32(binary.BigEndian.Uint32(b[atCount:])))
+	if last := base + delta; delta+1 != count || last < d.at || last >= d.high {
+		return d.lied(err)
+	}
+	d.last = base + delta
+	return d.failed(d.at, err)
 }
 
 // short ends the response. Where not even one batch was whole it would never go on: the broker sends the first one whole.

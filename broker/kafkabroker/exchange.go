@@ -82,6 +82,7 @@ type request struct {
 	limit    int     // of the answer; 0: limitOf its key
 	room     int     // what is set aside for the answer already: it is allocated before its bytes are there
 	answer   []byte
+	cut      bool          // the answer is longer than limit, and only what there is room for was read
 	throttle time.Duration // for how long the broker reads nothing on the connection that the answer came by
 }
 
@@ -133,8 +134,12 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, err
 	}
 	n := int64(int32(binary.BigEndian.Uint32(h[:]))) - 4
-	if n < 0 || n > int64(cmp.Or(q.limit, limitOf(q.key))) || binary.BigEndian.Uint32(h[4:]) != correlation {
+	over := n > int64(cmp.Or(q.limit, limitOf(q.key)))
+	if q.cut = over && q.key == keyFetch; n < 0 || over && !q.cut || binary.BigEndian.Uint32(h[4:]) != correlation {
 		return nil, fmt.Errorf("answer of %d bytes: %w", n, errShort)
+	}
+	if q.cut {
+		n = int64(q.room)
 	}
 	var err error
 	if q.answer, err = readClaimed(rw, int(n), q.room); err != nil {
@@ -143,8 +148,16 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if q.throttle = q.throttled(); q.throttle > mutedMost {
 		err = errMuted
 	}
+	if q.cut {
+		err = errCut
+	}
 	return q, err
 }
+
+// errCut closes a connection on which the rest of an answer to Fetch is still to come. A broker sends the first batch whole,
+// however large (KIP-74). One that is larger than any may be cannot be decoded; what came of it says which one it is, and without
+// that it would be fetched for ever.
+var errCut = errors.New("the answer is longer than any may be")
 
 // smallRequest is up to what length a request is written as one piece: to copy that costs less than to write it in several.
 const smallRequest = 16 << 10
@@ -200,7 +213,7 @@ func (q *request) over(conn net.Conn) (*reader, error) {
 
 // read begins to read the answer.
 func (q *request) read() (*reader, error) {
-	r := &reader{b: q.answer, flexible: q.flexible()}
+	r := &reader{b: q.answer, flexible: q.flexible(), cut: q.cut}
 	if r.flexible && q.key != keyAPIVersions { // whose answer's header is the oldest, for who does not know its version
 		r.tags()
 	}
@@ -271,7 +284,7 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 	defer cancel()
 	q.ctx, q.clientID = ctx, c.clientID
 	answer, err := c.transport.RoundTrip(ctx, c.addr, q)
-	if errors.Is(err, errMuted) { // its answer is there
+	if errors.Is(err, errMuted) || errors.Is(err, errCut) { // its answer is there
 		return q.read()
 	}
 	if err != nil {

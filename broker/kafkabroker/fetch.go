@@ -108,6 +108,7 @@ func (f *fetchRequest) body(version int16) []byte {
 	return w.b
 }
 
+// read reads an answer. Of one that was cut off it is what came, and the records of the last partition end where that does.
 func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 	r.i32()
 	if err := codeErr(r.i16()); err != nil {
@@ -129,11 +130,17 @@ func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 		}
 		for m := r.array(); m > 0 && !r.bad; m-- {
 			p := readFetched(r, name, version)
+			if r.bad && len(p.records) == 0 {
+				break
+			}
 			if asked.find(p.partitionID) >= 0 { // once each
 				got = append(got, p)
 			}
 		}
 		r.tags()
+	}
+	if r.cut && len(got) > 0 {
+		return got, nil
 	}
 	return got, r.err()
 }
@@ -189,7 +196,7 @@ func readFetched(r *reader, name string, version int16) fetched {
 		r.tags()
 	}
 	p.preferred = r.i32()
-	p.records = r.bytes()
+	p.records = r.records()
 	r.tags()
 	return p
 }

@@ -99,6 +99,7 @@ var errShort = errors.New("response is malformed")
 type reader struct {
 	b        []byte
 	flexible bool
+	cut      bool // what follows did not come
 	bad      bool
 }
 
@@ -157,12 +158,7 @@ func (r *reader) uvarint() uint64 {
 
 // array reads the length of an array whose elements take at least one byte each; null is 0.
 func (r *reader) array() int {
-	n := int64(0)
-	if r.flexible {
-		n = int64(min(r.uvarint(), math.MaxInt32)) - 1
-	} else {
-		n = int64(r.i32())
-	}
+	n := r.length()
 	if n > int64(len(r.b)) {
 		r.bad, r.b = true, nil
 	}
@@ -170,6 +166,14 @@ func (r *reader) array() int {
 		return 0
 	}
 	return int(n)
+}
+
+// length reads a length, whatever is there; null is -1.
+func (r *reader) length() int64 {
+	if r.flexible {
+		return int64(min(r.uvarint(), math.MaxInt32)) - 1
+	}
+	return int64(r.i32())
 }
 
 // each reads the elements of an array.
@@ -181,6 +185,14 @@ func (r *reader) each(element func()) {
 
 // bytes is nil for null.
 func (r *reader) bytes() []byte { return r.take(r.array()) }
+
+// records are bytes that end where the answer was cut off.
+func (r *reader) records() []byte {
+	if !r.cut {
+		return r.bytes()
+	}
+	return r.take(int(min(max(r.length(), 0), int64(len(r.b)))))
+}
 
 func (r *reader) str() string {
 	if r.flexible {
