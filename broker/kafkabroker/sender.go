@@ -183,7 +183,8 @@ func (s *sender) tooLarge(p partitionID, size int) {
 }
 
 // deliver sends a batch to each of some partitions, with one request, and tells what became of their messages. A batch that was
-// too large is sent again in two halves, one after the other.
+// too large, or has a record that is invalid, is sent again in two halves, one after the other: callers share batches, and what
+// is wrong with one message is no refusal of the others.
 func (s *sender) deliver(batches []*sendBatch) {
 	said, err := s.produce(batches)
 	var firsts, seconds []*sendBatch
@@ -197,8 +198,11 @@ func (s *sender) deliver(batches []*sendBatch) {
 		case codeOf(err) == kafka.BrokerNotAvailable:
 			f.base = nowhere // the Transport knew of nobody to send it to
 		}
-		if len(b.us) > 1 && isTooLarge(f.err) {
-			s.tooLarge(b.partitionID, sizeOf(b.us))
+		large := isTooLarge(f.err)
+		if len(b.us) > 1 && (large || codeOf(f.err) == kafka.InvalidRecord) {
+			if large {
+				s.tooLarge(b.partitionID, sizeOf(b.us))
+			}
 			first, second := b.halves()
 			firsts, seconds = append(firsts, first), append(seconds, second)
 			continue

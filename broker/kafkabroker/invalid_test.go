@@ -1,0 +1,76 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+// TestPublishInvalid: a broker takes none of a batch in which one record is invalid, as one without a key is for a topic that is
+// compacted. That one alone is refused, whoever shares its batch, and the others are stored in their order.
+func TestPublishInvalid(t *testing.T) {
+	t.Parallel()
+	setup := brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}
+	t.Run("fake", func(t *testing.T) {
+		ts := fakeSystem(t, setup, "sticky")
+		ts.refuseKeyless()
+		testPublishInvalid(t, ts)
+	})
+	t.Run("real", func(t *testing.T) {
+		ts := realSystem(t, setup, "sticky")
+		testPublishInvalid(t, ts)
+	})
+}
+
+// refuseKeyless has the cluster refuse batches as if all topics were compacted.
+func (ts *testSystem) refuseKeyless() {
+	ts.onProduce(func(req *kmsg.ProduceRequest) *kmsg.ProduceResponse {
+		d := newDecoder(req.Topics[0].Partitions[0].Records, 0, maxOffset, false, nil, 1<<20)
+		for r := (record{}); ; {
+			if more, _ := d.next(&r); !more {
+				return nil
+			}
+			if r.key == nil {
+				return refuse(req, kerr.InvalidRecord)
+			}
+		}
+	})
+}
+
+func testPublishInvalid(t *testing.T, ts *testSystem) {
+	compacted := ts.group + "-compacted"
+	createTopic(t, ts.admin, compacted, 1, "cleanup.policy", "compact")
+	t.Cleanup(func() { deleteTopic(t, ts.admin, compacted) })
+	p := ts.publisher(t)
+	defer func() { _ = p.Close(context.Background()) }()
+	var ms []broker.Outgoing
+	const bad = 2
+	for _, v := range []string{"a", "b", "c", "d", "e"} {
+		ms = append(ms, broker.Outgoing{Topic: compacted, Key: []byte(v), Value: []byte(v)})
+	}
+	ms[bad].Key = nil
+	err := p.Publish(context.Background(), ms)
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) {
+		t.Fatalf("Publish returned %v, want one of the messages refused", err)
+	}
+	for i, err := range pe.Errs {
+		if errors.Is(err, broker.ErrRefused) != (i == bad) || i != bad && err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	var got []string
+	for _, m := range ts.stored(t, compacted) {
+		got = append(got, string(m.Value))
+	}
+	if want := []string{"a", "b", "d", "e"}; !slices.Equal(got, want) {
+		t.Errorf("stored are %q, want %q", got, want)
+	}
+}
