@@ -316,6 +316,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		return
 	}
 	p.end, p.endAt = a.end(!x.cfg.Uncommitted), now
+	x.behind(p, a, now)
 	if a.preferred >= 0 && len(a.records) == 0 {
 		p.replica = a.preferred
 		return
@@ -325,6 +326,18 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 	}
 	d := newDecoder(a.records, p.pos, max(a.high, p.end), !x.cfg.Uncommitted, a.aborted, x.cfg.MaxBatchBytes)
 	p.put(d, int64(len(a.records)))
+}
+
+// behind tells where a transaction hides for too long what was written behind it.
+func (x *flights) behind(p *part, a *fetched, now time.Time) {
+	if p.pos < p.end || p.end == a.high {
+		p.behind = hiding{}
+		return
+	}
+	if took, long := p.behind.stands(p.end, now); long {
+		err := fmt.Errorf("%w: %s/%d stands at offset %d for %v, and ends at %d", errHidden, p.topic, p.no, p.end, took, a.high)
+		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
+	}
 }
 
 var (

@@ -31,3 +31,24 @@ func (o *openEnded) seen(now time.Time) (took time.Duration, long bool) {
 	o.limit *= 2
 	return took.Round(time.Second / 10), true
 }
+
+// hidingLimit is after how long that is told of a transaction which hides what was written behind it: no broker lets one be open
+// for longer, unless its transaction.max.timeout.ms was raised. Ours is no measure here: whoever wrote it chose its timeout.
+const hidingLimit = 15 * time.Minute
+
+// errHidden: all was read up to a transaction that does not end. What was written behind it is seen by nobody, and no lag has it.
+var errHidden = errors.New("kafkabroker: messages are not seen before a transaction ends that is open below them")
+
+// hiding is a transaction at which all that can be read of a partition is read.
+type hiding struct {
+	openEnded
+	at int64 // where it begins
+}
+
+// stands notes where an answer finds it standing, and says so where that takes too long.
+func (h *hiding) stands(at int64, now time.Time) (took time.Duration, long bool) {
+	if h.since.IsZero() || h.at != at {
+		*h = hiding{openEnded{limit: hidingLimit}, at}
+	}
+	return h.seen(now)
+}

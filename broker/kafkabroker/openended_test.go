@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // TestOpenEnded: a partition cannot begin while a transaction of somebody else is open that may change what is committed. Where
@@ -34,6 +35,47 @@ func testOpenEnded(t *testing.T, ts *testSystem) {
 	}
 	end()
 	eventually(t, "the partition begins where the transaction has committed", func() bool { return len(r.seen()) == 3 })
+}
+
+// TestHidden: all was read up to a transaction that never ends, and what is written behind it does not come. No lag has it. It is
+// told, by the partition's name and with each doubling of the time; and not when that transaction has ended, and another one is
+// open for less.
+func TestHidden(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	events := kit.NewEventQueue()
+	var said []error
+	events.Observe(func(e broker.Event) { said = append(said, e.Err) })
+	h := newHoldings(&cfg, newBells(), events, &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+	p := h.place("orders", 3)
+	p.moveTo(1)
+	p.pos, p.scan = 7, 7
+	now := time.Unix(1000, 0)
+	stand := func(stable, high int64, d time.Duration) (told int) {
+		t.Helper()
+		said = nil
+		for over := now.Add(d); now.Before(over); now = now.Add(time.Minute) {
+			for _, f := range h.plan(now) {
+				h.arrived(f, []fetched{{partitionID: p.partitionID, high: high, stable: stable, preferred: -1}}, nil, now)
+			}
+		}
+		events.Tell()
+		return len(said)
+	}
+	if n := stand(7, 7, time.Hour); n > 0 {
+		t.Errorf("%d warnings where nothing is written: %v", n, said)
+	}
+	if n := stand(7, 20, 10*time.Minute); n > 0 {
+		t.Errorf("%d warnings of a transaction that may still end: %v", n, said)
+	}
+	const want = "orders/3 stands at offset 7 for 15m0s, and ends at 20"
+	if n := stand(7, 20, time.Hour); n != 3 || !strings.Contains(said[0].Error(), want) {
+		t.Errorf("%d warnings, want 3, after 15, 30 and 60 minutes: %v", n, said)
+	}
+	p.pos, p.scan = 20, 20
+	if n := stand(20, 30, 10*time.Minute); n > 0 {
+		t.Errorf("%d warnings of the next transaction: %v", n, said)
+	}
 }
 
 // commitInOpenTransaction commits an offset of the first topic's first partition, for the group, in a transaction that is open

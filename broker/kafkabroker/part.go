@@ -28,6 +28,7 @@ type part struct {
 	replica int32 // to fetch from instead; -1: none
 	end     int64 // of the log, as far as it may be read; -1: unknown
 	endAt   time.Time
+	behind  hiding
 
 	heldUntil time.Time
 	keepAt    time.Time // held since then, what is prefetched is to lie in memory of its own; zero: not held
