@@ -35,25 +35,32 @@ func (c Connection) connect() (*cluster, error) {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: c.DialTimeout}).DialContext
 	}
-	tr := &kafka.Transport{
+	open := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := c.newConn(ctx, dial, t, network, address)
+		if err != nil {
+			return nil, err
+		}
+		l, err := c.logIn(ctx, conn, m, address)
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return &guard{Conn: conn, login: l}, nil
+	}
+	cl := &cluster{
+		named: c.Brokers, clientID: c.ClientID, timeout: c.RequestTimeout,
+		versions: make(map[int32]map[int16][2]int16), addresses: make(map[int32]string),
+	}
+	cl.transport = &kafka.Transport{
 		DialTimeout: c.DialTimeout, MetadataTTL: discoveryAge, MetadataTopics: []string{}, ClientID: c.ClientID, // nil topics are all
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := c.newConn(ctx, dial, t, network, address)
-			if err != nil {
-				return nil, err
+			if address == anywhere.String() {
+				return cl.dialAny(ctx, network, open)
 			}
-			l, err := c.logIn(ctx, conn, m, address)
-			if err != nil {
-				_ = conn.Close()
-				return nil, err
-			}
-			return &guard{Conn: conn, login: l}, nil
+			return open(ctx, network, address)
 		},
 	}
-	return &cluster{
-		transport: tr, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, timeout: c.RequestTimeout,
-		versions: make(map[int32]map[int16][2]int16), addresses: make(map[int32]string),
-	}, nil
+	return cl, nil
 }
 
 const (

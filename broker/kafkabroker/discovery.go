@@ -1,7 +1,11 @@
 package kafkabroker
 
 import (
+	"context"
 	"errors"
+	"math/rand/v2"
+	"net"
+	"slices"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -63,4 +67,50 @@ func (c *cluster) rediscover() {
 	if due {
 		c.transport.CloseIdleConnections()
 	}
+}
+
+// anywhere is what the Transport dials for requests that any broker answers; dialAny takes one. Were it the brokers that the
+// configuration names, nobody would learn of new leaders and coordinators while these are down, though all others run.
+var anywhere = kafka.TCP("any-broker:0")
+
+// dialAny connects to a broker.
+func (c *cluster) dialAny(ctx context.Context, network string,
+	open func(ctx context.Context, network, address string) (net.Conn, error)) (conn net.Conn, err error) {
+	for _, address := range c.anyOf() {
+		var e error
+		if conn, e = open(ctx, network, address); e == nil {
+			return conn, nil
+		}
+		if err == nil {
+			err = e
+		}
+	}
+	return nil, err
+}
+
+// anyOf are the addresses at which a broker may be, in the order in which they are tried. Those that brokers told of come last:
+// what was told long ago may be somebody else's by now, and names are looked up anew. But where a broker takes connections and
+// answers nothing, or a connection takes all the time that there is, those behind it would never be tried.
+func (c *cluster) anyOf() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Clone(c.named)
+	for _, address := range c.addresses {
+		if !slices.Contains(c.named, address) {
+			all = append(all, address)
+		}
+	}
+	mixed := all[:len(c.named)]
+	if c.doubted {
+		mixed = all
+	}
+	rand.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+	return all
+}
+
+// doubt notes whether a request that any broker could answer was not answered.
+func (c *cluster) doubt(failed bool) {
+	c.mu.Lock()
+	c.doubted = failed
+	c.mu.Unlock()
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -238,7 +239,7 @@ func cutAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func
 // A cluster sends requests to brokers. Safe for concurrent use.
 type cluster struct {
 	transport *kafka.Transport
-	addr      net.Addr
+	named     []string // addresses of brokers, by the configuration
 	clientID  string
 	timeout   time.Duration // of one exchange
 
@@ -248,6 +249,7 @@ type cluster struct {
 	versions  map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
 	addresses map[int32]string             // by broker, as they tell them
 	found     time.Time                    // when the Transport was last made to find the brokers anew
+	doubted   bool                         // the last request that any broker could answer was not answered
 }
 
 // requestName is what a request is called.
@@ -283,7 +285,10 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	q.ctx, q.clientID = ctx, c.clientID
-	answer, err := c.transport.RoundTrip(ctx, c.addr, q)
+	answer, err := c.transport.RoundTrip(ctx, anywhere, q)
+	if q.node == anyNode {
+		c.doubt(err != nil)
+	}
 	if errors.Is(err, errMuted) || errors.Is(err, errCut) { // its answer is there
 		return q.read()
 	}
@@ -304,9 +309,9 @@ func (c *cluster) failed(q *request, err error) error {
 	}
 	switch q.node {
 	case anyNode:
-		return fmt.Errorf("%s request to broker %v: %w", requestName(q.key), c.addr, err)
+		return fmt.Errorf("%s request to broker %s: %w", requestName(q.key), strings.Join(c.named, ","), err)
 	case controllerNode:
-		return fmt.Errorf("%s request to the controller of %v: %w", requestName(q.key), c.addr, err)
+		return fmt.Errorf("%s request to the controller of %s: %w", requestName(q.key), strings.Join(c.named, ","), err)
 	}
 	c.mu.Lock()
 	address, known := c.addresses[q.node]

@@ -1,0 +1,62 @@
+package kafkabroker
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// TestNamedBrokerGoes: the configuration names one broker. It goes, or stands still with its connections, and leaders and the
+// coordinator are others by then. These were learned from it, and who knows them goes on: it need not come back.
+func TestNamedBrokerGoes(t *testing.T) {
+	t.Parallel()
+	t.Run("refuses connections", func(t *testing.T) { testNamedBrokerGoes(t, false) })
+	t.Run("takes them and says nothing", func(t *testing.T) { testNamedBrokerGoes(t, true) })
+}
+
+func testNamedBrokerGoes(t *testing.T, mute bool) {
+	t.Parallel()
+	ts := newTestSystem(t, 6, 1, kfake.NumBrokers(3))
+	cfg := ts.config(ts.net.link())
+	cfg.Brokers = cfg.Brokers[:1]
+	var (
+		mu    sync.Mutex
+		conns []net.Conn
+		gone  bool
+	)
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if address != cfg.Brokers[0] {
+			return dial(ctx, network, address)
+		}
+		if gone && mute {
+			c, _ := net.Pipe()
+			return c, nil
+		}
+		c, err := dial(ctx, network, address)
+		if err == nil {
+			conns = append(conns, c)
+		}
+		return c, err
+	}
+	r := startRunner(t, cfg)
+	want := ts.put(t, ts.topics[0], 0, 30)
+	eventually(t, "the first messages came", func() bool { return r.has(want) })
+	if err := ts.cluster.RemoveNode(0); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	gone = true
+	for _, c := range conns { // which the fake leaves open
+		_ = c.Close()
+	}
+	mu.Unlock()
+	want = append(want, ts.put(t, ts.topics[0], 30, 30)...)
+	eventually(t, "all messages came after the named broker was gone", func() bool { return r.has(want) })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
