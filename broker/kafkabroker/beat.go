@@ -23,6 +23,7 @@ const (
 var errorNames = map[kafka.Error]string{
 	fencedMemberEpoch: "FENCED_MEMBER_EPOCH", staleMemberEpoch: "STALE_MEMBER_EPOCH", unreleasedInstanceID: "UNRELEASED_INSTANCE_ID",
 	unsupportedAssignor: "UNSUPPORTED_ASSIGNOR", invalidRegex: "INVALID_REGULAR_EXPRESSION",
+	kafka.GroupMaxSizeReached: "GROUP_MAX_SIZE_REACHED",
 }
 
 // Epochs of a member that say something else.
