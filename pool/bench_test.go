@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/pool"
 )
@@ -101,6 +102,13 @@ func newPool[T any](t testing.TB, cfg pool.Config[T]) *pool.Pool[T] {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() { // what a test left behind when it failed would end the whole run, with a panic of its bubble
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_, _ = p.Drain(ctx)
+		}
+	})
 	return p
 }
 
