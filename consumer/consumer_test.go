@@ -96,6 +96,11 @@ func startHeld(t *testing.T, b *membroker.Broker, cfg consumer.Config, hold func
 		defer close(r.done)
 		r.err = r.Run(ctx)
 	}()
+	t.Cleanup(func() {
+		if t.Failed() { // what a test left behind when it failed would end the whole run, with a panic of its bubble
+			_ = r.end()
+		}
+	})
 	return r
 }
 
