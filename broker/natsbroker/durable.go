@@ -329,11 +329,13 @@ func (d durable) exact() bool {
 	if !unfiltered(cc) || d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 		return false
 	}
-	if d.stream.Config.Mirror != nil { // it has its origin's sequences, by a filter perhaps, and the origin may be one of these
-		return false
-	}
-	// These keep the last messages of a subject: what is missing was replaced, not lost.
-	return d.stream.Config.MaxMsgsPerSubject <= 0 && !d.stream.Config.AllowRollup
+	return !replaces(d.stream.Config)
+}
+
+// replaces says whether a stream may have sequences missing that were not lost. A mirror has its origin's, by a filter perhaps,
+// and the origin may be one of the others: they keep the last messages of a subject, and what is missing was replaced.
+func replaces(sc jetstream.StreamConfig) bool {
+	return sc.Mirror != nil || sc.MaxMsgsPerSubject > 0 || sc.AllowRollup
 }
 
 // holes are those that the stream may have had when the consumer was made.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
@@ -104,6 +105,51 @@ func TestNoGapWithFilter(t *testing.T) {
 			a.settled()
 			if n := s.skipped(); n != 0 {
 				t.Fatalf("%d messages of other subjects were told as skipped", n)
+			}
+		})
+	}
+}
+
+// A stream may be told while in use to keep the last messages of each subject only: what is missing from then on was replaced.
+func TestNoGapOfAnEditedStream(t *testing.T) {
+	for name, edit := range map[string]func(*jetstream.StreamConfig){
+		"max_msgs_per_subject": func(sc *jetstream.StreamConfig) { sc.MaxMsgsPerSubject = 1 },
+		"allow_rollup":         func(sc *jetstream.StreamConfig) { sc.AllowRollup = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			ts, a := serveStream(t)
+			s := open(t, config(ts.url()))
+			a.publish(1, 3)
+			ack(t, s, receive(t, s, 3)...)
+			sc := must(a.js.Stream(ctx, "S")).CachedInfo().Config
+			edit(&sc)
+			must(a.js.UpdateStream(ctx, sc))
+			a.looked(6) // at every fifth at the stream, too
+			if err := s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
+			a.publish(4, 9)
+			newest := nats.NewMsg("s.a")
+			newest.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+			if !sc.AllowRollup {
+				newest.Header = nil
+			}
+			must(a.js.PublishMsg(ctx, newest))
+			if err := s.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			ms := receive(t, s, 1)
+			if ms[0].Offset != 10 {
+				t.Fatalf("%d came, of which a newer one is there", ms[0].Offset)
+			}
+			ack(t, s, ms...)
+			a.settled()
+			a.looked(2)
+			if n := s.skipped(); n != 0 {
+				t.Fatalf("%d messages that were replaced were told as skipped", n)
 			}
 		})
 	}

@@ -42,19 +42,19 @@ func (r *remoteConsumer) sureInfo(ctx context.Context) (*jetstream.ConsumerInfo,
 	return info, err
 }
 
-// lastSeq asks for the end of the stream.
-func (r *remoteConsumer) lastSeq(ctx context.Context) (uint64, error) {
+// streamInfo asks for the stream's info.
+func (r *remoteConsumer) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
 	js, err := r.cfg.api(r.link.conn())
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	st, err := js.Stream(ctx, r.cfg.Stream)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return st.CachedInfo().State.LastSeq, nil
+	return st.CachedInfo(), nil
 }
 
 // lost says whether the stream has lost its end, as a witness tells. sure: that is known, or cannot be, since the stream may not
@@ -64,7 +64,7 @@ func (r *remoteConsumer) lost(ctx context.Context, ws witnesses) (lost, sure boo
 		m, err := r.cfg.stored(ctx, r.link.conn(), r.cfg.Stream, ">", w.seq)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			if last, err := r.lastSeq(ctx); err != nil || last < w.seq {
+			if st, err := r.streamInfo(ctx); err != nil || st.State.LastSeq < w.seq {
 				return err == nil, err == nil
 			}
 		case err != nil:

@@ -81,16 +81,21 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
 		w.tellPause(info)
 		if stream && now.stream {
-			w.checkStream(ctx, info)
+			w.checkStream(ctx, now.ses, info)
 		}
 	}
 }
 
-// checkStream looks for a consumer that stands behind the end of its stream, as after a loss of power: it waits for ever, and
-// looks drained.
-func (w *watcher) checkStream(ctx context.Context, info *jetstream.ConsumerInfo) {
+// checkStream looks whether the stream was told to replace messages, and for a consumer that stands behind the end of its stream,
+// as after a loss of power: it waits for ever, and looks drained.
+func (w *watcher) checkStream(ctx context.Context, ses *session, info *jetstream.ConsumerInfo) {
+	st, err := w.consumer.streamInfo(ctx)
+	if err != nil {
+		return
+	}
+	w.side.adoptStream(ses, st.Config)
 	// The stream is asked after the consumer, so a stream that grows is never behind.
-	if last, err := w.consumer.lastSeq(ctx); err == nil && info.Delivered.Stream > last {
+	if last := st.State.LastSeq; info.Delivered.Stream > last {
 		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: "+
 			"it will get nothing until the stream is there", w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
 	}
