@@ -69,7 +69,7 @@
 //	work.go         some messages on their way through queue and worker; item.go: one that goes its way alone
 //	schedule.go     things that wait for their time
 //	guard.go        messages that no handler is to see
-//	teller.go       observers and counters; log.go, slog.go, latency.go: what they make of it
+//	teller.go       observers and counters; clock.go: their time; log.go, slog.go, latency.go: what they make of it
 //
 // The words that all of them use stand beside that: config.go (validate.go), with batch.go, priority.go, letterroute.go
 // and retrytopic.go, handler.go, verdict.go, defer.go, event.go.

@@ -39,7 +39,7 @@ func (h *health) check(noProgress time.Duration) error {
 		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, h.cfg.Name, s.Stuck, limit)
 	}
 	now := time.Now()
-	v := vitals{Stats: s, up: h.feeds.connected(), delayed: now.UnixNano() < h.retries.delayedUntil.Load()}
+	v := vitals{Stats: s, up: h.feeds.connected(), delayed: h.retries.tell.clock.at(now) < h.retries.delayedUntil.Load()}
 	silent, still := h.pulse.see(v, now)
 	if noProgress <= 0 {
 		return nil

@@ -16,7 +16,7 @@ type retries struct {
 	letters *letters
 	claims  *claims
 
-	// delayedUntil is when the last of the messages that were given back with a delay may come again, Unix nanoseconds.
+	// delayedUntil is when the last of the messages that were given back with a delay may come again, by the clock.
 	delayedUntil atomic.Int64
 }
 
@@ -27,7 +27,7 @@ func (r *retries) wait(x item, f Failed, d decision) {
 	// it began.
 	t := &x.k.feed.traits
 	if t.NativeDelay > 0 && d.delay <= t.NativeDelay && r.cfg.Retry.GiveUpAfter == 0 && !d.keep && x.lane == nil {
-		raise(&r.delayedUntil, time.Now().Add(d.delay).UnixNano())
+		raise(&r.delayedUntil, r.tell.clock.at(time.Now().Add(d.delay)))
 		r.till.nack(x.k, []broker.Back{{Token: x.m.Token, Delay: d.delay, Runs: d.runs}}, nil)
 		return
 	}

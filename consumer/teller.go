@@ -16,11 +16,12 @@ import (
 type teller struct {
 	observers []Observer
 	counting  []Observer // those of them that are told of Handled and Operated: not the log
+	clock     clock
 
 	// What workers write for each work stands together: on lines of their own, each would go from processor to processor by itself.
 	_        line
 	pace     pace
-	progress atomic.Int64 // when a handler last returned nil, Unix nanoseconds
+	progress atomic.Int64 // when a handler last returned nil, by clock; 0: never
 	count    counters
 	ages     ages
 	_        line
@@ -36,7 +37,7 @@ type counters struct {
 }
 
 func newTeller(cfg *Config) *teller {
-	t := &teller{counting: slices.Clone(cfg.Observers), observers: slices.Clone(cfg.Observers)}
+	t := &teller{counting: slices.Clone(cfg.Observers), observers: slices.Clone(cfg.Observers), clock: newClock()}
 	if cfg.Logger.GetLevel() != zerolog.Disabled {
 		t.observers = append(t.observers, LogEvents(cfg.Logger.With().Str("consumer", cfg.Name).Logger()))
 	}

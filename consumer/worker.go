@@ -94,7 +94,7 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	}
 	ws.pace.observe(l.calls, took)
 	if l.good > 0 {
-		ws.tell.progress.Store(p.Began().Add(took).UnixNano())
+		ws.tell.progress.Store(ws.tell.clock.at(p.Began().Add(took)))
 		ws.tell.tellHandled(l.good, took)
 	}
 }
