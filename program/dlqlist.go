@@ -110,8 +110,9 @@ func newDLQShow(p Parts) *cobra.Command {
 
 // A letterTable lists letters for people.
 type letterTable struct {
-	w *tabwriter.Writer
-	n int
+	w      *tabwriter.Writer
+	n      int
+	failed bool // add said that it cannot be written
 }
 
 func newLetterTable(out io.Writer) *letterTable {
@@ -133,10 +134,17 @@ func (t *letterTable) add(l *deadletters.Letter) error {
 	if t.n++; err == nil && t.n%tableRows == 0 {
 		err = t.w.Flush()
 	}
+	t.failed = err != nil
 	return err
 }
 
-func (t *letterTable) flush() error { return t.w.Flush() }
+// flush writes what is left, also where the list ended with an error. One that add has told is not told again.
+func (t *letterTable) flush() error {
+	if t.failed {
+		return nil
+	}
+	return t.w.Flush()
+}
 
 func printLetter(out io.Writer, topic string, l *deadletters.Letter) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,22 @@ func TestSignalIsNo(t *testing.T) {
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestUnwrittenListIsOneError: a list that is too long to be aligned as a whole cannot be written, and that is said once.
+func TestUnwrittenListIsOneError(t *testing.T) {
+	t.Parallel()
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		f.bury(t, "orders", slices.Repeat([]string{"bad"}, tableRows+1)...)
+		root := newRoot(Parts{}.withDefaults())
+		root.SetOut(fullDisk{})
+		root.SetErr(io.Discard)
+		root.SetArgs([]string{"dlq", "list", "-c", f.file})
+		err := root.ExecuteContext(t.Context())
+		if !errors.Is(err, syscall.ENOSPC) || strings.Count(err.Error(), syscall.ENOSPC.Error()) != 1 {
+			t.Errorf("dlq list: %v", err)
+		}
+	})
+}
 
 // TestUnwrittenIsAnError: a command whose output cannot be written says so, also where it prints a line at a time.
 func TestUnwrittenIsAnError(t *testing.T) {
