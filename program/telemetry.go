@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -116,17 +116,28 @@ func (t *telemetry) close() {
 
 // exportErrors logs what the SDK could not send: the first, and then at most one in a minute.
 type exportErrors struct {
-	log  zerolog.Logger
-	next atomic.Int64 // Unix nanoseconds
-	left atomic.Int64 // not logged since
+	log zerolog.Logger
+
+	mu   sync.Mutex
+	next time.Time // when one is logged again
+	left int64     // not logged since
 }
 
 // Handle implements otel.ErrorHandler.
 func (h *exportErrors) Handle(err error) {
-	now, next := time.Now(), h.next.Load()
-	if now.UnixNano() < next || !h.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano()) {
-		h.left.Add(1)
-		return
+	if left, due := h.due(time.Now()); due {
+		h.log.Warn().Str("event", "export_failed").Err(err).Int64("suppressed", left).Send()
 	}
-	h.log.Warn().Str("event", "export_failed").Err(err).Int64("suppressed", h.left.Swap(0)).Send()
+}
+
+// due says whether one is to be logged, and how many were not since the last one.
+func (h *exportErrors) due(now time.Time) (left int64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Before(h.next) {
+		h.left++
+		return 0, false
+	}
+	left, h.left, h.next = h.left, 0, now.Add(time.Minute)
+	return left, true
 }
