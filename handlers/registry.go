@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -240,7 +241,7 @@ func (r *Registry) Build(name string, s *Setup, o Options) (consumer.Handler, er
 	if err != nil {
 		return nil, err
 	}
-	h, err := f(orEmpty(s), o)
+	h, err := call(f, s, o)
 	return made("handler", name, h, h == nil, err)
 }
 
@@ -250,7 +251,7 @@ func (r *Registry) BuildBatch(name string, s *Setup, o Options) (consumer.BatchH
 	if err != nil {
 		return nil, err
 	}
-	h, err := f(orEmpty(s), o)
+	h, err := call(f, s, o)
 	return made("batch handler", name, h, h == nil, err)
 }
 
@@ -260,7 +261,7 @@ func (r *Registry) BuildMiddleware(name string, s *Setup, o Options) (consumer.M
 	if err != nil {
 		return nil, err
 	}
-	m, err := f(orEmpty(s), o)
+	m, err := call(f, s, o)
 	return made("middleware", name, m, m == nil, err)
 }
 
@@ -272,6 +273,41 @@ func orEmpty(s *Setup) *Setup {
 		return &Setup{}
 	}
 	return s
+}
+
+// call calls a factory. A panic of it is an error as any other that it reports, so that all others are called, and the place in
+// the file is told.
+func call[T any](f func(*Setup, Options) (T, error), s *Setup, o Options) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its factory panicked: %v, at %s", p, panickedAt())
+		}
+	}()
+	return f(orEmpty(s), o)
+}
+
+// panickedAt is the line that panicked, for who recovers, and the line of the factory where it did not by itself: a regexp's says
+// nothing of whose it is.
+func panickedAt() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs)])
+	var lines []string // below the panic
+	for below, more := false, true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		switch {
+		case strings.HasPrefix(f.Function, "runtime.gopanic"):
+			below = true
+		case below && strings.Contains(f.Function, "/handlers.call["):
+			more = false
+		case below && !strings.HasPrefix(f.Function, "runtime."):
+			lines = append(lines, fmt.Sprintf("%s:%d", f.File, f.Line))
+		}
+	}
+	if len(lines) > 1 {
+		return lines[0] + ", from " + lines[len(lines)-1]
+	}
+	return strings.Join(lines, "")
 }
 
 // made is what a factory made, or what is wrong with that.

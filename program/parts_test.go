@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -390,6 +391,47 @@ c.yaml:7: consumers.orders.batch.with.encoding: wants json, text or base64`},
 				t.Errorf("found\n%s\nwant\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestFactoryThatPanics: it is found at its place in the file, with the line of Go, as are the others that do.
+func TestFactoryThatPanics(t *testing.T) {
+	t.Parallel()
+	var none map[string]int
+	r := handlers.NewRegistry()
+	err := errors.Join(
+		r.Register("hasty", func(*handlers.Setup, handlers.Options) (consumer.Handler, error) { none["a"]++; return nil, nil }),
+		r.Register("typo", func(*handlers.Setup, handlers.Options) (consumer.Handler, error) {
+			regexp.MustCompile("(")
+			return nil, nil
+		}),
+		r.RegisterBatch("hasty", func(*handlers.Setup, handlers.Options) (consumer.BatchHandler, error) { panic("no pool") }),
+		r.RegisterMiddleware("hasty", func(*handlers.Setup, handlers.Options) (consumer.Middleware, error) { panic("no cache") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  orders:
+    source: {memory: {topics: [in]}}
+    routes: [{match: a, handler: hasty}, {handler: typo, middleware: [{use: hasty}]}]
+  sums:
+    source: {memory: {topics: [in]}}
+    batch: {handler: hasty}
+`)
+	parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))}}
+	root := newRoot(parts.withDefaults())
+	root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})
+	said := strings.Split(fmt.Sprint(root.ExecuteContext(t.Context())), "\n")
+	for i, want := range []string{
+		`c.yaml:4: consumers.orders.routes[0].with: handler "hasty": its factory panicked: assignment to entry in nil map, at `,
+		`c.yaml:4: consumers.orders.routes[1].with: handler "typo": its factory panicked: regexp: Compile(`,
+		`c.yaml:4: consumers.orders.routes[1].middleware[0].with: middleware "hasty": its factory panicked: no cache, at `,
+		`c.yaml:7: consumers.sums.batch.with: batch handler "hasty": its factory panicked: no pool, at `,
+	} {
+		if len(said) != 4 || !strings.Contains(said[i], want) || !strings.Contains(said[i], "parts_test.go:") {
+			t.Errorf("found\n%s\nwant\n%s", strings.Join(said, "\n"), want)
+		}
 	}
 }
 
