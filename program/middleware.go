@@ -29,6 +29,7 @@ type wrapping func(log zerolog.Logger, o options) (consumer.Middleware, any, err
 type options struct {
 	handlers.Options
 	written config.With
+	timeout time.Duration // the consumer's; 0: there is none
 }
 
 // read decodes the options into a struct with their defaults, and holds what is written against its tags: 0 stands for no
@@ -127,7 +128,7 @@ func (a *assembly) chain(at string, list []config.Middleware, m *member) (chain 
 func (a *assembly) middleware(path string, one config.Middleware, m *member) (consumer.Middleware, any, error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
-		return make(m.log, options{with, one.With})
+		return make(m.log, options{with, one.With, m.setup.Timeout})
 	}
 	w, err := a.parts.Handlers.BuildMiddleware(one.Use, m.setup, with)
 	return w, nil, err
@@ -242,6 +243,10 @@ func wrapTimeout(_ zerolog.Logger, o options) (consumer.Middleware, error) {
 	var with timeoutOptions
 	if err := o.read(&with); err != nil {
 		return nil, err
+	}
+	if o.timeout > 0 && *with.After > o.timeout {
+		return nil, handlers.OptionErrors{{Path: "after", Problem: fmt.Sprintf(
+			"is %v, above the consumer's timeout, %v, which ends the call before", *with.After, o.timeout)}}
 	}
 	return middleware.Timeout(*with.After), nil
 }

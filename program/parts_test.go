@@ -359,6 +359,14 @@ c.yaml:12: consumers.orders.middleware[6].with.limit: is 0, want 1 to 2147483647
 c.yaml:13: consumers.orders.middleware[7].with.after: unknown option; there is none
 c.yaml:14: consumers.orders.middleware[8].with.head: unknown option; known: header, size
 c.yaml:14: consumers.orders.middleware[8].with.size: is 0, want 1 to 10000000`},
+		"timeouts that never come": {`
+    source: {memory: {topics: [in]}}
+    timeout: 10s
+    routes: [{handler: log, middleware: [{use: timeout, with: {after: 9s}}, {use: timeout, with: {after: 11s}}]}]
+    middleware: [{use: timeout, with: {after: 1m}}, {use: timeout, with: {after: 10s}}]`,
+			`c.yaml:5: consumers.orders.routes[0].middleware[1].with.after: is 11s, above the consumer's timeout, 10s, which ends the ` +
+				`call before
+c.yaml:6: consumers.orders.middleware[0].with.after: is 1m0s, above the consumer's timeout, 10s, which ends the call before`},
 		"batch handler": {`
     source: {memory: {topics: [in]}}
     batch: {handler: publish, with: {to: x}}`,
