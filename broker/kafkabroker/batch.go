@@ -157,11 +157,11 @@ func (d *decoder) begin() (bool, error) {
 			return false, err
 		}
 		attrs := binary.BigEndian.Uint16(b[atAttrs:])
+		d.epoch = max(d.epoch, int32(binary.BigEndian.Uint32(b[atEpoch:])))
 		if d.drops(b, attrs) || attrs&attrControl != 0 {
 			d.at = max(d.at, d.last+1)
 			continue
 		}
-		d.epoch = max(d.epoch, int32(binary.BigEndian.Uint32(b[atEpoch:])))
 		if err := d.open(b, attrs); err != nil {
 			return false, err
 		}
@@ -170,6 +170,21 @@ func (d *decoder) begin() (bool, error) {
 		}
 		d.finish()
 	}
+}
+
+// hasLater says whether one of the batches that begin below an offset was written by a leader of a later epoch.
+func hasLater(raw []byte, below int64, epoch int32) bool {
+	for len(raw) >= headerSize && int64(binary.BigEndian.Uint64(raw)) < below {
+		if int32(binary.BigEndian.Uint32(raw[atEpoch:])) > epoch {
+			return true
+		}
+		size := 12 + int64(int32(binary.BigEndian.Uint32(raw[atLength:])))
+		if size < headerSize || size > int64(len(raw)) {
+			break
+		}
+		raw = raw[size:]
+	}
+	return false
 }
 
 // cut takes the next whole batch off the response. The last one may be cut short by the broker; it comes again with the next

@@ -37,7 +37,8 @@ const mostKnown = 8
 // A commitMemory is what a claim knows of its commits, and of the log that it looked through.
 type commitMemory struct {
 	known []position // see book
-	epoch int32      // of the last batch that was decoded; -1: of none
+	epoch int32      // of the leader that wrote the last batch below top; -1: not known
+	top   int64      // what is known of the log is below it
 	room  int        // how long the metadata of a commit may be; 0: the broker takes none
 }
 
@@ -46,7 +47,11 @@ func (b *start) memory() commitMemory {
 	if b.book != nil {
 		return commitMemory{known: b.book.known, epoch: b.book.epoch, room: metadataLimit}
 	}
-	return commitMemory{known: []position{b.at}, epoch: -1, room: metadataLimit}
+	m := commitMemory{known: []position{b.at}, epoch: -1, room: metadataLimit}
+	if b.reset == nil {
+		m.epoch = b.epoch
+	}
+	return m
 }
 
 // sent notes a commit on its way.

@@ -81,7 +81,8 @@ func (p *part) due(clean bool, blocked func(topic string) bool) due {
 		p.tr.send(e.offsets)
 	}
 	snap := p.tr.snapshot(clean)
-	d := due{p: p, s: snap, last: clean, es: es, c: &commitment{partitionID: p.partitionID, topic: p.id, offset: snap.base}}
+	d := due{p: p, s: snap, last: clean, es: es, c: &commitment{partitionID: p.partitionID, topic: p.id, offset: snap.base,
+		after: p.passedEpoch() + 1}}
 	if p.room > 0 {
 		d.c.metadata = snap.encode(p.room)
 	}

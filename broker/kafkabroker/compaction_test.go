@@ -174,7 +174,7 @@ func codecsOf(t *testing.T, s *Source, p partitionID) map[int]bool {
 	s.h.mu.Lock()
 	of := s.h.roster.parts[p]
 	f := &fetchRequest{node: of.leader, maxWait: time.Second, bytes: 16 << 20,
-		wishes: []wish{{partitionID: p, id: of.id, bytes: 16 << 20}}}
+		wishes: []wish{{partitionID: p, id: of.id, epoch: -1, bytes: 16 << 20}}}
 	s.h.mu.Unlock()
 	got, err := s.c.fetch(context.Background(), f, 16<<20)
 	if err != nil {

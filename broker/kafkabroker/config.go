@@ -108,9 +108,10 @@ type Config struct {
 	Start Start `yaml:"start"`
 	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and
 	// "latest" both go on at the first message that is left, and a Gap event has the number of those that nobody handled. Where it
-	// is beyond the log's end (the log was cut off by an unclean election, or offsets were set by hand), "earliest" begins at the
-	// log's first message, so that messages come again, and "latest" at its end, with a Gap event. "stop" ends Receive with an error
-	// in both cases. Defaults to earliest.
+	// was cut off below it (an unclean election, a power cut; Kafka 3.1), both go on where it was, with a Gap event. Where it is
+	// beyond the log's end for another reason (offsets were set by hand), "earliest" begins at the log's first message, so that
+	// messages come again, and "latest" at its end, with a Gap event. "stop" ends Receive with an error in all cases. Defaults to
+	// earliest.
 	OutOfRange string `yaml:"out_of_range" want:"earliest|latest|stop"`
 
 	// Membership is how the group shares its partitions out. "consumer": the broker assigns them one by one, and only those that
@@ -253,7 +254,7 @@ func (c *Config) transactionalID() string {
 // resetTime is the time that ListOffsets takes for where to begin, why being what is wrong with the position; nil: there is none.
 func (c *Config) resetTime(why error) int64 {
 	switch {
-	case errors.Is(why, errRecreated): // all of it is new
+	case errors.Is(why, errRecreated), errors.Is(why, errCutOff): // all of it is new; the log that was cut off is none of it
 		return timeStart
 	case errors.Is(why, errBeyond) && c.OutOfRange == "latest":
 		return timeEnd

@@ -7,8 +7,9 @@
 // that neither a restart nor a rebalance does them again. After a crash the messages that handlers were at come again, and
 // those that were finished since the last commit: see Config.CommitMessages.
 //
-// A log that was cut off by an unclean election and has grown past our position since then cannot be told from one that was not:
-// the positions carry no leader epochs.
+// A log that was cut off by an unclean election and has grown past our position since then is told by leader epochs: fetches and
+// commits have that of the last batch that was looked at (KIP-320, KIP-595). What was written since is handled, and a Gap says
+// how many handled messages are gone. The broker has to be Kafka 3.1 or newer for that.
 //
 // With Config.Transactional commits are transactions, which have what was emitted with the acks, too: see transactor.
 //

@@ -30,7 +30,8 @@ func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[str
 	error) {
 	alive, unsure := 0, ""
 	for _, w := range witnesses {
-		if at[w.partitionID] == w.position() {
+		pos := at[w.partitionID]
+		if pos.after = 0; pos == w.position() {
 			return fateCommitted, nil
 		}
 		is, known := topics[w.partitionID.topic]

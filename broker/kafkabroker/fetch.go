@@ -13,6 +13,7 @@ type wish struct {
 	partitionID
 	id     topicID
 	offset int64
+	epoch  int32 // of the leader that wrote the last batch that was looked at; -1: not known
 	bytes  int32
 }
 
@@ -24,6 +25,7 @@ type fetched struct {
 	stable    int64 // last stable offset; -1: unknown
 	aborted   []aborted
 	preferred int32 // a replica to fetch from instead; -1: none
+	diverges  bool  // its log is not the one that the wish's epoch and offset are of, or does not have that yet
 	records   []byte
 }
 
@@ -94,7 +96,7 @@ func (f *fetchRequest) body(version int16) []byte {
 			w.i32(-1) // leader epoch
 			w.i64(p.offset)
 			if version >= 12 {
-				w.i32(-1) // last fetched epoch
+				w.i32(p.epoch)
 			}
 			w.i64(-1) // log start, a follower's
 			w.i32(p.bytes)
@@ -197,8 +199,14 @@ func readFetched(r *reader, name string, version int16) fetched {
 	}
 	p.preferred = r.i32()
 	p.records = r.records()
-	r.tags()
+	diverging := reader{b: r.tagged(0)}
+	p.diverges = diverging.i32() >= 0 && !diverging.bad
 	return p
+}
+
+// outside says whether the log does not have what was asked for.
+func (p *fetched) outside() bool {
+	return codeOf(p.err) == kafka.OffsetOutOfRange || p.err == nil && p.diverges
 }
 
 // end is how far a consumer of this isolation can read.

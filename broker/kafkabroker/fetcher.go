@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -62,11 +63,18 @@ func (x *fetcher) find(leader int32, os []outOfRange) {
 	if err == nil {
 		ends, err = x.c.listOffsets(ctx, leader, ps, timeEnd, 0)
 	}
+	var epochs map[partitionID]epochEnd
+	if err == nil {
+		epochs, err = x.epochs(ctx, leader, os)
+	}
 	if err != nil {
 		x.lost(err)
 		return
 	}
 	for _, o := range os {
+		if e, answered := epochs[o.p.partitionID]; answered && e.err == nil {
+			o.ends = &e
+		}
 		first, e1 := offsetOf(firsts, o.p.partitionID)
 		end, e2 := offsetOf(ends, o.p.partitionID)
 		if err := cmp.Or(e1, e2); err != nil {
@@ -75,6 +83,21 @@ func (x *fetcher) find(leader int32, os []outOfRange) {
 		}
 		x.h.found(o, first, end)
 	}
+}
+
+// epochs asks where the logs of epochs end. It is the leader that is asked: a follower that has no more yet than a part of an
+// epoch answers as if the log had been cut off there.
+func (x *fetcher) epochs(ctx context.Context, leader int32, os []outOfRange) (map[partitionID]epochEnd, error) {
+	known := make(map[partitionID]int32, len(os))
+	for _, o := range os {
+		if o.epoch >= 0 {
+			known[o.p.partitionID] = o.epoch
+		}
+	}
+	if len(known) == 0 {
+		return nil, nil
+	}
+	return x.c.epochEnds(ctx, leader, known)
 }
 
 // lost takes note of an exchange that did not work: the leader may be another by now.

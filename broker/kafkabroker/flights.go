@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	kafka "github.com/segmentio/kafka-go"
-
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -190,7 +188,8 @@ func (x *flights) load(f *flight, free int64) {
 	for _, p := range f.parts {
 		p.flying = true
 		f.versions = append(f.versions, p.version)
-		f.req.wishes = append(f.req.wishes, wish{partitionID: p.partitionID, id: p.id, offset: p.pos, bytes: x.share(f)})
+		f.req.wishes = append(f.req.wishes,
+			wish{partitionID: p.partitionID, id: p.id, offset: p.pos, epoch: p.epoch, bytes: x.share(f)})
 	}
 	x.gate.Hold(0, int64(f.req.bytes))
 	x.r.takes(f.req.node, f.parts)
@@ -226,6 +225,14 @@ type outOfRange struct {
 	p      *part
 	pos    int64
 	leader int32
+	epoch  int32     // of the last batch that was looked at; -1: not known
+	ends   *epochEnd // of that epoch's log, as the leader says; nil: it was not asked, or does not tell
+}
+
+// cut says whether the log was cut off below what was looked through. A leader may have no batch of the epoch any more where
+// compaction removed all of them, and then the end that it tells is not below that.
+func (o *outOfRange) cut() bool {
+	return o.ends != nil && o.ends.offset >= 0 && o.ends.offset < o.p.top
 }
 
 // arrived takes what a fetch brought, where it is still wanted. Of what is out of range somebody has to find the range.
@@ -249,8 +256,8 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 			signal(x.bells.find)
 		case p.stage >= fenced || p.version != f.versions[i]:
 		default:
-			if codeOf(a.err) == kafka.OffsetOutOfRange {
-				outside = append(outside, outOfRange{p, p.pos, p.leader})
+			if a.diverges = a.diverges || p.rewritten(a.records); a.outside() {
+				outside = append(outside, outOfRange{p: p, pos: p.pos, leader: p.leader, epoch: p.epoch})
 			}
 			x.accept(p, a, now)
 			p.calm = p.cur == nil && a.err == nil
@@ -302,7 +309,7 @@ func (x *flights) rested(f *flight, answers []*fetched, now time.Time) {
 // accept takes one partition's part of an answer.
 func (x *flights) accept(p *part, a *fetched, now time.Time) {
 	switch {
-	case codeOf(a.err) == kafka.OffsetOutOfRange:
+	case a.outside():
 		p.putOff(now.Add(retryWait))
 		return
 	case moved(a.err):
@@ -343,7 +350,16 @@ func (x *flights) behind(p *part, a *fetched, now time.Time) {
 var (
 	errTrimmed = errors.New("the log begins above the position: messages are gone that nobody handled")
 	errBeyond  = errors.New("the position is beyond the log's end: the log was cut off or made again")
+	errCutOff  = errors.New("the log was cut off below the position, and messages that were handled are gone")
 )
+
+// A cutOff is an errCutOff, and has what is finished below where the log was cut off.
+type cutOff struct {
+	error
+	progress
+}
+
+func (c *cutOff) Unwrap() error { return c.error }
 
 // found takes where the log begins and ends whose position is out of range, and does what the policy says. restart is why the
 // partition has to begin anew.
@@ -354,8 +370,13 @@ func (x *flights) found(o outOfRange, first, end int64) (restart error) {
 	}
 	why := fmt.Errorf("%s/%d: %w: position %d, end %d", p.topic, p.no, errBeyond, p.pos, end)
 	switch {
-	case p.pos >= first && p.pos <= end:
-		return nil // a replica, or a leader that was new, did not have it yet
+	case p.pos >= first && o.cut():
+		left, gone := p.tr.cut(o.ends.offset)
+		why = &cutOff{fmt.Errorf("%s/%d: %w: cut off at offset %d, position %d, %d handled", p.topic, p.no, errCutOff, o.ends.offset,
+			p.pos, gone), left}
+	case p.pos >= first && p.pos <= end: // a replica, or a leader that was new, did not have it yet
+		p.forgetEpoch() // of which a leader may have nothing any more, and then would give nothing
+		return nil
 	case p.pos < first:
 		why = fmt.Errorf("%s/%d: %w: from %d to %d", p.topic, p.no, errTrimmed, p.scan, first)
 	}

@@ -284,6 +284,7 @@ type commitment struct {
 	topic    topicID // whose messages they are; zero where the broker has no ids
 	offset   int64
 	metadata string
+	after    int32 // one more than the epoch, see commitMemory; 0: that is not known
 	err      error // the answer
 }
 
@@ -390,7 +391,7 @@ func (w *writer) commitments(cs []*commitment) {
 	w.partitions(ps, func(p partitionID) {
 		w.i32(p.no)
 		w.i64(of[p].offset)
-		w.i32(-1) // leader epoch
+		w.i32(of[p].after - 1) // leader epoch
 		w.nullable(of[p].metadata)
 		w.tags()
 	})
@@ -417,6 +418,7 @@ func readCodes(r *reader) (map[partitionID]int16, error) {
 type position struct {
 	offset   int64
 	metadata string
+	after    int32 // see commitment; 0: that is not known, or does not matter
 	err      error
 }
 
@@ -489,8 +491,8 @@ func (r *reader) positions(at map[partitionID]position) {
 		r.each(func() {
 			no := r.i32()
 			offset := r.i64()
-			r.i32()
-			at[partitionID{name, no}] = position{offset: offset, metadata: r.str(), err: codeErr(r.i16())}
+			after := r.i32() + 1
+			at[partitionID{name, no}] = position{offset: offset, after: after, metadata: r.str(), err: codeErr(r.i16())}
 			r.tags()
 		})
 		r.tags()

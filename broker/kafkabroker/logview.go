@@ -179,7 +179,7 @@ func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) 
 	patience := time.Now().Add(v.cfg.RequestTimeout)
 	for p.from < p.to {
 		req := &fetchRequest{node: p.leader, maxWait: 500 * time.Millisecond, bytes: scanBytes, committed: true,
-			wishes: []wish{{partitionID: p.partitionID, id: p.id, offset: p.from, bytes: scanBytes}}}
+			wishes: []wish{{partitionID: p.partitionID, id: p.id, offset: p.from, epoch: -1, bytes: scanBytes}}}
 		got, err := v.c.fetch(ctx, req, v.cfg.MaxBatchBytes)
 		if err == nil && len(got) == 1 {
 			err = got[0].err

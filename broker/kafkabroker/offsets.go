@@ -200,6 +200,35 @@ func (t *tracker) jump(from, to int64) (gone int64) {
 	return gone + t.skip(0, to, func(s uint8) bool { return s == back || s == stale })
 }
 
+// cut is what is left of its progress where the log was cut off at an offset, and how many that are finished were at or above
+// it. What is on its way into a transaction is not finished: nobody knows what becomes of that.
+func (t *tracker) cut(at int64) (left progress, gone int64) {
+	left = t.snapshot(true).progress
+	left.base, left.done = min(at, t.floor()), nil
+	left.runs = slices.DeleteFunc(left.runs, func(r failedRuns) bool { return r.offset >= at })
+	gone = max(0, t.floor()-at)
+	finish := func(s span) {
+		if s.from < at {
+			left.done = appendSpan(left.done, span{s.from, min(s.to, at)})
+		}
+		gone += max(0, s.to-max(s.from, at))
+	}
+	for i, e := range t.list {
+		if e.state != done {
+			continue
+		}
+		to := t.passed
+		if i+1 < len(t.list) {
+			to = t.list[i+1].offset
+		}
+		finish(span{e.offset, to})
+	}
+	for _, s := range t.before {
+		finish(s)
+	}
+	return left, gone
+}
+
 func (t *tracker) skip(from, to int64, isGone func(uint8) bool) (gone int64) {
 	i, _ := t.find(from)
 	for ; i < len(t.list) && t.list[i].offset < to; i++ {

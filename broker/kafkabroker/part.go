@@ -55,6 +55,9 @@ func newPart(of *holdings, b *start, leader int32) *part {
 	p.claim, p.keeper = broker.NewClaim(b.topic, b.no, p)
 	p.tr = newTracker(b.progress, of.stale.Of(p.logKey()), of.cfg.Window)
 	p.tr.exact = of.cfg.Transactional
+	if p.top = b.progress.base; p.epoch >= 0 {
+		p.top = max(p.top, p.tr.inherited)
+	}
 	return p
 }
 
@@ -118,7 +121,25 @@ func (p *part) moveTo(leader int32) {
 func (p *part) jump(to int64) (gone int64) {
 	gone = p.tr.jump(p.scan, to)
 	p.prefetch.jump(to)
+	p.forgetEpoch()
 	return gone
+}
+
+// forgetEpoch says that it is not known who wrote the last batch that was looked at, or that it is of no use.
+func (p *part) forgetEpoch() { p.epoch, p.top = -1, p.scan }
+
+// passedEpoch is what a commit has of it: that of all that the commit knows of, or none.
+func (p *part) passedEpoch() int32 {
+	if p.top < max(p.tr.inherited, p.tr.passed) {
+		return -1
+	}
+	return p.epoch
+}
+
+// rewritten says whether batches at the position are of a later leader than all that was looked at, which reached further. A
+// broker sees that only where the log was cut off below the position.
+func (p *part) rewritten(raw []byte) bool {
+	return p.epoch >= 0 && p.pos < p.top && hasLater(raw, p.top, p.epoch)
 }
 
 // full says whether its window lets nothing more in. What was given back must come, however full it is.

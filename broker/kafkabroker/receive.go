@@ -153,7 +153,7 @@ func (x *intake) progress(l *decodeLease, now time.Time) {
 		x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: p.scan, N: gone, Err: errCompacted})
 	}
 	p.scan = max(p.scan, at)
-	p.epoch = max(p.epoch, l.d.epoch)
+	p.epoch, p.top = max(p.epoch, l.d.epoch), max(p.top, p.scan)
 	if l.err != nil {
 		x.undecodable(p, l.err, now)
 		return

@@ -28,20 +28,27 @@ type start struct {
 	place
 	dispute  dispute
 	at       position // what is committed
+	epoch    int32    // with it; -1: none
 	progress progress
 	book     *book // what the progress was taken from, where it was none that is committed
 	gap      error // why messages may be missing before position
 	warning  error
 }
 
-func newStart(id partitionID, reset error) *start { return &start{partitionID: id, reset: reset} }
+func newStart(id partitionID, reset error) *start {
+	return &start{partitionID: id, reset: reset, epoch: -1}
+}
 
 // read reads what is committed.
 func (b *start) read(pos position) {
+	b.epoch, pos.after = pos.after-1, 0
 	b.at, b.book = pos, nil
 	b.progress = progress{base: pos.offset, log: b.id.log()}
 	if pos.offset >= 0 {
 		b.progress, b.warning = decodeMetadata(pos.offset, pos.metadata)
+	}
+	if b.progress.log == 0 || b.warning != nil { // not ours: others hand on an epoch that their offset is not of
+		b.epoch = -1
 	}
 	if pos.offset < 0 && b.reset == nil { // and nobody else has begun it since
 		b.reset = b.remembered()
@@ -375,14 +382,19 @@ func (x *starter) goOn(leader int32, bs []*start) (left []*start, err error) {
 // crash (start latest).
 func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error) {
 	by := make(map[int64][]*start)
+	var found []*start
 	for _, b := range bs {
+		if c := (*cutOff)(nil); errors.As(b.reset, &c) && c.log == b.id.log() {
+			b.progress = c.progress
+			found = append(found, b)
+			continue
+		}
 		at := x.cfg.resetTime(b.reset)
 		if b.added() && b.reset == nil && at == timeEnd { // all of it is new: what was written before we found it is nobody else's
 			at = timeStart
 		}
 		by[at] = append(by[at], b)
 	}
-	var found []*start
 	for at, bs := range by {
 		of, failed, e := x.first(leader, bs, at)
 		found = append(found, of...)

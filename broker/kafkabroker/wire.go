@@ -214,14 +214,20 @@ func (r *reader) skipStr() {
 }
 
 // tags skips the tagged fields of a struct.
-func (r *reader) tags() {
+func (r *reader) tags() { r.tagged(math.MaxUint64) }
+
+// tagged reads one of the tagged fields of a struct, and skips the others; nil: it is not there.
+func (r *reader) tagged(which uint64) (field []byte) {
 	if !r.flexible {
-		return
+		return nil
 	}
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
-		r.uvarint()
-		r.take(int(min(r.uvarint(), 1<<31)))
+		tag := r.uvarint()
+		if b := r.take(int(min(r.uvarint(), 1<<31))); tag == which {
+			field = b
+		}
 	}
+	return field
 }
 
 func (r *reader) err() error {

@@ -4,6 +4,7 @@ package kafkad
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -172,4 +173,19 @@ func liveBrokers(addr string) map[int32]bool {
 		ids[b.NodeID] = true
 	}
 	return ids
+}
+
+// CutLog cuts a partition's log off at an offset, which begins a batch, on node i, which was killed: as a power cut does. All of
+// the log has to be in its first segment.
+func (k *Cluster) CutLog(i int, topic string, partition int, at int64) error {
+	name := filepath.Join(k.nodes[i].dir, "data", fmt.Sprintf("%s-%d", topic, partition), "00000000000000000000.log")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	size := 0
+	for len(b)-size > 12 && int64(binary.BigEndian.Uint64(b[size:])) < at {
+		size += 12 + int(binary.BigEndian.Uint32(b[size+8:]))
+	}
+	return os.Truncate(name, int64(size))
 }
