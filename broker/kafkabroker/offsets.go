@@ -207,24 +207,11 @@ func (t *tracker) cut(at int64) (left progress, gone int64) {
 	left.base, left.done = min(at, t.floor()), nil
 	left.runs = slices.DeleteFunc(left.runs, func(r failedRuns) bool { return r.offset >= at })
 	gone = max(0, t.floor()-at)
-	finish := func(s span) {
+	for _, s := range t.finished(0, false) {
 		if s.from < at {
-			left.done = appendSpan(left.done, span{s.from, min(s.to, at)})
+			left.done = append(left.done, span{s.from, min(s.to, at)})
 		}
 		gone += max(0, s.to-max(s.from, at))
-	}
-	for i, e := range t.list {
-		if e.state != done {
-			continue
-		}
-		to := t.passed
-		if i+1 < len(t.list) {
-			to = t.list[i+1].offset
-		}
-		finish(span{e.offset, to})
-	}
-	for _, s := range t.before {
-		finish(s)
 	}
 	return left, gone
 }
@@ -395,7 +382,7 @@ func (t *tracker) snapshot(clean bool) snapshot {
 	} else if t.suspect != nil && t.suspect.offset >= s.base {
 		s.suspect = t.suspect
 	}
-	s.done = t.finished(s.base)
+	s.done = t.finished(s.base, true)
 	for o, n := range t.runs {
 		if o >= s.base {
 			s.runs = append(s.runs, failedRuns{o, n})
@@ -407,11 +394,11 @@ func (t *tracker) snapshot(clean bool) snapshot {
 	return s
 }
 
-// finished lists the finished offsets above base, which is where the first unfinished one is. Offsets without a message join
-// what is finished before them.
-func (t *tracker) finished(base int64) (spans []span) {
+// finished lists the finished offsets from base on, with what is on its way into a transaction or without it. Offsets without a
+// message join what is finished before them.
+func (t *tracker) finished(base int64, onTheirWay bool) (spans []span) {
 	for i, e := range t.list {
-		if e.state != done && e.state != sending || e.offset < base {
+		if e.state != done && !(onTheirWay && e.state == sending) || e.offset < base {
 			continue
 		}
 		to := t.passed
