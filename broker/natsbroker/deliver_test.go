@@ -65,6 +65,18 @@ func waiting(t *testing.T, url string) (s *natsbroker.Source, opened chan error)
 	return s, opened
 }
 
+// begins wants a source to begin at an offset, with one message more there once it is open.
+func begins(t *testing.T, a *admin, s *natsbroker.Source, opened <-chan error, want int64) {
+	t.Helper()
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	a.publish(4, 4)
+	if m := receive(t, s, 1)[0]; m.Offset != want {
+		t.Errorf("the first is %d, want %d", m.Offset, want)
+	}
+}
+
 // A stream that is made while it is waited for has nothing from before: what is written to it before it is found is new.
 func TestDeliverNewOfAStreamThatIsWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -73,13 +85,7 @@ func TestDeliverNewOfAStreamThatIsWaitedFor(t *testing.T) {
 	a := ts.admin()
 	a.stream()
 	a.publish(1, 3)
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
-	a.publish(4, 4)
-	if m := receive(t, s, 1)[0]; m.Offset != 1 {
-		t.Errorf("the first is %d, want 1", m.Offset)
-	}
+	begins(t, a, s, opened, 1)
 }
 
 // One that was there long ago, and was away, has.
@@ -101,13 +107,7 @@ func TestDeliverNewOfAStreamThatWasAway(t *testing.T) {
 	move(dir, aside)
 	s, opened := waiting(t, ts.url())
 	move(aside, dir)
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
-	a.publish(4, 4)
-	if m := receive(t, s, 1)[0]; m.Offset != 4 {
-		t.Errorf("the first is %d, want 4", m.Offset)
-	}
+	begins(t, a, s, opened, 4)
 }
 
 // Nor has one that is made anew while it is consumed.
