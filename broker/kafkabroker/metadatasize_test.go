@@ -118,7 +118,7 @@ func TestMetadataTooLargeMadeAgain(t *testing.T) {
 	ts.limitMetadata(100)
 	ts.put(t, ts.topics[0], 0, 2000)
 	cfg := ts.config(ts.net.link())
-	cfg.RevokeWait, cfg.RebalanceTimeout = patience, 2*patience
+	cfg.RevokeWait, cfg.RebalanceTimeout = lasting, 2*lasting
 	h := ts.open(t, cfg, 2000)
 	defer func() { _ = h.s.Close(context.Background()) }()
 	h.take(2000)
