@@ -25,19 +25,21 @@ func (m *member) current() *broker.Claim {
 
 func (w *world) ended(c *broker.Claim) {
 	w.Helper()
+	patience := w.h.patience()
 	select {
 	case <-c.Ended():
-	case <-time.After(w.h.Patience):
-		w.Fatalf("the claim did not end within %v", w.h.Patience)
+	case <-time.After(patience):
+		w.Fatalf("the claim did not end within %v", patience)
 	}
 }
 
 func (w *world) turned(c *broker.Claim) {
 	w.Helper()
+	patience := w.h.patience()
 	select {
 	case <-c.Revoking():
-	case <-time.After(w.h.Patience):
-		w.Fatalf("the claim was not revoked within %v", w.h.Patience)
+	case <-time.After(patience):
+		w.Fatalf("the claim was not revoked within %v", patience)
 	}
 }
 

@@ -26,7 +26,7 @@ func harnessRedelivers(w *world) {
 	ms := a.take(1)
 	b := w.join()
 	w.sys.Redeliver(w, ms[0])
-	got, _ := b.hand.take(1, w.h.Patience)
+	got, _ := b.hand.take(1, w.h.patience())
 	if len(got) == 0 {
 		noEffect(w, "Redeliver", "a message that is out in a process whose budget is used up does not come to one that stands by")
 	}
@@ -160,7 +160,7 @@ func harnessCounts(w *world) {
 
 // within waits for a condition, and says whether it came to hold.
 func (w *world) within(cond func() bool) bool {
-	for end := time.Now().Add(w.h.Patience); !cond(); time.Sleep(poll) {
+	for end := time.Now().Add(w.h.patience()); !cond(); time.Sleep(poll) {
 		if time.Now().After(end) {
 			return false
 		}

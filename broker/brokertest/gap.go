@@ -131,7 +131,7 @@ func undecodable(w *world) {
 	w.sys.Undecodable(w, w.sys.Topics[0])
 	w.produce(0, 3)
 	m.mustAck(m.take(3)...)
-	rest, err := m.hand.take(3, w.h.Patience)
+	rest, err := m.hand.take(3, w.h.patience())
 	if err != nil {
 		return // it stops, and says so
 	}

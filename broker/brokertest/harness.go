@@ -78,6 +78,7 @@ type Harness struct {
 	Goroutines []string
 
 	skipped func(reason string)
+	starved func() bool // the process waited for a processor, beside other cases; nil: never
 }
 
 // Setup is what a case wants of New.

@@ -46,7 +46,7 @@ func lagIsRight(w *world) {
 func (w *world) lag(s broker.LagReporter, what string, right func(broker.Lag) bool) {
 	w.Helper()
 	if !w.within(func() bool { return right(s.Lag()) }) {
-		w.Fatalf("the lag is %+v after %v, though %s%s", s.Lag(), w.h.Patience, what, w.seen())
+		w.Fatalf("the lag is still %+v, though %s%s", s.Lag(), what, w.seen())
 	}
 }
 
@@ -142,7 +142,7 @@ func lagWhileDown(w *world) {
 		if l.Unsettled != -1 || l.Waiting != -1 {
 			w.Errorf("without ever a contact the lag is %+v, want unknown", l)
 		}
-	case <-time.After(w.h.Patience):
+	case <-time.After(w.h.patience()):
 		w.Fatal("Lag blocks while the broker is away")
 	}
 }

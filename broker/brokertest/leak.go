@@ -35,7 +35,7 @@ func noGoroutineLeft(w *world) {
 		w.sys.Up(w)
 	}
 	left := 0
-	for end := time.Now().Add(w.h.Patience); time.Now().Before(end); time.Sleep(poll) {
+	for end := time.Now().Add(w.h.patience()); time.Now().Before(end); time.Sleep(poll) {
 		if left = len(w.h.running()) - len(before); left <= 0 {
 			return
 		}

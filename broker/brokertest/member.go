@@ -241,7 +241,7 @@ func (m *member) saw(e broker.Event) {
 // take waits for n messages and takes them. why says, where it is not plain, what they are and why they have to come.
 func (m *member) take(n int, why ...string) []*broker.Message {
 	m.w.Helper()
-	ms, err := m.hand.take(n, m.w.h.Patience)
+	ms, err := m.hand.take(n, m.w.h.patience())
 	if len(ms) < n {
 		m.w.Fatalf("%s: %d messages came, want %s; Receive: %v; books: %v%s", m.name, len(ms),
 			strings.Join(append([]string{fmt.Sprint(n)}, why...), " "),

@@ -94,7 +94,7 @@ func noOutputTwice(w *world) {
 func (w *world) eachHasOutput(ids []string) {
 	w.Helper()
 	var without []string
-	for end := time.Now().Add(w.h.Patience); ; time.Sleep(poll) {
+	for end := time.Now().Add(w.h.patience()); ; time.Sleep(poll) {
 		of := outputs(w)
 		without = slices.DeleteFunc(slices.Clone(ids), func(name string) bool { return len(of[name]) > 0 })
 		if len(without) == 0 {

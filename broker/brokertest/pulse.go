@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 type pulse struct {
 	end  chan struct{}
 	done sync.WaitGroup
-	most time.Duration
+	most atomic.Int64 // nanoseconds
 }
 
 const pulseEvery = 5 * time.Millisecond
@@ -37,14 +38,17 @@ func (p *pulse) run() {
 			hops.Go(func() {})
 			hops.Wait()
 		}
-		p.most = max(p.most, time.Since(before)-pulseEvery)
+		p.most.Store(max(p.most.Load(), int64(time.Since(before)-pulseEvery)))
 		tick.Reset(pulseEvery)
 	}
 }
+
+// longest is the longest wait so far.
+func (p *pulse) longest() time.Duration { return time.Duration(p.most.Load()) }
 
 // stop returns the longest wait.
 func (p *pulse) stop() time.Duration {
 	close(p.end)
 	p.done.Wait()
-	return p.most
+	return p.longest()
 }

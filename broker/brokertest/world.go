@@ -102,9 +102,10 @@ func (w *world) need(name string, there bool) {
 // eventually waits until a condition holds, and fails the case when it does not.
 func (w *world) eventually(what string, cond func() bool) {
 	w.Helper()
-	for end := time.Now().Add(w.h.Patience); !cond(); time.Sleep(poll) {
+	patience := w.h.patience()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(poll) {
 		if time.Now().After(end) {
-			w.Fatalf("%s: not within %v; books: %v%s", what, w.h.Patience, w.books.Report(), w.seen())
+			w.Fatalf("%s: not within %v; books: %v%s", what, patience, w.books.Report(), w.seen())
 		}
 	}
 }
@@ -118,12 +119,13 @@ func (w *world) settled() {
 func (w *world) unsettled(want int64) {
 	w.Helper()
 	var got int64
-	for end := time.Now().Add(w.h.Patience); ; time.Sleep(poll) {
+	patience := w.h.patience()
+	for end := time.Now().Add(patience); ; time.Sleep(poll) {
 		if got = w.sys.Unsettled(w); got == want {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("the broker has %d unsettled messages, want %d, after %v; books: %v%s", got, want, w.h.Patience, w.books.Report(),
+			w.Fatalf("the broker has %d unsettled messages, want %d, after %v; books: %v%s", got, want, patience, w.books.Report(),
 				w.seen())
 		}
 	}
