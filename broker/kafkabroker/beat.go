@@ -6,25 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	kafka "github.com/segmentio/kafka-go"
 )
-
-// Answers that kafka-go has no names for.
-const (
-	fencedMemberEpoch    kafka.Error = 110
-	unreleasedInstanceID kafka.Error = 111
-	unsupportedAssignor  kafka.Error = 112
-	staleMemberEpoch     kafka.Error = 113
-	invalidRegex         kafka.Error = 128
-)
-
-// errorNames are what they are called.
-var errorNames = map[kafka.Error]string{
-	fencedMemberEpoch: "FENCED_MEMBER_EPOCH", staleMemberEpoch: "STALE_MEMBER_EPOCH", unreleasedInstanceID: "UNRELEASED_INSTANCE_ID",
-	unsupportedAssignor: "UNSUPPORTED_ASSIGNOR", invalidRegex: "INVALID_REGULAR_EXPRESSION",
-	kafka.GroupMaxSizeReached: "GROUP_MAX_SIZE_REACHED",
-}
 
 // Epochs of a member that say something else.
 const (
@@ -162,12 +144,4 @@ func (k *coordinator) beat(ctx context.Context, b beat) (beatAnswer, error) {
 		err = fmt.Errorf("%w: %s", err, a.message)
 	}
 	return a, err
-}
-
-// spelled says an error's name where kafka-go has none.
-func spelled(err error) error {
-	if name := errorNames[codeOf(err)]; name != "" {
-		return fmt.Errorf("%s (%w)", name, err)
-	}
-	return err
 }

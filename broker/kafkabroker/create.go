@@ -113,7 +113,7 @@ func readCreated(r *reader, name string) error {
 		return err
 	}
 	if code != 0 && why != "" {
-		return fmt.Errorf("%w: %q", kafka.Error(code), why)
+		return fmt.Errorf("%w: %q", codeErr(code), why)
 	}
 	return codeErr(code)
 }

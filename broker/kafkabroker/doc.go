@@ -45,7 +45,7 @@
 //	bells.go           wake the loop and the fetcher when there is something for them
 //	exchange.go        one request and its answer; wire.go, headers.go, fetch.go, bounds.go, batch.go, codec.go: their bytes;
 //	                   guard.go: what kafka-go is to decode, looked at before; features.go: what the cluster has agreed on;
-//	                   throttle.go: what a quota lets wait
+//	                   codes.go: what is refused; throttle.go: what a quota lets wait
 //	config.go          settings; dial.go: the connection; login.go: SASL; discovery.go: which brokers the Transport knows
 //	publisher.go       writes messages; create.go, admin.go: topics; leaders.go: where to; sender.go: what goes to one broker, by
 //	                   produce.go

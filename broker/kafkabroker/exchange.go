@@ -381,11 +381,3 @@ func readVersions(r *reader) (map[int16][2]int16, error) {
 	}
 	return vs, r.err()
 }
-
-// codeErr is nil for 0.
-func codeErr(code int16) error {
-	if code == 0 {
-		return nil
-	}
-	return kafka.Error(code)
-}

@@ -97,7 +97,7 @@ func (k *coordinator) check(what string, code int16) error {
 		k.forget()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, spelled(err))
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func readChallenge(r *reader, version int16) (challenge []byte, lifetime time.Du
 		return nil, 0, err
 	}
 	if code != 0 && why != "" {
-		return nil, 0, fmt.Errorf("%w: %q", kafka.Error(code), why)
+		return nil, 0, fmt.Errorf("%w: %q", codeErr(code), why)
 	}
 	return challenge, lifetime, codeErr(code)
 }

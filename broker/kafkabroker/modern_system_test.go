@@ -129,7 +129,7 @@ func (ts *testSystem) setGroup(settings map[string]string) {
 		panic(err)
 	}
 	if code := resp.Resources[0].ErrorCode; code != 0 {
-		panic(spelled(codeErr(code)))
+		panic(codeErr(code))
 	}
 }
 
