@@ -34,9 +34,10 @@ func TestMain(m *testing.M) {
 }
 
 // leaked waits for goroutines to end: those of a cluster in this process take a while on a busy machine, longer than goleak does.
+// Where a cluster is closed while a function runs that stands in for it, it can keep a lock for which that one's goroutine waits.
 func leaked() (err error) {
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if err = goleak.Find(); err == nil {
+		if err = goleak.Find(goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*Cluster).runControl.func1")); err == nil {
 			return nil
 		}
 	}
