@@ -43,12 +43,12 @@ func (p *pulse) run() {
 	}
 }
 
-// longest is the longest wait so far.
-func (p *pulse) longest() time.Duration { return time.Duration(p.most.Load()) }
+// starved says whether the longest wait so far was a good part of a lease.
+func (p *pulse) starved(lease time.Duration) bool { return time.Duration(p.most.Load()) >= lease/16 }
 
 // stop returns the longest wait.
 func (p *pulse) stop() time.Duration {
 	close(p.end)
 	p.done.Wait()
-	return p.longest()
+	return time.Duration(p.most.Load())
 }

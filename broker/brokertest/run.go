@@ -129,7 +129,7 @@ func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 		alone, now := c.alone || try > triesBeside, *h
 		leave := enter(alone)
 		p := startPulse()
-		now.starved = func() bool { return !alone && p.longest() >= h.Lease/16 }
+		now.starved = func() bool { return !alone && p.starved(h.Lease) }
 		r.do(func() { c.do(r, &now) })
 		waited := p.stop()
 		leave()
@@ -137,7 +137,7 @@ func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 			return
 		}
 		text := strings.Join(r.said, "\n")
-		if waited < h.Lease/16 || try == tries {
+		if !p.starved(h.Lease) || try == tries {
 			t.Errorf("%s\n(the longest wait for a processor was %v)", text, waited)
 			return
 		}
