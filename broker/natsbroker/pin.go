@@ -228,8 +228,24 @@ func (p *pin) standsBy() bool { return p.group != "" && (p.id == "" || p.lost !=
 // got takes the id of the pin that came with a delivery: it is our turn, and what is missing is to be gathered first.
 func (p *pin) got(id string, contact int64) { p.id, p.seen, p.gathering = id, contact, true }
 
-// learned takes the id of whoever is pinned, and says whether it is ours: the server keeps a pin for ttl from when it was given.
-func (p *pin) learned(id string, now int64) (ours bool) {
+// perhaps says that it may be our turn, by an id that came before this session began.
+func (p *pin) perhaps(id string, now int64) { p.unread, p.expect = now, id }
+
+// A pinQuestion is for what the server is asked whom it pins.
+type pinQuestion struct {
+	unread int64
+	expect string
+}
+
+func (p *pin) question() pinQuestion { return pinQuestion{p.unread, p.expect} }
+
+// learned takes the id of whoever was pinned when q was asked, and says whether it is ours: the server keeps a pin for ttl from
+// when it was given. Where another question has come up meanwhile, that is still to be asked. The sequence: the consumer that was
+// made anew is asked for an earlier id; it pins us, for a request that it got before; the answer is of before that.
+func (p *pin) learned(q pinQuestion, id string, now int64) (ours bool) {
+	if q != p.question() {
+		return false
+	}
 	ours = p.id == "" && p.unread != 0 && id != "" && now-p.unread < p.ttl && (p.expect == "" || p.expect == id)
 	if p.unread, p.expect = 0, ""; !ours {
 		p.brought = ""

@@ -100,8 +100,9 @@ func (p *pinner) learn(ctx context.Context, ses *session) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.side.term(ses)/2)
 	defer cancel()
+	q := p.side.question(ses)
 	if info, err := p.consumer.info(ctx); err == nil {
-		p.side.learned(ses, info)
+		p.side.learned(ses, q, info)
 	}
 }
 

@@ -50,6 +50,7 @@ func (s pinSide) follow(ses *session) (old *inbox) {
 	k := &s.stock
 	if k.ses == ses && k.flow.fatal == nil && !k.flow.closing {
 		k.follow(ses.next(k.pulls.gate.Budget().Messages))
+		k.pinnedAgain(ses)
 		old = k.pulls.leave()
 	}
 	return old
@@ -92,15 +93,22 @@ func (s pinSide) term(ses *session) time.Duration {
 	return time.Duration(s.stock.term(ses))
 }
 
-// learned takes the id of whoever is pinned.
-func (s pinSide) learned(ses *session, info *jetstream.ConsumerInfo) {
+// question is for what the server is asked now whom it pins.
+func (s pinSide) question(ses *session) pinQuestion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ses.pin.question()
+}
+
+// learned takes the id of whoever was pinned when q was asked.
+func (s pinSide) learned(ses *session, q pinQuestion, info *jetstream.ConsumerInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.stock
 	if k.ses != ses || ses.ended || ses.pin.lost != nil {
 		return
 	}
-	if id := pinnedNow(info); ses.pin.learned(id, k.clock.now()) {
+	if id := pinnedNow(info); ses.pin.learned(q, id, k.clock.now()) {
 		k.beginTurn(ses, id)
 		if reply := ses.pin.brought; reply != "" {
 			k.giveBack(reply)

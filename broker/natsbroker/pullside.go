@@ -74,15 +74,15 @@ func (s pullSide) session() *session {
 	return s.stock.ses
 }
 
-// enter has pulls answered at an inbox from now on. One inbox is to be drained: the one before, or this one, where it came too
-// late.
+// enter has pulls answered at an inbox from now on. One inbox is to be drained: the one before, unless it is to be listened to,
+// or this one, where it came too late.
 func (s pullSide) enter(b *inbox) (old *inbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stock.flow.closing || s.stock.ses != b.ses { // it has left its inbox already
 		return b, false
 	}
-	return s.stock.pulls.enter(b), true
+	return s.stock.linger(s.stock.pulls.enter(b)), true
 }
 
 // A pull is one request to send, and to which inbox it is answered.

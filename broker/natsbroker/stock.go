@@ -126,6 +126,7 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 		}
 	case b.ses.pin.lost != nil: // whoever is pinned now waits for it
 		s.giveBack(m.Reply)
+		s.pinnedAgain(b.ses)
 	default: // of a consumer that is no more, or of the one that followed it
 		s.pinnedBefore(id, m.Reply)
 	}
@@ -162,6 +163,13 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 		s.lose(b.ses, errPinTaken)
 	}
 	return current
+}
+
+// linger has an inbox that was left listened to for as long as its requests may be answered, where one of them may be pinned. It
+// returns the one to be drained.
+func (s *stock) linger(old *inbox) *inbox {
+	expires, _ := pullTimes(s.cfg.Heartbeat, s.pulls.maxExpires)
+	return s.pulls.linger(old, s.clock.now()+int64(expires))
 }
 
 // doubt has nothing said, or pulled anew, until the consumer was found to be the same.

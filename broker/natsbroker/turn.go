@@ -59,6 +59,15 @@ func (s *stock) pinnedBefore(id, reply string) {
 	}
 }
 
+// pinnedAgain looks whether a pin came after a session's own: a request of when we stood by, which was with the server still, has
+// our next turn then.
+func (s *stock) pinnedAgain(ses *session) {
+	if p := &s.ses.pin; s.pinID != ses.pin.id && p.id == "" && p.lost == nil {
+		p.perhaps(s.pinID, s.clock.now())
+		s.bells.pin.Ring()
+	}
+}
+
 // beginTurn takes the id of the pin: it is our turn.
 func (s *stock) beginTurn(ses *session, id string) {
 	ses.pin.got(id, s.leases.contact)

@@ -18,34 +18,20 @@ func TestPinnedAtAnInboxThatWasLeft(t *testing.T) {
 		ours   bool
 	}{"by the new consumer": {"x", true}, "by the one before": {"another", false}} {
 		t.Run(name, func(t *testing.T) {
-			s, err := NewSource(Config{Stream: "S", Consumer: "c"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.held.open(broker.Options{Ordered: true, Budget: broker.Budget{Messages: 10, Bytes: 100_000}})
+			s, begin := standingBy(t)
 			watched, pins := watchSide{s.held}, pinSide{s.held}
-			d := durable{consumer: &jetstream.ConsumerInfo{Config: Config{}.Durable(true)}}
-			begin := func() *session {
-				ses := newSession(s.held, "", 10)
-				ses.pin.group = pinGroup
-				watched.begin(ses, d)
-				return ses
-			}
 			before := begin()
-			b := &inbox{ses: before, prefix: "_INBOX.x."}
-			s.held.stock.pulls.enter(b)
-			s.held.stock.pulls.sent(request{id: 1, batch: 1})
+			b := askedAt(s, before)
 			if old, _ := watched.fence(before, connEpoch{}, nil); old != nil {
 				t.Fatal("it listens no more while its request is with the server")
 			}
 			ses := begin()
 			for range 2 { // the second time it comes when all is known
-				s.puller.arrived(b, &nats.Msg{Subject: "s.a", Header: nats.Header{pinHeader: {"x"}},
-					Reply: "$JS.ACK.S.c.1.5.1.1700000000000000000.0"})
+				s.puller.arrived(b, pinnedBy("x"))
 				if n := len(s.outbox.settles.naks); n > 0 && ses.pin.id == "" {
 					t.Fatal("it is given back before it is known whose it is")
 				}
-				pins.learned(ses, &jetstream.ConsumerInfo{PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: c.pinned}}})
+				pins.learned(ses, pins.question(ses), infoOfPin(c.pinned))
 			}
 			if ours := ses.pin.id == "x"; ours != c.ours {
 				t.Errorf("it is our turn: %v", ours)
@@ -58,6 +44,114 @@ func TestPinnedAtAnInboxThatWasLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The consumer that was made anew is asked whom it pins, for the sake of an earlier id; before it has answered, a delivery comes
+// by which it has pinned us. The answer is of before that, so it does not say that the pin is another's.
+func TestPinnedWhileItWasAsked(t *testing.T) {
+	s, begin := standingBy(t)
+	watched, pins := watchSide{s.held}, pinSide{s.held}
+	s.held.stock.pinID = "earlier"
+	before := begin()
+	b := askedAt(s, before)
+	watched.fence(before, connEpoch{}, nil)
+	ses := begin()
+
+	asked := pins.question(ses)
+	s.puller.arrived(b, pinnedBy("x"))
+	pins.learned(ses, asked, infoOfPin(""))
+	if _, a, _ := pins.step(0); a != pinLearn {
+		t.Errorf("the next action is %d, and whose the pin is remains unknown", a)
+	}
+	pins.learned(ses, pins.question(ses), infoOfPin("x"))
+	if ses.pin.id != "x" || len(s.outbox.settles.naks) != 1 {
+		t.Errorf("our pin is %q, and %d deliveries were given back", ses.pin.id, len(s.outbox.settles.naks))
+	}
+}
+
+// Who stands by may be pinned at an inbox that was left for another one, of the same session: its request is still with the
+// server.
+func TestPinnedAtTheInboxBefore(t *testing.T) {
+	s, begin := standingBy(t)
+	ses := begin()
+	b := askedAt(s, ses)
+	if old, ok := (pullSide{s.held}).enter(&inbox{ses: ses, prefix: "_INBOX.y."}); old != nil || !ok {
+		t.Fatal("it listens no more while its request is with the server")
+	}
+	s.puller.arrived(b, pinnedBy("x"))
+	if ses.pin.id != "x" {
+		t.Error("it is our turn, and we do not know it")
+	}
+}
+
+// A request of when we stood by may be with the server still when it is our turn. When that is over the server can pin it: it is
+// our turn anew.
+func TestPinnedOnceMore(t *testing.T) {
+	for name, late := range map[string]bool{"before the next session": false, "in the next session": true} {
+		t.Run(name, func(t *testing.T) {
+			s, begin := standingBy(t)
+			pins := pinSide{s.held}
+			ses := begin()
+			b := askedAt(s, ses)
+			now := askedAt(s, ses) // b lingers
+			s.puller.arrived(now, pinnedBy("x"))
+			if !late {
+				s.puller.arrived(b, pinnedBy("y"))
+			}
+			s.held.stock.lose(ses, errPinTaken)
+			for range 3 {
+				if _, a, _ := pins.step(0); a == pinEnd {
+					pins.fence(ses)
+					pins.follow(ses)
+				}
+			}
+			if late {
+				s.puller.arrived(b, pinnedBy("y"))
+			}
+			next := s.held.stock.ses
+			if next == ses {
+				t.Fatal("the turn by the first pin is not over")
+			}
+			pins.learned(next, pins.question(next), infoOfPin("y"))
+			if next.pin.id != "y" {
+				t.Errorf("our pin is %q", next.pin.id)
+			}
+		})
+	}
+}
+
+// standingBy is a source in an order, and what begins a session of it.
+func standingBy(t *testing.T) (s *Source, begin func() *session) {
+	t.Helper()
+	s, err := NewSource(Config{Stream: "S", Consumer: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.held.open(broker.Options{Ordered: true, Budget: broker.Budget{Messages: 10, Bytes: 100_000}})
+	return s, func() *session {
+		ses := newSession(s.held, "", 10)
+		ses.pin.group = pinGroup
+		watchSide{s.held}.begin(ses, durable{consumer: &jetstream.ConsumerInfo{Config: Config{}.Durable(true)}})
+		return ses
+	}
+}
+
+// askedAt has a new inbox, at which one message was asked for.
+func askedAt(s *Source, ses *session) *inbox {
+	b := &inbox{ses: ses, prefix: "_INBOX.x."}
+	pullSide{s.held}.enter(b)
+	s.held.stock.pulls.sent(request{id: 1, batch: 1})
+	return b
+}
+
+// pinnedBy is a delivery that comes with a pin's id.
+func pinnedBy(id string) *nats.Msg {
+	return &nats.Msg{Subject: "s.a", Header: nats.Header{pinHeader: {id}}, Reply: "$JS.ACK.S.c.1.5.1.1700000000000000000.0"}
+}
+
+// infoOfPin is what the consumer says of itself.
+func infoOfPin(id string) *jetstream.ConsumerInfo {
+	return &jetstream.ConsumerInfo{PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: id}}}
 }
 
 // What the process before settled between its redelivery here and the first count of our turn is not taken for what that process

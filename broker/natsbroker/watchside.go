@@ -33,7 +33,7 @@ func (s watchSide) begin(ses *session, d durable) {
 	k.follow(ses)
 	k.adopt(d.consumer.Config)
 	if ses.pin.group != "" && k.pinID != "" { // perhaps a request of before it was known has our turn
-		ses.pin.unread, ses.pin.expect = k.clock.now(), k.pinID
+		ses.pin.perhaps(k.pinID, k.clock.now())
 		k.bells.pin.Ring()
 	}
 	k.pulls.revive = true
@@ -141,8 +141,7 @@ func (s watchSide) fence(ses *session, over connEpoch, fatal error) (old *inbox,
 	if fatal != nil {
 		k.flow.fatal = fatal
 	}
-	expires, _ := pullTimes(k.cfg.Heartbeat, k.pulls.maxExpires)
-	old = k.pulls.linger(k.pulls.leave(), k.clock.now()+int64(expires))
+	old = k.linger(k.pulls.leave())
 	k.receiver.rouse()
 	return old, !k.flow.closing
 }
