@@ -79,10 +79,12 @@ func (s pullSide) session() *session {
 func (s pullSide) enter(b *inbox) (old *inbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stock.flow.closing || s.stock.ses != b.ses { // it has left its inbox already
+	k := &s.stock
+	// What has ended has left its inbox already, and what is asked for at this one would not be listened to.
+	if k.flow.closing || k.ses != b.ses || b.ses.ended {
 		return b, false
 	}
-	return s.stock.linger(s.stock.pulls.enter(b)), true
+	return k.linger(k.pulls.enter(b)), true
 }
 
 // A pull is one request to send, and to which inbox it is answered.

@@ -69,6 +69,23 @@ func TestPinnedWhileItWasAsked(t *testing.T) {
 	}
 }
 
+// The puller may be about to enter an inbox when the session ends that it is for. Nothing is asked for there: what the consumer
+// that was made anew answers to it would not be listened to.
+func TestNothingIsAskedForAnEndedSession(t *testing.T) {
+	s, begin := standingBy(t)
+	ses := begin()
+	watchSide{s.held}.fence(ses, connEpoch{}, nil)
+	late := &inbox{ses: ses, prefix: "_INBOX.x."}
+	side := pullSide{s.held}
+	side.reviving()
+	if old, ok := side.enter(late); ok || old != late {
+		t.Error("it enters an inbox of a session that has ended")
+	}
+	if _, ok := side.next(); ok {
+		t.Error("it asks for a message of a session that has ended")
+	}
+}
+
 // Who stands by may be pinned at an inbox that was left for another one, of the same session: its request is still with the
 // server.
 func TestPinnedAtTheInboxBefore(t *testing.T) {
