@@ -140,8 +140,9 @@ func (h *holdings) lost() {
 	defer h.mu.Unlock()
 	h.stock.pulls.lost()
 	h.stock.older = h.stock.came
-	if ses := h.stock.ses; ses != nil { // after a restart of the server the id would be another's
-		ses.pin.unread, ses.pin.brought = 0, ""
+	// After a restart of the server an id that was not read would be another's. One that was read is nobody's then.
+	if ses := h.stock.ses; ses != nil && ses.pin.expect == "" {
+		ses.pin.unread = 0
 	}
 }
 

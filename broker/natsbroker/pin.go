@@ -37,13 +37,12 @@ type pin struct {
 	group string // in which one process at a time is pinned; empty: all get messages
 	ttl   int64  // of the consumer as it is
 
-	id      string // of ours; empty: we stand by
-	seen    int64  // when the server last certainly kept it for us
-	unread  int64  // since when it may be ours by an id that we did not read here, which is then to be learned; 0: it is not so
-	expect  string // that id, where it was read before this session began; empty: it came with headers that cannot be read
-	brought string // the delivery that it came with, which is not here; empty: there is none
-	lost    error  // why the session is ending
-	by      int64  // when a session that is ending ends; 0: that was not announced
+	id     string // of ours; empty: we stand by
+	seen   int64  // when the server last certainly kept it for us
+	unread int64  // since when it may be ours by an id that we did not read here, which is then to be learned; 0: it is not so
+	expect string // that id, where it was read before this session began; empty: it came with headers that cannot be read
+	lost   error  // why the session is ending
+	by     int64  // when a session that is ending ends; 0: that was not announced
 
 	gathering bool
 	want      int    // how many to ask for, to gather
@@ -228,7 +227,7 @@ func (p *pin) standsBy() bool { return p.group != "" && (p.id == "" || p.lost !=
 // got takes the id of the pin that came with a delivery: it is our turn, and what is missing is to be gathered first.
 func (p *pin) got(id string, contact int64) { p.id, p.seen, p.gathering = id, contact, true }
 
-// perhaps says that it may be our turn, by an id that came before this session began.
+// perhaps says that it may be our turn, by an id that did not come as the session's own; empty: it could not be read.
 func (p *pin) perhaps(id string, now int64) { p.unread, p.expect = now, id }
 
 // A pinQuestion is for what the server is asked whom it pins.
@@ -247,9 +246,7 @@ func (p *pin) learned(q pinQuestion, id string, now int64) (ours bool) {
 		return false
 	}
 	ours = p.id == "" && p.unread != 0 && id != "" && now-p.unread < p.ttl && (p.expect == "" || p.expect == id)
-	if p.unread, p.expect = 0, ""; !ours {
-		p.brought = ""
-	}
+	p.unread, p.expect = 0, ""
 	return ours
 }
 

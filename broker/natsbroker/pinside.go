@@ -110,10 +110,13 @@ func (s pinSide) learned(ses *session, q pinQuestion, info *jetstream.ConsumerIn
 	}
 	if id := pinnedNow(info); ses.pin.learned(q, id, k.clock.now()) {
 		k.beginTurn(ses, id)
-		if reply := ses.pin.brought; reply != "" {
-			k.giveBack(reply)
+		if k.brought != "" {
+			k.giveBack(k.brought)
 		}
 		k.bells.pin.Ring()
+	}
+	if ses.pin.unread == 0 { // it is known whose the delivery was
+		k.brought = ""
 	}
 }
 

@@ -37,6 +37,7 @@ type stock struct {
 
 	came    uint64    // deliveries, ever
 	pinID   string    // the newest that came with one
+	brought string    // the delivery that it came with, which is neither here nor given back; empty: there is none
 	older   uint64    // those up to this one are of a consumer that may be no more
 	created time.Time // of the consumer
 	from    after     // from where to go on when the consumer is lost
@@ -113,8 +114,8 @@ func (s *stock) fail(err error) {
 func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 	id, size := "", m.Size()
 	if b.ses.pin.group != "" {
-		if id, size = takePin(m); id != "" {
-			s.pinID = id
+		if id, size = takePin(m); id != "" && id != s.pinID {
+			s.pinID, s.brought = id, ""
 		}
 	}
 	asked := s.pulls.came(b, size)

@@ -16,7 +16,7 @@ func (s *stock) mine(ses *session, id string, m *nats.Msg, d delivery) bool {
 	p := &ses.pin
 	if id == "" && unreadable(m) {
 		if id = p.id; id == "" && p.lost == nil { // it is our turn, and the consumer's info has the id
-			p.unread, p.expect = s.clock.now(), ""
+			p.perhaps("", s.clock.now())
 			s.giveBack(m.Reply)
 			s.bells.pin.Ring()
 			return false
@@ -47,15 +47,18 @@ func (s *stock) mine(ses *session, id string, m *nats.Msg, d delivery) bool {
 }
 
 // pinnedBefore takes the id of a pin, and the delivery, that came to an inbox of a session on an earlier consumer. It is our turn
-// if the present one says so, and then the delivery is its.
+// if the present one says so, or the one that follows it, and then the delivery is its.
 func (s *stock) pinnedBefore(id, reply string) {
 	switch p := &s.ses.pin; {
-	case id == "" || p.group == "" || p.lost != nil:
-	case p.id == id:
+	case id == "" || p.group == "":
+	case p.id == id && p.lost == nil:
 		s.giveBack(reply)
-	case p.id == "":
-		p.unread, p.expect, p.brought = s.clock.now(), id, reply
-		s.bells.pin.Ring()
+	default:
+		s.brought = reply
+		if p.id == "" && p.lost == nil {
+			p.perhaps(id, s.clock.now())
+			s.bells.pin.Ring()
+		}
 	}
 }
 

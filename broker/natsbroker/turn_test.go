@@ -69,6 +69,31 @@ func TestPinnedWhileItWasAsked(t *testing.T) {
 	}
 }
 
+// The delivery that comes with the pin may come before the session has begun that is to have it, and the connection may be lost
+// before the consumer has said whom it pins. Neither makes it another's.
+func TestPinnedBeforeTheSession(t *testing.T) {
+	for name, broken := range map[string]bool{"with the connection": false, "over another one": true} {
+		t.Run(name, func(t *testing.T) {
+			s, begin := standingBy(t)
+			watched, pins := watchSide{s.held}, pinSide{s.held}
+			before := begin()
+			b := askedAt(s, before)
+			watched.fence(before, connEpoch{}, nil)
+			between := begin()
+			watched.fence(between, connEpoch{}, nil)
+			s.puller.arrived(b, pinnedBy("x"))
+			ses := begin()
+			if broken {
+				s.held.lost()
+			}
+			pins.learned(ses, pins.question(ses), infoOfPin("x"))
+			if ses.pin.id != "x" || len(s.outbox.settles.naks) != 1 {
+				t.Errorf("our pin is %q, and %d deliveries were given back", ses.pin.id, len(s.outbox.settles.naks))
+			}
+		})
+	}
+}
+
 // The puller may be about to enter an inbox when the session ends that it is for. Nothing is asked for there: what the consumer
 // that was made anew answers to it would not be listened to.
 func TestNothingIsAskedForAnEndedSession(t *testing.T) {
