@@ -43,7 +43,7 @@ func (s pinSide) fence(ses *session) (cause error) {
 	return fmt.Errorf("%w: natsbroker: consumer %s: %w", broker.ErrLost, s.stock.cfg.Consumer, ses.pin.lost)
 }
 
-// follow is the second half: another session stands by. The inbox is to be drained; its requests carry the pin's id.
+// follow is the second half: another session stands by. The inbox is to be drained.
 func (s pinSide) follow(ses *session) (old *inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s pinSide) follow(ses *session) (old *inbox) {
 	if k.ses == ses && k.flow.fatal == nil && !k.flow.closing {
 		k.follow(ses.next(k.pulls.gate.Budget().Messages))
 		k.pinnedAgain(ses)
-		old = k.pulls.leave()
+		old = k.leave()
 	}
 	return old
 }

@@ -54,7 +54,7 @@ func (p *puller) run(ctx context.Context) {
 		}
 		step := p.side.step()
 		step.old.drain()
-		if step.stood {
+		if step.old.mayBePinned() {
 			p.forget(ctx)
 		}
 		if step.idle || (step.revive && !p.renew(ctx, &q)) {
@@ -87,7 +87,7 @@ func (p *puller) renew(ctx context.Context, q *quiet) bool {
 	}
 	p.side.reviving()
 	p.outbox.reconnected(epochOf(nc))
-	if !p.outbox.isSure(epochOf(nc)) || !p.leases.contact(ctx) || !p.enter(nc) {
+	if !p.outbox.isSure(epochOf(nc)) || !p.leases.contact(ctx) || !p.enter(ctx, nc) {
 		p.side.revive()
 		return false
 	}
@@ -97,7 +97,7 @@ func (p *puller) renew(ctx context.Context, q *quiet) bool {
 }
 
 // enter has pulls answered at a new inbox.
-func (p *puller) enter(nc *nats.Conn) bool {
+func (p *puller) enter(ctx context.Context, nc *nats.Conn) bool {
 	b := &inbox{ses: p.side.session(), prefix: nc.NewInbox() + "."}
 	sub, err := nc.Subscribe(b.prefix+"*", func(m *nats.Msg) { p.arrived(b, m) })
 	if err != nil {
@@ -110,12 +110,15 @@ func (p *puller) enter(nc *nats.Conn) bool {
 	}
 	old, ok := p.side.enter(b)
 	old.drain()
+	if old.mayBePinned() {
+		p.forget(ctx)
+	}
 	return ok
 }
 
-// forget has the server forget requests whose inbox was left while we stood by. By itself it does so later, and until then pins
-// one of them for nobody: it takes the first of the group for the next message, and only then looks whether somebody still waits
-// there (nextWaiting of nats-server 2.15). A consumer's info makes it look at once.
+// forget has the server forget requests of when we stood by, whose inbox was drained. By itself it does so later, and until then
+// pins one of them for nobody: it takes the first of the group for the next message, and only then looks whether somebody still
+// waits there (nextWaiting of nats-server 2.15). A consumer's info makes it look at once.
 func (p *puller) forget(ctx context.Context) {
 	if !p.link.connected() {
 		return

@@ -33,6 +33,7 @@ type inbox struct {
 	prefix  string // requests carry prefix and a number as their reply subject
 	retired bool   // it answers no request that counts; as owed, the pulls' own
 	owed    int    // of a retired one, how many messages it had been asked for and had not brought
+	stood   bool   // its newest request is of one that stands by: it has no pin's id
 	until   int64  // of one that lingers, when its requests are over
 }
 
@@ -44,12 +45,13 @@ func (b *inbox) drain() {
 	}
 }
 
+// mayBePinned says whether a request that was sent with this inbox may still be pinned by the server.
+func (b *inbox) mayBePinned() bool { return b != nil && b.stood && b.owed > 0 }
+
 // inboxes are some of them.
 type inboxes []*inbox
 
-func (bs inboxes) any() bool {
-	return slices.ContainsFunc(bs, func(b *inbox) bool { return b != nil })
-}
+func (bs inboxes) mayBePinned() bool { return slices.ContainsFunc(bs, (*inbox).mayBePinned) }
 
 func (bs inboxes) drain() {
 	for _, b := range bs {
@@ -75,15 +77,15 @@ func (p *pulls) leave() (old *inbox) {
 	return old
 }
 
-// mostLinger bounds the inboxes that linger: a consumer can be made anew again and again.
+// mostLinger bounds the inboxes that linger: a consumer can be made anew, and a source be paused, again and again.
 const mostLinger = 8
 
-// linger has an inbox that was left listened to until its requests are over, where one of them may be pinned: it stood by, and a
-// consumer made anew under the same name answers it as well. The sequence, where it is not listened to: the request is on its way
-// to the server; we hear of the new consumer, and let go of the inbox; the server pins the request just then, for nobody, and all
-// wait until the pin's time is over. It returns the one to be drained instead.
+// linger has an inbox that was left listened to until its requests are over, where one of them may be pinned: it is of one who
+// stood by, and a consumer made anew under the same name answers it as well. The sequence, where it is not listened to: the
+// request is with the server, or on its way; we are paused, or hear of the new consumer, and let go of the inbox; the server pins
+// the request just then, for nobody, and all wait until the pin's time is over. It returns the one to be drained instead.
 func (p *pulls) linger(old *inbox, until int64) *inbox {
-	if old == nil || old.owed == 0 || old.ses.pin.group == "" || old.ses.pin.id != "" {
+	if !old.mayBePinned() {
 		return old
 	}
 	old.until = until

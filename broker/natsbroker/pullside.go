@@ -13,7 +13,6 @@ type pullSide struct{ *holdings }
 type pullStep struct {
 	idle   bool    // nothing may be asked for
 	old    inboxes // to be drained
-	stood  bool    // we stood by when their requests were sent
 	revive bool    // the requests are void
 }
 
@@ -22,14 +21,13 @@ func (s pullSide) step() (p pullStep) {
 	defer s.mu.Unlock()
 	k := &s.stock
 	switch {
-	case k.flow.givesBack() || k.flow.closing:
+	case k.flow.fatal != nil || k.flow.closing:
 		p.idle, p.old = true, k.pulls.leaveAll()
-	case k.ses == nil || k.ses.ended || k.ses.pin.lost != nil: // what lingers is answered by the next consumer
-		p.idle, p.old = true, inboxes{k.pulls.leave()}
+	case k.flow.givesBack() || k.ses == nil || k.ses.ended || k.ses.pin.lost != nil:
+		p.idle, p.old = true, append(k.pulls.lingered(k.clock.now()), k.leave())
 	default:
 		p.old = k.pulls.lingered(k.clock.now())
 	}
-	p.stood = p.idle && p.old.any() && k.standsBy()
 	p.revive = !p.idle && k.pulls.mayRevive(k.clock.now())
 	return p
 }
@@ -84,7 +82,9 @@ func (s pullSide) enter(b *inbox) (old *inbox, ok bool) {
 	if k.flow.closing || k.ses != b.ses || b.ses.ended {
 		return b, false
 	}
-	return k.linger(k.pulls.enter(b)), true
+	old = k.leave()
+	k.pulls.enter(b)
+	return old, true
 }
 
 // A pull is one request to send, and to which inbox it is answered.
@@ -111,6 +111,7 @@ func (s pullSide) next() (p pull, ok bool) {
 	k.pulls.lastSent = k.clock.now()
 	k.pulls.meter.send(r.id, k.pulls.lastSent)
 	to := k.pulls.in
+	to.stood = to.ses.pin.group != "" && to.ses.pin.id == ""
 	to.ses.pin.asked()
 	return pull{r, to, to.ses.pin.group, to.ses.pin.id, k.pulls.maxExpires}, true
 }

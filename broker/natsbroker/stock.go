@@ -166,11 +166,11 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 	return current
 }
 
-// linger has an inbox that was left listened to for as long as its requests may be answered, where one of them may be pinned. It
-// returns the one to be drained.
-func (s *stock) linger(old *inbox) *inbox {
+// leave voids the requests, and returns their inbox, to be drained; where one of them may be pinned, that is listened to for as
+// long as it may be answered.
+func (s *stock) leave() (old *inbox) {
 	expires, _ := pullTimes(s.cfg.Heartbeat, s.pulls.maxExpires)
-	return s.pulls.linger(old, s.clock.now()+int64(expires))
+	return s.pulls.linger(s.pulls.leave(), s.clock.now()+int64(expires))
 }
 
 // doubt has nothing said, or pulled anew, until the consumer was found to be the same.

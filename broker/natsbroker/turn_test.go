@@ -21,7 +21,7 @@ func TestPinnedAtAnInboxThatWasLeft(t *testing.T) {
 			s, begin := standingBy(t)
 			watched, pins := watchSide{s.held}, pinSide{s.held}
 			before := begin()
-			b := askedAt(s, before)
+			b := askedAt(t, s, before)
 			if old, _ := watched.fence(before, connEpoch{}, nil); old != nil {
 				t.Fatal("it listens no more while its request is with the server")
 			}
@@ -39,7 +39,7 @@ func TestPinnedAtAnInboxThatWasLeft(t *testing.T) {
 			if n := len(s.outbox.settles.naks); (n == 2) != c.ours || (n == 0) == c.ours {
 				t.Errorf("%d were given back", n)
 			}
-			if !s.held.stock.pulls.lingered(0).any() {
+			if len(s.held.stock.pulls.lingered(0)) != 1 {
 				t.Error("it listens on though its request was answered")
 			}
 		})
@@ -53,7 +53,7 @@ func TestPinnedWhileItWasAsked(t *testing.T) {
 	watched, pins := watchSide{s.held}, pinSide{s.held}
 	s.held.stock.pinID = "earlier"
 	before := begin()
-	b := askedAt(s, before)
+	b := askedAt(t, s, before)
 	watched.fence(before, connEpoch{}, nil)
 	ses := begin()
 
@@ -77,7 +77,7 @@ func TestPinnedBeforeTheSession(t *testing.T) {
 			s, begin := standingBy(t)
 			watched, pins := watchSide{s.held}, pinSide{s.held}
 			before := begin()
-			b := askedAt(s, before)
+			b := askedAt(t, s, before)
 			watched.fence(before, connEpoch{}, nil)
 			between := begin()
 			watched.fence(between, connEpoch{}, nil)
@@ -111,12 +111,52 @@ func TestNothingIsAskedForAnEndedSession(t *testing.T) {
 	}
 }
 
+// A request of one who stands by stays with the server when its source is paused or stopped, and may be pinned just then. So it
+// is listened to until it is over.
+func TestPinnedAtTheInboxBeforeAPause(t *testing.T) {
+	for name, halt := range map[string]func(*Source){
+		"paused":  func(s *Source) { s.held.pause(true) },
+		"stopped": func(s *Source) { s.held.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, begin := standingBy(t)
+			ses := begin()
+			b := askedAt(t, s, ses)
+			halt(s)
+			if step := (pullSide{s.held}).step(); !step.idle || step.old[0] != nil {
+				t.Fatal("it listens no more while its request is with the server")
+			}
+			s.puller.arrived(b, pinnedBy("x"))
+			if _, a, _ := (pinSide{s.held}).step(0); a != pinFree || len(s.outbox.settles.naks) != 1 {
+				t.Errorf("the next action is %d, and %d were given back: another process waits", a, len(s.outbox.settles.naks))
+			}
+			if over := (pullSide{s.held}).step().old; over[0] != b || over.mayBePinned() {
+				t.Error("it listens on though its request was answered")
+			}
+		})
+	}
+}
+
+// A request that was with the server when our turn began is one of one who stands by still, whatever inbox that leaves behind.
+func TestAskedBeforeOurTurn(t *testing.T) {
+	s, begin := standingBy(t)
+	ses := begin()
+	askedAt(t, s, ses)
+	now := askedAt(t, s, ses)
+	s.held.mu.Lock()
+	s.held.stock.beginTurn(ses, "x") // by the first
+	s.held.mu.Unlock()
+	if old, _ := (pullSide{s.held}).enter(&inbox{ses: ses, prefix: "_INBOX.z."}); old == now {
+		t.Error("it listens no more while its request is with the server")
+	}
+}
+
 // Who stands by may be pinned at an inbox that was left for another one, of the same session: its request is still with the
 // server.
 func TestPinnedAtTheInboxBefore(t *testing.T) {
 	s, begin := standingBy(t)
 	ses := begin()
-	b := askedAt(s, ses)
+	b := askedAt(t, s, ses)
 	if old, ok := (pullSide{s.held}).enter(&inbox{ses: ses, prefix: "_INBOX.y."}); old != nil || !ok {
 		t.Fatal("it listens no more while its request is with the server")
 	}
@@ -134,8 +174,8 @@ func TestPinnedOnceMore(t *testing.T) {
 			s, begin := standingBy(t)
 			pins := pinSide{s.held}
 			ses := begin()
-			b := askedAt(s, ses)
-			now := askedAt(s, ses) // b lingers
+			b := askedAt(t, s, ses)
+			now := askedAt(t, s, ses) // b lingers
 			s.puller.arrived(now, pinnedBy("x"))
 			if !late {
 				s.puller.arrived(b, pinnedBy("y"))
@@ -179,10 +219,15 @@ func standingBy(t *testing.T) (s *Source, begin func() *session) {
 }
 
 // askedAt has a new inbox, at which one message was asked for.
-func askedAt(s *Source, ses *session) *inbox {
+func askedAt(t *testing.T, s *Source, ses *session) *inbox {
+	t.Helper()
 	b := &inbox{ses: ses, prefix: "_INBOX.x."}
-	pullSide{s.held}.enter(b)
-	s.held.stock.pulls.sent(request{id: 1, batch: 1})
+	side := pullSide{s.held}
+	side.reviving()
+	side.enter(b)
+	if p, ok := side.next(); !ok || p.to != b {
+		t.Fatal("nothing is asked for")
+	}
 	return b
 }
 

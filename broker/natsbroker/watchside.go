@@ -141,7 +141,7 @@ func (s watchSide) fence(ses *session, over connEpoch, fatal error) (old *inbox,
 	if fatal != nil {
 		k.flow.fatal = fatal
 	}
-	old = k.linger(k.pulls.leave())
+	old = k.leave()
 	k.receiver.rouse()
 	return old, !k.flow.closing
 }
