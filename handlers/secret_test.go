@@ -233,6 +233,14 @@ func TestWebhookRefuses(t *testing.T) {
 			t.Errorf("%+v: error %v, want one at %s", c.cfg, err, c.path)
 		}
 	}
+	huge := filepath.Join(t.TempDir(), "huge")
+	if err := errors.Join(os.WriteFile(huge, nil, 0o600), os.Truncate(huge, 5<<20)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := handlers.NewWebhook(handlers.WebhookConfig{URL: "https://h/", CAFile: huge})
+	if err == nil || !strings.Contains(err.Error(), "ca_file: reading certificates: "+huge+" has more than") {
+		t.Errorf("a large ca_file: %v", err)
+	}
 	for _, ok := range []handlers.WebhookConfig{{URL: "http://127.0.0.1:80/", BearerToken: secret},
 		{URL: "http://[::1]:80/", BearerToken: secret},
 		{URL: "http://10.0.0.1/", BearerToken: secret, AllowInsecureAuth: true}, {URL: "HTTPS://h/"}} {

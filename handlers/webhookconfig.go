@@ -7,13 +7,13 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/longshoremq/longshore/internal/plaintext"
 )
 
@@ -256,7 +256,7 @@ func (c WebhookConfig) redact(u *url.URL) func(text string, cut bool) string {
 
 // certPool reads certificates from a PEM file.
 func certPool(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path) // #nosec G304 -- the configuration names it
+	pem, err := namedfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading certificates: %w", err)
 	}

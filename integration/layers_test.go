@@ -30,7 +30,8 @@ var layers = []layer{
 	{"consumer/tracing", []string{"broker", "consumer", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog", "go.opentelemetry.io/otel"}},
 	{"deadletters", []string{"broker", "internal/letterheader", "golang.org/x/time"}},
-	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/plaintext", "github.com/rs/zerolog"}},
+	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/namedfile", "internal/plaintext",
+		"github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog",
@@ -43,9 +44,10 @@ var layers = []layer{
 	{"broker/kit", []string{"broker", "broker/internal/contact"}},
 	{"broker/membroker", []string{"broker", "broker/kit"}},
 	{"broker/natsbroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext",
-		"internal/conftag", "github.com/nats-io"}},
+		"internal/conftag", "internal/namedfile", "github.com/nats-io"}},
 	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext",
-		"internal/conftag", "github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+		"internal/conftag", "internal/namedfile",
+		"github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
 	// Jitter, which a simulation repeats.
 	{"internal/chance", nil},
@@ -59,6 +61,8 @@ var layers = []layer{
 	{"internal/replicas", nil},
 	// One rule for all that send secrets.
 	{"internal/plaintext", nil},
+	// One bound for all that read files which somebody names.
+	{"internal/namedfile", nil},
 	// The conformance suite: a library for tests.
 	{"broker/brokertest", []string{"broker", "broker/brokertest/ledger", "go.uber.org/goleak"}},
 	{"broker/brokertest/faultproxy", nil},
@@ -68,11 +72,12 @@ var layers = []layer{
 	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin",
 		"consumer/admin/page", "consumer/metrics", "consumer/tracing", "deadletters",
 		"handlers", "handlers/middleware", "pool", "program/internal/config", "program/internal/externalscaler", "internal/conftag",
-		"internal/replicas", "github.com", "golang.org/x",
+		"internal/namedfile", "internal/replicas", "github.com", "golang.org/x",
 		"go.opentelemetry.io", "google.golang.org/grpc"}},
 	// Generated from KEDA's interface.
 	{"program/internal/externalscaler", []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},
-	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/plaintext", "pool", "internal/conftag",
+	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/namedfile", "internal/plaintext", "pool",
+		"internal/conftag",
 		"broker/kafkabroker", "broker/natsbroker", "github.com", "go.yaml.in", "gopkg.in"}},
 	{"cmd/longshore", []string{"handlers", "program"}},
 

@@ -298,6 +298,10 @@ func TestDLQEdit(t *testing.T) {
 			t.Errorf("show of an edited one:\n%s", out)
 		}
 		writeFile(t, dir, "broken", `{"n":`)
+		writeFile(t, dir, "huge", "")
+		if err := os.Truncate(filepath.Join(dir, "huge"), maxSize+1); err != nil {
+			t.Fatal(err)
+		}
 		for _, c := range []struct {
 			args   []string
 			editor string
@@ -307,7 +311,8 @@ func TestDLQEdit(t *testing.T) {
 			{[]string{f.place(3)}, "false", "false: exit status 1; nothing was published"},
 			{[]string{f.place(3)}, "", "neither VISUAL nor EDITOR is set"},
 			{[]string{f.place(3), "--value-file", filepath.Join(dir, "broken")}, "", "was JSON and is none any more"},
-			{[]string{f.place(3), "--value-file", filepath.Join(dir, "nothing")}, "", "reading the new payload"},
+			{[]string{f.place(3), "--value-file", filepath.Join(dir, "nothing")}, "", "reading the new payload: --value-file: open "},
+			{[]string{f.place(3), "--value-file", filepath.Join(dir, "huge")}, "", "huge has more than 67108864 bytes"},
 			{[]string{f.place(3), "--header", "Longshore-Replays=0"}, "", "are not the message's own"},
 			{[]string{f.place(3), "--remove-header", "trace", "--remove-header", "Trace"}, "", `has no header "Trace": nothing was`},
 			{[]string{f.place(0)}, "true", "was replayed at"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/spf13/cobra"
 )
 
@@ -184,12 +185,15 @@ func (e *dlqEdit) apply(out *broker.Outgoing, value []byte) {
 // value is the new payload: of a file, of the editor, or as it was where only headers are edited.
 func (e *dlqEdit) value(ctx context.Context, was []byte, stdin io.Reader, stderr io.Writer) ([]byte, error) {
 	switch {
-	case e.valueFile == "-":
-		return until(ctx, func() ([]byte, error) { return io.ReadAll(stdin) })
 	case e.valueFile != "":
-		b, err := until(ctx, func() ([]byte, error) { return os.ReadFile(e.valueFile) })
+		b, err := until(ctx, func() ([]byte, error) {
+			if e.valueFile == "-" {
+				return namedfile.All(stdin, "standard input", maxSize)
+			}
+			return namedfile.Once(e.valueFile, maxSize)
+		})
 		if err != nil {
-			return nil, fmt.Errorf("reading the new payload: %w", err)
+			return nil, fmt.Errorf("reading the new payload: --value-file: %w", err)
 		}
 		return b, nil
 	case len(e.headers)+len(e.remove) > 0:

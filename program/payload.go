@@ -13,6 +13,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/spf13/cobra"
 )
 
@@ -96,12 +97,9 @@ func (p *payloadFlags) open(cmd *cobra.Command) (from payload, closed func() err
 	if p.lines {
 		return readLines(in), closed, nil
 	}
-	whole, err := until(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, maxSize+1)) })
-	switch {
-	case err != nil:
+	whole, err := until(cmd.Context(), func() ([]byte, error) { return namedfile.All(in, p.file, maxSize) })
+	if err != nil {
 		err = fmt.Errorf("--file: %w", err)
-	case len(whole) > maxSize:
-		err = fmt.Errorf("--file: %s has more than %d bytes", p.file, maxSize)
 	}
 	return verbatim(whole), closed, err
 }

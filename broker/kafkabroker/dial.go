@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/dialer"
+	"github.com/longshoremq/longshore/internal/namedfile"
 )
 
 func init() { dialer.Accept(func(c *Connection, dial dialer.Func) { c.dial = dial }) }
@@ -229,7 +229,7 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		pem, err := namedfile.Read(t.CAFile)
 		if err != nil {
 			return nil, wrong("TLS.CAFile", "cannot be read: %v", err)
 		}
@@ -239,11 +239,11 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	if t.CertFile != "" {
-		if _, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile); err != nil {
+		if _, err := namedfile.KeyPair(t.CertFile, t.KeyFile); err != nil {
 			return nil, wrong("TLS.CertFile", "%s with %v %s: %v", t.CertFile, broker.Field("TLS.KeyFile"), t.KeyFile, err)
 		}
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+			cert, err := namedfile.KeyPair(t.CertFile, t.KeyFile)
 			return &cert, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 )
@@ -61,7 +62,11 @@ func (c Connection) exposed() []error {
 func (c Connection) CheckLogin() error {
 	f := findings()
 	if file := c.NKeySeedFile; file != "" {
-		if _, err := nats.NkeyOptionFromSeed(file); err != nil {
+		_, err := namedfile.Read(file) // the client reads it without a bound
+		if err == nil {
+			_, err = nats.NkeyOptionFromSeed(file)
+		}
+		if err != nil {
 			f.Add("NKeySeedFile", "%s holds no user's seed: %v", file, err)
 		}
 	}
@@ -74,7 +79,7 @@ func (c Connection) CheckLogin() error {
 }
 
 func checkCreds(file string) error {
-	content, err := os.ReadFile(file) // #nosec G304 -- the configuration names it
+	content, err := namedfile.Read(file)
 	if err != nil {
 		return err
 	}
@@ -104,7 +109,7 @@ func (c Connection) secure() ([]nats.Option, error) {
 	}
 	if c.TLS.CertFile != "" {
 		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
+			pair, err := namedfile.KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
 			if err != nil {
 				return nil, fmt.Errorf("natsbroker: TLS.CertFile %s, TLS.KeyFile %s: %w", c.TLS.CertFile, c.TLS.KeyFile, err)
 			}
@@ -123,7 +128,7 @@ func (c Connection) secure() ([]nats.Option, error) {
 
 // authorities reads CAFile.
 func (t TLS) authorities() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(t.CAFile) // #nosec G304 -- the configuration names it
+	pem, err := namedfile.Read(t.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("natsbroker: TLS.CAFile: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/longshoremq/longshore/program/internal/config"
 )
@@ -51,6 +52,33 @@ func TestEndlessFiles(t *testing.T) {
 		}
 		if n := <-written; n >= plenty {
 			t.Errorf("secret %v: all was read, however much there is", secret)
+		}
+	}
+}
+
+// TestPipesAndDevices: what is read at each connect is no pipe, which would keep its reader for ever, and no device.
+func TestPipesAndDevices(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cert, key := writePair(t, dir, "good", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	for _, file := range []string{pipe, "/dev/null"} {
+		for _, c := range []struct{ text, field string }{
+			{"tls: {ca_file: " + file + "}", "tls.ca_file"},
+			{"tls: {cert_file: " + file + ", key_file: " + key + "}", "tls.cert_file"},
+			{"tls: {cert_file: " + cert + ", key_file: " + file + "}", "tls.key_file"},
+			{"creds_file: " + file, "creds_file"},
+			{"nkey_seed_file: " + file, "nkey_seed_file"},
+		} {
+			got := findings(parse("consumers:\n  orders:\n    routes: [{handler: log}]\n    source:\n      nats: {url: 'tls://h', "+
+				"stream: S, durable: d, "+c.text+"}\n", nil))
+			want := "c.yaml:5: consumers.orders.source.nats." + c.field + ": " + file + " is a pipe or a device"
+			if len(got) != 1 || !strings.HasPrefix(got[0], want) {
+				t.Errorf("%s: %q, want %q", c.text, got, want)
+			}
 		}
 	}
 }

@@ -3,10 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/internal/namedfile"
 )
 
 // maxBytes is the largest file that is read.
@@ -33,7 +33,7 @@ func newDocument(name string, mode os.FileMode, adapters []string) *Document {
 // Document; what is wrong with its content is in Document.Err, so that more can be found and all be told at once. adapters are
 // the names that a source may have beside nats and kafka.
 func Load(name string, lookup func(string) (string, bool), adapters ...string) (*Document, error) {
-	content, err := readFile(name)
+	content, err := namedfile.Once(name, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
@@ -44,20 +44,6 @@ func Load(name string, lookup func(string) (string, bool), adapters ...string) (
 	d := newDocument(name, mode, adapters)
 	d.parse(content, lookup)
 	return d, nil
-}
-
-// readFile reads a file to its end, or to maxBytes: a device or a pipe may have no end.
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name) // #nosec G304 -- the caller, or the configuration, names it
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err == nil && len(content) > maxBytes {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxBytes)
-	}
-	return content, err
 }
 
 // Parse is Load for content that was read already; name is for messages only.

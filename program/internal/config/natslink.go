@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/internal/namedfile"
 )
 
 // A natsLink is where the NATS server of a section is, and who we are to it.
@@ -78,7 +79,7 @@ func (sc sectionCheck) checkLink(l natsLink) {
 	}
 	for _, private := range [][2]string{{".nkey_seed_file", l.NKeySeedFile}, {".creds_file", l.CredsFile}} {
 		if key, file := private[0], private[1]; file != "" {
-			sc.secrets.readPrivate(sc.at+key, file)
+			sc.secrets.readPrivate(sc.at+key, file, namedfile.Read)
 		}
 	}
 	sc.FindConfig(sc.at, l.Connection, l.CheckLogin()) // of a file that cannot be read, the document has the first that was said

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/namedfile"
 )
 
 // A secret is a field and the file that may hold it instead. Its path without "_file" is the field's.
@@ -61,7 +62,7 @@ func (s *secrets) read(path string, one secret) {
 		s.Find(path+"_file", "is set, and so is %s: set one", path)
 		return
 	}
-	content, ok := s.readPrivate(path+"_file", one.file)
+	content, ok := s.readPrivate(path+"_file", one.file, func(name string) ([]byte, error) { return namedfile.Once(name, maxBytes) })
 	if !ok {
 		return
 	}
@@ -82,18 +83,13 @@ func (s *secrets) warnOpen(path string) {
 }
 
 // readPrivate reads a file that others should not read.
-func (s *secrets) readPrivate(path, file string) ([]byte, bool) {
-	info, err := os.Stat(file)
-	if err == nil && info.IsDir() {
-		s.Find(path, "%s is a folder", file)
-		return nil, false
-	}
-	content, err := readFile(file)
+func (s *secrets) readPrivate(path, file string, read func(name string) ([]byte, error)) ([]byte, bool) {
+	content, err := read(file)
 	if err != nil {
 		s.Find(path, "%v", err)
 		return nil, false
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
 		s.warn(path, "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
 	}
 	return content, true
@@ -114,7 +110,7 @@ func (d *Document) enableTLS() {
 // checkTLS reads the files that TLS names, so that a mistake in them is known before anything runs.
 func (s *secrets) checkTLS(path, caFile, certFile, keyFile string, now time.Time) {
 	if caFile != "" {
-		if pem, err := readFile(caFile); err != nil {
+		if pem, err := namedfile.Read(caFile); err != nil {
 			s.Find(path+".ca_file", "%v", err)
 		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 			s.Find(path+".ca_file", "%s holds no certificate", caFile)
@@ -123,11 +119,11 @@ func (s *secrets) checkTLS(path, caFile, certFile, keyFile string, now time.Time
 	if certFile == "" || keyFile == "" { // one without the other is the adapter's to find
 		return
 	}
-	cert, err := readFile(certFile)
+	cert, err := namedfile.Read(certFile)
 	if err != nil {
 		s.Find(path+".cert_file", "%v", err)
 	}
-	key, ok := s.readPrivate(path+".key_file", keyFile)
+	key, ok := s.readPrivate(path+".key_file", keyFile, namedfile.Read)
 	if err != nil || !ok {
 		return
 	}
