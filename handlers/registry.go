@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/internal/panicked"
 	"github.com/rs/zerolog"
 )
 
@@ -280,34 +280,10 @@ func orEmpty(s *Setup) *Setup {
 func call[T any](f func(*Setup, Options) (T, error), s *Setup, o Options) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("its factory panicked: %v, at %s", p, panickedAt())
+			err = fmt.Errorf("its factory panicked: %v, at %s", p, panicked.At("/handlers.call["))
 		}
 	}()
 	return f(orEmpty(s), o)
-}
-
-// panickedAt is the line that panicked, for who recovers, and the line of the factory where it did not by itself: a regexp's says
-// nothing of whose it is.
-func panickedAt() string {
-	pcs := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs)])
-	var lines []string // below the panic
-	for below, more := false, true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		switch {
-		case strings.HasPrefix(f.Function, "runtime.gopanic"):
-			below = true
-		case below && strings.Contains(f.Function, "/handlers.call["):
-			more = false
-		case below && !strings.HasPrefix(f.Function, "runtime."):
-			lines = append(lines, fmt.Sprintf("%s:%d", f.File, f.Line))
-		}
-	}
-	if len(lines) > 1 {
-		return lines[0] + ", from " + lines[len(lines)-1]
-	}
-	return strings.Join(lines, "")
 }
 
 // made is what a factory made, or what is wrong with that.

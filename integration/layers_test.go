@@ -30,8 +30,8 @@ var layers = []layer{
 	{"consumer/tracing", []string{"broker", "consumer", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog", "go.opentelemetry.io/otel"}},
 	{"deadletters", []string{"broker", "internal/letterheader", "golang.org/x/time"}},
-	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/namedfile", "internal/plaintext",
-		"github.com/rs/zerolog"}},
+	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/namedfile", "internal/panicked",
+		"internal/plaintext", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog",
@@ -61,6 +61,8 @@ var layers = []layer{
 	{"internal/replicas", nil},
 	// One rule for all that send secrets.
 	{"internal/plaintext", nil},
+	// Where it was, for an error.
+	{"internal/panicked", nil},
 	// One bound for all that read files which somebody names.
 	{"internal/namedfile", nil},
 	// The conformance suite: a library for tests.
@@ -72,7 +74,7 @@ var layers = []layer{
 	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin",
 		"consumer/admin/page", "consumer/metrics", "consumer/tracing", "deadletters",
 		"handlers", "handlers/middleware", "pool", "program/internal/config", "program/internal/externalscaler", "internal/conftag",
-		"internal/namedfile", "internal/replicas", "github.com", "golang.org/x",
+		"internal/namedfile", "internal/panicked", "internal/replicas", "github.com", "golang.org/x",
 		"go.opentelemetry.io", "google.golang.org/grpc"}},
 	// Generated from KEDA's interface.
 	{"program/internal/externalscaler", []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},

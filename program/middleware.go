@@ -17,6 +17,7 @@ import (
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/handlers/middleware"
 	"github.com/longshoremq/longshore/internal/conftag"
+	"github.com/longshoremq/longshore/internal/panicked"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
 )
@@ -91,7 +92,28 @@ func (a *assembly) wrap(at string, list []config.Middleware, m *member, h consum
 	if !ok || h == nil {
 		return nil
 	}
-	return consumer.Chain(chain...)(h)
+	for i, w := range slices.Backward(chain) {
+		var err error
+		if h, err = around(w, h); err != nil {
+			a.doc.Find(at+".middleware["+strconv.Itoa(i)+"].with", "middleware %q: %v", list[i].Use, err)
+			return nil
+		}
+	}
+	return h
+}
+
+// around puts one around a handler. It may be of others: without a handler it would leave a consumer that does not run, and with
+// a panic no place in the file.
+func around(w consumer.Middleware, h consumer.Handler) (wrapped consumer.Handler, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it panicked: %v, at %s", p, panicked.At("/program.around"))
+		}
+	}()
+	if wrapped = w(h); wrapped == nil {
+		err = errors.New("it returned no handler")
+	}
+	return wrapped, err
 }
 
 // chain makes the middleware of a section, and gives m what of them has a name. It is not ok where something was wrong.

@@ -443,6 +443,54 @@ func TestFactoryThatPanics(t *testing.T) {
 	}
 }
 
+// A hastyCodec panics where it is asked.
+type hastyCodec struct{ handlers.JSONCodec }
+
+func (hastyCodec) Accepts(any) error { panic("no schema") }
+
+// TestMiddlewareThatPanics: what a middleware's factory returned, and a codec, are found at their place, too, and a middleware
+// that returns no handler.
+func TestMiddlewareThatPanics(t *testing.T) {
+	t.Parallel()
+	r := handlers.NewRegistry()
+	returns := func(w consumer.Middleware) handlers.MiddlewareFactory {
+		return func(*handlers.Setup, handlers.Options) (consumer.Middleware, error) { return w, nil }
+	}
+	err := errors.Join(r.AddReadyMade(), r.RegisterCodec("hasty", hastyCodec{}),
+		r.Register("typed", func(s *handlers.Setup, _ handlers.Options) (consumer.Handler, error) {
+			return handlers.Typed(s.Decoder(), func(context.Context, int, *consumer.Message) error { return nil }), nil
+		}),
+		r.RegisterMiddleware("hasty", returns(func(consumer.Handler) consumer.Handler { panic("no cache") })),
+		r.RegisterMiddleware("none", returns(func(consumer.Handler) consumer.Handler { return nil })),
+		r.RegisterMiddleware("good", returns(func(h consumer.Handler) consumer.Handler { return h })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  orders:
+    source: {memory: {topics: [in]}}
+    routes: [{match: a, handler: log, middleware: [{use: good}, {use: hasty}, {use: good}]}, {handler: typed, codec: hasty}]
+  sums:
+    source: {memory: {topics: [in]}}
+    routes: [{handler: log}]
+    middleware: [{use: none}]
+`)
+	parts := Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))}}
+	root := newRoot(parts.withDefaults())
+	root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})
+	said := strings.Split(fmt.Sprint(root.ExecuteContext(t.Context())), "\n")
+	for i, want := range []string{
+		`c.yaml:4: consumers.orders.routes[0].middleware[1].with: middleware "hasty": it panicked: no cache, at `,
+		`c.yaml:4: consumers.orders.routes[1].with: handler "typed": its factory panicked: no schema, at `,
+		`c.yaml:8: consumers.sums.middleware[0].with: middleware "none": it returned no handler`,
+	} {
+		if len(said) != 3 || !strings.Contains(said[i], want) || i < 2 && !strings.Contains(said[i], "parts_test.go:") {
+			t.Errorf("found\n%s\nwant\n%s", strings.Join(said, "\n"), want)
+		}
+	}
+}
+
 // TestCollectorsFromOutside: /metrics has them beside longshore's own.
 func TestCollectorsFromOutside(t *testing.T) {
 	t.Parallel()
