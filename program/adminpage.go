@@ -34,9 +34,13 @@ func (a *assembly) pageSources(name string, c *config.Consumer, m *member) page.
 		return s
 	}
 	for _, topic := range c.DeadLetter.Targets() {
+		handler := ""
+		if a.doc.File.SharesLetters(c, topic) {
+			handler = name
+		}
 		s.Letters = append(s.Letters, page.Letters{
-			Config: deadletters.Config{Topic: topic, Store: store, Publisher: m.publisher},
-			Allow:  func(ctx context.Context) (func(string) bool, error) { return origins(ctx, &a.doc.File, c) },
+			Config: deadletters.Config{Topic: topic, Store: store, Publisher: m.publisher}, Handler: handler,
+			Allow: func(ctx context.Context) (func(string) bool, error) { return origins(ctx, &a.doc.File, c) },
 		})
 	}
 	return s

@@ -29,7 +29,9 @@ func TestPageOfAProgram(t *testing.T) {
 			writeFile(t, dir, "c.yaml", "admin: {listen: '127.0.0.1:"+at+
 				"', token: 0123456789abcdef, ui: {payloads: true}}\nembedded: {dir: "+filepath.Join(dir, "data")+", port: "+port+"}\n"+
 				"consumers:\n  orders:\n    "+source+"\n    retry: {max_attempts: 1}\n    dead_letter: {to: dead.orders}\n    routes: "+
-				"[{handler: exec, with: {command: [\"false\"]}}]\n")
+				"[{handler: exec, with: {command: [\"false\"]}}]\n"+
+				"  other:\n    "+strings.Replace(source, ": w}", ": other}", 1)+"\n    dead_letter: {to: dead.orders}\n"+
+				"    routes: [{handler: log}]\n")
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			url := "http://127.0.0.1:" + at
 			run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch(url+"/readyz"), "200") })
@@ -49,7 +51,10 @@ func TestPageOfAProgram(t *testing.T) {
 			})
 			run.eventually(t, "the list", func() bool {
 				return strings.Contains(fetch(url+"/ui/c/orders/letters"),
-					"3 letters in dead.orders")
+					"3 letters of orders in dead.orders")
+			})
+			run.eventually(t, "the list of the other one", func() bool {
+				return strings.Contains(fetch(url+"/ui/c/other/letters"), "0 letters of other in dead.orders")
 			})
 			if events := fetch(url + "/ui/events"); !strings.Contains(events, "dead_lettered") {
 				t.Errorf("%s", events)

@@ -45,9 +45,9 @@ func readChoice(form url.Values, now time.Time) choice {
 	return c
 }
 
-// listed is the filter of what is looked at: all, where nothing is chosen. It reports all mistakes at once.
-func (c choice) listed() (f deadletters.Filter, err error) {
-	f = deadletters.Filter{Class: c.Class, Topic: c.Origin, State: deadletters.State(c.State)}
+// listed is the filter of what is looked at in a box: all, where nothing is chosen. It reports all mistakes at once.
+func (c choice) listed(box Letters) (f deadletters.Filter, err error) {
+	f = deadletters.Filter{Handler: box.Handler, Class: c.Class, Topic: c.Origin, State: deadletters.State(c.State)}
 	var errs []error
 	if c.Since != "" {
 		if f.Since, err = time.Parse(time.RFC3339, c.Since); err != nil {
@@ -74,11 +74,12 @@ var (
 	errNoScope    = errors.New("it is not said which letters are meant: scope is ticked, or all")
 )
 
-// meant is the filter of what is to be changed. An empty filter takes all, so all has to be said.
-func (c choice) meant() (f deadletters.Filter, err error) {
+// meant is the filter of what is to be changed in a box. An empty filter takes all, so all has to be said.
+func (c choice) meant(box Letters) (f deadletters.Filter, err error) {
+	f.Handler = box.Handler
 	switch c.Scope {
 	case scopeAll:
-		return c.listed()
+		return c.listed(box)
 	case scopeTicked:
 	default:
 		return f, errNoScope

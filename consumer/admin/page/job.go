@@ -180,7 +180,7 @@ func (one *job) run(ctx context.Context, progress func(done, of int64)) outcome 
 // purge deletes what the plan named, and nothing if that are other letters by now: as many as before they may be all the same,
 // where some are gone and others have come.
 func (s jobSpec) purge(ctx context.Context, l *deadletters.Letters) outcome {
-	f, err := s.meant()
+	f, err := s.meant(s.box)
 	if err != nil {
 		return outcome{err: err}
 	}

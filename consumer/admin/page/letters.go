@@ -38,6 +38,7 @@ type lettersView struct {
 	Query    string // of the choice, for the next page
 	Payloads bool   // keys may be shown
 	Replays  bool   // they can be replayed
+	Shared   bool   // others have letters there, which are not shown
 	Job      *jobView
 	Wrong    string
 }
@@ -94,7 +95,7 @@ func (d *desk) listLetters(w http.ResponseWriter, r *http.Request, c *watched, c
 	}
 	box, err := c.boxOf(v.Choice)
 	if err == nil {
-		v.Topic, v.Choice.Box, v.Replays = box.Topic, box.Topic, box.Publisher != nil
+		v.Topic, v.Choice.Box, v.Replays, v.Shared = box.Topic, box.Topic, box.Publisher != nil, box.Handler != ""
 		err = d.readLetters(r.Context(), box, &v, r.Form.Get("after"))
 	}
 	if wrong == nil && err != nil {
@@ -121,7 +122,7 @@ func (c choice) query() url.Values {
 
 // readLetters fills the list in.
 func (d *desk) readLetters(ctx context.Context, box Letters, v *lettersView, after string) error {
-	f, err := v.Choice.listed()
+	f, err := v.Choice.listed(box)
 	if err != nil {
 		return badRequest{err}
 	}

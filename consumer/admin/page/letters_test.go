@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin/page"
+	"github.com/longshoremq/longshore/deadletters"
 )
 
 func pageConfig(hidden bool) page.Config { return page.Config{HidePayloads: hidden} }
@@ -116,6 +118,46 @@ func TestReplay(t *testing.T) {
 	})
 	b.post("/ui/c/orders/purge", fields(purge.body))
 	eventually(t, "all are gone", func() bool { return strings.Contains(b.get("/ui/c/orders/letters").body, "0 letters in") })
+}
+
+// TestSharedLetters: where another consumer has its letters in the same topic, a page keeps to those of its own. To delete all
+// of one deleted the other's, too.
+func TestSharedLetters(t *testing.T) {
+	w := begin(t, setup{token: token, shared: true})
+	w.produce(t, "bad one")
+	w.deadLetters(t, 1)
+	for partition := range 2 {
+		if err := w.ProduceTo(partition, broker.Outgoing{Topic: "orders-dead", Value: []byte("bad two"),
+			Headers: []broker.Header{{Key: "Longshore-Handler", Value: []byte("other")}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := w.login(t)
+	list := b.get("/ui/c/orders/letters")
+	if !strings.Contains(list.body, "1 letters of orders in orders-dead, where others have theirs") {
+		t.Fatalf("%s", list.body)
+	}
+	own := letterIn(t, list.body)
+	for _, form := range []url.Values{{"scope": {"all"}}, {"scope": {"ticked"}, "place": {own, "0/0", "1/0", "0/1", "1/1"}}} {
+		for verb, want := range map[string]string{"replay": "1 letter would be replayed.", "purge": "1 letter would be deleted"} {
+			if plan := b.post("/ui/c/orders/"+verb, form); !strings.Contains(plan.body, want) {
+				t.Errorf("%s of %v:\n%s", verb, form, plan.body)
+			}
+		}
+	}
+	b.post("/ui/c/orders/purge", fields(b.post("/ui/c/orders/purge", url.Values{"scope": {"all"}}).body))
+	eventually(t, "its letter is gone", func() bool {
+		return strings.Contains(b.get("/ui/c/orders/letters").body, "0 letters of orders")
+	})
+	l, err := deadletters.New(deadletters.Config{Topic: "orders-dead", Store: w.LogView()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	err = l.List(t.Context(), deadletters.Filter{Handler: "other"}, func(*deadletters.Letter) error { left++; return nil })
+	if err != nil || left != 2 {
+		t.Errorf("%d letters of the other are left, want both: %v", left, err)
+	}
 }
 
 // TestStopAndGoOn: a replay is stopped, begins no other beside it, and goes on with what is left: each letter once.

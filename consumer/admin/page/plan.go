@@ -94,7 +94,7 @@ func (d *desk) purge(w http.ResponseWriter, r *http.Request, c *watched) { d.ord
 func (d *desk) order(w http.ResponseWriter, r *http.Request, c *watched, kind string) {
 	o, err := orderOf(kind, r.PostForm, time.Now())
 	if err == nil {
-		_, err = o.meant()
+		_, err = o.meant(Letters{})
 	}
 	if err != nil {
 		d.listLetters(w, r, c, http.StatusBadRequest, err)
@@ -217,7 +217,7 @@ var errTooMany = fmt.Errorf("there are so many letters that they could not be re
 
 // planPurge finds out what can be deleted.
 func (v *planView) planPurge(ctx context.Context, o order, box Letters) error {
-	f, err := o.meant()
+	f, err := o.meant(box)
 	if err != nil {
 		return badRequest{err}
 	}
@@ -245,7 +245,7 @@ func (v *planView) planPurge(ctx context.Context, o order, box Letters) error {
 
 // replayOf is what package deadletters is asked for.
 func replayOf(ctx context.Context, o order, box Letters) (deadletters.Replay, error) {
-	f, err := o.meant()
+	f, err := o.meant(box)
 	if err != nil {
 		return deadletters.Replay{}, badRequest{err}
 	}

@@ -91,6 +91,7 @@ type setup struct {
 	page    page.Config
 	handler consumer.Handler
 	topics  map[string]int
+	shared  bool // others have their dead letters there, too
 }
 
 // begin starts a world. Its messages of orders fail for good where their payload begins with "bad".
@@ -113,10 +114,13 @@ func begin(t *testing.T, s setup) *world {
 	w := &world{Broker: membroker.New(membroker.Config{Topics: s.topics}), log: &buffer{},
 		limit: &fakeLimit{at: map[string]float64{"per_second": 5, "burst": 1}}}
 	letters := deadletters.Config{Topic: "orders-dead", Store: w.LogView(), Publisher: w.Publisher()}
-	ui := page.New(s.page)
+	ui, only := page.New(s.page), ""
+	if s.shared {
+		only = s.name
+	}
 	figures := metrics.New(s.name)
 	watch := ui.Watch(s.name, page.Sources{Times: figures,
-		Letters: []page.Letters{{Config: letters, Allow: func(context.Context) (func(string) bool, error) {
+		Letters: []page.Letters{{Config: letters, Handler: only, Allow: func(context.Context) (func(string) bool, error) {
 			return func(topic string) bool { return topic == "orders" }, nil
 		}}}})
 	c, err := consumer.New(consumer.Config{

@@ -29,6 +29,9 @@ type Sources struct {
 type Letters struct {
 	// Config says where they are; without a Publisher they can be seen and not replayed.
 	deadletters.Config
+	// Handler keeps the page to the letters that a consumer of that name gave up. Set it to the consumer's where others have theirs
+	// in the same topic: to delete all letters of one would delete theirs. Defaults to none: all letters of the topic are meant.
+	Handler string
 	// Allow makes what deadletters.Replay.Allow is: whether a letter may name a topic as where it came from. Defaults to none: a
 	// replay goes only to a topic that is named.
 	Allow func(ctx context.Context) (func(topic string) bool, error)
