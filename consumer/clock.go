@@ -1,6 +1,9 @@
 package consumer
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A clock counts what has passed since it was made, in nanoseconds. It is steady: a step of the wall clock, as at boot or after a
 // sleep of the machine, moves no time that was noted by it.
@@ -12,9 +15,17 @@ func newClock() clock { return clock{time.Now().Add(-1)} }
 // at is when t was, which came from time.Now.
 func (c clock) at(t time.Time) int64 { return int64(t.Sub(c.epoch)) }
 
-// wall is at by the wall clock as it is now. The two clocks are read one after the other: cut to milliseconds, one time is the
-// same at nearly each look.
-func (c clock) wall(at int64) time.Time {
+// since is how long ago at was.
+func (c clock) since(at int64) time.Duration { return time.Duration(c.at(time.Now()) - at) }
+
+// wall is at by the wall clock as it is now. The two clocks are read one after the other: no two looks see quite the same.
+func (c clock) wall(at int64) time.Time { return time.Now().Round(0).Add(-c.since(at)) }
+
+// longestAgo is more than any process is old; a header may say more.
+const longestAgo = 100 * 365 * 24 * time.Hour
+
+// told is when t was, which another process said by its wall clock, and never 0. What is still to come is now.
+func (c clock) told(t time.Time) int64 {
 	now := time.Now()
-	return now.Add(time.Duration(at - c.at(now))).Truncate(time.Millisecond)
+	return cmp.Or(c.at(now)-int64(min(max(now.Sub(t), 0), longestAgo)), -1)
 }

@@ -82,7 +82,7 @@ func (f *figures) stats() Stats {
 		s.Lanes, s.Waiting = s.Lanes+n, s.Waiting+waiting
 	}
 	if at := f.tell.progress.Load(); at != 0 {
-		s.LastProgress = f.tell.clock.wall(at)
+		s.LastProgress = f.tell.clock.wall(at).Truncate(time.Millisecond) // the same at nearly each look
 	}
 	s.Lag = f.feeds.lag()
 	s.Pool = f.queue.stats()

@@ -11,7 +11,7 @@ type item struct {
 	k     *claim
 	m     *Message
 	lane  []uint64 // its lane; nil: there is no order
-	first int64    // when it failed first, Unix nanoseconds; 0: it did not before
+	first int64    // when it failed first, by the clock; 0: it did not before
 }
 
 // keep copies x, so that it pins neither its work nor a fetch buffer.

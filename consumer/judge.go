@@ -47,7 +47,7 @@ func (j *judge) rule(x item, err error) ruling {
 	return ruling{err: err, decision: decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: j.cfg.DeadLetter != nil, maxDeliv: k.feed.traits.MaxDeliveries, random: chance.Float64(),
-		failing: failingFor(x.first),
+		failing: j.failingFor(x.first),
 		crowded: j.retries.crowded(x),
 	}, j.cfg.Retry)}
 }
@@ -69,7 +69,7 @@ func (j *judge) carry(x item, r ruling, of begun) {
 		return
 	}
 	if x.first == 0 {
-		x.first = time.Now().UnixNano()
+		x.first = j.tell.clock.at(time.Now())
 	}
 	f := Failed{
 		Message: m, Err: r.err, Class: r.class, Runs: r.runs, Verdict: r.verdict, Delay: r.delay, Exhausted: r.exhausted,
@@ -84,12 +84,12 @@ func (j *judge) carry(x item, r ruling, of begun) {
 	j.retries.wait(x, f, r.decision)
 }
 
-// failingFor is how long ago first was, in Unix nanoseconds; 0: it is now.
-func failingFor(first int64) time.Duration {
+// failingFor is how long ago first was; 0: it is now.
+func (j *judge) failingFor(first int64) time.Duration {
 	if first == 0 {
 		return 0
 	}
-	return max(0, time.Since(time.Unix(0, first)))
+	return j.tell.clock.since(first)
 }
 
 // failedBatch decides about each message of a batch that was taken out of its work, tells of all of them, and has it done.

@@ -16,9 +16,10 @@ type letter struct {
 	item
 	failed Failed
 	topic  string // where it goes
-	last   time.Time
-	tries  int32
-	cut    bool // refused with all headers; now with ours only
+	// began and last are when it failed first and last, by the wall clock.
+	began, last time.Time
+	tries       int32
+	cut         bool // refused with all headers; now with ours only
 	// step and due are set for a retry topic: which, and when its message's delay has passed.
 	step RetryStep
 	due  time.Time
@@ -48,7 +49,7 @@ func outgoing(x letter, name string) broker.Outgoing {
 	}
 	h := letterheader.Headers{
 		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: headerText(m.ID()), Time: m.Time(),
-		Attempts: x.failed.Runs, FirstFailure: time.Unix(0, x.first), LastFailure: x.last,
+		Attempts: x.failed.Runs, FirstFailure: x.began, LastFailure: x.last,
 		Class: x.failed.Class, Error: headerText(x.failed.Err.Error()), Handler: name,
 	}
 	if x.retries() {

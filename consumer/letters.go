@@ -55,7 +55,7 @@ func (d *letters) run(ctx context.Context) { d.later.run(ctx, d.enqueue) }
 func (d *letters) add(x letter) {
 	x.item = x.keep()
 	x.failed.Message = x.m
-	x.last = time.Now()
+	x.began, x.last = d.tell.clock.wall(x.first), time.Now()
 	if x.topic = x.step.Topic; !x.retries() {
 		x.topic = d.cfg.DeadLetter.targetOf(x.failed)
 	}

@@ -16,7 +16,7 @@ type origin struct {
 	id        string
 	nanos     int64
 	runs      int32
-	first     int64 // when it failed first, Unix nanoseconds
+	first     time.Time // when it failed first
 	due       time.Time
 }
 
@@ -33,10 +33,7 @@ func readOrigin(m *Message) origin {
 		o.nanos = h.Time.UnixNano()
 	}
 	o.runs = max(o.runs, min(h.Attempts, maxRuns))
-	if !h.FirstFailure.IsZero() {
-		o.first = h.FirstFailure.UnixNano()
-	}
-	o.due = h.RetryAt
+	o.first, o.due = h.FirstFailure, h.RetryAt
 	return o
 }
 

@@ -29,8 +29,8 @@ func FuzzOrigin(f *testing.F) {
 			t.Errorf("%+v of forged headers", forged)
 		}
 
-		x := letter{failed: Failed{Message: m, Err: errors.New("e"), Runs: runs}, item: item{m: m, first: nanos},
-			last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}, topic: "retry"}
+		x := letter{failed: Failed{Message: m, Err: errors.New("e"), Runs: runs}, item: item{m: m},
+			began: time.Unix(0, nanos), last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}, topic: "retry"}
 		out := outgoing(x, "name")
 		back := &Message{Topic: "retry", Partition: 7, Offset: 9, Headers: broker.NewHeaders(out.Headers...)}
 		readOrigin(back).restore(back)

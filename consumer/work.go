@@ -38,7 +38,7 @@ type work struct {
 	acking atomic.Pointer[turn]
 	// batch: its messages are handled by one call. Then the state counts that one, not them.
 	batch bool
-	// first is when its one message failed first, in Unix nanoseconds; 0 where its messages are new. A batch has firsts; nil
+	// first is when its one message failed first, by the clock; 0 where its messages are new. A batch has firsts; nil
 	// where all are new.
 	first  int64
 	firsts []int64
