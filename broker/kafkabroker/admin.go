@@ -3,7 +3,6 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
-	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
@@ -33,6 +32,16 @@ func NewAdmin(c Connection) (*Admin, error) {
 	return &Admin{conn: c, c: cl}, nil
 }
 
+// persist does something once there is a connection: the Transport does not tell why it has none.
+func (a *Admin) persist(ctx context.Context, do func() error) error {
+	return a.conn.persist(ctx, func() error {
+		if err := a.conn.probe(ctx, a.c.transport); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
 // Close closes the connections.
 func (a *Admin) Close() { a.c.transport.CloseIdleConnections() }
 
@@ -44,10 +53,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int) er
 		err = fmt.Errorf("%d partitions: there can be 1 to %d", partitions, maxPartitions)
 	}
 	if err == nil {
-		err = a.conn.probe(ctx, a.c.transport) // the Transport does not tell why it has no connection
-	}
-	if err == nil {
-		err = a.c.create(ctx, name, int32(partitions), nil)
+		err = a.persist(ctx, func() error { return a.c.create(ctx, name, int32(partitions), nil) })
 	}
 	if err != nil {
 		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
@@ -58,12 +64,12 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int) er
 // maxPartitions bounds what a slip of the keyboard may ask a cluster for.
 const maxPartitions = 100_000
 
-// DeleteTopic deletes a topic and all that is in it, within RequestTimeout. broker.ErrReserved where its name is one of Kafka's
-// own, broker.ErrNoTopic where there is none.
+// DeleteTopic deletes a topic and all that is in it, within twice RequestTimeout. broker.ErrReserved where its name is one of
+// Kafka's own, broker.ErrNoTopic where there is none.
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 	err := broker.CheckDestination(name)
 	if err == nil {
-		err = a.c.deleteTopic(ctx, name)
+		err = a.persist(ctx, a.eraser(ctx, name))
 	}
 	if codeOf(err) == kafka.UnknownTopicOrPartition {
 		err = fmt.Errorf("%w: %w", broker.ErrNoTopic, err)
@@ -74,24 +80,27 @@ func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 	return nil
 }
 
+// eraser deletes a topic. Where the answer to an earlier try was lost, a topic that is not there is that one.
+func (a *Admin) eraser(ctx context.Context, name string) func() error {
+	unanswered := false
+	return func() error {
+		err := a.c.deleteTopic(ctx, name)
+		if unanswered && codeOf(err) == kafka.UnknownTopicOrPartition {
+			return nil
+		}
+		unanswered = unanswered || err != nil && codeOf(err) == 0 || codeOf(err) == kafka.RequestTimedOut
+		return err
+	}
+}
+
 // DeleteGroup deletes what is committed by a group that has no members. nil where there is no such group. It waits for a
 // coordinator for RequestTimeout: a cluster whose first group this was has none for a moment.
 func (a *Admin) DeleteGroup(ctx context.Context, name string) error {
-	for over := time.Now().Add(a.conn.RequestTimeout); ; pause(ctx, 2*retryWait) {
-		err := a.c.deleteGroup(ctx, name)
-		switch codeOf(err) {
-		case kafka.GroupIdNotFound:
-			return nil
-		case kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
-			if ctx.Err() == nil && time.Now().Before(over) {
-				continue
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("kafkabroker: deleting group %s: %w", name, err)
-		}
-		return nil
+	err := a.persist(ctx, func() error { return a.c.deleteGroup(ctx, name) })
+	if err != nil && codeOf(err) != kafka.GroupIdNotFound {
+		return fmt.Errorf("kafkabroker: deleting group %s: %w", name, err)
 	}
+	return nil
 }
 
 // deleteTopic is DeleteTopics, version 1 (Apache Kafka's protocol guide).

@@ -133,9 +133,8 @@ func (c Connection) failed(address string, s step, err error) error {
 
 // hint asks what may be set up otherwise here than there; empty where the error says enough, or anything may be wrong.
 func (c Connection) hint(s step, err error) string {
-	var alert *net.OpError
-	told := errors.As(err, &alert) && alert.Op == "remote error"
-	ours := told && strings.Contains(alert.Error(), "certificate")
+	told := isAlert(err)
+	ours := told && strings.Contains(err.Error(), "certificate")
 	switch {
 	case s == handshaking && !told && (hungUp(err) || errors.Is(err, context.DeadlineExceeded)):
 		return "does this port speak TLS?"

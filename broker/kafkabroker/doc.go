@@ -53,5 +53,5 @@
 //	transactor.go      stores it together with what is committed; transaction.go: its states; fate.go: what became of one;
 //	                   destinations.go: the topics that it goes to; txncoordinator.go: who keeps the transactional id;
 //	                   txnrequests.go: what is said
-//	lagview.go         what others look at: lag; logview.go: letters
+//	lagview.go         what others look at: lag; logview.go: letters; persist.go: while a broker is away for a moment
 package kafkabroker

@@ -81,8 +81,31 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 // Close closes the connections.
 func (v *LagView) Close() { v.c.transport.CloseIdleConnections() }
 
-// Read looks at all partitions, sorted by topic and number. What is wrong with one of them is in its Err.
+// Read looks at all partitions, sorted by topic and number. What is wrong with one of them is in its Err. Where a broker is away
+// for a moment, it looks again until ctx ends, for RequestTimeout at most.
 func (v *LagView) Read(ctx context.Context) ([]PartitionLag, error) {
+	var all []PartitionLag
+	err := v.cfg.persist(ctx, func() error {
+		lags, err := v.read(ctx)
+		if err != nil {
+			return err
+		}
+		all = lags
+		for _, l := range lags {
+			if passing(l.Err) && !errors.Is(l.Err, errNoLeader) { // which may take long, and says enough
+				return l.Err
+			}
+		}
+		return nil
+	})
+	if all != nil {
+		return all, nil
+	}
+	return nil, err
+}
+
+// read looks once.
+func (v *LagView) read(ctx context.Context) ([]PartitionLag, error) {
 	if err := v.cfg.probe(ctx, v.c.transport); err != nil { // the Transport would only say that its time is over
 		return nil, fmt.Errorf("kafkabroker: reading lag: %w", err)
 	}
@@ -95,7 +118,7 @@ func (v *LagView) Read(ctx context.Context) ([]PartitionLag, error) {
 		return nil, fmt.Errorf("kafkabroker: reading lag of group %s: %w", v.cfg.Group, err)
 	}
 	ends, starts := v.bounds(ctx, layout, timeEnd), v.bounds(ctx, layout, timeStart)
-	var lags []PartitionLag
+	lags := []PartitionLag{}
 	for _, name := range slices.Sorted(maps.Keys(layout)) {
 		t := layout[name]
 		if t.err != nil {
@@ -117,27 +140,23 @@ func (v *LagView) Read(ctx context.Context) ([]PartitionLag, error) {
 // Protocol is how the group's members share its partitions out, "classic" or "consumer", as Config.Membership has it. It is empty
 // while the group has no members.
 func (v *LagView) Protocol(ctx context.Context) (string, error) {
-	s, err := v.k.spoken(ctx)
+	var s spoken
+	err := v.cfg.persist(ctx, func() (err error) {
+		s, err = v.k.spoken(ctx)
+		return err
+	})
 	if err != nil && codeOf(err) != kafka.GroupIdNotFound {
 		return "", fmt.Errorf("kafkabroker: reading the protocol of group %s: %w", v.cfg.Group, err)
 	}
 	return s.name(), nil
 }
 
-// positions waits for a coordinator: a cluster whose first group this is has none for a moment.
 func (v *LagView) positions(ctx context.Context) (map[partitionID]position, error) {
-	for {
-		at, err := v.k.positions(ctx, memberID{}, nil)
-		switch codeOf(err) {
-		case kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
-			if pause(ctx, 2*retryWait); ctx.Err() == nil {
-				continue
-			}
-		case kafka.GroupIdNotFound: // nobody has committed yet
-			return nil, nil
-		}
-		return at, err
+	at, err := v.k.positions(ctx, memberID{}, nil)
+	if codeOf(err) == kafka.GroupIdNotFound { // nobody has committed yet
+		return nil, nil
 	}
+	return at, err
 }
 
 // layout is that of the topics that are wanted, or of those that have a position.

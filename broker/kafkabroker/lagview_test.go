@@ -135,7 +135,7 @@ func commitAs(t *testing.T, at Connection, c *commitment) {
 
 // TestLagViewUnreachable: the error says which broker, and why.
 func TestLagViewUnreachable(t *testing.T) {
-	v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}, DialTimeout: time.Second},
+	v, err := NewLagView(LagViewConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}, RequestTimeout: time.Second},
 		Group: "g"})
 	if err != nil {
 		t.Fatal(err)

@@ -3,10 +3,10 @@ package kafkabroker
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/longshoremq/longshore/broker/brokertest"
@@ -179,7 +179,7 @@ func (l *link) dial(ctx context.Context, network, address string) (net.Conn, err
 	return lc, nil
 }
 
-var errRefused = errors.New("connection refused")
+var errRefused = syscall.ECONNREFUSED
 
 // isDown says whether nobody is to be reached.
 func (l *link) isDown() bool {

@@ -65,10 +65,24 @@ func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 }
 
 func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	var done broker.Scanned
+	var pieces []piece
+	err := v.cfg.persist(ctx, func() (err error) {
+		done, pieces, err = v.pieces(ctx, s)
+		return err
+	})
+	for i := 0; i < len(pieces) && err == nil; i++ {
+		err = v.read(ctx, pieces[i], each)
+	}
+	return done, err
+}
+
+// pieces finds out what is to be read.
+func (v *LogView) pieces(ctx context.Context, s broker.Scan) (broker.Scanned, []piece, error) {
 	done := broker.Scanned{Whole: true}
-	t, err := v.layout(ctx, s.Topic)
+	t, err := v.look(ctx, s.Topic)
 	if err != nil {
-		return done, err
+		return done, nil, err
 	}
 	if t.id != (topicID{}) {
 		done.Log = fmt.Sprintf("%x", t.id[:])
@@ -80,50 +94,47 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 		}
 		p, err := v.piece(ctx, t, no, s)
 		if err != nil {
-			return done, err
+			return done, nil, err
 		}
 		done.Whole = done.Whole && p.whole
 		pieces = append(pieces, p)
 	}
-	for _, p := range pieces {
-		if err := v.read(ctx, p, each); err != nil {
-			return done, err
-		}
-	}
-	return done, nil
+	return done, pieces, nil
 }
 
 // layout is the topic's, with a leader for each partition. A topic that was just made has none for a moment, and is not known to
 // each broker.
-func (v *LogView) layout(ctx context.Context, name string) (topic, error) {
+func (v *LogView) layout(ctx context.Context, name string) (t topic, err error) {
+	err = v.cfg.persist(ctx, func() (err error) {
+		t, err = v.look(ctx, name)
+		return err
+	})
+	return t, err
+}
+
+// look is layout, as a broker knows it now.
+func (v *LogView) look(ctx context.Context, name string) (topic, error) {
 	if err := v.reach(ctx); err != nil {
 		return topic{}, err
 	}
-	for over := time.Now().Add(v.cfg.RequestTimeout); ; pause(ctx, 2*retryWait) {
-		ts, err := v.c.topics(ctx, []string{name})
-		if err != nil {
-			return topic{}, err
-		}
-		t := ts[name]
-		if err = t.err; err == nil && slices.Contains(t.leaders, -1) {
-			err = errNoLeader
-		}
-		switch {
-		case err == nil && len(t.leaders) > 0:
-			return t, nil
-		case codeOf(err) == kafka.UnknownTopicOrPartition:
-			return t, fmt.Errorf("%w: %w", broker.ErrNoTopic, err)
-		case err != nil && !moved(err) && !errors.Is(err, errNoLeader):
-			return t, err
-		case ctx.Err() != nil:
-			return t, context.Cause(ctx)
-		case time.Now().After(over):
-			return t, errors.Join(err, errNoLeader)
-		}
+	ts, err := v.c.topics(ctx, []string{name})
+	if err != nil {
+		v.reached.Store(false)
+		return topic{}, err
 	}
+	t := ts[name]
+	switch {
+	case codeOf(t.err) == kafka.UnknownTopicOrPartition:
+		return t, fmt.Errorf("%w: %w", broker.ErrNoTopic, t.err)
+	case t.err != nil:
+		return t, t.err
+	case len(t.leaders) == 0, slices.Contains(t.leaders, -1):
+		return t, errNoLeader
+	}
+	return t, nil
 }
 
-// reach finds out once whether the brokers can be used. The Transport would only say that its time is over.
+// reach finds out whether the brokers can be used, until they could be once. The Transport would only say that its time is over.
 func (v *LogView) reach(ctx context.Context) error {
 	if v.reached.Load() {
 		return nil
@@ -204,11 +215,11 @@ func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) 
 				return fmt.Errorf("partition %d: offset %d: %w", p.no, p.from, errors.Join(err, serr))
 			}
 			p.from = start
-		case err != nil && !moved(err) && codeOf(err) != 0, time.Now().After(patience):
+		case err != nil && !moved(err) && !passing(err) && codeOf(err) != 0, time.Now().After(patience):
 			return fmt.Errorf("partition %d: offset %d: %w", p.no, p.from, errors.Join(err, errNoProgress))
 		}
 		pause(ctx, retryWait)
-		if t, lerr := v.layout(ctx, p.topic); lerr == nil && int(p.no) < len(t.leaders) {
+		if t, lerr := v.look(ctx, p.topic); lerr == nil && int(p.no) < len(t.leaders) {
 			p.leader = t.leaders[p.no]
 		}
 	}
@@ -247,10 +258,12 @@ func (v *LogView) decode(p piece, from int64, a *fetched, each func(*broker.Mess
 // it is there already; an error where it is there with more partitions, for these have no order. It waits until a broker knows
 // the topic, for RequestTimeout. like is not used: what a topic needs to be as safe as another one is the broker's default.
 func (v *LogView) CreateLog(ctx context.Context, name, _ string) error {
-	if err := v.reach(ctx); err != nil {
-		return fmt.Errorf("kafkabroker: creating topic %s: %w", name, err)
-	}
-	err := v.c.createLog(ctx, name)
+	err := v.cfg.persist(ctx, func() error {
+		if err := v.reach(ctx); err != nil {
+			return err
+		}
+		return v.c.createLog(ctx, name)
+	})
 	var t topic
 	if err == nil {
 		t, err = v.layout(ctx, name)
@@ -280,11 +293,24 @@ func (v *LogView) Trim(ctx context.Context, name string, before map[int32]int64)
 			errs = append(errs, fmt.Errorf("kafkabroker: trimming topic %s: there is no partition %d", name, no))
 			continue
 		}
-		if err := v.c.deleteRecords(ctx, t.leaders[no], partitionID{name, no}, before[no]); err != nil {
+		if err := v.trim(ctx, partitionID{name, no}, t.leaders[no], before[no]); err != nil {
 			errs = append(errs, fmt.Errorf("kafkabroker: trimming topic %s, partition %d, up to offset %d: %w", name, no, before[no], err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// trim does it in one partition, and asks who leads it after a try that failed.
+func (v *LogView) trim(ctx context.Context, p partitionID, leader int32, before int64) error {
+	return v.cfg.persist(ctx, func() error {
+		err := v.c.deleteRecords(ctx, leader, p, before)
+		if passing(err) {
+			if t, lerr := v.look(ctx, p.topic); lerr == nil && int(p.no) < len(t.leaders) {
+				leader = t.leaders[p.no]
+			}
+		}
+		return err
+	})
 }
 
 // deleteRecords is DeleteRecords, version 1 (Apache Kafka's protocol guide).
