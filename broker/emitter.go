@@ -16,9 +16,10 @@ package broker
 //
 // What is acked and not yet stored is the adapter's to keep, and to bound: an adapter counts its bytes in the budget, and lets no
 // more in where its window is full of it. What cannot be stored is held and tried again, and told by Down or Warning; it must
-// hold up neither acks nor outputs that go elsewhere. A claim that ends in good order waits for it no longer than a time of the
-// adapter's own; what is not stored by then is told as Unconfirmed, and comes again. What is not stored when the topic of its
-// messages is gone is told so, too, and comes no more.
+// hold up neither acks nor outputs that go elsewhere. Where the broker refuses an output for good, after its ack, and CheckEmit
+// can tell from then on, the ack may be taken back: it is told as Unconfirmed, and its messages come again under the same claim.
+// A claim that ends in good order waits for it no longer than a time of the adapter's own; what is not stored by then is told as
+// Unconfirmed, and comes again. What is not stored when the topic of its messages is gone is told so, too, and comes no more.
 type Emitter interface {
 	// AckEmitting settles messages as Ack does, and stores what was made of them: rules and results are those of Ack. The messages
 	// of one emission belong together: they count as handled when all its outputs are stored, and not before. es is not empty, and

@@ -14,7 +14,7 @@ import (
 )
 
 // destinations are the topics that outputs go to: how they are laid out, which of them cannot be written at the moment, and which
-// are written without compression, or in smaller batches. Not safe for concurrent use.
+// are written without compression, or in smaller batches. Not safe for concurrent use, but for keyed.
 type destinations struct {
 	c       *cluster
 	layouts map[string]topic
@@ -22,6 +22,7 @@ type destinations struct {
 	blocks  map[string]*block         // topics that cannot be written
 	plain   *kit.Recent[string, bool] // topics that are written without compression; nil: all are
 	limits  *kit.Recent[string, int]  // how large batches of topics may be that found some too large
+	keyed   keyedTopics
 }
 
 const (
@@ -95,6 +96,11 @@ func (d *destinations) written(outs []*broker.Outgoing) {
 	for i := 0; i < len(outs) && len(d.blocks) > 0; i++ {
 		delete(d.blocks, outs[i].Topic)
 	}
+}
+
+// pass lets outputs to a topic that was blocked be tried at once.
+func (d *destinations) pass(topic string) {
+	d.blocks[topic].until, d.blocks[topic].wait = time.Time{}, firstBlock
 }
 
 // plan says which batches go to whom. An *outputError says that a topic cannot be written; nothing was sent then.
@@ -199,8 +205,14 @@ func (d *destinations) refused(e *producedError) error {
 	if e.batch != nil && e.batch.n > 1 && isTooLarge(e.err) {
 		d.limits.Put(e.topic, e.batch.size/2)
 		err := d.block(e.topic, e.err)
-		d.blocks[e.topic].until, d.blocks[e.topic].wait = time.Time{}, firstBlock // the next one may fit
+		d.pass(e.topic) // the next one may fit
 		return err
+	}
+	if b := e.batch; b != nil && b.keyless && b.codec == 0 && codeOf(e.err) == kafka.InvalidRecord {
+		d.keyed.add(e.topic, time.Now())
+		_ = d.block(e.topic, e.err)
+		d.pass(e.topic) // without those that have no key
+		return &outputError{topic: e.topic, err: e.err}
 	}
 	if d.plain != nil && refusesCompressed(e.err) {
 		d.plain.Put(e.topic, true)

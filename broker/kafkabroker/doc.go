@@ -51,7 +51,7 @@
 //	                   produce.go
 //	emit.go            what is emitted with acks; outputs.go: until it is stored
 //	transactor.go      stores it together with what is committed; transaction.go: its states; fate.go: what became of one;
-//	                   destinations.go: the topics that it goes to; txncoordinator.go: who keeps the transactional id;
-//	                   txnrequests.go: what is said
+//	                   destinations.go: the topics that it goes to; keyed.go: which of them want a key; txncoordinator.go: who
+//	                   keeps the transactional id; txnrequests.go: what is said
 //	lagview.go         what others look at: lag; logview.go: letters; persist.go: while a broker is away for a moment
 package kafkabroker

@@ -18,7 +18,7 @@ func (s *Source) AckEmitting(c *broker.Claim, es []broker.Emission) error {
 	return s.h.ackEmitting(p, es)
 }
 
-// CheckEmit implements broker.Emitter, by Config.MaxOutputBytes.
+// CheckEmit implements broker.Emitter, by Config.MaxOutputBytes and by what topics have refused.
 func (s *Source) CheckEmit(o *broker.Outgoing) error {
 	if err := broker.CheckDestination(o.Topic); err != nil {
 		return fmt.Errorf("kafkabroker: %w: %w", err, broker.ErrRefused)
@@ -29,7 +29,7 @@ func (s *Source) CheckEmit(o *broker.Outgoing) error {
 	if size := outgoingSize(o); size > s.cfg.MaxOutputBytes {
 		return fmt.Errorf("kafkabroker: output of %d bytes, the limit is %d: %w", size, s.cfg.MaxOutputBytes, broker.ErrRefused)
 	}
-	return nil
+	return s.commit.txn.dest.keyed.refuse(o)
 }
 
 // Carries implements broker.Emitter: publishers that name one of the same brokers.

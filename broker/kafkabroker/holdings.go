@@ -259,6 +259,13 @@ func (h *holdings) unsent(ds []due) {
 	h.commits.unsent(ds)
 }
 
+// takeBack gives up outputs that their topics refuse.
+func (h *holdings) takeBack(keyed *keyedTopics) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits.takeBack(keyed)
+}
+
 // untold lets go of the outputs of a transaction of which nobody can tell whether it was committed.
 func (h *holdings) untold(ds []due) {
 	h.mu.Lock()

@@ -20,7 +20,7 @@ func TestPublishInvalid(t *testing.T) {
 	setup := brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}
 	t.Run("fake", func(t *testing.T) {
 		ts := fakeSystem(t, setup, "sticky")
-		ts.refuseKeyless()
+		ts.refuseKeyless(ts.group + "-compacted")
 		testPublishInvalid(t, ts)
 	})
 	t.Run("real", func(t *testing.T) {
@@ -29,19 +29,40 @@ func TestPublishInvalid(t *testing.T) {
 	})
 }
 
-// refuseKeyless has the cluster refuse batches as if all topics were compacted.
-func (ts *testSystem) refuseKeyless() {
+// refuseKeyless has the cluster refuse batches as if a topic were compacted.
+func (ts *testSystem) refuseKeyless(topic string) {
 	ts.onProduce(func(req *kmsg.ProduceRequest) *kmsg.ProduceResponse {
-		d := newDecoder(req.Topics[0].Partitions[0].Records, 0, maxOffset, false, nil, 1<<20)
-		for r := (record{}); ; {
-			if more, _ := d.next(&r); !more {
-				return nil
+		refused := false
+		r := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewProduceResponseTopicPartition()
+				if rp.Partition = p.Partition; t.Topic == topic && hasKeyless(p.Records) {
+					rp.ErrorCode, rp.BaseOffset, refused = kerr.InvalidRecord.Code, -1, true
+				}
+				rt.Partitions = append(rt.Partitions, rp)
 			}
-			if r.key == nil {
-				return refuse(req, kerr.InvalidRecord)
-			}
+			r.Topics = append(r.Topics, rt)
 		}
+		if !refused {
+			return nil
+		}
+		return r
 	})
+}
+
+func hasKeyless(batch []byte) bool {
+	d := newDecoder(batch, 0, maxOffset, false, nil, 1<<20)
+	for r := (record{}); ; {
+		if more, _ := d.next(&r); !more {
+			return false
+		}
+		if r.key == nil {
+			return true
+		}
+	}
 }
 
 func testPublishInvalid(t *testing.T, ts *testSystem) {

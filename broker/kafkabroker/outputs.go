@@ -169,6 +169,33 @@ func (x *commits) unsent(ds []due) {
 	}
 }
 
+// takeBack takes back acks whose outputs their topics refuse. No later try would store them, and all that goes to those topics
+// would wait for them. Their messages come again, and emit nothing of the kind any more: CheckEmit.
+func (x *commits) takeBack(keyed *keyedTopics) {
+	if keyed.none() {
+		return
+	}
+	for _, p := range slices.Concat(x.r.turns, x.r.ending) {
+		n, lowest, why := int64(0), int64(maxOffset), error(nil)
+		p.outs.waiting = slices.DeleteFunc(p.outs.waiting, func(e *emission) bool {
+			err := keyed.refuseAny(e.outs)
+			if err == nil {
+				return false
+			}
+			p.tr.takeBack(e.offsets)
+			x.gate.Hold(0, -e.bytes)
+			n, lowest, why = n+int64(len(e.offsets)), min(lowest, slices.Min(e.offsets)), err
+			return true
+		})
+		if n > 0 {
+			p.rewind(lowest)
+			x.events.Say(broker.Event{Kind: broker.Unconfirmed, Claim: p.claim, N: n, Err: why})
+			signal(x.bells.kick)
+			x.solo.away()
+		}
+	}
+}
+
 // errUntold is why acks do not hold whose topic was deleted while their transaction got no answer.
 var errUntold = errors.New("kafkabroker: the topic was deleted, and nobody can tell whether the transaction with their outputs " +
 	"was committed")
@@ -214,6 +241,20 @@ func (t *tracker) keep(offsets []int64) { t.keptN += t.turn(offsets, sending, ke
 func (t *tracker) stored(offsets []int64) {
 	t.unmetered += int(t.turn(offsets, sending, done))
 	t.advance()
+}
+
+// takeBack says that what was made of messages is not stored and never will be: they are to be handled again.
+func (t *tracker) takeBack(offsets []int64) {
+	n := t.turn(offsets, kept, back)
+	t.keptN -= n
+	t.acked -= n
+	t.openN += int(n)
+	for _, o := range offsets {
+		if i, found := t.find(o); found && t.list[i].state == back {
+			t.list[i].gen++
+		}
+	}
+	t.changed()
 }
 
 func (t *tracker) turn(offsets []int64, from, to uint8) (n int64) {

@@ -40,6 +40,8 @@ type outBatch struct {
 	n      int
 	size   int // in bytes, before it was compressed
 	codec  uint16
+	// keyless: some record of it has no key
+	keyless bool
 }
 
 // newOutBatch makes one with room for so many bytes of records.
@@ -218,6 +220,7 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(top
 		at.left -= size
 		tail = appendTail(tail[:0], o)
 		at.b.add(tail)
+		at.b.keyless = at.b.keyless || o.Key == nil
 	}
 	return rounds
 }

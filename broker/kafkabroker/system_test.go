@@ -330,17 +330,19 @@ type progressOf struct {
 func (ts *testSystem) unsettled(t testing.TB) (n int64) {
 	t.Helper()
 	for _, topic := range ts.topics {
-		var ps []progressOf
-		if ts.cluster != nil {
-			ps = ts.fakeProgress(topic)
-		} else {
-			ps = ts.realProgress(t, topic)
-		}
-		for no, p := range ps {
+		for no, p := range ts.progress(t, topic) {
 			n += ts.left(t, topic, no, p)
 		}
 	}
 	return n
+}
+
+func (ts *testSystem) progress(t testing.TB, topic string) []progressOf {
+	t.Helper()
+	if ts.cluster != nil {
+		return ts.fakeProgress(topic)
+	}
+	return ts.realProgress(t, topic)
 }
 
 // left is how many messages of a partition are not settled.

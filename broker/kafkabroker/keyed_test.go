@@ -1,0 +1,70 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// TestOutputsKeyless: some of what handlers emit has no key, and its topic is compacted. A broker takes no batch with such a
+// record, and says so when its message is acked. The message comes again, cannot emit that any more, and goes to the dead
+// letters. All other outputs to the topic are stored, each once.
+func TestOutputsKeyless(t *testing.T) {
+	t.Parallel()
+	setup := brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		ts := fakeSystem(t, setup, "transactional")
+		ts.refuseKeyless(ts.group + "-compacted")
+		testOutputsKeyless(t, ts)
+	})
+	t.Run("real", func(t *testing.T) { testOutputsKeyless(t, realSystem(t, setup, "transactional")) })
+}
+
+func testOutputsKeyless(t *testing.T, ts *testSystem) {
+	compacted := ts.group + "-compacted"
+	createTopic(t, ts.admin, compacted, 1, "cleanup.policy", "compact")
+	t.Cleanup(func() { deleteTopic(t, ts.admin, compacted) })
+	const n, every, first = 40, 10, 3
+	var ms []broker.Outgoing
+	var want, bad []string
+	for i := range n {
+		v := fmt.Sprintf("%02d", i)
+		o := broker.Outgoing{Topic: ts.topics[0], Key: []byte(v), Value: []byte(v)}
+		if i%every == first {
+			o.Key, bad = nil, append(bad, v)
+		} else {
+			want = append(want, v)
+		}
+		ms = append(ms, o)
+	}
+	ts.produce(t, 0, ms...)
+	p := ts.publisher(t)
+	defer func() { _ = p.Close(context.Background()) }()
+	_, stop := ts.runConsumer(t, ts.net.link(), consumer.Config{
+		DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: ts.topics[1]},
+		Retry:      consumer.Retry{Backoff: consumer.Backoff{Initial: 10 * time.Millisecond, Max: 20 * time.Millisecond}},
+		Handler: func(ctx context.Context, m *consumer.Message) error {
+			return consumer.Emit(ctx, broker.Outgoing{Topic: compacted, Key: m.Key, Value: m.Value})
+		},
+	})
+	eventually(t, "all is committed", func() bool { return ts.progress(t, ts.topics[0])[0].committed == n })
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	for topic, want := range map[string][]string{compacted: want, ts.topics[1]: bad} {
+		var got []string
+		for _, m := range ts.stored(t, topic) {
+			got = append(got, string(m.Value))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("in %s are %q, want %q", topic, got, want)
+		}
+	}
+}
