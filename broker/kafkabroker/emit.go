@@ -29,6 +29,9 @@ func (s *Source) CheckEmit(o *broker.Outgoing) error {
 	if size := outgoingSize(o); size > s.cfg.MaxOutputBytes {
 		return fmt.Errorf("kafkabroker: output of %d bytes, the limit is %d: %w", size, s.cfg.MaxOutputBytes, broker.ErrRefused)
 	}
+	if s.commit.txn == nil {
+		return nil
+	}
 	return s.commit.txn.dest.keyed.refuse(o)
 }
 

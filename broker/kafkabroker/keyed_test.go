@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -66,5 +67,19 @@ func testOutputsKeyless(t *testing.T, ts *testSystem) {
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("in %s are %q, want %q", topic, got, want)
 		}
+	}
+}
+
+// A source without transactions refuses what can be told by the output alone, and no more.
+func TestCheckEmitWithoutTransactions(t *testing.T) {
+	s, err := NewSource(Config{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}, Group: "g", Topics: []string{"t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckEmit(&broker.Outgoing{Topic: "t"}); err != nil {
+		t.Error(err)
+	}
+	if err := s.CheckEmit(&broker.Outgoing{Topic: "no topic"}); !errors.Is(err, broker.ErrRefused) {
+		t.Errorf("%v, want ErrRefused", err)
 	}
 }
