@@ -91,6 +91,9 @@ func (g *classic) run(ctx context.Context) error {
 		}
 		if err != nil && refused(err) {
 			g.lose(err)
+			if codeOf(err) == kafka.InconsistentGroupProtocol && g.k.isForeign(ctx) {
+				return g.k.foreign(err)
+			}
 			return err
 		}
 		if g.mend(began, err) {

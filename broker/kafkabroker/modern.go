@@ -18,8 +18,10 @@ import (
 // came.
 type modern struct {
 	host
-	k      *coordinator
-	cfg    *Config
+	k       *coordinator
+	cfg     *Config
+	strange bool // the group seemed to be of another kind when we last tried to join
+
 	yields bool // run ends where the group is a classic one that this protocol cannot join
 
 	poke chan struct{}
@@ -249,6 +251,8 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	case code == kafka.UnknownMemberId, code == fencedMemberEpoch:
 		g.lose(err, again, g.m.id)
 		return nil
+	case code == kafka.GroupIdNotFound && !g.yields && !g.joined() && g.isForeign(ctx):
+		return g.k.foreign(err)
 	case refusedForGood(err), g.yields && code == kafka.GroupIdNotFound:
 		g.lose(err, again, g.m.id)
 		return err
@@ -262,6 +266,18 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	g.trouble(time.Time{}, err)
 	g.silence()
 	return nil
+}
+
+// isForeign says that the group is of another kind for sure. Once is not: a classic group may have ended between the two
+// questions, and then the next heartbeat founds it anew.
+func (g *modern) isForeign(ctx context.Context) bool {
+	if !g.k.isForeign(ctx) {
+		g.strange = false
+		return false
+	}
+	again := g.strange
+	g.strange = true
+	return again
 }
 
 // silence loses everything when nobody has answered for a session: the group gives it to others from then on.

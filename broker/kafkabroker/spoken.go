@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	kafka "github.com/segmentio/kafka-go"
 )
@@ -70,4 +71,25 @@ func readSpoken(r *reader) (s spoken, code int16, err error) {
 		s.members = max(0, r.array())
 	}
 	return s, code, r.err()
+}
+
+// isForeign says that a group which we may not join is of neither protocol: a share group, or one of Kafka Streams. Such a group
+// keeps its name also when it has no members.
+func (k *coordinator) isForeign(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, k.c.timeout)
+	defer cancel()
+	if _, err := k.describeModern(ctx); codeOf(err) != kafka.GroupIdNotFound {
+		return false
+	}
+	d, err := k.describe(ctx)
+	return err == nil && d.state == stateDead || codeOf(err) == kafka.GroupIdNotFound
+}
+
+// stateDead is what is told of a classic group that there is not.
+const stateDead = "Dead"
+
+// foreign says so, with what was answered.
+func (k *coordinator) foreign(err error) error {
+	return fmt.Errorf("%w: %w", wrong("Group",
+		"is %q, and a group of another kind has that name, as a share group: choose another name", k.group), err)
 }
