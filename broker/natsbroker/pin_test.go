@@ -328,6 +328,31 @@ func TestNobodyIsPinned(t *testing.T) {
 	}
 }
 
+// The server may have pinned it just before, with a delivery that is on its way.
+func TestNobodyIsPinnedJustBeforeClose(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	p := startProxy(t, ts.opts.Port)
+	cfg := pinConfig(p.url())
+	cfg.AckWait, cfg.Poll = time.Hour, time.Hour
+	s := open(t, cfg, inOrder)
+	eventually(t, "it waits for its turn", func() bool { return a.info().NumWaiting > 0 })
+	p.cut(toClient)
+	a.publish(1, 5)
+	eventually(t, "it is pinned", func() bool { return a.info().NumAckPending == 1 })
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closeSource(t, s)
+	}()
+	pass(t, 300*time.Millisecond, "its claim has ended")
+	p.heal()
+	<-closed
+	cfg.URLs = []string{ts.url()}
+	next := open(t, cfg, inOrder)
+	ack(t, next, receive(t, next, 5)...)
+}
+
 // Whoever may publish can write headers that nobody can read, and the pin's id stands among them. Such a message is handled as
 // any other, with none, and so are those behind it.
 func TestPinnedDespiteHeadersThatCannotBeRead(t *testing.T) {

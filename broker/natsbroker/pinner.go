@@ -115,5 +115,24 @@ func (p *pinner) unpin(ctx context.Context, ses *session) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, _ = p.consumer.request(ctx, "UNPIN", fmt.Appendf(nil, `{"group":%q}`, l.group))
+	p.let(ctx, l.group)
+}
+
+// release is for Close while we stand by: it has the server forget our request (puller.forget), and lets another process go on
+// where that was pinned just before.
+func (p *pinner) release(ctx context.Context) {
+	if !p.link.connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	info, err := p.consumer.info(ctx)
+	if err == nil && p.side.isOurs(pinnedNow(info)) {
+		p.let(ctx, pinned(info.Config))
+	}
+}
+
+// let lets another process go on.
+func (p *pinner) let(ctx context.Context, group string) {
+	_, _ = p.consumer.request(ctx, "UNPIN", fmt.Appendf(nil, `{"group":%q}`, group))
 }

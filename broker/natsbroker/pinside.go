@@ -120,6 +120,13 @@ func (s pinSide) learned(ses *session, q pinQuestion, info *jetstream.ConsumerIn
 	}
 }
 
+// isOurs says whether that is the id of a pin that was given to us, the last one.
+func (s pinSide) isOurs(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return id != "" && id == s.stock.pinID
+}
+
 // gathered takes what the server counts, and when nothing is missing lets what came be handed out.
 func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
 	s.mu.Lock()

@@ -151,7 +151,7 @@ func (s *Source) shut(ctx context.Context) error {
 	ses := s.end()
 	err := s.closer.finish(ctx)
 	if s.held.standsBy() {
-		s.puller.forget(ctx)
+		s.pinner.release(ctx)
 	}
 	if ses != nil && err == nil {
 		s.pinner.unpin(ctx, ses)
