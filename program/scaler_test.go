@@ -16,6 +16,8 @@ import (
 
 	"github.com/longshoremq/longshore/internal/replicas"
 	pb "github.com/longshoremq/longshore/program/internal/externalscaler"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -228,7 +230,8 @@ func TestScalerPage(t *testing.T) {
 	code, body := get("/scaler/orders")
 	want := `{"consumer":"orders","replicas":3,"need":2.513,"active":true,"reason":"load","why":"200/s come, 60 wait, one process ` +
 		`is to do 80/s",` +
-		`"arrivals_per_second":200,"settled_per_second":150,"backlog":60,"in_retry_topics":0,"processes":2,"per_replica":100}` + "\n"
+		`"arrivals_per_second":200,"settled_per_second":150,"backlog":60,"in_retry_topics":0,"held":0,` +
+		`"processes":2,"per_replica":100}` + "\n"
 	if code != 200 || body != want {
 		t.Errorf("%d %s want %s", code, body, want)
 	}
@@ -373,6 +376,24 @@ consumers:
 		t.Fatalf("produce: %s", p.stderr.String())
 	}
 	p.eventually(t, "480 in a minute, and what comes", func() bool { return value(free) >= 480.0/60/0.8 })
+	pauseUntil := func(until time.Time) {
+		nc, err := nats.Connect("nats://127.0.0.1:" + port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.PauseConsumer(t.Context(), "ORDERS", "workers", until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pauseUntil(time.Now().Add(time.Hour))
+	p.eventually(t, "what is paused at the server asks for no more", func() bool { return value(free) == 1 })
+	pauseUntil(time.Time{})
+	p.eventually(t, "it is not any more", func() bool { return value(free) >= 480.0/60/0.8 })
 	_, ordered := scaler("key.yaml")
 	p.eventually(t, "one process has the turn", func() bool { return value(ordered) == 1 })
 	_, embedded := scaler("embedded.yaml")

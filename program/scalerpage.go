@@ -42,6 +42,7 @@ type scalerRow struct {
 	Settled    *float64 `json:"settled_per_second"`
 	Backlog    *int64   `json:"backlog"`
 	Later      *int64   `json:"in_retry_topics"`
+	Held       *int64   `json:"held"` // by the broker
 	Processes  *int     `json:"processes"`
 	PerReplica *float64 `json:"per_replica"` // by what processes tell
 }
@@ -133,7 +134,7 @@ func (p *scalerPage) row(ctx context.Context, t *scalerTarget) scalerRow {
 		row.Arrivals, row.Settled = &in, &out
 	}
 	if !f.Missing {
-		row.Backlog, row.Later = &f.Backlog, &f.Later
+		row.Backlog, row.Later, row.Held = &f.Backlog, &f.Later, &f.Held
 	}
 	if f.Members >= 0 {
 		row.Processes = &f.Members

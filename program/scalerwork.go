@@ -120,7 +120,8 @@ func natsWork(n *config.NATS, order consumer.Order, e config.Embedded) (workView
 		case err != nil:
 			return w, err
 		}
-		w.parts = []replicas.Part{{Name: cfg.Stream + "/" + cfg.Consumer, Arrived: l.Arrived, Backlog: l.Lag - l.Finished}}
+		w.parts = []replicas.Part{{Name: cfg.Stream + "/" + cfg.Consumer, Arrived: l.Arrived, Backlog: l.Lag - l.Finished,
+			Held: l.Paused}}
 		return w, nil
 	}}, nil
 }

@@ -35,6 +35,8 @@ type ConsumerLag struct {
 	// Arrived counts what there was and is to handle since the consumer was made: each delivery, and what was never delivered.
 	// What is delivered again counts again.
 	Arrived int64
+	// Paused: the consumer is paused at the server, which hands out nothing of it.
+	Paused bool
 }
 
 // A LagView asks the server for a consumer's state, without reading its messages. Not safe for concurrent use.
@@ -86,7 +88,7 @@ func (v *LagView) Read(ctx context.Context) (l ConsumerLag, err error) {
 	l = ConsumerLag{
 		Committed: int64(info.AckFloor.Stream), End: int64(st.CachedInfo().State.LastSeq),
 		Finished: max(0, int64(delivered)-int64(info.NumAckPending)), Pending: int64(info.NumAckPending),
-		Redelivered: int64(info.NumRedelivered),
+		Redelivered: int64(info.NumRedelivered), Paused: info.Paused,
 	}
 	l.Lag = int64(info.NumPending) + int64(info.NumAckPending) + l.Finished
 	l.Arrived = int64(info.NumPending) + int64(info.Delivered.Consumer)

@@ -45,12 +45,15 @@ const (
 	Bound      Reason = "bound"      // they ask for more than can have work at a time
 	Hold       Reason = "hold"       // they ask for more than helps
 	Missing    Reason = "missing"    // the durable is not there yet
-	Paused     Reason = "paused"     // by an operator: the number stays
+	Paused     Reason = "paused"     // by an operator, or at the broker: the number stays
 	Unmeasured Reason = "unmeasured" // nobody has told what one process does: the number stays
 )
 
 // stillActive is how few messages a second are none.
 const stillActive = 0.01
+
+// idle: nothing is there to be done, and nothing comes.
+func (f Figures) idle() bool { return f.Backlog == 0 && f.Later == 0 && f.In <= stillActive }
 
 // Need answers. f has to be Known, unless it is Missing.
 func Need(f Figures, s Settings) Answer {
@@ -58,7 +61,13 @@ func Need(f Figures, s Settings) Answer {
 	switch {
 	case f.Missing:
 		return Answer{1, true, Missing, "the durable is not there: the first process makes it"}
-	case f.Backlog == 0 && f.Later == 0 && f.In <= stillActive:
+	case f.idle() && f.Held > 0 && f.Members == 0:
+		return Answer{Reason: Paused, Why: fmt.Sprintf("%d wait, and the durable is paused at the broker: no process could do any",
+			f.Held)}
+	case f.idle() && f.Held > 0:
+		return Answer{float64(there), true, Paused, fmt.Sprintf("%d wait, and the durable is paused at the broker: the number stays "+
+			"at %d", f.Held, there)}
+	case f.idle():
 		return Answer{Reason: Idle, Why: "nothing waits, and nothing comes"}
 	case f.Paused:
 		return Answer{float64(there), true, Paused, fmt.Sprintf("a process was paused: the number stays at %d", there)}

@@ -36,7 +36,11 @@ func TestNeed(t *testing.T) {
 		"less than it seems":             {replicas.Figures{In: 160, Each: 100, Proved: 50}, told, 4, true, replicas.Load},
 		"paused": {replicas.Figures{In: 800, Each: 100, Paused: true, Members: 2}, told, 2, true,
 			replicas.Paused},
-		"paused, and nothing to do": {replicas.Figures{Paused: true, Members: 2, Each: 100}, told, 0, false, replicas.Idle},
+		"paused, and nothing to do":   {replicas.Figures{Paused: true, Members: 2, Each: 100}, told, 0, false, replicas.Idle},
+		"the durable is paused":       {replicas.Figures{Held: 9600, Each: 100, Members: 2}, told, 2, true, replicas.Paused},
+		"it is, and nobody was asked": {replicas.Figures{Held: 9600, Members: -1}, told, 1, true, replicas.Paused},
+		"it is, from zero":            {replicas.Figures{Held: 9600}, told, 0, false, replicas.Paused},
+		"one durable of two is":       {replicas.Figures{Held: 9600, In: 160, Each: 100, Members: 5}, told, 2, true, replicas.Load},
 		"a short drain asks for more of them": {replicas.Figures{Backlog: 9600, Each: 100}, replicas.Settings{Drain: 30 * time.Second},
 			4, true, replicas.Load},
 	} {

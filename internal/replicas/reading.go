@@ -23,6 +23,8 @@ type Part struct {
 	Backlog int64
 	// Later: they wait in a retry topic for their time. They ask for a process to be there, and for no more of them.
 	Later bool
+	// Held: the broker hands out nothing of it, as of a durable that is paused at the server. No process can do any of it.
+	Held bool
 }
 
 // Members are the processes of a consumer.

@@ -32,6 +32,7 @@ type sample struct {
 	at               time.Time
 	arrived, settled int64
 	backlog, later   int64
+	held             int64
 	runs             int64
 	work             time.Duration
 }
@@ -41,7 +42,7 @@ func (t *Tracker) Add(r Reading) {
 	if len(t.samples) > 0 && !r.At.After(t.now.at) {
 		return
 	}
-	t.now.at, t.now.backlog, t.now.later = r.At, 0, 0
+	t.now.at, t.now.backlog, t.now.later, t.now.held = r.At, 0, 0, 0
 	t.addParts(r.Parts)
 	if r.Members != nil {
 		t.addProcesses(r.Members.Told)
@@ -54,19 +55,22 @@ func (t *Tracker) Add(r Reading) {
 }
 
 // addParts adds what came and what was finished since the reading before. Of a part that counts anew, or that was not there
-// before, nothing is taken for that: it only has its backlog.
+// before, nothing is taken for that: it only has its backlog. Of one that is held nothing can be done.
 func (t *Tracker) addParts(parts []Part) {
 	latest := make(map[string]Part, len(parts))
 	for _, p := range parts {
-		if was, known := t.parts[p.Name]; known && p.Arrived >= was.Arrived {
+		if was, known := t.parts[p.Name]; known && p.Arrived >= was.Arrived && !p.Held {
 			came := p.Arrived - was.Arrived
 			t.now.arrived += came
 			t.now.settled += max(0, was.Backlog+came-p.Backlog)
 		}
 		latest[p.Name] = p
-		if p.Later {
+		switch {
+		case p.Held:
+			t.now.held += p.Backlog
+		case p.Later:
 			t.now.later += p.Backlog
-		} else {
+		default:
 			t.now.backlog += p.Backlog
 		}
 	}
@@ -128,8 +132,8 @@ type Figures struct {
 	Known bool
 	// In and Out are messages a second that came, and that were finished.
 	In, Out float64
-	// Backlog is to do; Later waits for its time in retry topics.
-	Backlog, Later int64
+	// Backlog is to do; Later waits for its time in retry topics, and Held is what the broker hands out nothing of.
+	Backlog, Later, Held int64
 	// Missing and Most are as in the Reading.
 	Missing bool
 	Most    int
@@ -147,7 +151,7 @@ type Figures struct {
 // Figures returns what the readings say together.
 func (t *Tracker) Figures() Figures {
 	f := Figures{
-		At: t.now.at, Backlog: t.now.backlog, Later: t.now.later, Missing: t.last.Missing, Most: t.last.Most,
+		At: t.now.at, Backlog: t.now.backlog, Later: t.now.later, Held: t.now.held, Missing: t.last.Missing, Most: t.last.Most,
 		Members: -1, Each: t.each, Hold: t.proof.holdAt(t.now.at), Proved: t.proof.each,
 	}
 	if m := t.last.Members; m != nil {

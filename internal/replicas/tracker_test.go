@@ -27,6 +27,17 @@ func read(sec int, parts ...replicas.Part) replicas.Reading {
 	return replicas.Reading{At: at(sec), Parts: parts}
 }
 
+// TestHeld: what a broker holds back is no work. It was not done where it is held, and had come before where it is not any more.
+func TestHeld(t *testing.T) {
+	held := replicas.Part{Name: "a", Arrived: 1100, Backlog: 1100, Held: true}
+	if f := tracked(read(0, part("a", 1000, 1000)), read(10, held)); f.In != 0 || f.Out != 0 || f.Backlog != 0 || f.Held != 1100 {
+		t.Errorf("held: %+v", f)
+	}
+	if f := tracked(read(0, held), read(10, part("a", 1200, 1200))); f.In != 10 || f.Out != 0 || f.Backlog != 1200 || f.Held != 0 {
+		t.Errorf("not any more: %+v", f)
+	}
+}
+
 // TestRates: what came and what was finished, however the parts of it change.
 func TestRates(t *testing.T) {
 	for name, c := range map[string]struct {
