@@ -16,6 +16,7 @@ import (
 //	429            retried, after what Retry-After says, at most longest; and the pool is told that the server has enough to do
 //	503            the same where it has a Retry-After; without one it may be down, and is retried
 //	408, 425       retried, after what Retry-After says
+//	421            the same: the server means the connection, and not the request
 //	other 4xx      permanent: the request is wrong, and the next one will be the same
 //	anything else  retried, after what Retry-After says; a 3xx among it, which is a redirect that is not followed
 func verdict(status int, h http.Header, now time.Time, longest time.Duration) error {
@@ -29,7 +30,8 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	switch {
 	case status >= 300 && status <= 399:
 		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
-	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
+	case status == http.StatusRequestTimeout, status == http.StatusMisdirectedRequest, status == http.StatusTooEarly,
+		status == http.StatusTooManyRequests, status >= 500:
 		wait := min(retryAfter(h, now), longest)
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && wait > 0 {
 			return consumer.Overloaded(err, wait)

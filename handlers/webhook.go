@@ -153,6 +153,9 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 		}
 		_ = answer.Body.Close()
 	}
+	if answer.StatusCode == http.StatusMisdirectedRequest { // the next attempt is to have another connection
+		w.client.CloseIdleConnections()
+	}
 	if err := verdict(answer.StatusCode, answer.Header, time.Now(), w.config.MaxRetryAfter); err != nil {
 		return fmt.Errorf("webhook to %s: %w", w.host, err)
 	}

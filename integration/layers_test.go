@@ -98,7 +98,8 @@ var layers = []layer{
 // testsAlso is what tests may import besides what their package may, and besides the package itself.
 var testsAlso = []string{"broker", "broker/brokertest", "broker/membroker", "consumer", "integration/autoscaler",
 	"integration/daemon", "integration/kafkad", "pool",
-	"go.uber.org/goleak", "golang.org/x/net/html", "pgregory.net/rapid", "github.com/nats-io", "github.com/prometheus",
+	"go.uber.org/goleak", "golang.org/x/net/html", "golang.org/x/net/http2", "pgregory.net/rapid",
+	"github.com/nats-io", "github.com/prometheus",
 	"github.com/rs/zerolog",
 	"github.com/segmentio/kafka-go", "github.com/twmb/franz-go", "go.opentelemetry.io/otel", "google.golang.org/protobuf"}
 
