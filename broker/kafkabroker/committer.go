@@ -200,7 +200,9 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	switch {
 	case errors.Is(err, errNotOurs): // what is still ours is collected again
 	case errors.As(err, &topic):
-		x.h.takeBack(&x.txn.dest.keyed)
+		if topic.keyless && x.txn.dest.learnKeyed(life, topic.topic) {
+			x.h.takeBack(&x.txn.dest.keyed)
+		}
 		if topic.first {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -44,6 +45,8 @@ type outputError struct {
 	topic string
 	first bool // it was not blocked before
 	err   error
+	// keyless: some that it refused had no key, and that may be why
+	keyless bool
 }
 
 func (e *outputError) Error() string {
@@ -75,7 +78,7 @@ func (d *destinations) blocked() func(topic string) bool {
 }
 
 // block lets outputs to a topic wait, longer with each time. Its error is an *outputError.
-func (d *destinations) block(topic string, err error) error {
+func (d *destinations) block(topic string, err error) *outputError {
 	b, now := d.blocks[topic], time.Now()
 	first := b == nil
 	if first {
@@ -88,7 +91,7 @@ func (d *destinations) block(topic string, err error) error {
 	b.until = now.Add(b.wait)
 	b.wait = min(2*b.wait, longestBlock)
 	clear(d.layouts) // the others may be led elsewhere by now, too
-	return &outputError{topic, first, err}
+	return &outputError{topic: topic, first: first, err: err}
 }
 
 // written lifts the blocks of the topics.
@@ -209,15 +212,28 @@ func (d *destinations) refused(e *producedError) error {
 		return err
 	}
 	if b := e.batch; b != nil && b.keyless && b.codec == 0 && codeOf(e.err) == kafka.InvalidRecord {
-		d.keyed.add(e.topic, time.Now())
-		_ = d.block(e.topic, e.err)
-		d.pass(e.topic) // without those that have no key
-		return &outputError{topic: e.topic, err: e.err}
+		err := d.block(e.topic, e.err)
+		err.keyless = true
+		return err
 	}
 	if d.plain != nil && refusesCompressed(e.err) {
 		d.plain.Put(e.topic, true)
 	}
 	return d.block(e.topic, e.err)
+}
+
+// learnKeyed finds out whether a topic that refused outputs without a key takes none, for it is compacted. Where we may not ask,
+// it is taken for one: what has a key would wait for what has none, for ever.
+func (d *destinations) learnKeyed(ctx context.Context, topic string) bool {
+	ctx, cancel := context.WithTimeout(ctx, d.c.timeout)
+	defer cancel()
+	values, err := d.c.topicSettings(ctx, topic, policySetting)
+	if codeOf(err) != kafka.TopicAuthorizationFailed && !(err == nil && strings.Contains(values[policySetting], "compact")) {
+		return false
+	}
+	d.keyed.add(topic, time.Now())
+	d.pass(topic)
+	return true
 }
 
 // refusesCompressed says whether an answer may come of a broker that cannot read, or does not want, what is compressed. Where it

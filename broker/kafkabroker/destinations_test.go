@@ -6,7 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // A topic that cannot be written waits longer with each time, and is told of once. What was written to it since forgets that: the
@@ -34,4 +38,39 @@ func TestBlocksEndWithAWrite(t *testing.T) {
 		block("a", true, firstBlock)
 		block("b", false, 2*firstBlock)
 	})
+}
+
+// A topic that refused outputs without a key takes none if it is compacted, or if nobody may tell us. One that is not has other
+// reasons, and its outputs wait.
+func TestLearnKeyed(t *testing.T) {
+	for policy, c := range map[string]struct {
+		code int16
+		want bool
+	}{"compact": {0, true}, "compact,delete": {0, true}, "delete": {0, false},
+		"hidden": {kerr.TopicAuthorizationFailed.Code, true}, "down": {kerr.CoordinatorNotAvailable.Code, false}} {
+		t.Run(policy, func(t *testing.T) {
+			ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}, "transactional")
+			ts.cluster.ControlKey(keyDescribeConfigs, func(req kmsg.Request) (kmsg.Response, error, bool) {
+				r := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+				rr := kmsg.NewDescribeConfigsResponseResource()
+				rr.ErrorCode = c.code
+				rr.Configs = append(rr.Configs, kmsg.DescribeConfigsResponseResourceConfig{Name: policySetting, Value: &policy})
+				r.Resources = append(r.Resources, rr)
+				return r, nil, true
+			})
+			k, err := ts.config(ts.net.link()).withDefaults().connect()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.transport.CloseIdleConnections()
+			d := newDestinations(k, false)
+			_ = d.block("t", errors.New("refused"))
+			if got := d.learnKeyed(t.Context(), "t"); got != c.want {
+				t.Errorf("it takes none without a key: %v", got)
+			}
+			if refused := d.keyed.refuse(&broker.Outgoing{Topic: "t"}) != nil; refused != c.want || (d.blocked() == nil) != c.want {
+				t.Errorf("an output without a key is refused: %v; the others wait: %v", refused, d.blocked() != nil)
+			}
+		})
+	}
 }

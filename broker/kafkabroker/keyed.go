@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// keyedTopics are topics that refused an output without a key: they are compacted. Brokers do not tell before they are sent one,
-// or only who may describe the topic. Safe for concurrent use.
+// keyedTopics are topics that refused an output without a key, for they are compacted (destinations.learnKeyed). Safe for
+// concurrent use.
 type keyedTopics struct {
 	until atomic.Pointer[map[string]time.Time] // of each, when it is tried again; never written to. nil: there are none
 }

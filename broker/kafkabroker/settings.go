@@ -66,13 +66,7 @@ func (g *modern) warn(err error) { g.say(broker.Event{Kind: broker.Warning, Err:
 
 // settings reads what the broker holds the group to (DescribeConfigs, version 1). An error that is broker's answer has its code.
 func (k *coordinator) settings(ctx context.Context) (groupSettings, error) {
-	w := writer{}
-	w.array(1)
-	w.i8(groupResource)
-	w.str(k.group)
-	w.strs([]string{sessionSetting, batchSetting})
-	w.bool(false) // synonyms
-	r, err := k.do(ctx, keyDescribeConfigs, 1, w.b)
+	r, err := k.do(ctx, keyDescribeConfigs, 1, settingsBody(groupResource, k.group, sessionSetting, batchSetting))
 	if err != nil {
 		return groupSettings{}, err
 	}
@@ -86,8 +80,38 @@ func (k *coordinator) settings(ctx context.Context) (groupSettings, error) {
 	return settingsOf(values)
 }
 
-// groupResource is a group's kind among those that have settings.
-const groupResource = 32
+// The kinds of what has settings.
+const (
+	topicResource = 2
+	groupResource = 32
+)
+
+// settingsBody asks for settings of one thing.
+func settingsBody(kind int8, of string, names ...string) []byte {
+	w := writer{}
+	w.array(1)
+	w.i8(kind)
+	w.str(of)
+	w.strs(names)
+	w.bool(false) // synonyms
+	return w.b
+}
+
+// policySetting says what becomes of a topic's old messages: delete, compact, or both.
+const policySetting = "cleanup.policy"
+
+// topicSettings reads settings of a topic (DescribeConfigs, version 1). An error that is the broker's answer has its code.
+func (c *cluster) topicSettings(ctx context.Context, topic string, names ...string) (map[string]string, error) {
+	r, err := c.do(ctx, anyNode, keyDescribeConfigs, 1, settingsBody(topicResource, topic, names...))
+	if err != nil {
+		return nil, err
+	}
+	values, code, err := readSettings(r)
+	if err == nil {
+		err = codeErr(code)
+	}
+	return values, err
+}
 
 var errNoSettings = errors.New("the broker has no settings of groups")
 
