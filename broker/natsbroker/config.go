@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/conftag"
@@ -206,6 +207,8 @@ func findings() *broker.Findings { return &broker.Findings{Of: "natsbroker"} }
 func validateName(f *broker.Findings, at broker.Field, name string) {
 	f.Check(name != "", at, "is missing")
 	f.Check(!strings.ContainsAny(name, ".*> \t\r\n\f/\\"), at, "is %q: no dots, wildcards, blanks or slashes", name)
+	control := func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\r\n\f", c) } // these are blanks
+	f.Check(!strings.ContainsFunc(name, control), at, "is %q: no control characters", name)
 	f.Check(len(name) <= maxName, at, "has %d bytes, want at most %d", len(name), maxName)
 }
 

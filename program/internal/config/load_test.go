@@ -133,6 +133,8 @@ func TestContradictionsOfSources(t *testing.T) {
 		{"{durable: d, subjects: [a]}", "nats.stream: is missing"},
 		{"{stream: S, subjects: [a]}", "nats.durable: is missing"},
 		{"{stream: a.b, durable: d, subjects: [a]}", `nats.stream: is "a.b": no dots`},
+		{`{stream: "a\0b", durable: d, subjects: [a]}`, `nats.stream: is "a\x00b": no control characters`},
+		{`{stream: a, durable: "d\e", subjects: [a]}`, `nats.durable: is "d\x1b": no control characters`},
 		{"{stream: S, durable: d, subjects: [a..b]}", `nats.subjects[0]: is "a..b", which is no subject`},
 		{"{stream: S, durable: d, subjects: [a.>, b, a.c]}", `nats.subjects[2]: is "a.c", which overlaps with subjects[0], "a.>"`},
 		{"{stream: S, durable: d, subjects: [a], user: u}", "nats.user: is set and url is not"},
