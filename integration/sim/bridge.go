@@ -71,7 +71,8 @@ func (b *book) named(p *process, m broker.Outgoing) {
 	b.ids[m.ID] = o
 }
 
-// published enters what became of an output. Its run ends with that, and not with its handler.
+// published enters what became of an output. Its run ends with that, and not with its handler; so do the others of its batch, of
+// which nothing is acked before.
 func (b *book) published(ctx context.Context, p *process, m broker.Outgoing, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +81,7 @@ func (b *book) published(ctx context.Context, p *process, m broker.Outgoing, err
 		if e.message != o.message || e.nth != o.nth || p.isDead() {
 			continue
 		}
-		b.endHere(e)
+		b.endBatch(e)
 		if err == nil || e.outcome != ledger.Done {
 			continue
 		}
@@ -91,6 +92,16 @@ func (b *book) published(ctx context.Context, p *process, m broker.Outgoing, err
 		}
 		b.voidBehind(e)
 		b.noteHere("%s: run %d of m%d cannot publish %v: %v", p.name, e.nth, e.message, o, err)
+	}
+}
+
+// endBatch enters that a run ends now, with all that is in its batch. It needs b.mu.
+func (b *book) endBatch(e *entry) {
+	b.endHere(e)
+	for _, other := range b.entries {
+		if e.batch != nil && other != e && other.batch == e.batch {
+			b.endHere(other)
+		}
 	}
 }
 
