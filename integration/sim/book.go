@@ -319,11 +319,13 @@ func (b *book) endHere(e *entry) {
 }
 
 // doneMeanwhile says whether another process handled a run's message since it began: this one had lost it, and learns it only
-// now.
+// now. Where the broker forgets, that may have been before: it gives the message to a second one, and then hears again that it is
+// settled.
 func (b *book) doneMeanwhile(e *entry) bool {
+	forgets := e.process.run.schedule.has(Forget)
 	return slices.ContainsFunc(b.entries, func(other *entry) bool {
 		mine := other.message == e.message && other.process != e.process
-		return mine && other.outcome == ledger.Done && other.ended.After(e.began)
+		return mine && other.outcome == ledger.Done && (forgets || other.ended.After(e.began))
 	})
 }
 
