@@ -47,11 +47,7 @@ func (b *start) memory() commitMemory {
 	if b.book != nil {
 		return commitMemory{known: b.book.known, epoch: b.book.epoch, room: metadataLimit}
 	}
-	m := commitMemory{known: []position{b.at}, epoch: -1, room: metadataLimit}
-	if b.reset == nil {
-		m.epoch = b.epoch
-	}
-	return m
+	return commitMemory{known: []position{b.at}, epoch: b.epoch, room: metadataLimit}
 }
 
 // sent notes a commit on its way.

@@ -26,12 +26,18 @@ type epochLog struct {
 	asked  []wish   // fetches
 	behind int64    // if not 0: fetches are answered as a follower does that has so much of the log
 	late   int      // so many answers of it
+	again  func()   // if not nil: called once, under the lock, before a fetch at 6 is answered
 }
 
 // put writes messages of an epoch behind the log's first ones, and returns their values. What is there is cut off.
 func (l *epochLog) put(at, n int, epoch int32, name string) (values []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.write(at, n, epoch, name)
+}
+
+// write is put under the lock.
+func (l *epochLog) write(at, n int, epoch int32, name string) (values []string) {
 	l.raw, l.epochs = l.raw[:at], l.epochs[:at]
 	for o := at; o < at+n; o++ {
 		v := fmt.Sprint(name, o)
@@ -106,6 +112,10 @@ func (l *epochLog) fetch(w kmsg.FetchRequestTopicPartition) (p kmsg.FetchRespons
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = append(l.asked, wish{offset: w.FetchOffset, epoch: w.LastFetchedEpoch})
+	if l.again != nil && w.FetchOffset == 6 {
+		l.again()
+		l.again = nil
+	}
 	p = kmsg.NewFetchResponseTopicPartition()
 	end := int64(len(l.raw))
 	if l.late > 0 {
@@ -229,6 +239,28 @@ func TestCutOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCutOffTwice: the log is cut off again, below where it was, before anything was read of what is there since. It is read from
+// the second cut.
+func TestCutOffTwice(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	l := &epochLog{}
+	l.serve(ts)
+	old := l.put(0, 10, 3, "old")
+	r := startCut(t, ts, "earliest", -1)
+	eventually(t, "the old messages came", func() bool { return r.has(old) })
+	var newest []string
+	l.mu.Lock()
+	l.again = func() { newest = l.write(4, 9, 7, "newest") }
+	l.write(6, 9, 5, "new")
+	l.mu.Unlock()
+	eventually(t, "what was written last came", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return newest != nil && r.has(newest)
+	})
 }
 
 // TestCutOffStops: with the policy stop it ends Receive, and so it does again after a restart.

@@ -353,10 +353,12 @@ var (
 	errCutOff  = errors.New("the log was cut off below the position, and messages that were handled are gone")
 )
 
-// A cutOff is an errCutOff, and has what is finished below where the log was cut off.
+// A cutOff is an errCutOff, and has what is finished below where the log was cut off, and of which leader the log is up to there:
+// it may be cut off again before anything of it is looked at.
 type cutOff struct {
 	error
 	progress
+	epoch int32
 }
 
 func (c *cutOff) Unwrap() error { return c.error }
@@ -373,7 +375,7 @@ func (x *flights) found(o outOfRange, first, end int64) (restart error) {
 	case p.pos >= first && o.cut():
 		left, gone := p.tr.cut(o.ends.offset)
 		why = &cutOff{fmt.Errorf("%s/%d: %w: cut off at offset %d, position %d, %d handled", p.topic, p.no, errCutOff, o.ends.offset,
-			p.pos, gone), left}
+			p.pos, gone), left, o.ends.epoch}
 	case p.pos >= first && p.pos <= end: // a replica, or a leader that was new, did not have it yet
 		p.forgetEpoch() // of which a leader may have nothing any more, and then would give nothing
 		return nil

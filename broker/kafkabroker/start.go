@@ -385,10 +385,11 @@ func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error)
 	var found []*start
 	for _, b := range bs {
 		if c := (*cutOff)(nil); errors.As(b.reset, &c) && c.log == b.id.log() {
-			b.progress = c.progress
+			b.progress, b.epoch = c.progress, c.epoch
 			found = append(found, b)
 			continue
 		}
+		b.epoch = -1
 		at := x.cfg.resetTime(b.reset)
 		if b.added() && b.reset == nil && at == timeEnd { // all of it is new: what was written before we found it is nobody else's
 			at = timeStart
