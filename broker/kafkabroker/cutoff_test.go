@@ -224,8 +224,12 @@ func TestCutOff(t *testing.T) {
 				want = append(want, fmt.Sprint("new", o))
 			}
 			eventually(t, "what was written since came", func() bool { return r.has(want) })
-			e, said := r.event(broker.Gap, errCutOff.Error())
-			if !said || e.N != -1 || !strings.Contains(e.Err.Error(), ts.topics[0]+"/0") ||
+			var e broker.Event
+			eventually(t, "the gap is told", func() (said bool) {
+				e, said = r.event(broker.Gap, errCutOff.Error())
+				return said
+			})
+			if e.N != -1 || !strings.Contains(e.Err.Error(), ts.topics[0]+"/0") ||
 				!strings.Contains(e.Err.Error(), "at offset 6") || !strings.Contains(e.Err.Error(), "4 handled") {
 				t.Errorf("the gap is %+v, want one that says where, and that 4 handled messages are gone", e)
 			}
