@@ -2,10 +2,15 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // TestAwayForAMoment: what asks a broker once, as the commands lag and dlq do, asks again where the broker is away for a moment,
@@ -101,4 +106,36 @@ var onceCalls = map[string]func(ctx context.Context, at Connection, topic string
 		defer a.Close()
 		return a.DeleteGroup(ctx, "none")
 	},
+}
+
+// TestTrimOfOneTopic: a topic is made anew between two tries to trim it. Nothing of the new one is deleted.
+func TestTrimOfOneTopic(t *testing.T) {
+	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1}, "sticky")
+	topic := ts.topics[0]
+	ts.produce(t, 0, broker.Outgoing{Topic: topic, Value: []byte("old")})
+	ts.cluster.ControlKey(keyDeleteRecords, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.SleepControl(func() {
+			deleteTopic(t, ts.admin, topic)
+			createTopic(t, ts.admin, topic, 1)
+			ts.produce(t, 0, broker.Outgoing{Topic: topic, Value: []byte("new")})
+		})
+		r := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
+		rp := kmsg.NewDeleteRecordsResponseTopicPartition()
+		rp.ErrorCode = kerr.NotLeaderForPartition.Code
+		rt := kmsg.NewDeleteRecordsResponseTopic()
+		rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+		r.Topics = append(r.Topics, rt)
+		return r, nil, true // the next one is the fake's own
+	})
+	v, err := NewLogView(LogViewConfig{Connection: ts.config(ts.net.link()).Connection})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.Trim(t.Context(), topic, map[int32]int64{0: 1}); !errors.Is(err, errRecreated) {
+		t.Errorf("Trim: %v, want that the topic was made anew", err)
+	}
+	if ms := ts.stored(t, topic); len(ms) != 1 || string(ms[0].Value) != "new" {
+		t.Errorf("there is %v, want the new message", ms)
+	}
 }

@@ -293,21 +293,27 @@ func (v *LogView) Trim(ctx context.Context, name string, before map[int32]int64)
 			errs = append(errs, fmt.Errorf("kafkabroker: trimming topic %s: there is no partition %d", name, no))
 			continue
 		}
-		if err := v.trim(ctx, partitionID{name, no}, t.leaders[no], before[no]); err != nil {
+		if err := v.trim(ctx, t, no, before[no]); err != nil {
 			errs = append(errs, fmt.Errorf("kafkabroker: trimming topic %s, partition %d, up to offset %d: %w", name, no, before[no], err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// trim does it in one partition, and asks who leads it after a try that failed.
-func (v *LogView) trim(ctx context.Context, p partitionID, leader int32, before int64) error {
+// trim does it in one partition, and asks who leads it after a try that failed. The topic may have been made anew by then: the
+// offset is of the one before.
+func (v *LogView) trim(ctx context.Context, t topic, no int32, before int64) error {
 	return v.cfg.persist(ctx, func() error {
-		err := v.c.deleteRecords(ctx, leader, p, before)
-		if passing(err) {
-			if t, lerr := v.look(ctx, p.topic); lerr == nil && int(p.no) < len(t.leaders) {
-				leader = t.leaders[p.no]
-			}
+		err := v.c.deleteRecords(ctx, t.leaders[no], partitionID{t.name, no}, before)
+		if !passing(err) {
+			return err
+		}
+		switch now, lerr := v.look(ctx, t.name); {
+		case lerr != nil:
+		case now.id != t.id || int(no) >= len(now.leaders):
+			return errRecreated
+		default:
+			t = now
 		}
 		return err
 	})
