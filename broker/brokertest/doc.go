@@ -48,9 +48,10 @@
 // Take a short lease (AckWait, session timeout), 300-800 ms: cases sleep for a few of them to show that something does not
 // happen. What has to happen is waited for, up to [Harness.Patience], so a slow machine makes a slow run and no failure. Where
 // the process was starved beside other cases it is a quarter of that: it may have lost what it waits for, and is to try again.
-// While you write the adapter, take a Patience of a few seconds. Most of a run is waiting: with [Harness.SideBySide] cases wait
-// beside each other. An adapter without I/O sets [Harness.Bubble] and runs in no time inside testing/synctest. A case that wants
-// to tell "given back" from "the lease ran out" asks for a very long one in [Setup.Lease]; New has to heed it.
+// Where the broker is another process it may be starved, too: see [Harness.Probe]. While you write the adapter, take a Patience
+// of a few seconds. Most of a run is waiting: with [Harness.SideBySide] cases wait beside each other. An adapter without I/O
+// sets [Harness.Bubble] and runs in no time inside testing/synctest. A case that wants to tell "given back" from "the lease ran
+// out" asks for a very long one in [Setup.Lease]; New has to heed it.
 //
 // # What holds in every case
 //

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -33,6 +34,11 @@ type Harness struct {
 	// is few by default; TestMain may allow more, before m.Run: flag.Set("test.parallel", "8"). What fails while the process was
 	// starved is run again alone.
 	SideBySide bool
+	// Probe asks the broker, as another program would and by a way that no case cuts, for something that it has to write down.
+	// Set it where the broker is a process of its own: that can be starved as this one can, or its disk stand still, and sessions
+	// run out meanwhile. It is called again and again while a case runs, and what fails when an answer took a quarter of a lease
+	// is run again. It has to return when ctx ends.
+	Probe func(ctx context.Context) error
 	// Cannot says for each function of System and Process that is nil why it is: by field name. One that is nil without a reason
 	// fails, and so does a name that is none of theirs. Up, Thaw and Heal need none of their own.
 	Cannot map[string]string

@@ -1,7 +1,10 @@
 package brokertest
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -9,15 +12,7 @@ import (
 
 // A case that starves beside others soon gives up what may never come, and is run again. Alone it has all of its patience.
 func TestPatienceOfWhoStarves(t *testing.T) {
-	h := Harness{Lease: time.Nanosecond, Patience: time.Hour} // any wait for a processor is too long
-	h.New = func(testing.TB, Setup) *System {
-		return &System{
-			Topics:    []string{"topic"},
-			Join:      func(testing.TB) *Process { return nil },
-			Produce:   func(testing.TB, int, ...broker.Outgoing) {},
-			Unsettled: func(testing.TB) int64 { return 0 },
-		}
-	}
+	h := Harness{Lease: time.Nanosecond, Patience: time.Hour, New: nothing} // any wait for a processor is too long
 	var had []time.Duration
 	c := &testCase{name: "starves", run: func(w *world) {
 		if len(had) == triesBeside {
@@ -34,5 +29,52 @@ func TestPatienceOfWhoStarves(t *testing.T) {
 	c.doUnstarved(t, &h)
 	if len(had) != 3 || had[0] != h.Patience/4 || had[1] != had[0] || had[2] != h.Patience {
 		t.Errorf("patience was %v", had)
+	}
+}
+
+// What fails while the broker stood still is run again, and counts when it did not.
+func TestProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		h := Harness{Lease: time.Second, Patience: time.Minute, New: nothing}
+		h.Probe = func(ctx context.Context) error {
+			if runs.Load() <= 1 {
+				<-ctx.Done() // it is asked, and does not answer
+			}
+			return ctx.Err()
+		}
+		c := &testCase{name: "waits", run: func(w *world) {
+			run := runs.Add(1)
+			time.Sleep(w.lease)
+			if run == 1 {
+				w.Fatal("a session ran out")
+			}
+		}}
+		c.doUnstarved(t, &h)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("the case ran %d times", n)
+		}
+	})
+}
+
+// A broker that answers quickly excuses nothing.
+func TestProbeThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPulse(time.Second, func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })
+		time.Sleep(5 * time.Second)
+		p.stop()
+		if p.starved() {
+			t.Errorf("starved: %s", p.text())
+		}
+	})
+}
+
+// nothing is a System on which a case does nothing.
+func nothing(testing.TB, Setup) *System {
+	return &System{
+		Topics:    []string{"topic"},
+		Join:      func(testing.TB) *Process { return nil },
+		Produce:   func(testing.TB, int, ...broker.Outgoing) {},
+		Unsettled: func(testing.TB) int64 { return 0 },
 	}
 }

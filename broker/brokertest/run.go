@@ -116,32 +116,32 @@ func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 	return failed
 }
 
-// tries is how often a case is run at most, whose process got no processor for too long; from triesBeside on with no other beside
-// it.
+// tries is how often a case is run at most, whose process or broker got no processor for too long; from triesBeside on with no
+// other beside it.
 const tries, triesBeside = 5, 2
 
-// doUnstarved runs the case in real time. A failure counts only when the process was let run: see pulse. Who has others beside
-// it, and was not, waits less for what may never come.
+// doUnstarved runs the case in real time. A failure counts only when the process was let run, and the broker, too: see pulse.
+// Who has others beside it, and was not, waits less for what may never come.
 func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 	t.Helper()
 	for try := 1; ; try++ {
 		r := &recorder{TB: t, name: t.Name()}
 		alone, now := c.alone || try > triesBeside, *h
 		leave := enter(alone)
-		p := startPulse()
-		now.starved = func() bool { return !alone && p.starved(h.Lease) }
+		p := startPulse(h.Lease, h.Probe)
+		now.starved = func() bool { return !alone && p.starved() }
 		r.do(func() { c.do(r, &now) })
-		waited := p.stop()
+		p.stop()
 		leave()
 		if !r.failed {
 			return
 		}
 		text := strings.Join(r.said, "\n")
-		if !p.starved(h.Lease) || try == tries {
-			t.Errorf("%s\n(the longest wait for a processor was %v)", text, waited)
+		if !p.starved() || try == tries {
+			t.Errorf("%s\n(%s)", text, p.text())
 			return
 		}
-		t.Logf("VOID: this process waited %v for a processor, of a lease of %v; once more. It had said: %s", waited, h.Lease, text)
+		t.Logf("VOID: %s, of a lease of %v; once more. It had said: %s", p.text(), h.Lease, text)
 	}
 }
 

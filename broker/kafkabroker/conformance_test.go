@@ -56,11 +56,11 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceReal runs it on a real Kafka.
 func TestConformanceReal(t *testing.T) {
-	lease := realLease(t)
+	lease, probe := realLease(t), realProbe(t)
 	for _, balancer := range []string{"sticky", "range", "consumer", "transactional"} {
 		t.Run(balancer, func(t *testing.T) {
 			h := harness(balancer, lease, realSystem)
-			h.Patience = time.Minute // the broker is another process, beside others
+			h.Patience, h.Probe = time.Minute, probe // the broker is another process, beside others
 			brokertest.Run(t, h)
 		})
 	}

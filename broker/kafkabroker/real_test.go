@@ -75,6 +75,20 @@ func realLease(t testing.TB) time.Duration {
 	return max(time.Second, time.Duration(ms)*time.Millisecond)
 }
 
+// realProbe asks a real Kafka to write a record down.
+func realProbe(t testing.TB) func(context.Context) error {
+	t.Helper()
+	ts := plainTestSystem(brokertest.Setup{}, "sticky", 0)
+	ts.brokers = realBrokers(t)
+	ts.connect(t)
+	topic := fmt.Sprintf("probe-%d", time.Now().UnixNano())
+	createTopic(t, ts.admin, topic, 1)
+	t.Cleanup(func() { deleteTopic(t, ts.admin, topic) })
+	return func(ctx context.Context) error {
+		return ts.admin.ProduceSync(ctx, &kgo.Record{Topic: topic}).FirstErr()
+	}
+}
+
 // realSystem is a system with topics and a group of its own on a real Kafka.
 func realSystem(t testing.TB, s brokertest.Setup, balancer string) *testSystem {
 	t.Helper()
