@@ -25,7 +25,7 @@ func TestForcedStopIsLogged(t *testing.T) {
 	run.eventually(t, "the handler runs", func() bool { _, err := os.Stat(filepath.Join(dir, "begun")); return err == nil })
 	run.signal(t, syscall.SIGTERM)
 	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
-	run.signal(t, syscall.SIGINT)
+	run.force(t, syscall.SIGINT)
 	if code := run.code(t); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}

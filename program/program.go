@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
@@ -130,6 +131,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// sameSignal is how soon after the first a signal is the same one: who runs another program under a time limit, or passes signals
+// on, sends it to its child and to the child's group, which is two at once (timeout 1h longshore run).
+const sameSignal = 100 * time.Millisecond
+
 // stopOnSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, which asks for a drain; a second SIGINT or SIGTERM ends
 // the process at once. A second SIGHUP does not: a terminal that closes sends it twice, by the shell and by the kernel. Under
 // nohup SIGHUP stays ignored.
@@ -148,8 +153,9 @@ func stopOnSignal() (context.Context, func()) {
 			return
 		}
 		cancel()
+		first := time.Now()
 		for second := range signals {
-			if second == syscall.SIGHUP {
+			if second == syscall.SIGHUP || time.Since(first) < sameSignal {
 				continue
 			}
 			words.speak(second)

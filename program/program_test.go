@@ -119,6 +119,20 @@ func (p *program) signal(t *testing.T, s os.Signal) {
 	}
 }
 
+// force sends the signal again and again, until the program has ended: one that follows the first at once is the same one.
+func (p *program) force(t *testing.T, s os.Signal) {
+	t.Helper()
+	p.eventually(t, "ended", func() bool {
+		_ = p.cmd.Process.Signal(s)
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 func freePort(t *testing.T) string {
 	t.Helper()
 	port, err := daemon.FreePort()
@@ -239,10 +253,34 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 		run.eventually(t, "a handler runs", func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
 		run.signal(t, s)
 		run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
-		run.signal(t, s)
+		run.force(t, s)
 		if code := run.code(t); code != 128+int(s) {
 			t.Errorf("after two %v: exit code %d, want %d", s, code, 128+int(s))
 		}
+	}
+}
+
+// TestSignalTwiceAtOnce: timeout sends its signal to the program and to the group that this is in. That is one stop.
+func TestSignalTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; while [ ! "+
+		"-e go ]; do sleep 0.1; done; echo > ended'], dir: "+dir+"}}]"))
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
+	if code := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1").code(t); code != 0 {
+		t.Fatalf("produce: %d", code)
+	}
+	run.eventually(t, "a handler runs", func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
+	run.signal(t, syscall.SIGTERM)
+	run.signal(t, syscall.SIGINT) // two of one kind may be one for the kernel already
+	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
+	writeFile(t, dir, "go", "")
+	if code := run.code(t); code != 0 {
+		t.Errorf("exit code %d\n%s", code, run.stderr.String())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ended")); err != nil {
+		t.Errorf("the handler did not end: %v", err)
 	}
 }
 

@@ -82,11 +82,10 @@ func TestNoCommandOutlivesTheProgram(t *testing.T) {
 			run.eventually(t, "the command runs", func() bool { _, err := os.Stat(filepath.Join(dir, "group")); return err == nil })
 			id := group(t, dir)
 			run.eventually(t, "its child, too", func() bool { return len(members(t, id)) == 3 })
-			for i, s := range c.signals {
-				if i > 0 {
-					run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
-				}
-				run.signal(t, s)
+			run.signal(t, c.signals[0])
+			if len(c.signals) > 1 {
+				run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
+				run.force(t, c.signals[1])
 			}
 			if code := run.code(t); code != c.code {
 				t.Errorf("exit code %d, want %d; stderr:\n%s", code, c.code, run.stderr.String())
