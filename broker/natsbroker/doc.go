@@ -41,7 +41,7 @@
 //	leases.go        which leases certainly hold; clock.go: by which time
 //	memory.go        what is remembered of those that are gone: finished.go, to ack again what comes again; runs.go: how often
 //	                 those given back have failed
-//	gaps.go          which messages nobody will ever see
+//	gaps.go          which messages nobody will ever see; subject.go: whether a filter leaves something out
 //	lag.go           how far the consumer is behind
 //	reply.go         what the reply subject of a delivery says; headers.go, key.go: the rest of it
 //	waiter.go        Receive, where it waits; seldom.go: what is told once a minute at most
@@ -65,10 +65,12 @@
 //
 // Gaps are counted exactly while one process, or the replica that sees both sides of a gap, follows the consumer; also those that
 // a limit of the stream made while nobody was there, of messages never delivered. A message that was given back and is discarded
-// before it comes again, the server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's
-// own position, so that nothing is left to compare; and with a filter, on a mirror, or on a stream that keeps only the last
-// messages of a subject, sequences are missing by design. Where a stream had holes when the consumer was made, those that were
-// made since then, before messages that are older than the consumer, are not told from them. In these cases nothing is told.
+// before it comes again, the server counts as settled; it is not noticed. A purge while nobody was there moves the consumer's own
+// position, so that nothing is left to compare; and with a filter that leaves out a subject of the stream, on a mirror, with a
+// filter on a stream that has others for its sources, or transforms subjects, or on a stream that keeps only the last messages of
+// a subject, sequences are missing by design. Where a stream had holes when the consumer was made, those that were made since
+// then, before messages that are older than the consumer, are not told from them. In these cases nothing is told. Of a stream
+// that took other subjects before, what it has of them is told as gone where a filter takes all that it takes now.
 //
 // nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those
 // with the same key.

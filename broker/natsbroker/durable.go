@@ -326,10 +326,10 @@ func lease(cc jetstream.ConsumerConfig) time.Duration {
 // exact says whether every sequence of the stream comes to this consumer, so that a missing one was skipped.
 func (d durable) exact() bool {
 	cc := d.consumer.Config
-	if !unfiltered(cc) || d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+	if d.stream == nil || cc.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 		return false
 	}
-	return !replaces(d.stream.Config)
+	return takesAll(filterOf(cc), d.stream.Config) && !replaces(d.stream.Config)
 }
 
 // replaces says whether a stream may have sequences missing that were not lost. A mirror has its origin's, by a filter perhaps,
@@ -348,11 +348,6 @@ func (d durable) holes() (h holes) {
 	}
 	h.made = d.consumer.Created.UnixNano()
 	return h
-}
-
-// unfiltered says whether a consumer gets all messages of its stream.
-func unfiltered(cc jetstream.ConsumerConfig) bool {
-	return !slices.ContainsFunc(filterOf(cc), func(f string) bool { return f != ">" })
 }
 
 // nativeDelay is for how long JetStream keeps a delayed nak: as long as it keeps the message.

@@ -7,11 +7,13 @@ package natsbroker
 // when two points with consecutive consumer sequences are known, all that lies between their stream sequences was skipped,
 // exactly. A point is a delivery to this process, or what the consumer's info said. Deliveries to other replicas leave holes
 // between points, across which nothing is known; then nothing is said, and the replica that sees both sides says it. With a
-// filter, or where a stream keeps only the last messages of a subject, numbers are missing by design, and nothing is said either.
+// filter that leaves something out, or where a stream keeps only the last messages of a subject, numbers are missing by design,
+// and nothing is said either.
 // Nor is anything said of what was missing before the consumer was made: what was deleted then was never its to get, and a work
 // queue, or a stream that keeps what others are interested in, has such holes by what is acked.
 type position struct {
-	exact    bool // whether a missing sequence means a skipped message
+	exact    bool     // whether a missing sequence means a skipped message
+	filter   []string // of the consumer, when the session began
 	holes    holes
 	known    bool
 	consumer uint64 // consumer sequence of the newest point

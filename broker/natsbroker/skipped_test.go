@@ -44,6 +44,56 @@ func TestGapByLimit(t *testing.T) {
 	}
 }
 
+// A filter that takes all that the stream does leaves nothing out, and what is missing is gone. So is most configuration written.
+func TestGapWithFilterOfAll(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Subjects = 100, []string{"s.a", "s.b.*", "t"} })
+	cfg := config(ts.url())
+	cfg.Subjects = []string{"t", "s.>"}
+	s := open(t, cfg)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no pull is left", func() bool { return a.info().NumWaiting == 0 })
+	a.publish(1, 300)
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, receive(t, s, 100)...)
+	a.settled()
+	eventually(t, "the gap is told", func() bool { return s.skipped() == 200 })
+}
+
+// When the stream takes a subject more, which the filter leaves out, its numbers are missing by design.
+func TestNoGapOfASubjectMore(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(c *jetstream.StreamConfig) { c.Subjects = []string{"s.a"} })
+	cfg := config(ts.url())
+	cfg.Subjects = []string{"s.a"}
+	s := open(t, cfg)
+	a.publish(1, 3)
+	ack(t, s, receive(t, s, 3)...)
+	sc := must(a.js.Stream(ctx, "S")).CachedInfo().Config
+	sc.Subjects = append(sc.Subjects, "s.b")
+	must(a.js.UpdateStream(ctx, sc))
+	a.looked(6) // at every fifth at the stream, too
+	for range 20 {
+		must(a.js.Publish(ctx, "s.b", nil))
+	}
+	a.publish(4, 4)
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+	a.looked(2)
+	if n := s.skipped(); n != 0 {
+		t.Fatalf("%d messages of another subject were told as skipped", n)
+	}
+}
+
 // f32: and what a purge takes.
 func TestGapByPurge(t *testing.T) {
 	t.Parallel()

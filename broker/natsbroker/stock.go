@@ -95,7 +95,7 @@ func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 	}
 	s.pulls.maxBatch, s.pulls.maxBytes, s.pulls.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
 	s.ses.pin.ttl = int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
-	s.ses.at.exact = s.ses.at.exact && unfiltered(cc)
+	s.ses.at.exact = s.ses.at.exact && slices.Equal(s.ses.at.filter, filterOf(cc))
 }
 
 // term is for how long after its last sign a session's pin is relied upon.

@@ -178,7 +178,7 @@ func (w *watcher) begin(d durable) {
 		topic = f[0]
 	}
 	ses := newSession(w.side.holdings, topic, w.opts.Budget.Messages)
-	ses.at.exact, ses.at.holes = d.exact(), d.holes()
+	ses.at.exact, ses.at.filter, ses.at.holes = d.exact(), filterOf(cc), d.holes()
 	ses.at.polled(point{d.consumer.Delivered.Consumer, d.consumer.Delivered.Stream})
 	var skipped gap
 	var gone bool

@@ -88,11 +88,12 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	}
 }
 
-// adoptStream takes the settings of a session's stream as it is. What was replaced stays missing when that is over.
+// adoptStream takes the settings of a session's stream as it is. What was replaced, or is of another subject, stays missing when
+// that is over.
 func (s watchSide) adoptStream(ses *session, sc jetstream.StreamConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ses.at.exact = ses.at.exact && !replaces(sc)
+	ses.at.exact = ses.at.exact && takesAll(ses.at.filter, sc) && !replaces(sc)
 }
 
 // witnesses are those by which to find out whether the stream has lost its end since the connection, or the consumer, was last in

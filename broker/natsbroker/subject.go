@@ -1,0 +1,39 @@
+package natsbroker
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// takesAll says whether a consumer with a filter gets all messages of a stream: there is none, or it covers each subject that the
+// stream takes now. What a stream has from others, or stores under another subject, need not have one of its own.
+func takesAll(filter []string, sc jetstream.StreamConfig) bool {
+	if len(filter) == 0 || slices.Contains(filter, ">") {
+		return true
+	}
+	if len(sc.Subjects) == 0 || len(sc.Sources) > 0 || sc.SubjectTransform != nil {
+		return false
+	}
+	return !slices.ContainsFunc(sc.Subjects, func(subject string) bool {
+		return !slices.ContainsFunc(filter, func(f string) bool { return covers(f, subject) })
+	})
+}
+
+// covers says whether a filter takes each subject that another one takes.
+func covers(filter, other string) bool {
+	for {
+		f, fs, more := strings.Cut(filter, ".")
+		o, os, others := strings.Cut(other, ".")
+		switch {
+		case f == ">":
+			return true
+		case o == ">" || f != o && f != "*" || more != others:
+			return false
+		case !more:
+			return true
+		}
+		filter, other = fs, os
+	}
+}
