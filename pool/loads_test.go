@@ -74,6 +74,16 @@ func refuses(d time.Duration, k int) func(int, time.Duration, *rand.Rand, int) (
 	}
 }
 
+// mostly takes d, and refuses a share of the tries by chance, however few run.
+func mostly(d time.Duration, share float64) func(int, time.Duration, *rand.Rand, int) (time.Duration, time.Duration) {
+	return func(_ int, _ time.Duration, r *rand.Rand, _ int) (time.Duration, time.Duration) {
+		if r.Float64() < share {
+			return d, sec
+		}
+		return d, 0
+	}
+}
+
 // poison: in the second ten seconds but five, half of the messages fail five times.
 func poison(_ int, at time.Duration, r *rand.Rand, try int) (time.Duration, time.Duration) {
 	if at > 5*sec && at < 15*sec && (try > 0 || r.Float64() < 0.5) && try < 5 {
@@ -223,6 +233,12 @@ func hostile() []load {
 			phases: []phase{{sec, 0}, {4 * sec, 10000}}, mean: .005, knee: 32},
 		{name: "E5t as E5, and the handlers say so", need: 32, graded: 1, answer: refuses(5*ms, 32), told: true,
 			phases: []phase{{sec, 0}, {4 * sec, 10000}}, mean: .005, knee: 32},
+		{name: "T1 one in a hundred refused by chance, 1k/s x 50ms", need: 51, graded: 1, answer: mostly(50*ms, .01), told: true,
+			phases: step(sec, 1000, 30*sec, 20*sec), mean: .0505},
+		{name: "T5 one in twenty refused by chance, 1k/s x 50ms", need: 53, graded: 1, answer: mostly(50*ms, .05), told: true,
+			phases: step(sec, 1000, 30*sec, 20*sec), mean: .0526},
+		{name: "T20 one in five refused by chance, 1k/s x 50ms", need: 63, graded: 1, answer: mostly(50*ms, .2), told: true,
+			phases: step(sec, 1000, 30*sec, 20*sec), mean: .0625},
 		{name: "E6 refuses beyond 32, needs 20", need: 20, graded: 1, answer: refuses(5*ms, 32), poisson: true,
 			phases: []phase{{sec, 0}, {6 * sec, 4000}}, mean: .005, knee: 32},
 		{name: "F1 a million at the start, 2ms", need: 256, graded: -1, service: constant(2 * ms),

@@ -129,10 +129,22 @@ func TestReportStatusDecides(t *testing.T) {
 		}, func(d Decision, peak int) bool { return d.Target >= 20 && d.Target <= 28 && peak <= 64 }, ""},
 		{"the downstream refuses: an eighth less", 100, func(o *Observation) { o.Workers = 64 }, func(i int, o *Observation) {
 			if full(o, 5*time.Millisecond); i == 99 {
-				o.Refused++
+				o.Refused += 32
 			}
 			o.Busy, o.Idle = 60, o.Workers-60
 		}, func(d Decision, _ int) bool { return d.Target == 56 && d.Force }, ReasonLimit},
+		{"the downstream refuses one in 64: it is not full", 1000, func(o *Observation) { o.Workers = 64 },
+			func(_ int, o *Observation) {
+				full(o, 5*time.Millisecond)
+				o.Refused++
+				o.Busy, o.Idle = 60, o.Workers-60
+			}, func(d Decision, peak int) bool { return d.Target == 64 && peak == 64 }, ""},
+		{"it refuses half, with fewer workers, too: less hurts", 1000, func(o *Observation) { o.Workers, o.Max = 64, 64 },
+			func(_ int, o *Observation) {
+				full(o, 5*time.Millisecond)
+				o.Refused += int64(o.Workers / 2)
+				o.Backlog, o.Full = 1024, true
+			}, func(d Decision, _ int) bool { return d.Target == 64 }, ""},
 		{"slow work waits at the broker: grows before the queue is full", 600, func(o *Observation) { o.Workers, o.Max = 4, 64 },
 			func(i int, o *Observation) {
 				full(o, 5*time.Millisecond)

@@ -55,11 +55,10 @@ type verdict struct {
 	more, less         bool
 }
 
-// weigh holds y against the yardstick by a sequential test (Wald 1945): is the throughput in proportion to the workers, or the
+// weigh holds y against a yardstick by a sequential test (Wald 1945): is the throughput in proportion to the workers, or the
 // same at both sizes? So half of what it could bring, in logarithms, decides whether the larger pays. Chance is in the ratio of
 // likelihoods; what a start, a cut and handlers that run still hide is held against whoever it would prove right.
-func (s *reportStatus) weigh(y yard) verdict {
-	a, b := s.ref, y
+func (s *reportStatus) weigh(a, b yard) verdict {
 	if a.n == 0 {
 		return verdict{more: true}
 	}
@@ -88,6 +87,11 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 		return Decision{}, false
 	}
 	y := s.read(&s.opened, &o)
+	if s.before.n > 0 && y.done >= 8 && y.span >= y.n/y.rate {
+		if d, ok := s.relent(o, y); ok {
+			return d, true
+		}
+	}
 	switch least := max(tick.Seconds(), y.n/y.rate); {
 	case y.done < 8 || y.span < least && !(grown && y.span >= s.ref.n/s.ref.rate): // young, it tells of less at most
 	case y.n == s.ref.n:
@@ -102,7 +106,7 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 
 // compare decides between the present size and the yardstick's. What will not become clearer is taken as it looks.
 func (s *reportStatus) compare(o Observation, y yard, ripe bool) (Decision, bool) {
-	v := s.weigh(y)
+	v := s.weigh(s.ref, y)
 	up, long, proven := y.n > s.ref.n, o.Now-s.change.Now > longest, v.more
 	probe := s.most > 0 && o.Workers > s.most
 	if !v.more && !v.less && ripe {
@@ -181,7 +185,7 @@ func (s *reportStatus) passed(o Observation) {
 	if s.ref.n >= y.n || y.n < freeSize || s.calmAt > s.change.Now || y.done < 8 || y.doubt() > part { // or workers were idle
 		return
 	}
-	if s.weigh(y).more {
+	if s.weigh(s.ref, y).more {
 		s.ref = y
 	}
 }

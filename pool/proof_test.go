@@ -58,7 +58,7 @@ func TestStartAndCutHideOnTheirSide(t *testing.T) {
 		s := reportStatus{ref: yard{n: 10, rate: 1000, done: 1e6, cv2: c.cv2, span: 20}, change: Observation{Workers: c.before}}
 		y := s.read(&Observation{}, &o)
 		y.done = 1e6 // so that chance is out of it
-		if v := s.weigh(y); v.low <= 0 != c.low || v.high >= 0 != c.high {
+		if v := s.weigh(s.ref, y); v.low <= 0 != c.low || v.high >= 0 != c.high {
 			t.Errorf("%s: %.2f to %.2f of the yardstick", c.name, math.Exp(v.low), math.Exp(v.high))
 		}
 	}
@@ -117,7 +117,7 @@ func TestTwoSizesAreTested(t *testing.T) {
 		{"less comes out", 20, 500, 20, false, true},
 	} {
 		s := reportStatus{ref: yard{n: 10, rate: 1000, done: c.done, cv2: 1, span: 1}}
-		v := s.weigh(yard{n: c.n, rate: c.rate, done: c.done, cv2: 1, span: 1})
+		v := s.weigh(s.ref, yard{n: c.n, rate: c.rate, done: c.done, cv2: 1, span: 1})
 		if v.more != c.more || v.less != c.less {
 			t.Errorf("%s: more %v, less %v", c.name, v.more, v.less)
 		}

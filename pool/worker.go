@@ -43,7 +43,7 @@ func (w *Worker[T]) Report(n int, d time.Duration) {
 }
 
 // Refused says that n messages of the T in hand were refused by a downstream that has enough to do: they count as no throughput,
-// and the pool makes do with fewer workers for a while. Called inside Do.
+// and where clearly more than one in sixteen are refused the pool makes do with fewer workers for a while. Called inside Do.
 func (w *Worker[T]) Refused(n int) { w.refused.Store(w.refused.Load() + int64(n)) }
 
 // Rest says that Held need not be told of the T in hand again before d has passed, nor Split: nothing is to be done about it
