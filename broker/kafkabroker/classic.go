@@ -91,15 +91,25 @@ func (g *classic) run(ctx context.Context) error {
 		}
 		if err != nil && refused(err) {
 			g.lose(err)
-			if codeOf(err) == kafka.InconsistentGroupProtocol && g.k.isForeign(ctx) {
-				return g.k.foreign(err)
-			}
-			return err
+			return g.explain(ctx, err)
 		}
 		if g.mend(began, err) {
 			g.rest(ctx, err)
 		}
 	}
+}
+
+// explain says which setting does not go with the group as it is, where that is why it refused us.
+func (g *classic) explain(ctx context.Context, err error) error {
+	switch {
+	case codeOf(err) != kafka.InconsistentGroupProtocol:
+		return err
+	case g.k.isForeign(ctx):
+		return g.k.foreign(err)
+	}
+	return fmt.Errorf("%w: %w", wrong("Balancer",
+		"is %q, which not all members of group %q have%s: choose theirs, or stop them first",
+		g.cfg.Balancer, g.cfg.Group, g.k.sharedBy(ctx)), err)
 }
 
 // rest waits before the next try. Where the session is over meanwhile, what we have ends then: others may have it from then on.

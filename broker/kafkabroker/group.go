@@ -184,9 +184,10 @@ const keyDescribeGroups = 15
 
 // A described is what a classic group says of itself.
 type described struct {
-	state   string // "Dead" of one that is none
-	members int
-	given   map[partitionID]bool // what its members have been given; nothing while they join
+	state    string // "Dead" of one that is none
+	protocol string // by which its leader shares out; empty while members join
+	members  int
+	given    map[partitionID]bool // what its members have been given; nothing while they join
 }
 
 func (k *coordinator) describe(ctx context.Context) (described, error) {
@@ -213,7 +214,7 @@ func readDescribed(r *reader) (d described, code int16, err error) {
 		r.str() // group
 		d.state = r.str()
 		r.str() // kind of protocol
-		r.str() // protocol
+		d.protocol = r.str()
 		for m := r.array(); m > 0 && !r.bad; m-- {
 			r.str()   // member
 			r.str()   // client

@@ -93,3 +93,20 @@ func (k *coordinator) foreign(err error) error {
 	return fmt.Errorf("%w: %w", wrong("Group",
 		"is %q, and a group of another kind has that name, as a share group: choose another name", k.group), err)
 }
+
+// sharedBy says how a classic group shares its partitions out, by the name that Config has for it or else the one that clients
+// have; empty: it does not say, for it is about to change that, perhaps.
+func (k *coordinator) sharedBy(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, k.c.timeout)
+	defer cancel()
+	d, err := k.describe(ctx)
+	if err != nil || d.protocol == "" {
+		return ""
+	}
+	for name, s := range schemes {
+		if s.name == d.protocol {
+			return fmt.Sprintf(" (it shares out by %q)", name)
+		}
+	}
+	return fmt.Sprintf(" (it shares out by %q)", d.protocol)
+}
