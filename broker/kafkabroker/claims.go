@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	kafka "github.com/segmentio/kafka-go"
+
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -219,7 +221,9 @@ func (x *claims) surveyed(topics map[string]topic) {
 		if t.err != nil || int(p.no) >= len(t.leaders) {
 			continue
 		}
-		p.moveTo(t.leaders[p.no])
+		if p.moveTo(t.leaders[p.no]); p.leader < 0 {
+			x.unserved(p, kafka.LeaderNotAvailable)
+		}
 		if t.id != p.id && t.id != (topicID{}) && p.id != (topicID{}) && p.stage == open {
 			x.restart(p, fmt.Errorf("%s/%d: %w", p.topic, p.no, errRecreated))
 		}

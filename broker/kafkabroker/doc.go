@@ -33,7 +33,7 @@
 //	holdings.go        the lock over all that decides, of which the following have none
 //	roster.go          which partitions there are; claims.go: how claims begin and end
 //	lists.go           partitions by what may be done with them now
-//	flights.go         what is fetched next, and how many bytes of each partition
+//	flights.go         what is fetched next, and how many bytes of each partition; unserved.go: when to tell that nobody has one
 //	receive.go         what is handed out
 //	settle.go          acks and nacks
 //	commits.go         what is committed

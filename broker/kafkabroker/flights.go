@@ -313,6 +313,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		p.putOff(now.Add(retryWait))
 		return
 	case moved(a.err):
+		x.unserved(p, a.err)
 		p.putOff(now.Add(retryWait))
 		signal(x.bells.find)
 		return
@@ -322,7 +323,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		return
 	}
-	p.end, p.endAt = a.end(!x.cfg.Uncommitted), now
+	p.end, p.endAt, p.away = a.end(!x.cfg.Uncommitted), now, absence{}
 	x.behind(p, a, now)
 	if a.preferred >= 0 && len(a.records) == 0 {
 		p.replica = a.preferred

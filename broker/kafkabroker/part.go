@@ -29,6 +29,7 @@ type part struct {
 	end     int64 // of the log, as far as it may be read; -1: unknown
 	endAt   time.Time
 	behind  hiding
+	away    absence
 
 	heldUntil time.Time
 	keepAt    time.Time // held since then, what is prefetched is to lie in memory of its own; zero: not held

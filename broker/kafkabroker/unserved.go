@@ -1,0 +1,39 @@
+package kafkabroker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// unservedLimit is after how long it is told that nobody serves a partition. Elections, and restarts of brokers, take less.
+const unservedLimit = time.Minute
+
+// errUnserved: a partition has no leader, or its leader cannot read it: all brokers with a replica are down, or their disks fail.
+var errUnserved = errors.New("kafkabroker: no broker serves a partition, and nothing of it is read")
+
+// unservedGap is for how long nobody may hear that a partition is not served before it is taken for served: it is not asked for
+// while it is paused, or its window is full.
+const unservedGap = 15 * time.Second
+
+// An absence is the time for which nobody serves a partition.
+type absence struct {
+	openEnded
+	heard time.Time // of it, the last time
+}
+
+// unserved takes note that nobody serves a partition, and tells it where that takes too long. Brokers answer, and other
+// partitions go on, so that nothing else tells; and no lag grows, for nobody knows the log's end.
+func (x *shared) unserved(p *part, why error) {
+	now := time.Now()
+	if now.Sub(p.away.heard) > unservedGap {
+		p.away = absence{openEnded: openEnded{limit: unservedLimit}}
+	}
+	p.away.heard = now
+	if took, long := p.away.seen(now); long {
+		err := fmt.Errorf("%w: %s/%d, for %v: %w", errUnserved, p.topic, p.no, took, why)
+		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
+	}
+}

@@ -1,0 +1,62 @@
+package kafkabroker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
+)
+
+// TestUnserved: a partition has no leader, or its leader cannot read it: the only disk that has it is full. The brokers answer,
+// and other partitions go on, so that nothing else tells. It is told by its name and with why, and again with each doubling of
+// the time; not of an election, and anew where it was served meanwhile, or nobody asked.
+func TestUnserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{}.withDefaults()
+		events := kit.NewEventQueue()
+		var said []error
+		events.Observe(func(e broker.Event) { said = append(said, e.Err) })
+		h := newHoldings(&cfg, newBells(), events, &books{})
+		h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+		p := h.place("orders", 1)
+		stand := func(leader int32, answer error, d time.Duration) (told int) {
+			t.Helper()
+			said = nil
+			for over := time.Now().Add(d); time.Now().Before(over); time.Sleep(time.Second) {
+				h.surveyed(map[string]topic{"orders": {leaders: []int32{1, leader}}}, func(partitionID, topicID) bool { return false })
+				for _, f := range h.plan(time.Now()) {
+					h.arrived(f, []fetched{{partitionID: p.partitionID, stable: -1, preferred: -1, err: answer}}, nil, time.Now())
+				}
+			}
+			events.Tell()
+			return len(said)
+		}
+		for _, tc := range []struct {
+			leader int32
+			err    error
+		}{{-1, kafka.LeaderNotAvailable}, {2, kafka.KafkaStorageError}} {
+			if n := stand(2, nil, time.Hour); n > 0 {
+				t.Errorf("%d warnings of one that is served: %v", n, said)
+			}
+			if n := stand(tc.leader, tc.err, 50*time.Second); n > 0 {
+				t.Errorf("%d warnings of what may be an election: %v", n, said)
+			}
+			want := "orders/1, for 1m0s: " + tc.err.Error()
+			if n := stand(tc.leader, tc.err, 5*time.Minute); n != 3 || !strings.Contains(said[0].Error(), want) {
+				t.Errorf("%d warnings, want 3, after 1, 2 and 4 minutes: %v", n, said)
+			}
+			if n := stand(2, nil, time.Minute) + stand(tc.leader, tc.err, 50*time.Second); n > 0 {
+				t.Errorf("%d warnings of what began anew: %v", n, said)
+			}
+			time.Sleep(time.Minute)
+			if n := stand(tc.leader, tc.err, 50*time.Second); n > 0 {
+				t.Errorf("%d warnings of a minute in which nobody asked: %v", n, said)
+			}
+		}
+	})
+}
