@@ -131,11 +131,12 @@ func (g *classic) mend(began time.Time, err error) (wait bool) {
 		g.answered(began)
 		return g.hasty(began)
 	case kafka.UnknownMemberId:
-		g.lose(err)
-		g.mu.Lock()
-		g.me.member, g.me.generation = "", -1
-		g.mu.Unlock()
+		g.out(err)
 		return true
+	case kafka.GroupMaxSizeReached:
+		// Where we were a member: others came first when the group joined anew, and the coordinator has put us out. It gives our
+		// partitions to them as soon as all that are left have joined.
+		g.out(err)
 	case kafka.IllegalGeneration:
 		g.lose(err)
 		return true
@@ -157,6 +158,14 @@ func (g *classic) hasty(began time.Time) bool {
 		g.quick = 0
 	}
 	return g.quick > hastyAllowed
+}
+
+// out says that the group does not know us.
+func (g *classic) out(err error) {
+	g.lose(err)
+	g.mu.Lock()
+	g.me.member, g.me.generation = "", -1
+	g.mu.Unlock()
 }
 
 func (g *classic) lose(err error) {

@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // TestFullGroup: the group has as many members as the broker allows. Who is one too many is told so by the error's name.
@@ -31,4 +34,22 @@ func TestFullGroup(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("Open returned %v, want %s", err, name)
 	}
+}
+
+// TestPutOutOfAFullGroup: a group is full, and one process too many tries to join. When the group joins anew, that one gets in,
+// and who comes last is refused, though it was a member: the coordinator has put it out, and gives its partitions to others as
+// soon as all that are left have joined. So it loses them at once, and not at the end of its session.
+func TestPutOutOfAFullGroup(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: 2 * lasting}, "sticky")
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := ts.put(t, ts.topics[0], 0, 3)
+	eventually(t, "it has all", func() bool { return r.has(want) })
+	ts.set(func() { ts.sources = append(ts.sources, r.s) })
+	full := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupMaxSizeReached, Count: -1})
+	ts.rebalance()
+	eventually(t, "its claim ends", func() bool { _, ended := r.event(broker.Ended, "GROUP_MAX_SIZE_REACHED"); return ended })
+	full.Remove()
+	want = append(want, ts.put(t, ts.topics[0], 3, 3)...)
+	eventually(t, "it goes on when there is room", func() bool { return r.has(want) })
 }
