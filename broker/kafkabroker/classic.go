@@ -96,6 +96,9 @@ func (g *classic) run(ctx context.Context) error {
 		if g.mend(began, err) {
 			g.rest(ctx, err)
 		}
+		if codeOf(err) == kafka.GroupMaxSizeReached {
+			g.standBack(ctx)
+		}
 	}
 }
 
@@ -122,6 +125,17 @@ func (g *classic) rest(ctx context.Context, err error) {
 		wait -= left
 	}
 	pause(ctx, wait)
+}
+
+// standBack waits, where the group was full, until it is no longer joining anew: who comes then takes the place of a member that
+// was to join a moment later. The coordinator puts that one out, and lets the others wait for it for a rebalance timeout.
+func (g *classic) standBack(ctx context.Context) {
+	for ctx.Err() == nil {
+		if d, err := g.k.describe(ctx); err != nil || d.state != stateJoining {
+			return
+		}
+		pause(ctx, retryWait+chance.Below(retryWait))
+	}
 }
 
 // mend does what an error calls for. It says whether to wait before the next try.

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,4 +53,38 @@ func TestPutOutOfAFullGroup(t *testing.T) {
 	full.Remove()
 	want = append(want, ts.put(t, ts.topics[0], 3, 3)...)
 	eventually(t, "it goes on when there is room", func() bool { return r.has(want) })
+}
+
+// TestFullGroupJoinsAnew: who was one too many does not ask again while the group joins anew: it would get in, and a member would
+// be put out whose partitions nobody has then for as long as the group waits for it.
+func TestFullGroupJoinsAnew(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}, "sticky")
+	var looks atomic.Int64
+	const joining = 5
+	ts.cluster.ControlKey(int16(kmsg.DescribeGroups), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if looks.Add(1) > joining {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		g := kmsg.NewDescribeGroupsResponseGroup()
+		g.Group, g.State, g.ProtocolType = ts.group, "PreparingRebalance", "consumer"
+		resp.Groups = append(resp.Groups, g)
+		return resp, nil, true
+	})
+	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if n := looks.Load(); n > joining {
+			return nil, nil, false
+		} else if n > 0 {
+			t.Errorf("it asks to join after %d looks at a group that joins anew", n)
+		}
+		resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
+		resp.ErrorCode = kerr.GroupMaxSizeReached.Code
+		return resp, nil, true
+	})
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := ts.put(t, ts.topics[0], 0, 3)
+	eventually(t, "it joins then", func() bool { return r.has(want) })
 }

@@ -85,8 +85,11 @@ func (k *coordinator) isForeign(ctx context.Context) bool {
 	return err == nil && d.state == stateDead || codeOf(err) == kafka.GroupIdNotFound
 }
 
-// stateDead is what is told of a classic group that there is not.
-const stateDead = "Dead"
+// States of a classic group.
+const (
+	stateDead    = "Dead"               // there is none
+	stateJoining = "PreparingRebalance" // it waits for all members to join
+)
 
 // foreign says so, with what was answered.
 func (k *coordinator) foreign(err error) error {
