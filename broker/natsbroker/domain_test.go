@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -75,4 +76,45 @@ func TestDomainOfALeafNode(t *testing.T) {
 	}
 	hub.up()
 	eventually(t, "it is back", func() bool { return one(t, p, broker.Outgoing{Topic: "dead.HUB"}) == nil })
+}
+
+// Who waits for a stream of the hub has heard of the hub's JetStream, and waits on while the hub is away.
+func TestHubGoesWhileAStreamIsWaitedFor(t *testing.T) {
+	for name, began := range map[string]bool{"at the start": false, "with Recreate": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub, leaf := startLeaf(t)
+			a := hub.admin()
+			if began {
+				a.stream()
+			}
+			cfg := config(leaf.url())
+			cfg.Domain, cfg.Recreate = "hub", true
+			s, ev := must(natsbroker.NewSource(cfg)), &events{}
+			t.Cleanup(func() { closeSource(t, s) })
+			opened := make(chan error, 1)
+			go func() {
+				_, err := s.Open(t.Context(), broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: ev.observe})
+				opened <- err
+			}()
+			if began {
+				if err := errors.Join(<-opened, a.js.DeleteStream(t.Context(), "S")); err != nil {
+					t.Fatal(err)
+				}
+				opened <- nil
+			}
+			a.asked("STREAM.INFO.S", 3)
+			hub.down()
+			pass(t, 3*time.Second, "nobody answers")
+			hub.up()
+			a.again()
+			a.stream()
+			a.publish(1, 3)
+			if err := <-opened; err != nil {
+				t.Fatal(err)
+			}
+			ack(t, s, receive(t, s, 3)...)
+			a.settled()
+		})
+	}
 }

@@ -213,15 +213,23 @@ func (a *admin) change(change func(*jetstream.ConsumerConfig)) {
 // looked waits until who uses the consumer has looked at it n times more, and come to ask once more.
 func (a *admin) looked(n int) {
 	a.t.Helper()
-	asks, err := a.nc.SubscribeSync("$JS.API.CONSUMER.INFO.S.c")
+	a.asked("CONSUMER.INFO.S.c", n+1)
+}
+
+// asked waits until somebody has asked the server for something n times.
+func (a *admin) asked(what string, n int) {
+	a.t.Helper()
+	asks, err := a.nc.SubscribeSync("$JS.API." + what)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer func() { _ = asks.Unsubscribe() }()
-	for range n + 1 {
+	for range n {
 		if _, err := asks.NextMsg(patience); err != nil {
-			a.t.Fatalf("nobody looks at the consumer: %v", err)
+			a.t.Fatalf("nobody asks for %s: %v", what, err)
 		}
+	}
+	if err := errors.Join(asks.Unsubscribe(), a.nc.Flush()); err != nil { // who listens would be taken for who answers
+		a.t.Fatal(err)
 	}
 }
 

@@ -134,6 +134,7 @@ func (w *watcher) tell(differs []error) {
 // find ensures stream and consumer, as long as what stands in the way may pass; with await, a stream that is not there may come.
 func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 	from := w.side.from()
+	met := !w.side.created().IsZero() // JetStream, which is there but for a while
 	for attempt := 1; ; attempt++ {
 		asked, began := w.outbox.ask(epochOf(w.link.conn())), time.Now()
 		d, err := w.cfg.ensure(ctx, asked.over.conn, from, w.opts.Ordered)
@@ -143,7 +144,7 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 		}
 		err = w.cfg.redact(err)
 		// No responder where JetStream should be: it is not enabled, or not yet.
-		disabled := errors.Is(err, nats.ErrNoResponders) && attempt > 5
+		disabled := errors.Is(err, nats.ErrNoResponders) && attempt > 5 && !met
 		if disabled {
 			err = fmt.Errorf("JetStream does not answer; is it enabled on the server and for the account? %w", err)
 		}
@@ -152,7 +153,7 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 			return d, err
 		}
 		if gone {
-			err = fmt.Errorf("%w: waiting for it", err)
+			met, err = true, fmt.Errorf("%w: waiting for it", err)
 		}
 		switch {
 		case !gone || from.started: // a source that was up is down
