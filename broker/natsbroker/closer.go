@@ -86,8 +86,9 @@ func (c *closer) awaitReceipts(ctx, given context.Context, nc *nats.Conn) bool {
 
 // forsaken says that the consumer is no more, so that nothing can be settled.
 func (c *closer) forsaken(ctx context.Context) bool {
+	was := c.watched.created()
 	info, err := c.consumer.sureInfo(ctx)
-	if !missing(err) && (err != nil || info.Created.Equal(c.watched.created())) {
+	if !missing(err) && (err != nil || c.watched.same(was, info, epochOf(c.link.conn()).server)) {
 		return false
 	}
 	c.outbox.abandon()

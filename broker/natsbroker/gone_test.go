@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -273,6 +274,39 @@ func TestRecreatedLater(t *testing.T) {
 		})
 	}
 }
+
+// Servers up to 2.11 tell a moment more for a consumer's creation once they were started again. It is the same consumer.
+func TestCreationAMomentLater(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	p := startProxy(t, ts.opts.Port)
+	s := open(t, config(p.url()))
+	a.publish(1, 3)
+	out := receive(t, s, 3)
+	ts.down()
+	p.rewrite(func(b []byte) {
+		if m := consumerCreated.FindSubmatchIndex(b); m != nil {
+			at := must(time.Parse(time.RFC3339Nano, string(b[m[2]:m[3]])))
+			if later := at.Add(70 * time.Microsecond).Format(time.RFC3339Nano); len(later) == m[3]-m[2] {
+				copy(b[m[2]:], later)
+			}
+		}
+	})
+	ts.up()
+	a.again()
+	ack(t, s, out...)
+	a.settled()
+	a.looked(2)
+	a.publish(4, 5)
+	ack(t, s, receive(t, s, 2)...)
+	a.settled()
+	closeSource(t, s)
+	if gaps, claims := len(s.events.of(broker.Gap)), len(s.events.of(broker.Assigned)); gaps != 0 || claims != 1 {
+		t.Errorf("%d gaps and %d claims were told, want none and one", gaps, claims)
+	}
+}
+
+var consumerCreated = regexp.MustCompile(`"name":"c","created":"([^"]+)"`)
 
 // f34: the consumer's state is gone after a loss of power. It is noticed, and by policy made anew.
 func TestConsumerStateLost(t *testing.T) {

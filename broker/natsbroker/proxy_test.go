@@ -18,6 +18,7 @@ type proxy struct {
 	stall [2]bool       // toServer, toClient: bytes wait
 	down  bool          // new connections are refused, open ones are reset
 	wait  time.Duration // before bytes go on to the server
+	edit  func([]byte)  // what comes from the server; nil: it goes on as it is
 	holds int           // bytes held now
 	done  bool
 	conns map[net.Conn]bool
@@ -95,8 +96,11 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 		}
 		p.holds -= n
 		alive := p.conns[from] && !p.done
-		wait := p.wait
+		wait, edit := p.wait, p.edit
 		p.mu.Unlock()
+		if direction == toClient && edit != nil {
+			edit(buf[:n])
+		}
 		if direction == toServer && wait > 0 {
 			time.Sleep(wait)
 		}
@@ -137,6 +141,13 @@ func (p *proxy) delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wait = d
+}
+
+// rewrite has what comes from the server edited in its place.
+func (p *proxy) rewrite(edit func([]byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.edit = edit
 }
 
 // cut holds bytes in a direction until heal; the connection stays.

@@ -59,7 +59,7 @@ func (v *voucher) vouch(ctx context.Context, patience time.Duration) bool {
 	}
 	q := v.outbox.ask(epochOf(v.link.conn()))
 	info, err := v.consumer.info(ctx)
-	if err == nil && info.Created.Equal(w.created) {
+	if err == nil && v.side.same(w.created, info, epochOf(v.link.conn()).server) {
 		if !v.checkEnd(ctx, patience) {
 			return false
 		}

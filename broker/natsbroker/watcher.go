@@ -70,7 +70,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		w.away = true
 		w.side.doubt()
 		w.events.Lost(fmt.Errorf("natsbroker: looking at %s: %w", w.which(), err))
-	case !info.Created.Equal(now.created):
+	case !w.side.same(now.created, info, epochOf(w.link.conn()).server):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
 		if w.away {

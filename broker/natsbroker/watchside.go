@@ -23,7 +23,7 @@ func (s watchSide) begin(ses *session, d durable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.stock
-	k.created = d.consumer.Created
+	k.created, k.toldBy = d.consumer.Created, d.asked.over.server
 	k.from = after{floor: d.consumer.AckFloor.Stream, started: d.stream != nil}
 	if d.stream != nil {
 		k.from.stream = d.stream.Created
@@ -145,6 +145,28 @@ func (s watchSide) fence(ses *session, over connEpoch, fatal error) (old *inbox,
 	old = k.leave()
 	k.receiver.rouse()
 	return old, !k.flow.closing
+}
+
+// mostDrift bounds by how much later a server that was started again tells that a consumer was created. Up to 2.11 it is its own
+// time until then, and that of the consumer's file afterwards, which is written next (addConsumerWithAssignment of nats-server,
+// ConsumerStore).
+const mostDrift = time.Second
+
+// same says whether an info that a server gave is of the consumer as it should be: as it was when the server was asked, or as it
+// is.
+func (s watchSide) same(was time.Time, info *jetstream.ConsumerInfo, server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	later := info.Created.Sub(k.created)
+	switch {
+	case later == 0 || info.Created.Equal(was):
+		return true
+	case server == k.toldBy || later < 0 || later > mostDrift:
+		return false
+	}
+	k.created, k.toldBy = info.Created, server
+	return true
 }
 
 // created is when the consumer was created, as it should be.
