@@ -28,11 +28,12 @@ type link struct {
 	cfg   Connection
 	hooks hooks
 
-	cur  atomic.Pointer[nats.Conn]
-	wire atomic.Pointer[wire] // of the newest connection
-	wg   sync.WaitGroup
-	done context.Context // ends at close
-	stop context.CancelFunc
+	cur    atomic.Pointer[nats.Conn]
+	wire   atomic.Pointer[wire]   // of the newest connection
+	denial atomic.Pointer[denial] // the newest
+	wg     sync.WaitGroup
+	done   context.Context // ends at close
+	stop   context.CancelFunc
 
 	mu       sync.Mutex
 	dialed   []error         // that failed in the attempt under way
@@ -213,7 +214,27 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrAuthorization) && l.cfg.seedReplaced(nc.Opts.Nkey) {
 		nc.Close()
 	}
-	l.hooks.problem(sub, l.cfg.redact(err))
+	err = l.cfg.redact(err)
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		l.denial.Store(&denial{time.Now(), err})
+	}
+	l.hooks.problem(sub, err)
+}
+
+// A denial is what the server said of a right that we do not have, and when.
+type denial struct {
+	at  time.Time
+	err error
+}
+
+// why adds to the error of a question that had no answer what the server said of our rights since it was asked: who asks is not
+// told, and waits in vain. It is not wrapped, for it refuses a question, and no message.
+func (l *link) why(err error, asked time.Time) error {
+	d := l.denial.Load()
+	if d == nil || d.at.Before(asked) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", err, d.err)
 }
 
 // closed dials anew when nats.go gave the connection up though nobody asked it to.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -69,11 +70,12 @@ func (p *Publisher) streamOf(ctx context.Context, subject string) (js jetstream.
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	asked := time.Now()
 	found, err := p.takes(ctx, js, subject)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: no stream takes the subject", broker.ErrNoTopic)
 	}
-	return js, err
+	return js, p.link.why(err, asked)
 }
 
 // takes says whether a stream takes a subject: one of the domain, or of the connection's own, for what is published reaches both.

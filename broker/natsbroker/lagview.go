@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/nats-io/nats.go"
@@ -65,7 +66,13 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 func (v *LagView) Close() { v.link.close() }
 
 // Read asks the server. It tries to connect until ctx ends.
-func (v *LagView) Read(ctx context.Context) (l ConsumerLag, err error) {
+func (v *LagView) Read(ctx context.Context) (ConsumerLag, error) {
+	asked := time.Now()
+	l, err := v.read(ctx)
+	return l, v.link.why(err, asked)
+}
+
+func (v *LagView) read(ctx context.Context) (l ConsumerLag, err error) {
 	if v.link.conn() == nil {
 		if err := v.link.open(ctx); err != nil {
 			return l, fmt.Errorf("natsbroker: reading lag: %w", err)

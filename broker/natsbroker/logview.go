@@ -105,12 +105,13 @@ func (v *LogView) Subjects(ctx context.Context, stream string) ([]string, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	asked := time.Now()
 	st, err := js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("natsbroker: %w: no stream %s", broker.ErrNoTopic, stream)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("natsbroker: looking for stream %s: %w", stream, err)
+		return nil, fmt.Errorf("natsbroker: looking for stream %s: %w", stream, v.link.why(err, asked))
 	}
 	return st.CachedInfo().Config.Subjects, nil
 }
@@ -119,12 +120,13 @@ func (v *LogView) Subjects(ctx context.Context, stream string) ([]string, error)
 // first error of each. It tries to connect until ctx ends. broker.ErrNoTopic where no stream takes the subject. What the stream
 // stores under another subject it cannot find, and it says so at the end.
 func (v *LogView) Scan(ctx context.Context, s broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	asked := time.Now()
 	done, err := v.scan(ctx, s, each)
 	if errors.Is(err, broker.ErrStopScan) {
 		return done, nil
 	}
 	if err != nil {
-		return done, fmt.Errorf("natsbroker: reading subject %s: %w", s.Topic, err)
+		return done, fmt.Errorf("natsbroker: reading subject %s: %w", s.Topic, v.link.why(err, asked))
 	}
 	return done, nil
 }
@@ -282,9 +284,10 @@ func (c Config) apiPrefix() string {
 // CreateLog makes a stream for a subject that keeps its messages for ever, with as many replicas and the storage of the stream
 // that takes the subject like. nil where a stream takes the subject already.
 func (v *LogView) CreateLog(ctx context.Context, subject, like string) error {
+	asked := time.Now()
 	err := v.createLog(ctx, subject, like)
 	if err != nil {
-		return fmt.Errorf("natsbroker: creating a stream for %s: %w", subject, err)
+		return fmt.Errorf("natsbroker: creating a stream for %s: %w", subject, v.link.why(err, asked))
 	}
 	return nil
 }
@@ -311,6 +314,11 @@ func (v *LogView) createLog(ctx context.Context, subject, like string) error {
 
 // Remove deletes single messages of a subject's stream by their sequences. It cannot be undone. What is gone already is no error.
 func (v *LogView) Remove(ctx context.Context, subject string, places []broker.Place) error {
+	asked := time.Now()
+	return v.link.why(v.remove(ctx, subject, places), asked)
+}
+
+func (v *LogView) remove(ctx context.Context, subject string, places []broker.Place) error {
 	js, err := v.api(ctx)
 	if err != nil {
 		return fmt.Errorf("natsbroker: deleting of %s: %w", subject, err)

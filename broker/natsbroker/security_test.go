@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -378,4 +379,64 @@ func TestSecretsThatOthersMayRead(t *testing.T) {
 		w := s.events.of(broker.Warning)
 		return len(w) == 1 && strings.Contains(w[0].Err.Error(), "NKeySeedFile") && strings.Contains(w[0].Err.Error(), "0644")
 	})
+}
+
+// Who may not ask is not told so by an answer: there is none. What says that nobody answered says what right is missing.
+func TestMissingRightsAreNamed(t *testing.T) {
+	for lacks, ask := range map[string]func(t *testing.T, c natsbroker.Connection) error{
+		"STREAM.NAMES": func(t *testing.T, c natsbroker.Connection) error {
+			p := newPublisher(t, c.URLs[0], func(pc *natsbroker.PublisherConfig) { pc.Connection = c })
+			return p.Find(t.Context(), "s.a")
+		},
+		"STREAM.MSG.GET.S": func(t *testing.T, c natsbroker.Connection) error {
+			v := must(natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: c}))
+			t.Cleanup(v.Close)
+			_, err := v.Scan(t.Context(), broker.Scan{Topic: "s.a"}, func(*broker.Message) error { return nil })
+			return err
+		},
+		"STREAM.MSG.DELETE.S": func(t *testing.T, c natsbroker.Connection) error {
+			v := must(natsbroker.NewLogView(natsbroker.LogViewConfig{Connection: c}))
+			t.Cleanup(v.Close)
+			return v.Remove(t.Context(), "s.a", []broker.Place{{Offset: 1}})
+		},
+		"CONSUMER.INFO.S.c": func(t *testing.T, c natsbroker.Connection) error {
+			v := must(natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: c, Stream: "S", Consumer: "c"}))
+			t.Cleanup(v.Close)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := v.Read(ctx)
+			return err
+		},
+		"CONSUMER.UNPIN.S.c": func(t *testing.T, c natsbroker.Connection) error {
+			cfg := pinConfig(c.URLs[0])
+			cfg.Connection = c
+			s := open(t, cfg, inOrder)
+			ack(t, s, receive(t, s, 1)...)
+			closeSource(t, s)
+			for _, w := range s.events.of(broker.Warning) {
+				return w.Err
+			}
+			return nil
+		},
+	} {
+		t.Run(lacks, func(t *testing.T) {
+			t.Parallel()
+			may := []string{"$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO.S", "$JS.API.STREAM.MSG.GET.S", "$JS.API.STREAM.MSG.DELETE.S",
+				"$JS.API.CONSUMER.INFO.S.c", "$JS.API.CONSUMER.MSG.NEXT.S.c", "$JS.API.CONSUMER.UNPIN.S.c", "$JS.ACK.S.c.>"}
+			ts := startServer(t, fewMay(server.Permissions{Publish: &server.SubjectPermission{Allow: may,
+				Deny: []string{"$JS.API." + lacks}}}))
+			a := ts.admin(nats.UserInfo("all", "word"))
+			a.stream()
+			if _, err := a.js.CreateConsumer(t.Context(), "S", pinConfig("").Durable(true)); err != nil {
+				t.Fatal(err)
+			}
+			a.publish(1, 1)
+			c := config(ts.url()).Connection
+			c.User, c.Password = "few", broker.NewSecret("word")
+			err := ask(t, c)
+			if err == nil || !strings.Contains(err.Error(), `Publish to "$JS.API.`+lacks+`"`) || errors.Is(err, broker.ErrRefused) {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
 }

@@ -199,6 +199,8 @@ func (s *Source) problem(_ *nats.Subscription, err error) {
 		s.voucher.blind.Store(true)
 	}
 	switch {
+	case strings.Contains(what, ".CONSUMER.UNPIN."): // by Close, too
+		s.life.warn(fmt.Errorf("natsbroker: the turn cannot be given up, and others wait until its time is over: %w", err))
 	case s.held.closing():
 	case strings.HasPrefix(what, ackPrefix): // one for each message, again and again
 		if n := s.held.denied(); n > 0 {

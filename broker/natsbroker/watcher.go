@@ -69,7 +69,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 	case err != nil: // nobody may be there though the connection is
 		w.away = true
 		w.side.doubt()
-		w.events.Lost(fmt.Errorf("natsbroker: looking at %s: %w", w.which(), err))
+		w.events.Lost(fmt.Errorf("natsbroker: looking at %s: %w", w.which(), w.link.why(err, asked)))
 	case !w.side.same(now.created, info, epochOf(w.link.conn()).server):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
@@ -142,7 +142,7 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 			d.asked = asked
 			return d, nil
 		}
-		err = w.cfg.redact(err)
+		err = w.link.why(w.cfg.redact(err), began)
 		// No responder where JetStream should be: it is not enabled, or not yet.
 		disabled := errors.Is(err, nats.ErrNoResponders) && attempt > 5 && !met
 		if disabled {
