@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/url"
@@ -117,4 +118,27 @@ func TestHubGoesWhileAStreamIsWaitedFor(t *testing.T) {
 			a.settled()
 		})
 	}
+}
+
+// It is the hub that pins: an older leaf node, which could not, is only on the way to it.
+func TestOrderOverAnOlderLeafNode(t *testing.T) {
+	t.Parallel()
+	hub, leaf := startLeaf(t)
+	a := hub.admin()
+	a.stream()
+	p := startProxy(t, leaf.opts.Port)
+	p.rewrite(func(b []byte) {
+		if i := bytes.Index(b, []byte(`"version":"2.1`)); i >= 0 {
+			b[i+len(`"version":"2.1`)] = '0'
+		}
+	})
+	cfg := pinConfig(p.url())
+	cfg.Domain = "hub"
+	s := open(t, cfg, inOrder)
+	if !s.traits.Ordered {
+		t.Error("there is no order")
+	}
+	a.publish(1, 3)
+	inStreamOrder(t, s, 1, 3)
+	a.settled()
 }

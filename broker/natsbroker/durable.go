@@ -151,7 +151,8 @@ func (c Config) ensureConsumer(
 // create makes the consumer. A server that cannot pin does not say so: it makes one without the group.
 func (c Config) create(ctx context.Context, js jetstream.JetStream, wanted jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	pins := pinned(wanted) != ""
-	if err := canPin(nc(js).ConnectedServerVersion()); pins && err != nil {
+	near := c.Domain == "" // else the one that pins may be another server
+	if err := canPin(nc(js).ConnectedServerVersion()); pins && near && err != nil {
 		return nil, err
 	}
 	cons, err := js.CreateConsumer(ctx, c.Stream, wanted)
