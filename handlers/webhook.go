@@ -27,9 +27,9 @@ import (
 // say so.
 type Webhook struct {
 	client  *http.Client
-	url     *url.URL
 	host    string
-	header  http.Header // sent with each request
+	plain   http.Request // what is the same for all of them
+	headers int          // how many a request has, as a rule: a map with room for more costs more than the rest of the request
 	config  WebhookConfig
 	secrets func(http.Header) // adds them to a request; a func, so that fmt cannot print them
 	redact  func(text string, cut bool) string
@@ -54,11 +54,16 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	if err != nil {
 		return nil, errors.New("webhook: url: malformed") // validate has parsed it
 	}
-	w := &Webhook{url: u, host: u.Scheme + "://" + u.Host, config: c, header: http.Header{"Content-Type": {c.ContentType}}}
+	w := &Webhook{host: u.Scheme + "://" + u.Host, config: c,
+		plain: http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{"Content-Type": {c.ContentType}}}}
 	// The transport repeats a request with this header (never sent, since it has no value) when the server closes an idle connection
 	// at the moment it is used again. Without, each such close would be a failed attempt.
-	w.header["X-Idempotency-Key"] = nil
+	w.plain.Header["X-Idempotency-Key"] = nil
 	w.secrets = c.credentials()
+	secret := http.Header{}
+	w.secrets(secret)
+	w.headers = len(w.plain.Header) + len(secret) + len(c.ForwardHeaders) + maxFields - 1 // a value is seldom omitted
 	w.redact = c.redact(u)
 	transport := c.Transport
 	if transport == nil {
@@ -178,32 +183,26 @@ func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*
 }
 
 func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message) *http.Request {
-	r := &http.Request{
-		Method:        http.MethodPost,
-		URL:           w.url,
-		Host:          w.url.Host,
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        make(http.Header, len(w.header)+12),
-		ContentLength: int64(len(body)),
-		Body:          http.NoBody,
-		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-	}
+	span := tracing.Headers(ctx)
+	r := w.plain.WithContext(ctx)
+	r.Header = make(http.Header, w.headers+len(span))
+	r.ContentLength = int64(len(body))
+	r.Body = http.NoBody
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	if len(body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	for k, v := range w.header {
+	for k, v := range w.plain.Header {
 		r.Header[k] = v
 	}
 	if m != nil {
 		w.describe(r.Header, m)
 	}
-	for _, h := range tracing.Headers(ctx) {
+	for _, h := range span {
 		r.Header[http.CanonicalHeaderKey(h.Key)] = []string{string(h.Value)}
 	}
 	w.secrets(r.Header)
-	return r.WithContext(ctx)
+	return r
 }
 
 // describe adds what is known about m, and those of its own headers that are to be forwarded.
