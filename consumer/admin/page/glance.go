@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,10 +69,12 @@ func glance(s consumer.Stats, ready bool, latest []sample) Glance {
 	return Glance{"warn", fmt.Sprintf("It holds its distance: %s. %s", waiting, bound(s))}
 }
 
-// standsStill says whether messages wait behind handlers of which none has finished one for as long as is looked at.
+// standsStill says whether messages wait behind handlers of which none has finished one for as long as is looked at. Who had
+// nothing to do for a part of that time finished nothing in it, either.
 func standsStill(s consumer.Stats, t trend, latest []sample) bool {
+	idle := func(x sample) bool { return x.busy == 0 }
 	return len(latest) == trendSeconds && t.settled == 0 && s.Pool.Busy > 0 && s.Pool.Busy >= s.Pool.Live &&
-		(s.Lag.Waiting > 0 || s.Pool.Backlog > 0)
+		(s.Lag.Waiting > 0 || s.Pool.Backlog > 0) && !slices.ContainsFunc(latest, idle)
 }
 
 // still tells of that. Handlers may be meant to take long, so it is bad only where the lag grows meanwhile.

@@ -92,9 +92,13 @@ func TestGlance(t *testing.T) {
 	fails := sample{failed: 130, settled: 43} // each message has three runs, and is dead-lettered
 	refused := sample{handled: 2, failed: 3}  // some do
 	skips := sample{settled: 100}             // its handlers skip them all
-	hangs := sample{}                         // no handler returns
+	hangs := sample{busy: 8, live: 8}         // no handler returns
 	tried := series(hangs, 5000, 0)           // but for one run that failed, of a message that is retried
 	tried[7].failed = 1
+	begun := series(hangs, 0, 0) // there was nothing to do until 3 s ago
+	for i := range begun[:17] {
+		begun[i].busy, begun[i].live = 0, 1
+	}
 	busy := stats(0, 0, 5000, 8)
 	idle := stats(0, 0, 5000, 3)
 	idle.Pool.Busy = 1
@@ -133,6 +137,7 @@ func TestGlance(t *testing.T) {
 			"Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker, 50 more a second."},
 		{here, true, series(hangs, 0, 0), "warn",
 			"Nothing was finished for 20 s, and all 8 workers are in handlers. 0 messages wait at the broker, and 51 here."},
+		{stats(0, 0, 2, 1), true, begun, "good", "It keeps up: 2 messages wait at the broker."},
 		{busy, true, series(hangs, 5000, 0)[:10], "warn",
 			"It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
 		{idle, true, series(hangs, 5000, 0), "warn",
