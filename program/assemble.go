@@ -45,6 +45,7 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 	}
 	a.send(registry)
 	targets, changeable := map[string]admin.Target{}, map[string]map[string]admin.Limit{}
+	breakers := map[string]map[string]admin.Breaker{}
 	for _, name := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
 		cfg := doc.File.Consumers[name]
 		if cfg == nil {
@@ -58,8 +59,8 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 				doc.Find("consumers."+name, "its metrics: %v", err)
 			}
 			m.figures.WatchLimits(m.limits.watched())
-			m.figures.WatchBreakers(m.breakers)
-			targets[name], changeable[name] = m.consumer, m.limits
+			m.figures.WatchBreakers(m.breakers.watched())
+			targets[name], changeable[name], breakers[name] = m.consumer, m.limits, m.breakers
 		}
 	}
 	if doc.Err() != nil {
@@ -68,8 +69,8 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 	a.embeds, a.streams = embeds(&doc.File), streamsOf(&doc.File)
 	if c := doc.File.Admin; c != nil {
 		cfg := admin.Config{
-			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable, Gatherer: registry,
-			Logger: log,
+			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable,
+			Breakers: breakers, Gatherer: registry, Logger: log,
 		}
 		if a.page != nil {
 			cfg.Page = a.page

@@ -65,6 +65,9 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 			t.Errorf("%s is not in %s", want, limits)
 		}
 	}
+	if one := fetch(at + "/consumers/orders"); !strings.Contains(one, `"breakers":{"disk":{"state":"closed","open_since":null}}`) {
+		t.Errorf("the breaker is not in %s", one)
+	}
 	http.DefaultClient.CloseIdleConnections()
 	run.signal(t, syscall.SIGTERM)
 	if code := run.code(t); code != 0 {

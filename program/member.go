@@ -27,7 +27,7 @@ type member struct {
 	setup     *handlers.Setup
 	drain     time.Duration // how long handlers may run on
 	limits    limits
-	breakers  map[string]metrics.Breaker // those around its handlers, by name
+	breakers  breakers
 	figures   *metrics.Collector
 	closing   []func()        // what the page uses
 	around    consumer.Around // nil: nothing is traced
@@ -63,7 +63,7 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 // newMember has what handlers are made with.
 func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *member {
 	m := &member{
-		name: name, log: a.log.With().Str("consumer", name).Logger(), limits: limits{}, breakers: map[string]metrics.Breaker{},
+		name: name, log: a.log.With().Str("consumer", name).Logger(), limits: limits{}, breakers: breakers{},
 		figures: metrics.New(name),
 	}
 	topics := c.Retry.Names()

@@ -22,7 +22,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A wrapping makes a middleware of its options, and what of it has a name: an admin.Limit, a metrics.Breaker, or nil. It returns
+// A wrapping makes a middleware of its options, and what of it has a name: an admin.Limit, an admin.Breaker, or nil. It returns
 // handlers.OptionErrors, or an error of the middleware's own.
 type wrapping func(log zerolog.Logger, o options) (consumer.Middleware, any, error)
 
@@ -180,7 +180,7 @@ func (m *member) named(path, name string, part any) (problem string) {
 	switch part := part.(type) {
 	case admin.Limit:
 		m.limits[name] = part
-	case metrics.Breaker:
+	case admin.Breaker:
 		m.breakers[name] = part
 	}
 	return ""
@@ -191,6 +191,18 @@ func (ls limits) watched() map[string]metrics.Limit {
 	all := map[string]metrics.Limit{}
 	for name, l := range ls {
 		all[name] = l
+	}
+	return all
+}
+
+// breakers are those around a consumer's handlers, by name.
+type breakers map[string]admin.Breaker
+
+// watched are the same for package metrics.
+func (bs breakers) watched() map[string]metrics.Breaker {
+	all := map[string]metrics.Breaker{}
+	for name, b := range bs {
+		all[name] = b
 	}
 	return all
 }

@@ -24,6 +24,8 @@ type Config struct {
 	Targets map[string]Target
 	// Limits of their handlers, by the consumer's name and their own, which has letters, digits, '-', '_' and '.'. Defaults to none.
 	Limits map[string]map[string]Limit
+	// Breakers around their handlers, by the consumer's name and their own, are shown. Defaults to none.
+	Breakers map[string]map[string]Breaker
 	// Page is the web page under /ui/: a *page.Page, of package page below this one. Defaults to none.
 	Page Page
 	// Gatherer has the metrics. Defaults to none: /metrics is 404.
@@ -74,6 +76,12 @@ func (c Config) validate() error {
 		for limit, l := range limits {
 			f.Check(limitName.MatchString(limit) && l != nil, broker.Field(fmt.Sprintf("Limits[%q][%q]", name, limit)),
 				"has no name of letters, digits, '-', '_' and '.', or is nil")
+		}
+	}
+	for name, breakers := range c.Breakers {
+		f.Check(c.Targets[name] != nil, broker.Field(fmt.Sprintf("Breakers[%q]", name)), "is of no target")
+		for breaker, b := range breakers {
+			f.Check(b != nil, broker.Field(fmt.Sprintf("Breakers[%q][%q]", name, breaker)), "is nil")
 		}
 	}
 	f.Check(c.MaxConnections > 0, "MaxConnections", "is %d, want at least 1", c.MaxConnections)

@@ -49,7 +49,8 @@ func New(cfg Config) (*Server, error) {
 		crowds:   cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute}),
 	}
 	if cfg.Page != nil {
-		s.page = cfg.Page.Handler(PageSetup{Token: cfg.Token, Targets: cfg.Targets, Limits: cfg.Limits, Logger: cfg.Logger})
+		s.page = cfg.Page.Handler(PageSetup{Token: cfg.Token, Targets: cfg.Targets, Limits: cfg.Limits, Breakers: cfg.Breakers,
+			Logger: cfg.Logger})
 	}
 	return s, nil
 }

@@ -69,6 +69,15 @@ func (f *fakeTarget) called() string {
 	return strings.Join(f.calls, ", ")
 }
 
+// fakeBreaker is a circuit breaker.
+type fakeBreaker struct {
+	state string
+	since time.Time
+}
+
+func (b fakeBreaker) State() string        { return b.state }
+func (b fakeBreaker) OpenSince() time.Time { return b.since }
+
 // buffer is a log that a test may read meanwhile.
 type buffer struct {
 	mu sync.Mutex
@@ -254,18 +263,22 @@ func TestConsumer(t *testing.T) {
 		Handled: 7, Failed: 3, DeadLettered: 2,
 	}}
 	mails := &fakeTarget{down: true, stats: consumer.Stats{State: consumer.Opening, Lag: broker.UnknownLag()}}
-	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails}})
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails},
+		Breakers: map[string]map[string]admin.Breaker{"orders": {"bills": fakeBreaker{"half-open", at}, "stock": fakeBreaker{"closed",
+			time.Time{}}}}})
 	for name, want := range map[string]string{
 		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,` +
 			`"idle":1,"stuck":1},` +
 			`"in_flight":5,"queued":1,"parked":2,"runs":7,"run_seconds":1.5,` +
 			`"handled":7,"failed":3,"dead_lettered":2,"decision":{"from":1,"to":3,"why":"at a limit: ` +
 			`fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
-			`"last_progress":"2026-03-01T12:00:00Z"}`,
+			`"last_progress":"2026-03-01T12:00:00Z",` +
+			`"breakers":{"bills":{"state":"half-open","open_since":"2026-03-01T12:00:00Z"},"stock":{"state":"closed",` +
+			`"open_since":null}}}`,
 		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,` +
 			`"idle":0,"stuck":0},` +
 			`"in_flight":0,"queued":0,"parked":0,"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,"decision":null,` +
-			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null}`,
+			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null,"breakers":{}}`,
 	} {
 		a := get(t, url+"/consumers/"+name)
 		if a.status != 200 || strings.TrimSpace(a.body) != want || a.header.Get("Content-Type") != "application/json" {

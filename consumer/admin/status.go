@@ -34,6 +34,22 @@ type status struct {
 	Unsettled    *int64     `json:"unsettled"`
 	LagAt        *time.Time `json:"lag_at"`
 	LastProgress *time.Time `json:"last_progress"`
+	// Breakers around its handlers, by name.
+	Breakers map[string]breaker `json:"breakers"`
+}
+
+type breaker struct {
+	State string `json:"state"`
+	// OpenSince is null while it is closed.
+	OpenSince *time.Time `json:"open_since"`
+}
+
+func breakersOf(all map[string]Breaker) map[string]breaker {
+	shown := map[string]breaker{}
+	for name, b := range all {
+		shown[name] = breaker{b.State(), when(b.OpenSince())}
+	}
+	return shown
 }
 
 type bounds struct {
@@ -68,20 +84,20 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(statusOf(r.PathValue("name"), t))
+	_ = json.NewEncoder(w).Encode(s.statusOf(r.PathValue("name"), t))
 }
 
 // list tells how all consumers are, by name.
 func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	all := make([]status, len(s.names))
 	for i, name := range s.names {
-		all[i] = statusOf(name, s.cfg.Targets[name])
+		all[i] = s.statusOf(name, s.cfg.Targets[name])
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string][]status{"consumers": all})
 }
 
-func statusOf(name string, t Target) status {
+func (s *Server) statusOf(name string, t Target) status {
 	st := t.Stats()
 	return status{
 		Name: name, State: st.State.String(), Paused: st.Paused, Ready: t.Ready(),
@@ -91,6 +107,7 @@ func statusOf(name string, t Target) status {
 		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, Decision: decisionOf(st.Pool),
 		Runs: st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),
 		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
+		Breakers: breakersOf(s.cfg.Breakers[name]),
 	}
 }
 

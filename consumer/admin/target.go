@@ -37,6 +37,15 @@ type Limit interface {
 	Change(map[string]float64) error
 }
 
+// A Breaker of a consumer's handlers lets no call through while it is open: a *middleware.CircuitBreaker. Its methods are called
+// by several goroutines at once and do not block.
+type Breaker interface {
+	// State is open, half-open or closed.
+	State() string
+	// OpenSince is when it opened, its tries since then passed over. The zero time: it is closed.
+	OpenSince() time.Time
+}
+
 // A Controller can be changed while it runs.
 type Controller interface {
 	Pause() error
@@ -55,8 +64,9 @@ type Page interface {
 
 // PageSetup is what the server has that a Page shows and changes.
 type PageSetup struct {
-	Token   string
-	Targets map[string]Target
-	Limits  map[string]map[string]Limit
-	Logger  zerolog.Logger
+	Token    string
+	Targets  map[string]Target
+	Limits   map[string]map[string]Limit
+	Breakers map[string]map[string]Breaker
+	Logger   zerolog.Logger
 }

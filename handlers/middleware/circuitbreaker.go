@@ -65,6 +65,7 @@ type CircuitBreaker struct {
 
 	mu      sync.Mutex
 	until   time.Time     // when it may be tried again, once it has opened
+	since   time.Time     // when it opened, its tries since then passed over; zero: it is closed
 	changed chan struct{} // closed, and replaced, when a waiting call should look again
 }
 
@@ -94,8 +95,14 @@ func NewCircuitBreaker(c BreakerConfig) (*CircuitBreaker, error) {
 }
 
 // changedTo is called by gobreaker under its lock.
-func (b *CircuitBreaker) changedTo(_ string, _, to gobreaker.State) {
+func (b *CircuitBreaker) changedTo(_ string, from, to gobreaker.State) {
 	b.mu.Lock()
+	switch {
+	case to == gobreaker.StateClosed:
+		b.since = time.Time{}
+	case from == gobreaker.StateClosed:
+		b.since = time.Now()
+	}
 	if to == gobreaker.StateOpen {
 		b.until = time.Now().Add(b.config.OpenFor)
 	}
@@ -115,6 +122,13 @@ func (b *CircuitBreaker) wake() {
 
 // State is open, half-open or closed.
 func (b *CircuitBreaker) State() string { return b.gate.State().String() }
+
+// OpenSince is when it opened, however often it has tried and opened again since then. The zero time: it is closed.
+func (b *CircuitBreaker) OpenSince() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.since
+}
 
 var (
 	// errCutShort tells gobreaker that a call says nothing about the other side.

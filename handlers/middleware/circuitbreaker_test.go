@@ -68,6 +68,9 @@ func TestCircuitBreakerWaits(t *testing.T) {
 			})
 		}
 		time.Sleep(15 * time.Second) // one probe has failed by now
+		if got := b.OpenSince(); !got.Equal(start) {
+			t.Errorf("open since %v, want %v, when it first opened", got, start)
+		}
 		if n := d.calls.Load(); n != 5 {
 			t.Errorf("%d calls came through, want 4 and a probe", n)
 		}
@@ -78,6 +81,9 @@ func TestCircuitBreakerWaits(t *testing.T) {
 		}
 		if f, n := failed.Load(), d.calls.Load(); f != 1 || n != 4+1+49 {
 			t.Errorf("%d failed, %d calls; want 1 and 54", f, n)
+		}
+		if got := b.OpenSince(); !got.IsZero() {
+			t.Errorf("closed, and open since %v", got)
 		}
 		if got := strings.Join(states, " "); got != "open half-open open half-open closed" || b.State() != "closed" {
 			t.Errorf("states %s, now %s", got, b.State())

@@ -75,7 +75,7 @@ func (d *details) detailView(r *http.Request, w *watched) detailView {
 	v.Stats = t.Stats()
 	v.Lag, v.State = unknown(v.Stats.Lag.Waiting), stateText(v.Stats)
 	latest := w.history.latest(trendSeconds)
-	v.Glance, v.Figures = glance(v.Stats, t.Ready(), latest), last(latest)
+	v.Glance, v.Figures = w.glance(v.Stats, latest, v.Now), last(latest)
 	if c, ok := t.(concerned); ok {
 		v.Concerns = c.Concerns()
 	}

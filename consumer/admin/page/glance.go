@@ -2,12 +2,14 @@ package page
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
 )
 
@@ -24,8 +26,8 @@ const trendSeconds = 20
 const seenRuns = 10
 
 // glance says whether a consumer keeps up, or what is worse than a lag: that what it handles fails, or does not come to an end.
-// latest are its last samples.
-func glance(s consumer.Stats, ready bool, latest []sample) Glance {
+// broken is what brokenOf says, latest are its last samples.
+func glance(s consumer.Stats, ready bool, broken string, latest []sample) Glance {
 	waiting := "an unknown number of messages waits"
 	if s.Lag.Waiting >= 0 {
 		waiting = messages(s.Lag.Waiting) + " at the broker"
@@ -39,6 +41,8 @@ func glance(s consumer.Stats, ready bool, latest []sample) Glance {
 		return Glance{"warn", "It is paused and takes no messages: " + waiting + "."}
 	case !ready:
 		return Glance{"bad", "It has no contact with its broker."}
+	case broken != "": // calls that wait for it look as handlers that hang
+		return Glance{"bad", broken + " " + capital(waiting) + "."}
 	}
 	t := trendOf(latest)
 	if t.failed > t.handled && t.failed*float64(len(latest)) >= seenRuns {
@@ -67,6 +71,25 @@ func glance(s consumer.Stats, ready bool, latest []sample) Glance {
 			bound(s))}
 	}
 	return Glance{"warn", fmt.Sprintf("It holds its distance: %s. %s", waiting, bound(s))}
+}
+
+// brokenOf says which circuit breakers are not closed, and for how long; "" where all are.
+func brokenOf(breakers map[string]admin.Breaker, now time.Time) string {
+	var open []string
+	for _, name := range slices.Sorted(maps.Keys(breakers)) {
+		if since := breakers[name].OpenSince(); !since.IsZero() {
+			open = append(open, fmt.Sprintf("%s (for %s)", name, duration(now.Sub(since))))
+		}
+	}
+	const why = ": what its handlers call fails."
+	switch last := len(open) - 1; last {
+	case -1:
+		return ""
+	case 0:
+		return "The circuit breaker " + open[0] + " is open" + why
+	default:
+		return "The circuit breakers " + strings.Join(open[:last], ", ") + " and " + open[last] + " are open" + why
+	}
 }
 
 // standsStill says whether messages wait behind handlers of which none has finished one for as long as is looked at. Who had

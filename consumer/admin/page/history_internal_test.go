@@ -9,6 +9,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/pool"
 	"pgregory.net/rapid"
 )
@@ -148,11 +149,38 @@ func TestGlance(t *testing.T) {
 		{busy, false, nil, "bad", "It has no contact with its broker."},
 		{unknown, true, nil, "warn", "How much waits at the broker is not known yet."},
 	} {
-		if got := glance(c.stats, c.ready, c.latest); got.Level != c.level || got.Text != c.text {
+		if got := glance(c.stats, c.ready, "", c.latest); got.Level != c.level || got.Text != c.text {
 			t.Errorf("%+v, want %s %q", got, c.level, c.text)
 		}
 	}
 }
+
+// TestOpen: a circuit breaker that is not closed is said before what follows from it, and after what stands above it.
+func TestOpen(t *testing.T) {
+	shut := fakeBreaker{}
+	later := fakeBreaker{noon.Add(3 * time.Minute)}
+	open := brokenOf(map[string]admin.Breaker{"stock": shut, "bills": fakeBreaker{noon}, "mails": later}, noon.Add(5*time.Minute))
+	const text = "The circuit breakers bills (for 5m0s) and mails (for 2m0s) are open: what its handlers call fails."
+	if open != text {
+		t.Errorf("%q, want %q", open, text)
+	}
+	if got := brokenOf(map[string]admin.Breaker{"stock": shut}, noon); got != "" {
+		t.Errorf("%q", got)
+	}
+	hangs := slices.Repeat([]sample{{busy: 8, live: 8, lag: 5000}}, 20)
+	if got := glance(stats(0, 0, 5000, 8), true, open, hangs); got != (Glance{"bad", text + " 5,000 messages wait at the broker."}) {
+		t.Errorf("%+v", got)
+	}
+	if got := glance(stats(0, 0, 5000, 8), false, open, hangs); got.Text != "It has no contact with its broker." {
+		t.Errorf("%+v", got)
+	}
+}
+
+// fakeBreaker is open since then, or closed.
+type fakeBreaker struct{ since time.Time }
+
+func (b fakeBreaker) State() string        { return "open" }
+func (b fakeBreaker) OpenSince() time.Time { return b.since }
 
 // TestStalled: a partition that one message holds up is said.
 func TestStalled(t *testing.T) {

@@ -41,7 +41,7 @@ func (o *overviews) overviewView(r *http.Request) overviewView {
 		st := w.target().Stats()
 		latest := w.history.latest(trendSeconds)
 		v.Rows = append(v.Rows, overviewRow{
-			Name: w.name, Glance: glance(st, w.target().Ready(), latest), State: stateText(st), Stats: st, Lag: unknown(st.Lag.Waiting),
+			Name: w.name, Glance: w.glance(st, latest, v.Now), State: stateText(st), Stats: st, Lag: unknown(st.Lag.Waiting),
 			Now: last(latest), Spark: spark(w, v.Now), Boxes: len(w.sources.Letters) > 0,
 		})
 	}

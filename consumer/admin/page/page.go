@@ -67,7 +67,7 @@ func (p *Page) Handler(s admin.PageSetup) http.Handler {
 			w = newWatched(name, Sources{})
 			p.watched[name] = w
 		}
-		w.serve(s.Targets[name], s.Limits[name])
+		w.serve(&served{s.Targets[name], s.Limits[name], s.Breakers[name]})
 		all = append(all, w)
 	}
 	return newSite(p, s, all)

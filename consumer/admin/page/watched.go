@@ -66,20 +66,25 @@ type watched struct {
 
 // served is what the admin server has of a consumer.
 type served struct {
-	target admin.Target
-	limits map[string]admin.Limit
+	target   admin.Target
+	limits   map[string]admin.Limit
+	breakers map[string]admin.Breaker
 }
 
 func newWatched(name string, s Sources) *watched {
 	return &watched{name: name, sources: s, history: newHistory(), diary: newDiary(), lags: &lagCache{read: s.Lags}}
 }
 
-func (w *watched) serve(t admin.Target, limits map[string]admin.Limit) {
-	w.served.Store(&served{t, limits})
-}
+func (w *watched) serve(s *served) { w.served.Store(s) }
 
 // target is the consumer; it is served, or nobody could ask.
 func (w *watched) target() admin.Target { return w.served.Load().target }
+
+// glance says how it is, at this moment.
+func (w *watched) glance(s consumer.Stats, latest []sample, now time.Time) Glance {
+	of := w.served.Load()
+	return glance(s, of.target.Ready(), brokenOf(of.breakers, now), latest)
+}
 
 // sample takes the figures of a moment down. One goroutine calls it.
 func (w *watched) sample(now time.Time) {
