@@ -7,6 +7,16 @@ import (
 	"testing"
 )
 
+// TestServiceEndsWithItsFile: a wrong file ends the service for good. RestartPreventExitStatus looks only at the main process: in
+// an ExecStartPre that finds the same, the file is checked again for ever.
+func TestServiceEndsWithItsFile(t *testing.T) {
+	t.Parallel()
+	unit := read(t, "../deploy/systemd/longshore.service")
+	if !strings.Contains(unit, "\nRestartPreventExitStatus=2\n") || strings.Contains(unit, "\nExecStartPre=") {
+		t.Error("the unit starts again with a file that is wrong")
+	}
+}
+
 // TestServiceReadsItsFile: the user of the systemd unit is made for it, and is in no group: a file that only root may read ends
 // the service at each start.
 func TestServiceReadsItsFile(t *testing.T) {
