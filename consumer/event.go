@@ -75,7 +75,7 @@ type (
 	}
 
 	// DeadLetterDelayed: a dead letter could not be published; its message stays, and it is tried again after Delay. Refused: the
-	// broker will never take it as it is.
+	// broker will not take it while both are as they are; somebody may make the topic, or raise a limit.
 	DeadLetterDelayed struct {
 		Message *Message
 		Err     error

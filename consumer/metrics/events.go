@@ -49,7 +49,7 @@ func newEvents(label prometheus.Labels) *events {
 	e := &events{
 		failed: vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
 		letterDelays: vec("dead_letter_delays_total",
-			"Dead letters that could not be published; refused: the broker will never take them as they are.", "refused"),
+			"Dead letters that could not be published; refused: the broker does not take them as they and it are.", "refused"),
 		retryPublishFailures: vec("retry_publish_failures_total",
 			"Failed messages that could not be published to a retry topic, and wait in the process."),
 		givenBack: vec("given_back_messages_total", "Messages given back to the broker without a finished run, by reason.",
