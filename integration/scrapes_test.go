@@ -61,6 +61,9 @@ consumers:
   away:
     source: {nats: {url: "nats://127.0.0.1:%[4]s", stream: AWAY, durable: away}}
     routes: [{handler: log}]
+  waits:
+    source: {nats: {url: "%[1]s", stream: WAITS, durable: waits}}
+    routes: [{handler: log}]
   breaker:
     source: {nats: {url: "%[1]s", stream: BREAKER, subjects: ["breaker.>"], durable: breaker, create_stream: true}}
     middleware: [{use: circuit_breaker, with: {min_calls: 2, open_for: 5m}}]
