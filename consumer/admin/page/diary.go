@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 )
 
@@ -42,6 +43,7 @@ type diary struct {
 	mu        sync.Mutex
 	decisions ring[Decision]
 	failures  ring[Failure]
+	source    string    // what the source warned of last, or why it has no contact
 	second    time.Time // in which so many failures were written
 	written   int
 }
@@ -58,9 +60,28 @@ func (d *diary) observe(e consumer.Event, now time.Time) {
 		defer d.mu.Unlock()
 		d.decisions.add(Decision{At: e.At, From: e.From, To: e.Target, Why: e.Why(), Backlog: e.Observation.Backlog,
 			Busy: e.Observation.Busy})
+	case consumer.SourceEvent:
+		d.warned(e)
 	case consumer.Failed:
 		d.failed(e, now)
 	}
+}
+
+func (d *diary) warned(e consumer.SourceEvent) {
+	if e.Kind != broker.Warning && e.Kind != broker.Down || e.Err == nil {
+		return
+	}
+	text := cut(e.Err.Error(), errorBytes) // somebody else's method: not under the lock
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.source = text
+}
+
+// sourceSaid is what the source warned of last; "" is nothing.
+func (d *diary) sourceSaid() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.source
 }
 
 func (d *diary) failed(e consumer.Failed, now time.Time) {

@@ -1,9 +1,11 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,6 +177,41 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestSourceSays: who waits for a stream says what for, as long as it waits.
+func TestSourceSays(t *testing.T) {
+	w := newWatched("orders", Sources{})
+	w.serve(&served{target: fakeTarget{}})
+	tell := func(kind broker.Kind, text string) {
+		w.diary.observe(consumer.SourceEvent{Event: broker.Event{Kind: kind, Err: errors.New(text)}}, noon)
+	}
+	opening, running := stats(0, 0, -1, 1), stats(0, 0, -1, 1)
+	opening.State, opening.InFlight = consumer.Opening, 0
+	if got := w.glance(opening, nil, noon); got.Text != "It is opening." {
+		t.Errorf("%+v", got)
+	}
+	tell(broker.Warning, "there is no stream ORDERS\u202e")
+	tell(broker.Notice, "no matter")
+	const says = ` Its source said: there is no stream ORDERS\u202e`
+	if got := w.glance(opening, nil, noon); got != (Glance{"warn", "It is opening." + says}) {
+		t.Errorf("%+v", got)
+	}
+	if got := w.glance(running, nil, noon); got != (Glance{"bad", "It has no contact with its broker." + says}) {
+		t.Errorf("%+v", got)
+	}
+	w.serve(&served{target: fakeTarget{ready: true}})
+	if got := w.glance(running, nil, noon); strings.Contains(got.Text, "ORDERS") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// fakeTarget is ready, or not.
+type fakeTarget struct {
+	admin.Target
+	ready bool
+}
+
+func (f fakeTarget) Ready() bool { return f.ready }
 
 // fakeBreaker is open since then, or closed.
 type fakeBreaker struct{ since time.Time }

@@ -83,7 +83,12 @@ func (w *watched) target() admin.Target { return w.served.Load().target }
 // glance says how it is, at this moment.
 func (w *watched) glance(s consumer.Stats, latest []sample, now time.Time) Glance {
 	of := w.served.Load()
-	return glance(s, of.target.Ready(), brokenOf(of.breakers, now), latest)
+	ready := of.target.Ready()
+	g := glance(s, ready, brokenOf(of.breakers, now), latest)
+	if said := w.diary.sourceSaid(); said != "" && !ready && s.State <= consumer.Running { // it waits for what that is about
+		g.Text += " Its source said: " + plain(said, fieldBytes)
+	}
+	return g
 }
 
 // sample takes the figures of a moment down. One goroutine calls it.
