@@ -32,6 +32,9 @@ func glance(s consumer.Stats, ready bool, broken string, latest []sample) Glance
 	if s.Lag.Waiting >= 0 {
 		waiting = messages(s.Lag.Waiting) + " at the broker"
 	}
+	if s.Pool.Backlog > 0 {
+		waiting += fmt.Sprintf(", and %s here", chart.Whole(int64(s.Pool.Backlog)))
+	}
 	switch {
 	case s.State != consumer.Running && s.InFlight > 0:
 		return Glance{"warn", fmt.Sprintf("It is %s, with %s in hand.", s.State, counted(s.InFlight))}
@@ -57,7 +60,7 @@ func glance(s consumer.Stats, ready bool, broken string, latest []sample) Glance
 	}
 	now := t.lag
 	if math.IsNaN(now) {
-		now = float64(s.Lag.Waiting)
+		now = float64(s.Lag.Waiting) + float64(s.Pool.Backlog)
 	}
 	switch {
 	case now <= math.Max(10, t.handled): // a second's work
@@ -103,9 +106,6 @@ func standsStill(s consumer.Stats, t trend, latest []sample) bool {
 // still tells of that. Handlers may be meant to take long, so it is bad only where the lag grows meanwhile.
 func still(s consumer.Stats, t trend, waiting string) Glance {
 	g := Glance{"warn", fmt.Sprintf("Nothing was finished for %d s, and %s. %s", trendSeconds, allOf(s.Pool.Live), capital(waiting))}
-	if s.Pool.Backlog > 0 {
-		g.Text += fmt.Sprintf(", and %s here", chart.Whole(int64(s.Pool.Backlog)))
-	}
 	if t.grows() {
 		g.Level, g.Text = "bad", g.Text+", "+chart.Number(math.Round(t.slope))+" more a second"
 	}
@@ -137,30 +137,43 @@ func stalled(claims []consumer.ClaimStatus) (all []string) {
 
 // A trend is what a consumer did lately.
 type trend struct {
-	lag                      float64 // the latest; NaN: unknown
+	lag                      float64 // what waits, there and here: the latest; NaN: unknown
 	slope                    float64 // how fast it grows a second
 	handled, failed, settled float64 // a second
 }
 
 func trendOf(latest []sample) (t trend) {
 	latest = latest[max(0, len(latest)-trendSeconds):]
-	first := math.NaN()
-	var from time.Time
-	t.lag = math.NaN()
 	for _, x := range latest {
 		n := float64(len(latest))
 		t.handled, t.failed, t.settled = t.handled+x.handled/n, t.failed+x.failed/n, t.settled+x.settled/n
+	}
+	t.lag, t.slope = slopeOf(latest)
+	// After a burst it has grown in all, and falls by now.
+	if _, recent := slopeOf(latest[max(0, len(latest)-trendSeconds/4):]); recent < 0 && t.slope > 0 {
+		t.slope = recent
+	}
+	return t
+}
+
+// slopeOf is what waited last, and how fast it grew a second.
+func slopeOf(latest []sample) (last, slope float64) {
+	first := math.NaN()
+	var from time.Time
+	last = math.NaN()
+	for _, x := range latest {
 		if math.IsNaN(x.lag) {
 			continue
 		}
+		last = x.lag + x.queued
 		if math.IsNaN(first) {
-			first, from = x.lag, x.at
+			first, from = last, x.at
 		}
-		if t.lag = x.lag; x.at.After(from) {
-			t.slope = (t.lag - first) / x.at.Sub(from).Seconds()
+		if x.at.After(from) {
+			slope = (last - first) / x.at.Sub(from).Seconds()
 		}
 	}
-	return t
+	return last, slope
 }
 
 // grows says whether the lag does, more than by what it wavers.

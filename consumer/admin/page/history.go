@@ -20,6 +20,7 @@ type sample struct {
 	handled, failed   float64 // a second
 	settled           float64 // a second: handled, skipped, or stored elsewhere
 	lag               float64 // NaN: unknown
+	queued            float64 // wait here for a worker
 	busy, live, limit float64 // workers
 	p50, p99          float64 // of the handlers' times, in milliseconds; NaN: unknown
 }
@@ -50,8 +51,8 @@ func (h *history) add(now time.Time, s consumer.Stats, p50, p99 float64) {
 	}
 	x := sample{
 		at: now, handled: float64(s.Handled-was.Handled) / since, failed: float64(s.Failed-was.Failed) / since, lag: math.NaN(),
-		settled: float64(settled(s)-settled(was)) / since,
-		busy:    float64(s.Pool.Busy), live: float64(s.Pool.Live), limit: float64(s.Pool.Max), p50: p50, p99: p99,
+		settled: float64(settled(s)-settled(was)) / since, queued: float64(s.Pool.Backlog),
+		busy: float64(s.Pool.Busy), live: float64(s.Pool.Live), limit: float64(s.Pool.Max), p50: p50, p99: p99,
 	}
 	if s.Lag.Waiting >= 0 {
 		x.lag = float64(s.Lag.Waiting)
@@ -83,6 +84,7 @@ func together(list []sample) (all sample) {
 		all.failed += x.failed / float64(len(list))
 		all.settled += x.settled / float64(len(list))
 		most(&all.lag, x.lag)
+		most(&all.queued, x.queued)
 		most(&all.busy, x.busy)
 		most(&all.live, x.live)
 		most(&all.limit, x.limit)

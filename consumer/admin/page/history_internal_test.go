@@ -98,6 +98,14 @@ func TestGlance(t *testing.T) {
 	hangs := sample{busy: 8, live: 8}         // no handler returns
 	tried := series(hangs, 5000, 0)           // but for one run that failed, of a message that is retried
 	tried[7].failed = 1
+	full := works // a minute of work is here, and nothing at the broker
+	full.handled, full.settled, full.queued = 4, 4, 272
+	queued := stats(0, 0, 0, 8)
+	queued.Pool.Backlog = 272
+	burst := series(works, 5000, -100) // published 8 s ago, at once
+	for i := range burst[:12] {
+		burst[i].lag = 0
+	}
 	begun := series(hangs, 0, 0) // there was nothing to do until 3 s ago
 	for i := range begun[:17] {
 		begun[i].busy, begun[i].live = 0, 1
@@ -140,6 +148,10 @@ func TestGlance(t *testing.T) {
 			"Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker, 50 more a second."},
 		{here, true, series(hangs, 0, 0), "warn",
 			"Nothing was finished for 20 s, and all 8 workers are in handlers. 0 messages wait at the broker, and 51 here."},
+		{queued, true, series(full, 0, 0), "warn", "It holds its distance: 0 messages wait at the broker, and 272 here. All 8 " +
+			"workers are busy, which is as many as it may have."},
+		{stats(0, 0, 3100, 8), true, burst, "good",
+			"It catches up: 3,100 messages wait at the broker, 100 fewer a second, about 31s to go."},
 		{stats(0, 0, 2, 1), true, begun, "good", "It keeps up: 2 messages wait at the broker."},
 		{busy, true, series(hangs, 5000, 0)[:10], "warn",
 			"It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
