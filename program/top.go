@@ -32,11 +32,12 @@ func newTop(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what the consumers of a running program are doing",
-		Long: "Asks the admin address of a program that runs, once a second, and shows of each consumer its state, lag, rates, " +
-			"workers, and the last\n" +
+		Long: "Asks the admin address of a program that runs, once a second, and shows of each consumer its state, what waits, " +
+			"rates, workers, and the last\n" +
 			"decision about their number, with its reason. On a terminal the table is drawn anew in its place. The page on the same " +
 			"address,\n" +
-			"/ui/, shows more. The rates are those since the look before, so the first table has none.",
+			"/ui/, shows more. The rates are those since the look before, so the first table has none. RETRY is\n" +
+			"what waits there for its next attempt, DEAD the dead letters since the program started.",
 		Example: "  longshore top -c c.yaml\n  longshore top --address 127.0.0.1:8080 --once",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return errors.Join(noArgs(cmd, args), asUsage(t.check()))
@@ -199,7 +200,7 @@ func (t *topTable) keep(rows []topRow, now time.Time) {
 func (t *topTable) print(rows []topRow, now time.Time) error {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CONSUMER\tSTATE\tLAG\tHANDLED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\tIN FLIGHT\tWAIT\tDEAD\tLAST DECISION")
+	fmt.Fprintln(w, "CONSUMER\tSTATE\tWAITING\tHANDLED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\tIN FLIGHT\tRETRY\tDEAD\tLAST DECISION")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%s\n", escape(r.Consumer), r.state(), figure(r.Lag),
 			t.rate(r, now, topRow.handled), t.rate(r, now, topRow.failed),

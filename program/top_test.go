@@ -54,7 +54,7 @@ func TestTopTable(t *testing.T) {
 	if err := table.print([]topRow{row}, now.Add(2*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if want := `or\x1bders  running  -    125        5 `; !strings.Contains(out.String(), want) ||
+	if want := `or\x1bders  running  -        125        5 `; !strings.Contains(out.String(), want) ||
 		strings.Contains(out.String(), "\x1b") {
 		t.Errorf("%q does not have %q", out.String(), want)
 	}
@@ -63,7 +63,7 @@ func TestTopTable(t *testing.T) {
 	if err := table.print([]topRow{row}, now.Add(3*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "no contact  -    -  ") {
+	if !strings.Contains(out.String(), "no contact  -        -  ") {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -56,7 +56,7 @@ func charts(w *watched, s span, now time.Time) []Chart {
 		make("rate", "Messages a second", nil,
 			line("handled", "a", func(x sample) float64 { return x.handled }), line("failed", "bad",
 				func(x sample) float64 { return x.failed })),
-		make("lag", "Lag: messages that wait at the broker", nil, line("lag", "a", func(x sample) float64 { return x.lag })),
+		make("lag", "Waiting at the broker", nil, line("waiting", "a", func(x sample) float64 { return x.lag })),
 		make("workers", "Workers, with a mark for each decision", func(c *chart.Chart) { c.Marks = marks(decisions) },
 			busy, line("workers", "a", func(x sample) float64 { return x.live }), line("most allowed", "c",
 				func(x sample) float64 { return x.limit })),
