@@ -212,8 +212,7 @@ func (e *Exec) Handle(ctx context.Context, m *consumer.Message) error {
 
 // call runs the command on an input, with fields in its environment.
 func (e *Exec) call(ctx context.Context, input []byte, fields []field) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.config.Timeout,
-		fmt.Errorf("%w after %v", context.DeadlineExceeded, e.config.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.config.Timeout, fmt.Errorf("%w after %v", consumer.ErrTimeout, e.config.Timeout))
 	defer cancel()
 	output := &tail{limit: 8 * shownOutput}
 	err := e.run(ctx, input, fields, output)

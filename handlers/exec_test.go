@@ -200,11 +200,11 @@ func begun(t *testing.T, file string) {
 	}
 }
 
-// Its time is over: the message is retried, and the error says how long it had.
+// Its time is over: the message is retried, and the error says how long it had. ErrTimeout is what its class is told by.
 func TestExecTimeout(t *testing.T) {
 	e := shell(t, "sleep 300", func(c *handlers.ExecConfig) { c.Timeout = 50 * time.Millisecond })
 	err := e.Handle(t.Context(), message("in", "x"))
-	if !errors.Is(err, context.DeadlineExceeded) || consumer.IsPermanent(err) || !strings.Contains(err.Error(), "after 50ms") {
+	if !errors.Is(err, consumer.ErrTimeout) || consumer.IsPermanent(err) || !strings.Contains(err.Error(), "after 50ms") {
 		t.Errorf("error %v", err)
 	}
 }

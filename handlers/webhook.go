@@ -145,7 +145,9 @@ func (w *Webhook) Handle(ctx context.Context, m *consumer.Message) error {
 func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(w.config.Timeout, func() { cancel(fmt.Errorf("no answer in %v", w.config.Timeout)) })
+	timer := time.AfterFunc(w.config.Timeout, func() {
+		cancel(fmt.Errorf("%w: no answer in %v", consumer.ErrTimeout, w.config.Timeout))
+	})
 	defer timer.Stop()
 	answer, err := w.send(ctx, body, m)
 	if err != nil {

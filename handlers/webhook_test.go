@@ -219,6 +219,9 @@ func TestWebhookNetworkErrors(t *testing.T) {
 			if name == "hangs" && !strings.Contains(text, "no answer in 50ms") {
 				t.Errorf("error %q", text)
 			}
+			if class := map[bool]string{true: "timeout", false: "error"}[name == "hangs"]; o.failed.Class != class {
+				t.Errorf("class %q, want %q: %q", o.failed.Class, class, text)
+			}
 		})
 	}
 }
