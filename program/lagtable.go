@@ -13,10 +13,25 @@ import (
 type lagReport struct {
 	Time string   `json:"time"`
 	Rows []lagRow `json:"rows"`
-	// Lag and Finished are sums of what is known.
-	Lag      int64 `json:"lag"`
-	Finished int64 `json:"finished"`
-	Unknown  int   `json:"unknown_rows"`
+	// Lag and Finished are sums of the rows that are known; nil where there are rows, and none is.
+	Lag      *int64 `json:"lag"`
+	Finished *int64 `json:"finished"`
+	Unknown  int    `json:"unknown_rows"`
+}
+
+// sum adds up the rows.
+func (r *lagReport) sum() {
+	var lag, finished int64
+	for _, row := range r.Rows {
+		if row.Lag == nil {
+			r.Unknown++
+			continue
+		}
+		lag, finished = lag+*row.Lag, finished+*row.Finished
+	}
+	if r.Unknown == 0 || r.Unknown < len(r.Rows) {
+		r.Lag, r.Finished = &lag, &finished
+	}
 }
 
 func (r lagReport) printJSON(w io.Writer) error {
@@ -61,10 +76,10 @@ func (t *lagTable) print(r lagReport) error {
 
 // total is what is known of all rows together.
 func (r lagReport) total() string {
-	if r.Unknown > 0 && r.Unknown == len(r.Rows) {
+	if r.Lag == nil {
 		return "lag unknown"
 	}
-	text := fmt.Sprintf("lag %d, of these finished %d", r.Lag, r.Finished)
+	text := fmt.Sprintf("lag %d, of these finished %d", *r.Lag, *r.Finished)
 	if r.Unknown > 0 {
 		text += fmt.Sprintf("; %d unknown", r.Unknown)
 	}

@@ -105,13 +105,7 @@ func readLags(ctx context.Context, views []lagView, timeout time.Duration) (r la
 		r.Rows, err = append(r.Rows, rows...), errors.Join(err, e)
 	}
 	r.Time = time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00")
-	for _, row := range r.Rows {
-		if row.Lag != nil {
-			r.Lag, r.Finished = r.Lag+*row.Lag, r.Finished+*row.Finished
-		} else {
-			r.Unknown++
-		}
-	}
+	r.sum()
 	if err != nil {
 		err = fmt.Errorf("not all could be read: %w", err)
 	}

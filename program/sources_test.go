@@ -118,7 +118,8 @@ consumers:
 	}
 	lag := launch(t, dir, "lag", "-c", "c.yaml", "--json")
 	var r lagReport
-	if code := lag.code(t); code != 0 || json.Unmarshal([]byte(lag.stdout.String()), &r) != nil || r.Lag != 0 || len(r.Rows) != 6 {
+	if code := lag.code(t); code != 0 || json.Unmarshal([]byte(lag.stdout.String()), &r) != nil || r.Lag == nil || *r.Lag != 0 ||
+		len(r.Rows) != 6 {
 		t.Errorf("lag: %d\n%s%s", code, lag.stdout.String(), lag.stderr.String())
 	}
 }
