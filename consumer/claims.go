@@ -36,8 +36,10 @@ func (t *claims) of(f *feed, b *broker.Claim) (k *claim, fresh bool) {
 	if k := t.open[b]; k != nil {
 		return k, false
 	}
-	k = &claim{Claim: b, feed: f, over: t.over}
-	k.closed.Store(t.over != "")
+	k = &claim{Claim: b, feed: f, over: t.over, leaving: make(chan struct{})}
+	if k.closed.Store(t.over != ""); t.over != "" {
+		close(k.leaving)
+	}
 	if t.lanes != nil && !f.retries {
 		k.lanes = t.lanes.use(laneKey{f, k.Topic, k.Partition})
 	}
@@ -79,6 +81,8 @@ type claim struct {
 	// ctx is the parent of the handlers' contexts: it ends with the broker's claim, or with the end of a drain.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// leaving is closed when over is set, for handlers that wait.
+	leaving chan struct{}
 
 	lanes  *lanes      // nil: there is no order
 	closed atomic.Bool // over is set
@@ -169,6 +173,7 @@ func (k *claim) close(reason string) (live []*work) {
 	if k.over == "" {
 		k.over = reason
 		k.closed.Store(true)
+		close(k.leaving)
 	}
 	for w := k.first; w != nil; w = w.next {
 		live = append(live, w)

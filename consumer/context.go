@@ -20,12 +20,13 @@ type contexts struct {
 type contextSlot struct {
 	// ctx is the claim's, and the slot is found by it: a worker that is idle for long has slots of claims that ended long ago, and
 	// must not keep these in memory, with all that their adapter knows of them.
-	ctx   context.Context
-	feed  *feed
-	gone  bool                 // it is in no slot any more; the worker's own
-	over  atomic.Bool          // the same, for everybody
-	at    atomic.Pointer[work] // what it is used for, where handlers emit; nil: nothing now
-	child atomic.Pointer[childContext]
+	ctx     context.Context
+	feed    *feed
+	leaving <-chan struct{}      // the claim's
+	gone    bool                 // it is in no slot any more; the worker's own
+	over    atomic.Bool          // the same, for everybody
+	at      atomic.Pointer[work] // what it is used for, where handlers emit; nil: nothing now
+	child   atomic.Pointer[childContext]
 }
 
 type childContext struct {
@@ -50,11 +51,14 @@ func (s *contextSlot) Err() error {
 }
 
 func (s *contextSlot) Value(key any) any {
-	if key == (emitKey{}) {
+	switch key {
+	case emitKey{}:
 		if s.feed.emitting {
 			return s
 		}
 		return nil
+	case leavingKey{}:
+		return s.leaving
 	}
 	return s.made().Value(key) // package context asks, too, for what its functions need
 }
@@ -96,7 +100,7 @@ func (x *contexts) get(k *claim) *contextSlot {
 			return s
 		}
 	}
-	s := &contextSlot{ctx: k.ctx, feed: k.feed}
+	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
@@ -155,3 +159,13 @@ func withValues(ctx, values context.Context) context.Context {
 	}
 	return valued{ctx, values}
 }
+
+// Leaving is closed when nothing more of a handler's message may start here: a stop has begun, or its partition goes to another
+// process. Handlers that run may finish, so their context goes on; one that only waits for leave to begin returns Defer(0, nil)
+// then, and its message goes back to the broker at once. nil where ctx is not that of a handler in a Consumer.
+func Leaving(ctx context.Context) <-chan struct{} {
+	leaving, _ := ctx.Value(leavingKey{}).(<-chan struct{})
+	return leaving
+}
+
+type leavingKey struct{}

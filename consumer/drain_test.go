@@ -398,3 +398,36 @@ func TestStopAtAnyMoment(t *testing.T) {
 		l.check(t, 3000)
 	})
 }
+
+// TestLeaving: a handler that only waits is told of a stop when it begins, while its context goes on, and what it puts off then
+// goes back at once, no attempt counted.
+func TestLeaving(t *testing.T) {
+	if consumer.Leaving(t.Context()) != nil {
+		t.Error("a context of no handler is leaving")
+	}
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 4)
+		r := start(t, b, consumer.Config{
+			Pool: consumer.Pool{Min: 4, Max: 4},
+			Handler: func(ctx context.Context, _ *consumer.Message) error {
+				select {
+				case <-consumer.Leaving(ctx):
+				case <-ctx.Done():
+					t.Error("a handler's context ended before it was told")
+				}
+				return consumer.Defer(0, nil)
+			}})
+		time.Sleep(time.Hour)
+		if s := r.Stats(); s.Deferred != 0 {
+			t.Errorf("%d were told before the stop", s.Deferred)
+		}
+		begin := time.Now()
+		if err := r.end(); err != nil || time.Since(begin) > time.Second {
+			t.Errorf("stopped after %v: %v", time.Since(begin), err)
+		}
+		wantUnsettled(t, b, 4)
+		if failed := eventsOf[consumer.Failed](r.journal); len(failed) > 0 {
+			t.Errorf("an attempt was counted: %+v", failed[0])
+		}
+	})
+}

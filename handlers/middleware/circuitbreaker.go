@@ -58,7 +58,8 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 // A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and
 // closes when the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the
 // same thing. A wait is no attempt, however long: where a Timeout around it ends it, or time of it is gone when the wait is over,
-// the call is put off, and comes again at once (consumer.Defer). The counting is gobreaker's. Safe for concurrent use.
+// the call is put off, and comes again at once (consumer.Defer). When a stop begins, or a partition goes to another process, what
+// waits goes back to the broker (consumer.Leaving). The counting is gobreaker's. Safe for concurrent use.
 type CircuitBreaker struct {
 	config BreakerConfig
 	gate   *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -133,6 +134,8 @@ func (b *CircuitBreaker) OpenSince() time.Time {
 var (
 	// errCutShort tells gobreaker that a call says nothing about the other side.
 	errCutShort = errors.New("cut short")
+	// errLeaving ends a wait for leave when the call may not begin any more.
+	errLeaving = errors.New("leaving")
 	// errUnwound is the result of a call that did not return: it panicked, or called runtime.Goexit.
 	errUnwound = errors.New("did not return")
 )
@@ -194,7 +197,8 @@ func (b *CircuitBreaker) enter(ctx context.Context) (done func(error), err error
 			}
 			return nil, consumer.RetryAfter(ErrOpen, wait)
 		}
-		if err := pause(ctx, changed, wait, errors.Is(err, gobreaker.ErrOpenState)); errors.Is(err, consumer.ErrTimeout) {
+		err := pause(ctx, changed, wait, errors.Is(err, gobreaker.ErrOpenState))
+		if errors.Is(err, consumer.ErrTimeout) || errors.Is(err, errLeaving) {
 			return nil, consumer.Defer(0, nil)
 		} else if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrOpen, err)
@@ -220,6 +224,8 @@ func pause(ctx context.Context, changed <-chan struct{}, d time.Duration, timed 
 	select {
 	case <-over:
 	case <-changed:
+	case <-consumer.Leaving(ctx):
+		return errLeaving
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -258,6 +258,48 @@ func TestCircuitBreakerWaitsLongerThanTheTimeout(t *testing.T) {
 	}
 }
 
+// TestCircuitBreakerHoldsNoStop: calls that wait for the breaker have not begun: a stop gives their messages back at once. They
+// held their workers, and with them the drain, for all of its time.
+func TestCircuitBreakerHoldsNoStop(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batch=%v", batch), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stopWhileOpen(t, batch) })
+		})
+	}
+}
+
+func stopWhileOpen(t *testing.T, batch bool) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 4}})
+	for range 40 {
+		if err := b.Produce(broker.Outgoing{Topic: "in"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var calls atomic.Int32
+	br := breaker(t, middleware.BreakerConfig{MinCalls: 1, OpenFor: time.Hour})
+	h := br.Middleware(func(context.Context, *consumer.Message) error { calls.Add(1); return errDown })
+	cfg := consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: h,
+		Pool: consumer.Pool{Min: 4, Max: 4}, DrainTimeout: time.Minute}
+	if batch {
+		cfg.Handler, cfg.Batch = nil, &consumer.Batch{Size: 2, Handler: consumer.AroundBatch(br.Middleware)(
+			func(context.Context, []*consumer.Message) error { calls.Add(1); return errDown })}
+	}
+	c, err := consumer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	time.Sleep(time.Minute) // all workers wait
+	before := calls.Load()
+	stop()
+	begun := time.Now()
+	if err := <-done; err != nil || time.Since(begun) > time.Second || calls.Load() != before {
+		t.Errorf("stopped after %v with %d calls more: %v", time.Since(begun), calls.Load()-before, err)
+	}
+}
+
 func outage(t *testing.T, retry bool, cfg consumer.Config) {
 	const n = 200
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 4, "dead": 1}})
