@@ -71,3 +71,18 @@ func TestMistakesDoNotHideOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestEmbeddedPort: a port that is none is one finding, where it stands; 0 would be taken for the default.
+func TestEmbeddedPort(t *testing.T) {
+	t.Parallel()
+	for _, port := range []string{"-1", "0", "70000"} {
+		dir := t.TempDir()
+		writeFile(t, dir, "c.yaml", "embedded: {port: "+port+"}\nconsumers:\n  o: {source: {nats: {stream: S, subjects: [a], "+
+			"durable: d}}, routes: [{handler: log}]}\n")
+		file := filepath.Join(dir, "c.yaml")
+		_, err := run(t.Context(), "config", "check", file)
+		if want := file + ":1: embedded.port: is " + port + ", want 1 to 65535"; err == nil || strings.TrimSpace(err.Error()) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

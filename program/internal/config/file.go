@@ -85,7 +85,7 @@ type Metrics struct {
 // Embedded is the JetStream server inside the process, for consumers without a url.
 type Embedded struct {
 	Dir  string `yaml:"dir" want:"some"`
-	Port int    `yaml:"port" want:"0..65535"`
+	Port int    `yaml:"port" want:"1..65535"`
 }
 
 // Consumer is one consumer: what the engine's Config has, and what only the file says, or says in another way. Engine makes one

@@ -178,7 +178,7 @@ func TestContradictionsOfAFile(t *testing.T) {
 		{least + `admin: {token: "0123456789abcdef "}`, "c.yaml:5: admin.token: the token has a blank at an end, a line break or " +
 			"another character that no request can bring"},
 		{least + "admin: {token: short}", "c.yaml:5: admin.token: the token has 5 bytes, want at least 16"},
-		{least + "embedded: {port: 70000}", "c.yaml:5: embedded.port: is 70000, want 0 to 65535"},
+		{least + "embedded: {port: 70000}", "c.yaml:5: embedded.port: is 70000, want 1 to 65535"},
 		{least + "kill_grace: 0s", "c.yaml:5: kill_grace: is 0s, want more"},
 		{least + "log: {level: loud}", `c.yaml:5: log.level: is "loud"`},
 		{least + "log:", "c.yaml:5: log: has no value"},
