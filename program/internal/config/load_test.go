@@ -382,6 +382,23 @@ consumers:
 	}
 }
 
+// TestCredentialsOfSystemd: nobody can change the mode of what LoadCredential of systemd put there, so it is no warning at each
+// start. A folder that only begins alike is another one.
+func TestCredentialsOfSystemd(t *testing.T) {
+	dir := t.TempDir()
+	for folder, want := range map[string]int{"c": 0, "c2": 1} {
+		file := filepath.Join(dir, folder, "token")
+		if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("0123456789abcdef"), 0o600),
+			os.Chmod(file, 0o440)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("CREDENTIALS_DIRECTORY", filepath.Join(dir, "c"))
+		if d := parse(least+"admin: {token_file: "+file+"}", nil); len(d.Warnings) != want {
+			t.Errorf("%s: warnings %+v, want %d", folder, d.Warnings, want)
+		}
+	}
+}
+
 func TestSecretFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"iter"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -89,10 +90,17 @@ func (s *secrets) readPrivate(path, file string, read func(name string) ([]byte,
 		s.Find(path, "%v", err)
 		return nil, false
 	}
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 && !fixed(file) {
 		s.warn(path, "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
 	}
 	return content, true
+}
+
+// fixed says whether nobody here can change a file's mode: what is mounted read-only, as Secret volumes of Kubernetes are, and
+// the credentials of systemd.
+func fixed(file string) bool {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	return dir != "" && filepath.Dir(file) == filepath.Clean(dir) || onReadOnly(file)
 }
 
 // enableTLS: a section tls demands TLS, whatever it has.
