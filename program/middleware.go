@@ -30,6 +30,7 @@ type wrapping func(log zerolog.Logger, o options) (consumer.Middleware, any, err
 type options struct {
 	handlers.Options
 	written config.With
+	name    string        // of the limit or breaker that it makes
 	timeout time.Duration // the consumer's; 0: there is none
 }
 
@@ -150,7 +151,7 @@ func (a *assembly) chain(at string, list []config.Middleware, m *member) (chain 
 func (a *assembly) middleware(path string, one config.Middleware, m *member) (consumer.Middleware, any, error) {
 	with := a.doc.Options(path+".with", one.With)
 	if make, ok := wrappings[one.Use]; ok {
-		return make(m.log, options{with, one.With, m.setup.Timeout})
+		return make(m.log, options{with, one.With, nameAt(path, one.Name), m.setup.Timeout})
 	}
 	w, err := a.parts.Handlers.BuildMiddleware(one.Use, m.setup, with)
 	return w, nil, err
@@ -161,8 +162,17 @@ type limits map[string]admin.Limit
 
 var limitName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 
-// named adds the limit or breaker of the middleware at a path, and says what is wrong with its name. Without a name it has that
-// of its place: "routes.0.middleware.1" for consumers.orders.routes[0].middleware[1].
+// nameAt is the name of the limit or breaker of the middleware at a path. Without one it has that of its place:
+// "routes.0.middleware.1" for consumers.orders.routes[0].middleware[1].
+func nameAt(path, name string) string {
+	if name != "" {
+		return name
+	}
+	_, place, _ := strings.Cut(strings.TrimPrefix(path, "consumers."), ".")
+	return strings.NewReplacer("[", ".", "]", "").Replace(place)
+}
+
+// named adds the limit or breaker of the middleware at a path, and says what is wrong with its name.
 func (m *member) named(path, name string, part any) (problem string) {
 	switch {
 	case part == nil && name != "":
@@ -173,10 +183,8 @@ func (m *member) named(path, name string, part any) (problem string) {
 		return "want 1 to 63 letters, digits, - and _, a letter first"
 	case name != "" && (m.limits[name] != nil || m.breakers[name] != nil):
 		return fmt.Sprintf("is %q, and so is that of another limit or breaker of the consumer", name)
-	case name == "":
-		_, place, _ := strings.Cut(strings.TrimPrefix(path, "consumers."), ".")
-		name = strings.NewReplacer("[", ".", "]", "").Replace(place)
 	}
+	name = nameAt(path, name)
 	switch part := part.(type) {
 	case admin.Limit:
 		m.limits[name] = part
@@ -209,7 +217,7 @@ func (bs breakers) watched() map[string]metrics.Breaker {
 
 func wrapBreaker(log zerolog.Logger, o options) (consumer.Middleware, any, error) {
 	c := middleware.BreakerConfig{OnChange: func(state string) {
-		log.Warn().Str("event", "circuit_breaker").Str("state", state).Send()
+		log.Warn().Str("event", "circuit_breaker").Str("breaker", o.name).Str("state", state).Send()
 	}}
 	if err := o.read(&c); err != nil {
 		return nil, nil, err
