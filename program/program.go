@@ -82,8 +82,9 @@ func (e loggedError) Unwrap() error { return e.error }
 func newRoot(p Parts) *cobra.Command {
 	var unwritten error // why not all that a command printed could be written
 	root := &cobra.Command{
-		Use:   "longshore",
-		Short: "Background event processing on Kafka and NATS JetStream",
+		Use:     "longshore",
+		Short:   "Background event processing on Kafka and NATS JetStream",
+		Version: readVersion().String(),
 		Long: "Longshore pulls messages from a broker, runs handlers on them in a pool of workers that sizes itself, and acks each " +
 			"message after its\n" +
 			"handler is done.\n\nExit codes: 0 done, 1 failed at work, 2 wrong use or configuration, 130 and 143 stopped by force (a " +
@@ -101,6 +102,7 @@ func newRoot(p Parts) *cobra.Command {
 		// Where nothing else went wrong: a full disk has half of a list, and nobody would know.
 		PersistentPostRunE: func(*cobra.Command, []string) error { return unwritten },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newRun(p), newProduce(), newLag(p), newTop(p), newScaler(p), newDLQ(p), newConfig(p), newDemo(), newVersion(),
 		newMan())

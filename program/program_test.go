@@ -403,6 +403,15 @@ func TestVersionAsJSON(t *testing.T) {
 	}
 }
 
+// TestVersionAsAFlag: --version is what most programs have, and what people try first.
+func TestVersionAsAFlag(t *testing.T) {
+	t.Parallel()
+	out, err := run(t.Context(), "--version")
+	if want := readVersion().String() + "\n"; out != want || err != nil {
+		t.Errorf("%q, want %q: %v", out, want, err)
+	}
+}
+
 func TestManualPages(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man1")
