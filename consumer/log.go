@@ -239,10 +239,10 @@ func sourceFields(z *zerolog.Event, e SourceEvent) *zerolog.Event {
 			z = z.Int32("partition", e.Claim.Partition)
 		}
 	}
-	if e.Kind == broker.Gap || e.Kind == broker.Stalled {
+	if e.Kind == broker.Gap && (e.N > 0 || e.From > 0) || e.Kind == broker.Stalled {
 		z = z.Int64("from", e.From)
 	}
-	if e.N != 0 {
+	if e.N > 0 { // less is not known
 		z = z.Int64("messages", e.N)
 	}
 	if e.Kind == broker.Notice && e.Err != nil {

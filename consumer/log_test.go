@@ -146,3 +146,24 @@ func TestLogOfScalingHasTheLimits(t *testing.T) {
 		}
 	})
 }
+
+// What is not known of a gap is left out, and not told as -1.
+func TestLogOfAGap(t *testing.T) {
+	for _, tc := range []struct {
+		from, n        int64
+		hasFrom, hasNr bool
+	}{{0, 5, true, true}, {7, 5, true, true}, {0, -1, false, false}, {7, -1, true, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			var out sheet
+			observe := consumer.LogEvents(zerolog.New(&out))
+			observe(consumer.SourceEvent{Event: broker.Event{Kind: broker.Gap, From: tc.from, N: tc.n}})
+			synctest.Wait()
+			line := out.of(t, "source_gap")[0]
+			from, hasFrom := line["from"]
+			n, hasNr := line["messages"]
+			if hasFrom != tc.hasFrom || hasNr != tc.hasNr || hasFrom && from != float64(tc.from) || hasNr && n != float64(tc.n) {
+				t.Errorf("from %d, %d messages: %v", tc.from, tc.n, line)
+			}
+		})
+	}
+}

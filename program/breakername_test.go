@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/longshoremq/longshore/consumer"
-	"github.com/longshoremq/longshore/consumer/metrics"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/rs/zerolog"
@@ -22,7 +21,7 @@ func TestBreakerIsNamedInTheLog(t *testing.T) {
 			"routes: [{handler: log, middleware: [{use: circuit_breaker, "+text+"with: {min_calls: 1}}]}]\n"), nil)
 		var out bytes.Buffer
 		a := &assembly{doc: doc, parts: Parts{}.withDefaults()}
-		m := &member{log: zerolog.New(&out), setup: &handlers.Setup{}, limits: limits{}, breakers: map[string]metrics.Breaker{}}
+		m := &member{log: zerolog.New(&out), setup: &handlers.Setup{}, limits: limits{}, breakers: breakers{}}
 		chain, ok := a.chain("consumers.o.routes[0]", doc.File.Consumers["o"].Routes[0].Middleware, m)
 		if !ok || m.breakers[name] == nil {
 			t.Fatal(ok, doc.Err(), m.breakers)

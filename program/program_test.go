@@ -217,7 +217,7 @@ func TestNewUser(t *testing.T) {
 		t.Errorf("exit code %d; stderr:\n%s", code, run.stderr.String())
 	}
 	events := wantJSONLines(t, run.stderr.String())
-	for _, name := range []string{"embedded_nats", "admin", "stopping", "drained", "stopped"} {
+	for _, name := range []string{"started", "embedded_nats", "admin", "stopping", "drained", "stopped"} {
 		if events[name] != 1 {
 			t.Errorf("%d events %q", events[name], name)
 		}

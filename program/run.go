@@ -72,6 +72,7 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	for _, w := range doc.Warnings {
 		log.Warn().Str("event", "config_warning").Int("line", w.Line).Str("path", w.Path).Msg(w.Problem)
 	}
+	a.tellStarted()
 	onForcedStop(ctx, a.tellForced)
 	scaled := scaler.beside(ctx, doc, log, halt)
 	err = a.run(ctx)
@@ -82,6 +83,16 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	}
 	log.Info().Str("event", "stopped").Send()
 	return nil
+}
+
+// tellStarted logs what runs here: who looks at a log of yesterday sees what has changed since.
+func (a *assembly) tellStarted() {
+	v := readVersion()
+	e := a.log.Info().Str("event", "started").Str("version", v.Version)
+	if v.Revision != "" {
+		e = e.Str("revision", v.Revision).Bool("modified", v.Modified)
+	}
+	e.Str("file", a.doc.Name).Str("config", a.doc.Digest).Send()
 }
 
 // tellForced logs that a second signal ends the process, and what it leaves behind.

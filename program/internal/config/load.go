@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +21,8 @@ type Document struct {
 	File File
 	// Exports: spans or metrics are sent somewhere, and the last ones take time at a stop.
 	Exports bool
+	// Digest is a short hash of its text: another one is another file.
+	Digest string
 
 	adapters []string // from outside
 	secrets  *secrets
@@ -54,6 +58,8 @@ func Parse(name string, content []byte, lookup func(string) (string, bool), adap
 }
 
 func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
+	sum := sha256.Sum256(content)
+	d.Digest = hex.EncodeToString(sum[:6])
 	t := &tree{doc: d.report, filled: d.secrets.filled, lookup: lookup}
 	values := t.parse(content)
 	if values == nil {

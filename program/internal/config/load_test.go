@@ -449,3 +449,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A file whose text was changed has another digest, and one that was not has the same.
+func TestDigest(t *testing.T) {
+	one, two := config.Parse("c.yaml", []byte("consumers: {}\n"), nil).Digest, config.Parse("c.yaml", []byte("consumers: {} \n"), nil).Digest
+	if same := config.Parse("d.yaml", []byte("consumers: {}\n"), nil).Digest; one == two || one != same || len(one) != 12 {
+		t.Errorf("digests %q, %q, %q", one, two, same)
+	}
+}
