@@ -480,7 +480,6 @@ func (f *feed) carries(p broker.Publisher) bool {
 	return f.emitter != nil && (p == nil || f.emitter.Carries(broker.Innermost(p)))
 }
 
-// errEmitsBefore is told at start where outputs are no part of the ack.
-var errEmitsBefore = errors.New("consumer: outputs are published before the ack and not with it: at least once; a broker that " +
-	"knows " +
-	"Outgoing.ID drops a repeat within its window")
+// errEmitsBefore is told at start where outputs could be part of the ack, and are not.
+var errEmitsBefore = errors.New("consumer: the source is transactional and Output goes to another cluster: outputs are " +
+	"published before the ack and not with it, at least once")

@@ -57,8 +57,8 @@ func (c *Consumer) open(ctx context.Context) error {
 		}
 		f.traits = t
 		f.emits(c.cfg.Output)
-		if f.output != nil && !f.carries(nil) {
-			observe(broker.Event{Kind: broker.Warning, Err: errEmitsBefore})
+		if f.emitter != nil && !f.carries(nil) {
+			observe(broker.Event{Kind: broker.Notice, Err: errEmitsBefore})
 		}
 		if c.cfg.ordered() && !f.retries && !t.Ordered {
 			observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
