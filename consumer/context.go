@@ -53,10 +53,7 @@ func (s *contextSlot) Err() error {
 func (s *contextSlot) Value(key any) any {
 	switch key {
 	case emitKey{}:
-		if s.feed.emitting {
-			return s
-		}
-		return nil
+		return s
 	case leavingKey{}:
 		return s.leaving
 	}

@@ -14,8 +14,15 @@ import (
 )
 
 // ErrCannotEmit says that nothing can be emitted: ctx is not that of a handler's call, or nobody would publish it, since the
-// source is not atomic (broker.Traits.Atomic) and there is no Config.Output.
+// source is not atomic (broker.Traits.Atomic) and there is no Config.Output. The error says which.
 var ErrCannotEmit = errors.New("consumer: nothing can be emitted here")
+
+var (
+	errNoCall = fmt.Errorf("%w: the context is not the one that a consumer gave its handler, nor made of it: hand that on",
+		ErrCannotEmit)
+	errNoOutput = fmt.Errorf("%w: the source is not transactional, and nothing is set to publish outputs: set Config.Output",
+		ErrCannotEmit)
+)
 
 // errOver says that the call is over that something was emitted in: its message is somebody else's to decide about.
 var errOver = errors.New("consumer: emitting: the handler's call is over")
@@ -60,8 +67,10 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 	switch {
 	case by != nil && !atomic:
 		return by.Publish(ctx, slices.Clone(outs)) // a copy, so that outs lies on the caller's stack where it is not published here
-	case s == nil, !atomic && s.feed.output == nil:
-		return ErrCannotEmit
+	case s == nil:
+		return errNoCall
+	case !atomic && s.feed.output == nil:
+		return errNoOutput
 	}
 	w := s.at.Load()
 	if w == nil {

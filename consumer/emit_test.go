@@ -267,9 +267,10 @@ func TestEmittingBeforeTheAckIsNoWarning(t *testing.T) {
 	}
 }
 
-// Who cannot emit is told.
+// Who cannot emit is told why, and what to do.
 func TestEmitWithoutTransactions(t *testing.T) {
-	if err := consumer.Emit(t.Context(), broker.Outgoing{Topic: "out"}); !errors.Is(err, consumer.ErrCannotEmit) {
+	err := consumer.Emit(t.Context(), broker.Outgoing{Topic: "out"})
+	if !errors.Is(err, consumer.ErrCannotEmit) || !strings.Contains(err.Error(), "context") {
 		t.Errorf("outside of a handler: %v", err)
 	}
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
@@ -280,7 +281,7 @@ func TestEmitWithoutTransactions(t *testing.T) {
 			return nil
 		}})
 		time.Sleep(time.Second)
-		if err := r.end(); err != nil || !errors.Is(got, consumer.ErrCannotEmit) {
+		if err := r.end(); err != nil || !errors.Is(got, consumer.ErrCannotEmit) || !strings.Contains(got.Error(), "Config.Output") {
 			t.Errorf("no Output: %v; %v", got, err)
 		}
 	})
