@@ -21,7 +21,8 @@ var (
 	ErrClosed = errors.New("broker: closed")
 
 	// ErrRefused is wrapped by a Publish error when the broker will never store the message as it is: too large, not
-	// authorized, no such stream. Do not repeat it unchanged.
+	// authorized. Do not repeat it unchanged. It is wrapped together with ErrNoTopic where there is no such topic or stream: that
+	// is cured by whoever makes it, and not by another try at once.
 	ErrRefused = errors.New("broker: refused for good")
 )
 

@@ -372,7 +372,8 @@ func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgo
 			continue
 		}
 		errs[i] = fmt.Errorf("publishing what was emitted: %w", of)
-		if errors.Is(of, broker.ErrRefused) {
+		// One that has no topic is retried: that may be made yet, and each message of a backlog would be a dead letter until then.
+		if errors.Is(of, broker.ErrRefused) && !errors.Is(of, broker.ErrNoTopic) {
 			errs[i] = Permanent(errs[i])
 		}
 	}

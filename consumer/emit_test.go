@@ -345,6 +345,35 @@ func TestOutputThatIsNotPublished(t *testing.T) {
 	})
 }
 
+// An output whose topic is not there fails as anything else does: what came before the topic was made is tried again.
+func TestOutputWithoutTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}, Leased: true, Strict: true})
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 1)
+		runs := 0
+		r := start(t, b, consumer.Config{
+			Output: p, DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Retry: consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second}},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				runs++
+				return consumer.Emit(ctx, emitted(m, "a"))
+			}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		letters := b.Messages("dead")
+		if runs != 3 || len(letters) != 1 {
+			t.Fatalf("%d runs and %d dead letters, want 3 and 1", runs, len(letters))
+		}
+		if why, _ := letters[0].Headers.Get(broker.HeaderError); !strings.Contains(string(why), `"out" does not exist`) {
+			t.Errorf("the letter says %s", why)
+		}
+	})
+}
+
 // What is emitted when the call is over, or was given up, or for a message that the call does not handle, is refused and not
 // dropped in silence.
 func TestEmitTooLate(t *testing.T) {

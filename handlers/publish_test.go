@@ -71,6 +71,7 @@ func TestPublishFailures(t *testing.T) {
 		permanent bool
 	}{
 		{&broker.PublishError{Errs: []error{fmt.Errorf("too large: %w", broker.ErrRefused)}}, true},
+		{&broker.PublishError{Errs: []error{fmt.Errorf("no out: %w: %w", broker.ErrNoTopic, broker.ErrRefused)}}, false},
 		{&broker.PublishError{Errs: []error{errors.New("no answer")}}, false},
 		{broker.ErrClosed, false},
 		{context.DeadlineExceeded, false},

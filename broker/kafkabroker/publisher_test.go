@@ -230,8 +230,9 @@ func TestPublishNamesTheTopic(t *testing.T) {
 				if e := pe.Errs[i]; e == nil || !strings.Contains(e.Error(), topic) || !strings.Contains(e.Error(), "does not exist") {
 					t.Errorf("%s: %v", topic, e)
 				}
-				if refused := errors.Is(pe.Errs[i], broker.ErrRefused); refused != (timeout == patience) {
-					t.Errorf("%s: refused is %v", topic, refused)
+				refused, missing := errors.Is(pe.Errs[i], broker.ErrRefused), errors.Is(pe.Errs[i], broker.ErrNoTopic)
+				if refused != (timeout == patience) || missing != refused {
+					t.Errorf("%s: refused is %v, missing is %v", topic, refused, missing)
 				}
 			}
 		})

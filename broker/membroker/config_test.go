@@ -77,9 +77,9 @@ func TestOpenNamesEachMistake(t *testing.T) {
 
 func TestStrictRefusesUnknownTopics(t *testing.T) {
 	b := New(Config{Strict: true, Topics: map[string]int{"orders": 1}})
-	if err := b.Produce(broker.Outgoing{Topic: "order"}); !errors.Is(err, broker.ErrRefused) ||
+	if err := b.Produce(broker.Outgoing{Topic: "order"}); !errors.Is(err, broker.ErrRefused) || !errors.Is(err, broker.ErrNoTopic) ||
 		!strings.Contains(err.Error(), `"order"`) {
-		t.Errorf("Produce: %v, want ErrRefused that names the topic", err)
+		t.Errorf("Produce: %v, want ErrRefused and ErrNoTopic that names the topic", err)
 	}
 	s := b.Source(SourceConfig{Topics: []string{"order"}})
 	o := broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}}

@@ -101,6 +101,8 @@ func TestPublishRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if err := one(t, p, o); !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), o.Topic) {
 				t.Fatalf("Publish: %v", err)
+			} else if missing := errors.Is(err, broker.ErrNoTopic); missing != (name == "no such stream") {
+				t.Errorf("ErrNoTopic: %t: %v", missing, err)
 			}
 		})
 	}
