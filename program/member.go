@@ -49,6 +49,9 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 	}
 	cfg := a.engine(at, c, m)
 	cfg.Sources = inputs
+	if m.publisher != nil && !transactional(from) {
+		cfg.Output = m.publisher
+	}
 	cfg.DrainTimeout, cfg.CancelGrace, cfg.CloseTimeout = drainOf(m.drain), grace, config.CloseTimeout
 	var err error
 	if cfg.Retry.Topics, err = retryTopics(cfg.Retry.Topics, c.Retry.Names(), from[0], m.publisher); err != nil {
@@ -58,6 +61,14 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 	m.consumer, err = consumer.New(cfg)
 	a.doc.FindConfig(at, c, err)
 	return m
+}
+
+// transactional says whether all sources write what handlers emit themselves, each to the cluster that it reads.
+func transactional(from []adapter) bool {
+	return !slices.ContainsFunc(from, func(one adapter) bool {
+		k, ok := one.section.(*config.Kafka)
+		return !ok || !k.Transactional
+	})
 }
 
 // newMember has what handlers are made with.

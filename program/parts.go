@@ -46,8 +46,8 @@ type AdapterSetup struct {
 type Broker struct {
 	// Source is where it reads. Run opens and closes it. Required.
 	Source broker.Source
-	// Publisher makes what dead letters, retry topics and the handler publish need; the program closes it. Called at most once. Nil:
-	// the consumer can have none of these.
+	// Publisher makes what dead letters, retry topics, the handler publish and handlers that emit (consumer.Emit) need; the program
+	// closes it. Called at most once. Nil: the consumer can have none of these.
 	Publisher func() (broker.Publisher, error)
 	// Topics are the topics that Source reads, as far as they are known, so that publish can refuse to feed its own source. Defaults
 	// to none.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,6 +218,42 @@ func TestBatchInAFile(t *testing.T) {
 			t.Errorf("%d dead letters, %d unsettled", len(dead), b.Unsettled("workers"))
 		}
 	})
+}
+
+// TestHandlerEmits: a handler of a file emits by its consumer's own publisher; what a run that failed emitted is dropped.
+func TestHandlerEmits(t *testing.T) {
+	for name, cfg := range map[string]membroker.Config{"leased": {Leased: true}, "atomic": {Atomic: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(cfg)
+				produceIn(t, b, "tea")
+				r := handlers.NewRegistry()
+				err := r.Register("emitting", func(_ *handlers.Setup, o handlers.Options) (consumer.Handler, error) {
+					return func(ctx context.Context, m *consumer.Message) error {
+						if err := consumer.Emit(ctx, broker.Outgoing{Topic: "out", Value: m.Value}); err != nil || m.Runs == 0 {
+							return cmp.Or(err, errors.New("the first run fails"))
+						}
+						return nil
+					}, o.Decode(&struct{}{})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stop := inFile(t, Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)}}, `consumers:
+  orders:
+    source: {memory: {topics: [in], group: workers}}
+    routes: [{handler: emitting}]
+`)
+				time.Sleep(time.Minute)
+				if log, err := stop(); err != nil {
+					t.Fatalf("%v\n%s", err, log)
+				}
+				if out := b.Messages("out"); len(out) != 1 || string(out[0].Value) != "tea" {
+					t.Errorf("%d outputs, want one", len(out))
+				}
+			})
+		})
+	}
 }
 
 // TestTimeOfBatches: a file's batch handler is timed as a route is.
