@@ -54,8 +54,9 @@ func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
 // Publish returns a handler that hands each message on: payload and key untouched, headers copied. Where the source is atomic
 // and p publishes to its cluster, the copy goes with the ack (consumer.EmitBy). Otherwise it acks after the broker has
 // confirmed. A repeat (a crash between the two) has the same ID, by which the broker or a reader can drop it. What the broker
-// refuses for good is Permanent; any other failure is retried, a topic that does not exist among them. sources are the topics that the consumer reads: To among them is
-// refused, as is, with ErrLoop, a message that comes from To. The caller closes p, after Run.
+// refuses for good is Permanent; any other failure is retried, a topic that does not exist among them. sources are the topics
+// that the consumer reads: To among them is refused, as is, with ErrLoop, a message that comes from To. The caller closes p,
+// after Run.
 func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Handler, error) {
 	if p == nil {
 		return nil, errors.New("publish: the publisher is nil")
