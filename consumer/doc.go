@@ -53,7 +53,7 @@
 //	revoke.go       follows claims to their end, and takes back what has not started
 //	watchdog.go     slow and stuck handlers; strays.go: those it gave up; stacks.go: where they are
 //	worker.go       calls handlers; context.go: with which context; around.go: for those who follow a call to its end;
-//	                emit.go: what they emit, and its way to the ack
+//	                emit.go: what they emit, and its way to the ack; record.go: what they emit in a test
 //	judge.go        what becomes of a message that failed; decide.go: the rules, without clock and I/O
 //	retries.go      where a failed message waits: at the broker, in a retry topic, or parked
 //	letters.go      publishes to dead letters and retry topics; outbox.go: what goes together; letter.go, headerstyle.go: their

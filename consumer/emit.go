@@ -18,8 +18,8 @@ import (
 var ErrCannotEmit = errors.New("consumer: nothing can be emitted here")
 
 var (
-	errNoCall = fmt.Errorf("%w: the context is not the one that a consumer gave its handler, nor made of it: hand that on",
-		ErrCannotEmit)
+	errNoCall = fmt.Errorf("%w: the context is not the one that a consumer gave its handler, nor made of it: hand that on "+
+		"(in a test, that of RecordEmits)", ErrCannotEmit)
 	errNoOutput = fmt.Errorf("%w: the source is not transactional, and nothing is set to publish outputs: set Config.Output",
 		ErrCannotEmit)
 )
@@ -62,7 +62,12 @@ func EmitBy(ctx context.Context, p broker.Publisher, outs ...broker.Outgoing) er
 type emitKey struct{}
 
 func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Outgoing) error {
-	s, _ := ctx.Value(emitKey{}).(*contextSlot)
+	in := ctx.Value(emitKey{})
+	if e, ok := in.(*Emitted); ok && by == nil {
+		e.add(outs)
+		return nil
+	}
+	s, _ := in.(*contextSlot)
 	atomic := s != nil && s.feed.carries(by)
 	switch {
 	case by != nil && !atomic:

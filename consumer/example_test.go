@@ -389,3 +389,17 @@ func ExampleSlogLogger() {
 	_ = c.Run(ctx)
 	// Output: level=WARN msg=failed consumer=consumer event=failed topic=orders partition=0 offset=0 attempt=1 error="no tea" class=error runs=1 verdict=retry delay_ms=3600000
 }
+
+// A test of a handler that emits calls it, and looks at what it emitted.
+func ExampleRecordEmits() {
+	handle := func(ctx context.Context, m *consumer.Message) error {
+		return consumer.Emit(ctx, broker.Outgoing{Topic: "bills", Key: m.Key, Value: append([]byte("a bill for "), m.Value...)})
+	}
+
+	ctx, emitted := consumer.RecordEmits(context.Background())
+	err := handle(ctx, &consumer.Message{Value: []byte("tea")})
+	for _, o := range emitted.Outs() {
+		fmt.Printf("%s: %s, error: %v\n", o.Topic, o.Value, err)
+	}
+	// Output: bills: a bill for tea, error: <nil>
+}
