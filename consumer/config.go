@@ -98,7 +98,8 @@ type Config struct {
 type Pool struct {
 	// Min workers are always there. Defaults to 1.
 	Min int `yaml:"min" want:"1.."`
-	// Max workers at most. Raise it for handlers that mostly wait, as long as what they wait for can take it. Defaults to 64.
+	// Max workers at most. Raise it for handlers that mostly wait, as long as what they wait for can take it. Defaults to 64, or
+	// Min if that is more.
 	Max int `yaml:"max" want:"1.."`
 	// IdleTimeout is after how long without work a worker reports idle. Defaults to 1 s.
 	IdleTimeout time.Duration `yaml:"idle_timeout" want:">0"`
