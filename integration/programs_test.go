@@ -32,7 +32,7 @@ func TestPrograms(t *testing.T) {
 	orders := []broker.Outgoing{{Value: []byte(`{"id": "o-7", "crates": 3}`)}, {Value: []byte(`{"id": "o-8"}`)},
 		{Value: []byte("no JSON")}}
 	for name, on := range map[string]func(t *testing.T) (env string, publish func(ms []broker.Outgoing) error, letters func() int64){
-		"kafka": programOnKafka, "nats": programOnNATS,
+		"kafka": programOnKafka, "nats": programOnNATS, "production": programOnNATS,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +40,7 @@ func TestPrograms(t *testing.T) {
 			env, publish, letters := on(t)
 			var out output
 			cmd := exec.Command(bin)
-			cmd.Env = append(os.Environ(), env)
+			cmd.Env = append(os.Environ(), env, "ADMIN_ADDR=127.0.0.1:0")
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
