@@ -11,6 +11,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// logger is the parts' own, or else the file's.
+func (p Parts) logger(c config.Log, w io.Writer) zerolog.Logger {
+	if p.Logger != nil {
+		return p.Logger.Hook(zerolog.HookFunc(tracing.LogHook))
+	}
+	return newLogger(c, w)
+}
+
 // newLogger writes JSON, one event a line; for people at a terminal, text. The configuration was checked.
 func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 	format := c.Format

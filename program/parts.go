@@ -11,6 +11,7 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 )
 
 // Parts are what a main function of your own adds to longshore. The zero value adds nothing.
@@ -26,6 +27,9 @@ type Parts struct {
 	// Observers are told what happens in a consumer, by its name; what they are told, and how, is written at consumer.Observer.
 	// Called once for each consumer of a file, also by config check. Defaults to none.
 	Observers func(consumer string) []consumer.Observer
+	// Logger gets what run logs, with all its levels, in place of what the section log of the file says: for a team whose programs
+	// log by log/slog, what consumer.SlogLogger makes of their handler. Defaults to nil: the file's.
+	Logger *zerolog.Logger
 }
 
 // An Adapter makes what a consumer needs of a broker, of its section in a configuration file. It decodes the options strictly

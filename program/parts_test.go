@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -254,6 +255,32 @@ func TestHandlerEmits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLoggerFromOutside: a logger of the parts gets what the file's section log would write.
+func TestLoggerFromOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{})
+		var records lockedBuffer
+		logger := consumer.SlogLogger(slog.NewTextHandler(&records, nil))
+		stop := inFile(t, Parts{Adapters: map[string]Adapter{"memory": memory(b)}, Logger: &logger}, `log: {level: error}
+consumers:
+  orders:
+    source: {memory: {topics: [in], group: workers}}
+    routes: [{handler: log}]
+`)
+		produceIn(t, b, "tea")
+		time.Sleep(time.Second)
+		written, err := stop()
+		if err != nil || written != "" {
+			t.Errorf("%v; on standard error: %s", err, written)
+		}
+		for _, want := range []string{"msg=state", "state=running", "event=stopping", "msg=message"} {
+			if !strings.Contains(records.String(), want) {
+				t.Errorf("no %s in\n%s", want, records.String())
+			}
+		}
+	})
 }
 
 // TestTimeOfBatches: a file's batch handler is timed as a route is.

@@ -61,7 +61,7 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 		return usageError{err}
 	}
 	writeOn(ctx)
-	log := newLogger(doc.File.Log, stderr)
+	log := p.logger(doc.File.Log, stderr)
 	defer adoptLog(log)()
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
