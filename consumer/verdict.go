@@ -133,8 +133,13 @@ func panicOf(err error) (*PanicError, bool) {
 // lateError is what a handler returned after its context was ended by its timeout.
 type lateError struct{ err error }
 
-func (e *lateError) Error() string   { return ErrTimeout.Error() + ": " + e.err.Error() }
 func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
+func (e *lateError) Error() string {
+	if errors.Is(e.err, ErrTimeout) { // it is the cause that the context gave
+		return e.err.Error()
+	}
+	return ErrTimeout.Error() + ": " + e.err.Error()
+}
 
 // lateErrors are errs, each of them late.
 func lateErrors(errs []error) []error {

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 )
@@ -195,4 +197,29 @@ func TestStuckHandlerIsReplacedOnceThePoolKnows(t *testing.T) {
 			time.Sleep(10 * time.Second) // the observer's
 		})
 	}
+}
+
+// A handler whose error says that its time was over is not told so twice.
+func TestTimeoutIsSaidOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{
+			Timeout: time.Second, Retry: consumer.Retry{MaxAttempts: 1},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(ctx context.Context, _ *consumer.Message) error {
+				<-ctx.Done()
+				return fmt.Errorf("warehouse: %w", context.Cause(ctx))
+			}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		letters := b.Messages("dead")
+		if len(letters) != 1 {
+			t.Fatalf("%d dead letters", len(letters))
+		}
+		if why, _ := letters[0].Headers.Get(broker.HeaderError); string(why) != "warehouse: consumer: handler timed out" {
+			t.Errorf("the letter says %q", why)
+		}
+	})
 }
