@@ -52,7 +52,7 @@
 //	                     decision within what gauge.go (cgroup.go, cputime_unix.go, cputime_other.go) says of memory and processors
 //	policy.go            what a policy sees and says; reason.go: the reasons, which metrics, page and logs have, too
 //	status.go            ReportStatus, the default policy: when it grows and shrinks; proof.go: what proves that more, or less, is
-//	                     better
+//	                     better; refusal.go: what it makes of a downstream that refuses
 //	classic.go, threshold.go, aimd.go   the others
 //
 // A rule that holds whatever the policy, as one about memory, is the guard's. Whoever has a Pool changes its size by SetLimits

@@ -8,10 +8,9 @@ import (
 
 // Knobs of ReportStatus. Times and shares: but for freeSize nothing here depends on how large a pool is.
 const (
-	drainTime  = 250 * time.Millisecond // in which a backlog should be gone
-	freeSize   = 16                     // so many workers need no evidence
-	busyCPU    = 0.95                   // share of the processors in use at which more workers bring nothing
-	fewRefused = 1. / 16                // of what ends: a downstream that refuses so many is not full
+	drainTime = 250 * time.Millisecond // in which a backlog should be gone
+	freeSize  = 16                     // so many workers need no evidence
+	busyCPU   = 0.95                   // share of the processors in use at which more workers bring nothing
 )
 
 // ReportStatus is the default policy: as many workers as bring something. The package's text has it in five sentences.
@@ -99,64 +98,6 @@ func (s *reportStatus) decide(o Observation) Decision {
 		return d
 	}
 	return s.grow(o)
-}
-
-// refuse: the downstream says that it is full. The last growth is undone, or an eighth of the workers goes; and when what they
-// have in hand has ended, more. What was done before is kept, for it may show that less hurts.
-func (s *reportStatus) refuse(o Observation) (Decision, bool) {
-	s.refusals.sum = 0
-	if o.Now-s.refusedAt < max(2*tick, o.Rates.Handler) || o.Workers <= o.Min {
-		return Decision{}, false
-	}
-	if y := s.read(&s.change, &o); s.before.n == 0 && y.done >= 8 {
-		s.before = y
-		n := float64(o.Done - s.change.Done)
-		x := float64(o.Refused-s.change.Refused) / n
-		s.refusals.share = min(0.9, x+sure*math.Sqrt(x*(1-x)/n))
-	}
-	keep := (1 - part) * float64(o.Workers)
-	if n := s.change.Workers; n < o.Workers {
-		keep = min(keep, float64(n))
-	}
-	s.refusedAt, s.ref = o.Now, yard{}
-	return s.bar(o, keep, mostHold, ReasonLimit, "the downstream is full"), true
-}
-
-// relent: fewer workers do less than those did whom the downstream had enough of. So many are refused whatever is done.
-func (s *reportStatus) relent(o Observation, y yard) (Decision, bool) {
-	if y.n >= s.before.n {
-		s.before = yard{}
-		return Decision{}, false
-	}
-	v := s.weigh(s.before, y)
-	if v.less {
-		s.before, s.refusals.usual = yard{}, 0
-	}
-	if !v.more {
-		return Decision{}, false
-	}
-	s.ref, s.before, s.most, s.hold = s.before, yard{}, 0, firstHold
-	s.ref.proven, s.refusals.usual = true, s.refusals.share
-	return Decision{Target: int(s.ref.n), Force: true, Reason: ReasonUndo, Detail: "less hurts", Next: tick}, true
-}
-
-// refusals tell a full downstream from one that refuses some for reasons of their own, as the limit of one customer.
-type refusals struct {
-	refused, served int64
-	sum             float64 // the logarithm of a likelihood ratio, never under 0
-	share           float64 // that was refused when workers were first taken away for it
-	usual           float64 // the share that is refused with fewer workers, too, until fewer do as much; 0: is not known
-}
-
-// many takes what ended since the last look, and says whether too many were refused to be the usual share, or fewRefused: the
-// cumulative sum test (Page 1954) between that and four times as many.
-func (r *refusals) many(o *Observation) bool {
-	refused, served := float64(o.Refused-r.refused), float64(max(0, o.served()-r.served))
-	r.refused, r.served = o.Refused, max(r.served, o.served())
-	few := max(fewRefused, r.usual)
-	full := min(4*few, (1+few)/2)
-	r.sum = max(0, r.sum+refused*math.Log(full/few)+served*math.Log((1-full)/(1-few)))
-	return r.sum > 2*proof
 }
 
 // shrink lets those go that asked to.
