@@ -29,7 +29,8 @@
 //	classic.go         where the members make the plans; heartbeats.go; ownership.go: what we have; balancer.go, subscription.go:
 //	                   the plans
 //	modern.go          where the broker does, talking; member.go: deciding; beat.go: what is said; settings.go: the group's
-//	auto.go            which of the two it is; spoken.go: which of them the group speaks
+//	auto.go            which of the two it is; spoken.go: which of them the group speaks; described.go: what a classic one says
+//	                   of itself
 //	holdings.go        the lock over all that decides, of which the following have none
 //	roster.go          which partitions there are; claims.go: how claims begin and end
 //	lists.go           partitions by what may be done with them now

@@ -85,12 +85,6 @@ func (k *coordinator) isForeign(ctx context.Context) bool {
 	return err == nil && d.state == stateDead || codeOf(err) == kafka.GroupIdNotFound
 }
 
-// States of a classic group.
-const (
-	stateDead    = "Dead"               // there is none
-	stateJoining = "PreparingRebalance" // it waits for all members to join
-)
-
 // foreign says so, with what was answered.
 func (k *coordinator) foreign(err error) error {
 	return fmt.Errorf("%w: %w", wrong("Group",
