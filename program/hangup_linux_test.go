@@ -22,25 +22,11 @@ func TestHangUpDrains(t *testing.T) {
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	defer signal.Stop(hangUps)
-	dir, port := t.TempDir(), freePort(t)
-	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; while [ ! "+
-		"-e go ]; do sleep 0.1; done; echo > ended'], dir: "+dir+"}}]"))
-	run := launch(t, dir, "run", "-c", "c.yaml")
-	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
-	if code := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1").code(t); code != 0 {
-		t.Fatalf("produce: %d", code)
-	}
-	run.eventually(t, "a handler runs", func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
+	run, drains := launchBusy(t)
 	run.signal(t, syscall.SIGHUP)
 	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
 	run.signal(t, syscall.SIGHUP)
-	writeFile(t, dir, "go", "")
-	if code := run.code(t); code != 0 {
-		t.Errorf("exit code %d\n%s", code, run.stderr.String())
-	}
-	if _, err := os.Stat(filepath.Join(dir, "ended")); err != nil {
-		t.Errorf("the handler did not end: %v", err)
-	}
+	drains()
 }
 
 // TestDrainsWithoutReader: who reads the log is gone when the stop comes, as tee is after a Ctrl-C that both got. The drain waits

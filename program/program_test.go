@@ -263,24 +263,34 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 // TestSignalTwiceAtOnce: timeout sends its signal to the program and to the group that this is in. That is one stop.
 func TestSignalTwiceAtOnce(t *testing.T) {
 	t.Parallel()
+	run, drains := launchBusy(t)
+	run.signal(t, syscall.SIGTERM)
+	run.signal(t, syscall.SIGINT) // two of one kind may be one for the kernel already
+	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
+	drains()
+}
+
+// launchBusy starts the program with a handler that runs until drains is called, which wants both to end as they should.
+func launchBusy(t *testing.T) (run *program, drains func()) {
+	t.Helper()
 	dir, port := t.TempDir(), freePort(t)
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: exec, with: {command: [sh, -c, 'echo > started; while [ ! "+
 		"-e go ]; do sleep 0.1; done; echo > ended'], dir: "+dir+"}}]"))
-	run := launch(t, dir, "run", "-c", "c.yaml")
+	run = launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
 	if code := launch(t, dir, "produce", "--url", "nats://127.0.0.1:"+port, "--count", "1").code(t); code != 0 {
 		t.Fatalf("produce: %d", code)
 	}
 	run.eventually(t, "a handler runs", func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
-	run.signal(t, syscall.SIGTERM)
-	run.signal(t, syscall.SIGINT) // two of one kind may be one for the kernel already
-	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
-	writeFile(t, dir, "go", "")
-	if code := run.code(t); code != 0 {
-		t.Errorf("exit code %d\n%s", code, run.stderr.String())
-	}
-	if _, err := os.Stat(filepath.Join(dir, "ended")); err != nil {
-		t.Errorf("the handler did not end: %v", err)
+	return run, func() {
+		t.Helper()
+		writeFile(t, dir, "go", "")
+		if code := run.code(t); code != 0 {
+			t.Errorf("exit code %d\n%s", code, run.stderr.String())
+		}
+		if _, err := os.Stat(filepath.Join(dir, "ended")); err != nil {
+			t.Errorf("the handler did not end: %v", err)
+		}
 	}
 }
 
