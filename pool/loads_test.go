@@ -272,6 +272,19 @@ func hostile() []load {
 	}
 }
 
+// slow are handlers of seconds: what few of them do in the time that is looked at proves next to nothing.
+func slow() []load {
+	return []load{
+		{name: "Q1 exponential 2s, 60/s", need: 120, graded: 1, service: exponential(2 * sec), phases: step(sec, 60, 60*sec, 30*sec),
+			mean: 2},
+		{name: "Q2 exponential 5s, 10/s", need: 50, graded: 1, service: exponential(5 * sec), phases: step(sec, 10, 90*sec, 30*sec),
+			mean: 5},
+		{name: "Q3 exponential 1s, then 10s, 15/s", need: 150, graded: 2,
+			service: from(40*sec, exponential(sec), exponential(10*sec)),
+			phases:  []phase{{sec, 0}, {39 * sec, 15}, {80 * sec, 15}}, ideal: 1 + 39*15 + 80*150},
+	}
+}
+
 // disturbed are loads on a machine or a downstream that others use, too: what comes out changes by multiples with the workers
 // the same.
 func disturbed() []load {
@@ -289,7 +302,7 @@ func disturbed() []load {
 
 // loads are all of them.
 func loads() (all []load) {
-	for _, ls := range [][]load{clean(), computing(), scattered(), hostile(), disturbed()} {
+	for _, ls := range [][]load{clean(), computing(), scattered(), hostile(), slow(), disturbed()} {
 		all = append(all, ls...)
 	}
 	for i := range all {

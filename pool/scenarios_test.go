@@ -64,6 +64,9 @@ var limits = map[string]bounds{
 	"H9":  {t90: 100 * ms, ratio: 1.5},
 	"P":   {p99: 30 * ms, ratio: 1.6, peak: 45, quick: true},
 	"J":   {t90: 45 * sec, ratio: 1.2},
+	"Q1":  {t90: 9 * sec, ratio: 1.3, starved: 4 * sec},
+	"Q2":  {t90: 18 * sec, ratio: 1.4, starved: 4 * sec},
+	"Q3":  {t90: 25 * sec, ratio: 1.3, starved: 4 * sec, quick: true},
 	"L":   {ratio: 1.55, reversals: 10, quick: true},
 	"N":   {ratio: 1.5, reversals: 10},
 }
