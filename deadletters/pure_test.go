@@ -242,6 +242,10 @@ func TestPlanner(t *testing.T) {
 			t.Errorf("from the beginning: %+v", got)
 		}
 	}
+	p := planner{stays: map[int32]bool{0: true}} // what stays anyhow is not counted among those that would be lost
+	if p.add(letters[1], true); p.plan.Waiting != 0 || p.plan.Letters != 1 {
+		t.Errorf("one that cannot be deleted: %+v", p.plan)
+	}
 }
 
 // Whatever is in the journal, or in a letter's headers, is read without a panic, and within bounds.

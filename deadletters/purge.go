@@ -22,10 +22,11 @@ type trimmer interface {
 
 // A PurgePlan is what a purge would delete.
 type PurgePlan struct {
-	// Letters is how many letters the filter chose, and Waiting how many of them were not replayed, or are uncertain.
-	Letters, Waiting int64
-	// Places are the letters that can be deleted.
-	Places []broker.Place
+	// Letters is how many letters the filter chose.
+	Letters int64
+	// Places are the letters that can be deleted, and Waiting is how many of these were not replayed, or are uncertain.
+	Places  []broker.Place
+	Waiting int64
 	// Behind are letters that cannot be deleted, since a letter that is to stay is stored before them in their partition, and First
 	// is the first such letter. It is only so on Kafka, which cuts logs off at their beginning.
 	Behind int64
@@ -74,9 +75,6 @@ func (p *planner) add(x *Letter, chosen bool) {
 		return
 	}
 	p.plan.Letters++
-	if x.State != Replayed {
-		p.plan.Waiting++
-	}
 	switch {
 	case p.single:
 	case p.stays[x.Partition]:
@@ -91,6 +89,9 @@ func (p *planner) add(x *Letter, chosen bool) {
 		p.plan.trim[x.Partition] = x.Offset + 1
 	}
 	p.plan.Places = append(p.plan.Places, x.Place)
+	if x.State != Replayed {
+		p.plan.Waiting++
+	}
 }
 
 // ErrAnew says that a topic was deleted and made again since a purge was planned, so that other letters are at its places.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,11 +158,18 @@ func TestDLQListAndShow(t *testing.T) {
 		}{
 			{"--class timeout", 1}, {"--handler orders", 3}, {"--handler nobody", 0}, {"--key key-0", 2}, {"--origin orders",
 				3}, {"--since 1h", 3}, {"--until 1h", 0},
-			{"--since 2020-01-01T00:00:00Z --until 2021-01-01T00:00:00Z", 0}, {"--state replayed", 0}, {f.place(1), 1}, {"--limit 2", 2},
+			{"--since 2020-01-01T00:00:00Z --until 2021-01-01T00:00:00Z", 0}, {"--state replayed", 0}, {f.place(1), 1},
+			{"--limit 2", 3}, // stderr is there, too
+			{"--limit 3", 3},
 		} {
 			lines := strings.Count(f.must(t, append([]string{"list", "--json"}, strings.Fields(c.args)...)...), "\n")
 			if lines != c.want {
 				t.Errorf("%s: %d letters, want %d", c.args, lines, c.want)
+			}
+		}
+		for args, more := range map[string]bool{"--limit 2": true, "--limit 3": false, "--limit 1 --key key-1": false} {
+			if out := f.must(t, append([]string{"list"}, strings.Fields(args)...)...); strings.Contains(out, "there are more") != more {
+				t.Errorf("%s:\n%s", args, out)
 			}
 		}
 		show := f.must(t, "show", f.place(1))
@@ -342,8 +350,7 @@ func TestDLQPurge(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		if out, err := f.dlq(t, "purge", f.place(0)); err == nil ||
-			!strings.Contains(out, "Delete 1 letter of dead.orders (of those chosen 1 were never replayed, or perhaps not)? It cannot "+
-				"be undone. [y/N]") {
+			!strings.Contains(out, "Delete 1 letter of dead.orders (1 not replayed, as far as is known)? It cannot be undone. [y/N]") {
 			t.Errorf("unasked: %v\n%s", err, out)
 		}
 		if n := len(f.stored(t, "dead.orders")); n != 5 {
@@ -373,6 +380,40 @@ func TestDLQPurge(t *testing.T) {
 		if out := f.must(t, "purge"); out != "no letter to delete\n" {
 			t.Errorf("none: %s", out)
 		}
+	})
+}
+
+// TestDLQPurgeJSON: a script is told what went, or would go, and what did not and why.
+func TestDLQPurgeJSON(t *testing.T) {
+	t.Parallel()
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		f.bury(t, "orders", "0", "1", "2")
+		f.must(t, "replay", f.place(0))
+		purge := func(want purgeJSON, failed bool, args ...string) {
+			t.Helper()
+			out, err := f.dlq(t, append([]string{"purge", "--json"}, args...)...)
+			var got purgeJSON
+			object := out[max(0, strings.LastIndex(out, "{")):] // after the question, on stderr
+			if jerr := json.Unmarshal([]byte(object), &got); jerr != nil || (err != nil) != failed {
+				t.Fatalf("%q: %v %v\n%s", args, err, jerr, out)
+			}
+			if want.Topic = "dead.orders"; !reflect.DeepEqual(got, want) {
+				t.Errorf("%q: %+v, want %+v", args, got, want)
+			}
+		}
+		none := []string{}
+		all := []string{f.place(0), f.place(1), f.place(2)}
+		purge(purgeJSON{DryRun: true, Chosen: 3, Deleted: 3, NotReplayed: 2, Letters: all}, false, "--dry-run")
+		purge(purgeJSON{Chosen: 3, Letters: none}, true) // nobody says yes
+		if f.kafka {
+			behind := purgeJSON{Chosen: 2, Behind: 1, FirstBehind: f.place(2), Letters: none}
+			purge(behind, true, "--yes", f.place(0), f.place(2))
+			behind.Deleted, behind.Letters = 1, all[:1] // of which none waits
+			purge(behind, false, "--yes", "--partly", f.place(0), f.place(2))
+		} else {
+			purge(purgeJSON{Chosen: 2, Deleted: 2, NotReplayed: 1, Letters: []string{all[0], all[2]}}, false, "--yes", all[0], all[2])
+		}
+		purge(purgeJSON{Letters: none}, false, "--yes", "--class", "decode")
 	})
 }
 

@@ -25,7 +25,7 @@ func newDLQList(p Parts) *cobra.Command {
 		Short: "List dead letters",
 		Long: "Lists dead letters in the order of their topic, or those that the flags choose. With --json an object a line. What " +
 			"comes from messages is\n" +
-			"escaped.",
+			"escaped. Where --limit left some out, stderr says that there are more.",
 		Example: "  longshore dlq list -c c.yaml --class timeout --since 2h\n  longshore dlq list --topic orders-dead --state " +
 			"waiting --json",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -46,11 +46,13 @@ func newDLQList(p Parts) *cobra.Command {
 				return err
 			}
 			box.narrow(&filter)
-			out, n := newLetterTable(cmd.OutOrStdout()), 0
+			out, n, more := newLetterTable(cmd.OutOrStdout()), 0, false
 			err = box.List(cmd.Context(), filter, func(l *deadletters.Letter) error {
-				if n++; limit > 0 && n > limit {
+				if limit > 0 && n == limit {
+					more = true
 					return broker.ErrStopScan
 				}
+				n++
 				if asJSON {
 					return writeJSON(cmd.OutOrStdout(), letterOf(box.topic, l, false))
 				}
@@ -59,7 +61,11 @@ func newDLQList(p Parts) *cobra.Command {
 			if err == nil && n == 0 && !asJSON {
 				fmt.Fprintln(cmd.OutOrStdout(), "no letters")
 			}
-			return errors.Join(err, out.flush())
+			err = errors.Join(err, out.flush())
+			if more { // there is no telling how many without reading them all
+				fmt.Fprintf(cmd.ErrOrStderr(), "these are the first %d: there are more\n", limit)
+			}
+			return err
 		},
 	}
 	t.flags(cmd)

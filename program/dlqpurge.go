@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/spf13/cobra"
 )
@@ -18,7 +19,7 @@ type dlqPurge struct {
 	target              dlqTarget
 	filter              deadletters.Filter
 	yes, dryRun, partly bool
-	all                 bool
+	all, asJSON         bool
 }
 
 func newDLQPurge(parts Parts) *cobra.Command {
@@ -31,7 +32,7 @@ func newDLQPurge(parts Parts) *cobra.Command {
 			"messages. Kafka cuts a\n" +
 			"partition's log off at its beginning and nowhere else: letters behind one that is to stay cannot be deleted there, which " +
 			"is refused unless\n" +
-			"--partly is set.",
+			"--partly is set. With --json an object on stdout says what was deleted; the question goes to stderr.",
 		Example: "  longshore dlq purge -c c.yaml --state replayed\n  longshore dlq purge --topic orders-dead --until 720h --yes\n" +
 			"  longshore dlq purge --subject dead.orders --all --yes",
 		Args: func(cmd *cobra.Command, args []string) (err error) {
@@ -49,6 +50,7 @@ func newDLQPurge(parts Parts) *cobra.Command {
 	f.BoolVar(&p.all, "all", false, "delete every letter: with --yes, where nothing is chosen")
 	f.BoolVar(&p.partly, "partly", false, "on Kafka: delete those that can be deleted")
 	f.BoolVar(&p.dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	f.BoolVar(&p.asJSON, "json", false, "print what was deleted as JSON")
 	return cmd
 }
 
@@ -81,35 +83,93 @@ func (p *dlqPurge) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
+	deleted := plan.Places
+	if err = p.carryOut(ctx, box, plan, stdin, p.people(stdout, stderr)); err != nil {
+		deleted = nil
+	}
+	if p.asJSON && (err == nil || errors.Is(err, errNotPurged)) {
+		return errors.Join(err, writeJSON(stdout, p.summary(box.topic, plan, deleted)))
+	}
+	return err
+}
+
+// people is where the question and what is said to people go: with --json nothing but that is on stdout.
+func (p *dlqPurge) people(stdout, stderr io.Writer) io.Writer {
+	if p.asJSON {
+		return stderr
+	}
+	return stdout
+}
+
+// errNotPurged says that nothing was tried.
+var errNotPurged = errors.New("nothing was deleted")
+
+// carryOut asks, where that is wanted, and deletes.
+func (p *dlqPurge) carryOut(ctx context.Context, box *deadBox, plan deadletters.PurgePlan, stdin io.Reader, out io.Writer) error {
 	if plan.Behind > 0 {
 		why := fmt.Errorf("%d of %s stand behind others that are to stay, the first is %s: Kafka deletes a log only from its beginning",
 			plan.Behind, lettersText(plan.Letters), deadletters.FormatPlace(plan.First))
 		if !p.partly && !p.dryRun {
-			return fmt.Errorf("nothing was deleted: %w; choose those before them too, or delete the other %d with --partly", why,
+			return fmt.Errorf("%w: %w; choose those before them too, or delete the other %d with --partly", errNotPurged, why,
 				len(plan.Places))
 		}
-		fmt.Fprintln(stdout, why)
+		fmt.Fprintln(out, why)
 	}
 	if len(plan.Places) == 0 {
-		fmt.Fprintln(stdout, "no letter to delete")
+		p.say(out, "no letter to delete")
 		return nil
 	}
 	what := fmt.Sprintf("%s of %s", lettersText(int64(len(plan.Places))), escape(box.topic))
 	if plan.Waiting > 0 {
-		what += fmt.Sprintf(" (of those chosen %d were never replayed, or perhaps not)", plan.Waiting)
+		what += fmt.Sprintf(" (%d not replayed, as far as is known)", plan.Waiting)
 	}
 	if p.dryRun {
-		fmt.Fprintf(stdout, "would delete %s\n", what)
+		p.say(out, "would delete "+what)
 		return nil
 	}
-	if !p.yes && !agreed(ctx, stdin, stdout, "Delete "+what+"? It cannot be undone. [y/N] ") {
-		return errors.New("nothing was deleted")
+	if !p.yes && !agreed(ctx, stdin, out, "Delete "+what+"? It cannot be undone. [y/N] ") {
+		return errNotPurged
 	}
 	if err := box.Purge(ctx, plan); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "deleted %s\n", lettersText(int64(len(plan.Places))))
+	p.say(out, "deleted "+lettersText(int64(len(plan.Places))))
 	return nil
+}
+
+// say tells people what the JSON says.
+func (p *dlqPurge) say(out io.Writer, text string) {
+	if !p.asJSON {
+		fmt.Fprintln(out, text)
+	}
+}
+
+// A purgeJSON is what --json prints.
+type purgeJSON struct {
+	Topic       string   `json:"topic"`
+	DryRun      bool     `json:"dry_run"`
+	Chosen      int64    `json:"chosen"`
+	Deleted     int      `json:"deleted"` // with dry_run: would be
+	NotReplayed int64    `json:"not_replayed"`
+	Behind      int64    `json:"behind"`
+	FirstBehind string   `json:"first_behind,omitempty"`
+	Letters     []string `json:"letters"` // those deleted
+}
+
+func (p *dlqPurge) summary(topic string, plan deadletters.PurgePlan, deleted []broker.Place) purgeJSON {
+	j := purgeJSON{
+		Topic: topic, DryRun: p.dryRun, Chosen: plan.Letters, Deleted: len(deleted), Behind: plan.Behind, Letters: []string{},
+	}
+	if plan.Behind > 0 {
+		j.FirstBehind = deadletters.FormatPlace(plan.First)
+	}
+	if len(deleted) > 0 {
+		j.NotReplayed = plan.Waiting
+	}
+	for _, one := range deleted {
+		j.Letters = append(j.Letters, deadletters.FormatPlace(one))
+	}
+	return j
 }
 
 // agreed asks, and takes only y or yes for it. A signal is no.

@@ -233,7 +233,7 @@ func (v *planView) planPurge(ctx context.Context, o order, box Letters) error {
 	v.Fields = append(v.Fields, field{"sum", p.Sum()})
 	v.Lines = append(v.Lines, fmt.Sprintf("%s would be deleted for good. It cannot be undone.", letters(v.Number)))
 	if p.Waiting > 0 {
-		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen were never replayed, or perhaps not.", letters(p.Waiting)))
+		v.Lines = append(v.Lines, fmt.Sprintf("Not replayed, as far as is known: %s of these.", letters(p.Waiting)))
 	}
 	if p.Behind > 0 {
 		v.Lines = append(v.Lines, fmt.Sprintf("%s of those chosen stand behind others that are to stay, the first is %s: Kafka "+
