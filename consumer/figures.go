@@ -29,6 +29,8 @@ type Stats struct {
 	Deferred int64
 	// DeadLettered: published, confirmed and acked.
 	DeadLettered int64
+	// LettersDelayed: dead letters that could not be published so far. Each is held here, and tried again; they are in InFlight.
+	LettersDelayed int
 	// GivenBack to the broker without a finished run.
 	GivenBack int64
 	// Lost: settles that came too late.
@@ -73,8 +75,8 @@ func (f *figures) stats() Stats {
 		State: f.life.at(), Paused: f.intake.gate.isShut(),
 		Received: f.intake.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
 		Retried: n.retried.Load(), RetryPublished: n.retryPublished.Load(), Deferred: n.deferred.Load(),
-		DeadLettered: n.deadLettered.Load(),
-		GivenBack:    n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
+		DeadLettered: n.deadLettered.Load(), LettersDelayed: f.letters.delayed(),
+		GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
 		InFlight: f.till.held.Load(), Parked: f.parked.len(), Stuck: int(f.workers.stuck.Load()),
 	}
 	for _, t := range f.claims.lanes.all() {

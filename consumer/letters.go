@@ -27,6 +27,7 @@ type letters struct {
 	mu    sync.Mutex
 	boxes map[string]*outbox // by topic: one that is down holds nothing that goes to another
 	open  map[*Message]bool  // not settled, wherever they are
+	late  int                // of these, dead letters that could not be published so far
 	wg    sync.WaitGroup
 }
 
@@ -71,7 +72,17 @@ func (d *letters) done(xs ...letter) {
 	defer d.mu.Unlock()
 	for _, x := range xs {
 		delete(d.open, x.m)
+		if x.tries > 0 {
+			d.late--
+		}
 	}
+}
+
+// delayed is how many dead letters could not be published so far.
+func (d *letters) delayed() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.late
 }
 
 func (d *letters) enqueue(x letter) {
@@ -224,7 +235,11 @@ func (d *letters) over(x letter) bool {
 
 // putOff holds x until its publish is tried again.
 func (d *letters) putOff(x letter, err error) {
-	x.tries++
+	if x.tries++; x.tries == 1 {
+		d.mu.Lock()
+		d.late++
+		d.mu.Unlock()
+	}
 	refused := errors.Is(err, broker.ErrRefused)
 	wait := publishBackoff.delay(x.tries, chance.Float64())
 	if refused {

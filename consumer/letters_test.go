@@ -63,10 +63,16 @@ func TestDeadLetterTopicDownHoldsNoWorker(t *testing.T) {
 			t.Errorf("%d good messages were handled while the dead-letter topic was down, want %d", good.Load(), messages-bad)
 		}
 		wantUnsettled(t, b, bad)
+		if n := r.Stats().LettersDelayed; n != bad {
+			t.Errorf("%d letters are said to be delayed, want %d", n, bad)
+		}
 		p.set(nil)
 		time.Sleep(time.Minute)
 		if n := len(b.Messages("dead")); n != bad {
 			t.Errorf("%d dead letters, want %d", n, bad)
+		}
+		if n := r.Stats().LettersDelayed; n != 0 {
+			t.Errorf("all are stored, and %d are said to be delayed", n)
 		}
 		wantUnsettled(t, b, 0)
 		if err := r.end(); err != nil {

@@ -260,7 +260,7 @@ func TestConsumer(t *testing.T) {
 			At: at}, LastProgress: at,
 		Pool: pool.Stats{Min: 1, Max: 8, Live: 3, Busy: 2, Stuck: 1, Backlog: 1, Done: 7, Work: 1500 * time.Millisecond,
 			Decisions: 1, Last: pool.Decision{From: 1, Target: 3, Reason: pool.ReasonLimit, Detail: "fixed", At: at}},
-		Handled: 7, Failed: 3, DeadLettered: 2,
+		Handled: 7, Failed: 3, DeadLettered: 2, LettersDelayed: 4,
 	}}
 	mails := &fakeTarget{down: true, stats: consumer.Stats{State: consumer.Opening, Lag: broker.UnknownLag()}}
 	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails},
@@ -270,14 +270,15 @@ func TestConsumer(t *testing.T) {
 		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,` +
 			`"idle":1,"stuck":1},` +
 			`"in_flight":5,"queued":1,"parked":2,"runs":7,"run_seconds":1.5,` +
-			`"handled":7,"failed":3,"dead_lettered":2,"decision":{"from":1,"to":3,"why":"at a limit: ` +
+			`"handled":7,"failed":3,"dead_lettered":2,"dead_letters_delayed":4,"decision":{"from":1,"to":3,"why":"at a limit: ` +
 			`fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
 			`"last_progress":"2026-03-01T12:00:00Z",` +
 			`"breakers":{"bills":{"state":"half-open","open_since":"2026-03-01T12:00:00Z"},"stock":{"state":"closed",` +
 			`"open_since":null}}}`,
 		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,` +
 			`"idle":0,"stuck":0},` +
-			`"in_flight":0,"queued":0,"parked":0,"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,"decision":null,` +
+			`"in_flight":0,"queued":0,"parked":0,"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,` +
+			`"dead_letters_delayed":0,"decision":null,` +
 			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null,"breakers":{}}`,
 	} {
 		a := get(t, url+"/consumers/"+name)

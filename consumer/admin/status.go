@@ -27,6 +27,8 @@ type status struct {
 	Handled      int64 `json:"handled"`
 	Failed       int64 `json:"failed"`
 	DeadLettered int64 `json:"dead_lettered"`
+	// LettersDelayed are dead letters that could not be stored so far.
+	LettersDelayed int `json:"dead_letters_delayed"`
 	// Decision is the last change of the number of workers.
 	Decision *decision `json:"decision"`
 	// Lag and Unsettled at the broker.
@@ -104,8 +106,9 @@ func (s *Server) statusOf(name string, t Target) status {
 		Limits:   bounds{st.Pool.Min, st.Pool.Max},
 		Workers:  workers{Busy: st.Pool.Busy, Idle: max(0, st.Pool.Live-st.Pool.Busy), Stuck: st.Pool.Stuck},
 		InFlight: st.InFlight, Queued: st.Pool.Backlog, Parked: st.Parked,
-		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, Decision: decisionOf(st.Pool),
-		Runs: st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),
+		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, LettersDelayed: st.LettersDelayed,
+		Decision: decisionOf(st.Pool),
+		Runs:     st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),
 		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
 		Breakers: breakersOf(s.cfg.Breakers[name]),
 	}

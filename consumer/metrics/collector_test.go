@@ -183,6 +183,13 @@ func TestUnknownIsAbsent(t *testing.T) {
 		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`)
 }
 
+// TestDelayedDeadLetters: what waits because the dead letters are down is a figure of its own.
+func TestDelayedDeadLetters(t *testing.T) {
+	m := metrics.New("orders")
+	m.Watch(fixedStats{DeadLettered: 7, LettersDelayed: 3, InFlight: 5})
+	wantSeries(t, expose(t, m), `longshore_delayed_dead_letters 3`, `longshore_dead_lettered_messages_total 7`)
+}
+
 // TestLabelsAreBounded: whatever events say, the number of series stays (bad input b29).
 func TestLabelsAreBounded(t *testing.T) {
 	m := metrics.New("orders")

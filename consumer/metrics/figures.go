@@ -86,6 +86,8 @@ func (d *descs) addGauges(desc describer) {
 		func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
 	gauge("parked_messages", "Messages that wait here for their next attempt.",
 		func(s consumer.Stats) float64 { return float64(s.Parked) })
+	gauge("delayed_dead_letters", "Dead letters that could not be stored so far, and are held here and tried again.",
+		func(s consumer.Stats) float64 { return float64(s.LettersDelayed) })
 	gauge("lanes", "Keys or partitions that have a message at large, where there is an order.",
 		func(s consumer.Stats) float64 { return float64(s.Lanes) })
 	gauge("lane_waiting_messages", "Messages that wait here for the one before them in their order.",

@@ -83,6 +83,7 @@ func (d *details) detailView(r *http.Request, w *watched) detailView {
 		v.Open, v.Claims, v.Calls, v.Parked = true, o.Claims(), o.Calls(shownCalls), o.Parked(shownParked)
 		v.Concerns = append(v.Concerns, stalled(v.Claims)...)
 	}
+	v.Concerns = append(v.Concerns, delayed(v.Stats)...)
 	v.Decisions, v.Failures = w.diary.newest(shownDecisions, shownFailures)
 	v.Workers = workersText(v.Stats, v.Decisions, v.Now)
 	v.Charts = charts(w, v.Span, v.Now)

@@ -135,6 +135,15 @@ func stalled(claims []consumer.ClaimStatus) (all []string) {
 	return all
 }
 
+// delayed tells of dead letters that cannot be stored.
+func delayed(s consumer.Stats) []string {
+	if s.LettersDelayed == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Dead letters that could not be stored so far: %s. They are kept here and tried again; "+
+		"dead_letter_delayed under Events says why.", chart.Whole(int64(s.LettersDelayed)))}
+}
+
 // A trend is what a consumer did lately.
 type trend struct {
 	lag                      float64 // what waits, there and here: the latest; NaN: unknown

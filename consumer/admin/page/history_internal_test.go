@@ -241,6 +241,17 @@ func TestStalled(t *testing.T) {
 	}
 }
 
+// TestDelayedLettersShow: dead letters that cannot be stored are told, and none are not.
+func TestDelayedLettersShow(t *testing.T) {
+	if got := delayed(consumer.Stats{DeadLettered: 9}); got != nil {
+		t.Errorf("all are stored: %q", got)
+	}
+	if got := delayed(consumer.Stats{LettersDelayed: 1200}); len(got) != 1 ||
+		!strings.HasPrefix(got[0], "Dead letters that could not be stored so far: 1,200. ") {
+		t.Errorf("told %q", got)
+	}
+}
+
 // TestDiary: failures beyond what a second may have are passed over; the next second has its own.
 func TestDiary(t *testing.T) {
 	d := newDiary()
