@@ -92,7 +92,7 @@ consumers:
     routes: [{handler: webhook, with: {url: "%[2]s/never"}}]
   later:
     source: {kafka: {brokers: ["%[3]s"], topics: [later], group: later, start: earliest}}
-    retry: {backoff: {initial: 1m}}
+    retry: {max_attempts: 1, backoff: {initial: 1m}}
     routes: [{handler: webhook, with: {url: "%[2]s/fails"}}]
   gap:
     source: {kafka: {brokers: ["%[3]s"], topics: [gap], group: gap, start: earliest}}

@@ -63,6 +63,9 @@ func (c *Collector) Observe(e consumer.Event) {
 		c.broker.observe(e.Operation)
 	case consumer.Failed:
 		c.events.failed.WithLabelValues(known(failureClasses, e.Class)).Inc()
+		if e.Exhausted && e.Verdict == consumer.VerdictRetry {
+			c.events.exhausted.WithLabelValues().Inc()
+		}
 	case consumer.DeadLettered, consumer.RetryPublished:
 		// Counted by the consumer itself. They embed a Failed, which was told before.
 	case consumer.DeadLetterDelayed:

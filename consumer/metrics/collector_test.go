@@ -190,6 +190,43 @@ func TestDelayedDeadLetters(t *testing.T) {
 	wantSeries(t, expose(t, m), `longshore_delayed_dead_letters 3`, `longshore_dead_lettered_messages_total 7`)
 }
 
+// TestExhaustedRetries: without a place for dead letters a message that always fails is retried for ever, whether it waits here
+// or at the broker. That is counted from its last attempt on; where there is one, nothing is.
+func TestExhaustedRetries(t *testing.T) {
+	everySecond := consumer.Backoff{Initial: time.Second, Factor: 1, Jitter: -1}
+	for _, leased := range []bool{false, true} {
+		for _, letters := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Leased: leased})
+				m := metrics.New("orders")
+				cfg := consumer.Config{
+					Name: "orders", Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
+					Handler:   func(context.Context, *consumer.Message) error { return errors.New("always") },
+					Retry:     consumer.Retry{MaxAttempts: 3, Backoff: everySecond},
+					Observers: []consumer.Observer{m.Observe},
+				}
+				want := `longshore_exhausted_retries_total 2` // of the runs at 0, 1, 2 and 3 s the last two
+				if letters {
+					cfg.DeadLetter = &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}
+					want = `longshore_exhausted_retries_total 0`
+				}
+				c, err := consumer.New(cfg)
+				if err := errors.Join(err, b.Produce(broker.Outgoing{Topic: "in", Value: []byte("x")})); err != nil {
+					t.Fatal(err)
+				}
+				m.Watch(c)
+				wantSeries(t, expose(t, m), `longshore_exhausted_retries_total 0`) // rate() needs a 0 before the first
+				ctx, stop := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+				defer stop()
+				if err := c.Run(ctx); err != nil {
+					t.Errorf("leased %v, letters %v: %v", leased, letters, err)
+				}
+				wantSeries(t, expose(t, m), want)
+			})
+		}
+	}
+}
+
 // TestLabelsAreBounded: whatever events say, the number of series stays (bad input b29).
 func TestLabelsAreBounded(t *testing.T) {
 	m := metrics.New("orders")

@@ -39,7 +39,7 @@ func yesNo(b bool) string {
 
 // events are the metrics that are counted here, from what is observed.
 type events struct {
-	failed, letterDelays, retryPublishFailures, givenBack, stuck, decisions, source *prometheus.CounterVec
+	failed, exhausted, letterDelays, retryPublishFailures, givenBack, stuck, decisions, source *prometheus.CounterVec
 }
 
 func newEvents(label prometheus.Labels) *events {
@@ -48,6 +48,8 @@ func newEvents(label prometheus.Labels) *events {
 	}
 	e := &events{
 		failed: vec("failed_runs_total", "Handler runs that failed, by class of the failure.", "class"),
+		exhausted: vec("exhausted_retries_total", "Failed runs of messages that have used up their attempts, and are tried "+
+			"again all the same: there is no place for dead letters."),
 		letterDelays: vec("dead_letter_delays_total",
 			"Dead letters that could not be published; refused: the broker does not take them as they and it are.", "refused"),
 		retryPublishFailures: vec("retry_publish_failures_total",
@@ -65,6 +67,7 @@ func newEvents(label prometheus.Labels) *events {
 	zero(e.source, sourceKinds)
 	zero(e.letterDelays, []string{"yes", "no"})
 	e.retryPublishFailures.WithLabelValues()
+	e.exhausted.WithLabelValues()
 	zero(e.stuck, []string{"yes", "no"})
 	return e
 }
@@ -76,5 +79,6 @@ func zero(v *prometheus.CounterVec, values []string) {
 }
 
 func (e *events) all() []*prometheus.CounterVec {
-	return []*prometheus.CounterVec{e.failed, e.letterDelays, e.retryPublishFailures, e.givenBack, e.stuck, e.decisions, e.source}
+	return []*prometheus.CounterVec{e.failed, e.exhausted, e.letterDelays, e.retryPublishFailures, e.givenBack, e.stuck, e.decisions,
+		e.source}
 }
