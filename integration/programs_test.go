@@ -135,7 +135,7 @@ func programOnKafka(t *testing.T) (env string, publish func([]broker.Outgoing) e
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "KAFKA_BROKER=" + conn.Brokers[0], publishing(t, p,
+	return "KAFKA_BROKERS=" + conn.Brokers[0], publishing(t, p,
 		"orders"), func() int64 { return cluster.PartitionInfo("orders-dead", 0).HighWatermark }
 }
 

@@ -45,7 +45,7 @@ func TestNewKafkaUser(t *testing.T) {
 		t.Fatal(code)
 	}
 	text := strings.Replace(example.stdout.String(), "listen: 127.0.0.1:8080", "listen: 127.0.0.1:"+admin, 1)
-	writeFile(t, dir, "c.yaml", strings.Replace(text, "${KAFKA_BROKER:-127.0.0.1:9092}", broker, 1))
+	writeFile(t, dir, "c.yaml", strings.Replace(text, "${KAFKA_BROKERS:-127.0.0.1:9092}", broker, 1))
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch("http://127.0.0.1:"+admin+"/readyz"), "200") })
 	produce := launch(t, dir, "produce", "--brokers", broker, "--count", "300", "--rate", "0", "--keys", "20", "--json")

@@ -68,6 +68,7 @@ func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
 	others := d.takeOthers(values)
 	d.FindOptions("", d.Options("", values).Decode(&d.File))
 	d.putOthers(others)
+	d.splitAddresses()
 	d.enableTLS()
 	for path, secret := range d.File.secrets() {
 		d.secrets.read(path, secret)
