@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/longshoremq/longshore/program/internal/config"
@@ -28,18 +29,11 @@ func newConfigCheck(p Parts) *cobra.Command {
 		Short: "Check a configuration file without connecting to anything",
 		Long: "Reads a configuration file as run does, with the environment of this process, and makes all that it describes, but " +
 			"connects to nothing.\n" +
-			"All mistakes are named at once, with line and path; the exit code is then 2.",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
-		},
+			"All mistakes are named at once, with line and path; the exit code is then 2. FILE may be - for standard input.",
+		Args:              oneFile,
+		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := loadFile(cmd.Context(), args[0], p.adapters())
+			doc, err := loadNamed(cmd, args[0], p.adapters())
 			if err != nil {
 				return usageError{err}
 			}
@@ -58,6 +52,23 @@ func newConfigCheck(p Parts) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// oneFile wants one argument, as a usage error.
+func oneFile(cmd *cobra.Command, args []string) error { return asUsage(cobra.ExactArgs(1)(cmd, args)) }
+
+func completeFile(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// loadNamed is loadFile, for standard input, too: -.
+func loadNamed(cmd *cobra.Command, name string, adapters []string) (*config.Document, error) {
+	if name != "-" {
+		return loadFile(cmd.Context(), name, adapters)
+	}
+	return until(cmd.Context(), func() (*config.Document, error) {
+		return config.LoadFrom("standard input", cmd.InOrStdin(), os.LookupEnv, adapters...)
+	})
 }
 
 func newConfigExample() *cobra.Command {

@@ -198,7 +198,7 @@ func (t *dlqTarget) box(ctx context.Context) (b *deadBox, err error) {
 func (t *dlqTarget) fileBox(ctx context.Context) (*deadBox, error) {
 	doc, err := loadFile(ctx, t.file, t.adapters)
 	if err == nil {
-		err = doc.Err()
+		err = doc.ErrOf(config.NeedsBroker)
 	}
 	if err != nil {
 		return nil, err

@@ -162,7 +162,7 @@ func fileViews(ctx context.Context, name string, adapters []string) (views []lag
 	if err != nil {
 		return nil, err
 	}
-	if err := doc.Err(); err != nil {
+	if err := doc.ErrOf(config.NeedsBroker); err != nil {
 		return nil, err
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(doc.File.Consumers)) {

@@ -53,7 +53,7 @@ func newScaler(p Parts) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			if err := doc.Err(); err != nil {
+			if err := doc.ErrOf(config.NeedsBroker); err != nil {
 				return usageError{err}
 			}
 			writeOn(cmd.Context())

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
 )
 
@@ -87,7 +88,7 @@ func (t *top) at(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := doc.Err(); err != nil {
+	if err := doc.ErrOf(config.NeedsAdmin); err != nil {
 		return "", err
 	}
 	c := doc.File.Admin

@@ -38,7 +38,7 @@ func (t *tree) fill(path, text string) (string, bool) {
 		case fallback != "" && value == "":
 			return m[3]
 		case !ok:
-			t.doc.add(path, "environment variable "+name+" is not set, and there is no default: ${"+name+":-default}")
+			t.doc.addHere(path, "environment variable "+name+" is not set, and there is no default: ${"+name+":-default}")
 		}
 		return value
 	})

@@ -51,6 +51,7 @@ type report struct {
 
 	lines    map[string]int // by path
 	findings []Finding
+	here     map[string]bool // paths of findings that are of the place where the file is read, and not of the file
 }
 
 // A place is a section of the file: keys are those below it.
@@ -101,12 +102,27 @@ func (r *report) line(path string) int {
 // Has says whether the file says anything at a path.
 func (r *report) Has(path string) bool { _, ok := r.lines[path]; return ok }
 
+// addHere adds a finding that another place where the file is read may not have.
+func (r *report) addHere(path, problem string) {
+	r.here[path] = true
+	r.add(path, problem)
+}
+
 // Err is everything that was found, in the order of the file, as *Findings; nil: nothing.
-func (r *report) Err() error {
-	if len(r.findings) == 0 {
+func (r *report) Err() error { return errOf(r.Name, r.findings) }
+
+// ErrOf is Err for who needs a part of the file only: a variable that is not set here, or a secret's file that is not, is no
+// finding where needs does not take its path. What is wrong with the file itself is.
+func (r *report) ErrOf(needs func(path string) bool) error {
+	unneeded := func(f Finding) bool { return r.here[f.Path] && !needs(f.Path) }
+	return errOf(r.Name, slices.DeleteFunc(slices.Clone(r.findings), unneeded))
+}
+
+func errOf(name string, findings []Finding) error {
+	if len(findings) == 0 {
 		return nil
 	}
-	list := slices.Clone(r.findings)
+	list := slices.Clone(findings)
 	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
-	return &Findings{r.Name, list}
+	return &Findings{name, list}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/longshoremq/longshore/handlers"
@@ -29,7 +30,7 @@ type Document struct {
 }
 
 func newDocument(name string, mode os.FileMode, adapters []string) *Document {
-	r := &report{Name: name, lines: map[string]int{}}
+	r := &report{Name: name, lines: map[string]int{}, here: map[string]bool{}}
 	return &Document{report: r, adapters: adapters, secrets: &secrets{report: r, mode: mode, filled: map[string]bool{}}}
 }
 
@@ -48,6 +49,15 @@ func Load(name string, lookup func(string) (string, bool), adapters ...string) (
 	d := newDocument(name, mode, adapters)
 	d.parse(content, lookup)
 	return d, nil
+}
+
+// LoadFrom is Load for what comes from r, which is called name in messages.
+func LoadFrom(name string, r io.Reader, lookup func(string) (string, bool), adapters ...string) (*Document, error) {
+	content, err := namedfile.All(r, name, maxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return Parse(name, content, lookup, adapters...), nil
 }
 
 // Parse is Load for content that was read already; name is for messages only.

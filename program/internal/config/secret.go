@@ -87,6 +87,7 @@ func (s *secrets) warnOpen(path string) {
 func (s *secrets) readPrivate(path, file string, read func(name string) ([]byte, error)) ([]byte, bool) {
 	content, err := read(file)
 	if err != nil {
+		s.here[path] = true
 		s.Find(path, "%v", err)
 		return nil, false
 	}

@@ -1,0 +1,70 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// TestCommandsNeedWhatTheyUse: on another machine than the consumer's, its webhook's token and its admin token are not there.
+// What asks only the broker, or the admin address, does not need them; what is wrong with the file itself is told by all.
+func TestCommandsNeedWhatTheyUse(t *testing.T) {
+	t.Parallel()
+	_, at := startKafka(t, kfake.SeedTopics(1, "orders", "dead"))
+	dir := t.TempDir()
+	text := fmt.Sprintf(`admin: {listen: "127.0.0.1:1", token_file: none}
+log: {level: "${LONGSHORE_TEST_UNSET}"}
+consumers:
+  orders:
+    source: {kafka: {brokers: [%q], topics: [orders], group: g}}
+    dead_letter: {to: dead}
+    routes: [{handler: webhook, with: {url: "${LONGSHORE_TEST_UNSET}", headers: {K: "${LONGSHORE_TEST_UNSET}"}}}]
+`, at)
+	writeFile(t, dir, "c.yaml", text)
+	file := filepath.Join(dir, "c.yaml")
+	for _, args := range [][]string{{"lag", "-c", file}, {"dlq", "list", "-c", file}} {
+		if out, err := run(t.Context(), args...); err != nil {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+	var use usageError
+	if _, err := run(t.Context(), "top", "--once", "-c", file); err == nil || errors.As(err, &use) ||
+		!strings.Contains(err.Error(), "asking the program on 127.0.0.1:1") {
+		t.Errorf("top: %v", err)
+	}
+	for _, args := range [][]string{{"config", "check", file}, {"run", "-c", file},
+		{"dlq", "replay", "--to-handler", "-c", file}} {
+		_, err := run(t.Context(), args...)
+		if !errors.As(err, &use) ||
+			!strings.Contains(err.Error(), "with.headers.K: environment variable LONGSHORE_TEST_UNSET is not set") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	for old, wrong := range map[string]string{"group: g": "group: ${LONGSHORE_TEST_UNSET}", "to: dead": "too: dead"} {
+		writeFile(t, dir, "c.yaml", strings.Replace(text, old, wrong, 1))
+		if _, err := run(t.Context(), "lag", "-c", file); !errors.As(err, &use) || strings.Contains(err.Error(), "with.headers") {
+			t.Errorf("lag of a file with %s: %v", wrong, err)
+		}
+	}
+	if _, err := run(t.Context(), "top", "--once", "-c", file); !errors.As(err, &use) || !strings.Contains(err.Error(), "too") {
+		t.Errorf("top of a file with a mistake: %v", err)
+	}
+}
+
+// TestConfigCheckOfStandardInput: what a template makes need not be a file.
+func TestConfigCheckOfStandardInput(t *testing.T) {
+	t.Parallel()
+	good := "consumers: {o: {source: {nats: {stream: S, subjects: [s], durable: d}}, routes: [{handler: log}]}}\n"
+	if out, err := runIn(t.Context(), good, "config", "check", "-"); err != nil || out != "standard input: ok; consumers: o\n" {
+		t.Errorf("%v %q", err, out)
+	}
+	var use usageError
+	if _, err := runIn(t.Context(), "consumers: {}\n", "config", "check", "-"); !errors.As(err, &use) ||
+		!strings.HasPrefix(err.Error(), "standard input:1: consumers: is missing or empty") {
+		t.Error(err)
+	}
+}
