@@ -76,7 +76,7 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 		}
 	}
 	if (x.spans || x.metrics) && file.Endpoint == "" {
-		if err := checkProtocol(env); err != nil {
+		if err := errors.Join(checkProtocol(env), x.checkVariables(env)); err != nil {
 			doc.Find("tracing", "%v", err)
 		}
 	}
@@ -90,13 +90,39 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 	return x
 }
 
+// checkVariables: what is sent can be sent to where the variables say. With a bad one the exporter takes this host, or fails at
+// each export.
+func (x *exporting) checkVariables(env lookup) error {
+	var errs []error
+	for _, signal := range []struct {
+		name string
+		sent bool
+	}{{"TRACES", x.spans}, {"METRICS", x.metrics}} {
+		name := "OTEL_EXPORTER_OTLP_" + signal.name + "_ENDPOINT"
+		if env.value(name) == "" {
+			name = "OTEL_EXPORTER_OTLP_ENDPOINT"
+		}
+		if u, err := url.Parse(env.value(name)); signal.sent && !isCollector(u, err) {
+			errs = append(errs, fmt.Errorf("%s is not a URL of OTLP over HTTP, as http://127.0.0.1:4318", name))
+		}
+	}
+	if len(errs) == 2 && errs[0].Error() == errs[1].Error() {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+func isCollector(u *url.URL, err error) bool {
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
 // checkEndpoint: spans can be sent there. It may have a secret in it, so it is not shown.
 func checkEndpoint(doc *config.Document, endpoint string) {
 	if endpoint == "" {
 		return
 	}
 	switch u, err := url.Parse(endpoint); {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+	case !isCollector(u, err):
 		doc.Find("tracing.endpoint", "is not a URL of OTLP over HTTP, as http://127.0.0.1:4318")
 	case u.User != nil:
 		doc.Find("tracing.endpoint", "has a login: write it into tracing.headers")
