@@ -431,3 +431,56 @@ func TestLeaving(t *testing.T) {
 		}
 	})
 }
+
+// TestLeavingAtRevocation: a handler that only waits is told when its partition goes to another process, and its message is there
+// then at once, no attempt counted; those of other partitions are told nothing.
+func TestLeavingAtRevocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["partitioned"])
+		for partition := range 2 {
+			if err := b.ProduceTo(partition, broker.Outgoing{Topic: "in", Value: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var told [2]atomic.Int32
+		waits := func(ctx context.Context, m *consumer.Message) error {
+			select {
+			case <-consumer.Leaving(ctx):
+				if ctx.Err() != nil {
+					t.Error("a handler's context ended before it was told")
+				}
+				told[m.Partition].Add(1)
+			case <-ctx.Done():
+				t.Error("a handler's context ended, and it was not told")
+			}
+			return consumer.Defer(0, nil)
+		}
+		r := start(t, b, consumer.Config{Pool: consumer.Pool{Min: 2, Max: 2}, Handler: waits})
+		time.Sleep(time.Hour)
+		if n := told[0].Load() + told[1].Load(); n != 0 {
+			t.Fatalf("%d were told before anything moved", n)
+		}
+		var there atomic.Int32
+		other := start(t, b, consumer.Config{Handler: func(_ context.Context, m *consumer.Message) error {
+			there.Add(1 << m.Partition)
+			if m.Runs != 0 || m.Attempt > 1 {
+				t.Errorf("an attempt was counted: %d runs, attempt %d", m.Runs, m.Attempt)
+			}
+			return nil
+		}})
+		time.Sleep(time.Hour) // its join moves a partition
+		moved := 1 &^ int(there.Load()&1)
+		if told[moved].Load() != 1 || there.Load() != 1<<moved || told[1-moved].Load() != 0 {
+			t.Errorf("told were %d and %d, and partitions %02b came to the other", told[0].Load(), told[1].Load(), there.Load())
+		}
+		err := r.end()
+		time.Sleep(time.Hour)
+		if err := errors.Join(err, other.end()); err != nil || there.Load() != 3 {
+			t.Errorf("partitions %02b came to the other in the end: %v", there.Load(), err)
+		}
+		if failed := eventsOf[consumer.Failed](r.journal); len(failed) > 0 {
+			t.Errorf("an attempt was counted: %+v", failed[0])
+		}
+		wantUnsettled(t, b, 0)
+	})
+}
