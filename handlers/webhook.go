@@ -240,6 +240,9 @@ func (w *Webhook) failure(ctx context.Context, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
+	if n := net.Error(nil); errors.As(err, &n) && n.Timeout() { // of a connection, or a TLS handshake: less than Timeout
+		return fmt.Errorf("webhook to %s: %w: %w", w.host, consumer.ErrTimeout, cutError{err})
+	}
 	if text := w.redact(err.Error(), false); text != err.Error() { // the server has said back what it was sent
 		return fmt.Errorf("webhook to %s: %s", w.host, cutText(text, maxErrorText))
 	}

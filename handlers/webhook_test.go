@@ -226,6 +226,28 @@ func TestWebhookNetworkErrors(t *testing.T) {
 	}
 }
 
+// A server that takes no connection, or says nothing in TLS, is late as one that does not answer is.
+func TestWebhookConnectingIsLate(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody speaks
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for name, transport := range map[string]*http.Transport{
+		"dial": {DialContext: (&net.Dialer{Timeout: time.Nanosecond}).DialContext},
+		"TLS":  {TLSHandshakeTimeout: 20 * time.Millisecond},
+	} {
+		w := webhook(t, handlers.WebhookConfig{URL: "https://" + silent.Addr().String(), Transport: transport})
+		o := handled(t, w.Handle, broker.Outgoing{Topic: "in", Value: []byte("x")})
+		if o.failed.Class != "timeout" || !strings.Contains(o.failed.Err.Error(), "timeout") {
+			t.Errorf("%s: class %q, error %q", name, o.failed.Class, o.failed.Err)
+		}
+		if wait, ok := o.retry(); !ok || wait != backoff {
+			t.Errorf("%s: outcome %+v, want a retry by backoff", name, o)
+		}
+	}
+}
+
 // endless writes until the client is gone, and counts.
 type endless struct {
 	written atomic.Int64
