@@ -522,3 +522,24 @@ func TestGiveUpAfter(t *testing.T) {
 		wantUnsettled(t, b, 0)
 	})
 }
+
+// brokenSource is one that can receive no more.
+type brokenSource struct{ broker.Source }
+
+var errBroken = errors.New("membroker: receiving: the topic was made anew")
+
+func (brokenSource) Receive([]broker.Message) (int, error) { return 0, errBroken }
+
+// TestSourceErrorIsToldOnce: an adapter says itself what it was doing.
+func TestSourceErrorIsToldOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		r := start(t, b, consumer.Config{
+			Name: "orders", Source: brokenSource{b.Source(membroker.SourceConfig{Topics: []string{"in"}})},
+			Handler: func(context.Context, *consumer.Message) error { return nil },
+		})
+		<-r.done
+		if err := r.end(); !errors.Is(err, errBroken) || err.Error() != "consumer orders: "+errBroken.Error() {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +76,7 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("receiving: %w", err)
+			return err // which says what was being done, as an adapter's errors do
 		}
 		ms := slab.take(n)
 		in.till.received(n)
