@@ -1,11 +1,13 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -102,8 +104,28 @@ func (p Parts) metrics() (*prometheus.Registry, error) {
 			continue
 		}
 		if err := registry.Register(c); err != nil {
-			errs = append(errs, fmt.Errorf("program parts: Collectors[%d]: %w", i, err))
+			errs = append(errs, fmt.Errorf("program parts: Collectors[%d], of %s: %w", i, metricsOf(c), err))
 		}
 	}
 	return registry, errors.Join(errs...)
 }
+
+// metricsOf names what a collector has: the library's error does not say which of them is there twice.
+func metricsOf(c prometheus.Collector) string {
+	described := make(chan *prometheus.Desc)
+	go func() { defer close(described); c.Describe(described) }()
+	var names []string
+	for d := range described {
+		if m := descName.FindStringSubmatch(d.String()); m != nil && !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+	}
+	const most = 5
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+	}
+	return cmp.Or(strings.Join(names, ", "), "no metric")
+}
+
+// descName is the metric's in a description's text, which does not give it otherwise.
+var descName = regexp.MustCompile(`fqName: "([^"]*)"`)

@@ -589,7 +589,7 @@ func TestPartsAreChecked(t *testing.T) {
 		Collectors: []prometheus.Collector{counter, counter, nil},
 	}.validate()
 	for _, want := range []string{`Adapters has "kafka", which is longshore's own`, `Adapters has "Redis": a name`,
-		`Adapters has "none", and it is nil`, "Collectors[1]: duplicate", "Collectors[2] is nil"} {
+		`Adapters has "none", and it is nil`, "Collectors[1], of shop_orders_total: duplicate", "Collectors[2] is nil"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
 		}
