@@ -104,7 +104,7 @@ func (l *lagFlags) check(cmd *cobra.Command) error {
 
 // run shows lags once, or until ctx ends.
 func (l *lagFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	views, err := l.views(ctx)
+	views, without, err := l.views(ctx)
 	defer func() {
 		for _, v := range views {
 			v.close()
@@ -112,6 +112,9 @@ func (l *lagFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}()
 	if err != nil {
 		return usageError{err}
+	}
+	for _, note := range without {
+		fmt.Fprintln(stderr, "longshore:", note)
 	}
 	table := &lagTable{out: stdout, redraw: l.watch && isTerminal(stdout)}
 	for {
@@ -138,8 +141,8 @@ func (l *lagFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 }
 
-// views are those of the flags, or of all consumers of the file.
-func (l *lagFlags) views(ctx context.Context) ([]lagView, error) {
+// views are those of the flags, or of all consumers of the file, and what has no lag.
+func (l *lagFlags) views(ctx context.Context) (views []lagView, without []error, err error) {
 	switch {
 	case l.file != "":
 		return fileViews(ctx, l.file, l.adapters)
@@ -148,31 +151,38 @@ func (l *lagFlags) views(ctx context.Context) ([]lagView, error) {
 			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(l.brokers),
 				ClientID: "longshore-lag"}, Group: l.group, Topics: l.topics,
 		})
-		return []lagView{v}, err
+		return []lagView{v}, nil, err
 	}
 	v, err := natsView("", natsbroker.LagViewConfig{
 		Connection: natsbroker.Connection{URLs: []string{natsURL(l.url)}, CredsFile: l.creds,
 			Name: "longshore lag"}, Stream: l.stream, Consumer: l.durable,
 	})
-	return []lagView{v}, err
+	return []lagView{v}, nil, err
 }
 
-func fileViews(ctx context.Context, name string, adapters []string) (views []lagView, err error) {
+func fileViews(ctx context.Context, name string, adapters []string) (views []lagView, without []error, err error) {
 	doc, err := loadFile(ctx, name, adapters)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := doc.ErrOf(config.NeedsBroker); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(doc.File.Consumers)) {
-		more, err := consumerViews(consumer, doc.File.Consumers[consumer], doc)
+		c := doc.File.Consumers[consumer]
+		more, err := consumerViews(consumer, c, doc)
 		views = append(views, more...)
 		if err != nil {
-			return views, err
+			return views, nil, err
+		}
+		if slices.ContainsFunc(c.Reads(), func(in config.Read) bool { return in.NATSCore != nil }) {
+			without = append(without, fmt.Errorf("consumer %s: core NATS keeps nothing, so there is no lag", consumer))
 		}
 	}
-	return views, nil
+	if len(views) == 0 {
+		return nil, nil, errors.Join(without...)
+	}
+	return views, without, nil
 }
 
 // consumerViews are those of a consumer's sources, and that of its retry topics where it has some.
@@ -188,14 +198,10 @@ func consumerViews(name string, c *config.Consumer, doc *config.Document) (views
 			}
 			add(v, err)
 		}
-		if in.NATSCore != nil {
+		if o := in.Other; o != nil {
 			add(lagView{read: func(context.Context) ([]lagRow, error) {
-				return nil, fmt.Errorf("consumer %s: core NATS keeps nothing, so there is no lag", name)
-			}, close: func() {}}, nil)
-		}
-		if in.Other != nil {
-			add(lagView{read: func(context.Context) ([]lagRow, error) {
-				return nil, fmt.Errorf("consumer %s: lag does not know the broker %s", name, in.Other.Adapter)
+				err := fmt.Errorf("consumer %s: lag does not know the broker %s", name, o.Adapter)
+				return []lagRow{{Consumer: name, Broker: o.Adapter, Error: err.Error()}}, err
 			}, close: func() {}}, nil)
 		}
 		if k := in.Kafka; k != nil {

@@ -1,8 +1,12 @@
 package program
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // TestLagTotal: what is unknown is not counted as 0, neither in the table nor in JSON.
@@ -27,5 +31,29 @@ func TestLagTotal(t *testing.T) {
 		if err := r.printJSON(&asJSON); err != nil || !strings.HasSuffix(asJSON.String(), c.json+"\n") {
 			t.Errorf("%q, want %q: %v", asJSON.String(), c.json, err)
 		}
+	}
+}
+
+// TestLagTellsABrokerOnce: the brokers of several consumers are asked at once, and what one of them answers to all is told once.
+func TestLagTellsABrokerOnce(t *testing.T) {
+	t.Parallel()
+	_, at := startKafka(t, kfake.SeedTopics(1, "orders"))
+	dir := t.TempDir()
+	var text strings.Builder
+	text.WriteString("consumers:\n")
+	for _, name := range []string{"a", "b", "c"} {
+		fmt.Fprintf(&text, "  %s: {source: {kafka: {brokers: ['127.0.0.1:1'], topics: [%[1]s], group: g}}, "+
+			"routes: [{handler: log}]}\n", name)
+	}
+	fmt.Fprintf(&text, "  there: {source: {kafka: {brokers: [%q], topics: [orders], group: g}}, routes: [{handler: log}]}\n", at)
+	text.WriteString("  core: {source: {nats_core: {url: 'nats://h:1', subjects: [o], queue: q}}, routes: [{handler: log}]}\n")
+	writeFile(t, dir, "c.yaml", text.String())
+	out, err := run(t.Context(), "lag", "-c", filepath.Join(dir, "c.yaml"), "--timeout", "1s")
+	if err == nil || strings.Count(err.Error(), "reading lag: ") != 1 || strings.Count(err.Error(), "\n") != 0 {
+		t.Errorf("told is %q", err)
+	}
+	if !strings.Contains(out, "longshore: consumer core: core NATS keeps nothing, so there is no lag\n") ||
+		!strings.HasSuffix(out, "\nlag unknown\n") {
+		t.Errorf("printed is\n%s", out)
 	}
 }

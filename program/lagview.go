@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker/kafkabroker"
@@ -96,18 +98,34 @@ func (v lagView) ofEmbedded(file string) lagView {
 	return v
 }
 
-// readLags reads all views, one after the other, each for at most timeout. What could not be read is in the rows, and in err.
+// readLags reads all views beside each other, each for at most timeout. What could not be read is in the rows, and in err: each
+// text once, whichever consumers have met it.
 func readLags(ctx context.Context, views []lagView, timeout time.Duration) (r lagReport, err error) {
-	for _, v := range views {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		rows, e := v.read(bounded)
-		cancel()
-		r.Rows, err = append(r.Rows, rows...), errors.Join(err, e)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	rows, errs := make([][]lagRow, len(views)), make([]error, len(views))
+	var wg sync.WaitGroup
+	for i, v := range views {
+		wg.Go(func() { rows[i], errs[i] = v.read(ctx) })
 	}
+	wg.Wait()
+	r.Rows = slices.Concat(rows...)
 	r.Time = time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00")
 	r.sum()
-	if err != nil {
+	if err = errors.Join(once(errs)...); err != nil {
 		err = fmt.Errorf("not all could be read: %w", err)
 	}
 	return r, err
+}
+
+// once are errors without those whose text was there before, and without nil.
+func once(errs []error) (all []error) {
+	told := map[string]bool{"": true}
+	for _, err := range errs {
+		if err != nil && !told[err.Error()] {
+			told[err.Error()] = true
+			all = append(all, err)
+		}
+	}
+	return all
 }

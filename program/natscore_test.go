@@ -54,8 +54,8 @@ consumers:
 	if page := fetch("http://127.0.0.1:" + admin + "/ui/c/orders/letters"); !strings.Contains(page, "1 letters in dead.orders") {
 		t.Errorf("the page's list: %s", page)
 	}
-	if p := launch(t, dir, "lag", "-c", "c.yaml"); p.code(t) == 0 ||
-		!strings.Contains(p.stderr.String(), "core NATS keeps nothing") {
+	if p := launch(t, dir, "lag", "-c", "c.yaml"); p.code(t) != 2 || p.stdout.String() != "" ||
+		p.stderr.String() != "longshore: consumer orders: core NATS keeps nothing, so there is no lag\n" {
 		t.Errorf("lag: %s%s", p.stdout.String(), p.stderr.String())
 	}
 	run.signal(t, syscall.SIGTERM)
