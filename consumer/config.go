@@ -198,6 +198,9 @@ const (
 	ConnectHeaders HeaderStyle = "connect"
 )
 
+// WithDefaults is c with the defaults of what it does not set, as New has it.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, defaultName)
 	c.Logger = loggerOr(c.Logger)

@@ -15,11 +15,11 @@ import (
 func newConfig(p Parts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration file, or print an example",
+		Short: "Check a configuration file, show what it comes to, or print an example",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newConfigCheck(p), newConfigExample())
+	cmd.AddCommand(newConfigCheck(p), newConfigShow(p), newConfigExample())
 	return cmd
 }
 

@@ -23,7 +23,7 @@
 //	connect.go       where the brokers are; embedded.go, streams.go, durables.go: the embedded NATS, and what is in it
 //	logger.go        the log; telemetry.go: spans and metrics for a collector; tracing.go: which, and where to
 //
-//	config.go        config check and example; how a file is read and what it may hold is in program/internal/config
+//	config.go        config check and example; configshow.go: show. How a file is read is in program/internal/config
 //	lag.go           lag: lagview.go asks the brokers, lagtable.go prints
 //	dlq.go           dlq: dlqtarget.go says whose letters are meant; dlqlist.go, dlqedit.go (editfolder.go, editfolder_unix.go,
 //	                 editfolder_other.go), dlqreplay.go (dlqturns.go), dlqpurge.go are its commands

@@ -75,6 +75,14 @@ type Start struct {
 	Time time.Time `yaml:"-"`
 }
 
+// MarshalText is what UnmarshalText reads.
+func (s Start) MarshalText() ([]byte, error) {
+	if s.At == "time" {
+		return s.Time.AppendFormat(nil, time.RFC3339Nano), nil
+	}
+	return []byte(s.At), nil
+}
+
 // UnmarshalText reads "earliest", "latest", or a time as in RFC 3339.
 func (s *Start) UnmarshalText(text []byte) error {
 	word := string(text)
@@ -216,6 +224,9 @@ func (c Connection) withDefaults() Connection {
 	or(&c.RequestTimeout, 10*time.Second)
 	return c
 }
+
+// WithDefaults is c with the defaults of what it does not set, as NewSource has it.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
 
 func (c Config) withDefaults() Config {
 	c.Connection = c.Connection.withDefaults()

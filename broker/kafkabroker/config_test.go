@@ -147,3 +147,16 @@ func TestLogin(t *testing.T) {
 		})
 	}
 }
+
+// TestStartText: what is written is what is read.
+func TestStartText(t *testing.T) {
+	for _, word := range []string{"earliest", "latest", "2026-11-21T15:04:05.5Z"} {
+		var s Start
+		if err := s.UnmarshalText([]byte(word)); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := s.MarshalText(); err != nil || string(text) != word {
+			t.Errorf("%s: %q %v", word, text, err)
+		}
+	}
+}

@@ -164,6 +164,9 @@ func (c Connection) withDefaults() Connection {
 	return c
 }
 
+// WithDefaults is c with the defaults of what it does not set, as NewSource has it.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	if c.Missing == "" {
 		c.Missing = "wait"

@@ -31,7 +31,8 @@ type Document struct {
 
 func newDocument(name string, mode os.FileMode, adapters []string) *Document {
 	r := &report{Name: name, lines: map[string]int{}, here: map[string]bool{}}
-	return &Document{report: r, adapters: adapters, secrets: &secrets{report: r, mode: mode, filled: map[string]bool{}}}
+	s := &secrets{report: r, mode: mode, filled: map[string]bool{}, decoded: map[string]bool{}}
+	return &Document{report: r, adapters: adapters, secrets: s}
 }
 
 // Load reads the file of that name and checks it. lookup is os.LookupEnv. Where the error is of reading the file there is no
@@ -98,6 +99,7 @@ func (d *Document) Options(path string, values map[string]any) handlers.Options 
 		if path != "" {
 			below = path + "." + below
 		}
+		d.secrets.decoded[below] = true
 		d.secrets.warnOpen(below)
 	})
 }

@@ -49,6 +49,8 @@ type secrets struct {
 	*report
 	mode   os.FileMode     // of the file; 0: not known
 	filled map[string]bool // what came from the environment, by path
+	// decoded are the options under with that a handler has for secrets.
+	decoded map[string]bool
 }
 
 // read takes a secret from its file, without the line's end.

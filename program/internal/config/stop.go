@@ -7,8 +7,8 @@ import (
 	"github.com/longshoremq/longshore/internal/conftag"
 )
 
-// defaultKillGrace is what supervisors grant.
-const defaultKillGrace = 30 * time.Second
+// DefaultKillGrace is what supervisors grant.
+const DefaultKillGrace = 30 * time.Second
 
 // What a stop takes after drain_timeout. MinCancelGrace is the engine's default.
 const (
@@ -23,7 +23,7 @@ const (
 // DrainTimeout is how long the running handlers of the consumer at a path get at a stop: drain_timeout, or what kill_grace
 // leaves. cancelGrace is how long they may need to return after that. What is not done within kill_grace is found.
 func (d *Document) DrainTimeout(at string, c *Consumer, cancelGrace time.Duration) time.Duration {
-	grace := cmp.Or(d.File.KillGrace, defaultKillGrace)
+	grace := cmp.Or(d.File.KillGrace, DefaultKillGrace)
 	closing := CloseTimeout
 	if d.Exports {
 		closing += FlushTimeout
