@@ -26,6 +26,7 @@ type detailView struct {
 	Spans    []span
 	Stats    consumer.Stats
 	Lag      *int64
+	LagAge   string
 	State    string
 	Concerns []string
 	Glance
@@ -73,7 +74,7 @@ func (d *details) detailView(r *http.Request, w *watched) detailView {
 		Said: said[r.FormValue("said")]}
 	t := w.target()
 	v.Stats = t.Stats()
-	v.Lag, v.State = unknown(v.Stats.Lag.Waiting), stateText(v.Stats)
+	v.Lag, v.LagAge, v.State = unknown(v.Stats.Lag.Waiting), oldLag(v.Stats.Lag, v.Now), stateText(v.Stats)
 	latest := w.history.latest(trendSeconds)
 	v.Glance, v.Figures = w.glance(v.Stats, latest, v.Now), last(latest)
 	if c, ok := t.(concerned); ok {

@@ -241,6 +241,22 @@ func TestStalled(t *testing.T) {
 	}
 }
 
+// TestOldLagShows: a lag of a broker that is away for long is said to be an old one.
+func TestOldLagShows(t *testing.T) {
+	for _, c := range []struct {
+		lag  broker.Lag
+		want string
+	}{
+		{broker.Lag{Waiting: 3, At: noon.Add(-5 * time.Second)}, ""},
+		{broker.Lag{Waiting: 0, At: noon.Add(-3 * time.Minute)}, "3m0s ago"},
+		{broker.UnknownLag(), ""},
+	} {
+		if got := oldLag(c.lag, noon); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.lag, got, c.want)
+		}
+	}
+}
+
 // TestDelayedLettersShow: dead letters that cannot be stored are told, and none are not.
 func TestDelayedLettersShow(t *testing.T) {
 	if got := delayed(consumer.Stats{DeadLettered: 9}); got != nil {

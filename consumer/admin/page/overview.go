@@ -3,7 +3,9 @@ package page
 import (
 	"math"
 	"net/http"
+	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
 )
@@ -20,9 +22,11 @@ type overviewRow struct {
 	State string
 	Stats consumer.Stats
 	Lag   *int64
-	Now   sample2
-	Spark chart.Picture
-	Boxes bool // has dead letters
+	// LagAge says that it is an old one; "": it is not.
+	LagAge string
+	Now    sample2
+	Spark  chart.Picture
+	Boxes  bool // has dead letters
 }
 
 // sample2 is a sample for templates, which see exported fields only.
@@ -42,7 +46,7 @@ func (o *overviews) overviewView(r *http.Request) overviewView {
 		latest := w.history.latest(trendSeconds)
 		v.Rows = append(v.Rows, overviewRow{
 			Name: w.name, Glance: w.glance(st, latest, v.Now), State: stateText(st), Stats: st, Lag: unknown(st.Lag.Waiting),
-			Now: last(latest), Spark: spark(w, v.Now), Boxes: len(w.sources.Letters) > 0,
+			LagAge: oldLag(st.Lag, v.Now), Now: last(latest), Spark: spark(w, v.Now), Boxes: len(w.sources.Letters) > 0,
 		})
 	}
 	return v
@@ -70,6 +74,17 @@ func last(latest []sample) sample2 {
 	}
 	x := latest[len(latest)-1]
 	return sample2{x.handled, x.failed, x.p50, x.p99}
+}
+
+// staleLag is after how long a lag may not be true any more. While there is contact, a source asks every few seconds.
+const staleLag = 30 * time.Second
+
+// oldLag says how old a lag is that may not be true any more; "": it is fresh, or not known.
+func oldLag(l broker.Lag, now time.Time) string {
+	if age := now.Sub(l.At); l.Waiting >= 0 && !l.At.IsZero() && age >= staleLag {
+		return duration(age) + " ago"
+	}
+	return ""
 }
 
 // unknown is nil for a negative number.
