@@ -40,7 +40,8 @@ type Connection struct {
 type TLS struct {
 	// Enabled demands TLS. It is implied by the other fields. Defaults to false.
 	Enabled bool `yaml:"-"`
-	// CAFile is a PEM file of certificate authorities. Defaults to the system's.
+	// CAFile is a PEM file of certificate authorities. It is read again at each connect, so it can be renewed. Defaults to the
+	// system's.
 	CAFile string `yaml:"ca_file" want:"some"`
 	// CertFile and KeyFile are our certificate, for mutual TLS. They are read again at each connect, so they can be renewed.
 	CertFile string `yaml:"cert_file" want:"some"`

@@ -87,9 +87,13 @@ func (c Connection) newConn(ctx context.Context, dial dialer.Func, t *tls.Config
 	if t == nil {
 		return conn, nil
 	}
+	t = t.Clone()
 	if t.ServerName == "" {
-		t = t.Clone()
 		t.ServerName = host
+	}
+	if t.RootCAs, err = c.TLS.authorities(); err != nil {
+		_ = conn.Close()
+		return nil, c.failed(address, handshaking, err)
 	}
 	secure := tls.Client(conn, t)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -227,15 +231,8 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 		return nil, nil
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := namedfile.Read(t.CAFile)
-		if err != nil {
-			return nil, wrong("TLS.CAFile", "cannot be read: %v", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, wrong("TLS.CAFile", "%s has no certificate in PEM", t.CAFile)
-		}
+	if _, err := t.authorities(); err != nil {
+		return nil, err
 	}
 	if t.CertFile != "" {
 		if _, err := namedfile.KeyPair(t.CertFile, t.KeyFile); err != nil {
@@ -247,4 +244,20 @@ func (c Connection) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	return conf, nil
+}
+
+// authorities reads CAFile; nil: the system's.
+func (t TLS) authorities() (*x509.CertPool, error) {
+	if t.CAFile == "" {
+		return nil, nil
+	}
+	pem, err := namedfile.Read(t.CAFile)
+	if err != nil {
+		return nil, wrong("TLS.CAFile", "cannot be read: %v", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, wrong("TLS.CAFile", "%s has no certificate in PEM", t.CAFile)
+	}
+	return pool, nil
 }

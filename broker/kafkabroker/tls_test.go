@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -101,6 +102,57 @@ func TestTLS(t *testing.T) {
 		if _, err := NewSource(cfg(secure, conf)); err == nil {
 			t.Errorf("%s: New says nil", name)
 		}
+	}
+}
+
+// TestRenewedAuthority: the brokers have certificates of another authority from now on, and the file has that. New connections
+// believe it, and not the one before any more. While the file is not there the error names it.
+func TestRenewedAuthority(t *testing.T) {
+	t.Parallel()
+	oldFile, _, oldPair, _ := selfSigned(t)
+	newFile, _, newPair, _ := selfSigned(t)
+	var shown atomic.Pointer[tls.Certificate]
+	shown.Store(&oldPair)
+	k := startCluster(t, kfake.TLS(&tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.Load(), nil }}))
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	renew := func(from string) {
+		text, err := os.ReadFile(from)
+		if err := errors.Join(err, os.WriteFile(caFile, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(oldFile)
+	c, err := Connection{Brokers: k.ListenAddrs(), TLS: TLS{CAFile: caFile}, DialTimeout: patience, RequestTimeout: patience}.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.transport.CloseIdleConnections()
+	ask := func() error {
+		c.transport.CloseIdleConnections()
+		_, err := c.do(t.Context(), anyNode, keyAPIVersions, 0, nil)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	shown.Store(&newPair)
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "x509: ") {
+		t.Errorf("a certificate of an authority that the file does not have: %v", err)
+	}
+	if err := os.Remove(caFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(); err == nil || !strings.Contains(err.Error(), caFile) {
+		t.Errorf("no file: %v", err)
+	}
+	renew(newFile)
+	if err := ask(); err != nil {
+		t.Errorf("the file has the new authority: %v", err)
+	}
+	shown.Store(&oldPair)
+	if err := ask(); err == nil {
+		t.Error("the old authority, which the file does not have any more, is believed")
 	}
 }
 
