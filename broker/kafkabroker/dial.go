@@ -45,7 +45,7 @@ func (c Connection) connect() (*cluster, error) {
 			_ = conn.Close()
 			return nil, err
 		}
-		return &guard{Conn: conn, login: l}, nil
+		return &guard{Conn: conn, address: address, login: l}, nil
 	}
 	cl := &cluster{
 		named: c.Brokers, clientID: c.ClientID, timeout: c.RequestTimeout,

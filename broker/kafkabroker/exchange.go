@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -85,6 +86,7 @@ type request struct {
 	answer   []byte
 	cut      bool          // the answer is longer than limit, and only what there is room for was read
 	throttle time.Duration // for how long the broker reads nothing on the connection that the answer came by
+	via      atomic.Value  // the address to which it was sent, a string; the exchange may go on when nobody waits for it any more
 }
 
 var (
@@ -115,6 +117,9 @@ const correlation = 0x6c6f6e67
 func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if d, ok := rw.(interface{ SetDeadline(time.Time) error }); ok {
 		defer cutAtEnd(q.ctx, d.SetDeadline)()
+	}
+	if to, ok := rw.(interface{ RemoteAddr() net.Addr }); ok {
+		q.via.Store(to.RemoteAddr().String())
 	}
 	b := make([]byte, 4, 4+14+len(q.clientID)+len(q.body))
 	b = binary.BigEndian.AppendUint16(b, uint16(q.key))
@@ -307,10 +312,13 @@ func (c *cluster) failed(q *request, err error) error {
 	if de := (*dialError)(nil); errors.As(err, &de) {
 		return fmt.Errorf("%s request: %w", requestName(q.key), err)
 	}
-	switch q.node {
-	case anyNode:
+	via, sent := q.via.Load().(string)
+	switch {
+	case q.node == anyNode && sent: // which may be none of those that the configuration names
+		return fmt.Errorf("%s request to broker %s: %w", requestName(q.key), via, err)
+	case q.node == anyNode:
 		return fmt.Errorf("%s request to broker %s: %w", requestName(q.key), strings.Join(c.named, ","), err)
-	case controllerNode:
+	case q.node == controllerNode:
 		return fmt.Errorf("%s request to the controller of %s: %w", requestName(q.key), strings.Join(c.named, ","), err)
 	}
 	c.mu.Lock()

@@ -17,11 +17,21 @@ import (
 // It is for one request at a time, as kafka-go uses its connections. Reading and writing are not safe for concurrent use.
 type guard struct {
 	net.Conn
-	login  *login // renewed before a request where that is due; nil: there is none
-	asked  question
-	left   int64  // bytes of the request that are still to be written
-	answer []byte // checked, and not read yet
+	address string // that was dialed, for errors
+	login   *login // renewed before a request where that is due; nil: there is none
+	asked   question
+	left    int64  // bytes of the request that are still to be written
+	answer  []byte // checked, and not read yet
 }
+
+// RemoteAddr is the address that was dialed, as errors name it.
+func (g *guard) RemoteAddr() net.Addr { return dialed(g.address) }
+
+// dialed is an address as it was dialed: a name, mostly.
+type dialed string
+
+func (dialed) Network() string  { return "tcp" }
+func (d dialed) String() string { return string(d) }
 
 // A question is what an answer is to.
 type question struct {

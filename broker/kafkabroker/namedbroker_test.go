@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -59,4 +60,31 @@ func testNamedBrokerGoes(t *testing.T, mute bool) {
 	want = append(want, ts.put(t, ts.topics[0], 30, 30)...)
 	eventually(t, "all messages came after the named broker was gone", func() bool { return r.has(want) })
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// TestFailedBrokerIsNamed: a request that any broker answers goes to one that the configuration does not name, since the one that
+// it names is gone, and gets no answer. The error has the address of who did not answer.
+func TestFailedBrokerIsNamed(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1, kfake.NumBrokers(2))
+	cfg := ts.config(ts.net.link())
+	gone, other := cfg.Brokers[0], cfg.Brokers[1]
+	cfg.Brokers = []string{gone}
+	c, err := cfg.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.transport.CloseIdleConnections()
+	c.told(map[int32]string{0: gone, 1: other})
+	if err := ts.cluster.RemoveNode(0); err != nil {
+		t.Fatal(err)
+	}
+	ts.net.breakAnswers(keyFindCoordinator, 1)
+	w := writer{}
+	w.str("g")
+	w.i8(0)
+	_, err = c.do(t.Context(), anyNode, keyFindCoordinator, 1, w.b)
+	if err == nil || !strings.Contains(err.Error(), other) || strings.Contains(err.Error(), gone) {
+		t.Errorf("%v; want the address %s, and not %s", err, other, gone)
+	}
 }
