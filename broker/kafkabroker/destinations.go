@@ -203,8 +203,12 @@ func (d *destinations) limitOf(topic string) int {
 }
 
 // refused takes note of what a leader did not write: the topic waits, and goes on without compression, or in smaller batches,
-// where that may be why. One message that is too large by itself stays as it is.
+// where that may be why. One message that is too large by itself stays as it is. No topic waits for what is wrong with our
+// producer: the transaction is aborted, and the next one begins with another epoch.
 func (d *destinations) refused(e *producedError) error {
+	if refusesProducer(e.err) {
+		return fmt.Errorf("writing outputs: %w", e.err)
+	}
 	if e.batch != nil && e.batch.n > 1 && isTooLarge(e.err) {
 		d.limits.Put(e.topic, e.batch.size/2)
 		err := d.block(e.topic, e.err)
@@ -245,6 +249,19 @@ func refusesCompressed(err error) bool {
 	}
 	return false
 }
+
+// refusesProducer says whether an answer is about who writes, and not about the topic. Somebody else has our transactional id, or
+// its coordinator has aborted the transaction, or forgotten the id: after transactional.id.expiration.ms without a transaction.
+func refusesProducer(err error) bool {
+	switch codeOf(err) {
+	case kafka.InvalidProducerEpoch, kafka.InvalidTransactionState, kafka.InvalidProducerIDMapping, kafka.ProducerFenced,
+		codeAbortable:
+		return true
+	}
+	return false
+}
+
+const codeAbortable = kafka.Error(120) // TRANSACTION_ABORTABLE
 
 // A producedError says which topic a leader did not write to, and which batch it refused; nil: it did not come to that.
 type producedError struct {

@@ -279,10 +279,12 @@ func produceBody(version int16, transaction string, timeout time.Duration, batch
 	return w.b, w.chunks
 }
 
-// A produced is what the leader says of a batch: a code, and the offset of its first record.
+// A produced is what the leader says of a batch: a code, the offset of its first record, and why it did not write it, where it
+// says more than the code.
 type produced struct {
-	code int16
-	base int64
+	code    int16
+	base    int64
+	message string
 }
 
 // readProduced reads what is said of each partition's batch.
@@ -292,8 +294,9 @@ func readProduced(r *reader) (map[partitionID]produced, error) {
 		name := r.str()
 		r.each(func() {
 			no := r.i32()
-			answered[partitionID{name, no}] = produced{r.i16(), r.i64()}
-			r.skipBatch()
+			of := produced{code: r.i16(), base: r.i64()}
+			of.message = r.restOfBatch()
+			answered[partitionID{name, no}] = of
 		})
 		r.tags()
 	})
@@ -306,19 +309,20 @@ func skipProduced(r *reader) {
 		r.skipStr()
 		r.each(func() {
 			r.take(4 + 2 + 8)
-			r.skipBatch()
+			r.restOfBatch()
 		})
 		r.tags()
 	})
 }
 
-// skipBatch passes the rest of what is said of one.
-func (r *reader) skipBatch() {
+// restOfBatch passes the rest of what is said of one, and returns its message.
+func (r *reader) restOfBatch() (message string) {
 	r.i64() // time
 	r.i64() // the log's start
 	if r.flexible {
 		r.each(func() { r.i32(); r.str(); r.tags() }) // which records are wrong, and why
-		r.str()
+		message = r.str()
 		r.tags()
 	}
+	return message
 }

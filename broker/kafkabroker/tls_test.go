@@ -123,7 +123,8 @@ func TestRenewedAuthority(t *testing.T) {
 		}
 	}
 	renew(oldFile)
-	c, err := Connection{Brokers: k.ListenAddrs(), TLS: TLS{CAFile: caFile}, DialTimeout: patience, RequestTimeout: patience}.connect()
+	with := Connection{Brokers: k.ListenAddrs(), TLS: TLS{CAFile: caFile}, DialTimeout: patience, RequestTimeout: patience}
+	c, err := with.connect()
 	if err != nil {
 		t.Fatal(err)
 	}

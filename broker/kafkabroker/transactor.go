@@ -373,7 +373,11 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches []*out
 		if ok && of.code == 0 {
 			continue
 		}
-		refused := &producedError{b.topic, b, fmt.Errorf("%s/%d: %w", b.topic, b.no, codeErr(max(of.code, -1)))}
+		err := fmt.Errorf("%s/%d: %w", b.topic, b.no, codeErr(max(of.code, -1)))
+		if of.message != "" { // a code may stand for several things
+			err = fmt.Errorf("%w: %s", err, of.message)
+		}
+		refused := &producedError{b.topic, b, err}
 		if isMoved(refused) {
 			a.moved = append(a.moved, refused)
 		} else {
