@@ -17,6 +17,7 @@ type commits struct {
 	*shared
 	r      *roster
 	floors map[logID]broker.Floor // of each log that something was committed of: see broker.FloorReporter
+	most   portion                // of a transaction
 }
 
 // A logID names a log, of a topic that has an id.
@@ -52,12 +53,13 @@ func (x *commits) due() backlog {
 // collect takes snapshots: of open claims where something is new, or of all, and the last ones.
 func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Time) (ds []due) {
 	x.backlog = backlog{}
+	by := sieve{blocked: blocked, upTo: x.upTo()}
 	for _, p := range x.r.turns {
 		if all {
 			p.tr.uncommit()
 		}
-		if p.tr.dirty() || p.outs.ready(blocked) {
-			ds = append(ds, p.due(false, blocked))
+		if p.tr.dirty() || p.outs.ready(by) {
+			ds = append(ds, p.due(false, by))
 		}
 	}
 	for _, p := range x.r.ending {
@@ -67,16 +69,46 @@ func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Ti
 		if p.lastBy.IsZero() {
 			p.lastBy = now.Add(x.cfg.TransactionTimeout)
 		}
-		d := p.due(true, blocked)
+		d := p.due(true, by)
 		d.last = len(p.outs.waiting) == 0 || !now.Before(p.lastBy)
 		ds = append(ds, d)
+	}
+	if by.upTo > 0 { // what is left waits for this transaction, and for nothing else
+		for _, p := range x.r.turns {
+			x.backlog.finished += int64(len(p.outs.waiting))
+		}
 	}
 	return ds
 }
 
+// upTo is the last emission that the next transaction may have.
+func (x *commits) upTo() uint64 {
+	if x.most == 0 {
+		return 0
+	}
+	var waiting []*emission
+	for _, p := range slices.Concat(x.r.turns, x.r.ending) {
+		waiting = append(waiting, p.outs.waiting...)
+	}
+	return x.most.upTo(waiting)
+}
+
+// late says that the time of a transaction was over before all of it was written.
+func (x *commits) late(ds []due) {
+	had := int64(0)
+	for _, d := range ds {
+		for _, e := range d.es {
+			had += e.bytes
+		}
+	}
+	if had > 0 {
+		x.most = x.most.late(had)
+	}
+}
+
 // due takes a snapshot. clean: its claim has ended well.
-func (p *part) due(clean bool, blocked func(topic string) bool) due {
-	es := p.outs.take(blocked)
+func (p *part) due(clean bool, by sieve) due {
+	es := p.outs.take(by)
 	for _, e := range es {
 		p.tr.send(e.offsets)
 	}

@@ -187,13 +187,17 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	keeps := func() bool { return x.h.keeps(ours) }
 	err := x.txn.commit(ctx, keeps, by, outputsOf(ours))
 	x.note.operated(broker.Settle, began, err)
+	switch {
+	case err == nil:
+		x.h.inTime()
+		return true
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		x.h.late(ours)
+	}
 	if errors.Is(err, errUnclear) {
 		x.unclear = ours
 		x.note.failed(err)
 		return false
-	}
-	if err == nil {
-		return true
 	}
 	x.h.unsent(ours)
 	var topic *outputError

@@ -259,6 +259,20 @@ func (h *holdings) unsent(ds []due) {
 	h.commits.unsent(ds)
 }
 
+// late takes note of a transaction whose time was over; the next one has less.
+func (h *holdings) late(ds []due) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits.late(ds)
+}
+
+// inTime takes note of one that was stored.
+func (h *holdings) inTime() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits.most = h.commits.most.stored()
+}
+
 // takeBack gives up outputs that their topics refuse.
 func (h *holdings) takeBack(keyed *keyedTopics) {
 	h.mu.Lock()

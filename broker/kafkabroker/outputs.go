@@ -24,6 +24,40 @@ type emission struct {
 	bytes   int64
 }
 
+// A portion is how many bytes of outputs a transaction has at most; 0: all that there are. After an outage there may be more than
+// can be written before a transaction's time is over. All in one it would be aborted for being late, again and again, while more
+// join. So one that was late is followed by one of half as much, and each that is stored by one of twice as much.
+type portion int64
+
+const (
+	portionLeast = batchLimit
+	portionMost  = 1 << 30 // no more than that is ever held
+)
+
+func (n portion) late(had int64) portion { return portion(max(had/2, portionLeast)) }
+
+func (n portion) stored() portion {
+	if n *= 2; n > portionMost {
+		return 0
+	}
+	return n
+}
+
+// upTo is the number of the last emission that has room, one at least; 0: all have. Those of all partitions go in one order.
+func (n portion) upTo(waiting []*emission) uint64 {
+	if n == 0 {
+		return 0
+	}
+	slices.SortFunc(waiting, func(a, b *emission) int { return cmp.Compare(a.number, b.number) })
+	left := int64(n)
+	for i, e := range waiting {
+		if left -= e.bytes; left < 0 {
+			return waiting[max(i-1, 0)].number
+		}
+	}
+	return 0
+}
+
 // Room is the memory of the emissions of one call, in two pieces and not in two for each: what is emitted in one call is stored
 // together, or nearly so.
 type room struct {
@@ -62,16 +96,24 @@ func (r *room) add(number uint64, offsets []int64, outs []broker.Outgoing) *emis
 	return e
 }
 
+// A sieve says which outputs may be stored now.
+type sieve struct {
+	blocked func(topic string) bool // topics that nothing may go to; nil: none is
+	upTo    uint64                  // the last number that may go; 0: all may
+}
+
 // take takes out what may be stored now: what goes to none of the topics that are blocked, and stands behind nothing that goes
-// to the same topics and may not. nil: none is blocked.
-func (x *outputs) take(blocked func(topic string) bool) (es []*emission) {
-	if blocked == nil || len(x.waiting) == 0 {
+// to the same topics and may not.
+func (x *outputs) take(by sieve) (es []*emission) {
+	if by.blocked == nil && by.upTo == 0 || len(x.waiting) == 0 {
 		es, x.waiting = x.waiting, nil
 		return es
 	}
 	behind := make(map[string]bool)
 	x.waiting = slices.DeleteFunc(x.waiting, func(e *emission) bool {
-		stays := slices.ContainsFunc(e.outs, func(o broker.Outgoing) bool { return behind[o.Topic] || blocked(o.Topic) })
+		stays := by.upTo > 0 && e.number > by.upTo || slices.ContainsFunc(e.outs, func(o broker.Outgoing) bool {
+			return behind[o.Topic] || by.blocked != nil && by.blocked(o.Topic)
+		})
 		if stays {
 			for i := range e.outs {
 				behind[e.outs[i].Topic] = true
@@ -85,12 +127,12 @@ func (x *outputs) take(blocked func(topic string) bool) (es []*emission) {
 }
 
 // ready says whether take would take anything.
-func (x *outputs) ready(blocked func(topic string) bool) bool {
-	if blocked == nil {
+func (x *outputs) ready(by sieve) bool {
+	if by.blocked == nil && by.upTo == 0 {
 		return len(x.waiting) > 0
 	}
 	y := outputs{waiting: slices.Clone(x.waiting)}
-	return len(y.take(blocked)) > 0
+	return len(y.take(by)) > 0
 }
 
 // putBack undoes take.

@@ -182,19 +182,46 @@ func TestOutputsBehindBlocked(t *testing.T) {
 		return ns
 	}
 	isDown := func(topic string) bool { return topic == "down" }
-	if !x.ready(isDown) {
+	if !x.ready(sieve{blocked: isDown}) {
 		t.Error("nothing is ready")
 	}
-	es := x.take(isDown)
+	es := x.take(sieve{blocked: isDown})
 	if got := numbers(es); !slices.Equal(got, []uint64{0, 3, 5}) {
 		t.Errorf("took %v", got)
 	}
-	if x.ready(isDown) {
+	if x.ready(sieve{blocked: isDown}) {
 		t.Error("what is blocked is ready")
 	}
 	x.putBack(es)
-	if got := numbers(x.take(func(string) bool { return false })); !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 5}) {
+	if got := numbers(x.take(sieve{blocked: func(string) bool { return false }})); !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 5}) {
 		t.Errorf("put back and taken: %v", got)
+	}
+}
+
+// A transaction has a portion of what waits, in the order of the acks of all partitions, and one emission at least.
+func TestPortion(t *testing.T) {
+	waiting := func() (es []*emission) {
+		for _, number := range []uint64{4, 1, 3, 2} {
+			es = append(es, &emission{number: number, bytes: 10})
+		}
+		return es
+	}
+	for n, want := range map[portion]uint64{0: 0, 1: 1, 10: 1, 19: 1, 20: 2, 39: 3, 40: 0} {
+		if got := n.upTo(waiting()); got != want {
+			t.Errorf("%d bytes: up to %d, want %d", n, got, want)
+		}
+	}
+	n := portion(0).late(8 * portionLeast)
+	if n != 4*portionLeast || n.late(1) != portionLeast {
+		t.Errorf("late: %d, then %d", n, n.late(1))
+	}
+	if n.stored() != 8*portionLeast || portion(portionMost).stored() != 0 || portion(0).stored() != 0 {
+		t.Error("stored: it does not grow to all that there is")
+	}
+	var x outputs
+	x.waiting = waiting()
+	if got := len(x.take(sieve{upTo: 3})); got != 3 || x.ready(sieve{upTo: 3}) || !x.ready(sieve{upTo: 4}) {
+		t.Errorf("took %d, want 3 and then only the last one", got)
 	}
 }
 
