@@ -29,7 +29,8 @@ type Connection struct {
 	SASL SASL `yaml:"-"`
 	// DialTimeout bounds connecting, TLS and login together. Defaults to 5 s.
 	DialTimeout time.Duration `yaml:"-" want:"1ms..ms32"`
-	// RequestTimeout bounds one exchange with a broker. Defaults to 10 s.
+	// RequestTimeout bounds one exchange with a broker; of a fetch, for how long less than 64 KiB of its answer arrive. Defaults to
+	// 10 s.
 	RequestTimeout time.Duration `yaml:"-" want:"1ms..ms32"`
 
 	// dial is a test's; see package internal/dialer.

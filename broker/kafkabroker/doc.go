@@ -44,7 +44,8 @@
 //	shared.go          what partitions share
 //	atlas.go           how topics are laid out; topics.go: which of them are read
 //	bells.go           wake the loop and the fetcher when there is something for them
-//	exchange.go        one request and its answer; wire.go, headers.go, fetch.go, bounds.go, batch.go, codec.go: their bytes;
+//	exchange.go        one request and its answer; arrival.go: one that takes long to arrive; wire.go, headers.go, fetch.go,
+//	                   bounds.go, batch.go, codec.go: their bytes;
 //	                   guard.go: what kafka-go is to decode, looked at before; features.go: what the cluster has agreed on;
 //	                   codes.go: what is refused; throttle.go: what a quota lets wait
 //	config.go          settings; dial.go: the connection; login.go: SASL; discovery.go: which brokers the Transport knows

@@ -86,6 +86,7 @@ type request struct {
 	answer   []byte
 	cut      bool          // the answer is longer than limit, and only what there is room for was read
 	throttle time.Duration // for how long the broker reads nothing on the connection that the answer came by
+	arrived  func()        // told of each part of the answer that came; nil: nobody wants to know
 	via      atomic.Value  // the address to which it was sent, a string; the exchange may go on when nobody waits for it any more
 }
 
@@ -135,8 +136,12 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if err := writePieces(rw, b, from, q.chunks); err != nil {
 		return nil, err
 	}
+	in := io.Reader(rw)
+	if q.arrived != nil {
+		in = &arrival{Reader: rw, arrived: q.arrived}
+	}
 	var h [8]byte
-	if _, err := io.ReadFull(rw, h[:]); err != nil {
+	if _, err := io.ReadFull(in, h[:]); err != nil {
 		return nil, err
 	}
 	n := int64(int32(binary.BigEndian.Uint32(h[:]))) - 4
@@ -148,7 +153,7 @@ func (q *request) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		n = int64(q.room)
 	}
 	var err error
-	if q.answer, err = readClaimed(rw, int(n), q.room); err != nil {
+	if q.answer, err = readClaimed(in, int(n), q.room); err != nil {
 		return q, err
 	}
 	if q.throttle = q.throttled(); q.throttle > mutedMost {
@@ -287,8 +292,13 @@ func (c *cluster) produce(ctx context.Context, node int32, version int16, body [
 }
 
 func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duration) (*reader, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+	var stop func()
+	if q.key == keyFetch {
+		ctx, q.arrived, stop = withArrivals(ctx, timeout, c.timeout)
+	} else {
+		ctx, stop = context.WithTimeout(ctx, timeout)
+	}
+	defer stop()
 	q.ctx, q.clientID = ctx, c.clientID
 	answer, err := c.transport.RoundTrip(ctx, anywhere, q)
 	if q.node == anyNode {
@@ -302,7 +312,7 @@ func (c *cluster) exchange(ctx context.Context, q *request, timeout time.Duratio
 			c.forget(q.node)
 			c.misrouted(q.node, err)
 		}
-		return nil, c.failed(q, err)
+		return nil, c.failed(q, wasLate(ctx, err))
 	}
 	return answer.(*request).read()
 }
