@@ -266,7 +266,7 @@ func (h *holdings) late(ds []due) {
 	h.commits.late(ds)
 }
 
-// inTime takes note of one that was stored.
+// inTime takes note of one that was stored with much time left.
 func (h *holdings) inTime() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

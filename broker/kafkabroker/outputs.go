@@ -26,7 +26,7 @@ type emission struct {
 
 // A portion is how many bytes of outputs a transaction has at most; 0: all that there are. After an outage there may be more than
 // can be written before a transaction's time is over. All in one it would be aborted for being late, again and again, while more
-// join. So one that was late is followed by one of half as much, and each that is stored by one of twice as much.
+// join. So one that was late is followed by one of half as much, and one that had much time left by one of twice as much.
 type portion int64
 
 const (

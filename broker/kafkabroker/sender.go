@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -26,6 +27,8 @@ type sender struct {
 
 	// limits are of batches that were too large for their topic; run's alone. nil: none was.
 	limits *kit.Recent[partitionID, int]
+	// most is how large a request is made, where one of requestLimit was not answered in time; run's alone. 0: requestLimit.
+	most int
 
 	mu     sync.Mutex
 	queue  []unsent
@@ -118,7 +121,7 @@ func (s *sender) take(sent []unsent) []unsent {
 		return nil
 	}
 	n, size := 0, 0
-	for n < len(s.queue) && (n == 0 || size+s.queue[n].size() <= requestLimit) {
+	for n < len(s.queue) && (n == 0 || size+s.queue[n].size() <= cmp.Or(s.most, requestLimit)) {
 		size += s.queue[n].size()
 		n++
 	}
@@ -186,7 +189,9 @@ func (s *sender) tooLarge(p partitionID, size int) {
 // too large, or has a record that is invalid, is sent again in two halves, one after the other: callers share batches, and what
 // is wrong with one message is no refusal of the others.
 func (s *sender) deliver(batches []*sendBatch) {
+	began := time.Now()
 	said, err := s.produce(batches)
+	s.paced(batches, time.Since(began), err)
 	var firsts, seconds []*sendBatch
 	for _, b := range batches {
 		f := fate{err: err}
@@ -216,6 +221,26 @@ func (s *sender) deliver(batches []*sendBatch) {
 		s.deliver(seconds)
 	}
 }
+
+// paced takes note of how long a request took. Over a slow network one may have no time to be written, and the same would be tried
+// again, and never be. So the next one is half as large then, and twice as large again where there was time for that.
+func (s *sender) paced(batches []*sendBatch, took time.Duration, err error) {
+	switch {
+	case isLate(err):
+		size := 0
+		for _, b := range batches {
+			size += sizeOf(b.us)
+		}
+		s.most = max(min(size, requestLimit)/2, leastLimit)
+	case err == nil && s.most > 0 && took < s.c.timeout/plenty:
+		if s.most *= 2; s.most >= requestLimit {
+			s.most = 0
+		}
+	}
+}
+
+// plenty is in what part of its time something has to be done for twice as much to be tried.
+const plenty = 4
 
 func isTooLarge(err error) bool {
 	code := codeOf(err)
