@@ -222,8 +222,8 @@ func (s *sender) deliver(batches []*sendBatch) {
 	}
 }
 
-// paced takes note of how long a request took. Over a slow network one may have no time to be written, and the same would be tried
-// again, and never be. So the next one is half as large then, and twice as large again where there was time for that.
+// paced takes note of how long a request took. Over a slow network one may have no time to be written, and the same would be
+// tried again, and never be. So the next one is half as large then, and twice as large again where there was time for that.
 func (s *sender) paced(batches []*sendBatch, took time.Duration, err error) {
 	switch {
 	case isLate(err):

@@ -11,8 +11,8 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// TestSlowFetch: the network takes longer for what a fetch asks for than a request may take. It comes nevertheless, for as long as
-// something arrives. Cut off, the same would be asked for again, and never come.
+// TestSlowFetch: the network takes longer for what a fetch asks for than a request may take. It comes nevertheless, for as long
+// as something arrives. Cut off, the same would be asked for again, and never come.
 func TestSlowFetch(t *testing.T) {
 	t.Parallel()
 	const n, size, perSecond = 40, 100 << 10, 2 << 20 // all of it is one fetch
