@@ -38,6 +38,8 @@ type link struct {
 	mu       sync.Mutex
 	dialed   []error         // that failed in the attempt under way
 	undialed map[string]bool // addresses that were told of; see tellOnce
+
+	refusals refusals // of subscriptions
 }
 
 // hooks tell the owner of a link what happens to it. They are called from nats.go's goroutines and do not block.
@@ -45,6 +47,8 @@ type hooks struct {
 	lost    func(err error)                 // the connection is gone, or an attempt failed
 	back    func()                          // it is there again, perhaps as another *nats.Conn
 	problem func(*nats.Subscription, error) // an asynchronous error of a living connection
+	// deaf is told of subscriptions that the server refused; nil: the connection is made anew, which subscribes again.
+	deaf func(err error)
 }
 
 func newLink(cfg Connection, h hooks) *link {
@@ -219,6 +223,13 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 		l.denial.Store(&denial{time.Now(), err})
 	}
 	l.hooks.problem(sub, err)
+	switch {
+	case !deafened(err):
+	case l.hooks.deaf != nil:
+		l.hooks.deaf(err)
+	default:
+		l.listenAgain(nc)
+	}
 }
 
 // A denial is what the server said of a right that we do not have, and when.

@@ -70,7 +70,7 @@ func NewCoreSource(cfg CoreConfig) (*CoreSource, error) {
 		return nil, err
 	}
 	s := &CoreSource{cfg: cfg, bell: kit.NewBell()}
-	s.life = newLife(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
+	s.life = newLife(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem, deaf: s.deaf})
 	_, s.keeper = broker.NewClaim(coreTopic(cfg), -1, s)
 	events := s.life.events
 	s.stock = &coreStock{events: events, claim: s.keeper.Claim(), slots: newSlots(0), waiter: waiter{bell: s.bell}}
@@ -94,7 +94,7 @@ func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits,
 		s.assigned = true
 		s.life.events.Say(broker.Event{Kind: broker.Assigned, Claim: s.keeper.Claim()})
 		s.life.events.Tell()
-		return s.cfg.redact(s.group.join())
+		return s.cfg.redact(s.group.join(s.cfg.Subjects))
 	}, s.group.run)
 	if err != nil {
 		return broker.Traits{}, err
@@ -202,3 +202,5 @@ func (s *CoreSource) back() {
 func (s *CoreSource) problem(_ *nats.Subscription, err error) {
 	s.life.warn(fmt.Errorf("natsbroker: %w", err))
 }
+
+func (s *CoreSource) deaf(err error) { s.group.refused(err) }

@@ -2,7 +2,10 @@ package natsbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +23,11 @@ type queueGroup struct {
 	wanted  func() bool
 	look    kit.Bell
 
-	mu   sync.Mutex
-	subs []*nats.Subscription
+	refusals refusals
+
+	mu    sync.Mutex
+	subs  []*nats.Subscription
+	again []*nats.Subscription // of these, what the server refused, until it is tried again
 }
 
 // run joins and leaves until ctx ends.
@@ -37,11 +43,19 @@ func (g *queueGroup) run(ctx context.Context) {
 			g.leave()
 		case !g.member():
 			g.leave()
-			if err := g.join(); err != nil {
-				g.events.Lost(g.cfg.redact(err))
-				time.AfterFunc(g.cfg.MaxReconnectWait, g.look.Ring)
+			g.tell(g.join(g.cfg.Subjects))
+		default:
+			if again := g.leaveRefused(); len(again) > 0 {
+				g.tell(g.join(again))
 			}
 		}
+	}
+}
+
+func (g *queueGroup) tell(err error) {
+	if err != nil {
+		g.events.Lost(g.cfg.redact(err))
+		time.AfterFunc(g.cfg.MaxReconnectWait, g.look.Ring)
 	}
 }
 
@@ -59,9 +73,9 @@ func (g *queueGroup) joined() bool {
 	return len(g.subs) > 0
 }
 
-func (g *queueGroup) join() error {
+func (g *queueGroup) join(subjects []string) error {
 	nc := g.link.conn()
-	for _, subject := range g.cfg.Subjects {
+	for _, subject := range subjects {
 		sub, err := nc.QueueSubscribe(subject, g.cfg.Queue, g.arrived)
 		if err != nil {
 			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, err)
@@ -83,9 +97,43 @@ func (g *queueGroup) join() error {
 func (g *queueGroup) leave() {
 	g.mu.Lock()
 	subs := g.subs
-	g.subs = nil
+	g.subs, g.again = nil, nil
 	g.mu.Unlock()
+	drainAll(subs)
+}
+
+func drainAll(subs []*nats.Subscription) {
 	for _, sub := range subs {
 		_ = sub.Drain() // fails only where the connection is gone
 	}
+}
+
+// refused takes that the server refused to let us listen to a subject, or to so many, and tries again a while later. The
+// connection stays: what comes to other subjects would be lost with it.
+func (g *queueGroup) refused(err error) {
+	g.mu.Lock()
+	for _, sub := range g.subs {
+		named := strings.Contains(err.Error(), `"`+sub.Subject+`"`) || errors.Is(err, nats.ErrMaxSubscriptionsExceeded)
+		if named && !slices.Contains(g.again, sub) {
+			g.again = append(g.again, sub)
+		}
+	}
+	g.mu.Unlock()
+	if d := g.refusals.happened(g.cfg.ReconnectWait, time.Now()); d > 0 {
+		time.AfterFunc(d, g.look.Ring)
+	}
+}
+
+// leaveRefused leaves what the server refused, and says which subjects that is.
+func (g *queueGroup) leaveRefused() (subjects []string) {
+	g.mu.Lock()
+	again := g.again
+	g.again = nil
+	g.subs = slices.DeleteFunc(g.subs, func(sub *nats.Subscription) bool { return slices.Contains(again, sub) })
+	g.mu.Unlock()
+	drainAll(again)
+	for _, sub := range again {
+		subjects = append(subjects, sub.Subject)
+	}
+	return subjects
 }

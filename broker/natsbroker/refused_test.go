@@ -1,0 +1,103 @@
+package natsbroker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+// reload has the server take other settings while it runs.
+func (ts *testServer) reload(change func(*server.Options)) {
+	ts.t.Helper()
+	opts := ts.opts.Clone()
+	change(opts)
+	if err := ts.srv.ReloadOptions(opts); err != nil {
+		ts.t.Fatal(err)
+	}
+}
+
+// serveFew has a server whose user "few" may do all, until it is told that it may not listen to a subject.
+func serveFew(t *testing.T) (ts *testServer, deaf func(subject string), cured func()) {
+	ts = startServer(t, fewMay(server.Permissions{}))
+	deaf = func(subject string) {
+		ts.reload(fewMay(server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{subject}}}))
+	}
+	return ts, deaf, func() { ts.reload(fewMay(server.Permissions{})) }
+}
+
+// warned waits until a warning has these words.
+func warned(t *testing.T, ev *events, words string) {
+	t.Helper()
+	eventually(t, "it is told: "+words, func() bool {
+		for _, e := range ev.of(broker.Warning) {
+			if strings.Contains(e.Err.Error(), words) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// A right that is taken away takes the subscriptions with it, and the server does not bring them back with the right. The source
+// does, by a new connection.
+func TestAnswersThatWereNotAllowedForAWhile(t *testing.T) {
+	t.Parallel()
+	ts, deaf, cured := serveFew(t)
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	a.publish(1, 1)
+	cfg := config(ts.url())
+	cfg.User, cfg.Password, cfg.Poll = "few", broker.NewSecret("word"), 100*time.Millisecond
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 1)...)
+	deaf("_INBOX.>")
+	warned(t, s.events, "Subscription to")
+	cured()
+	a.publish(2, 2)
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+}
+
+// The same of a queue group, whose connection has to stay: what comes to its other subjects would be lost.
+func TestCoreSubjectThatWasNotAllowedForAWhile(t *testing.T) {
+	t.Parallel()
+	ts, deaf, cured := serveFew(t)
+	cfg := natsbroker.CoreConfig{Connection: config(ts.url()).Connection, Subjects: []string{"s.*", "t"}, Queue: "q"}
+	cfg.User, cfg.Password = "few", broker.NewSecret("word")
+	s := openCoreOf(t, cfg, broker.Budget{Messages: 1000, Bytes: 1 << 20})
+	nc := ts.admin(nats.UserInfo("all", "word")).js.Conn()
+	deaf("s.*")
+	warned(t, s.events, "Subscription to")
+	cured()
+	dst := make([]broker.Message, 1)
+	came := make(chan error, 1)
+	go func() {
+		n, err := s.Receive(dst)
+		if err == nil && (n != 1 || dst[0].Topic != "s.a") {
+			err = fmt.Errorf("%d messages, the first of %s", n, dst[0].Topic)
+		}
+		came <- err
+	}()
+	eventually(t, "a message comes", func() bool {
+		corePublish(t, nc, 1)
+		select {
+		case err := <-came:
+			if err != nil {
+				t.Error(err)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+	if down := s.events.of(broker.Down); len(down) > 0 {
+		t.Errorf("the connection was lost: %v", down[0].Err)
+	}
+}
