@@ -219,7 +219,7 @@ func (d *letters) failed(x letter, err error) {
 		d.tell.tell(RetryPublishFailed{Message: x.m, Topic: x.step.Topic, Err: err})
 		x.failed.Delay = max(0, time.Until(x.due))
 		d.parked.hold(x.item, x.failed)
-	case errors.Is(err, broker.ErrRefused) && !x.cut:
+	case errors.Is(err, broker.ErrRefused) && !errors.Is(err, broker.ErrNoTopic) && !x.cut:
 		x.cut = true
 		d.enqueue(x)
 	default:
@@ -244,6 +244,7 @@ func (d *letters) putOff(x letter, err error) {
 	wait := publishBackoff.delay(x.tries, chance.Float64())
 	if refused {
 		wait = refusedWait
+		x.cut = false // it was not for its headers: perhaps for a right, and then they are taken with it
 	}
 	d.tell.tell(DeadLetterDelayed{Message: x.m, Err: err, Refused: refused, Delay: wait})
 	d.later.add(time.Now().Add(wait), x)

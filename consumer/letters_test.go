@@ -146,6 +146,41 @@ func TestRefusedDeadLetterIsCutThenHeld(t *testing.T) {
 	}
 }
 
+// What is refused for another reason than its size keeps its headers: when the topic is there, or the right, they are with it.
+func TestLetterRefusedForAWhileKeepsItsHeaders(t *testing.T) {
+	for name, why := range map[string]error{
+		"no topic": fmt.Errorf("%w: %w", broker.ErrNoTopic, broker.ErrRefused), "no right": broker.ErrRefused,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				err := b.Produce(broker.Outgoing{Topic: "in", Headers: []broker.Header{{Key: "tenant", Value: []byte("acme")}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := &publisher{Publisher: b.Publisher()}
+				p.set(&broker.PublishError{Errs: []error{why}})
+				r := start(t, b, consumer.Config{
+					DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+					Handler:    func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+				})
+				time.Sleep(90 * time.Second)
+				p.set(nil)
+				time.Sleep(90 * time.Second)
+				dead := b.Messages("dead")
+				if len(dead) != 1 {
+					t.Fatalf("%d dead letters, want 1", len(dead))
+				}
+				if v, _ := dead[0].Headers.Get("tenant"); string(v) != "acme" {
+					t.Errorf("the letter's header is %q, want that of its message", v)
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 // f39: the process dies between the letter's publish and the ack: the letter comes twice, under one id, and never not at all.
 func TestLetterPublishedTwiceHasOneID(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
