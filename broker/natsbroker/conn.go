@@ -39,7 +39,7 @@ type link struct {
 	dialed   []error         // that failed in the attempt under way
 	undialed map[string]bool // addresses that were told of; see tellOnce
 
-	refusals refusals // of subscriptions
+	refusals refusals
 }
 
 // hooks tell the owner of a link what happens to it. They are called from nats.go's goroutines and do not block.
@@ -228,7 +228,7 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 	case l.hooks.deaf != nil:
 		l.hooks.deaf(err)
 	default:
-		l.listenAgain(nc)
+		l.renewLater(nc, l.cfg.ReconnectWait)
 	}
 }
 

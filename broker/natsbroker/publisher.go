@@ -157,6 +157,7 @@ func (b *batch) send(o broker.Outgoing) {
 	denied := b.p.watchDenied(o.Topic)
 	id, answer, err := b.p.answers.publish(m)
 	if err != nil {
+		b.p.link.unsent(err)
 		b.errs[i] = b.p.publishErr(o.Topic, err)
 		return
 	}

@@ -137,7 +137,8 @@ func (p *puller) pull() {
 		}
 		expires, beat := pullTimes(p.heartbeat, r.maxExpires)
 		reply := r.to.prefix + strconv.FormatUint(r.id, 10)
-		if p.consumer.publish("MSG.NEXT", reply, r.body(expires, beat, r.group, r.pin)) != nil {
+		if err := p.consumer.publish("MSG.NEXT", reply, r.body(expires, beat, r.group, r.pin)); err != nil {
+			p.link.unsent(err)
 			p.side.revive()
 			return
 		}

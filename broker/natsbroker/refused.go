@@ -9,19 +9,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server that does not let us listen to a subject, or to so many of them, says so once: at the subscription, or when it was told
-// to. It forgets the subscription; nats.go keeps it, and nothing comes for it any more, also when it would be let through again.
-
-// deafened says whether the server took, or refused, a subscription.
+// deafened says whether the server took, or refused, a subscription: we may not listen to that subject, or not to so many. It says
+// so once, and forgets the subscription; nats.go keeps it, and nothing comes for it any more, also when it would be let through.
 func deafened(err error) bool {
 	return errors.Is(err, nats.ErrMaxSubscriptionsExceeded) ||
 		errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "for Subscription to")
 }
 
-// mostDeaf bounds the pause until what was refused is tried again. Who is refused for longer counts anew.
-const mostDeaf = time.Minute
+// mostRefused bounds the pause until what was refused is tried again. What is refused after twice that counts anew.
+const mostRefused = time.Minute
 
-// refusals is when to subscribe again. Safe for concurrent use.
+// refusals are what a server refused, and when that is tried again. Safe for concurrent use.
 type refusals struct {
 	mu    sync.Mutex
 	n     int
@@ -35,18 +33,21 @@ func (r *refusals) happened(wait time.Duration, now time.Time) time.Duration {
 	if now.Before(r.until) {
 		return 0
 	}
-	if now.Sub(r.until) > 2*mostDeaf {
+	if now.Sub(r.until) > 2*mostRefused {
 		r.n = 0
 	}
-	d := min(max(wait, time.Millisecond)<<min(r.n, 16), mostDeaf)
+	d := min(max(wait, time.Millisecond)<<min(r.n, 16), mostRefused)
 	r.n++
 	r.until = now.Add(d)
 	return d
 }
 
-// listenAgain has a connection made anew a while after the server refused one of its subscriptions: that subscribes again.
-func (l *link) listenAgain(nc *nats.Conn) {
-	d := l.refusals.happened(l.cfg.ReconnectWait, time.Now())
+// renewLater has a connection made anew, in wait at first, after the server refused one of its subscriptions: that subscribes again.
+//
+// Or after a message was too large for the bound that the server told when we connected. It does not tell, to those who are
+// connected, that its max_payload was raised: nats.go would go by the old one for as long as the connection lives.
+func (l *link) renewLater(nc *nats.Conn, wait time.Duration) {
+	d := l.refusals.happened(wait, time.Now())
 	if d == 0 {
 		return
 	}
@@ -56,4 +57,11 @@ func (l *link) listenAgain(nc *nats.Conn) {
 			_ = nc.ForceReconnect() // fails where it is closed, or is connecting
 		}
 	})
+}
+
+// unsent takes the error of a publish that did not leave this process.
+func (l *link) unsent(err error) {
+	if nc := l.conn(); nc != nil && errors.Is(err, nats.ErrMaxPayload) {
+		l.renewLater(nc, l.cfg.MaxReconnectWait)
+	}
 }

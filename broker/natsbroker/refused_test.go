@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,4 +101,18 @@ func TestCoreSubjectThatWasNotAllowedForAWhile(t *testing.T) {
 	if down := s.events.of(broker.Down); len(down) > 0 {
 		t.Errorf("the connection was lost: %v", down[0].Err)
 	}
+}
+
+// A server tells its bound for messages at the connection, and not that it was raised.
+func TestPayloadThatWasTooLargeForAWhile(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, func(o *server.Options) { o.MaxPayload = 1000 })
+	ts.admin().stream()
+	p := newPublisher(t, ts.url())
+	large := []broker.Outgoing{{Topic: "s.a", Value: make([]byte, 5000)}}
+	if err := p.Publish(t.Context(), large); !errors.Is(err, nats.ErrMaxPayload) {
+		t.Fatalf("Publish: %v, want that it is too large", err)
+	}
+	ts.reload(func(o *server.Options) { o.MaxPayload = 1 << 20 })
+	eventually(t, "it is taken", func() bool { return p.Publish(t.Context(), large) == nil })
 }
