@@ -17,6 +17,7 @@ type origin struct {
 	nanos     int64
 	runs      int32
 	first     time.Time // when it failed first
+	last      time.Time // and last
 	due       time.Time
 }
 
@@ -33,7 +34,7 @@ func readOrigin(m *Message) origin {
 		o.nanos = h.Time.UnixNano()
 	}
 	o.runs = max(o.runs, min(h.Attempts, maxRuns))
-	o.first, o.due = h.FirstFailure, h.RetryAt
+	o.first, o.last, o.due = h.FirstFailure, h.LastFailure, h.RetryAt
 	return o
 }
 

@@ -35,7 +35,7 @@ func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Mes
 	var ws []*work
 	for i := range ms {
 		o := readOrigin(&ms[i])
-		due := in.cfg.Retry.Topics.dueOf(&ms[i], o)
+		due := in.cfg.Retry.Topics.dueOf(&ms[i], o, now)
 		if due.After(now) {
 			in.hold(k, ms[i:], due, now)
 			break
@@ -73,13 +73,19 @@ func (in *intake) hold(k *claim, ms []broker.Message, due, now time.Time) {
 	in.till.nack(k, back, nil)
 }
 
+// mostPublishing is how much later than its failure a message may have been published to a retry topic.
+const mostPublishing = time.Minute
+
 // dueOf is when a message of a retry topic may be handled. A time that no longshore wrote, further away than the longest step, is
-// not believed.
-func (t *RetryTopics) dueOf(m *Message, o origin) time.Time {
-	if last := m.Time().Add(t.Steps[len(t.Steps)-1].Delay); o.due.After(last) {
-		return last
+// not believed: from when the broker stored the message, or, where the broker's clock is behind, from the failure, if that has
+// been.
+func (t *RetryTopics) dueOf(m *Message, o origin, now time.Time) time.Time {
+	longest := t.Steps[len(t.Steps)-1].Delay
+	last := m.Time().Add(longest)
+	if !o.due.After(last) || !o.last.After(now) && !o.due.After(o.last.Add(longest+mostPublishing)) {
+		return o.due
 	}
-	return o.due
+	return last
 }
 
 // lateness is how much later than its time a message of that topic may come.

@@ -358,7 +358,8 @@ func TestForgedRetryHeaders(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s=%q", forged.Key, forged.Value), func(t *testing.T) {
 			withRetries(t, func(t *testing.T, b *membroker.Broker) {
-				if err := b.Produce(broker.Outgoing{Topic: "in-1m", Value: []byte("0"), Headers: []broker.Header{forged}}); err != nil {
+				headers := []broker.Header{forged, {Key: broker.HeaderLastFailure, Value: forged.Value}}
+				if err := b.Produce(broker.Outgoing{Topic: "in-1m", Value: []byte("0"), Headers: headers}); err != nil {
 					t.Fatal(err)
 				}
 				var l ledger
@@ -379,6 +380,52 @@ func TestForgedRetryHeaders(t *testing.T) {
 			})
 		})
 	}
+}
+
+// belated is a source whose broker's clock is behind ours.
+type belated struct {
+	*membroker.Source
+	by time.Duration
+}
+
+func (s belated) Receive(ms []broker.Message) (int, error) {
+	n, err := s.Source.Receive(ms)
+	for i := range ms[:n] {
+		ms[i].Nanos -= int64(s.by)
+	}
+	return n, err
+}
+
+// A broker that stamps messages by a clock which is far behind takes no delay from a retry topic: all attempts would be over at once.
+func TestRetryTopicOfASlowClock(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Headers: []broker.Header{{Key: "own"}}}); err != nil {
+			t.Fatal(err)
+		}
+		topics := retries(b)
+		topics.Source = belated{topics.Source.(*membroker.Source), 48 * time.Hour}
+		seen := calls{begin: time.Now()}
+		r := start(t, b, consumer.Config{
+			Retry: consumer.Retry{MaxAttempts: 10, Topics: topics},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if seen.add(m) < 3 {
+					return consumer.RetryAfter(errors.New("not yet"), 10*time.Minute)
+				}
+				return nil
+			}})
+		time.Sleep(time.Hour)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		for i, least := range []time.Duration{0, 10 * time.Minute, 20 * time.Minute} {
+			if after := seen.all[i].after; after < least || after > least+time.Minute {
+				t.Errorf("run %d began after %v, want %v", i+1, after, least)
+			}
+		}
+		if len(seen.all) != 3 {
+			t.Errorf("%d runs, want 3", len(seen.all))
+		}
+	})
 }
 
 // Everything at once: failures with delays of all sizes, small windows, and retry topics whose partitions move between two
