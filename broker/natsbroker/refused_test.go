@@ -66,7 +66,26 @@ func TestAnswersThatWereNotAllowedForAWhile(t *testing.T) {
 	a.settled()
 }
 
-// The same of a queue group, whose connection has to stay: what comes to its other subjects would be lost.
+// Who asks for what it has no right to asks again, and so is refused again and again. That is told once a minute.
+func TestMissingRightsAreToldSeldom(t *testing.T) {
+	t.Parallel()
+	ts, deaf, _ := serveFew(t)
+	ts.admin(nats.UserInfo("all", "word")).stream()
+	cfg := config(ts.url())
+	cfg.User, cfg.Password = "few", broker.NewSecret("word")
+	s := open(t, cfg)
+	deaf("_INBOX.>")
+	eventually(t, "it connected again three times", func() bool { return len(s.events.of(broker.Down)) >= 3 })
+	var told []string
+	for _, e := range s.events.of(broker.Warning) {
+		told = append(told, e.Err.Error())
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "Subscription to") {
+		t.Errorf("%d warnings: %q, want one", len(told), told)
+	}
+}
+
+// A queue group subscribes again by itself, and its connection has to stay: what comes to its other subjects would be lost.
 func TestCoreSubjectThatWasNotAllowedForAWhile(t *testing.T) {
 	t.Parallel()
 	ts, deaf, cured := serveFew(t)

@@ -1,6 +1,10 @@
 package natsbroker
 
-import "time"
+import (
+	"strings"
+	"sync"
+	"time"
+)
 
 // seldom counts what may happen for each message, and says when it is to be told: at once, and then once a minute at most. Not
 // safe for concurrent use.
@@ -20,4 +24,32 @@ func (s *seldom) happened(now int64) (tell int) {
 	tell = s.n
 	s.n, s.told = 0, now
 	return tell
+}
+
+// refusedRights are those that the server said we do not have, and when that was told: who asks, asks again. Safe for concurrent
+// use.
+type refusedRights struct {
+	mu   sync.Mutex
+	told map[string]time.Time
+}
+
+// mostRights bounds what is remembered.
+const mostRights = 100
+
+// tell says whether the lack of a right is to be told now: once a minute at most, and those to listen to something as one.
+func (r *refusedRights) tell(err error, now time.Time) bool {
+	what := denied(err)
+	if strings.Contains(err.Error(), "for Subscription to") {
+		what = "to listen"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, ok := r.told[what]; ok && now.Sub(at) < time.Duration(tellSeldom) {
+		return false
+	}
+	if r.told == nil || len(r.told) >= mostRights {
+		r.told = make(map[string]time.Time)
+	}
+	r.told[what] = now
+	return true
 }
