@@ -396,7 +396,8 @@ func (s belated) Receive(ms []broker.Message) (int, error) {
 	return n, err
 }
 
-// A broker that stamps messages by a clock which is far behind takes no delay from a retry topic: all attempts would be over at once.
+// A broker that stamps messages by a clock which is far behind takes no delay from a retry topic: all attempts would be over at
+// once.
 func TestRetryTopicOfASlowClock(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
 		if err := b.Produce(broker.Outgoing{Topic: "in", Headers: []broker.Header{{Key: "own"}}}); err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// deafened says whether the server took, or refused, a subscription: we may not listen to that subject, or not to so many. It says
-// so once, and forgets the subscription; nats.go keeps it, and nothing comes for it any more, also when it would be let through.
+// deafened says whether the server took, or refused, a subscription: we may not listen to that subject, or not to so many. It
+// says so once, and forgets the subscription; nats.go keeps it, and nothing comes for it any more, also when it would be let
+// through.
 func deafened(err error) bool {
 	return errors.Is(err, nats.ErrMaxSubscriptionsExceeded) ||
 		errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "for Subscription to")
@@ -42,7 +43,8 @@ func (r *refusals) happened(wait time.Duration, now time.Time) time.Duration {
 	return d
 }
 
-// renewLater has a connection made anew, in wait at first, after the server refused one of its subscriptions: that subscribes again.
+// renewLater has a connection made anew, in wait at first, after the server refused one of its subscriptions: that subscribes
+// again.
 //
 // Or after a message was too large for the bound that the server told when we connected. It does not tell, to those who are
 // connected, that its max_payload was raised: nats.go would go by the old one for as long as the connection lives.
