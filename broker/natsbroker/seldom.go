@@ -1,9 +1,11 @@
 package natsbroker
 
 import (
-	"strings"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // seldom counts what may happen for each message, and says when it is to be told: at once, and then once a minute at most. Not
@@ -26,30 +28,35 @@ func (s *seldom) happened(now int64) (tell int) {
 	return tell
 }
 
-// refusedRights are those that the server said we do not have, and when that was told: who asks, asks again. Safe for concurrent
-// use.
-type refusedRights struct {
+// complaints are what the server says again and again, of rights or room that we lack, and when that was told: who asks, asks
+// again. Safe for concurrent use.
+type complaints struct {
 	mu   sync.Mutex
 	told map[string]time.Time
 }
 
-// mostRights bounds what is remembered.
-const mostRights = 100
+// mostComplaints bounds what is remembered.
+const mostComplaints = 100
 
-// tell says whether the lack of a right is to be told now: once a minute at most, and those to listen to something as one.
-func (r *refusedRights) tell(err error, now time.Time) bool {
+// hold says whether an error is such a complaint that was told within a minute. All those about what we may listen to are one.
+func (c *complaints) hold(err error, now time.Time) bool {
 	what := denied(err)
-	if strings.Contains(err.Error(), "for Subscription to") {
+	switch {
+	case deafened(err):
 		what = "to listen"
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at, ok := r.told[what]; ok && now.Sub(at) < time.Duration(tellSeldom) {
+	case errors.Is(err, nats.ErrAuthorization):
+		what = "to log in"
+	case !errors.Is(err, nats.ErrPermissionViolation):
 		return false
 	}
-	if r.told == nil || len(r.told) >= mostRights {
-		r.told = make(map[string]time.Time)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.told[what]; ok && now.Sub(at) < time.Duration(tellSeldom) {
+		return true
 	}
-	r.told[what] = now
-	return true
+	if c.told == nil || len(c.told) >= mostComplaints {
+		c.told = make(map[string]time.Time)
+	}
+	c.told[what] = now
+	return false
 }

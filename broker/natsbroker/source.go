@@ -28,7 +28,7 @@ type Source struct {
 	outbox *outbox   // what has yet to be said to the server
 
 	operations kit.Operations
-	rights     refusedRights
+	complaints complaints
 
 	writer  *outboxWriter
 	leases  *leaseKeeper
@@ -209,7 +209,7 @@ func (s *Source) problem(_ *nats.Subscription, err error) {
 			s.life.warn(fmt.Errorf("natsbroker: the server does not let acks through, so all comes again; "+
 				"may this user publish to %s>? Refused were %d: %w", ackPrefix, n, err))
 		}
-	case errors.Is(err, nats.ErrPermissionViolation) && !s.rights.tell(err, time.Now()):
+	case s.complaints.hold(err, time.Now()):
 	default:
 		s.life.warn(fmt.Errorf("natsbroker: %w", err))
 	}
