@@ -67,3 +67,12 @@ func (l *link) unsent(err error) {
 		l.renewLater(nc, l.cfg.MaxReconnectWait)
 	}
 }
+
+// elsewhere has another server asked, where there is one: this one, which was last asked then, does not answer, and not for want
+// of a right.
+func (l *link) elsewhere(asked time.Time) {
+	nc, d := l.conn(), l.denial.Load()
+	if nc != nil && len(nc.Servers()) > 1 && (d == nil || d.at.Before(asked)) {
+		_ = nc.ForceReconnect() // fails where it is closed, or is connecting
+	}
+}

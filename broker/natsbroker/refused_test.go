@@ -135,3 +135,31 @@ func TestPayloadThatWasTooLargeForAWhile(t *testing.T) {
 	ts.reload(func(o *server.Options) { o.MaxPayload = 1 << 20 })
 	eventually(t, "it is taken", func() bool { return p.Publish(t.Context(), large) == nil })
 }
+
+// A server that does not answer, though its connection lives, is left for another one.
+func TestServerWithoutJetStreamIsLeft(t *testing.T) {
+	t.Parallel()
+	servers := make(map[string]*testServer)
+	cfg := config("")
+	cfg.URLs, cfg.Recreate, cfg.Poll = nil, true, 50*time.Millisecond
+	for _, name := range []string{"one", "two"} {
+		ts, a := serveStream(t)
+		if _, err := a.js.Publish(t.Context(), "s.a", []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		servers[name], cfg.URLs = ts, append(cfg.URLs, ts.url())
+	}
+	s := open(t, cfg)
+	first := receive(t, s, 1)
+	ack(t, s, first...)
+	name := string(first[0].Value)
+	if err := servers[name].srv.DisableJetStream(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it does not answer", func() bool { return len(s.events.of(broker.Down)) >= 3 })
+	next := receive(t, s, 1)
+	ack(t, s, next...)
+	if string(next[0].Value) == name {
+		t.Errorf("it got %q from the server that does not answer", next[0].Value)
+	}
+}
