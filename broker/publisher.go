@@ -57,6 +57,9 @@ type Outgoing struct {
 	Headers []Header
 	// ID lets the broker, or a reader, drop a repeated publish: Nats-Msg-Id on JetStream, a header on Kafka. Empty: none.
 	ID string
+	// Partition is the partition of Topic that it goes to, where the broker has some: a replay sends a message back to where it was.
+	// nil, and one that the topic does not have: the publisher chooses, by the key.
+	Partition *int32
 }
 
 // A PublishError has one error per message, by index. nil: confirmed. ErrRefused: never stored. Any other: perhaps stored.

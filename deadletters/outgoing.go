@@ -79,6 +79,9 @@ const (
 func outgoing(l *Letter, topic, to, id string, now time.Time) broker.Outgoing {
 	m := l.Message
 	o := broker.Outgoing{Topic: to, Key: m.Key, Value: m.Value, ID: id}
+	if to == l.OriginalTopic && l.OriginalPartition >= 0 { // whoever has written it there may have chosen by another hash of the key
+		o.Partition = &l.OriginalPartition
+	}
 	for k, v := range m.Headers.All() {
 		if isOwn(k, v) {
 			o.Headers = append(o.Headers, broker.Header{Key: k, Value: v})

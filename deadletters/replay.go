@@ -1,6 +1,7 @@
 package deadletters
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -322,12 +323,15 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 
 // edit calls Edit, which has a say in neither where the journal says that the letter goes nor the id that it is found by there.
 func (r *replay) edit(out *broker.Outgoing) error {
-	topic, id := out.Topic, out.ID
+	topic, id, key := out.Topic, out.ID, bytes.Clone(out.Key)
 	if err := r.o.Edit(out); err != nil {
 		return err
 	}
 	if out.Topic != topic || out.ID != id {
 		return fmt.Errorf("%w: topic %q, ID %q", ErrEdited, out.Topic, out.ID)
+	}
+	if !bytes.Equal(out.Key, key) { // the partition was the old key's
+		out.Partition = nil
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ const (
 var silent = edit{holding, "	if n > 0 {\n		sh.events.Say(", "	if n < 0 {\n		sh.events.Say("}
 
 var suiteMutants = []suiteMutant{
+	{"the partition of a message is not asked", []edit{{"broker/membroker/broker.go", "p != nil && *p >= 0 &&",
+		"p != nil && *p >= 1<<20 &&"}}, "partitioned", "PublishToPartition"},
 	{"publishes outlive their publisher", []edit{{"broker/membroker/publisher.go",
 		"	return p.life.Do(ctx, func(ctx context.Context) error {", "	return p.life.Do(ctx, func(context.Context) error {"}},
 		both, "PublisherCloseWhileDown"},

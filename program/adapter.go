@@ -116,7 +116,8 @@ func kafkaAdapter(k *config.Kafka) adapter {
 	return adapter{
 		section: k, topics: k.Topics,
 		publisher: func() (broker.Publisher, error) {
-			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes})
+			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{
+				Connection: cfg.Connection, MaxMessageBytes: k.MaxPublishBytes, Partitioner: cfg.Partitioner})
 		},
 		source: func() (broker.Source, error) { return kafkabroker.NewSource(cfg) },
 		retries: func(topics []string) (broker.Source, error) {

@@ -190,7 +190,8 @@ func (t *dlqTarget) box(ctx context.Context) (b *deadBox, err error) {
 	case t.file != "":
 		return t.fileBox(ctx)
 	case t.topic != "":
-		return kafkaBox(t.topic, kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-dlq"}, 0)
+		return kafkaBox(t.topic, kafkabroker.PublisherConfig{
+			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-dlq"}})
 	}
 	return natsBox(t.subject, natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore dlq"}, "")
 }
@@ -220,7 +221,8 @@ func (t *dlqTarget) fileBox(ctx context.Context) (*deadBox, error) {
 	case core != nil: // a stream takes them, if one has the subject
 		b, err = natsBox(to, core.Adapter(embeddedURL(doc.File.Embedded)).Connection, "")
 	case k != nil:
-		b, err = kafkaBox(to, k.Adapter().Connection, k.MaxPublishBytes)
+		b, err = kafkaBox(to, kafkabroker.PublisherConfig{
+			Connection: k.Adapter().Connection, MaxMessageBytes: k.MaxPublishBytes, Partitioner: k.Partitioner})
 	case c.Source.Other != nil:
 		err = fmt.Errorf("the dead letters of consumer %s are on %s, which dlq does not know", name, c.Source.Other.Adapter)
 	default:
@@ -279,13 +281,13 @@ func (t *dlqTarget) chooseTarget(name string, c *config.Consumer) (string, error
 	return all[0], nil
 }
 
-func kafkaBox(topic string, at kafkabroker.Connection, most int) (*deadBox, error) {
-	at.ClientID = cmp.Or(at.ClientID, "longshore-dlq")
-	view, err := kafkabroker.NewLogView(kafkabroker.LogViewConfig{Connection: at})
+func kafkaBox(topic string, cfg kafkabroker.PublisherConfig) (*deadBox, error) {
+	cfg.ClientID = cmp.Or(cfg.ClientID, "longshore-dlq")
+	view, err := kafkabroker.NewLogView(kafkabroker.LogViewConfig{Connection: cfg.Connection})
 	if err != nil {
 		return nil, err
 	}
-	p, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at, MaxMessageBytes: most})
+	p, err := kafkabroker.NewPublisher(cfg)
 	if err != nil {
 		view.Close()
 		return nil, err

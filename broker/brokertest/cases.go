@@ -153,6 +153,7 @@ func cases() []testCase {
 		{name: "BigMessage", run: bigMessage},
 		{name: "BytesStay", run: bytesStay},
 		{name: "Publish", run: publish},
+		{name: "PublishToPartition", setup: Setup{Partitions: 3}, run: publishToPartition},
 		{name: "PublishTooLarge", run: publishTooLarge},
 		{name: "PublishRepeated", run: publishRepeated},
 		{name: "PublishWhileDown", run: publishWhileDown},

@@ -59,6 +59,37 @@ func publish(w *world) {
 	w.handledOnce()
 }
 
+// publishToPartition proves that a message whose partition was chosen is stored there, whatever its key is, and that one for a
+// partition which is not there is stored all the same. A broker without partitions has no say in that.
+func publishToPartition(w *world) {
+	p := w.publisher()
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	want := make(map[string]int32)
+	for i := range int32(12) {
+		name, to := w.newID(), i%4 // there is no 3
+		o := broker.Outgoing{Topic: w.sys.Topics[0], Key: []byte(name), Value: []byte(name), Partition: &to,
+			Headers: []broker.Header{{Key: headerID, Value: []byte(name)}}}
+		if i%3 == 0 {
+			o.Key = nil
+		}
+		want[name] = to
+		if err := p.Publish(ctx, []broker.Outgoing{o}); err != nil {
+			w.Fatalf("Publish: %v", err)
+		}
+	}
+	for range want {
+		msg := m.take(1)[0]
+		if to := want[id(msg)]; to < 3 && msg.Partition >= 0 && msg.Partition != to {
+			w.Errorf("message %s is in partition %d, want %d", id(msg), msg.Partition, to)
+		}
+		m.mustAck(msg)
+	}
+	w.settled()
+	w.handledOnce()
+}
+
 // publishTooLarge proves that a message which the broker will never take says ErrRefused, by its index, and that the others are
 // stored.
 func publishTooLarge(w *world) {

@@ -24,6 +24,7 @@ type destinations struct {
 	plain   *kit.Recent[string, bool] // topics that are written without compression; nil: all are
 	limits  *kit.Recent[string, int]  // how large batches of topics may be that found some too large
 	keyed   keyedTopics
+	parts   partitioner
 }
 
 const (
@@ -129,7 +130,7 @@ func (d *destinations) plan(ctx context.Context, outs []*broker.Outgoing) ([][]*
 			return nil, d.block(name, err)
 		}
 	}
-	rounds := batchesOf(outs, d.layouts, d.limitOf)
+	rounds := batchesOf(outs, d.layouts, d.limitOf, d.parts)
 	for _, b := range slices.Concat(rounds...) {
 		if b.leader < 0 {
 			return nil, d.block(b.topic, kafka.LeaderNotAvailable)

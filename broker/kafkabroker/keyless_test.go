@@ -42,7 +42,7 @@ func TestKeylessOutputsGoRound(t *testing.T) {
 		outs = append(outs, &broker.Outgoing{Topic: fmt.Sprint(i % 2), Value: []byte("a")})
 	}
 	layouts := map[string]topic{"0": {leaders: []int32{1, 1}}, "1": {leaders: []int32{1, 1}}}
-	for _, round := range batchesOf(outs, layouts, func(string) int { return batchLimit }) {
+	for _, round := range batchesOf(outs, layouts, func(string) int { return batchLimit }, "") {
 		for _, b := range round {
 			if b.n != 10 {
 				t.Errorf("%s/%d has %d of 20 messages, want half of them", b.topic, b.no, b.n)

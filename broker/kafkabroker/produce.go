@@ -5,13 +5,9 @@ import (
 	"hash/crc32"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -169,7 +165,8 @@ func appendBytes(b, v []byte) []byte {
 // batchesOf spreads messages over the partitions of their topics, and cuts what goes to each into batches. What goes to a
 // partition keeps its order. rounds[i] has the i-th batch of each: a request takes one of a partition. limit is how large those
 // of a topic may be, with more than one message.
-func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(topic string) int) (rounds [][]*outBatch) {
+func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(topic string) int,
+	by partitioner) (rounds [][]*outBatch) {
 	type last struct { // of a partition
 		b     *outBatch
 		round int
@@ -202,7 +199,7 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(top
 	}
 	for i, o := range outs {
 		of := topicOf(o)
-		to[i] = partitionOf(o, len(of.parts), &of.keyless)
+		to[i] = by.partition(o, len(of.parts), &of.keyless)
 		of.parts[to[i]].left += recordSize(o)
 	}
 	for i, o := range outs {
@@ -223,44 +220,6 @@ func batchesOf(outs []*broker.Outgoing, layouts map[string]topic, limit func(top
 		at.b.keyless = at.b.keyless || o.Key == nil
 	}
 	return rounds
-}
-
-// A keyless counts a topic's messages without a key: they go round its partitions. Were they counted for all topics together, one
-// of two topics that are written to in turns would have all its messages in each second partition. It begins anywhere, for what
-// is written at a time may be one message.
-type keyless struct{ n atomic.Uint32 }
-
-func (k *keyless) next() uint32 {
-	if k.n.Load() == 0 {
-		k.n.CompareAndSwap(0, rand.Uint32())
-	}
-	return k.n.Add(1)
-}
-
-// partitionOf is as Java clients choose: murmur2 of the key.
-func partitionOf(o *broker.Outgoing, n int, k *keyless) int32 {
-	if o.Key == nil {
-		return int32(k.next() % uint32(n))
-	}
-	return int32(murmur2.Balance(kafka.Message{Key: o.Key}, numbersTo(n)...))
-}
-
-var (
-	murmur2 = kafka.Murmur2Balancer{Consistent: true}
-	numbers atomic.Pointer[[]int] // 0, 1, 2, …: a Balancer wants the partitions' numbers
-)
-
-// numbersTo are 0, …, n-1.
-func numbersTo(n int) []int {
-	if all := numbers.Load(); all != nil && n <= len(*all) {
-		return (*all)[:n]
-	}
-	all := make([]int, 2*n)
-	for i := range all {
-		all[i] = i
-	}
-	numbers.Store(&all)
-	return all[:n]
 }
 
 // produceBody is Produce, in a transaction or "" in none. The batches are not copied.

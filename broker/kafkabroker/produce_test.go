@@ -125,7 +125,7 @@ func TestBatchesOfOutputs(t *testing.T) {
 	for i := range outs {
 		of[i] = &outs[i]
 	}
-	rounds := batchesOf(of, map[string]topic{"out": {leaders: []int32{1, 2, 1}}}, func(string) int { return batchLimit })
+	rounds := batchesOf(of, map[string]topic{"out": {leaders: []int32{1, 2, 1}}}, func(string) int { return batchLimit }, "")
 	if len(rounds) < 2 {
 		t.Fatalf("%d rounds: nothing was cut", len(rounds))
 	}

@@ -21,10 +21,18 @@ type PublisherConfig struct {
 	// MaxMessageBytes is the largest key, value and headers together that are sent; larger ones are broker.ErrRefused, as are those
 	// that the broker finds too large. Keep it at the broker's message.max.bytes. Defaults to 1,000,000.
 	MaxMessageBytes int `yaml:"max_publish_bytes" want:"1..1073741823"`
+	// Partitioner is how a message's key chooses its partition. Set it as the other producers of a topic have it, or messages of one
+	// key are in two partitions, and their order is lost: "murmur2" is that of Java, franz-go, and of librdkafka's murmur2_random,
+	// "fnv1a" that of kafka-go's Hash and sarama's NewHashPartitioner (its default), "fnv1a_reference" that of kafka-go's
+	// ReferenceHash and sarama's NewReferenceHashPartitioner, "crc32" that of librdkafka's consistent_random (its default, and so
+	// that of confluent-kafka in each language), "crc32_consistent" that of its consistent. Messages without a key go round the
+	// partitions; with crc32 those with an empty one, too; with crc32_consistent both go to partition 0. A message with
+	// Outgoing.Partition goes there. Defaults to murmur2.
+	Partitioner string `yaml:"partitioner" want:"murmur2|fnv1a|fnv1a_reference|crc32|crc32_consistent"`
 }
 
-// A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. Messages with a key
-// go to the partition that Java clients choose for it. Outgoing.ID travels in the header Longshore-Id: Kafka drops no
+// A Publisher writes with acks=all, and waits until the broker has confirmed. It implements broker.Publisher. A message's key
+// chooses its partition, as PublisherConfig.Partitioner says. Outgoing.ID travels in the header Longshore-Id: Kafka drops no
 // repetitions, readers may.
 //
 // Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or
@@ -63,7 +71,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	}
 	p := &Publisher{cfg: cfg, c: c, done: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
-	p.leaders, p.senders = newLeaders(c, p.life), newSenders(c, p.life)
+	p.leaders, p.senders = newLeaders(c, p.life), newSenders(c, p.life, partitioner(cfg.Partitioner))
 	return p, nil
 }
 

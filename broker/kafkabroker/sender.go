@@ -281,9 +281,10 @@ func (s *sender) produce(of []*sendBatch) (map[partitionID]produced, error) {
 
 // senders are those of all brokers that are written to.
 type senders struct {
-	c    *cluster
-	life context.Context
-	wg   sync.WaitGroup
+	c     *cluster
+	life  context.Context
+	parts partitioner
+	wg    sync.WaitGroup
 
 	mu sync.Mutex
 	by map[int32]*sender
@@ -291,8 +292,8 @@ type senders struct {
 	spare sync.Pool // of deliveries that somebody has waited for to their end
 }
 
-func newSenders(c *cluster, life context.Context) *senders {
-	return &senders{c: c, life: life, by: make(map[int32]*sender)}
+func newSenders(c *cluster, life context.Context, parts partitioner) *senders {
+	return &senders{c: c, life: life, parts: parts, by: make(map[int32]*sender)}
 }
 
 // delivery makes one of n messages, or takes one that was given back.
@@ -349,7 +350,7 @@ func (s *senders) deliver(ms []broker.Outgoing, which []int, topics map[string]*
 			d.set(j, fate{err, nowhere})
 			continue
 		}
-		p := partitionID{o.Topic, partitionOf(o, len(t.leaders), &t.keyless)}
+		p := partitionID{o.Topic, s.parts.partition(o, len(t.leaders), &t.keyless)}
 		node := t.leaders[p.no]
 		if node < 0 {
 			d.set(j, fate{kafka.LeaderNotAvailable, nowhere})

@@ -38,9 +38,11 @@ var (
 )
 
 func newTransactor(k *coordinator, cfg *Config) *transactor {
+	dest := newDestinations(k.c, cfg.Compression == "snappy")
+	dest.parts = partitioner(cfg.Partitioner)
 	return &transactor{
 		c: k.c, k: k, timeout: cfg.TransactionTimeout, turn: make(chan struct{}, 1),
-		to: &txnCoordinator{c: k.c, id: cfg.transactionalID()}, dest: newDestinations(k.c, cfg.Compression == "snappy"),
+		to: &txnCoordinator{c: k.c, id: cfg.transactionalID()}, dest: dest,
 	}
 }
 

@@ -122,6 +122,9 @@ func (b *Broker) store(m broker.Outgoing, partition int, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if p := m.Partition; partition < 0 && p != nil && *p >= 0 && int(*p) < len(t.logs) {
+		partition = int(*p)
+	}
 	if partition < 0 {
 		partition = t.choose(b.seed, m.Key)
 	}
