@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,7 +111,11 @@ func TestOutageTwice(t *testing.T) {
 	t.Parallel()
 	ts := outageSystem(t)
 	o := startOutage(t, ts, ts.config(ts.net.link()), func() { ts.net.setDown(true) })
-	o.r.s.Hold(o.r.events[1].Claim, time.Now())
+	o.r.mu.Lock()
+	first := slices.IndexFunc(o.r.events, func(e broker.Event) bool { return e.Kind == broker.Assigned })
+	claim := o.r.events[first].Claim
+	o.r.mu.Unlock()
+	o.r.s.Hold(claim, time.Now())
 	ts.net.breakAt(keyFetch, 1_000_000)
 	ts.net.breakAt(keyOffsetCommit, 1_000_000)
 	ts.net.setDown(false)

@@ -67,12 +67,12 @@ type SASL struct {
 	PlaintextAuth bool `yaml:"plaintext_auth"`
 }
 
-// Start is where a partition begins that has no committed offset. Where this says latest, one that is added after the group has
-// begun to read its topic, or made while a process waits for the topic, begins at its beginning nevertheless. A topic that is new
-// to a Pattern does not.
+// Start is where a partition begins that has no committed offset. Where this says latest or none, one that is added after the
+// group has begun to read its topic, or made while a process waits for the topic, begins at its beginning nevertheless. A
+// topic that is new to a Pattern does not.
 type Start struct {
-	// At is "earliest", "latest" or "time".
-	At string `yaml:"-" want:"earliest|latest|time"`
+	// At is "earliest", "latest", "time", or "none": Receive returns an error instead, so that a slip in Group is no new group.
+	At string `yaml:"-" want:"earliest|latest|time|none"`
 	// Time goes with "time": the first message at or after it. Not before 1970.
 	Time time.Time `yaml:"-"`
 }
@@ -85,15 +85,15 @@ func (s Start) MarshalText() ([]byte, error) {
 	return []byte(s.At), nil
 }
 
-// UnmarshalText reads "earliest", "latest", or a time as in RFC 3339.
+// UnmarshalText reads "earliest", "latest", "none", or a time as in RFC 3339.
 func (s *Start) UnmarshalText(text []byte) error {
 	word := string(text)
 	at, err := time.Parse(time.RFC3339, word)
 	switch {
-	case word == "earliest" || word == "latest":
+	case word == "earliest" || word == "latest" || word == "none":
 		*s = Start{At: word}
 	case err != nil:
-		return fmt.Errorf("is %q, want earliest, latest, or a time such as 2026-11-21T15:04:05Z", word)
+		return fmt.Errorf("is %q, want earliest, latest, none, or a time such as 2026-11-21T15:04:05Z", word)
 	default:
 		*s = Start{At: "time", Time: at}
 	}
@@ -114,7 +114,8 @@ type Config struct {
 	// Missing is what Open does where one of Topics does not exist, or Pattern matches none: "wait" for it, with a Warning, and
 	// consume the others, or "stop", with an error. Defaults to wait.
 	Missing string `yaml:"missing" want:"wait|stop"`
-	// Start is where a partition without a committed offset begins. The position is committed at once. Defaults to earliest.
+	// Start is where a partition without a committed offset begins. The position is committed at once, and a Notice says so, one for
+	// each topic. Defaults to earliest.
 	Start Start `yaml:"start"`
 	// OutOfRange is what to do when the log does not have our position any more. Where retention has passed it, "earliest" and
 	// "latest" both go on at the first message that is left, and a Gap event has the number of those that nobody handled. Where it
@@ -353,7 +354,7 @@ func (c Config) Validate() error {
 		"is set, and so is %v: outputs would be made of messages that are taken back", broker.Field("Uncommitted"))
 	c.validateTopics(f)
 	f.Check((c.Start.At == "time") != c.Start.Time.IsZero(), "Start",
-		"is %q at %v: want earliest, latest, or time with a time", c.Start.At, c.Start.Time)
+		"is %q at %v: want earliest, latest, none, or time with a time", c.Start.At, c.Start.Time)
 	f.Check(c.Start.Time.IsZero() || c.Start.Time.UnixMilli() >= 0, "Start",
 		"is %q, want a time from 1970 on", c.Start.Time.Format(time.RFC3339Nano)) // which ListOffsets takes for something else
 	f.Check(c.Membership != "consumer" || assignors[c.Balancer] != "", "Balancer",

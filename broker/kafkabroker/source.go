@@ -98,6 +98,7 @@ func (s *Source) assemble(k *coordinator, known *books) {
 	}
 	s.start = starter{
 		cfg: &s.cfg, c: s.c, k: k, txn: txn, m: s.m, atlas: s.atlas, books: known, h: s.h, life: s.life, note: s.note, bells: s.bells,
+		begun: newBeginnings(),
 	}
 	s.fetch = fetcher{cfg: &s.cfg, c: s.c, h: s.h, life: s.life, note: s.note, bells: s.bells}
 	s.commit = committer{

@@ -145,6 +145,7 @@ type starter struct {
 	life  *kit.Life
 	note  contact
 	bells *bells
+	begun *beginnings
 }
 
 // begin has it found out where partitions begin. It does not block.
@@ -192,7 +193,7 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 	if asked != nil {
 		return bs, asked
 	}
-	var known []*start
+	var known, fresh []*start
 	unclear := make(map[int32][]*start)
 	for _, b := range led {
 		if e := answerOf(b, at); e != nil {
@@ -211,13 +212,34 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 			}
 		default:
 			unclear[b.leader] = append(unclear[b.leader], b)
+			if b.fresh() {
+				fresh = append(fresh, b)
+			}
 		}
+	}
+	if !x.mayBegin(fresh) {
+		return nil, nil
 	}
 	x.h.lookedUp(known...)
 	for leader, bs := range unclear {
 		x.life.Go(func() { x.run(bs, func(bs []*start) ([]*start, error) { return x.ask(leader, bs) }) })
 	}
 	return left, err
+}
+
+// mayBegin tells of partitions that the group has nothing of; false: that ends the source.
+func (x *starter) mayBegin(fresh []*start) bool {
+	lines := x.begun.lines(x.cfg, fresh)
+	if x.cfg.Start.At == "none" && len(fresh) > 0 {
+		if len(lines) > 0 {
+			x.h.end(fmt.Errorf("kafkabroker: %w", refusal(lines)))
+		}
+		return false
+	}
+	for _, line := range lines {
+		x.note.events.Say(broker.Event{Kind: broker.Notice, Err: errors.New(line + ": " + x.cfg.Start.begins())})
+	}
+	return true
 }
 
 // positions reads what is committed.
@@ -229,10 +251,10 @@ func (x *starter) positions(ps []partitionID) (map[partitionID]position, error) 
 }
 
 // recall finds out how many partitions topics had when the group began with them, for those of which nothing is committed and
-// that were to begin at their ends. This process may have come later than such a partition, and what the others of its topic have
-// committed tells.
+// that were to begin at their ends, or not at all. This process may have come later than such a partition, and what the others
+// of its topic have committed tells.
 func (x *starter) recall(bs []*start, at map[partitionID]position) error {
-	if x.cfg.Start.At != "latest" {
+	if x.cfg.Start.At != "latest" && x.cfg.Start.At != "none" {
 		return nil
 	}
 	fresh := make(map[string][]*start)

@@ -49,8 +49,9 @@ func TestContradictionsOfKafka(t *testing.T) {
 		{"{brokers: ['h:1'], topics: [a], group: g, out_of_range: oldest}",
 			`out_of_range: is "oldest", want one of [earliest latest stop]`},
 		{"{brokers: ['h:1'], topics: [a], group: g, balancer: best}", `balancer: is "best", want one of [sticky range roundrobin]`},
-		{"{brokers: ['h:1'], topics: [a], group: g, start: now}", `start: is "now", want earliest, latest, or a time`},
-		{"{brokers: ['h:1'], topics: [a], group: g, start: 2026-11-21}", `start: is "2026-11-21", want earliest, latest, or a time`},
+		{"{brokers: ['h:1'], topics: [a], group: g, start: now}", `start: is "now", want earliest, latest, none, or a time`},
+		{"{brokers: ['h:1'], topics: [a], group: g, start: 2026-11-21}",
+			`start: is "2026-11-21", want earliest, latest, none, or a time`},
 		{"{brokers: ['h:1'], topics: [a], group: g, start: '1969-12-31T23:59:59.999Z'}",
 			`start: is "1969-12-31T23:59:59.999Z", want a time from 1970 on`},
 		{"{brokers: ['h:1'], topics: [a], group: g, isolation: serializable}",
@@ -243,7 +244,7 @@ func TestStartTime(t *testing.T) {
 	for start, want := range map[string]time.Time{
 		"2026-11-21T15:04:05Z": time.Date(2026, 11, 21, 15, 4, 5, 0, time.UTC), "'2026-11-21T17:04:05.5+02:00'": time.Date(2026, 11, 21,
 			15, 4, 5, 5e8, time.UTC),
-		"earliest": {}, "latest": {},
+		"earliest": {}, "latest": {}, "none": {},
 	} {
 		d := parse(strings.Replace(leastKafka, "group:", "start: "+start+", group:", 1), nil)
 		wantFindings(t, d)

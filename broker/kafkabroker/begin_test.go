@@ -1,0 +1,101 @@
+package kafkabroker
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// begun opens a source on topic t, of so many partitions, and returns what it said of where it begins, when it has them all and
+// has handed out a message, or has failed.
+func begun(t *testing.T, c *kfake.Cluster, parts int32, group string, start Start) (notices []string, err error) {
+	t.Helper()
+	said := make(chan string, 1000)
+	var assigned atomic.Int32
+	s, err := NewSource(Config{Connection: Connection{Brokers: c.ListenAddrs()}, Group: group, Topics: []string{"t"}, Start: start})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: func(e broker.Event) {
+		switch e.Kind {
+		case broker.Notice:
+			said <- e.Err.Error()
+		case broker.Assigned:
+			assigned.Add(1)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := make([]broker.Message, 1)
+	done := make(chan error, 1)
+	go func() { _, err := s.Receive(ms); done <- err }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		t.Fatal("nothing comes, and no error")
+	}
+	if err == nil {
+		eventually(t, "all partitions begin", func() bool { return assigned.Load() == parts })
+		if err := s.Ack(ms[0].Claim, []uint64{ms[0].Token}); err != nil {
+			t.Error(err)
+		}
+	}
+	s.Stop()
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	close(said)
+	for line := range said {
+		notices = append(notices, line)
+	}
+	return notices, err
+}
+
+// TestBeginsWithoutOffset: a group that has nothing committed of a topic, as one with a slip in its name, says where it begins,
+// in one line for all partitions; one that goes on where it was says nothing.
+func TestBeginsWithoutOffset(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.SeedTopics(20, "t"), kfake.NumBrokers(3))
+	for range 3 {
+		seed(t, c)
+	}
+	const line = `group "typo" has no committed offset in topic t (20 of its partitions): begins at the earliest`
+	for i, want := range []string{line, ""} {
+		notices, err := begun(t, c, 20, "typo", Start{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" && len(notices) > 0 || want != "" && (len(notices) != 1 || !strings.Contains(notices[0], want)) {
+			t.Errorf("start %d said %q, want %q", i, notices, want)
+		}
+	}
+}
+
+// TestStartNone: a group that has nothing committed is refused.
+func TestStartNone(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.SeedTopics(4, "t"))
+	for range 3 {
+		seed(t, c)
+	}
+	none := Start{At: "none"}
+	_, err := begun(t, c, 4, "g", none)
+	if err == nil || !strings.Contains(err.Error(), `group "g" has no committed offset in topic t`) {
+		t.Errorf("it ended with %v", err)
+	}
+	if _, err := begun(t, c, 4, "g", Start{At: "time", Time: time.Unix(0, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	if notices, err := begun(t, c, 4, "g", none); err != nil || len(notices) > 0 {
+		t.Errorf("it ended with %v, and said %q", err, notices)
+	}
+}
