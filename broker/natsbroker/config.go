@@ -102,9 +102,9 @@ type Config struct {
 	// from before, and is read from its beginning. Defaults to jetstream.DeliverAllPolicy.
 	Deliver jetstream.DeliverPolicy `yaml:"-"`
 	// StartSequence goes with jetstream.DeliverByStartSequencePolicy.
-	StartSequence uint64 `yaml:"-"`
+	StartSequence uint64 `yaml:"start_sequence" want:"1.."`
 	// StartTime goes with jetstream.DeliverByStartTimePolicy.
-	StartTime time.Time `yaml:"-"`
+	StartTime time.Time `yaml:"start_time"`
 	// AckWait is after how long without a sign the server gives a message to another. It is extended while the process lives and is
 	// connected, so it is the time that a crash costs. Defaults to 30 s.
 	AckWait time.Duration `yaml:"ack_wait" want:"20ms.."`
@@ -112,7 +112,7 @@ type Config struct {
 	// their budgets. Defaults to 20,000.
 	MaxAckPending int `yaml:"max_ack_pending" want:"1.. or -1"`
 	// Bind uses an existing consumer and never creates one. Defaults to false.
-	Bind bool `yaml:"-"`
+	Bind bool `yaml:"bind"`
 	// CreateStream creates the stream when there is none of that name; its Name may be empty. An existing stream is never changed.
 	// Defaults to nil: the stream must exist.
 	CreateStream *jetstream.StreamConfig `yaml:"-"`

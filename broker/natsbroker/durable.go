@@ -19,6 +19,7 @@ type durable struct {
 	stream   *jetstream.StreamInfo // nil where we may not ask for it
 	warnings []error               // what differs from the configuration, one a field
 	asked    question              // that has this for its answer
+	made     string                // where it begins, where it was not there; empty: it was
 }
 
 // resumed marks a consumer that was created to go on after another one, so that its start is no foreign setting.
@@ -48,7 +49,11 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 	if d.stream != nil && c.CreateStream != nil {
 		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)
 	}
-	d.consumer, err = c.ensureConsumer(ctx, js, c.wanted(c.start(d.stream, from), ordered))
+	var made bool
+	d.consumer, made, err = c.ensureConsumer(ctx, js, c.wanted(c.start(d.stream, from), ordered))
+	if made {
+		d.made = begins(d.consumer.Config)
+	}
 	if err != nil {
 		return d, err
 	}
@@ -124,28 +129,51 @@ func nc(js jetstream.JetStream) *nats.Conn { return js.Conn() }
 
 func (c Config) ensureConsumer(
 	ctx context.Context, js jetstream.JetStream, wanted jetstream.ConsumerConfig,
-) (*jetstream.ConsumerInfo, error) {
+) (info *jetstream.ConsumerInfo, made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	cons, err := js.Consumer(ctx, c.Stream, c.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) && !c.Bind {
 		cons, err = c.create(ctx, js, wanted)
+		made := err == nil
 		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster, with other settings
 			cons, err = js.Consumer(ctx, c.Stream, c.Consumer)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("natsbroker: creating consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
+			return nil, false, fmt.Errorf("natsbroker: creating consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
 		}
-		return cons.CachedInfo(), nil
+		return cons.CachedInfo(), made, nil
+	}
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, false, fmt.Errorf("natsbroker: there is no consumer %s of stream %s, and Bind is set (bind in a file): "+
+			"make it, or mend its name: %w", c.Consumer, c.Stream, err)
 	}
 	if errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, fmt.Errorf("natsbroker: consumer %s of stream %s pushes to a subject; a pull consumer is needed: %w",
+		return nil, false, fmt.Errorf("natsbroker: consumer %s of stream %s pushes to a subject; a pull consumer is needed "+
+			"(docs/start-nats.md, Taking over a running durable): %w",
 			c.Consumer, c.Stream, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("natsbroker: looking for consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
+		return nil, false, fmt.Errorf("natsbroker: looking for consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
 	}
-	return cons.CachedInfo(), nil
+	return cons.CachedInfo(), false, nil
+}
+
+// begins says where a consumer begins that was just made.
+func begins(cc jetstream.ConsumerConfig) string {
+	switch cc.DeliverPolicy {
+	case jetstream.DeliverNewPolicy:
+		return "the next message: what is there already is not handled"
+	case jetstream.DeliverLastPolicy:
+		return "the last message"
+	case jetstream.DeliverLastPerSubjectPolicy:
+		return "the last message of each subject"
+	case jetstream.DeliverByStartSequencePolicy:
+		return fmt.Sprintf("sequence %d", cc.OptStartSeq)
+	case jetstream.DeliverByStartTimePolicy:
+		return "the first message from " + cc.OptStartTime.UTC().Format(time.RFC3339Nano)
+	}
+	return "the first message: all that is there is handled"
 }
 
 // create makes the consumer. A server that cannot pin does not say so: it makes one without the group.

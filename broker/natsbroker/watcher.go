@@ -182,6 +182,10 @@ func (w *watcher) begin(d durable) {
 	w.told = nil
 	w.tell(d.warnings)
 	w.tellPause(d.consumer)
+	if d.made != "" {
+		w.events.Say(broker.Event{Kind: broker.Notice,
+			Err: fmt.Errorf("natsbroker: %s was not there and was made: begins at %s", w.which(), d.made)})
+	}
 	cc := d.consumer.Config
 	topic := ""
 	if f := filterOf(cc); len(f) == 1 {

@@ -147,8 +147,11 @@ func TooLong(v reflect.Value) Problem {
 }
 
 func value(v reflect.Value) float64 {
-	if v.CanInt() {
+	switch {
+	case v.CanInt():
 		return float64(v.Int())
+	case v.CanUint():
+		return float64(v.Uint())
 	}
 	return v.Float()
 }

@@ -38,7 +38,6 @@ var sections = []struct {
 	{natsbroker.Config{}, config.NATS{}, map[string]string{
 		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo, "Heartbeat": inGo,
 		"Poll": inGo, "Finished": inGo,
-		"StartSequence": inGo, "StartTime": inGo, "Bind": inGo,
 	}},
 	{natsbroker.CoreConfig{}, config.NATSCore{}, map[string]string{
 		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo,

@@ -16,7 +16,12 @@ func (n *NATS) Embedded() bool { return n.link().embedded() }
 // Adapter is the adapter's Config; embedded is the URL of the server inside the process, or empty where nothing connects.
 func (n *NATS) Adapter(embedded string) natsbroker.Config {
 	c := n.Config
-	c.Deliver = delivers[n.Deliver]
+	switch c.Deliver = delivers[n.Deliver]; {
+	case n.StartSequence != 0:
+		c.Deliver = jetstream.DeliverByStartSequencePolicy
+	case !n.StartTime.IsZero():
+		c.Deliver = jetstream.DeliverByStartTimePolicy
+	}
 	if c.URLs = n.link().at(embedded); n.CreateStream && !n.Embedded() {
 		c.CreateStream = &jetstream.StreamConfig{Subjects: n.Subjects}
 	}
@@ -38,6 +43,9 @@ func (sc sectionCheck) checkNATS(n *NATS) {
 		{sc.has(".url") && sc.has(".urls"), ".urls", "is set, and so is url: set one"},
 		{n.CreateStream && len(n.Subjects) == 0, ".create_stream", "is set and subjects is not: a stream needs subjects"},
 		{sc.has(".key_token") && n.KeyToken == 0, ".key_token", "is 0, want 1 for the first token of the subject, -1 for the last"},
+		{sc.has(".start_sequence") && n.Deliver != "", ".start_sequence", "is set, and so is deliver: set one"},
+		{sc.has(".start_time") && n.Deliver != "", ".start_time", "is set, and so is deliver: set one"},
+		{sc.has(".start_time") && n.StartSequence != 0, ".start_time", "is set, and so is start_sequence: set one"},
 		{sc.has(".max_ack_pending") && n.MaxAckPending == 0, ".max_ack_pending", "is 0, want at least 1, or -1 for no bound"},
 	} {
 		if rule.wrong {
