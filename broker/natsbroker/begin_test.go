@@ -4,6 +4,9 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -39,5 +42,45 @@ func TestBindNames(t *testing.T) {
 	}
 	if _, err := ts.admin().js.Consumer(context.Background(), "S", "c"); err == nil {
 		t.Error("it was made")
+	}
+}
+
+// TestPriorityTimeoutFollows: what is said of the priority timeout goes by the ack wait that holds, which is the durable's: what
+// one warning says to set, no other finds wrong.
+func TestPriorityTimeoutFollows(t *testing.T) {
+	ts, a := serveStream(t)
+	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: 20 * time.Second, MaxDeliver: -1, MaxAckPending: 20_000}
+	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(ts.url())
+	cfg.AckWait = 30 * time.Second
+	warnings := func() string {
+		s := open(t, cfg, inOrder)
+		closeSource(t, s)
+		var all []string
+		for _, e := range s.events.of(broker.Warning) {
+			all = append(all, e.Err.Error())
+		}
+		return strings.Join(all, "\n")
+	}
+	if all := warnings(); !strings.Contains(all, "priority_timeout to 25s") || !strings.Contains(all, "ack_wait is 20s there") {
+		t.Errorf("without a group it said:\n%s", all)
+	}
+	theirs.PriorityPolicy, theirs.PriorityGroups, theirs.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"longshore"},
+		25*time.Second
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	if all := warnings(); strings.Contains(all, "priority_timeout") {
+		t.Errorf("with what it asked for it said:\n%s", all)
+	}
+	theirs.PinnedTTL = 37500 * time.Millisecond
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	if all := warnings(); !strings.Contains(all, "priority_timeout is 37.5s there: set it to 25s") {
+		t.Errorf("with another one it said:\n%s", all)
 	}
 }

@@ -215,7 +215,7 @@ func (c Config) wanted(start uint64, ordered bool) jetstream.ConsumerConfig {
 		cc.FilterSubject, cc.FilterSubjects = c.Subjects[0], nil
 	}
 	if ordered {
-		cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyPinned, []string{pinGroup}, c.pinTTL()
+		cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyPinned, []string{pinGroup}, pinTTL(c.AckWait)
 	}
 	if !c.StartTime.IsZero() {
 		cc.OptStartTime = &c.StartTime
@@ -271,13 +271,15 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []err
 	if ordered && pinned(cc) == "" {
 		d.addf("it has no priority group: the order holds within this process only, and not beside another one; "+
 			"set priority_policy to pinned_client, priority_groups to %v and priority_timeout to %v (nats-server %s)",
-			want.PriorityGroups, want.PinnedTTL, pinVersion)
+			want.PriorityGroups, pinTTL(cc.AckWait), pinVersion)
 	}
 	if c.Bind {
 		return d.errs
 	}
 	if pinned(cc) != "" {
-		differs(&d, "priority_timeout", cc.PinnedTTL, want.PinnedTTL)
+		if least := pinTTL(cc.AckWait); cc.PinnedTTL != least {
+			d.addf("priority_timeout is %v there: set it to %v, 1¼ times its ack_wait of %v", cc.PinnedTTL, least, cc.AckWait)
+		}
 	}
 	if len(cc.BackOff) == 0 {
 		differs(&d, "ack_wait", cc.AckWait, want.AckWait)

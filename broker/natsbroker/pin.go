@@ -137,9 +137,9 @@ func (p *pin) doubtful(now, term int64) bool { return p.id != "" && now-p.seen >
 // defaultPinTTL is the server's, where a consumer does not say its own.
 const defaultPinTTL = 2 * time.Minute
 
-// pinTTL is the consumer's priority_timeout: when the server takes the pin from a process that died, all that it had has come
-// back already.
-func (c Config) pinTTL() time.Duration { return c.AckWait + c.AckWait/4 }
+// pinTTL is the priority_timeout of a consumer with such an ack wait: when the server takes the pin from a process that died,
+// all that it had has come back already.
+func pinTTL(ackWait time.Duration) time.Duration { return ackWait + ackWait/4 }
 
 // renewEvery is how often a pin is asked for: more than once in the quarter of AckWait that pinTTL has in addition.
 func renewEvery(term int64) time.Duration { return time.Duration(term / 5) }

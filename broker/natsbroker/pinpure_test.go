@@ -146,7 +146,7 @@ func TestPinIsDoubtful(t *testing.T) {
 		t.Error("it is not three quarters of the term")
 	}
 	for _, c := range []Config{{AckWait: time.Second}, {AckWait: 30 * time.Second}} {
-		ttl := c.pinTTL()
+		ttl := pinTTL(c.AckWait)
 		if term := term(int64(c.AckWait), int64(ttl)); ttl < c.AckWait+renewEvery(term) {
 			t.Errorf("a process that dies may lose its pin after %v, while its leases last for %v", ttl-renewEvery(term), c.AckWait)
 		}
