@@ -39,6 +39,9 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 // their number, so that JetStream drops it within its duplicate window, if the handler emits the same in the same order. That of
 // a batch is made of all its messages: together with others they make another one.
 //
+// A handler that knows its message from an earlier run, by package inbox or a table of its own, emits again before it returns
+// nil. That run's outputs may not be there: the database was committed, and then the publish failed, or the process died.
+//
 // ctx is the handler's, or made of it. An error means that nothing was emitted, and should be returned by the handler: an output
 // that the broker would never store (it wraps broker.ErrRefused), ErrCannotEmit, or a call that is over. It does not wait for the
 // network. Emit may be called any number of times, by several goroutines, until the handler returns; the order of calls is that

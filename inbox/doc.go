@@ -12,9 +12,12 @@
 //			return err
 //		}
 //		defer func() { _ = tx.Rollback() }()
+//		if err := consumer.Emit(ctx, billOf(m)); err != nil { // where it emits: before Once, so that a repeat does, too
+//			return err
+//		}
 //		first, err := box.Once(ctx, tx, m)
 //		if err != nil || !first {
-//			return err // not first: all is done already
+//			return err // not first: the work is done already
 //		}
 //		if _, err := tx.ExecContext(ctx, "INSERT INTO bills …"); err != nil {
 //			return err
@@ -35,6 +38,9 @@
 //
 // # What to mind
 //
+//   - What a handler emits (consumer.Emit) is no part of the transaction. It is published after Commit, and where that fails, or
+//     the process dies before, the next run is not the first, and what it does not emit is never published. So emit in both
+//     cases: before Once. Outputs are then there at least once, and once where the source is transactional. See Once.
 //   - Return nil once Commit has said nil. A message that goes to a retry topic or to the dead letters after its work was
 //     committed has another place there, and is handled as another message.
 //   - What is unknown after a Commit that failed is found out by the next run: return the error.

@@ -63,6 +63,12 @@ func (x *Inbox) Create(ctx context.Context) error {
 // it. false: it is done, and committed; end tx as you like. What tx comes to is the answer for all later runs: where it is not
 // committed, the next one is the first.
 //
+// false says that the work in the database is done, and nothing of what the handler does beside: what an earlier run emitted
+// (consumer.Emit) may be published nowhere, for that comes after Commit, and a crash or a publish that failed comes between. So
+// emit whatever Once says: before it is asked what the message alone determines, and after it, in both cases, what is read from
+// the database, as the first run has left it there. Or write outputs to a table of their own in tx, which something else
+// publishes.
+//
 // While another transaction that has handled m is open, it waits for that one's end (PostgreSQL) or fails (SQLite, after its
 // busy timeout). With an isolation above READ COMMITTED it may fail as any statement there: try again with a new transaction,
 // as a handler that returns the error does. ErrNoLog: see there. After any error tx is to be rolled back.
