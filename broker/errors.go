@@ -10,6 +10,10 @@ var (
 	// It is expected (a rebalance, an expired lease), is counted, and frees the budget like any settle.
 	ErrLost = errors.New("broker: claim lost")
 
+	// ErrRevoked is the ErrLost of a claim that was given up in order, in a rebalance: it was announced, its handlers had their time,
+	// and what was settled within it holds. It is the cause of the claim's end, and no fault.
+	ErrRevoked error = revokedError{}
+
 	// ErrSettled says that at least one message was settled before. The call changed nothing for that message.
 	ErrSettled = errors.New("broker: already settled")
 
@@ -25,6 +29,28 @@ var (
 	// is cured by whoever makes it, and not by another try at once.
 	ErrRefused = errors.New("broker: refused for good")
 )
+
+type revokedError struct{}
+
+func (revokedError) Error() string        { return "broker: claim revoked" }
+func (revokedError) Is(target error) bool { return target == ErrLost }
+
+// NoTopic makes of err what Publish says where there is no such topic: ErrNoTopic and ErrRefused. Its text has the former alone:
+// whoever makes the topic cures it, so a handler's run that met it is retried, and "refused for good" beside that misleads.
+func NoTopic(err error) error { return &noTopicError{err} }
+
+type noTopicError struct{ err error }
+
+func (e *noTopicError) Error() string {
+	if errors.Is(e.err, ErrNoTopic) {
+		return e.err.Error()
+	}
+	return e.err.Error() + ": " + ErrNoTopic.Error()
+}
+
+func (e *noTopicError) Is(target error) bool { return target == ErrNoTopic || target == ErrRefused }
+
+func (e *noTopicError) Unwrap() error { return e.err }
 
 // A LostError is an [ErrLost] that says of how many messages of the settle it is true: a lease ends alone, not with those of its
 // neighbours. The engine takes a plain ErrLost for all of them.

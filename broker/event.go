@@ -21,7 +21,7 @@ const (
 	// Assigned: a claim begins. Receive hands out nothing of it before Observe has returned, so that the engine knows a claim before
 	// its messages.
 	Assigned Kind = iota + 1
-	// Ended: a claim has ended. Sent after Keeper.End.
+	// Ended: a claim has ended. Sent after Keeper.End. Err is its cause: ErrClosed at a stop, ErrRevoked after an orderly rebalance.
 	Ended
 	// Down: no contact with the broker, or no progress. It is told when that begins, and while it lasts again, after 2 s at first
 	// and then with pauses that double up to a minute. There are never two within a second: one that begins so soon after another is

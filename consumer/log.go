@@ -248,9 +248,11 @@ func sourceFields(z *zerolog.Event, e SourceEvent) *zerolog.Event {
 	if e.Kind == broker.Notice && e.Err != nil {
 		return z.Str("notice", e.Err.Error())
 	}
-	// every stop ends claims so, and is no error
-	if e.Err != nil && !(e.Kind == broker.Ended && errors.Is(e.Err, broker.ErrClosed)) {
-		z = z.Err(e.Err)
+	switch {
+	case e.Err == nil, e.Kind == broker.Ended && errors.Is(e.Err, broker.ErrClosed): // every stop ends claims so, and is no error
+		return z
+	case e.Kind == broker.Ended && errors.Is(e.Err, broker.ErrRevoked): // nor is a rebalance
+		return z.Str("reason", "revoked")
 	}
-	return z
+	return z.Err(e.Err)
 }

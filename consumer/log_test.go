@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -107,6 +108,10 @@ func TestLogOfACleanStopHasNoError(t *testing.T) {
 		}
 		if all := out.out.String(); strings.Contains(all, `"error"`) {
 			t.Errorf("a clean stop logs an error:\n%s", all)
+		}
+		src.options.Observe(broker.Event{Kind: broker.Ended, Err: fmt.Errorf("orders/0: %w", broker.ErrRevoked)})
+		if ended = out.of(t, "source_ended"); ended[len(ended)-1]["error"] != nil || ended[len(ended)-1]["reason"] != "revoked" {
+			t.Errorf("the end of a claim in an orderly rebalance is logged as %v", ended[len(ended)-1])
 		}
 		src.options.Observe(broker.Event{Kind: broker.Ended, Err: broker.ErrLost})
 		if ended = out.of(t, "source_ended"); ended[len(ended)-1]["error"] == nil {

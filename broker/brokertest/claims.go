@@ -73,6 +73,9 @@ func revoked(w *world) {
 	if !errors.Is(c.Cause(), broker.ErrLost) {
 		w.Errorf("a revoked claim ended with the cause %v, want ErrLost", c.Cause())
 	}
+	if !errors.Is(c.Cause(), broker.ErrRevoked) {
+		w.Errorf("a claim that was revoked in order ended with the cause %v, want ErrRevoked", c.Cause())
+	}
 	if err := a.src.Ack(c, []uint64{ms[0].Token}); err == nil {
 		w.Error("a second Ack after the claim's end says nil")
 	}
@@ -123,6 +126,9 @@ func stolen(w *world) {
 	w.unsettled(7)
 	w.sys.Steal(w, c)
 	w.ended(c)
+	if errors.Is(c.Cause(), broker.ErrRevoked) {
+		w.Errorf("a claim that was taken at once ended with the cause %v, want no ErrRevoked", c.Cause())
+	}
 	for _, msg := range ms[3:6] {
 		if err := a.ack(msg); !errors.Is(err, broker.ErrLost) {
 			w.Errorf("an ack after the theft says %v, want ErrLost", err)

@@ -168,7 +168,7 @@ func (x *claims) admit(b *start, p *part) {
 func (x *claims) over(now time.Time) []endingClaim {
 	for _, p := range x.r.drained(now) {
 		x.fence(p)
-		x.r.last(p, fmt.Errorf("kafkabroker: %s/%d was revoked: %w", p.topic, p.no, broker.ErrLost))
+		x.r.last(p, fmt.Errorf("kafkabroker: %s/%d: %w", p.topic, p.no, broker.ErrRevoked))
 	}
 	return x.r.endClaims()
 }

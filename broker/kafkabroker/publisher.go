@@ -267,7 +267,7 @@ func classify(err error, base int64) error {
 		if base != nowhere {
 			return err
 		}
-		return fmt.Errorf("%w: %w: %w", err, broker.ErrNoTopic, broker.ErrRefused)
+		return broker.NoTopic(err)
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed,
 		kafka.ClusterAuthorizationFailed,
 		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation:

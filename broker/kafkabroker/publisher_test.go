@@ -67,6 +67,8 @@ func TestPublishToNewTopic(t *testing.T) {
 	if !errors.As(err, &pe) || pe.Errs[0] != nil || pe.Errs[1] != nil || !errors.Is(pe.Errs[2], broker.ErrRefused) ||
 		pe.Errs[3] != nil {
 		t.Errorf("Publish returned %v, want only the third one refused", err)
+	} else if errors.Is(pe.Errs[2], broker.ErrNoTopic) && strings.Contains(pe.Errs[2].Error(), "for good") {
+		t.Errorf("whoever makes the topic cures it, and the error says: %v", pe.Errs[2])
 	}
 	if n := ts.cluster.PartitionInfo("late", 0).HighWatermark; n != 2 {
 		t.Errorf("%d messages are stored, want 2", n)

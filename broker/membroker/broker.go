@@ -71,7 +71,7 @@ func (b *Broker) topic(name string) (*topic, error) {
 		return t, nil
 	}
 	if name == "" || b.cfg.Strict {
-		return nil, fmt.Errorf("topic %q does not exist: %w: %w", name, broker.ErrNoTopic, broker.ErrRefused)
+		return nil, broker.NoTopic(fmt.Errorf("topic %q does not exist", name))
 	}
 	return b.addTopic(name, b.cfg.Partitions), nil
 }

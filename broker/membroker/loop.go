@@ -211,7 +211,7 @@ func (l *loop) revoke(h *holding) {
 	}
 }
 
-var errRevoked = fmt.Errorf("membroker: revoked: %w", broker.ErrLost)
+var errRevoked = fmt.Errorf("membroker: %w", broker.ErrRevoked)
 
 // endRevoked ends revoked claims: fence, End, then the last commit and the release, which may take several tries. It returns
 // when it must look again.

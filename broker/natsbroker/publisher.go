@@ -215,7 +215,7 @@ func (b *batch) leave() {
 // noStream finds out whether there is no such stream, or it is only away: being moved, or choosing a leader.
 func (p *Publisher) noStream(ctx context.Context, subject string, err error) error {
 	if _, serr := p.streamOf(ctx, subject); errors.Is(serr, broker.ErrNoTopic) {
-		return fmt.Errorf("%w: %w: %w", serr, broker.ErrRefused, err)
+		return broker.NoTopic(fmt.Errorf("%w: %w", serr, err))
 	}
 	return err
 }

@@ -103,6 +103,8 @@ func TestPublishRefused(t *testing.T) {
 				t.Fatalf("Publish: %v", err)
 			} else if missing := errors.Is(err, broker.ErrNoTopic); missing != (name == "no such stream") {
 				t.Errorf("ErrNoTopic: %t: %v", missing, err)
+			} else if missing && strings.Contains(err.Error(), "for good") {
+				t.Errorf("whoever makes the stream cures it, and the error says: %v", err)
 			}
 		})
 	}
