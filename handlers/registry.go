@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ var (
 
 // A Factory makes a handler from its options. It checks everything that can be checked without running it, reports all findings
 // at once (see Options.Decode and OptionErrors), and neither dials nor starts anything. What the handler holds beyond memory it
-// gives to Setup.OnClose. Safe for concurrent use.
+// gives to Setup.OnClose, and what has to run while the consumer does to Setup.Beside. Safe for concurrent use.
 type Factory func(s *Setup, o Options) (consumer.Handler, error)
 
 // Setup is what a consumer shares with the handlers that are made for it, and what they leave to be closed after it. Make one for
@@ -51,6 +52,7 @@ type Setup struct {
 	Timeout time.Duration
 
 	closers []func() error
+	beside  []func(context.Context, *consumer.Consumer) error
 	grace   time.Duration
 	decodes bool
 }

@@ -30,6 +30,9 @@
 // unfinished, and what was finished since. The floors are kept, a row for each log: a handler that was late, in a process that
 // was cut off or frozen, and whose message is below the floor by then, is told that it is not the first one.
 //
+// Run it beside the consumer, or the table grows for ever: a handler that a configuration file names gives it to
+// handlers.Setup.Beside.
+//
 // # What it needs
 //
 // A source that names its logs, and knows their floors (broker.FloorReporter): Kafka since 2.8, JetStream, membroker. Otherwise

@@ -14,7 +14,8 @@ import (
 const lastPrune = 5 * time.Second
 
 // Run prunes by the floors of a consumer, or of a source, every Config.Interval, until ctx ends, and once more then, for up to
-// 5 s: let ctx end when the consumer's Run has returned, so that its last commits count. It returns what that last pruning
+// 5 s: let ctx end when the consumer's Run has returned, so that its last commits count (handlers.Setup.Beside gives such a ctx).
+// It returns what that last pruning
 // returned.
 func (x *Inbox) Run(ctx context.Context, of broker.FloorReporter) error {
 	tick := time.NewTicker(x.cfg.Interval)

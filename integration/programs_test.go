@@ -74,6 +74,12 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// TestProgramWithInbox: the one with an inbox compiles; what it does is tested in integration/inbox, which has the databases.
+func TestProgramWithInbox(t *testing.T) {
+	t.Parallel()
+	buildPasted(t, "inbox")
+}
+
 // TestTestingPage: the tests on docs/testing.md pass.
 func TestTestingPage(t *testing.T) {
 	t.Parallel()

@@ -598,3 +598,51 @@ func TestPartsAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBeside: what a handler's factory gives to Setup.Beside runs while the consumer does, and sees its last commits: an inbox is
+// pruned by it. An error of it drains the consumer, and is that of the run.
+func TestBeside(t *testing.T) {
+	const text = "consumers:\n  orders:\n    source: {memory: {topics: [in], group: workers}}\n    routes: [{handler: books}]\n"
+	for name, wrong := range map[string]error{"to the end": nil, "an error": errors.New("no such table")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				produceIn(t, b, "1", "2", "3")
+				var order []string
+				var floors []broker.Floor
+				r := handlers.NewRegistry()
+				err := r.Register("books", func(s *handlers.Setup, o handlers.Options) (consumer.Handler, error) {
+					s.OnClose(func() error { order = append(order, "closed"); return nil })
+					s.Beside(func(ctx context.Context, c *consumer.Consumer) error {
+						if wrong != nil {
+							return wrong
+						}
+						<-ctx.Done()
+						floors = c.Floors()
+						order = append(order, "pruned")
+						return nil
+					})
+					return func(context.Context, *consumer.Message) error { return nil }, o.Decode(&struct{}{})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stop := inFile(t, Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)}}, text)
+				time.Sleep(time.Second)
+				log, err := stop()
+				if !errors.Is(err, wrong) {
+					t.Fatalf("run returned %v, want %v\n%s", err, wrong, log)
+				}
+				if wrong != nil {
+					if slices.Contains(order, "pruned") || !strings.Contains(log, wrong.Error()) {
+						t.Errorf("%v, and the log\n%s", order, log)
+					}
+					return
+				}
+				if len(floors) != 1 || floors[0].Offset != 3 || !slices.Equal(order, []string{"pruned", "closed"}) {
+					t.Errorf("the floors are %v after 3 messages, and the order %v", floors, order)
+				}
+			})
+		})
+	}
+}

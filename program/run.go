@@ -127,7 +127,7 @@ func (a *assembly) run(ctx context.Context) error {
 	defer quiet()
 	group, running := errgroup.WithContext(ctx)
 	for _, m := range a.members {
-		group.Go(func() error { return m.consumer.Run(running) })
+		group.Go(func() error { return m.setup.Run(running, m.consumer) })
 	}
 	err = group.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
