@@ -10,7 +10,7 @@ var (
 	// It is expected (a rebalance, an expired lease), is counted, and frees the budget like any settle.
 	ErrLost = errors.New("broker: claim lost")
 
-	// ErrRevoked is the ErrLost of a claim that was given up in order, in a rebalance: it was announced, its handlers had their time,
+	// ErrRevoked is the ErrLost of a claim that was given up in order, in a rebalance: it was announced, its handlers had time,
 	// and what was settled within it holds. It is the cause of the claim's end, and no fault.
 	ErrRevoked error = revokedError{}
 
