@@ -13,6 +13,10 @@ type Call struct {
 	Partition int32
 	Offset    int64
 	ID        string
+	// Key is the beginning of its key, at most 256 bytes, which may be anything; KeyBytes is how long the key is, -1: it has none.
+	// It may be personal data: show it as the payload.
+	Key      string
+	KeyBytes int
 	// Attempt is which try it is, 1 at first, as far as is known.
 	Attempt int32
 	// Messages is how many it was called with: 1, or those of a batch.
@@ -42,9 +46,21 @@ func (f *figures) calls(n int) []Call {
 	return all[:min(max(0, n), len(all))]
 }
 
+// keyShown bytes of a key are told.
+const keyShown = 256
+
+// keyOf is the beginning of a key, copied, and its length; -1: there is none.
+func keyOf(m *Message) (begins string, bytes int) {
+	if m.Key == nil {
+		return "", -1
+	}
+	return string(m.Key[:min(len(m.Key), keyShown)]), len(m.Key)
+}
+
 func (f *figures) callOf(s sighting) Call {
+	key, bytes := keyOf(s.m)
 	return Call{
 		Topic: s.m.Topic, Partition: s.m.Partition, Offset: s.m.Offset, ID: s.m.ID(), Attempt: max(s.m.Attempt, s.m.Runs+1),
-		Messages: s.n, Since: s.at, Stuck: f.watchdog.isStuck(time.Since(s.at)),
+		Key: key, KeyBytes: bytes, Messages: s.n, Since: s.at, Stuck: f.watchdog.isStuck(time.Since(s.at)),
 	}
 }

@@ -11,6 +11,9 @@ type ParkedMessage struct {
 	Partition int32
 	Offset    int64
 	ID        string
+	// Key and KeyBytes are as in Call.
+	Key      string
+	KeyBytes int
 	// Attempt is which try the next one is.
 	Attempt int32
 	// Due is when it is tried again.
@@ -26,8 +29,10 @@ type ParkedMessage struct {
 func (f *figures) parkedMessages(n int) []ParkedMessage {
 	var all []ParkedMessage
 	f.parked.due.each(func(p parked) {
+		key, bytes := keyOf(p.m)
 		all = append(all, ParkedMessage{
 			Topic: p.m.Topic, Partition: p.m.Partition, Offset: p.m.Offset, ID: p.m.ID(), Attempt: max(p.m.Attempt, p.m.Runs+1),
+			Key: key, KeyBytes: bytes,
 			Due: p.due, Deferred: p.failed.Message == nil, Class: p.failed.Class, Err: p.failed.Err,
 		})
 	})

@@ -19,7 +19,12 @@ func newPage(doc *config.Document) *page.Page {
 	if c == nil || !c.Serves() {
 		return nil
 	}
-	return page.New(page.Config{HidePayloads: doc.Has("admin.ui.payloads") && !c.UI.Payloads})
+	return page.New(page.Config{HidePayloads: hidesPayloads(doc)})
+}
+
+// hidesPayloads says whether the file keeps payloads and keys from everybody.
+func hidesPayloads(doc *config.Document) bool {
+	return doc.Has("admin.ui.payloads") && !doc.File.Admin.UI.Payloads
 }
 
 // pageSources are what the page shows of a consumer beside what it tells itself. Nothing of it connects before somebody looks;

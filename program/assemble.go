@@ -70,7 +70,7 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt contex
 	if c := doc.File.Admin; c != nil {
 		cfg := admin.Config{
 			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable,
-			Breakers: breakers, Gatherer: registry, Logger: log,
+			Breakers: breakers, Gatherer: registry, Logger: log, HideKeys: hidesPayloads(doc),
 		}
 		if a.page != nil {
 			cfg.Page = a.page

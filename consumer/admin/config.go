@@ -26,6 +26,9 @@ type Config struct {
 	Limits map[string]map[string]Limit
 	// Breakers around their handlers, by the consumer's name and their own, are shown. Defaults to none.
 	Breakers map[string]map[string]Breaker
+	// HideKeys keeps keys of messages from being shown in what is in hand, also to those who have the token: they may be personal
+	// data. Defaults to false: they are shown to those.
+	HideKeys bool
 	// Page is the web page under /ui/: a *page.Page, of package page below this one. Defaults to none.
 	Page Page
 	// Gatherer has the metrics. Defaults to none: /metrics is 404.

@@ -6,6 +6,7 @@
 //	GET  /metrics                      Prometheus
 //	GET  /consumers                    all of them, as JSON
 //	GET  /consumers/{name}             its state, limits, workers and lag, as JSON
+//	GET  /consumers/{name}/messages    what is in handlers, and what waits for its next attempt; with the token their keys
 //	POST /consumers/{name}/pause       stops taking messages; what was taken is handled
 //	POST /consumers/{name}/resume
 //	GET  /consumers/{name}/limits      of its workers and of its handlers, as JSON

@@ -40,6 +40,8 @@ func (s *Server) table() []route {
 	return append(all,
 		route{"GET /consumers", "how all consumers are, as JSON", http.HandlerFunc(s.list)},
 		route{"GET /consumers/{name}", "how one is", http.HandlerFunc(s.show)},
+		route{"GET /consumers/{name}/messages", "what is in handlers or waits for its next attempt; keys with the token",
+			http.HandlerFunc(s.messages)},
 		route{"POST /consumers/{name}/pause", "stops taking messages; needs the token, as all POSTs", pause},
 		route{"POST /consumers/{name}/resume", "goes on", resume},
 		route{"GET /consumers/{name}/limits", "the limits of its workers and handlers, as JSON", http.HandlerFunc(s.showLimits)},

@@ -31,7 +31,13 @@ type fakeTarget struct {
 	calls  []string
 	refuse error
 	stats  consumer.Stats
+
+	running []consumer.Call
+	parked  []consumer.ParkedMessage
 }
+
+func (f *fakeTarget) Calls(int) []consumer.Call           { return f.running }
+func (f *fakeTarget) Parked(int) []consumer.ParkedMessage { return f.parked }
 
 func (f *fakeTarget) Stats() consumer.Stats { return f.stats }
 

@@ -36,6 +36,7 @@ type detailView struct {
 	Decisions []Decision
 	Failures  []Failure
 	Open      bool // the three that follow are known
+	Keys      bool // and their keys may be shown
 	Claims    []consumer.ClaimStatus
 	Calls     []consumer.Call
 	Parked    []consumer.ParkedMessage
@@ -66,7 +67,8 @@ type boxView struct{ Topic string }
 // details show one consumer.
 type details struct {
 	*frame
-	jobs *jobs
+	jobs     *jobs
+	hideKeys bool
 }
 
 func (d *details) detailView(r *http.Request, w *watched) detailView {
@@ -85,6 +87,7 @@ func (d *details) detailView(r *http.Request, w *watched) detailView {
 		v.Concerns = append(v.Concerns, stalled(v.Claims)...)
 	}
 	v.Concerns = append(v.Concerns, delayed(v.Stats)...)
+	v.Keys = v.Member && !d.hideKeys
 	v.Decisions, v.Failures = w.diary.newest(shownDecisions, shownFailures)
 	v.Workers = workersText(v.Stats, v.Decisions, v.Now)
 	v.Charts = charts(w, v.Span, v.Now)

@@ -15,8 +15,8 @@ import (
 
 // Config says what is shown.
 type Config struct {
-	// HidePayloads keeps payloads, keys and headers of dead letters from being shown, and letters from being edited, also to those
-	// who have logged in. Defaults to false: they are shown after the login.
+	// HidePayloads keeps payloads, keys and headers of dead letters, and keys of what is in hand, from being shown, and letters from
+	// being edited, also to those who have logged in. Defaults to false: they are shown after the login.
 	HidePayloads bool
 }
 

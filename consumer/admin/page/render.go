@@ -35,6 +35,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"clock":   clock,
 	"moment":  moment,
 	"message": messageName,
+	"key":     keyText,
 	"share":   share,
 	"error":   errorText,
 }).ParseFS(templateFiles, "templates/*.html"))
@@ -81,6 +82,22 @@ func messageName(topic string, partition int32, offset int64, id string) string 
 	}
 	return name
 }
+
+// keyText is a key of so many bytes, of which begins is the beginning.
+func keyText(begins string, bytes int) string {
+	switch {
+	case bytes < 0:
+		return "–"
+	case bytes == 0:
+		return "empty"
+	case isText([]byte(cut(begins, shownKey))): // begins may end within a character
+		return plain(begins, shownKey)
+	}
+	return textOr([]byte(begins), shownKey)
+}
+
+// shownKey bytes of a key are shown.
+const shownKey = 60
 
 // share writes 0..1 in percent; negative is unknown.
 func share(f float64) string {

@@ -32,7 +32,7 @@ func newSite(p *Page, setup admin.PageSetup, all []*watched) http.Handler {
 	}
 	refusals := setup.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second})
 	changes := &changes{log: setup.Logger, events: p.events}
-	d := &details{frame: f, jobs: p.jobs}
+	d := &details{frame: f, jobs: p.jobs, hideKeys: p.cfg.HidePayloads}
 	return guard(s.routes(
 		&door{frame: f, refusals: refusals},
 		&overviews{frame: f, all: all, events: p.events},

@@ -47,7 +47,7 @@ type Admin struct {
 type UI struct {
 	// Serve: auto is where the admin address is on loopback.
 	Serve string `yaml:"serve" want:"auto|always|never"`
-	// Payloads of dead letters are shown after the login; true unless the file says otherwise.
+	// Payloads of dead letters, and keys, are shown after the login; true unless the file says otherwise.
 	Payloads bool `yaml:"payloads"`
 }
 
