@@ -74,8 +74,10 @@ type Config struct {
 	OpenTimeout time.Duration `yaml:"open_timeout" want:"0.."`
 
 	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a
-	// second, and two messages for each worker there may be, so that replicas share what is left. Messages defaults to 4096, or to 4
-	// × Pool.Max if that is more; it must not be below Pool.Max. Bytes defaults to 64 MiB.
+	// second, and two messages for each worker there may be, so that replicas share what is left; and besides these what waits for
+	// no worker: for its next attempt, its dead letter, and with an Order behind another one of its key or partition. With an Order
+	// and a backlog that may be all of the budget: lower it where it is too much. Messages defaults to 4096, or to 4 × Pool.Max if
+	// that is more; it must not be below Pool.Max. Bytes defaults to 64 MiB.
 	Budget broker.Budget `yaml:"budget"`
 	// Chunk is the most messages taken from the source at once. Change it only with a benchmark. Defaults to 128.
 	Chunk int `yaml:"-" want:"1..65536"`

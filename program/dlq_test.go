@@ -213,6 +213,57 @@ func TestDLQListAndShow(t *testing.T) {
 	})
 }
 
+// TestDLQOfAnyTopic: what holds a key up is shown out of the topic that it stands in, and a period of that topic is copied to
+// another one: exactly what was written within it.
+func TestDLQOfAnyTopic(t *testing.T) {
+	t.Parallel()
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		write := func(values ...string) {
+			t.Helper()
+			for _, v := range values {
+				if err := f.p.Publish(t.Context(), []broker.Outgoing{{Topic: "orders", Key: []byte("customer-7"), Value: []byte(v)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		moment := func() string {
+			time.Sleep(5 * time.Millisecond) // Kafka's times are of milliseconds
+			defer time.Sleep(5 * time.Millisecond)
+			return time.Now().UTC().Format(time.RFC3339Nano)
+		}
+		write("before")
+		since := moment()
+		write("one", "two")
+		until := moment()
+		write("after")
+		at := slices.Clone(f.flags)
+		at[3] = "orders"
+		dlq := func(args ...string) string {
+			t.Helper()
+			out, err := run(t.Context(), append(append([]string{"dlq"}, args...), at...)...)
+			if err != nil {
+				t.Fatalf("%q: %v\n%s", args, err, out)
+			}
+			return out
+		}
+		if out := dlq("show", f.place(1)); !strings.Contains(out, "customer-7") || !strings.Contains(out, "one\n") {
+			t.Errorf("show:\n%s", out)
+		}
+		replay := []string{"replay", "--since", since, "--until", until, "--to", "other"}
+		if out := dlq(append(replay, "--dry-run")...); !strings.Contains(out, "2") || len(f.stored(t, "other")) != 0 {
+			t.Errorf("a dry run says %q, and other has %q", out, f.stored(t, "other"))
+		}
+		for range 2 { // the second time nothing is left
+			if out, err := run(t.Context(), append(append([]string{"dlq"}, replay...), at...)...); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if got := f.stored(t, "other"); !slices.Equal(got, []string{"one", "two"}) {
+				t.Errorf("other has %q", got)
+			}
+		}
+	})
+}
+
 // headerNames are those that show lists, in its order.
 func headerNames(show string) (names []string) {
 	for line := range strings.Lines(show) {
