@@ -40,7 +40,9 @@ func TestKeysOfWhatIsHere(t *testing.T) {
 		if len(parked) != 1 || parked[0].Key != "fails" || parked[0].KeyBytes != 5 {
 			t.Errorf("parked: %+v", parked)
 		}
-		want := map[int64]consumer.Call{1: {Key: long[:256], KeyBytes: 300}, 2: {Key: "\x00\xff", KeyBytes: 2}, 3: {}, 4: {KeyBytes: -1}}
+		want := map[int64]consumer.Call{
+			1: {Key: long[:256], KeyBytes: 300}, 2: {Key: "\x00\xff", KeyBytes: 2}, 3: {}, 4: {KeyBytes: -1},
+		}
 		if len(calls) != len(want) {
 			t.Errorf("calls: %+v", calls)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// How much is held of a backlog: without an order what the workers handle soon. With one, what stands in lanes is held besides, up
-// to the budget; so that a key behind many messages of others is fetched, and handled beside them.
+// How much is held of a backlog: without an order what the workers handle soon. With one, what stands in lanes is held besides,
+// up to the budget; so that a key behind many messages of others is fetched, and handled beside them.
 func TestHeldInLanes(t *testing.T) {
 	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
 		t.Run(string(order), func(t *testing.T) {

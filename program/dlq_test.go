@@ -221,7 +221,8 @@ func TestDLQOfAnyTopic(t *testing.T) {
 		write := func(values ...string) {
 			t.Helper()
 			for _, v := range values {
-				if err := f.p.Publish(t.Context(), []broker.Outgoing{{Topic: "orders", Key: []byte("customer-7"), Value: []byte(v)}}); err != nil {
+				o := broker.Outgoing{Topic: "orders", Key: []byte("customer-7"), Value: []byte(v)}
+				if err := f.p.Publish(t.Context(), []broker.Outgoing{o}); err != nil {
 					t.Fatal(err)
 				}
 			}

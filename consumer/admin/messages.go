@@ -37,7 +37,7 @@ type place struct {
 	Partition *int64 `json:"partition"`
 	Offset    *int64 `json:"offset"`
 	ID        string `json:"id,omitempty"`
-	// Key is the key's beginning where it is text, KeyBase64 where it is not; KeyBytes is how long the key is, null: none, or hidden.
+	// Key is the key's beginning where it is text, KeyBase64 where it is not; KeyBytes is its whole length, null: none, or hidden.
 	Key       *string `json:"key,omitempty"`
 	KeyBase64 []byte  `json:"key_base64,omitempty"`
 	KeyBytes  *int64  `json:"key_bytes"`
@@ -60,8 +60,8 @@ type parkedMessage struct {
 	Error    string    `json:"error"`
 }
 
-// messages tells what a consumer has in hand. Everybody may know which messages these are; their keys, which may be personal data,
-// those with the token.
+// messages tells what a consumer has in hand. Everybody may know which messages these are; their keys, which may be personal
+// data, those with the token.
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	keys := r.Header.Get("Authorization") != ""
 	if keys && !s.allowed(w, r) {
