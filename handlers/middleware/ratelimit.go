@@ -13,8 +13,8 @@ import (
 
 // A RateLimit lets calls begin at a rate at most; its Middleware is a consumer.Middleware. One RateLimit may wrap several
 // handlers, which share it. A message that is early waits for its turn without a worker (see consumer.Defer), so that a limited
-// handler cannot take every worker from the others. It counts in this process: several processes call so many times as often. Safe
-// for concurrent use.
+// handler cannot take every worker from the others. It counts in this process: several processes call so many times as often.
+// Safe for concurrent use.
 type RateLimit struct {
 	mu      sync.Mutex
 	limiter *rate.Limiter
