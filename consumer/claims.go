@@ -242,3 +242,13 @@ func (k *claim) see(w *work, i int, goroutine uint64) {
 	defer k.mu.Unlock()
 	w.see(i, goroutine)
 }
+
+// seenAt is since when message i of w runs, as far as the watchdog saw it; else now.
+func (k *claim) seenAt(w *work, i int) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w.seen != nil && w.seen.i == i {
+		return w.seen.at
+	}
+	return time.Now()
+}

@@ -53,7 +53,8 @@ type Config struct {
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
 
 	// Timeout is how long a handler may take before its context ends with ErrTimeout. Measured by a scan: never early, late by up to
-	// 20 ms. 0 means no limit. Defaults to no limit.
+	// 20 ms. The context's Deadline says when, at most as much too early; a context that was asked for it ends when its handler
+	// returns. 0 means no limit. Defaults to no limit.
 	Timeout time.Duration `yaml:"timeout" want:"0.."`
 	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message
 	// retried, and its worker replaced. Its late result is void. With an Order only the worker is replaced: what comes after the

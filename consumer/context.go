@@ -8,8 +8,9 @@ import (
 
 // contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions.
 type contexts struct {
-	slots [8]*contextSlot
-	hand  int
+	timeout time.Duration // of each call; 0: none
+	slots   [8]*contextSlot
+	hand    int
 	// shown is the one in use, for the watchdog.
 	shown atomic.Pointer[contextSlot]
 }
@@ -25,8 +26,11 @@ type contextSlot struct {
 	leaving <-chan struct{}      // the claim's
 	gone    bool                 // it is in no slot any more; the worker's own
 	over    atomic.Bool          // the same, for everybody
-	at      atomic.Pointer[work] // what it is used for, where handlers emit; nil: nothing now
+	at      atomic.Pointer[work] // what it is used for, where handlers emit or have a timeout; nil: nothing now
 	child   atomic.Pointer[childContext]
+	timeout time.Duration
+	// due is its deadline, once somebody has asked; it is of one message then (work.ask).
+	due atomic.Pointer[time.Time]
 }
 
 type childContext struct {
@@ -36,9 +40,40 @@ type childContext struct {
 
 var _ context.Context = (*contextSlot)(nil)
 
-// Deadline, Done, Err and Value make it a context.Context.
-func (s *contextSlot) Deadline() (time.Time, bool) { return s.ctx.Deadline() }
-func (s *contextSlot) Done() <-chan struct{}       { return s.made().Done() }
+// Deadline, Done, Err and Value make it a context.Context. Deadline is found out when somebody asks, so it costs nothing for a
+// message. It is never later than when the watchdog ends the context. From any goroutine, at any time.
+func (s *contextSlot) Deadline() (time.Time, bool) {
+	if s.due.Load() == nil {
+		due, ok := s.ask()
+		if !ok {
+			return s.ctx.Deadline()
+		}
+		if end, ok := s.ctx.Deadline(); ok && end.Before(due) {
+			due = end
+		}
+		s.due.CompareAndSwap(nil, &due)
+	}
+	return *s.due.Load(), true
+}
+
+// ask is when the time of the message that runs is over. Not ok: it has no timeout, or none runs.
+func (s *contextSlot) ask() (due time.Time, ok bool) {
+	w := s.at.Load()
+	if w == nil || s.timeout == 0 {
+		return due, false
+	}
+	from, ok := w.ask()
+	return from.Add(s.timeout), ok
+}
+
+// overdue says whether the deadline that somebody asked for is over.
+func (s *contextSlot) overdue() bool {
+	due := s.due.Load()
+	return due != nil && !time.Now().Before(*due)
+}
+
+// Done is closed when the claim ends, or the watchdog ends it.
+func (s *contextSlot) Done() <-chan struct{} { return s.made().Done() }
 
 func (s *contextSlot) Err() error {
 	switch c := s.child.Load(); {
@@ -97,7 +132,7 @@ func (x *contexts) get(k *claim) *contextSlot {
 			return s
 		}
 	}
-	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving}
+	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving, timeout: x.timeout}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
@@ -107,16 +142,17 @@ func (x *contexts) get(k *claim) *contextSlot {
 	return s
 }
 
-// use is get for the calls of a work, which may emit.
+// use is get for the calls of a work, which may emit, and may have a timeout.
 func (x *contexts) use(w *work) context.Context {
 	s := x.get(w.k)
-	if w.k.feed.emitting {
+	if w.k.feed.emitting || x.timeout > 0 {
 		s.at.Store(w)
 	}
 	return s
 }
 
-// renew returns a new context for the calls of a work, after the watchdog has ended the one in use.
+// renew returns a new context for the calls of a work, after the watchdog has ended the one in use, or it had a deadline: that of
+// the next message is another. And what was made of it, with a later one, relies on it to end.
 func (x *contexts) renew(w *work) context.Context {
 	for i, s := range x.slots {
 		if s != nil && s.ctx == w.k.ctx {

@@ -73,6 +73,10 @@ const (
 	disowned uint64 = 1 << 61
 	// replaced: the worker is stuck and was replaced, but keeps the running message, because of its order.
 	replaced uint64 = 1 << 62
+	// asked: the running message's context has told its deadline; the worker must not use it for the next message.
+	asked uint64 = 1 << 63
+	// spent: the context is not for the next message.
+	spent = expired | asked
 )
 
 func packState(from, next, end int) uint64 {
@@ -316,6 +320,21 @@ func (w *work) mark(i int, flag uint64) bool {
 			return true
 		}
 	}
+}
+
+// ask marks the running message as asked for its deadline, and is when it began, as far as the watchdog saw it: late by at most
+// two scans. What it has not seen has begun just now. Not ok: none runs.
+func (w *work) ask() (began time.Time, ok bool) {
+	i := w.running()
+	if i < 0 {
+		return began, false
+	}
+	if !w.mark(i, asked) {
+		if v := w.state.Load(); v&asked == 0 || v&disowned != 0 || w.running() != i {
+			return began, false
+		}
+	}
+	return w.k.seenAt(w, i), true
 }
 
 // disown takes message i from a stuck worker, with the successes [from, i) before it and the unstarted [i+1, end) behind it.

@@ -18,6 +18,7 @@ type workers struct {
 	who     string       // names the consumer in what it publishes
 	guard   guard
 	limited bool // the guard looks at each message
+	timeout time.Duration
 	tell    *teller
 	till    *till
 	judge   *judge
@@ -29,8 +30,8 @@ type workers struct {
 }
 
 func newWorkers(cfg *Config, tell *teller, t *till, j *judge, p *pace) *workers {
-	ws := &workers{handler: cfg.Handler, around: cfg.Around, who: cfg.who(), guard: newGuard(cfg), tell: tell, till: t, judge: j,
-		pace: p}
+	ws := &workers{handler: cfg.Handler, around: cfg.Around, who: cfg.who(), guard: newGuard(cfg), timeout: cfg.Timeout, tell: tell,
+		till: t, judge: j, pace: p}
 	ws.limited = ws.guard.limited()
 	if cfg.Batch != nil {
 		ws.batch = cfg.Batch.Handler
@@ -58,7 +59,7 @@ type local struct {
 func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 	l, _ := p.Local.(*local)
 	if l == nil {
-		l = &local{goroutine: goroutineID()}
+		l = &local{contexts: contexts{timeout: ws.timeout}, goroutine: goroutineID()}
 		p.Local = l
 		p.Shown.Store(l)
 	}
@@ -72,7 +73,7 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 
 // forget lets go of a work: a worker may be idle for long, and would keep it, with its messages and all that lies beside them.
 func (l *local) forget(w *work) {
-	if w.k.feed.emitting {
+	if w.k.feed.emitting || l.timeout > 0 {
 		l.shown.Load().at.Store(nil)
 	}
 	if l.begun.ctx == nil {
@@ -112,8 +113,8 @@ func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64
 	for {
 		var more bool
 		i, v, more = w.take()
-		if v&expired != 0 {
-			w.state.And(^expired)
+		if v&spent != 0 {
+			w.state.And(^spent)
 			ctx = l.renew(w)
 		}
 		switch {
@@ -240,6 +241,7 @@ func (ws *workers) failed(l *local, w *work, i int, err error) {
 	if !ok {
 		return // disowned: the watchdog has decided
 	}
+	late = late || l.shown.Load().overdue() // whoever minds the deadline is back a moment before the watchdog looks
 	ws.ackPart(l, w, from, i)
 	if w.batch {
 		l.good += ws.judge.failedBatch(w, err, late, l.begun)
@@ -318,7 +320,7 @@ func (ws *workers) unwound(p *pool.Worker[*work], l *local, w *work, i int, pani
 		err = &PanicError{Value: panicked, Stack: debug.Stack()}
 	}
 	ws.failed(l, w, i, err)
-	if v := ws.quit(w, i); v&expired != 0 {
+	if v := ws.quit(w, i); v&spent != 0 {
 		l.renew(w)
 	}
 	ws.account(p, l)
