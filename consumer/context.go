@@ -9,6 +9,7 @@ import (
 // contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions.
 type contexts struct {
 	timeout time.Duration // of each call; 0: none
+	waited  atomic.Int64  // ns of the calls in the work at hand that were no handling (Waited)
 	slots   [8]*contextSlot
 	hand    int
 	// shown is the one in use, for the watchdog.
@@ -29,6 +30,7 @@ type contextSlot struct {
 	at      atomic.Pointer[work] // what it is used for, where handlers emit or have a timeout; nil: nothing now
 	child   atomic.Pointer[childContext]
 	timeout time.Duration
+	waited  *atomic.Int64 // the worker's
 	// due is its deadline, once somebody has asked; it is of one message then (work.ask).
 	due atomic.Pointer[time.Time]
 }
@@ -91,6 +93,8 @@ func (s *contextSlot) Value(key any) any {
 		return s
 	case leavingKey{}:
 		return s.leaving
+	case waitedKey{}:
+		return s.waited
 	}
 	return s.made().Value(key) // package context asks, too, for what its functions need
 }
@@ -132,7 +136,7 @@ func (x *contexts) get(k *claim) *contextSlot {
 			return s
 		}
 	}
-	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving, timeout: x.timeout}
+	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving, timeout: x.timeout, waited: &x.waited}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
@@ -202,3 +206,18 @@ func Leaving(ctx context.Context) <-chan struct{} {
 }
 
 type leavingKey struct{}
+
+// Waited tells that the handler of ctx has done nothing for d but wait for leave to begin, or for something that the breakdown of
+// another system made it wait for. That is no time of the handler: not in the metrics, not for the pool, and not for longshore
+// scaler, which would ask for more processes to wait with. By any goroutine while the handler runs; it does not block. Nothing
+// happens where ctx is not that of a handler in a Consumer.
+func Waited(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	if waited, ok := ctx.Value(waitedKey{}).(*atomic.Int64); ok {
+		waited.Add(int64(d))
+	}
+}
+
+type waitedKey struct{}

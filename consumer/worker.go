@@ -86,6 +86,9 @@ func (l *local) forget(w *work) {
 // account tells pool, pace and observers of the calls in the work at hand.
 func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	took := time.Since(p.Began())
+	if l.waited.Load() > 0 {
+		took = max(0, took-time.Duration(l.waited.Swap(0)))
+	}
 	p.Report(l.calls, took)
 	if l.calls == 0 { // all was put off, or taken away: told nothing, the pool would count it as done, in no time
 		return

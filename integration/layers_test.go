@@ -35,7 +35,7 @@ var layers = []layer{
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog",
-		"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
+		"golang.org/x/time"}},
 
 	// Beside the engine, for handlers: it knows a database, and of messages what the contract says.
 	{"inbox", []string{"broker"}},

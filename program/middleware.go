@@ -216,9 +216,21 @@ func (bs breakers) watched() map[string]metrics.Breaker {
 }
 
 func wrapBreaker(log zerolog.Logger, o options) (consumer.Middleware, any, error) {
-	c := middleware.BreakerConfig{OnChange: func(state string) {
-		log.Warn().Str("event", "circuit_breaker").Str("breaker", o.name).Str("state", state).Send()
-	}}
+	c := middleware.BreakerConfig{
+		OnChange: func(state string) {
+			log.Warn().Str("event", "circuit_breaker").Str("breaker", o.name).Str("state", state).Send()
+		},
+		OnProbe: func(m *consumer.Message, err error) {
+			e := log.Warn().Str("event", "circuit_breaker").Str("breaker", o.name).Str("topic", m.Topic)
+			if m.Partition >= 0 {
+				e = e.Int32("partition", m.Partition)
+			}
+			if m.Offset >= 0 {
+				e = e.Int64("offset", m.Offset)
+			}
+			e.Err(err).Msg("a probe failed; it is no attempt")
+		},
+	}
 	if err := o.read(&c); err != nil {
 		return nil, nil, err
 	}

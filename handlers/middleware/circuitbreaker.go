@@ -11,7 +11,6 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/internal/conftag"
-	"github.com/sony/gobreaker/v2"
 )
 
 // ErrOpen says that a CircuitBreaker did not let a call through.
@@ -21,24 +20,32 @@ var ErrOpen = errors.New("middleware: circuit breaker is open")
 type BreakerConfig struct {
 	// FailureRate is the share of failed calls in Window at which it opens, above 0 and at most 1. Defaults to 0.5.
 	FailureRate float64 `yaml:"failure_rate" want:">0..1"`
-	// MinCalls is how many calls Window must have before FailureRate means anything. Defaults to 20.
+	// MinCalls is how many calls Window must have before FailureRate means anything; as many failures in a row open it, whatever
+	// came before. Keep it below Retry.MaxAttempts × the messages that fail at a time, or they use up their attempts before it
+	// opens. Defaults to 20.
 	MinCalls int `yaml:"min_calls" want:"1.."`
-	// Window is how far back calls count, in steps of a tenth. Defaults to 10 s.
+	// Window is how far back calls count, from their end, in steps of a tenth. Where they take so long that it could not have
+	// MinCalls of them, as where each hangs until its timeout, it is longer: twice as long as MinCalls take, as many at a time as
+	// there are. Defaults to 10 s.
 	Window time.Duration `yaml:"window" want:"10ms.."`
 	// OpenFor is how long it stays open before it tries again. Defaults to 10 s.
 	OpenFor time.Duration `yaml:"open_for" want:">0"`
 	// Probes are the calls let through to try; it closes when all succeed and opens again when one fails. Defaults to 1.
 	Probes int `yaml:"probes" want:"1..65536"`
 	// RetryWhenOpen returns ErrOpen as a RetryAfter while it is open, instead of waiting in the worker. That frees the worker for
-	// other handlers, and it uses up an attempt, as every error does: an outage longer than about MaxAttempts × OpenFor dead-letters
-	// what comes in it. Set it where several routes share a consumer and MaxAttempts is high. Defaults to false: calls wait, no
-	// attempt is used up, and the full queue stops the fetching.
+	// other handlers, and it uses up an attempt, as every error does: an outage longer than about MaxAttempts × OpenFor
+	// dead-letters what comes in it. Set it where several routes share a consumer and MaxAttempts is high. Defaults to false: calls
+	// wait, no attempt is used up, and the full queue stops the fetching.
 	RetryWhenOpen bool `yaml:"retry_when_open"`
-	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works. Errors of a
-	// call that the end of its claim or of the process cut short count as nothing.
+	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works; Overloaded
+	// counts only in a window in which no call succeeds, and for a probe. Errors of a call that the end of its claim or of the
+	// process cut short count as nothing, and so does a Defer.
 	IsFailure func(error) bool `yaml:"-"`
-	// OnChange is told each new state: open, half-open or closed. It must not block, nor call the breaker. Defaults to none.
+	// OnChange is told each new state: open, half-open or closed, one after the other. It must not block. Defaults to none.
 	OnChange func(state string) `yaml:"-"`
+	// OnProbe is told of each probe that failed, and why: it is no attempt, so there is no consumer.Failed of it. Several calls of
+	// it may run at once; it must not block. Defaults to none.
+	OnProbe func(m *consumer.Message, err error) `yaml:"-"`
 }
 
 func (c BreakerConfig) withDefaults() BreakerConfig {
@@ -47,27 +54,41 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 	c.Window = cmp.Or(c.Window, 10*time.Second)
 	c.OpenFor = cmp.Or(c.OpenFor, 10*time.Second)
 	c.Probes = cmp.Or(c.Probes, 1)
-	if c.IsFailure == nil {
-		c.IsFailure = func(err error) bool {
-			return err != nil && !consumer.IsPermanent(err) && !consumer.IsSkip(err) && !consumer.IsDeferred(err)
-		}
-	}
 	return c
 }
+
+// The states of a CircuitBreaker.
+const (
+	stateClosed   = "closed"
+	stateOpen     = "open"
+	stateHalfOpen = "half-open"
+)
 
 // A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and
 // closes when the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the
 // same thing. A wait is no attempt, however long: where a Timeout around it ends it, or time of it is gone when the wait is over,
 // the call is put off, and comes again at once (consumer.Defer). When a stop begins, or a partition goes to another process, what
-// waits goes back to the broker (consumer.Leaving). The counting is gobreaker's. Safe for concurrent use.
+// waits goes back to the broker (consumer.Leaving).
+//
+// Nor is a probe that fails an attempt: its message is put off for longer than OpenFor, so that the next probe is another one,
+// where there is another. So a message that fails by itself does not keep the breaker open: another closes it, and then that one
+// uses up its attempts. Where there is no other, nobody can tell it from an outage, and it is tried until it succeeds. A probe
+// that panics, or does not return, is an attempt. Safe for concurrent use.
 type CircuitBreaker struct {
 	config BreakerConfig
-	gate   *gobreaker.TwoStepCircuitBreaker[struct{}]
 
-	mu      sync.Mutex
-	until   time.Time     // when it may be tried again, once it has opened
-	since   time.Time     // when it opened, its tries since then passed over; zero: it is closed
-	changed chan struct{} // closed, and replaced, when a waiting call should look again
+	mu       sync.Mutex
+	state    string
+	round    int           // of the state: what began in another tells nothing about now
+	tally    tally         // of the calls, while it is closed
+	underWay int           // calls that were let through and have not returned
+	trying   int           // probes of those, of this round
+	good     int           // probes of this round that succeeded
+	until    time.Time     // when it may be tried again, once it has opened
+	since    time.Time     // when it opened, its tries since then passed over; zero: it is closed
+	changed  chan struct{} // closed, and replaced, when a waiting call should look again
+	news     []string      // states that OnChange is to be told
+	telling  bool          // somebody does
 }
 
 // NewCircuitBreaker checks c and reports all findings at once.
@@ -78,51 +99,18 @@ func NewCircuitBreaker(c BreakerConfig) (*CircuitBreaker, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	b := &CircuitBreaker{config: c, changed: make(chan struct{})}
-	b.gate = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests:  uint32(c.Probes), //nolint:gosec // bounded by validate
-		Interval:     c.Window,
-		BucketPeriod: c.Window / 10,
-		Timeout:      c.OpenFor,
-		ReadyToTrip: func(n gobreaker.Counts) bool {
-			calls := n.TotalSuccesses + n.TotalFailures
-			return int(calls) >= c.MinCalls && float64(n.TotalFailures) >= c.FailureRate*float64(calls)
-		},
-		IsSuccessful:  func(err error) bool { return !c.IsFailure(err) },
-		IsExcluded:    func(err error) bool { return errors.Is(err, errCutShort) },
-		OnStateChange: b.changedTo,
-	})
-	return b, nil
-}
-
-// changedTo is called by gobreaker under its lock.
-func (b *CircuitBreaker) changedTo(_ string, from, to gobreaker.State) {
-	b.mu.Lock()
-	switch {
-	case to == gobreaker.StateClosed:
-		b.since = time.Time{}
-	case from == gobreaker.StateClosed:
-		b.since = time.Now()
-	}
-	if to == gobreaker.StateOpen {
-		b.until = time.Now().Add(b.config.OpenFor)
-	}
-	b.mu.Unlock()
-	b.wake()
-	if b.config.OnChange != nil {
-		b.config.OnChange(to.String())
-	}
-}
-
-func (b *CircuitBreaker) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.changed)
-	b.changed = make(chan struct{})
+	return &CircuitBreaker{config: c, state: stateClosed, changed: make(chan struct{}),
+		tally: tally{window: c.Window, least: c.MinCalls, rate: c.FailureRate}}, nil
 }
 
 // State is open, half-open or closed.
-func (b *CircuitBreaker) State() string { return b.gate.State().String() }
+func (b *CircuitBreaker) State() string {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.look(time.Now())
+	return b.state
+}
 
 // OpenSince is when it opened, however often it has tried and opened again since then. The zero time: it is closed.
 func (b *CircuitBreaker) OpenSince() time.Time {
@@ -131,36 +119,162 @@ func (b *CircuitBreaker) OpenSince() time.Time {
 	return b.since
 }
 
-var (
-	// errCutShort tells gobreaker that a call says nothing about the other side.
-	errCutShort = errors.New("cut short")
-	// errLeaving ends a wait for leave when the call may not begin any more.
-	errLeaving = errors.New("leaving")
-	// errUnwound is the result of a call that did not return: it panicked, or called runtime.Goexit.
-	errUnwound = errors.New("did not return")
-)
+// look has it half-open when it has been open for long enough. Under the lock.
+func (b *CircuitBreaker) look(now time.Time) {
+	if b.state == stateOpen && !now.Before(b.until) {
+		b.turn(stateHalfOpen, now)
+	}
+}
+
+// turn changes its state. Under the lock.
+func (b *CircuitBreaker) turn(to string, now time.Time) {
+	switch {
+	case to == stateClosed:
+		b.since = time.Time{}
+	case b.state == stateClosed:
+		b.since = now
+	}
+	if to == stateOpen {
+		b.until = now.Add(b.config.OpenFor)
+	}
+	b.state, b.trying, b.good = to, 0, 0
+	b.round++
+	b.tally.clear()
+	b.wake()
+	if b.config.OnChange != nil {
+		b.news = append(b.news, to)
+	}
+}
+
+// wake has waiting calls look again. Under the lock.
+func (b *CircuitBreaker) wake() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// tell tells OnChange what is new, outside of the lock, and one after the other.
+func (b *CircuitBreaker) tell() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.telling {
+		return
+	}
+	b.telling = true
+	defer func() { b.telling = false }()
+	for len(b.news) > 0 {
+		state := b.news[0]
+		b.news = b.news[1:]
+		b.call(state)
+	}
+}
+
+func (b *CircuitBreaker) call(state string) {
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	b.config.OnChange(state)
+}
+
+// A pass is leave for one call.
+type pass struct {
+	round  int
+	probe  bool
+	begun  time.Time
+	waited time.Duration // for this leave; 0: it was there at once
+}
+
+// ask is leave for a call, where it may begin now. Else wait is how long until it may be asked for again (0: while a probe is
+// under way, nobody knows), and changed is closed when it is worth a look before.
+func (b *CircuitBreaker) ask() (p pass, ok bool, wait time.Duration, changed <-chan struct{}) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.look(now)
+	p = pass{round: b.round, probe: b.state != stateClosed, begun: now}
+	switch {
+	case b.state == stateOpen:
+		return p, false, b.until.Sub(now), b.changed
+	case b.state == stateHalfOpen && b.trying+b.good >= b.config.Probes:
+		return p, false, 0, b.changed
+	case b.state == stateHalfOpen:
+		b.trying++
+	}
+	b.underWay++
+	return p, true, 0, nil
+}
+
+// done takes the result of a call.
+func (b *CircuitBreaker) done(p pass, r result) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	together := b.underWay
+	b.underWay--
+	if p.round != b.round {
+		return
+	}
+	if p.probe {
+		b.tried(r, now)
+		return
+	}
+	if r == tellsNothing {
+		return
+	}
+	b.tally.add(now, r, now.Sub(p.begun)/time.Duration(together))
+	if r != succeeded && b.tally.tripped() {
+		b.turn(stateOpen, now)
+	}
+}
+
+// tried takes the result of a probe. Under the lock.
+func (b *CircuitBreaker) tried(r result, now time.Time) {
+	b.trying--
+	switch {
+	case r == tellsNothing:
+		b.wake() // it leaves its place to another
+	case r != succeeded:
+		b.turn(stateOpen, now)
+	default:
+		if b.good++; b.good >= b.config.Probes {
+			b.turn(stateClosed, now)
+		}
+	}
+}
+
+// errLeaving ends a wait for leave when the call may not begin any more.
+var errLeaving = errors.New("leaving")
 
 // Middleware lets calls through, or not.
 func (b *CircuitBreaker) Middleware(next consumer.Handler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) (err error) {
-		done, err := b.enter(ctx)
+		p, err := b.enter(ctx)
 		if err != nil {
 			return err
 		}
-		result := errUnwound
-		defer func() {
-			done(result)
-			if errors.Is(result, errCutShort) {
-				b.wake() // a probe that tells nothing leaves its place to another
-			}
-		}()
+		r := failed // what does not return panicked, or called runtime.Goexit
+		defer func() { b.done(p, r) }()
 		err = next(ctx, m)
-		result = err
-		if err != nil && cutShort(ctx) {
-			result = errCutShort
-		}
-		return err
+		r = b.resultOf(ctx, err)
+		return b.verdict(ctx, m, p, r, err)
 	}
+}
+
+// resultOf is what a call that returned err says about the other side.
+func (b *CircuitBreaker) resultOf(ctx context.Context, err error) result {
+	switch {
+	case err == nil:
+		return succeeded
+	case cutShort(ctx), consumer.IsDeferred(err):
+		return tellsNothing
+	case b.config.IsFailure != nil && b.config.IsFailure(err):
+		return failed
+	case b.config.IsFailure != nil, consumer.IsPermanent(err), consumer.IsSkip(err):
+		return succeeded
+	case consumer.IsOverloaded(err):
+		return refused
+	}
+	return failed
 }
 
 func cutShort(ctx context.Context) bool {
@@ -168,55 +282,76 @@ func cutShort(ctx context.Context) bool {
 	return errors.Is(cause, consumer.ErrShutdown) || errors.Is(cause, broker.ErrLost) || errors.Is(cause, context.Canceled)
 }
 
-// enter gets leave for a call, waiting for it unless RetryWhenOpen is set. What it returns is told the result.
+// verdict is what the handler returns for a call. A probe that failed is no attempt, and no handling time: its message is put off
+// until others had their turn. Nor is a call that had waited, and lacked that time.
+func (b *CircuitBreaker) verdict(ctx context.Context, m *consumer.Message, p pass, r result, err error) error {
+	wait := time.Duration(0)
+	switch {
+	case r != failed && r != refused:
+		return err
+	case p.probe:
+		if b.config.OnProbe != nil {
+			b.config.OnProbe(m, err)
+		}
+		wait = b.config.OpenFor + b.config.OpenFor/2
+	case p.waited == 0 || !timedOut(ctx):
+		return err
+	}
+	consumer.Waited(ctx, time.Since(p.begun))
+	return fmt.Errorf("%w: behind a circuit breaker: %v", consumer.Defer(wait, nil), err) //nolint:errorlint // it is no failure
+}
+
+// timedOut says whether the time of a call is over.
+func timedOut(ctx context.Context) bool {
+	end, timed := ctx.Deadline()
+	return timed && !time.Now().Before(end) || errors.Is(context.Cause(ctx), consumer.ErrTimeout)
+}
+
+// enter gets leave for a call, waiting for it unless RetryWhenOpen is set.
 //
 // The time of a call that a timeout ends runs while it waits here. So a wait that is cut is no attempt, and what got leave after
 // a wait is called anew: a probe that has the rest of its time only fails, and the breaker opens again, and again.
-func (b *CircuitBreaker) enter(ctx context.Context) (done func(error), err error) {
+func (b *CircuitBreaker) enter(ctx context.Context) (pass, error) {
 	for since := (time.Time{}); ; {
-		b.mu.Lock()
-		changed := b.changed // before Allow, or a change between the two would be missed
-		b.mu.Unlock()
-		if done, err = b.gate.Allow(); err == nil {
-			if worn(ctx, since) {
-				done(errCutShort)
-				b.wake()
-				return nil, consumer.Defer(0, nil)
-			}
-			return done, nil
-		}
+		p, ok, wait, changed := b.ask()
 		if since.IsZero() {
-			since = time.Now()
+			since = p.begun
 		}
-		b.mu.Lock()
-		wait := time.Until(b.until) + time.Nanosecond // gobreaker changes after that moment, not at it
-		b.mu.Unlock()
-		if b.config.RetryWhenOpen {
-			if wait < b.config.OpenFor/10 { // half-open: the probe is under way
-				wait = b.config.OpenFor / 10
+		if p.waited = p.begun.Sub(since); ok {
+			consumer.Waited(ctx, p.waited)
+			if worn(ctx, p.waited) {
+				b.done(p, tellsNothing)
+				return p, consumer.Defer(0, nil)
 			}
-			return nil, consumer.RetryAfter(ErrOpen, wait)
+			return p, nil
 		}
-		err := pause(ctx, changed, wait, errors.Is(err, gobreaker.ErrOpenState))
-		if errors.Is(err, consumer.ErrTimeout) || errors.Is(err, errLeaving) {
-			return nil, consumer.Defer(0, nil)
-		} else if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrOpen, err)
+		if b.config.RetryWhenOpen {
+			return p, consumer.RetryAfter(ErrOpen, max(wait, b.config.OpenFor/10))
+		}
+		if err := pause(ctx, changed, wait); err != nil {
+			consumer.Waited(ctx, time.Since(since))
+			if errors.Is(err, consumer.ErrTimeout) || errors.Is(err, errLeaving) {
+				return p, consumer.Defer(0, nil)
+			}
+			return p, fmt.Errorf("%w: %w", ErrOpen, err)
 		}
 	}
 }
 
-// worn says whether a call that has waited since then, if at all, has lost more than a tenth of its time. Less is lost by one
-// that comes while another gives back its leave: put off, too, they could do that to each other in turns.
-func worn(ctx context.Context, since time.Time) bool {
+// worn says whether a call that has waited so long, if at all, has lost more than a tenth of its time. Less is lost by one that
+// comes while another gives back its leave: put off, too, they could do that to each other in turns.
+func worn(ctx context.Context, waited time.Duration) bool {
+	if waited == 0 {
+		return false
+	}
 	end, timed := ctx.Deadline()
-	return timed && !since.IsZero() && time.Since(since) > time.Until(end)/9
+	return timed && waited > time.Until(end)/9
 }
 
-// pause waits for a change and, where timed, at most d.
-func pause(ctx context.Context, changed <-chan struct{}, d time.Duration, timed bool) error {
+// pause waits for a change and, where d is more than 0, at most so long.
+func pause(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	var over <-chan time.Time
-	if timed {
+	if d > 0 {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		over = t.C

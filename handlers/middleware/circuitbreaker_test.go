@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers/middleware"
+	"github.com/rs/zerolog"
 )
 
 func breaker(t *testing.T, c middleware.BreakerConfig) *middleware.CircuitBreaker {
@@ -202,32 +204,269 @@ func TestCircuitBreakerContext(t *testing.T) {
 	})
 }
 
-// A call that has waited is not made with what is left of its time: it is put off, leaves its place to another, and has all of
-// its time when it comes again.
+// A call that has waited is not made with what is left of the consumer's timeout: it is put off, leaves its place to another, and
+// has all of its time when it comes again.
 func TestCircuitBreakerCallsAnewAfterAWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := breaker(t, middleware.BreakerConfig{MinCalls: 1, OpenFor: 8 * time.Second})
-		down, left := true, time.Duration(0)
-		h := b.Middleware(func(ctx context.Context, _ *consumer.Message) error {
-			if down {
-				return errDown
-			}
-			end, _ := ctx.Deadline()
-			left = time.Until(end)
-			return nil
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		for _, inner := range []bool{false, true} {
+			t.Run(fmt.Sprint(order, inner), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { callsAnew(t, order, inner) })
+			})
+		}
+	}
+}
+
+// callsAnew has a downstream that is down for a minute, and takes 6 s of the 12 s that there are then.
+func callsAnew(t *testing.T, order consumer.Order, inner bool) {
+	b := membroker.New(membroker.Config{})
+	br := breaker(t, middleware.BreakerConfig{})
+	up := time.Now().Add(time.Minute)
+	var first atomic.Int64
+	var cut atomic.Int32
+	h := br.Middleware(func(ctx context.Context, _ *consumer.Message) error {
+		if time.Now().Before(up) {
+			return errDown
+		}
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) < 10*time.Second {
+			t.Errorf("called with %v left, %v", time.Until(end), ok)
+		}
+		select {
+		case <-ctx.Done():
+			cut.Add(1)
+			return ctx.Err()
+		case <-time.After(6 * time.Second):
+		}
+		first.CompareAndSwap(0, int64(time.Since(up)))
+		return nil
+	})
+	cfg := consumer.Config{Handler: h, Timeout: 12 * time.Second, Order: order, Pool: consumer.Pool{Min: 1, Max: 16}}
+	if inner {
+		cfg.Handler, cfg.Timeout = middleware.Timeout(12*time.Second)(h), 0
+	}
+	dead := run(t, b, cfg, 10*time.Minute, 200*time.Millisecond, 60)
+	if n := time.Duration(first.Load()); dead > 0 || cut.Load() > 0 || n == 0 || n > 20*time.Second {
+		t.Errorf("%d dead letters, %d calls cut, the first success %v after it is up", dead, cut.Load(), n)
+	}
+}
+
+// run has a consumer work for so long on messages of so many keys, one each interval. It returns how many are dead letters.
+func run(t *testing.T, b *membroker.Broker, cfg consumer.Config, d, each time.Duration, keys int) (dead int) {
+	t.Helper()
+	letters := b.Publisher()
+	cfg.Source = b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+	cfg.Logger = zerolog.Nop()
+	cfg.DeadLetter = &consumer.DeadLetter{Publisher: letters, Topic: "dead"}
+	c, err := consumer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- c.Run(ctx) }()
+	for i := range int(d / each) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: fmt.Appendf(nil, "k%d", i%keys), Value: fmt.Append(nil, i)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(each)
+	}
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if err := letters.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return len(b.Messages("dead"))
+}
+
+// TestCircuitBreakerOpensWhenAllHangs: however long calls take until their timeout ends them, and however few workers there are.
+func TestCircuitBreakerOpensWhenAllHangs(t *testing.T) {
+	for _, workers := range []int{1, 4, 64} {
+		for _, timeout := range []time.Duration{3 * time.Second, 9500 * time.Millisecond, 12 * time.Second, 30 * time.Second} {
+			t.Run(fmt.Sprint(workers, timeout), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var opened, calls atomic.Int32
+					br := breaker(t, middleware.BreakerConfig{OnChange: func(s string) {
+						if s == "open" {
+							opened.Add(1)
+						}
+					}})
+					h := br.Middleware(func(ctx context.Context, _ *consumer.Message) error {
+						calls.Add(1)
+						<-ctx.Done()
+						return ctx.Err()
+					})
+					run(t, membroker.New(membroker.Config{}), consumer.Config{Handler: h, Timeout: timeout,
+						Pool: consumer.Pool{Min: workers, Max: workers}}, 20*time.Minute, time.Second/4, 60)
+					// Those that open it, those that were under way then, and its probes.
+					most := int32(20+workers) + int32(20*time.Minute/(timeout+10*time.Second))
+					if opened.Load() == 0 || calls.Load() > most {
+						t.Errorf("it opened %d times, after %d calls; want %d at most", opened.Load(), calls.Load(), most)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestCircuitBreakerOutage: ten minutes in which nothing is answered, or all is refused, dead-letter nothing that is good: what
+// opens the breaker is an attempt, and its probes are none. In an order, too, where those behind them wait.
+func TestCircuitBreakerOutage(t *testing.T) {
+	for name, hangs := range map[string]bool{"hangs": true, "refuses": false} {
+		for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+			t.Run(fmt.Sprint(name, order), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					down, up := time.Now().Add(time.Minute), time.Now().Add(11*time.Minute)
+					var first atomic.Int64
+					var probes atomic.Int32
+					br := breaker(t, middleware.BreakerConfig{OnProbe: func(*consumer.Message, error) { probes.Add(1) }})
+					h := br.Middleware(func(ctx context.Context, _ *consumer.Message) error {
+						at := time.Now()
+						if at.After(down) && at.Before(up) {
+							if !hangs {
+								return errDown
+							}
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						time.Sleep(50 * time.Millisecond)
+						if at.After(up) {
+							first.CompareAndSwap(0, int64(time.Since(up)))
+						}
+						return nil
+					})
+					b := membroker.New(membroker.Config{})
+					dead := run(t, b, consumer.Config{Handler: h, Order: order, Timeout: 15 * time.Second, Pool: consumer.Pool{Min: 1, Max: 16},
+						Retry: consumer.Retry{MaxAttempts: 5}}, 20*time.Minute, 25*time.Millisecond, 60)
+					if n := time.Duration(first.Load()); dead > 0 || n == 0 || n > 30*time.Second || probes.Load() < 20 {
+						t.Errorf("%d dead letters, the first success %v after it is up, %d probes failed", dead, n, probes.Load())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestCircuitBreakerPoison: messages that fail by themselves open the breaker, and do not keep it open: others get to be the
+// probe, and then these use up their attempts.
+func TestCircuitBreakerPoison(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var handled, opened atomic.Int32
+				br := breaker(t, middleware.BreakerConfig{MinCalls: 2, OnChange: func(s string) {
+					if s == "open" {
+						opened.Add(1)
+					}
+				}})
+				h := br.Middleware(func(_ context.Context, m *consumer.Message) error {
+					if n, _ := strconv.Atoi(string(m.Value)); n < 4 {
+						return errDown
+					}
+					handled.Add(1)
+					return nil
+				})
+				b := membroker.New(membroker.Config{})
+				dead := run(t, b, consumer.Config{Handler: h, Order: order, Pool: consumer.Pool{Min: 1, Max: 2},
+					Retry: consumer.Retry{MaxAttempts: 5}}, time.Hour, time.Second, 60)
+				if dead != 4 || opened.Load() == 0 || handled.Load() < 3500 {
+					t.Errorf("%d of 4 are dead letters, it opened %d times, %d others were handled", dead, opened.Load(), handled.Load())
+				}
+			})
 		})
-		call := func() error {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, consumer.ErrTimeout)
-			defer cancel()
-			return h(ctx, message(1))
+	}
+}
+
+// TestCircuitBreakerCounts: calls of the window, by when they ended, and by their share.
+func TestCircuitBreakerCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		calls string // good, bad, or s: a second's pause
+		want  string
+	}{
+		"too few":              {"bbb", "closed"},
+		"enough":               {"bbbb", "open"},
+		"half of them":         {"ggbgbb", "open"},
+		"less than half":       {"gggbbgbg", "closed"},
+		"in a row":             {"gggggggggbbbb", "open"},
+		"nearly in a row":      {"gggggggggbbbgb", "closed"},
+		"spread too far":       {"bsssbsssbssssbsssbsssbssssb", "closed"},
+		"in the window":        {"bsssbsssbsssb", "open"},
+		"the good are gone":    {"gggggggggssssssssssssbb" + "gbb", "open"},
+		"the bad are gone":     {"bbbssssssssssssgbg", "closed"},
+		"what opened it, once": {"bbbbssssssssssssg" + "bbb", "closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := breaker(t, middleware.BreakerConfig{MinCalls: 4, RetryWhenOpen: true})
+				for _, x := range c.calls {
+					if x == 's' {
+						time.Sleep(time.Second)
+						continue
+					}
+					_ = b.Middleware(func(context.Context, *consumer.Message) error {
+						if x == 'b' {
+							return errDown
+						}
+						return nil
+					})(t.Context(), message(1))
+				}
+				if got := b.State(); got != c.want {
+					t.Errorf("after %s it is %s, want %s", c.calls, got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestCircuitBreakerOverloaded: what refuses some calls because it has enough to do works, and does not open it; what refuses all
+// of them does.
+func TestCircuitBreakerOverloaded(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		good  int // of 10
+		state string
+	}{{"some", 1, "closed"}, {"all", 0, "open"}} {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 5, RetryWhenOpen: true})
+		n := 0
+		h := b.Middleware(func(context.Context, *consumer.Message) error {
+			if n++; n <= c.good {
+				return nil
+			}
+			return consumer.Overloaded(errDown, time.Second)
+		})
+		for range 10 {
+			_ = h(t.Context(), message(1))
 		}
-		_ = call()
-		down = false
-		if err := call(); !consumer.IsDeferred(err) || left != 0 {
-			t.Errorf("after a wait: %v, called with %v left", err, left)
+		if got := b.State(); got != c.state {
+			t.Errorf("%s: %s, want %s", c.name, got, c.state)
 		}
-		if err := call(); err != nil || left != 10*time.Second || b.State() != "closed" {
-			t.Errorf("when it comes again: %v, called with %v left, %s", err, left, b.State())
+	}
+}
+
+// TestCircuitBreakerDeferredProbe: a probe that something inside of the breaker puts off tells nothing.
+func TestCircuitBreakerDeferredProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 1})
+		_ = b.Middleware(func(context.Context, *consumer.Message) error { return errDown })(t.Context(), message(1))
+		time.Sleep(11 * time.Second)
+		err := b.Middleware(func(context.Context, *consumer.Message) error { return consumer.Defer(0, nil) })(t.Context(), message(1))
+		if got := b.State(); got != "half-open" || !consumer.IsDeferred(err) {
+			t.Errorf("%s, %v", got, err)
+		}
+	})
+}
+
+// TestCircuitBreakerTellsInTurn: OnChange may ask the breaker.
+func TestCircuitBreakerTellsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *middleware.CircuitBreaker
+		var states []string
+		b = breaker(t, middleware.BreakerConfig{MinCalls: 1, OnChange: func(s string) { states = append(states, s+" "+b.State()) }})
+		_ = b.Middleware(func(context.Context, *consumer.Message) error { return errDown })(t.Context(), message(1))
+		time.Sleep(11 * time.Second)
+		_ = b.Middleware(ok)(t.Context(), message(1))
+		if got := strings.Join(states, ", "); got != "open open, half-open half-open, closed closed" {
+			t.Error(got)
 		}
 	})
 }
@@ -352,8 +591,8 @@ func outage(t *testing.T, retry bool, cfg consumer.Config) {
 		t.Errorf("%d unsettled", b.Unsettled("group"))
 	}
 	switch {
-	case !retry && (dead > 10 || len(delays) != 0): // probes that failed count: 12 in a minute, over some messages
-		t.Errorf("%d dead letters, delays %v; want few, and none", dead, delays)
+	case !retry && (dead > 0 || len(delays) != 0):
+		t.Errorf("%d dead letters, delays %v; want none", dead, delays)
 	case retry && (dead < n/2 || delays[5*time.Second] == 0):
 		t.Errorf("%d dead letters, delays %v; want most, after 5s each", dead, delays)
 	}
