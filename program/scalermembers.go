@@ -139,6 +139,7 @@ func processOf(at string, body []byte) (*replicas.Process, error) {
 		Limits     struct{ Max int }
 		Runs       int64
 		RunSeconds float64 `json:"run_seconds"`
+		Breakers   map[string]struct{ State string }
 	}
 	if err := json.Unmarshal(body, &s); err != nil {
 		return nil, err
@@ -147,7 +148,11 @@ func processOf(at string, body []byte) (*replicas.Process, error) {
 	if s.Limits.Max < 1 || s.Runs < 0 || !(s.RunSeconds >= 0 && s.RunSeconds < longest) {
 		return nil, errors.New("its figures are none")
 	}
-	return &replicas.Process{
+	p := &replicas.Process{
 		Name: at, Workers: s.Limits.Max, Runs: s.Runs, Work: time.Duration(s.RunSeconds * float64(time.Second)), Paused: s.Paused,
-	}, nil
+	}
+	for _, b := range s.Breakers {
+		p.Open = p.Open || b.State != "closed"
+	}
+	return p, nil
 }

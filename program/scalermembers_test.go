@@ -117,8 +117,21 @@ func TestMembersByName(t *testing.T) {
 	}
 }
 
+// TestMemberWithABreaker: one that is not closed is told.
+func TestMemberWithABreaker(t *testing.T) {
+	t.Parallel()
+	for breakers, open := range map[string]bool{`{}`: false, `{"a":{"state":"closed"}}`: false,
+		`{"a":{"state":"closed"},"b":{"state":"half-open"}}`: true, `{"a":{"state":"open"}}`: true} {
+		p, err := processOf("x", []byte(`{"limits":{"max":8},"breakers":`+breakers+`}`))
+		if err != nil || p.Open != open {
+			t.Errorf("%s: %+v, %v", breakers, p, err)
+		}
+	}
+}
+
 func FuzzProcess(f *testing.F) {
 	f.Add([]byte(`{"limits":{"max":8},"runs":1,"run_seconds":2.5}`))
+	f.Add([]byte(`{"limits":{"max":8},"breakers":{"a":{"state":"open","open_since":null}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := processOf("x", body)
 		if err == nil && (p.Workers < 1 || p.Runs < 0 || p.Work < 0) {

@@ -131,7 +131,7 @@ func (t *scalerTarget) saw(f replicas.Figures, err error) {
 	if was.figures.Hold != f.Hold {
 		t.log.Info().Str("event", "scaler_hold").Int("hold", f.Hold).Int("processes", f.Members).Float64("settled_per_second",
 			round(f.Out)).
-			Msg("more processes brought no more; 0: that is over")
+			Msg("more processes bring no more; 0: that is over")
 	}
 }
 
@@ -141,6 +141,9 @@ func (t *scalerTarget) now() (sighting, <-chan struct{}) {
 	defer t.mu.Unlock()
 	return t.last, t.next
 }
+
+// errOpen is of a scaler that does not know how many processes there are, so that it cannot ask for as many.
+var errOpen = errors.New("a circuit breaker is open: what more processes would do is not known")
 
 // errTooEarly is of a scaler that has begun just now.
 var errTooEarly = errors.New("not known yet: there was no second look at the broker")
@@ -153,6 +156,8 @@ func (t *scalerTarget) answer(ctx context.Context, s replicas.Settings) (replica
 		switch f := last.figures; {
 		case last.err != nil:
 			return replicas.Answer{}, f, last.err
+		case f.Open && f.Members < 0:
+			return replicas.Answer{}, f, errOpen
 		case f.Known || f.Missing:
 			return replicas.Need(f, s), f, nil
 		}

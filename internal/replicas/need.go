@@ -46,6 +46,7 @@ const (
 	Hold       Reason = "hold"       // they ask for more than helps
 	Missing    Reason = "missing"    // the durable is not there yet
 	Paused     Reason = "paused"     // by an operator, or at the broker: the number stays
+	Open       Reason = "open"       // a circuit breaker is: the number goes up no further
 	Unmeasured Reason = "unmeasured" // nobody has told what one process does: the number stays
 )
 
@@ -92,7 +93,20 @@ func Need(f Figures, s Settings) Answer {
 	}
 	if f.Hold > 0 && a.Replicas > float64(f.Hold) {
 		a.Replicas, a.Reason = float64(f.Hold), Hold
-		a.Why += fmt.Sprintf("; that asks for %.3g, and more than %d brought no more", asked, f.Hold)
+		a.Why += fmt.Sprintf("; that asks for %.3g, and %s", asked, f.whyHold())
+	}
+	if f.Open && a.Replicas > float64(there) {
+		a.Replicas, a.Reason = float64(there), Open
+		a.Why += fmt.Sprintf("; that asks for %.3g, and a circuit breaker is open: more would only wait, too; the number stays at %d",
+			asked, there)
 	}
 	return a
+}
+
+// whyHold says why more than Hold are not asked for.
+func (f Figures) whyHold() string {
+	if f.Untried {
+		return fmt.Sprintf("those there do far less than they could: no more than %d are needed for that", f.Hold)
+	}
+	return fmt.Sprintf("more than %d brought no more", f.Hold)
 }

@@ -35,6 +35,7 @@ type proof struct {
 	before  measure   // at the number before
 
 	hold    int
+	untried bool // without a comparison
 	until   time.Time
 	held    float64 // what came out when it began
 	patient time.Duration
@@ -58,7 +59,7 @@ func (p *proof) look(now sample, f Figures) {
 	if p.hold > 0 && !now.at.Before(p.until) {
 		p.hold, p.from = 0, sample{} // what is asked for now is tried before it is judged
 	}
-	if f.Members <= 0 || f.Each == 0 || f.Paused || !waits(f) {
+	if f.Members <= 0 || f.Each == 0 || f.Paused || f.Open || !waits(f) {
 		p.from = sample{}
 		return
 	}
@@ -104,7 +105,7 @@ func (p *proof) judge(f Figures) {
 	each := p.here.out / float64(p.here.members)
 	switch {
 	case ok && gain < ownShare:
-		p.holdTo(enough)
+		p.holdTo(enough, false)
 	case ok && busy:
 		p.release()
 		p.each = 0
@@ -115,7 +116,7 @@ func (p *proof) judge(f Figures) {
 	case p.enough(f): // more work waits than there should be: what they could do is wrong, or shared. More of them will tell.
 		p.each = each
 	case p.here.members > 1:
-		p.holdTo(min(p.here.members, int(math.Ceil(p.here.out/f.Each))+1))
+		p.holdTo(min(p.here.members, int(math.Ceil(p.here.out/f.Each))+1), true)
 	}
 }
 
@@ -142,7 +143,7 @@ func compare(now, before measure) (gain float64, enough int, ok bool) {
 	return gain, enough, true
 }
 
-func (p *proof) holdTo(members int) {
+func (p *proof) holdTo(members int, untried bool) {
 	if p.hold > 0 { // it lasts as long as it was to
 		return
 	}
@@ -150,6 +151,7 @@ func (p *proof) holdTo(members int) {
 		p.patient = holdFor
 	}
 	p.hold, p.until, p.held, p.each = max(1, members), p.here.at.Add(p.patient), p.here.out, 0
+	p.untried = untried
 }
 
 func (p *proof) release() { p.hold, p.patient = 0, 0 }

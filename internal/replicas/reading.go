@@ -44,4 +44,6 @@ type Process struct {
 	Work time.Duration
 	// Paused by its operator.
 	Paused bool
+	// Open: a circuit breaker of it is not closed. What its handlers call is out, and how long they take tells nothing.
+	Open bool
 }

@@ -24,6 +24,7 @@ type Tracker struct {
 	now     sample
 	last    Reading
 	each    float64 // messages a second that a process can do; 0: unknown
+	outage  bool    // a breaker was open: what processes did since their start is no measure
 	proof   proof
 }
 
@@ -77,16 +78,18 @@ func (t *Tracker) addParts(parts []Part) {
 	t.parts = latest
 }
 
-// addProcesses adds what processes did. One that begins to count anew was started again.
+// addProcesses adds what processes did. One that begins to count anew was started again. One whose breaker is open does nothing
+// but wait, and try.
 func (t *Tracker) addProcesses(told []Process) {
 	procs := make(map[string]Process, len(told))
 	for _, p := range told {
-		if was, known := t.procs[p.Name]; known && p.Runs >= was.Runs && p.Work >= was.Work {
+		if was, known := t.procs[p.Name]; known && p.Runs >= was.Runs && p.Work >= was.Work && !p.Open && !was.Open {
 			t.now.runs, t.now.work = t.now.runs+p.Runs-was.Runs, t.now.work+p.Work-was.Work
 		}
 		procs[p.Name] = p
 	}
 	t.procs = procs
+	t.outage = t.outage || t.open()
 }
 
 // forget drops what is older than all means, but for one sample: where readings failed for a while, the mean is over that while.
@@ -107,12 +110,22 @@ func (t *Tracker) measure() {
 	}
 	if first := t.samples[0]; t.now.runs-first.runs >= fewestRuns {
 		runs, work = t.now.runs-first.runs, t.now.work-first.work
-	} else if t.each > 0 {
+	} else if t.each > 0 || t.outage {
 		return
 	}
 	if workers > 0 && runs >= fewestRuns && work > 0 {
 		t.each = float64(workers) / float64(len(t.procs)) * float64(runs) / work.Seconds()
 	}
+}
+
+// open says whether a breaker of a process is not closed.
+func (t *Tracker) open() bool {
+	for _, p := range t.procs {
+		if p.Open {
+			return true
+		}
+	}
+	return false
 }
 
 // since is the newest sample that is at least so old, or the oldest.
@@ -140,10 +153,14 @@ type Figures struct {
 	// Members is how many processes there are; -1: unknown. Paused: one is.
 	Members int
 	Paused  bool
+	// Open: a circuit breaker of one is not closed.
+	Open bool
 	// Each is how many messages a second one process can do, by what they tell of themselves; 0: unknown.
 	Each float64
-	// Hold is how many processes there should be at most, because more did not bring more; 0: no bound.
-	Hold int
+	// Hold is how many processes there should be at most, because more did not bring more; 0: no bound. Untried: there were no
+	// more, and these do far less than they could.
+	Hold    int
+	Untried bool
 	// Proved is what one process really does, where each brings its share and that is less than Each; 0: not known.
 	Proved float64
 }
@@ -152,10 +169,11 @@ type Figures struct {
 func (t *Tracker) Figures() Figures {
 	f := Figures{
 		At: t.now.at, Backlog: t.now.backlog, Later: t.now.later, Held: t.now.held, Missing: t.last.Missing, Most: t.last.Most,
-		Members: -1, Each: t.each, Hold: t.proof.holdAt(t.now.at), Proved: t.proof.each,
+		Members: -1, Each: t.each, Hold: t.proof.holdAt(t.now.at), Untried: t.proof.untried,
+		Proved: t.proof.each,
 	}
 	if m := t.last.Members; m != nil {
-		f.Members = m.There
+		f.Members, f.Open = m.There, t.open()
 		f.Paused = slices.ContainsFunc(m.Told, func(p Process) bool { return p.Paused })
 	}
 	if len(t.samples) > 1 {

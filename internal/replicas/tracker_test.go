@@ -2,6 +2,7 @@ package replicas_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,5 +131,66 @@ func TestMemory(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10000, next); n > 12 {
 		t.Errorf("%v allocations a reading", n)
+	}
+}
+
+// TestOutage: while a breaker is open its process waits and tries; how long that takes tells nothing of what it can do: nor do
+// the first seconds, in which all hangs until the breaker opens. What is held then was never tried, and nothing is.
+func TestOutage(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		tr := &replicas.Tracker{}
+		runs, work, arrived, backlog := int64(0), time.Duration(0), int64(0), int64(0)
+		ask := func(sec int, open bool) replicas.Figures {
+			p := replicas.Process{Workers: 16, Runs: runs, Work: work, Open: open}
+			q := p
+			p.Name, q.Name = "a", "b"
+			tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", arrived, backlog)}, Most: 12,
+				Members: &replicas.Members{There: 2, Told: []replicas.Process{p, q}}})
+			return tr.Figures()
+		}
+		for sec := 0; sec < 3000; sec += 2 {
+			out := sec >= 100 && sec < 1000
+			arrived += 80
+			switch {
+			case !out && (known || sec > 100):
+				runs, work, backlog = runs+40, work+4*time.Second, max(0, backlog-560)
+			case sec == 112: // all calls end by their timeout, and the breaker opens
+				runs, work = runs+16, work+16*12*time.Second
+				backlog += 80
+			default:
+				backlog += 80
+			}
+			f := ask(sec, out && sec >= 112)
+			if sec < 20 || sec >= 100 && sec < 112 {
+				continue
+			}
+			a := replicas.Need(f, replicas.Settings{Drain: time.Minute})
+			each := 160.0
+			if !known && sec < 1002 {
+				each = 0
+			}
+			if f.Each != each || f.Hold != 0 || a.Replicas > 2 && f.Open {
+				t.Fatalf("after %d s: one does %v/s, hold %d, %+v; want %v/s", sec, f.Each, f.Hold, a, each)
+			}
+		}
+	}
+}
+
+// TestHoldUntried: processes that do far less than they could are not said to have been more.
+func TestHoldUntried(t *testing.T) {
+	tr := &replicas.Tracker{}
+	var f replicas.Figures
+	for sec := 0; sec < 120; sec += 2 {
+		n := int64(sec)
+		p := replicas.Process{Workers: 16, Runs: 10 * n, Work: time.Duration(10*n) * 100 * time.Millisecond}
+		q := p
+		p.Name, q.Name = "a", "b"
+		tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", 1000*n, 980*n)}, Most: 12,
+			Members: &replicas.Members{There: 2, Told: []replicas.Process{p, q}}})
+		f = tr.Figures()
+	}
+	a := replicas.Need(f, replicas.Settings{Drain: time.Minute})
+	if f.Hold == 0 || !f.Untried || a.Reason != replicas.Hold || strings.Contains(a.Why, "brought no more") {
+		t.Errorf("hold %d, untried %v: %+v", f.Hold, f.Untried, a)
 	}
 }
