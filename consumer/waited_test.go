@@ -43,3 +43,33 @@ func TestWaited(t *testing.T) {
 	}
 	consumer.Waited(t.Context(), time.Second) // of no handler: nothing happens
 }
+
+// TestDeferredIsNoCall: what was put off was not handled, one by one or in a batch, and tells nothing of how long that takes.
+func TestDeferredIsNoCall(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		onEach(t, func(t *testing.T, b *membroker.Broker) {
+			produce(t, b, 20)
+			begun := time.Now()
+			handle := func() error {
+				if time.Since(begun) < time.Minute {
+					return consumer.Defer(time.Minute, nil)
+				}
+				time.Sleep(time.Second)
+				return nil
+			}
+			cfg := consumer.Config{Handler: func(context.Context, *consumer.Message) error { return handle() }}
+			if batch {
+				cfg.Handler = nil
+				cfg.Batch = &consumer.Batch{Size: 5, Handler: func(context.Context, []*consumer.Message) error { return handle() }}
+			}
+			r := start(t, b, cfg)
+			time.Sleep(10 * time.Minute)
+			if s := r.Stats(); s.Pool.Done != 20 || s.Deferred != 20 {
+				t.Errorf("batch %v: %d calls, %d put off; want 20 each", batch, s.Pool.Done, s.Deferred)
+			}
+			if err := r.end(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -233,7 +233,10 @@ func (ws *workers) handleBatch(ctx context.Context, w *work) error {
 
 // count takes note of the failure of a message.
 func (l *local) count(err error) {
-	if IsOverloaded(err) {
+	switch {
+	case IsDeferred(err):
+		l.calls-- // it handled nothing, and tells nothing of how long that takes
+	case IsOverloaded(err):
 		l.refused++
 	}
 }
@@ -253,9 +256,6 @@ func (ws *workers) failed(l *local, w *work, i int, err error) {
 	if w.run {
 		ws.till.recall(w, i+1)
 		w.passed = true
-	}
-	if IsDeferred(err) {
-		l.calls-- // it handled nothing, and tells nothing of how long that takes
 	}
 	if late {
 		err = &lateError{err}

@@ -443,6 +443,52 @@ func TestCircuitBreakerOverloaded(t *testing.T) {
 	}
 }
 
+// TestCircuitBreakerProbes: so many at once and no more; all have to succeed, and each that fails is no attempt.
+func TestCircuitBreakerProbes(t *testing.T) {
+	for _, bad := range []int32{0, 1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			b := breaker(t, middleware.BreakerConfig{MinCalls: 1, Probes: 3})
+			_ = b.Middleware(func(context.Context, *consumer.Message) error { return errDown })(t.Context(), message(1))
+			time.Sleep(11 * time.Second)
+			var calls, put atomic.Int32
+			h := b.Middleware(func(context.Context, *consumer.Message) error {
+				n := calls.Add(1)
+				time.Sleep(time.Second)
+				if n <= bad {
+					return errDown
+				}
+				return nil
+			})
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					if err := h(t.Context(), message(1)); consumer.IsDeferred(err) {
+						put.Add(1)
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(500 * time.Millisecond)
+			if n := calls.Load(); n != 3 {
+				t.Errorf("%d probes at once, want 3", n)
+			}
+			time.Sleep(time.Second)
+			want := "closed"
+			if bad > 0 {
+				want = "open"
+			}
+			if got := b.State(); got != want || put.Load() != bad {
+				t.Errorf("%d of 3 fail: %s, %d were put off; want %s", bad, got, put.Load(), want)
+			}
+			wg.Wait()
+			if got := b.State(); got != "closed" || calls.Load() != 10 {
+				t.Errorf("in the end %s, %d calls", got, calls.Load())
+			}
+		})
+	}
+}
+
 // TestCircuitBreakerDeferredProbe: a probe that something inside of the breaker puts off tells nothing.
 func TestCircuitBreakerDeferredProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

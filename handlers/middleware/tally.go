@@ -63,9 +63,8 @@ func (t *tally) add(now time.Time, r result, each time.Duration) {
 	}
 }
 
-// tripped says whether too many failed. Least in a row are, whatever came before: until the window has half as many failures as a
-// busy minute had successes, messages of an outage's first seconds would have used up their attempts. What refuses some calls
-// works; what refuses all of them does not.
+// tripped says whether too many failed. Least in a row are too many, whatever came before: until the failures are half of a busy
+// window, the first messages of an outage have used up their attempts. What refuses some calls works; what refuses all does not.
 func (t *tally) tripped() bool {
 	bad := t.all[failed]
 	if min(t.row, bad) >= t.least {
