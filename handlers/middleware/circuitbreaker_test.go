@@ -243,7 +243,7 @@ func callsAnew(t *testing.T, order consumer.Order, inner bool) {
 	if inner {
 		cfg.Handler, cfg.Timeout = middleware.Timeout(12*time.Second)(h), 0
 	}
-	dead := run(t, b, cfg, 10*time.Minute, 200*time.Millisecond, 60)
+	dead := run(t, b, cfg, 3*time.Minute, 200*time.Millisecond, 60)
 	if n := time.Duration(first.Load()); dead > 0 || cut.Load() > 0 || n == 0 || n > 20*time.Second {
 		t.Errorf("%d dead letters, %d calls cut, the first success %v after it is up", dead, cut.Load(), n)
 	}
@@ -297,7 +297,7 @@ func TestCircuitBreakerOpensWhenAllHangs(t *testing.T) {
 						return ctx.Err()
 					})
 					run(t, membroker.New(membroker.Config{}), consumer.Config{Handler: h, Timeout: timeout,
-						Pool: consumer.Pool{Min: workers, Max: workers}}, 20*time.Minute, time.Second/4, 60)
+						Pool: consumer.Pool{Min: workers, Max: workers}}, 20*time.Minute, time.Second, 60)
 					// Those that open it, those that were under way then, and its probes.
 					most := int32(20+workers) + int32(20*time.Minute/(timeout+10*time.Second))
 					if opened.Load() == 0 || calls.Load() > most {
@@ -337,7 +337,7 @@ func TestCircuitBreakerOutage(t *testing.T) {
 					})
 					b := membroker.New(membroker.Config{})
 					dead := run(t, b, consumer.Config{Handler: h, Order: order, Timeout: 15 * time.Second, Pool: consumer.Pool{Min: 1, Max: 16},
-						Retry: consumer.Retry{MaxAttempts: 5}}, 20*time.Minute, 25*time.Millisecond, 60)
+						Retry: consumer.Retry{MaxAttempts: 5}}, 13*time.Minute, 25*time.Millisecond, 60)
 					if n := time.Duration(first.Load()); dead > 0 || n == 0 || n > 30*time.Second || probes.Load() < 20 {
 						t.Errorf("%d dead letters, the first success %v after it is up, %d probes failed", dead, n, probes.Load())
 					}
