@@ -207,10 +207,10 @@ func Leaving(ctx context.Context) <-chan struct{} {
 
 type leavingKey struct{}
 
-// Waited tells that the handler of ctx has done nothing for d but wait for leave to begin, or for something that the breakdown of
-// another system made it wait for. That is no time of the handler: not in the metrics, not for the pool, and not for longshore
-// scaler, which would ask for more processes to wait with. By any goroutine while the handler runs; it does not block. Nothing
-// happens where ctx is not that of a handler in a Consumer.
+// Waited tells that d of the time of ctx's handler was no handling: it waited for leave to begin, or tried whether what it calls
+// works again. It counts for nothing then: not in the metrics, not for the pool, and not for longshore scaler, which would ask
+// for more processes to wait with. By any goroutine while the handler runs; it does not block. Nothing happens where ctx is not
+// that of a handler in a Consumer.
 func Waited(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
