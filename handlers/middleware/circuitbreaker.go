@@ -57,13 +57,6 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 	return c
 }
 
-// The states of a CircuitBreaker.
-const (
-	stateClosed   = "closed"
-	stateOpen     = "open"
-	stateHalfOpen = "half-open"
-)
-
 // A CircuitBreaker spares what a handler calls while that fails: it opens, lets nothing through for a while, then a probe, and
 // closes when the probe succeeds. Its Middleware is a consumer.Middleware; one breaker may wrap several handlers that call the
 // same thing. A wait is no attempt, however long: where a Timeout around it ends it, or time of it is gone when the wait is over,
@@ -77,18 +70,9 @@ const (
 type CircuitBreaker struct {
 	config BreakerConfig
 
-	mu       sync.Mutex
-	state    string
-	round    int           // of the state: what began in another tells nothing about now
-	tally    tally         // of the calls, while it is closed
-	underWay int           // calls that were let through and have not returned
-	trying   int           // probes of those, of this round
-	good     int           // probes of this round that succeeded
-	until    time.Time     // when it may be tried again, once it has opened
-	since    time.Time     // when it opened, its tries since then passed over; zero: it is closed
-	changed  chan struct{} // closed, and replaced, when a waiting call should look again
-	news     []string      // states that OnChange is to be told
-	telling  bool          // somebody does
+	mu      sync.Mutex
+	circuit circuit
+	telling bool // somebody tells OnChange
 }
 
 // NewCircuitBreaker checks c and reports all findings at once.
@@ -98,9 +82,7 @@ func NewCircuitBreaker(c BreakerConfig) (*CircuitBreaker, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
-	return &CircuitBreaker{config: c, state: stateClosed, changed: make(chan struct{}),
-		tally: tally{window: c.Window, least: c.MinCalls, rate: c.FailureRate}}, nil
+	return &CircuitBreaker{config: c.withDefaults(), circuit: newCircuit(c.withDefaults())}, nil
 }
 
 // State is open, half-open or closed.
@@ -108,99 +90,23 @@ func (b *CircuitBreaker) State() string {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.look(time.Now())
-	return b.state
+	b.circuit.look(time.Now())
+	return b.circuit.state
 }
 
 // OpenSince is when it opened, however often it has tried and opened again since then. The zero time: it is closed.
 func (b *CircuitBreaker) OpenSince() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.since
+	return b.circuit.since
 }
 
-// look has it half-open when it has been open for long enough. Under the lock.
-func (b *CircuitBreaker) look(now time.Time) {
-	if b.state == stateOpen && !now.Before(b.until) {
-		b.turn(stateHalfOpen, now)
-	}
-}
-
-// turn changes its state. Under the lock.
-func (b *CircuitBreaker) turn(to string, now time.Time) {
-	switch {
-	case to == stateClosed:
-		b.since = time.Time{}
-	case b.state == stateClosed:
-		b.since = now
-	}
-	if to == stateOpen {
-		b.until = now.Add(b.config.OpenFor)
-	}
-	b.state, b.trying, b.good = to, 0, 0
-	b.round++
-	b.tally.clear()
-	b.wake()
-	if b.config.OnChange != nil {
-		b.news = append(b.news, to)
-	}
-}
-
-// wake has waiting calls look again. Under the lock.
-func (b *CircuitBreaker) wake() {
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// tell tells OnChange what is new, outside of the lock, and one after the other.
-func (b *CircuitBreaker) tell() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.telling {
-		return
-	}
-	b.telling = true
-	defer func() { b.telling = false }()
-	for len(b.news) > 0 {
-		state := b.news[0]
-		b.news = b.news[1:]
-		b.call(state)
-	}
-}
-
-func (b *CircuitBreaker) call(state string) {
-	b.mu.Unlock()
-	defer b.mu.Lock()
-	b.config.OnChange(state)
-}
-
-// A pass is leave for one call.
-type pass struct {
-	round  int
-	probe  bool
-	begun  time.Time
-	waited time.Duration // for this leave; 0: it was there at once
-}
-
-// ask is leave for a call, where it may begin now. Else wait is how long until it may be asked for again (0: while a probe is
-// under way, nobody knows), and changed is closed when it is worth a look before.
+// ask is leave for a call, where it may begin now: see circuit.ask.
 func (b *CircuitBreaker) ask() (p pass, ok bool, wait time.Duration, changed <-chan struct{}) {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	b.look(now)
-	p = pass{round: b.round, probe: b.state != stateClosed, begun: now}
-	switch {
-	case b.state == stateOpen:
-		return p, false, b.until.Sub(now), b.changed
-	case b.state == stateHalfOpen && b.trying+b.good >= b.config.Probes:
-		return p, false, 0, b.changed
-	case b.state == stateHalfOpen:
-		b.trying++
-	}
-	b.underWay++
-	return p, true, 0, nil
+	return b.circuit.ask(time.Now())
 }
 
 // done takes the result of a call.
@@ -208,38 +114,43 @@ func (b *CircuitBreaker) done(p pass, r result) {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	together := b.underWay
-	b.underWay--
-	if p.round != b.round {
-		return
-	}
-	if p.probe {
-		b.tried(r, now)
-		return
-	}
-	if r == tellsNothing {
-		return
-	}
-	b.tally.add(now, r, now.Sub(p.begun)/time.Duration(together))
-	if r != succeeded && b.tally.tripped() {
-		b.turn(stateOpen, now)
+	b.circuit.done(p, r, time.Now())
+}
+
+// tell tells OnChange what is new, one after the other, and without the lock: it may ask for the State.
+func (b *CircuitBreaker) tell() {
+	for {
+		state, ok := b.untold()
+		if !ok {
+			return
+		}
+		func() {
+			defer b.told()
+			b.config.OnChange(state)
+		}()
 	}
 }
 
-// tried takes the result of a probe. Under the lock.
-func (b *CircuitBreaker) tried(r result, now time.Time) {
-	b.trying--
-	switch {
-	case r == tellsNothing:
-		b.wake() // it leaves its place to another
-	case r != succeeded:
-		b.turn(stateOpen, now)
-	default:
-		if b.good++; b.good >= b.config.Probes {
-			b.turn(stateClosed, now)
-		}
+// untold is the next state to tell, unless somebody tells one just now, who then comes for it.
+func (b *CircuitBreaker) untold() (state string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	news := b.circuit.news
+	if b.config.OnChange == nil {
+		b.circuit.news = nil
+		return "", false
 	}
+	if b.telling || len(news) == 0 {
+		return "", false
+	}
+	b.telling, b.circuit.news = true, news[1:]
+	return news[0], true
+}
+
+func (b *CircuitBreaker) told() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.telling = false
 }
 
 // errLeaving ends a wait for leave when the call may not begin any more.
