@@ -144,7 +144,8 @@ type RetryTopics struct {
 	// Publisher writes to them. The caller closes it. Required.
 	Publisher broker.Publisher `yaml:"-"`
 	// Source reads all of them, and nothing else. On Kafka it has a group of its own, shared by all processes of the consumer. Run
-	// opens and closes it. It gets an eighth of the budget. Required.
+	// opens and closes it, and refuses one that can let nothing wait: it is a broker.Holder, or has a Traits.NativeDelay. It gets
+	// an eighth of the budget. Required.
 	Source broker.Source `yaml:"-"`
 }
 

@@ -65,6 +65,12 @@ func (f *feed) hold(claim *broker.Claim, until time.Time) bool {
 	return ok
 }
 
+// waits says whether the source can let a message wait that is not due.
+func (f *feed) waits() bool {
+	_, holds := f.source.(broker.Holder)
+	return holds || f.traits.NativeDelay > 0
+}
+
 // feeds are all sources of a consumer, that of its retry topics at the end.
 type feeds []*feed
 

@@ -54,6 +54,29 @@ func (c *calls) add(m *consumer.Message) int {
 	return len(c.all)
 }
 
+// restless is a source that can let nothing wait.
+type restless struct{ broker.Source }
+
+// What is not due in a retry topic has to wait at its source. From one that neither holds claims nor keeps delays it came again at
+// once, given back without end.
+func TestRetrySourceThatLetsNothingWait(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		topics := retries(b)
+		topics.Source = restless{topics.Source}
+		c, err := consumer.New(consumer.Config{
+			Source:  b.Source(membroker.SourceConfig{Group: "group", Topics: []string{"in"}}),
+			Retry:   consumer.Retry{Topics: topics},
+			Handler: func(context.Context, *consumer.Message) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Retry.Topics.Source") {
+			t.Errorf("Run returned %v, want what is wrong with the source", err)
+		}
+	})
+}
+
 // What comes from a retry topic is what its handler saw before: topic, place, time, key, headers, and the runs; and comes neither
 // early nor much late. Meanwhile nothing of it is left in its own topic.
 func TestRetryTopicKeepsTheMessage(t *testing.T) {
@@ -343,6 +366,8 @@ type failing struct {
 }
 
 func (f failing) Receive([]broker.Message) (int, error) { return 0, f.err }
+
+func (failing) Hold(*broker.Claim, time.Time) {}
 
 // Whatever producers write into the headers, a retry topic's messages are handled, in time.
 func TestForgedRetryHeaders(t *testing.T) {

@@ -56,6 +56,9 @@ func (c *Consumer) open(ctx context.Context) error {
 			return fmt.Errorf("opening the source: %w", err)
 		}
 		f.traits = t
+		if f.retries && !f.waits() {
+			return errRetriesAtOnce
+		}
 		f.emits(c.cfg.Output)
 		if f.emitter != nil && !f.carries(nil) {
 			observe(broker.Event{Kind: broker.Notice, Err: errEmitsBefore})
@@ -66,6 +69,10 @@ func (c *Consumer) open(ctx context.Context) error {
 	}
 	return nil
 }
+
+// errRetriesAtOnce refuses a source whose messages that are not due would be handed out and given back without a pause.
+var errRetriesAtOnce = errors.New("Retry.Topics.Source can hold no claim (broker.Holder) and keeps no delay " +
+	"(Traits.NativeDelay): what is not due would come again at once, and again")
 
 var errOrderHere = errors.New("consumer: the order holds within this process only: " +
 	"its source lets several processes share messages")
