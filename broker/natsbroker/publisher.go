@@ -47,6 +47,7 @@ type Publisher struct {
 
 	connecting chan struct{} // of capacity 1: who holds it connects
 	answers    confirmations
+	unanswered unanswered
 
 	mu     sync.Mutex
 	denied map[string]chan struct{} // by subject under way; closed when the server denies it
@@ -67,6 +68,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	}
 	p := &Publisher{cfg: cfg, life: kit.NewPublishing("natsbroker"), connecting: make(chan struct{}, 1),
 		denied: map[string]chan struct{}{}}
+	p.unanswered.least = 2 * cfg.AckTimeout
 	p.link = newLink(cfg.Connection, hooks{lost: p.answers.lost, back: func() {}, problem: p.problem})
 	return p, nil
 }
@@ -185,6 +187,7 @@ func (b *batch) wait(ctx context.Context) error {
 	case <-f.denied:
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
 	case <-late.C:
+		b.unconfirmed(f)
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v",
 			f.subject, b.p.cfg.AckTimeout)
 	case <-ctx.Done():
@@ -198,10 +201,21 @@ func (b *batch) wait(ctx context.Context) error {
 func (b *batch) answered(ctx context.Context, i int, err error) {
 	subject := b.sent[i].subject
 	if errors.Is(err, nats.ErrNoResponders) {
-		err = b.p.noStream(ctx, subject, err)
+		if err = b.p.noStream(ctx, subject, err); !errors.Is(err, broker.ErrNoTopic) {
+			b.unconfirmed(b.sent[i])
+		}
+	} else {
+		b.p.unanswered.over()
 	}
 	if err != nil {
 		b.errs[i] = b.p.publishErr(subject, err)
+	}
+}
+
+// unconfirmed takes that the server has said nothing about a message, or knows nobody who would.
+func (b *batch) unconfirmed(f inflight) {
+	if b.p.unanswered.lasts(f.at, time.Now()) {
+		b.p.link.elsewhere(f.at)
 	}
 }
 

@@ -76,3 +76,35 @@ func (l *link) elsewhere(asked time.Time) {
 		_ = nc.ForceReconnect() // fails where it is closed, or is connecting
 	}
 }
+
+// An unanswered is for how long a server has confirmed nothing. Safe for concurrent use.
+type unanswered struct {
+	least time.Duration // after which another one is asked
+
+	mu    sync.Mutex
+	since time.Time // the first question without an answer, or when another server was asked; zero: it answers
+	n     int       // others that were asked
+}
+
+// over: there was an answer.
+func (s *unanswered) over() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since, s.n = time.Time{}, 0
+}
+
+// lasts takes a question of that time that has no answer, and says whether another server is to be asked now: after least, and
+// then with pauses that double up to a minute.
+func (s *unanswered) lasts(asked, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		s.since = asked
+	}
+	if now.Sub(s.since) < min(s.least<<min(s.n, 16), max(s.least, mostRefused)) {
+		return false
+	}
+	s.since = now
+	s.n++
+	return true
+}

@@ -163,3 +163,29 @@ func TestServerWithoutJetStreamIsLeft(t *testing.T) {
 		t.Errorf("it got %q from the server that does not answer", next[0].Value)
 	}
 }
+
+// So does a Publisher leave one that confirms nothing: dead letters would wait there for as long as it is cut off.
+func TestServerThatConfirmsNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	servers := make(map[string]*testServer)
+	var urls []string
+	for range 2 {
+		ts, _ := serveStream(t)
+		servers[ts.url()], urls = ts, append(urls, ts.url())
+	}
+	p := newPublisher(t, urls[0], func(cfg *natsbroker.PublisherConfig) {
+		cfg.URLs, cfg.AckTimeout = urls, 200*time.Millisecond
+	})
+	publish := func() error { return p.Publish(t.Context(), []broker.Outgoing{{Topic: "s.a"}}) }
+	if err := publish(); err != nil {
+		t.Fatal(err)
+	}
+	for _, ts := range servers {
+		if ts.srv.NumClients() > 1 { // the test's own is there, too
+			if err := ts.srv.DisableJetStream(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "the other one confirms", func() bool { return publish() == nil })
+}
