@@ -57,8 +57,8 @@ func (c *calls) add(m *consumer.Message) int {
 // restless is a source that can let nothing wait.
 type restless struct{ broker.Source }
 
-// What is not due in a retry topic has to wait at its source. From one that neither holds claims nor keeps delays it came again at
-// once, given back without end.
+// What is not due in a retry topic has to wait at its source. From one that neither holds claims nor keeps delays it came again
+// at once, given back without end.
 func TestRetrySourceThatLetsNothingWait(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
 		topics := retries(b)
