@@ -22,7 +22,7 @@ type BreakerConfig struct {
 	FailureRate float64 `yaml:"failure_rate" want:">0..1"`
 	// MinCalls is how many calls Window must have before FailureRate means anything; as many failures in a row open it, whatever
 	// came before. Keep it below Retry.MaxAttempts × the messages that fail at a time, or they use up their attempts before it
-	// opens. Defaults to 20.
+	// opens. Defaults to 10.
 	MinCalls int `yaml:"min_calls" want:"1.."`
 	// Window is how far back calls count, from their end, in steps of a tenth. Where they take so long that it could not have
 	// MinCalls of them, as where each hangs until its timeout, it is longer: twice as long as MinCalls take, as many at a time as
@@ -50,7 +50,7 @@ type BreakerConfig struct {
 
 func (c BreakerConfig) withDefaults() BreakerConfig {
 	c.FailureRate = cmp.Or(c.FailureRate, 0.5)
-	c.MinCalls = cmp.Or(c.MinCalls, 20)
+	c.MinCalls = cmp.Or(c.MinCalls, 10)
 	c.Window = cmp.Or(c.Window, 10*time.Second)
 	c.OpenFor = cmp.Or(c.OpenFor, 10*time.Second)
 	c.Probes = cmp.Or(c.Probes, 1)
