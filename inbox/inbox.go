@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -43,9 +45,35 @@ func New(c Config) (*Inbox, error) {
 // Schema is how the two tables are made, for who makes them by migrations of their own: run Create otherwise.
 func (x *Inbox) Schema() []string { return x.cfg.Dialect.statements(x.cfg.Table).create }
 
-// Create makes the two tables where they are not there. Several processes may call it at once.
+// Create makes the two tables where they are not there. Several processes may call it at once. On SQLite it waits up to some five
+// seconds for others that are at it, besides the database's own busy timeout: a new database becomes one with a write-ahead log
+// under a lock for which SQLite does not wait.
 func (x *Inbox) Create(ctx context.Context) error {
-	err := x.within(ctx, func(tx *sql.Tx) error {
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		err := x.create(ctx)
+		if err == nil {
+			return nil
+		}
+		if !x.cfg.Dialect.locked(err) || pause > mostPause || !sleep(ctx, pause) {
+			return fmt.Errorf("inbox: making table %s: %w", x.cfg.Table, err)
+		}
+	}
+}
+
+// mostPause is the longest between two tries of Create.
+const mostPause = 3 * time.Second
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func (x *Inbox) create(ctx context.Context) error {
+	return x.within(ctx, func(tx *sql.Tx) error {
 		for _, s := range x.say.create {
 			if _, err := tx.ExecContext(ctx, s); err != nil {
 				return err
@@ -53,10 +81,6 @@ func (x *Inbox) Create(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("inbox: making table %s: %w", x.cfg.Table, err)
-	}
-	return nil
 }
 
 // Once writes down in tx that m is handled, and says whether that is so for the first time. true: do the work in tx, and commit
@@ -131,6 +155,11 @@ func (x *Inbox) within(ctx context.Context, do func(*sql.Tx) error) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// locked says whether SQLite did not wait for who else is at the database. Its drivers have no error in common but the text.
+func (d Dialect) locked(err error) bool {
+	return d == SQLite && strings.Contains(err.Error(), "database is locked")
 }
 
 // isolation is what pruning needs, whatever the database's default is: a higher one would fail where another process has pruned.
