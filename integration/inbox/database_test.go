@@ -29,8 +29,10 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	kafkad.StopShared()
-	if p, err := postgresServer(); started && err == nil {
-		p.stop()
+	if started {
+		if p, err := postgresServer(); err == nil {
+			p.stop()
+		}
 	}
 	os.Exit(code)
 }
