@@ -33,14 +33,11 @@ func newConfigCheck(p Parts) *cobra.Command {
 		Args:              oneFile,
 		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := loadNamed(cmd, args[0], p.adapters())
+			a, err := assembleNamed(cmd, args[0], p)
 			if err != nil {
 				return usageError{err}
 			}
-			a := assemble(doc, p, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
-			if err := errors.Join(doc.Err(), a.close()); err != nil {
-				return usageError{err}
-			}
+			doc := a.doc
 			for _, w := range doc.Warnings {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %s: warning: %s\n", doc.Name, w.Line, w.Path, w.Problem)
 			}
@@ -52,6 +49,16 @@ func newConfigCheck(p Parts) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// assembleNamed makes all that a file describes, and connects to nothing. Its error has all that is wrong.
+func assembleNamed(cmd *cobra.Command, name string, p Parts) (*assembly, error) {
+	doc, err := loadNamed(cmd, name, p.adapters())
+	if err != nil {
+		return nil, err
+	}
+	a := assemble(doc, p, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
+	return a, errors.Join(doc.Err(), a.close())
 }
 
 // oneFile wants one argument, as a usage error.

@@ -2,8 +2,6 @@ package program
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/longshoremq/longshore/consumer/tracing"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
@@ -32,16 +29,12 @@ func newConfigShow(p Parts) *cobra.Command {
 		Args:              oneFile,
 		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := loadNamed(cmd, args[0], p.adapters())
+			a, err := assembleNamed(cmd, args[0], p)
 			if err != nil {
 				return usageError{err}
 			}
-			a := assemble(doc, p, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
-			if err := errors.Join(doc.Err(), a.close()); err != nil {
-				return usageError{err}
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "# %s, config %s\n", doc.Name, doc.Digest)
-			return doc.Show(cmd.OutOrStdout(), a.withDefaults())
+			fmt.Fprintf(cmd.OutOrStdout(), "# %s, config %s\n", a.doc.Name, a.doc.Digest)
+			return a.doc.Show(cmd.OutOrStdout(), a.withDefaults())
 		},
 	}
 }
