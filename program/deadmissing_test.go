@@ -61,12 +61,15 @@ func TestNoPlaceForDeadLetters(t *testing.T) {
 				body := fetch("http://127.0.0.1:" + admin + "/readyz")
 				return strings.HasPrefix(body, "200\nok\norders: ") && strings.Contains(body, tc.to)
 			})
-			if log := run.stderr.String(); strings.Count(log, "destination_missing") != 1 || !strings.Contains(log, `"to":"`+tc.to+`"`) {
-				t.Errorf("the log is:\n%s", log)
-			}
+			run.eventually(t, "the log names it", func() bool { // /readyz can be a moment earlier
+				return strings.Contains(run.stderr.String(), `"to":"`+tc.to+`"`)
+			})
 			run.signal(t, syscall.SIGTERM)
 			if code := run.code(t); code != 0 {
 				t.Errorf("exit code %d", code)
+			}
+			if log := run.stderr.String(); strings.Count(log, "destination_missing") != 1 {
+				t.Errorf("the log is:\n%s", log)
 			}
 			file(", create: true, routes: [{class: panic, to: " + tc.to + "-panics}]")
 			run = launch(t, dir, "run", "-c", "c.yaml")

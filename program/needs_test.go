@@ -44,10 +44,14 @@ consumers:
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	for old, wrong := range map[string]string{"group: g": "group: ${LONGSHORE_TEST_UNSET}", "to: dead": "too: dead"} {
-		writeFile(t, dir, "c.yaml", strings.Replace(text, old, wrong, 1))
-		if _, err := run(t.Context(), "lag", "-c", file); !errors.As(err, &use) || strings.Contains(err.Error(), "with.headers") {
-			t.Errorf("lag of a file with %s: %v", wrong, err)
+	for _, wrong := range []struct{ old, new, told string }{
+		{"group: g", `group: "${LONGSHORE_TEST_UNSET}"`, "group: environment variable LONGSHORE_TEST_UNSET is not set"},
+		{"to: dead", "too: dead", "too"},
+	} {
+		writeFile(t, dir, "c.yaml", strings.Replace(text, wrong.old, wrong.new, 1))
+		_, err := run(t.Context(), "lag", "-c", file)
+		if !errors.As(err, &use) || !strings.Contains(err.Error(), wrong.told) || strings.Contains(err.Error(), "with.headers") {
+			t.Errorf("lag of a file with %s: %v", wrong.new, err)
 		}
 	}
 	if _, err := run(t.Context(), "top", "--once", "-c", file); !errors.As(err, &use) || !strings.Contains(err.Error(), "too") {
