@@ -67,7 +67,7 @@ func (c *narrowConn) Read(b []byte) (int, error) {
 // TestSlowProduce: the network takes longer for a request of the largest kind than it may take. Smaller ones come through.
 func TestSlowProduce(t *testing.T) {
 	t.Parallel()
-	const n, size, perSecond, partitions = 40, 100 << 10, 2 << 20, 4
+	const n, size, perSecond, partitions = 40, 100 << 10, 1 << 20, 4
 	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: partitions, Lease: lasting}, "sticky")
 	cfg := ts.config(ts.net.link()).Connection
 	cfg.RequestTimeout = n * size * time.Second / perSecond / 4

@@ -146,7 +146,7 @@ func TestLostAcksAreSentAgain(t *testing.T) {
 			a.publish(1, 100)
 			p := startProxy(t, ts.opts.Port)
 			cfg := config(p.url())
-			cfg.AckWait = 300 * time.Millisecond
+			cfg.AckWait = time.Second // less ends before the acks on a busy machine
 			cfg.Heartbeat = 10 * time.Second
 			s := open(t, cfg, func(o *broker.Options) { o.Budget.Messages = 1000 }) // pulls wait at the server
 			out := receive(t, s, 100)
