@@ -57,7 +57,7 @@ func (c *confirmations) use(nc *nats.Conn) error {
 // refused takes that the server lets nobody subscribe to some subject. Where it is ours, no answer will come.
 func (c *confirmations) refused(err error) {
 	c.mu.Lock()
-	ours := c.prefix != "" && strings.Contains(err.Error(), `Subscription to "`+c.prefix)
+	ours := c.prefix != "" && strings.Contains(unredacted(err), `Subscription to "`+c.prefix)
 	if ours {
 		c.denied = fmt.Errorf("the answers of streams may not be listened to: %v", err) // which refuses no message: not wrapped
 		c.again = time.Now().Add(deafFor)

@@ -430,6 +430,15 @@ func (c Connection) redact(err error) error {
 	return &redactedError{text, err}
 }
 
+// unredacted is what a server said, to be read and not told: the password may be a word of a subject, too.
+func unredacted(err error) string {
+	var r *redactedError
+	if errors.As(err, &r) {
+		err = r.err
+	}
+	return err.Error()
+}
+
 // A redactedError says its own text and is what err is.
 type redactedError struct {
 	text string

@@ -113,7 +113,7 @@ func drainAll(subs []*nats.Subscription) {
 func (g *queueGroup) refused(err error) {
 	g.mu.Lock()
 	for _, sub := range g.subs {
-		named := strings.Contains(err.Error(), `"`+sub.Subject+`"`) || errors.Is(err, nats.ErrMaxSubscriptionsExceeded)
+		named := strings.Contains(unredacted(err), `"`+sub.Subject+`"`) || errors.Is(err, nats.ErrMaxSubscriptionsExceeded)
 		if named && !slices.Contains(g.again, sub) {
 			g.again = append(g.again, sub)
 		}

@@ -14,7 +14,7 @@ import (
 // through.
 func deafened(err error) bool {
 	return errors.Is(err, nats.ErrMaxSubscriptionsExceeded) ||
-		errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "for Subscription to")
+		errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(unredacted(err), "for Subscription to")
 }
 
 // mostRefused bounds the pause until what was refused is tried again. What is refused after twice that counts anew.

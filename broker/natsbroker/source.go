@@ -215,12 +215,13 @@ func (s *Source) problem(_ *nats.Subscription, err error) {
 	}
 }
 
-// denied is the subject that the server says we may not publish to; empty where it says no such thing.
+// denied is the subject that the server says we may not publish to; empty where it says no such thing. It is not to be told: err
+// is, without our secrets.
 func denied(err error) (subject string) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return ""
 	}
-	_, rest, _ := strings.Cut(err.Error(), `Publish to "`)
+	_, rest, _ := strings.Cut(unredacted(err), `Publish to "`)
 	subject, _, _ = strings.Cut(rest, `"`)
 	return subject
 }
