@@ -118,6 +118,23 @@ func (p *pinner) unpin(ctx context.Context, ses *session) {
 	p.let(ctx, l.group)
 }
 
+// keepsYoung is for how long a server that has leaf nodes or gateways keeps a request to whose inbox nobody listens: word of who
+// does may be on its way from there (defaultGatewayRecentSubExpiration of nats-server 2.15). And a moment, for it counts from the
+// arrival of the request.
+const keepsYoung = 2*time.Second + 250*time.Millisecond
+
+// outwait is for Close while we stand by, and still listen: it waits until the server would forget our request. Whether it is one
+// that forgets it at once, it does not tell. It takes half of the time that there is for Close at most.
+func (p *pinner) outwait(ctx context.Context) {
+	d := p.side.young()
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*d {
+		return
+	}
+	if d > 0 && p.link.connected() {
+		sleep(ctx, d)
+	}
+}
+
 // release is for Close while we stand by: it has the server forget our request (puller.forget), and lets another process go on
 // where that was pinned just before.
 func (p *pinner) release(ctx context.Context) {

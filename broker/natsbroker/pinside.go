@@ -120,6 +120,17 @@ func (s pinSide) learned(ses *session, q pinQuestion, info *jetstream.ConsumerIn
 	}
 }
 
+// young is for how long yet the server may keep our newest request, where it may be pinned, though nobody listens to its inbox.
+func (s pinSide) young() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	if !k.standsBy() || !k.pulls.mayBePinned() {
+		return 0
+	}
+	return keepsYoung - time.Duration(k.clock.now()-k.pulls.lastSent)
+}
+
 // isOurs says whether that is the id of a pin that was given to us, the last one.
 func (s pinSide) isOurs(id string) bool {
 	s.mu.Lock()

@@ -97,6 +97,11 @@ func (p *pulls) linger(old *inbox, until int64) *inbox {
 	return old
 }
 
+// mayBePinned says whether a request may still be pinned by the server.
+func (p *pulls) mayBePinned() bool {
+	return p.in != nil && p.in.stood && p.asked > 0 || inboxes(p.lingers).mayBePinned()
+}
+
 // lingered is those whose requests are over by now.
 func (p *pulls) lingered(now int64) (over inboxes) {
 	p.lingers = slices.DeleteFunc(p.lingers, func(b *inbox) bool {

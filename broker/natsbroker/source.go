@@ -150,6 +150,7 @@ func (s *Source) Close(ctx context.Context) error {
 }
 
 func (s *Source) shut(ctx context.Context) error {
+	s.pinner.outwait(ctx)
 	ses := s.end()
 	err := s.closer.finish(ctx)
 	if s.held.standsBy() {
