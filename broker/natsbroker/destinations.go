@@ -14,7 +14,8 @@ import (
 
 var _ broker.Destinations = (*Publisher)(nil)
 
-// Find implements broker.Destinations.
+// Find implements broker.Destinations. A stream to which a mapping of the account leads, or an import from another account, is
+// found once it has confirmed a message.
 func (p *Publisher) Find(ctx context.Context, subject string) error {
 	err := p.life.Do(ctx, func(ctx context.Context) error {
 		_, err := p.streamOf(ctx, subject)
@@ -72,10 +73,37 @@ func (p *Publisher) streamOf(ctx context.Context, subject string) (js jetstream.
 	defer cancel()
 	asked := time.Now()
 	found, err := p.takes(ctx, js, subject)
-	if err == nil && !found {
+	if err == nil && !found && !p.leadsOn(subject) {
 		err = fmt.Errorf("%w: no stream takes the subject", broker.ErrNoTopic)
 	}
 	return js, p.link.why(err, asked)
+}
+
+// leadsOn says whether a stream takes a subject though none was found for it. A mapping of the account, or an import from another
+// one, may lead to it, and only a confirmation tells.
+func (p *Publisher) leadsOn(subject string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proved, ok := p.sought[subject]
+	if !ok {
+		if len(p.sought) >= mostSought {
+			clear(p.sought)
+		}
+		p.sought[subject] = false
+	}
+	return proved
+}
+
+// mostSought bounds them: a subject may be made of what stands in messages.
+const mostSought = 1024
+
+// proved takes that a stream has confirmed a message to a subject.
+func (p *Publisher) proved(subject string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.sought[subject]; ok {
+		p.sought[subject] = true
+	}
 }
 
 // takes says whether a stream takes a subject: one of the domain, or of the connection's own, for what is published reaches both.

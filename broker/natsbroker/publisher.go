@@ -51,6 +51,7 @@ type Publisher struct {
 
 	mu     sync.Mutex
 	denied map[string]chan struct{} // by subject under way; closed when the server denies it
+	sought map[string]bool          // subjects that no stream was found for; true: one has confirmed a message since
 }
 
 var _ broker.Publisher = (*Publisher)(nil)
@@ -67,7 +68,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		return nil, err
 	}
 	p := &Publisher{cfg: cfg, life: kit.NewPublishing("natsbroker"), connecting: make(chan struct{}, 1),
-		denied: map[string]chan struct{}{}}
+		denied: map[string]chan struct{}{}, sought: map[string]bool{}}
 	p.unanswered.least = 2 * cfg.AckTimeout
 	p.link = newLink(cfg.Connection, hooks{lost: p.answers.lost, back: func() {}, problem: p.problem})
 	return p, nil
@@ -209,7 +210,9 @@ func (b *batch) answered(ctx context.Context, i int, err error) {
 	}
 	if err != nil {
 		b.errs[i] = b.p.publishErr(subject, err)
+		return
 	}
+	b.p.proved(subject)
 }
 
 // unconfirmed takes that the server has said nothing about a message, or knows nobody who would.
