@@ -71,6 +71,28 @@ func TestLimitsOnPulls(t *testing.T) {
 	}
 }
 
+// A server says nothing to a request that it has no room for, where that asks for heartbeats. What is missing is told.
+func TestMoreRequestsThanMayWait(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, MaxWaiting: 1}
+	if _, err := a.js.CreateConsumer(t.Context(), "S", theirs); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(ts.url())
+	cfg.Bind = true
+	first := open(t, cfg)
+	eventually(t, "it waits", func() bool { return a.info().NumWaiting == 1 })
+	second := open(t, cfg)
+	eventually(t, "it is told", func() bool { return len(second.events.of(broker.Down)) > 0 })
+	if err := second.events.of(broker.Down)[0].Err; !strings.Contains(err.Error(), "max_waiting of 1 ") {
+		t.Errorf("it says %v", err)
+	}
+	if down := first.events.of(broker.Down); len(down) > 0 {
+		t.Errorf("the other one says %v", down[0].Err)
+	}
+}
+
 // Whoever may change the consumer may do so while it is in use.
 func TestConsumerChangedWhileInUse(t *testing.T) {
 	for name, change := range map[string]func(*jetstream.ConsumerConfig){

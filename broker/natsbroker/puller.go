@@ -70,7 +70,7 @@ func (p *puller) listen(q *quiet) {
 	patience := 2 * int64(p.heartbeat)
 	q.read(p.link.reads(), p.clock.now())
 	heard, v, since := p.side.listen(q, patience)
-	if err := v.err(p.consumer.name(), since); err != nil {
+	if err := v.err(p.consumer.name(), since, heard.crowded); err != nil {
 		p.events.Lost(err)
 	}
 	if nc := p.link.conn(); nc != nil && nc.IsConnected() && q.halfOpen(heard, patience) {

@@ -20,6 +20,7 @@ type pulls struct {
 	lastSent   int64         // when the last one was sent
 	wakes      int64         // when the puller looks again by itself
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
+	crowded    int           // the consumer's max_waiting, where so many requests waited there at the last look; 0: fewer
 	unasked    seldom        // deliveries that answered no request and were given back
 	lingers    []*inbox      // left, and still listened to; see linger
 }

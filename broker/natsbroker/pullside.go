@@ -40,6 +40,7 @@ func (s pullSide) listen(q *quiet, patience int64) (signs, silenceKind, time.Dur
 	now := signs{
 		now: k.clock.now(), heard: k.pulls.heard, asked: k.pulls.asked > 0, idle: k.pulls.revive || k.ses == nil,
 		standsBy: k.standsBy(), contact: k.leases.contact, ackWait: k.leases.ackWait,
+		crowded: k.pulls.crowded,
 	}
 	v, since := q.look(now, patience)
 	k.pulls.revive = k.pulls.revive || v != notSilent

@@ -24,6 +24,7 @@ type signs struct {
 	standsBy bool   // another process is pinned: a server that is busy with that one sends no heartbeats to others
 	contact  int64  // when the server last answered a PING
 	ackWait  int64
+	crowded  int // see pulls
 }
 
 // A silenceKind is what it means that nothing is heard.
@@ -77,12 +78,15 @@ func (q *quiet) halfOpen(s signs, patience int64) bool {
 	return true
 }
 
-// err is what is told of it.
-func (v silenceKind) err(consumer string, quiet time.Duration) error {
-	switch v {
-	case pullSilent:
+// err is what is told of it. To a request with a heartbeat that it has no room for, the server says nothing at all.
+func (v silenceKind) err(consumer string, quiet time.Duration, crowded int) error {
+	switch {
+	case v == pullSilent && crowded > 0:
+		return fmt.Errorf("natsbroker: no heartbeat of consumer %s for %v, and as many requests wait there as its max_waiting of %d "+
+			"allows: raise it, or run fewer processes", consumer, quiet.Round(time.Millisecond), crowded)
+	case v == pullSilent:
 		return fmt.Errorf("natsbroker: no heartbeat of consumer %s for %v", consumer, quiet.Round(time.Millisecond))
-	case noAnswer:
+	case v == noAnswer:
 		return errors.New("natsbroker: the server does not answer")
 	}
 	return nil

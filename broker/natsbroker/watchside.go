@@ -75,6 +75,7 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	defer s.mu.Unlock()
 	k := &s.stock
 	k.adopt(info.Config)
+	k.pulls.crowded = crowded(info)
 	k.checkPin(w.ses, w.pinID, info)
 	if w.suspect { // it is the same consumer: what was finished is finished
 		for _, reply := range w.ses.takeLimbo() {
@@ -86,6 +87,14 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	if g, ok := w.ses.at.polled(point{info.Delivered.Consumer, info.Delivered.Stream}); ok && !w.ses.ended {
 		k.events.Say(broker.Event{Kind: broker.Gap, Claim: w.ses.claim, From: int64(g.from), N: g.n})
 	}
+}
+
+// crowded is the consumer's max_waiting, where no more requests than wait there now are taken; 0: some would be.
+func crowded(info *jetstream.ConsumerInfo) int {
+	if info.NumWaiting < info.Config.MaxWaiting {
+		return 0
+	}
+	return info.Config.MaxWaiting
 }
 
 // adoptStream takes the settings of a session's stream as it is. What was replaced, or is of another subject, stays missing when
