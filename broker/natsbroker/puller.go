@@ -183,8 +183,10 @@ func (p *puller) react(st status) {
 		p.side.revive()
 	case pullRefused:
 		p.holdOff(time.Second)
-		p.events.Say(broker.Event{Kind: broker.Warning,
-			Err: fmt.Errorf("natsbroker: consumer %s refused a pull: %s", p.consumer.name(), st.text)})
+		if n := p.side.refused(); n > 0 {
+			p.events.Say(broker.Event{Kind: broker.Warning,
+				Err: fmt.Errorf("natsbroker: consumer %s refused pulls: %d, the last by %q", p.consumer.name(), n, st.text)})
+		}
 	case pullAbsent:
 		p.holdOff(250 * time.Millisecond)
 		p.side.revive()

@@ -22,6 +22,7 @@ type pulls struct {
 	maxExpires time.Duration // of a pull, by the consumer's settings; 0: no limit
 	crowded    int           // the consumer's max_waiting, where so many requests waited there at the last look; 0: fewer
 	unasked    seldom        // deliveries that answered no request and were given back
+	refused    seldom        // requests that were refused
 	lingers    []*inbox      // left, and still listened to; see linger
 }
 

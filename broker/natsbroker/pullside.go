@@ -134,6 +134,13 @@ func (s pullSide) answered(b *inbox, id uint64, st status) (current bool, ended 
 	return current, s.stock.pulls.over(id, st)
 }
 
+// refused counts a request that was refused, and says how many are to be told now.
+func (s pullSide) refused() (tell int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stock.pulls.refused.happened(s.stock.clock.now())
+}
+
 // holdOff lets no pull be sent for a while.
 func (s pullSide) holdOff(d time.Duration) {
 	s.mu.Lock()

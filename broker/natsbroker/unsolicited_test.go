@@ -1,10 +1,14 @@
 package natsbroker_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // inboxOf returns a subject at which the source that sends the next pull takes an answer. Ask before the source opens.
@@ -65,6 +69,27 @@ func TestRepliesThatAreNoAcks(t *testing.T) {
 	for len(heard) > 0 {
 		m := <-heard
 		t.Errorf("%q was published to %s", m.Data, m.Subject)
+	}
+}
+
+// Nor does it fill the log, by answers that refuse what was asked for, or say nothing.
+func TestRefusedPullsAreToldSeldom(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	inbox := inboxOf(t, a)
+	s := open(t, config(ts.url()))
+	to := inbox()
+	refusal := &nats.Msg{Subject: to, Header: nats.Header{"Status": {"409"}, "Description": {"Exceeded MaxRequestBatch of 3"}}}
+	for range 50 {
+		if err := errors.Join(a.nc.PublishMsg(refusal), a.nc.Publish(to, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.publish(1, 10) // and what is asked for comes
+	ack(t, s, receive(t, s, 10)...)
+	a.settled()
+	if w := s.events.of(broker.Warning); len(w) != 1 || !strings.Contains(w[0].Err.Error(), "Exceeded MaxRequestBatch of 3") {
+		t.Errorf("%d warnings: %v, want one", len(w), w)
 	}
 }
 
