@@ -71,7 +71,8 @@
 // filter on a stream that has others for its sources, or transforms subjects, or on a stream that keeps only the last messages of
 // a subject, sequences are missing by design. Where a stream had holes when the consumer was made, those that were made since
 // then, before messages that are older than the consumer, are not told from them. In these cases nothing is told. Of a stream
-// that took other subjects before, what it has of them is told as gone where a filter takes all that it takes now.
+// that took other subjects before, what it has of them is told as gone where a filter takes all that it takes now; and so is what
+// an edited one takes, or stores under, other subjects, or replaces, until it is looked at again, at each fifth Poll.
 //
 // nats.go keeps a message's headers in a map. They are handed out in the message's order, but published in no order, except those
 // with the same key.
