@@ -38,6 +38,10 @@ type after struct {
 
 // ensure finds or creates the stream and the consumer. It never changes an existing one.
 func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered bool) (durable, error) {
+	if !nc.HeadersSupported() {
+		return durable{}, fmt.Errorf("natsbroker: without headers (no_header_support) the server does not tell what becomes of a "+
+			"pull: %w", nats.ErrHeadersNotSupported)
+	}
 	js, err := c.api(nc)
 	if err != nil {
 		return durable{}, err

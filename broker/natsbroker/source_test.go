@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/longshoremq/longshore/broker"
@@ -76,6 +77,24 @@ func someOptions() broker.Options {
 }
 
 // Close and Stop before Open, twice; then Open and Receive say ErrClosed.
+// What becomes of a pull stands in headers.
+func TestServerWithoutHeaders(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, func(o *server.Options) { o.NoHeaderSupport = true })
+	ts.admin().stream()
+	s, err := natsbroker.NewSource(config(ts.url()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeSource(t, s) })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
+	if !errors.Is(err, nats.ErrHeadersNotSupported) || ctx.Err() != nil {
+		t.Errorf("Open: %v, want that there are no headers", err)
+	}
+}
+
 func TestCloseBeforeOpen(t *testing.T) {
 	ctx := context.Background()
 	s, _ := natsbroker.NewSource(config("nats://127.0.0.1:1"))
