@@ -21,9 +21,15 @@ type confirmations struct {
 	of      *nats.Conn
 	sub     *nats.Subscription
 	last    uint64
-	waiting map[uint64]chan error
+	waiting map[uint64]confirmation
 	denied  error     // why no answers come
 	again   time.Time // when to ask for them again, then
+}
+
+// A confirmation is one that is waited for.
+type confirmation struct {
+	answer chan error
+	odd    error // what came instead
 }
 
 // deafFor is for how long nothing is published where no answers may be had: each time it would be stored, and nobody would know.
@@ -77,9 +83,9 @@ func (c *confirmations) publish(m *nats.Msg) (id uint64, answer chan error, err 
 	id, nc := c.last, c.of
 	m.Reply = c.prefix + strconv.FormatUint(id, 10)
 	if c.waiting == nil {
-		c.waiting = map[uint64]chan error{}
+		c.waiting = map[uint64]confirmation{}
 	}
-	c.waiting[id] = answer
+	c.waiting[id] = confirmation{answer: answer}
 	c.mu.Unlock()
 	if err := nc.PublishMsg(m); err != nil {
 		c.forget(id)
@@ -88,12 +94,22 @@ func (c *confirmations) publish(m *nats.Msg) (id uint64, answer chan error, err 
 	return id, answer, nil
 }
 
-func (c *confirmations) forget(id uint64) chan error {
+func (c *confirmations) forget(id uint64) confirmation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer := c.waiting[id]
+	w := c.waiting[id]
 	delete(c.waiting, id)
-	return answer
+	return w
+}
+
+// odd takes an answer that is no stream's. Who else listens to the subject may answer, too, and sooner; the stream's may come.
+func (c *confirmations) odd(id uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.waiting[id]; ok {
+		w.odd = err
+		c.waiting[id] = w
+	}
 }
 
 func (c *confirmations) arrived(m *nats.Msg) {
@@ -102,8 +118,13 @@ func (c *confirmations) arrived(m *nats.Msg) {
 	if err != nil {
 		return
 	}
-	if answer := c.forget(id); answer != nil {
-		answer <- stored(m)
+	err = stored(m)
+	if errors.Is(err, errOdd) {
+		c.odd(id, err)
+		return
+	}
+	if w := c.forget(id); w.answer != nil {
+		w.answer <- err
 	}
 }
 
@@ -113,10 +134,13 @@ func (c *confirmations) lost(err error) {
 	waiting := c.waiting
 	c.waiting = nil
 	c.mu.Unlock()
-	for _, answer := range waiting {
-		answer <- fmt.Errorf("perhaps stored: %w", err)
+	for _, w := range waiting {
+		w.answer <- fmt.Errorf("perhaps stored: %w", err)
 	}
 }
+
+// errOdd says that an answer is not one of a stream.
+var errOdd = errors.New("others answer to the subject")
 
 // stored reads a stream's answer. nil: it has the message.
 func stored(m *nats.Msg) error {
@@ -128,13 +152,13 @@ func stored(m *nats.Msg) error {
 		Error  *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return fmt.Errorf("reading the stream's answer: %w", err)
+		return fmt.Errorf("%w: %w", errOdd, err)
 	}
 	if answer.Error != nil {
 		return answer.Error
 	}
 	if answer.Stream == "" {
-		return errors.New("the answer is not one of a stream")
+		return errOdd
 	}
 	return nil
 }

@@ -189,8 +189,11 @@ func (b *batch) wait(ctx context.Context) error {
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
 	case <-late.C:
 		b.unconfirmed(f)
-		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v",
-			f.subject, b.p.cfg.AckTimeout)
+		err := fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v", f.subject, b.p.cfg.AckTimeout)
+		if odd := b.p.answers.forget(f.id).odd; odd != nil {
+			err = fmt.Errorf("%w: %w", err, odd)
+		}
+		b.errs[i] = err
 	case <-ctx.Done():
 		return fmt.Errorf("natsbroker: publishing: %w", context.Cause(ctx))
 	}

@@ -216,6 +216,37 @@ func TestPublishWithoutAnswers(t *testing.T) {
 	}
 }
 
+// Whoever else listens to the subject may answer, too, and sooner than the stream, which is not its word.
+func TestPublishWhereOthersAnswer(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	answer := func(subject string, answers ...string) {
+		t.Helper()
+		if _, err := a.nc.Subscribe(subject, func(m *nats.Msg) {
+			for _, text := range answers {
+				_ = m.Respond([]byte(text))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer("both", "hello", "{}", `{"stream":"S","seq":1}`)
+	answer("others", "hello")
+	if err := a.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, ts.url(), func(c *natsbroker.PublisherConfig) { c.AckTimeout = 500 * time.Millisecond })
+	if err := one(t, p, broker.Outgoing{Topic: "both"}); err != nil {
+		t.Errorf("the stream has it: %v", err)
+	}
+	err := one(t, p, broker.Outgoing{Topic: "others"})
+	if err == nil || errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), "no confirmation within 500ms") ||
+		!strings.Contains(err.Error(), "others answer") {
+		t.Errorf("no stream has it: %v", err)
+	}
+}
+
 // f38: the broker is away. Publish waits as long as ctx allows, and works when it is back.
 func TestPublishWithoutServer(t *testing.T) {
 	t.Parallel()
