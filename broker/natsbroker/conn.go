@@ -39,7 +39,8 @@ type link struct {
 	dialed   []error         // that failed in the attempt under way
 	undialed map[string]bool // addresses that were told of; see tellOnce
 
-	refusals refusals
+	refusals   refusals
+	unanswered unanswered
 }
 
 // hooks tell the owner of a link what happens to it. They are called from nats.go's goroutines and do not block.

@@ -47,7 +47,6 @@ type Publisher struct {
 
 	connecting chan struct{} // of capacity 1: who holds it connects
 	answers    confirmations
-	unanswered unanswered
 
 	mu     sync.Mutex
 	denied map[string]chan struct{} // by subject under way; closed when the server denies it
@@ -69,8 +68,8 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	}
 	p := &Publisher{cfg: cfg, life: kit.NewPublishing("natsbroker"), connecting: make(chan struct{}, 1),
 		denied: map[string]chan struct{}{}, sought: map[string]bool{}}
-	p.unanswered.least = 2 * cfg.AckTimeout
 	p.link = newLink(cfg.Connection, hooks{lost: p.answers.lost, back: func() {}, problem: p.problem})
+	p.link.unanswered.least = 2 * cfg.AckTimeout
 	return p, nil
 }
 
@@ -188,7 +187,7 @@ func (b *batch) wait(ctx context.Context) error {
 	case <-f.denied:
 		b.errs[i] = fmt.Errorf("natsbroker: publishing to %q: %w: %w", f.subject, broker.ErrRefused, nats.ErrPermissionViolation)
 	case <-late.C:
-		b.unconfirmed(f)
+		b.p.link.unheard(f.at)
 		err := fmt.Errorf("natsbroker: publishing to %q: perhaps stored: no confirmation within %v", f.subject, b.p.cfg.AckTimeout)
 		if odd := b.p.answers.forget(f.id).odd; odd != nil {
 			err = fmt.Errorf("%w: %w", err, odd)
@@ -206,23 +205,16 @@ func (b *batch) answered(ctx context.Context, i int, err error) {
 	subject := b.sent[i].subject
 	if errors.Is(err, nats.ErrNoResponders) {
 		if err = b.p.noStream(ctx, subject, err); !errors.Is(err, broker.ErrNoTopic) {
-			b.unconfirmed(b.sent[i])
+			b.p.link.unheard(b.sent[i].at)
 		}
 	} else {
-		b.p.unanswered.over()
+		b.p.link.unanswered.over()
 	}
 	if err != nil {
 		b.errs[i] = b.p.publishErr(subject, err)
 		return
 	}
 	b.p.proved(subject)
-}
-
-// unconfirmed takes that the server has said nothing about a message, or knows nobody who would.
-func (b *batch) unconfirmed(f inflight) {
-	if b.p.unanswered.lasts(f.at, time.Now()) {
-		b.p.link.elsewhere(f.at)
-	}
 }
 
 // leave lets go of what nobody waits for any more.

@@ -68,18 +68,22 @@ func (l *link) unsent(err error) {
 	}
 }
 
-// elsewhere has another server asked, where there is one: this one, which was last asked then, does not answer, and not for want
-// of a right.
-func (l *link) elsewhere(asked time.Time) {
+// unheard takes a question of that time that this server does not answer, and has another one asked, where there is one, when
+// that lasts and is not for want of a right. A server that is cut off from its cluster keeps its clients, and answers none of
+// their questions as long as that is so.
+func (l *link) unheard(asked time.Time) {
+	if !l.unanswered.lasts(asked, time.Now()) {
+		return
+	}
 	nc, d := l.conn(), l.denial.Load()
 	if nc != nil && len(nc.Servers()) > 1 && (d == nil || d.at.Before(asked)) {
 		_ = nc.ForceReconnect() // fails where it is closed, or is connecting
 	}
 }
 
-// An unanswered is for how long a server has confirmed nothing. Safe for concurrent use.
+// An unanswered is for how long a server has answered nothing. Safe for concurrent use.
 type unanswered struct {
-	least time.Duration // after which another one is asked
+	least time.Duration // after which another one is asked; set before the first question
 
 	mu    sync.Mutex
 	since time.Time // the first question without an answer, or when another server was asked; zero: it answers

@@ -56,6 +56,7 @@ func NewSource(cfg Config) (*Source, error) {
 	s := &Source{cfg: cfg, bells: newBells()}
 	s.life = newLife(cfg.Connection, hooks{lost: s.lost, back: s.back, problem: s.problem})
 	clock, c, link, events := newClock(), &s.cfg, s.life.link, s.life.events
+	link.unanswered.least = max(4*c.Poll, 2*requestTimeout)
 	consumer := &remoteConsumer{c, link}
 	s.outbox = newOutbox(clock.now, s.unsent, s.late)
 	s.outbox.settled = func(asked int64, err error) { s.operations.Tell(broker.Settle, clock.at(asked), err) }

@@ -25,16 +25,11 @@ type watcher struct {
 	outbox   *outbox
 	now      kit.Bell
 
-	opts   broker.Options // set by open
-	told   []string       // what differs from the configuration, as of the last look
-	away   bool           // the last look had no answer
-	misses int            // looks without an answer, one after the other
-	held   string         // until when the consumer is paused at the server, as it was told; empty: it is not
+	opts broker.Options // set by open
+	told []string       // what differs from the configuration, as of the last look
+	away bool           // the last look had no answer
+	held string         // until when the consumer is paused at the server, as it was told; empty: it is not
 }
-
-// leaves says whether another server is to be asked after so many looks in a row without an answer: after 4, 8, 16, and then each
-// 32. A server that is cut off from its cluster keeps its clients, and answers none of their questions as long as that lasts.
-func leaves(misses int) bool { return misses >= 4 && (misses&(misses-1) == 0 || misses%32 == 0) }
 
 // open finds the consumer for the first time.
 func (w *watcher) open(ctx context.Context, o broker.Options) (durable, error) {
@@ -75,13 +70,11 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		w.away = true
 		w.side.doubt()
 		w.events.Lost(fmt.Errorf("natsbroker: looking at %s: %w", w.which(), w.link.why(err, asked)))
-		if w.misses++; leaves(w.misses) {
-			w.link.elsewhere(asked)
-		}
+		w.link.unheard(asked)
 	case !w.side.same(now.created, info, epochOf(w.link.conn()).server):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
-		w.misses = 0
+		w.link.unanswered.over()
 		if w.away {
 			w.away = false
 			w.events.Found(asked)
