@@ -83,7 +83,7 @@ func (v silenceKind) err(consumer string, quiet time.Duration, crowded int) erro
 	switch {
 	case v == pullSilent && crowded > 0:
 		return fmt.Errorf("natsbroker: no heartbeat of consumer %s for %v, and as many requests wait there as its max_waiting of %d "+
-			"allows: raise it, or run fewer processes", consumer, quiet.Round(time.Millisecond), crowded)
+			"allows: run fewer processes, or make it anew with more", consumer, quiet.Round(time.Millisecond), crowded)
 	case v == pullSilent:
 		return fmt.Errorf("natsbroker: no heartbeat of consumer %s for %v", consumer, quiet.Round(time.Millisecond))
 	case v == noAnswer:
