@@ -176,6 +176,33 @@ func downLater(w *world) {
 	w.handled()
 }
 
+// downPaused proves that a source which is paused, and so asks for no messages, tells the end of an outage, too.
+func downPaused(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.join()
+	p, ok := m.src.(broker.Pauser)
+	if !ok {
+		w.h.skip(w, "the source is no broker.Pauser")
+	}
+	w.eventually("an Up event came", func() bool { return m.told.times(broker.Up) == 1 })
+	if err := p.Pause(); err != nil {
+		w.Fatalf("Pause of all: %v", err)
+	}
+	w.produce(0, 5)
+	w.sys.Down(w)
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
+	w.sys.Up(w)
+	w.eventually("an Up event came after it", func() bool { return m.told.times(broker.Up) > 1 })
+	m.quiet(w.moment(), "all is paused")
+	if err := p.Resume(); err != nil {
+		w.Errorf("Resume of all: %v", err)
+	}
+	m.mustAck(m.take(5)...)
+	w.settled()
+	w.handledOnce()
+}
+
 // heartbeatsGoOn proves that a process whose handlers are all busy, so that nobody calls Receive, still tells the broker that it
 // lives.
 func heartbeatsGoOn(w *world) {

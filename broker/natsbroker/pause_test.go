@@ -64,3 +64,23 @@ func TestOpenedWhilePaused(t *testing.T) {
 	s := open(t, config(ts.url()))
 	eventually(t, "it is told", func() bool { return len(s.events.of(broker.Warning)) == 1 })
 }
+
+// A source that is paused asks for no messages. That its server is back it tells all the same, once it has found its consumer
+// there.
+func TestUpWhilePaused(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 3)
+	cfg := config(ts.url())
+	cfg.Poll = time.Second // so that no look is under way when the server goes
+	s := open(t, cfg)
+	receive(t, s, 1)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ts.down()
+	eventually(t, "Down is told", func() bool { return len(s.events.of(broker.Down)) > 0 })
+	ups := len(s.events.of(broker.Up))
+	ts.up()
+	eventually(t, "Up is told", func() bool { return len(s.events.of(broker.Up)) > ups })
+}

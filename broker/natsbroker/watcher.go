@@ -75,7 +75,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
 	default:
 		w.link.unanswered.over()
-		if w.away {
+		if w.away || now.paused { // a paused source pulls nothing that would show it
 			w.away = false
 			w.events.Found(asked)
 		}

@@ -56,6 +56,7 @@ type watched struct {
 	created time.Time // of the consumer as it should be
 	came    uint64    // deliveries, until then
 	stream  bool      // we may ask for the stream
+	paused  bool
 }
 
 // look says what is to be looked at; false: nothing.
@@ -66,7 +67,7 @@ func (s watchSide) look() (w watched, ok bool) {
 	if k.ses == nil || k.flow.fatal != nil {
 		return w, false
 	}
-	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came, k.from.started}, true
+	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came, k.from.started, k.flow.paused}, true
 }
 
 // learn takes an info, asked for after look, of the consumer as it should be.
