@@ -105,6 +105,12 @@ func (b *buffer) String() string {
 // serve runs a server until the test ends.
 func serve(t *testing.T, cfg admin.Config) (s *admin.Server, url string) {
 	t.Helper()
+	return serveAs(t, cfg, func(*http.Server) {})
+}
+
+// serveAs is serve of a server that is changed before it runs.
+func serveAs(t *testing.T, cfg admin.Config, change func(*http.Server)) (s *admin.Server, url string) {
+	t.Helper()
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
 	}
@@ -115,6 +121,7 @@ func serve(t *testing.T, cfg admin.Config) (s *admin.Server, url string) {
 	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	change(s.HTTP())
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
