@@ -12,6 +12,9 @@ func TestPages(t *testing.T) {
 	w.produce(t, "good", "bad one")
 	w.deadLetters(t, 1)
 	b := w.browser(t)
+	eventually(t, "the page was told", func() bool { // the figures know a moment before
+		return strings.Contains(b.get("/ui/events/live").body, "dead_lettered")
+	})
 	for path, want := range map[string]string{
 		"/ui/": "<h1>Consumers</h1>", "/ui/live": `id="live-overview"`, "/ui/events": "dead_lettered",
 		"/ui/events/live": "dead_lettered", "/ui/login": `name="token"`,
