@@ -292,6 +292,7 @@ func TestPurgeOfOthers(t *testing.T) {
 	heal.healed.Store(true)
 	b.post("/ui/c/orders/replay", fields(b.post("/ui/c/orders/replay", url.Values{"scope": {"ticked"}, "place": {old}}).body))
 	eventually(t, "one is replayed", func() bool { return strings.Contains(b.get("/ui/c/orders/job").body, ": done, 1 of 1") })
+	eventually(t, "it is handled", func() bool { return w.consumer.Stats().Handled == 1 }) // else it fails again, and is a fourth
 	heal.healed.Store(false)
 	w.produce(t, "bad three")
 	w.deadLetters(t, 3)
