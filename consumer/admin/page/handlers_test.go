@@ -6,11 +6,28 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 )
 
 // healing is a handler that fails until it is healed.
 type healing struct{ healed atomic.Bool }
+
+// A gate confirms what is replayed to orders late: where so many went there, it waits until it is opened.
+type gate struct {
+	broker.Publisher
+	after int
+	open  chan struct{}
+	gone  atomic.Int64
+}
+
+func (g *gate) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	err := g.Publisher.Publish(ctx, ms)
+	if ms[0].Topic == "orders" && g.gone.Add(int64(len(ms))) > int64(g.after) {
+		<-g.open
+	}
+	return err
+}
 
 // payloads is a handler that keeps what it handled, with the header tenant.
 type payloads struct {

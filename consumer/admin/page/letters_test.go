@@ -164,7 +164,8 @@ func TestSharedLetters(t *testing.T) {
 func TestStopAndGoOn(t *testing.T) {
 	const n = 300
 	var heal healing
-	w := begin(t, setup{token: token, handler: heal.handle})
+	g := &gate{after: 10, open: make(chan struct{})} // however long it takes here: it has not ended when it is stopped
+	w := begin(t, setup{token: token, handler: heal.handle, gate: g})
 	for i := range n {
 		w.produce(t, fmt.Sprintf("bad %d", i))
 	}
@@ -178,6 +179,7 @@ func TestStopAndGoOn(t *testing.T) {
 		t.Errorf("a second job: %d", a.status)
 	}
 	b.post("/ui/c/orders/job/stop", nil)
+	close(g.open)
 	eventually(t, "it stops", func() bool { return strings.Contains(b.get("/ui/c/orders/job").body, ": stopped,") })
 	if got := w.consumer.Stats().Handled; got >= n {
 		t.Fatalf("%d were replayed when it was stopped", got)

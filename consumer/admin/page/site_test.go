@@ -92,6 +92,7 @@ type setup struct {
 	handler consumer.Handler
 	topics  map[string]int
 	shared  bool // others have their dead letters there, too
+	gate    *gate
 }
 
 // begin starts a world. Its messages of orders fail for good where their payload begins with "bad".
@@ -114,6 +115,10 @@ func begin(t *testing.T, s setup) *world {
 	w := &world{Broker: membroker.New(membroker.Config{Topics: s.topics}), log: &buffer{},
 		limit: &fakeLimit{at: map[string]float64{"per_second": 5, "burst": 1}}}
 	letters := deadletters.Config{Topic: "orders-dead", Store: w.LogView(), Publisher: w.Publisher()}
+	if s.gate != nil {
+		s.gate.Publisher = letters.Publisher
+		letters.Publisher = s.gate
+	}
 	ui, only := page.New(s.page), ""
 	if s.shared {
 		only = s.name
