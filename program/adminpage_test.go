@@ -56,9 +56,7 @@ func TestPageOfAProgram(t *testing.T) {
 			run.eventually(t, "the list of the other one", func() bool {
 				return strings.Contains(fetch(url+"/ui/c/other/letters"), "0 letters of other in dead.orders")
 			})
-			if events := fetch(url + "/ui/events"); !strings.Contains(events, "dead_lettered") {
-				t.Errorf("%s", events)
-			}
+			run.eventually(t, "the events", func() bool { return strings.Contains(fetch(url+"/ui/events"), "dead_lettered") })
 			member := loggedIn(t, url)
 			run.eventually(t, "a plan that allows the origin", func() bool {
 				res, err := member.PostForm(url+"/ui/c/orders/replay", map[string][]string{"scope": {"all"}})
