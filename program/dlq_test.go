@@ -330,7 +330,8 @@ func lastLine(s string) string {
 func TestDLQEdit(t *testing.T) {
 	onBothBrokers(t, func(t *testing.T, f *dlqField) {
 		f.bury(t, "orders", `{"n":1}`, `{"n":2}`, "\x00", `{"n":4}`)
-		dir := t.TempDir()
+		dir, tmp := t.TempDir(), t.TempDir()
+		t.Setenv("TMPDIR", tmp) // others edit on this machine, too
 		t.Setenv("VISUAL", "")
 		t.Setenv("EDITOR", "sed -i s/1/100/")
 		if out := f.must(t, "edit", f.place(0)); out != "published the edited copy of letter "+f.place(0)+" to orders\n" {
@@ -387,7 +388,7 @@ func TestDLQEdit(t *testing.T) {
 		if n := len(f.stored(t, "orders")); n != 3 {
 			t.Errorf("%d messages in orders", n)
 		}
-		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "longshore-edit-*")); len(left) != 0 {
+		if left, _ := filepath.Glob(filepath.Join(tmp, editPrefix+"*")); len(left) != 0 {
 			t.Errorf("left behind: %q", left)
 		}
 	})
