@@ -264,8 +264,10 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 func TestSignalTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	run, drains := launchBusy(t)
+	run.signal(t, syscall.SIGSTOP) // it has both when it goes on, whatever time passes between them here
 	run.signal(t, syscall.SIGTERM)
 	run.signal(t, syscall.SIGINT) // two of one kind may be one for the kernel already
+	run.signal(t, syscall.SIGCONT)
 	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
 	drains()
 }
