@@ -340,7 +340,7 @@ consumers:
   orders:
     source: {nats: {`+rest+`stream: ORDERS, subjects: ["orders.>"], durable: workers}}
     order: `+order+`
-    routes: [{handler: exec, with: {command: [sleep, "60"]}}]
+    routes: [{handler: exec, with: {command: [sleep, "600"]}}]
 `)
 	}
 	file("none.yaml", "none", `url: "nats://127.0.0.1:`+port+`", create_stream: true, `)
