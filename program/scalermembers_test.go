@@ -31,11 +31,6 @@ func answering(t *testing.T, code int, body string) string {
 // TestMembers: who is there, and what is believed of it.
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	refused, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = refused.Close()
 	const good = `{"consumer":"orders","paused":true,"limits":{"min":1,"max":8},"runs":100,"run_seconds":2.5}`
 	for name, c := range map[string]struct {
 		at          string
@@ -50,7 +45,7 @@ func TestMembers(t *testing.T) {
 		"negative":             {answering(t, 200, `{"limits":{"max":8},"runs":-1}`), 1, 0},
 		"more than is read":    {answering(t, 200, `{"x":"`+strings.Repeat("x", mostOfReply)+`"}`), 1, 0},
 		"elsewhere":            {answering(t, 302, ""), 1, 0},
-		"not there":            {refused.Addr().String(), 0, 0},
+		"not there":            {"127.0.0.1:" + freePort(t), 0, 0},
 		"a name that is of no": {"nobody.invalid:80", 0, 0},
 	} {
 		v := newMemberView("orders", []string{c.at})
