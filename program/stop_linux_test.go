@@ -1,7 +1,6 @@
 package program
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -62,17 +61,18 @@ func TestNoCommandOutlivesTheProgram(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		signals []syscall.Signal
+		drain   string // drain_timeout: the second signal comes before its end
 		code    int
 		left    int // of the group: the kernel ends only the command itself
 	}{
-		"drain":         {[]syscall.Signal{syscall.SIGTERM}, 0, 0},
-		"second signal": {[]syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, 143, 0},
-		"killed":        {[]syscall.Signal{syscall.SIGKILL}, -1, 2},
+		"drain":         {[]syscall.Signal{syscall.SIGTERM}, "1s", 0, 0},
+		"second signal": {[]syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, "5m", 143, 0},
+		"killed":        {[]syscall.Signal{syscall.SIGKILL}, "1s", -1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, port := t.TempDir(), freePort(t)
-			writeFile(t, dir, "c.yaml", embeddedFile(port, fmt.Sprintf("drain_timeout: %ds", len(c.signals)*len(c.signals)),
+			writeFile(t, dir, "c.yaml", "kill_grace: 10m\n"+embeddedFile(port, "drain_timeout: "+c.drain,
 				"routes: [{handler: exec, with: {command: [sh, -c, '"+deaf+"'], dir: "+dir+", timeout: 5m, kill_after: 3s}}]"))
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
