@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/integration/daemon"
 )
 
 // silent is an address that takes connections and never says a word.
@@ -25,15 +27,14 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// closedPort is an address where nobody listens.
+// closedPort is an address where nobody listens, and no test beside this one will.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := daemon.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // TestFailedStart: whatever is set up otherwise here than there, the first thing that is told names it, long before a try is
