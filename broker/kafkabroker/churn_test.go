@@ -81,7 +81,7 @@ func TestChurn(t *testing.T) {
 }
 
 func testChurn(t *testing.T, ts *testSystem) {
-	ts.lease = time.Second
+	ts.lease = lasting // nobody loses its session, however long the machine stands still
 	cfg := ts.config(ts.net.link())
 	cfg.dial, cfg.plan = nil, nil
 	cfg.RevokeWait, cfg.RebalanceTimeout = 5*time.Second, 10*time.Second
