@@ -196,7 +196,7 @@ func ExampleRetryTopics() {
 			}
 		}}
 	})
-	// Output:
+	// Unordered output:
 	// waits in orders-retry-20ms
 	// tea of orders, handled after 1 failed run
 }
