@@ -134,7 +134,7 @@ func TestBatchesBesideOthers(t *testing.T) {
 			l.add(m)
 			return nil
 		}))
-	for begin := time.Now(); r.Stats().Handled < messages && time.Since(begin) < time.Minute; {
+	for begin := time.Now(); r.Stats().Handled < messages && time.Since(begin) < 5*time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err := r.end(); err != nil {
