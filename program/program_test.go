@@ -144,7 +144,7 @@ func freePort(t *testing.T) string {
 
 // fetch gets a page; "" while there is none.
 func fetch(url string) string {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(url)
 	if err != nil {
 		return ""
