@@ -135,6 +135,9 @@ func TestFinishedTravel(t *testing.T) {
 
 func testFinishedTravel(t *testing.T, ts *testSystem, killed bool) {
 	const n = 20
+	if ts.lease = lasting; killed {
+		ts.lease = max(ts.short, 3*time.Second) // it is waited for
+	}
 	values := ts.put(t, ts.topics[0], 0, n)
 	l := ts.net.link()
 	s, err := NewSource(ts.config(l))

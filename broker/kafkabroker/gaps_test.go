@@ -163,6 +163,7 @@ func TestOthersBeganWhatIsMadeAgain(t *testing.T) {
 }
 
 func testOthersBegan(t *testing.T, ts *testSystem) {
+	ts.lease = lasting
 	owner := startRunner(t, ts.config(ts.net.link()))
 	old := ts.put(t, ts.topics[0], 0, 5)
 	eventually(t, "the old messages came", func() bool { return owner.has(old) })

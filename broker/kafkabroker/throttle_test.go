@@ -139,7 +139,7 @@ func TestThrottledTransaction(t *testing.T) {
 
 // TestStopWhileThrottled: the stop waits for no quota, so what is finished by then is stored and not done again.
 func TestStopWhileThrottled(t *testing.T) {
-	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1}, "transactional")
+	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}, "transactional")
 	q := &quota{key: keyProduce, mute: time.Minute}
 	l := ts.net.link()
 	ts.dials = q.over
@@ -165,7 +165,7 @@ func TestStopWhileThrottled(t *testing.T) {
 func TestThrottledFetch(t *testing.T) {
 	for _, protocol := range []string{"sticky", "consumer"} {
 		t.Run(protocol, func(t *testing.T) {
-			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1}, protocol, kfake.NumBrokers(1))
+			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: 10 * time.Second}, protocol, kfake.NumBrokers(1))
 			q := &quota{key: keyFetch, mute: time.Minute}
 			l := ts.net.link()
 			cfg := ts.config(l)
