@@ -404,6 +404,7 @@ func TestReceiveAndAck(t *testing.T) {
 	if got := s.events.of(broker.Assigned); len(got) != 1 {
 		t.Fatalf("%d claims were assigned", len(got))
 	}
+	eventually(t, "Up is told", func() bool { return len(s.events.of(broker.Up)) > 0 }) // messages may come before
 	if got := s.events.of(broker.Up); len(got) != 1 {
 		t.Fatalf("%d Up events", len(got))
 	}
