@@ -139,6 +139,13 @@ func (r *runner) event(k broker.Kind, text string) (broker.Event, bool) {
 	return broker.Event{}, false
 }
 
+// told waits until an event is there. Events are told one after the other: what they are about may be seen before.
+func (r *runner) told(t testing.TB, k broker.Kind, text string) (e broker.Event) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%v is told: %q", k, text), func() (is bool) { e, is = r.event(k, text); return is })
+	return e
+}
+
 // eventually waits until cond holds. It may take long: beside others, with the race detector.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
@@ -414,7 +421,7 @@ func TestUndecodableStops(t *testing.T) {
 			eventually(t, "what is before it came", func() bool { return r.has(want) })
 			if skip {
 				eventually(t, "what is behind it came", func() bool { return r.has(after) })
-				if e, ok := r.event(broker.Gap, "topic0/0: record batch at offset 3"); !ok || e.From != 3 || e.N != 1 {
+				if e := r.told(t, broker.Gap, "topic0/0: record batch at offset 3"); e.From != 3 || e.N != 1 {
 					t.Errorf("the gap is %+v", e)
 				}
 				eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })

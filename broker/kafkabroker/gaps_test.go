@@ -98,7 +98,7 @@ func testOtherLog(t *testing.T, ts *testSystem) {
 	r := startRunner(t, ts.config(ts.net.link()))
 	eventually(t, "all messages came", func() bool { return r.has(want) })
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
-	if e, ok := r.event(broker.Gap, errRecreated.Error()); !ok || e.From != 0 || e.N != -1 {
+	if e := r.told(t, broker.Gap, errRecreated.Error()); e.From != 0 || e.N != -1 {
 		t.Errorf("the gap is %+v, want one that says the topic was made again", e)
 	}
 }
@@ -136,7 +136,7 @@ func testTrimmed(t *testing.T, ts *testSystem, policy string) {
 		t.Errorf("%d messages came, want 40", n)
 	}
 	// 5, 6, 7 and 10 up to 52
-	if e, ok := r.event(broker.Gap, errTrimmed.Error()); !ok || e.From != 5 || e.N != 46 {
+	if e := r.told(t, broker.Gap, errTrimmed.Error()); e.From != 5 || e.N != 46 {
 		t.Errorf("the gap is %+v, want 46 messages from 5", e)
 	}
 }

@@ -43,7 +43,7 @@ func testLongBatch(t *testing.T, ts *testSystem, skip bool) {
 		return
 	}
 	eventually(t, "what is behind it came", func() bool { return r.has(after) })
-	if e, ok := r.event(broker.Gap, name); !ok || e.From != 1 || e.N != 3 {
+	if e := r.told(t, broker.Gap, name); e.From != 1 || e.N != 3 {
 		t.Errorf("the gap is %+v", e)
 	}
 }

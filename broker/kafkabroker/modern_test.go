@@ -208,7 +208,7 @@ func TestRecreatedAwaitsGroup(t *testing.T) {
 	ts.net.breakAt(keyConsumerGroupHeartbeat, 0)
 	eventually(t, "the new messages came", func() bool { return r.has(want) })
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
-	if e, ok := r.event(broker.Gap, errRecreated.Error()); !ok || e.From != 0 {
+	if e := r.told(t, broker.Gap, errRecreated.Error()); e.From != 0 {
 		t.Errorf("the gap is %+v, want one that says the topic was made again", e)
 	}
 	if n := len(r.seen()); n != len(old)+len(want) {
