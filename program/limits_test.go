@@ -47,13 +47,14 @@ func TestLimitsAreChangedWhileItRuns(t *testing.T) {
 			t.Errorf("%s: %d", limit, code)
 		}
 	}
-	run.eventually(t, "50 handled", func() bool {
-		return strings.Contains(fetch(at+"/metrics"), "\nlongshore_handled_messages_total{consumer=\"orders\"} 50\n")
+	run.eventually(t, "50 handled", func() bool { // counted first, and then their ages
+		metrics := fetch(at + "/metrics")
+		return strings.Contains(metrics, "\nlongshore_handled_messages_total{consumer=\"orders\"} 50\n") &&
+			strings.Contains(metrics, "\nlongshore_end_to_end_seconds_count{consumer=\"orders\"} 50\n")
 	})
 	metrics, limits := fetch(at+"/metrics"), fetch(at+"/consumers/orders/limits")
 	for _, want := range []string{`limit="middleware.0",setting="per_second"} 10000`, `limit="log",setting="limit"} 9`,
 		`longshore_circuit_breaker_state{breaker="disk",consumer="orders",state="closed"} 1`,
-		`longshore_end_to_end_seconds_count{consumer="orders"} 50`,
 		`longshore_route_duration_seconds_count{consumer="orders",handler="log",outcome="ok",route="0"} 50`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics does not have %s", want)
