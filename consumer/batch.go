@@ -71,7 +71,7 @@ type Batch struct {
 // A BatchError says what became of each message of a batch.
 type BatchError struct {
 	// Errs has an entry for each message, as a Handler would return it; nil acks it. With another number of entries all messages
-	// fail.
+	// fail, and are tried again, whatever the entries are.
 	Errs []error
 }
 
@@ -138,7 +138,8 @@ func errorsOf(err error, n int) []error {
 		if len(each.Errs) == n {
 			return each.Errs
 		}
-		err = fmt.Errorf("the batch handler told of %d messages, the batch has %d: %w", len(each.Errs), n, err)
+		// Whose errors these are is not known, so that one which is a Skip would ack all.
+		err = fmt.Errorf("the batch handler told of %d messages, the batch has %d: %v", len(each.Errs), n, err)
 	}
 	errs := make([]error, n)
 	for i := range errs {

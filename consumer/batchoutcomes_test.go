@@ -80,6 +80,9 @@ func TestBatchFailures(t *testing.T) {
 		"panic":  func() error { panic("no") },
 		"length": func() error { return &consumer.BatchError{Errs: []error{nil}} },
 		"goexit": nil,
+		"length, with words": func() error {
+			return &consumer.BatchError{Errs: append(make([]error, 20), consumer.Skip("one of them"))}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
