@@ -65,8 +65,7 @@ const generous = 3
 
 // decide says what becomes of a message whose handler failed. It has no clock and no I/O.
 func decide(o outcome, p Retry) decision {
-	var skip *skipError
-	if errors.As(o.err, &skip) {
+	if IsSkip(o.err) {
 		return decision{verdict: VerdictAck}
 	}
 	if o.cancelled {

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -99,26 +100,46 @@ func IsOverloaded(err error) bool {
 	return errors.As(err, &o)
 }
 
-// Skip acks the message and counts it as skipped, with the reason.
+// Skip acks the message and counts it as skipped, with the reason. Joined with another error it does not: that one counts.
 func Skip(reason string) error { return &skipError{reason} }
 
 type skipError struct{ reason string }
 
-// IsSkip says whether a handler's error is a Skip, which acks.
-func IsSkip(err error) bool {
-	var s *skipError
-	return errors.As(err, &s)
-}
+// IsSkip says whether a handler's error is a Skip, which acks. Several that are joined are one where each of them is.
+func IsSkip(err error) bool { return skipOf(err) != nil }
 
 func (e *skipError) Error() string { return "skipped: " + e.reason }
 
 // A PanicError is what a handler's panic becomes: that of a task in the pool.
 type PanicError = pool.PanicError
 
-// skipReason is the reason of a Skip in err.
+// skipOf is the Skip that err is; nil: it is none. A handler that goes through parts and joins what they return has failed where
+// one of them has: acked for the sake of another part, the message would be lost.
+func skipOf(err error) *skipError {
+	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
+	case *skipError:
+		return x
+	case *lateError:
+		return skipOf(x.err)
+	case interface{ Unwrap() error }:
+		return skipOf(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		var first *skipError
+		for _, part := range x.Unwrap() {
+			s := skipOf(part)
+			if s == nil && part != nil {
+				return nil
+			}
+			first = cmp.Or(first, s)
+		}
+		return first
+	}
+	return nil
+}
+
+// skipReason is the reason of a Skip.
 func skipReason(err error) string {
-	var s *skipError
-	if errors.As(err, &s) {
+	if s := skipOf(err); s != nil {
 		return s.reason
 	}
 	return ""
