@@ -32,7 +32,7 @@ func (r ruling) outcome(m *Message) Outcome {
 
 // failed decides about a message that was taken out of its work, tells of it, and has it done. of is its call.
 func (j *judge) failed(x item, err error, of begun) {
-	r := j.rule(x, err)
+	r := j.rule(x, readable(err))
 	of.ruled(x.m, r)
 	j.carry(x, r, of)
 }
@@ -95,7 +95,7 @@ func (j *judge) failingFor(first int64) time.Duration {
 // failedBatch decides about each message of a batch that was taken out of its work, tells of all of them, and has it done.
 // late: its context was ended by its timeout. of is its call. It returns how many were acked because their handler said nil.
 func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int) {
-	errs := errorsOf(err, len(w.ms))
+	errs := readableEach(errorsOf(err, len(w.ms)))
 	if late {
 		errs = lateErrors(errs)
 	}
