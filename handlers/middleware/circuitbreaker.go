@@ -21,8 +21,8 @@ type BreakerConfig struct {
 	// FailureRate is the share of failed calls in Window at which it opens, above 0 and at most 1. Defaults to 0.5.
 	FailureRate float64 `yaml:"failure_rate" want:">0..1"`
 	// MinCalls is how many calls Window must have before FailureRate means anything; as many failures in a row open it, whatever
-	// came before. Keep it below Retry.MaxAttempts × the messages that fail at a time, or they use up their attempts before it
-	// opens. Defaults to 10.
+	// came before, and however far apart they are. Keep it below Retry.MaxAttempts × the messages that fail at a time, or they use
+	// up their attempts before it opens: where a message comes now and then, below Retry.MaxAttempts. Defaults to 10.
 	MinCalls int `yaml:"min_calls" want:"1.."`
 	// Window is how far back calls count, from their end, in steps of a tenth. Where they take so long that it could not have
 	// MinCalls of them, as where each hangs until its timeout, it is longer: twice as long as MinCalls take, as many at a time as

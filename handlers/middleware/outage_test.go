@@ -217,6 +217,34 @@ func TestCircuitBreakerWaitsLongerThanTheTimeout(t *testing.T) {
 	}
 }
 
+// TestCircuitBreakerOfFewMessages: an outage in which a message comes each minute dead-letters those that open the breaker, and
+// no other, and none where MinCalls is below the attempts of one. It counted the failures of its window alone, never opened, and
+// 24 of 25 messages were dead letters.
+func TestCircuitBreakerOfFewMessages(t *testing.T) {
+	for _, tt := range []struct{ minCalls, dead int }{{0, 2}, {4, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			down, up := time.Now().Add(5*time.Minute), time.Now().Add(30*time.Minute)
+			var late atomic.Int32
+			br := breaker(t, middleware.BreakerConfig{MinCalls: tt.minCalls})
+			h := br.Middleware(func(context.Context, *consumer.Message) error {
+				at := time.Now()
+				if at.After(down) && at.Before(up) {
+					return errDown
+				}
+				if !at.Before(up) {
+					late.Add(1)
+				}
+				return nil
+			})
+			cfg := consumer.Config{Handler: h, Pool: consumer.Pool{Min: 1, Max: 4}}
+			dead := run(t, membroker.New(membroker.Config{}), cfg, 40*time.Minute, time.Minute, 60)
+			if dead != tt.dead || late.Load() != int32(34-dead) {
+				t.Errorf("%d calls open it: %d dead letters, %d handled since it is up; want %d", tt.minCalls, dead, late.Load(), tt.dead)
+			}
+		})
+	}
+}
+
 // TestCircuitBreakerHoldsNoStop: calls that wait for the breaker have not begun: a stop gives their messages back at once. They
 // held their workers, and with them the drain, for all of its time.
 func TestCircuitBreakerHoldsNoStop(t *testing.T) {

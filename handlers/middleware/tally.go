@@ -22,7 +22,7 @@ type tally struct {
 	rate   float64 // of failures, at which it trips
 
 	all   counts
-	row   int    // failures since the last success
+	row   int    // failures since the last success, however long ago
 	steps []step // the oldest first; those that had calls
 }
 
@@ -64,12 +64,13 @@ func (t *tally) add(now time.Time, r result, each time.Duration) {
 }
 
 // tripped says whether too many failed. Least in a row are too many, whatever came before: until the failures are half of a busy
-// window, the first messages of an outage have used up their attempts. What refuses some calls works; what refuses all does not.
+// window, the first messages of an outage have used up their attempts. And however far apart: where little comes, the failures of
+// a window are those of one message, and never enough. What refuses some calls works; what refuses all does not.
 func (t *tally) tripped() bool {
-	bad := t.all[failed]
-	if min(t.row, bad) >= t.least {
+	if t.row >= t.least {
 		return true
 	}
+	bad := t.all[failed]
 	if t.all[succeeded] == 0 {
 		bad += t.all[refused]
 	}
