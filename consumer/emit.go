@@ -43,9 +43,12 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 // nil. That run's outputs may not be there: the database was committed, and then the publish failed, or the process died.
 //
 // ctx is the handler's, or made of it. An error means that nothing was emitted, and should be returned by the handler: an output
-// that the broker would never store (it wraps broker.ErrRefused), ErrCannotEmit, or a call that is over. It does not wait for the
-// network. Emit may be called any number of times, by several goroutines, until the handler returns; the order of calls is that
-// of the outputs. Their bytes are not copied, and must not be written to afterwards.
+// that the broker would never store (it wraps broker.ErrRefused, and is Permanent but in a batch), ErrCannotEmit, or a call that
+// is over. It does not wait for the network. Emit may be called any number of times, by several goroutines, until the handler
+// returns; the order of calls is that of the outputs. Their bytes are not copied, and must not be written to afterwards.
+//
+// A goroutine that outlives the handler must not emit. The context is that of the worker's next message by then, and what is
+// emitted in it is taken for that one's. EmitFor names the message, and refuses then.
 func Emit(ctx context.Context, outs ...broker.Outgoing) error { return emit(ctx, nil, nil, outs) }
 
 // EmitFor is Emit in a BatchHandler, for outputs that were made of one message of the batch: they go with that one's ack,
@@ -101,7 +104,11 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 	kept := w.emissions().keep(outs)
 	for j := range kept {
 		if err := s.feed.emitter.CheckEmit(&kept[j]); err != nil {
-			return fmt.Errorf("emitting to %s: %w", kept[j].Topic, err)
+			err = fmt.Errorf("emitting to %s: %w", kept[j].Topic, err)
+			if w.batch { // its handler may return it as the error of all, and the others must not be given up with this one
+				return err
+			}
+			return forGood(err)
 		}
 	}
 	w.emissions().add(i, true, kept)
@@ -379,13 +386,18 @@ func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgo
 		if of == nil {
 			continue
 		}
-		errs[i] = fmt.Errorf("publishing what was emitted: %w", of)
-		// One that has no topic is retried: that may be made yet, and each message of a backlog would be a dead letter until then.
-		if errors.Is(of, broker.ErrRefused) && !errors.Is(of, broker.ErrNoTopic) {
-			errs[i] = Permanent(errs[i])
-		}
+		errs[i] = forGood(fmt.Errorf("publishing what was emitted: %w", of))
 	}
 	return errs
+}
+
+// forGood is the error of an output, Permanent where the broker will never take that. One that has no topic is retried: that may
+// be made yet, and each message of a backlog would be a dead letter until then.
+func forGood(err error) error {
+	if errors.Is(err, broker.ErrRefused) && !errors.Is(err, broker.ErrNoTopic) {
+		return Permanent(err)
+	}
+	return err
 }
 
 // publishBatch publishes what a batch handler emitted for the messages that did not fail, and says what became of each then: an

@@ -228,6 +228,56 @@ func TestEmitRefused(t *testing.T) {
 	})
 }
 
+// TestEmitRefusedIsPermanent: an output that would never be stored is no reason to try five times, with transactions or without.
+// Of a batch only its message is given up, though its handler returns the error as that of all.
+func TestEmitRefusedIsPermanent(t *testing.T) {
+	for _, atomically := range []bool{false, true} {
+		for _, batch := range []bool{false, true} {
+			t.Run(fmt.Sprint(atomically, batch), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { emitsTooLarge(t, atomically, batch) })
+			})
+		}
+	}
+}
+
+func emitsTooLarge(t *testing.T, atomically, batch bool) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Lease: time.Minute, Atomic: atomically,
+		MaxMessageBytes: 1000})
+	produce(t, b, 3)
+	calls := 0
+	emit := func(ctx context.Context, m *consumer.Message) error {
+		o := emitted(m, "x")
+		if string(m.Value) == "1" {
+			calls++
+			o.Value = make([]byte, 2000)
+		}
+		return consumer.EmitFor(ctx, m, o)
+	}
+	cfg := consumer.Config{Handler: emit, Output: b.Publisher(),
+		DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}}
+	if batch {
+		cfg.Handler, cfg.Batch = nil, &consumer.Batch{Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			for _, m := range ms {
+				if err := emit(ctx, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	}
+	r := start(t, b, cfg)
+	time.Sleep(time.Minute)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if dead := b.Messages("dead"); len(dead) != 1 || string(dead[0].Value) != "1" || !batch && calls != 1 {
+		t.Errorf("%d dead letters after %d calls", len(dead), calls)
+	}
+	if n := len(b.Messages("out")); n != 2 {
+		t.Errorf("%d outputs, want 2", n)
+	}
+}
+
 // What is known of who publishes outputs, and cannot be helped, is no warning; a source that is atomic in vain is told of.
 func TestEmittingBeforeTheAckIsNoWarning(t *testing.T) {
 	topics := map[string]int{"in": 1}
