@@ -54,6 +54,21 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
+// TestNoTransaction: a database in place of its transaction is refused. The row would be there at once, and work that fails after
+// it would be taken for done.
+func TestNoTransaction(t *testing.T) {
+	db := sql.OpenDB(nowhere{})
+	defer func() { _ = db.Close() }()
+	x, err := inbox.New(inbox.Config{DB: db, Dialect: inbox.SQLite, Consumer: "billing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := x.Once(t.Context(), db, &broker.Message{Topic: "orders"}); first || err == nil ||
+		!strings.Contains(err.Error(), "not a transaction") {
+		t.Errorf("%v, %v", first, err)
+	}
+}
+
 // floors are a source's.
 type floors []broker.Floor
 

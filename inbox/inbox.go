@@ -17,7 +17,11 @@ import (
 // knows at the moment, for the stream was made anew just now: then its next delivery tells.
 var ErrNoLog = errors.New("inbox: the message does not tell which log it is of")
 
-// A Tx is a transaction: *sql.Tx, *sql.Conn, and what wraps them.
+// errNoTx says that the row would be committed before the work is done, which would then be lost where it fails.
+var errNoTx = errors.New("inbox: Once was given a database, which is not a transaction: begin one, and do the work in it")
+
+// A Tx is a transaction: a *sql.Tx, a *sql.Conn in which one was begun, and what wraps them. A *sql.DB would fit, and is none:
+// Once refuses it.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -97,6 +101,9 @@ func (x *Inbox) create(ctx context.Context) error {
 // busy timeout). With an isolation above READ COMMITTED it may fail as any statement there: try again with a new transaction,
 // as a handler that returns the error does. ErrNoLog: see there. After any error tx is to be rolled back.
 func (x *Inbox) Once(ctx context.Context, tx Tx, m *broker.Message) (first bool, err error) {
+	if _, ok := tx.(*sql.DB); ok {
+		return false, errNoTx
+	}
 	if m.Log() == "" || m.Offset < 0 {
 		return false, fmt.Errorf("%w: topic %s, partition %d, offset %d", ErrNoLog, m.Topic, m.Partition, m.Offset)
 	}
