@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +67,8 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 // Nor is a probe that fails an attempt: its message is put off for longer than OpenFor, so that the next probe is another one,
 // where there is another. So a message that fails by itself does not keep the breaker open: another closes it, and then that one
 // uses up its attempts. Where there is no other, nobody can tell it from an outage, and it is tried until it succeeds. A probe
-// that panics, or does not return, is an attempt. Safe for concurrent use.
+// that panics, or does not return, is an attempt. Around batches (consumer.AroundBatch) a call fails where a message of it does,
+// and of a probe those messages are put off that failed. Safe for concurrent use.
 type CircuitBreaker struct {
 	config BreakerConfig
 
@@ -176,7 +178,24 @@ func (b *CircuitBreaker) resultOf(ctx context.Context, err error) result {
 	switch {
 	case err == nil:
 		return succeeded
-	case cutShort(ctx), consumer.IsDeferred(err):
+	case cutShort(ctx):
+		return tellsNothing
+	}
+	return b.says(err)
+}
+
+// says is what an error says about the other side; of a batch's, what that of its messages does which says the worst.
+func (b *CircuitBreaker) says(err error) (r result) {
+	if each, ok := errors.AsType[*consumer.BatchError](err); ok && len(each.Errs) > 0 && b.config.IsFailure == nil {
+		for _, of := range each.Errs {
+			r = max(r, b.says(of))
+		}
+		return r
+	}
+	switch {
+	case err == nil:
+		return succeeded
+	case consumer.IsDeferred(err):
 		return tellsNothing
 	case b.config.IsFailure != nil && b.config.IsFailure(err):
 		return failed
@@ -209,7 +228,22 @@ func (b *CircuitBreaker) verdict(ctx context.Context, m *consumer.Message, p pas
 		return err
 	}
 	consumer.Waited(ctx, time.Since(p.begun))
-	return fmt.Errorf("%w: behind a circuit breaker: %v", consumer.Defer(wait, nil), err) //nolint:errorlint // it is no failure
+	return b.putOff(wait, err)
+}
+
+// putOff has what failed come again after wait; of a batch, the messages that did.
+func (b *CircuitBreaker) putOff(wait time.Duration, err error) error {
+	each, ok := errors.AsType[*consumer.BatchError](err)
+	if !ok {
+		return fmt.Errorf("%w: behind a circuit breaker: %v", consumer.Defer(wait, nil), err) //nolint:errorlint // it is no failure
+	}
+	errs := slices.Clone(each.Errs)
+	for i, of := range errs {
+		if r := b.says(of); r == failed || r == refused {
+			errs[i] = b.putOff(wait, of)
+		}
+	}
+	return &consumer.BatchError{Errs: errs}
 }
 
 // timedOut says whether the time of a call is over.

@@ -245,6 +245,51 @@ func TestCircuitBreakerOfFewMessages(t *testing.T) {
 	}
 }
 
+// TestCircuitBreakerProbeOfABatch: of a batch that was a probe, and of which some messages failed, only those are put off. What
+// was done is acked, and what is given up is a dead letter, where all of it came again with each probe. And a batch in which one
+// is given up, or skipped, is no success where the others fail.
+func TestCircuitBreakerProbeOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := time.Now().Add(5 * time.Minute)
+		var mu sync.Mutex
+		calls := map[string]int{}
+		var opened atomic.Int32
+		br := breaker(t, middleware.BreakerConfig{MinCalls: 1, OnChange: func(s string) {
+			if s == "open" {
+				opened.Add(1)
+			}
+		}})
+		h := func(_ context.Context, ms []*consumer.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			each := &consumer.BatchError{Errs: make([]error, len(ms))}
+			for i, m := range ms {
+				calls[string(m.Value)]++
+				switch v, _ := strconv.Atoi(string(m.Value)); {
+				case v%4 == 1:
+					each.Errs[i] = consumer.Permanent(errors.New("bad"))
+				case v%4 == 2:
+					each.Errs[i] = consumer.Skip("old")
+				case v%4 == 3 && time.Now().Before(up):
+					each.Errs[i] = errDown
+				}
+			}
+			return each
+		}
+		cfg := consumer.Config{Pool: consumer.Pool{Min: 1, Max: 1}, Batch: &consumer.Batch{Size: 4, Linger: time.Minute,
+			Handler: consumer.AroundBatch(br.Middleware)(h)}}
+		dead := run(t, membroker.New(membroker.Config{}), cfg, 10*time.Minute, 10*time.Second, 60)
+		if dead != 15 || opened.Load() < 2 {
+			t.Errorf("%d dead letters, want those that are bad; it opened %d times", dead, opened.Load())
+		}
+		for v, n := range calls {
+			if i, _ := strconv.Atoi(v); n > 1 && i%4 != 3 {
+				t.Errorf("%s was handled %d times", v, n)
+			}
+		}
+	})
+}
+
 // TestCircuitBreakerHoldsNoStop: calls that wait for the breaker have not begun: a stop gives their messages back at once. They
 // held their workers, and with them the drain, for all of its time.
 func TestCircuitBreakerHoldsNoStop(t *testing.T) {

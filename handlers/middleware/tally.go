@@ -2,18 +2,18 @@ package middleware
 
 import "time"
 
-// A result is what a call says about what it calls.
+// A result is what a call says about what it calls; what comes later here is worse.
 type result int
 
 const (
 	tellsNothing result = iota
 	succeeded
-	failed
 	refused // it has enough to do
+	failed
 )
 
 // counts are calls by their result.
-type counts [refused + 1]int
+type counts [failed + 1]int
 
 // A tally counts calls by when they ended, and says whether too many failed. Not safe for concurrent use.
 type tally struct {
