@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,8 +77,8 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 		}
 	}
 	if (x.spans || x.metrics) && file.Endpoint == "" {
-		if err := errors.Join(checkProtocol(env), x.checkVariables(env)); err != nil {
-			doc.Find("tracing", "%v", err)
+		if err := x.checkVariables(env); err != nil {
+			doc.Find("tracing", "%v; or set tracing.endpoint, or OTEL_SDK_DISABLED to true to send nothing", err)
 		}
 	}
 	if doc.Has("tracing.sample") {
@@ -90,26 +91,42 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 	return x
 }
 
-// checkVariables: what is sent can be sent to where the variables say. With a bad one the exporter takes this host, or fails at
-// each export.
+// checkVariables: what is sent can be sent to where the variables say, and as they say. With a bad one the exporter takes this
+// host, or fails at each export.
 func (x *exporting) checkVariables(env lookup) error {
 	var errs []error
 	for _, signal := range []struct {
 		name string
 		sent bool
 	}{{"TRACES", x.spans}, {"METRICS", x.metrics}} {
-		name := "OTEL_EXPORTER_OTLP_" + signal.name + "_ENDPOINT"
-		if env.value(name) == "" {
-			name = "OTEL_EXPORTER_OTLP_ENDPOINT"
+		if !signal.sent {
+			continue
 		}
-		if u, err := url.Parse(env.value(name)); signal.sent && !isCollector(u, err) {
-			errs = append(errs, fmt.Errorf("%s is not a URL of OTLP over HTTP, as http://127.0.0.1:4318", name))
+		for _, err := range []error{checkProtocol(env, signal.name), checkVariable(env, signal.name)} {
+			same := func(e error) bool { return e.Error() == err.Error() } // a variable that is of both
+			if err != nil && !slices.ContainsFunc(errs, same) {
+				errs = append(errs, err)
+			}
 		}
-	}
-	if len(errs) == 2 && errs[0].Error() == errs[1].Error() {
-		return errs[0]
 	}
 	return errors.Join(errs...)
+}
+
+// variable is the name of what is set of a signal's, or of all signals'; of the latter where neither is.
+func (env lookup) variable(signal, what string) string {
+	if name := "OTEL_EXPORTER_OTLP_" + signal + "_" + what; env.value(name) != "" {
+		return name
+	}
+	return "OTEL_EXPORTER_OTLP_" + what
+}
+
+// checkVariable: a signal can be sent to its endpoint, which may have a secret in it and is not shown.
+func checkVariable(env lookup, signal string) error {
+	name := env.variable(signal, "ENDPOINT")
+	if u, err := url.Parse(env.value(name)); !isCollector(u, err) {
+		return fmt.Errorf("%s is not a URL of OTLP over HTTP, as http://127.0.0.1:4318", name)
+	}
+	return nil
 }
 
 func isCollector(u *url.URL, err error) bool {
@@ -139,19 +156,14 @@ func isToken(name string) bool {
 }
 
 // checkProtocol: there is OTLP over HTTP only.
-func checkProtocol(env lookup) error {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		switch p := env.value(name); p {
-		case "":
-		case "http/protobuf", "http/json":
-			return nil
-		default:
-			return fmt.Errorf("%s is %q, want http/protobuf: set it so, with the collector's port for HTTP (4318), or set "+
-				"tracing.endpoint",
-				name, p)
-		}
+func checkProtocol(env lookup, signal string) error {
+	name := env.variable(signal, "PROTOCOL")
+	switch p := env.value(name); p {
+	case "", "http/protobuf", "http/json":
+		return nil
+	default:
+		return fmt.Errorf("%s is %q, want http/protobuf: set it so, with the collector's port for HTTP (4318)", name, p)
 	}
-	return nil
 }
 
 func share(ratio float64) sampling {

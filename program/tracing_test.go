@@ -256,6 +256,8 @@ func TestWhatIsExported(t *testing.T) {
 			false, sampling{}},
 		"of spans that go nowhere": {"metrics: {otlp: true}\n", vars{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "pw",
 			"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": at}, false, true, sampling{}},
+		"a protocol of spans that go nowhere": {"metrics: {otlp: true}\n", vars{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc",
+			"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": at}, false, true, sampling{}},
 		"no exporter of spans": {"", vars{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_TRACES_EXPORTER": "none"}, false, false,
 			sampling{}},
 		"the file's is all HTTP": {"tracing: {endpoint: " + at + "}\n", vars{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, true, false,
@@ -283,6 +285,9 @@ func TestWhatIsExported(t *testing.T) {
 			", headers: {a: \"b\\nc\"}}\n", nil},
 		"OTEL_EXPORTER_OTLP_PROTOCOL is \"grpc\", want http/protobuf": {"",
 			vars{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}},
+		"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL is \"grpc\", want http/protobuf": {"metrics: {otlp: true}\n",
+			vars{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}},
+		"OTEL_SDK_DISABLED to true to send nothing": {"", vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}},
 		"c.yaml: tracing: OTEL_EXPORTER_OTLP_ENDPOINT is not a URL of OTLP over HTTP, as http://127.0.0.1:4318": {
 			"metrics: {otlp: true}\n", vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "pw.example.com:4317"}},
 		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is not a URL": {"metrics: {otlp: true}\n",
