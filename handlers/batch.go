@@ -17,10 +17,13 @@ func One(h consumer.BatchHandler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
 		err := h(ctx, []*consumer.Message{m})
 		var each *consumer.BatchError
-		if errors.As(err, &each) && len(each.Errs) == 1 {
+		switch {
+		case !errors.As(err, &each):
+			return err
+		case len(each.Errs) == 1:
 			return each.Errs[0]
 		}
-		return err
+		return fmt.Errorf("the batch handler told of %d messages, the batch has 1: %v", len(each.Errs), err)
 	}
 }
 

@@ -195,6 +195,14 @@ func TestOne(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
+	// Of which message it speaks is not known, as in a consumer.
+	for _, errs := range [][]error{{consumer.Skip("old"), consumer.Skip("old")}, {nil, consumer.Permanent(boom)}, {}} {
+		got := handlers.One(func(context.Context, []*consumer.Message) error { return &consumer.BatchError{Errs: errs} })(t.Context(),
+			message("orders", ""))
+		if got == nil || consumer.IsSkip(got) || consumer.IsPermanent(got) {
+			t.Errorf("%d entries became %v", len(errs), got)
+		}
+	}
 }
 
 // TestRegistryKinds: each kind has names of its own.
