@@ -105,12 +105,14 @@ func (x *committer) quotaWait(b backlog) time.Duration {
 
 // commit sends what is new, or all, with so many bytes of metadata. again: something of it should be tried again soon.
 func (x *committer) commit(life context.Context, all bool) (size int, again bool) {
+	began := time.Now()
 	if again := x.resolve(life); again {
 		return 0, true
 	}
 	who := x.m.committers() // before the snapshots: what is lost after this cannot be committed under a later name
 	ds := x.h.collect(all, x.blocked())
 	if len(ds) == 0 {
+		x.note.rests(toCommit)
 		return 0, false
 	}
 	for _, d := range ds {
@@ -119,7 +121,7 @@ func (x *committer) commit(life context.Context, all bool) (size int, again bool
 	if !x.send(life, ds, byCommitter(ds, who)) {
 		return size, true
 	}
-	return size, x.answered(ds)
+	return size, x.answered(began, ds)
 }
 
 // send sends it, and says whether it was answered.
@@ -134,12 +136,15 @@ func (x *committer) send(life context.Context, ds []due, by map[memberID][]*comm
 		err := x.k.commit(ctx, me, cs)
 		x.note.operated(broker.Settle, began, refusedCommit(cs, err))
 		if err != nil {
-			x.note.failed(err)
+			x.failed(err)
 			return false
 		}
 	}
 	return true
 }
+
+// failed takes note of a commit that did not work.
+func (x *committer) failed(err error) { x.note.on(toCommit, time.Time{}, err) }
 
 // refusedCommit is why a commit failed, or the first partition in it.
 func refusedCommit(cs []*commitment, err error) error {
@@ -149,11 +154,14 @@ func refusedCommit(cs []*commitment, err error) error {
 	return err
 }
 
-// answered takes note of the answers, and says whether something should be tried again soon.
-func (x *committer) answered(ds []due) (again bool) {
+// answered takes note of the answers to what began at a time, and says whether something should be tried again soon.
+func (x *committer) answered(began time.Time, ds []due) (again bool) {
 	a := x.h.answered(ds, x.atlas.lacks)
 	for _, err := range a.troubles {
-		x.note.failed(err)
+		x.failed(err)
+	}
+	if len(a.troubles) == 0 && slices.ContainsFunc(ds, func(d due) bool { return d.c.err == nil }) {
+		x.note.on(toCommit, began, nil)
 	}
 	if len(a.released) > 0 {
 		x.m.release(a.released)
@@ -198,7 +206,7 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	}
 	if errors.Is(err, errUnclear) {
 		x.unclear = ours
-		x.note.failed(err)
+		x.failed(err)
 		return false
 	}
 	x.h.unsent(ours)
@@ -215,7 +223,7 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	case x.txn.refused(err):
 		x.h.end(fmt.Errorf("transactional id %s, transactions of up to %v: %w", x.txn.to.id, x.txn.timeout, err))
 	case !slices.ContainsFunc(ours, func(d due) bool { return !errors.Is(d.c.err, errAborted) }): // else the answers say it
-		x.note.failed(err)
+		x.failed(err)
 	}
 	return true
 }
@@ -299,9 +307,10 @@ func (x *committer) resolve(life context.Context) (again bool) {
 	}
 	ctx, cancel := context.WithTimeout(life, x.cfg.TransactionTimeout)
 	defer cancel()
+	began := time.Now()
 	f, err := x.txn.resolve(ctx, witnesses, x.atlas.isGone)
 	if err != nil {
-		x.note.failed(err)
+		x.failed(err)
 		return true
 	}
 	ds := x.unclear
@@ -311,7 +320,7 @@ func (x *committer) resolve(life context.Context) (again bool) {
 		for _, d := range ds {
 			d.c.err = nil
 		}
-		return x.answered(ds)
+		return x.answered(began, ds)
 	case fateUntold:
 		x.h.untold(ds)
 	case fateAborted:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -69,7 +70,7 @@ func NewSource(cfg Config) (*Source, error) {
 	}
 	known := &books{}
 	s.h = newHoldings(&s.cfg, s.bells, s.events, known)
-	s.note = contact{s.life.Context(), s.events, &s.operations}
+	s.note = contact{s.life.Context(), s.events, &s.operations, new(atomic.Uint32)}
 	k := &coordinator{c: c, group: cfg.Group}
 	s.m = s.membership(k)
 	s.assemble(k, known)
@@ -175,7 +176,7 @@ func (s *Source) awaitGroup(ctx context.Context) error {
 
 // answered takes note of the membership's exchanges. The first answer, of whatever kind, lets Open return.
 func (s *Source) answered(began time.Time, err error) {
-	s.note.exchange(began, err)
+	s.note.on(toGroup, began, err)
 	if err == nil {
 		s.group.is(nil)
 		signal(s.bells.wake)
