@@ -191,22 +191,32 @@ func (c Connection) tryBroker(ctx context.Context, t *kafka.Transport, address s
 		return err
 	}
 	defer conn.Close()
-	r, err := c.over(ctx, conn, keyAPIVersions, 0, nil)
-	var vs map[int16][2]int16
-	if err == nil {
-		vs, err = readVersions(r)
-	}
-	if err != nil {
+	const version = 7
+	if err := c.greet(ctx, conn, keyMetadata, version); err != nil {
 		return c.failed(address, greeting, orCause(ctx, err))
 	}
-	version, err := choose(vs, keyMetadata, 7)
-	if err == nil {
-		_, err = c.over(ctx, conn, keyMetadata, version, metadataBody(version, []string{}))
-	}
-	if err != nil {
+	if _, err = c.over(ctx, conn, keyMetadata, version, metadataBody(version, []string{})); err != nil {
 		return c.failed(address, asking, orCause(ctx, err))
 	}
 	return nil
+}
+
+// greet asks whether the broker speaks a request, and asks again before it says that it does not: see cluster.pick.
+func (c Connection) greet(ctx context.Context, conn net.Conn, key, version int16) (err error) {
+	for range 2 {
+		r, unanswered := c.over(ctx, conn, keyAPIVersions, 0, nil)
+		var vs map[int16][2]int16
+		if unanswered == nil {
+			vs, unanswered = readVersions(r)
+		}
+		if unanswered != nil {
+			return unanswered
+		}
+		if _, err = choose(vs, key, version); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // over makes an exchange on a connection that nobody else uses.

@@ -346,13 +346,20 @@ func (c *cluster) forget(node int32) {
 	c.mu.Unlock()
 }
 
-// pick returns the highest of our versions that the broker speaks. ours are in falling order.
-func (c *cluster) pick(ctx context.Context, node int32, key int16, ours ...int16) (int16, error) {
-	vs, err := c.ask(ctx, node)
-	if err != nil {
-		return 0, err
+// pick returns the highest of our versions that the broker speaks. ours are in falling order. That it speaks none ends a source,
+// so it is asked once more before that is said: an answer may have been damaged on its way.
+func (c *cluster) pick(ctx context.Context, node int32, key int16, ours ...int16) (version int16, err error) {
+	for range 2 {
+		vs, unanswered := c.ask(ctx, node)
+		if unanswered != nil {
+			return 0, unanswered
+		}
+		if version, err = choose(vs, key, ours...); err == nil {
+			return version, nil
+		}
+		c.forget(node)
 	}
-	return choose(vs, key, ours...)
+	return 0, err
 }
 
 func choose(vs map[int16][2]int16, key int16, ours ...int16) (int16, error) {
@@ -362,6 +369,9 @@ func choose(vs map[int16][2]int16, key int16, ours ...int16) (int16, error) {
 				return v, nil
 			}
 		}
+	}
+	if _, listed := vs[keyAPIVersions]; !listed { // which is what it answers
+		return 0, fmt.Errorf("%s request: ApiVersions does not list itself: %w", requestName(key), errShort)
 	}
 	return 0, fmt.Errorf("%s request: %w", requestName(key), errVersion)
 }

@@ -15,11 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/dialer"
 )
 
 // A spoiler is a network on which the answers to one kind of request are hostile, each in another way.
 type spoiler struct {
-	key int16
+	key  int16
+	ways []func(frame []byte) []byte // one after the other, to our own requests, and then no more; nil: spoilt, in turns
 
 	mu   sync.Mutex
 	hits int // answers that were spoiled
@@ -58,12 +60,25 @@ func (s *spoiler) met() int {
 	return s.hits
 }
 
+// again has the next answers spoiled.
+func (s *spoiler) again(ways ...func(frame []byte) []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hits, s.ways = 0, ways
+}
+
 func (s *spoiler) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
+	return s.over((&net.Dialer{}).DialContext)(ctx, network, address)
+}
+
+func (s *spoiler) over(dial dialer.Func) dialer.Func {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &spoiltConn{Conn: c, s: s}, nil
 	}
-	return &spoiltConn{Conn: c, s: s}, nil
 }
 
 // A spoiltConn has one request at a time, written at once.
@@ -92,12 +107,24 @@ func (c *spoiltConn) Read(b []byte) (int, error) {
 		if _, err := io.ReadFull(c.Conn, frame[4:]); err != nil {
 			return 0, err
 		}
-		c.s.mu.Lock()
-		c.answer = bytes.NewReader(spoilt[c.s.hits%len(spoilt)](frame))
-		c.s.hits++
-		c.s.mu.Unlock()
+		c.answer = bytes.NewReader(c.s.spoil(frame))
 	}
 	return c.answer.Read(b)
+}
+
+func (s *spoiler) spoil(frame []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ways == nil:
+		frame = spoilt[s.hits%len(spoilt)](frame)
+	case s.hits < len(s.ways) && binary.BigEndian.Uint32(frame[4:]) == correlation:
+		frame = s.ways[s.hits](frame)
+	default:
+		return frame
+	}
+	s.hits++
+	return frame
 }
 
 // TestHostileAnswers: whatever a broker answers to any request that we send, the process lives, takes little memory and tells an

@@ -1,0 +1,91 @@
+package kafkabroker
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/dialer"
+)
+
+// noVersions is an answer to ApiVersions that is well formed and has no requests.
+func noVersions(f []byte) []byte { return sized(f[4:8], make([]byte, 6)) }
+
+// without is one that lists all requests but one.
+func without(key int16) func(f []byte) []byte {
+	return func(f []byte) []byte {
+		rest := f[14:]
+		for at := 0; at+6 <= len(rest); at += 6 {
+			if int16(binary.BigEndian.Uint16(rest[at:])) == key {
+				rest = slices.Delete(slices.Clone(rest), at, at+6)
+				break
+			}
+		}
+		body := binary.BigEndian.AppendUint32(slices.Clone(f[8:10]), uint32(len(rest)/6))
+		return sized(f[4:8], append(body, rest...))
+	}
+}
+
+// TestDamagedVersions: an answer to ApiVersions that was damaged on its way is no word of a broker that is too old, which would
+// end the source. It is asked for again.
+func TestDamagedVersions(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]func([]byte) []byte{
+		"nothing":          noVersions,
+		"no ApiVersions":   without(keyAPIVersions),
+		"no Metadata":      without(keyMetadata),
+		"no JoinGroup":     without(keyJoinGroup),
+		"no Heartbeat":     without(keyHeartbeat),
+		"no OffsetFetch":   without(keyOffsetFetch),
+		"no Fetch":         without(keyFetch),
+		"no OffsetCommit":  without(keyOffsetCommit),
+		"no ListOffsets":   without(keyListOffsets),
+		"a negative count": func(f []byte) []byte { return sized(f[4:8], []byte{0, 0, 0xff, 0xff, 0xff, 0xff}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := newTestSystem(t, 1, 1)
+			s := &spoiler{key: keyAPIVersions}
+			l := ts.net.link()
+			ts.dials = func(dial dialer.Func) dialer.Func { return s.over(dial) }
+			s.ways = slices.Repeat([]func([]byte) []byte{way, func(f []byte) []byte { return f }}, 2) // of who asks one after the other
+			want := ts.put(t, ts.topics[0], 0, 5)
+			r := startRunner(t, ts.config(l))
+			eventually(t, "all messages came", func() bool { return r.has(want) })
+			s.again(way) // and when connections and versions are lost
+			l.reset()
+			want = ts.put(t, ts.topics[0], 5, 5)
+			eventually(t, "all messages came", func() bool { return r.has(want) })
+			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+		})
+	}
+}
+
+// TestTooOld: a broker that says twice that it does not speak a request is too old.
+func TestTooOld(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	s := &spoiler{key: keyAPIVersions, ways: slices.Repeat([]func([]byte) []byte{without(keyJoinGroup)}, 100)}
+	ts.dials = func(dial dialer.Func) dialer.Func { return s.over(dial) }
+	src, err := NewSource(ts.config(ts.net.link()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		_, err := src.Open(t.Context(), broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(broker.Event) {}})
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		if !errors.Is(err, errVersion) {
+			t.Errorf("Open: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("Open still waits")
+	}
+	_ = src.Close(t.Context())
+}
