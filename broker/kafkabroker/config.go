@@ -183,7 +183,7 @@ type Config struct {
 	// below the max.message.bytes of the topics. Defaults to 1,000,000.
 	MaxOutputBytes int `yaml:"-" want:"1..1073741823"`
 	// Partitioner is how the key of what is emitted in transactions chooses its partition, dead letters and copies in retry topics
-	// among it, as PublisherConfig.Partitioner; set both to the same. Defaults to murmur2.
+	// among it, as PublisherConfig.Partitioner; set both to the same, or a Warning tells that they differ. Defaults to murmur2.
 	Partitioner string `yaml:"partitioner" want:"murmur2|fnv1a|fnv1a_reference|crc32|crc32_consistent"`
 	// Poll is how often topics are looked at for new ones and new partitions while all goes well. While a topic or a leader is
 	// missing it is every second, if Poll is not less; that a leader has moved, or a topic is another one, brokers tell. Defaults

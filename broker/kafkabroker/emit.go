@@ -35,10 +35,20 @@ func (s *Source) CheckEmit(o *broker.Outgoing) error {
 	return s.commit.txn.dest.keyed.refuse(o)
 }
 
-// Carries implements broker.Emitter: publishers that name one of the same brokers.
+// Carries implements broker.Emitter: publishers that name one of the same brokers. A Warning tells, once, of one that would put
+// keys into other partitions than the source does.
 func (s *Source) Carries(p broker.Publisher) bool {
 	own, ok := p.(*Publisher)
-	return ok && slices.ContainsFunc(s.cfg.Brokers, func(b string) bool { return slices.Contains(own.cfg.Brokers, b) })
+	if !ok || !slices.ContainsFunc(s.cfg.Brokers, func(b string) bool { return slices.Contains(own.cfg.Brokers, b) }) {
+		return false
+	}
+	ours, its := partitioner(s.cfg.Partitioner).name(), partitioner(own.cfg.Partitioner).name()
+	if ours != its && s.differs.CompareAndSwap(false, true) {
+		err := fmt.Errorf("outputs in transactions go by the partitioner %s (Config.Partitioner), and what a publisher to the same "+
+			"brokers writes itself by %s (PublisherConfig.Partitioner): a key that both write is in two partitions", ours, its)
+		s.events.Say(broker.Event{Kind: broker.Warning, Err: err})
+	}
+	return true
 }
 
 func outgoingSize(o *broker.Outgoing) int {

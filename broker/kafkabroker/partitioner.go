@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"hash/crc32"
 	"math/rand/v2"
 	"sync/atomic"
@@ -14,11 +15,15 @@ import (
 type partitioner string
 
 const (
+	byMurmur2         partitioner = "murmur2"
 	byFNV1a           partitioner = "fnv1a"
 	byFNV1aReference  partitioner = "fnv1a_reference"
 	byCRC32           partitioner = "crc32"
 	byCRC32Consistent partitioner = "crc32_consistent"
 )
+
+// name is what the settings call it.
+func (by partitioner) name() partitioner { return cmp.Or(by, byMurmur2) }
 
 // partition is where o goes, in a topic of n partitions.
 func (by partitioner) partition(o *broker.Outgoing, n int, k *keyless) int32 {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // balancers are the clients' own of each kind, as kafka-go has them.
@@ -131,6 +133,43 @@ func TestOutputsPartition(t *testing.T) {
 		}
 		if n[want] != 1 || n[2] != 1 {
 			t.Errorf("%q: outputs went to %v, want one to %d and one to 2", kind, n, want)
+		}
+	}
+}
+
+// TestPartitionersDiffer: a publisher to the cluster of a transactional source that has another partitioner is told of, once.
+func TestPartitionersDiffer(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}, "transactional")
+	r := startRunner(t, ts.config(ts.net.link()))
+	for _, tc := range []struct {
+		partitioner string
+		told        int
+	}{{"", 0}, {"murmur2", 0}, {"fnv1a", 1}, {"crc32", 1}} {
+		conf := PublisherConfig{Connection: ts.config(ts.net.link()).Connection, Partitioner: tc.partitioner}
+		p, err := NewPublisher(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.Close(context.Background()) }()
+		if !r.s.Carries(p) {
+			t.Errorf("%q: it is not carried", tc.partitioner)
+		}
+		told := func() (n int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, e := range r.events {
+				if e.Kind == broker.Warning && strings.Contains(e.Err.Error(), "two partitions") {
+					n++
+				}
+			}
+			return n
+		}
+		if tc.told > 0 {
+			eventually(t, "it is told", func() bool { return told() > 0 })
+		}
+		if n := told(); n != tc.told {
+			t.Errorf("%q: told %d times, want %d", tc.partitioner, n, tc.told)
 		}
 	}
 }

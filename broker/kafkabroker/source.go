@@ -31,6 +31,7 @@ type Source struct {
 	note   contact
 
 	operations kit.Operations
+	differs    atomic.Bool // it was told that a publisher has another partitioner
 
 	boot   bootstrap
 	start  starter
