@@ -2,6 +2,7 @@ package program
 
 import (
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -49,5 +50,36 @@ func TestPartitionerInTheProgram(t *testing.T) {
 	run.signal(t, syscall.SIGTERM)
 	if code := run.code(t); code != 0 {
 		t.Errorf("run: %d %s", code, run.stderr.String())
+	}
+}
+
+// TestPartitionerOfProduce: produce writes where the topic's other producers do, if it is told to, and takes no other word.
+func TestPartitionerOfProduce(t *testing.T) {
+	t.Parallel()
+	c, broker := startKafka(t, kfake.SeedTopics(6, "java", "hash"))
+	for topic, tc := range map[string]struct {
+		flags []string
+		no    int32
+	}{
+		"java": {nil, 5},
+		"hash": {[]string{"--partitioner", "fnv1a"}, 1},
+	} {
+		args := append([]string{"produce", "--brokers", broker, "--topic", topic, "--key", "c23", "--count", "1"}, tc.flags...)
+		p := launch(t, t.TempDir(), args...)
+		if code := p.code(t); code != 0 {
+			t.Fatalf("produce: %d %s", code, p.stderr.String())
+		}
+		if n := c.PartitionInfo(topic, tc.no).HighWatermark; n != 1 {
+			t.Errorf("partition %d of %s has %d messages, want 1", tc.no, topic, n)
+		}
+	}
+	for _, args := range [][]string{
+		{"--partitioner", "random", "--topic", "java"},
+		{"--partitioner", "crc32", "--url", "nats://x"},
+	} {
+		p := launch(t, t.TempDir(), append([]string{"produce"}, args...)...)
+		if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), "artitioner") {
+			t.Errorf("%q: %d %s", args, code, p.stderr.String())
+		}
 	}
 }

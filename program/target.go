@@ -25,6 +25,7 @@ type target struct {
 	url, creds, subject string
 	brokers             []string
 	topic               string
+	partitioner         string
 	kafka               bool
 }
 
@@ -35,13 +36,15 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.subject, "subject", "orders.created", "NATS subject to publish to; a stream must take it")
 	f.StringSliceVar(&t.brokers, "brokers", nil, "Kafka brokers, host:port (default $KAFKA_BROKERS, or "+defaultBroker+")")
 	f.StringVar(&t.topic, "topic", "orders", "Kafka topic to publish to; it must be there")
+	f.StringVar(&t.partitioner, "partitioner", "murmur2", "how a key chooses its partition of the Kafka topic, as the other "+
+		"producers have it:\nmurmur2, fnv1a, fnv1a_reference, crc32 or crc32_consistent")
 	_ = cmd.MarkFlagFilename("creds", "creds")
 }
 
 // choose finds out which broker is meant.
 func (t *target) choose(cmd *cobra.Command) error {
 	nats := setFlags(cmd, "url", "creds", "subject")
-	kafka := setFlags(cmd, "brokers", "topic")
+	kafka := setFlags(cmd, "brokers", "topic", "partitioner")
 	if len(nats) > 0 && len(kafka) > 0 {
 		return fmt.Errorf("%s and %s are set: the first is for NATS, the second for Kafka", nats[0], kafka[0])
 	}
@@ -86,6 +89,7 @@ func (t *target) publisher(size int) (broker.Publisher, error) {
 	return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{
 		Connection:      kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-produce"},
 		MaxMessageBytes: size + 1024, // with key and id; what is too large is for the broker to say
+		Partitioner:     t.partitioner,
 	})
 }
 
