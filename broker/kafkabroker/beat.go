@@ -120,7 +120,7 @@ func readBeat(r *reader) (a beatAnswer, err error) {
 	if a.told = r.i8() == 1; a.told { // a struct that may be null: -1
 		r.each(func() {
 			id := r.id()
-			r.each(func() { a.assigned = append(a.assigned, logPart{id, r.i32()}) })
+			r.each(func() { a.assigned = append(a.assigned, logPart{id, r.partition()}) })
 			r.tags()
 		})
 		r.tags()

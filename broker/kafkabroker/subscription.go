@@ -75,7 +75,7 @@ func readPartitions(r *reader) (ps []partitionID) {
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		name := r.str()
 		for m := r.array(); m > 0 && !r.bad; m-- {
-			ps = append(ps, partitionID{name, r.i32()})
+			ps = append(ps, partitionID{name, r.partition()})
 		}
 	}
 	return ps

@@ -141,6 +141,15 @@ func (r *reader) i64() int64 {
 	return 0
 }
 
+// partition reads a partition's number, which is never negative: who has it looks it up by that.
+func (r *reader) partition() int32 {
+	no := r.i32()
+	if no < 0 {
+		r.bad, r.b = true, nil
+	}
+	return no
+}
+
 func (r *reader) id() (v [16]byte) {
 	copy(v[:], r.take(16))
 	return v
