@@ -107,6 +107,16 @@ var badAnswers = map[string]badAnswer{
 				Topics: []kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{{TopicID: id, Partitions: []int32{-7}}}}
 			return res
 		}, told: "malformed"},
+	"Fetch: only what is below": {key: kmsg.Fetch, times: 1, answer: fetching(5, func(id [16]byte) []kmsg.FetchResponseTopic {
+		return batches(id, records(0, 10, testBatch{offsets: offsets(0, 3)}.bytes()))
+	}), told: "offset 5"},
+	"Fetch: a batch that ends before it begins": {key: kmsg.Fetch, times: 1,
+		answer: fetching(5, func(id [16]byte) []kmsg.FetchResponseTopic {
+			b := testBatch{base: 5, offsets: offsets(5, 6), corrupt: func(b []byte) {
+				binary.BigEndian.PutUint32(b[atLastDelta:], 0xfffffff0)
+			}}
+			return batches(id, records(0, 10, b.bytes()))
+		}), told: "offset 5"},
 	"Fetch: others, and one twice": {key: kmsg.Fetch, times: 2, answer: fetching(5, func(id [16]byte) []kmsg.FetchResponseTopic {
 		other := batches([16]byte{1}, records(0, 10, testBatch{base: 5, offsets: offsets(5, 10), value: valued("other")}.bytes()))
 		wrong := records(0, 10, testBatch{base: 5, offsets: offsets(5, 10), value: valued("twice")}.bytes())

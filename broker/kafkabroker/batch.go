@@ -144,8 +144,14 @@ func (d *decoder) failed(offset int64, err error) error {
 func (d *decoder) begin() (bool, error) {
 	for {
 		b, err := d.cut()
+		if b == nil && err == nil && d.any && d.at == d.from { // the same would be asked for again, for ever
+			err = d.lied(errors.New("the response ends below the offset that was asked for"))
+		}
 		if b == nil || err != nil {
 			return false, err
+		}
+		if d.last < d.base {
+			return false, d.lied(fmt.Errorf("batch from offset %d to %d", d.base, d.last))
 		}
 		if d.last < d.at {
 			continue
@@ -260,8 +266,6 @@ func (d *decoder) check(b []byte) error {
 		return d.lied(err)
 	}
 	switch {
-	case delta < 0:
-		return d.lied(fmt.Errorf("batch from offset %d to %d", d.base, d.last))
 	case d.last >= d.high:
 		return d.lied(fmt.Errorf("%w: batch from offset %d to %d, the log ends at %d", errAhead, d.base, d.last, d.high))
 	case count < 0 || count > delta+1:
