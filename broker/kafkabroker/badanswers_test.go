@@ -133,6 +133,21 @@ var badAnswers = map[string]badAnswer{
 	"Fetch: an end below the position": {key: kmsg.Fetch, times: 2, answer: fetching(5, func(id [16]byte) []kmsg.FetchResponseTopic {
 		return batches(id, records(0, -1, []byte{}))
 	})},
+	"ListOffsets: no end": {key: kmsg.ListOffsets, times: 2, start: "latest",
+		answer: func(_ *testSystem, req kmsg.Request) kmsg.Response {
+			res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+			for _, t := range req.(*kmsg.ListOffsetsRequest).Topics {
+				rt := kmsg.NewListOffsetsResponseTopic()
+				rt.Topic = t.Topic
+				for _, p := range t.Partitions {
+					rp := kmsg.NewListOffsetsResponseTopicPartition()
+					rp.Partition = p.Partition
+					rt.Partitions = append(rt.Partitions, rp)
+				}
+				res.Topics = append(res.Topics, rt)
+			}
+			return res
+		}},
 	"OffsetFetch: an error for a part": {key: kmsg.OffsetFetch, times: 3,
 		answer: func(ts *testSystem, req kmsg.Request) kmsg.Response {
 			res := req.ResponseKind().(*kmsg.OffsetFetchResponse)

@@ -68,7 +68,13 @@ func (c *cluster) listOffsets(
 	if err != nil {
 		return nil, err
 	}
-	return readBounds(r)
+	bounds, err := readBounds(r)
+	for p, b := range bounds {
+		if b.err == nil && b.offset < 0 && (at == timeStart || at == timeEnd) { // each log has both
+			bounds[p] = bound{b.offset, fmt.Errorf("%s/%d is at offset %d: %w", p.topic, p.no, b.offset, errShort)}
+		}
+	}
+	return bounds, err
 }
 
 func readBounds(r *reader) (map[partitionID]bound, error) {
