@@ -216,15 +216,13 @@ func (d *destinations) refused(e *producedError) error {
 		d.pass(e.topic) // the next one may fit
 		return err
 	}
-	if b := e.batch; b != nil && b.keyless && b.codec == 0 && codeOf(e.err) == kafka.InvalidRecord {
-		err := d.block(e.topic, e.err)
-		err.keyless = true
-		return err
-	}
+	bare := e.batch != nil && e.batch.codec == 0
 	if d.plain != nil && refusesCompressed(e.err) {
-		d.plain.Put(e.topic, true)
+		d.plain.Put(e.topic, !bare) // where it is refused without compression, too, that was not why
 	}
-	return d.block(e.topic, e.err)
+	err := d.block(e.topic, e.err)
+	err.keyless = bare && e.batch.keyless && codeOf(e.err) == kafka.InvalidRecord
+	return err
 }
 
 // learnKeyed finds out whether a topic that refused outputs without a key takes none, for it is compacted. Where we may not ask,

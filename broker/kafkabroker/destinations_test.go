@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -38,6 +39,35 @@ func TestBlocksEndWithAWrite(t *testing.T) {
 		block("a", true, firstBlock)
 		block("b", false, 2*firstBlock)
 	})
+}
+
+// A topic that refuses what is compressed goes on without compression, until it refuses the same without it, too: then something
+// else is wrong, as a record without a key, and what follows is compressed again.
+func TestCompressionIsNotWhy(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		codes []kafka.Error // of a batch that is compressed as the topic is by then
+		want  bool
+	}{
+		{"nothing was refused", nil, true},
+		{"compression is refused", []kafka.Error{kafka.UnsupportedCompressionType}, false},
+		{"a record is", []kafka.Error{kafka.InvalidRecord}, false},
+		{"and is without compression", []kafka.Error{kafka.InvalidRecord, kafka.InvalidRecord}, true},
+		{"and again", []kafka.Error{kafka.InvalidRecord, kafka.InvalidRecord, kafka.InvalidRecord}, false},
+		{"and something else is without compression", []kafka.Error{kafka.InvalidRecord, kafka.NotEnoughReplicas}, false},
+	} {
+		d := newDestinations(nil, true)
+		for _, code := range tc.codes {
+			b := &outBatch{partitionID: partitionID{"t", 0}, n: 1}
+			if d.compresses("t") {
+				b.codec = codecSnappy
+			}
+			_ = d.refused(&producedError{"t", b, code})
+		}
+		if got := d.compresses("t"); got != tc.want {
+			t.Errorf("%s: compressed %v, want %v", tc.name, got, tc.want)
+		}
+	}
 }
 
 // A topic that refused outputs without a key takes none if it is compacted, or if nobody may tell us. One that is not has other

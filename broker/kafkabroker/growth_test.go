@@ -19,7 +19,7 @@ func TestTopicsWrittenOnce(t *testing.T) {
 		name := fmt.Sprint("letters-", i)
 		p := partitionID{name, 0}
 		_ = d.refused(&producedError{name, &outBatch{partitionID: p, n: 2, size: 1000}, kafka.MessageSizeTooLarge})
-		_ = d.refused(&producedError{name, &outBatch{partitionID: p, n: 1}, kafka.InvalidMessage})
+		_ = d.refused(&producedError{name, &outBatch{partitionID: p, n: 1, codec: codecSnappy}, kafka.InvalidMessage})
 		s.tooLarge(p, batchLimit)
 		if n := d.limitOf(name); n != 500 {
 			t.Fatalf("batches of %s may have %d bytes, want half of what was too large", name, n)
