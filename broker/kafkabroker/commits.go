@@ -17,7 +17,7 @@ type commits struct {
 	*shared
 	r      *roster
 	floors map[logID]broker.Floor // of each log that something was committed of: see broker.FloorReporter
-	most   portion                // of a transaction
+	pace   pace                   // of transactions
 }
 
 // A logID names a log, of a topic that has an id.
@@ -83,14 +83,14 @@ func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Ti
 
 // upTo is the last emission that the next transaction may have.
 func (x *commits) upTo() uint64 {
-	if x.most == 0 {
+	if x.pace.bound == 0 {
 		return 0
 	}
 	var waiting []*emission
 	for _, p := range slices.Concat(x.r.turns, x.r.ending) {
 		waiting = append(waiting, p.outs.waiting...)
 	}
-	return x.most.upTo(waiting)
+	return upTo(x.pace.bound, waiting)
 }
 
 // late says that the time of a transaction was over before all of it was written.
@@ -102,7 +102,7 @@ func (x *commits) late(ds []due) {
 		}
 	}
 	if had > 0 {
-		x.most = x.most.late(had)
+		x.pace.late(had)
 	}
 }
 

@@ -196,10 +196,8 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	err := x.txn.commit(ctx, keeps, by, outputsOf(ours))
 	x.note.operated(broker.Settle, began, err)
 	switch {
-	case err == nil && time.Since(began) < x.cfg.TransactionTimeout/plenty:
-		x.h.inTime()
-		return true
 	case err == nil:
+		x.h.inTime(time.Since(began))
 		return true
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), isLate(err): // of one of its requests, or of all
 		x.h.late(ours)

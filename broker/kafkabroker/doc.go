@@ -51,7 +51,7 @@
 //	                   codes.go: what is refused; throttle.go: what a quota lets wait
 //	config.go          settings; dial.go: the connection; login.go: SASL; discovery.go: which brokers the Transport knows
 //	publisher.go       writes messages; create.go, admin.go: topics; leaders.go: where to; sender.go: what goes to one broker, by
-//	                   produce.go; partitioner.go: to which partition
+//	                   produce.go; pace.go: how much at a time; partitioner.go: to which partition
 //	emit.go            what is emitted with acks; outputs.go: until it is stored
 //	transactor.go      stores it together with what is committed; transaction.go: its states; fate.go: what became of one;
 //	                   destinations.go: the topics that it goes to; keyed.go: which of them want a key; txncoordinator.go: who

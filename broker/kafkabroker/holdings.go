@@ -39,7 +39,8 @@ func newHoldings(cfg *Config, b *bells, events *kit.EventQueue, known *books) *h
 	h.settles = settles{shared: &h.shared, r: &h.roster}
 	h.flights = flights{shared: &h.shared, r: &h.roster, to: make(map[int32][]*flight), asked: make(map[int32]int),
 		quiet: make(map[int32]int)}
-	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[logID]broker.Floor)}
+	h.commits = commits{shared: &h.shared, r: &h.roster, floors: make(map[logID]broker.Floor),
+		pace: pace{least: outputsLeast, most: outputsMost}}
 	return h
 }
 
@@ -266,11 +267,11 @@ func (h *holdings) late(ds []due) {
 	h.commits.late(ds)
 }
 
-// inTime takes note of one that was stored with much time left.
-func (h *holdings) inTime() {
+// inTime takes note of one that was stored, and how long that took.
+func (h *holdings) inTime(took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.commits.most = h.commits.most.stored()
+	h.commits.pace.done(took, h.cfg.TransactionTimeout)
 }
 
 // takeBack gives up outputs that their topics refuse.

@@ -24,32 +24,17 @@ type emission struct {
 	bytes   int64
 }
 
-// A portion is how many bytes of outputs a transaction has at most; 0: all that there are. After an outage there may be more than
-// can be written before a transaction's time is over. All in one it would be aborted for being late, again and again, while more
-// join. So one that was late is followed by one of half as much, and one that had much time left by one of twice as much.
-type portion int64
-
+// The bounds of how many bytes of outputs a transaction has: one batch at least; more than the most is never held.
 const (
-	portionLeast = batchLimit
-	portionMost  = 1 << 30 // no more than that is ever held
+	outputsLeast = batchLimit
+	outputsMost  = 1 << 30
 )
 
-func (n portion) late(had int64) portion { return portion(max(had/2, portionLeast)) }
-
-func (n portion) stored() portion {
-	if n *= 2; n > portionMost {
-		return 0
-	}
-	return n
-}
-
-// upTo is the number of the last emission that has room, one at least; 0: all have. Those of all partitions go in one order.
-func (n portion) upTo(waiting []*emission) uint64 {
-	if n == 0 {
-		return 0
-	}
+// upTo is the number of the last emission for which there is room, of one at least; 0: there is for all. Those of all partitions
+// go in one order.
+func upTo(room int64, waiting []*emission) uint64 {
 	slices.SortFunc(waiting, func(a, b *emission) int { return cmp.Compare(a.number, b.number) })
-	left := int64(n)
+	left := room
 	for i, e := range waiting {
 		if left -= e.bytes; left < 0 {
 			return waiting[max(i-1, 0)].number

@@ -206,17 +206,10 @@ func TestPortion(t *testing.T) {
 		}
 		return es
 	}
-	for n, want := range map[portion]uint64{0: 0, 1: 1, 10: 1, 19: 1, 20: 2, 39: 3, 40: 0} {
-		if got := n.upTo(waiting()); got != want {
+	for n, want := range map[int64]uint64{1: 1, 10: 1, 19: 1, 20: 2, 39: 3, 40: 0} {
+		if got := upTo(n, waiting()); got != want {
 			t.Errorf("%d bytes: up to %d, want %d", n, got, want)
 		}
-	}
-	n := portion(0).late(8 * portionLeast)
-	if n != 4*portionLeast || n.late(1) != portionLeast {
-		t.Errorf("late: %d, then %d", n, n.late(1))
-	}
-	if n.stored() != 8*portionLeast || portion(portionMost).stored() != 0 || portion(0).stored() != 0 {
-		t.Error("stored: it does not grow to all that there is")
 	}
 	var x outputs
 	x.waiting = waiting()

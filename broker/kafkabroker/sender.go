@@ -27,8 +27,8 @@ type sender struct {
 
 	// limits are of batches that were too large for their topic; run's alone. nil: none was.
 	limits *kit.Recent[partitionID, int]
-	// most is how large a request is made, where one of requestLimit was not answered in time; run's alone. 0: requestLimit.
-	most int
+	// pace is how large a request is made; run's alone.
+	pace pace
 
 	mu     sync.Mutex
 	queue  []unsent
@@ -121,7 +121,7 @@ func (s *sender) take(sent []unsent) []unsent {
 		return nil
 	}
 	n, size := 0, 0
-	for n < len(s.queue) && (n == 0 || size+s.queue[n].size() <= cmp.Or(s.most, requestLimit)) {
+	for n < len(s.queue) && (n == 0 || size+s.queue[n].size() <= int(cmp.Or(s.pace.bound, requestLimit))) {
 		size += s.queue[n].size()
 		n++
 	}
@@ -222,8 +222,7 @@ func (s *sender) deliver(batches []*sendBatch) {
 	}
 }
 
-// paced takes note of how long a request took. Over a slow network one may have no time to be written, and the same would be
-// tried again, and never be. So the next one is half as large then, and twice as large again where there was time for that.
+// paced takes note of how long a request took.
 func (s *sender) paced(batches []*sendBatch, took time.Duration, err error) {
 	switch {
 	case isLate(err):
@@ -231,16 +230,11 @@ func (s *sender) paced(batches []*sendBatch, took time.Duration, err error) {
 		for _, b := range batches {
 			size += sizeOf(b.us)
 		}
-		s.most = max(min(size, requestLimit)/2, leastLimit)
-	case err == nil && s.most > 0 && took < s.c.timeout/plenty:
-		if s.most *= 2; s.most >= requestLimit {
-			s.most = 0
-		}
+		s.pace.late(int64(size))
+	case err == nil:
+		s.pace.done(took, s.c.timeout)
 	}
 }
-
-// plenty is in what part of its time something has to be done for twice as much to be tried.
-const plenty = 4
 
 func isTooLarge(err error) bool {
 	code := codeOf(err)
@@ -320,7 +314,7 @@ func (s *senders) to(node int32) *sender {
 	defer s.mu.Unlock()
 	x := s.by[node]
 	if x == nil {
-		x = &sender{c: s.c, node: node, life: s.life, wg: &s.wg}
+		x = &sender{c: s.c, node: node, life: s.life, wg: &s.wg, pace: pace{least: leastLimit, most: requestLimit}}
 		s.by[node] = x
 	}
 	return x
