@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -23,15 +24,16 @@ type badAnswer struct {
 	times    int64
 	start    string
 	answer   func(ts *testSystem, req kmsg.Request) kmsg.Response
-	told     string // in a Warning, or a Down; empty: need not be
+	told     string       // in a Warning, or a Down; empty: need not be
+	fault    *kfake.Fault // what happens beside it, when the first messages were handled
 }
 
 // give has it said so often, and counts.
-func (a *badAnswer) give(ts *testSystem) *atomic.Int64 {
+func (a *badAnswer) give(ts *testSystem, faulty *atomic.Bool) *atomic.Int64 {
 	var given atomic.Int64
 	ts.cluster.ControlKey(int16(a.key), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		ts.cluster.KeepControl()
-		if given.Load() >= a.times {
+		if given.Load() >= a.times || a.fault != nil && !faulty.Load() {
 			return nil, nil, false
 		}
 		res := a.answer(ts, req)
@@ -135,17 +137,35 @@ var badAnswers = map[string]badAnswer{
 	})},
 	"ListOffsets: no end": {key: kmsg.ListOffsets, times: 2, start: "latest",
 		answer: func(_ *testSystem, req kmsg.Request) kmsg.Response {
-			res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-			for _, t := range req.(*kmsg.ListOffsetsRequest).Topics {
-				rt := kmsg.NewListOffsetsResponseTopic()
-				rt.Topic = t.Topic
-				for _, p := range t.Partitions {
-					rp := kmsg.NewListOffsetsResponseTopicPartition()
-					rp.Partition = p.Partition
-					rt.Partitions = append(rt.Partitions, rp)
-				}
-				res.Topics = append(res.Topics, rt)
-			}
+			return offsetsListed(req, func(int64) int64 { return -1 })
+		}},
+	"ListOffsets: a start behind the end": {key: kmsg.ListOffsets, times: 4,
+		fault: &kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.OffsetOutOfRange, Count: 2},
+		answer: func(ts *testSystem, req kmsg.Request) kmsg.Response {
+			return offsetsListed(req, func(at int64) int64 { return map[bool]int64{true: 10, false: 100}[at == timeEnd] })
+		}, told: "malformed"},
+	"Fetch: a replica that nobody knows": {key: kmsg.Fetch, times: 3,
+		answer: fetching(5, func(id [16]byte) []kmsg.FetchResponseTopic {
+			p := records(0, 10, []byte{})
+			p.PreferredReadReplica = 99
+			return batches(id, p)
+		})},
+	"OffsetFetch: no partition": {key: kmsg.OffsetFetch, times: 3, answer: func(_ *testSystem, req kmsg.Request) kmsg.Response {
+		return req.ResponseKind()
+	}, told: "no answer for"},
+	"OffsetCommit: no partition": {key: kmsg.OffsetCommit, times: 3, answer: func(_ *testSystem, req kmsg.Request) kmsg.Response {
+		return req.ResponseKind()
+	}, told: "no answer for"},
+	"FindCoordinator: a broker that is none": {key: kmsg.FindCoordinator, times: 1,
+		answer: func(_ *testSystem, req kmsg.Request) kmsg.Response {
+			res := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+			res.NodeID, res.Port = -1, -1
+			return res
+		}},
+	"JoinGroup: nobody, who leads nobody": {key: kmsg.JoinGroup, times: 3,
+		answer: func(_ *testSystem, req kmsg.Request) kmsg.Response {
+			res := req.ResponseKind().(*kmsg.JoinGroupResponse)
+			res.Generation = -1
 			return res
 		}},
 	"OffsetFetch: an error for a part": {key: kmsg.OffsetFetch, times: 3,
@@ -192,6 +212,22 @@ var badAnswers = map[string]badAnswer{
 		}},
 }
 
+// offsetsListed says at which offsets what is asked for is.
+func offsetsListed(req kmsg.Request, of func(at int64) int64) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, t := range req.(*kmsg.ListOffsetsRequest).Topics {
+		rt := kmsg.NewListOffsetsResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewListOffsetsResponseTopicPartition()
+			rp.Partition, rp.Offset = p.Partition, of(p.Timestamp)
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		res.Topics = append(res.Topics, rt)
+	}
+	return res
+}
+
 // laidOut is a layout of the topic, without brokers, of which something is otherwise.
 func laidOut(ts *testSystem, req kmsg.Request, otherwise func(t *kmsg.MetadataResponseTopic)) kmsg.Response {
 	res := req.ResponseKind().(*kmsg.MetadataResponse)
@@ -232,12 +268,18 @@ func testBadAnswer(t *testing.T, ts *testSystem, a *badAnswer) {
 	if cfg.Start.At = a.start; a.start == "" {
 		want = old
 	}
-	given := a.give(ts)
+	var faulty atomic.Bool
+	given := a.give(ts, &faulty)
 	r := startRunner(t, cfg)
 	if a.key == kmsg.Fetch || a.start == "" {
 		eventually(t, "the first messages came", func() bool { return r.has(want) })
 	}
 	eventually(t, "the partitions have begun", func() bool { return r.claims() == 2 })
+	if a.fault != nil {
+		eventually(t, "the first messages are committed", func() bool { return ts.unsettled(t) == 0 })
+		faulty.Store(true)
+		ts.cluster.Fault(*a.fault)
+	}
 	for i := 5; i < 10; i++ {
 		want = append(want, ts.putInto(t, topic, 0, fmt.Sprintf("%s-%d", topic, i)))
 	}

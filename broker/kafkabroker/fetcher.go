@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -77,7 +78,11 @@ func (x *fetcher) find(leader int32, os []outOfRange) {
 		}
 		first, e1 := offsetOf(firsts, o.p.partitionID)
 		end, e2 := offsetOf(ends, o.p.partitionID)
-		if err := cmp.Or(e1, e2); err != nil {
+		err := cmp.Or(e1, e2)
+		if err == nil && first > end { // it was asked first
+			err = fmt.Errorf("listing offsets: %s/%d begins at %d, and ends at %d: %w", o.p.topic, o.p.no, first, end, errShort)
+		}
+		if err != nil {
 			x.lost(err)
 			continue
 		}
