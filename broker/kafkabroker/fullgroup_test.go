@@ -15,7 +15,8 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// TestFullGroup: the group has as many members as the broker allows. Who is one too many is told so by the error's name.
+// TestFullGroup: the group has as many members as the broker allows. Who is one too many is told so by the error's name, and by
+// the setting.
 func TestFullGroup(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1, kfake.BrokerConfigs(map[string]string{"group.max.size": "1"}))
@@ -32,8 +33,8 @@ func TestFullGroup(t *testing.T) {
 	defer cancel()
 	const name = "GROUP_MAX_SIZE_REACHED"
 	_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1 << 20}, Observe: func(broker.Event) {}})
-	if err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("Open returned %v, want %s", err, name)
+	if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "group.max.size") {
+		t.Errorf("Open returned %v, want %s and the setting", err, name)
 	}
 }
 
