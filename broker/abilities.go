@@ -67,7 +67,7 @@ type Floor struct {
 type Pauser interface {
 	// Pause stops the topics; without arguments, all. errors.ErrUnsupported where it cannot be done by topic. It may be called at
 	// any time, also before Open, and does not block. A Receive that met it may still return messages of them; one that is called
-	// later does not.
+	// later does not. A source that is paused tells Down and Up all the same.
 	Pause(topics ...string) error
 	// Resume undoes Pause. It does not block.
 	Resume(topics ...string) error

@@ -122,7 +122,7 @@ func cases() []testCase {
 		{name: "DownBeforeOpen", run: downBeforeOpen, why: again},
 		{name: "DownLater", run: downLater, why: again},
 		{name: "DownAgain", setup: Setup{Lease: longLease}, run: downAgain, why: again},
-		{name: "DownPaused", setup: Setup{Lease: longLease}, run: downPaused, why: again},
+		{name: "DownPaused", run: downPaused, why: again},
 		{name: "HeartbeatsGoOn", run: heartbeatsGoOn, why: again},
 		{name: "Idle", run: idle},
 		{name: "Storm", setup: Setup{Partitions: 4}, run: storm, why: again},

@@ -28,7 +28,8 @@ type EventQueue struct {
 	// What was last said of contact; it may not be told yet.
 	known, down bool
 	downSince   time.Time
-	turn        int // where it stands in the queue, from 1 on; 0: it does not
+	asked       time.Time // when the newest question was asked that was answered
+	turn        int       // where it stands in the queue, from 1 on; 0: it does not
 }
 
 // A queuedEvent is one that was said. Of Down and Up it is decided when they are told whether they are: were that decided before,
@@ -85,10 +86,25 @@ func (q *EventQueue) Lost(err error) {
 	q.wake() // also where nothing is told yet: Tell returns when it is
 }
 
+// Unanswered is Lost of what was asked at a time, and says nothing where an answer to what was asked later has come since: the
+// question was asked of a broker that went away, and one that came back does not know it. It is for an adapter with one way to its
+// broker; where others go on without the one that is silent, Lost is right.
+func (q *EventQueue) Unanswered(asked time.Time, err error) {
+	q.mu.Lock()
+	stale := asked.Before(q.asked)
+	q.mu.Unlock()
+	if !stale {
+		q.Lost(err)
+	}
+}
+
 // Found takes note of an answer of the broker to what was asked at a time. Up is told after Open, and after each Down. An answer
 // that was on its way when contact was lost says nothing of now: an Up by it would be false.
 func (q *EventQueue) Found(asked time.Time) {
 	q.mu.Lock()
+	if asked.After(q.asked) {
+		q.asked = asked
+	}
 	up := !q.known || q.down && asked.After(q.downSince)
 	if up {
 		q.known, q.down = true, false

@@ -37,20 +37,29 @@ func TestStaleAnswer(t *testing.T) {
 			[]broker.Kind{broker.Down, broker.Down}},
 		"gone again later": {[]string{"fail", "begin", "answer", "second", "fail"}, []broker.Kind{broker.Down, broker.Up, broker.Down}},
 		"first contact":    {[]string{"begin", "answer"}, []broker.Kind{broker.Up}},
+		"no answer":        {[]string{"begin", "answer", "begin", "silence"}, []broker.Kind{broker.Up, broker.Down}},
+		"no answer of before": {[]string{"begin", "fail", "ask", "found", "silence", "second", "silence"},
+			[]broker.Kind{broker.Down, broker.Up}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got []broker.Kind
 				q := kit.NewEventQueue()
 				q.Observe(func(e broker.Event) { got = append(got, e.Kind) })
-				var began time.Time
+				var began, later time.Time
 				for _, step := range tc.steps {
 					time.Sleep(time.Millisecond)
 					switch step {
 					case "begin":
 						began = time.Now()
+					case "ask":
+						later = time.Now()
 					case "answer":
 						q.Found(began)
+					case "found":
+						q.Found(later)
+					case "silence":
+						q.Unanswered(began, errAway)
 					case "fail":
 						q.Lost(errAway)
 					case "second":

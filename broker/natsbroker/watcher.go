@@ -69,7 +69,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 	case err != nil: // nobody may be there though the connection is
 		w.away = true
 		w.side.doubt()
-		w.events.Lost(fmt.Errorf("natsbroker: looking at %s: %w", w.which(), w.link.why(err, asked)))
+		w.events.Unanswered(asked, fmt.Errorf("natsbroker: looking at %s: %w", w.which(), w.link.why(err, asked)))
 		w.link.unheard(asked)
 	case !w.side.same(now.created, info, epochOf(w.link.conn()).server):
 		w.replace(ctx, now.ses, fmt.Errorf("natsbroker: %s was deleted and made anew", w.which()))
