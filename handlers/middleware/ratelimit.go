@@ -13,13 +13,14 @@ import (
 
 // A RateLimit lets calls begin at a rate at most; its Middleware is a consumer.Middleware. One RateLimit may wrap several
 // handlers, which share it. A message that is early waits for its turn without a worker (see consumer.Defer), so that a limited
-// handler cannot take every worker from the others. It counts in this process: several processes call so many times as often.
-// Safe for concurrent use.
+// handler cannot take every worker from the others. The one that has waited longest is next, and one that went back to the broker
+// keeps none of the others waiting. It counts in this process: several processes call so many times as often. Safe for concurrent
+// use.
 type RateLimit struct {
 	mu      sync.Mutex
-	limiter *rate.Limiter
-	turns   map[message]time.Time // of those that wait
-	sweep   int                   // calls until turns are forgotten whose messages did not come
+	limiter *rate.Limiter // has the tokens; who begins takes one
+	line    turns
+	timer   *time.Timer // calls the next of the line; nil: nobody waited so far
 }
 
 // Kind is rate_limit, its name in a configuration file.
@@ -44,6 +45,7 @@ func (l *RateLimit) settings() map[string]float64 {
 // Change is Set for the settings that are named; the others stay. The error names each that is wrong, and then nothing is
 // changed. Other than with Set, per_second is above 0 and has a bound.
 func (l *RateLimit) Change(settings map[string]float64) error {
+	defer l.call()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next, err := changed(l.Kind(), l.settings(), settings)
@@ -60,7 +62,7 @@ func NewRateLimit(perSecond float64, burst int) (*RateLimit, error) {
 	if err := checkRate(perSecond, burst); err != nil {
 		return nil, err
 	}
-	return &RateLimit{limiter: newLimiter(perSecond, burst), turns: map[message]time.Time{}}, nil
+	return &RateLimit{limiter: newLimiter(perSecond, burst), line: newTurns()}, nil
 }
 
 func checkRate(perSecond float64, burst int) error {
@@ -85,12 +87,12 @@ func limitOf(perSecond float64) rate.Limit {
 	return rate.Limit(perSecond)
 }
 
-// Set changes the limit, also for messages that wait: they look again when their time is over as it was, at most 10 s. What is
-// saved up is kept, as far as the new burst has room for it.
+// Set changes the limit, at once also for messages that wait. What is saved up is kept, as far as the new burst has room for it.
 func (l *RateLimit) Set(perSecond float64, burst int) error {
 	if err := checkRate(perSecond, burst); err != nil {
 		return err
 	}
+	defer l.call()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set(perSecond, burst)
@@ -110,57 +112,94 @@ func (l *RateLimit) set(perSecond float64, burst int) {
 	}
 	next.AllowN(now, burst-min(max(0, int(whole)), burst))
 	l.limiter = next
-	clear(l.turns)
 }
 
 // Middleware defers what is early.
 func (l *RateLimit) Middleware(next consumer.Handler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
-		if wait := l.take(message{m.Claim, m.Token}, time.Now()); wait > 0 {
-			return consumer.Defer(wait, nil)
+		name := message{m.Claim, m.Token}
+		if wait := l.take(name, time.Now()); wait > 0 {
+			return consumer.Defer(wait, func(wake func() bool) { l.wait(name, wake) })
 		}
 		return next(ctx, m)
 	}
 }
 
-const (
-	// longestTurn is how far ahead a turn may be; beyond it a message looks again, for nobody knows when.
-	longestTurn = time.Hour
-	// missed is how long after its turn a message is not expected any more: it went back to the broker.
-	missed = time.Minute
-)
-
-// take takes a message's turn, or says how long until it looks again. A turn is kept for its message, so that those that wait go
-// in the order in which they came.
+// take takes a token for a message whose turn it is, or says after how long it looks again if nobody calls it before.
 func (l *RateLimit) take(m message, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sweep--; l.sweep < 0 {
-		l.forgetMissed(now)
+	defer l.arm(now) // its token is not set aside any more
+	tokens := l.line.ahead(m) + 1
+	if l.until(tokens, now) <= 0 && l.limiter.AllowN(now, 1) {
+		l.line.forget(m)
+		return 0
 	}
-	turn, waits := l.turns[m]
-	if !waits {
-		r := l.limiter.ReserveN(now, 1)
-		wait := r.DelayFrom(now)
-		if wait > longestTurn {
-			r.CancelAt(now)
-			return longestWait
-		}
-		turn = now.Add(wait)
-	}
-	if wait := turn.Sub(now); wait > 0 {
-		l.turns[m] = turn
-		return min(wait, longestWait)
-	}
-	delete(l.turns, m)
-	return 0
+	return min(l.until(tokens, now)+time.Second, longestWait)
 }
 
-func (l *RateLimit) forgetMissed(now time.Time) {
-	for m, turn := range l.turns {
-		if now.Sub(turn) > missed {
-			delete(l.turns, m)
+// until is how long until there are so many tokens if nobody takes one, and as if the burst had room for them. It needs l.mu.
+func (l *RateLimit) until(tokens int, now time.Time) time.Duration {
+	missing, perSecond := float64(tokens)-l.limiter.TokensAt(now), float64(l.limiter.Limit())
+	switch {
+	case l.limiter.Limit() == rate.Inf || missing <= 0:
+		return 0
+	case missing/perSecond > time.Hour.Seconds(): // at 0 per second, too
+		return time.Hour
+	}
+	return time.Duration(missing/perSecond*float64(time.Second)) + time.Nanosecond
+}
+
+// wait has a message wait for its turn. wake is that of consumer.Defer.
+func (l *RateLimit) wait(m message, wake func() bool) {
+	l.mu.Lock()
+	l.line.wait(m, wake, time.Now())
+	l.mu.Unlock()
+	l.call() // there may be a token since it was refused one
+}
+
+// call calls as many out of the line as there are tokens, beyond those that are set aside for who was called before.
+func (l *RateLimit) call() {
+	for {
+		l.mu.Lock()
+		now := time.Now()
+		wait, some := l.next(now)
+		if !some || wait > 0 {
+			l.arm(now)
+			l.mu.Unlock()
+			return
+		}
+		t, wake := l.line.call(now)
+		l.mu.Unlock()
+		if !wake() {
+			l.mu.Lock()
+			l.line.miss(t)
+			l.mu.Unlock()
 		}
 	}
-	l.sweep = max(1024, len(l.turns))
+}
+
+// next is how long until the first of the line is to be called, if there is one. It needs l.mu.
+func (l *RateLimit) next(now time.Time) (wait time.Duration, some bool) {
+	l.line.missLate(now)
+	if l.line.waiting.Len() == 0 {
+		return 0, false
+	}
+	wait = l.until(l.line.called.Len()+1, now)
+	if first := l.line.called.Front(); first != nil && wait > 0 { // it may not come, and with it the token that is for it
+		wait = min(wait, first.Value.(*turn).since.Add(lookAgain).Sub(now))
+	}
+	return wait, true
+}
+
+// arm has the next of the line called in its time. It needs l.mu.
+func (l *RateLimit) arm(now time.Time) {
+	wait, some := l.next(now)
+	switch {
+	case !some:
+	case l.timer == nil:
+		l.timer = time.AfterFunc(wait, l.call)
+	default:
+		l.timer.Reset(wait)
+	}
 }
