@@ -115,6 +115,8 @@ type (
 		Topic     string
 		Partition int32
 		Waiting   int
+		// First waits right behind the one that keeps them waiting; nil: that has just ended.
+		First *Message
 	}
 
 	// Unordered: a message without a key came, the first since Run began, in an order by key: it and those like it are handled in no

@@ -50,6 +50,12 @@ func (a *assigned) remove(c *broker.Claim) {
 	delete(a.claims, c)
 }
 
+func (a *assigned) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.claims)
+}
+
 func (a *assigned) all() []*broker.Claim {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,6 +148,16 @@ func (fs feeds) lag() (sum broker.Lag) {
 		}
 	}
 	return sum
+}
+
+// claims is how many the sources have, that of the retry topics not counted.
+func (fs feeds) claims() (n int) {
+	for _, f := range fs {
+		if !f.retries {
+			n += f.assigned.len()
+		}
+	}
+	return n
 }
 
 // floors are those of all sources, that of the retry topics too.

@@ -41,10 +41,16 @@ type Stats struct {
 	Unordered int64
 	// InFlight: received and not settled: queued, running, parked, or on their way to the dead letters.
 	InFlight int64
-	// Parked wait here for their next attempt, or are deferred.
-	Parked int
+	// Parked wait here for their next attempt, or are deferred; PutOff of these did not fail: their handler, or a limit around it,
+	// deferred them.
+	Parked, PutOff int
 	// Lanes is how many keys or partitions are at large in an order, and Waiting how many messages wait for their turn in them.
 	Lanes, Waiting int
+	// FullLanes have so many that wait in them that nothing more is taken of their partition, or of their source: see Lane.
+	FullLanes int
+	// Claims is how many claims the sources have, those of the retry topics not counted. 0 while running: it has nothing to read,
+	// since other processes have it all, or did until now.
+	Claims int
 	// Stuck handlers that were replaced and have not returned.
 	Stuck int
 	// LastProgress is when a handler last returned nil; zero: never.
@@ -77,17 +83,19 @@ func (f *figures) stats() Stats {
 		Retried: n.retried.Load(), RetryPublished: n.retryPublished.Load(), Deferred: n.deferred.Load(),
 		DeadLettered: n.deadLettered.Load(), LettersDelayed: f.letters.delayed(),
 		GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
-		InFlight: f.till.held.Load(), Parked: f.parked.len(), Stuck: int(f.workers.stuck.Load()),
+		InFlight: f.till.held.Load(), Parked: f.parked.len(), PutOff: f.parked.putOffs(),
+		Claims: f.feeds.claims(), Stuck: int(f.workers.stuck.Load()),
 	}
 	for _, t := range f.claims.lanes.all() {
-		n, waiting := t.size()
-		s.Lanes, s.Waiting = s.Lanes+n, s.Waiting+waiting
+		n, waiting, full := t.size()
+		s.Lanes, s.Waiting, s.FullLanes = s.Lanes+n, s.Waiting+waiting, s.FullLanes+full
 	}
 	if at := f.tell.progress.Load(); at != 0 {
 		s.LastProgress = f.tell.clock.wall(at).Truncate(time.Millisecond) // the same at nearly each look
 	}
 	s.Lag = f.feeds.lag()
 	s.Pool = f.queue.stats()
+	s.PutOff = min(s.PutOff, s.Parked) // they were looked at one after the other
 	return s
 }
 

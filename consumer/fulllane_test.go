@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -271,6 +272,58 @@ func TestALaneThawsBeforeItsClaimIsHeld(t *testing.T) {
 		}
 		if err := r.end(); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// The figures say of what is in hand what it waits for: the one before it, a limit, or its next attempt.
+func TestFiguresTellWhatWaits(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		for _, key := range append(slices.Repeat([]string{"slow"}, 40), "limited", "bad") {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(key)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var limited atomic.Bool
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 39}, Retry: consumer.Retry{MaxAttempts: 2},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				switch string(m.Key) {
+				case "slow":
+					time.Sleep(time.Minute)
+				case "bad":
+					if m.Runs == 0 {
+						return consumer.RetryAfter(errors.New("bad"), time.Hour)
+					}
+				case "limited":
+					if limited.CompareAndSwap(false, true) {
+						return consumer.Defer(time.Hour, nil)
+					}
+				}
+				return nil
+			}})
+		if n := r.Stats().Claims; n != 0 {
+			t.Errorf("%d claims before it has run", n)
+		}
+		time.Sleep(30 * time.Second)
+		s := r.Stats()
+		if s.Claims == 0 || s.FullLanes != 1 || s.Waiting != 39 || s.PutOff != 1 || s.Parked != s.PutOff+1 && s.Parked != s.PutOff {
+			t.Errorf("%d claims, %d full lanes, %d wait in lanes, %d parked, %d of them put off", s.Claims, s.FullLanes, s.Waiting,
+				s.Parked, s.PutOff)
+		}
+		events := eventsOf[consumer.LaneFull](r.journal)
+		if len(events) != 1 || events[0].First == nil || string(events[0].First.Key) != "slow" {
+			t.Errorf("told %+v, want the first that waits behind the slow one", events)
+		}
+		time.Sleep(3 * time.Hour)
+		if s := r.Stats(); s.FullLanes != 0 || s.PutOff != 0 || s.Parked != 0 || s.InFlight != 0 {
+			t.Errorf("in the end %d full lanes, %d put off of %d parked, %d in flight", s.FullLanes, s.PutOff, s.Parked, s.InFlight)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Stats().Claims; n != 0 {
+			t.Errorf("%d claims after its end", n)
 		}
 	})
 }

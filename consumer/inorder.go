@@ -35,8 +35,8 @@ func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Mes
 	if all != nil && n < len(ms) {
 		in.till.absorb(k, all)
 	}
-	if crowded {
-		in.laneCrowded(k)
+	if crowded != 0 {
+		in.laneCrowded(k, crowded)
 	}
 	if full {
 		in.laneFull(submits, k)
@@ -58,9 +58,9 @@ const (
 )
 
 // laneCrowded says that a lane has reached its limit, and makes room where the policy says so.
-func (in *intake) laneCrowded(k *claim) {
-	_, waiting := k.lanes.size()
-	in.tell.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting})
+func (in *intake) laneCrowded(k *claim, number uint64) {
+	_, waiting, _ := k.lanes.size()
+	in.tell.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting, First: k.lanes.first(number)})
 	in.retries.makeRoom(k)
 }
 

@@ -58,7 +58,7 @@ func (ts *laneTables) sweep() {
 		if t.users > 0 {
 			continue
 		}
-		if n, _ := t.size(); n == 0 {
+		if n, _, _ := t.size(); n == 0 {
 			delete(ts.by, key)
 		}
 	}
@@ -104,16 +104,18 @@ func newLanes(l Lane, spares laneSpares) *lanes {
 }
 
 // add takes messages in, in their order. Those that may start come to the front of ms, in their order, and their numbers to the
-// front of numbers; n is how many. The others are copied into their lanes; crowded says whether one of these lanes became so,
-// full whether one is.
-func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, crowded, full bool) {
+// front of numbers; n is how many. The others are copied into their lanes; crowded is the number of one of these that became so,
+// 0: none did; full says whether one is.
+func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, crowded uint64, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range ms {
 		if number := numbers[i]; number != 0 {
 			if at, made := t.table.add(number); !made {
 				became, is := t.push(at, k, &ms[i], st)
-				crowded, full = crowded || became, full || is
+				if full = full || is; became {
+					crowded = number
+				}
 				continue
 			}
 		}
@@ -261,6 +263,20 @@ func (t *lanes) keep(numbers []uint64) {
 	}
 }
 
+// first is a copy of what has waited longest in a lane; nil: nothing waits.
+func (t *lanes) first(number uint64) *Message {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.table.numbers) == 0 {
+		return nil
+	}
+	c := t.table.waiting(t.table.find(number))
+	if c == nil || c.n == 0 {
+		return nil
+	}
+	return c.first.ms[0].Clone()
+}
+
 // crowded says whether a lane is.
 func (t *lanes) crowded(number uint64) bool {
 	t.mu.Lock()
@@ -279,11 +295,11 @@ func (t *lanes) stillFull() bool {
 	return t.full > 0
 }
 
-// size is how many lanes there are, and how many messages wait in them.
-func (t *lanes) size() (n, waiting int) {
+// size is how many lanes there are, how many messages wait in them, and how many lanes are full.
+func (t *lanes) size() (n, waiting, full int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.table.n, t.waiting
+	return t.table.n, t.waiting, t.full
 }
 
 // each calls do with each message that waits, under the lock.

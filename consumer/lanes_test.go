@@ -75,7 +75,7 @@ func TestLanesAgainstModel(t *testing.T) {
 				if !slices.Equal(got, starts) {
 					t.Fatalf("%v start, want %v", got, starts)
 				}
-				if crowded != becomes || full != is {
+				if (crowded != 0) != becomes || full != is {
 					t.Fatalf("add says crowded %v, full %v; want %v, %v", crowded, full, becomes, is)
 				}
 			},
@@ -187,9 +187,9 @@ func TestLanesAgainstModel(t *testing.T) {
 						t.Fatalf("lane %d with %d waiting, limit %d: crowded %v", number, len(offsets)-1, limit, got)
 					}
 				}
-				if n, w := l.size(); n != len(model) || w != waiting || l.full != len(fulls.lanes) ||
+				if n, w, full := l.size(); n != len(model) || w != waiting || full != len(fulls.lanes) ||
 					l.stillFull() != (len(fulls.lanes) > 0) {
-					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, l.full, len(model), waiting, len(fulls.lanes))
+					t.Fatalf("%d lanes, %d waiting, %d full; want %d, %d, %d", n, w, full, len(model), waiting, len(fulls.lanes))
 				}
 				if len(model) == 0 && len(l.table.numbers) > keptSlots {
 					t.Fatalf("%d slots for no lane", len(l.table.numbers))

@@ -168,8 +168,10 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 	case Skipped:
 		return at(z, e.Message).Str("reason", e.Reason)
 	case LaneFull:
-		z = z.Str("topic", e.Topic).Int("waiting", e.Waiting)
-		if e.Partition >= 0 {
+		if z = z.Int("waiting", e.Waiting); e.First != nil {
+			return at(z, e.First)
+		}
+		if z = z.Str("topic", e.Topic); e.Partition >= 0 {
 			z = z.Int32("partition", e.Partition)
 		}
 		return z

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -14,6 +15,9 @@ type parked struct {
 	failed Failed // why it waits; without a Message: it was deferred
 	due    time.Time
 }
+
+// deferred says whether it did not fail, but was deferred.
+func (p *parked) deferred() bool { return p.failed.Message == nil }
 
 // rest gives it back with the rest of its delay; in an order with none, or those behind it would come first.
 func (p *parked) rest(now time.Time) broker.Back {
@@ -29,6 +33,8 @@ type parking struct {
 	till *till
 	tell *teller
 	due  *schedule[parked]
+
+	deferred atomic.Int64 // of what is held
 }
 
 func newParking(tell *teller, t *till) *parking {
@@ -39,7 +45,17 @@ func newParking(tell *teller, t *till) *parking {
 func (p *parking) run(ctx context.Context) { p.due.run(ctx, p.leave) }
 
 // leave queues a message whose delay has passed.
-func (p *parking) leave(x parked) { p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.first) }
+func (p *parking) leave(x parked) {
+	p.left(x)
+	p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.first)
+}
+
+// left counts what is held no more.
+func (p *parking) left(x parked) {
+	if x.deferred() {
+		p.deferred.Add(-1)
+	}
+}
 
 // hold holds a copy of a message that failed until its delay has passed. It says whether it does: where nothing of the claim may
 // start any more, it gives the message back.
@@ -61,7 +77,9 @@ func (p *parking) hold(x item, f Failed) bool {
 func (p *parking) putOff(x item, e *deferError) {
 	one := parked{item: x.keep(), due: time.Now().Add(e.wait)}
 	var held *due[parked]
+	p.deferred.Add(1) // before it can leave
 	if !x.k.whileOpen(func() { held = p.due.add(one.due, one) }) {
+		p.deferred.Add(-1)
 		p.till.giveBack(x.k, x.back(x.m.Runs), x.lane, x.k.why())
 		return
 	}
@@ -85,16 +103,23 @@ func (p *parking) putOff(x item, e *deferError) {
 
 // take takes out what failed, did not only ask to wait, and matches.
 func (p *parking) take(match func(parked) bool) []parked {
-	return p.due.take(func(x parked) bool { return x.failed.Message != nil && match(x) })
+	return p.due.take(func(x parked) bool { return !x.deferred() && match(x) })
 }
 
 // takeOf takes out all of a claim.
 func (p *parking) takeOf(k *claim) []parked {
-	return p.due.take(func(x parked) bool { return x.k == k })
+	all := p.due.take(func(x parked) bool { return x.k == k })
+	for _, x := range all {
+		p.left(x)
+	}
+	return all
 }
 
 // len is how many are parked.
 func (p *parking) len() int { return p.due.len() }
+
+// putOffs is how many of these are deferred.
+func (p *parking) putOffs() int { return int(p.deferred.Load()) }
 
 // each calls do with each of their messages, under the lock.
 func (p *parking) each(do func(*Message)) { p.due.each(func(x parked) { do(x.m) }) }

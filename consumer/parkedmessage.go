@@ -33,7 +33,7 @@ func (f *figures) parkedMessages(n int) []ParkedMessage {
 		all = append(all, ParkedMessage{
 			Topic: p.m.Topic, Partition: p.m.Partition, Offset: p.m.Offset, ID: p.m.ID(), Attempt: max(p.m.Attempt, p.m.Runs+1),
 			Key: key, KeyBytes: bytes,
-			Due: p.due, Deferred: p.failed.Message == nil, Class: p.failed.Class, Err: p.failed.Err,
+			Due: p.due, Deferred: p.deferred(), Class: p.failed.Class, Err: p.failed.Err,
 		})
 	})
 	slices.SortFunc(all, func(a, b ParkedMessage) int { return a.Due.Compare(b.Due) })
