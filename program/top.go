@@ -37,8 +37,9 @@ func newTop(p Parts) *cobra.Command {
 			"rates, workers, and the last\n" +
 			"decision about their number, with its reason. On a terminal the table is drawn anew in its place. The page on the same " +
 			"address,\n" +
-			"/ui/, shows more. The rates are those since the look before, so the first table has none. RETRY is\n" +
-			"what waits there for its next attempt, DEAD the dead letters since the program started.",
+			"/ui/, shows more. The rates are those since the look before, so the first table has none. Of what\n" +
+			"is IN FLIGHT, RETRY has failed and waits for its next attempt, PUT OFF waits for a limit, and BEHIND for the message\n" +
+			"before it in its order. DEAD are the dead letters since the program started.",
 		Example: "  longshore top -c c.yaml\n  longshore top --address 127.0.0.1:8080 --once",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return errors.Join(noArgs(cmd, args), asUsage(t.check()))
@@ -144,6 +145,8 @@ type topRow struct {
 	Workers  struct{ Busy, Idle, Stuck int }
 	InFlight int64  `json:"in_flight"`
 	Parked   int    `json:"parked"`
+	PutOff   int    `json:"put_off"`
+	Behind   int    `json:"lane_waiting"`
 	Lag      *int64 `json:"lag"`
 	Handled  int64  `json:"handled"`
 	Failed   int64  `json:"failed"`
@@ -201,11 +204,13 @@ func (t *topTable) keep(rows []topRow, now time.Time) {
 func (t *topTable) print(rows []topRow, now time.Time) error {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CONSUMER\tSTATE\tWAITING\tHANDLED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\tIN FLIGHT\tRETRY\tDEAD\tLAST DECISION")
+	fmt.Fprintln(w, "CONSUMER\tSTATE\tWAITING\tHANDLED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\t"+
+		"IN FLIGHT\tRETRY\tPUT OFF\tBEHIND\tDEAD\tLAST DECISION")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%s\n", escape(r.Consumer), r.state(), figure(r.Lag),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", escape(r.Consumer), r.state(), figure(r.Lag),
 			t.rate(r, now, topRow.handled), t.rate(r, now, topRow.failed),
-			r.Workers.Busy+r.Workers.Idle, r.Limits.Max, r.Workers.Busy, r.Workers.Stuck, r.InFlight, r.Parked, r.Dead, r.decision())
+			r.Workers.Busy+r.Workers.Idle, r.Limits.Max, r.Workers.Busy, r.Workers.Stuck, r.InFlight,
+			r.Parked-r.PutOff, r.PutOff, r.Behind, r.Dead, r.decision())
 	}
 	if err := w.Flush(); err != nil {
 		return err

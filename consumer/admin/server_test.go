@@ -269,7 +269,8 @@ func TestControls(t *testing.T) {
 func TestConsumer(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	orders := &fakeTarget{stats: consumer.Stats{
-		State: consumer.Running, Paused: true, InFlight: 5, Parked: 2, Lag: broker.Lag{Waiting: 12, Unsettled: 17,
+		State: consumer.Running, Paused: true, InFlight: 5, Parked: 2, PutOff: 1, Waiting: 6,
+		FullLanes: 1, Claims: 3, Lag: broker.Lag{Waiting: 12, Unsettled: 17,
 			At: at}, LastProgress: at,
 		Pool: pool.Stats{Min: 1, Max: 8, Live: 3, Busy: 2, Stuck: 1, Backlog: 1, Done: 7, Work: 1500 * time.Millisecond,
 			Decisions: 1, Last: pool.Decision{From: 1, Target: 3, Reason: pool.ReasonLimit, Detail: "fixed", At: at}},
@@ -282,7 +283,7 @@ func TestConsumer(t *testing.T) {
 	for name, want := range map[string]string{
 		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,` +
 			`"idle":1,"stuck":1},` +
-			`"in_flight":5,"queued":1,"parked":2,"runs":7,"run_seconds":1.5,` +
+			`"in_flight":5,"queued":1,"parked":2,"put_off":1,"lane_waiting":6,"full_lanes":1,"claims":3,"runs":7,"run_seconds":1.5,` +
 			`"handled":7,"failed":3,"dead_lettered":2,"dead_letters_delayed":4,"decision":{"from":1,"to":3,"why":"at a limit: ` +
 			`fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
 			`"last_progress":"2026-03-01T12:00:00Z",` +
@@ -290,8 +291,8 @@ func TestConsumer(t *testing.T) {
 			`"open_since":null}}}`,
 		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,` +
 			`"idle":0,"stuck":0},` +
-			`"in_flight":0,"queued":0,"parked":0,"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,` +
-			`"dead_letters_delayed":0,"decision":null,` +
+			`"in_flight":0,"queued":0,"parked":0,"put_off":0,"lane_waiting":0,"full_lanes":0,"claims":0,` +
+			`"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,"dead_letters_delayed":0,"decision":null,` +
 			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null,"breakers":{}}`,
 	} {
 		a := get(t, url+"/consumers/"+name)

@@ -16,10 +16,17 @@ type status struct {
 	Ready   bool    `json:"ready"`
 	Limits  bounds  `json:"limits"`
 	Workers workers `json:"workers"`
-	// Messages received here and not settled, and of these what waits for a worker, and for its next attempt.
+	// Messages received here and not settled, and of these what waits for a worker, and for its next attempt; put_off of those
+	// did not fail, and lane_waiting waits for the one before it in its order.
 	InFlight int64 `json:"in_flight"`
 	Queued   int   `json:"queued"`
 	Parked   int   `json:"parked"`
+	PutOff   int   `json:"put_off"`
+	Behind   int   `json:"lane_waiting"`
+	// FullLanes take in nothing more.
+	FullLanes int `json:"full_lanes"`
+	// Claims are the partitions that it has; 1 or 0 where there are none. With 0 it stands by.
+	Claims int `json:"claims"`
 	// Messages that handlers returned from since the start, and the time of these: what a worker can do follows from it.
 	Runs       int64   `json:"runs"`
 	RunSeconds float64 `json:"run_seconds"`
@@ -105,7 +112,8 @@ func (s *Server) statusOf(name string, t Target) status {
 		Name: name, State: st.State.String(), Paused: st.Paused, Ready: t.Ready(),
 		Limits:   bounds{st.Pool.Min, st.Pool.Max},
 		Workers:  workers{Busy: st.Pool.Busy, Idle: max(0, st.Pool.Live-st.Pool.Busy), Stuck: st.Pool.Stuck},
-		InFlight: st.InFlight, Queued: st.Pool.Backlog, Parked: st.Parked,
+		InFlight: st.InFlight, Queued: st.Pool.Backlog, Parked: st.Parked, PutOff: st.PutOff,
+		Behind: st.Waiting, FullLanes: st.FullLanes, Claims: st.Claims,
 		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, LettersDelayed: st.LettersDelayed,
 		Decision: decisionOf(st.Pool),
 		Runs:     st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),

@@ -84,14 +84,18 @@ func (d *descs) addGauges(desc describer) {
 	gauge("in_flight_messages", "Messages received and not settled.", func(s consumer.Stats) float64 { return float64(s.InFlight) })
 	gauge("queue_messages", "Messages that wait here for a worker.",
 		func(s consumer.Stats) float64 { return float64(s.Pool.Backlog) })
-	gauge("parked_messages", "Messages that wait here for their next attempt.",
+	gauge("parked_messages", "Messages that wait here for their next attempt, put off ones included.",
 		func(s consumer.Stats) float64 { return float64(s.Parked) })
+	gauge("put_off_messages", "Messages that wait here since a limit, or their handler, put them off; they did not fail.",
+		func(s consumer.Stats) float64 { return float64(s.PutOff) })
 	gauge("delayed_dead_letters", "Dead letters that could not be stored so far, and are held here and tried again.",
 		func(s consumer.Stats) float64 { return float64(s.LettersDelayed) })
 	gauge("lanes", "Keys or partitions that have a message at large, where there is an order.",
 		func(s consumer.Stats) float64 { return float64(s.Lanes) })
 	gauge("lane_waiting_messages", "Messages that wait here for the one before them in their order.",
 		func(s consumer.Stats) float64 { return float64(s.Waiting) })
+	gauge("full_lanes", "Lanes that are full: nothing more is taken of their partition, or of their source.",
+		func(s consumer.Stats) float64 { return float64(s.FullLanes) })
 	gauge("stuck_handlers", "Handlers that were replaced and have not returned.",
 		func(s consumer.Stats) float64 { return float64(s.Stuck) })
 	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",

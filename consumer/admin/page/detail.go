@@ -79,14 +79,11 @@ func (d *details) detailView(r *http.Request, w *watched) detailView {
 	v.Lag, v.LagAge, v.State = unknown(v.Stats.Lag.Waiting), oldLag(v.Stats.Lag, v.Now), stateText(v.Stats)
 	latest := w.history.latest(trendSeconds)
 	v.Glance, v.Figures = w.glance(v.Stats, latest, v.Now), last(latest)
-	if c, ok := t.(concerned); ok {
-		v.Concerns = c.Concerns()
-	}
+	v.Concerns = concernsOf(t, v.Stats)
 	if o, ok := t.(open); ok {
 		v.Open, v.Claims, v.Calls, v.Parked = true, o.Claims(), o.Calls(shownCalls), o.Parked(shownParked)
 		v.Concerns = append(v.Concerns, stalled(v.Claims)...)
 	}
-	v.Concerns = append(v.Concerns, delayed(v.Stats)...)
 	v.Keys = v.Member && !d.hideKeys
 	v.Decisions, v.Failures = w.diary.newest(shownDecisions, shownFailures)
 	v.Workers = workersText(v.Stats, v.Decisions, v.Now)

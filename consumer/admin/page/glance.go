@@ -25,16 +25,19 @@ const trendSeconds = 20
 // seenRuns is how many runs have to fail before most runs are said to: one message with all of its tries is not most.
 const seenRuns = 10
 
+// A look is what a glance is made of.
+type look struct {
+	stats  consumer.Stats
+	ready  bool
+	broken string        // what brokenOf says
+	limits []string      // of its handlers, by name
+	oldest time.Duration // how old the oldest message in hand is; 0: unknown
+	latest []sample
+}
+
 // glance says whether a consumer keeps up, or what is worse than a lag: that what it handles fails, or does not come to an end.
-// broken is what brokenOf says, latest are its last samples.
-func glance(s consumer.Stats, ready bool, broken string, latest []sample) Glance {
-	waiting := "an unknown number of messages waits"
-	if s.Lag.Waiting >= 0 {
-		waiting = messages(s.Lag.Waiting) + " at the broker"
-	}
-	if s.Pool.Backlog > 0 {
-		waiting += fmt.Sprintf(", and %s here", chart.Whole(int64(s.Pool.Backlog)))
-	}
+func glance(l look) Glance {
+	s, waiting := l.stats, waitingText(l.stats)
 	switch {
 	case s.State != consumer.Running && s.InFlight > 0:
 		return Glance{"warn", fmt.Sprintf("It is %s, with %s in hand.", s.State, counted(s.InFlight))}
@@ -42,28 +45,35 @@ func glance(s consumer.Stats, ready bool, broken string, latest []sample) Glance
 		return Glance{"warn", "It is " + s.State.String() + "."}
 	case s.Paused:
 		return Glance{"warn", "It is paused and takes no messages: " + waiting + "."}
-	case !ready:
+	case !l.ready:
 		return Glance{"bad", "It has no contact with its broker."}
-	case broken != "": // calls that wait for it look as handlers that hang
-		return Glance{"bad", broken + " " + capital(waiting) + "."}
+	case l.broken != "": // calls that wait for it look as handlers that hang
+		return Glance{"bad", l.broken + " " + capital(waiting) + "."}
+	case s.Claims == 0 && s.InFlight == 0:
+		return Glance{"good", "It stands by: other processes have all that it reads."}
 	}
-	t := trendOf(latest)
-	if t.failed > t.handled && t.failed*float64(len(latest)) >= seenRuns {
+	t := trendOf(l.latest)
+	if t.mostFail(len(l.latest)) {
 		return Glance{"bad", fmt.Sprintf("Most runs fail: %s a second, and %s messages a second are handled. %s.",
-			chart.Number(t.failed), chart.Number(t.handled), capital(waiting))}
+			chart.Number(t.lately.failed), chart.Number(t.lately.handled), capital(waiting))}
 	}
-	if standsStill(s, t, latest) {
-		return still(s, t, waiting)
+	if standsStill(s, t, l.latest) {
+		return still(l, t, waiting)
 	}
-	if s.Lag.Waiting < 0 {
-		return Glance{"warn", "How much waits at the broker is not known yet."}
-	}
+	return paceOf(l, t, waiting)
+}
+
+// paceOf says whether what waits becomes more, at the broker and here.
+func paceOf(l look, t trend, waiting string) Glance {
 	now := t.lag
 	if math.IsNaN(now) {
-		now = float64(s.Lag.Waiting) + float64(s.Pool.Backlog)
+		now = float64(max(0, l.stats.Lag.Waiting)) + float64(l.stats.Pool.Backlog) + float64(kept(l.stats))
 	}
+	few := now <= math.Max(10, t.handled) // a second's work
 	switch {
-	case now <= math.Max(10, t.handled): // a second's work
+	case l.stats.Lag.Waiting < 0 && few:
+		return Glance{"warn", "How much waits at the broker is not known yet."}
+	case few:
 		return Glance{"good", "It keeps up: " + waiting + "."}
 	case t.slope < -math.Max(1, now/600):
 		left := time.Duration(now / -t.slope * float64(time.Second))
@@ -71,10 +81,39 @@ func glance(s consumer.Stats, ready bool, broken string, latest []sample) Glance
 			chart.Number(math.Round(-t.slope)), duration(left))}
 	case t.grows():
 		return Glance{"bad", fmt.Sprintf("It falls behind: %s, %s more a second. %s", waiting, chart.Number(math.Round(t.slope)),
-			bound(s))}
+			bound(l))}
 	}
-	return Glance{"warn", fmt.Sprintf("It holds its distance: %s. %s", waiting, bound(s))}
+	return Glance{"warn", fmt.Sprintf("It holds its distance: %s. %s", waiting, bound(l))}
 }
+
+// waitingText says how many messages wait, and for what: at the broker, and here.
+func waitingText(s consumer.Stats) string {
+	parts := []string{"an unknown number of messages waits at the broker"}
+	if s.Lag.Waiting >= 0 {
+		parts[0] = messages(s.Lag.Waiting) + " at the broker"
+	}
+	for _, one := range []struct {
+		n     int
+		where string
+	}{
+		{s.Pool.Backlog, "here"},
+		{s.Waiting, "here behind others in their order"},
+		{s.PutOff, "here until a limit lets them through"},
+		{retries(s), "here for their next attempt"},
+	} {
+		if one.n > 0 {
+			parts = append(parts, chart.Whole(int64(one.n))+" "+one.where)
+		}
+	}
+	last := len(parts) - 1
+	if last == 0 {
+		return parts[0]
+	}
+	return strings.Join(parts[:last], ", ") + ", and " + parts[last]
+}
+
+// kept is how many messages wait here for something else than a worker: the one before them, a limit, or their next attempt.
+func kept(s consumer.Stats) int { return s.Waiting + s.Parked }
 
 // brokenOf says which circuit breakers are not closed, and for how long; "" where all are.
 func brokenOf(breakers map[string]admin.Breaker, now time.Time) string {
@@ -96,32 +135,67 @@ func brokenOf(breakers map[string]admin.Breaker, now time.Time) string {
 }
 
 // standsStill says whether messages wait behind handlers of which none has finished one for as long as is looked at. Who had
-// nothing to do for a part of that time finished nothing in it, either.
+// nothing to do for a part of that time finished nothing in it, either. Behind a full lane other workers may have nothing to do.
 func standsStill(s consumer.Stats, t trend, latest []sample) bool {
 	idle := func(x sample) bool { return x.busy == 0 }
-	return len(latest) == trendSeconds && t.settled == 0 && s.Pool.Busy > 0 && s.Pool.Busy >= s.Pool.Live &&
-		(s.Lag.Waiting > 0 || s.Pool.Backlog > 0) && !slices.ContainsFunc(latest, idle)
+	return len(latest) == trendSeconds && t.settled == 0 && s.Pool.Busy > 0 && (s.Pool.Busy >= s.Pool.Live || s.FullLanes > 0) &&
+		(s.Lag.Waiting > 0 || s.Pool.Backlog > 0 || s.Waiting > 0) && !slices.ContainsFunc(latest, idle)
 }
 
 // still tells of that. Handlers may be meant to take long, so it is bad only where the lag grows meanwhile.
-func still(s consumer.Stats, t trend, waiting string) Glance {
-	g := Glance{"warn", fmt.Sprintf("Nothing was finished for %d s, and %s. %s", trendSeconds, allOf(s.Pool.Live), capital(waiting))}
+func still(l look, t trend, waiting string) Glance {
+	g := Glance{"warn", fmt.Sprintf("Nothing was finished for %d s, and %s. %s", trendSeconds, inHandlers(l.stats),
+		capital(waiting))}
 	if t.grows() {
 		g.Level, g.Text = "bad", g.Text+", "+chart.Number(math.Round(t.slope))+" more a second"
 	}
 	g.Text += "."
+	if why := heldUp(l); why != "" {
+		g.Text += " " + why
+	}
 	return g
 }
 
 // bound says what keeps it from doing more, as far as that can be seen.
-func bound(s consumer.Stats) string {
+func bound(l look) string {
+	s, why := l.stats, heldUp(l)
 	switch {
+	case why != "":
+		return why
 	case s.Pool.Busy >= s.Pool.Live && s.Pool.Live >= s.Pool.Max:
 		return fmt.Sprintf("All %d workers are busy, which is as many as it may have.", s.Pool.Max)
 	case s.Pool.Busy >= s.Pool.Live:
 		return "All workers are busy."
 	}
 	return "Not all workers are busy."
+}
+
+// heldUp says what else than its workers most of it waits for; "": nothing that can be seen.
+func heldUp(l look) string {
+	s := l.stats
+	most := func(n int) bool { return n > 0 && 2*int64(n) > s.InFlight }
+	why := ""
+	switch {
+	case s.FullLanes == 1:
+		why = "A lane is full: what it is of takes in nothing more until the message at its head is done."
+	case s.FullLanes > 1:
+		why = fmt.Sprintf("%s lanes are full: what they are of takes in nothing more until the messages at their heads are done.",
+			chart.Whole(int64(s.FullLanes)))
+	case most(s.PutOff) && len(l.limits) > 0:
+		why = "Most of what is here waits for a limit: " + plain(strings.Join(l.limits, ", "), fieldBytes) + "."
+	case most(s.PutOff):
+		why = "Most of what is here was put off by its handler."
+	case most(s.Waiting):
+		why = "Most of what is here waits for the message before it in its order, and more workers do not help."
+	case most(retries(s)):
+		why = "Most of what is here has failed and waits for its next attempt."
+	default:
+		return ""
+	}
+	if l.oldest >= time.Minute {
+		why += " The oldest message here is " + duration(l.oldest) + " old."
+	}
+	return why
 }
 
 // stalled are the claims that take nothing in, since one message is not finished and too much behind it is.
@@ -133,6 +207,15 @@ func stalled(claims []consumer.ClaimStatus) (all []string) {
 		}
 	}
 	return all
+}
+
+// concernsOf are what is wrong with a consumer beside what its glance says: a place for dead letters that is not there, and dead
+// letters that cannot be stored.
+func concernsOf(t admin.Target, s consumer.Stats) (all []string) {
+	if c, ok := t.(concerned); ok {
+		all = c.Concerns()
+	}
+	return append(all, delayed(s)...)
 }
 
 // delayed tells of dead letters that cannot be stored.
@@ -149,18 +232,24 @@ type trend struct {
 	lag                      float64 // what waits, there and here: the latest; NaN: unknown
 	slope                    float64 // how fast it grows a second
 	handled, failed, settled float64 // a second
+	lately                   struct{ handled, failed float64 }
 }
 
 func trendOf(latest []sample) (t trend) {
 	latest = latest[max(0, len(latest)-trendSeconds):]
+	recent := latest[max(0, len(latest)-trendSeconds/4):]
+	for _, x := range recent {
+		n := float64(len(recent))
+		t.lately.handled, t.lately.failed = t.lately.handled+x.handled/n, t.lately.failed+x.failed/n
+	}
 	for _, x := range latest {
 		n := float64(len(latest))
 		t.handled, t.failed, t.settled = t.handled+x.handled/n, t.failed+x.failed/n, t.settled+x.settled/n
 	}
 	t.lag, t.slope = slopeOf(latest)
 	// After a burst it has grown in all, and falls by now.
-	if _, recent := slopeOf(latest[max(0, len(latest)-trendSeconds/4):]); recent < 0 && t.slope > 0 {
-		t.slope = recent
+	if _, slope := slopeOf(recent); slope < 0 && t.slope > 0 {
+		t.slope = slope
 	}
 	return t
 }
@@ -174,7 +263,7 @@ func slopeOf(latest []sample) (last, slope float64) {
 		if math.IsNaN(x.lag) {
 			continue
 		}
-		last = x.lag + x.queued
+		last = x.lag + x.queued + x.kept
 		if math.IsNaN(first) {
 			first, from = last, x.at
 		}
@@ -183,6 +272,11 @@ func slopeOf(latest []sample) (last, slope float64) {
 		}
 	}
 	return last, slope
+}
+
+// mostFail says whether most runs do, of so many samples and still in the last ones: what is over is not said any more.
+func (t trend) mostFail(samples int) bool {
+	return t.failed > t.handled && t.failed*float64(samples) >= seenRuns && t.lately.failed > t.lately.handled
 }
 
 // grows says whether the lag does, more than by what it wavers.
@@ -202,11 +296,15 @@ func workersText(s consumer.Stats, last []Decision, now time.Time) string {
 	return text
 }
 
-func allOf(workers int) string {
-	if workers == 1 {
+// inHandlers says how many workers are.
+func inHandlers(s consumer.Stats) string {
+	switch {
+	case s.Pool.Live == 1:
 		return "its only worker is in a handler"
+	case s.Pool.Busy < s.Pool.Live:
+		return fmt.Sprintf("%d of %d workers are in handlers", s.Pool.Busy, s.Pool.Live)
 	}
-	return fmt.Sprintf("all %d workers are in handlers", workers)
+	return fmt.Sprintf("all %d workers are in handlers", s.Pool.Live)
 }
 
 func messages(n int64) string {

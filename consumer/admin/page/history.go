@@ -21,6 +21,7 @@ type sample struct {
 	settled           float64 // a second: handled, skipped, or stored elsewhere
 	lag               float64 // NaN: unknown
 	queued            float64 // wait here for a worker
+	kept              float64 // wait here for something else
 	busy, live, limit float64 // workers
 	p50, p99          float64 // of the handlers' times, in milliseconds; NaN: unknown
 }
@@ -51,7 +52,7 @@ func (h *history) add(now time.Time, s consumer.Stats, p50, p99 float64) {
 	}
 	x := sample{
 		at: now, handled: float64(s.Handled-was.Handled) / since, failed: float64(s.Failed-was.Failed) / since, lag: math.NaN(),
-		settled: float64(settled(s)-settled(was)) / since, queued: float64(s.Pool.Backlog),
+		settled: float64(settled(s)-settled(was)) / since, queued: float64(s.Pool.Backlog), kept: float64(kept(s)),
 		busy: float64(s.Pool.Busy), live: float64(s.Pool.Live), limit: float64(s.Pool.Max), p50: p50, p99: p99,
 	}
 	if s.Lag.Waiting >= 0 {
@@ -85,6 +86,7 @@ func together(list []sample) (all sample) {
 		all.settled += x.settled / float64(len(list))
 		most(&all.lag, x.lag)
 		most(&all.queued, x.queued)
+		most(&all.kept, x.kept)
 		most(&all.busy, x.busy)
 		most(&all.live, x.live)
 		most(&all.limit, x.limit)

@@ -41,7 +41,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // stats are figures of a moment.
 func stats(handled, failed, lag int64, live int) consumer.Stats {
-	return consumer.Stats{State: consumer.Running, Handled: handled, Failed: failed, InFlight: int64(live),
+	return consumer.Stats{State: consumer.Running, Handled: handled, Failed: failed, InFlight: int64(live), Claims: 1,
 		Lag: broker.Lag{Waiting: lag}, Pool: pool.Stats{Live: live, Busy: live, Max: 8}}
 }
 
@@ -163,8 +163,109 @@ func TestGlance(t *testing.T) {
 		{busy, false, nil, "bad", "It has no contact with its broker."},
 		{unknown, true, nil, "warn", "How much waits at the broker is not known yet."},
 	} {
-		if got := glance(c.stats, c.ready, "", c.latest); got.Level != c.level || got.Text != c.text {
+		if got := glance(look{stats: c.stats, ready: c.ready, latest: c.latest}); got.Level != c.level || got.Text != c.text {
 			t.Errorf("%+v, want %s %q", got, c.level, c.text)
+		}
+	}
+}
+
+// TestGlanceInHand: what waits in the process for something else than a worker is no less of a backlog, and it is said what for.
+func TestGlanceInHand(t *testing.T) {
+	series := func(of sample, step float64) (list []sample) {
+		for i := range trendSeconds {
+			of.at, of.kept = noon.Add(time.Duration(i)*time.Second), of.kept+step
+			list = append(list, of)
+		}
+		return list
+	}
+	with := func(lag int64, change func(*consumer.Stats)) consumer.Stats {
+		s := stats(0, 0, lag, 1)
+		change(&s)
+		return s
+	}
+	slow := sample{handled: 5, settled: 5, live: 1, kept: 1377}
+	hangs := sample{busy: 1, live: 1, kept: 190, queued: 97}
+	limited := with(0, func(s *consumer.Stats) { s.Parked, s.PutOff, s.InFlight, s.Pool.Busy = 1577, 1577, 1578, 0 })
+	mixed := with(7, func(s *consumer.Stats) { s.Parked, s.PutOff, s.InFlight = 1600, 1577, 1601 })
+	retries := with(0, func(s *consumer.Stats) { s.Parked, s.InFlight = 50, 50 })
+	few := with(0, func(s *consumer.Stats) { s.Parked, s.InFlight = 3, 4 })
+	unknown := with(-1, func(s *consumer.Stats) { s.Parked, s.InFlight = 50, 50 })
+	lane := with(900, func(s *consumer.Stats) { s.Waiting, s.Pool.Backlog, s.InFlight, s.FullLanes = 190, 97, 288, 0 })
+	full := with(900, func(s *consumer.Stats) {
+		s.Waiting, s.InFlight, s.FullLanes, s.Pool.Live = 250, 251, 1, 2
+		s.Pool.Busy = 1
+	})
+	parked := with(900, func(s *consumer.Stats) {
+		s.Waiting, s.InFlight, s.FullLanes, s.Parked, s.Pool.Busy = 500, 502, 2, 2, 0
+	})
+	const old, oldSays = 26 * time.Minute, " The oldest message here is 26m0s old."
+	for _, c := range []struct {
+		look
+		level, text string
+	}{
+		{look{stats: limited, limits: []string{"slow"}, oldest: old, latest: series(slow, 10)}, "bad",
+			"It falls behind: 0 messages wait at the broker, and 1,577 here until a limit lets them through, 10 more a second. Most of " +
+				"what is here waits for a limit: slow." + oldSays},
+		{look{stats: limited, latest: series(slow, 0)}, "warn",
+			"It holds its distance: 0 messages wait at the broker, and 1,577 here until a limit lets them through. " +
+				"Most of what is here was put off by its handler."},
+		{look{stats: mixed, limits: []string{"a", "b"}, latest: series(slow, 0)}, "warn", "It holds its distance: 7 messages wait at " +
+			"the broker, 1,577 here until a limit lets them through, and 23 here for their next attempt. Most of what is here waits " +
+			"for a limit: a, b."},
+		{look{stats: retries, latest: series(sample{kept: 50, live: 1}, 0)}, "warn", "It holds its distance: 0 messages wait at the " +
+			"broker, and 50 here for their next attempt. Most of what is here has failed and waits for its next attempt."},
+		{look{stats: few, latest: series(sample{kept: 3, live: 1}, 0)}, "good",
+			"It keeps up: 0 messages wait at the broker, and 3 here for their next attempt."},
+		{look{stats: unknown}, "warn", "It holds its distance: an unknown number of messages waits at the broker, and 50 here for " +
+			"their next attempt. Most of what is here has failed and waits for its next attempt."},
+		{look{stats: lane, latest: series(hangs, 0)}, "warn",
+			"Nothing was finished for 20 s, and its only worker is in a handler. 900 messages wait at the broker, 97 here, and 190 " +
+				"here behind others in their order. Most of what is here waits for the message before it in its order, and more " +
+				"workers do not help."},
+		{look{stats: full, oldest: old, latest: series(sample{busy: 1, live: 2, kept: 250}, 0)}, "warn", "Nothing was finished for " +
+			"20 s, and 1 of 2 workers are in handlers. 900 messages wait at the broker, and 250 here behind others in their order. A " +
+			"lane is full: what it is of takes in nothing more until the message at its head is done." + oldSays},
+		{look{stats: parked, latest: series(sample{live: 1, kept: 502}, 0)}, "warn",
+			"It holds its distance: 900 messages wait at the broker, 500 here behind others in their order, and 2 here for " +
+				"their next attempt. 2 lanes are full: what they are of takes in nothing more until the messages at their heads are done."},
+	} {
+		c.ready = true
+		if got := glance(c.look); got.Level != c.level || got.Text != c.text {
+			t.Errorf("%+v, want %s %q", got, c.level, c.text)
+		}
+	}
+}
+
+// TestGlanceIsOfNow: that runs failed is not said any more when those of now do not.
+func TestGlanceIsOfNow(t *testing.T) {
+	var latest []sample
+	for i := range trendSeconds {
+		latest = append(latest, sample{at: noon.Add(time.Duration(i) * time.Second), failed: 50, live: 1})
+	}
+	l := look{stats: stats(0, 0, 0, 1), ready: true, latest: latest}
+	if got := glance(l); got.Level != "bad" || !strings.HasPrefix(got.Text, "Most runs fail: 50 a second") {
+		t.Errorf("%+v", got)
+	}
+	for i := range latest[15:] {
+		latest[15+i].failed, latest[15+i].handled, latest[15+i].settled = 0, 3, 3
+	}
+	if got := glance(l); got != (Glance{"good", "It keeps up: 0 messages wait at the broker."}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestGlanceStandsBy: a process whose messages are all others' does not keep up with anything.
+func TestGlanceStandsBy(t *testing.T) {
+	for _, lag := range []int64{0, -1} {
+		s := stats(0, 0, lag, 1)
+		s.Claims, s.InFlight = 0, 0
+		want := Glance{"good", "It stands by: other processes have all that it reads."}
+		if got := glance(look{stats: s, ready: true}); got != want {
+			t.Errorf("lag %d: %+v", lag, got)
+		}
+		s.InFlight = 1
+		if got := glance(look{stats: s, ready: true}); got == want {
+			t.Errorf("one is still in hand: %+v", got)
 		}
 	}
 }
@@ -182,10 +283,12 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	hangs := slices.Repeat([]sample{{busy: 8, live: 8, lag: 5000}}, 20)
-	if got := glance(stats(0, 0, 5000, 8), true, open, hangs); got != (Glance{"bad", text + " 5,000 messages wait at the broker."}) {
+	l := look{stats: stats(0, 0, 5000, 8), ready: true, broken: open, latest: hangs}
+	if got := glance(l); got != (Glance{"bad", text + " 5,000 messages wait at the broker."}) {
 		t.Errorf("%+v", got)
 	}
-	if got := glance(stats(0, 0, 5000, 8), false, open, hangs); got.Text != "It has no contact with its broker." {
+	l.ready = false
+	if got := glance(l); got.Text != "It has no contact with its broker." {
 		t.Errorf("%+v", got)
 	}
 }

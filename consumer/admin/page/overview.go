@@ -27,6 +27,8 @@ type overviewRow struct {
 	Now    sample2
 	Spark  chart.Picture
 	Boxes  bool // has dead letters
+	// Concerns are what is wrong beside that: where dead letters have no place.
+	Concerns []string
 }
 
 // sample2 is a sample for templates, which see exported fields only.
@@ -47,6 +49,7 @@ func (o *overviews) overviewView(r *http.Request) overviewView {
 		v.Rows = append(v.Rows, overviewRow{
 			Name: w.name, Glance: w.glance(st, latest, v.Now), State: stateText(st), Stats: st, Lag: unknown(st.Lag.Waiting),
 			LagAge: oldLag(st.Lag, v.Now), Now: last(latest), Spark: spark(w, v.Now), Boxes: len(w.sources.Letters) > 0,
+			Concerns: concernsOf(w.target(), st),
 		})
 	}
 	return v

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin/page/internal/chart"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/rs/zerolog"
@@ -29,6 +30,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"place":   deadletters.FormatPlace,
 	"whole":   chart.Whole,
 	"known":   known,
+	"retries": retries,
 	"number":  number,
 	"ago":     func(now, at time.Time) string { return duration(now.Sub(at)) },
 	"until":   func(now, at time.Time) string { return duration(at.Sub(now)) },
@@ -47,6 +49,9 @@ func known(n *int64) string {
 	}
 	return chart.Whole(*n)
 }
+
+// retries are what failed and waits here for its next attempt.
+func retries(s consumer.Stats) int { return s.Parked - s.PutOff }
 
 // number writes a figure that may be unknown.
 func number(f float64) string {

@@ -93,6 +93,7 @@ type setup struct {
 	topics  map[string]int
 	shared  bool // others have their dead letters there, too
 	gate    *gate
+	missing bool // there is no topic for dead letters
 }
 
 // begin starts a world. Its messages of orders fail for good where their payload begins with "bad".
@@ -128,10 +129,14 @@ func begin(t *testing.T, s setup) *world {
 		Letters: []page.Letters{{Config: letters, Handler: only, Allow: func(context.Context) (func(string) bool, error) {
 			return func(topic string) bool { return topic == "orders" }, nil
 		}}}})
+	var dead broker.Publisher = w.Publisher()
+	if s.missing {
+		dead = nowhere{dead}
+	}
 	c, err := consumer.New(consumer.Config{
 		Name: s.name, Source: w.Source(membroker.SourceConfig{Topics: []string{"orders"},
 			Group: "g"}), Handler: s.handler, Logger: zerolog.Nop(),
-		Pool: consumer.Pool{Min: 1, Max: 16}, DeadLetter: &consumer.DeadLetter{Topic: "orders-dead", Publisher: w.Publisher()},
+		Pool: consumer.Pool{Min: 1, Max: 16}, DeadLetter: &consumer.DeadLetter{Topic: "orders-dead", Publisher: dead},
 		Observers: []consumer.Observer{figures.Observe, watch},
 	})
 	if err != nil {

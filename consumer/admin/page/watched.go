@@ -2,7 +2,9 @@ package page
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,7 +86,14 @@ func (w *watched) target() admin.Target { return w.served.Load().target }
 func (w *watched) glance(s consumer.Stats, latest []sample, now time.Time) Glance {
 	of := w.served.Load()
 	ready := of.target.Ready()
-	g := glance(s, ready, brokenOf(of.breakers, now), latest)
+	l := look{stats: s, ready: ready, broken: brokenOf(of.breakers, now), limits: slices.Sorted(maps.Keys(of.limits)),
+		latest: latest}
+	if a, ok := of.target.(aged); ok && kept(s) > 0 { // else nothing is said of it
+		if at := a.Oldest(); !at.IsZero() {
+			l.oldest = now.Sub(at)
+		}
+	}
+	g := glance(l)
 	if said := w.diary.sourceSaid(); said != "" && !ready && s.State <= consumer.Running { // it waits for what that is about
 		g.Text += " Its source said: " + plain(said, fieldBytes)
 	}
@@ -119,6 +128,9 @@ type open interface {
 	Calls(n int) []consumer.Call
 	Parked(n int) []consumer.ParkedMessage
 }
+
+// An aged target knows the time of its oldest message in hand.
+type aged interface{ Oldest() time.Time }
 
 // A concerned target has more to tell than whether it is ready.
 type concerned interface{ Concerns() []string }

@@ -1,0 +1,56 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// TestPutOffShows: what a limit puts off is a backlog, and both pages say so, with the limit's name.
+func TestPutOffShows(t *testing.T) {
+	w := begin(t, setup{handler: func(context.Context, *consumer.Message) error { return consumer.Defer(time.Hour, nil) }})
+	for i := range 40 {
+		w.produce(t, fmt.Sprint(i))
+	}
+	b := w.browser(t)
+	for _, path := range []string{"/ui/", "/ui/c/orders"} {
+		eventually(t, path+" says it", func() bool {
+			body := b.get(path).body
+			return strings.Contains(body, "40 here until a limit lets them through") &&
+				strings.Contains(body, "Most of what is here waits for a limit: calls.") && !strings.Contains(body, "It keeps up")
+		})
+	}
+}
+
+// TestMissingPlaceShows: that dead letters have no place is seen where all consumers are, too.
+func TestMissingPlaceShows(t *testing.T) {
+	w := begin(t, setup{missing: true})
+	w.produce(t, "bad")
+	b := w.browser(t)
+	for _, path := range []string{"/ui/", "/ui/c/orders"} {
+		eventually(t, path+" says it", func() bool {
+			body := b.get(path).body
+			return strings.Contains(body, "nothing can be published to orders-dead, and what has to stays here") &&
+				strings.Contains(body, "Dead letters that could not be stored so far: 1.")
+		})
+	}
+}
+
+// nowhere is a publisher of which the broker has no topic.
+type nowhere struct{ broker.Publisher }
+
+func (nowhere) Publish(_ context.Context, ms []broker.Outgoing) error {
+	errs := make([]error, len(ms))
+	for i := range errs {
+		errs[i] = broker.ErrNoTopic
+	}
+	return &broker.PublishError{Errs: errs}
+}
+
+func (nowhere) Find(context.Context, string) error   { return broker.ErrNoTopic }
+func (nowhere) Create(context.Context, string) error { return broker.ErrNoTopic }
