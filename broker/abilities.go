@@ -16,6 +16,9 @@ type Lag struct {
 	Waiting int64
 	// Held is what of Waiting the broker gives nobody for now, since somebody has paused the consumer there (JetStream).
 	Held int64
+	// Full: as many are delivered and not settled as may be, over all processes, so that the broker gives nobody more until some are
+	// settled. What it keeps for a delay is among them (JetStream's max_ack_pending).
+	Full bool
 	// Unsettled is Waiting and all that was delivered and not settled.
 	Unsettled int64
 	// Group: the figures are those of all replicas together (JetStream). Otherwise of this process's claims (Kafka).

@@ -173,7 +173,7 @@ func (fs feeds) floors() (all []broker.Floor) {
 // addLag adds figures; the time stays that of sum.
 func addLag(sum, l broker.Lag) broker.Lag {
 	sum.Waiting, sum.Unsettled, sum.Group = sum.Waiting+l.Waiting, sum.Unsettled+l.Unsettled, sum.Group || l.Group
-	sum.Held += l.Held
+	sum.Held, sum.Full = sum.Held+l.Held, sum.Full || l.Full
 	return sum
 }
 

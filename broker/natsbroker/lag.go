@@ -16,6 +16,7 @@ type lag struct {
 	unacked int64 // delivered to anybody and not settled
 	pinned  bool  // somebody is
 	paused  bool  // at the server: nothing is delivered
+	full    bool  // no more are delivered until some are settled
 	at      time.Time
 }
 
@@ -23,6 +24,7 @@ func (l *lag) polled(info *jetstream.ConsumerInfo, now time.Time) {
 	l.known, l.at = true, now
 	l.waiting, l.unacked = int64(info.NumPending), int64(info.NumAckPending)
 	l.pinned, l.paused = pinnedNow(info) != "", info.Paused
+	l.full = info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending
 }
 
 // delivered takes what a delivery's reply subject says: how many were waiting behind it.
@@ -41,7 +43,7 @@ func (l *lag) of(here int, aside, group bool) broker.Lag {
 	case aside && l.pinned:
 		return broker.Lag{Unsettled: int64(here), At: l.at}
 	}
-	told := broker.Lag{Waiting: l.waiting, Unsettled: l.waiting + max(l.unacked, int64(here)), Group: group, At: l.at}
+	told := broker.Lag{Waiting: l.waiting, Unsettled: l.waiting + max(l.unacked, int64(here)), Group: group, Full: l.full, At: l.at}
 	if l.paused {
 		told.Held = l.waiting
 	}

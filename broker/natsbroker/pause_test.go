@@ -84,3 +84,27 @@ func TestUpWhilePaused(t *testing.T) {
 	ts.up()
 	eventually(t, "Up is told", func() bool { return len(s.events.of(broker.Up)) > ups })
 }
+
+// Where as many are delivered and not settled as the consumer allows, it is known: the server gives nobody more. What was given
+// back for later counts.
+func TestLagKnowsThatNoMoreComes(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream()
+	cfg := pinConfig(ts.url())
+	cfg.MaxAckPending = 3
+	s := open(t, cfg, func(*broker.Options) {})
+	if l := s.Lag(); l.Full {
+		t.Errorf("%+v", l)
+	}
+	a.publish(1, 5)
+	ms := receive(t, s, 3)
+	if err := s.Nack(ms[0].Claim, []broker.Back{{Token: ms[0].Token, Delay: time.Hour, Runs: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is full", func() bool { l := s.Lag(); return l.Full && l.Waiting == 2 && l.Unsettled == 5 })
+	ack(t, s, ms[1:]...)
+	ack(t, s, receive(t, s, 2)...)
+	eventually(t, "it is full no more", func() bool { l := s.Lag(); return !l.Full && l.Unsettled == 1 })
+}

@@ -189,6 +189,9 @@ func heldUp(l look) string {
 		why = "Most of what is here waits for the message before it in its order, and more workers do not help."
 	case most(retries(s)):
 		why = "Most of what is here has failed and waits for its next attempt."
+	case s.Lag.Full && s.Pool.Busy < s.Pool.Live:
+		return fmt.Sprintf("%s delivered and not settled, those included that the broker keeps for their next attempt: as many as may "+
+			"be (max_ack_pending).", are(s.Lag.Unsettled-s.Lag.Waiting))
 	default:
 		return ""
 	}
@@ -312,6 +315,13 @@ func messages(n int64) string {
 		return "1 message waits"
 	}
 	return counted(n) + " wait"
+}
+
+func are(n int64) string {
+	if n == 1 {
+		return "1 message is"
+	}
+	return counted(n) + " are"
 }
 
 func counted(n int64) string {

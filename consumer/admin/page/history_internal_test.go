@@ -198,6 +198,9 @@ func TestGlanceInHand(t *testing.T) {
 	parked := with(900, func(s *consumer.Stats) {
 		s.Waiting, s.InFlight, s.FullLanes, s.Parked, s.Pool.Busy = 500, 502, 2, 2, 0
 	})
+	taken := with(900, func(s *consumer.Stats) { s.Lag.Full, s.Lag.Unsettled, s.InFlight, s.Pool.Busy = true, 950, 0, 0 })
+	busy := taken
+	busy.Pool.Busy = 1
 	const old, oldSays = 26 * time.Minute, " The oldest message here is 26m0s old."
 	for _, c := range []struct {
 		look
@@ -228,6 +231,12 @@ func TestGlanceInHand(t *testing.T) {
 		{look{stats: parked, latest: series(sample{live: 1, kept: 502}, 0)}, "warn",
 			"It holds its distance: 900 messages wait at the broker, 500 here behind others in their order, and 2 here for " +
 				"their next attempt. 2 lanes are full: what they are of takes in nothing more until the messages at their heads are done."},
+		{look{stats: taken, latest: series(sample{live: 1, lag: 900}, 0)}, "warn",
+			"It holds its distance: 900 messages wait at the broker. " +
+				"50 messages are delivered and not settled, those included that the broker keeps for their next attempt: as many as may be " +
+				"(max_ack_pending)."},
+		{look{stats: busy, latest: series(sample{live: 1, lag: 900}, 0)}, "warn",
+			"It holds its distance: 900 messages wait at the broker. All workers are busy."},
 	} {
 		c.ready = true
 		if got := glance(c.look); got.Level != c.level || got.Text != c.text {
