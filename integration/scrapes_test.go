@@ -87,8 +87,22 @@ consumers:
     pool: {min: 1, max: 1}
     budget: {messages: 8}
     routes: [{handler: webhook, with: {url: "%[2]s/second"}}]
+  failing:
+    source: {nats: {url: "%[1]s", stream: FAILING, subjects: ["failing.>"], durable: failing, create_stream: true}}
+    retry: {backoff: {initial: 1s, max: 1s}}
+    routes: [{handler: webhook, with: {url: "%[2]s/fails"}}]
+  hung:
+    source: {nats: {url: "%[1]s", stream: HUNG, subjects: ["hung.>"], durable: hung, create_stream: true}}
+    pool: {min: 1, max: 1}
+    budget: {messages: 8}
+    routes: [{handler: webhook, with: {url: "%[2]s/never"}}]
+  limited:
+    source: {kafka: {brokers: ["%[3]s"], topics: [limited], group: limited, start: earliest}}
+    middleware: [{use: rate_limit, with: {per_second: 0.1}}]
+    routes: [{handler: log}]
   old:
     source: {kafka: {brokers: ["%[3]s"], topics: [old], group: old, start: earliest}}
+    order: key
     routes: [{handler: webhook, with: {url: "%[2]s/never"}}]
   later:
     source: {kafka: {brokers: ["%[3]s"], topics: [later], group: later, start: earliest}}
@@ -103,11 +117,12 @@ consumers:
 type scrape struct {
 	At       int64  `json:"at"` // in milliseconds
 	Instance string `json:"instance"`
-	Text     string `json:"text"`
+	Text     string `json:"text"` // empty: it did not answer
 }
 
 // scrapes are two processes, and what they answered.
 type scrapes struct {
+	file      string
 	address   [2]string
 	processes [2]*process
 
@@ -125,7 +140,7 @@ func TestScrapes(t *testing.T) {
 	}
 	at := scrapesHook(t)
 	n, k := natsd.Start(t), kafkad.Fake(t)
-	for _, topic := range []string{"old", "later", "gap"} {
+	for _, topic := range []string{"old", "later", "gap", "limited"} {
 		if err := k.CreateTopic(t.Context(), topic, 1, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -139,6 +154,9 @@ func TestScrapes(t *testing.T) {
 		s.awaitEvent(t, event)
 	}
 	s.restless(t, 340)
+	for range 3 {
+		s.restart(t, 1)
+	}
 	s.more(t, 10)
 	end()
 	s.write(t, file)
@@ -179,19 +197,35 @@ func startScrapes(t *testing.T, config string) *scrapes {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s := &scrapes{file: file}
+	for i := range s.processes {
+		s.address[i] = "127.0.0.1:" + freePort(t)
+		s.run(t, i)
+	}
+	return s
+}
+
+// run starts a process, and waits until it reaches its brokers.
+func (s *scrapes) run(t *testing.T, i int) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scrapes{}
-	for i := range s.processes {
-		s.address[i] = "127.0.0.1:" + freePort(t)
-		p := startCommand(t, exec.Command(exe, "run", "-c", file), hangEnv+"=1", "LONGSHORE_TEST_ADMIN="+s.address[i])
-		s.processes[i] = p
-		const up = 11 // consumers that reach their broker
-		p.await(t, "is up", func() bool { return p.err.events("source_up") >= up })
+	p := startCommand(t, exec.Command(exe, "run", "-c", s.file), hangEnv+"=1", "LONGSHORE_TEST_ADMIN="+s.address[i])
+	s.processes[i] = p
+	const up = 14 // consumers that reach their broker
+	p.await(t, "is up", func() bool { return p.err.events("source_up") >= up })
+}
+
+// restart kills a process, and starts it again once it was missed; it is scraped after that.
+func (s *scrapes) restart(t *testing.T, i int) {
+	t.Helper()
+	if err := s.processes[i].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
 	}
-	return s
+	s.run(t, i)
+	s.more(t, 2)
 }
 
 // events is how many lines of a log tell of an event.
@@ -225,7 +259,7 @@ func makeItHappen(t *testing.T, s *scrapes, n *natsd.Server, k *kafkad.Cluster) 
 	}
 	for subject, times := range map[string]int{"work.ok": 500, "work.bad": 3, "work.other": 3,
 		"refused.x": 1, "breaker.x": 5, "stuck.x": 1,
-		"halted.x": 1, "slow.x": 3000} {
+		"halted.x": 1, "slow.x": 3000, "failing.x": 20, "hung.x": 100} {
 		publishTimes(t, js, subject, times)
 	}
 	eventually(t, "the second process has something to lose", func() bool {
@@ -259,7 +293,7 @@ func publishTimes(t *testing.T, js nats.JetStreamContext, subject string, times 
 	}
 }
 
-// produceOld writes what is two hours old, and what will be deleted before it is read.
+// produceOld writes what is two hours old, some with one key, and what will be deleted before it is read.
 func produceOld(t *testing.T, k *kafkad.Cluster) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers()...))
@@ -267,8 +301,12 @@ func produceOld(t *testing.T, k *kafkad.Cluster) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	rs := []*kgo.Record{{Topic: "old", Value: []byte("x"), Timestamp: time.Now().Add(-2 * time.Hour)},
-		{Topic: "later", Value: []byte("x")}}
+	long := time.Now().Add(-2 * time.Hour)
+	rs := []*kgo.Record{{Topic: "later", Value: []byte("x")}}
+	for range 5 {
+		rs = append(rs, &kgo.Record{Topic: "old", Key: []byte("k"), Value: []byte("x"), Timestamp: long},
+			&kgo.Record{Topic: "limited", Value: []byte("x"), Timestamp: long})
+	}
 	for range 10 {
 		rs = append(rs, &kgo.Record{Topic: "gap", Value: []byte("x")})
 	}
@@ -342,11 +380,10 @@ func (s *scrapes) scrapeAll(t *testing.T) (end func()) {
 		asking.Go(func() {
 			for tick := time.NewTicker(time.Second); ; {
 				at := time.Now().UnixMilli()
-				if text := s.get(i, "/metrics"); text != "" {
-					s.mu.Lock()
-					s.all = append(s.all, scrape{at, s.address[i], text})
-					s.mu.Unlock()
-				}
+				text := s.get(i, "/metrics")
+				s.mu.Lock()
+				s.all = append(s.all, scrape{at, s.address[i], text})
+				s.mu.Unlock()
 				select {
 				case <-tick.C:
 				case <-ctx.Done():
@@ -360,12 +397,12 @@ func (s *scrapes) scrapeAll(t *testing.T) (end func()) {
 	return func() { stop(); asking.Wait() }
 }
 
-// taken is how many scrapes there are of a process.
+// taken is how many scrapes of a process it answered.
 func (s *scrapes) taken(i int) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.all {
-		if x.Instance == s.address[i] {
+		if x.Instance == s.address[i] && x.Text != "" {
 			n++
 		}
 	}

@@ -115,9 +115,17 @@ func load(t *testing.T) *world {
 	return w
 }
 
-// add takes a scrape, as Prometheus would of a target.
+// add takes a scrape, as Prometheus would of a target: up says whether it answered.
 func (w *world) add(at int64, instance, text string) error {
 	app := w.db.Appender(context.Background())
+	up := 0.0
+	if text != "" {
+		up = 1
+	}
+	of := labels.FromStrings(labels.MetricName, "up", "job", "longshore", "instance", instance)
+	if _, err := app.Append(0, of, at, up); err != nil {
+		return fmt.Errorf("%v: %w", of, err)
+	}
 	p := textparse.NewPromParser([]byte(text), labels.NewSymbolTable(), false)
 	for {
 		entry, err := p.Next()
