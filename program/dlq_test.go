@@ -275,6 +275,27 @@ func headerNames(show string) (names []string) {
 	return names
 }
 
+// TestDLQReplayIsLate: a dry run says that a replay does not keep the order of the file; where there is none, it says nothing.
+func TestDLQReplayIsLate(t *testing.T) {
+	t.Parallel()
+	onBothBrokers(t, func(t *testing.T, f *dlqField) {
+		f.bury(t, "orders", "a")
+		const want = "order is key: they are handled after newer messages of their key that were handled meanwhile\n"
+		if out := f.must(t, "replay", "--dry-run"); strings.Contains(out, "order is") {
+			t.Errorf("without an order:\n%s", out)
+		}
+		file := strings.Replace(readFile(t, "/", f.file), "    timeout: 5s", "    order: key\n    timeout: 5s", 1)
+		writeFile(t, "/", f.file, file)
+		if out := f.must(t, "replay", "--dry-run"); !strings.HasSuffix(out, want) {
+			t.Errorf("with an order:\n%s", out)
+		}
+		var sum replayJSON
+		if out := f.must(t, "replay", "--dry-run", "--json"); json.Unmarshal([]byte(lastLine(out)), &sum) != nil || sum.Replayed != 1 {
+			t.Errorf("as JSON:\n%s", out)
+		}
+	})
+}
+
 // TestDLQReplay: each letter goes once, to where it came from or to the handler, and what may not go is refused and named.
 func TestDLQReplay(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type dlqReplay struct {
 	replay  deadletters.Replay
 	handler bool
 	asJSON  bool
+	order   consumer.Order // of the file's consumer; empty: none
 	parts   Parts
 }
 
@@ -39,7 +41,8 @@ func newDLQReplay(p Parts) *cobra.Command {
 			"those of which it cannot be known whether they arrived are published again, and named. The letters themselves stay: see " +
 			"purge.\n" +
 			"A replayed message says how often it was replayed; beyond --max-replays it is refused. Exits with 1 if not all were " +
-			"replayed.",
+			"replayed.\n" +
+			"A letter is handled when it is replayed: with an order after the newer messages of its key that were handled meanwhile.",
 		Example: "  longshore dlq replay -c c.yaml --class timeout --dry-run\n  longshore dlq replay -c c.yaml --rate 50\n  " +
 			"longshore dlq replay --topic orders-dead --to orders-repair 0/17 0/18",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -144,6 +147,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	box.narrow(&o.Filter)
+	d.order = box.order()
 	if o.Allow, err = d.allow(ctx, box); err != nil {
 		return err
 	}
@@ -229,7 +233,15 @@ func (d *dlqReplay) tell(w io.Writer, s deadletters.Summary) error {
 	fmt.Fprintf(w, "%s %d of %s; %d replayed before, %d refused, %d failed\n", did, s.Replayed, lettersText(s.Chosen), s.Before,
 		s.Refused, s.Failed)
 	d.details(w, s)
+	d.late(w, s)
 	return nil
+}
+
+// late says before a replay that it does not keep the order that the file asks for.
+func (d *dlqReplay) late(w io.Writer, s deadletters.Summary) {
+	if d.replay.DryRun && d.order != "" && s.Replayed > 0 {
+		fmt.Fprintf(w, "order is %s: they are handled after newer messages of their %[1]s that were handled meanwhile\n", d.order)
+	}
 }
 
 // details prints what a summary names.

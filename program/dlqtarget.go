@@ -13,6 +13,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
@@ -92,6 +93,14 @@ func (b *deadBox) narrow(f *deadletters.Filter) {
 	if b.shared && f.Handler == "" && len(f.Places) == 0 {
 		f.Handler = b.name
 	}
+}
+
+// order is the one in which the consumer handles its messages; empty: none, or nobody knows.
+func (b *deadBox) order() consumer.Order {
+	if b.consumer == nil || b.consumer.Order == consumer.OrderNone {
+		return ""
+	}
+	return b.consumer.Order
 }
 
 // embedded says whether the letters are on the embedded server of the file.
