@@ -87,8 +87,8 @@ func (q *EventQueue) Lost(err error) {
 }
 
 // Unanswered is Lost of what was asked at a time, and says nothing where an answer to what was asked later has come since: the
-// question was asked of a broker that went away, and one that came back does not know it. It is for an adapter with one way to its
-// broker; where others go on without the one that is silent, Lost is right.
+// question was asked of a broker that went away, and one that came back does not know it. It is for an adapter with one way to
+// its broker; where others go on without the one that is silent, Lost is right.
 func (q *EventQueue) Unanswered(asked time.Time, err error) {
 	q.mu.Lock()
 	stale := asked.Before(q.asked)
