@@ -96,6 +96,15 @@ type overloadedError struct{ err error }
 func (e *overloadedError) Error() string { return e.err.Error() }
 func (e *overloadedError) Unwrap() error { return e.err }
 
+// RetryDelay is how long a handler's error asks to wait with the next attempt, by RetryAfter or Overloaded, for middleware. 0: it
+// says nothing of it.
+func RetryDelay(err error) time.Duration {
+	if after, ok := errors.AsType[*retryAfterError](err); ok {
+		return after.after
+	}
+	return 0
+}
+
 // IsOverloaded says whether a handler's error is Overloaded.
 func IsOverloaded(err error) bool {
 	var o *overloadedError

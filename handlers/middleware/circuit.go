@@ -86,8 +86,8 @@ func (x *circuit) ask(now time.Time) (p pass, ok bool, wait time.Duration, chang
 	return p, true, 0, nil
 }
 
-// done takes the result of a call that ends now.
-func (x *circuit) done(p pass, r result, now time.Time) {
+// done takes the result of a call that ends now. after is how long what refused it asks to wait.
+func (x *circuit) done(p pass, r result, after time.Duration, now time.Time) {
 	together := x.underWay
 	x.underWay--
 	switch {
@@ -99,8 +99,8 @@ func (x *circuit) done(p pass, r result, now time.Time) {
 	case r == tellsNothing:
 		return
 	}
-	x.tally.add(now, r, now.Sub(p.begun)/time.Duration(together))
-	if r != succeeded && x.tally.tripped() {
+	x.tally.add(now, r, now.Sub(p.begun)/time.Duration(together), after)
+	if r != succeeded && x.tally.tripped(now) {
 		x.turn(stateOpen, now)
 	}
 }

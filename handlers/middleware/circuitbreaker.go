@@ -39,8 +39,9 @@ type BreakerConfig struct {
 	// wait, no attempt is used up, and the full queue stops the fetching.
 	RetryWhenOpen bool `yaml:"retry_when_open"`
 	// IsFailure says which errors count. Defaults to all but Permanent and Skip, which say that the other side works; Overloaded
-	// counts only in a window in which no call succeeds, and for a probe. Errors of a call that the end of its claim or of the
-	// process cut short count as nothing, and so does a Defer.
+	// counts for a probe, and where all is refused: since the last success MinCalls and ten times as many as are usual between two
+	// successes, for a second and for as long as what refuses asks to wait, but not for longer than Window. Errors of a call that
+	// the end of its claim or of the process cut short count as nothing, and so does a Defer.
 	IsFailure func(error) bool `yaml:"-"`
 	// OnChange is told each new state: open, half-open or closed, one after the other. It must not block. Defaults to none.
 	OnChange func(state string) `yaml:"-"`
@@ -111,12 +112,12 @@ func (b *CircuitBreaker) ask() (p pass, ok bool, wait time.Duration, changed <-c
 	return b.circuit.ask(time.Now())
 }
 
-// done takes the result of a call.
-func (b *CircuitBreaker) done(p pass, r result) {
+// done takes the result of a call, and after how long it may come again, where it was refused.
+func (b *CircuitBreaker) done(p pass, r result, after time.Duration) {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.circuit.done(p, r, time.Now())
+	b.circuit.done(p, r, after, time.Now())
 }
 
 // tell tells OnChange what is new, one after the other, and without the lock: it may ask for the State.
@@ -166,7 +167,7 @@ func (b *CircuitBreaker) Middleware(next consumer.Handler) consumer.Handler {
 			return err
 		}
 		r := failed // what does not return panicked, or called runtime.Goexit
-		defer func() { b.done(p, r) }()
+		defer func() { b.done(p, r, consumer.RetryDelay(err)) }()
 		err = next(ctx, m)
 		r = b.resultOf(ctx, err)
 		return b.verdict(ctx, m, p, r, err)
@@ -265,7 +266,7 @@ func (b *CircuitBreaker) enter(ctx context.Context) (pass, error) {
 		if p.waited = p.begun.Sub(since); ok {
 			consumer.Waited(ctx, p.waited)
 			if worn(ctx, p.waited) {
-				b.done(p, tellsNothing)
+				b.done(p, tellsNothing, 0)
 				return p, consumer.Defer(0, nil)
 			}
 			return p, nil

@@ -244,27 +244,50 @@ func TestCircuitBreakerCounts(t *testing.T) {
 }
 
 // TestCircuitBreakerOverloaded: what refuses some calls because it has enough to do works, and does not open it; what refuses all
-// of them does.
+// of them, for a second and for as long as it asks to wait, does.
 func TestCircuitBreakerOverloaded(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		good  int // of 10
-		state string
-	}{{"some", 1, "closed"}, {"all", 0, "open"}} {
-		b := breaker(t, middleware.BreakerConfig{MinCalls: 5, RetryWhenOpen: true})
-		n := 0
-		h := b.Middleware(func(context.Context, *consumer.Message) error {
-			if n++; n <= c.good {
-				return nil
-			}
-			return consumer.Overloaded(errDown, time.Second)
+	many := strings.Repeat("r", 40)
+	for name, c := range map[string]struct {
+		calls string // good, refused, bad, or s: a second's pause
+		after time.Duration
+		want  string
+	}{
+		"all":                         {"rrrsr", 0, "open"},
+		"all, for a moment":           {many, 0, "closed"},
+		"all, now":                    {"ggggggggggrrrsr", 0, "open"},
+		"as long as it asks":          {"gggrrrssr", 2 * time.Second, "open"},
+		"shorter than it asks":        {"gggrrrsr", 2 * time.Second, "closed"},
+		"longer than the window":      {"gggrrrssssssssssr", time.Hour, "open"},
+		"too few":                     {"gggrrsr", 0, "closed"},
+		"few, far apart":              {"ggg" + strings.Repeat("ssssssssssssr", 4), 0, "open"},
+		"refused and failed":          {"gggrbrsb", 0, "open"},
+		"one in ten gets through":     {"g" + many[:9] + "sg" + many[:9] + "sg" + many[:9] + "sg" + many[:9] + "sr", 0, "closed"},
+		"one in ten got through":      {"gg" + many[:8] + "gg" + many[:8] + "s" + many, 0, "open"},
+		"a burst, the good come last": {strings.Repeat("s", 20) + many[:30] + "gg" + many[:30], 0, "closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := breaker(t, middleware.BreakerConfig{MinCalls: 4, RetryWhenOpen: true})
+				for _, x := range c.calls {
+					if x == 's' {
+						time.Sleep(time.Second)
+						continue
+					}
+					_ = b.Middleware(func(context.Context, *consumer.Message) error {
+						switch x {
+						case 'r':
+							return consumer.Overloaded(errDown, c.after)
+						case 'b':
+							return errDown
+						}
+						return nil
+					})(t.Context(), message(1))
+				}
+				if got := b.State(); got != c.want {
+					t.Errorf("after %s it is %s, want %s", c.calls, got, c.want)
+				}
+			})
 		})
-		for range 10 {
-			_ = h(t.Context(), message(1))
-		}
-		if got := b.State(); got != c.state {
-			t.Errorf("%s: %s, want %s", c.name, got, c.state)
-		}
 	}
 }
 
