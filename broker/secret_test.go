@@ -2,7 +2,11 @@ package broker_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,5 +33,49 @@ func TestSecretIsShownOnlyByReveal(t *testing.T) {
 	var none broker.Secret
 	if none.Reveal() != "" || none.String() != "" || !none.IsZero() || broker.NewSecret("") != none {
 		t.Error("an empty secret is shown as one")
+	}
+}
+
+func TestSecretFileIsReadAgain(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "password")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err := broker.SecretFile(name); err == nil || !s.IsZero() || !strings.Contains(err.Error(), name) {
+		t.Errorf("no file: %v, %v", s, err)
+	}
+	write("canary-1\r\n")
+	s, err := broker.SecretFile(name)
+	if err != nil || s.Reveal() != "canary-1" || s.IsZero() {
+		t.Fatalf("%q, %v", s.Reveal(), err)
+	}
+	copied := s
+	write("canary-2\n")
+	if s.Reveal() != "canary-1" {
+		t.Errorf("Reveal reads the file: %q", s.Reveal())
+	}
+	if now, err := copied.Read(); now != "canary-2" || err != nil || s.Reveal() != "canary-2" {
+		t.Errorf("Read %q, %v, Reveal %q", now, err, s.Reveal())
+	}
+	write("\n")
+	if now, err := s.Read(); now != "" || err == nil || err.Error() != name+" is empty" || s.Reveal() != "canary-2" {
+		t.Errorf("an empty file: Read %q, %v, Reveal %q", now, err, s.Reveal())
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := s.Read(); now != "" || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name) {
+		t.Errorf("no file any more: Read %q, %v", now, err)
+	}
+	if out := fmt.Sprintf("%v %+v %#v", s, &s, struct{ hidden broker.Secret }{s}); strings.Contains(out, "canary") {
+		t.Errorf("it is shown: %s", out)
+	}
+	for _, s := range []broker.Secret{{}, broker.NewSecret("canary")} {
+		if now, err := s.Read(); now != s.Reveal() || err != nil {
+			t.Errorf("no file: Read %q, %v", now, err)
+		}
 	}
 }

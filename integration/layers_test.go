@@ -16,7 +16,7 @@ const module = "github.com/longshoremq/longshore"
 // is the standard library, which all may import. A package that is not listed fails the test, so that a new one gets its place on
 // purpose. Tests of a package may import more (see testsAlso).
 var layers = []layer{
-	{"broker", nil},
+	{"broker", []string{"internal/namedfile"}},
 	{"pool", nil},
 	{"consumer", []string{"broker", "internal/chance", "internal/letterheader", "pool", "internal/conftag",
 		"github.com/rs/zerolog"}},
