@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,13 +18,16 @@ import (
 
 const canary = "canary-91f0a3d77c"
 
-// guardedNATS is a server that wants a password.
-func guardedNATS(t *testing.T) (url string) {
+// guardedNATS is a server that wants a password, which replace changes, as for a reload of its configuration.
+func guardedNATS(t *testing.T) (url string, replace func(password string) error) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		Username: "longshore", Password: canary,
-	})
+	port, err := strconv.Atoi(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Username: "longshore", Password: canary}
+	s, err := server.NewServer(options.Clone())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +36,11 @@ func guardedNATS(t *testing.T) (url string) {
 	if !s.ReadyForConnections(patience) {
 		t.Fatal("the server is not ready")
 	}
-	return s.ClientURL()
+	return s.ClientURL(), func(password string) error {
+		changed := options.Clone()
+		changed.Password = password
+		return s.ReloadOptions(changed)
+	}
 }
 
 // control sends one to the admin address, with the token of TestCanary.
@@ -56,7 +64,8 @@ func control(t *testing.T, url, body string) int {
 // program speaks. A message's header and subject with escapes and HTML reach no terminal as they are (bad input b27).
 func TestCanary(t *testing.T) {
 	t.Parallel()
-	url, dir, port := guardedNATS(t), t.TempDir(), freePort(t)
+	url, _ := guardedNATS(t)
+	dir, port := t.TempDir(), freePort(t)
 	var hooked atomic.Value
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hooked.Store(r.Header.Get("Authorization") + " " + r.Header.Get("X-Key"))
@@ -169,4 +178,46 @@ func TestOpenFileIsWarnedOf(t *testing.T) {
 		strings.Contains(out, "OTHER") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// cured waits until a source that is down, and says why, has found its broker again after password_file has another password. The
+// log has no password.
+func (p *program) cured(t *testing.T, why, dir string) {
+	t.Helper()
+	p.eventually(t, "it is down, and says why", func() bool {
+		for line := range strings.Lines(p.stderr.String()) {
+			if strings.Contains(line, `"event":"source_down"`) && strings.Contains(line, why) {
+				return true
+			}
+		}
+		return false
+	})
+	ups := strings.Count(p.stderr.String(), `"event":"source_up"`)
+	writeFile(t, dir, "password", canary+"-next\n")
+	p.eventually(t, "it is up again", func() bool { return strings.Count(p.stderr.String(), `"event":"source_up"`) > ups })
+	p.signal(t, syscall.SIGTERM)
+	if code := p.code(t); code != 0 || strings.Contains(p.stderr.String(), canary) {
+		t.Errorf("exit code %d, or the canary is out:\n%s", code, p.stderr.String())
+	}
+}
+
+// A password that is replaced while the program runs, at the server and then in password_file, needs no restart.
+func TestPasswordFileIsReadAgain(t *testing.T) {
+	t.Parallel()
+	url, replace := guardedNATS(t)
+	dir := t.TempDir()
+	writeFile(t, dir, "password", canary+"\n")
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`consumers:
+  orders:
+    source:
+      nats: {url: "%s", stream: ORDERS, subjects: ["orders.>"], durable: workers, create_stream: true,
+        user: longshore, password_file: password}
+    routes: [{handler: log}]
+`, url))
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
+	if err := replace(canary + "-next"); err != nil {
+		t.Fatal(err)
+	}
+	run.cured(t, "authorization violation", dir)
 }

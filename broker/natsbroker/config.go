@@ -27,14 +27,14 @@ type Connection struct {
 	// TLS settings. The zero value uses TLS where the URL or the server says so, with the system's roots.
 	TLS TLS `yaml:"tls"`
 
-	// User and Password log in by name.
+	// User and Password log in by name. A Password of broker.SecretFile is read again at each connect, so it can be replaced.
 	User     string        `yaml:"user"`
 	Password broker.Secret `yaml:"password"`
-	// Token logs in by a shared token.
+	// Token logs in by a shared token. One of broker.SecretFile is read again at each connect, so it can be replaced.
 	Token broker.Secret `yaml:"token"`
 	// NKeySeedFile is a file with an NKey user seed. It is read again where a login is refused, so it can be replaced.
 	NKeySeedFile string `yaml:"nkey_seed_file" want:"some"`
-	// CredsFile is a .creds file: a user's JWT and seed.
+	// CredsFile is a .creds file: a user's JWT and seed. It is read again at each connect, so it can be replaced.
 	CredsFile string `yaml:"creds_file" want:"some"`
 	// PlaintextAuth allows a password or a token without TLS to a host that is not this machine: one of URLs, or one that a server
 	// names as another of its cluster. Set it only on a network that you trust. Defaults to false.

@@ -160,14 +160,20 @@ func (l *link) try(ctx context.Context, opts []nats.Option) (*nats.Conn, error) 
 func hopeless(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
-	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-		nats.ErrNkeysNotSupported, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeyButNoSigCB,
-		nats.ErrBadSubject} {
+	for _, e := range []error{nats.ErrNkeysNotSupported, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
+		nats.ErrNkeyButNoSigCB, nats.ErrBadSubject} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return errors.As(err, &cert) || (errors.As(err, &op) && op.Op == "remote error") // how crypto/tls marks the peer's alert
+	return loginRefused(err) || errors.As(err, &cert) ||
+		(errors.As(err, &op) && op.Op == "remote error") // how crypto/tls marks the peer's alert
+}
+
+// loginRefused says that the server does not take our login, or takes it no longer. It then closes the connection.
+func loginRefused(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 func (l *link) options() ([]nats.Option, error) {
@@ -218,6 +224,10 @@ func (l *link) disconnected(err error) {
 func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrAuthorization) && l.cfg.seedReplaced(nc.Opts.Nkey) {
 		nc.Close()
+	}
+	if loginRefused(err) { // nats.go tells so of each attempt to connect again, and there is no connection
+		l.disconnected(err)
+		return
 	}
 	err = l.cfg.redact(err)
 	if errors.Is(err, nats.ErrPermissionViolation) {
@@ -322,13 +332,7 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 		l.tellOnce(address, err)
 		return nil, err
 	}
-	dial := l.cfg.dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	ctx, cancel := context.WithTimeout(l.done, l.cfg.DialTimeout)
-	defer cancel()
-	c, err := dial(ctx, network, address)
+	c, err := l.socket(network, address)
 	if err != nil {
 		l.mu.Lock()
 		if len(l.dialed) < maxDialed {
@@ -340,6 +344,21 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 	w := &wire{Conn: c}
 	l.wire.Store(w)
 	return w, nil
+}
+
+// socket reads the login's files and dials. A file that cannot be read fails the attempt with its name, as a server that is not
+// there does; nats.go tells of its own attempts to read one as of a living connection's errors.
+func (l *link) socket(network, address string) (net.Conn, error) {
+	if err := l.cfg.CheckLogin(); err != nil {
+		return nil, err
+	}
+	dial := l.cfg.dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	ctx, cancel := context.WithTimeout(l.done, l.cfg.DialTimeout)
+	defer cancel()
+	return dial(ctx, network, address)
 }
 
 // mayDial says why a password or token must not go to an address. Where it may not go anywhere without TLS, each configured

@@ -8,20 +8,22 @@ import (
 	"os"
 	"strings"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 )
 
+// auth is the login. What handlers of nats.go give at each connect was read by CheckLogin right before, when the link dialed.
 func (c Connection) auth() ([]nats.Option, error) {
 	if err := c.CheckLogin(); err != nil {
 		return nil, err
 	}
 	switch {
 	case c.User != "":
-		return []nats.Option{nats.UserInfo(c.User, c.Password.Reveal())}, nil
+		return []nats.Option{nats.UserInfoHandler(func() (string, string) { return c.User, c.Password.Reveal() })}, nil
 	case !c.Token.IsZero():
-		return []nats.Option{nats.Token(c.Token.Reveal())}, nil
+		return []nats.Option{nats.TokenHandler(c.Token.Reveal)}, nil
 	case c.NKeySeedFile != "":
 		opt, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
 		return []nats.Option{opt}, err // was checked
@@ -57,10 +59,15 @@ func (c Connection) exposed() []error {
 	return errs
 }
 
-// CheckLogin reads NKeySeedFile and CredsFile as each connect does, and says what is wrong with them, as *broker.Findings. It
-// connects to nothing.
+// CheckLogin reads NKeySeedFile, CredsFile, and the files of Password and Token (broker.SecretFile), as each connect does, and
+// says what is wrong with them, as *broker.Findings. It connects to nothing.
 func (c Connection) CheckLogin() error {
 	f := findings()
+	for field, secret := range map[broker.Field]broker.Secret{"Password": c.Password, "Token": c.Token} {
+		if _, err := secret.Read(); err != nil {
+			f.Add(field, "cannot be read: %v", err)
+		}
+	}
 	if file := c.NKeySeedFile; file != "" {
 		_, err := namedfile.Read(file) // the client reads it without a bound
 		if err == nil {

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -53,7 +52,7 @@ type secrets struct {
 	decoded map[string]bool
 }
 
-// read takes a secret from its file, without the line's end.
+// read takes a secret from its file, which the adapters read again.
 func (s *secrets) read(path string, one secret) {
 	if one.file == "" {
 		if s.Has(path) && one.value.IsZero() {
@@ -65,16 +64,10 @@ func (s *secrets) read(path string, one secret) {
 		s.Find(path+"_file", "is set, and so is %s: set one", path)
 		return
 	}
-	content, ok := s.readPrivate(path+"_file", one.file, func(name string) ([]byte, error) { return namedfile.Once(name, maxBytes) })
-	if !ok {
-		return
-	}
-	text := strings.TrimRight(string(content), "\r\n")
-	if text == "" {
-		s.Find(path+"_file", "%s is empty", one.file)
-		return
-	}
-	*one.value = broker.NewSecret(text)
+	s.readPrivate(path+"_file", one.file, func(name string) (_ []byte, err error) {
+		*one.value, err = broker.SecretFile(name)
+		return nil, err
+	})
 }
 
 // warnOpen warns of a secret that stands in the file itself, and others can read the file.
