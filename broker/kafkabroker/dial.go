@@ -27,8 +27,7 @@ func (c Connection) connect() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.SASL.mechanism()
-	if err != nil {
+	if _, err := c.SASL.mechanism(); err != nil {
 		return nil, err
 	}
 	dial := c.dial
@@ -40,7 +39,7 @@ func (c Connection) connect() (*cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := c.logIn(ctx, conn, m, address)
+		l, err := c.logIn(ctx, conn, address)
 		if err != nil {
 			_ = conn.Close()
 			return nil, err

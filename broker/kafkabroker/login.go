@@ -16,21 +16,25 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
-// mechanism is nil where no login is wanted.
+// mechanism is nil where no login is wanted. It has the password as it is now: each login asks for its own.
 func (s SASL) mechanism() (sasl.Mechanism, error) {
+	password, err := s.Password.Read()
+	if err != nil {
+		return nil, wrong("SASL.Password", "cannot be read: %v", err)
+	}
 	switch s.Mechanism {
 	case "PLAIN":
-		return plain.Mechanism{Username: s.User, Password: s.Password.Reveal()}, nil
+		return plain.Mechanism{Username: s.User, Password: password}, nil
 	case "SCRAM-SHA-256":
-		return s.scram(scram.SHA256)
+		return s.scram(scram.SHA256, password)
 	case "SCRAM-SHA-512":
-		return s.scram(scram.SHA512)
+		return s.scram(scram.SHA512, password)
 	}
 	return nil, nil
 }
 
-func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
-	m, err := scram.Mechanism(algo, s.User, s.Password.Reveal())
+func (s SASL) scram(algo scram.Algorithm, password string) (sasl.Mechanism, error) {
+	m, err := scram.Mechanism(algo, s.User, password)
 	if err != nil {
 		return nil, wrong("SASL", "has a user or a password that cannot be used with %s", s.Mechanism)
 	}
@@ -44,20 +48,19 @@ func (s SASL) scram(algo scram.Algorithm) (sasl.Mechanism, error) {
 // else than a new login comes later, and the request gets no answer: a handler's output, a commit or the end of a transaction
 // fails, which is in doubt then, though all is well. So before a request that comes late in that time the login is made again.
 type login struct {
-	c         Connection
-	conn      net.Conn
-	address   string
-	mechanism sasl.Mechanism
-	version   int16     // of SaslAuthenticate
-	due       time.Time // when it is to be made again; zero: never
+	c       Connection
+	conn    net.Conn
+	address string
+	version int16     // of SaslAuthenticate
+	due     time.Time // when it is to be made again; zero: never
 }
 
 // logIn logs in on a new connection; nil: no login is wanted.
-func (c Connection) logIn(ctx context.Context, conn net.Conn, m sasl.Mechanism, address string) (*login, error) {
-	if m == nil {
+func (c Connection) logIn(ctx context.Context, conn net.Conn, address string) (*login, error) {
+	if c.SASL.Mechanism == "" {
 		return nil, nil
 	}
-	l := &login{c: c, conn: conn, address: address, mechanism: m}
+	l := &login{c: c, conn: conn, address: address}
 	// What a broker says before the login needs no rights: when even that fails, it is not the login.
 	r, err := c.over(ctx, conn, keyAPIVersions, 0, nil)
 	if err != nil {
@@ -94,12 +97,16 @@ func (l *login) authenticate(ctx context.Context) error {
 
 // converse goes through the mechanism's steps, and returns for how long the login holds; 0: for ever.
 func (l *login) converse(ctx context.Context) (lifetime time.Duration, err error) {
-	if err := l.handshake(ctx); err != nil {
+	m, err := l.c.SASL.mechanism()
+	if err != nil {
+		return 0, err
+	}
+	if err := l.handshake(ctx, m.Name()); err != nil {
 		return 0, err
 	}
 	host, port, _ := net.SplitHostPort(l.address)
 	no, _ := strconv.Atoi(port)
-	session, token, err := l.mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: no}))
+	session, token, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: no}))
 	for done := false; err == nil && !done; {
 		var challenge []byte
 		if challenge, lifetime, err = l.present(ctx, token); err == nil {
@@ -113,16 +120,16 @@ func (l *login) converse(ctx context.Context) (lifetime time.Duration, err error
 }
 
 // handshake names the mechanism: SaslHandshake, version 1 (Apache Kafka's protocol guide).
-func (l *login) handshake(ctx context.Context) error {
+func (l *login) handshake(ctx context.Context, mechanism string) error {
 	w := writer{}
-	w.str(l.mechanism.Name())
+	w.str(mechanism)
 	r, err := l.c.over(ctx, l.conn, keySASLHandshake, 1, w.b)
 	if err != nil {
 		return err
 	}
 	offered, err := readHandshake(r)
 	if codeOf(err) == kafka.UnsupportedSASLMechanism {
-		return fmt.Errorf("%w: SASL.Mechanism is %s, the broker offers %q", err, l.mechanism.Name(), offered)
+		return fmt.Errorf("%w: SASL.Mechanism is %s, the broker offers %q", err, mechanism, offered)
 	}
 	return err
 }

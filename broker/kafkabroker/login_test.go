@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +21,7 @@ type expiring struct {
 	lifetime time.Duration
 	newest   int16 // version of SaslAuthenticate
 	logins   int
+	password string // of the last one
 }
 
 func (m *expiring) serve(conn net.Conn) {
@@ -29,7 +33,8 @@ func (m *expiring) serve(conn net.Conn) {
 			return
 		}
 		key, version := int16(binary.BigEndian.Uint16(h[4:])), int16(binary.BigEndian.Uint16(h[6:]))
-		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(h[:]))-8); err != nil {
+		body := make([]byte, binary.BigEndian.Uint32(h[:])-8)
+		if _, err := io.ReadFull(conn, body); err != nil {
 			return
 		}
 		if !ends.IsZero() && !time.Now().Before(ends) && key != keySASLHandshake {
@@ -49,6 +54,7 @@ func (m *expiring) serve(conn net.Conn) {
 			ends = time.Time{}
 		case keySASLAuthenticate:
 			m.logins++
+			_, m.password, _ = strings.Cut(string(body), "\x00u\x00")
 			w.i16(0)
 			w.i16(-1) // no message
 			w.array(0)
@@ -69,8 +75,18 @@ func (m *expiring) serve(conn net.Conn) {
 // connected is a connection to it as the Transport gets one.
 func (m *expiring) connected(t *testing.T) (Connection, net.Conn) {
 	t.Helper()
+	c, cl := m.cluster(t, broker.NewSecret("p"))
+	conn, err := cl.transport.Dial(t.Context(), "tcp", "b:9092")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, conn
+}
+
+func (m *expiring) cluster(t *testing.T, password broker.Secret) (Connection, *cluster) {
+	t.Helper()
 	c := Connection{Brokers: []string{"b:9092"},
-		SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("p"), PlaintextAuth: true}}.withDefaults()
+		SASL: SASL{Mechanism: "PLAIN", User: "u", Password: password, PlaintextAuth: true}}.withDefaults()
 	c.dial = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go m.serve(theirs)
@@ -80,11 +96,7 @@ func (m *expiring) connected(t *testing.T) (Connection, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := cl.transport.Dial(t.Context(), "tcp", "b:9092")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, conn
+	return c, cl
 }
 
 // TestLoginIsRenewed: a broker's login holds for a minute. No request is lost to that, whether the connection is in use all the
@@ -116,4 +128,47 @@ func TestLoginIsRenewed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPasswordIsReadAtEachLogin: a password that is replaced in its file is the one of the next connection, and of the next login
+// on one that is there. Where the file cannot be read the error names it, and not the password.
+func TestPasswordIsReadAtEachLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "password")
+		write := func(content string) {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("canary-1\n")
+		password, err := broker.SecretFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := expiring{lifetime: time.Minute, newest: 2}
+		c, cl := m.cluster(t, password)
+		dial := func(want string) net.Conn {
+			conn, err := cl.transport.Dial(t.Context(), "tcp", "b:9092")
+			if err != nil || m.password != want {
+				t.Fatalf("logged in with %q, want %q: %v", m.password, want, err)
+			}
+			return conn
+		}
+		first := dial("canary-1")
+		defer first.Close()
+		write("canary-2\n")
+		defer dial("canary-2").Close()
+		write("canary-3\n")
+		time.Sleep(time.Minute)
+		if _, err := c.over(t.Context(), first, keyHeartbeat, 3, nil); err != nil || m.password != "canary-3" {
+			t.Errorf("logged in again with %q: %v", m.password, err)
+		}
+		write("")
+		_, err = cl.transport.Dial(t.Context(), "tcp", "b:9092")
+		if err == nil || !strings.Contains(err.Error(), file+" is empty") || strings.Contains(err.Error(), "canary") {
+			t.Errorf("an empty file: %v", err)
+		}
+		write("canary-4")
+		defer dial("canary-4").Close()
+	})
 }
