@@ -68,7 +68,7 @@ func line(name string, read func(string) ([]byte, error)) (string, error) {
 // Read returns the content as it is now: that of SecretFile is read again, and Reveal returns it from then on. It is an error,
 // with the file's name, where it cannot be read, or is empty; Reveal then returns what it was before.
 func (s Secret) Read() (string, error) {
-	if s.kept == nil || s.kept.file == "" {
+	if !s.Rereads() {
 		return s.Reveal(), nil
 	}
 	content, err := line(s.kept.file, namedfile.Read)
@@ -77,6 +77,9 @@ func (s Secret) Read() (string, error) {
 	}
 	return content, err
 }
+
+// Rereads says whether Read reads a file, so that what it returns may change.
+func (s Secret) Rereads() bool { return s.kept != nil && s.kept.file != "" }
 
 // Reveal returns the content; that of SecretFile as it was read last.
 func (s Secret) Reveal() string {

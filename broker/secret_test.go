@@ -49,7 +49,7 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 	}
 	write("canary-1\r\n")
 	s, err := broker.SecretFile(name)
-	if err != nil || s.Reveal() != "canary-1" || s.IsZero() {
+	if err != nil || s.Reveal() != "canary-1" || s.IsZero() || !s.Rereads() {
 		t.Fatalf("%q, %v", s.Reveal(), err)
 	}
 	copied := s
@@ -74,7 +74,7 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 		t.Errorf("it is shown: %s", out)
 	}
 	for _, s := range []broker.Secret{{}, broker.NewSecret("canary")} {
-		if now, err := s.Read(); now != s.Reveal() || err != nil {
+		if now, err := s.Read(); now != s.Reveal() || err != nil || s.Rereads() {
 			t.Errorf("no file: Read %q, %v", now, err)
 		}
 	}

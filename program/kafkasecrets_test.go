@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -16,7 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 // selfSigned makes a certificate for 127.0.0.1 that is its own authority, for both ends, as cert.pem and key.pem.
@@ -215,4 +220,36 @@ consumers:
 			t.Errorf("exit code %d:\n%s", code, run.stderr.String())
 		}
 	}
+}
+
+// The same as TestPasswordFileIsReadAgain. Kafka keeps who is logged in, so the program has to connect anew to notice.
+func TestKafkaPasswordFileIsReadAgain(t *testing.T) {
+	t.Parallel()
+	cluster, broker := startKafka(t, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(),
+		kfake.Superuser("PLAIN", "admin", canary), kfake.Superuser("SCRAM-SHA-256", "longshore", canary))
+	dir := t.TempDir()
+	writeFile(t, dir, "password", canary+"\n")
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`consumers:
+  orders:
+    source:
+      kafka: {brokers: ["%s"], topics: [orders], group: workers,
+        sasl: {mechanism: SCRAM-SHA-256, user: longshore, password_file: password}}
+    routes: [{handler: log}]
+`, broker))
+	run := launch(t, dir, "run", "-c", "c.yaml")
+	run.eventually(t, "running", func() bool { return strings.Contains(run.stderr.String(), `"state":"running"`) })
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.SASL(plain.Auth{User: "admin", Pass: canary}.AsMechanism()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	done, err := kadm.NewClient(client).AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{
+		{User: "longshore", Mechanism: kadm.ScramSha256, Iterations: 4096, Password: canary + "-next"}})
+	if err != nil || done.Error() != nil {
+		t.Fatal(err, done.Error())
+	}
+	cluster.ControlKey(kmsg.Fetch.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		return nil, errors.New("the connection is closed"), true
+	})
+	run.cured(t, "SASL Authentication Failed", dir)
 }

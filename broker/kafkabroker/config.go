@@ -60,7 +60,8 @@ type SASL struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Defaults to none.
 	Mechanism string `yaml:"mechanism" want:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"`
 	User      string `yaml:"user"`
-	// Password of broker.SecretFile is read again at each login, so it can be replaced.
+	// Password of broker.SecretFile is read again at each login, so it can be replaced: a login that is refused is tried again
+	// then, by a source, while any other one ends it.
 	Password broker.Secret `yaml:"password"`
 	// PlaintextAuth allows a login without TLS to a host that is not this machine: PLAIN shows the password to who reads it there,
 	// SCRAM lets them try passwords offline, and both let who stands between act in our name. Set it only on a network that you

@@ -119,6 +119,7 @@ type dialError struct {
 	step    step
 	err     error
 	hint    string
+	passing bool // it is a login with a password that is read again, and may be another one then
 }
 
 func (e *dialError) Error() string {
@@ -131,7 +132,8 @@ func (e *dialError) Error() string {
 func (e *dialError) Unwrap() error { return e.err }
 
 func (c Connection) failed(address string, s step, err error) error {
-	return &dialError{address: address, step: s, err: err, hint: c.hint(s, err)}
+	return &dialError{address: address, step: s, err: err, hint: c.hint(s, err),
+		passing: s == loggingIn && c.SASL.Password.Rereads()}
 }
 
 // hint asks what may be set up otherwise here than there; empty where the error says enough, or anything may be wrong.

@@ -148,6 +148,9 @@ func codeOf(err error) kafka.Error {
 
 // refused says that another try would not change the answer.
 func refused(err error) bool {
+	if at := (*dialError)(nil); errors.As(err, &at) && at.passing {
+		return false
+	}
 	return errors.Is(err, errVersion) || slices.Contains([]kafka.Error{
 		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 		kafka.SASLAuthenticationFailed,
