@@ -144,8 +144,9 @@ type RetryTopics struct {
 	// Publisher writes to them. The caller closes it. Required.
 	Publisher broker.Publisher `yaml:"-"`
 	// Source reads all of them, and nothing else. On Kafka it has a group of its own, shared by all processes of the consumer. Run
-	// opens and closes it, and refuses one that can let nothing wait: it is a broker.Holder, or has a Traits.NativeDelay. It gets
-	// an eighth of the budget. Required.
+	// opens and closes it, and refuses one that can let nothing wait: it is a broker.Holder, or has a Traits.NativeDelay. Its Open
+	// should not wait for topics that do not exist (kafkabroker.Config.Missing is "run"): the others have been opened, and would
+	// wait with it. It gets an eighth of the budget. Required.
 	Source broker.Source `yaml:"-"`
 }
 

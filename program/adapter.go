@@ -123,6 +123,9 @@ func kafkaAdapter(k *config.Kafka) adapter {
 		retries: func(topics []string) (broker.Source, error) {
 			r := cfg
 			r.Group, r.Topics, r.Pattern, r.Start = k.RetryGroup(), topics, "", kafkabroker.Start{}
+			if r.Missing != "stop" { // the consumer would not begin, and what is missing is told as a destination
+				r.Missing = "run"
+			}
 			return kafkabroker.NewSource(r)
 		},
 	}

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -104,7 +105,7 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 			continue
 		}
 		if was, known := a.topics[name]; codeOf(t.err) == kafka.UnknownTopicOrPartition && (!known || was.err == nil) && waits {
-			v.news = append(v.news, fmt.Errorf("topic %s does not exist: waiting for it", name))
+			v.news = append(v.news, awaited(name))
 		}
 	}
 	if a.pattern != "" && len(ts) == 0 && !a.unmatched && waits {
@@ -171,6 +172,22 @@ func (a *atlas) absent() error {
 	}
 	return nil
 }
+
+// nothing says that the last look found none of the topics that are named. What a pattern matches may be nothing for long.
+func (a *atlas) nothing() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pattern != "" || slices.ContainsFunc(a.names, func(name string) bool { return a.missing[name] == 0 }) {
+		return nil
+	}
+	if len(a.names) == 1 {
+		return awaited(a.names[0])
+	}
+	return fmt.Errorf("none of the topics %s exists: waiting for one", strings.Join(a.names, ", "))
+}
+
+// awaited says that a topic is waited for.
+func awaited(topic string) error { return fmt.Errorf("topic %s does not exist: waiting for it", topic) }
 
 // whole says whether the last look found all that is to be consumed, with a leader for each partition.
 func (a *atlas) whole() bool {

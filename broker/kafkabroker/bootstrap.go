@@ -24,29 +24,50 @@ type bootstrap struct {
 	note   contact
 }
 
-// run tries until a broker answers.
+// run tries until a broker answers, and until there is something to consume, where that is waited for.
 func (x *bootstrap) run(ctx, life context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
-	var seen error // of the last try that had its time
-	for wait := retryWait; ; wait = min(2*wait, time.Second) {
-		err := x.reach(ctx, seen == nil)
-		if ctx.Err() == nil || seen == nil {
-			if seen = err; err != nil { // Up is told by the group's first answer
-				x.note.failed(err)
+	for awaited := error(nil); ; pause(ctx, x.poll.every(false)) {
+		asked, lost, err := x.contact(ctx, life, awaited)
+		if err != nil {
+			return err
+		}
+		was := awaited
+		if awaited = x.atlas.nothing(); awaited == nil || x.cfg.Missing != "wait" {
+			return nil
+		}
+		if lost { // the last that was said is to be what it waits for
+			x.note.exchange(asked, nil)
+			if was != nil {
+				x.events.Say(broker.Event{Kind: broker.Warning, Err: awaited})
 			}
+			x.events.Tell()
+		}
+	}
+}
+
+// contact tries until a broker answers, and says when it asked for that, and whether it had told of a failure. seen is what to
+// return where somebody gives up during the first try.
+func (x *bootstrap) contact(ctx, life context.Context, seen error) (asked time.Time, lost bool, err error) {
+	for wait := retryWait; ; wait = min(2*wait, time.Second) {
+		asked = time.Now()
+		err = x.reach(ctx, seen == nil)
+		if err != nil && (ctx.Err() == nil || seen == nil) {
+			seen, lost = err, true // Up is told by the group's first answer
+			x.note.failed(err)
 		}
 		x.events.Tell()
 		switch {
 		case err == nil:
-			return nil
+			return asked, lost, nil
 		case life.Err() != nil:
-			return broker.ErrClosed
+			return asked, lost, broker.ErrClosed
 		case refused(err), errors.Is(err, broker.ErrNoTopic):
-			return err
+			return asked, lost, err
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w (given up: %w)", seen, context.Cause(ctx))
+			return asked, lost, fmt.Errorf("%w (given up: %w)", seen, context.Cause(ctx))
 		}
 		pause(ctx, wait)
 	}
@@ -63,7 +84,7 @@ func (x *bootstrap) reach(ctx context.Context, first bool) error {
 	if err := x.cfg.probe(probing, x.c.transport); err != nil {
 		return err
 	}
-	waits := x.cfg.Missing == "wait"
+	waits := x.cfg.Missing != "stop"
 	for looks := 1; ; looks++ { // a broker that has just started may not know its topics yet
 		if err := x.poll.look(ctx, waits); err != nil {
 			return err

@@ -113,9 +113,11 @@ type Config struct {
 	// Pattern consumes all topics whose whole name it matches (RE2), also those that are made later; internal ones (with two leading
 	// underscores) never. Defaults to none.
 	Pattern string `yaml:"topics_pattern" want:"some"`
-	// Missing is what Open does where one of Topics does not exist, or Pattern matches none: "wait" for it, with a Warning, and
-	// consume the others, or "stop", with an error. Defaults to wait.
-	Missing string `yaml:"missing" want:"wait|stop"`
+	// Missing is what Open does where one of Topics does not exist, or Pattern matches none. "wait" warns of it and consumes the
+	// others; where none of Topics exists, Open waits for one and joins no group before. "run" does not wait even then, which is for
+	// a source that others stand beside. "stop" is an error. With wait and run a topic is consumed from when it is there, and for
+	// a Pattern they are the same. Defaults to wait.
+	Missing string `yaml:"missing" want:"wait|run|stop"`
 	// Start is where a partition without a committed offset begins. The position is committed at once, and a Notice says so, one for
 	// each topic. Defaults to earliest.
 	Start Start `yaml:"start"`

@@ -115,7 +115,7 @@ func (s *Source) assemble(k *coordinator, known *books) {
 	}
 }
 
-// Open connects and joins the group. See broker.Source.
+// Open connects, waits for a topic where none is there (Config.Missing), and joins the group. See broker.Source.
 func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
 	if err := s.life.Begin(o); err != nil {
 		return broker.Traits{}, err

@@ -86,8 +86,9 @@ func (d *Document) parse(content []byte, lookup func(string) (string, bool)) {
 	}
 	d.check()
 	for _, c := range d.File.Consumers {
-		if c != nil && len(c.Sources) > 0 { // what is published goes to its broker
-			c.Source = c.Sources[0].source()
+		if c != nil && len(c.Sources) > 0 {
+			c.runOn()
+			c.Source = c.Sources[0].source() // what is published goes to its broker
 		}
 	}
 }

@@ -28,6 +28,16 @@ func (c *Consumer) Reads() []Read {
 	return all
 }
 
+// runOn has one of several sources on Kafka not wait for its topics, unless the file says so: the others would wait with it, in
+// groups whose partitions nobody else has meanwhile.
+func (c *Consumer) runOn() {
+	for _, in := range c.Sources {
+		if in.Kafka != nil && in.Kafka.Missing == "" {
+			in.Kafka.Missing = "run"
+		}
+	}
+}
+
 // broker is the source on whose broker dead letters and all else are published: the first.
 func (c *Consumer) broker() Source { return c.Reads()[0].Source }
 
