@@ -262,7 +262,7 @@ func testNewTopics(t *testing.T, ts *testSystem) {
 	cfg.Topics, cfg.Pattern = nil, regexp.QuoteMeta(ts.topics[0])+".*"
 	r := startRunner(t, cfg)
 	named := ts.config(ts.net.link())
-	named.Group, named.Topics = ts.group+"-named", []string{late}
+	named.Group, named.Topics, named.Missing = ts.group+"-named", []string{late}, "run"
 	other := startRunner(t, named)
 	eventually(t, "it is told that a topic does not exist", func() bool { _, ok := other.event(broker.Warning, late); return ok })
 	createTopic(t, ts.admin, late, 1)

@@ -232,7 +232,7 @@ func TestTopicMadeLaterLatest(t *testing.T) {
 		ts.lease = lasting
 		late := ts.topics[0] + "-late"
 		cfg := ts.config(ts.net.link())
-		cfg.Start.At, cfg.Topics = "latest", []string{late}
+		cfg.Start.At, cfg.Topics, cfg.Missing = "latest", []string{late}, "run"
 		r := startRunner(t, cfg)
 		eventually(t, "it is known to be missing", func() bool { return r.s.atlas.isGone(late) })
 		createTopic(t, ts.admin, late, 1)
