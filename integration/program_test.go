@@ -82,7 +82,7 @@ func programConfig(c consumerConfig, url string) string {
 		c.URL, loadStream, c.Group, c.Lease), "load.>"
 	if c.Broker == "kafka" {
 		source, match = fmt.Sprintf(`kafka: {brokers: [%q], topics: [%s], group: %s, membership: %s, session_timeout: %v, `+
-			`heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}`,
+			`missing: run, heartbeat_interval: %v, revoke_wait: 5s, rebalance_timeout: 10s, commit_interval: %v}`,
 			c.URL, c.Topic, c.Group, membership(), c.Lease, c.memberHeartbeat(), commitInterval), c.Topic
 	}
 	return fmt.Sprintf(`log: {level: info, format: json}
