@@ -222,25 +222,35 @@ func TestCircuitBreakerCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := breaker(t, middleware.BreakerConfig{MinCalls: 4, RetryWhenOpen: true})
-				for _, x := range c.calls {
-					if x == 's' {
-						time.Sleep(time.Second)
-						continue
-					}
-					_ = b.Middleware(func(context.Context, *consumer.Message) error {
-						if x == 'b' {
-							return errDown
-						}
-						return nil
-					})(t.Context(), message(1))
-				}
-				if got := b.State(); got != c.want {
+				if got := stateAfter(t, c.calls, 0); got != c.want {
 					t.Errorf("after %s it is %s, want %s", c.calls, got, c.want)
 				}
 			})
 		})
 	}
+}
+
+// stateAfter is a breaker's state after calls: g is a good one, b a bad one, r one that is refused and asks to wait for after. s is
+// a second without any.
+func stateAfter(t *testing.T, calls string, after time.Duration) string {
+	t.Helper()
+	b := breaker(t, middleware.BreakerConfig{MinCalls: 4, RetryWhenOpen: true})
+	for _, x := range calls {
+		if x == 's' {
+			time.Sleep(time.Second)
+			continue
+		}
+		_ = b.Middleware(func(context.Context, *consumer.Message) error {
+			switch x {
+			case 'r':
+				return consumer.Overloaded(errDown, after)
+			case 'b':
+				return errDown
+			}
+			return nil
+		})(t.Context(), message(1))
+	}
+	return b.State()
 }
 
 // TestCircuitBreakerOverloaded: what refuses some calls because it has enough to do works, and does not open it; what refuses all
@@ -267,23 +277,7 @@ func TestCircuitBreakerOverloaded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := breaker(t, middleware.BreakerConfig{MinCalls: 4, RetryWhenOpen: true})
-				for _, x := range c.calls {
-					if x == 's' {
-						time.Sleep(time.Second)
-						continue
-					}
-					_ = b.Middleware(func(context.Context, *consumer.Message) error {
-						switch x {
-						case 'r':
-							return consumer.Overloaded(errDown, c.after)
-						case 'b':
-							return errDown
-						}
-						return nil
-					})(t.Context(), message(1))
-				}
-				if got := b.State(); got != c.want {
+				if got := stateAfter(t, c.calls, c.after); got != c.want {
 					t.Errorf("after %s it is %s, want %s", c.calls, got, c.want)
 				}
 			})

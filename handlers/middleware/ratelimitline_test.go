@@ -3,15 +3,12 @@ package middleware_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
-	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 )
@@ -150,45 +147,6 @@ func TestRateLimitBehindBusyWorkers(t *testing.T) {
 		if n := done.count(); n < 3*30*5-10 || !slices.IsSorted(done.offsets) {
 			t.Errorf("%d calls in 90 s with a free worker, want 450; in order: %v", n, slices.IsSorted(done.offsets))
 		}
-	})
-}
-
-// TestRateLimitForgetsEndedClaims: also where it calls hardly any.
-func TestRateLimitForgetsEndedClaims(t *testing.T) {
-	const rounds, messages = 100, 200
-	synctest.Test(t, func(t *testing.T) {
-		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Hour})
-		limited := limit(t, 0, 1).Middleware(ok)
-		var mu sync.Mutex
-		claims := map[weak.Pointer[broker.Claim]]bool{}
-		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Min: 2, Max: 2},
-			Handler: func(ctx context.Context, m *consumer.Message) error {
-				mu.Lock()
-				claims[weak.Make(m.Claim)] = true
-				mu.Unlock()
-				return limited(ctx, m)
-			}})
-		write(t, b, "in", messages, noKey)
-		for range rounds {
-			time.Sleep(20 * time.Second)
-			if err := b.Bounce("group", "in", 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(20 * time.Second)
-		runtime.GC()
-		mu.Lock()
-		kept := 0
-		for c := range claims {
-			if c.Value() != nil {
-				kept++
-			}
-		}
-		if len(claims) < rounds || kept > rounds/2 {
-			t.Errorf("%d of %d claims are in memory", kept, len(claims))
-		}
-		mu.Unlock()
-		stop()
 	})
 }
 
