@@ -230,8 +230,8 @@ func TestCircuitBreakerCounts(t *testing.T) {
 	}
 }
 
-// stateAfter is a breaker's state after calls: g is a good one, b a bad one, r one that is refused and asks to wait for after. s is
-// a second without any.
+// stateAfter is a breaker's state after calls: g is a good one, b a bad one, r one that is refused and asks to wait for after.
+// s is a second without any.
 func stateAfter(t *testing.T, calls string, after time.Duration) string {
 	t.Helper()
 	b := breaker(t, middleware.BreakerConfig{MinCalls: 4, RetryWhenOpen: true})

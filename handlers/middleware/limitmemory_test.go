@@ -36,8 +36,8 @@ func TestRateLimitForgetsEndedClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { forgetsEndedClaims(t, limit(t, 0, 1).Middleware(ok), func() {}) })
 }
 
-// forgetsEndedClaims proves that a limit forgets the messages that waited for it and went back to the broker with their claims, of
-// which each rebalance brings as many again. end lets its handlers return.
+// forgetsEndedClaims proves that a limit forgets the messages that waited for it and went back to the broker with their claims,
+// of which each rebalance brings as many again. end lets its handlers return.
 func forgetsEndedClaims(t *testing.T, limited consumer.Handler, end func()) {
 	t.Helper()
 	const rounds, messages = 100, 200
