@@ -81,11 +81,13 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 			doc.Find("tracing", "%v; or set tracing.endpoint, or OTEL_SDK_DISABLED to true to send nothing", err)
 		}
 	}
-	if doc.Has("tracing.sample") {
+	switch s, err := samplerOf(env.value("OTEL_TRACES_SAMPLER"), env.value("OTEL_TRACES_SAMPLER_ARG")); {
+	case doc.Has("tracing.sample"):
 		x.sampling = share(file.Sample)
-	} else if s, err := samplerOf(env.value("OTEL_TRACES_SAMPLER"), env.value("OTEL_TRACES_SAMPLER_ARG")); err != nil {
+	case !x.spans: // whoever set the variable means other programs, too
+	case err != nil:
 		doc.Find("tracing", "%v", err)
-	} else {
+	default:
 		x.sampling = s
 	}
 	return x
