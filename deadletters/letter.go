@@ -54,6 +54,7 @@ type Letter struct {
 	State      State
 	ReplayedAt time.Time
 	ReplayedTo string
+	ReplayedBy string // as who replayed it said, in Replay.By; empty where they did not
 	Edited     bool
 	// PerhapsTwice: it was replayed a second time since nobody could tell whether it had arrived.
 	PerhapsTwice bool

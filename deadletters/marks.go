@@ -36,6 +36,8 @@ type marks struct {
 	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not
 	// replayed again.
 	again map[string]bool
+	// who has begun each replay, where it says so.
+	who map[string]string
 }
 
 // A stretch of letters, [from, to), has one mark.
@@ -58,7 +60,7 @@ const (
 )
 
 func newMarks(log string) *marks {
-	return &marks{log: log, by: map[bucket][]stretch{}, again: map[string]bool{}}
+	return &marks{log: log, by: map[bucket][]stretch{}, again: map[string]bool{}, who: map[string]string{}}
 }
 
 // add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice. An error:
@@ -69,6 +71,9 @@ func (m *marks) add(r record) error {
 	}
 	if r.Log != m.log { // of a topic that was deleted and made again
 		return nil
+	}
+	if r.Step == stepRun && r.By != "" {
+		m.who[r.Run] = r.By
 	}
 	switch {
 	case r.Step == stepRun && r.Again:
@@ -88,7 +93,7 @@ func (m *marks) add(r record) error {
 			m.change(partition, from, end, func(was mark) mark { was.twice = true; return was })
 		})
 	}
-	if m.n+len(m.again) > maxStretches {
+	if m.n+len(m.again)+len(m.who) > maxStretches {
 		return fmt.Errorf("it speaks of more than %d stretches of letters, which is more than is kept in memory. Purge the dead "+
 			"letters and delete it, or, if somebody else has written to it, "+
 			"delete it: then all letters count as waiting", maxStretches)
@@ -194,7 +199,7 @@ func (m *marks) tell(l *Letter) {
 		l.State = Waiting
 		return
 	}
-	l.ReplayedAt, l.ReplayedTo, l.Edited, l.PerhapsTwice = r.at, k.to, r.edited, k.twice
+	l.ReplayedAt, l.ReplayedTo, l.ReplayedBy, l.Edited, l.PerhapsTwice = r.at, k.to, m.who[r.of], r.edited, k.twice
 }
 
 // uncertain says whether there are letters of which it is not known whether they were published.

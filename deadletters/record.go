@@ -38,6 +38,8 @@ type record struct {
 	Edited  bool             `json:"edited,omitempty"`
 	// Again, of a run: it replays what was replayed already.
 	Again bool `json:"again,omitempty"`
+	// By, of a run: who replays, as Replay.By says.
+	By string `json:"by,omitempty"`
 	// Suffix ends the ids of the messages.
 	Suffix string `json:"suffix,omitempty"`
 	// Of is the run that began the letters, where this one found out what became of them.
@@ -121,7 +123,7 @@ func decodeRecord(b []byte) (r record, err error) {
 		return r, fmt.Errorf("it has format %d, from a newer longshore: this one reads %d", r.Version, recordVersion)
 	case r.Version < 1 || r.Run == "" || r.At.IsZero():
 		return r, errors.New("it is no record of a replay")
-	case max(len(r.Run), len(r.Of), len(r.Log), len(r.Suffix)) > maxName:
+	case max(len(r.Run), len(r.Of), len(r.Log), len(r.Suffix), len(r.By)) > maxName:
 		return r, fmt.Errorf("it has a name of more than %d bytes", maxName)
 	}
 	for _, letters := range []map[string]spans{r.Letters, r.Twice} {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,9 @@ type Replay struct {
 	// Edit changes each message before it is published: its key, value and headers; one whose topic or ID it changes is refused with
 	// ErrEdited. A letter whose edited copy was published counts as replayed. Defaults to nil.
 	Edit func(*broker.Outgoing) error
+	// By is who replays, a name or an address: the journal keeps it, so that Letter.ReplayedBy answers who it was. It is believed as
+	// it is, and cut to 256 bytes. Defaults to none.
+	By string
 	// DryRun decides, and changes nothing.
 	DryRun bool
 	// Batch is how many letters are on their way together, and so how many are uncertain after a kill. Defaults to 100 or a tenth of
@@ -58,12 +62,16 @@ type Replay struct {
 	OnProgress func(done, of int64)
 }
 
+// maxBy bounds Replay.By.
+const maxBy = 256
+
 // batchBytes ends a batch before Batch letters are in it.
 const batchBytes = 4 << 20
 
 func (o Replay) withDefaults() Replay {
 	o.MaxReplays = cmp.Or(o.MaxReplays, 5)
 	o.Workers = cmp.Or(o.Workers, 1)
+	o.By = strings.ToValidUTF8(o.By[:min(len(o.By), maxBy)], "")
 	if o.Batch == 0 {
 		o.Batch = 100
 		if o.Rate > 0 {
@@ -212,7 +220,7 @@ func (r *replay) prepare(ctx context.Context) (err error) {
 	if err := r.l.cfg.Store.CreateLog(ctx, r.j.topic, r.l.cfg.Topic); err != nil {
 		return fmt.Errorf("making the journal of replays: %w", err)
 	}
-	if err := r.j.append(ctx, record{Step: stepRun, Again: r.o.Again}); err != nil {
+	if err := r.j.append(ctx, record{Step: stepRun, Again: r.o.Again, By: r.o.By}); err != nil {
 		return err
 	}
 	if r.known, err = r.j.load(ctx); err != nil {

@@ -96,7 +96,7 @@ func TestReplayOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, leased bool) {
 		b := bench(t, leased, 50)
 		l := open(t, b, b.Publisher())
-		first, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Filter: Filter{Class: "permanent"}, Batch: 7})
+		first, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Filter: Filter{Class: "permanent"}, Batch: 7, By: "ann@bastion"})
 		if err != nil || first.Replayed != 25 || first.Chosen != 25 || first.Before != 0 {
 			t.Fatalf("%+v %v", first, err)
 		}
@@ -106,6 +106,11 @@ func TestReplayOnce(t *testing.T) {
 		rest, err := l.Replay(t.Context(), Replay{Allow: fromOrders})
 		if err != nil || rest.Replayed != 25 || rest.Before != 25 {
 			t.Fatalf("%+v %v", rest, err)
+		}
+		for _, x := range list(t, l, Filter{}) {
+			if want := map[string]string{"permanent": "ann@bastion"}[x.Class]; x.ReplayedBy != want {
+				t.Errorf("%s was replayed by %q, want %q", FormatPlace(x.Place), x.ReplayedBy, want)
+			}
 		}
 		wantOnce(t, copies(t, b, "orders"), 50)
 		_, err = b.LogView().Scan(t.Context(), broker.Scan{Topic: "orders"}, func(m *broker.Message) error {

@@ -316,7 +316,7 @@ func TestDLQReplay(t *testing.T) {
 			len(sum.Refusals) != 2 {
 			t.Errorf("to the handler: %v %v\n%s", err, jerr, out)
 		}
-		out, err = f.dlq(t, "replay", "--class", "timeout", "--json")
+		out, err = f.dlq(t, "replay", "--class", "timeout", "--by", "ann\x1b[2J", "--json")
 		if jerr := json.Unmarshal([]byte(lastLine(out)), &sum); err != nil || jerr != nil || sum.Replayed != 1 || sum.Before != 1 {
 			t.Errorf("%v %v\n%s", err, jerr, out)
 		}
@@ -332,8 +332,11 @@ func TestDLQReplay(t *testing.T) {
 			t.Errorf("to other: %s", out)
 		}
 		if out = f.must(t, "list", "--state", "replayed", "--json"); strings.Count(out, "\n") != 5 ||
-			!strings.Contains(out, `"replayed_to":"handler of orders"`) {
+			!strings.Contains(out, `"replayed_to":"handler of orders"`) || strings.Count(out, `"replayed_by":"`+whoami()+`"`) != 4 {
 			t.Errorf("list:\n%s", out)
+		}
+		if out = f.must(t, "show", f.place(3)); !strings.Contains(out, `, to orders, by ann\x1b[2J`) {
+			t.Errorf("who replayed is not shown:\n%s", out)
 		}
 		if _, err := f.dlq(t, "replay", "--to", "dead.orders"); err == nil ||
 			!strings.Contains(err.Error(), "it would go to the dead letters again") {

@@ -60,6 +60,7 @@ func newDLQEdit(p Parts) *cobra.Command {
 	f.StringVar(&e.replay.To, "to", "", "topic or subject to publish to (default with -c where the letter came from)")
 	f.IntVar(&e.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
 	f.BoolVar(&e.replay.Again, "again", false, "though the letter was replayed already")
+	e.byFlag(cmd)
 	f.BoolVar(&e.asJSON, "json", false, "print the summary as JSON")
 	_ = cmd.MarkFlagFilename("value-file")
 	return cmd
@@ -137,6 +138,7 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		return errors.New("the payload was JSON and is none any more: nothing was published (--not-json does)")
 	}
 	o := e.replay
+	o.By = cmp.Or(o.By, whoami())
 	o.Filter = deadletters.Filter{Places: []broker.Place{place}}
 	o.Edit = func(out *broker.Outgoing) error { e.apply(out, value); return nil }
 	var to string

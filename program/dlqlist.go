@@ -164,6 +164,9 @@ func printLetter(out io.Writer, topic string, l *deadletters.Letter) error {
 	state := stateText(l)
 	if l.State != deadletters.Waiting {
 		state += " " + timeText(l.ReplayedAt) + ", to " + shown([]byte(l.ReplayedTo), 0)
+		if l.ReplayedBy != "" {
+			state += ", by " + shown([]byte(l.ReplayedBy), 0)
+		}
 	}
 	row("state", state)
 	from := shown([]byte(l.OriginalTopic), 0)
@@ -233,6 +236,7 @@ type letterJSON struct {
 	State             string       `json:"state"`
 	ReplayedAt        string       `json:"replayed_at,omitempty"`
 	ReplayedTo        string       `json:"replayed_to,omitempty"`
+	ReplayedBy        string       `json:"replayed_by,omitempty"`
 	Edited            bool         `json:"edited,omitempty"`
 	PerhapsTwice      bool         `json:"perhaps_twice,omitempty"`
 	OriginalTopic     string       `json:"original_topic,omitempty"`
@@ -265,8 +269,8 @@ type headerJSON struct {
 func letterOf(topic string, l *deadletters.Letter, whole bool) letterJSON {
 	j := letterJSON{
 		Letter: deadletters.FormatPlace(l.Place), Topic: topic, Offset: l.Offset, Stored: timeText(l.Message.Time()),
-		State: string(l.State), ReplayedAt: timeText(l.ReplayedAt), ReplayedTo: l.ReplayedTo, Edited: l.Edited,
-		PerhapsTwice:  l.PerhapsTwice,
+		State: string(l.State), ReplayedAt: timeText(l.ReplayedAt), ReplayedTo: l.ReplayedTo, ReplayedBy: l.ReplayedBy,
+		Edited: l.Edited, PerhapsTwice: l.PerhapsTwice,
 		OriginalTopic: l.OriginalTopic, OriginalTime: timeText(l.OriginalTime), Handler: l.Handler, Class: l.Class, Error: l.Error,
 		Attempts:     l.Attempts,
 		FirstFailure: timeText(l.FirstFailure), LastFailure: timeText(l.LastFailure), Replays: l.Replays, History: l.History,

@@ -1,10 +1,14 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/user"
+	"strconv"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -64,9 +68,25 @@ func newDLQReplay(p Parts) *cobra.Command {
 	f.Int64Var(&d.replay.Limit, "limit", 0, "the most letters to replay; 0: all")
 	f.IntVar(&d.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
 	f.BoolVar(&d.replay.Again, "again", false, "replay those that were replayed already, too")
+	d.byFlag(cmd)
 	f.BoolVar(&d.replay.DryRun, "dry-run", false, "say what would be replayed, and change nothing")
 	f.BoolVar(&d.asJSON, "json", false, "print the summary as JSON, and with --dry-run the letters, an object a line")
 	return cmd
+}
+
+// byFlag is who replays, for the journal; on a shared machine and in a pod only they know.
+func (d *dlqReplay) byFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.replay.By, "by", "", "who replays, for dlq show and list --json (default the user, at this machine)")
+}
+
+// whoami is the user of this process, and the machine; who became root by sudo is who they were.
+func whoami() string {
+	name := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"))
+	if u, err := user.Current(); name == "" && err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname() // empty where it is not known
+	return cmp.Or(name, strconv.Itoa(os.Getuid())) + "@" + host
 }
 
 // check reports all that is wrong with the flags at once.
@@ -143,6 +163,7 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, box.end(stderr)) }()
 	o := d.replay
+	o.By = cmp.Or(o.By, whoami())
 	if err := errors.Join(box.mayReplay(d.replay.To), box.named(ctx, o.Filter.Places)); err != nil {
 		return err
 	}

@@ -305,7 +305,7 @@ func (d *desk) startEdit(r *http.Request, c *watched, v letterView, e *edit) err
 		return fmt.Errorf("to: %w", err)
 	}
 	o := order{choice: choice{Box: v.Topic, Scope: scopeTicked, Places: []string{v.Place}}, kind: jobEdit, to: e.to, again: e.again,
-		number: 1}
+		number: 1, by: byOf(r)}
 	if err := d.jobs.start(jobSpec{order: o, consumer: c.name, box: box, edit: e}); err != nil {
 		return err
 	}

@@ -223,7 +223,10 @@ func TestEdit(t *testing.T) {
 		t.Fatalf("%d\n%s", a.status, a.body)
 	}
 	eventually(t, "the copy is handled", func() bool { return got.has("good\nlines tenant=eu") })
-	eventually(t, "the letter says so", func() bool { return strings.Contains(b.get(path).body, "replayed, edited") })
+	eventually(t, "the letter says so, and from where", func() bool {
+		body := b.get(path).body
+		return strings.Contains(body, "replayed, edited") && strings.Contains(body, ", by the page, from 127.0.0.1:")
+	})
 	if a := b.post(path, url.Values{"value": {"good again"}}); a.status != http.StatusBadRequest ||
 		!strings.Contains(a.body, "replayed before") {
 		t.Errorf("edited twice: %d", a.status)

@@ -40,14 +40,17 @@ type order struct {
 	to    string
 	rate  float64
 	again bool
+	by    string
 	// sure says that the plan was seen, number how many letters it named, and sum, of a purge, which (deadletters.PurgePlan.Sum).
 	sure   bool
 	number int64
 	sum    string
 }
 
-func orderOf(kind string, form url.Values, now time.Time) (o order, err error) {
+func orderOf(kind string, r *http.Request, now time.Time) (o order, err error) {
+	form := r.PostForm
 	o = order{
+		by:     byOf(r),
 		choice: readChoice(form, now), kind: kind, to: strings.TrimSpace(form.Get("to")), again: form.Get("again") == "yes",
 		sure: form.Get("sure") == "yes", sum: form.Get("sum"), rate: defaultRate,
 	}
@@ -92,7 +95,7 @@ func (d *desk) purge(w http.ResponseWriter, r *http.Request, c *watched) { d.ord
 
 // order shows the plan first; when that was seen, the job begins.
 func (d *desk) order(w http.ResponseWriter, r *http.Request, c *watched, kind string) {
-	o, err := orderOf(kind, r.PostForm, time.Now())
+	o, err := orderOf(kind, r, time.Now())
 	if err == nil {
 		_, err = o.meant(Letters{})
 	}
@@ -249,7 +252,7 @@ func replayOf(ctx context.Context, o order, box Letters) (deadletters.Replay, er
 	if err != nil {
 		return deadletters.Replay{}, badRequest{err}
 	}
-	r := deadletters.Replay{Filter: f, To: o.to, Rate: o.rate, Again: o.again, Limit: o.number}
+	r := deadletters.Replay{Filter: f, To: o.to, Rate: o.rate, Again: o.again, Limit: o.number, By: o.by}
 	if err := broker.CheckDestination(o.to); o.to != "" && err != nil {
 		return r, badRequest{fmt.Errorf("to: %w", err)}
 	}
@@ -264,6 +267,9 @@ func replayOf(ctx context.Context, o order, box Letters) (deadletters.Replay, er
 	}
 	return r, nil
 }
+
+// byOf is who replays, as far as the page knows: all have one token.
+func byOf(r *http.Request) string { return "the page, from " + r.RemoteAddr }
 
 // count adds one to what has that text; what is too much together goes under the last.
 func count(m map[string]int64, text string) {
