@@ -83,7 +83,7 @@ consumers:
     source: {nats: {url: "%[1]s", stream: RESTLESS, subjects: ["restless.>"], durable: restless, create_stream: true}}
     routes: [{handler: log}]
   slow:
-    source: {nats: {url: "%[1]s", stream: SLOW, subjects: ["slow.>"], durable: slow, create_stream: true}}
+    source: {nats: {url: "%[1]s", stream: SLOW, subjects: ["slow.>"], durable: slow, create_stream: true, max_ack_pending: 10}}
     pool: {min: 1, max: 1}
     budget: {messages: 8}
     routes: [{handler: webhook, with: {url: "%[2]s/second"}}]
@@ -103,6 +103,7 @@ consumers:
   old:
     source: {kafka: {brokers: ["%[3]s"], topics: [old], group: old, start: earliest}}
     order: key
+    lane: {limit: 2}
     routes: [{handler: webhook, with: {url: "%[2]s/never"}}]
   later:
     source: {kafka: {brokers: ["%[3]s"], topics: [later], group: later, start: earliest}}

@@ -96,6 +96,13 @@ func (d *descs) addGauges(desc describer) {
 		func(s consumer.Stats) float64 { return float64(s.Waiting) })
 	gauge("full_lanes", "Lanes that are full: nothing more is taken of their partition, or of their source.",
 		func(s consumer.Stats) float64 { return float64(s.FullLanes) })
+	gauge("deliveries_full", "Whether as many messages are delivered and not settled, over all processes, as may be. Absent while "+
+		"unknown.", func(s consumer.Stats) float64 {
+		if s.Lag.Full {
+			return 1
+		}
+		return 0
+	}).known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
 	gauge("stuck_handlers", "Handlers that were replaced and have not returned.",
 		func(s consumer.Stats) float64 { return float64(s.Stuck) })
 	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",
