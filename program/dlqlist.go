@@ -18,25 +18,32 @@ import (
 
 func newDLQList(p Parts) *cobra.Command {
 	t, chosen := &dlqTarget{adapters: p.adapters()}, &letterFlags{}
-	var asJSON bool
+	var asJSON, summary bool
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list [LETTER ...]",
 		Short: "List dead letters",
 		Long: "Lists dead letters in the order of their topic, or those that the flags choose. With --json an object a line. What " +
 			"comes from messages is\n" +
-			"escaped. Where --limit left some out, stderr says that there are more.",
+			"escaped. Where --limit left some out, stderr says that there are more. --summary counts them instead, by who gave them up, " +
+			"class of the error\nand where they came from; of a file that of all its consumers, unless --consumer names one.",
 		Example: "  longshore dlq list -c c.yaml --class timeout --since 2h\n  longshore dlq list --topic orders-dead --state " +
-			"waiting --json",
+			"waiting --json\n  longshore dlq list -c c.yaml --summary",
 		Args: func(cmd *cobra.Command, args []string) error {
 			_, err := chosen.filter(cmd, args, time.Now())
 			if limit < 0 {
 				err = errors.Join(err, fmt.Errorf("--limit is %d, negative", limit))
 			}
+			if summary && (limit > 0 || len(args) > 0) {
+				err = errors.Join(err, errors.New("--summary counts all that the other flags choose: it takes neither --limit nor letters"))
+			}
 			return asUsage(errors.Join(t.check(cmd), err))
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			filter, _ := chosen.filter(cmd, args, time.Now()) // was checked
+			if summary {
+				return t.summarize(cmd, filter, asJSON)
+			}
 			box, err := t.open(cmd.Context())
 			if err != nil {
 				return err
@@ -70,6 +77,7 @@ func newDLQList(p Parts) *cobra.Command {
 	}
 	t.flags(cmd)
 	chosen.flags(cmd)
+	cmd.Flags().BoolVar(&summary, "summary", false, "how many, by handler, class and origin, with the oldest and the newest")
 	cmd.Flags().IntVar(&limit, "limit", 0, "the most letters to list; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
 	return cmd
@@ -133,7 +141,7 @@ func (t *letterTable) add(l *deadletters.Letter) error {
 		fmt.Fprintln(t.w, "LETTER\tFAILED\tSTATE\tHANDLER\tCLASS\tATTEMPTS\tREPLAYS\tKEY\tFROM\tERROR")
 	}
 	_, err := fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", deadletters.FormatPlace(l.Place),
-		l.At().UTC().Format("2006-01-02T15:04:05Z"), stateText(l),
+		secondText(l.At()), stateText(l),
 		dash(shown([]byte(l.Handler), 40)), dash(shown([]byte(l.Class), 20)), l.Attempts, l.Replays, dash(shown(l.Message.Key,
 			32)), dash(shown([]byte(l.OriginalTopic), 60)),
 		dash(shown([]byte(l.Error), 80)))
@@ -218,6 +226,9 @@ func stateText(l *deadletters.Letter) string {
 	}
 	return s
 }
+
+// secondText is a time in a table.
+func secondText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 func timeText(t time.Time) string {
 	if t.IsZero() {

@@ -25,8 +25,8 @@
 //
 //	config.go        config check and example; configshow.go: show. How a file is read is in program/internal/config
 //	lag.go           lag: lagview.go asks the brokers, lagtable.go prints
-//	dlq.go           dlq: dlqtarget.go says whose letters are meant; dlqlist.go, dlqedit.go (editfolder.go, editfolder_unix.go,
-//	                 editfolder_other.go), dlqreplay.go (dlqturns.go), dlqpurge.go are its commands
+//	dlq.go           dlq: dlqtarget.go says whose letters are meant; dlqlist.go (dlqsummary.go), dlqedit.go (editfolder.go,
+//	                 editfolder_unix.go, editfolder_other.go), dlqreplay.go (dlqturns.go), dlqpurge.go are its commands
 //	produce.go       produce: to a target.go, payloads of payload.go, as a production.go
 //	scaler.go        scaler, and scalerbeside.go beside run: scalerwork.go asks brokers, scalermembers.go the processes,
 //	                 scalertarget.go puts both together; scalerserver.go answers KEDA, scalerpage.go over HTTP
