@@ -151,25 +151,31 @@ func stopOnSignal() (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, ok := <-signals; !ok {
-			return
-		}
-		cancel()
-		first := time.Now()
-		for second := range signals {
-			if second == syscall.SIGHUP || time.Since(first) < sameSignal {
-				continue
-			}
+		heed(signals, cancel, func(second os.Signal) {
 			words.speak(second)
 			handlers.KillCommands()
 			os.Exit(128 + int(second.(syscall.Signal)))
-		}
+		})
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)
 		cancel()
 		<-done
+	}
+}
+
+// heed drains at the first signal, and calls force at each one that is a second, until signals is closed.
+func heed(signals <-chan os.Signal, drain func(), force func(os.Signal)) {
+	if _, ok := <-signals; !ok {
+		return
+	}
+	drain()
+	first := time.Now()
+	for second := range signals {
+		if second != syscall.SIGHUP && time.Since(first) >= sameSignal {
+			force(second)
+		}
 	}
 }
 

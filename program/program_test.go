@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/integration/daemon"
@@ -260,16 +261,28 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	}
 }
 
-// TestSignalTwiceAtOnce: timeout sends its signal to the program and to the group that this is in. That is one stop.
+// TestSignalTwiceAtOnce: timeout sends its signal to the program and to the group that this is in. That is one stop; what comes
+// later is a second one, but for a SIGHUP, which a terminal that closes sends twice.
 func TestSignalTwiceAtOnce(t *testing.T) {
-	t.Parallel()
-	run, drains := launchBusy(t)
-	run.signal(t, syscall.SIGSTOP) // it has both when it goes on, whatever time passes between them here
-	run.signal(t, syscall.SIGTERM)
-	run.signal(t, syscall.SIGINT) // two of one kind may be one for the kernel already
-	run.signal(t, syscall.SIGCONT)
-	run.eventually(t, "draining", func() bool { return strings.Contains(run.stderr.String(), `"state":"draining"`) })
-	drains()
+	synctest.Test(t, func(t *testing.T) {
+		signals, drains := make(chan os.Signal, 2), 0
+		forced := make(chan os.Signal, 1)
+		go heed(signals, func() { drains++ }, func(s os.Signal) { forced <- s })
+		for _, one := range []struct {
+			after  time.Duration
+			signal os.Signal
+			forces bool
+		}{{0, syscall.SIGTERM, false}, {0, syscall.SIGTERM, false}, {sameSignal - 1, os.Interrupt, false},
+			{time.Second, syscall.SIGHUP, false}, {0, os.Interrupt, true}} {
+			time.Sleep(one.after)
+			signals <- one.signal
+			synctest.Wait()
+			if len(forced) == 1 != one.forces || drains != 1 {
+				t.Errorf("%v, %v later: %d drains, %d forced", one.signal, one.after, drains, len(forced))
+			}
+		}
+		close(signals)
+	})
 }
 
 // launchBusy starts the program with a handler that runs until drains is called, which wants both to end as they should.

@@ -91,7 +91,7 @@ func TestFirstLineNamesTheCause(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: "+tc.source+
-				"\n    open_timeout: 2.5s\n    routes: [{handler: log}]\n")
+				"\n    open_timeout: 1m\n    routes: [{handler: log}]\n")
 			began := time.Now()
 			run := launch(t, dir, "run", "-c", "c.yaml")
 			var first string
