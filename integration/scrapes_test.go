@@ -79,6 +79,9 @@ consumers:
   halted:
     source: {nats: {url: "%[1]s", stream: HALTED, subjects: ["halted.>"], durable: halted, create_stream: true}}
     routes: [{handler: log}]
+  held:
+    source: {nats: {url: "%[1]s", stream: HELD, subjects: ["held.>"], durable: held, create_stream: true}}
+    routes: [{handler: log}]
   restless:
     source: {nats: {url: "%[1]s", stream: RESTLESS, subjects: ["restless.>"], durable: restless, create_stream: true}}
     routes: [{handler: log}]
@@ -215,7 +218,7 @@ func (s *scrapes) run(t *testing.T, i int) {
 	}
 	p := startCommand(t, exec.Command(exe, "run", "-c", s.file), hangEnv+"=1", "LONGSHORE_TEST_ADMIN="+s.address[i])
 	s.processes[i] = p
-	const up = 14 // consumers that reach their broker
+	const up = 15 // consumers that reach their broker
 	p.await(t, "is up", func() bool { return p.err.events("source_up") >= up })
 }
 
@@ -258,7 +261,11 @@ func makeItHappen(t *testing.T, s *scrapes, n *natsd.Server, k *kafkad.Cluster) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for subject, times := range map[string]int{"work.ok": 500, "work.bad": 3, "work.other": 3,
+	until := fmt.Appendf(nil, `{"pause_until": %q}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+	if _, err := nc.Request("$JS.API.CONSUMER.PAUSE.HELD.held", until, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for subject, times := range map[string]int{"held.x": 3, "work.ok": 500, "work.bad": 3, "work.other": 3,
 		"refused.x": 1, "breaker.x": 5, "stuck.x": 1,
 		"halted.x": 1, "slow.x": 3000, "failing.x": 20, "hung.x": 100} {
 		publishTimes(t, js, subject, times)

@@ -170,17 +170,19 @@ func TestUnknownIsAbsent(t *testing.T) {
 	m.Watch(fixedStats{Lag: broker.UnknownLag()})
 	text := expose(t, m)
 	for _, name := range []string{"longshore_lag_messages", "longshore_unsettled_messages", "longshore_lag_timestamp_seconds",
-		"longshore_last_progress_timestamp_seconds", "longshore_source_up", "longshore_deliveries_full"} {
+		"longshore_last_progress_timestamp_seconds", "longshore_source_up", "longshore_deliveries_full",
+		"longshore_held_messages"} {
 		if strings.Contains(text, name) {
 			t.Errorf("%s is there although it is unknown:\n%s", name, text)
 		}
 	}
-	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, Full: true, At: time.Unix(1700000000, 0)},
+	m.Watch(fixedStats{Lag: broker.Lag{Waiting: 0, Unsettled: 3, Held: 2, Full: true, At: time.Unix(1700000000, 0)},
 		LastProgress: time.Unix(1700000001, 0)})
 	m.Observe(consumer.SourceEvent{Event: broker.Event{Kind: broker.Down}})
 	wantSeries(t, expose(t, m), `longshore_lag_messages{partition="",topic=""} 0`,
 		`longshore_unsettled_messages{partition="",topic=""} 3`, `longshore_lag_timestamp_seconds 1.7e+09`,
-		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`, `longshore_deliveries_full 1`)
+		`longshore_last_progress_timestamp_seconds 1.700000001e+09`, `longshore_source_up 0`,
+		`longshore_deliveries_full 1`, `longshore_held_messages 2`)
 }
 
 // TestDelayedDeadLetters: what waits because the dead letters are down is a figure of its own.

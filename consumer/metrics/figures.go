@@ -96,6 +96,9 @@ func (d *descs) addGauges(desc describer) {
 		func(s consumer.Stats) float64 { return float64(s.Waiting) })
 	gauge("full_lanes", "Lanes that are full: nothing more is taken of their partition, or of their source.",
 		func(s consumer.Stats) float64 { return float64(s.FullLanes) })
+	gauge("held_messages", "Of the lag, what the broker gives nobody for now, since somebody has paused the consumer there. Absent "+
+		"while unknown.", func(s consumer.Stats) float64 { return float64(s.Lag.Held) }).
+		known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
 	gauge("deliveries_full", "Whether as many messages are delivered and not settled, over all processes, as may be. Absent while "+
 		"unknown.", func(s consumer.Stats) float64 {
 		if s.Lag.Full {
