@@ -168,9 +168,11 @@ func (t *lanes) shrunk(c *chain) {
 	}
 }
 
-// popRun is pop of what is to follow: of a crowded lane that is cleared, one.
-func (t *lanes) popRun(at, most int) row {
-	if t.clears && t.table.chains[at].crowded {
+// popRun is pop of what is to follow where so many lanes were settled together: of a crowded lane that is cleared, one. Where
+// fewer wait in the lane than there are lanes, one, too: those that follow in all lanes make one work, which then has more
+// messages than the run.
+func (t *lanes) popRun(at, most, lanes int) row {
+	if c := &t.table.chains[at]; c.n < lanes || t.clears && c.crowded {
 		most = 1
 	}
 	return t.pop(at, most)
@@ -202,7 +204,7 @@ func (t *lanes) done(numbers []uint64, again *claim, most int, f *followers) (th
 			t.table.remove(at)
 			continue
 		}
-		f.next = append(f.next, t.popRun(at, most))
+		f.next = append(f.next, t.popRun(at, most, len(numbers)))
 	}
 	return was > 0 && t.full == 0
 }
