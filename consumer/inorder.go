@@ -8,8 +8,8 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// passInOrder is pass for a chunk in an order: what may start is queued, the rest waits in its lanes.
-func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Message, cut *cutter) {
+// passInOrder is pass for a chunk in an order: what may start is queued, the rest waits in its lanes, which have copies.
+func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Message, cut *cutter, from *slab) {
 	numbers := cut.lanesOf(len(ms), in.cfg.Chunk)
 	for i := range ms {
 		numbers[i] = in.cfg.Order.laneOf(&ms[i])
@@ -22,6 +22,7 @@ func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Mes
 		all = slices.Clone(numbers) // add moves them
 	}
 	n, crowded, full := k.lanes.add(k, ms, numbers, &cut.stash)
+	from.keep(n)
 	if n < len(ms) {
 		in.queue.expect(len(ms) - n)
 	}

@@ -84,15 +84,15 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 		if last == nil || last.Claim != ms[0].Claim {
 			last = in.claimOf(f, ms[0].Claim)
 		}
-		in.pass(submits, last, ms, &cut)
+		in.pass(submits, last, ms, &cut, &slab)
 	}
 }
 
-// pass passes a chunk on.
-func (in *intake) pass(submits context.Context, k *claim, ms []broker.Message, cut *cutter) {
+// pass passes a chunk on, which was taken from a slab.
+func (in *intake) pass(submits context.Context, k *claim, ms []broker.Message, cut *cutter, from *slab) {
 	switch {
 	case in.cfg.ordered():
-		in.passInOrder(submits, k, ms, cut)
+		in.passInOrder(submits, k, ms, cut, from)
 	case in.cfg.Batch != nil:
 		in.passBatches(submits, k, ms, cut)
 	default:

@@ -11,8 +11,10 @@ type slab struct {
 	free  []broker.Message // what is not used yet
 	size  int              // how many there were at first
 	used  int64
-	bytes int64 // of what is used
-	last  int   // how many were taken last
+	bytes int64            // of what is used
+	taken []broker.Message // what was taken last, and all behind it
+	last  int              // how many that were
+	heavy int64            // how many bytes
 }
 
 // slabBytes is how much of messages may stay in memory for the sake of others; what is taken by one call may be more.
@@ -31,19 +33,38 @@ func (s *slab) renew() (small bool) {
 	if s.whole > 0 {
 		s.size = (s.size + s.whole - 1) / s.whole * s.whole
 	}
-	s.free, s.used, s.bytes = make([]broker.Message, s.size), 0, 0
+	s.free, s.taken, s.used, s.bytes = make([]broker.Message, s.size), nil, 0, 0
 	return s.size < s.most
 }
 
 // take is the next n messages, which were received.
 func (s *slab) take(n int) []broker.Message {
-	ms := s.free[:n:n]
-	s.free, s.last = s.free[n:], n
-	s.used += int64(n)
-	for i := range ms {
-		s.bytes += int64(weightOf(&ms[i]))
+	s.taken, s.free, s.last = s.free, s.free[n:], n
+	s.use(n)
+	return s.taken[:n:n]
+}
+
+// keep says that of what was taken last only the first n are needed where they lie: what comes next is received over the others.
+// Called while nobody else has seen any of it; the first n may have been moved there.
+func (s *slab) keep(n int) {
+	if n == s.last {
+		return
 	}
-	return ms
+	s.used -= int64(s.last)
+	s.bytes -= s.heavy
+	clear(s.taken[n:s.last])
+	s.free = s.taken[n:]
+	s.use(n)
+}
+
+// use counts the first n of what was taken.
+func (s *slab) use(n int) {
+	s.heavy = 0
+	for i := range s.taken[:n] {
+		s.heavy += int64(weightOf(&s.taken[i]))
+	}
+	s.used += int64(n)
+	s.bytes += s.heavy
 }
 
 // weightOf is how many bytes a message keeps in memory, besides itself.

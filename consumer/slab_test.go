@@ -100,3 +100,30 @@ func TestSlabHasWholeBatches(t *testing.T) {
 		}
 	}
 }
+
+// What is copied elsewhere leaves its memory to what comes next, and nothing of it behind.
+func TestSlabIsUsedAgain(t *testing.T) {
+	s := slab{most: 128}
+	s.renew()
+	first := &s.free[0]
+	for i := range 100 {
+		s.free[i] = broker.Message{Value: make([]byte, 10+i)}
+	}
+	ms := s.take(100)
+	ms[0], ms[1] = ms[50], ms[60]
+	s.keep(2)
+	if s.renew(); &s.free[0] != &ms[2] || len(s.free) != 126 {
+		t.Fatalf("%d are free behind the two that were kept, want 126", len(s.free))
+	}
+	if s.used != 2 || s.bytes != 60+70 {
+		t.Errorf("%d messages of %d bytes are in use, want 2 of 130", s.used, s.bytes)
+	}
+	for i := range s.free {
+		if s.free[i].Value != nil {
+			t.Fatal("a message lies where the next is received")
+		}
+	}
+	if s.take(1); first != &ms[0] || len(first.Value) != 60 {
+		t.Error("what is kept was moved")
+	}
+}
