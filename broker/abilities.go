@@ -96,6 +96,13 @@ type Windowed interface {
 	Window(c *Claim) float64
 }
 
+// An Awaiter can be open while nothing of what it reads exists. Several sources begin together when one of them has something.
+type Awaiter interface {
+	// Awaits says what it waits for, where nothing of what it reads exists; nil: something does, or it will never be there, which
+	// Receive tells. It may be asked at any time after Open, and does not block.
+	Awaits() error
+}
+
 // A Describer says what it reads, for traces. It may be asked at any time, also before Open, and does not block.
 type Describer interface {
 	Describe() Description

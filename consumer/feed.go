@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,51 @@ func newFeeds(cfg *Config) (fs feeds) {
 // connected says whether all sources had contact when they last spoke of it.
 func (fs feeds) connected() bool {
 	return !slices.ContainsFunc(fs, func(f *feed) bool { return !f.up.Load() })
+}
+
+// awaitEvery is how often sources are asked that have nothing to read.
+const awaitEvery = 200 * time.Millisecond
+
+// await waits until one of several sources has something to read, and tells once that it does. Each by itself was opened beside
+// the others, and with a slip in all of their topics nobody would be told.
+func (fs feeds) await(ctx context.Context, tell func(*feed, broker.Event)) error {
+	for told := false; ; told = true {
+		nothing := fs.awaits()
+		if nothing == nil {
+			return nil
+		}
+		if !told {
+			tell(fs[0], broker.Event{Kind: broker.Warning, Err: nothing})
+		}
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("%w (given up: %w)", nothing, context.Cause(ctx))
+		}
+	}
+}
+
+// awaits says what several sources wait for, where none has anything to read. One alone has waited in its Open, or is not to.
+func (fs feeds) awaits() error {
+	var each []string
+	for _, f := range fs {
+		if f.retries {
+			continue
+		}
+		a, ok := f.source.(broker.Awaiter)
+		if !ok {
+			return nil
+		}
+		err := a.Awaits()
+		if err == nil {
+			return nil
+		}
+		each = append(each, err.Error())
+	}
+	if len(each) < 2 {
+		return nil
+	}
+	return fmt.Errorf("none of the %d sources has anything to read: %s", len(each), strings.Join(each, "; "))
 }
 
 // pausers calls do with each source that can pause by itself.

@@ -41,7 +41,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// open opens the sources and refuses what they cannot do.
+// open opens the sources, refuses what they cannot do, and waits until there is something to read.
 func (c *Consumer) open(ctx context.Context) error {
 	if c.cfg.OpenTimeout > 0 {
 		var cancel context.CancelFunc
@@ -66,6 +66,9 @@ func (c *Consumer) open(ctx context.Context) error {
 		if c.cfg.ordered() && !f.retries && !t.Ordered {
 			observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
 		}
+	}
+	if err := c.feeds.await(ctx, c.observeSource); err != nil {
+		return fmt.Errorf("opening the sources: %w", err)
 	}
 	return nil
 }

@@ -64,6 +64,28 @@ func TestNoTopic(t *testing.T) {
 		}
 		stop(t, run)
 	})
+	t.Run("no source has one", func(t *testing.T) {
+		run, admin := start(t, "sources: [{kafka: {"+at+", topics: [ordres3], group: g7}},\n      "+
+			"{kafka: {"+at+", topics: [ordres4, ordres5], group: g8}}]")
+		run.eventually(t, "the page names them", func() bool {
+			page := fetch("http://127.0.0.1:" + admin + "/ui/")
+			return strings.Contains(page, "It is opening.") && strings.Contains(page, "topic ordres3 does not exist") &&
+				strings.Contains(page, "none of the topics ordres4, ordres5 exists")
+		})
+		if body := fetch("http://127.0.0.1:" + admin + "/readyz"); !strings.HasPrefix(body, "503\norders: ") {
+			t.Errorf("/readyz: %q", body)
+		}
+		made, err := kafkabroker.NewAdmin(kafkabroker.Connection{Brokers: []string{kafka}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer made.Close()
+		if err := made.CreateTopic(t.Context(), "ordres5", 1); err != nil {
+			t.Fatal(err)
+		}
+		run.eventually(t, "it is ready", func() bool { return fetch("http://127.0.0.1:"+admin+"/readyz") == "200\nok\n" })
+		stop(t, run)
+	})
 	for name, reads := range map[string]string{
 		"a topic beside it": "source: {kafka: {" + at + ", topics: [orders, ordres2], group: g2}}",
 		"a source beside it": "sources: [{kafka: {" + at + ", topics: [orders], group: g3}},\n      " +

@@ -70,6 +70,13 @@ func (h *holdings) end(why error) {
 	h.fail(why)
 }
 
+// ending says whether nothing is pulled any more.
+func (h *holdings) ending() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stopped || h.fatal != nil
+}
+
 func (h *holdings) setBudget(b broker.Budget) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,7 +29,7 @@ func (c *Consumer) Reads() []Read {
 }
 
 // runOn has one of several sources on Kafka not wait for its topics, unless the file says so: the others would wait with it, in
-// groups whose partitions nobody else has meanwhile.
+// groups whose partitions nobody else has meanwhile. Where none of them has a topic, the consumer waits for the first one.
 func (c *Consumer) runOn() {
 	for _, in := range c.Sources {
 		if in.Kafka != nil && in.Kafka.Missing == "" {
