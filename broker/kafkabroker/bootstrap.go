@@ -14,6 +14,10 @@ import (
 // by a later one.
 const firstTry = 2 * time.Second
 
+// secondLook is for how long a login is tried that is refused at the start, where its password is in a file: it may be about to
+// be replaced there. Later, when it is known to have been right once, it is tried for as long as it takes.
+const secondLook = 2 * time.Second
+
 // A bootstrap reaches a broker, and looks at the topics for the first time. It tells events, since there is no loop yet.
 type bootstrap struct {
 	cfg    *Config
@@ -51,9 +55,16 @@ func (x *bootstrap) run(ctx, life context.Context) error {
 // contact tries until a broker answers, and says when it asked for that, and whether it had told of a failure. seen is what to
 // return where somebody gives up during the first try.
 func (x *bootstrap) contact(ctx, life context.Context, seen error) (asked time.Time, lost bool, err error) {
+	var wrong time.Time // since when the login is refused
 	for wait := retryWait; ; wait = min(2*wait, time.Second) {
 		asked = time.Now()
 		err = x.reach(ctx, seen == nil)
+		switch {
+		case !refusedNow(err):
+			wrong = time.Time{}
+		case wrong.IsZero():
+			wrong = asked
+		}
 		if err != nil && (ctx.Err() == nil || seen == nil) {
 			seen, lost = err, true // Up is told by the group's first answer
 			x.note.failed(err)
@@ -64,7 +75,7 @@ func (x *bootstrap) contact(ctx, life context.Context, seen error) (asked time.T
 			return asked, lost, nil
 		case life.Err() != nil:
 			return asked, lost, broker.ErrClosed
-		case refused(err), errors.Is(err, broker.ErrNoTopic):
+		case refused(err), refusedNow(err) && asked.Sub(wrong) >= secondLook, errors.Is(err, broker.ErrNoTopic):
 			return asked, lost, err
 		case ctx.Err() != nil:
 			return asked, lost, fmt.Errorf("%w (given up: %w)", seen, context.Cause(ctx))

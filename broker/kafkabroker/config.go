@@ -61,7 +61,7 @@ type SASL struct {
 	Mechanism string `yaml:"mechanism" want:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"`
 	User      string `yaml:"user"`
 	// Password of broker.SecretFile is read again at each login, so it can be replaced: a login that is refused is tried again
-	// then, by a source, while any other one ends it.
+	// then, by a source, for as long as it takes, and for 2 s in its Open. Any other one ends it.
 	Password broker.Secret `yaml:"password"`
 	// PlaintextAuth allows a login without TLS to a host that is not this machine: PLAIN shows the password to who reads it there,
 	// SCRAM lets them try passwords offline, and both let who stands between act in our name. Set it only on a network that you

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/longshoremq/longshore/broker"
@@ -145,6 +149,57 @@ func TestLogin(t *testing.T) {
 				t.Errorf("a password is printed:\n%s", said.String())
 			}
 		})
+	}
+}
+
+// TestLoginByFile: a password of a file that is wrong at the start is looked at for a second time, for it may be about to be
+// replaced. If it is no better, that is an error, also where another broker is away.
+func TestLoginByFile(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "admin", "right"))
+	away, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away.Close()
+	for name, brokers := range map[string][]string{
+		"one broker": c.ListenAddrs()[:1], "one away": {away.Addr().String(), c.ListenAddrs()[0]}} {
+		for _, replaced := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/replaced %v", name, replaced), func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(t.TempDir(), "password")
+				write := func(content string) {
+					if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+						t.Error(err)
+					}
+				}
+				write("wrong")
+				password, err := broker.SecretFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := NewSource(Config{Connection: Connection{Brokers: brokers, SASL: SASL{Mechanism: "PLAIN", User: "admin",
+					Password: password}}, Group: "g", Topics: []string{"t"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				defer func() { _ = s.Close(ctx) }()
+				downs := 0
+				_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}, Observe: func(e broker.Event) {
+					if downs++; e.Kind == broker.Down && replaced {
+						write("right")
+					}
+				}})
+				switch {
+				case replaced && err != nil:
+					t.Errorf("the right one came too late: %v", err)
+				case !replaced && (codeOf(err) != kafka.SASLAuthenticationFailed || ctx.Err() != nil || downs == 0):
+					t.Errorf("%v, after %d events, want that the login failed", err, downs)
+				}
+			})
+		}
 	}
 }
 

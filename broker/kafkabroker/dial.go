@@ -119,8 +119,11 @@ type dialError struct {
 	step    step
 	err     error
 	hint    string
-	passing bool // it is a login with a password that is read again, and may be another one then
+	rereads bool // it is a login with a password that is read again, and may be another one then
 }
+
+// errRereads is in a dialError that has that.
+var errRereads = errors.New("the password is read again at each login")
 
 func (e *dialError) Error() string {
 	if e.hint == "" {
@@ -131,9 +134,12 @@ func (e *dialError) Error() string {
 
 func (e *dialError) Unwrap() error { return e.err }
 
+// Is has it found among what several brokers answer.
+func (e *dialError) Is(target error) bool { return target == errRereads && e.rereads }
+
 func (c Connection) failed(address string, s step, err error) error {
 	return &dialError{address: address, step: s, err: err, hint: c.hint(s, err),
-		passing: s == loggingIn && c.SASL.Password.Rereads()}
+		rereads: s == loggingIn && c.SASL.Password.Rereads()}
 }
 
 // hint asks what may be set up otherwise here than there; empty where the error says enough, or anything may be wrong.

@@ -147,10 +147,10 @@ func codeOf(err error) kafka.Error {
 }
 
 // refused says that another try would not change the answer.
-func refused(err error) bool {
-	if at := (*dialError)(nil); errors.As(err, &at) && at.passing {
-		return false
-	}
+func refused(err error) bool { return refusedNow(err) && !errors.Is(err, errRereads) }
+
+// refusedNow is refused, also of a login with a password that may be another one at the next try.
+func refusedNow(err error) bool {
 	return errors.Is(err, errVersion) || slices.Contains([]kafka.Error{
 		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 		kafka.SASLAuthenticationFailed,
