@@ -2,7 +2,8 @@ package kafkabroker
 
 import (
 	"context"
-	"sync/atomic"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -14,18 +15,47 @@ type contact struct {
 	life       context.Context
 	events     *kit.EventQueue
 	operations *kit.Operations
-	failing    *atomic.Uint32 // the lines on which the last exchange failed
+	failing    *broken
 }
 
 // A line is a kind of exchanges without which there is no progress, however well all others are answered. While one fails, no
 // answer to something else is an Up: with a coordinator away, beside leaders that answer each fetch, Down and Up would be told in
-// turns.
-type line uint32
+// turns. Each broker that partitions are asked of is one.
+type line any
+
+// A service is a line to the group's coordinator.
+type service int
 
 const (
-	toGroup  line = 1 << iota // our place in the group
-	toCommit                  // what is finished, and with transactions their outputs
+	toGroup   service = iota // our place in the group
+	toCommit                 // what is finished, and with transactions their outputs
+	toOffsets                // what is committed, where partitions begin
 )
+
+// A toBroker is the line to a broker that partitions are asked of.
+type toBroker int32
+
+// Broken are the lines on which the last exchange failed. Safe for concurrent use.
+type broken struct {
+	mu    sync.Mutex
+	lines map[line]bool
+}
+
+func (f *broken) set(l line, fails bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fails {
+		f.lines[l] = true
+	} else {
+		delete(f.lines, l)
+	}
+}
+
+func (f *broken) none() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.lines) == 0
+}
 
 // exchange takes note of one that began at a time.
 func (x contact) exchange(began time.Time, err error) {
@@ -33,23 +63,29 @@ func (x contact) exchange(began time.Time, err error) {
 	case x.life.Err() != nil:
 	case err != nil:
 		x.events.Lost(err)
-	case x.failing.Load() == 0:
+	case x.failing.none():
 		x.events.Found(began)
 	}
 }
 
 // on is exchange of one on a line.
 func (x contact) on(l line, began time.Time, err error) {
-	if err != nil {
-		x.failing.Or(uint32(l))
-	} else {
-		x.rests(l)
-	}
+	x.failing.set(l, err != nil)
 	x.exchange(began, err)
 }
 
 // rests says that there is nothing to exchange on a line, so that nothing waits for it.
-func (x contact) rests(l line) { x.failing.And(^uint32(l)) }
+func (x contact) rests(l line) { x.failing.set(l, false) }
+
+// asks says of which brokers partitions are asked. Nothing waits for the others.
+func (x contact) asks(nodes map[int32]bool) {
+	x.failing.mu.Lock()
+	defer x.failing.mu.Unlock()
+	maps.DeleteFunc(x.failing.lines, func(l line, _ bool) bool {
+		node, is := l.(toBroker)
+		return is && !nodes[int32(node)]
+	})
+}
 
 // operated tells of a request that began at a time, unless we cut it off.
 func (x contact) operated(kind broker.OperationKind, began time.Time, err error) {

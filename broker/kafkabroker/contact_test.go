@@ -1,7 +1,11 @@
 package kafkabroker
 
 import (
+	"context"
+	"io"
+	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,17 +39,7 @@ func TestDownWhileOthersAnswer(t *testing.T) {
 
 func testDownWhileOthersAnswer(t *testing.T, ts *testSystem, key kmsg.Key) {
 	r := startRunner(t, ts.config(ts.net.link()))
-	contact := func() (told []broker.Kind) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, e := range r.events {
-			if e.Kind == broker.Up || e.Kind == broker.Down {
-				told = append(told, e.Kind)
-			}
-		}
-		return told
-	}
-	eventually(t, "it is up", func() bool { return slices.Equal(contact(), []broker.Kind{broker.Up}) })
+	eventually(t, "it is up", func() bool { return slices.Equal(r.contact(), []broker.Kind{broker.Up}) })
 	want := ts.put(t, ts.topics[0], 0, 1)
 	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
 	h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.CoordinatorNotAvailable, Count: -1,
@@ -53,12 +47,113 @@ func testDownWhileOthersAnswer(t *testing.T, ts *testSystem, key kmsg.Key) {
 	want = ts.put(t, ts.topics[0], 1, 10)
 	eventually(t, "the messages came", func() bool { return r.has(want) })
 	eventually(t, "it is told twice", func() bool {
-		return len(slices.DeleteFunc(contact(), func(k broker.Kind) bool { return k == broker.Up })) == 2
+		return len(slices.DeleteFunc(r.contact(), func(k broker.Kind) bool { return k == broker.Up })) == 2
 	})
-	if told := contact(); !slices.Equal(told, []broker.Kind{broker.Up, broker.Down, broker.Down}) {
+	if told := r.contact(); !slices.Equal(told, []broker.Kind{broker.Up, broker.Down, broker.Down}) {
 		t.Errorf("told %v, though nothing was taken", told)
 	}
 	h.Remove()
-	eventually(t, "it is up again", func() bool { told := contact(); return told[len(told)-1] == broker.Up })
+	eventually(t, "it is up again", func() bool { told := r.contact(); return told[len(told)-1] == broker.Up })
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// TestLeaderAway: one of two brokers that lead partitions cannot be reached, from the start or later. Down is told of that with
+// its pauses, and no Up before it is back, while the other partition goes on.
+func TestLeaderAway(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]bool{"from the start": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 2, Lease: lasting}, "sticky", kfake.NumBrokers(2))
+			here := ts.cluster.CoordinatorFor(ts.group)
+			gone := 1 - here
+			for no, node := range []int32{here, gone} {
+				if err := ts.cluster.MoveTopicPartition(ts.topics[0], int32(no), node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var away atomic.Bool
+			away.Store(!later)
+			cfg := ts.config(ts.net.link())
+			cfg.Brokers = []string{ts.brokers[here]}
+			dial := cfg.dial
+			cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+				if to != ts.brokers[gone] {
+					return dial(ctx, network, to)
+				}
+				if away.Load() {
+					return nil, errRefused
+				}
+				c, err := dial(ctx, network, to)
+				return &brokenConn{c, away.Load}, err
+			}
+			r := startRunner(t, cfg)
+			if later {
+				eventually(t, "it is up", func() bool { return slices.Equal(r.contact(), []broker.Kind{broker.Up}) })
+				want := ts.put(t, ts.topics[0], 0, 2)
+				eventually(t, "it works", func() bool { return r.has(want) })
+				away.Store(true)
+			}
+			eventually(t, "it is told twice", func() bool {
+				ts.produce(t, 0, broker.Outgoing{Topic: ts.topics[0], Value: []byte("here")})
+				return len(slices.DeleteFunc(r.contact(), func(k broker.Kind) bool { return k == broker.Up })) == 2
+			})
+			told := r.contact()
+			if down := slices.Index(told, broker.Down); slices.Contains(told[down:], broker.Up) {
+				t.Errorf("told %v, though a broker was away", told)
+			}
+			if !r.has([]string{"here"}) {
+				t.Error("the other partition stands still")
+			}
+			ts.produce(t, 1, broker.Outgoing{Topic: ts.topics[0], Value: []byte("there")})
+			away.Store(false)
+			eventually(t, "it is up again", func() bool { told := r.contact(); return told[len(told)-1] == broker.Up })
+			eventually(t, "all messages came", func() bool { return r.has([]string{"there"}) })
+		})
+	}
+}
+
+// A brokenConn brings nothing while its broker is away.
+type brokenConn struct {
+	net.Conn
+	away func() bool
+}
+
+func (c *brokenConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.away() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// TestLeaderlessBeginning: brokers answer that nobody leads a partition which is to begin, while another goes on. That is no
+// Down, as it is none of a partition that has begun.
+func TestLeaderlessBeginning(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}, "sticky")
+	h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: ts.topics[1], Err: kerr.LeaderNotAvailable,
+		Count: -1})
+	r := startRunner(t, ts.config(ts.net.link()))
+	ts.produce(t, 0, broker.Outgoing{Topic: ts.topics[1], Value: []byte("later")})
+	want := ts.put(t, ts.topics[0], 0, 10)
+	eventually(t, "the others came", func() bool { return r.has(want) })
+	eventually(t, "it was tried", func() bool { return h.Hits() > 10 })
+	if told := r.contact(); !slices.Equal(told, []broker.Kind{broker.Up}) {
+		t.Errorf("told %v, though brokers answer", told)
+	}
+	h.Remove()
+	eventually(t, "it begins", func() bool { return r.has([]string{"later"}) })
+}
+
+// contact is what was told of it.
+func (r *runner) contact() (told []broker.Kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Kind == broker.Up || e.Kind == broker.Down {
+			told = append(told, e.Kind)
+		}
+	}
+	return told
 }

@@ -30,7 +30,7 @@ func (x *fetcher) schedule() {
 func (x *fetcher) fly(f *flight) {
 	began := time.Now()
 	got, err := x.c.fetch(x.life.Context(), &f.req, x.cfg.MaxBatchBytes)
-	x.note.exchange(began, err)
+	x.note.on(toBroker(f.req.node), began, err)
 	x.note.operated(broker.Fetch, began, refusedFetch(got, err))
 	if f.req.throttled > 0 { // it is as if the broker had taken so long to answer
 		pause(x.life.Context(), f.req.throttled)
@@ -107,6 +107,8 @@ func (x *fetcher) epochs(ctx context.Context, leader int32, os []outOfRange) (ma
 
 // lost takes note of an exchange that did not work: the leader may be another by now.
 func (x *fetcher) lost(err error) {
-	x.note.failed(err)
+	if !moved(err) {
+		x.note.failed(err)
+	}
 	signal(x.bells.find)
 }

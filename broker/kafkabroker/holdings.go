@@ -332,6 +332,20 @@ func (h *holdings) unmeasured(now time.Time) []unknownEnd {
 	return h.flights.unmeasured(now)
 }
 
+// asked are the brokers that partitions are asked of, those too that are to begin.
+func (h *holdings) asked(at *atlas) map[int32]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	nodes := make(map[int32]bool)
+	for _, p := range h.roster.turns {
+		nodes[p.node()], nodes[p.leader] = true, true
+	}
+	for id := range h.roster.beginning {
+		nodes[at.of(id).leader] = true
+	}
+	return nodes
+}
+
 func (h *holdings) measured(p *part, end int64, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

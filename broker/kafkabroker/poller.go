@@ -73,6 +73,7 @@ func (x *poller) look(ctx context.Context, waits bool) error {
 		x.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 	}
 	x.h.surveyed(v.topics, x.atlas.lacks)
+	x.note.asks(x.h.asked(x.atlas))
 	x.m.look(v)
 	signal(x.bells.kick)
 	return v.err
@@ -90,18 +91,20 @@ func (x *poller) measure(ctx context.Context) {
 		for i, p := range parts {
 			ps[i] = p.partitionID
 		}
+		began := time.Now()
 		ends, err := x.c.listOffsets(ctx, leader, ps, timeEnd, x.cfg.isolation())
+		x.note.on(toBroker(leader), began, err)
 		if err != nil {
-			x.note.failed(err)
 			continue
 		}
 		for _, p := range parts {
-			end, err := offsetOf(ends, p.partitionID)
-			if err != nil {
+			switch end, err := offsetOf(ends, p.partitionID); {
+			case moved(err): // it answers, and the next look tells who leads it
+			case err != nil:
 				x.note.failed(err)
-				continue
+			default:
+				x.h.measured(p, end, time.Now())
 			}
-			x.h.measured(p, end, time.Now())
 		}
 	}
 }

@@ -72,7 +72,7 @@ func NewSource(cfg Config) (*Source, error) {
 	}
 	known := &books{}
 	s.h = newHoldings(&s.cfg, s.bells, s.events, known)
-	s.note = contact{s.life.Context(), s.events, &s.operations, new(atomic.Uint32)}
+	s.note = contact{s.life.Context(), s.events, &s.operations, &broken{lines: make(map[line]bool)}}
 	k := &coordinator{c: c, group: cfg.Group}
 	s.m = s.membership(k)
 	s.assemble(k, known)

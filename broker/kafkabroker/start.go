@@ -23,6 +23,7 @@ type start struct {
 	reset error
 	// before is the reset of an earlier one of the partition that did not come to its end here.
 	before error
+	away   openEnded // for how long nobody serves it
 
 	// What came of it.
 	place
@@ -151,32 +152,50 @@ type starter struct {
 // begin has it found out where partitions begin. It does not block.
 func (x *starter) begin(bs []*start) {
 	if len(bs) > 0 {
-		x.life.Go(func() { x.run(bs, x.lookUp) })
+		x.life.Go(func() { x.run(bs, x.lookUp, toOffsets) })
 	}
 }
 
 // run looks until it is known, or not wanted any more, or life has ended. look returns those of which it is to be tried again,
-// and why.
-func (x *starter) run(bs []*start, look func([]*start) ([]*start, error)) {
+// and why; l is the line on which it asks.
+func (x *starter) run(bs []*start, look func([]*start) ([]*start, error), l line) {
 	open := openEnded{limit: openLimit * x.cfg.TransactionTimeout}
-	for life := x.life.Context(); len(bs) > 0 && life.Err() == nil; look = x.lookUp { // others may have committed meanwhile
+	for life := x.life.Context(); len(bs) > 0 && life.Err() == nil; {
 		left, err := look(bs)
-		if bs = stillWanted(left); len(bs) == 0 {
-			return
-		}
-		switch code := codeOf(err); {
-		case code == staleMemberEpoch, errors.Is(err, errOtherTopic): // the next heartbeat tells us where the group is
-		case errors.Is(err, errDisputed): // the next look tells
-		case code == codeUnstable: // a transaction is open that may change what is committed
-			if took, long := open.seen(time.Now()); long {
-				x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w, open for %v: %w", errOpenEnded, took, err)})
-			}
-		default:
-			x.note.failed(err)
+		if bs = stillWanted(left); len(bs) == 0 || x.answers(bs, err, &open) {
+			x.note.rests(l)
+		} else {
+			x.note.on(l, time.Time{}, err)
 			signal(x.bells.find)
 		}
-		pause(life, retryWait)
+		if len(bs) > 0 {
+			pause(life, retryWait)
+		}
+		look, l = x.lookUp, toOffsets // others may have committed meanwhile
 	}
+}
+
+// answers says whether what keeps partitions from their beginning is an answer, and tells of it where it keeps them for long.
+func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
+	switch code := codeOf(err); {
+	case code == staleMemberEpoch, errors.Is(err, errOtherTopic): // the next heartbeat tells us where the group is
+	case errors.Is(err, errDisputed): // the next look tells
+	case code == codeUnstable: // a transaction is open that may change what is committed
+		if took, long := open.seen(time.Now()); long {
+			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w, open for %v: %w", errOpenEnded, took, err)})
+		}
+	case moved(err): // other partitions go on
+		signal(x.bells.find)
+		for _, b := range bs {
+			b.away.limit = cmp.Or(b.away.limit, unservedLimit)
+			if took, long := b.away.seen(time.Now()); long {
+				x.note.events.Say(broker.Event{Kind: broker.Warning, Err: unservedFor(b.partitionID, took, err)})
+			}
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // lookUp reads what is committed. Where that is not enough the leaders are asked, each beside the others: one that does not
@@ -222,7 +241,8 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 	}
 	x.h.lookedUp(known...)
 	for leader, bs := range unclear {
-		x.life.Go(func() { x.run(bs, func(bs []*start) ([]*start, error) { return x.ask(leader, bs) }) })
+		ask := func(bs []*start) ([]*start, error) { return x.ask(leader, bs) }
+		x.life.Go(func() { x.run(bs, ask, toBroker(leader)) })
 	}
 	return left, err
 }

@@ -33,7 +33,11 @@ func (x *shared) unserved(p *part, why error) {
 	}
 	p.away.heard = now
 	if took, long := p.away.seen(now); long {
-		err := fmt.Errorf("%w: %s/%d, for %v: %w", errUnserved, p.topic, p.no, took, why)
-		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
+		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: unservedFor(p.partitionID, took, why)})
 	}
+}
+
+// unservedFor says for how long nobody serves a partition, and why.
+func unservedFor(p partitionID, took time.Duration, why error) error {
+	return fmt.Errorf("%w: %s/%d, for %v: %w", errUnserved, p.topic, p.no, took, why)
 }

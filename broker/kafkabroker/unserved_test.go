@@ -60,3 +60,24 @@ func TestUnserved(t *testing.T) {
 		}
 	})
 }
+
+// TestUnservedBeginning: the same of a partition that is to begin, however often it is looked for anew.
+func TestUnservedBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := kit.NewEventQueue()
+		var said []error
+		events.Observe(func(e broker.Event) { said = append(said, e.Err) })
+		x := starter{note: contact{events: events}, bells: newBells()}
+		bs := []*start{newStart(partitionID{"orders", 1}, nil)}
+		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(time.Second) {
+			if !x.answers(bs, kafka.KafkaStorageError, &openEnded{limit: time.Hour}) {
+				t.Fatal("it is no answer")
+			}
+		}
+		events.Tell()
+		want := "orders/1, for 1m0s: " + error(kafka.KafkaStorageError).Error()
+		if len(said) != 3 || !strings.Contains(said[0].Error(), want) {
+			t.Errorf("%d warnings, want 3, after 1, 2 and 4 minutes: %v", len(said), said)
+		}
+	})
+}
