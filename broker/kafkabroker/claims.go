@@ -124,6 +124,10 @@ func (x *claims) revoke(id partitionID, now time.Time, t *todo) {
 // introduce makes the claim and says so; nil: it is not wanted any more. Nothing of it is handed out before admit.
 func (x *claims) introduce(of *holdings, b *start, leader int32) *part {
 	if !x.r.begins(b) || x.stopped {
+		if b.gap != nil { // where it begins is committed, so that whoever has it next meets no gap
+			err := fmt.Errorf("%s/%d is to begin at offset %d: %w", b.topic, b.no, b.progress.base, b.gap)
+			x.events.Say(broker.Event{Kind: broker.Gap, From: b.progress.base, N: -1, Err: err})
+		}
 		return nil
 	}
 	p := newPart(of, b, leader)

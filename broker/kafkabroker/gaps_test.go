@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 func TestResetTime(t *testing.T) {
@@ -187,5 +188,32 @@ func testOthersBegan(t *testing.T, ts *testSystem) {
 		if n := times(v); n != 1 {
 			t.Errorf("%s came %d times", v, n)
 		}
+	}
+}
+
+// TestGapOfWhatIsNotBegun: where a topic made anew begins was committed, and then the partition was lost before its claim. Who
+// has it next knows of no other topic, so it is told here.
+func TestGapOfWhatIsNotBegun(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	events := kit.NewEventQueue()
+	var said []broker.Event
+	events.Observe(func(e broker.Event) { said = append(said, e) })
+	h := newHoldings(&cfg, newBells(), events, &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1}})
+	id := partitionID{"orders", 1}
+	h.changed(change{kind: assigned, parts: []partitionID{id}})
+	b := h.follow(time.Now()).lookUp[0]
+	b.gap = errRecreated
+	h.changed(change{kind: lost, parts: []partitionID{id}, err: broker.ErrLost})
+	h.lookedUp(b) // it is committed
+	for _, b := range h.follow(time.Now()).open {
+		if h.introduce(b, 1) != nil {
+			t.Error("it begins, though it was lost")
+		}
+	}
+	events.Tell()
+	if len(said) != 1 || said[0].Kind != broker.Gap || said[0].N != -1 || !errors.Is(said[0].Err, errRecreated) ||
+		!strings.Contains(said[0].Err.Error(), "orders/1") {
+		t.Errorf("told %v, want the gap", said)
 	}
 }
