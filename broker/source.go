@@ -82,6 +82,12 @@ type Options struct {
 	// earlier claim of the same topic and partition: they come again, perhaps, and what comes after them would be ahead of them. It
 	// holds whatever Traits.Ordered says, since the engine learns the traits only from Open.
 	Ordered bool
+	// Await, where it is not nil, is called once by Open, when the broker has answered and nothing is missing that Open waits for,
+	// and before anything is claimed: no message, no partition, no place in the group that others would have to make. It blocks
+	// until the other sources of the consumer are as far, for while they are not, nobody handles what is claimed here. Its error is
+	// that of Open; ctx is Open's, and ends by Close, too. It is called with no lock of the adapter held, and may take as long as
+	// Open. nil: the source is alone.
+	Await func(ctx context.Context) error
 	// Observe is called for each event; never nil. It is quick, and is called with no lock of the adapter held, since it may call
 	// back (SetBudget, Lag, Pause). In order for each claim; the source may call it from several goroutines, that of Open (before it
 	// has returned) and that of Receive among them.

@@ -26,8 +26,9 @@
 //	created ──▶ opening ──▶ running ──▶ stopping ──▶ draining ──▶ cancelling ──▶ closing ──▶ stopped
 //
 //	created     Run was not called yet
-//	opening     the sources connect, and where there are several, one has something to read (broker.Awaiter), for as long as that
-//	            takes, or for OpenTimeout; what fails here ends Run at once
+//	opening     the sources connect, beside each other, and none claims anything before each of them could. Where there are
+//	            several, it lasts until one has something to read (broker.MissingReporter). It takes as long as that takes, or
+//	            OpenTimeout; what fails here ends Run at once
 //	running     messages are received and handled
 //	stopping    Run's context ended, or the source failed: receiving ends
 //	draining    what is unstarted, parked or queued goes back to the broker at once; running handlers go on, at most DrainTimeout

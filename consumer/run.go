@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -41,36 +42,97 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// open opens the sources, refuses what they cannot do, and waits until there is something to read.
+// open opens the sources beside each other, and waits until there is something to read. None claims anything before each of them
+// could: else what the first ones claim lies here, and nobody handles it, for as long as the last one waits for its broker, or its
+// topic.
 func (c *Consumer) open(ctx context.Context) error {
 	if c.cfg.OpenTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.OpenTimeout)
 		defer cancel()
 	}
-	for _, f := range c.feeds {
-		observe := func(e broker.Event) { c.observeSource(f, e) }
-		t, err := f.source.Open(ctx, broker.Options{Budget: c.budgets.opening(f), Ordered: c.cfg.ordered(), Observe: observe,
-			Operated: c.tell.operated(f.retries)})
-		if err != nil {
-			return fmt.Errorf("opening the source: %w", err)
-		}
-		f.traits = t
-		if f.retries && !f.waits() {
-			return errRetriesAtOnce
-		}
-		f.emits(c.cfg.Output)
-		if f.emitter != nil && !f.carries(nil) {
-			observe(broker.Event{Kind: broker.Notice, Err: errEmitsBefore})
-		}
-		if c.cfg.ordered() && !f.retries && !t.Ordered {
-			observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
-		}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	all := newMuster(len(c.feeds))
+	errs := make([]error, len(c.feeds))
+	var opens sync.WaitGroup
+	for i, f := range c.feeds {
+		opens.Go(func() {
+			err := c.openFeed(ctx, f, all)
+			if err != nil && !errors.Is(context.Cause(ctx), errOther) { // else it was given up for another one
+				errs[i] = err
+				giveUp(errOther)
+			}
+		})
+	}
+	opens.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if err := c.feeds.await(ctx, c.observeSource); err != nil {
 		return fmt.Errorf("opening the sources: %w", err)
 	}
 	return nil
+}
+
+// errOther is why an Open is given up whose consumer cannot run.
+var errOther = errors.New("another source cannot be opened")
+
+// openFeed opens a source and refuses what it cannot do.
+func (c *Consumer) openFeed(ctx context.Context, f *feed, all *muster) error {
+	arrive := sync.OnceFunc(all.arrive)
+	defer arrive() // a source that knows no Await
+	observe := func(e broker.Event) { c.observeSource(f, e) }
+	o := broker.Options{Budget: c.budgets.opening(f), Ordered: c.cfg.ordered(), Observe: observe,
+		Operated: c.tell.operated(f.retries)}
+	if len(c.feeds) > 1 {
+		o.Await = func(ctx context.Context) error { arrive(); return all.await(ctx) }
+	}
+	t, err := f.source.Open(ctx, o)
+	if err != nil {
+		return fmt.Errorf("opening the source: %w", err)
+	}
+	f.traits = t
+	if f.retries && !f.waits() {
+		return errRetriesAtOnce
+	}
+	f.emits(c.cfg.Output)
+	if f.emitter != nil && !f.carries(nil) {
+		observe(broker.Event{Kind: broker.Notice, Err: errEmitsBefore})
+	}
+	if c.cfg.ordered() && !f.retries && !t.Ordered {
+		observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
+	}
+	return nil
+}
+
+// A muster is where sources wait for each other.
+type muster struct {
+	missing atomic.Int64
+	all     chan struct{} // closed when none is missing
+}
+
+func newMuster(n int) *muster {
+	m := &muster{all: make(chan struct{})}
+	m.missing.Store(int64(n))
+	return m
+}
+
+// arrive is called once for each.
+func (m *muster) arrive() {
+	if m.missing.Add(-1) == 0 {
+		close(m.all)
+	}
+}
+
+// await waits for all.
+func (m *muster) await(ctx context.Context) error {
+	select {
+	case <-m.all:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // errRetriesAtOnce refuses a source whose messages that are not due would be handed out and given back without a pause.

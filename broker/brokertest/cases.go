@@ -68,6 +68,8 @@ func cases() []testCase {
 		// Open, Stop and Close.
 		{name: "BadOptions", run: badOptions},
 		{name: "Misconfigured", run: misconfigured},
+		{name: "AwaitsOthers", setup: Setup{Partitions: 2, Lease: longLease}, run: awaitsOthers},
+		{name: "AwaitFails", run: awaitFails},
 		{name: "ReceiveFails", run: receiveFails, why: again},
 		{name: "StopRacesReceive", run: stopRacesReceive, why: again},
 		{name: "StopKeepsWhatIsOut", run: stopKeepsWhatIsOut, why: again},

@@ -23,6 +23,7 @@ type member struct {
 	ordered bool
 	observe func(broker.Event)
 	measure func(broker.Operation) // Options.Operated
+	await   func(context.Context) error
 	traits  broker.Traits
 
 	acks   *acker
@@ -46,6 +47,8 @@ func chunk(n int) option { return func(m *member) { m.chunk = n } }
 func observing(f func(broker.Event)) option { return func(m *member) { m.observe = f } }
 
 func measuring(f func(broker.Operation)) option { return func(m *member) { m.measure = f } }
+
+func awaiting(f func(context.Context) error) option { return func(m *member) { m.await = f } }
 
 // callBack calls what Options.Observe and Operated may call.
 func callBack(src broker.Source, b broker.Budget) {
@@ -121,7 +124,9 @@ func (m *member) open() {
 }
 
 func (m *member) tryOpen(ctx context.Context) (err error) {
-	m.traits, err = m.src.Open(ctx, broker.Options{Budget: m.hand.atMost(), Ordered: m.ordered, Observe: m.saw, Operated: m.measure})
+	m.traits, err = m.src.Open(ctx, broker.Options{
+		Budget: m.hand.atMost(), Ordered: m.ordered, Await: m.await, Observe: m.saw, Operated: m.measure,
+	})
 	return err
 }
 

@@ -57,6 +57,85 @@ func misconfigured(w *world) {
 	m.close()
 }
 
+// awaitsOthers proves that Open claims nothing while the other sources of its consumer are not there: until they are, all goes to
+// another process.
+func awaitsOthers(w *world) {
+	arrived, others := make(chan struct{}), make(chan struct{})
+	a := w.process(awaiting(func(ctx context.Context) error {
+		close(arrived) // once, or it panics
+		select {
+		case <-others:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}))
+	ctx, cancel := within(4 * w.h.Patience)
+	defer cancel()
+	opened := make(chan error, 1)
+	go func() { opened <- a.tryOpen(ctx) }()
+	w.awaited(arrived, opened)
+	b := w.join()
+	w.produce(0, 10)
+	b.mustAck(b.take(10, "for who waits for the other sources claims nothing")...)
+	if n := a.told.times(broker.Assigned); n > 0 {
+		w.Errorf("%d claims began before the other sources were there", n)
+	}
+	close(others)
+	b.close()
+	select {
+	case err := <-opened:
+		if err != nil {
+			w.Fatalf("Open, when the other sources were there: %v", err)
+		}
+	case <-time.After(w.h.Patience):
+		w.Fatal("Open did not return when the other sources were there")
+	}
+	a.receive()
+	w.produce(10, 10)
+	a.mustAck(a.take(10, "for the other sources are there")...)
+	a.close()
+}
+
+// awaited waits until an Open calls Await.
+func (w *world) awaited(arrived <-chan struct{}, opened <-chan error) {
+	w.Helper()
+	select {
+	case <-arrived:
+	case err := <-opened:
+		w.Fatalf("Open returned %v, and has not called Options.Await", err)
+	case <-time.After(w.h.Patience):
+		w.Fatal("Open has not called Options.Await")
+	}
+}
+
+// awaitFails proves that the error of Await is Open's, and that Close ends an Open that waits there.
+func awaitFails(w *world) {
+	other := errors.New("another source cannot be opened")
+	m := w.process(awaiting(func(context.Context) error { return other }))
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	if err := m.tryOpen(ctx); !errors.Is(err, other) {
+		w.Errorf("Open says %v, want what Await said: %v", err, other)
+	}
+	m.close()
+
+	arrived := make(chan struct{})
+	m = w.process(awaiting(func(ctx context.Context) error { close(arrived); <-ctx.Done(); return context.Cause(ctx) }))
+	opened := make(chan error, 1)
+	go func() { opened <- m.tryOpen(context.Background()) }()
+	w.awaited(arrived, opened)
+	m.close()
+	select {
+	case err := <-opened:
+		if !errors.Is(err, broker.ErrClosed) {
+			w.Errorf("Open beside Close: %v, want ErrClosed", err)
+		}
+	case <-time.After(w.h.Patience):
+		w.Error("Open, which waits for the other sources, did not return after Close")
+	}
+}
+
 // receiveFails proves that a Receive which fails for good says so each time, and ends pulling alone: what is out stays claimed,
 // while another process stands by, and acks are nil and hold.
 func receiveFails(w *world) {

@@ -127,6 +127,9 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := s.boot.run(ctx, s.life.Context()); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
+	if err := s.life.Await(ctx, o); err != nil {
+		return broker.Traits{}, s.life.Fail(err)
+	}
 	if err := s.life.Launch(s.launch); err != nil {
 		return broker.Traits{}, err
 	}

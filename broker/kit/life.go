@@ -102,6 +102,21 @@ func (l *Life) While(ctx context.Context) (context.Context, context.CancelFunc) 
 	return both, func() { free(); end(context.Canceled) }
 }
 
+// Await is for an Open that would claim something now: it waits for the other sources of the consumer, as Options.Await says. By
+// Close it ends with ErrClosed.
+func (l *Life) Await(ctx context.Context, o broker.Options) error {
+	if o.Await == nil {
+		return nil
+	}
+	ctx, free := l.While(ctx)
+	defer free()
+	err := o.Await(ctx)
+	if err != nil && l.ctx.Err() != nil {
+		return broker.ErrClosed
+	}
+	return err
+}
+
 // Launch calls start, which starts the goroutines that shut ends and waits for; those that end with Context it starts by run,
 // and Close waits for them. Where Close was called before, it starts nothing, and returns the error for Open to return.
 func (l *Life) Launch(start func(run func(func()))) error {

@@ -208,6 +208,9 @@ func (x *spoolSource) Open(ctx context.Context, o broker.Options) (broker.Traits
 	}, never); err != nil {
 		return broker.Traits{}, x.life.Fail(err)
 	}
+	if err := x.life.Await(ctx, o); err != nil {
+		return broker.Traits{}, x.life.Fail(err)
+	}
 	err := x.life.Launch(func(run func(func())) {
 		run(func() { x.events.Run(x.life.Context()) })
 		run(func() { x.send.Serve(x.life.Context(), spoolPause, x.flush) })

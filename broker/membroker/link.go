@@ -169,6 +169,9 @@ func (l *link) exchangeBy(by time.Time, f func(now time.Time) error) error {
 	return err
 }
 
+// reach finds out whether the broker answers.
+func (l *link) reach() error { return l.exchange(func(time.Time) error { return nil }) }
+
 // operated tells of a request that was sent at a time, unless the process was killed.
 func (l *link) operated(kind broker.OperationKind, sent time.Time, err error) {
 	if err != errKilled {

@@ -84,7 +84,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	}
 	s.events.Observe(o.Observe)
 	s.link.operations.Observe(o.Operated)
-	if err := s.join(ctx); err != nil {
+	if err := s.join(ctx, o); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
 	s.loop.flush = time.NewTimer(time.Hour)
@@ -100,13 +100,26 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	return s.traits, nil
 }
 
-// join tries until the broker answers, ctx ends or Close was called.
-func (s *Source) join(ctx context.Context) error {
+// join becomes a member, once the broker answers and the consumer's other sources are as far.
+func (s *Source) join(ctx context.Context, o broker.Options) error {
+	if o.Await != nil {
+		if err := s.try(ctx, s.link.reach); err != nil {
+			return err
+		}
+		if err := s.life.Await(ctx, o); err != nil {
+			return err
+		}
+	}
+	return s.try(ctx, s.place.open)
+}
+
+// try asks until the broker answers, ctx ends or Close was called.
+func (s *Source) try(ctx context.Context, ask func() error) error {
 	ctx, cancel := s.life.While(ctx)
 	defer cancel()
 	return kit.Retry(ctx, retryEvery, func(context.Context) error {
 		defer s.events.Tell()
-		return s.place.open()
+		return ask()
 	}, isRefusal)
 }
 

@@ -89,7 +89,10 @@ func coreTopic(cfg CoreConfig) string {
 
 // Open implements broker.Source.
 func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits, error) {
-	err := s.life.open(ctx, o, func(context.Context) error {
+	err := s.life.open(ctx, o, func(ctx context.Context) error {
+		if err := s.life.Await(ctx, o); err != nil {
+			return err
+		}
 		s.stock.setBudget(o.Budget)
 		s.assigned = true
 		s.life.events.Say(broker.Event{Kind: broker.Assigned, Claim: s.keeper.Claim()})

@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	err := s.life.open(ctx, o, func(ctx context.Context) (err error) {
 		s.operations.Observe(o.Operated)
 		s.held.open(o)
-		if d, err = s.watcher.open(ctx, o); err == nil {
+		if d, err = s.find(ctx, o); err == nil {
 			s.watcher.begin(d)
 		}
 		return err
@@ -100,6 +101,21 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 		return broker.Traits{}, err
 	}
 	return d.traits(o.Ordered), nil
+}
+
+// find finds the consumer, and waits for the other sources; much may have changed then, so it looks again.
+func (s *Source) find(ctx context.Context, o broker.Options) (durable, error) {
+	d, err := s.watcher.open(ctx, o)
+	if err != nil || o.Await == nil {
+		return d, err
+	}
+	if err := s.life.Await(ctx, o); err != nil {
+		return d, err
+	}
+	made := d.made
+	d, err = s.watcher.open(ctx, o)
+	d.made = cmp.Or(d.made, made)
+	return d, err
 }
 
 // Receive implements broker.Source.

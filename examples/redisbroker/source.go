@@ -53,6 +53,9 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	if err := kit.Retry(ctx, retryPause, s.join, isFinal); err != nil {
 		return broker.Traits{}, s.life.Fail(err)
 	}
+	if err := s.life.Await(ctx, o); err != nil {
+		return broker.Traits{}, s.life.Fail(err)
+	}
 	if err := s.life.Launch(func(run func(func())) {
 		for _, part := range []func(context.Context){s.events.Run, s.sender.run, s.keeper.run} {
 			run(func() { part(s.life.Context()) })
