@@ -246,11 +246,20 @@ func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 			cc.BackOff, leastLease)
 	case lease(cc) < leastLease:
 		return fmt.Errorf("ack_wait is %v: below %v messages go to others before they can be handed out", cc.AckWait, leastLease)
+	case cc.PriorityPolicy != jetstream.PriorityPolicyNone && pinned(cc) == "":
+		return errors.New("its priority_policy is neither none nor pinned_client: others are not supported")
+	}
+	return unfit(cc, ordered)
+}
+
+// unfit refuses what no process may go on with, either, when it is set while that runs.
+func unfit(cc jetstream.ConsumerConfig, ordered bool) error {
+	switch {
+	case cc.HeadersOnly:
+		return errors.New("headers_only is set: messages come without their payload, and would be acked unseen; set it to false")
 	case pinned(cc) != "" && !ordered:
 		return fmt.Errorf("it has the priority group %s with priority_policy pinned_client, which is for an order: "+
 			"with none, use a consumer without it", pinned(cc))
-	case cc.PriorityPolicy != jetstream.PriorityPolicyNone && pinned(cc) == "":
-		return errors.New("its priority_policy is neither none nor pinned_client: others are not supported")
 	}
 	return nil
 }
@@ -264,9 +273,6 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []err
 	}
 	if len(cc.BackOff) > 0 {
 		d.addf("backoff is %v: it overrides ack_wait, and delays of retries; remove it", cc.BackOff)
-	}
-	if cc.HeadersOnly {
-		d.addf("headers_only is set: messages come without their payload")
 	}
 	if cc.InactiveThreshold > 0 {
 		d.addf("inactive_threshold is %v: the server deletes the consumer when nobody pulls for so long", cc.InactiveThreshold)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
@@ -18,8 +19,7 @@ func TestForeignSettingsAreReportedAndKept(t *testing.T) {
 	a := ts.admin()
 	a.stream(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 })
 	theirs := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second, MaxDeliver: 4,
-		MaxAckPending: 10, FilterSubject: "s.x", DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: time.Hour,
-		HeadersOnly: true}
+		MaxAckPending: 10, FilterSubject: "s.x", DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: time.Hour}
 	if _, err := a.js.CreateConsumer(context.Background(), "S", theirs); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestForeignSettingsAreReportedAndKept(t *testing.T) {
 	}
 	for _, field := range []string{"ack_wait", "max_deliver", "max_ack_pending is 10 there", "max_ack_pending is 10 for all",
 		"filter_subjects",
-		"deliver_policy", "inactive_threshold", "headers_only", "max_msgs", "storage"} {
+		"deliver_policy", "inactive_threshold", "max_msgs", "storage"} {
 		eventually(t, field+" is reported", func() bool {
 			n := 0
 			for _, e := range s.events.of(broker.Warning) {
@@ -122,14 +122,63 @@ func TestConsumerChangedWhileInUse(t *testing.T) {
 	}
 }
 
+// Set while a process runs, headers_only ends it: nothing is handed out, and acked, without the payload that it has.
+func TestHeadersOnlyMadeLater(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]func(*broker.Options){"unordered": func(*broker.Options) {}, "ordered": inOrder} {
+		t.Run(name, func(t *testing.T) {
+			ts, a := serveStream(t)
+			cfg := config(ts.url())
+			s := open(t, cfg, o)
+			a.publish(1, 5)
+			ack(t, s, receive(t, s, 5)...)
+			set := func(only bool) {
+				cc := a.info().Config
+				cc.HeadersOnly = only
+				if _, err := a.js.UpdateConsumer(t.Context(), "S", cc); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(true)
+			a.publish(6, 10)
+			if n, err := s.Receive(make([]broker.Message, 10)); n > 0 || !strings.Contains(err.Error(), "headers_only") {
+				t.Errorf("Receive returned %d messages and %v, want what is wrong with the consumer", n, err)
+			}
+			closeSource(t, s)
+			set(false)
+			s = open(t, cfg, o)
+			for _, m := range receive(t, s, 5) {
+				if len(m.Value) == 0 {
+					t.Errorf("message %d comes without its payload", m.Offset)
+				}
+				ack(t, s, m)
+			}
+			a.settled()
+		})
+	}
+}
+
+// What says of itself that it came without its payload is a message as any other.
+func TestForgedSizeIsAHeader(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	s := open(t, config(ts.url()))
+	m := &nats.Msg{Subject: "s.x", Header: nats.Header{"Nats-Msg-Size": {"5"}}}
+	if _, err := a.js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+}
+
 // What it has otherwise from then on is told, once.
 func TestForeignSettingsMadeLaterAreReported(t *testing.T) {
 	t.Parallel()
 	ts, a := serveStream(t)
 	s := open(t, config(ts.url()))
-	a.change(func(cc *jetstream.ConsumerConfig) { cc.HeadersOnly, cc.MaxDeliver = true, 3 })
+	a.change(func(cc *jetstream.ConsumerConfig) { cc.InactiveThreshold, cc.MaxDeliver = time.Hour, 3 })
 	told := s.events.of(broker.Warning)
-	for _, want := range []string{"headers_only", "max_deliver is 3"} {
+	for _, want := range []string{"inactive_threshold", "max_deliver is 3"} {
 		n := 0
 		for _, w := range told {
 			if strings.Contains(w.Err.Error(), want) {
@@ -158,6 +207,8 @@ func TestUnusableConsumersAreRefused(t *testing.T) {
 		"no acks":          {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, nil, "explicit is needed"},
 		"pushes": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "x"}, nil,
 			"pull consumer is needed"},
+		"headers only": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, HeadersOnly: true}, nil,
+			"headers_only is set"},
 		"leases of no time": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5,
 			BackOff: []time.Duration{0, time.Minute}}, nil, "backoff is [0s 1m0s]"},
 		"leases too short": {&jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Millisecond}, nil,

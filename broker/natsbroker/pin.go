@@ -219,6 +219,7 @@ var (
 	errPinTaken  = errors.New("another process is pinned now")
 	errPinSilent = errors.New("the server has not confirmed the pin")
 	errPinPaused = errors.New("paused: another process may go on")
+	errPinBegins = errors.New("it got a priority group: from now on one process at a time is pinned")
 )
 
 // standsBy says that another process is pinned, or nobody yet.

@@ -141,6 +141,39 @@ func TestDurableWithoutAGroup(t *testing.T) {
 	a.settled()
 }
 
+// Who follows that advice while processes run in an order ends none of them: what is out is finished, and then one at a time goes
+// on.
+func TestDurableGetsAGroupUnderway(t *testing.T) {
+	ts, a := serveStream(t)
+	cfg := pinConfig(ts.url())
+	closeSource(t, open(t, cfg))
+	first, second := open(t, cfg, inOrder), open(t, cfg, inOrder)
+	a.publish(1, 10)
+	one, other := drainAll(first), drainAll(second)
+	handled := func() int {
+		n, _ := one.seen()
+		m, _ := other.seen()
+		return n + m
+	}
+	eventually(t, "all is handled", func() bool { return handled() == 10 })
+	cc := a.info().Config
+	cc.PriorityPolicy, cc.PriorityGroups, cc.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"longshore"}, 5*cfg.AckWait/4
+	if _, err := a.js.UpdateConsumer(context.Background(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*opened{first, second} {
+		eventually(t, "its turn is over", func() bool { return len(s.events.of(broker.Ended)) == 1 })
+	}
+	a.publish(11, 30)
+	eventually(t, "all that follows is handled", func() bool { return handled() == 30 })
+	if n := len(first.events.of(broker.Assigned)) + len(second.events.of(broker.Assigned)); n != 3 {
+		t.Errorf("%d claims, want one of each before, and one after", n)
+	}
+	one.stop(t)
+	other.stop(t)
+	a.settled()
+}
+
 // Such a durable gets the group by an update, as docs/configuration.md says, and loses it by one, and goes on where it is.
 func TestDurableGetsAGroup(t *testing.T) {
 	ts, a := serveStream(t)

@@ -213,15 +213,16 @@ func (b *barren) over() { b.n, b.until = 0, 0 }
 type verdict int
 
 const (
-	pullAlive    verdict = iota // a heartbeat
-	pullEnded                   // this request is over
-	pullTooLarge                // the next message does not fit into the bytes asked for
-	pullRefused                 // a limit of the consumer or the server: ask less, and later
-	pullReset                   // all requests are void: ask anew
-	pullAbsent                  // nobody answers: look whether the consumer still exists
-	pullDeleted                 // the consumer is gone
-	pullUnpinned                // another process is pinned
-	pullBroken                  // asking again is of no use
+	pullAlive     verdict = iota // a heartbeat
+	pullEnded                    // this request is over
+	pullTooLarge                 // the next message does not fit into the bytes asked for
+	pullRefused                  // a limit of the consumer or the server: ask less, and later
+	pullReset                    // all requests are void: ask anew
+	pullAbsent                   // nobody answers: look whether the consumer still exists
+	pullDeleted                  // the consumer is gone
+	pullUnpinned                 // another process is pinned
+	pullGroupless                // the consumer has got a priority group, and this request named none
+	pullBroken                   // asking again is of no use
 )
 
 // A status is the answer to a pull that carries no message.
@@ -257,7 +258,12 @@ func pullVerdict(code, text string) verdict {
 		return conflict(strings.ToLower(text))
 	case "423":
 		return pullUnpinned
-	case "400", "412":
+	case "400":
+		if strings.Contains(strings.ToLower(text), "priority group missing") {
+			return pullGroupless
+		}
+		return pullBroken
+	case "412":
 		return pullBroken
 	}
 	return pullRefused

@@ -193,6 +193,9 @@ func (p *puller) react(st status) {
 		p.gone.Ring()
 	case pullDeleted:
 		p.gone.Ring()
+	case pullGroupless:
+		p.holdOff(250 * time.Millisecond)
+		p.gone.Ring()
 	case pullBroken:
 		p.side.fail(fmt.Errorf("natsbroker: consumer %s refused a pull for good: %s", p.consumer.name(), st.text))
 	}

@@ -35,14 +35,16 @@ type stock struct {
 	said     settles // on their way into the outbox
 	denied   seldom  // settles that we may not publish
 
-	came    uint64    // deliveries, ever
-	pinID   string    // the newest that came with one
-	brought string    // the delivery that it came with, which is neither here nor given back; empty: there is none
-	older   uint64    // those up to this one are of a consumer that may be no more
-	created time.Time // of the consumer
-	toldBy  string    // the id of the server that says so
-	from    after     // from where to go on when the consumer is lost
-	log     string    // Message.Log; empty where we may not ask for the stream
+	came        uint64    // deliveries, ever
+	pinID       string    // the newest that came with one
+	brought     string    // the delivery that it came with, which is neither here nor given back; empty: there is none
+	older       uint64    // those up to this one are of a consumer that may be no more
+	created     time.Time // of the consumer
+	headersOnly bool      // the consumer gives no payloads, as of the last look
+
+	toldBy string // the id of the server that says so
+	from   after  // from where to go on when the consumer is lost
+	log    string // Message.Log; empty where we may not ask for the stream
 }
 
 // bells wake those who work on the stock.
@@ -93,6 +95,11 @@ func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 	if wait := int64(max(lease(cc), leastLease)); wait != s.leases.ackWait {
 		s.leases.ackWait = wait
 		s.bells.lease.Ring()
+	}
+	s.headersOnly = cc.HeadersOnly
+	if group := pinned(cc); s.ordered && s.ses.pin.group == "" && group != "" {
+		s.ses.pin.group = group
+		s.lose(s.ses, errPinBegins)
 	}
 	s.pulls.maxBatch, s.pulls.maxBytes, s.pulls.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
 	s.ses.pin.ttl = int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
@@ -215,6 +222,12 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		s.giveBack(m.Reply)
 		return
 	}
+	if s.bare(m, d) {
+		s.giveBack(m.Reply)
+		s.regather(ses)
+		s.bells.watch.Ring()
+		return
+	}
 	if !asked && s.pulls.full() {
 		s.refuse(ses, m.Reply)
 		return
@@ -226,6 +239,16 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	s.pulls.buffer(sl.size)
 	ses.ready.push(i)
 	s.receiver.rouse()
+}
+
+// bare says whether a delivery comes without the payload that its message has: somebody has set headers_only, which the watcher
+// will see. Where that was not so when it was looked at last, one that comes again has the header from its publisher.
+func (s *stock) bare(m *nats.Msg, d delivery) bool {
+	if len(m.Data) > 0 || len(m.Header) == 0 || (d.delivered > 1 && !s.headersOnly) {
+		return false
+	}
+	size := m.Header.Get(nats.MsgSize)
+	return size != "" && size != "0"
 }
 
 // empty says that nothing is out or buffered.

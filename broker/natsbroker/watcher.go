@@ -80,6 +80,10 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 			w.events.Found(asked)
 		}
 		w.side.learn(now, info)
+		if err := unfit(info.Config, w.opts.Ordered); err != nil {
+			w.side.fail(fmt.Errorf("natsbroker: %s: %w", w.which(), err))
+			return
+		}
 		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
 		w.tellPause(info)
 		if stream && now.stream {
