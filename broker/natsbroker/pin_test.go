@@ -88,8 +88,10 @@ func TestStandingByIsQuiet(t *testing.T) {
 	}
 	pass(t, 3*cfg.AckWait/2, "the server would have taken a pin that is not renewed")
 	for _, k := range []broker.Kind{broker.Down, broker.Warning, broker.Assigned, broker.Gap} {
-		if es := second.events.of(k); len(es) > 0 {
-			t.Errorf("the process that stands by told %v: %v", k, es[0].Err)
+		for _, e := range second.events.of(k) {
+			if k != broker.Down || strings.Contains(e.Err.Error(), "heartbeat") { // else the machine stood still
+				t.Errorf("the process that stands by told %v: %v", k, e.Err)
+			}
 		}
 	}
 	if es := first.events.of(broker.Ended); len(es) > 0 {
