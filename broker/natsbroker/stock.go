@@ -35,12 +35,12 @@ type stock struct {
 	said     settles // on their way into the outbox
 	denied   seldom  // settles that we may not publish
 
-	came        uint64    // deliveries, ever
-	pinID       string    // the newest that came with one
-	brought     string    // the delivery that it came with, which is neither here nor given back; empty: there is none
-	older       uint64    // those up to this one are of a consumer that may be no more
-	created     time.Time // of the consumer
-	headersOnly bool      // the consumer gives no payloads, as of the last look
+	came     uint64    // deliveries, ever
+	pinID    string    // the newest that came with one
+	brought  string    // the delivery that it came with, which is neither here nor given back; empty: there is none
+	older    uint64    // those up to this one are of a consumer that may be no more
+	created  time.Time // of the consumer
+	bareness bareness
 
 	toldBy string // the id of the server that says so
 	from   after  // from where to go on when the consumer is lost
@@ -96,7 +96,7 @@ func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 		s.leases.ackWait = wait
 		s.bells.lease.Ring()
 	}
-	s.headersOnly = cc.HeadersOnly
+	s.bareness.once = cc.MaxDeliver == 1
 	if group := pinned(cc); s.ordered && s.ses.pin.group == "" && group != "" {
 		s.ses.pin.group = group
 		s.lose(s.ses, errPinBegins)
@@ -222,8 +222,8 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		s.giveBack(m.Reply)
 		return
 	}
-	if s.bare(m, d) {
-		s.giveBack(m.Reply)
+	if s.bareness.of(m) {
+		s.outbox.nak(m.Reply, bareWait, s.leases.untilNow())
 		s.regather(ses)
 		s.bells.watch.Ring()
 		return
@@ -241,14 +241,26 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	s.receiver.rouse()
 }
 
-// bare says whether a delivery comes without the payload that its message has: somebody has set headers_only, which the watcher
-// will see. Where that was not so when it was looked at last, one that comes again has the header from its publisher.
-func (s *stock) bare(m *nats.Msg, d delivery) bool {
-	if len(m.Data) > 0 || len(m.Header) == 0 || (d.delivered > 1 && !s.headersOnly) {
+// A bareness says whether messages come without the payload that they have: somebody has set headers_only, which the watcher will
+// see. A header says so, which a publisher may have set.
+type bareness struct {
+	doubted bool // such a message came
+	theirs  bool // the consumer was looked at since, and it is the publishers' header
+	once    bool // what is given back is dropped
+}
+
+// bareWait is for how long what came bare is given back: until the consumer was looked at.
+const bareWait = time.Second
+
+// of says whether a message may have a payload that did not come, and takes note of that.
+func (b *bareness) of(m *nats.Msg) bool {
+	if len(m.Data) > 0 || len(m.Header) == 0 || b.theirs || b.once {
 		return false
 	}
 	size := m.Header.Get(nats.MsgSize)
-	return size != "" && size != "0"
+	doubt := size != "" && size != "0"
+	b.doubted = b.doubted || doubt
+	return doubt
 }
 
 // empty says that nothing is out or buffered.

@@ -57,6 +57,7 @@ type watched struct {
 	came    uint64    // deliveries, until then
 	stream  bool      // we may ask for the stream
 	paused  bool
+	bare    bool // a message came without its payload, perhaps
 }
 
 // look says what is to be looked at; false: nothing.
@@ -67,7 +68,8 @@ func (s watchSide) look() (w watched, ok bool) {
 	if k.ses == nil || k.flow.fatal != nil {
 		return w, false
 	}
-	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came, k.from.started, k.flow.paused}, true
+	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came, k.from.started, k.flow.paused,
+		k.bareness.doubted}, true
 }
 
 // learn takes an info, asked for after look, of the consumer as it should be.
@@ -76,6 +78,7 @@ func (s watchSide) learn(w watched, info *jetstream.ConsumerInfo) {
 	defer s.mu.Unlock()
 	k := &s.stock
 	k.adopt(info.Config)
+	k.bareness.theirs = k.bareness.theirs || w.bare && !info.Config.HeadersOnly
 	k.pulls.crowded = crowded(info)
 	k.checkPin(w.ses, w.pinID, info)
 	if w.suspect { // it is the same consumer: what was finished is finished
