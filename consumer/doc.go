@@ -55,7 +55,8 @@
 //	revoke.go       follows claims to their end, and takes back what has not started
 //	watchdog.go     slow and stuck handlers; strays.go: those it gave up; stacks.go: where they are
 //	worker.go       calls handlers; context.go: with which context; around.go: for those who follow a call to its end;
-//	                emit.go: what they emit, and its way to the ack; record.go: what they emit in a test
+//	                emit.go: what they emit; emissions.go: kept until its ack; output.go: published before that; record.go: in
+//	                a test
 //	judge.go        what becomes of a message that failed; decide.go: the rules, without clock and I/O; readable.go: errors that
 //	                panic when they are read
 //	retries.go      where a failed message waits: at the broker, in a retry topic, or parked

@@ -78,6 +78,23 @@ func (f *feed) waits() bool {
 	return holds || f.traits.NativeDelay > 0
 }
 
+// emits takes note, at Open, of how handlers emit.
+func (f *feed) emits(output broker.Publisher) {
+	f.output = output
+	if f.traits.Atomic {
+		f.emitter, _ = f.source.(broker.Emitter)
+	}
+	f.emitting = f.emitter != nil || f.output != nil
+}
+
+// carries says whether what p publishes goes with the ack; nil: Config.Output, or where there is none whatever is emitted.
+func (f *feed) carries(p broker.Publisher) bool {
+	if p == nil {
+		p = f.output
+	}
+	return f.emitter != nil && (p == nil || f.emitter.Carries(broker.Innermost(p)))
+}
+
 // feeds are all sources of a consumer, that of its retry topics at the end.
 type feeds []*feed
 

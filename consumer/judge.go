@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/internal/chance"
@@ -131,6 +132,27 @@ func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int)
 	}
 	return len(tokens)
 }
+
+// together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled
+// again, and that is no attempt.
+func together(w *work, errs []error) []error {
+	if !w.emitted.Load().hasWhole() {
+		return errs
+	}
+	if !slices.ContainsFunc(errs, isFailure) {
+		return errs
+	}
+	all := make([]error, len(errs))
+	for i, err := range errs {
+		if all[i] = err; err == nil || IsSkip(err) {
+			all[i] = withOthers
+		}
+	}
+	return all
+}
+
+// withOthers puts off what did not fail and goes with something that did.
+var withOthers = &deferError{}
 
 // failedLane decides about a batch that is consecutive messages of a lane: what comes before the first that failed is done, and
 // what comes behind it waits in the lane again, for it must not be handled before that one is settled. said is what the handler

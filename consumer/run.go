@@ -139,6 +139,10 @@ func (m *muster) await(ctx context.Context) error {
 var errRetriesAtOnce = errors.New("Retry.Topics.Source can hold no claim (broker.Holder) and keeps no delay " +
 	"(Traits.NativeDelay): what is not due would come again at once, and again")
 
+// errEmitsBefore is told at start where outputs could be part of the ack, and are not.
+var errEmitsBefore = errors.New("consumer: the source is transactional and Output goes to another cluster: outputs are " +
+	"published before the ack and not with it, at least once")
+
 var errOrderHere = errors.New("consumer: the order holds within this process only: " +
 	"its source lets several processes share messages")
 

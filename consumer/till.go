@@ -78,6 +78,40 @@ func (t *till) ackEmitted(w *work, a, b int, tokens []uint64, lanes []uint64) {
 	t.ackSome(w, numbers(a, b), tokens, lanes)
 }
 
+// ackSome acks messages of w, by their numbers, with what was emitted for them.
+func (t *till) ackSome(w *work, which []int, tokens []uint64, lanes []uint64) {
+	e := w.emitted.Load()
+	if e == nil || w.k.feed.emitter == nil {
+		t.ack(w.k, tokens, lanes)
+		return
+	}
+	es := e.of(w, which, tokens)
+	_ = t.ackEmitting(w.k, es, lanes) // which has counted and told it
+	clear(es)
+	lists.Put(&es)
+}
+
+// ackEmitting is ack, with what was made of the messages.
+func (t *till) ackEmitting(k *claim, es []broker.Emission, lanes []uint64) error {
+	n := 0
+	for _, e := range es {
+		n += len(e.Tokens)
+	}
+	err := k.feed.emitter.AckEmitting(k.Claim, es)
+	t.settled(n, err)
+	t.release(k, lanes, errors.Is(err, broker.ErrLost))
+	return err
+}
+
+// numbers are a, a+1, …, b-1.
+func numbers(a, b int) []int {
+	ns := make([]int, b-a)
+	for i := range ns {
+		ns[i] = a + i
+	}
+	return ns
+}
+
 // nack gives messages of k back to the broker; what waits for them in their lanes goes back, too.
 func (t *till) nack(k *claim, back []broker.Back, lanes []uint64) {
 	t.nackAlone(k, back)

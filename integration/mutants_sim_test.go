@@ -108,7 +108,7 @@ var simBlind = map[string]string{
 
 // simMutants are mistakes about outputs that the simulator alone is asked for.
 var simMutants = []mutant{
-	{"what a failed run emitted goes with the next ack", "consumer/emit.go",
+	{"what a failed run emitted goes with the next ack", "consumer/emissions.go",
 		"		outs := e.take(i)\n		if last", "		outs := append(e.take(i-1), e.take(i)...)\n		if last", "", ""},
 	{"a transaction is not fenced by who we are in the group", "broker/kafkabroker/txnrequests.go",
 		"	me.write(w)\n", "	_ = me\n	memberID{generation: -1}.write(w)\n", "", ""},

@@ -77,7 +77,7 @@ var mutants = []mutant{
 	{"a failed message is acked before its retry topic has it", "consumer/letters.go",
 		"		if err == nil {\n			there = append(there, xs[i])", "		if err == nil || xs[i].retries() {\n			there = append(there, xs[i])",
 		"./consumer", "TestRetryTopic"},
-	{"what a failed run of a batch emitted goes with the others' acks", "consumer/emit.go",
+	{"what a failed run of a batch emitted goes with the others' acks", "consumer/judge.go",
 		"	if !w.emitted.Load().hasWhole() {\n", "	if true {\n",
 		"./consumer", "TestEmitInBatches"},
 	{"what was emitted is published although the handler failed", "consumer/worker.go",

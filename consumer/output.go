@@ -1,0 +1,153 @@
+package consumer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// publishEmitted publishes what a handler emitted for message i, where that is no part of the ack.
+func (ws *workers) publishEmitted(ctx context.Context, w *work, i int) error {
+	outs := ws.takeBefore(w, i, nil)
+	if len(outs) == 0 {
+		return nil
+	}
+	var lost error
+	for _, err := range publishOutputs(ctx, w.k.feed.output, outs) {
+		lost = worse(lost, err)
+	}
+	return lost
+}
+
+// takeBefore appends to outs what was emitted for message i and is published before the ack.
+func (ws *workers) takeBefore(w *work, i int, outs []broker.Outgoing) []broker.Outgoing {
+	own := w.emitted.Load().takeBefore(i)
+	origin := ""
+	for j, o := range own {
+		if o.ID == "" {
+			if origin == "" {
+				origin = w.emitOrigin(ws.who, i)
+			}
+			o.ID = origin + "/" + strconv.Itoa(j)
+		}
+		outs = append(outs, o)
+	}
+	clear(own) // it lies in memory that stays as long as the work does
+	return outs
+}
+
+// publishBatch publishes what a batch handler emitted for the messages that did not fail, and says what became of each then: an
+// output that is not there is the failure of the message that it was made of.
+func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
+	e := w.emitted.Load()
+	if e == nil || w.k.feed.output == nil {
+		return err
+	}
+	errs := errorsOf(err, len(w.ms))
+	if slices.ContainsFunc(errs, isFailure) && e.hasWhole() {
+		return err // none of them is acked
+	}
+	outs, of := ws.takeBatch(w, errs)
+	if len(outs) == 0 {
+		return err
+	}
+	lost := publishOutputs(ctx, w.k.feed.output, outs)
+	if lost == nil {
+		return err
+	}
+	errs = slices.Clone(errs)
+	for j, err := range lost {
+		for i := range errs {
+			if of[j] == i || of[j] == whole && !IsSkip(errs[i]) {
+				errs[i] = worse(errs[i], err)
+			}
+		}
+	}
+	return &BatchError{errs}
+}
+
+// takeBatch is takeBefore for the messages of a batch that were handled, and for all of them together; of has each output's.
+func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of []int) {
+	take := func(i int) {
+		for outs = ws.takeBefore(w, i, outs); len(of) < len(outs); {
+			of = append(of, i)
+		}
+	}
+	for i, err := range errs {
+		if err == nil {
+			take(i)
+		}
+	}
+	if slices.Contains(errs, nil) { // else all are skipped
+		take(whole)
+	}
+	return outs, of
+}
+
+// isFailure says whether a message's error keeps it, and those that go with it, from being acked.
+func isFailure(err error) bool { return err != nil && !IsSkip(err) }
+
+// publishOutputs publishes outs, and says what became of each; nil: all are there.
+func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
+	err := p.Publish(ctx, outs)
+	if err == nil {
+		return nil
+	}
+	errs := make([]error, len(outs))
+	var each *broker.PublishError
+	own := errors.As(err, &each) && len(each.Errs) == len(outs)
+	for i := range outs {
+		of := err
+		if own {
+			of = each.Errs[i]
+		}
+		if of == nil {
+			continue
+		}
+		errs[i] = forGood(fmt.Errorf("publishing what was emitted: %w", of))
+	}
+	return errs
+}
+
+// forGood is the error of an output, Permanent where the broker will never take that. One that has no topic is retried: that may
+// be made yet, and each message of a backlog would be a dead letter until then.
+func forGood(err error) error {
+	if errors.Is(err, broker.ErrRefused) && !errors.Is(err, broker.ErrNoTopic) {
+		return Permanent(err)
+	}
+	return err
+}
+
+// worse is the one of two errors that says more of what becomes of a message.
+func worse(a, b error) error {
+	if a == nil || IsPermanent(b) {
+		return b
+	}
+	return a
+}
+
+// emitOrigin begins the names of what was emitted for message i, the same at each run of it.
+func (w *work) emitOrigin(who string, i int) string {
+	if i == whole {
+		return w.emitBatchOrigin(who)
+	}
+	b := make([]byte, 0, 128)
+	b = append(append(append(b, "emit/"...), who...), '/')
+	return string(appendPlace(b, &w.ms[i]))
+}
+
+// emitBatchOrigin is emitOrigin for a whole batch: it is named by all of its messages. By the first alone something would be
+// lost: a and b are handled, what is made of them is stored, and the answer gets lost; they come again together with c; the
+// broker has that name, and drops what is made of the three.
+func (w *work) emitBatchOrigin(who string) string {
+	h := sha256.New()
+	for i := range w.ms {
+		h.Write(append(appendPlace(nil, &w.ms[i]), '\n'))
+	}
+	return fmt.Sprintf("emit-batch/%s/%s/%x", who, appendPlace(nil, &w.ms[0]), h.Sum(nil)[:8])
+}
