@@ -282,18 +282,9 @@ func (d *letters) compose(x letter) (broker.Outgoing, broker.Publisher) {
 func (d *letters) publish(xs []letter, outs []broker.Outgoing, by broker.Publisher) []error {
 	ctx, cancel := publishing(xs)
 	defer cancel()
-	errs := make([]error, len(xs))
-	err := by.Publish(ctx, outs)
-	if err == nil {
-		return errs
-	}
-	var each *broker.PublishError
-	if errors.As(err, &each) && len(each.Errs) == len(xs) {
-		copy(errs, each.Errs)
-	} else {
-		for i := range errs {
-			errs[i] = err
-		}
+	errs := publishEach(ctx, by, outs)
+	if errs == nil {
+		return make([]error, len(xs))
 	}
 	for i, err := range errs {
 		switch {

@@ -94,22 +94,29 @@ func isFailure(err error) bool { return err != nil && !IsSkip(err) }
 
 // publishOutputs publishes outs, and says what became of each; nil: all are there.
 func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
+	errs := publishEach(ctx, p, outs)
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = forGood(fmt.Errorf("publishing what was emitted: %w", err))
+		}
+	}
+	return errs
+}
+
+// publishEach publishes outs with one call, and says what became of each; nil: all are there.
+func publishEach(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
 	err := p.Publish(ctx, outs)
 	if err == nil {
 		return nil
 	}
 	errs := make([]error, len(outs))
 	var each *broker.PublishError
-	own := errors.As(err, &each) && len(each.Errs) == len(outs)
-	for i := range outs {
-		of := err
-		if own {
-			of = each.Errs[i]
-		}
-		if of == nil {
-			continue
-		}
-		errs[i] = forGood(fmt.Errorf("publishing what was emitted: %w", of))
+	if errors.As(err, &each) && len(each.Errs) == len(outs) {
+		copy(errs, each.Errs)
+		return errs
+	}
+	for i := range errs {
+		errs[i] = err
 	}
 	return errs
 }
