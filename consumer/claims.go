@@ -14,7 +14,7 @@ import (
 // claims has the claims that have not ended.
 type claims struct {
 	handlers context.Context // the parent of all handlers' contexts; set before the first claim
-	lanes    *laneTables     // nil: there is no order
+	lanes    *partitionLanes // nil: there is no order
 
 	mu   sync.Mutex
 	open map[*broker.Claim]*claim
@@ -24,7 +24,7 @@ type claims struct {
 func newClaims(cfg *Config) *claims {
 	t := &claims{open: map[*broker.Claim]*claim{}}
 	if cfg.ordered() {
-		t.lanes = newLaneTables(cfg.Lane)
+		t.lanes = newPartitionLanes(cfg.Lane)
 	}
 	return t
 }
@@ -41,7 +41,7 @@ func (t *claims) of(f *feed, b *broker.Claim) (k *claim, fresh bool) {
 		close(k.leaving)
 	}
 	if t.lanes != nil && !f.retries {
-		k.lanes = t.lanes.use(laneKey{f, k.Topic, k.Partition})
+		k.lanes = t.lanes.use(k.partition())
 	}
 	k.ctx, k.cancel = context.WithCancelCause(t.handlers)
 	t.open[b] = k
@@ -69,7 +69,7 @@ func (t *claims) forget(k *claim) {
 	delete(t.open, k.Claim)
 	if k.lanes != nil {
 		k.lanes.held.CompareAndSwap(k, nil)
-		t.lanes.leave(k.lanes)
+		t.lanes.leave(k.partition())
 	}
 }
 
@@ -95,6 +95,9 @@ type claim struct {
 	over        string // why nothing of it may start any more; "": it may
 	first, last *work  // live works, oldest first
 }
+
+// partition names what its lanes are of.
+func (k *claim) partition() partitionKey { return partitionKey{k.feed, k.Topic, k.Partition} }
 
 // hasEnded says whether the broker's claim has.
 func (k *claim) hasEnded() bool {

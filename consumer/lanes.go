@@ -1,78 +1,11 @@
 package consumer
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/longshoremq/longshore/broker"
 )
-
-// laneTables has the lanes of each partition that is at large here.
-type laneTables struct {
-	cfg    Lane
-	spares laneSpares
-
-	mu sync.Mutex
-	by map[laneKey]*lanes
-}
-
-func newLaneTables(cfg Lane) *laneTables {
-	return &laneTables{cfg: cfg, spares: newLaneSpares(), by: make(map[laneKey]*lanes)}
-}
-
-// laneKey names what has lanes of its own.
-type laneKey struct {
-	feed      *feed
-	topic     string
-	partition int32
-}
-
-// use finds or makes the lanes of a claim that begins.
-func (ts *laneTables) use(key laneKey) *lanes {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	ts.sweep()
-	t := ts.by[key]
-	if t == nil {
-		t = newLanes(ts.cfg, ts.spares)
-		ts.by[key] = t
-	}
-	t.users++
-	return t
-}
-
-// leave says that one claim fewer uses t.
-func (ts *laneTables) leave(t *lanes) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t.users--
-	ts.sweep()
-}
-
-// sweep forgets those of partitions that went elsewhere; the last ones, where something runs still, when the next claim begins or
-// ends.
-func (ts *laneTables) sweep() {
-	for key, t := range ts.by {
-		if t.users > 0 {
-			continue
-		}
-		if n, _, _ := t.size(); n == 0 {
-			delete(ts.by, key)
-		}
-	}
-}
-
-// all are the lanes of all partitions; of nil, none.
-func (ts *laneTables) all() []*lanes {
-	if ts == nil {
-		return nil
-	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return slices.Collect(maps.Values(ts.by))
-}
 
 // lanes keep the order of the messages of one partition (of one source, where it has none). A lane is there as long as a message
 // of its number is at large: queued as one that may start, running, parked, or on its way to the dead letters. Later ones wait in
@@ -88,7 +21,6 @@ type lanes struct {
 	table   laneTable
 	waiting int
 	full    int // lanes
-	users   int // the open claims; under laneTables.mu
 
 	held atomic.Pointer[claim] // the one that was held last, for a lane was full
 }

@@ -216,16 +216,16 @@ func sameOffsets(t *rapid.T, what string, rows []row, want []int64) {
 // those of all that it ever had.
 func TestLanesGoWithTheirPartitions(t *testing.T) {
 	const partitions = 100
-	ts := newLaneTables(Lane{Limit: 10})
+	ts := newPartitionLanes(Lane{Limit: 10})
 	var st stash
-	of := func(p int32) laneKey { return laneKey{topic: "in", partition: p} }
+	of := func(p int32) partitionKey { return partitionKey{topic: "in", partition: p} }
 	for p := range int32(partitions) {
 		ts.use(of(p))
 	}
-	running := ts.by[of(7)]
+	running := ts.by[of(7)].lanes
 	running.add(&claim{}, make([]broker.Message, 1), []uint64{1}, &st)
 	for p := range int32(partitions) {
-		ts.leave(ts.by[of(p)])
+		ts.leave(of(p))
 	}
 	if all := ts.all(); len(all) != 1 || all[0] != running {
 		t.Errorf("the lanes of %d partitions are left, want those of the one where a message runs", len(all))
