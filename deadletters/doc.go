@@ -15,4 +15,16 @@
 // each time before is in its headers Longshore-History. Both stay with it when it fails again.
 //
 // The brokers' part is small, [Store]: the LogView of kafkabroker, natsbroker and membroker has it.
+//
+// # Where things are
+//
+//	letters.go    the letters of a topic: listed, got, counted
+//	letter.go     one of them, its place, and which ones are meant
+//	replay.go     replays them, batch by batch; summary.go: what it tells; handle.go: to a handler of this process
+//	outgoing.go   a letter as it is published, where to, and under which id
+//	confirm.go    publishes until it is known what became of each
+//	journal.go    what replays have begun and done; record.go: one entry
+//	marks.go      what the journal says of each letter
+//	resolve.go    what was on its way when a replay ended, and whether it arrived
+//	purge.go      deletes letters
 package deadletters

@@ -7,10 +7,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -109,52 +107,6 @@ func (o Replay) validate(topic string) error {
 		f.Add("Replay.To", "is %q: %v", o.To, ErrCircle)
 	}
 	return f.Err()
-}
-
-// A Refusal is a letter that was not replayed, and why.
-type Refusal struct {
-	broker.Place
-	Err error
-}
-
-// A Summary is what a replay did. The lists have at most 1,000 entries.
-type Summary struct {
-	// Run names the replay.
-	Run string
-	// Chosen letters were to be replayed: the filter takes them, and they were not replayed before, which counts as Before.
-	Chosen, Before int64
-	// Replayed were confirmed, or handled. With DryRun, those that would be replayed.
-	Replayed int64
-	// Refused were not replayed for a reason that stays; Failed were handled in vain.
-	Refused, Failed int64
-	Refusals        []Refusal
-	// Found were on their way when an earlier replay was stopped, and are in their topic: they were not published again.
-	Found []broker.Place
-	// Absent were on their way then, too, and are not there: they count as waiting again.
-	Absent []broker.Place
-	// PerhapsTwice are in their topic perhaps twice, or were handled perhaps twice.
-	PerhapsTwice []broker.Place
-	// LostEdits are those of Absent whose edited copy was never published: edit them again, the letter itself is unchanged.
-	LostEdits []broker.Place
-	// Unreadable are records of the journal that were passed over.
-	Unreadable Unreadable
-	// Stopped: ctx ended. The next replay goes on here.
-	Stopped bool
-}
-
-// maxList bounds the lists of a summary.
-const maxList = 1000
-
-func (s *Summary) refuse(p broker.Place, err error) {
-	if len(s.Refusals) < maxList {
-		s.Refusals = append(s.Refusals, Refusal{p, err})
-	}
-}
-
-func (s *Summary) twice(p broker.Place) {
-	if len(s.PerhapsTwice) < maxList {
-		s.PerhapsTwice = append(s.PerhapsTwice, p)
-	}
 }
 
 // A replay is one under way.
@@ -453,59 +405,5 @@ func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []se
 	if unknown > 0 {
 		return fmt.Errorf("%d letters were not confirmed; the next replay finds out whether they were stored: %w", unknown, why)
 	}
-	return nil
-}
-
-// handle runs the handler on a batch, Workers at a time. It does not end with ctx.
-func (r *replay) handle(ctx context.Context, batch []pendingReplay) []error {
-	ctx = context.WithoutCancel(ctx)
-	errs := make([]error, len(batch))
-	free := make(chan struct{}, r.o.Workers)
-	var wg sync.WaitGroup
-	for i, x := range batch {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			errs[i] = guard(func() error { return r.o.Handle(ctx, asMessage(x.letter, x.out)) })
-		})
-	}
-	wg.Wait()
-	return errs
-}
-
-// guard turns a panic, or runtime.Goexit, into an error.
-func guard(f func() error) (err error) {
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		err = errors.New("the handler called runtime.Goexit")
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-		err = f()
-	}()
-	<-returned
-	return err
-}
-
-func (r *replay) handled(ctx context.Context, batch []pendingReplay, errs []error) error {
-	var done, undone []pendingReplay
-	for i, err := range errs {
-		if err == nil {
-			done = append(done, batch[i])
-			continue
-		}
-		undone = append(undone, batch[i])
-		r.sum.refuse(batch[i].letter.Place, err)
-	}
-	if err := errors.Join(r.write(ctx, stepDone, done), r.write(ctx, stepUndone, undone)); err != nil {
-		return err
-	}
-	r.last = done
-	r.sum.Replayed += int64(len(done))
-	r.sum.Failed += int64(len(undone))
-	r.progress(len(batch))
 	return nil
 }
