@@ -8,4 +8,19 @@
 //
 // Each ends in a consumer.Handler, a plain function, so they nest: a route leads to any handler, and a Router is one too. Package
 // handlers/middleware wraps them.
+//
+// # Where things are
+//
+//	registry.go       handlers, batch handlers, middleware and codecs by name; beside.go: what runs beside them
+//	options.go        what a file says to one; text.go: a value whose type the field decides
+//	router.go         which handler a message goes to; pattern.go: by its topic or subject
+//	typed.go          a value instead of bytes; codec.go: decodes it
+//	log.go            log, also of batches
+//	webhook.go        webhook; webhookconfig.go: its settings; answer.go: what an answer means; webhookbatch.go: of batches
+//	exec.go           exec; execbatch.go: of batches; command.go: a command that runs, its process group (command_unix.go,
+//	                  command_other.go), and that it ends with us (command_linux.go, command_notlinux.go)
+//	publish.go        publish
+//	batch.go          batch handlers by name, and what theirs have in common
+//	origin.go         what webhook and exec tell about a message beside its payload
+//	redact.go         secrets that come back in others' texts
 package handlers

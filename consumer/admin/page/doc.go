@@ -11,6 +11,8 @@
 // second while somebody looks, and puts in what is new. Nothing comes from elsewhere, and histories are in memory: they begin
 // with the process.
 //
+// # Where things are
+//
 //	page.go       a Page: what it is made of
 //	routes.go     what is answered, and by which part; guard.go: what stands before all of it
 //	door.go       lets those in who have logged in; session.go: who has
