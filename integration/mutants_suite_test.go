@@ -179,8 +179,8 @@ var suiteMutants = []suiteMutant{
 	})
 `}}, both, "DownLater"},
 	{"down told each second", []edit{
-		{"broker/internal/contact/contact.go", "true, false, at, FirstPause", "true, false, at, Least"},
-		{"broker/internal/contact/contact.go", "now, min(2*c.pause, LastPause)", "now, Least"}}, both, "DownAgain"},
+		{"broker/internal/contact/contact.go", "true, false, at, firstPause", "true, false, at, leastPause"},
+		{"broker/internal/contact/contact.go", "now, min(2*c.pause, lastPause)", "now, leastPause"}}, both, "DownAgain"},
 	{"down again not told", []edit{{"broker/internal/contact/contact.go", "	if !c.down || c.told {",
 		"	if !c.down || c.told || c.since.Before(c.last.Add(Least)) {"}}, both, "DownAgain"},
 	{"smaller budget not used", []edit{{holdings, "	hs.shared.gate.SetBudget(b)\n",

@@ -44,7 +44,7 @@ type queuedEvent struct {
 func (e *queuedEvent) told(c *contact.Contact, now time.Time) bool {
 	switch e.Kind {
 	case broker.Down:
-		return c.LostAt(e.at, now, e.Err)
+		return c.Lost(e.at, now, e.Err)
 	case broker.Up:
 		return c.Found(e.at)
 	}

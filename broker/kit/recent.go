@@ -42,9 +42,3 @@ func (r *Recent[K, V]) Get(k K) (v V, ok bool) {
 	v, ok = r.m[k]
 	return v, ok
 }
-
-// Clear forgets all.
-func (r *Recent[K, V]) Clear() {
-	clear(r.m)
-	r.ring, r.next = nil, 0
-}

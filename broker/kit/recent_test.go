@@ -29,11 +29,6 @@ func TestRecent(t *testing.T) {
 					order = order[1:]
 				}
 			},
-			"clear": func(*rapid.T) {
-				r.Clear()
-				order = nil
-				clear(values)
-			},
 			"": func(t *rapid.T) {
 				for k := range 10 {
 					got, ok := r.Get(k)

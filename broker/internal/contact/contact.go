@@ -5,12 +5,12 @@ package contact
 import "time"
 
 const (
-	// Least is the least time between two Downs.
-	Least = time.Second
-	// FirstPause is the least time until an outage is told of again; each one after it is twice as long, up to LastPause.
-	FirstPause = 2 * time.Second
-	// LastPause is the longest one.
-	LastPause = time.Minute
+	// leastPause is the least time between two Downs.
+	leastPause = time.Second
+	// firstPause is the least time until an outage is told of again; each one after it is twice as long, up to lastPause.
+	firstPause = 2 * time.Second
+	// lastPause is the longest one.
+	lastPause = time.Minute
 )
 
 // A Contact is what was told of the contact with a broker. The zero value has told nothing. It has no clock and no lock.
@@ -24,20 +24,18 @@ type Contact struct {
 	pause time.Duration
 }
 
-// Lost takes note of a failure, and says whether to tell Down now.
-func (c *Contact) Lost(now time.Time, err error) (tell bool) { return c.LostAt(now, now, err) }
-
-// LostAt is Lost of a failure at an earlier time, which nobody could tell of until now.
-func (c *Contact) LostAt(at, now time.Time, err error) (tell bool) {
+// Lost takes note of a failure, and says whether to tell Down now. at is when it failed: earlier than now where nobody could tell
+// of it until now.
+func (c *Contact) Lost(at, now time.Time, err error) (tell bool) {
 	if !c.down {
-		c.down, c.told, c.since, c.pause = true, false, at, FirstPause
+		c.down, c.told, c.since, c.pause = true, false, at, firstPause
 	}
 	c.err = err
 	switch wait := now.Sub(c.last); {
 	case !c.told:
 		return c.Late(now) != nil
 	case wait >= c.pause:
-		c.last, c.pause = now, min(2*c.pause, LastPause)
+		c.last, c.pause = now, min(2*c.pause, lastPause)
 		return true
 	}
 	return false
@@ -48,7 +46,7 @@ func (c *Contact) Due() time.Time {
 	if !c.down || c.told {
 		return time.Time{}
 	}
-	return c.last.Add(Least)
+	return c.last.Add(leastPause)
 }
 
 // Late returns the reason of a Down that waited for long enough; nil: there is none.

@@ -62,7 +62,7 @@ func play(steps []step) (told []string) {
 		say := ""
 		switch x.what {
 		case "lost":
-			if c.Lost(now, errAway) {
+			if c.Lost(now, now, errAway) {
 				say = "down"
 			}
 		case "late":
