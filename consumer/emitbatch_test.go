@@ -324,3 +324,100 @@ func TestRefusedBesideSkipped(t *testing.T) {
 		}
 	})
 }
+
+// In batches what is emitted for one message goes with that one; what is emitted for all of them is there only where none failed.
+func TestEmitInBatches(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produce(t, b, 60)
+		var mu sync.Mutex
+		runs, sums := map[string]int{}, 0
+		c.Batch = &consumer.Batch{Size: 10, Linger: 100 * time.Millisecond,
+			Handler: func(ctx context.Context, ms []*consumer.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				errs := make([]error, len(ms))
+				failed := false
+				for i, m := range ms {
+					runs[string(m.Value)]++
+					if err := consumer.EmitFor(ctx, m.Clone(), emitted(m, fmt.Sprintf("-%d", runs[string(m.Value)]))); err != nil {
+						t.Error(err)
+					}
+					if m.Offset%7 == 3 && runs[string(m.Value)] == 1 {
+						errs[i], failed = errors.New("failed"), true
+					}
+				}
+				if ms[0].Offset%20 < 10 { // some batches have something for all of them
+					if err := consumer.Emit(ctx, broker.Outgoing{Topic: "sums", Value: fmt.Appendf(nil, "%d", len(ms))}); err != nil {
+						t.Error(err)
+					}
+					if !failed {
+						sums += len(ms)
+					}
+				}
+				if failed {
+					return &consumer.BatchError{Errs: errs}
+				}
+				return nil
+			}}
+		r := start(t, b, c)
+		time.Sleep(5 * time.Minute)
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		var want []string
+		for v, n := range runs {
+			want = append(want, fmt.Sprintf("%s-%d", v, n))
+		}
+		wantOut(t, b, want...)
+		got := 0
+		for _, v := range out(b, "sums") {
+			n := 0
+			fmt.Sscan(v, &n)
+			got += n
+		}
+		if got != sums || sums == 0 {
+			t.Errorf("sums say %d messages, and %d were in batches that did not fail", got, sums)
+		}
+	})
+}
+
+// What was emitted for a message of a batch that is skipped is dropped, in order of keys and without.
+func TestEmitOfSkippedInBatches(t *testing.T) {
+	for _, byKey := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by key %v", byKey), func(t *testing.T) {
+			onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+				produceKeyed(t, b, 60, 3)
+				if byKey {
+					c.Order = consumer.OrderKey
+				}
+				var mu sync.Mutex
+				var want []string
+				c.Batch = &consumer.Batch{Size: 5, Linger: 100 * time.Millisecond, ByKey: byKey,
+					Handler: func(ctx context.Context, ms []*consumer.Message) error {
+						mu.Lock()
+						defer mu.Unlock()
+						errs := make([]error, len(ms))
+						for i, m := range ms {
+							if err := consumer.EmitFor(ctx, m, emitted(m, "")); err != nil {
+								t.Error(err)
+							}
+							if m.Offset%4 == 1 {
+								errs[i] = consumer.Skip("told to")
+							} else {
+								want = append(want, string(m.Value))
+							}
+						}
+						return &consumer.BatchError{Errs: errs}
+					}}
+				r := start(t, b, c)
+				time.Sleep(time.Minute)
+				wantUnsettled(t, b, 0)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				wantOut(t, b, want...)
+			})
+		})
+	}
+}

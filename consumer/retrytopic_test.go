@@ -54,29 +54,6 @@ func (c *calls) add(m *consumer.Message) int {
 	return len(c.all)
 }
 
-// restless is a source that can let nothing wait.
-type restless struct{ broker.Source }
-
-// What is not due in a retry topic has to wait at its source. From one that neither holds claims nor keeps delays it came again
-// at once, given back without end.
-func TestRetrySourceThatLetsNothingWait(t *testing.T) {
-	withRetries(t, func(t *testing.T, b *membroker.Broker) {
-		topics := retries(b)
-		topics.Source = restless{topics.Source}
-		c, err := consumer.New(consumer.Config{
-			Source:  b.Source(membroker.SourceConfig{Group: "group", Topics: []string{"in"}}),
-			Retry:   consumer.Retry{Topics: topics},
-			Handler: func(context.Context, *consumer.Message) error { return nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Retry.Topics.Source") {
-			t.Errorf("Run returned %v, want what is wrong with the source", err)
-		}
-	})
-}
-
 // What comes from a retry topic is what its handler saw before: topic, place, time, key, headers, and the runs; and comes neither
 // early nor much late. Meanwhile nothing of it is left in its own topic.
 func TestRetryTopicKeepsTheMessage(t *testing.T) {
@@ -340,120 +317,6 @@ func TestRetryTopicInBatches(t *testing.T) {
 	})
 }
 
-// A consumer whose retry topics are read no more ends: what waits there would wait for ever.
-func TestRetrySourceFailsForGood(t *testing.T) {
-	withRetries(t, func(t *testing.T, b *membroker.Broker) {
-		topics, told := retries(b), errors.New("told to fail for good")
-		topics.Source = failing{topics.Source, told}
-		r := start(t, b, consumer.Config{Retry: consumer.Retry{Topics: topics},
-			Handler: func(context.Context, *consumer.Message) error { return nil }})
-		time.Sleep(time.Minute)
-		select {
-		case <-r.done:
-		default:
-			t.Error("the consumer goes on")
-		}
-		if err := r.end(); !errors.Is(err, told) {
-			t.Errorf("Run returned %v", err)
-		}
-	})
-}
-
-// failing is a source that ends at once.
-type failing struct {
-	broker.Source
-	err error
-}
-
-func (f failing) Receive([]broker.Message) (int, error) { return 0, f.err }
-
-func (failing) Hold(*broker.Claim, time.Time) {}
-
-// Whatever producers write into the headers, a retry topic's messages are handled, in time.
-func TestForgedRetryHeaders(t *testing.T) {
-	for _, forged := range []broker.Header{
-		{Key: broker.HeaderRetryAt, Value: []byte("9999-01-01T00:00:00Z")},
-		{Key: broker.HeaderRetryAt, Value: []byte("soon")},
-		{Key: broker.HeaderAttempts, Value: []byte("-7")},
-		{Key: broker.HeaderAttempts, Value: []byte("99999999999")},
-		{Key: broker.HeaderOriginalPartition, Value: []byte("x")},
-		{Key: broker.HeaderOriginalTime, Value: []byte("yesterday")},
-		{Key: broker.HeaderOriginalTopic, Value: nil},
-		{Key: "own", Value: []byte{0, 255}},
-	} {
-		t.Run(fmt.Sprintf("%s=%q", forged.Key, forged.Value), func(t *testing.T) {
-			withRetries(t, func(t *testing.T, b *membroker.Broker) {
-				headers := []broker.Header{forged, {Key: broker.HeaderLastFailure, Value: forged.Value}}
-				if err := b.Produce(broker.Outgoing{Topic: "in-1m", Value: []byte("0"), Headers: headers}); err != nil {
-					t.Fatal(err)
-				}
-				var l ledger
-				r := start(t, b, consumer.Config{
-					Retry: consumer.Retry{Topics: retries(b)},
-					Handler: func(_ context.Context, m *consumer.Message) error {
-						if m.Topic != "in-1m" || m.Runs != 0 || m.Attempt != 1 {
-							t.Errorf("%+v", m)
-						}
-						l.add(m)
-						return nil
-					}})
-				time.Sleep(11 * time.Minute)
-				if err := r.end(); err != nil {
-					t.Fatal(err)
-				}
-				l.check(t, 1)
-			})
-		})
-	}
-}
-
-// belated is a source whose broker's clock is behind ours.
-type belated struct {
-	*membroker.Source
-	by time.Duration
-}
-
-func (s belated) Receive(ms []broker.Message) (int, error) {
-	n, err := s.Source.Receive(ms)
-	for i := range ms[:n] {
-		ms[i].Nanos -= int64(s.by)
-	}
-	return n, err
-}
-
-// A broker that stamps messages by a clock which is far behind takes no delay from a retry topic: all attempts would be over at
-// once.
-func TestRetryTopicOfASlowClock(t *testing.T) {
-	withRetries(t, func(t *testing.T, b *membroker.Broker) {
-		if err := b.Produce(broker.Outgoing{Topic: "in", Headers: []broker.Header{{Key: "own"}}}); err != nil {
-			t.Fatal(err)
-		}
-		topics := retries(b)
-		topics.Source = belated{topics.Source.(*membroker.Source), 48 * time.Hour}
-		seen := calls{begin: time.Now()}
-		r := start(t, b, consumer.Config{
-			Retry: consumer.Retry{MaxAttempts: 10, Topics: topics},
-			Handler: func(_ context.Context, m *consumer.Message) error {
-				if seen.add(m) < 3 {
-					return consumer.RetryAfter(errors.New("not yet"), 10*time.Minute)
-				}
-				return nil
-			}})
-		time.Sleep(time.Hour)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		for i, least := range []time.Duration{0, 10 * time.Minute, 20 * time.Minute} {
-			if after := seen.all[i].after; after < least || after > least+time.Minute {
-				t.Errorf("run %d began after %v, want %v", i+1, after, least)
-			}
-		}
-		if len(seen.all) != 3 {
-			t.Errorf("%d runs, want 3", len(seen.all))
-		}
-	})
-}
-
 // Everything at once: failures with delays of all sizes, small windows, and retry topics whose partitions move between two
 // processes.
 func TestRetryTopicStorm(t *testing.T) {
@@ -540,28 +403,6 @@ func TestRetryTopicsAreChecked(t *testing.T) {
 	cfg.Retry.Topics.Steps = nil
 	if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), "Retry.Topics.Steps is empty") {
 		t.Error(err)
-	}
-}
-
-// What is published to a retry topic is read as what it is, by its source: else it does not wait as the steps say, or dead
-// letters are handled again.
-func TestRetryTopicsAreReadByTheirSourceAlone(t *testing.T) {
-	b := membroker.New(membroker.Config{})
-	cfg := consumer.Config{
-		Source:  b.Source(membroker.SourceConfig{Topics: []string{"in", "in-10m"}}),
-		Handler: func(context.Context, *consumer.Message) error { return nil },
-		Retry:   consumer.Retry{Topics: retries(b)}, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "in-1m"},
-	}
-	cfg.Retry.Topics.Steps = append(cfg.Retry.Topics.Steps, consumer.RetryStep{Topic: "in-1m", Delay: time.Hour})
-	_, err := consumer.New(cfg)
-	for _, want := range []string{
-		`Retry.Topics.Steps[1].Topic is "in-10m", which the consumer itself reads: its messages would not wait`,
-		`Retry.Topics.Steps[2].Topic is "in-1m", and so is Retry.Topics.Steps[0].Topic: messages of a topic wait equally long`,
-		`DeadLetter.Topic is "in-1m", which the consumer itself reads`,
-	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in %v", want, err)
-		}
 	}
 }
 

@@ -1,0 +1,196 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+)
+
+// What is known of who publishes outputs, and cannot be helped, is no warning; a source that is atomic in vain is told of.
+func TestEmittingBeforeTheAckIsNoWarning(t *testing.T) {
+	topics := map[string]int{"in": 1}
+	for name, want := range map[string]struct {
+		broker  membroker.Config
+		another bool
+		told    bool
+	}{
+		"leased":                    {membroker.Config{Topics: topics, Leased: true}, false, false},
+		"atomic":                    {membroker.Config{Topics: topics, Atomic: true}, false, false},
+		"atomic, to another broker": {membroker.Config{Topics: topics, Atomic: true}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(want.broker)
+				p := b.Publisher()
+				if want.another {
+					p = membroker.New(membroker.Config{}).Publisher()
+				}
+				r := start(t, b, consumer.Config{Output: p, Handler: func(context.Context, *consumer.Message) error { return nil }})
+				time.Sleep(time.Second)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				told := false
+				for _, e := range eventsOf[consumer.SourceEvent](r.journal) {
+					if e.Kind == broker.Warning {
+						t.Errorf("warned: %v", e.Err)
+					}
+					told = told || e.Kind == broker.Notice && strings.Contains(e.Err.Error(), "before the ack")
+				}
+				if told != want.told {
+					t.Errorf("a notice: %t, want %t", told, want.told)
+				}
+			})
+		})
+	}
+}
+
+// Who cannot emit is told why, and what to do.
+func TestEmitWithoutTransactions(t *testing.T) {
+	err := consumer.Emit(t.Context(), broker.Outgoing{Topic: "out"})
+	if !errors.Is(err, consumer.ErrCannotEmit) || !strings.Contains(err.Error(), "context") {
+		t.Errorf("outside of a handler: %v", err)
+	}
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		var got error
+		r := start(t, b, consumer.Config{Handler: func(ctx context.Context, _ *consumer.Message) error {
+			got = consumer.Emit(ctx, broker.Outgoing{Topic: "out"})
+			return nil
+		}})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil || !errors.Is(got, consumer.ErrCannotEmit) || !strings.Contains(got.Error(), "Config.Output") {
+			t.Errorf("no Output: %v; %v", got, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["leased"])
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 2)
+		r := start(t, b, consumer.Config{Output: p, Handler: func(ctx context.Context, m *consumer.Message) error {
+			return consumer.Emit(ctx, emitted(m, "a"), emitted(m, "b"))
+		}})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		ids := map[string]bool{}
+		for _, m := range b.Messages("out") {
+			id, _ := m.Headers.Get(broker.HeaderID)
+			ids[string(id)] = true
+		}
+		if len(ids) != 4 || ids[""] {
+			t.Errorf("IDs of four outputs: %v", ids)
+		}
+	})
+}
+
+// An output that Config.Output cannot publish is the failure of its message: that is not acked without it.
+func TestOutputThatIsNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Lease: time.Minute, Leased: true})
+		p := &publisher{Publisher: b.Publisher()}
+		defer func() { _ = p.Close(context.Background()) }()
+		p.set(errors.New("no route"))
+		produce(t, b, 2)
+		r := start(t, b, consumer.Config{
+			Output: p, DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Retry: consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second, Jitter: -1}},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				return consumer.Emit(ctx, emitted(m, "a"), emitted(m, "b"))
+			}})
+		time.Sleep(10 * time.Second)
+		wantUnsettled(t, b, 2)
+		if err := consumer.EmitBy(t.Context(), p, broker.Outgoing{Topic: "out"}); err == nil {
+			t.Error("a publisher of the handler's own failed, and EmitBy said nothing")
+		}
+		p.set(nil)
+		time.Sleep(2 * time.Second)
+		wantUnsettled(t, b, 0)
+		wantOut(t, b, "0a", "0b", "1a", "1b")
+
+		p.set(&broker.PublishError{Errs: []error{errors.New("no route"), broker.ErrRefused}}) // the second would never be stored
+		produce(t, b, 1)
+		time.Sleep(time.Second / 2)
+		if dead := b.Messages("dead"); len(dead) != 1 {
+			t.Errorf("%d dead letters, want that of the output that is refused", len(dead))
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}
+
+// An output whose topic is not there fails as anything else does: what came before the topic was made is tried again.
+func TestOutputWithoutTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}, Leased: true, Strict: true})
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 1)
+		runs := 0
+		r := start(t, b, consumer.Config{
+			Output: p, DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+			Retry: consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second}},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				runs++
+				return consumer.Emit(ctx, emitted(m, "a"))
+			}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		letters := b.Messages("dead")
+		if runs != 3 || len(letters) != 1 {
+			t.Fatalf("%d runs and %d dead letters, want 3 and 1", runs, len(letters))
+		}
+		if why, _ := letters[0].Headers.Get(broker.HeaderError); !strings.Contains(string(why), `"out" does not exist`) ||
+			strings.Contains(string(why), "for good") { // it was tried again
+			t.Errorf("the letter says %s", why)
+		}
+	})
+}
+
+// An output that was published, and whose message comes again since the ack got lost, has the same ID: the broker drops the
+// second.
+func TestEmitAgainHasSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := kinds["leased"]
+		cfg.Lease = time.Second
+		b := membroker.New(cfg)
+		p := b.Publisher()
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 3)
+		runs := 0
+		handler := func(ctx context.Context, m *consumer.Message) error {
+			runs++
+			return consumer.Emit(ctx, emitted(m, ""))
+		}
+		b.Fail(membroker.OpSettle, 1000, errors.New("told to fail"))
+		c := consumer.Config{Output: p, Handler: handler, Pool: consumer.Pool{Max: 1}, CloseTimeout: time.Second}
+		r := start(t, b, c)
+		time.Sleep(time.Second / 2)
+		_ = r.end()
+		b.Fail(membroker.OpSettle, 0, nil)
+		time.Sleep(3 * time.Second)
+		r = start(t, b, c)
+		time.Sleep(5 * time.Second)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantUnsettled(t, b, 0)
+		if runs < 6 {
+			t.Fatalf("%d runs: nothing came again, so that nothing was shown", runs)
+		}
+		wantOut(t, b, out(b, "in")...)
+	})
+}
