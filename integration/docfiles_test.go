@@ -16,6 +16,7 @@ func TestDocNamesEachFile(t *testing.T) {
 		"../broker/kafkabroker": "# Where things are", "../broker/natsbroker": "# The parts",
 		"../broker/membroker": "# Where things are", "../broker/brokertest": "# Where things are",
 		"../deadletters": "# Where things are", "../handlers": "# Where things are", "../consumer/admin/page": "# Where things are",
+		"sim": "# Where things are",
 	} {
 		_, parts, ok := strings.Cut(read(t, filepath.Join(dir, "doc.go")), heading)
 		if !ok {

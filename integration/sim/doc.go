@@ -47,4 +47,19 @@
 // memnet. TCP sends nothing twice, and so does memnet. One nats-server has no peers: leaders that move, and lame duck mode, which
 // a server without a socket does not know, are not to be had. kfake has one log for all its brokers, so nothing is lost or cut
 // off with a leader; and where it counts the sessions and joins of members otherwise than Kafka does, reaper.go says how.
+//
+// # Where things are
+//
+// What is done: plan.go rolls a schedule.go for a seed, with fault.go and handler.go, how handlers act; shrink.go makes it small.
+//
+// Who does it: run.go carries a schedule out, deeds.go does its faults; process.go is a consumer, with spy.go between engine and
+// source, events.go for what it tells, bridge.go and outputs.go for what handlers emit, and hooks.go for what a program adds.
+//
+// On what: world.go says what a broker has to be; memworld.go, natsworld.go and kafkaworld.go are three, netprocess.go what the
+// last two have in common. kafkaprocess.go and kafkalog.go are of Kafka, and reaper.go and passerby.go do what kfake does not.
+//
+// Who judges: book.go keeps account; judge.go, repeats.go, order.go and written.go are the rules, troubles.go what excuses, and
+// unfinished.go what keeps a run from being over.
+//
+// Many of them: explore.go runs seeds, in processes of child.go.
 package sim
