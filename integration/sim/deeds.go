@@ -26,7 +26,7 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 		undo, err = r.world.Do(f, nil)
 		r.dropped(f)
 		if f.What == Down && err == nil {
-			undo = r.hush(undo)
+			undo = r.silent.hush(undo)
 		}
 		return r.troubled(f, nil, undo), err
 	}
@@ -52,7 +52,7 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 			p.thaw()
 		}
 	case CutTo, CutFrom, CutBoth:
-		undo = p.hush(undo)
+		undo = p.silent.hush(undo)
 	}
 	return r.troubled(f, p, undo), err
 }
@@ -93,19 +93,6 @@ func (r *run) command(f Fault, p *process) (undo func(), err error) {
 		}
 	}
 	return undo, err
-}
-
-// hush enters that nobody hears of the broker, until undo.
-func (r *run) hush(undo func()) func() {
-	r.ownersMu.Lock()
-	r.silent.begin()
-	r.ownersMu.Unlock()
-	return func() {
-		r.ownersMu.Lock()
-		r.silent.end()
-		r.ownersMu.Unlock()
-		undo()
-	}
 }
 
 // dropped enters what a fault has taken from the inputs.

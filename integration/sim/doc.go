@@ -52,8 +52,9 @@
 //
 // What is done: plan.go rolls a schedule.go for a seed, with fault.go and handler.go, how handlers act; shrink.go makes it small.
 //
-// Who does it: run.go carries a schedule out, deeds.go does its faults; process.go is a consumer, with spy.go between engine and
-// source, events.go for what it tells, bridge.go and outputs.go for what handlers emit, and hooks.go for what a program adds.
+// Who does it: run.go carries a schedule out, deeds.go does its faults, and silence.go notes those that keep a broker from being
+// heard; process.go is a consumer, with spy.go between engine and source, events.go for what it tells, bridge.go and outputs.go
+// for what handlers emit, and hooks.go for what a program adds.
 //
 // On what: world.go says what a broker has to be; memworld.go, natsworld.go and kafkaworld.go are three, netprocess.go what the
 // last two have in common. kafkaprocess.go and kafkalog.go are of Kafka, and reaper.go and passerby.go do what kfake does not.

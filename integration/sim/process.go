@@ -37,28 +37,8 @@ type process struct {
 	thawed   chan struct{} // nil: it does not stand still
 	thawedAt time.Time
 	frozen   int // how many freezes are under way
-	silent   silence
-}
 
-// A silence is since when nothing is heard of the broker, because of so many faults. Its owner has a lock.
-type silence struct {
-	faults int
-	since  time.Time
-}
-
-func (s *silence) begin() {
-	if s.faults++; s.faults == 1 {
-		s.since = time.Now()
-	}
-}
-
-func (s *silence) end() { s.faults-- }
-
-func (s *silence) lasts() time.Duration {
-	if s.faults == 0 {
-		return 0
-	}
-	return time.Since(s.since)
+	silent silence
 }
 
 // start makes a process, and runs its consumer.
@@ -238,30 +218,13 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// hush enters that it hears nothing of the broker, until undo.
-func (p *process) hush(undo func()) func() {
-	p.mu.Lock()
-	p.silent.begin()
-	p.mu.Unlock()
-	return func() {
-		p.mu.Lock()
-		p.silent.end()
-		p.mu.Unlock()
-		undo()
-	}
-}
-
 // unheard is for how long it has heard nothing of the broker; 0 where it stands still, or did a moment ago, and has to look at
 // the clock first.
 func (p *process) unheard() time.Duration {
-	p.mu.Lock()
 	alone := p.silent.lasts()
-	p.mu.Unlock()
 	if p.isBehind() {
 		return 0
 	}
-	p.run.ownersMu.Lock()
-	defer p.run.ownersMu.Unlock()
 	return max(alone, p.run.silent.lasts())
 }
 

@@ -80,7 +80,8 @@ type run struct {
 	ownersMu sync.Mutex
 	owners   map[string]*process // of each partition: to whom it was assigned last
 	stolenAt time.Time           // the last Steal
-	silent   silence             // of the broker, to all
+
+	silent silence // of the broker, to all
 }
 
 // Run carries a schedule out in a bubble of its own. w may be nil.
