@@ -151,7 +151,7 @@ func (hs *holdings) ackEmitting(cs *claimState, es []broker.Emission) error {
 	var t kit.Tally
 	for _, e := range es {
 		var one kit.Tally
-		hs.ackAll(cs, e.Tokens, &one)
+		hs.list.ack(cs, e.Tokens, &one)
 		if one.Held == len(e.Tokens) { // else the message is another's, who emits for it
 			hs.shared.gate.Hold(0, cs.h.outs.add(e.Outs))
 		}

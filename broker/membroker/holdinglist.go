@@ -1,5 +1,7 @@
 package membroker
 
+import "github.com/longshoremq/longshore/broker/kit"
+
 // holdingList has no lock: it stands under that of the holdings.
 type holdingList []*holding
 
@@ -27,6 +29,35 @@ func (l holdingList) again(log logEpoch, o int64) {
 		if h.log() == log && !h.sh.leased {
 			h.rewind(o)
 			h.sh.wake.Ring()
+		}
+	}
+}
+
+// ack settles messages of a claim as handled, and counts what that comes to.
+func (l holdingList) ack(cs *claimState, tokens []uint64, t *kit.Tally) {
+	h := cs.h
+	for _, tok := range tokens {
+		switch how, o := cs.settle(tok, done); how {
+		case settledNow:
+			t.Held++
+			if h.sh.leased {
+				h.acks = append(h.acks, o)
+			}
+			if len(h.runs) > 0 {
+				delete(h.runs, o)
+			}
+		case settledLate:
+			t.Lost++
+			if h.sh.leased {
+				h.acks = append(h.acks, o) // of use still: it spares the next holder the work
+			}
+		case settledStale:
+			t.Lost++
+			l.again(h.log(), o)
+		case settledLost:
+			t.Lost++
+		default:
+			t.Again++
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // holdings are all that a source has, and decide about it: what is handed out, what a settle comes to, which claims end. They
 // do no I/O, start nothing and wait for nothing; what is to be sent is returned. Each method takes the lock, and calls none
-// that does; ackAll, which two of them end in, takes none. The broker's lock may be taken inside it, never the other way round.
+// that does. The broker's lock may be taken inside it, never the other way round.
 //
 // Receive hands out, any goroutine settles, and the loop alone lets claims begin and end.
 type holdings struct {
@@ -182,38 +182,9 @@ func (hs *holdings) ack(cs *claimState, tokens []uint64) error {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	var t kit.Tally
-	hs.ackAll(cs, tokens, &t)
+	hs.list.ack(cs, tokens, &t)
 	cs.settled(&t)
 	return t.Err()
-}
-
-// ackAll settles messages as handled, for ack and ackEmitting, which have the lock.
-func (hs *holdings) ackAll(cs *claimState, tokens []uint64, t *kit.Tally) {
-	h := cs.h
-	for _, tok := range tokens {
-		switch how, o := cs.settle(tok, done); how {
-		case settledNow:
-			t.Held++
-			if hs.shared.leased {
-				h.acks = append(h.acks, o)
-			}
-			if len(h.runs) > 0 {
-				delete(h.runs, o)
-			}
-		case settledLate:
-			t.Lost++
-			if hs.shared.leased {
-				h.acks = append(h.acks, o) // of use still: it spares the next holder the work
-			}
-		case settledStale:
-			t.Lost++
-			hs.list.again(h.log(), o)
-		case settledLost:
-			t.Lost++
-		default:
-			t.Again++
-		}
-	}
 }
 
 // nack gives messages back. atMostOnce: nothing comes again.
