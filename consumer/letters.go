@@ -49,7 +49,7 @@ const (
 
 var publishBackoff = Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second, Factor: 2, Jitter: 0.2}
 
-// run publishes again what was put off, until ctx ends.
+// run publishes again what was delayed, until ctx ends.
 func (d *letters) run(ctx context.Context) { d.later.run(ctx, d.enqueue) }
 
 // add takes a letter over; it does not block.
@@ -125,7 +125,7 @@ func (d *letters) work(b *outbox) {
 // wait blocks until all that publish have ended.
 func (d *letters) wait() { d.wg.Wait() }
 
-// settle publishes letters of one kind together. Of each it acks the message, or puts it off, or gives it back when its time is
+// settle publishes letters of one kind together. Of each it acks the message, or delays it, or gives it back when its time is
 // over.
 func (d *letters) settle(xs []letter) {
 	start := time.Now()
@@ -223,7 +223,7 @@ func (d *letters) failed(x letter, err error) {
 		x.cut = true
 		d.enqueue(x)
 	default:
-		d.putOff(x, err)
+		d.delay(x, err)
 	}
 }
 
@@ -233,8 +233,8 @@ func (d *letters) over(x letter) bool {
 	return x.k.ctx.Err() != nil || x.tries > 0 && x.k.why() != ""
 }
 
-// putOff holds x until its publish is tried again.
-func (d *letters) putOff(x letter, err error) {
+// delay holds x until its publish is tried again.
+func (d *letters) delay(x letter, err error) {
 	if x.tries++; x.tries == 1 {
 		d.mu.Lock()
 		d.late++
@@ -254,7 +254,7 @@ func (d *letters) putOff(x letter, err error) {
 	}
 }
 
-// flush makes every letter of k that was put off due now: when its claim is over.
+// flush makes every letter of k that was delayed due now: when its claim is over.
 func (d *letters) flush(k *claim) {
 	for _, x := range d.later.take(func(x letter) bool { return x.k == k }) {
 		d.enqueue(x)
