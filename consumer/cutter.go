@@ -82,13 +82,11 @@ func (x *cutter) work(n int) *work {
 
 // sameClass is how many of ms, from the first, are of one class: a work is.
 func (x *cutter) sameClass(k *claim, ms []broker.Message) int {
-	class := x.queue.classOf(k, &ms[0])
-	for i := range ms {
-		if x.queue.classOf(k, &ms[i]) != class {
-			return i
-		}
+	class, n := x.queue.classOf(k, &ms[0]), 1 // asked once more, it may be of another
+	for n < len(ms) && x.queue.classOf(k, &ms[n]) == class {
+		n++
 	}
-	return len(ms)
+	return n
 }
 
 // lanesOf makes room for the numbers of n lanes.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -358,4 +359,30 @@ func TestPriorityOfBatches(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What Priority.Of says may change from one moment to the next, as with a message's age. Each message is handled all the same.
+func TestPriorityThatChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, most = 300, 30_000
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produce(t, b, messages)
+		var n atomic.Int64
+		r := start(t, b, consumer.Config{
+			Priority: &consumer.Priority{Levels: []int{1, 1}, Of: func(*consumer.Message) int {
+				if n.Add(1) > most { // it would go on for ever, and take no time
+					return 0
+				}
+				return int(n.Load() % 2)
+			}},
+			Handler: func(context.Context, *consumer.Message) error { return nil },
+		})
+		time.Sleep(time.Minute)
+		if s := r.Stats(); s.Handled != messages || n.Load() > most {
+			t.Errorf("%d handled, want %d; asked %d times", s.Handled, messages, n.Load())
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
