@@ -15,12 +15,13 @@ import (
 // The values of the context stay with a message that fails: Failed has them, and the publish to a retry topic or to the dead
 // letters.
 //
-// Workers call it, several at once: it must be quick, and must not panic. ms is good until it returns; the messages may be kept.
+// Workers call it, several at once: it must be quick. A panic is one of the handler. ms is good until it returns; the messages
+// may be kept.
 type Around func(ctx context.Context, ms []*Message) (to context.Context, end End)
 
-// An End is told once what became of each message of a call, in the call's order, before they are settled. It must be quick, and
-// must not panic. Any goroutine calls it: a message whose handler is stuck is decided about while that still runs. It is not told
-// of a call that has not returned when Run does.
+// An End is told once what became of each message of a call, in the call's order, before they are settled. It must be quick. A
+// panic is told (Panicked), and changes nothing. Any goroutine calls it: a message whose handler is stuck is decided about while
+// that still runs. It is not told of a call that has not returned when Run does.
 type End func([]Outcome)
 
 // An Outcome is what a handler call came to for one message.
@@ -38,9 +39,13 @@ type Outcome struct {
 
 // begun is a handler call as Around has begun it. The zero value: there is no Around.
 type begun struct {
-	ctx context.Context // what the handler got
-	end End             // nil: nobody is told
+	ctx  context.Context // what the handler got
+	end  End             // nil: nobody is told
+	tell *teller
 }
+
+// over tells what became of the call.
+func (b begun) over(all []Outcome) { b.tell.survive("End", func() { b.end(all) }) }
 
 // values are those of the call's context; nil: there are none.
 func (b begun) values() context.Context {
@@ -59,13 +64,13 @@ func (b begun) handled(ms []broker.Message) {
 	for i := range ms {
 		all[i] = Outcome{Message: &ms[i], Verdict: VerdictAck, Runs: ms[i].Runs}
 	}
-	b.end(all)
+	b.over(all)
 }
 
 // ruled tells what was decided about one message.
 func (b begun) ruled(m *Message, r ruling) {
 	if b.end != nil {
-		b.end([]Outcome{r.outcome(m)})
+		b.over([]Outcome{r.outcome(m)})
 	}
 }
 
@@ -78,7 +83,7 @@ func (b begun) ruledEach(ms []broker.Message, rs []ruling) {
 	for i := range ms {
 		all[i] = rs[i].outcome(&ms[i])
 	}
-	b.end(all)
+	b.over(all)
 }
 
 // A told is a call whose end somebody is told of, as the watchdog sees it: message i of w.
@@ -98,7 +103,7 @@ func (ws *workers) begin(ctx context.Context, l *local, w *work, i int, ms []*Me
 	if to == nil {
 		to = ctx
 	}
-	l.begun = begun{to, end}
+	l.begun = begun{to, end, ws.tell}
 	if end != nil {
 		l.told.Store(&told{l.begun, w, i})
 	}

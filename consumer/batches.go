@@ -35,15 +35,15 @@ func (b *batches) run(ctx context.Context, do func(*gathering)) {
 	}
 }
 
-// groupOf is the group of a message that may start in its lane.
-func (b *batches) groupOf(m *Message, lane []uint64) group {
+// groupOf is the group of a message of a level that may start in its lane.
+func (b *batches) groupOf(m *Message, lane []uint64, level int) group {
 	switch {
 	case !b.cfg.ByKey:
-		return group{level: b.queue.levelOf(m)}
+		return group{level: level}
 	case len(lane) > 0 && lane[0] != 0:
 		return group{byKey: true, lane: lane[0]}
 	}
-	return group{byKey: true, key: string(m.Key), null: m.Key == nil, level: b.queue.levelOf(m)}
+	return group{byKey: true, key: string(m.Key), null: m.Key == nil, level: level}
 }
 
 func (b *batches) newGathering(k *claim, of group) *gathering {
@@ -66,6 +66,7 @@ func (b *batches) lastRun(k *claim, m *Message) bool {
 // add takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It
 // never blocks, since the budget bounds what is here; it returns what must not start any more.
 func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) (refused []*work) {
+	levels := b.queue.levelsOf(ms)
 	s := &k.shelf
 	s.mu.Lock()
 	if k.closed.Load() {
@@ -78,7 +79,11 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 	thawed, n := false, len(ms)
 	for i := range ms {
 		lane := lanePart(lanes, i, i+1)
-		of := b.groupOf(&ms[i], lane)
+		level := 0
+		if levels != nil {
+			level = levels[i]
+		}
+		of := b.groupOf(&ms[i], lane, level)
 		if of.lane == 0 && b.lastRun(k, &ms[i]) {
 			g := &gathering{work: &work{k: k}, of: of}
 			g.add(&ms[i], lane, first)

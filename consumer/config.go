@@ -180,7 +180,7 @@ type DeadLetter struct {
 	Routes []LetterRoute `yaml:"routes"`
 	// HandlerOf names the handler that a message is for, "" for none: from the message alone, since the handler may have
 	// panicked, be stuck, or never have been called. handlers.Router.NameOf does that. It is called by several goroutines,
-	// and must be quick and not panic. Required where a route has a Handler. Defaults to nil.
+	// and must be quick. A panic (Panicked) names none. Required where a route has a Handler. Defaults to nil.
 	HandlerOf func(*Message) string `yaml:"-"`
 	// Create makes each topic, or a stream for each subject, where there is none when Run begins: it keeps its messages for
 	// ever. The Publisher has to be a broker.Destinations. Defaults to false.

@@ -47,7 +47,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.tell = newTeller(of)
 	c.life = &life{tell: c.tell}
 	c.claims = newClaims(of)
-	c.queue = newQueue(of, &c.tell.pace)
+	c.queue = newQueue(of, c.tell)
 	c.batches = newBatches(of, c.queue)
 	c.till = newTill(c.tell, c.queue, c.batches)
 	c.parked = newParking(c.tell, c.till)

@@ -78,10 +78,11 @@ func (ds *destinations) run(ctx context.Context) {
 func (ds *destinations) found(ctx context.Context, d *destination) bool {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	err := d.where.Find(ctx, d.topic)
+	err := failing(func() error { return d.where.Find(ctx, d.topic) })
+	_, panicked := panicOf(err)
 	created := false
 	if errors.Is(err, broker.ErrNoTopic) && d.create {
-		err = d.where.Create(ctx, d.topic)
+		err = failing(func() error { return d.where.Create(ctx, d.topic) })
 		created = err == nil
 	}
 	switch {
@@ -90,7 +91,7 @@ func (ds *destinations) found(ctx context.Context, d *destination) bool {
 			ds.tell.tell(DestinationFound{Topic: d.topic, Created: created})
 		}
 		return true
-	case errors.Is(err, broker.ErrNoTopic), d.create && ctx.Err() == nil:
+	case errors.Is(err, broker.ErrNoTopic), panicked, d.create && ctx.Err() == nil:
 		if d.misses++; d.misses == sureMisses {
 			ds.miss(d.topic, err)
 			ds.tell.tell(DestinationMissing{Topic: d.topic, Err: err})

@@ -153,6 +153,14 @@ type (
 		Context context.Context
 	}
 
+	// Panicked: a callback panicked that is no part of a handler's call, and what it was called for went on without it. In is which
+	// one: "Priority.Of" (the message is of the last level), "DeadLetter.HandlerOf" (the message is for no handler), "End" of an
+	// Around, or "Defer", whose until it was (the message waits for its time).
+	Panicked struct {
+		In  string
+		Err *PanicError
+	}
+
 	// Drained: Run is about to return.
 	Drained struct {
 		Took time.Duration
@@ -179,4 +187,5 @@ func (GivenBack) Name() string          { return "given_back" }
 func (Lost) Name() string               { return "lost" }
 func (Scaled) Name() string             { return "scaled" }
 func (Stuck) Name() string              { return "stuck" }
+func (Panicked) Name() string           { return "panicked" }
 func (Drained) Name() string            { return "drained" }

@@ -37,15 +37,6 @@ func (d *DeadLetter) target(class, handler string) string {
 	return d.Topic
 }
 
-// targetOf is where the letter of a failure goes.
-func (d *DeadLetter) targetOf(f Failed) string {
-	handler := ""
-	if d.HandlerOf != nil {
-		handler = d.HandlerOf(f.Message)
-	}
-	return d.target(f.Class, handler)
-}
-
 // Targets are all topics that dead letters may go to, each once; Topic is the first.
 func (d *DeadLetter) Targets() []string {
 	all := []string{d.Topic}

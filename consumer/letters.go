@@ -58,12 +58,21 @@ func (d *letters) add(x letter) {
 	x.failed.Message = x.m
 	x.began, x.last = d.tell.clock.wall(x.first), time.Now()
 	if x.topic = x.step.Topic; !x.retries() {
-		x.topic = d.cfg.DeadLetter.targetOf(x.failed)
+		x.topic = d.targetOf(x.failed)
 	}
 	d.mu.Lock()
 	d.open[x.m] = true
 	d.mu.Unlock()
 	d.enqueue(x)
+}
+
+// targetOf is where the letter of a failure goes.
+func (d *letters) targetOf(f Failed) string {
+	handler := ""
+	if of := d.cfg.DeadLetter.HandlerOf; of != nil {
+		d.tell.survive("DeadLetter.HandlerOf", func() { handler = of(f.Message) })
+	}
+	return d.cfg.DeadLetter.target(f.Class, handler)
 }
 
 // done forgets letters that are about to be settled.
@@ -160,8 +169,10 @@ func (d *letters) settle(xs []letter) {
 
 // emit hands a letter over with its message's ack, where that is one thing.
 func (d *letters) emit(x letter, o broker.Outgoing, by broker.Publisher, start time.Time) {
-	o = broker.Prepared(withValues(x.k.ctx, x.failed.Context), by, []broker.Outgoing{o})[0]
-	if err := x.k.feed.emitter.CheckEmit(&o); err != nil {
+	if err := failing(func() error {
+		o = broker.Prepared(withValues(x.k.ctx, x.failed.Context), by, []broker.Outgoing{o})[0]
+		return x.k.feed.emitter.CheckEmit(&o)
+	}); err != nil {
 		d.failed(x, err)
 		return
 	}

@@ -127,7 +127,7 @@ func (l *eventLog) observe(e Event) {
 // levelOf: error needs somebody, warn may, info tells.
 func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
-	case DeadLetterDelayed, Stuck:
+	case DeadLetterDelayed, Stuck, Panicked:
 		return zerolog.ErrorLevel
 	case Failed, DeadLettered, Lost, RetryPublishFailed, LaneFull, Unordered, DestinationMissing:
 		return zerolog.WarnLevel
@@ -158,13 +158,13 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 	case RetryPublished:
 		return failedFields(z, e.Failed).Str("to", e.Topic)
 	case RetryPublishFailed:
-		return at(z, e.Message).Str("to", e.Topic).Err(e.Err)
+		return stack(at(z, e.Message).Str("to", e.Topic).Err(e.Err), e.Err)
 	case DestinationMissing:
-		return z.Str("to", e.Topic).Err(e.Err)
+		return stack(z.Str("to", e.Topic).Err(e.Err), e.Err)
 	case DestinationFound:
 		return z.Str("to", e.Topic).Bool("created", e.Created)
 	case DeadLetterDelayed:
-		return at(z, e.Message).Err(e.Err).Bool("refused", e.Refused).Int64("delay_ms", e.Delay.Milliseconds())
+		return stack(at(z, e.Message).Err(e.Err).Bool("refused", e.Refused).Int64("delay_ms", e.Delay.Milliseconds()), e.Err)
 	case Skipped:
 		return at(z, e.Message).Str("reason", e.Reason)
 	case LaneFull:
@@ -189,6 +189,8 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 	case Stuck:
 		return at(within(z, e.Context), e.Message).Int64("running_ms", e.For.Milliseconds()).Bool("replaced", e.Replaced).Str("stack",
 			e.Stack)
+	case Panicked:
+		return z.Str("in", e.In).Err(e.Err).Bytes("stack", e.Err.Stack)
 	case Drained:
 		return z.Int64("took_ms", e.Took.Milliseconds()).Int("stuck", e.Stuck)
 	}
@@ -225,7 +227,12 @@ func failedFields(z *zerolog.Event, e Failed) *zerolog.Event {
 	if e.Exhausted {
 		z = z.Bool("exhausted", true)
 	}
-	if p, ok := panicOf(e.Err); ok {
+	return stack(z, e.Err)
+}
+
+// stack adds that of a panic, where err is one.
+func stack(z *zerolog.Event, err error) *zerolog.Event {
+	if p, ok := panicOf(err); ok {
 		z = z.Bytes("stack", p.Stack)
 	}
 	return z

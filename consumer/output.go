@@ -105,7 +105,7 @@ func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgo
 
 // publishEach publishes outs with one call, and says what became of each; nil: all are there.
 func publishEach(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
-	err := p.Publish(ctx, outs)
+	err := failing(func() error { return p.Publish(ctx, outs) })
 	if err == nil {
 		return nil
 	}

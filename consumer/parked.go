@@ -92,13 +92,14 @@ func (p *parking) putOff(x item, e *deferError) {
 	if e.until == nil {
 		return
 	}
-	e.until(func() bool { // which may be kept for long, and keeps no message
+	wake := func() bool { // which may be kept for long, and keeps no message
 		one, waits := p.due.remove(held)
 		if waits {
 			p.leave(one)
 		}
 		return waits
-	})
+	}
+	p.tell.survive("Defer", func() { e.until(wake) })
 }
 
 // take takes out what failed, did not only ask to wait, and matches.

@@ -19,9 +19,9 @@ type Input struct {
 type Priority struct {
 	// Levels are the weights of the levels, as Input.Weight; two at least. With Config.Strict their order alone counts.
 	Levels []int `yaml:"-"`
-	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large as the last. It is
-	// called several times for a message, by several goroutines, and must be quick, and not panic: no handler's call is there to
-	// fail, and the process ends. Required.
+	// Of says which of the Levels a message belongs to; what is below 0 counts as the first, what is too large, or panics
+	// (Panicked), as the last. It is called several times for a message, by several goroutines, and must be quick. What it says may
+	// change meanwhile. Required.
 	Of func(*Message) int `yaml:"-"`
 }
 

@@ -16,6 +16,7 @@ import (
 // the consumer stops: who asked gives that back.
 type queue struct {
 	cfg     *Config
+	tell    *teller
 	pace    *pace
 	pool    *pool.Pool[*work]
 	started atomic.Bool // pool is set
@@ -28,8 +29,8 @@ type queue struct {
 // neighbour in the same work.
 const scanEvery = 10 * time.Millisecond
 
-func newQueue(cfg *Config, p *pace) *queue {
-	return &queue{cfg: cfg, pace: p, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max}}
+func newQueue(cfg *Config, tell *teller) *queue {
+	return &queue{cfg: cfg, tell: tell, pace: &tell.pace, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max}}
 }
 
 // start makes the pool, which starts its workers. calls has what the pool calls.
@@ -231,5 +232,18 @@ func (q *queue) levelOf(m *Message) int {
 	if p == nil {
 		return 0
 	}
-	return min(max(0, p.Of(m)), len(p.Levels)-1)
+	level := len(p.Levels) // where Of panics
+	q.tell.survive("Priority.Of", func() { level = p.Of(m) })
+	return min(max(0, level), len(p.Levels)-1)
+}
+
+// levelsOf is levelOf for each of ms; nil: there is but one level.
+func (q *queue) levelsOf(ms []broker.Message) (levels []int) {
+	if q.cfg.Priority == nil {
+		return nil
+	}
+	for i := range ms {
+		levels = append(levels, q.levelOf(&ms[i]))
+	}
+	return levels
 }

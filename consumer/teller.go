@@ -62,6 +62,27 @@ func (o Observer) call(e Event) {
 	o(e)
 }
 
+// survive calls f, which is a callback that is no part of a handler's call. Where it panics that is told, and who called goes on:
+// a worker that is unwound there would leave a message in nobody's hands, and any other goroutine would end the process.
+func (t *teller) survive(in string, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.tell(Panicked{In: in, Err: &PanicError{Value: v, Stack: debug.Stack()}})
+		}
+	}()
+	f()
+}
+
+// failing is survive for a callback that says with an error that it did not do it: a panic is one.
+func failing(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
+
 // tellHandled is tell for what happens for each hand-off.
 func (t *teller) tellHandled(n int, took time.Duration) {
 	if len(t.counting) == 0 {
