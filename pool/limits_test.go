@@ -252,3 +252,43 @@ func TestMaxMayBeNone(t *testing.T) {
 		drain(t, p)
 	})
 }
+
+// TestLimiterIsUsed: what lets a call begin in each 20 ms is full with one worker more than it takes, and not because one that
+// was just added is refused until it has its place among the others.
+func TestLimiterIsUsed(t *testing.T) {
+	for _, handler := range []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second} {
+		bubble(t, func(t *testing.T) {
+			const each, span = 20 * time.Millisecond, time.Minute
+			var mu sync.Mutex
+			var next time.Time
+			var served atomic.Int64
+			var over atomic.Bool
+			p := newPool(t, pool.Config[int]{Min: 1, Max: 64, Do: func(w intWorker, _ int) {
+				if over.Load() {
+					return
+				}
+				mu.Lock()
+				refused := time.Now().Before(next)
+				if !refused {
+					next = time.Now().Add(each)
+				}
+				mu.Unlock()
+				if refused {
+					time.Sleep(time.Millisecond)
+					w.Refused(1)
+					return
+				}
+				time.Sleep(handler)
+				served.Add(1)
+			}})
+			p.Requeue(0, make([]int, 2_000_000)...)
+			time.Sleep(span)
+			used := float64(served.Load()) * each.Seconds() / span.Seconds()
+			if t.Logf("handlers of %v: %.0f %% of the limit are used", handler, 100*used); used < 1./3 {
+				t.Errorf("with %d workers", p.Stats().Live)
+			}
+			over.Store(true)
+			drain(t, p)
+		})
+	}
+}

@@ -1,6 +1,9 @@
 package pool
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // fewRefused is a share of what ends: a downstream that refuses so many is not full.
 const fewRefused = 1. / 16
@@ -8,16 +11,30 @@ const fewRefused = 1. / 16
 // refusals tell a full downstream from one that refuses some for reasons of their own, as the limit of one customer.
 type refusals struct {
 	refused, served int64
-	sum             float64 // the logarithm of a likelihood ratio, never under 0
-	share           float64 // that was refused when workers were first taken away for it
-	usual           float64 // the share that is refused with fewer workers, too, until fewer do as much; 0: is not known
+	sum             float64       // the logarithm of a likelihood ratio, never under 0
+	share           float64       // that was refused when workers were first taken away for it
+	size            int           // at the last look
+	calm            time.Duration // when those that were added last have had the time to be served
+	usual           float64       // the share that is refused with fewer workers, too, until fewer do as much; 0: is not known
 }
 
+// longestCalm bounds for how long refusals tell nothing after a growth.
+const longestCalm = time.Second
+
 // many takes what ended since the last look, and says whether too many were refused to be the usual share, or fewRefused: the
-// cumulative sum test (Page 1954) between that and four times as many.
+// cumulative sum test (Page 1954) between that and four times as many. Not where workers were just added: what limits calls by
+// time refuses one that comes between two of the others, and a refusal is quick, so that the same worker comes again and again
+// until it has its place among them. Those are many refusals, and then it has none. That takes a handler's time at most; handlers
+// that end within two looks have it by then.
 func (r *refusals) many(o *Observation) bool {
 	refused, served := float64(o.Refused-r.refused), float64(max(0, o.served()-r.served))
 	r.refused, r.served = o.Refused, max(r.served, o.served())
+	if o.Workers > r.size {
+		r.calm = o.Now + min(o.Rates.Handler, longestCalm) - 2*tick
+	}
+	if r.size = o.Workers; o.Now < r.calm {
+		return false
+	}
 	few := max(fewRefused, r.usual)
 	full := min(4*few, (1+few)/2)
 	r.sum = max(0, r.sum+refused*math.Log(full/few)+served*math.Log((1-full)/(1-few)))
