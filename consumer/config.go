@@ -115,7 +115,8 @@ type Pool struct {
 
 // Retry says what becomes of a message whose handler failed.
 type Retry struct {
-	// MaxAttempts is how many runs a message gets, all told, before it is dead-lettered. Defaults to 5.
+	// MaxAttempts is how many runs a message gets, all told, before it is dead-lettered; where the last one was Overloaded, a
+	// hundred if that is more. Defaults to 5.
 	MaxAttempts int `yaml:"max_attempts" want:"1.."`
 	// GiveUpAfter is how long a message is tried, counted from its first failure: when the next attempt would come later than that,
 	// it is given up as if its attempts were used up, whichever comes first. Set it where a late result is worth nothing, and

@@ -63,6 +63,11 @@ type decision struct {
 // given up although fewer failed runs are known: they were in other processes.
 const generous = 3
 
+// refusals is how often a message is refused before it is given up for that, if that is more than MaxAttempts: with the default
+// backoff for three quarters of an hour. A limit that bears fewer calls than there are messages refuses most of them for no fault
+// of theirs: by MaxAttempts a backlog became dead letters, more of it than was handled.
+const refusals = 100
+
 // decide says what becomes of a message whose handler failed. It has no clock and no I/O.
 func decide(o outcome, p Retry) decision {
 	if IsSkip(o.err) {
@@ -76,11 +81,17 @@ func decide(o outcome, p Retry) decision {
 		d.runs = o.runs
 	}
 	var after *retryAfterError
-	d.delay = p.Backoff.delay(d.runs, o.random)
+	backoff, attempts := p.Backoff.delay(d.runs, o.random), p.MaxAttempts
+	d.delay = backoff
 	if errors.As(o.err, &after) {
 		d.delay = after.after
 	}
-	d.exhausted = exhausted(o, d.runs, p.MaxAttempts) || p.GiveUpAfter > 0 && d.delay > p.GiveUpAfter-o.failing
+	if IsOverloaded(o.err) {
+		// Those that are refused together are told the same time, and would be together again.
+		d.delay = max(backoff, time.Duration(float64(d.delay)*(1+p.Backoff.Jitter*o.random)))
+		attempts = max(attempts, refusals)
+	}
+	d.exhausted = exhausted(o, d.runs, attempts) || p.GiveUpAfter > 0 && d.delay > p.GiveUpAfter-o.failing
 	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize || d.class == classCrash
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
 	switch {
