@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -43,7 +45,8 @@ type BreakerConfig struct {
 	// successes, for a second and for as long as what refuses asks to wait, but not for longer than Window. Errors of a call that
 	// the end of its claim or of the process cut short count as nothing, and so does a Defer.
 	IsFailure func(error) bool `yaml:"-"`
-	// OnChange is told each new state: open, half-open or closed, one after the other. It must not block. Defaults to none.
+	// OnChange is told each new state: open, half-open or closed, one after the other. It must not block. A panic is
+	// written through package log, and nothing else comes of it. Defaults to none.
 	OnChange func(state string) `yaml:"-"`
 	// OnProbe is told of each probe that failed, and why: it is no attempt, so there is no consumer.Failed of it. Several calls of
 	// it may run at once; it must not block. Defaults to none.
@@ -120,7 +123,8 @@ func (b *CircuitBreaker) done(p pass, r result, after time.Duration) {
 	b.circuit.done(p, r, after, time.Now())
 }
 
-// tell tells OnChange what is new, one after the other, and without the lock: it may ask for the State.
+// tell tells OnChange what is new, one after the other, and without the lock: it may ask for the State. A panic ends there: who
+// is unwound just after it got leave never gives that back, and a breaker whose probe is under way for ever lets nothing through.
 func (b *CircuitBreaker) tell() {
 	for {
 		state, ok := b.untold()
@@ -129,6 +133,11 @@ func (b *CircuitBreaker) tell() {
 		}
 		func() {
 			defer b.told()
+			defer func() {
+				if v := recover(); v != nil {
+					log.Printf("middleware: panic in OnChange(%q) of a circuit breaker: %v\n%s", state, v, debug.Stack())
+				}
+			}()
 			b.config.OnChange(state)
 		}()
 	}

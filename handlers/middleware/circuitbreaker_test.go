@@ -359,6 +359,35 @@ func TestCircuitBreakerTellsInTurn(t *testing.T) {
 	})
 }
 
+// TestCircuitBreakerToldBadly: an OnChange that panics fails no call, and keeps the breaker's leave from nobody: it closes again.
+func TestCircuitBreakerToldBadly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 1, OnChange: func(string) { panic("no pager") }})
+		call := func(h consumer.Handler) (err error) {
+			defer func() {
+				if v := recover(); v != nil {
+					err = fmt.Errorf("panic: %v", v)
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return b.Middleware(h)(ctx, message(1))
+		}
+		if err := call(func(context.Context, *consumer.Message) error { return errDown }); !errors.Is(err, errDown) {
+			t.Error(err)
+		}
+		time.Sleep(11 * time.Second)
+		for range 2 {
+			if err := call(ok); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := b.State(); got != "closed" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestCircuitBreakerRefuses(t *testing.T) {
 	_, err := middleware.NewCircuitBreaker(middleware.BreakerConfig{FailureRate: 1.5, MinCalls: -1, Window: 1, OpenFor: -1,
 		Probes: -1})
