@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -54,7 +56,8 @@ func (c PublishConfig) validate(sources []string) (errs OptionErrors) {
 // Publish returns a handler that hands each message on: payload and key untouched, headers copied. Where the source is atomic
 // and p publishes to its cluster, the copy goes with the ack (consumer.EmitBy). Otherwise it acks after the broker has
 // confirmed. A repeat (a crash between the two) has the same ID, by which the broker or a reader can drop it. What the broker
-// refuses for good is Permanent; any other failure is retried, a topic that does not exist among them. sources are the topics
+// refuses for good is Permanent; any other failure is retried, a topic that does not exist among them; while that is so, one
+// message in 10 s looks for it, and the others fail at once, to be retried then. sources are the topics
 // that the consumer reads: To among them is refused, as is, with ErrLoop, a message that comes from To. The caller closes p,
 // after Run.
 func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Handler, error) {
@@ -69,11 +72,16 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 	if c.Group != "" {
 		ids += string(appendPart(nil, c.Group)) + "/"
 	}
+	to := &absence{}
 	return func(ctx context.Context, m *consumer.Message) error {
 		if m.Topic == c.To {
 			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
 		}
+		if wait, err := to.known(time.Now()); err != nil {
+			return consumer.RetryAfter(fmt.Errorf("publishing to %s: %w", c.To, err), wait)
+		}
 		err := consumer.EmitBy(ctx, p, c.outgoing(m, ids))
+		to.learn(err, time.Now())
 		if err == nil {
 			return nil
 		}
@@ -83,6 +91,43 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 		}
 		return err
 	}, nil
+}
+
+// absentFor is how long a target that does not exist is believed not to.
+const absentFor = 10 * time.Second
+
+// An absence is that of a target which does not exist, or did not a moment ago. To find that out may take a worker for as long as
+// a request may take, and where some of the messages go there all workers would soon do that. So one at a time asks.
+type absence struct {
+	mu    sync.Mutex
+	err   error
+	until time.Time
+}
+
+// known is why the target is not there, and how long that is believed. nil: it is there, or the caller is the one to ask.
+func (a *absence) known(now time.Time) (wait time.Duration, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.err == nil:
+		return 0, nil
+	case now.Before(a.until):
+		return a.until.Sub(now), a.err
+	}
+	a.until = now.Add(absentFor)
+	return 0, nil
+}
+
+// learn takes what became of a publish.
+func (a *absence) learn(err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case errors.Is(err, broker.ErrNoTopic):
+		a.err, a.until = err, now.Add(absentFor)
+	case err == nil:
+		a.err = nil
+	}
 }
 
 // PublishFactory makes Publish from options, with the Setup's publisher and topics.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -85,6 +87,66 @@ func TestPublishFailures(t *testing.T) {
 			t.Errorf("%v: outcome %+v", c.err, o.failed)
 		}
 	}
+}
+
+// slowRefusal is a broker that takes its time to find out that there is no topic.
+type slowRefusal struct {
+	asked int
+	made  bool
+}
+
+func (s *slowRefusal) Publish(context.Context, []broker.Outgoing) error {
+	s.asked++
+	if s.made {
+		return nil
+	}
+	time.Sleep(10 * time.Second)
+	return broker.NoTopic(errors.New("unknown topic"))
+}
+
+func (s *slowRefusal) Close(context.Context) error { return nil }
+
+// A target that does not exist holds one worker at most, and is found when it is there. The other messages are retried.
+func TestPublishToWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &slowRefusal{}
+		h, err := handlers.Publish(p, nil, handlers.PublishConfig{To: "out"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish := func() (took time.Duration, err error) {
+			began := time.Now()
+			err = h(t.Context(), &consumer.Message{Topic: "in"})
+			return time.Since(began), err
+		}
+		if _, err := publish(); !errors.Is(err, broker.ErrNoTopic) {
+			t.Fatal(err)
+		}
+		missing := func() {
+			t.Helper()
+			took, err := publish()
+			if wait := consumer.RetryDelay(err); took > 0 || !errors.Is(err, broker.ErrNoTopic) || wait <= 0 || wait > 10*time.Second {
+				t.Errorf("after %v: %v, again in %v", took, err, wait)
+			}
+		}
+		missing()
+		time.Sleep(10 * time.Second)
+		probe := make(chan error)
+		go func() { _, err := publish(); probe <- err }()
+		time.Sleep(time.Second)
+		missing()
+		if err := <-probe; !errors.Is(err, broker.ErrNoTopic) || p.asked != 2 {
+			t.Errorf("%v, asked %d times", err, p.asked)
+		}
+		p.made = true
+		missing()
+		time.Sleep(10 * time.Second)
+		for range 2 {
+			if took, err := publish(); took > 0 || err != nil {
+				t.Errorf("after %v: %v", took, err)
+			}
+		}
+	})
 }
 
 func TestPublishRefusesLoops(t *testing.T) {
