@@ -81,15 +81,18 @@ func decide(o outcome, p Retry) decision {
 		d.runs = o.runs
 	}
 	var after *retryAfterError
-	backoff, attempts := p.Backoff.delay(d.runs, o.random), p.MaxAttempts
-	d.delay = backoff
-	if errors.As(o.err, &after) {
-		d.delay = after.after
-	}
-	if IsOverloaded(o.err) {
-		// Those that are refused together are told the same time, and would be together again.
-		d.delay = max(backoff, time.Duration(float64(d.delay)*(1+p.Backoff.Jitter*o.random)))
+	attempts, overloaded := p.MaxAttempts, IsOverloaded(o.err)
+	d.delay = p.Backoff.delay(d.runs, o.random)
+	if overloaded {
 		attempts = max(attempts, refusals)
+	}
+	switch told := errors.As(o.err, &after); {
+	case told && overloaded: // those that are refused together are told the same, and would be together again
+		b := p.Backoff
+		b.Initial, b.Max = after.after, max(b.Max, after.after)
+		d.delay = b.delay(d.runs, -o.random)
+	case told:
+		d.delay = after.after
 	}
 	d.exhausted = exhausted(o, d.runs, attempts) || p.GiveUpAfter > 0 && d.delay > p.GiveUpAfter-o.failing
 	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize || d.class == classCrash
@@ -176,5 +179,5 @@ func (b Backoff) delay(n int32, random float64) time.Duration {
 	if d > float64(b.Max) || math.IsNaN(d) {
 		d = float64(b.Max)
 	}
-	return time.Duration(d * (1 - b.Jitter*random))
+	return time.Duration(min(d*(1-b.Jitter*random), math.MaxInt64/2))
 }
