@@ -36,6 +36,7 @@ var limits = map[string]bounds{
 	"S5":  {t90: 65 * ms, p99: 47 * ms, ratio: 2.0},
 	"S6":  {t90: 65 * ms, p99: 6 * ms, ratio: 2.8},
 	"S7":  {t90: 100 * ms, p99: 60 * ms, ratio: 1.35, quick: true},
+	"S7c": {goodput: 1900, ratio: 1.4, starved: 7 * sec, quick: true},
 	"S8":  {t90: 30 * ms, p99: 1 * ms, ratio: 1.5, quick: true},
 	"S9":  {t90: 460 * ms, p99: 600 * ms, ratio: 1.5, quick: true},
 	"S10": {t90: 130 * ms, p99: 66 * ms, ratio: 1.45},
