@@ -24,6 +24,9 @@ var (
 	// ErrClosed is returned by Receive after Stop, and by Open and Publish after Close.
 	ErrClosed = errors.New("broker: closed")
 
+	// ErrOpened is returned by an Open that is not the first. It changed nothing: the source is that of whoever opened it.
+	ErrOpened = errors.New("broker: opened before")
+
 	// ErrRefused is wrapped by a Publish error when the broker will never store the message as it is: too large, not
 	// authorized. Do not repeat it unchanged. It is wrapped together with ErrNoTopic where there is no such topic or stream: that
 	// is cured by whoever makes it, and not by another try at once.

@@ -7,7 +7,8 @@ import (
 
 // A Source is one subscription: it pulls messages, hands them out in chunks, and settles them.
 type Source interface {
-	// Open connects and subscribes. It is called once. Errors of configuration that the broker can tell are returned at once.
+	// Open connects and subscribes. It is called once: another call says ErrOpened, or ErrClosed after Stop or Close, and changes
+	// nothing. Errors of configuration that the broker can tell are returned at once.
 	// While the broker is away it tries on, with Down events, until ctx ends: to fail fast, give ctx a deadline. So it does, with a
 	// Warning that names it, while nothing of what it names to read exists, unless its settings say otherwise: else a process with
 	// a slip in a name would be taken for ready. ctx bounds Open only; nothing that goes on afterwards derives from it. After an

@@ -21,6 +21,7 @@ type feed struct {
 	class   int // its class in the pool's queue; the levels of Priority follow it
 	traits  broker.Traits
 	retries bool // it reads the retry topics
+	foreign bool // it was opened before, so that somebody else has it
 	up      atomic.Bool
 	// assigned are the claims that the source has: from Assigned to Ended.
 	assigned assigned
@@ -184,6 +185,9 @@ func (fs feeds) close(timeout time.Duration) error {
 	defer cancel()
 	var errs []error
 	for _, f := range fs {
+		if f.foreign {
+			continue
+		}
 		if err := f.source.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("closing the source: %w", err))
 		}

@@ -73,7 +73,7 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 		n, err := f.source.Receive(slab.free)
 		got = n
 		if errors.Is(err, broker.ErrClosed) {
-			return nil
+			return stoppedBy(submits)
 		}
 		if err != nil {
 			return err // which says what was being done, as an adapter's errors do
@@ -87,6 +87,17 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 		in.pass(submits, last, ms, &cut, &slab)
 	}
 }
+
+// stoppedBy is what a source's end comes to: nothing where we stopped it, for which submits has ended before.
+func stoppedBy(submits context.Context) error {
+	if submits.Err() != nil {
+		return nil
+	}
+	return errStopped
+}
+
+var errStopped = errors.New("the source was stopped or closed by somebody else: that is Run's part, " +
+	"and a consumer wants a source of its own")
 
 // pass passes a chunk on, which was taken from a slab.
 func (in *intake) pass(submits context.Context, k *claim, ms []broker.Message, cut *cutter, from *slab) {

@@ -18,7 +18,7 @@ func (in *intake) dispatchRetries(submits context.Context, f *feed) error {
 		slab.renew()
 		n, err := f.source.Receive(slab.free)
 		if errors.Is(err, broker.ErrClosed) {
-			return nil
+			return stoppedBy(submits)
 		}
 		if err != nil {
 			return fmt.Errorf("receiving from the retry topics: %w", err)

@@ -90,6 +90,10 @@ func (c *Consumer) openFeed(ctx context.Context, f *feed, all *muster) error {
 	}
 	t, err := f.source.Open(ctx, o)
 	if err != nil {
+		f.foreign = errors.Is(err, broker.ErrOpened)
+		if f.foreign || errors.Is(err, broker.ErrClosed) {
+			err = fmt.Errorf("%w: a consumer wants a source of its own, a new one for each Run", err)
+		}
 		return fmt.Errorf("opening the source: %w", err)
 	}
 	f.traits = t

@@ -240,6 +240,8 @@ var suiteMutants = []suiteMutant{
 	{"a refused configuration is tried again", []edit{{source, "		return ask()\n	}, isRefusal)",
 		"		return ask()\n	}, func(error) bool { return false })"}},
 		both, "Misconfigured"},
+	{"a second Open that does not say what it is", []edit{{"broker/kit/life.go", "return l.inOpen(broker.ErrOpened)",
+		"return l.inOpen(errors.New(\"not now\"))"}}, both, "OpenTwice"},
 	{"a Receive that fails ends the claims", []edit{{source, "		s.holdings.fail(err)\n",
 		"		s.holdings.fail(err)\n		go s.Close(context.Background())\n"}},
 		both, "ReceiveFails"},

@@ -70,6 +70,7 @@ func cases() []testCase {
 		{name: "Misconfigured", run: misconfigured},
 		{name: "AwaitsOthers", setup: Setup{Partitions: 2, Lease: longLease}, run: awaitsOthers},
 		{name: "AwaitFails", run: awaitFails},
+		{name: "OpenTwice", run: openTwice},
 		{name: "ReceiveFails", run: receiveFails, why: again},
 		{name: "StopRacesReceive", run: stopRacesReceive, why: again},
 		{name: "StopKeepsWhatIsOut", run: stopKeepsWhatIsOut, why: again},

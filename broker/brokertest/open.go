@@ -136,6 +136,21 @@ func awaitFails(w *world) {
 	}
 }
 
+// openTwice proves that a second Open says ErrOpened and changes nothing: the source goes on for whoever opened it.
+func openTwice(w *world) {
+	m := w.join()
+	before := m.traits
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	if err := m.tryOpen(ctx); !errors.Is(err, broker.ErrOpened) {
+		w.Errorf("Open of a source that is open: %v, want ErrOpened", err)
+	}
+	m.traits = before
+	w.produce(0, 5)
+	m.mustAck(m.take(5)...)
+	w.settled()
+}
+
 // receiveFails proves that a Receive which fails for good says so each time, and ends pulling alone: what is out stays claimed,
 // while another process stands by, and acks are nil and hold.
 func receiveFails(w *world) {

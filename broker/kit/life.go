@@ -48,7 +48,8 @@ func NewLife(name string) *Life {
 func (l *Life) Context() context.Context { return l.ctx }
 
 // Begin is the beginning of Open, and says whether it may go on. The error is the one for Open to return: ErrClosed after Stop
-// or Close, or what is wrong: the adapter's own findings, nil ones left out, and those about the options.
+// or Close, ErrOpened at a second Open, or what is wrong: the adapter's own findings, nil ones left out, and those about the
+// options.
 func (l *Life) Begin(o broker.Options, findings ...error) error {
 	bad := errors.Join(append(findings, l.check(o))...)
 	l.mu.Lock()
@@ -57,7 +58,7 @@ func (l *Life) Begin(o broker.Options, findings ...error) error {
 	case l.closing || l.stopped:
 		return l.inOpen(broker.ErrClosed)
 	case l.phase != created:
-		return fmt.Errorf("%s: opening: Open was called before", l.name)
+		return l.inOpen(broker.ErrOpened)
 	case bad != nil:
 		l.phase = failed
 		return bad
