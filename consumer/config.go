@@ -55,11 +55,11 @@ type Config struct {
 	// Timeout is how long a handler may take before its context ends with ErrTimeout. Measured by a scan: never early, late by up to
 	// 20 ms. The context's Deadline says when, at most as much too early; a context that was asked for it ends when its handler
 	// returns. 0 means no limit. Defaults to no limit.
-	Timeout time.Duration `yaml:"timeout" want:"0.."`
+	Timeout time.Duration `yaml:"timeout" want:"0 or 1ms.."`
 	// StuckAfter is how long after Timeout a handler that did not return is called stuck: its stack is reported, its message
 	// retried, and its worker replaced. Its late result is void. With an Order only the worker is replaced: what comes after the
 	// message waits until the handler returns, and its result counts. Only with Timeout. Defaults to 10 s.
-	StuckAfter time.Duration `yaml:"stuck_after" want:">0"`
+	StuckAfter time.Duration `yaml:"stuck_after" want:"1ms.."`
 	// MaxStuck is how many stuck handlers are replaced. With more the consumer is unhealthy and replaces no further ones, for each
 	// holds a goroutine and what it refers to. Defaults to 16.
 	MaxStuck int `yaml:"max_stuck" want:"1.."`
@@ -68,11 +68,11 @@ type Config struct {
 	// 20 s; negative means not at all.
 	DrainTimeout time.Duration `yaml:"-"`
 	// CancelGrace is how long handlers get to return after their contexts ended at the end of a drain. Defaults to 1 s.
-	CancelGrace time.Duration `yaml:"-" want:">0"`
+	CancelGrace time.Duration `yaml:"-" want:"1ms.."`
 	// CloseTimeout is how long the source and the dead-letter publisher get for their last commits. Defaults to 5 s.
-	CloseTimeout time.Duration `yaml:"-" want:">0"`
+	CloseTimeout time.Duration `yaml:"-" want:"1ms.."`
 	// OpenTimeout is how long Run tries to reach the broker at start before it fails. 0 means for ever. Defaults to 0.
-	OpenTimeout time.Duration `yaml:"open_timeout" want:"0.."`
+	OpenTimeout time.Duration `yaml:"open_timeout" want:"0 or 1ms.."`
 
 	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a
 	// second, and two messages for each worker there may be, so that replicas share what is left; and besides these what waits for
@@ -123,7 +123,7 @@ type Retry struct {
 	// MaxAttempts high where time alone shall decide. The first failure is known as long as the message stays in this process or
 	// goes through Topics; another process that takes over counts anew. Messages wait here for their attempts then, not at the
 	// broker. Defaults to 0: there is no such end.
-	GiveUpAfter time.Duration `yaml:"give_up_after" want:">0"`
+	GiveUpAfter time.Duration `yaml:"give_up_after" want:"1ms.."`
 	// Backoff is the wait before the next attempt.
 	Backoff Backoff `yaml:"backoff"`
 	// Topics hold messages whose next attempt is far away, or for which there is no room. Only for brokers that keep no delays
@@ -161,9 +161,9 @@ type RetryStep struct {
 // what failed together does not come again together.
 type Backoff struct {
 	// Initial wait. Defaults to 200 ms.
-	Initial time.Duration `yaml:"initial" want:">0"`
+	Initial time.Duration `yaml:"initial" want:"1ms.."`
 	// Max wait. Defaults to 30 s.
-	Max time.Duration `yaml:"max" want:">0"`
+	Max time.Duration `yaml:"max" want:"1ms.."`
 	// Factor per attempt, at least 1. Defaults to 2.
 	Factor float64 `yaml:"factor" want:"1..100"`
 	// Jitter is the largest share taken off, 0..1. Defaults to 0.2; negative means none.

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -30,15 +31,24 @@ func (c Config) Validate() error {
 		reads = append(slices.Clone(reads), Input{Source: t.Source})
 	}
 	c.DeadLetter.validate(f, reads)
+	f.Check(c.Output == nil || !isNil(c.Output), "Output", nilText, c.Output)
+	for i, o := range c.Observers {
+		f.Check(o != nil, broker.Field(fmt.Sprintf("Observers[%d]", i)), "is nil")
+	}
+	c.validateTimes(f)
 	return f.Err()
 }
 
 // validateInputs: there is something to read, and to choose from.
 func (c Config) validateInputs(f *broker.Findings) {
-	f.Check(c.Source != nil || len(c.Sources) > 0, "Source", "is required")
+	if len(c.Sources) == 0 {
+		checkGiven(f, "Source", c.Source)
+	}
 	f.Check(c.Source == nil || len(c.Sources) == 0, "Sources", "is set, and so is %v: set one", broker.Field("Source"))
 	for i, in := range c.Sources {
-		f.Check(in.Source != nil, broker.Field(fmt.Sprintf("Sources[%d].Source", i)), "is required")
+		at := broker.Field(fmt.Sprintf("Sources[%d].Source", i))
+		checkGiven(f, at, in.Source)
+		checkOwn(f, at, in.Source, c.Sources[:i])
 	}
 	if p := c.Priority; p != nil {
 		f.Check(p.Of != nil, "Priority.Of", "is required")
@@ -50,6 +60,35 @@ func (c Config) validateInputs(f *broker.Findings) {
 	f.Check(!c.Strict || len(c.Sources) > 1 || c.Priority != nil, "Strict",
 		"is set, and there is neither a %v nor more than one of %v: nothing goes before anything", broker.Field("Priority"),
 		broker.Field("Sources"))
+}
+
+// checkOwn: none of the inputs before has the same source.
+func checkOwn(f *broker.Findings, at broker.Field, s broker.Source, before []Input) {
+	same := func(in Input) bool { return in.Source == s }
+	f.Check(!isPointer(s) || !slices.ContainsFunc(before, same), at, "is given twice: a source is opened once")
+}
+
+// checkGiven: something is there, and not the nil that an adapter returns beside an error.
+func checkGiven(f *broker.Findings, at broker.Field, v any) {
+	switch {
+	case v == nil:
+		f.Add(at, "is required")
+	case isNil(v):
+		f.Add(at, nilText, v)
+	}
+}
+
+const nilText = "is a nil %T: see the error that it came with"
+
+// isNil says whether nothing is there, or a pointer to nothing.
+func isNil(v any) bool { return v == nil || isPointer(v) && reflect.ValueOf(v).IsNil() }
+
+func isPointer(v any) bool { return v != nil && reflect.TypeOf(v).Kind() == reflect.Pointer }
+
+// validateTimes: no time is so short that its unit was forgotten.
+func (c Config) validateTimes(f *broker.Findings) {
+	f.Check(c.DrainTimeout < 0 || c.DrainTimeout >= time.Millisecond, "DrainTimeout",
+		"is %v, want at least 1ms, or a negative one for none", c.DrainTimeout)
 }
 
 // validateSizes: all workers can be busy.
@@ -95,8 +134,9 @@ func (t *RetryTopics) validate(f *broker.Findings, inputs []Input) {
 	if t == nil {
 		return
 	}
-	f.Check(t.Publisher != nil, "Retry.Topics.Publisher", "is required")
-	f.Check(t.Source != nil, "Retry.Topics.Source", "is required")
+	checkGiven(f, "Retry.Topics.Publisher", t.Publisher)
+	checkGiven(f, "Retry.Topics.Source", t.Source)
+	checkOwn(f, "Retry.Topics.Source", t.Source, inputs)
 	f.Check(len(t.Steps) > 0, "Retry.Topics.Steps", "is empty")
 	before := time.Duration(0)
 	for i, s := range t.Steps {
@@ -126,12 +166,12 @@ func (d *DeadLetter) validate(f *broker.Findings, inputs []Input) {
 	if d == nil {
 		return
 	}
-	f.Check(d.Publisher != nil, "DeadLetter.Publisher", "is required")
+	checkGiven(f, "DeadLetter.Publisher", d.Publisher)
 	d.validateTopic(f, "DeadLetter.Topic", d.Topic, inputs)
 	for i, r := range d.Routes {
 		d.validateRoute(f, broker.Field(fmt.Sprintf("DeadLetter.Routes[%d]", i)), r, d.Routes[:i], inputs)
 	}
-	if _, can := d.Publisher.(broker.Destinations); d.Create && d.Publisher != nil {
+	if _, can := d.Publisher.(broker.Destinations); d.Create && !isNil(d.Publisher) {
 		f.Check(can, "DeadLetter.Create",
 			"is set, and the %v, %T, cannot make topics", broker.Field("DeadLetter.Publisher"), d.Publisher)
 	}
@@ -162,8 +202,8 @@ func (d *DeadLetter) validateTopic(f *broker.Findings, at broker.Field, topic st
 
 // readBack says whether one of inputs would read what p publishes to a topic.
 func readBack(inputs []Input, p broker.Publisher, topic string) bool {
-	return p != nil && slices.ContainsFunc(inputs, func(in Input) bool {
+	return !isNil(p) && slices.ContainsFunc(inputs, func(in Input) bool {
 		s, ok := in.Source.(broker.SelfReader)
-		return ok && s.Reads(broker.Innermost(p), topic)
+		return ok && !isNil(s) && s.Reads(broker.Innermost(p), topic)
 	})
 }
