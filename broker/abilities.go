@@ -96,11 +96,11 @@ type Windowed interface {
 	Window(c *Claim) float64
 }
 
-// An Awaiter can be open while nothing of what it reads exists. Several sources begin together when one of them has something.
-type Awaiter interface {
-	// Awaits says what it waits for, where nothing of what it reads exists; nil: something does, or it will never be there, which
+// A MissingReporter can be open while nothing of what it reads exists. Several sources begin together when one of them has something.
+type MissingReporter interface {
+	// Missing says what does not exist, where nothing of what it reads does; nil: something exists, or it will never be there, which
 	// Receive tells. It may be asked at any time after Open, and does not block.
-	Awaits() error
+	Missing() error
 }
 
 // A Describer says what it reads, for traces. It may be asked at any time, also before Open, and does not block.

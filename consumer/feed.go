@@ -114,14 +114,14 @@ func (fs feeds) connected() bool {
 	return !slices.ContainsFunc(fs, func(f *feed) bool { return !f.up.Load() })
 }
 
-// awaitEvery is how often sources are asked that have nothing to read.
-const awaitEvery = 200 * time.Millisecond
+// missingEvery is how often sources are asked that have nothing to read.
+const missingEvery = 200 * time.Millisecond
 
-// await waits until one of several sources has something to read, and tells once that it does. Each by itself was opened beside
+// waitForOne waits until one of several sources has something to read, and tells once that it does. Each by itself was opened beside
 // the others, and with a slip in all of their topics nobody would be told.
-func (fs feeds) await(ctx context.Context, tell func(*feed, broker.Event)) error {
+func (fs feeds) waitForOne(ctx context.Context, tell func(*feed, broker.Event)) error {
 	for told := false; ; told = true {
-		nothing := fs.awaits()
+		nothing := fs.missing()
 		if nothing == nil {
 			return nil
 		}
@@ -129,25 +129,25 @@ func (fs feeds) await(ctx context.Context, tell func(*feed, broker.Event)) error
 			tell(fs[0], broker.Event{Kind: broker.Warning, Err: nothing})
 		}
 		select {
-		case <-time.After(awaitEvery):
+		case <-time.After(missingEvery):
 		case <-ctx.Done():
 			return fmt.Errorf("%w (given up: %w)", nothing, context.Cause(ctx))
 		}
 	}
 }
 
-// awaits says what several sources wait for, where none has anything to read. One alone has waited in its Open, or is not to.
-func (fs feeds) awaits() error {
+// missing says what several sources wait for, where none has anything to read. One alone has waited in its Open, or is not to.
+func (fs feeds) missing() error {
 	var each []string
 	for _, f := range fs {
 		if f.retries {
 			continue
 		}
-		a, ok := f.source.(broker.Awaiter)
+		a, ok := f.source.(broker.MissingReporter)
 		if !ok {
 			return nil
 		}
-		err := a.Awaits()
+		err := a.Missing()
 		if err == nil {
 			return nil
 		}

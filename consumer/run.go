@@ -69,7 +69,7 @@ func (c *Consumer) open(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := c.feeds.await(ctx, c.observeSource); err != nil {
+	if err := c.feeds.waitForOne(ctx, c.observeSource); err != nil {
 		return fmt.Errorf("opening the sources: %w", err)
 	}
 	return nil
@@ -81,7 +81,6 @@ var errOther = errors.New("another source cannot be opened")
 // openFeed opens a source and refuses what it cannot do.
 func (c *Consumer) openFeed(ctx context.Context, f *feed, all *muster) error {
 	arrive := sync.OnceFunc(all.arrive)
-	defer arrive() // a source that knows no Await
 	observe := func(e broker.Event) { c.observeSource(f, e) }
 	o := broker.Options{Budget: c.budgets.opening(f), Ordered: c.cfg.ordered(), Observe: observe,
 		Operated: c.tell.operated(f.retries)}
@@ -96,6 +95,7 @@ func (c *Consumer) openFeed(ctx context.Context, f *feed, all *muster) error {
 		}
 		return fmt.Errorf("opening the source: %w", err)
 	}
+	arrive() // a source may know no Await
 	f.traits = t
 	if f.retries && !f.waits() {
 		return errRetriesAtOnce

@@ -13,7 +13,7 @@ import (
 )
 
 // A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, FloorReporter,
-// Pauser, Holder, Rebudgeter, Windowed, Awaiter and, where Config.Transactional is set, Emitter.
+// Pauser, Holder, Rebudgeter, Windowed, MissingReporter and, where Config.Transactional is set, Emitter.
 //
 // It puts its parts together, and they do the work: holdings decide what is to be done, and the others do it. Goroutines, from
 // Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and, while it runs, alone
@@ -53,7 +53,7 @@ var (
 	_ broker.Holder               = (*Source)(nil)
 	_ broker.Rebudgeter           = (*Source)(nil)
 	_ broker.Windowed             = (*Source)(nil)
-	_ broker.Awaiter              = (*Source)(nil)
+	_ broker.MissingReporter      = (*Source)(nil)
 )
 
 // NewSource makes a source. It checks cfg and reads the files that TLS names; it does not connect.
@@ -283,8 +283,8 @@ func (s *Source) Window(c *broker.Claim) float64 {
 	return s.h.window(p)
 }
 
-// Awaits says that none of the topics exists (Config.Missing is "run"). See broker.Awaiter.
-func (s *Source) Awaits() error {
+// Missing says that none of the topics exists (Config.Missing is "run"). See broker.MissingReporter.
+func (s *Source) Missing() error {
 	if s.h.ending() {
 		return nil
 	}

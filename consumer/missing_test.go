@@ -20,16 +20,16 @@ type expectant struct {
 	has atomic.Bool
 }
 
-func (s *expectant) Awaits() error {
+func (s *expectant) Missing() error {
 	if s.has.Load() {
 		return nil
 	}
 	return errors.New("topic t does not exist")
 }
 
-// TestAwaitsOneOfSeveral: with several sources of which none has anything to read a consumer is not ready, and begins when one
+// TestMissingInAllSources: with several sources of which none has anything to read a consumer is not ready, and begins when one
 // has. Who gives up is told what it waited for. One source alone waits in its Open, or does not want to.
-func TestAwaitsOneOfSeveral(t *testing.T) {
+func TestMissingInAllSources(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		source := func() *expectant { return &expectant{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})} }
 		handler := func(context.Context, *consumer.Message) error { return nil }
