@@ -96,7 +96,8 @@ type Windowed interface {
 	Window(c *Claim) float64
 }
 
-// A MissingReporter can be open while nothing of what it reads exists. Several sources begin together when one of them has something.
+// A MissingReporter can be open while nothing of what it reads exists. Several sources begin together when one of them has
+// something.
 type MissingReporter interface {
 	// Missing says what does not exist, where nothing of what it reads does; nil: something exists, or it will never be there, which
 	// Receive tells. It may be asked at any time after Open, and does not block.

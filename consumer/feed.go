@@ -117,8 +117,8 @@ func (fs feeds) connected() bool {
 // missingEvery is how often sources are asked that have nothing to read.
 const missingEvery = 200 * time.Millisecond
 
-// waitForOne waits until one of several sources has something to read, and tells once that it does. Each by itself was opened beside
-// the others, and with a slip in all of their topics nobody would be told.
+// waitForOne waits until one of several sources has something to read, and tells once that it does. Each by itself was opened
+// beside the others, and with a slip in all of their topics nobody would be told.
 func (fs feeds) waitForOne(ctx context.Context, tell func(*feed, broker.Event)) error {
 	for told := false; ; told = true {
 		nothing := fs.missing()

@@ -43,8 +43,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // open opens the sources beside each other, and waits until there is something to read. None claims anything before each of them
-// could: else what the first ones claim lies here, and nobody handles it, for as long as the last one waits for its broker, or its
-// topic.
+// could: else what the first ones claim lies here, and nobody handles it, for as long as the last one waits for its broker, or
+// its topic.
 func (c *Consumer) open(ctx context.Context) error {
 	if c.cfg.OpenTimeout > 0 {
 		var cancel context.CancelFunc

@@ -115,8 +115,9 @@ type Config struct {
 	Pattern string `yaml:"topics_pattern" want:"some"`
 	// Missing is what Open does where one of Topics does not exist, or Pattern matches none. "wait" warns of it and consumes the
 	// others; where none of Topics exists, Open waits for one and joins no group before. "run" does not wait even then, which is for
-	// a source that others stand beside: a consumer of several begins when one of them has something (broker.MissingReporter). "stop" is an
-	// error. With wait and run a topic is consumed from when it is there, and for a Pattern they are the same. Defaults to wait.
+	// a source that others stand beside: a consumer of several begins when one of them has something (broker.MissingReporter).
+	// "stop" is an error. With wait and run a topic is consumed from when it is there, and for a Pattern they are the same.
+	// Defaults to wait.
 	Missing string `yaml:"missing" want:"wait|run|stop"`
 	// Start is where a partition without a committed offset begins. The position is committed at once, and a Notice says so, one for
 	// each topic. Defaults to earliest.
