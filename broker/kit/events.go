@@ -117,6 +117,16 @@ func (q *EventQueue) Found(asked time.Time) {
 	}
 }
 
+// FoundAgain is Found that only ends a Down: for an answer before Open has what it wants, which is no first Up.
+func (q *EventQueue) FoundAgain(asked time.Time) {
+	q.mu.Lock()
+	down := q.down
+	q.mu.Unlock()
+	if down {
+		q.Found(asked)
+	}
+}
+
 // Trouble returns what the last Lost said, so that whoever gives up can say why; nil: there was none.
 func (q *EventQueue) Trouble() error {
 	q.mu.Lock()

@@ -56,3 +56,29 @@ func TestMissingStream(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingStreamOfAServerThatGoes: who waits for a stream, and has lost contact meanwhile, says when the server answers again,
+// also where the stream is still missing: what it waits for then is the stream.
+func TestMissingStreamOfAServerThatGoes(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	s, ev := must(natsbroker.NewSource(config(ts.url()))), &events{}
+	t.Cleanup(func() { closeSource(t, s) })
+	opened := make(chan error, 1)
+	go func() {
+		_, err := s.Open(t.Context(), broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 20}, Observe: ev.observe})
+		opened <- err
+	}()
+	eventually(t, "it waits for the stream", func() bool { return len(ev.of(broker.Warning)) > 0 })
+	if ups := len(ev.of(broker.Up)); ups > 0 {
+		t.Errorf("Up is told %d times before there is a stream", ups)
+	}
+	ts.down()
+	eventually(t, "Down is told", func() bool { return len(ev.of(broker.Down)) > 0 })
+	ts.up()
+	eventually(t, "Up is told", func() bool { return len(ev.of(broker.Up)) > 0 })
+	ts.admin().stream()
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -161,12 +161,14 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 		if gone {
 			met, err = true, fmt.Errorf("%w: waiting for it", err)
 		}
-		switch {
-		case !gone || from.started: // a source that was up is down
+		if !gone || from.started { // a source that was up is down
 			w.events.Lost(err)
-		case from.missed.IsZero():
-			from.missed = began
-			w.warn(err)
+		} else {
+			w.events.FoundAgain(began) // it is the stream alone that is waited for
+			if from.missed.IsZero() {
+				from.missed = began
+				w.warn(err)
+			}
 		}
 		if !sleep(ctx, w.cfg.pause(attempt)) {
 			return d, fmt.Errorf("natsbroker: %w; last: %w", context.Cause(ctx), err)
