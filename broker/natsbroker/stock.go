@@ -40,11 +40,10 @@ type stock struct {
 	brought  string    // the delivery that it came with, which is neither here nor given back; empty: there is none
 	older    uint64    // those up to this one are of a consumer that may be no more
 	created  time.Time // of the consumer
+	toldBy   string    // the id of the server that says so
+	from     after     // from where to go on when the consumer is lost
+	log      string    // Message.Log; empty where we may not ask for the stream
 	bareness bareness
-
-	toldBy string // the id of the server that says so
-	from   after  // from where to go on when the consumer is lost
-	log    string // Message.Log; empty where we may not ask for the stream
 }
 
 // bells wake those who work on the stock.
