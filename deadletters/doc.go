@@ -22,6 +22,7 @@
 //	letter.go     one of them, its place, and which ones are meant
 //	replay.go     replays them, batch by batch; summary.go: what it tells; handle.go: to a handler of this process
 //	outgoing.go   a letter as it is published, where to, and under which id
+//	edit.go       how the copy that is published differs from its letter
 //	confirm.go    publishes until it is known what became of each
 //	journal.go    what replays have begun and done; record.go: one entry
 //	marks.go      what the journal says of each letter

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/longshoremq/longshore/broker"
@@ -77,7 +76,9 @@ func (e *dlqEdit) check() error {
 	e.headers, err = headersOf(e.set)
 	errs = append(errs, err)
 	for _, name := range e.remove {
-		errs = append(errs, ownHeader("--remove-header", name))
+		if err := deadletters.CheckHeader(name); err != nil {
+			errs = append(errs, fmt.Errorf("--remove-header: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -91,20 +92,12 @@ func headersOf(set []string) (headers []broker.Header, err error) {
 			errs = append(errs, fmt.Errorf("--header is %q, want name=value", h))
 			continue
 		}
-		errs = append(errs, ownHeader("--header", name))
+		if err := deadletters.CheckHeader(name); err != nil {
+			errs = append(errs, fmt.Errorf("--header: %w", err))
+		}
 		headers = append(headers, broker.Header{Key: name, Value: []byte(value)})
 	}
 	return headers, errors.Join(errs...)
-}
-
-// ownHeader refuses headers that are not the message's own.
-func ownHeader(flag, name string) error {
-	for _, prefix := range []string{broker.ReservedPrefix, "Nats-"} {
-		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			return fmt.Errorf("%s is %q: headers that begin with %s are not the message's own", flag, name, prefix)
-		}
-	}
-	return nil
 }
 
 func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, stdout, stderr io.Writer) (err error) {
@@ -124,23 +117,23 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 		return fmt.Errorf("letter %s was replayed at %s, to %s: --again edits and replays it once more", deadletters.FormatPlace(place),
 			timeText(l.ReplayedAt), escape(l.ReplayedTo))
 	}
-	if err := e.removable(l); err != nil {
+	edit := deadletters.Edit{Headers: e.headers, Without: e.remove, NotJSON: e.notJSON}
+	if err := edit.CheckRemoved(l); err != nil {
+		return fmt.Errorf("%w: nothing was published", err)
+	}
+	if edit.Value, err = e.value(ctx, l.Message.Value, stdin, stderr); err != nil {
 		return err
 	}
-	value, err := e.value(ctx, l.Message.Value, stdin, stderr)
-	if err != nil {
-		return err
-	}
-	if bytes.Equal(value, l.Message.Value) && len(e.headers)+len(e.remove) == 0 {
-		return errors.New("nothing was changed: nothing was published")
-	}
-	if json.Valid(l.Message.Value) && !json.Valid(value) && !e.notJSON {
-		return errors.New("the payload was JSON and is none any more: nothing was published (--not-json does)")
+	switch err := edit.Check(l); {
+	case errors.Is(err, deadletters.ErrNotJSON):
+		return fmt.Errorf("%w: nothing was published (--not-json does)", err)
+	case err != nil:
+		return fmt.Errorf("%w: nothing was published", err)
 	}
 	o := e.replay
 	o.By = cmp.Or(o.By, whoami())
 	o.Filter = deadletters.Filter{Places: []broker.Place{place}}
-	o.Edit = func(out *broker.Outgoing) error { e.apply(out, value); return nil }
+	o.Edit = edit.Apply
 	var to string
 	o.OnLetter = func(_ *deadletters.Letter, where string, _ error) { to = where }
 	if o.Allow, err = e.allow(ctx, box); err != nil {
@@ -153,17 +146,6 @@ func (e *dlqEdit) run(ctx context.Context, place broker.Place, stdin io.Reader, 
 	return errors.Join(err, e.tellEdited(stdout, sum, place, to), outcome(sum))
 }
 
-// removable: what is to be removed is there. Else the copy would be published with what was to be mended.
-func (e *dlqEdit) removable(l *deadletters.Letter) error {
-	var errs []error
-	for _, name := range e.remove {
-		if _, ok := l.Message.Headers.Get(name); !ok {
-			errs = append(errs, fmt.Errorf("letter %s has no header %q: nothing was published", deadletters.FormatPlace(l.Place), name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // tellEdited prints the summary of one letter.
 func (e *dlqEdit) tellEdited(w io.Writer, s deadletters.Summary, place broker.Place, to string) error {
 	if e.asJSON || s.Replayed != 1 {
@@ -172,16 +154,6 @@ func (e *dlqEdit) tellEdited(w io.Writer, s deadletters.Summary, place broker.Pl
 	fmt.Fprintf(w, "published the edited copy of letter %s to %s\n", deadletters.FormatPlace(place), escape(to))
 	e.details(w, s)
 	return nil
-}
-
-// apply makes the message what was edited.
-func (e *dlqEdit) apply(out *broker.Outgoing, value []byte) {
-	out.Value = value
-	out.Headers = slices.DeleteFunc(out.Headers, func(h broker.Header) bool {
-		return slices.Contains(e.remove, h.Key) || slices.ContainsFunc(e.headers,
-			func(set broker.Header) bool { return set.Key == h.Key })
-	})
-	out.Headers = append(out.Headers, e.headers...)
 }
 
 // value is the new payload: of a file, of the editor, or as it was where only headers are edited.

@@ -171,7 +171,7 @@ func (one *job) run(ctx context.Context, progress func(done, of int64)) outcome 
 	}
 	r.OnProgress = progress
 	if e := one.spec.edit; e != nil {
-		r.Edit = e.apply
+		r.Edit = e.Apply
 	}
 	sum, err := l.Replay(ctx, r)
 	return outcome{lines: summaryLines(sum), replayed: sum.Replayed, stopped: sum.Stopped, err: err}

@@ -164,13 +164,13 @@ func (d *desk) editLetter(w http.ResponseWriter, r *http.Request, c *watched) {
 		return
 	}
 	e := editOf(r, v.Letter.Message.Value)
-	err = e.check(v.Letter.Message.Value)
+	err = e.read(v.Letter)
 	if err == nil {
 		err = d.startEdit(r, c, v, e)
 	}
 	if err != nil {
 		v.Wrong, v.Text, v.Set, v.Remove, v.To, v.NotJSON = plainLines(err.Error(),
-			errorBytes), string(e.value), e.set, e.remove, e.to, errors.Is(err, errNotJSON)
+			errorBytes), string(e.Value), e.set, e.remove, e.to, errors.Is(err, deadletters.ErrNotJSON)
 		d.show(w, r, http.StatusBadRequest, "letter", v)
 		return
 	}
@@ -179,27 +179,23 @@ func (d *desk) editLetter(w http.ResponseWriter, r *http.Request, c *watched) {
 
 // An edit is what a form makes of a letter.
 type edit struct {
-	value       []byte
+	deadletters.Edit
 	set, remove string // a header a line
 	to          string
 	again       bool
-	notJSON     bool
-	headers     []broker.Header
-	without     []string
 }
 
 func editOf(r *http.Request, was []byte) *edit {
 	return &edit{
-		value: fromForm(r.PostForm.Get("value"), was), set: r.PostForm.Get("set"), remove: r.PostForm.Get("remove"),
+		Edit: deadletters.Edit{Value: fromForm(r.PostForm.Get("value"), was), NotJSON: r.PostForm.Get("not_json") == "yes"},
+		set:  r.PostForm.Get("set"), remove: r.PostForm.Get("remove"),
 		to:    strings.TrimSpace(r.PostForm.Get("to")),
-		again: r.PostForm.Get("again") == "yes", notJSON: r.PostForm.Get("not_json") == "yes",
+		again: r.PostForm.Get("again") == "yes",
 	}
 }
 
-var errNotJSON = errors.New("the payload was JSON and is none any more")
-
-// check reads the headers and says what is wrong, all at once.
-func (e *edit) check(was []byte) error {
+// read reads the headers and says what is wrong for a letter, all at once.
+func (e *edit) read(l *deadletters.Letter) error {
 	var errs []error
 	for line := range strings.Lines(e.set) {
 		if line = strings.TrimRight(line, "\r\n"); line == "" {
@@ -210,41 +206,12 @@ func (e *edit) check(was []byte) error {
 			errs = append(errs, fmt.Errorf("header %q, want name=value", cut(line, 80)))
 			continue
 		}
-		errs = append(errs, ownHeader(name))
-		e.headers = append(e.headers, broker.Header{Key: name, Value: []byte(value)})
+		e.Headers = append(e.Headers, broker.Header{Key: name, Value: []byte(value)})
 	}
 	for line := range strings.Lines(e.remove) {
 		if line = strings.TrimRight(line, "\r\n"); line != "" {
-			errs = append(errs, ownHeader(line))
-			e.without = append(e.without, line)
+			e.Without = append(e.Without, line)
 		}
 	}
-	if bytes.Equal(e.value, was) && len(e.headers)+len(e.without) == 0 {
-		errs = append(errs, errors.New("nothing was changed"))
-	}
-	if json.Valid(was) && !json.Valid(e.value) && !e.notJSON {
-		errs = append(errs, errNotJSON)
-	}
-	return errors.Join(errs...)
-}
-
-// ownHeader refuses headers that are not the message's own.
-func ownHeader(name string) error {
-	for _, prefix := range []string{broker.ReservedPrefix, "Nats-"} {
-		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			return fmt.Errorf("header %q: those that begin with %s are not the message's own", cut(name, 80), prefix)
-		}
-	}
-	return nil
-}
-
-// apply makes a message what was edited.
-func (e *edit) apply(out *broker.Outgoing) error {
-	out.Value = e.value
-	out.Headers = slices.DeleteFunc(out.Headers, func(h broker.Header) bool {
-		return slices.Contains(e.without, h.Key) || slices.ContainsFunc(e.headers,
-			func(set broker.Header) bool { return set.Key == h.Key })
-	})
-	out.Headers = append(out.Headers, e.headers...)
-	return nil
+	return errors.Join(append(errs, e.Check(l))...)
 }

@@ -214,6 +214,7 @@ func TestEdit(t *testing.T) {
 		"no header":          {"value": {"good"}, "set": {"tenant"}},
 		"a reserved place":   {"value": {"good"}, "to": {"$JS.API.X"}},
 		"its own dead topic": {"value": {"good"}, "remove": {"Nats-Msg-Id"}},
+		"a slip in a name":   {"value": {"good"}, "remove": {"trace"}},
 	} {
 		if a := b.post(path, form); a.status != http.StatusBadRequest || !strings.Contains(a.body, `role="alert"`) {
 			t.Errorf("%s: %d", what, a.status)
