@@ -182,7 +182,7 @@ var suiteMutants = []suiteMutant{
 		{"broker/internal/contact/contact.go", "true, false, at, firstPause", "true, false, at, leastPause"},
 		{"broker/internal/contact/contact.go", "now, min(2*c.pause, lastPause)", "now, leastPause"}}, both, "DownAgain"},
 	{"down again not told", []edit{{"broker/internal/contact/contact.go", "	if !c.down || c.told {",
-		"	if !c.down || c.told || c.since.Before(c.last.Add(Least)) {"}}, both, "DownAgain"},
+		"	if !c.down || c.told || c.since.Before(c.last.Add(leastPause)) {"}}, both, "DownAgain"},
 	{"smaller budget not used", []edit{{holdings, "	hs.shared.gate.SetBudget(b)\n",
 		"	if b.Messages >= hs.shared.gate.Budget().Messages {\n		hs.shared.gate.SetBudget(b)\n	}\n"}}, both, "SetBudget"},
 	{"lag of the wrong group", []edit{{figures, "	f.set(lag, lags)\n", "	lag.Group = !lag.Group\n	f.set(lag, lags)\n"}}, both,
