@@ -124,19 +124,26 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	s.h.open(o)
 	s.events.Observe(o.Observe)
 	s.operations.Observe(o.Operated)
-	if err := s.boot.run(ctx, s.life.Context()); err != nil {
-		return broker.Traits{}, s.life.Fail(err)
-	}
-	if err := s.life.Await(ctx, o); err != nil {
-		return broker.Traits{}, s.life.Fail(err)
-	}
-	if err := s.life.Launch(s.launch); err != nil {
+	if err := s.reach(ctx, o); err != nil {
+		// A Close beside it has closed the connections, and the last request has then, perhaps, made some anew.
+		s.c.transport.CloseIdleConnections()
 		return broker.Traits{}, err
 	}
 	if err := s.awaitGroup(ctx); err != nil {
 		return broker.Traits{}, fmt.Errorf("kafkabroker: opening: %w", err)
 	}
 	return broker.Traits{Ordered: true, Attempts: broker.AtLeast, Together: true, Atomic: s.cfg.Transactional}, nil
+}
+
+// reach finds the brokers, waits for the other sources of the consumer, and starts the goroutines.
+func (s *Source) reach(ctx context.Context, o broker.Options) error {
+	if err := s.boot.run(ctx, s.life.Context()); err != nil {
+		return s.life.Fail(err)
+	}
+	if err := s.life.Await(ctx, o); err != nil {
+		return s.life.Fail(err)
+	}
+	return s.life.Launch(s.launch)
 }
 
 // launch starts the goroutines.
