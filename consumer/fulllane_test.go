@@ -302,9 +302,6 @@ func TestFiguresTellWhatWaits(t *testing.T) {
 				}
 				return nil
 			}})
-		if n := r.Stats().Claims; n != 0 {
-			t.Errorf("%d claims before it has run", n)
-		}
 		time.Sleep(30 * time.Second)
 		s := r.Stats()
 		if s.Claims == 0 || s.FullLanes != 1 || s.Waiting != 39 || s.PutOff != 1 || s.Parked != s.PutOff+1 && s.Parked != s.PutOff {
