@@ -132,7 +132,7 @@ func (s *spoiler) spoil(frame []byte) []byte {
 func TestHostileAnswers(t *testing.T) {
 	const rows = 23
 	n := allocated(func() { t.Run("requests", testHostileAnswers) })
-	if most := uint64(rows * 12 << 20); n > most {
+	if most := uint64(rows * 24 << 20); n > most { // on a busy machine it tries more often, and one answer may ask for 2 GiB
 		t.Errorf("%d bytes were allocated, want at most %d", n, most)
 	}
 }
