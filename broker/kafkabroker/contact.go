@@ -57,6 +57,16 @@ func (f *broken) none() bool {
 	return len(f.lines) == 0
 }
 
+// keep forgets the lines to all other brokers.
+func (f *broken) keep(nodes map[int32]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.lines, func(l line, _ bool) bool {
+		node, is := l.(toBroker)
+		return is && !nodes[int32(node)]
+	})
+}
+
 // exchange takes note of one that began at a time.
 func (x contact) exchange(began time.Time, err error) {
 	switch {
@@ -78,14 +88,7 @@ func (x contact) on(l line, began time.Time, err error) {
 func (x contact) rests(l line) { x.failing.set(l, false) }
 
 // asks says of which brokers partitions are asked. Nothing waits for the others.
-func (x contact) asks(nodes map[int32]bool) {
-	x.failing.mu.Lock()
-	defer x.failing.mu.Unlock()
-	maps.DeleteFunc(x.failing.lines, func(l line, _ bool) bool {
-		node, is := l.(toBroker)
-		return is && !nodes[int32(node)]
-	})
-}
+func (x contact) asks(nodes map[int32]bool) { x.failing.keep(nodes) }
 
 // operated tells of a request that began at a time, unless we cut it off.
 func (x contact) operated(kind broker.OperationKind, began time.Time, err error) {
