@@ -24,7 +24,8 @@
 //	bootstrap.go       the first contact
 //	loop.go            lets claims begin and end, tells events
 //	beginnings.go      tells of what the group has nothing committed of
-//	start.go           finds out where a partition begins; openended.go: when to tell of transactions that do not end
+//	start.go           a partition that is to begin; starter.go: finds out where; openended.go: when to tell of transactions that
+//	                   do not end
 //	fetcher.go, committer.go, poller.go   send what was decided; contact.go: what came of it; doubt.go: a commit without an answer
 //	membership.go      our part in the group; group.go: its requests; session.go: how long it keeps our place
 //	classic.go         where the members make the plans; heartbeats.go; ownership.go: what we have; balancer.go, subscription.go:
