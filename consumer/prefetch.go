@@ -13,8 +13,8 @@ const (
 	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other
 	// replicas could take it; less lets workers run dry while the next pull is under way.
 	prefetchTime = 500 * time.Millisecond
-	// prefetchEvery is how often that is looked at; prefetchTime where nothing changes and fewer than fewDone messages are handled
-	// between two looks; and prefetchRarely where nothing is here either.
+	// prefetchEvery is how often that is looked at; prefetchTime where nothing changes and little is handled between two looks, fewer
+	// than fewDone messages or a quarter of the budget; and prefetchRarely where nothing is here either.
 	prefetchEvery  = 100 * time.Millisecond
 	prefetchRarely = 10 * time.Second
 	fewDone        = 16
@@ -58,7 +58,7 @@ func (b *budgets) run(ctx context.Context) {
 	wait := prefetchEvery
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	now, seen, done := b.opening(b.feeds[0]).Messages, 0, int64(0)
+	now, done := b.opening(b.feeds[0]).Messages, int64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,12 +72,14 @@ func (b *budgets) run(ctx context.Context) {
 		want, waiting := b.want(&s)
 		// Small changes are not worth a call. Small against what is not taken by those that wait, or many of them would stop the
 		// intake.
-		if d, slack := want-now, max(0, now-waiting)/8; d < -slack || d > slack {
+		d, slack := want-now, max(0, now-waiting)/8
+		same := -slack <= d && d <= slack
+		if !same {
 			now = want
 			b.set(want)
 		}
-		wait = nextLook(wait, want == seen, s.Done-done, b.till.held.Load() == 0)
-		seen, done = want, s.Done
+		wait = nextLook(wait, same, s.Done-done < int64(max(fewDone, now/4)), s.Done == done && b.till.held.Load() == 0)
+		done = s.Done
 		if !b.till.rest(wait > prefetchTime) {
 			wait = min(wait, prefetchTime)
 		}
@@ -85,14 +87,14 @@ func (b *budgets) run(ctx context.Context) {
 	}
 }
 
-// nextLook is how long until the next look after one. same: it wants what it wanted before; done: how many were handled in
-// between; nothing: nothing is here. Each look would else wake a processor that has nothing to do, for each consumer, ten times a
-// second.
-func nextLook(after time.Duration, same bool, done int64, nothing bool) time.Duration {
+// nextLook is how long until the next look after one. same: the budget was left as it is; few: little of it was handled in
+// between; nothing: none, and nothing is here. Each look would else wake a processor that has nothing to do, for each consumer,
+// ten times a second.
+func nextLook(after time.Duration, same, few, nothing bool) time.Duration {
 	switch {
-	case !same || done >= fewDone:
+	case !same || !few:
 		return prefetchEvery
-	case nothing && done == 0:
+	case nothing:
 		return min(2*after, prefetchRarely)
 	}
 	return min(2*after, prefetchTime)

@@ -68,23 +68,18 @@ func TestParkedMessagesDoNotStopTheIntake(t *testing.T) {
 // TestBudgetLooks: a look is soon where much happens, and never later than half a second where messages are here.
 func TestBudgetLooks(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		same    bool
-		done    int64
-		nothing bool
-		want    time.Duration // after many looks
+		name               string
+		same, few, nothing bool
+		want               time.Duration // after many looks
 	}{
-		{"it wants another budget", false, 0, true, prefetchEvery},
-		{"many are handled", true, fewDone, false, prefetchEvery},
-		{"many were handled, and nothing is here", true, fewDone, true, prefetchEvery},
-		{"few are handled", true, fewDone - 1, false, prefetchTime},
-		{"few were handled, and nothing is here", true, 1, true, prefetchTime},
-		{"one that takes long", true, 0, false, prefetchTime},
-		{"nothing to do", true, 0, true, prefetchRarely},
+		{"it wants another budget", false, true, true, prefetchEvery},
+		{"many are handled", true, false, false, prefetchEvery},
+		{"few are handled, or one takes long", true, true, false, prefetchTime},
+		{"nothing to do", true, true, true, prefetchRarely},
 	} {
 		wait := prefetchEvery
 		for range 20 {
-			wait = nextLook(wait, tt.same, tt.done, tt.nothing)
+			wait = nextLook(wait, tt.same, tt.few, tt.nothing)
 		}
 		if wait != tt.want {
 			t.Errorf("%s: a look every %v, want %v", tt.name, wait, tt.want)
@@ -97,7 +92,7 @@ func TestBudgetLooks(t *testing.T) {
 func TestQuietConsumerLooksRarely(t *testing.T) {
 	looks := 0
 	for at, wait := time.Duration(0), prefetchEvery; at < time.Hour; at += wait {
-		wait = nextLook(wait, true, 0, true)
+		wait = nextLook(wait, true, true, true)
 		looks++
 	}
 	if looks > 370 {
