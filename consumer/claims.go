@@ -240,10 +240,10 @@ func (k *claim) running() (all []sighting) {
 
 // see notes that message i of w runs, in which goroutine, and since when. Under the claim's lock, for the end of the drain
 // reads it.
-func (k *claim) see(w *work, i int, goroutine uint64) {
+func (k *claim) see(w *work, i int, goroutine uint64, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	w.see(i, goroutine)
+	w.see(i, goroutine, since)
 }
 
 // seenAt is since when message i of w runs, as far as the watchdog saw it; else now.

@@ -27,7 +27,23 @@ type queue struct {
 
 // scanEvery is how often the pool looks at what workers hold: the precision of timeouts, and how long an ack may wait for a slow
 // neighbour in the same work.
-const scanEvery = 10 * time.Millisecond
+const (
+	scanEvery = 10 * time.Millisecond
+	// scanAlone is the same of a message that is alone with its worker, which nothing waits beside: most are done by then.
+	scanAlone = 100 * time.Millisecond
+)
+
+// scanOne is when a message that is alone with its worker is first looked at: half way to its timeout at the latest, and sooner
+// where others may wait for it in an order.
+func (c *Config) scanOne() time.Duration {
+	switch {
+	case c.Order != OrderNone:
+		return scanEvery
+	case c.Timeout > 0:
+		return min(scanAlone, c.Timeout/2)
+	}
+	return scanAlone
+}
 
 func newQueue(cfg *Config, tell *teller) *queue {
 	return &queue{cfg: cfg, tell: tell, pace: &tell.pace, limits: [2]int{cfg.Pool.Min, cfg.Pool.Max}}
@@ -41,7 +57,8 @@ func (q *queue) start(calls pool.Config[*work]) error {
 	cfg.Min, cfg.Max = q.limits[0], q.limits[1]
 	cfg.IdleTimeout, cfg.Policy, cfg.Gauge = q.cfg.Pool.IdleTimeout, q.cfg.Pool.Policy, q.cfg.Pool.Gauge
 	cfg.Weights, cfg.Strict, cfg.Queue = q.cfg.weights(), q.cfg.Strict, q.cfg.Budget.Messages
-	cfg.Scan, cfg.MaxStuck, cfg.Count = scanEvery, q.cfg.MaxStuck, (*work).unstarted
+	cfg.Scan, cfg.ScanOne = scanEvery, q.cfg.scanOne()
+	cfg.MaxStuck, cfg.Count = q.cfg.MaxStuck, (*work).unstarted
 	p, err := pool.New(cfg)
 	if err != nil {
 		return fmt.Errorf("starting the pool: %w", err)

@@ -41,7 +41,7 @@ func (d *watchdog) split(w *work) (*work, bool) {
 
 // watch is the pool's Held: it notes what runs for longer than a scan, ends the context of a message that runs too long, and
 // gives up a worker that does not come back.
-func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (abandon bool) {
+func (d *watchdog) watch(p *pool.Worker[*work], w *work, held time.Duration) (abandon bool) {
 	i := w.running()
 	switch {
 	case i < 0:
@@ -54,10 +54,8 @@ func (d *watchdog) watch(p *pool.Worker[*work], w *work, _ time.Duration) (aband
 		return false
 	}
 	if w.seen == nil || w.seen.i != i {
-		w.k.see(w, i, l.goroutine)
+		w.k.see(w, i, l.goroutine, w.begun(held))
 		w.k.detain(w.lanesAt(i))
-		d.rest(p, w, 0)
-		return false
 	}
 	ran := time.Since(w.seen.at)
 	if d.timeout == 0 || ran < d.timeout {

@@ -89,6 +89,38 @@ func TestTimeoutEndsOneContextOnly(t *testing.T) {
 	})
 }
 
+// A message that is alone with its worker is looked at less often than one with others behind it, and its time is over no later.
+func TestTimeoutOfOneMessageIsExact(t *testing.T) {
+	for _, timeout := range []time.Duration{5, 30, 150, 1000, 30_000} {
+		timeout *= time.Millisecond
+		t.Run(timeout.String(), func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				produce(t, b, 1)
+				r := start(t, b, consumer.Config{
+					Pool: consumer.Pool{Min: 1, Max: 1}, Timeout: timeout,
+					Handler: func(ctx context.Context, m *consumer.Message) error {
+						if m.Runs > 0 {
+							return nil
+						}
+						begin := time.Now()
+						<-ctx.Done()
+						if d := time.Since(begin); d < timeout || d > timeout+20*time.Millisecond {
+							t.Errorf("the context ended after %v, want %v and 20 ms at most", d, timeout)
+						}
+						return ctx.Err()
+					}})
+				time.Sleep(2 * time.Minute)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if failed := eventsOf[consumer.Failed](r.journal); len(failed) != 1 || failed[0].Class != "timeout" {
+					t.Errorf("failures: %+v, want one timeout", failed)
+				}
+			})
+		})
+	}
+}
+
 // b22, II.8: a handler that never returns loses its message and its worker, not the consumer.
 func TestStuckHandlerIsReplacedAndItsLateResultIsVoid(t *testing.T) {
 	for name, result := range map[string]error{"success": nil, "failure": errors.New("late")} {

@@ -382,16 +382,25 @@ func (w *work) unstarted() int {
 	return max(0, end-next)
 }
 
-// see notes that message i runs, since now.
-func (w *work) see(i int, goroutine uint64) {
-	w.seen = &seen{i: i, at: time.Now(), goroutine: goroutine}
+// begun is since when the message runs that is now seen to run for the first time. The work was held for so long: of several
+// messages nobody knows when this one began.
+func (w *work) begun(held time.Duration) time.Time {
+	if len(w.ms) == 1 {
+		return time.Now().Add(-held)
+	}
+	return time.Now()
+}
+
+// see notes that message i runs, since then.
+func (w *work) see(i int, goroutine uint64, since time.Time) {
+	w.seen = &seen{i: i, at: since, goroutine: goroutine}
 }
 
 // A sighting is a message in a handler.
 type sighting struct {
 	m         *Message  // the first, of a batch
 	n         int       // how many were handed over together
-	at        time.Time // since when, late by at most two scans
+	at        time.Time // since when, late by scanAlone at most
 	goroutine uint64    // 0: not known yet
 }
 

@@ -55,12 +55,16 @@ type Config[T any] struct {
 	// Scan is the least time between two looks at the T's in hand, for Split and Held; without either there are none. A T is
 	// first looked at when it has been in hand for one to two of it. Defaults to 10 ms.
 	Scan time.Duration
+	// ScanOne is how long a T of one message (Count) is in hand before it is first looked at: Split could take nothing from it, and
+	// where few come each look wakes a processor for nothing. Raise it to what Held need not know sooner. Defaults to Scan, which is
+	// the least.
+	ScanOne time.Duration
 	// Split takes away the unstarted rest of a T that a worker has had for two scans, that others may do it. The rest goes to the
 	// front of its class. Called with no lock held, while Do may be running. Defaults to nil: a T stays whole.
 	Split func(T) (rest T, ok bool)
-	// Held is told at each scan of each T in hand for longer than one scan, and for how long, unless it called Worker.Rest. With
-	// true the worker is abandoned: it counts no more, another takes its slot, and when Do returns at last its goroutine ends.
-	// Called with no lock held. Defaults to nil.
+	// Held is told at each scan of each T in hand for longer than one scan (ScanOne), and for how long, unless it called
+	// Worker.Rest. With true the worker is abandoned: it counts no more, another takes its slot, and when Do returns at last its
+	// goroutine ends. Called with no lock held. Defaults to nil.
 	Held func(w *Worker[T], t T, d time.Duration) (abandon bool)
 	// MaxStuck is the most abandoned workers at a time; at that number Held's true is ignored. Defaults to Max; negative: none.
 	MaxStuck int
@@ -102,6 +106,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	if c.Scan == 0 {
 		c.Scan = 10 * time.Millisecond
 	}
+	c.ScanOne = max(c.ScanOne, c.Scan)
 	if c.MaxStuck == 0 {
 		c.MaxStuck = c.Max
 	}

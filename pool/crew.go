@@ -43,6 +43,7 @@ type crew[T any] struct {
 	hire        func() *Worker[T] // makes a worker and starts its goroutine
 	idleTimeout time.Duration
 	scan        time.Duration // how long a T is in hand before the scanner looks at it; 0: there is none
+	scanOne     time.Duration // the same of a T of one message
 	look        *time.Timer   // the scanner's
 	looks       time.Duration // when that fires; never: it is stopped
 
@@ -101,7 +102,10 @@ func (c *crew[T]) begin(w *Worker[T], class int, x item[T], now time.Duration) {
 	c.newest = w
 	if c.scan > 0 {
 		w.due = now + c.scan
-		c.lookAt(now+2*c.scan, now) // with what comes soon after it; most of that is done by then
+		if x.n == 1 {
+			w.due = now + c.scanOne
+		}
+		c.lookAt(w.due+c.scan, now) // with what comes soon after it; most of that is done by then
 	}
 }
 
@@ -137,11 +141,14 @@ func (c *crew[T]) rest(hs []held[T], then, now time.Duration) {
 	}
 	next := never
 	for w := c.oldest; w != nil; w = w.newer {
-		if now-w.since < c.scan { // as for those behind it
-			next = min(next, w.since+2*c.scan)
+		if now-w.since >= c.scan {
+			next = min(next, w.due)
+			continue
+		}
+		next = min(next, w.due+c.scan)
+		if w.size != 1 { // those behind it are due later
 			break
 		}
-		next = min(next, w.due)
 	}
 	if next < never {
 		c.lookAt(max(next, then+c.scan), now)

@@ -41,7 +41,7 @@ func (f *floor[T]) open(cfg *Config[T], hire func() *Worker[T]) {
 	}
 	f.crew = crew[T]{hire: hire, idleTimeout: cfg.IdleTimeout, looks: never}
 	if cfg.scans() {
-		f.crew.scan, f.crew.look = cfg.Scan, time.NewTimer(cfg.Scan)
+		f.crew.scan, f.crew.scanOne, f.crew.look = cfg.Scan, cfg.ScanOne, time.NewTimer(cfg.Scan)
 		f.crew.look.Stop()
 	}
 	f.mu.Lock()

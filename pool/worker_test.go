@@ -257,6 +257,52 @@ func TestNobodyLooksAtWhatRests(t *testing.T) {
 	})
 }
 
+// TestOneMessageIsLookedAtLater: T's of one message and of several begin in turns. Each has its own time for the first look, which
+// looks at the others change nothing about.
+func TestOneMessageIsLookedAtLater(t *testing.T) {
+	type held struct {
+		messages int
+		began    time.Time
+		first    time.Duration
+	}
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		p := newPool(t, pool.Config[*held]{Min: 8, Max: 8, Scan: 10 * time.Millisecond, ScanOne: 100 * time.Millisecond,
+			Count: func(h *held) int { return h.messages },
+			Do: func(_ *pool.Worker[*held], h *held) {
+				mu.Lock()
+				h.began = time.Now()
+				mu.Unlock()
+				time.Sleep(time.Second)
+			},
+			Held: func(w *pool.Worker[*held], h *held, d time.Duration) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				if h.first = time.Since(h.began); d != h.first {
+					t.Errorf("it was said to be in hand for %v, and was for %v", d, h.first)
+				}
+				w.Rest(time.Hour)
+				return false
+			},
+		})
+		var hs []*held
+		for i := range 8 {
+			hs = append(hs, &held{messages: 2 - i%2})
+			if err := p.Submit(t.Context(), 0, hs[i]); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Millisecond)
+		}
+		drain(t, p)
+		for i, h := range hs {
+			if h.messages == 1 && (h.first < 100*time.Millisecond || h.first > 120*time.Millisecond) ||
+				h.messages > 1 && (h.first < 10*time.Millisecond || h.first > 20*time.Millisecond) {
+				t.Errorf("T %d, of %d messages, was first looked at after %v", i, h.messages, h.first)
+			}
+		}
+	})
+}
+
 type counting struct {
 	pool.Policy
 	steps atomic.Int64
