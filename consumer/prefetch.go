@@ -13,8 +13,8 @@ const (
 	// prefetchTime is how much work of the present workers is held here. More only waits here instead of at the broker, where other
 	// replicas could take it; less lets workers run dry while the next pull is under way.
 	prefetchTime = 500 * time.Millisecond
-	// prefetchEvery is how often that is looked at; prefetchTime where nothing changes and little is handled between two looks, fewer
-	// than fewDone messages or a quarter of the budget; and prefetchRarely where nothing is here either.
+	// prefetchEvery is how often that is looked at; prefetchTime where nothing changes and few messages are handled between two
+	// looks (less than fewDone, or a quarter of the budget); and prefetchRarely where nothing is here either.
 	prefetchEvery  = 100 * time.Millisecond
 	prefetchRarely = 10 * time.Second
 	fewDone        = 16

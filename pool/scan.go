@@ -12,8 +12,8 @@ type held[T any] struct {
 	rest  time.Duration // what Held asked for
 }
 
-// scanner is the loop that looks at what is in hand for long. It sleeps until a T is due for a look: a scan (ScanOne) after it was
-// taken, then once a scan, or as Held asked for.
+// scanner is the loop that looks at what is in hand for long. It sleeps until a T is due for a look: a scan after it was taken
+// (ScanOne, of one message), then once a scan, or as Held asked for.
 type scanner[T any] struct {
 	cfg   *Config[T]
 	floor *floor[T]

@@ -257,8 +257,8 @@ func TestNobodyLooksAtWhatRests(t *testing.T) {
 	})
 }
 
-// TestOneMessageIsLookedAtLater: T's of one message and of several begin in turns. Each has its own time for the first look, which
-// looks at the others change nothing about.
+// TestOneMessageIsLookedAtLater: T's of one message and of several begin in turns. Each has its own time for the first look,
+// and looks at the others change nothing about that.
 func TestOneMessageIsLookedAtLater(t *testing.T) {
 	type held struct {
 		messages int
