@@ -33,7 +33,7 @@ type Config[T any] struct {
 
 	// Waiting says how many messages wait where the T's come from and were not submitted yet: a broker's lag; negative where it is
 	// not known. A backlog of slow work then brings workers before it fills the queue. Called by the manager at each of its steps,
-	// so it must not block. Defaults to nil: it is never known.
+	// so it must not block. Defaults to nil: nothing does.
 	Waiting func() int64
 
 	// Queue is the most T's that wait in each class before Submit blocks. Requeue ignores it. Too few, and short handlers run the

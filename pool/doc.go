@@ -72,11 +72,13 @@
 //  4. A sequential test of two sizes, is the throughput in proportion to the workers or the same, decides: a growth that brings
 //     less than half of what it could goes back to the knee, beyond which more bring nothing, and is barred for 0.1, 0.8, 6.4,
 //     16 s, and for up to 48 s where it did harm; then an eighth more is tried, or as much as the yardstick is in doubt, then
-//     twice that and so on, while it pays or proves nothing; and where nothing proves that less would do worse, half is tried,
-//     and half of that while it costs next to nothing, and all of it is taken back where it does not.
-//  5. Idle workers make it forget all proofs, a throughput that changes at one size replaces the yardstick, and a downstream that
-//     says that it is full (Worker.Refused) is believed once it refuses clearly more than one in sixteen, as long as it is not
-//     proven that fewer workers do less, and are refused as often.
+//     twice that and so on, while it pays or proves nothing; and where more is piled up than waits by chance, and nothing proves
+//     that less would do worse, half is tried, and half of that while it costs next to nothing, and all of it is taken back
+//     where it does not.
+//  5. Idle workers make it forget all proofs, a
+//     throughput that changes at one size replaces the yardstick, and a downstream that says that it is full (Worker.Refused) is
+//     believed once it refuses clearly more than one in sixteen, as long as it is not proven that fewer workers do less, and are
+//     refused as often.
 //
 // # The end
 //

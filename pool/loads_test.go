@@ -262,6 +262,12 @@ func hostile() []load {
 			service: between(5*sec, 35*sec, constant(10*sec), constant(5*ms)),
 			phases: []phase{{sec, 0}, {4 * sec, 1000}, {30 * sec, 1000},
 				{40 * sec, 1000}}, ideal: 5*5 + 30*256 + 10*256 + 30*5, varies: true},
+		{name: "U1 90 % of 16, exponential 1s", max: 16, need: 15, graded: 0, poisson: true, service: exponential(sec),
+			phases: []phase{{200 * sec, 14.4}}, mean: 1},
+		{name: "U2 90 % of 16, exponential 100ms", max: 16, need: 15, graded: 0, poisson: true, service: exponential(100 * ms),
+			phases: []phase{{100 * sec, 144}}, mean: .1},
+		{name: "U3 95 % of 64, exponential 1s", max: 64, need: 62, graded: 0, poisson: true, service: exponential(sec),
+			phases: []phase{{200 * sec, 60.8}}, mean: 1},
 		{name: "N steady 300/s, 1% 1s, .05% 25s", need: 8, graded: 0, poisson: true, phases: []phase{{190 * sec, 300}}, mean: .0265,
 			service: func(busy int, at time.Duration, r *rand.Rand) time.Duration {
 				switch x := r.Float64(); {

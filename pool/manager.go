@@ -75,7 +75,7 @@ func (m *manager[T]) step() Decision {
 	if m.cfg.Gauge != nil {
 		pressure = m.cfg.Gauge()
 	}
-	waiting := int64(-1)
+	waiting := int64(0)
 	if m.cfg.Waiting != nil {
 		waiting = m.cfg.Waiting()
 	}

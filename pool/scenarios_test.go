@@ -70,6 +70,9 @@ var limits = map[string]bounds{
 	"Q3":  {t90: 25 * sec, ratio: 1.3, starved: 4 * sec, quick: true},
 	"L":   {ratio: 1.55, reversals: 10, quick: true},
 	"N":   {ratio: 1.5, reversals: 10},
+	"U1":  {p99: 7 * sec, ratio: 1.2, quick: true},
+	"U2":  {p99: 800 * ms, ratio: 1.2},
+	"U3":  {p99: 6 * sec, ratio: 1.1},
 }
 
 // id is the first word of a load's name.
