@@ -75,7 +75,7 @@
 //     twice that and so on, while it pays or proves nothing; and where more is piled up than waits by chance, and nothing proves
 //     that less would do worse, half is tried, and half of that while it costs next to nothing, and all of it is taken back
 //     where it does not.
-//  5. Idle workers make it forget all proofs, a
+//  5. Idle workers make it forget all proofs (but that less would do worse, where that size does as much again later), a
 //     throughput that changes at one size replaces the yardstick, and a downstream that says that it is full (Worker.Refused) is
 //     believed once it refuses clearly more than one in sixteen, as long as it is not proven that fewer workers do less, and are
 //     refused as often.

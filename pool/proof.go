@@ -99,6 +99,7 @@ func (s *reportStatus) judge(o Observation) (Decision, bool) {
 	case s.ref.n > 0:
 		return s.compare(o, y, y.span >= least)
 	case o.Workers >= min(freeSize, o.Max) || s.most > 0:
+		y.proven = y.n == s.kept.n && math.Log(y.rate/s.kept.rate) > -0.25
 		s.ref, s.opened = y, o
 	}
 	return Decision{}, false

@@ -26,6 +26,7 @@ type reportStatus struct {
 	refusedAt time.Duration // when workers were last taken away for that
 	before    yard          // what was measured when that began; n is 0: it has not, or it was right
 	ref       yard          // what more and less are compared with; n is 0 without any
+	kept      yard          // the last one that less was proven to bring less than, when work ceased to wait
 	open      bool          // a window, since opened
 	opened    Observation
 	others    float64       // variance of the logarithm of the throughput at one size, which is what others do to it
@@ -86,6 +87,9 @@ func (s *reportStatus) decide(o Observation) Decision {
 	if !o.starving() {
 		s.open, s.calmAt = false, o.Now // a window with idle workers proves nothing
 		if o.Idle > 0 {                 // arrivals are the limit, not workers
+			if s.ref.proven {
+				s.kept = s.ref
+			}
 			s.ref, s.most, s.hold, s.free = yard{}, 0, firstHold, false
 			s.before = yard{}
 		}

@@ -175,3 +175,34 @@ func TestRateLimitSetIsForThoseThatWait(t *testing.T) {
 		stop()
 	})
 }
+
+// TestRateLimitLeavesThePoolAlone: a rate that the workers do not reach, since their handlers take long, and more to do than
+// both. Each call out of the line left a worker idle for a moment, which made the pool forget that it needs all it has: it tried
+// half of them each second, and did a quarter less.
+func TestRateLimitLeavesThePoolAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 4}})
+		var done begun
+		trials := 0
+		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Min: 1, Max: 16},
+			Handler: limit(t, 100, 1).Middleware(func(ctx context.Context, m *consumer.Message) error {
+				time.Sleep(300 * time.Millisecond)
+				return done.handle(ctx, m)
+			}),
+			Observers: []consumer.Observer{func(e consumer.Event) {
+				if s, ok := e.(consumer.Scaled); ok && s.Target < s.From {
+					trials++
+				}
+			}}})
+		const lasts = time.Minute
+		for begin := time.Now(); time.Since(begin) < lasts; time.Sleep(5 * time.Millisecond) {
+			write(t, b, "in", 1, noKey)
+		}
+		n := done.count()
+		stop()
+		if could := int(16 * lasts / (300 * time.Millisecond)); n < could*9/10 || trials > 3 {
+			t.Errorf("%d calls of %d that 16 workers could have made, and %d times fewer workers; want nine tenths, and 3 at most",
+				n, could, trials)
+		}
+	})
+}
