@@ -150,7 +150,7 @@ func (g *classic) mend(began time.Time, err error) (wait bool) {
 	case kafka.GroupMaxSizeReached:
 		// Where we were a member: others came first when the group joined anew, and the coordinator has put us out. It gives our
 		// partitions to them as soon as all that are left have joined.
-		err = fmt.Errorf("%w: group %s has as many members as its brokers let it have (group.max.size)", err, g.cfg.Group)
+		err = g.k.full(err, "group.max.size")
 		g.out(err)
 	case kafka.IllegalGeneration:
 		g.lose(err)

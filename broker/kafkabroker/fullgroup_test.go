@@ -24,6 +24,27 @@ func TestFullGroup(t *testing.T) {
 	first := startRunner(t, cfg)
 	want := ts.put(t, ts.topics[0], 0, 3)
 	eventually(t, "the first one has all", func() bool { return first.has(want) })
+	if err := refusedOpen(t, cfg); err == nil || !strings.Contains(err.Error(), "GROUP_MAX_SIZE_REACHED") ||
+		!strings.Contains(err.Error(), "group.max.size") {
+		t.Errorf("Open returned %v, want the error's name and the setting", err)
+	}
+}
+
+// TestFullModernGroup is TestFullGroup in the consumer protocol, whose brokers have another setting for it.
+func TestFullModernGroup(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1}, "consumer")
+	ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ConsumerGroupHeartbeat}, Err: kerr.GroupMaxSizeReached, Count: -1,
+		TopLevel: true})
+	if err := refusedOpen(t, ts.config(ts.net.link())); err == nil || !strings.Contains(err.Error(), "GROUP_MAX_SIZE_REACHED") ||
+		!strings.Contains(err.Error(), "group.consumer.max.size") {
+		t.Errorf("Open returned %v, want the error's name and the setting", err)
+	}
+}
+
+// refusedOpen is what Open says after two seconds in which it was not let in.
+func refusedOpen(t *testing.T, cfg Config) error {
+	t.Helper()
 	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -31,11 +52,8 @@ func TestFullGroup(t *testing.T) {
 	defer func() { _ = s.Close(context.Background()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	const name = "GROUP_MAX_SIZE_REACHED"
 	_, err = s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1, Bytes: 1 << 20}, Observe: func(broker.Event) {}})
-	if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "group.max.size") {
-		t.Errorf("Open returned %v, want %s and the setting", err, name)
-	}
+	return err
 }
 
 // TestPutOutOfAFullGroup: a group is full, and one process too many tries to join. When the group joins anew, that one gets in,

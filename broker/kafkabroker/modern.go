@@ -256,7 +256,10 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	case refusedForGood(err), g.yields && code == kafka.GroupIdNotFound:
 		g.lose(err, again, g.m.id)
 		return err
-	case code == unreleasedInstanceID, code == kafka.GroupMaxSizeReached, code == kafka.GroupIdNotFound:
+	case code == kafka.GroupMaxSizeReached:
+		err = g.k.full(err, "group.consumer.max.size")
+		again = now.Add(g.m.normal)
+	case code == unreleasedInstanceID, code == kafka.GroupIdNotFound:
 		again = now.Add(g.m.normal)
 	}
 	if s := g.contact(); g.joined() && !s.lapsed(now) { // silence looks when the session is over

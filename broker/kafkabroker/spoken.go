@@ -91,6 +91,11 @@ func (k *coordinator) foreign(err error) error {
 		"is %q, and a group of another kind has that name, as a share group: choose another name", k.group), err)
 }
 
+// full says that the group has no room, and which setting of the brokers makes it so large.
+func (k *coordinator) full(err error, setting string) error {
+	return fmt.Errorf("%w: group %s has as many members as its brokers let it have (%s)", err, k.group, setting)
+}
+
 // sharedBy says how a classic group shares its partitions out, by the name that Config has for it or else the one that clients
 // have; empty: it does not say, for it is about to change that, perhaps.
 func (k *coordinator) sharedBy(ctx context.Context) string {
