@@ -40,6 +40,7 @@ type link struct {
 	undialed map[string]bool // addresses that were told of; see tellOnce
 
 	refusals   refusals
+	refused    atomic.Pointer[connEpoch] // the connection of the last refusal
 	unanswered unanswered
 }
 

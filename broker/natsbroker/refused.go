@@ -48,15 +48,19 @@ func (r *refusals) happened(wait time.Duration, now time.Time) time.Duration {
 //
 // Or after a message was too large for the bound that the server told when we connected. It does not tell, to those who are
 // connected, that its max_payload was raised: nats.go would go by the old one for as long as the connection lives.
+//
+// It is done to the connection that was refused last. The sequence: one is refused, and waits; it is lost for another reason; the
+// next one is refused the same, while that wait still runs.
 func (l *link) renewLater(nc *nats.Conn, wait time.Duration) {
+	of := epochOf(nc)
+	l.refused.Store(&of)
 	d := l.refusals.happened(wait, time.Now())
 	if d == 0 {
 		return
 	}
-	of := epochOf(nc)
 	time.AfterFunc(d, func() {
-		if l.done.Err() == nil && epochOf(l.conn()) == of {
-			_ = nc.ForceReconnect() // fails where it is closed, or is connecting
+		if nc := l.conn(); l.done.Err() == nil && epochOf(nc) == *l.refused.Load() {
+			_ = nc.ForceReconnect() // fails where it is closed
 		}
 	})
 }

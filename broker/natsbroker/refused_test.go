@@ -189,3 +189,42 @@ func TestServerThatConfirmsNothingIsLeft(t *testing.T) {
 	}
 	eventually(t, "the other one confirms", func() bool { return publish() == nil })
 }
+
+// A connection that goes while it waits to be made anew, for a refusal, is refused the same again by the next one, and that has a
+// try of its own.
+func TestAnswersThatWereNotAllowedOverALostConnection(t *testing.T) {
+	t.Parallel()
+	ts, deaf, cured := serveFew(t)
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	a.publish(1, 1)
+	cfg := config(ts.url())
+	cfg.User, cfg.Password, cfg.Poll = "few", broker.NewSecret("word"), 100*time.Millisecond
+	cfg.ReconnectWait = 10 * time.Millisecond
+	s := open(t, cfg)
+	ack(t, s, receive(t, s, 1)...)
+	deaf("_INBOX.>")
+	warned(t, s.events, "Subscription to")
+	few := func() (id, subs uint64) {
+		for _, c := range must(ts.srv.Connz(&server.ConnzOptions{Username: true})).Conns {
+			if c.AuthorizedUser == "few" {
+				id, subs = c.Cid, uint64(c.NumSubs)
+			}
+		}
+		return id, subs
+	}
+	// The pauses double: one is soon long enough to lose the connection in.
+	for range 6 {
+		was, _ := few()
+		eventually(t, "it connected again", func() bool { id, _ := few(); return id > was })
+	}
+	was, _ := few()
+	if err := ts.srv.DisconnectClientByID(was); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it connected again", func() bool { id, _ := few(); return id > was })
+	cured()
+	a.publish(2, 2)
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+}
