@@ -36,7 +36,7 @@ func springHeaders(x letter, _ string) []broker.Header {
 		{Key: prefix + "original-timestamp", Value: binary.BigEndian.AppendUint64(nil, uint64(m.Time().UnixMilli()))},
 		header(prefix+"original-timestamp-type", "CreateTime"),
 		header(prefix+"exception-fqcn", exceptionName(x)),
-		header(prefix+"exception-message", headerText(x.failed.Err.Error())),
+		header(prefix+"exception-message", x.errorText()),
 	}
 	if m.Partition >= 0 {
 		hs = append(hs, broker.Header{Key: prefix + "original-partition",
@@ -56,7 +56,7 @@ func connectHeaders(x letter, name string) []broker.Header {
 		header(prefix+"topic", m.Topic),
 		header(prefix+"connector.name", name),
 		header(prefix+"exception.class.name", exceptionName(x)),
-		header(prefix+"exception.message", headerText(x.failed.Err.Error())),
+		header(prefix+"exception.message", x.errorText()),
 	}
 	if m.Partition >= 0 {
 		hs = append(hs, header(prefix+"partition", strconv.Itoa(int(m.Partition))))
@@ -75,7 +75,7 @@ const maxStackBytes = 4 << 10
 
 func stackHeader(key string, x letter) []broker.Header {
 	p, ok := panicOf(x.failed.Err)
-	if !ok {
+	if !ok || x.cut {
 		return nil
 	}
 	return []broker.Header{{Key: key, Value: p.Stack[:min(len(p.Stack), maxStackBytes)]}}

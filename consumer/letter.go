@@ -19,7 +19,7 @@ type letter struct {
 	// began and last are when it failed first and last, by the wall clock.
 	began, last time.Time
 	tries       int32
-	cut         bool // refused with all headers; now with ours only
+	cut         bool // refused with all headers; now with ours only, and with the beginning of its error
 	// step and due are set for a retry topic: which, and when its message's delay has passed.
 	step RetryStep
 	due  time.Time
@@ -28,8 +28,19 @@ type letter struct {
 // retries says whether x is for a retry topic.
 func (x *letter) retries() bool { return x.step.Topic != "" }
 
-// maxErrorBytes of a failure's text go into a header.
-const maxErrorBytes = 1 << 10
+// So many bytes of a failure's text go into a header, and so many into that of a letter that is too large with all.
+const (
+	maxErrorBytes = 1 << 10
+	cutErrorBytes = 1 << 7
+)
+
+// errorText is the text of the failure, fit for a header.
+func (x *letter) errorText() string {
+	if x.cut {
+		return headerText(x.failed.Err.Error(), cutErrorBytes)
+	}
+	return headerText(x.failed.Err.Error(), maxErrorBytes)
+}
 
 func header(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
 
@@ -48,9 +59,9 @@ func outgoing(x letter, name string) broker.Outgoing {
 		}
 	}
 	h := letterheader.Headers{
-		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: headerText(m.ID()), Time: m.Time(),
+		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, ID: headerText(m.ID(), maxErrorBytes), Time: m.Time(),
 		Attempts: x.failed.Runs, FirstFailure: x.began, LastFailure: x.last,
-		Class: x.failed.Class, Error: headerText(x.failed.Err.Error()), Handler: name,
+		Class: x.failed.Class, Error: x.errorText(), Handler: name,
 	}
 	if x.retries() {
 		h.RetryAt = time.Now().Add(x.step.Delay)
@@ -74,14 +85,14 @@ func appendPlace(b []byte, m *Message) []byte {
 	return strconv.AppendInt(b, m.Nanos, 10)
 }
 
-// headerText makes a text fit for a header: one line, valid UTF-8, bounded.
-func headerText(s string) string {
-	if len(s) <= maxErrorBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, isControl) {
+// headerText makes a text fit for a header: one line, valid UTF-8, of so many bytes at most.
+func headerText(s string, most int) string {
+	if len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, isControl) {
 		return s
 	}
-	b := make([]byte, 0, min(len(s), maxErrorBytes))
+	b := make([]byte, 0, min(len(s), most))
 	for _, r := range s {
-		if len(b)+utf8.RuneLen(r) > maxErrorBytes {
+		if len(b)+utf8.RuneLen(r) > most {
 			break
 		}
 		if isControl(r) {

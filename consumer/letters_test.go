@@ -108,7 +108,9 @@ func TestDrainGivesUnpublishedLettersBack(t *testing.T) {
 
 // II.24: too large with all its headers: they are cut. Refused still: held with an alarm, never dropped.
 func TestRefusedDeadLetterIsCutThenHeld(t *testing.T) {
-	for name, value := range map[string]int{"cut": 10_000, "held": 1 << 20} {
+	for name, value := range map[string]int{
+		"cut": 10_000, "cut with its error": 19_000, "cut with its stack": 18_000, "held": 1 << 20,
+	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
 				big := membroker.New(membroker.Config{Topics: map[string]int{"dead": 1}, MaxMessageBytes: 20_000})
@@ -119,14 +121,24 @@ func TestRefusedDeadLetterIsCutThenHeld(t *testing.T) {
 				}
 				r := start(t, b, consumer.Config{
 					DrainTimeout: time.Second,
-					DeadLetter:   &consumer.DeadLetter{Publisher: big.Publisher(), Topic: "dead"},
-					Handler:      func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) },
+					Retry:        consumer.Retry{MaxAttempts: 1},
+					DeadLetter: &consumer.DeadLetter{Publisher: big.Publisher(), Topic: "dead",
+						Headers: []consumer.HeaderStyle{consumer.SpringHeaders}},
+					Handler: func(context.Context, *consumer.Message) error {
+						if name == "cut with its stack" {
+							panic(strings.Repeat("bad ", 1000))
+						}
+						return consumer.Permanent(errors.New(strings.Repeat("bad ", 1000)))
+					},
 				})
 				time.Sleep(10 * time.Second)
 				dead, delayed := big.Messages("dead"), eventsOf[consumer.DeadLetterDelayed](r.journal)
-				if name == "cut" {
+				if name != "held" {
 					if len(dead) != 1 || len(dead[0].Value) != value {
 						t.Fatalf("%d dead letters", len(dead))
+					}
+					if text, _ := dead[0].Headers.Get(broker.HeaderError); !strings.Contains(string(text), "bad bad") {
+						t.Errorf("the error is %q", text)
 					}
 					if _, ok := dead[0].Headers.Get("long"); ok {
 						t.Error("the long header was kept")
