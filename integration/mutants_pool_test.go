@@ -26,7 +26,7 @@ var poolMutants = []mutant{
 		"		short = 3 * o.Rates.Usual\n", "		short = 0\n",
 		"./pool", "TestScenarios/L"},
 	{"less is tried whenever all workers are busy for a moment", "pool/status.go",
-		"o.waiting() > 12*freeSize && o.delay()", "o.delay()",
+		"float64(o.waiting()) > 6*freeSize*(1+s.ref.cv2) && o.delay()", "o.delay()",
 		"./pool", "TestScenarios/U1"},
 	{"a proof that less hurts ends with an idle moment", "pool/proof.go",
 		"y.proven = y.n == s.kept.n", "y.proven = y.n == 0",

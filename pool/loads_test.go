@@ -268,6 +268,8 @@ func hostile() []load {
 			phases: []phase{{100 * sec, 144}}, mean: .1},
 		{name: "U3 95 % of 64, exponential 1s", max: 64, need: 62, graded: 0, poisson: true, service: exponential(sec),
 			phases: []phase{{200 * sec, 60.8}}, mean: 1},
+		{name: "U4 90 % of 16, CV 3, 100ms", max: 16, need: 15, graded: 0, poisson: true, service: lognormal(100*ms, 3),
+			phases: []phase{{100 * sec, 144}}, mean: .1},
 		{name: "N steady 300/s, 1% 1s, .05% 25s", need: 8, graded: 0, poisson: true, phases: []phase{{190 * sec, 300}}, mean: .0265,
 			service: func(busy int, at time.Duration, r *rand.Rand) time.Duration {
 				switch x := r.Float64(); {

@@ -73,6 +73,7 @@ var limits = map[string]bounds{
 	"U1":  {p99: 7 * sec, ratio: 1.2, quick: true},
 	"U2":  {p99: 800 * ms, ratio: 1.2},
 	"U3":  {p99: 6 * sec, ratio: 1.1},
+	"U4":  {p99: 3 * sec, ratio: 1.2},
 }
 
 // id is the first word of a load's name.

@@ -172,13 +172,14 @@ func (s *reportStatus) grow(o Observation) Decision {
 }
 
 // piled: more work waits than would by chance, were the workers enough for what arrives. While all are busy and used to a share
-// of r, more than n wait with a probability of r^n, however many they are: at 98 % one time in 50 for the n below. What is not
-// known to wait shows by the time in which nobody was idle.
+// of r, more than n wait with a probability of r^n, however many they are: with exponential times and at 98 % one time in 50 for
+// the n below; with others n is (1+cv²)/2 times that (Kingman 1961). What is not known to wait shows by the time in which nobody
+// was idle.
 func (s *reportStatus) piled(o *Observation) bool {
 	if o.Waiting < 0 && o.Now-s.calmAt >= mostHold {
 		return true
 	}
-	return o.waiting() > 12*freeSize && o.delay() > max(drainTime, o.Rates.Handler)
+	return float64(o.waiting()) > 6*freeSize*(1+s.ref.cv2) && o.delay() > max(drainTime, o.Rates.Handler)
 }
 
 // wanted is the size that the load asks for: Little's law, and the backlog gone in drainTime, or in a handler time if that is
