@@ -69,9 +69,10 @@ func testOutputsOfDeleted(t *testing.T, ts *testSystem) {
 	eventually(t, "what was made of the other topic is stored", func() bool {
 		return len(ts.stored(t, ts.outputs)) >= 5
 	})
-	eventually(t, "it is said that the others are not", func() bool {
+	eventually(t, "it is said that the others are not, or they are: the broker may hear of the deletion later", func() bool {
 		_, said := r.event(broker.Unconfirmed, "")
-		return said || refused == 5
+		late := ts.cluster == nil && refused+len(ts.stored(t, ts.outputs)) == 10
+		return said || refused == 5 || late
 	})
 }
 
