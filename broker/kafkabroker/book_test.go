@@ -147,7 +147,6 @@ func TestOutageNotOurs(t *testing.T) {
 	t.Parallel()
 	for name, meddle := range map[string]func(*testing.T, *testSystem){
 		"offset set by an administrator": func(t *testing.T, ts *testSystem) {
-			eventually(t, "the group is empty", func() bool { return len(ts.cluster.GroupInfo(testGroup).Members) == 0 })
 			ts.commit(t, 0, "")
 		},
 		"log cut off": func(t *testing.T, ts *testSystem) {
@@ -167,6 +166,9 @@ func TestOutageNotOurs(t *testing.T) {
 			t.Parallel()
 			ts := outageSystem(t)
 			o := startOutage(t, ts, ts.config(ts.net.link()), func() { ts.net.setDown(true) })
+			// The member counts its session from when it asked, and its broker from when it was asked, which is later. Between the two
+			// ends a commit that was put together before the loss is still taken, and what it has does not come again.
+			eventually(t, "the group is empty", func() bool { return len(ts.cluster.GroupInfo(testGroup).Members) == 0 })
 			meddle(t, ts)
 			if name == "log cut off" { // what was committed is believed as ever
 				o.all = append(o.all[:2:2], o.all[5:]...)
