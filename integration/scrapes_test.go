@@ -222,12 +222,10 @@ func (s *scrapes) run(t *testing.T, i int) {
 	p.await(t, "is up", func() bool { return p.err.events("source_up") >= up })
 }
 
-// restart kills a process, and starts it again once it was missed; it is scraped after that.
+// restart kills a process, and starts it again when it has ended: until then it has its address. It is scraped after that.
 func (s *scrapes) restart(t *testing.T, i int) {
 	t.Helper()
-	if err := s.processes[i].cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	s.processes[i].kill()
 	s.run(t, i)
 	s.more(t, 2)
 }
