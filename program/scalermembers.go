@@ -54,14 +54,15 @@ func (v *memberView) read(ctx context.Context) *replicas.Members {
 	if err != nil {
 		return nil
 	}
-	told, there := make([]*replicas.Process, len(addresses)), make([]bool, len(addresses))
+	told, there, without := make([]*replicas.Process, len(addresses)), make([]bool, len(addresses)), make([]bool, len(addresses))
 	var asking errgroup.Group
 	asking.SetLimit(askAbreast)
 	for i, at := range addresses {
 		asking.Go(func() error {
 			p, err := v.ask(ctx, at)
 			told[i] = p
-			there[i] = !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, errNotThere)
+			without[i] = errors.Is(err, errNotThere)
+			there[i] = !errors.Is(err, syscall.ECONNREFUSED) && !without[i]
 			return nil
 		})
 	}
@@ -70,6 +71,9 @@ func (v *memberView) read(ctx context.Context) *replicas.Members {
 	for i, p := range told {
 		if there[i] {
 			m.There++
+		}
+		if without[i] {
+			m.Without++
 		}
 		if p != nil {
 			m.Told = append(m.Told, *p)

@@ -56,6 +56,9 @@ func TestMembers(t *testing.T) {
 		if m == nil || m.There != c.there || len(m.Told) != c.told {
 			t.Errorf("%s: %+v, want %d there, %d told", name, m, c.there, c.told)
 		}
+		if want := name == "of another consumer"; m != nil && (m.Without == 1) != want {
+			t.Errorf("%s: %d do not have the consumer", name, m.Without)
+		}
 		if c.told == 1 && m != nil && len(m.Told) == 1 &&
 			(m.Told[0].Workers != 8 || m.Told[0].Runs != 100 || m.Told[0].Work != 2500*time.Millisecond ||
 				!m.Told[0].Paused) {

@@ -78,8 +78,8 @@ func Need(f Figures, s Settings) Answer {
 		each = s.PerReplica
 	}
 	if each == 0 {
-		return Answer{float64(there), true, Unmeasured, fmt.Sprintf("nobody has told yet what one process does: the number stays at %d",
-			there)}
+		return Answer{float64(there), true, Unmeasured, fmt.Sprintf("nobody has told yet what one process does%s: the number stays "+
+			"at %d", f.whyUntold(), there)}
 	}
 	if f.Proved > 0 {
 		each = min(each, f.Proved)
@@ -101,6 +101,14 @@ func Need(f Figures, s Settings) Answer {
 			asked, there)
 	}
 	return a
+}
+
+// whyUntold names a reason that time does not mend.
+func (f Figures) whyUntold() string {
+	if f.Members != 0 || f.Without == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of the addresses asked answer 404: no admin address, or none with a consumer of this name)", f.Without)
 }
 
 // whyHold says why more than Hold are not asked for.

@@ -2,6 +2,7 @@ package replicas_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,18 @@ func TestNeed(t *testing.T) {
 		if math.Abs(a.Replicas-c.want) > 1e-9 || a.Active != c.active || a.Reason != c.reason || a.Why == "" {
 			t.Errorf("%s: %+v, want %v %v %v", name, a, c.want, c.active, c.reason)
 		}
+	}
+}
+
+// TestUntold: where processes answer that they do not have the consumer, the number stays for ever, and the answer says of what.
+func TestUntold(t *testing.T) {
+	wrong := replicas.Need(replicas.Figures{Backlog: 1e6, Without: 2}, replicas.Settings{Drain: time.Minute})
+	if wrong.Reason != replicas.Unmeasured || !strings.Contains(wrong.Why, "2 of the addresses asked answer 404") {
+		t.Errorf("two do not have the consumer: %+v", wrong)
+	}
+	beside := replicas.Need(replicas.Figures{Backlog: 1e6, Members: 1, Without: 2}, replicas.Settings{Drain: time.Minute})
+	if strings.Contains(beside.Why, "404") {
+		t.Errorf("another one has it: %+v", beside)
 	}
 }
 

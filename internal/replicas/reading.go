@@ -32,6 +32,8 @@ type Members struct {
 	// There is how many there are; -1: unknown. Of these, some may not have told about themselves.
 	There int
 	Told  []Process
+	// Without is how many answered that they do not have the consumer. They are not There.
+	Without int
 }
 
 // A Process is what one tells of itself.

@@ -153,6 +153,8 @@ type Figures struct {
 	// Members is how many processes there are; -1: unknown. Paused: one is.
 	Members int
 	Paused  bool
+	// Without is how many of those asked do not have the consumer.
+	Without int
 	// Open: a circuit breaker of one is not closed.
 	Open bool
 	// Each is how many messages a second one process can do, by what they tell of themselves; 0: unknown.
@@ -173,7 +175,7 @@ func (t *Tracker) Figures() Figures {
 		Proved: t.proof.each,
 	}
 	if m := t.last.Members; m != nil {
-		f.Members, f.Open = m.There, t.open()
+		f.Members, f.Without, f.Open = m.There, m.Without, t.open()
 		f.Paused = slices.ContainsFunc(m.Told, func(p Process) bool { return p.Paused })
 	}
 	if len(t.samples) > 1 {
