@@ -17,7 +17,8 @@ type Publisher interface {
 	Close(ctx context.Context) error
 }
 
-// A Wrapper is a Publisher around another one. It forwards what that one can (Destinations).
+// A Wrapper is a Publisher around another one. It forwards what that one can (Destinations): a struct that embeds only the
+// Publisher has lost that, and without Unwrap and Prepare nobody knows to which cluster it goes.
 type Wrapper interface {
 	Publisher
 	// Unwrap returns the one inside.

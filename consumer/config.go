@@ -172,7 +172,10 @@ type Backoff struct {
 
 // DeadLetter says where messages go that are given up: published and confirmed first, acked afterwards.
 type DeadLetter struct {
-	// Publisher writes them; of the same broker or another. The caller closes it. Required.
+	// Publisher writes them; of the same broker or another. One of your own around another, for headers that a tool of yours reads,
+	// is to be a broker.Wrapper and a broker.Destinations: else letters are in no transaction, and neither the look for the topic at
+	// the start nor the check that the consumer does not read it is made. The example (OwnHeaders) is one. The caller closes it.
+	// Required.
 	Publisher broker.Publisher `yaml:"-"`
 	// Topic (or subject) to publish to, where no route says otherwise. Required.
 	Topic string `yaml:"to"`

@@ -52,6 +52,40 @@ func TestEmittingBeforeTheAckIsNoWarning(t *testing.T) {
 	}
 }
 
+// A publisher of dead letters that the source does not know, such as a wrapper that is no broker.Wrapper, takes them out of the
+// transactions: that is told of.
+func TestLettersBeforeTheAckAreToldOf(t *testing.T) {
+	for name, want := range map[string]struct {
+		wrap func(p *membroker.Publisher) broker.Publisher
+		told bool
+	}{
+		"the broker's own": {func(p *membroker.Publisher) broker.Publisher { return p }, false},
+		"a wrapper":        {func(p *membroker.Publisher) broker.Publisher { return oldTool{p} }, false},
+		"no wrapper":       {func(p *membroker.Publisher) broker.Publisher { return struct{ broker.Publisher }{p} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Atomic: true})
+				r := start(t, b, consumer.Config{
+					DeadLetter: &consumer.DeadLetter{Publisher: want.wrap(b.Publisher()), Topic: "dead"},
+					Handler:    func(context.Context, *consumer.Message) error { return nil },
+				})
+				time.Sleep(time.Second)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				told := false
+				for _, e := range eventsOf[consumer.SourceEvent](r.journal) {
+					told = told || e.Kind == broker.Notice && strings.Contains(e.Err.Error(), "dead letters are published before the ack")
+				}
+				if told != want.told {
+					t.Errorf("a notice: %t, want %t", told, want.told)
+				}
+			})
+		})
+	}
+}
+
 // Who cannot emit is told why, and what to do.
 func TestEmitWithoutTransactions(t *testing.T) {
 	err := consumer.Emit(t.Context(), broker.Outgoing{Topic: "out"})

@@ -104,6 +104,9 @@ func (c *Consumer) openFeed(ctx context.Context, f *feed, all *muster) error {
 	if f.emitter != nil && !f.carries(nil) {
 		observe(broker.Event{Kind: broker.Notice, Err: errEmitsBefore})
 	}
+	if l := c.cfg.DeadLetter; f.emitter != nil && l != nil && !f.carries(l.Publisher) {
+		observe(broker.Event{Kind: broker.Notice, Err: errLettersBefore})
+	}
 	if c.cfg.ordered() && !f.retries && !t.Ordered {
 		observe(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: order is %s", errOrderHere, c.cfg.Order)})
 	}
@@ -146,6 +149,10 @@ var errRetriesAtOnce = errors.New("Retry.Topics.Source can hold no claim (broker
 // errEmitsBefore is told at start where outputs could be part of the ack, and are not.
 var errEmitsBefore = errors.New("consumer: the source is transactional and Output goes to another cluster: outputs are " +
 	"published before the ack and not with it, at least once")
+
+// errLettersBefore is the same of dead letters.
+var errLettersBefore = errors.New("consumer: the source is transactional and DeadLetter.Publisher goes to another cluster, " +
+	"or wraps one and is no broker.Wrapper: dead letters are published before the ack and not with it, at least once")
 
 var errOrderHere = errors.New("consumer: the order holds within this process only: " +
 	"its source lets several processes share messages")
