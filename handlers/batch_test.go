@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -262,3 +263,24 @@ func TestBatchRefusedTooLate(t *testing.T) {
 		}
 	}
 }
+
+// TestLogBatchThatCannotWrite: those of a batch whose events were not written are tried again, and no others.
+func TestLogBatchThatCannotWrite(t *testing.T) {
+	disk := &fullDisk{}
+	log := zerolog.New(disk)
+	s := &handlers.Setup{Logger: &log, LogWriter: writerFunc(func(p []byte) (int, error) {
+		disk.full = bytes.Contains(p, []byte("two"))
+		return disk.Write(p)
+	})}
+	h, err := handlers.Default().BuildBatch("log", s, handlers.NewOptions(map[string]any{"payload": true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := verdicts(h, "one", "two", "three"); !slices.Equal(got, []string{"acked", "retry", "acked"}) {
+		t.Errorf("outcomes %q", got)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

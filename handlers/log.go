@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
+	"sync"
 
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/rs/zerolog"
@@ -22,6 +25,11 @@ type LogConfig struct {
 	Headers []string `yaml:"headers"`
 	// MaxBytes is how much of a payload, a key and a header's value is written. Defaults to 1024.
 	MaxBytes int `yaml:"max_bytes"`
+	// Writer gets the events in place of the logger's own writer, and its error is the message's: what could not be written, with
+	// the disk full or the pipe closed, is not acked but tried again. Give it the writer that the logger was made with. It is called
+	// by several goroutines at once, as that one is. Defaults to the logger's own, whose errors zerolog tells to nobody but its
+	// ErrorHandler: the message is acked all the same.
+	Writer io.Writer `yaml:"-"`
 }
 
 // DefaultLogConfig returns the defaults.
@@ -40,30 +48,31 @@ func (c LogConfig) validate() (errs OptionErrors) {
 }
 
 // Log returns a handler that writes one event for each message and acks it: event "message" with topic, partition, offset, id,
-// attempt, key_bytes, bytes and sha256 (of the payload, the first 16 hex digits). What a message brings is escaped.
+// attempt, key_bytes, bytes and sha256 (of the payload, the first 16 hex digits). What a message brings is escaped. Set the
+// config's Writer, or what cannot be written is acked.
 func Log(log zerolog.Logger, c LogConfig) (consumer.Handler, error) {
-	if err := c.validate().err(); err != nil {
-		return nil, err
-	}
-	level, err := zerolog.ParseLevel(c.Level)
+	w, err := newMessageLog(log, c)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, m *consumer.Message) error {
-		if e := log.WithLevel(level); e.Enabled() {
-			c.fields(e.Ctx(ctx), m).Send()
-		}
-		return nil
-	}, nil
+	return func(ctx context.Context, m *consumer.Message) error { return w.write(ctx, m, 0) }, nil
 }
 
 // LogFactory makes Log from options, with the Setup's logger.
 func LogFactory(s *Setup, o Options) (consumer.Handler, error) {
-	c := DefaultLogConfig()
-	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
+	c, err := s.logConfig(o)
+	if err != nil {
 		return nil, err
 	}
 	return Log(s.named(), c)
+}
+
+// logConfig is what the options say, with the Setup's writer.
+func (s *Setup) logConfig(o Options) (LogConfig, error) {
+	c := DefaultLogConfig()
+	err := decodeChecked(o, &c, func() OptionErrors { return c.validate() })
+	c.Writer = s.LogWriter
+	return c, err
 }
 
 // named is the logger with the consumer's name.
@@ -75,25 +84,89 @@ func (s *Setup) named() zerolog.Logger {
 	return log
 }
 
-// LogBatchFactory makes a batch handler that writes the events of Log, each with batch, how many messages the batch has.
+// LogBatchFactory makes a batch handler that writes the events of Log, each with batch, how many messages the batch has. Those
+// that could not be written are tried again, and the others acked.
 func LogBatchFactory(s *Setup, o Options) (consumer.BatchHandler, error) {
-	c := DefaultLogConfig()
-	if err := decodeChecked(o, &c, func() OptionErrors { return c.validate() }); err != nil {
+	c, err := s.logConfig(o)
+	if err != nil {
 		return nil, err
 	}
-	log := s.named()
-	level, err := zerolog.ParseLevel(c.Level)
+	w, err := newMessageLog(s.named(), c)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, ms []*consumer.Message) error {
-		for _, m := range ms {
-			if e := log.WithLevel(level); e.Enabled() {
-				c.fields(e.Ctx(ctx), m).Int("batch", len(ms)).Send()
-			}
+		errs, failed := make([]error, len(ms)), false
+		for i, m := range ms {
+			errs[i] = w.write(ctx, m, len(ms))
+			failed = failed || errs[i] != nil
+		}
+		if failed {
+			return &consumer.BatchError{Errs: errs}
 		}
 		return nil
 	}, nil
+}
+
+// A messageLog writes events of messages, and says which of them could not be written.
+type messageLog struct {
+	c     LogConfig
+	level zerolog.Level
+	pens  sync.Pool // of *pen
+}
+
+func newMessageLog(log zerolog.Logger, c LogConfig) (*messageLog, error) {
+	if err := c.validate().err(); err != nil {
+		return nil, err
+	}
+	level, err := zerolog.ParseLevel(c.Level)
+	if err != nil {
+		return nil, err
+	}
+	l := &messageLog{c: c, level: level}
+	l.pens.New = func() any {
+		p := &pen{log: log}
+		if c.Writer != nil {
+			p.out = zerolog.MultiLevelWriter(c.Writer)
+			p.log = log.Output(p)
+		}
+		return p
+	}
+	return l, nil
+}
+
+// write writes the event of m; of a batch with its size, else 0.
+func (l *messageLog) write(ctx context.Context, m *consumer.Message, batch int) error {
+	p, _ := l.pens.Get().(*pen)
+	defer l.pens.Put(p)
+	e := p.log.WithLevel(l.level)
+	if !e.Enabled() {
+		return nil
+	}
+	e = l.c.fields(e.Ctx(ctx), m)
+	if batch > 0 {
+		e = e.Int("batch", batch)
+	}
+	p.err = nil
+	e.Send()
+	if p.err != nil {
+		return fmt.Errorf("writing the message's event: %w", p.err)
+	}
+	return nil
+}
+
+// A pen is a logger for one goroutine at a time, and remembers what its last write came to: zerolog tells that to nobody.
+type pen struct {
+	log zerolog.Logger
+	out zerolog.LevelWriter
+	err error
+}
+
+func (p *pen) Write(b []byte) (int, error) { return p.WriteLevel(zerolog.NoLevel, b) }
+
+func (p *pen) WriteLevel(level zerolog.Level, b []byte) (n int, err error) {
+	n, p.err = p.out.WriteLevel(level, b)
+	return n, p.err
 }
 
 func (c LogConfig) fields(e *zerolog.Event, m *consumer.Message) *zerolog.Event {

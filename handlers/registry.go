@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ type Setup struct {
 	Group string
 	// Logger is what the log handler writes to. Defaults to one that writes nothing.
 	Logger *zerolog.Logger
+	// LogWriter is the writer that Logger was made with: with it a message whose event could not be written is not acked, but tried
+	// again (LogConfig.Writer). Defaults to none: what could not be written is acked.
+	LogWriter io.Writer
 	// Publisher serves the publish handler; the caller closes it. Nil: publish is refused.
 	Publisher broker.Publisher
 	// Topics are the topics or subjects that the consumer reads, wildcards included, so that publish can refuse to feed its own

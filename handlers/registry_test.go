@@ -312,3 +312,36 @@ func TestDefaultTimeoutIsBelowTheConsumers(t *testing.T) {
 		t.Errorf("%v, the context: %v", err, ctx.Err())
 	}
 }
+
+// A fullDisk takes nothing while it is full.
+type fullDisk struct {
+	bytes.Buffer
+	full bool
+}
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	if d.full {
+		return 0, errDiskFull
+	}
+	return d.Buffer.Write(p)
+}
+
+var errDiskFull = errors.New("no space left on device")
+
+// TestLogThatCannotWrite: a message whose event was not written is tried again, and not acked.
+func TestLogThatCannotWrite(t *testing.T) {
+	disk := &fullDisk{full: true}
+	log := zerolog.New(disk)
+	s := &handlers.Setup{Logger: &log, LogWriter: disk, Consumer: "c1"}
+	h, err := handlers.Default().Build("log", s, handlers.NewOptions(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h(t.Context(), message("orders", "a")); !errors.Is(err, errDiskFull) || consumer.IsPermanent(err) {
+		t.Errorf("with the disk full it says %v", err)
+	}
+	disk.full = false
+	if err := h(t.Context(), message("orders", "a")); err != nil || strings.Count(disk.String(), `"consumer":"c1"`) != 1 {
+		t.Errorf("it says %v and wrote %q", err, disk.String())
+	}
+}

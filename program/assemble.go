@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -25,6 +26,7 @@ type assembly struct {
 	doc     *config.Document
 	parts   Parts
 	log     zerolog.Logger
+	lines   io.Writer // that log writes to; nil: not known
 	members []*member
 	embeds  bool     // the embedded server is needed
 	streams []stream // that it has
@@ -35,10 +37,10 @@ type assembly struct {
 	halt context.CancelCauseFunc
 }
 
-// assemble makes everything; what is wrong is added to the document's findings. halt may be called from the handlers, at any
-// time.
-func assemble(doc *config.Document, parts Parts, log zerolog.Logger, halt context.CancelCauseFunc) *assembly {
-	a := &assembly{doc: doc, parts: parts, log: log, halt: halt, page: newPage(doc)}
+// assemble makes everything; what is wrong is added to the document's findings. lines is the writer that log writes to; nil: not
+// known. halt may be called from the handlers, at any time.
+func assemble(doc *config.Document, parts Parts, log zerolog.Logger, lines io.Writer, halt context.CancelCauseFunc) *assembly {
+	a := &assembly{doc: doc, parts: parts, log: log, lines: lines, halt: halt, page: newPage(doc)}
 	registry, err := parts.metrics()
 	if err != nil { // MainWith has looked at them
 		doc.Find("", "%v", err)

@@ -57,7 +57,7 @@ func assembleNamed(cmd *cobra.Command, name string, p Parts) (*assembly, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := assemble(doc, p, zerolog.Nop(), context.CancelCauseFunc(func(error) {}))
+	a := assemble(doc, p, zerolog.Nop(), nil, context.CancelCauseFunc(func(error) {}))
 	return a, errors.Join(doc.Err(), a.close())
 }
 

@@ -39,7 +39,7 @@ func TestCopiesOfTwoGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := assemble(doc, Parts{}.withDefaults(), zerolog.Nop(), func(error) {})
+		a := assemble(doc, Parts{}.withDefaults(), zerolog.Nop(), nil, func(error) {})
 		if err := doc.Err(); err != nil {
 			t.Fatal(err)
 		}

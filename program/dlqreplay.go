@@ -202,7 +202,8 @@ func (d *dlqReplay) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 	stderr io.Writer) (handle func(context.Context, *broker.Message) error, end func(), err error) {
 	ctx, halt := context.WithCancelCause(ctx)
-	a := assemble(box.doc, d.parts, newLogger(box.doc.File.Log, stderr), halt)
+	lines := logWriter(box.doc.File.Log, stderr)
+	a := assemble(box.doc, d.parts, loggerTo(box.doc.File.Log, lines), lines, halt)
 	end = func() { halt(nil); _ = a.close() }
 	if err := box.doc.Err(); err != nil {
 		end()

@@ -11,16 +11,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logger is the parts' own, or else the file's.
-func (p Parts) logger(c config.Log, w io.Writer) zerolog.Logger {
+// logger is the parts' own, or else the file's, and the writer that it writes to; nil: who made the parts' own knows it.
+func (p Parts) logger(c config.Log, w io.Writer) (zerolog.Logger, io.Writer) {
 	if p.Logger != nil {
-		return p.Logger.Hook(zerolog.HookFunc(tracing.LogHook))
+		return p.Logger.Hook(zerolog.HookFunc(tracing.LogHook)), nil
 	}
-	return newLogger(c, w)
+	w = logWriter(c, w)
+	return loggerTo(c, w), w
 }
 
 // newLogger writes JSON, one event a line; for people at a terminal, text. The configuration was checked.
-func newLogger(c config.Log, w io.Writer) zerolog.Logger {
+func newLogger(c config.Log, w io.Writer) zerolog.Logger { return loggerTo(c, logWriter(c, w)) }
+
+// logWriter takes a logger's events, and writes them as the configuration says.
+func logWriter(c config.Log, w io.Writer) io.Writer {
 	format := c.Format
 	if format == "" || format == "auto" {
 		format = "json"
@@ -29,15 +33,18 @@ func newLogger(c config.Log, w io.Writer) zerolog.Logger {
 		}
 	}
 	if format == "console" {
-		w = zerolog.ConsoleWriter{
+		return zerolog.ConsoleWriter{
 			// what happened comes first, the figures after it
 			Out: raw(w), FormatPrepare: visibleEvent, TimeFormat: "15:04:05.000", NoColor: !isTerminal(w),
 			PartsOrder:    []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, eventField, zerolog.MessageFieldName},
 			FieldsExclude: []string{eventField},
 		}
-	} else {
-		w = visible{out: raw(w)}
 	}
+	return visible{out: raw(w)}
+}
+
+// loggerTo is the logger of a logWriter.
+func loggerTo(c config.Log, w io.Writer) zerolog.Logger {
 	level := zerolog.InfoLevel
 	if c.Level != "" {
 		level, _ = zerolog.ParseLevel(c.Level)

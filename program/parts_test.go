@@ -296,7 +296,7 @@ func TestTimeOfBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := assemble(doc, parts, zerolog.Nop(), func(error) {})
+	a := assemble(doc, parts, zerolog.Nop(), nil, func(error) {})
 	if err := errors.Join(doc.Err(), a.close()); err != nil {
 		t.Fatal(err)
 	}

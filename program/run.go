@@ -61,11 +61,11 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 		return usageError{err}
 	}
 	writeOn(ctx)
-	log := p.logger(doc.File.Log, stderr)
+	log, lines := p.logger(doc.File.Log, stderr)
 	defer adoptLog(log)()
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
-	a := assemble(doc, p, log, halt)
+	a := assemble(doc, p, log, lines, halt)
 	if err := doc.Err(); err != nil {
 		return usageError{errors.Join(err, a.close())}
 	}
