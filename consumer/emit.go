@@ -38,9 +38,11 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 // A handler that knows its message from an earlier run, by package inbox or a table of its own, emits again before it returns
 // nil. That run's outputs may not be there: the database was committed, and then the publish failed, or the process died.
 //
-// ctx is the handler's, or made of it. An error means that nothing was emitted, and should be returned by the handler: an output
-// that the broker would never store (it wraps broker.ErrRefused, and is Permanent but in a batch), ErrCannotEmit, or a call that
-// is over. It does not wait for the network. Emit may be called any number of times, by several goroutines, until the handler
+// ctx is the handler's, or made of it. An error means that nothing of this call was emitted: an output that the broker would
+// never store (it wraps broker.ErrRefused, and is Permanent but in a batch), ErrCannotEmit, or a call that is over. Return it. A
+// handler that returns nil all the same has dealt with it, by emitting something smaller for example: its message is acked, and
+// what was not emitted is nowhere. What Config.Output cannot publish afterwards is a failure of the message by itself. Emit does
+// not wait for the network. Emit may be called any number of times, by several goroutines, until the handler
 // returns; the order of calls is that of the outputs. Their bytes are not copied, and must not be written to afterwards.
 //
 // A goroutine that outlives the handler must not emit. The context is that of the worker's next message by then, and what is

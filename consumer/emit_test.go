@@ -353,3 +353,26 @@ func TestEmitThroughRetryTopic(t *testing.T) {
 		wantOut(t, b, want...)
 	})
 }
+
+// TestEmitAgainWhatWasRefused: a handler that deals with a refusal, by emitting something else, has its message acked with that;
+// nothing of the call that was refused is stored.
+func TestEmitAgainWhatWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Atomic: true, MaxMessageBytes: 1000})
+		produce(t, b, 1)
+		r := start(t, b, consumer.Config{Handler: func(ctx context.Context, _ *consumer.Message) error {
+			small := broker.Outgoing{Topic: "out", Value: []byte("small")}
+			large := broker.Outgoing{Topic: "out", Value: make([]byte, 2000)}
+			if err := consumer.Emit(ctx, small, large); !errors.Is(err, broker.ErrRefused) {
+				t.Errorf("emitting what is too large: %v", err)
+			}
+			return consumer.Emit(ctx, broker.Outgoing{Topic: "out", Value: []byte("where the large one is")})
+		}})
+		time.Sleep(time.Minute)
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantOut(t, b, "where the large one is")
+	})
+}
