@@ -9,6 +9,11 @@ import (
 //
 // Its bytes are never written again, so a handler may keep them and the message itself. They usually lie in a fetch buffer
 // of up to several MiB that lives as long as any of them: keep a [Message.Clone] where that matters.
+//
+// A handler reads the message and leaves it as it is: it is handed over again after a failure, and published as a dead letter,
+// with whatever stands in it then, for nothing is copied before a call. To hand on another payload, as a middleware does that
+// decompresses or decrypts, copy the struct, set the copy's Value, and hand that on; to change bytes in place, take a
+// [Message.Clone]. append(m.Value, ...) writes into no other message.
 type Message struct {
 	// Topic is the Kafka topic or the NATS subject.
 	Topic string

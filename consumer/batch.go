@@ -9,7 +9,7 @@ import (
 
 // A BatchHandler handles several messages of one claim (on Kafka: of one partition) at once, in the order in which they came. nil
 // acks all of them; an error retries all, or decides as a Handler's would; a *BatchError decides for each. ctx is as a Handler's,
-// and Timeout is for the whole call. ms may be kept.
+// and Timeout is for the whole call. ms may be kept, and each message is left as it is, as by a Handler.
 type BatchHandler func(ctx context.Context, ms []*Message) error
 
 // A BatchMiddleware wraps a BatchHandler. It sees the call only: what becomes of the messages is decided by the engine

@@ -20,10 +20,16 @@ type Message = broker.Message
 // a row, so it does not end when the handler returns: whatever the handler starts, it stops itself. An error returned because the
 // claim was lost or the process stops is not counted as an attempt.
 //
-// Handlers run concurrently, each call in one goroutine. m and its bytes may be kept after the return.
+// Handlers run concurrently, each call in one goroutine. m and its bytes may be kept after the return, and must not be changed,
+// neither m's fields nor the bytes: the next attempt, or the dead letter, has what the handler left in them (see broker.Message).
 type Handler func(ctx context.Context, m *Message) error
 
-// A Middleware wraps a Handler. It sees the call only: what becomes of the message is decided by the engine afterwards.
+// A Middleware wraps a Handler. It sees the call only: what becomes of the message is decided by the engine afterwards. One that
+// hands on another payload or key hands on a copy:
+//
+//	plain := *m
+//	plain.Value = unpacked
+//	return next(ctx, &plain)
 type Middleware func(Handler) Handler
 
 // Chain makes one Middleware of several; the first is the outermost: Chain(a, b)(h) is a(b(h)).

@@ -12,7 +12,7 @@ import (
 )
 
 // payloads proves that keys, values and headers arrive as they were produced: empty, nil where the broker can tell, binary,
-// repeated keys in their order, compared exactly.
+// repeated keys in their order, compared exactly; and that who appends to those of one message writes into no other.
 func payloads(w *world) {
 	binary := []byte{0, 1, 0xff, '\r', '\n', 0xfe, 0}
 	want := make(map[string]broker.Outgoing)
@@ -36,6 +36,7 @@ func payloads(w *world) {
 	for range ms {
 		msg := m.take(1)[0]
 		comparison{w, w.h}.same(msg, want[id(msg)])
+		appendTo(msg)
 		m.mustAck(msg)
 	}
 	w.produce(0, 1) // without headers
@@ -46,6 +47,16 @@ func payloads(w *world) {
 	m.mustAck(bare)
 	w.settled()
 	w.handledOnce()
+}
+
+// appendTo appends to all bytes of a message, as a handler may: it must not write into what lies behind them, which the next
+// messages may be.
+func appendTo(m *broker.Message) {
+	more := bytes.Repeat([]byte{0xaa}, 64)
+	_, _ = append(m.Key, more...), append(m.Value, more...)
+	for _, v := range m.Headers.All() {
+		_ = append(v, more...)
+	}
 }
 
 // A comparison is of what was handed out with what was produced, as far as the broker keeps it.
