@@ -46,20 +46,28 @@ func warned(t *testing.T, ev *events, words string) {
 	})
 }
 
-// A right that is taken away takes the subscriptions with it, and the server does not bring them back with the right. The source
-// does, by a new connection.
-func TestAnswersThatWereNotAllowedForAWhile(t *testing.T) {
-	t.Parallel()
+// deafSource is a source whose right to its answers was taken away after its first message, until cured.
+func deafSource(t *testing.T, reconnectWait time.Duration) (ts *testServer, a *admin, s *opened, cured func()) {
+	t.Helper()
 	ts, deaf, cured := serveFew(t)
-	a := ts.admin(nats.UserInfo("all", "word"))
+	a = ts.admin(nats.UserInfo("all", "word"))
 	a.stream()
 	a.publish(1, 1)
 	cfg := config(ts.url())
 	cfg.User, cfg.Password, cfg.Poll = "few", broker.NewSecret("word"), 100*time.Millisecond
-	s := open(t, cfg)
+	cfg.ReconnectWait = reconnectWait
+	s = open(t, cfg)
 	ack(t, s, receive(t, s, 1)...)
 	deaf("_INBOX.>")
 	warned(t, s.events, "Subscription to")
+	return ts, a, s, cured
+}
+
+// A right that is taken away takes the subscriptions with it, and the server does not bring them back with the right. The source
+// does, by a new connection.
+func TestAnswersThatWereNotAllowedForAWhile(t *testing.T) {
+	t.Parallel()
+	_, a, s, cured := deafSource(t, 0)
 	cured()
 	a.publish(2, 2)
 	ack(t, s, receive(t, s, 1)...)
@@ -194,17 +202,7 @@ func TestServerThatConfirmsNothingIsLeft(t *testing.T) {
 // try of its own.
 func TestAnswersThatWereNotAllowedOverALostConnection(t *testing.T) {
 	t.Parallel()
-	ts, deaf, cured := serveFew(t)
-	a := ts.admin(nats.UserInfo("all", "word"))
-	a.stream()
-	a.publish(1, 1)
-	cfg := config(ts.url())
-	cfg.User, cfg.Password, cfg.Poll = "few", broker.NewSecret("word"), 100*time.Millisecond
-	cfg.ReconnectWait = 10 * time.Millisecond
-	s := open(t, cfg)
-	ack(t, s, receive(t, s, 1)...)
-	deaf("_INBOX.>")
-	warned(t, s.events, "Subscription to")
+	ts, a, s, cured := deafSource(t, 10*time.Millisecond)
 	few := func() (id, subs uint64) {
 		for _, c := range must(ts.srv.Connz(&server.ConnzOptions{Username: true})).Conns {
 			if c.AuthorizedUser == "few" {
