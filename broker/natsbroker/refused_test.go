@@ -14,7 +14,8 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 )
 
-// reload has the server take other settings while it runs.
+// reload has the server take other settings while it runs. Not for settings that refuse a connection there is: the server
+// tells of that with counts that it reads without their lock, which the race detector sees. What refuses is a restart's.
 func (ts *testServer) reload(change func(*server.Options)) {
 	ts.t.Helper()
 	opts := ts.opts.Clone()

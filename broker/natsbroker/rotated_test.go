@@ -58,7 +58,9 @@ func TestLoginThatIsReplaced(t *testing.T) {
 			s := open(t, ts.as(tc.login(kept)))
 			a.publish(1, 1)
 			ack(t, s, receive(t, s, 1)...)
-			ts.reload(func(o *server.Options) { tc.server(o, next) })
+			ts.down()
+			tc.server(ts.opts, next)
+			ts.up()
 			told(t, s.events, "authorization")
 			if err := os.Remove(kept); err != nil {
 				t.Fatal(err)
