@@ -12,14 +12,14 @@ import (
 // Each phase and event: what follows. What is not listed leaves the phase as it is.
 func TestTransactionPhases(t *testing.T) {
 	const s, i, u, b, x, d = txnStranger, txnIdle, txnUnderWay, txnBroken, txnUnclear, txnSettled
-	table := map[txnPhase][6]txnPhase{
-		//  named begun failed ended unanswered told
-		s: {i, s, s, s, s, s},
-		i: {i, u, i, i, i, i},
-		u: {u, u, b, i, x, u},
-		b: {i, b, b, b, b, b},
-		x: {d, x, x, x, x, x},
-		d: {d, d, d, d, d, i},
+	table := map[txnPhase][7]txnPhase{
+		//  named begun failed ended unanswered confirmed told
+		s: {i, s, s, s, s, s, s},
+		i: {i, u, i, i, i, i, i},
+		u: {u, u, b, i, x, u, u},
+		b: {i, b, b, b, b, b, b},
+		x: {d, x, x, x, x, b, x},
+		d: {d, d, d, d, d, d, i},
 	}
 	for p, row := range table {
 		for e, want := range row {
@@ -41,53 +41,94 @@ type modelBroker struct {
 	rnd      *rand.Rand
 	open     []int // what the open transaction has
 	stored   []int
-	offset   int // committed
+	offset   int // committed, or what a stranger has put there
 	offsetTo int // in the open transaction
 	isOpen   bool
+	ended    bool // the last transaction under this name was committed
+	copies   int  // of an end that are under way yet
 }
 
 func (b *modelBroker) arrives() bool { return b.rnd.IntN(4) > 0 }
 
-// TestTransactionModel drives the phases against a coordinator that loses one request in four and one answer in four: each
-// output is stored once, in order, whatever is lost.
+// end commits what is open, and says yes to what is committed already.
+func (b *modelBroker) end() (ok bool) {
+	if b.isOpen {
+		b.stored, b.offset, b.open, b.isOpen, b.ended = append(b.stored, b.open...), b.offsetTo, nil, false, true
+	}
+	return b.ended
+}
+
+// add takes an output into the transaction. A copy of an end that was on its way may come behind it.
+func (b *modelBroker) add(o, upTo int) {
+	b.isOpen, b.ended, b.open, b.offsetTo = true, false, append(b.open, o), upTo
+	if b.copies > 0 && b.rnd.IntN(2) == 0 {
+		b.copies--
+		b.end()
+	}
+}
+
+// name aborts what is open, and lets nothing that was sent before it count.
+func (b *modelBroker) name() { b.open, b.isOpen, b.ended, b.copies = nil, false, false, 0 }
+
+// TestTransactionModel drives the phases against a coordinator that loses one request in four and one answer in four, or
+// delivers them late, and aborts what takes long; a stranger commits other offsets in between. Each output is stored once, in
+// order, whatever happens.
 func TestTransactionModel(t *testing.T) {
 	for seed := range uint64(300) {
 		b := &modelBroker{rnd: rand.New(rand.NewPCG(seed, 1))}
-		p, next := txnStranger, 0
+		p, next, upTo := txnStranger, 0, 0
 		const n = 200
 		for step := 0; next < n && step < 100_000; step++ {
 			switch {
+			case p == txnUnclear:
+				if b.isOpen && b.rnd.IntN(8) == 0 {
+					b.name() // it took too long
+				}
+				if b.rnd.IntN(8) == 0 {
+					b.offset = -1 // a stranger's
+				}
+				if !b.arrives() {
+					continue
+				}
+				switch ok := b.end(); {
+				case !b.arrives():
+				case ok:
+					p, next = p.after(txnConfirmed), upTo
+				default:
+					b.name()
+					p = p.after(txnNamed)
+				}
 			case p.needsName():
 				if !b.arrives() {
 					continue
 				}
-				b.open, b.isOpen = nil, false
+				b.name()
 				if b.arrives() {
 					p = p.after(txnNamed)
 				}
 			case p.isOpenQuestion():
 				if b.arrives() { // an answer is all that it takes
-					next = b.offset
+					if b.offset == upTo {
+						next = upTo
+					}
 					p = p.after(txnTold)
 				}
 			default:
-				p = p.after(txnBegun)
-				size := 1 + b.rnd.IntN(5)
-				for o := next; o < next+size; o++ {
+				p, upTo = p.after(txnBegun), next+1+b.rnd.IntN(5)
+				for o := next; o < upTo; o++ {
 					if b.arrives() {
-						b.isOpen, b.open, b.offsetTo = true, append(b.open, o), next+size
+						b.add(o, upTo)
 					}
 				}
-				if len(b.open) < size || !b.arrives() {
+				if len(b.open) < upTo-next || !b.arrives() {
 					p = p.after(txnFailed)
 					continue
 				}
-				if b.arrives() && b.isOpen {
-					b.stored, b.offset, b.open, b.isOpen = append(b.stored, b.open...), b.offsetTo, nil, false
-					if b.arrives() {
-						p, next = p.after(txnEnded), next+size
-						continue
-					}
+				if !b.arrives() {
+					b.copies++ // late, and not lost
+				} else if ok := b.end(); ok && b.arrives() {
+					p, next = p.after(txnEnded), upTo
+					continue
 				}
 				p = p.after(txnUnanswered)
 			}

@@ -105,15 +105,19 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 	return nil
 }
 
-// resolve finds out what became of a transaction whose end got no answer. witnesses are commitments of it that were never made
-// before: with outputs there is always one, for what was finished has grown. Where somebody else has a partition by now, and
-// has committed there, it is not ours to ask about any more; nobody needs the answer then. isGone says of topics whether they
-// were deleted.
+// resolve finds out what became of a transaction whose end got no answer, and asks for it once more first: see txnPhase.
+// witnesses are commitments of it that were never made before: with outputs there is always one, for what was finished has
+// grown. isGone says of topics whether they were deleted.
 func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGone func(topic string) bool) (txnFate, error) {
 	if err := x.enter(ctx); err != nil {
 		return fateAborted, err
 	}
 	defer x.leave()
+	if x.phase == txnUnclear {
+		if committed, err := x.endAgain(ctx); err != nil || committed {
+			return fateCommitted, err
+		}
+	}
 	if err := x.name(ctx); err != nil || !x.phase.isOpenQuestion() {
 		return fateAborted, err
 	}
@@ -437,6 +441,20 @@ func (x *transactor) commitOffsets(ctx context.Context, me memberID, cs []*commi
 	})
 }
 
+// endAgain says whether the transaction is committed by now. false: the coordinator refuses that for good, whatever for.
+func (x *transactor) endAgain(ctx context.Context) (committed bool, err error) {
+	err = insist(ctx, func() error { return x.end(ctx) })
+	switch code := codeOf(err); {
+	case err == nil:
+		x.phase = x.phase.after(txnConfirmed)
+		return true, nil
+	case code == 0, code == codeConcurrent, code.Temporary():
+		return false, err
+	}
+	return false, nil
+}
+
+// end commits the transaction. An error says nothing of what became of it.
 func (x *transactor) end(ctx context.Context) error {
 	r, err := x.to.ask(ctx, keyEndTxn, endTxnBody(x.to.id, x.by, true))
 	if err != nil {
