@@ -22,6 +22,20 @@ type network struct {
 	bad   map[int16]int   // how many of the next ones break their connection
 	deaf  map[int16]int   // how many of the next ones break it when their answer comes
 	late  map[int16]time.Duration
+	ends  bool // the next Produce is in a transaction whose end gets lost: see loseEnd
+}
+
+// loseEnd lets the answer to the end of the next transaction with outputs get lost, however often it is asked for, until foundEnd.
+// Nor is a new producer id to be had meanwhile.
+func (n *network) loseEnd() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ends = true
+}
+
+func (n *network) foundEnd() {
+	n.hearAll(keyEndTxn)
+	n.breakAt(keyInitProducerID, 0)
 }
 
 // delay lets each request of a kind take so much longer.
@@ -97,6 +111,10 @@ func (n *network) see(b []byte) (slow time.Duration, broken bool) {
 	}
 	key := int16(binary.BigEndian.Uint16(b[4:]))
 	n.count[key]++
+	if n.ends && key == keyProduce {
+		n.ends = false
+		n.deaf, n.bad = map[int16]int{keyEndTxn: 1 << 30}, map[int16]int{keyInitProducerID: 1 << 30}
+	}
 	broken = n.bad[key] > 0
 	if broken {
 		n.bad[key]--
