@@ -2,10 +2,13 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A book is what a source remembers of a partition that was lost to it, because nobody answered for a session or the group did
@@ -68,21 +71,57 @@ func (m *commitMemory) taken(c position) { m.known = append(m.known[:0], c) }
 type books struct {
 	mu   sync.Mutex
 	logs map[logKey]*book
+	left map[logKey]position // the last of our commits that was answered, of what was lost to us
+	// voids are topics of which the group has forgotten what was committed
+	voids *kit.Recent[topicID, bool]
 }
 
 // keep remembers a part that is fenced.
 func (x *books) keep(p *part) {
-	// exact: a transaction may be under way, and nobody knows what becomes of it
-	if p.epoch < 0 || len(p.known) == 0 || p.room == 0 || p.tr.exact {
+	if len(p.known) == 0 || p.known[0].offset < 0 {
 		return
 	}
-	snap := p.tr.snapshot(true) // it is no crash
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.logs == nil {
-		x.logs = make(map[logKey]*book)
+		x.logs, x.left, x.voids = make(map[logKey]*book), make(map[logKey]position), kit.NewRecent[topicID, bool](mostLearned)
 	}
+	was := p.known[0]
+	was.after = p.epoch + 1
+	x.left[p.logKey()] = was
+	// exact: a transaction may be under way, and nobody knows what becomes of it
+	if p.epoch < 0 || p.room == 0 || p.tr.exact {
+		return
+	}
+	snap := p.tr.snapshot(true) // it is no crash
 	x.logs[p.logKey()] = &book{progress: snap.progress, known: slices.Clone(p.known), epoch: p.epoch}
+}
+
+// errForgotten is why a partition that another member had begins anew.
+var errForgotten = errors.New("the group has no committed offset any more: its brokers lost it, or somebody deleted the group")
+
+// forgotten says whether the group has forgotten what was committed of a partition that begins, and where we left that: its
+// brokers lost it, or somebody deleted the group while it did not hear us. Had anybody gone on with the partition since,
+// something would be committed. That of another member's is known to that one alone. A topic without an id may be another one of
+// that name.
+func (x *books) forgotten(b *start, at position) (was position, ours, is bool) {
+	if at.offset >= 0 || b.reset != nil || b.remembered() != nil || b.added() || b.id.log() == 0 {
+		return at, false, false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.left == nil { // nothing was ever lost to us
+		return at, false, false
+	}
+	if was, ours = x.left[logKey{b.partitionID, b.id.log()}]; ours {
+		x.voids.Put(b.id, true)
+		return was, true, true
+	}
+	_, is = x.voids.Get(b.id)
+	for log := range x.left {
+		is = is || log.topic == b.topic && log.log == b.id.log()
+	}
+	return at, false, is
 }
 
 // of is the book of a partition that begins, where what is committed is as we left it.
@@ -101,6 +140,7 @@ func (x *books) end(p partitionID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	maps.DeleteFunc(x.logs, func(log logKey, _ *book) bool { return log.partitionID == p })
+	maps.DeleteFunc(x.left, func(log logKey, _ position) bool { return log.partitionID == p })
 }
 
 const keyOffsetForLeaderEpoch = 23

@@ -20,6 +20,7 @@ type start struct {
 	place
 	dispute  dispute
 	at       position // what is committed
+	lapsed   bool     // it is not any more: the group has forgotten it
 	epoch    int32    // with it; -1: none
 	progress progress
 	book     *book // what the progress was taken from, where it was none that is committed

@@ -94,14 +94,19 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 	if asked != nil {
 		return bs, asked
 	}
-	var known, fresh []*start
+	var known, fresh, forgotten []*start
 	unclear := make(map[int32][]*start)
 	for _, b := range led {
 		if e := answerOf(b, at); e != nil {
 			left, err = append(left, b), e
 			continue
 		}
-		switch b.read(at[b.partitionID]); {
+		pos, ours, lapsed := x.books.forgotten(b, at[b.partitionID])
+		if ours && !b.lapsed {
+			forgotten = append(forgotten, b)
+		}
+		b.lapsed = lapsed
+		switch b.read(pos); {
 		case b.disputed(x.atlas.looks()):
 			left, err = append(left, b), cmp.Or(err, fmt.Errorf("%s/%d: %w", b.topic, b.no, errDisputed))
 			signal(x.bells.find)
@@ -112,12 +117,16 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 				known = append(known, b)
 			}
 		default:
+			if lapsed && x.cfg.Start.At != "none" {
+				b.reset = fmt.Errorf("%s/%d: %w", b.topic, b.no, errForgotten)
+			}
 			unclear[b.leader] = append(unclear[b.leader], b)
 			if b.fresh() {
 				fresh = append(fresh, b)
 			}
 		}
 	}
+	x.tellForgotten(forgotten)
 	if !x.mayBegin(fresh) {
 		return nil, nil
 	}
@@ -142,6 +151,18 @@ func (x *starter) mayBegin(fresh []*start) bool {
 		x.note.events.Say(broker.Event{Kind: broker.Notice, Err: errors.New(line + ": " + x.cfg.Start.begins())})
 	}
 	return true
+}
+
+// tellForgotten tells of partitions that go on where we left them, for the group has forgotten that.
+func (x *starter) tellForgotten(bs []*start) {
+	by := make(map[string]int)
+	for _, b := range bs {
+		by[b.topic]++
+	}
+	for topic, n := range by {
+		x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("topic %s (%d of its partitions): %w; going on where we "+
+			"left it", topic, n, errForgotten)})
+	}
 }
 
 // positions reads what is committed.
