@@ -248,7 +248,7 @@ func (g *modern) mend(ctx context.Context, err error) error {
 	case code == kafka.UnknownMemberId && g.cfg.MemberID == "" && g.cfg.InstanceID == "":
 		g.lose(err, again, newMemberID())
 		return nil
-	case code == kafka.UnknownMemberId, code == fencedMemberEpoch:
+	case code == kafka.UnknownMemberId, code == fencedMemberEpoch, code == kafka.GroupIdNotFound && g.joined():
 		g.lose(err, again, g.m.id)
 		return nil
 	case code == kafka.GroupIdNotFound && !g.yields && !g.joined() && g.isForeign(ctx):

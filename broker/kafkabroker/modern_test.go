@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +119,33 @@ func TestStaleCommit(t *testing.T) {
 			t.Errorf("partition %d is committed by %v, want %d alone", no, by[int32(no)], at)
 		}
 	}
+}
+
+// TestGroupGone: a group of the consumer protocol is not there any more, for its brokers lost it. Its member does not wait for
+// the end of its session to join again: until then nothing of what it does could be committed.
+func TestGroupGone(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 2}, "consumer")
+	ts.lease = 10 * patience
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := ts.put(t, ts.topics[0], 0, 20)
+	eventually(t, "all is committed", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+	var joined atomic.Bool
+	ts.cluster.ControlKey(int16(kmsg.ConsumerGroupHeartbeat), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if req.(*kmsg.ConsumerGroupHeartbeatRequest).MemberEpoch == joinEpoch {
+			joined.Store(true)
+		}
+		if joined.Load() {
+			return nil, nil, false
+		}
+		answer := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
+		answer.ErrorCode = kerr.GroupIDNotFound.Code
+		return answer, nil, true
+	})
+	eventually(t, "it joins again", joined.Load)
+	want = append(want, ts.put(t, ts.topics[0], 20, 20)...)
+	eventually(t, "all is committed", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
 }
 
 // TestSlowJoin: over a network on which an answer takes longer than half a session, a member joins all the same (f20).
