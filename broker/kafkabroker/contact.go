@@ -20,7 +20,7 @@ type contact struct {
 
 // A line is a kind of exchanges without which there is no progress, however well all others are answered. While one fails, no
 // answer to something else is an Up: with a coordinator away, beside leaders that answer each fetch, Down and Up would be told in
-// turns. Each broker that partitions are asked of is one.
+// turns. Each broker that partitions are asked of is one, and each partition.
 type line any
 
 // A service is a line to the group's coordinator.
@@ -34,6 +34,9 @@ const (
 
 // A toBroker is the line to a broker that partitions are asked of.
 type toBroker int32
+
+// A toLog is the line to a partition, of which its broker may refuse to give anything, and answer all the same.
+type toLog partitionID
 
 // Broken are the lines on which the last exchange failed. Safe for concurrent use.
 type broken struct {
@@ -57,13 +60,13 @@ func (f *broken) none() bool {
 	return len(f.lines) == 0
 }
 
-// keep forgets the lines to all other brokers.
-func (f *broken) keep(nodes map[int32]bool) {
+// keep forgets the lines to all other brokers and partitions.
+func (f *broken) keep(asked map[line]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.lines, func(l line, _ bool) bool {
-		node, is := l.(toBroker)
-		return is && !nodes[int32(node)]
+		_, isService := l.(service)
+		return !isService && !asked[l]
 	})
 }
 
@@ -87,8 +90,8 @@ func (x contact) on(l line, began time.Time, err error) {
 // rests says that there is nothing to exchange on a line, so that nothing waits for it.
 func (x contact) rests(l line) { x.failing.set(l, false) }
 
-// asks says of which brokers partitions are asked. Nothing waits for the others.
-func (x contact) asks(nodes map[int32]bool) { x.failing.keep(nodes) }
+// asks says which partitions are asked for, and of which brokers. Nothing waits for the others.
+func (x contact) asks(lines map[line]bool) { x.failing.keep(lines) }
 
 // operated tells of a request that began at a time, unless we cut it off.
 func (x contact) operated(kind broker.OperationKind, began time.Time, err error) {

@@ -146,6 +146,36 @@ func TestLeaderlessBeginning(t *testing.T) {
 	eventually(t, "it begins", func() bool { return r.has([]string{"later"}) })
 }
 
+// TestRefusedPartitions: brokers refuse to give anything of a topic's partitions, for a right was taken away, while another topic
+// goes on. It is told as a Down, with its pauses, and not for each partition and fetch; and no Up before they give something
+// again.
+func TestRefusedPartitions(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, brokertest.Setup{Topics: 2, Partitions: 8, Lease: lasting}, "sticky")
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := append(ts.put(t, ts.topics[0], 0, 8), ts.put(t, ts.topics[1], 0, 8)...)
+	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+	h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets}, Topic: ts.topics[1],
+		Err: kerr.TopicAuthorizationFailed, Count: -1})
+	later := ts.put(t, ts.topics[1], 8, 8)
+	eventually(t, "it is told twice", func() bool {
+		ts.produce(t, 0, broker.Outgoing{Topic: ts.topics[0], Value: []byte("here")})
+		return len(slices.DeleteFunc(r.contact(), func(k broker.Kind) bool { return k == broker.Up })) == 2
+	})
+	if told := r.contact(); !slices.Equal(told, []broker.Kind{broker.Up, broker.Down, broker.Down}) {
+		t.Errorf("told %v, though a topic is refused", told)
+	}
+	if !r.has([]string{"here"}) {
+		t.Error("the other topic stands still")
+	}
+	if e, told := r.event(broker.Warning, ""); told {
+		t.Errorf("a warning, too: %v", e.Err)
+	}
+	h.Remove()
+	eventually(t, "it is up again", func() bool { told := r.contact(); return told[len(told)-1] == broker.Up })
+	eventually(t, "all messages came", func() bool { return r.has(later) })
+}
+
 // contact is what was told of it.
 func (r *runner) contact() (told []broker.Kind) {
 	r.mu.Lock()

@@ -30,6 +30,7 @@ func (x *fetcher) schedule() {
 func (x *fetcher) fly(f *flight) {
 	began := time.Now()
 	got, err := x.c.fetch(x.life.Context(), &f.req, x.cfg.MaxBatchBytes)
+	x.refused(f, got)
 	x.note.on(toBroker(f.req.node), began, err)
 	x.note.operated(broker.Fetch, began, refusedFetch(got, err))
 	if f.req.throttled > 0 { // it is as if the broker had taken so long to answer
@@ -41,6 +42,23 @@ func (x *fetcher) fly(f *flight) {
 	}
 	for leader, os := range outside {
 		x.life.Go(func() { x.find(leader, os) })
+	}
+}
+
+// refused takes note of partitions of which the broker gives nothing, and does not say that another one does.
+func (x *fetcher) refused(f *flight, got []fetched) {
+	asked := finder{n: len(f.req.wishes), of: func(i int) partitionID { return f.req.wishes[i].partitionID }}
+	well := x.note.failing.none()
+	for i := range got {
+		a, to := &got[i], asked.find(got[i].partitionID)
+		switch {
+		case to < 0, well && a.err == nil:
+		case a.err == nil, a.outside(), moved(a.err):
+			x.note.rests(toLog(a.partitionID))
+		default:
+			err := fmt.Errorf("fetching %s/%d at offset %d: %w", a.topic, a.no, f.req.wishes[to].offset, a.err)
+			x.note.on(toLog(a.partitionID), time.Time{}, err)
+		}
 	}
 }
 

@@ -319,8 +319,6 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		return
 	case a.err != nil:
 		p.retry(now.Add(20 * retryWait))
-		err := fmt.Errorf("fetching %s/%d at offset %d: %w", p.topic, p.no, p.pos, a.err)
-		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		return
 	}
 	p.end, p.endAt, p.away = a.end(!x.cfg.Uncommitted), now, absence{}

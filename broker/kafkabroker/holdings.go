@@ -332,18 +332,18 @@ func (h *holdings) unmeasured(now time.Time) []unknownEnd {
 	return h.flights.unmeasured(now)
 }
 
-// asked are the brokers that partitions are asked of, those too that are to begin.
-func (h *holdings) asked(at *atlas) map[int32]bool {
+// asked are the lines to partitions, and to brokers that partitions are asked of, those too that are to begin.
+func (h *holdings) asked(at *atlas) map[line]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	nodes := make(map[int32]bool)
+	lines := make(map[line]bool)
 	for _, p := range h.roster.turns {
-		nodes[p.node()], nodes[p.leader] = true, true
+		lines[toLog(p.partitionID)], lines[toBroker(p.node())], lines[toBroker(p.leader)] = true, true, true
 	}
 	for id := range h.roster.beginning {
-		nodes[at.of(id).leader] = true
+		lines[toBroker(at.of(id).leader)] = true
 	}
-	return nodes
+	return lines
 }
 
 func (h *holdings) measured(p *part, end int64, now time.Time) {
