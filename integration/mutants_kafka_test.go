@@ -5,8 +5,7 @@ package integration
 // kafkaMutants break the promises of the Kafka adapter. Their tests run on the in-process fake.
 var kafkaMutants = []mutant{
 	{"who gives up lets others use its delivery", "broker/kafkabroker/publisher.go",
-		"	d := p.senders.deliver(ms, which, topics)\n	return d, await(ctx, d)\n",
-		"	d := p.senders.deliver(ms, which, topics)\n	err = await(ctx, d)\n	if err != nil {\n		p.senders.free(d)\n	}\n	return d, err\n",
+		"	if err := await(ctx, d); err != nil {\n", "	if err := await(ctx, d); err != nil {\n		p.senders.free(d)\n",
 		"./broker/kafkabroker", "TestPublishesEndApart"},
 	{"a group that has forgotten where it was is a new one", "broker/kafkabroker/book.go",
 		"	if was, ours = x.left[logKey{b.partitionID, b.id.log()}]; ours {", "	if was, ours = x.left[logKey{b.partitionID, 0}]; ours {",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -33,15 +34,24 @@ func (x *fetcher) fly(f *flight) {
 	x.refused(f, got)
 	x.note.on(toBroker(f.req.node), began, err)
 	x.note.operated(broker.Fetch, began, refusedFetch(got, err))
-	if f.req.throttled > 0 { // it is as if the broker had taken so long to answer
-		pause(x.life.Context(), f.req.throttled)
-	}
+	x.throttled(f, got)
 	outside := make(map[int32][]outOfRange)
 	for _, o := range x.h.arrived(f, got, err, time.Now()) {
 		outside[o.leader] = append(outside[o.leader], o)
 	}
 	for leader, os := range outside {
 		x.life.Go(func() { x.find(leader, os) })
+	}
+}
+
+// throttled lets the time of a quota pass: it is as if the broker had taken so long to answer.
+func (x *fetcher) throttled(f *flight, got []fetched) {
+	empty := f.req.throttled > 0 && !slices.ContainsFunc(got, func(a fetched) bool { return len(a.records) > 0 })
+	if took, long := x.c.throttles.fetched(f.req.node, empty, time.Now()); long {
+		x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: broker %d, for %v", errDry, f.req.node, took)})
+	}
+	if f.req.throttled > 0 {
+		pause(x.life.Context(), f.req.throttled)
 	}
 }
 

@@ -238,7 +238,10 @@ func (p *Publisher) write(ctx context.Context, now time.Time, ms []broker.Outgoi
 		return d, await(ctx, d)
 	}
 	d := p.senders.deliver(ms, which, topics)
-	return d, await(ctx, d)
+	if err := await(ctx, d); err != nil {
+		return d, p.c.throttles.explain(err)
+	}
+	return d, nil
 }
 
 // explain finds out why there is no connection, which the Transport does not tell.

@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -39,6 +40,28 @@ func (q *request) throttled() time.Duration {
 type throttles struct {
 	mu    sync.Mutex
 	until map[int32]time.Time
+	dry   map[int32]*openEnded // brokers that give nothing, fetch after fetch, because of a quota
+}
+
+// errDry: all fetches come back empty, because of a quota. A fetch that comes while it is used up gets nothing at all, and what
+// is asked for otherwise, heartbeats among it, may use up all that there is of it.
+var errDry = errors.New("kafkabroker: nothing is read, for a broker holds us to a quota (consumer_byte_rate, request_percentage)")
+
+// fetched takes note of whether a fetch came back empty because of a quota, and says when that has gone on for too long.
+func (t *throttles) fetched(node int32, empty bool, now time.Time) (took time.Duration, long bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !empty {
+		delete(t.dry, node)
+		return 0, false
+	}
+	if t.dry == nil {
+		t.dry = make(map[int32]*openEnded)
+	}
+	if t.dry[node] == nil {
+		t.dry[node] = &openEnded{limit: unservedLimit}
+	}
+	return t.dry[node].seen(now)
 }
 
 // note takes what a broker has said.
@@ -66,6 +89,16 @@ func (t *throttles) left(node int32) time.Duration {
 		delete(t.until, node)
 	}
 	return max(d, 0)
+}
+
+// explain says for how long a quota lets things wait, where that is why they failed.
+func (t *throttles) explain(err error) error {
+	node, until := t.longest()
+	if wait := time.Until(until); wait > 0 {
+		return fmt.Errorf("%w: broker %d holds us to a quota (producer_byte_rate, request_percentage) for another %v", err, node,
+			wait.Round(time.Second))
+	}
+	return err
 }
 
 // longest is who takes nothing for longest, and until when; one that is over: all take something.

@@ -3,8 +3,11 @@ package kafkabroker
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -183,6 +186,52 @@ func TestThrottledFetch(t *testing.T) {
 				t.Errorf("%d fetches, want them to wait", n)
 			}
 		})
+	}
+}
+
+// TestDry: a quota under which each fetch comes back empty is told of after a minute, and again each time that it took twice as
+// long. One that lets something through is none of those.
+func TestDry(t *testing.T) {
+	var x throttles
+	now := time.Now()
+	var told []time.Duration
+	empty := func(from, to time.Duration) {
+		for at := from; at < to; at += time.Second {
+			if took, long := x.fetched(1, true, now.Add(at)); long {
+				told = append(told, took)
+			}
+		}
+	}
+	empty(0, 50*time.Second)
+	x.fetched(2, true, now)
+	x.fetched(1, false, now.Add(50*time.Second)) // something came
+	empty(51*time.Second, 400*time.Second)
+	if want := []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute}; !slices.Equal(told, want) {
+		t.Errorf("told after %v, want %v", told, want)
+	}
+}
+
+// TestThrottledPublisherSaysSo: who gives up waiting for a quota hears of it, and not only that the time is over.
+func TestThrottledPublisherSaysSo(t *testing.T) {
+	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1}, "sticky")
+	q := &quota{key: keyProduce, mute: time.Minute}
+	conf := ts.config(ts.net.link()).Connection
+	conf.dial = q.over(conf.dial)
+	p, err := NewPublisher(PublisherConfig{Connection: conf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func() { cancel(); _ = p.Close(ctx) }()
+	out := []broker.Outgoing{{Topic: ts.outputs, Value: []byte("v")}}
+	if err := p.Publish(ctx, out); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error)
+	go func() { failed <- p.Publish(ctx, out) }()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "quota") {
+		t.Errorf("it says %v", err)
 	}
 }
 
