@@ -212,8 +212,8 @@ func (x *committer) transact(life context.Context, ds []due, by map[memberID][]*
 	switch {
 	case errors.Is(err, errNotOurs): // what is still ours is collected again
 	case errors.As(err, &topic):
-		if topic.keyless && x.txn.dest.learnKeyed(life, topic.topic) {
-			x.h.takeBack(&x.txn.dest.keyed)
+		if topic.large || topic.keyless && x.txn.dest.learnKeyed(life, topic.topic) {
+			x.h.takeBack(&x.txn.dest.demands)
 		}
 		if topic.first {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})

@@ -15,7 +15,7 @@ import (
 )
 
 // destinations are the topics that outputs go to: how they are laid out, which of them cannot be written at the moment, and which
-// are written without compression, or in smaller batches. Not safe for concurrent use, but for keyed.
+// are written without compression, or in smaller batches. Not safe for concurrent use, but for demands.
 type destinations struct {
 	c       *cluster
 	layouts map[string]topic
@@ -23,7 +23,7 @@ type destinations struct {
 	blocks  map[string]*block         // topics that cannot be written
 	plain   *kit.Recent[string, bool] // topics that are written without compression; nil: all are
 	limits  *kit.Recent[string, int]  // how large batches of topics may be that found some too large
-	keyed   keyedTopics
+	demands demands
 	parts   partitioner
 }
 
@@ -46,8 +46,8 @@ type outputError struct {
 	topic string
 	first bool // it was not blocked before
 	err   error
-	// keyless: some that it refused had no key, and that may be why
-	keyless bool
+	// keyless: some that it refused had no key, and that may be why; large: it refused one that was too large by itself
+	keyless, large bool
 }
 
 func (e *outputError) Error() string {
@@ -204,17 +204,14 @@ func (d *destinations) limitOf(topic string) int {
 }
 
 // refused takes note of what a leader did not write: the topic waits, and goes on without compression, or in smaller batches,
-// where that may be why. One message that is too large by itself stays as it is. No topic waits for what is wrong with our
-// producer: the transaction is aborted, and the next one begins with another epoch.
+// where that may be why. One message that is too large by itself would wait for ever, and is refused from then on. No topic waits
+// for what is wrong with our producer: the transaction is aborted, and the next one begins with another epoch.
 func (d *destinations) refused(e *producedError) error {
 	if refusesProducer(e.err) {
 		return fmt.Errorf("writing outputs: %w", e.err)
 	}
-	if e.batch != nil && e.batch.n > 1 && isTooLarge(e.err) {
-		d.limits.Put(e.topic, e.batch.size/2)
-		err := d.block(e.topic, e.err)
-		d.pass(e.topic) // the next one may fit
-		return err
+	if e.batch != nil && isTooLarge(e.err) {
+		return d.tooLarge(e)
 	}
 	bare := e.batch != nil && e.batch.codec == 0
 	if d.plain != nil && refusesCompressed(e.err) {
@@ -222,6 +219,19 @@ func (d *destinations) refused(e *producedError) error {
 	}
 	err := d.block(e.topic, e.err)
 	err.keyless = bare && e.batch.keyless && codeOf(e.err) == kafka.InvalidRecord
+	return err
+}
+
+// tooLarge takes note of a batch that was too large for its topic.
+func (d *destinations) tooLarge(e *producedError) error {
+	err := d.block(e.topic, e.err)
+	if err.large = e.batch.n == 1; err.large {
+		d.demands.small(e.topic, len(e.batch.buf), !d.compresses(e.topic), time.Now())
+		d.limits.Put(e.topic, batchLimit) // the others may be as large as ever
+	} else {
+		d.limits.Put(e.topic, e.batch.size/2)
+	}
+	d.pass(e.topic) // the next one may fit
 	return err
 }
 
@@ -234,7 +244,7 @@ func (d *destinations) learnKeyed(ctx context.Context, topic string) bool {
 	if codeOf(err) != kafka.TopicAuthorizationFailed && !(err == nil && strings.Contains(values[policySetting], "compact")) {
 		return false
 	}
-	d.keyed.add(topic, time.Now())
+	d.demands.key(topic, time.Now())
 	d.pass(topic)
 	return true
 }

@@ -98,7 +98,7 @@ func TestLearnKeyed(t *testing.T) {
 			if got := d.learnKeyed(t.Context(), "t"); got != c.want {
 				t.Errorf("it takes none without a key: %v", got)
 			}
-			if refused := d.keyed.refuse(&broker.Outgoing{Topic: "t"}) != nil; refused != c.want || (d.blocked() == nil) != c.want {
+			if refused := d.demands.refuse(&broker.Outgoing{Topic: "t"}) != nil; refused != c.want || (d.blocked() == nil) != c.want {
 				t.Errorf("an output without a key is refused: %v; the others wait: %v", refused, d.blocked() != nil)
 			}
 		})

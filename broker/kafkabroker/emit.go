@@ -32,7 +32,7 @@ func (s *Source) CheckEmit(o *broker.Outgoing) error {
 	if s.commit.txn == nil {
 		return nil
 	}
-	return s.commit.txn.dest.keyed.refuse(o)
+	return s.commit.txn.dest.demands.refuse(o)
 }
 
 // Carries implements broker.Emitter: publishers that name one of the same brokers. A Warning tells, once, of one that would put

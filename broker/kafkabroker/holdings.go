@@ -282,10 +282,10 @@ func (h *holdings) inTime(took time.Duration) {
 }
 
 // takeBack gives up outputs that their topics refuse.
-func (h *holdings) takeBack(keyed *keyedTopics) {
+func (h *holdings) takeBack(by *demands) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.commits.takeBack(keyed)
+	h.commits.takeBack(by)
 }
 
 // untold lets go of the outputs of a transaction of which nobody can tell whether it was committed.

@@ -198,14 +198,14 @@ func (x *commits) unsent(ds []due) {
 
 // takeBack takes back acks whose outputs their topics refuse. No later try would store them, and all that goes to those topics
 // would wait for them. Their messages come again, and emit nothing of the kind any more: CheckEmit.
-func (x *commits) takeBack(keyed *keyedTopics) {
-	if keyed.none() {
+func (x *commits) takeBack(by *demands) {
+	if by.none() {
 		return
 	}
 	for _, p := range slices.Concat(x.r.turns, x.r.ending) {
 		n, lowest, why := int64(0), int64(maxOffset), error(nil)
 		p.outs.waiting = slices.DeleteFunc(p.outs.waiting, func(e *emission) bool {
-			err := keyed.refuseAny(e.outs)
+			err := by.refuseAny(e.outs)
 			if err == nil {
 				return false
 			}
