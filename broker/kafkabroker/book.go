@@ -105,7 +105,7 @@ var errForgotten = errors.New("the group has no committed offset any more: its b
 // something would be committed. That of another member's is known to that one alone. A topic without an id may be another one of
 // that name.
 func (x *books) forgotten(b *start, at position) (was position, ours, is bool) {
-	if at.offset >= 0 || b.reset != nil || b.remembered() != nil || b.added() || b.id.log() == 0 {
+	if at.offset >= 0 || b.reset != nil || b.remembered() != nil || b.id.log() == 0 {
 		return at, false, false
 	}
 	x.mu.Lock()
@@ -121,7 +121,7 @@ func (x *books) forgotten(b *start, at position) (was position, ours, is bool) {
 	for log := range x.left {
 		is = is || log.topic == b.topic && log.log == b.id.log()
 	}
-	return at, false, is
+	return at, false, is && !b.added()
 }
 
 // of is the book of a partition that begins, where what is committed is as we left it.

@@ -86,8 +86,8 @@ func TestForgottenOfAnother(t *testing.T) {
 	p := &part{partitionID: partitionID{"t", 0}, id: id, tr: newTracker(progress{}, nil, 64)}
 	p.commitMemory = commitMemory{known: []position{{offset: 7, metadata: "ours"}}, epoch: 4, room: metadataLimit}
 	x.keep(p)
-	added := at(2, id)
-	added.first = 3
+	added, oursAdded := at(2, id), at(0, id)
+	added.first, oursAdded.first = 3, 1
 	for name, tc := range map[string]struct {
 		b        *start
 		at       int64
@@ -95,6 +95,7 @@ func TestForgottenOfAnother(t *testing.T) {
 	}{
 		"ours":              {at(0, id), -1, true, true},
 		"another's":         {at(1, id), -1, false, true},
+		"ours, added later": {oursAdded, -1, true, true},
 		"new":               {added, -1, false, false},
 		"committed":         {at(1, id), 5, false, false},
 		"of another topic":  {at(0, topicID{9}), -1, false, false},
