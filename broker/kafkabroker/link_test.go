@@ -25,8 +25,8 @@ type network struct {
 	ends  bool // the next Produce is in a transaction whose end gets lost: see loseEnd
 }
 
-// loseEnd lets the answer to the end of the next transaction with outputs get lost, however often it is asked for, until foundEnd.
-// Nor is a new producer id to be had meanwhile.
+// loseEnd lets the answer to the end of the next transaction with outputs get lost, however often it is asked for, until
+// foundEnd. Nor is a new producer id to be had meanwhile.
 func (n *network) loseEnd() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
