@@ -44,7 +44,7 @@ var layers = []layer{
 	{"broker/kit", []string{"broker", "broker/internal/contact"}},
 	{"broker/membroker", []string{"broker", "broker/kit"}},
 	{"broker/natsbroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext",
-		"internal/conftag", "internal/namedfile", "github.com/nats-io"}},
+		"internal/conftag", "internal/namedfile", "internal/natssubject", "github.com/nats-io"}},
 	{"broker/kafkabroker", []string{"broker", "broker/kit", "internal/chance", "internal/dialer", "internal/plaintext",
 		"internal/conftag", "internal/namedfile",
 		"github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
@@ -61,6 +61,8 @@ var layers = []layer{
 	{"internal/replicas", nil},
 	// One rule for all that send secrets.
 	{"internal/plaintext", nil},
+	// One rule for all that compare subjects.
+	{"internal/natssubject", nil},
 	// Where it was, for an error.
 	{"internal/panicked", nil},
 	// One bound for all that read files which somebody names.
@@ -74,12 +76,12 @@ var layers = []layer{
 	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin",
 		"consumer/admin/page", "consumer/metrics", "consumer/tracing", "deadletters",
 		"handlers", "handlers/middleware", "pool", "program/internal/config", "program/internal/externalscaler", "internal/conftag",
-		"internal/namedfile", "internal/panicked", "internal/replicas", "github.com", "golang.org/x",
+		"internal/namedfile", "internal/natssubject", "internal/panicked", "internal/replicas", "github.com", "golang.org/x",
 		"go.opentelemetry.io", "google.golang.org/grpc"}},
 	// Generated from KEDA's interface.
 	{"program/internal/externalscaler", []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},
 	{"program/internal/config", []string{"broker", "consumer", "handlers", "internal/namedfile", "internal/plaintext", "pool",
-		"internal/conftag",
+		"internal/conftag", "internal/natssubject",
 		"broker/kafkabroker", "broker/natsbroker", "github.com", "go.yaml.in", "gopkg.in"}},
 	{"cmd/longshore", []string{"handlers", "program"}},
 

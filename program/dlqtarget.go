@@ -15,6 +15,7 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/internal/natssubject"
 	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
 )
@@ -158,7 +159,7 @@ func (b *deadBox) mayPublish(to string) bool {
 	if b.kafka {
 		return kafkabroker.ValidTopic(to)
 	}
-	return config.Publishable(to)
+	return natssubject.Publishable(to)
 }
 
 // mayReplay refuses a --to that the broker cannot take.

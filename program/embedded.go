@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/longshoremq/longshore/program/internal/config"
+	"github.com/longshoremq/longshore/internal/natssubject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -168,13 +168,13 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, s stream) error {
 func join(have, wanted []string) ([]string, error) {
 	for _, s := range wanted {
 		for _, h := range have {
-			if config.Overlap(h, s) && !config.Matches(h, s) && !config.Matches(s, h) {
+			if natssubject.Overlap(h, s) && !natssubject.Matches(h, s) && !natssubject.Matches(s, h) {
 				return nil, fmt.Errorf("it has the subject %q, which overlaps with %q, and neither takes the other: a stream cannot have "+
 					"both. Configure one that takes both", h, s)
 			}
 		}
 	}
-	return config.Widest(slices.Concat(have, wanted)), nil
+	return natssubject.Widest(slices.Concat(have, wanted)), nil
 }
 
 // othersSubjects says which stream has a subject that s is to have: a subject belongs to one stream.
@@ -186,7 +186,7 @@ func othersSubjects(ctx context.Context, js jetstream.JetStream, s stream) error
 			continue
 		}
 		for _, theirs := range info.Config.Subjects {
-			if i := slices.IndexFunc(s.subjects, func(x string) bool { return config.Overlap(theirs, x) }); i >= 0 {
+			if i := slices.IndexFunc(s.subjects, func(x string) bool { return natssubject.Overlap(theirs, x) }); i >= 0 {
 				errs = append(errs, fmt.Errorf("its subject %q overlaps with %q, which belongs to stream %s, made by an earlier "+
 					"configuration and now with %d messages. Read it from there (stream: %s), or set embedded.dir to a new folder",
 					s.subjects[i], theirs, info.Config.Name, info.State.Msgs, info.Config.Name))

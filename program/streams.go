@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/longshoremq/longshore/internal/natssubject"
 	"github.com/longshoremq/longshore/program/internal/config"
 )
 
@@ -45,14 +46,14 @@ func streamsOf(f *config.File) []stream {
 	}
 	var streams []stream
 	for _, name := range slices.Sorted(maps.Keys(subjects)) {
-		streams = append(streams, stream{name, config.Widest(subjects[name])})
+		streams = append(streams, stream{name, natssubject.Widest(subjects[name])})
 	}
 	return streams
 }
 
 func taken(subjects map[string][]string, subject string) bool {
 	for _, list := range subjects {
-		if slices.ContainsFunc(list, func(pattern string) bool { return config.Matches(pattern, subject) }) {
+		if slices.ContainsFunc(list, func(pattern string) bool { return natssubject.Matches(pattern, subject) }) {
 			return true
 		}
 	}

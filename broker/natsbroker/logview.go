@@ -15,6 +15,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/conftag"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // LogViewConfig says which server to read.
@@ -171,7 +172,7 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 // transforms says whether a stream stores what is published to a subject under another one.
 func transforms(c *jetstream.StreamConfig, subject string) bool {
 	t := c.SubjectTransform
-	return t != nil && t.Source != t.Destination && subjectMatches(cmp.Or(t.Source, ">"), subject)
+	return t != nil && t.Source != t.Destination && natssubject.Matches(cmp.Or(t.Source, ">"), subject)
 }
 
 // keepsAll says whether messages leave a stream only at its beginning, and are stored under the subjects that they are published

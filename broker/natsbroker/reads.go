@@ -2,9 +2,9 @@ package natsbroker
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 var _ broker.SelfReader = (*Source)(nil)
@@ -18,23 +18,6 @@ func (s *Source) Reads(p broker.Publisher, topic string) bool {
 	if len(subjects) == 0 && s.cfg.CreateStream != nil {
 		subjects = s.cfg.CreateStream.Subjects
 	}
-	matches := func(pattern string) bool { return subjectMatches(pattern, topic) }
+	matches := func(pattern string) bool { return natssubject.Matches(pattern, topic) }
 	return slices.ContainsFunc(s.cfg.URLs, same) && slices.ContainsFunc(subjects, matches)
-}
-
-// subjectMatches says whether a pattern takes a subject: * is one token, > is one or more at the end.
-func subjectMatches(pattern, subject string) bool {
-	for {
-		want, pattern2, more := strings.Cut(pattern, ".")
-		have, rest, left := strings.Cut(subject, ".")
-		switch {
-		case want == ">" && !more:
-			return true
-		case want != "*" && want != have:
-			return false
-		case !more || !left:
-			return more == left
-		}
-		pattern, subject = pattern2, rest
-	}
 }

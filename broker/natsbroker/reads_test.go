@@ -8,21 +8,6 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-func TestSubjectMatches(t *testing.T) {
-	for _, c := range []struct {
-		pattern, subject string
-		want             bool
-	}{
-		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.*", "a", false}, {"a.>",
-			"a.b.c", true},
-		{"a.>", "a", false}, {">", "a", true}, {"*.b", "a.b", true}, {"*.b.c", "a.b", false}, {"a.*.c", "a.b.c", true},
-	} {
-		if got := subjectMatches(c.pattern, c.subject); got != c.want {
-			t.Errorf("%s takes %s: %v", c.pattern, c.subject, got)
-		}
-	}
-}
-
 func TestReads(t *testing.T) {
 	source := func(url string, c Config) *Source {
 		c.URLs, c.Stream, c.Consumer = []string{url}, "S", "c"

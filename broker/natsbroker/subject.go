@@ -2,9 +2,10 @@ package natsbroker
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // takesAll says whether a consumer with a filter gets all messages of a stream: there is none, or it covers each subject that the
@@ -16,24 +17,7 @@ func takesAll(filter []string, sc jetstream.StreamConfig) bool {
 	if len(sc.Subjects) == 0 || len(sc.Sources) > 0 || sc.SubjectTransform != nil {
 		return false
 	}
-	return !slices.ContainsFunc(sc.Subjects, func(subject string) bool {
-		return !slices.ContainsFunc(filter, func(f string) bool { return covers(f, subject) })
+	return !slices.ContainsFunc(sc.Subjects, func(s string) bool {
+		return !slices.ContainsFunc(filter, func(f string) bool { return natssubject.Matches(f, s) })
 	})
-}
-
-// covers says whether a filter takes each subject that another one takes.
-func covers(filter, other string) bool {
-	for {
-		f, fs, more := strings.Cut(filter, ".")
-		o, os, others := strings.Cut(other, ".")
-		switch {
-		case f == ">":
-			return true
-		case o == ">" || f != o && f != "*" || more != others:
-			return false
-		case !more:
-			return true
-		}
-		filter, other = fs, os
-	}
 }

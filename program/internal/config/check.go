@@ -13,6 +13,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // minToken is the shortest token of the admin server, in bytes.
@@ -218,7 +219,8 @@ func (cc *consumerCheck) checkMatch(key string, r Route) {
 		}
 		reads = append(reads, some...)
 	}
-	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, func(s string) bool { return Overlap(s, r.Match) }) {
+	leads := func(s string) bool { return natssubject.Overlap(s, r.Match) }
+	if len(reads) > 0 && r.Match != "" && !slices.ContainsFunc(reads, leads) {
 		cc.find(key+".match", "is %q, and no message of %s, %q, can match it: the route would never be taken", r.Match,
 			strings.Join(keys, " and "), reads)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // checkCircles warns where a consumer hands dead letters back to the one that they came from: a message that always fails would
@@ -61,7 +62,7 @@ func (c *Consumer) reads(topic string) (by string, ok bool) {
 			}
 		}
 		key, subjects := in.subjects()
-		if i := slices.IndexFunc(subjects, func(subject string) bool { return Matches(subject, topic) }); i >= 0 {
+		if i := slices.IndexFunc(subjects, func(subject string) bool { return natssubject.Matches(subject, topic) }); i >= 0 {
 			return in.Name + "." + key + ".subjects[" + strconv.Itoa(i) + "]", true
 		}
 	}

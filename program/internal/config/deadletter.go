@@ -7,6 +7,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // brokersOwn is what is wrong with a destination that broker.CheckDestination refuses.
@@ -52,13 +53,13 @@ func (cc *consumerCheck) checkLetterTarget(key, to string) {
 }
 
 func (cc *consumerCheck) checkDeadSubject(key, to string, in Read) {
-	if !Publishable(to) {
+	if !natssubject.Publishable(to) {
 		cc.find(key, "is %q: want a subject without wildcards", to)
 		return
 	}
 	section, subjects := in.subjects()
 	for i, s := range subjects {
-		if Matches(s, to) {
+		if natssubject.Matches(s, to) {
 			cc.find(key, "is %q, which %s.%s.subjects[%d], %q, takes: dead letters would be consumed again", to, in.Name, section, i, s)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/internal/natssubject"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -65,7 +66,7 @@ func (sc sectionCheck) checkNATS(n *NATS) {
 func (sc sectionCheck) checkKeyToken(n *NATS) {
 	subjects := n.Subjects
 	if len(subjects) > 0 && n.KeyToken != 0 && n.KeyHeader == "" &&
-		!slices.ContainsFunc(subjects, func(s string) bool { return hasToken(s, n.KeyToken) }) {
+		!slices.ContainsFunc(subjects, func(s string) bool { return natssubject.HasToken(s, n.KeyToken) }) {
 		sc.find(".key_token", "is %d, and no message of subjects, %q, has so many tokens: none would have a key", n.KeyToken,
 			subjects)
 	}
@@ -75,9 +76,9 @@ func (sc sectionCheck) checkKeyToken(n *NATS) {
 func (sc sectionCheck) checkSubjects(subjects []string) {
 	for i, s := range subjects {
 		key := ".subjects[" + strconv.Itoa(i) + "]"
-		if !validSubject(s) {
+		if !natssubject.Valid(s) {
 			sc.find(key, "is %q, which is no subject", s)
-		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return Overlap(o, s) }); j >= 0 {
+		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return natssubject.Overlap(o, s) }); j >= 0 {
 			sc.find(key, "is %q, which overlaps with subjects[%d], %q: a message would come by both", s, j, subjects[j])
 		}
 	}
@@ -98,11 +99,11 @@ func (d *Document) checkStreams() {
 			path := at + ".nats.subjects[" + strconv.Itoa(i) + "]"
 			for _, o := range before {
 				switch {
-				case o.at == at || !validSubject(s) || !Overlap(o.subject, s):
+				case o.at == at || !natssubject.Valid(s) || !natssubject.Overlap(o.subject, s):
 				case o.stream != n.Stream:
 					d.Find(path, "is %q, which overlaps with %q of stream %s (consumers.%s): a subject belongs to one stream. Read it from "+
 						"there, stream: %s", s, o.subject, o.stream, o.consumer, o.stream)
-				case !Matches(o.subject, s) && !Matches(s, o.subject):
+				case !natssubject.Matches(o.subject, s) && !natssubject.Matches(s, o.subject):
 					d.Find(path, "is %q, which overlaps with %q of the same stream (consumers.%s), and neither takes the other: the embedded "+
 						"server cannot have both", s, o.subject, o.consumer)
 				}

@@ -3,12 +3,14 @@ package config
 import (
 	"maps"
 	"slices"
+
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // Takes says whether messages of a topic or subject are read by a consumer of the file from the same broker as c. A durable
 // without subjects reads those of its stream, which are not in the file: streams has them, by WholeStreams.
 func (f *File) Takes(c *Consumer, topic string, streams map[*NATS][]string) bool {
-	matches := func(subject string) bool { return Matches(subject, topic) }
+	matches := func(subject string) bool { return natssubject.Matches(subject, topic) }
 	for _, o := range f.beside(c) {
 		if o.takes(topic) {
 			return true

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strconv"
+
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // A Read is one source of a consumer, and its name in the consumer's section: "source", or "sources[1]".
@@ -122,7 +124,7 @@ func (r Read) overlaps(o Read) (what string, both bool) {
 // sharedSubject is the first of other that takes messages which one of subjects takes.
 func sharedSubject(subjects, other []string) (what string, both bool) {
 	for _, s := range other {
-		if slices.ContainsFunc(subjects, func(t string) bool { return Overlap(s, t) }) {
+		if slices.ContainsFunc(subjects, func(t string) bool { return natssubject.Overlap(s, t) }) {
 			return "subject " + strconv.Quote(s), true
 		}
 	}

@@ -1,11 +1,14 @@
-package config
+// Package natssubject knows the subjects of NATS: tokens with dots between them, where * stands for one token, and > for one or
+// more at the end.
+package natssubject
 
 import (
 	"slices"
 	"strings"
 )
 
-func validSubject(s string) bool {
+// Valid says whether s is a subject, wildcards included.
+func Valid(s string) bool {
 	tokens := strings.Split(s, ".")
 	for i, t := range tokens {
 		if t == "" || strings.ContainsAny(t, " \t\r\n") || t == ">" && i < len(tokens)-1 {
@@ -16,20 +19,23 @@ func validSubject(s string) bool {
 }
 
 // Publishable says whether a message can be published to a subject: it has no wildcards.
-func Publishable(s string) bool { return validSubject(s) && !strings.ContainsAny(s, "*>") }
+func Publishable(s string) bool { return Valid(s) && !strings.ContainsAny(s, "*>") }
 
-// Matches says whether a subject with NATS's wildcards takes every message of another.
-func Matches(pattern, subject string) bool {
-	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
-	for i, t := range p {
+// Matches says whether a pattern takes every message of another, which may be a subject without wildcards.
+func Matches(pattern, other string) bool {
+	for {
+		p, ps, more := strings.Cut(pattern, ".")
+		o, os, others := strings.Cut(other, ".")
 		switch {
-		case t == ">":
-			return len(s) > i
-		case i >= len(s) || t != s[i] && (t != "*" || s[i] == ">"):
+		case p == ">":
+			return true
+		case o == ">" || p != o && p != "*" || more != others:
 			return false
+		case !more:
+			return true
 		}
+		pattern, other = ps, os
 	}
-	return len(p) == len(s)
 }
 
 // Overlap says whether there is a subject that both of two patterns take.
@@ -54,8 +60,8 @@ func Widest(subjects []string) []string {
 	})
 }
 
-// hasToken says whether some subject that a pattern takes has the nth token, counted from 1, or from -1 at its end.
-func hasToken(pattern string, n int) bool {
+// HasToken says whether some subject that a pattern takes has the nth token, counted from 1, or from -1 at its end.
+func HasToken(pattern string, n int) bool {
 	tokens := strings.Split(pattern, ".")
 	return tokens[len(tokens)-1] == ">" || len(tokens) >= max(n, -n)
 }
