@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/internal/dialer"
+	"github.com/longshoremq/longshore/internal/natssubject"
 	"github.com/longshoremq/longshore/internal/plaintext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -90,7 +92,7 @@ type Config struct {
 	// Domain is the JetStream domain, where it is not the connection's own. Defaults to none.
 	Domain string `yaml:"domain" want:"some"`
 
-	// Subjects are the consumer's filter. Defaults to the whole stream.
+	// Subjects are the consumer's filter; none may take all messages of another one. Defaults to the whole stream.
 	Subjects []string `yaml:"subjects"`
 	// KeyHeader is the header whose value is a message's key, for producers that are not longshore. Defaults to where longshore's
 	// publisher writes it.
@@ -230,11 +232,22 @@ func validateInbox(f *broker.Findings, prefix string) {
 	f.Check(!strings.HasPrefix(prefix, "$"), "InboxPrefix", "is %q, which is the server's own", prefix)
 }
 
-func validateSubjects(f *broker.Findings, subjects []string) {
+// validateSubjects: each is a subject, and none goes with one before it, as both says.
+func validateSubjects(f *broker.Findings, subjects []string, both func(one, other string) bool) {
+	at := func(i int) broker.Field { return broker.Field(fmt.Sprintf("Subjects[%d]", i)) }
 	for i, s := range subjects {
-		f.Check(s != "" && !strings.ContainsAny(s, " \t\r\n"), broker.Field(fmt.Sprintf("Subjects[%d]", i)),
-			"is %q, which is no subject", s)
+		if !natssubject.Valid(s) {
+			f.Add(at(i), "is %q, which is no subject", s)
+		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return both(o, s) }); j >= 0 {
+			f.Add(at(i), "is %q, which overlaps with %v, %q: a message would come by both", s, at(j), subjects[j])
+		}
 	}
+}
+
+// eitherTakes says whether a server refuses a durable that has both subjects. Where they have only some messages in common it
+// takes them, and hands each out once.
+func eitherTakes(one, other string) bool {
+	return natssubject.Matches(one, other) || natssubject.Matches(other, one)
 }
 
 func (c Connection) validate(f *broker.Findings) {
@@ -311,7 +324,7 @@ func (c Config) Validate() error {
 	validateName(f, "Stream", c.Stream)
 	validateName(f, "Consumer", c.Consumer)
 	validateDomain(f, c.Domain)
-	validateSubjects(f, c.Subjects)
+	validateSubjects(f, c.Subjects, eitherTakes)
 	f.Check(c.KeyHeader == "" || c.KeyToken == 0, "KeyHeader", "is set, and so is %v: set one", broker.Field("KeyToken"))
 	deliver := broker.Field("Deliver")
 	f.Check((c.StartSequence != 0) == (c.Deliver == jetstream.DeliverByStartSequencePolicy), "StartSequence",

@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,11 +50,19 @@ func TestConfigIsWhatAServerTakes(t *testing.T) {
 		"URLs[0] is nats://u:xxxxx@127.0.0.1:99999: want a port from 1 to 65535": func(c *natsbroker.Config) {
 			c.URLs = []string{"nats://u:hunter2@127.0.0.1:99999"}
 		},
-		"URLs[1] is nats://h:0: want a port": func(c *natsbroker.Config) { c.URLs = []string{"h", "h:0"} },
-		`Domain is "a b": no dots`:           func(c *natsbroker.Config) { c.Domain = "a b" },
-		`Domain is "hub.>": no dots`:         func(c *natsbroker.Config) { c.Domain = "hub.>" },
-		"Stream has 256 bytes":               func(c *natsbroker.Config) { c.Stream = strings.Repeat("S", 256) },
-		"Consumer has 300 bytes":             func(c *natsbroker.Config) { c.Consumer = strings.Repeat("c", 300) },
+		"URLs[1] is nats://h:0: want a port":         func(c *natsbroker.Config) { c.URLs = []string{"h", "h:0"} },
+		`Subjects[1] is "a..b", which is no subject`: func(c *natsbroker.Config) { c.Subjects = []string{"a", "a..b"} },
+		`Subjects[0] is "a.>.b", which`:              func(c *natsbroker.Config) { c.Subjects = []string{"a.>.b"} },
+		`Subjects[2] is "a.b", which overlaps with Subjects[0], "a.*"`: func(c *natsbroker.Config) {
+			c.Subjects = []string{"a.*", "c", "a.b"}
+		},
+		`Subjects[1] is "a", which overlaps with Subjects[0], "a"`: func(c *natsbroker.Config) {
+			c.Subjects = []string{"a", "a"}
+		},
+		`Domain is "a b": no dots`:   func(c *natsbroker.Config) { c.Domain = "a b" },
+		`Domain is "hub.>": no dots`: func(c *natsbroker.Config) { c.Domain = "hub.>" },
+		"Stream has 256 bytes":       func(c *natsbroker.Config) { c.Stream = strings.Repeat("S", 256) },
+		"Consumer has 300 bytes":     func(c *natsbroker.Config) { c.Consumer = strings.Repeat("c", 300) },
 	} {
 		c := good
 		change(&c)
@@ -93,5 +102,24 @@ func TestNoPasswordWithoutTLS(t *testing.T) {
 			!strings.Contains(err.Error(), "URLs[0]"))) {
 			t.Errorf("case %d: %v", i, err)
 		}
+	}
+}
+
+// TestSubjectsThatOverlapPartly: of a durable whose subjects have some messages in common, and neither all of the other's, each
+// message comes once; the server refuses no such durable.
+func TestSubjectsThatOverlapPartly(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 3) // s.a, which both take
+	cfg := config(ts.url())
+	cfg.Subjects = []string{"s.*", "*.a"}
+	s := open(t, cfg)
+	var got []int64
+	for _, m := range receive(t, s, 3) {
+		got = append(got, m.Offset)
+	}
+	a.publish(4, 4)
+	if got = append(got, receive(t, s, 1)[0].Offset); !slices.Equal(got, []int64{1, 2, 3, 4}) {
+		t.Errorf("messages %v came", got)
 	}
 }

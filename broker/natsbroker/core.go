@@ -13,13 +13,14 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kit"
 	"github.com/longshoremq/longshore/internal/conftag"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // CoreConfig is a core NATS source: a queue group on plain subjects, without JetStream.
 type CoreConfig struct {
 	Connection `yaml:",inline"`
 
-	// Subjects to subscribe to; wildcards are allowed. Required.
+	// Subjects to subscribe to; wildcards are allowed, and no two may have a message in common. Required.
 	Subjects []string `yaml:"subjects"`
 	// Queue is the queue group: of the processes with the same one, one gets each message. Required.
 	Queue string `yaml:"queue"`
@@ -32,7 +33,7 @@ func (c CoreConfig) Validate() error {
 	c.Connection = c.Connection.withDefaults()
 	c.Connection.validate(f)
 	f.Check(len(c.Subjects) > 0, "Subjects", "is missing")
-	validateSubjects(f, c.Subjects)
+	validateSubjects(f, c.Subjects, natssubject.Overlap) // each is a subscription of its own
 	validateName(f, "Queue", c.Queue)
 	return f.Err()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,6 +167,11 @@ func TestCoreReconnects(t *testing.T) {
 func TestCoreConfig(t *testing.T) {
 	if _, err := natsbroker.NewCoreSource(natsbroker.CoreConfig{}); err == nil {
 		t.Error("accepted without subjects and queue")
+	}
+	// each would be a subscription of its own
+	_, err := natsbroker.NewCoreSource(natsbroker.CoreConfig{Subjects: []string{"a.*", "*.b"}, Queue: "q"})
+	if err == nil || !strings.Contains(err.Error(), `Subjects[1] is "*.b", which overlaps with Subjects[0]`) {
+		t.Errorf("subjects that overlap: %v", err)
 	}
 	s, err := natsbroker.NewCoreSource(natsbroker.CoreConfig{Subjects: []string{"a"}, Queue: "q"})
 	if err != nil {

@@ -57,7 +57,7 @@ func (sc sectionCheck) checkNATS(n *NATS) {
 		sc.find(".subjects", "is missing; without a url the stream is created on the embedded server, and needs subjects")
 	}
 	sc.checkKeyToken(n)
-	sc.checkSubjects(n.Subjects)
+	sc.checkSubjects(n)
 	sc.checkLink(n.link())
 	sc.FindConfig(sc.at, n, n.Adapter("").Validate())
 }
@@ -72,14 +72,19 @@ func (sc sectionCheck) checkKeyToken(n *NATS) {
 	}
 }
 
-// checkSubjects: a server refuses a durable whose subjects overlap, and a queue group would get some messages twice.
-func (sc sectionCheck) checkSubjects(subjects []string) {
-	for i, s := range subjects {
-		key := ".subjects[" + strconv.Itoa(i) + "]"
-		if !natssubject.Valid(s) {
-			sc.find(key, "is %q, which is no subject", s)
-		} else if j := slices.IndexFunc(subjects[:i], func(o string) bool { return natssubject.Overlap(o, s) }); j >= 0 {
-			sc.find(key, "is %q, which overlaps with subjects[%d], %q: a message would come by both", s, j, subjects[j])
+// checkSubjects: those of a stream that is made have no message in common. Of a durable that is fine, unless one takes all of
+// another, which the adapter finds.
+func (sc sectionCheck) checkSubjects(n *NATS) {
+	if !n.CreateStream && !n.Embedded() {
+		return
+	}
+	for i, s := range n.Subjects {
+		partly := func(o string) bool {
+			return natssubject.Overlap(o, s) && !natssubject.Matches(o, s) && !natssubject.Matches(s, o)
+		}
+		if j := slices.IndexFunc(n.Subjects[:i], partly); j >= 0 && natssubject.Valid(s) {
+			sc.find(".subjects["+strconv.Itoa(i)+"]", "is %q, which overlaps with subjects[%d], %q: a stream cannot have both", s, j,
+				n.Subjects[j])
 		}
 	}
 }

@@ -17,7 +17,6 @@ func (sc sectionCheck) checkNATSCore(n *NATSCore) {
 	if sc.has(".url") && sc.has(".urls") {
 		sc.find(".urls", "is set, and so is url: set one")
 	}
-	sc.checkSubjects(n.Subjects)
 	sc.checkLink(n.link())
 	sc.FindConfig(sc.at, n, n.Adapter("").Validate())
 }
