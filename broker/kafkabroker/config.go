@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/conftag"
@@ -311,7 +312,8 @@ func (c Connection) validate(f *broker.Findings) {
 			continue
 		}
 		host, port, err := net.SplitHostPort(b)
-		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || host == "" {
+		n, perr := strconv.ParseUint(port, 10, 16)
+		if err != nil || perr != nil || n == 0 || host == "" || strings.ContainsFunc(host, unicode.IsSpace) {
 			f.Add(at, "is %q, %s", b, brokersForm)
 			continue
 		}

@@ -46,6 +46,18 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
+// TestAddressesThatNobodyHas: a blank in a host, as a list cut at its commas has it, and the port 0 are found, with their index,
+// and not dialled for ever.
+func TestAddressesThatNobodyHas(t *testing.T) {
+	for _, address := range []string{"", " ", " :9092", " broker.example:9092", "broker.example :9092", "broker.example:9092 ",
+		"broker.example:0"} {
+		err := Config{Connection: Connection{Brokers: []string{"h:1", address}}, Group: "g", Topics: []string{"t"}}.Validate()
+		if want := fmt.Sprintf("Brokers[1] is %q, want host:port", address); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
 // TestCredentialsInAnAddress: they belong into SASL. No error shows an address that has some, whatever else is wrong with it.
 func TestCredentialsInAnAddress(t *testing.T) {
 	for _, address := range []string{"u:canary-7f3@broker.example:9092", "canary-7f3@broker.example:9092",
