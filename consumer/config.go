@@ -61,7 +61,7 @@ type Config struct {
 	// message waits until the handler returns, and its result counts. Only with Timeout. Defaults to 10 s.
 	StuckAfter time.Duration `yaml:"stuck_after" want:"1ms.."`
 	// MaxStuck is how many stuck handlers are replaced. With more the consumer is unhealthy and replaces no further ones, for each
-	// holds a goroutine and what it refers to. Defaults to 16.
+	// holds a goroutine and what it refers to. Only with Timeout. Defaults to 16.
 	MaxStuck int `yaml:"max_stuck" want:"1.."`
 	// DrainTimeout is how long Run waits for running handlers after its context has ended, before it ends theirs. Choose it below
 	// what the supervisor grants before it kills, with CancelGrace and CloseTimeout beside it (Kubernetes grants 30 s). Defaults to
@@ -218,7 +218,7 @@ func (c Config) withDefaults() Config {
 	c.Retry.MaxAttempts = cmp.Or(c.Retry.MaxAttempts, 5)
 	c.Retry.Backoff = c.Retry.Backoff.withDefaults()
 	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
-	c.MaxStuck = cmp.Or(c.MaxStuck, 16)
+	c.MaxStuck = cmp.Or(c.MaxStuck, defaultMaxStuck)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
 	c.CancelGrace = cmp.Or(c.CancelGrace, time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
@@ -250,6 +250,9 @@ const (
 	DefaultMaxWorkers = 64
 	DefaultStuckAfter = 10 * time.Second
 )
+
+// defaultMaxStuck is that of Config.MaxStuck.
+const defaultMaxStuck = 16
 
 // defaultName is of a consumer that has no name of its own.
 const defaultName = "consumer"

@@ -54,6 +54,25 @@ func TestConfigNamesNanoseconds(t *testing.T) {
 	)
 }
 
+// TestStuckNeedsATimeout: who says when a handler is stuck and gives it no timeout would wait for that in vain. The defaults are
+// said by nobody.
+func TestStuckNeedsATimeout(t *testing.T) {
+	c := consumer.Config{
+		Source:  membroker.New(membroker.Config{}).Source(membroker.SourceConfig{Topics: []string{"in"}}),
+		Handler: handleAll,
+	}
+	if err := c.WithDefaults().Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	c.StuckAfter, c.MaxStuck = time.Minute, 3
+	wantFindings(t, c.Validate(), "StuckAfter is set and Timeout is not: a handler without a timeout is never stuck",
+		"MaxStuck is set and Timeout is not: a handler without a timeout is never stuck")
+	c.Timeout = time.Second
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func wantFindings(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if err == nil {

@@ -18,6 +18,7 @@ func (c Config) Validate() error {
 	f := &broker.Findings{Of: "consumer config"}
 	conftag.Check(f, c)
 	c = c.withDefaults()
+	c.validateStuck(f)
 	c.validateInputs(f)
 	c.validateSizes(f)
 	c.validateBatch(f)
@@ -84,6 +85,13 @@ const nilText = "is a nil %T: see the error that it came with"
 func isNil(v any) bool { return v == nil || isPointer(v) && reflect.ValueOf(v).IsNil() }
 
 func isPointer(v any) bool { return v != nil && reflect.TypeOf(v).Kind() == reflect.Pointer }
+
+// validateStuck: nothing is said of stuck handlers where none can be. The defaults may stand there: of Config.WithDefaults.
+func (c Config) validateStuck(f *broker.Findings) {
+	const none = "is set and %v is not: a handler without a timeout is never stuck"
+	f.Check(c.Timeout != 0 || c.StuckAfter == DefaultStuckAfter, "StuckAfter", none, broker.Field("Timeout"))
+	f.Check(c.Timeout != 0 || c.MaxStuck == defaultMaxStuck, "MaxStuck", none, broker.Field("Timeout"))
+}
 
 // validateTimes: no time is so short that its unit was forgotten.
 func (c Config) validateTimes(f *broker.Findings) {

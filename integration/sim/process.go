@@ -74,9 +74,11 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 		Name: p.name, Logger: zerolog.Nop(), Observers: []consumer.Observer{p.events.observe},
 		Order: s.Order, Lane: consumer.Lane{Limit: s.Lane, Full: consumer.LaneBlock}, Strict: s.Strict,
 		Pool: consumer.Pool{Max: workers}, Budget: broker.Budget{Messages: max(s.Budget, workers), Bytes: 1 << 20},
-		Timeout: time.Duration(s.Timeout), StuckAfter: time.Duration(s.Lease),
-		DrainTimeout: time.Duration(s.Drain), CancelGrace: cancelGrace, CloseTimeout: closeTimeout,
+		Timeout: time.Duration(s.Timeout), DrainTimeout: time.Duration(s.Drain), CancelGrace: cancelGrace, CloseTimeout: closeTimeout,
 		Retry: consumer.Retry{MaxAttempts: s.Attempts, GiveUpAfter: time.Duration(s.GiveUp), Backoff: backoff},
+	}
+	if s.Timeout > 0 {
+		cfg.StuckAfter = time.Duration(s.Lease)
 	}
 	if s.MakeRoom { // a lane has to be full before the budget of a source is
 		cfg.Lane.Full = consumer.LaneDeadLetter
