@@ -448,7 +448,7 @@ func TestOrderIsChecked(t *testing.T) {
 		Order: "random", Lane: consumer.Lane{Limit: -1, Full: "drop"}, Retry: consumer.Retry{Topics: retries(b)},
 	})
 	for _, want := range []string{`Order is "random"`, "Lane.Limit is -1", `Lane.Full is "drop"`,
-		"Retry.Topics is set: what waits there has lost its place"} {
+		"Retry.Topics is set: what waits there has lost its place. Remove Retry.Topics to keep the order, or Order to keep them"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -135,7 +135,8 @@ func (c Config) validateOrder(f *broker.Findings) {
 	f.Check(c.Order == OrderNone || c.Lane.Full != LaneDeadLetter || c.Lane.Limit < share || c.Budget.Messages < c.Pool.Max,
 		"Lane.Limit", "is %d, not below a source's budget, %d: no lane would ever be full", c.Lane.Limit, share)
 	f.Check(c.Order == OrderNone || c.Retry.Topics == nil, "Order",
-		"is %v, and %v is set: what waits there has lost its place", c.Order, broker.Field("Retry.Topics"))
+		"is %v, and %v is set: what waits there has lost its place. Remove %[2]v to keep the order, or %[3]v to keep them",
+		c.Order, broker.Field("Retry.Topics"), broker.Field("Order"))
 }
 
 func (t *RetryTopics) validate(f *broker.Findings, inputs []Input) {
