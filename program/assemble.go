@@ -104,6 +104,9 @@ func (a *assembly) handler(at string, c *config.Consumer, m *member) consumer.Ha
 	return a.wrap(at, c.Middleware, m, h)
 }
 
+// unknownHandler is said of a name in a file. The file may be of a program that has handlers of its own, and be right.
+const unknownHandler = "is %q, want one of %v. One of your own is known to the program that registers it: check it with that"
+
 func (a *assembly) router(at string, c *config.Consumer, m *member) *handlers.Router {
 	var routes []handlers.Route
 	whole := true
@@ -114,7 +117,7 @@ func (a *assembly) router(at string, c *config.Consumer, m *member) *handlers.Ro
 		switch {
 		case err == nil:
 		case errors.Is(err, handlers.ErrUnknown):
-			a.doc.Find(path+".handler", "is %q, want one of %v", r.Handler, a.parts.Handlers.Names())
+			a.doc.Find(path+".handler", unknownHandler, r.Handler, a.parts.Handlers.Names())
 		default:
 			a.doc.FindOptions(path+".with", err)
 		}

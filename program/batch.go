@@ -21,7 +21,7 @@ func (a *assembly) batch(root string, c *config.Consumer, m *member) *consumer.B
 	switch {
 	case err == nil:
 	case errors.Is(err, handlers.ErrUnknown):
-		a.doc.Find(at+".handler", "is %q, want one of %v", b.Handler, a.parts.Handlers.BatchNames())
+		a.doc.Find(at+".handler", unknownHandler, b.Handler, a.parts.Handlers.BatchNames())
 	default:
 		a.doc.FindOptions(at+".with", err)
 	}

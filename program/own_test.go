@@ -24,7 +24,8 @@ func TestOwnMain(t *testing.T) {
 	}
 	writeFile(t, dir, "c.yaml", embeddedFile(port, "routes: [{handler: append, with: {file: handled}}]"))
 	if p := launch(t, dir, "config", "check", "c.yaml"); p.code(t) != 2 ||
-		!strings.Contains(p.stderr.String(), `routes[0].handler: is "append", want one of [exec log publish webhook]`) {
+		!strings.Contains(p.stderr.String(), `routes[0].handler: is "append", want one of [exec log publish webhook]. `+
+			"One of your own is known to the program that registers it") {
 		t.Errorf("longshore itself: %s", p.stderr.String())
 	}
 	if p := launchPath(t, own, dir, "config", "check", "c.yaml"); p.code(t) != 0 {
@@ -55,7 +56,8 @@ func TestOwnRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for handler, want := range map[string]string{"own": "<nil>",
-		"exec": `c.yaml:4: consumers.orders.routes[0].handler: is "exec", want one of [own]`} {
+		"exec": `c.yaml:4: consumers.orders.routes[0].handler: is "exec", want one of [own]. One of your own is known to the ` +
+			"program that registers it: check it with that"} {
 		dir := t.TempDir()
 		writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: {nats: {stream: ORDERS, subjects: [a], durable: d}}\n    "+
 			"routes: [{handler: "+handler+"}]\n")

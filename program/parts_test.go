@@ -434,7 +434,8 @@ c.yaml:6: consumers.orders.middleware[0].with.after: is 1m0s, above the consumer
 		"batch handler": {`
     source: {memory: {topics: [in]}}
     batch: {handler: publish, with: {to: x}}`,
-			`c.yaml:4: consumers.orders.batch.handler: is "publish", want one of [exec log webhook]`},
+			`c.yaml:4: consumers.orders.batch.handler: is "publish", want one of [exec log webhook]. One of your own is ` +
+				`known to the program that registers it: check it with that`},
 		"batch options": {`
     source: {memory: {topics: [in]}}
     batch:
