@@ -246,8 +246,6 @@ func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 			cc.BackOff, leastLease)
 	case lease(cc) < leastLease:
 		return fmt.Errorf("ack_wait is %v: below %v messages go to others before they can be handed out", cc.AckWait, leastLease)
-	case cc.PriorityPolicy != jetstream.PriorityPolicyNone && pinned(cc) == "":
-		return errors.New("its priority_policy is neither none nor pinned_client: others are not supported")
 	}
 	return unfit(cc, ordered)
 }
@@ -257,6 +255,8 @@ func unfit(cc jetstream.ConsumerConfig, ordered bool) error {
 	switch {
 	case cc.HeadersOnly:
 		return errors.New("headers_only is set: messages come without their payload, and would be acked unseen; set it to false")
+	case cc.PriorityPolicy != jetstream.PriorityPolicyNone && pinned(cc) == "":
+		return errors.New("its priority_policy is neither none nor pinned_client: others are not supported")
 	case pinned(cc) != "" && !ordered:
 		return fmt.Errorf("it has the priority group %s with priority_policy pinned_client, which is for an order: "+
 			"with none, use a consumer without it", pinned(cc))

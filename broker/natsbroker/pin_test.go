@@ -249,6 +249,37 @@ func TestDurableWithAGroupIsForAnOrder(t *testing.T) {
 	}
 }
 
+// Set while a process runs, a policy that is not supported ends it, for its reason: each of its pulls would be refused, for ever.
+func TestOtherPolicyMadeLater(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]jetstream.PriorityPolicy{
+		"overflow": jetstream.PriorityPolicyOverflow, "prioritized": jetstream.PriorityPolicyPrioritized,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts, a := serveStream(t)
+			s := open(t, config(ts.url()))
+			cc := a.info().Config
+			cc.PriorityPolicy, cc.PriorityGroups = policy, []string{"x"}
+			if _, err := a.js.UpdateConsumer(t.Context(), "S", cc); err != nil {
+				t.Fatal(err)
+			}
+			got := make(chan error, 1)
+			go func() {
+				_, err := s.Receive(make([]broker.Message, 1))
+				got <- err
+			}()
+			select {
+			case err := <-got:
+				if err == nil || !strings.Contains(err.Error(), "neither none nor pinned_client") {
+					t.Errorf("Receive returned %v, want what is wrong with the consumer", err)
+				}
+			case <-time.After(patience):
+				t.Errorf("it stands still, and says nothing")
+			}
+		})
+	}
+}
+
 // tryOpen returns what Open says.
 func tryOpen(t *testing.T, cfg natsbroker.Config, change ...func(*broker.Options)) (broker.Traits, error) {
 	t.Helper()
