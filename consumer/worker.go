@@ -45,9 +45,9 @@ type local struct {
 	contexts
 	tokens []uint64
 	// calls, good and refused count the handler calls in the work at hand, those that returned nil, and those that returned
-	// Overloaded.
-	calls, good, refused int
-	goroutine            uint64
+	// Overloaded; failed those of the others that are to be tried again.
+	calls, good, refused, failed int
+	goroutine                    uint64
 
 	// begun is the call at hand as Around began it, and told the same for the watchdog, where somebody is told of its end.
 	begun begun
@@ -63,7 +63,7 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 		p.Local = l
 		p.Shown.Store(l)
 	}
-	l.calls, l.good, l.refused = 0, 0, 0
+	l.calls, l.good, l.refused, l.failed = 0, 0, 0, 0
 	if v, ok := ws.handleAll(p, l, w); ok {
 		ws.finish(l, w, v)
 		ws.account(p, l)
@@ -89,14 +89,18 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	if l.waited.Load() > 0 {
 		took = max(0, took-time.Duration(l.waited.Swap(0)))
 	}
-	p.Report(l.calls, took)
-	if l.calls == 0 { // all was put off, or taken away: told nothing, the pool would count it as done, in no time
+	if l.failed > 0 && l.failed == l.calls && ws.pace.quick(l.calls, took) {
+		l.calls = 0
+	}
+	if l.calls == 0 { // all was put off, taken away or turned down: told nothing, the pool would count it as done
+		p.Report(0, 0)
 		return
 	}
+	p.Report(l.calls, took)
 	if l.refused > 0 {
 		p.Refused(l.refused)
 	}
-	ws.pace.observe(l.calls, took)
+	ws.pace.observe(l.calls, took, l.good > 0)
 	if l.good > 0 {
 		ws.tell.progress.Store(ws.tell.clock.at(p.Began().Add(took)))
 		ws.tell.tellHandled(l.good, took)
@@ -238,6 +242,8 @@ func (l *local) count(err error) {
 		l.calls-- // it handled nothing, and tells nothing of how long that takes
 	case IsOverloaded(err):
 		l.refused++
+	case !IsSkip(err) && !IsPermanent(err): // else it is through, as one that was handled
+		l.failed++
 	}
 }
 
@@ -322,6 +328,7 @@ func (ws *workers) unwound(p *pool.Worker[*work], l *local, w *work, i int, pani
 	if panicked != nil {
 		err = &PanicError{Value: panicked, Stack: debug.Stack()}
 	}
+	l.count(err)
 	ws.failed(l, w, i, err)
 	if v := ws.quit(w, i); v&spent != 0 {
 		l.renew(w)
