@@ -96,6 +96,13 @@ type Windowed interface {
 	Window(c *Claim) float64
 }
 
+// A DeliveryLimiter follows a limit of deliveries that somebody changes at the broker while it runs.
+type DeliveryLimiter interface {
+	// MaxDeliveries is what Traits.MaxDeliveries would be now, as far as the source has heard. It may be asked at any time after
+	// Open, and does not block.
+	MaxDeliveries() int
+}
+
 // A MissingReporter can be open while nothing of what it reads exists. Several sources begin together when one of them has
 // something.
 type MissingReporter interface {

@@ -125,7 +125,7 @@ type Traits struct {
 	// added to a time. 0: none; then the engine parks what waits, and the adapter keeps it claimed.
 	NativeDelay time.Duration
 	// MaxDeliveries is after how many deliveries the broker drops or diverts a message; 0: never. The engine hands it on before
-	// that.
+	// that. A source that can hear of another limit later is a DeliveryLimiter.
 	MaxDeliveries int
 	// AtMostOnce: nothing comes again. Ack only frees budget, and Nack says ErrLost.
 	AtMostOnce bool

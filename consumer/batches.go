@@ -59,7 +59,7 @@ func (b *batches) newGathering(k *claim, of group) *gathering {
 // with it.
 func (b *batches) lastRun(k *claim, m *Message) bool {
 	return (m.Runs > 0 || m.Attempt > 1) && lastRun(outcome{
-		runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, letters: b.letters, maxDeliv: k.feed.traits.MaxDeliveries,
+		runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, letters: b.letters, maxDeliv: k.feed.maxDeliveries(),
 	}, b.retry)
 }
 

@@ -79,6 +79,14 @@ func (f *feed) waits() bool {
 	return holds || f.traits.NativeDelay > 0
 }
 
+// maxDeliveries is after how many deliveries the broker drops a message; 0: never.
+func (f *feed) maxDeliveries() int {
+	if l, ok := f.source.(broker.DeliveryLimiter); ok {
+		return l.MaxDeliveries()
+	}
+	return f.traits.MaxDeliveries
+}
+
 // emits takes note, at Open, of how handlers emit.
 func (f *feed) emits(output broker.Publisher) {
 	f.output = output

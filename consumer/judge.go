@@ -47,7 +47,7 @@ func (j *judge) rule(x item, err error) ruling {
 	}
 	return ruling{err: err, decision: decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, cancelled: k.ctx.Err() != nil,
-		letters: j.cfg.DeadLetter != nil, maxDeliv: k.feed.traits.MaxDeliveries, random: chance.Float64(),
+		letters: j.cfg.DeadLetter != nil, maxDeliv: k.feed.maxDeliveries(), random: chance.Float64(),
 		failing: j.failingFor(x.first),
 		crowded: j.retries.crowded(x),
 	}, j.cfg.Retry)}

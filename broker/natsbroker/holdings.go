@@ -90,6 +90,12 @@ func (h *holdings) stop() {
 	s.bells.pin.Ring()
 }
 
+func (h *holdings) maxDeliveries() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(h.stock.maxDeliver, 0)
+}
+
 func (h *holdings) pause(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.FloorReporter, broker.Pauser (all
-// only) and broker.Rebudgeter.
+// only), broker.Rebudgeter and broker.DeliveryLimiter.
 //
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
 // Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
@@ -41,11 +41,12 @@ type Source struct {
 }
 
 var (
-	_ broker.Source        = (*Source)(nil)
-	_ broker.LagReporter   = (*Source)(nil)
-	_ broker.FloorReporter = (*Source)(nil)
-	_ broker.Pauser        = (*Source)(nil)
-	_ broker.Rebudgeter    = (*Source)(nil)
+	_ broker.Source          = (*Source)(nil)
+	_ broker.LagReporter     = (*Source)(nil)
+	_ broker.FloorReporter   = (*Source)(nil)
+	_ broker.Pauser          = (*Source)(nil)
+	_ broker.Rebudgeter      = (*Source)(nil)
+	_ broker.DeliveryLimiter = (*Source)(nil)
 )
 
 // NewSource checks cfg and returns a source that is not yet connected. The error names every field that is wrong.
@@ -156,6 +157,10 @@ func (s *Source) SetBudget(b broker.Budget) { s.held.setBudget(b) }
 
 // Lag implements broker.LagReporter.
 func (s *Source) Lag() broker.Lag { return s.held.lag() }
+
+// MaxDeliveries implements broker.DeliveryLimiter: the consumer's max_deliver, as it was when the consumer was last looked at
+// (Config.Poll). What is given back before that, at what has become its last delivery, does not come again.
+func (s *Source) MaxDeliveries() int { return s.held.maxDeliveries() }
 
 // Floors implements broker.FloorReporter: the consumer's ack floor, as it was when the consumer was last looked at (Config.Poll).
 func (s *Source) Floors() []broker.Floor { return s.held.floors() }

@@ -44,6 +44,8 @@ type stock struct {
 	from     after     // from where to go on when the consumer is lost
 	log      string    // Message.Log; empty where we may not ask for the stream
 	bareness bareness
+
+	maxDeliver int // max_deliver of the consumer; below 1: as often as it takes
 }
 
 // bells wake those who work on the stock.
@@ -95,6 +97,7 @@ func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 		s.leases.ackWait = wait
 		s.bells.lease.Ring()
 	}
+	s.maxDeliver = cc.MaxDeliver
 	s.bareness.once = cc.MaxDeliver == 1
 	if group := pinned(cc); s.ordered && s.ses.pin.group == "" && group != "" {
 		s.ses.pin.group = group
