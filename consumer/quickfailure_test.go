@@ -130,3 +130,33 @@ func TestQuickFailureIsNoCall(t *testing.T) {
 		}
 	}
 }
+
+// A batch of which some come to something is calls, however quick: what succeeded is counted as handled.
+func TestQuickFailureInABatch(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		var bad atomic.Bool
+		r := start(t, b, consumer.Config{Pool: consumer.Pool{Min: 1, Max: 4},
+			Retry: consumer.Retry{Backoff: consumer.Backoff{Initial: time.Hour, Max: time.Hour}},
+			Batch: &consumer.Batch{Size: 5, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				if !bad.Load() {
+					time.Sleep(time.Second)
+					return nil
+				}
+				errs := make([]error, len(ms))
+				errs[0] = errors.New("no")
+				return &consumer.BatchError{Errs: errs}
+			}}})
+		produce(t, b, 20)
+		time.Sleep(time.Minute)
+		bad.Store(true)
+		produce(t, b, 20)
+		time.Sleep(10 * time.Minute)
+		s := r.Stats()
+		if s.Failed == 0 || s.Handled != 40-s.Failed || s.Pool.Done != 40 {
+			t.Errorf("%d handled, %d failed, %d calls; want 40 calls, and each one or the other", s.Handled, s.Failed, s.Pool.Done)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -235,9 +235,10 @@ func (ws *workers) handleBatch(ctx context.Context, w *work) error {
 	return &BatchError{errs}
 }
 
-// count takes note of the failure of a message.
+// count takes note of what became of a message; nil: of a batch, in which others failed.
 func (l *local) count(err error) {
 	switch {
+	case err == nil:
 	case IsDeferred(err):
 		l.calls-- // it handled nothing, and tells nothing of how long that takes
 	case IsOverloaded(err):
