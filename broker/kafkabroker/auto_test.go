@@ -218,7 +218,7 @@ func TestBeatFaults(t *testing.T) {
 func TestRefusedForGood(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.UnsupportedAssignor, kerr.UnsupportedVersion, kerr.FencedInstanceID,
-		kerr.GroupAuthorizationFailed, kerr.InvalidRegularExpression} {
+		kerr.InvalidRegularExpression} {
 		t.Run(e.Message, func(t *testing.T) {
 			t.Parallel()
 			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1}, "consumer")

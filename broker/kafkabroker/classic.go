@@ -89,7 +89,7 @@ func (g *classic) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil && refused(err) {
+		if err != nil && refused(err) && !g.contact().withdrawn(err) {
 			g.lose(err)
 			return g.explain(ctx, err)
 		}
@@ -118,7 +118,11 @@ func (g *classic) explain(ctx context.Context, err error) error {
 // rest waits before the next try. Where the session is over meanwhile, what we have ends then: others may have it from then on.
 func (g *classic) rest(ctx context.Context, err error) {
 	wait := retryWait + chance.Below(retryWait)
-	if left := time.Until(g.contact().ends()); 0 < left && left < wait {
+	s := g.contact()
+	if s.withdrawn(err) {
+		wait = g.cfg.HeartbeatInterval
+	}
+	if left := time.Until(s.ends()); 0 < left && left < wait {
 		if pause(ctx, left); ctx.Err() == nil {
 			g.silence(err)
 		}

@@ -190,7 +190,7 @@ func TestFaultAnswers(t *testing.T) {
 		{kmsg.Fetch, []*kerr.Error{kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition, kerr.OffsetOutOfRange,
 			kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.CorruptMessage, kerr.FencedLeaderEpoch}},
 		{kmsg.Heartbeat, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.UnknownMemberID, kerr.IllegalGeneration,
-			kerr.RebalanceInProgress, kerr.UnknownServerError}},
+			kerr.RebalanceInProgress, kerr.UnknownServerError, kerr.GroupAuthorizationFailed}},
 		{kmsg.JoinGroup, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnknownMemberID,
 			kerr.GroupMaxSizeReached, kerr.UnknownServerError}},
 		{kmsg.SyncGroup, []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.UnknownMemberID,

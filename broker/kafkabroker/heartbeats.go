@@ -44,7 +44,7 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			if enough == nil {
 				return err
 			}
-		case code == kafka.UnknownMemberId, code == kafka.IllegalGeneration, refused(err):
+		case code == kafka.UnknownMemberId, code == kafka.IllegalGeneration, refused(err) && !g.contact().withdrawn(err):
 			return err
 		case g.contact().over(time.Now()):
 			// The group may still have us as we were, for a broker that starts again gives its members new sessions. Were we to go on with

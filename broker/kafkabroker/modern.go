@@ -253,6 +253,8 @@ func (g *modern) mend(ctx context.Context, err error) error {
 		return nil
 	case code == kafka.GroupIdNotFound && !g.yields && !g.joined() && g.isForeign(ctx):
 		return g.k.foreign(err)
+	case g.contact().withdrawn(err):
+		again = now.Add(g.m.normal)
 	case refusedForGood(err), g.yields && code == kafka.GroupIdNotFound:
 		g.lose(err, again, g.m.id)
 		return err

@@ -1,6 +1,10 @@
 package kafkabroker
 
-import "time"
+import (
+	"time"
+
+	kafka "github.com/segmentio/kafka-go"
+)
 
 // A session is how long the group keeps our place without a sign of life from us. The coordinator counts it from when it heard
 // us, but nobody knows how long its answer was on the way: so it counts here from when we asked. A session has no clock, no lock
@@ -36,6 +40,18 @@ func (s session) over(now time.Time) bool { return !s.asked.IsZero() && s.lapsed
 // silent says whether a session has ended in which what was asked last got no answer. Where nothing was asked since, that is to
 // be done first, for a process that stood still may have its place yet.
 func (s session) silent(now time.Time) bool { return s.failed != nil && s.over(now) }
+
+// withdrawn says whether a right was taken away that we had: it may be given back. Who never had it is refused for good.
+func (s session) withdrawn(err error) bool {
+	if s.asked.IsZero() {
+		return false
+	}
+	switch codeOf(err) {
+	case kafka.GroupAuthorizationFailed, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
+		return true
+	}
+	return false
+}
 
 // patience is how long to wait for an answer, which a request waits for at most so long as given. It lets one that gets no
 // answer be sent again within the session, and waits for none beyond its end: then what we have is somebody else's.
