@@ -75,16 +75,16 @@ var losses = map[string][]loss{
 	// Nobody can tell these from the ones above.
 	"end_txn_itself/1":         {{endTxnRequest, 1, true}},
 	"end_txn_itself/4":         {{endTxnRequest, 4, true}},
-	"end_txn_itself_and_name":  {{endTxnRequest, 2, true}, {initProducerIDRequest, 1, false}, {offsetFetchRequest, 1, true}},
+	"end_txn_itself_and_name":  {{endTxnRequest, 2, true}, {endTxnRequest, 1, true}, {initProducerIDRequest, 1, false}},
 	"txn_offset_commit_itself": {{txnOffsetCommitRequest, 2, true}},
 	"produce_itself":           {{produceRequest, 2, true}},
 	// The answers that would say what became of the transaction get lost, too.
 	"end_txn_and_producer_id": {{endTxnRequest, 2, false}, {initProducerIDRequest, 1, false}, {initProducerIDRequest, 1, false}},
-	"end_txn_and_position":    {{endTxnRequest, 2, false}, {offsetFetchRequest, 1, false}, {offsetFetchRequest, 1, false}},
+	"end_txn_and_again":       {{endTxnRequest, 2, false}, {endTxnRequest, 1, true}, {endTxnRequest, 1, false}},
 	"end_txn_twice":           {{endTxnRequest, 2, false}, {endTxnRequest, 1, false}, {endTxnRequest, 2, false}},
 	"produce_and_producer_id": {{produceRequest, 2, false}, {initProducerIDRequest, 1, false}, {produceRequest, 1, false}},
-	"commit_and_end_txn": {{txnOffsetCommitRequest, 2, false}, {endTxnRequest, 1, false}, {initProducerIDRequest, 1, false},
-		{offsetFetchRequest, 1, false}},
+	"commit_and_end_txn": {{txnOffsetCommitRequest, 2, false}, {endTxnRequest, 1, false}, {endTxnRequest, 1, false},
+		{initProducerIDRequest, 1, false}},
 }
 
 // TestLostAnswers: a broker does what it is asked, and its answer never arrives, because the connection ends with it. That is

@@ -22,19 +22,24 @@ type network struct {
 	bad   map[int16]int   // how many of the next ones break their connection
 	deaf  map[int16]int   // how many of the next ones break it when their answer comes
 	late  map[int16]time.Duration
-	ends  bool // the next Produce is in a transaction whose end gets lost: see loseEnd
+	ends  map[int16]int // where to note that the end of the transaction is lost that the next Produce is in: see loseEnd
 }
 
-// loseEnd lets the answer to the end of the next transaction with outputs get lost, however often it is asked for, until
-// foundEnd. Nor is a new producer id to be had meanwhile.
-func (n *network) loseEnd() {
+// loseEnd has the end of the next transaction with outputs get lost, with or without being carried out, however often it is asked
+// for, until foundEnd. Nor is a new producer id to be had meanwhile.
+func (n *network) loseEnd(arrives bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ends = true
+	n.deaf, n.bad = make(map[int16]int), make(map[int16]int)
+	n.ends = n.bad
+	if arrives {
+		n.ends = n.deaf
+	}
 }
 
 func (n *network) foundEnd() {
 	n.hearAll(keyEndTxn)
+	n.breakAt(keyEndTxn, 0)
 	n.breakAt(keyInitProducerID, 0)
 }
 
@@ -111,9 +116,8 @@ func (n *network) see(b []byte) (slow time.Duration, broken bool) {
 	}
 	key := int16(binary.BigEndian.Uint16(b[4:]))
 	n.count[key]++
-	if n.ends && key == keyProduce {
-		n.ends = false
-		n.deaf, n.bad = map[int16]int{keyEndTxn: 1 << 30}, map[int16]int{keyInitProducerID: 1 << 30}
+	if n.ends != nil && key == keyProduce {
+		n.bad[keyInitProducerID], n.ends[keyEndTxn], n.ends = 1<<30, 1<<30, nil
 	}
 	broken = n.bad[key] > 0
 	if broken {

@@ -1,0 +1,108 @@
+package kafkabroker
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
+)
+
+// onEachVersion runs a test of transactions with both versions of them, and on a real broker.
+func onEachVersion(t *testing.T, test func(t *testing.T, ts *testSystem)) {
+	setup := brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}
+	for _, level := range []int16{1, 2} {
+		t.Run(fmt.Sprint("fake/level ", level), func(t *testing.T) {
+			t.Parallel()
+			ts := fakeSystem(t, setup, "transactional")
+			ts.agreeOn(t, level)
+			test(t, ts)
+		})
+	}
+	t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "transactional")) })
+}
+
+// TestEndHiddenByAStranger: the end of a transaction gets no answer, and before we can ask, somebody else has committed another
+// offset of its partition, as a member does that has not heard yet that its topic was made anew. The committed offset says
+// nothing of our transaction any more; its outputs are written once nevertheless.
+func TestEndHiddenByAStranger(t *testing.T) {
+	t.Parallel()
+	onEachVersion(t, func(t *testing.T, ts *testSystem) {
+		testLostEnd(t, ts, true, func() { ts.commitInOpenTransaction(t, 0)() })
+	})
+}
+
+// TestEndRefused: when the end of a transaction is asked for again, the coordinator refuses it, as after the transaction's
+// timeout. What became of it is read, and the answers to that get lost, too.
+func TestEndRefused(t *testing.T) {
+	t.Parallel()
+	for name, arrives := range map[string]bool{"committed": true, "aborted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEachVersion(t, func(t *testing.T, ts *testSystem) {
+				if ts.cluster == nil {
+					t.Skip("a broker refuses it after a timeout only")
+				}
+				testLostEnd(t, ts, arrives, func() {
+					ts.refuseEnds()
+					ts.net.breakAnswers(keyOffsetFetch, 2)
+				})
+			})
+		})
+	}
+}
+
+// refuseEnds has the coordinator refuse the end that is asked for next, as often as it is.
+func (ts *testSystem) refuseEnds() {
+	var first *kmsg.EndTxnRequest
+	ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.ProducerFenced, Count: 1 << 30, TopLevel: true,
+		When: func(req kmsg.Request) bool {
+			r := req.(*kmsg.EndTxnRequest)
+			if first == nil {
+				first = r
+			}
+			return r.ProducerID == first.ProducerID && r.ProducerEpoch == first.ProducerEpoch
+		}})
+}
+
+// testLostEnd has the end of the second of three transactions get no answer. It is carried out, or not; then comes meanwhile, and
+// then the end may be asked for again. Each output is to be there once.
+func testLostEnd(t *testing.T, ts *testSystem, arrives bool, meanwhile func()) {
+	s, err := NewSource(ts.config(ts.net.link()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true, out: make(chan broker.Message, 10)}
+	r.open(t)
+	emit := func(i int) {
+		ts.put(t, ts.topics[0], i, 1)
+		m := <-r.out
+		if err := s.AckEmitting(m.Claim, []broker.Emission{{Tokens: []uint64{m.Token},
+			Outs: []broker.Outgoing{{Topic: ts.outputs, Value: fmt.Append(nil, i)}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	emit(0)
+	eventually(t, "the first output is stored", func() bool { return len(ts.stored(t, ts.outputs)) == 1 })
+	ends := ts.net.sent(keyEndTxn)
+	ts.net.loseEnd(arrives)
+	emit(1)
+	if arrives {
+		eventually(t, "its transaction is carried out", func() bool { return len(ts.stored(t, ts.outputs)) == 2 })
+	} else {
+		eventually(t, "its end is asked for again", func() bool { return ts.net.sent(keyEndTxn) > ends+2 })
+	}
+	meanwhile()
+	ts.net.foundEnd()
+	emit(2)
+	eventually(t, "the third output is stored", func() bool { return len(ts.stored(t, ts.outputs)) >= 3 })
+	for i, m := range ts.stored(t, ts.outputs) {
+		if want := fmt.Sprint(i); string(m.Value) != want {
+			t.Errorf("output %s stands where %s is to be", m.Value, want)
+		}
+	}
+}
