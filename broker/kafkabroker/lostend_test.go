@@ -12,28 +12,30 @@ import (
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
-// onEachVersion runs a test of transactions with both versions of them, and on a real broker.
+// onEachVersion runs a test of transactions with both versions of them.
 func onEachVersion(t *testing.T, test func(t *testing.T, ts *testSystem)) {
-	setup := brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}
 	for _, level := range []int16{1, 2} {
-		t.Run(fmt.Sprint("fake/level ", level), func(t *testing.T) {
+		t.Run(fmt.Sprint("version ", level), func(t *testing.T) {
 			t.Parallel()
-			ts := fakeSystem(t, setup, "transactional")
+			ts := fakeSystem(t, ofOne, "transactional")
 			ts.agreeOn(t, level)
 			test(t, ts)
 		})
 	}
-	t.Run("real", func(t *testing.T) { test(t, realSystem(t, setup, "transactional")) })
 }
+
+var ofOne = brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}
 
 // TestEndHiddenByAStranger: the end of a transaction gets no answer, and before we can ask, somebody else has committed another
 // offset of its partition, as a member does that has not heard yet that its topic was made anew. The committed offset says
 // nothing of our transaction any more; its outputs are written once nevertheless.
 func TestEndHiddenByAStranger(t *testing.T) {
 	t.Parallel()
-	onEachVersion(t, func(t *testing.T, ts *testSystem) {
+	test := func(t *testing.T, ts *testSystem) {
 		testLostEnd(t, ts, true, func() { ts.commitInOpenTransaction(t, 0)() })
-	})
+	}
+	onEachVersion(t, test)
+	t.Run("real", func(t *testing.T) { test(t, realSystem(t, ofOne, "transactional")) })
 }
 
 // TestEndRefused: when the end of a transaction is asked for again, the coordinator refuses it, as after the transaction's
@@ -44,9 +46,6 @@ func TestEndRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onEachVersion(t, func(t *testing.T, ts *testSystem) {
-				if ts.cluster == nil {
-					t.Skip("a broker refuses it after a timeout only")
-				}
 				testLostEnd(t, ts, arrives, func() {
 					ts.refuseEnds()
 					ts.net.breakAnswers(keyOffsetFetch, 2)
