@@ -98,7 +98,7 @@ var kafkaMutants = []mutant{
 	{"a right that was taken away ends the source", "broker/kafkabroker/session.go",
 		"ClusterAuthorizationFailed:\n		return true\n", "ClusterAuthorizationFailed:\n		return false\n",
 		"./broker/kafkabroker", "TestGroupRightTakenAway"},
-	{"the committed offset alone tells of a transaction", "broker/kafkabroker/transactor.go",
+	{"the committed offset alone tells of a transaction", "broker/kafkabroker/fate.go",
 		"	if x.phase == txnUnclear {\n", "	if false {\n", "./broker/kafkabroker", "TestEndHiddenByAStranger"},
 	{"the next transaction has the name of one that was asked for twice", "broker/kafkabroker/transaction.go",
 		"txnConfirmed: txnBroken}", "txnConfirmed: txnIdle}", "./broker/kafkabroker", "TestTransactionModel"},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -103,47 +102,6 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 	x.dest.written(outs)
 	all(nil)
 	return nil
-}
-
-// resolve finds out what became of a transaction whose end got no answer, and asks for it once more first: see txnPhase.
-// witnesses are commitments of it that were never made before: with outputs there is always one, for what was finished has
-// grown. isGone says of topics whether they were deleted.
-func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGone func(topic string) bool) (txnFate, error) {
-	if err := x.enter(ctx); err != nil {
-		return fateAborted, err
-	}
-	defer x.leave()
-	if x.phase == txnUnclear {
-		if committed, err := x.endAgain(ctx); err != nil || committed {
-			return fateCommitted, err
-		}
-	}
-	if err := x.name(ctx); err != nil || !x.phase.isOpenQuestion() {
-		return fateAborted, err
-	}
-	ps, names := make([]partitionID, len(witnesses)), make([]string, 0, 1)
-	for i, w := range witnesses {
-		ps[i] = w.partitionID
-		if !slices.Contains(names, w.partitionID.topic) {
-			names = append(names, w.partitionID.topic)
-		}
-	}
-	var at map[partitionID]position
-	var topics map[string]topic
-	if len(ps) > 0 {
-		var err error
-		if at, err = x.read(ctx, ps); err != nil {
-			return fateAborted, err
-		}
-		if topics, err = x.k.topics(ctx, names); err != nil {
-			return fateAborted, err
-		}
-	}
-	f, err := fateOf(witnesses, at, topics, isGone)
-	if err == nil {
-		x.phase = x.phase.after(txnTold)
-	}
-	return f, err
 }
 
 // refused says that the broker will never let us have transactions: we may not use the id, or it aborts none so late.
@@ -439,19 +397,6 @@ func (x *transactor) commitOffsets(ctx context.Context, me memberID, cs []*commi
 		}
 		return first
 	})
-}
-
-// endAgain says whether the transaction is committed by now. false: the coordinator refuses that for good, whatever for.
-func (x *transactor) endAgain(ctx context.Context) (committed bool, err error) {
-	err = insist(ctx, func() error { return x.end(ctx) })
-	switch code := codeOf(err); {
-	case err == nil:
-		x.phase = x.phase.after(txnConfirmed)
-		return true, nil
-	case code == 0, code == codeConcurrent, code.Temporary():
-		return false, err
-	}
-	return false, nil
 }
 
 // end commits the transaction. An error says nothing of what became of it.
