@@ -48,8 +48,11 @@ func (l *eventLog) newest(n int) []Event {
 	return l.ring.newest(n)
 }
 
-// fieldBytes of a field are kept: a stack is in the log.
-const fieldBytes = 300
+// What is kept of a line, in bytes: of a field (a stack is in the log), and of all its fields together.
+const (
+	fieldBytes = 300
+	lineBytes  = 4 << 10
+)
 
 // readEvent reads a line, its fields in their order. What is no JSON gives what was read of it.
 func readEvent(line []byte) (e Event) {
@@ -71,15 +74,15 @@ func readEvent(line []byte) (e Event) {
 		_ = json.Unmarshal(raw, &value) // a string's own text; anything else stays as it is written
 		switch name, _ := key.(string); name {
 		case "event":
-			e.Name = value
+			e.Name = cut(value, fieldBytes)
 		case "consumer":
-			e.Consumer = value
+			e.Consumer = cut(value, fieldBytes)
 		case zerolog.LevelFieldName:
-			e.Level = value
+			e.Level = cut(value, fieldBytes)
 		default:
-			text = append(text, name+"="+cut(value, fieldBytes))
+			text = append(text, cut(name, fieldBytes)+"="+cut(value, fieldBytes))
 		}
 	}
-	e.Text = strings.Join(text, "  ")
+	e.Text = cut(strings.Join(text, "  "), lineBytes)
 	return e
 }

@@ -459,10 +459,16 @@ func FuzzReadEvent(f *testing.F) {
 	f.Add([]byte(`{"event":"scaled","from":1,"nested":{"a":[1,2]}}`))
 	f.Add([]byte(`{"event":`))
 	f.Add([]byte(`nothing`))
+	f.Add([]byte(`{"` + strings.Repeat("\xff", 2000) + `":1}`)) // three bytes each, once it is read
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e := readEvent(line)
-		if len(e.Text) > 2*len(line)+fieldBytes+16 {
+		if len(e.Text) > lineBytes+len("…") {
 			t.Errorf("%d bytes of %d", len(e.Text), len(line))
+		}
+		for _, field := range []string{e.Level, e.Consumer, e.Name} {
+			if len(field) > fieldBytes+len("…") {
+				t.Errorf("%d bytes of a field", len(field))
+			}
 		}
 	})
 }
