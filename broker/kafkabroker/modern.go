@@ -150,23 +150,21 @@ func (g *modern) run(ctx context.Context) error {
 
 // rest waits until the next heartbeat is due, and meanwhile takes what others tell; false: ctx has ended.
 func (g *modern) rest(ctx context.Context) bool {
-	for {
-		g.take(time.Now())
-		wait := time.NewTimer(max(0, time.Until(g.m.due)))
+	for ctx.Err() == nil {
+		now := time.Now()
+		g.take(now)
+		if !now.Before(g.m.due) {
+			return true
+		}
+		wait := time.NewTimer(g.m.due.Sub(now))
 		select {
 		case <-ctx.Done():
 		case <-g.poke:
 		case <-wait.C:
 		}
 		wait.Stop()
-		if ctx.Err() != nil {
-			return false
-		}
-		if !time.Now().Before(g.m.due) {
-			g.take(time.Now())
-			return true
-		}
 	}
+	return false
 }
 
 // take takes what others told.

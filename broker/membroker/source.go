@@ -177,7 +177,11 @@ func (s *Source) await(due time.Time) {
 		<-s.wake
 		return
 	}
-	t := time.NewTimer(time.Until(due))
+	wait := time.Until(due)
+	if wait <= 0 {
+		return
+	}
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-s.wake:
