@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/longshoremq/longshore/consumer"
@@ -15,15 +14,7 @@ type BatchFactory func(s *Setup, o Options) (consumer.BatchHandler, error)
 // example.
 func One(h consumer.BatchHandler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
-		err := h(ctx, []*consumer.Message{m})
-		var each *consumer.BatchError
-		switch {
-		case !errors.As(err, &each):
-			return err
-		case len(each.Errs) == 1:
-			return each.Errs[0]
-		}
-		return fmt.Errorf("the batch handler told of %d messages, the batch has 1: %v", len(each.Errs), err)
+		return eachOf(h(ctx, []*consumer.Message{m}), 1)[0]
 	}
 }
 

@@ -13,6 +13,18 @@ import (
 // dead-lettered at once, and what comes after it goes on. Typed panics where c is an Accepter and does not accept T, for that is
 // a mistake in the program.
 func Typed[T any](c Codec, f func(ctx context.Context, v T, m *consumer.Message) error) consumer.Handler {
+	decode := decoderOf[T](c)
+	return func(ctx context.Context, m *consumer.Message) error {
+		v, err := decode(m)
+		if err != nil {
+			return err
+		}
+		return f(ctx, v, m)
+	}
+}
+
+// decoderOf returns what decodes a T of a message by c. Its errors decide about the message. It panics as Typed does.
+func decoderOf[T any](c Codec) func(m *consumer.Message) (T, error) {
 	t := reflect.TypeFor[T]()
 	pointer := t.Kind() == reflect.Pointer
 	place := func(v *T) any { // what Decode gets
@@ -25,12 +37,11 @@ func Typed[T any](c Codec, f func(ctx context.Context, v T, m *consumer.Message)
 	if err := accepts(c, place(new(T))); err != nil {
 		panic(fmt.Sprintf("handlers: typed handler of %s: %v", t, err))
 	}
-	return func(ctx context.Context, m *consumer.Message) error {
-		var v T
+	return func(m *consumer.Message) (v T, err error) {
 		if err := c.Decode(m, place(&v)); err != nil {
-			return consumer.Undecodable(fmt.Errorf("decoding %d bytes as %s: %w", len(m.Value), t, err))
+			return v, consumer.Undecodable(fmt.Errorf("decoding %d bytes as %s: %w", len(m.Value), t, err))
 		}
-		return f(ctx, v, m)
+		return v, nil
 	}
 }
 
