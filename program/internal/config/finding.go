@@ -23,6 +23,9 @@ type Findings struct {
 	List []Finding
 }
 
+// onOneLine writes the line breaks of names, which the file chooses, as in Go: a finding is one line, and none can be forged.
+var onOneLine = strings.NewReplacer("\n", `\n`, "\r", `\r`)
+
 // Error has a line for each: "file:line: path: problem".
 func (f *Findings) Error() string {
 	var b strings.Builder
@@ -35,9 +38,9 @@ func (f *Findings) Error() string {
 			fmt.Fprintf(&b, ":%d", one.Line)
 		}
 		if one.Path != "" {
-			b.WriteString(": " + one.Path)
+			b.WriteString(": " + onOneLine.Replace(one.Path))
 		}
-		b.WriteString(": " + one.Problem)
+		b.WriteString(": " + onOneLine.Replace(one.Problem))
 	}
 	return b.String()
 }

@@ -434,6 +434,25 @@ func TestLoadWithoutFile(t *testing.T) {
 	}
 }
 
+// A name may be anything, and a finding stays on its line: who reads the findings reads lines.
+func TestFindingsOfNamesWithLineBreaks(t *testing.T) {
+	for text, want := range map[string]string{
+		`{consumers: {"a\nc.yaml:9: b": {routes: []}}}`: `c.yaml:1: consumers.a\nc.yaml:9: b: a consumer's name has`,
+		`{"a\r\nb": 1}`: `c.yaml:1: a\r\nb: unknown option`,
+		`{consumers: {x: {routes: [{handler: log, with: {"a\nb": 1}}]}}}`: `c.yaml:1: consumers.x.source`,
+	} {
+		found := findings(parse(text, nil))
+		if !slices.ContainsFunc(found, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("%s: no line of %q begins with %s", text, found, want)
+		}
+		for _, line := range found {
+			if !strings.HasPrefix(line, "c.yaml:") {
+				t.Errorf("%s: %q", text, line)
+			}
+		}
+	}
+}
+
 // FuzzParse: whatever a file holds, it is read to an end, and each finding has its place.
 func FuzzParse(f *testing.F) {
 	f.Add(least)
@@ -441,13 +460,14 @@ func FuzzParse(f *testing.F) {
 	f.Add(config.Examples["kafka"])
 	f.Add("a: &a [*a]")
 	f.Add("consumers: {x: {routes: [{with: {a: ${B}}}]}}")
+	f.Add(`consumers: {"a\nb": {"c\rd": 1, "\u2028": "${X}"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		d := parse(text, map[string]string{"B": "${B}"})
 		if d.Err() == nil && len(d.File.Consumers) == 0 {
 			t.Error("nothing to run, and nothing wrong")
 		}
 		for _, line := range findings(d) {
-			if !strings.HasPrefix(line, "c.yaml:") && !strings.Contains(text, "\n") {
+			if !strings.HasPrefix(line, "c.yaml:") {
 				t.Errorf("%q", line)
 			}
 		}
