@@ -30,7 +30,7 @@ func newConfigCheck(p Parts) *cobra.Command {
 		Long: "Reads a configuration file as run does, with the environment of this process, and makes all that it describes, but " +
 			"connects to nothing.\n" +
 			"All mistakes are named at once, with line and path; the exit code is then 2. FILE may be - for standard input.",
-		Args:              oneFile,
+		Args:              oneArg,
 		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := assembleNamed(cmd, args[0], p)
@@ -60,9 +60,6 @@ func assembleNamed(cmd *cobra.Command, name string, p Parts) (*assembly, error) 
 	a := assemble(doc, p, zerolog.Nop(), nil, context.CancelCauseFunc(func(error) {}))
 	return a, errors.Join(doc.Err(), a.close())
 }
-
-// oneFile wants one argument, as a usage error.
-func oneFile(cmd *cobra.Command, args []string) error { return asUsage(cobra.ExactArgs(1)(cmd, args)) }
 
 func completeFile(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt

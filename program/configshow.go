@@ -26,7 +26,7 @@ func newConfigShow(p Parts) *cobra.Command {
 			"is the same\n" +
 			"where the file has not changed since. FILE may be - for standard input.",
 		Example:           "  longshore config show c.yaml\n  kubectl exec POD -- longshore config show /etc/longshore/config.yaml",
-		Args:              oneFile,
+		Args:              oneArg,
 		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := assembleNamed(cmd, args[0], p)

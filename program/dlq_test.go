@@ -526,7 +526,7 @@ func TestDLQRefuses(t *testing.T) {
 		"purge -c " + routed + " --subject y":         {"the dead letters of consumer a are chosen with --topic"},
 		"list -c " + file:                             {`consumers ["a" "b"] have dead letters: choose one`},
 		"list --consumer c -c " + file:                {"which has no dead_letter"},
-		"list --consumer z -c " + file:                {"no such consumer"},
+		"list --consumer z -c " + file:                {`--consumer is "z", want one of the file's: ["`},
 		"replay --topic a --to-handler --rate=-1":     {"--to-handler is set and --config is not", "--rate is -1"},
 		"replay --topic a --max-replays 0":            {"--max-replays is 0"},
 		"show --topic a":                              {"name one letter"},

@@ -255,7 +255,7 @@ func chooseConsumer(f *config.File, name string) (string, error) {
 	}
 	switch {
 	case name != "" && f.Consumers[name] == nil:
-		return "", fmt.Errorf("--consumer is %q, and the file has no such consumer", name)
+		return "", fmt.Errorf("--consumer is %q, want one of the file's: %q", name, slices.Sorted(maps.Keys(f.Consumers)))
 	case name != "" && !slices.Contains(all, name):
 		return "", fmt.Errorf("--consumer is %q, which has no dead_letter", name)
 	case name != "":

@@ -14,12 +14,7 @@ func newMan() *cobra.Command {
 		Short: "Write the manual pages into a folder",
 		Long: "Writes a manual page for each command into a folder, which is made when it is not there. Read one with man -l, or " +
 			"install them into man1.",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args: oneArg,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

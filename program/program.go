@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -131,6 +132,15 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// oneArg wants the one argument that the command's Use names, as a usage error.
+func oneArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	_, name, _ := strings.Cut(cmd.Use, " ")
+	return usageError{fmt.Errorf("want one %s, %d are given: %s %s", name, len(args), cmd.CommandPath(), name)}
 }
 
 // sameSignal is how soon after the first a signal is the same one: who runs another program under a time limit, or passes signals
