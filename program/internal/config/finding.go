@@ -54,6 +54,7 @@ type report struct {
 
 	lines    map[string]int // by path
 	findings []Finding
+	inQuotes map[string]bool // paths of what was filled in from the environment in quotes
 	here     map[string]bool // paths of findings that are of the place where the file is read, and not of the file
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/internal/namedfile"
@@ -30,7 +31,7 @@ type Document struct {
 }
 
 func newDocument(name string, mode os.FileMode, adapters []string) *Document {
-	r := &report{Name: name, lines: map[string]int{}, here: map[string]bool{}}
+	r := &report{Name: name, lines: map[string]int{}, inQuotes: map[string]bool{}, here: map[string]bool{}}
 	s := &secrets{report: r, mode: mode, filled: map[string]bool{}, decoded: map[string]bool{}}
 	return &Document{report: r, adapters: adapters, secrets: s}
 }
@@ -123,6 +124,14 @@ func (r *report) FindOptions(path string, err error) {
 		case e.Path != "":
 			at = path + "." + e.Path
 		}
-		r.Find(at, "%s", e.Problem)
+		r.Find(at, "%s", e.Problem+r.unquote(at, e.Problem))
 	}
+}
+
+// unquote says, where a string was filled in and something else is wanted, that it is one for its quotes.
+func (r *report) unquote(path, problem string) string {
+	if !r.inQuotes[path] || !strings.HasSuffix(problem, ", is a string") || strings.HasPrefix(problem, "wants a duration") {
+		return ""
+	}
+	return ": in quotes ${…} is one. Write it without, on a line of its own"
 }

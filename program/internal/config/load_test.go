@@ -453,6 +453,25 @@ func TestFindingsOfNamesWithLineBreaks(t *testing.T) {
 	}
 }
 
+// A number in quotes is a string, and who has put ${…} in quotes, since { begins a mapping, is told what to do.
+func TestFilledInQuotes(t *testing.T) {
+	for text, want := range map[string]string{
+		`{pool: {max: "${N}"}}`: "pool.max: wants a whole number, is a string: in quotes ${…} is one. " +
+			"Write it without, on a line of its own",
+		`{pool: {max: "8"}}`: "pool.max: wants a whole number, is a string",
+		`{timeout: "${N}"}`:  "timeout: wants a duration such as 10s or 1m30s, is a string",
+	} {
+		found := findings(parse("consumers: {orders: "+text+"}", map[string]string{"N": "8"}))
+		if !slices.Contains(found, "c.yaml:1: consumers.orders."+want) {
+			t.Errorf("%s: %q, want %s", text, found, want)
+		}
+	}
+	d := parse("consumers:\n  orders:\n    pool:\n      max: ${N}\n", map[string]string{"N": "8"})
+	if d.File.Consumers["orders"].Pool.Max != 8 {
+		t.Errorf("on a line of its own: %q", findings(d))
+	}
+}
+
 // FuzzParse: whatever a file holds, it is read to an end, and each finding has its place.
 func FuzzParse(f *testing.F) {
 	f.Add(least)

@@ -93,7 +93,7 @@ func hint(line, problem string) string {
 	case tabIndent.MatchString(line):
 		return ". The line is indented with a tab; YAML wants blanks"
 	case strings.Contains(bare, "${"):
-		return `. Put "${…}" in quotes: { and } have a meaning in YAML`
+		return `. Put "${…}" in quotes or on its own line: { begins a mapping in YAML`
 	case needsQuotes.MatchString(bare):
 		return ". A value that begins with @, ` or % must be in quotes"
 	case strings.Contains(problem, "mapping values are not allowed"):

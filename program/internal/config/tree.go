@@ -116,8 +116,12 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 
 func (t *tree) scalar(path string, n *yaml.Node) any {
 	text, filled := t.fill(path, n.Value)
+	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	if filled && quoted {
+		t.doc.inQuotes[path] = true
+	}
 	switch tag := n.ShortTag(); {
-	case filled && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0:
+	case filled && !quoted:
 		return handlers.Text(text) // its type is for the field to say
 	case tag == "!!str" || tag == "!!timestamp":
 		return text
