@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -492,10 +493,11 @@ func FuzzReadCursor(f *testing.F) {
 // FuzzPlain: what is shown has no character that is not printed as itself, and is no longer than it may be.
 func FuzzPlain(f *testing.F) {
 	f.Add("a\u202eb\x00\xff\n", 5)
+	f.Add("\u0085\u2028\u00ad\U000e0001\ufffd\xe2\x80", 500)
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		most = max(0, most%1000)
 		for _, r := range plain(text, most) {
-			if r < ' ' || r == 0x7f || r >= 0x202a && r <= 0x202e {
+			if !strconv.IsPrint(r) {
 				t.Fatalf("%q has %q", plain(text, most), r)
 			}
 		}
