@@ -308,6 +308,8 @@ func disturbed() []load {
 			mean: .005},
 		{name: "O4 cliff at 40, 10ms, others", harms: true, need: 40, graded: 1, fresh: outside(cliff(10*ms, 40, sec)), phases: over,
 			mean: .01, knee: 40},
+		{name: "O5 no knee, 10ms +-5%, others", need: 205, graded: 1, queue: 256, fresh: outside(lognormal(10*ms, 0.05)),
+			phases: []phase{{2 * sec, 2000}, {20 * sec, 20500}}, mean: .01},
 	}
 }
 

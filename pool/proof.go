@@ -202,6 +202,9 @@ func (s *reportStatus) same(o Observation, y yard) {
 	moved := max(0, r*r-least*least)
 	d := min(moved, s.moved, 1./16) - s.others
 	s.others += max(d*part, d*part/4) // a lull does not say that they are gone
+	if s.others > 2*s.quiet {         // what barred more may have been their doing
+		s.till, s.quiet = o.Now, s.others
+	}
 	s.moved = max(moved, s.moved*(1-part/4))
 	switch {
 	case r > least+sure*math.Sqrt(s.others):
@@ -221,7 +224,7 @@ func (s *reportStatus) same(o Observation, y yard) {
 func (s *reportStatus) bar(o Observation, target float64, most time.Duration, why Reason, detail string) Decision {
 	jitter := float64((uint64(o.Work)^uint64(o.Done)<<32)*0x9e3779b97f4a7c15>>40) / (1 << 24) // of what differs between pools
 	size := max(1, int(math.Round(target)))
-	s.most, s.part = size, max(part, s.part/2)
+	s.most, s.part, s.quiet = size, max(part, s.part/2), max(part*part/16, s.others)
 	if size >= o.Max { // nothing is known of more
 		s.most = 0
 	}

@@ -61,6 +61,7 @@ var limits = map[string]bounds{
 	"O2":  {goodput: 2660, ratio: 2},
 	"O3":  {goodput: 5980, ratio: 1.1, quick: true},
 	"O4":  {goodput: 1240, ratio: 1.5},
+	"O5":  {goodput: 12400, ratio: 1.4, quick: true},
 	"H7":  {t90: 150 * ms, p99: 120 * ms, ratio: 1.7},
 	"H9":  {t90: 100 * ms, ratio: 1.5},
 	"P":   {p99: 30 * ms, ratio: 1.6, peak: 45, quick: true},

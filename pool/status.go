@@ -31,6 +31,7 @@ type reportStatus struct {
 	opened    Observation
 	others    float64       // variance of the logarithm of the throughput at one size, which is what others do to it
 	moved     float64       // the last change of it
+	quiet     float64       // what was known of others when more was last barred, or the bar lifted for them
 	free      bool          // the last cut cost nothing
 	most      int           // more is proven to bring nothing; 0: is not
 	till      time.Duration // until when that is believed
