@@ -44,7 +44,7 @@ func offsetOf(bounds map[partitionID]bound, p partitionID) (int64, error) {
 		return 0, fmt.Errorf("listing offsets: no answer for %s/%d: %w", p.topic, p.no, errShort)
 	}
 	if b.err != nil {
-		return 0, fmt.Errorf("listing offsets: %w", b.err)
+		return 0, fmt.Errorf("listing offsets: %s/%d: %w", p.topic, p.no, b.err)
 	}
 	return b.offset, nil
 }

@@ -23,13 +23,14 @@ type contact struct {
 // turns. Each broker that partitions are asked of is one, and each partition.
 type line any
 
-// A service is a line to the group's coordinator.
+// A service is a line that no partition has of its own: all but the last are to the group's coordinator.
 type service int
 
 const (
 	toGroup   service = iota // our place in the group
 	toCommit                 // what is finished, and with transactions their outputs
 	toOffsets                // what is committed, where partitions begin
+	toTopics                 // how topics are laid out
 )
 
 // A toBroker is the line to a broker that partitions are asked of.
@@ -37,6 +38,10 @@ type toBroker int32
 
 // A toLog is the line to a partition, of which its broker may refuse to give anything, and answer all the same.
 type toLog partitionID
+
+// A toEnd is the line to the end of a partition's log, which is asked for where nothing is fetched of it, and may be refused as
+// well.
+type toEnd partitionID
 
 // Broken are the lines on which the last exchange failed. Safe for concurrent use.
 type broken struct {
@@ -70,6 +75,16 @@ func (f *broken) keep(asked map[line]bool) {
 	})
 }
 
+// keepEnds forgets the lines to the ends of all other partitions.
+func (f *broken) keepEnds(asked map[partitionID]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.lines, func(l line, _ bool) bool {
+		end, isEnd := l.(toEnd)
+		return isEnd && !asked[partitionID(end)]
+	})
+}
+
 // exchange takes note of one that began at a time.
 func (x contact) exchange(began time.Time, err error) {
 	switch {
@@ -92,6 +107,9 @@ func (x contact) rests(l line) { x.failing.set(l, false) }
 
 // asks says which partitions are asked for, and of which brokers. Nothing waits for the others.
 func (x contact) asks(lines map[line]bool) { x.failing.keep(lines) }
+
+// asksEnds is asks of those whose ends are asked for.
+func (x contact) asksEnds(parts map[partitionID]bool) { x.failing.keepEnds(parts) }
 
 // operated tells of a request that began at a time, unless we cut it off.
 func (x contact) operated(kind broker.OperationKind, began time.Time, err error) {

@@ -176,6 +176,39 @@ func TestRefusedPartitions(t *testing.T) {
 	eventually(t, "all messages came", func() bool { return r.has(later) })
 }
 
+// TestRefusedLook: brokers refuse to tell of a topic, whose partitions are another member's, or paused, so that nothing is
+// fetched of them here. It is told as a Down, with its pauses, and no Up comes before they tell of it again; meanwhile another
+// topic goes on.
+func TestRefusedLook(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]kmsg.Key{"where it is": kmsg.Metadata, "where it ends": kmsg.ListOffsets} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := fakeSystem(t, brokertest.Setup{Topics: 2, Partitions: 2, Lease: lasting}, "sticky")
+			r := startRunner(t, ts.config(ts.net.link()))
+			want := append(ts.put(t, ts.topics[0], 0, 2), ts.put(t, ts.topics[1], 0, 2)...)
+			eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+			if err := r.s.Pause(ts.topics[1]); err != nil {
+				t.Fatal(err)
+			}
+			h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: ts.topics[1], Err: kerr.TopicAuthorizationFailed,
+				Count: -1})
+			eventually(t, "it is told twice", func() bool {
+				ts.produce(t, 0, broker.Outgoing{Topic: ts.topics[0], Value: []byte("here")})
+				return len(slices.DeleteFunc(r.contact(), func(k broker.Kind) bool { return k == broker.Up })) == 2
+			})
+			if told := r.contact(); !slices.Equal(told, []broker.Kind{broker.Up, broker.Down, broker.Down}) {
+				t.Errorf("told %v, though a topic is refused", told)
+			}
+			if !r.has([]string{"here"}) {
+				t.Error("the other topic stands still")
+			}
+			h.Remove()
+			eventually(t, "it is up again", func() bool { told := r.contact(); return told[len(told)-1] == broker.Up })
+		})
+	}
+}
+
 // contact is what was told of it.
 func (r *runner) contact() (told []broker.Kind) {
 	r.mu.Lock()

@@ -44,7 +44,9 @@ func (x *poller) run(life context.Context) {
 			looked = time.Now()
 			err := x.look(life, true)
 			if err != nil {
-				x.note.failed(err)
+				x.note.on(toTopics, looked, err)
+			} else {
+				x.note.rests(toTopics)
 			}
 			whole = err == nil && x.atlas.whole()
 		}
@@ -82,10 +84,12 @@ func (x *poller) look(ctx context.Context, waits bool) error {
 // measure learns the ends of partitions that no fetch has told of lately. Without it the lag would stand still just when it
 // grows.
 func (x *poller) measure(ctx context.Context) {
-	led := make(map[int32][]*part)
+	led, asked := make(map[int32][]*part), make(map[partitionID]bool)
 	for _, e := range x.h.unmeasured(time.Now()) {
 		led[e.leader] = append(led[e.leader], e.p)
+		asked[e.p.partitionID] = true
 	}
+	x.note.asksEnds(asked)
 	for leader, parts := range led {
 		ps := make([]partitionID, len(parts))
 		for i, p := range parts {
@@ -100,9 +104,11 @@ func (x *poller) measure(ctx context.Context) {
 		for _, p := range parts {
 			switch end, err := offsetOf(ends, p.partitionID); {
 			case moved(err): // it answers, and the next look tells who leads it
+				x.note.rests(toEnd(p.partitionID))
 			case err != nil:
-				x.note.failed(err)
+				x.note.on(toEnd(p.partitionID), began, err)
 			default:
+				x.note.rests(toEnd(p.partitionID))
 				x.h.measured(p, end, time.Now())
 			}
 		}
