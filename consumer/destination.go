@@ -14,10 +14,12 @@ import (
 // A destination is where a consumer publishes what it cannot finish: the dead letters, a retry topic. That there is none is found
 // out at the start, not when the first message needs it.
 type destination struct {
-	topic  string
-	create bool
-	where  broker.Destinations
-	misses int // looks in a row that did not find it
+	topic    string
+	create   bool
+	where    broker.Destinations
+	retainer broker.Retainer // nil: nobody can tell
+	waits    time.Duration   // for how long a message has to wait there; 0: nobody knows
+	misses   int             // looks in a row that did not find it
 }
 
 const (
@@ -44,18 +46,23 @@ func (ds *destinations) all() (all []*destination) {
 	if l := ds.cfg.DeadLetter; l != nil {
 		if where, ok := l.Publisher.(broker.Destinations); ok {
 			for _, topic := range l.Targets() {
-				all = append(all, &destination{topic: topic, create: l.Create, where: where})
+				all = append(all, &destination{topic: topic, create: l.Create, where: where, retainer: retainerOf(l.Publisher)})
 			}
 		}
 	}
 	if r := ds.cfg.Retry.Topics; r != nil {
 		if where, ok := r.Publisher.(broker.Destinations); ok {
 			for _, s := range r.Steps {
-				all = append(all, &destination{topic: s.Topic, where: where})
+				all = append(all, &destination{topic: s.Topic, where: where, retainer: retainerOf(r.Publisher), waits: s.Delay})
 			}
 		}
 	}
 	return all
+}
+
+func retainerOf(p broker.Publisher) broker.Retainer {
+	k, _ := broker.Innermost(p).(broker.Retainer)
+	return k
 }
 
 // run looks for them until each was found, or ctx ends.
@@ -90,6 +97,7 @@ func (ds *destinations) found(ctx context.Context, d *destination) bool {
 		if ds.miss(d.topic, nil) || created {
 			ds.tell.tell(DestinationFound{Topic: d.topic, Created: created})
 		}
+		ds.kept(ctx, d)
 		return true
 	case errors.Is(err, broker.ErrNoTopic), panicked, d.create && ctx.Err() == nil:
 		if d.misses++; d.misses == sureMisses {
@@ -98,6 +106,16 @@ func (ds *destinations) found(ctx context.Context, d *destination) bool {
 		}
 	}
 	return false
+}
+
+// kept tells where a destination does not keep what has to wait there.
+func (ds *destinations) kept(ctx context.Context, d *destination) {
+	if d.retainer == nil {
+		return
+	}
+	if err := failing(func() error { return d.retainer.Retains(ctx, d.topic, d.waits) }); err != nil {
+		ds.tell.tell(DestinationLossy{Topic: d.topic, Err: err})
+	}
 }
 
 // miss notes whether a destination is missing, and returns whether it was.

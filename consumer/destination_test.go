@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +88,57 @@ func TestMissingDestination(t *testing.T) {
 		if c, found := r.Concerns(), eventsOf[consumer.DestinationFound](r.journal); len(c) != 0 || len(found) != 1 ||
 			found[0].Created {
 			t.Errorf("when it is there: concerns are %q, told %v", c, found)
+		}
+	})
+}
+
+// keepers is places of which some lose what waits there.
+type keepers struct {
+	*places
+	least map[string]time.Duration // what is to wait there for so long, or longer, is lost
+}
+
+func (k keepers) Retains(_ context.Context, topic string, d time.Duration) error {
+	if least, lossy := k.least[topic]; lossy && d >= least {
+		return errors.New(topic + " loses it")
+	}
+	return nil
+}
+
+// wrapping is a Wrapper that forwards what broker.Destinations can, and no more.
+type wrapping struct {
+	*places
+	in keepers
+}
+
+func (w wrapping) Unwrap() broker.Publisher { return w.in }
+
+func (w wrapping) Prepare(_ context.Context, ms []broker.Outgoing) []broker.Outgoing { return ms }
+
+// A topic that loses what has to wait there, dead letters or for the next attempt, is told of once, at the start, also where its
+// publisher is wrapped. One that keeps it is no news.
+func TestLossyDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["partitioned"])
+		p := keepers{places: &places{Publisher: b.Publisher(), there: map[string]bool{"dead": true, "short": true, "long": true}},
+			least: map[string]time.Duration{"dead": 0, "short": 2 * time.Minute, "long": time.Hour}}
+		r := start(t, b, consumer.Config{
+			Handler:    func(context.Context, *consumer.Message) error { return nil },
+			DeadLetter: &consumer.DeadLetter{Publisher: wrapping{p.places, p}, Topic: "dead"},
+			Retry: consumer.Retry{Topics: &consumer.RetryTopics{Publisher: p, Source: b.Source(membroker.SourceConfig{
+				Topics: []string{"short", "long"}, Group: "retries"}),
+				Steps: []consumer.RetryStep{{Topic: "short", Delay: time.Minute}, {Topic: "long", Delay: time.Hour}}}},
+		})
+		time.Sleep(time.Minute)
+		var told []string
+		for _, e := range eventsOf[consumer.DestinationLossy](r.journal) {
+			told = append(told, e.Topic+": "+e.Err.Error())
+		}
+		if slices.Sort(told); !slices.Equal(told, []string{"dead: dead loses it", "long: long loses it"}) {
+			t.Errorf("told %q", told)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
 		}
 	})
 }

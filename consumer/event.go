@@ -103,6 +103,13 @@ type (
 		Err   error
 	}
 
+	// DestinationLossy: the topic for dead letters, or for a retry step, does not keep what is published to it for as long as it has
+	// to wait there. What is removed meanwhile is lost. It is looked at once, when the consumer starts.
+	DestinationLossy struct {
+		Topic string
+		Err   error
+	}
+
 	// DestinationFound: one that was missing is there by now; or it was Created.
 	DestinationFound struct {
 		Topic   string
@@ -180,6 +187,7 @@ func (DeadLetterDelayed) Name() string  { return "dead_letter_delayed" }
 func (RetryPublished) Name() string     { return "retry_published" }
 func (RetryPublishFailed) Name() string { return "retry_publish_failed" }
 func (DestinationMissing) Name() string { return "destination_missing" }
+func (DestinationLossy) Name() string   { return "destination_lossy" }
 func (DestinationFound) Name() string   { return "destination_found" }
 func (LaneFull) Name() string           { return "lane_full" }
 func (Unordered) Name() string          { return "unordered" }

@@ -129,7 +129,7 @@ func levelOf(e Event) zerolog.Level {
 	switch e := e.(type) {
 	case DeadLetterDelayed, Stuck, Panicked:
 		return zerolog.ErrorLevel
-	case Failed, DeadLettered, Lost, RetryPublishFailed, LaneFull, Unordered, DestinationMissing:
+	case Failed, DeadLettered, Lost, RetryPublishFailed, LaneFull, Unordered, DestinationMissing, DestinationLossy:
 		return zerolog.WarnLevel
 	case SourceEvent:
 		switch e.Kind {
@@ -160,6 +160,8 @@ func fields(z *zerolog.Event, e Event) *zerolog.Event {
 	case RetryPublishFailed:
 		return stack(at(z, e.Message).Str("to", e.Topic).Err(e.Err), e.Err)
 	case DestinationMissing:
+		return stack(z.Str("to", e.Topic).Err(e.Err), e.Err)
+	case DestinationLossy:
 		return stack(z.Str("to", e.Topic).Err(e.Err), e.Err)
 	case DestinationFound:
 		return z.Str("to", e.Topic).Bool("created", e.Created)

@@ -3,6 +3,8 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -10,7 +12,10 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-var _ broker.Destinations = (*Publisher)(nil)
+var (
+	_ broker.Destinations = (*Publisher)(nil)
+	_ broker.Retainer     = (*Publisher)(nil)
+)
 
 // Find implements broker.Destinations. A topic that the user may not see is an error that says so.
 func (p *Publisher) Find(ctx context.Context, topic string) error {
@@ -32,6 +37,34 @@ func (p *Publisher) Find(ctx context.Context, topic string) error {
 		return fmt.Errorf("kafkabroker: %w: %s", broker.ErrNoTopic, topic)
 	}
 	return fmt.Errorf("kafkabroker: looking for topic %s: %w", topic, err)
+}
+
+// Retains implements broker.Retainer by the topic's settings, for whoever may read them (with ACLs, DescribeConfigs).
+func (p *Publisher) Retains(ctx context.Context, topic string, d time.Duration) error {
+	if !p.enter() {
+		return nil
+	}
+	defer p.under.Done()
+	values, err := p.c.topicSettings(ctx, topic, policySetting, retentionSetting)
+	if err != nil {
+		return nil
+	}
+	return forgets(topic, values, d)
+}
+
+// forgets says why a topic of such settings does not keep each message for so long; nil: it does.
+func forgets(topic string, values map[string]string, d time.Duration) error {
+	policy := values[policySetting]
+	if strings.Contains(policy, "compact") {
+		return fmt.Errorf("kafkabroker: topic %s is compacted (%s is %q): of the messages of a key only the last is kept", topic,
+			policySetting, policy)
+	}
+	ms, err := strconv.ParseInt(values[retentionSetting], 10, 64)
+	if err != nil || ms < 0 || !strings.Contains(policy, "delete") || ms > d.Milliseconds() {
+		return nil
+	}
+	return fmt.Errorf("kafkabroker: topic %s keeps messages for %v only (%s), and they are to be there for %v", topic,
+		time.Duration(ms)*time.Millisecond, retentionSetting, d)
 }
 
 // Create implements broker.Destinations, with the broker's own replication factor. It returns when a broker knows the topic, at

@@ -1,9 +1,11 @@
 package kafkabroker
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -43,6 +45,39 @@ func TestDestinations(t *testing.T) {
 	if err := p.Find(t.Context(), "dead"); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// TestRetains: a publisher knows which topics lose what waits there for a while: those that are compacted, and those that keep
+// messages for a shorter time. Who may not ask says nothing.
+func TestRetains(t *testing.T) {
+	t.Parallel()
+	onEach(t, 1, func(t *testing.T, ts *testSystem) {
+		p := ts.publisher(t)
+		defer func() { _ = p.Close(context.Background()) }()
+		for name, tc := range map[string]struct {
+			settings []string
+			waits    time.Duration
+			want     string // "": it keeps it
+		}{
+			"usual":            {nil, time.Minute, ""},
+			"for ever":         {[]string{"retention.ms", "-1"}, 1000 * time.Hour, ""},
+			"too short":        {[]string{"retention.ms", "60000"}, time.Minute, "keeps messages for 1m0s only"},
+			"long enough":      {[]string{"retention.ms", "60000"}, time.Second, ""},
+			"compacted":        {[]string{"cleanup.policy", "compact"}, 0, "is compacted"},
+			"compacted, short": {[]string{"cleanup.policy", "compact,delete"}, 0, "is compacted"},
+		} {
+			topic := ts.group + "-" + strings.NewReplacer(" ", "-", ",", "").Replace(name)
+			createTopic(t, ts.admin, topic, 1, tc.settings...)
+			t.Cleanup(func() { deleteTopic(t, ts.admin, topic) })
+			err := p.(broker.Retainer).Retains(t.Context(), topic, tc.waits)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: %v, want %q", name, err, tc.want)
+			}
+		}
+		if err := p.(broker.Retainer).Retains(t.Context(), "nowhere", time.Hour); err != nil {
+			t.Errorf("a topic that does not exist: %v", err)
+		}
+	})
 }
 
 // TestAdmin: a topic is made with its partitions, a second time without an error, and it goes with all that is in it, as a group

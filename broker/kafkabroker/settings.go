@@ -100,6 +100,9 @@ func settingsBody(kind int8, of string, names ...string) []byte {
 // policySetting says what becomes of a topic's old messages: delete, compact, or both.
 const policySetting = "cleanup.policy"
 
+// retentionSetting is for how long a topic keeps messages at least, where it deletes them; -1: for ever.
+const retentionSetting = "retention.ms"
+
 // topicSettings reads settings of a topic (DescribeConfigs, version 1). An error that is the broker's answer has its code.
 func (c *cluster) topicSettings(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	r, err := c.do(ctx, anyNode, keyDescribeConfigs, 1, settingsBody(topicResource, topic, names...))
