@@ -161,7 +161,7 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 			// The group goes to its next generation, and we may be part of that: then it is sent again under it. Otherwise the membership
 			// hears the same with its next heartbeat and says that all is lost.
 		default:
-			a.troubles = append(a.troubles, d.c.err)
+			a.troubles = append(a.troubles, ofTopic(d.p.partitionID, d.c.err))
 			if code == kafka.UnknownTopicOrPartition { // it may have been deleted, and perhaps nothing is fetched of it
 				signal(x.bells.find)
 			}
@@ -169,6 +169,15 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 		a.again = true
 	}
 	return a
+}
+
+// ofTopic names the partition in an answer that is about its topic, and not about the group.
+func ofTopic(p partitionID, err error) error {
+	switch codeOf(err) {
+	case kafka.TopicAuthorizationFailed, kafka.UnknownTopicOrPartition:
+		return fmt.Errorf("%s/%d: %w", p.topic, p.no, err)
+	}
+	return err
 }
 
 // rise notes the floor that was committed. It is kept when the claim has ended, for who asks then, and never falls: a position

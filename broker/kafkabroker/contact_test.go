@@ -209,6 +209,26 @@ func TestRefusedLook(t *testing.T) {
 	}
 }
 
+// TestRefusedCommit: where brokers refuse what is finished of a partition, the Down names it.
+func TestRefusedCommit(t *testing.T) {
+	t.Parallel()
+	for _, balancer := range []string{"sticky", "transactional"} {
+		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
+			ts := fakeSystem(t, brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}, balancer)
+			r := startRunner(t, ts.config(ts.net.link()))
+			want := ts.put(t, ts.topics[1], 0, 1)
+			eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+			h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit, kmsg.TxnOffsetCommit}, Topic: ts.topics[1],
+				Err: kerr.TopicAuthorizationFailed, Count: -1})
+			ts.put(t, ts.topics[1], 1, 1)
+			r.told(t, broker.Down, ts.topics[1]+"/0: ")
+			h.Remove()
+			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+		})
+	}
+}
+
 // contact is what was told of it.
 func (r *runner) contact() (told []broker.Kind) {
 	r.mu.Lock()

@@ -405,7 +405,7 @@ func (x *starter) commit(bs []*start) (left []*start, err error) {
 			b := of[c]
 			b.at = c.position()
 			if e := errors.Join(sent, c.err); e != nil {
-				left, err = append(left, b), e
+				left, err = append(left, b), ofTopic(b.partitionID, e)
 			} else {
 				known = append(known, b)
 			}
