@@ -46,6 +46,7 @@
 //	lag.go           how far the consumer is behind
 //	reply.go         what the reply subject of a delivery says; headers.go, key.go: the rest of it
 //	waiter.go        Receive, where it waits; seldom.go: what is told once a minute at most
+//	nobody.go        that what is sent to a consumer which is there finds nobody
 //	outbox.go        what has yet to be said to the server, with a lock of its own
 //	ackwindow.go     what was said and may have to be said again
 //

@@ -47,6 +47,7 @@ type outbox struct {
 	sure    connEpoch // over which the consumer is the same
 	asked   connEpoch // for which the voucher was called
 	doubts  uint64    // how many acks were refused, or how often the consumer was said to be no more
+	nobody  nobody    // to take acks
 }
 
 // A question is whether the consumer is still the same: over which connection it is asked, and how often that was in doubt by
@@ -329,7 +330,10 @@ func (o *outbox) reconnected(now connEpoch) {
 // have held.
 func (o *outbox) answered(r receipt, taken bool) {
 	o.mu.Lock()
-	if !taken {
+	if taken {
+		o.nobody.over()
+	} else {
+		o.nobody.said(o.clock())
 		o.distrust()
 	}
 	n := len(o.settles.acks)
@@ -344,6 +348,13 @@ func (o *outbox) answered(r receipt, taken bool) {
 		o.settled(asked, refusedAcks(taken))
 	}
 	o.tellLate(late)
+}
+
+// deserted says whether it is to be told that nobody has taken acks for so long.
+func (o *outbox) deserted(least time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nobody.tell(o.clock(), int64(least))
 }
 
 // doubtIt says that the consumer may be no more: nothing is written until it was found to be the same.

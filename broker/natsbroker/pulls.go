@@ -23,6 +23,7 @@ type pulls struct {
 	crowded    int           // the consumer's max_waiting, where so many requests waited there at the last look; 0: fewer
 	unasked    seldom        // deliveries that answered no request and were given back
 	refused    seldom        // requests that were refused
+	nobody     nobody        // to take them
 	lingers    []*inbox      // left, and still listened to; see linger
 }
 
@@ -126,12 +127,14 @@ func (p *pulls) leaveAll() (old inboxes) {
 func (p *pulls) lost() {
 	p.revive = true
 	p.barren.over()
+	p.nobody.over()
 }
 
 // came takes the arrival of a message of a size, and says whether there is a request that it may answer.
 func (p *pulls) came(b *inbox, size int) (asked bool) {
 	p.heard++
 	p.barren.over()
+	p.nobody.over()
 	if b.retired {
 		b.owed--
 		return b.owed >= 0

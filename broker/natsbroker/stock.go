@@ -166,6 +166,11 @@ func (s *stock) answered(b *inbox, id uint64, st status) (current bool) {
 			time.AfterFunc(d, s.bells.pull.Ring)
 		}
 	}
+	if st.verdict == pullAbsent {
+		s.pulls.nobody.said(s.clock.now())
+	} else {
+		s.pulls.nobody.over()
+	}
 	switch st.verdict {
 	case pullDeleted, pullReset, pullAbsent: // there may be another one by now, or its server was started again, behind another one
 		s.doubt()

@@ -86,6 +86,7 @@ func (w *watcher) look(ctx context.Context, stream bool) {
 		}
 		w.tell(w.cfg.consumerDiffers(info.Config, w.opts.Ordered))
 		w.tellPause(info)
+		w.tellDeserted()
 		if stream && now.stream {
 			w.checkStream(ctx, now.ses, info)
 		}
@@ -122,6 +123,20 @@ func (w *watcher) tellPause(info *jetstream.ConsumerInfo) {
 		w.warn(fmt.Errorf("natsbroker: %s is paused at the server %s, and delivers nothing", w.which(), w.held))
 	default:
 		w.events.Say(broker.Event{Kind: broker.Notice, Err: fmt.Errorf("natsbroker: %s is not paused any more", w.which())})
+	}
+}
+
+// tellDeserted tells that what is sent to the consumer, which is there, finds nobody: all else looks well then.
+func (w *watcher) tellDeserted() {
+	least := 2 * w.cfg.Heartbeat
+	const why = "is that subject exported by the stream's account, and imported by ours? Where both are one, start the server again"
+	if w.side.deserted(least) {
+		w.warn(fmt.Errorf("natsbroker: %s is there, but nobody takes pulls at %s, so nothing comes; %s", w.which(),
+			w.cfg.apiSubject("MSG.NEXT"), why))
+	}
+	if w.outbox.deserted(least) {
+		w.warn(fmt.Errorf("natsbroker: %s is there, but nobody takes acks at %s>, so all that is handled comes again; %s", w.which(),
+			ackPrefix, why))
 	}
 }
 

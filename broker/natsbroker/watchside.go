@@ -188,3 +188,11 @@ func (s watchSide) created() time.Time {
 	defer s.mu.Unlock()
 	return s.stock.created
 }
+
+// deserted says whether it is to be told that nobody has taken pulls for so long.
+func (s watchSide) deserted(least time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.stock
+	return k.pulls.nobody.tell(k.clock.now(), int64(least))
+}
