@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -14,8 +15,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logBurst is how many events of one name are logged in a second; the rest is counted.
-const logBurst = 10
+// A logPace is how many events are logged in a span of time; the rest is counted.
+type logPace struct {
+	most int
+	span time.Duration
+}
+
+var (
+	pacePerName = logPace{10, time.Second}
+	// pacePerReason is of dead letters that cannot be stored: each of them is tried again and again, and fails by the same reason.
+	pacePerReason = logPace{1, time.Minute}
+)
+
+// mostReasons bounds the reasons that are told apart: one may name its letter.
+const mostReasons = 100
 
 // loggerOr is l; that of stderr where none was set.
 func loggerOr(l zerolog.Logger) zerolog.Logger {
@@ -38,21 +51,25 @@ const eventField = "event"
 
 // LogEvents logs events: one per thing that happened, with the event's name in "event". Names and fields are stable. Keys,
 // payloads and header values are never logged. More than 10 events of one name in a second are not written; when that second is
-// over, and when the consumer has stopped, a line with the event's name says in "suppressed" how many. Handled and Operated are
-// not logged.
+// over, and when the consumer has stopped, a line with the event's name says in "suppressed" how many. Of DeadLetterDelayed each
+// error is written once a minute, and so is how many more there were of it. Handled and Operated are not logged.
 func LogEvents(log zerolog.Logger) Observer {
-	l := &eventLog{log: log, seen: map[string]*burst{}}
+	l := &eventLog{log: log, seen: map[matter]*burst{}}
 	return l.observe
 }
 
 type eventLog struct {
 	log  zerolog.Logger
 	mu   sync.Mutex
-	seen map[string]*burst
+	seen map[matter]*burst
 }
 
-// burst counts the events of one name in the second that began at start.
+// A matter is what is told together: the events of a name, or those of them that have an error.
+type matter struct{ name, reason string }
+
+// burst counts the events of one matter in the span that began at start.
 type burst struct {
+	logPace
 	start      time.Time
 	n          int
 	suppressed int64
@@ -60,52 +77,77 @@ type burst struct {
 	timer      *time.Timer   // tells of them; set while there are any
 }
 
-// allow says whether an event of that name may be logged now. If not, it is told of later.
-func (l *eventLog) allow(name string, level zerolog.Level, now time.Time) bool {
+// burstOf returns what counts the events that are told together with e. The caller holds l.mu.
+func (l *eventLog) burstOf(e Event, now time.Time) (matter, *burst) {
+	m, p := matter{name: e.Name()}, pacePerName
+	if d, ok := e.(DeadLetterDelayed); ok && d.Err != nil {
+		if of := (matter{m.name, d.Err.Error()}); l.seen[of] != nil || l.room(now) {
+			m, p = of, pacePerReason
+		}
+	}
+	b := l.seen[m]
+	if b == nil {
+		b = &burst{logPace: p, start: now}
+		l.seen[m] = b
+	}
+	return m, b
+}
+
+// room says whether one more may be told apart, and forgets those that are over where there are many.
+func (l *eventLog) room(now time.Time) bool {
+	if len(l.seen) >= mostReasons {
+		maps.DeleteFunc(l.seen, func(_ matter, b *burst) bool { return b.timer == nil && now.Sub(b.start) >= b.span })
+	}
+	return len(l.seen) < mostReasons
+}
+
+// allow says whether e may be logged now. If not, it is told of later.
+func (l *eventLog) allow(e Event, level zerolog.Level, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.seen[name]
-	if b == nil {
-		b = &burst{start: now}
-		l.seen[name] = b
-	}
-	if now.Sub(b.start) >= time.Second {
+	m, b := l.burstOf(e, now)
+	if now.Sub(b.start) >= b.span {
 		b.start, b.n = now, 0
 	}
-	if b.n++; b.n <= logBurst {
+	if b.n++; b.n <= b.most {
 		return true
 	}
 	if b.suppressed++; b.timer == nil {
 		b.level = level
-		b.timer = time.AfterFunc(b.start.Add(time.Second).Sub(now), func() { l.flush(name) })
+		b.timer = time.AfterFunc(b.start.Add(b.span).Sub(now), func() { l.flush(m) })
 	}
 	b.level = max(b.level, level)
 	return false
 }
 
-// flush tells how many events of that name were not written.
-func (l *eventLog) flush(name string) {
+// flush tells how many events of m were not written.
+func (l *eventLog) flush(m matter) {
 	l.mu.Lock()
-	b := l.seen[name]
+	b := l.seen[m]
+	if b == nil || b.timer == nil { // there are none
+		l.mu.Unlock()
+		return
+	}
 	n, level := b.suppressed, b.level
-	b.suppressed = 0
-	if b.timer != nil {
-		b.timer.Stop()
-		b.timer = nil
-	}
+	b.timer.Stop()
+	b.suppressed, b.timer = 0, nil
 	l.mu.Unlock()
-	if n > 0 {
-		l.log.WithLevel(level).Str(eventField, name).Int64("suppressed", n).Send()
+	z := l.log.WithLevel(level).Str(eventField, m.name).Int64("suppressed", n)
+	if m.reason != "" {
+		z = z.Str(zerolog.ErrorFieldName, m.reason)
 	}
+	z.Send()
 }
 
-// flushAll is flush for all names: the consumer has stopped.
+// flushAll is flush for all: the consumer has stopped.
 func (l *eventLog) flushAll() {
 	l.mu.Lock()
-	names := slices.Sorted(maps.Keys(l.seen))
+	all := slices.SortedFunc(maps.Keys(l.seen), func(a, b matter) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.reason, b.reason))
+	})
 	l.mu.Unlock()
-	for _, name := range names {
-		l.flush(name)
+	for _, m := range all {
+		l.flush(m)
 	}
 }
 
@@ -118,7 +160,7 @@ func (l *eventLog) observe(e Event) {
 		l.flushAll()
 	}
 	level := levelOf(e)
-	if level < l.log.GetLevel() || !l.allow(e.Name(), level, time.Now()) {
+	if level < l.log.GetLevel() || !l.allow(e, level, time.Now()) {
 		return
 	}
 	fields(l.log.WithLevel(level).Str(eventField, e.Name()), e).Send()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -88,6 +89,54 @@ func TestLogTellsWhatItSuppressed(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want(32, 5)
+	})
+}
+
+// Where dead letters cannot be stored, each of them fails, again and again, by one and the same reason. That is told once, and
+// then once a minute with how many; by another reason it is told beside that.
+func TestLogTellsDelayedLettersSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sheet
+		observe := consumer.LogEvents(zerolog.New(&out))
+		delayed := func(reason string, n int) {
+			for i := range n {
+				observe(consumer.DeadLetterDelayed{
+					Message: &consumer.Message{Topic: "in", Partition: -1, Offset: int64(i)}, Err: errors.New(reason),
+				})
+			}
+			synctest.Wait()
+		}
+		want := func(lines int, reason string, suppressed float64) {
+			t.Helper()
+			got := out.of(t, "dead_letter_delayed")
+			if len(got) != lines {
+				t.Fatalf("%d lines, want %d", len(got), lines)
+			}
+			last := got[lines-1]
+			if n, _ := last["suppressed"].(float64); n != suppressed || last["error"] != reason || last["level"] != "error" {
+				t.Errorf("the last line is %v, want %q and suppressed %v", last, reason, suppressed)
+			}
+		}
+		for range 15 {
+			delayed("no right", 50)
+			time.Sleep(time.Second)
+		}
+		want(1, "no right", 0)
+		delayed("too large", 1)
+		want(2, "too large", 0)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want(3, "no right", 749)
+		delayed("no right", 2)
+		want(4, "no right", 0)
+		observe(consumer.StateChanged{State: consumer.Stopped})
+		want(5, "no right", 1)
+		for i := range 1000 { // reasons that name each letter are held back as others are, and are not all remembered
+			delayed(fmt.Sprint("letter ", i), 1)
+		}
+		if n := len(out.of(t, "dead_letter_delayed")); n > 5+100+10 {
+			t.Errorf("%d lines for 1000 letters that each have a reason of their own", n)
+		}
 	})
 }
 
