@@ -231,7 +231,7 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 		return
 	}
 	err = l.cfg.redact(err)
-	if errors.Is(err, nats.ErrPermissionViolation) {
+	if errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
 		l.denial.Store(&denial{time.Now(), err})
 	}
 	l.hooks.problem(sub, err)
@@ -244,7 +244,7 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 	}
 }
 
-// A denial is what the server said of a right that we do not have, and when.
+// A denial is what the server said of a right that we do not have, or not to so much, and when.
 type denial struct {
 	at  time.Time
 	err error
@@ -253,8 +253,16 @@ type denial struct {
 // why adds to the error of a question that had no answer what the server said of our rights since it was asked: who asks is not
 // told, and waits in vain. It is not wrapped, for it refuses a question, and no message.
 func (l *link) why(err error, asked time.Time) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return l.denied(err, asked)
+}
+
+// denied adds to an error what the server said of our rights since a time.
+func (l *link) denied(err error, since time.Time) error {
 	d := l.denial.Load()
-	if d == nil || d.at.Before(asked) || !errors.Is(err, context.DeadlineExceeded) {
+	if d == nil || d.at.Before(since) {
 		return err
 	}
 	return fmt.Errorf("%w: %v", err, d.err)

@@ -71,7 +71,7 @@ func (p *puller) listen(q *quiet) {
 	q.read(p.link.reads(), p.clock.now())
 	heard, v, since := p.side.listen(q, patience)
 	if err := v.err(p.consumer.name(), since, heard.crowded); err != nil {
-		p.events.Lost(err)
+		p.events.Lost(p.link.denied(err, time.Now().Add(-since-p.heartbeat))) // it was said when we subscribed, before we asked
 	}
 	if nc := p.link.conn(); nc != nil && nc.IsConnected() && q.halfOpen(heard, patience) {
 		_ = nc.ForceReconnect()

@@ -3,6 +3,7 @@ package natsbroker_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,4 +227,20 @@ func TestAnswersThatWereNotAllowedOverALostConnection(t *testing.T) {
 	a.publish(2, 2)
 	ack(t, s, receive(t, s, 1)...)
 	a.settled()
+}
+
+// Who may have fewer subscriptions than a source needs is told so, and by what it is down.
+func TestTooManySubscriptions(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.nc.Close()
+	ts.down()
+	ts.opts.MaxSubs = 2
+	ts.up()
+	s := open(t, config(ts.url()))
+	eventually(t, "it is down, and for what", func() bool {
+		return slices.ContainsFunc(s.events.of(broker.Down), func(e broker.Event) bool {
+			return strings.Contains(e.Err.Error(), "no heartbeat") && strings.Contains(e.Err.Error(), "maximum subscriptions exceeded")
+		})
+	})
 }
