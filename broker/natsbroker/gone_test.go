@@ -466,3 +466,23 @@ func TestPinnedBeforeTheNewConsumerIsKnown(t *testing.T) {
 		})
 	}
 }
+
+// Acks that were on their way when the consumer was deleted were not too late for their lease, and nobody else got the messages.
+func TestDeletedBeforeAcksCame(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	p := startProxy(t, ts.opts.Port)
+	a.publish(1, 3)
+	s := open(t, config(p.url()))
+	ackLate(t, p, s, receive(t, s, 3)...)
+	if err := a.js.DeleteStream(t.Context(), "S"); err != nil {
+		t.Fatal(err)
+	}
+	p.heal()
+	eventually(t, "it is told that they were not confirmed", func() bool { return len(s.events.of(broker.Unconfirmed)) > 0 })
+	for _, e := range s.events.of(broker.Unconfirmed) {
+		if e.N != 3 || !strings.Contains(e.Err.Error(), "deleted before") {
+			t.Errorf("%d are unconfirmed: %v", e.N, e.Err)
+		}
+	}
+}

@@ -33,8 +33,10 @@ type outbox struct {
 	// settled is told when the receipt of a batch's last ack was asked for, by the source's clock, and has come. An error: there
 	// was nobody to give one. It comes at most once for each batch. nil: nobody is told.
 	settled func(asked int64, err error)
-	wake    kit.Bell // for the writer
-	doubt   kit.Bell // for the voucher
+	// gone is told how many acks were on their way to a consumer that is no more. nil: late is.
+	gone  func(n int)
+	wake  kit.Bell // for the writer
+	doubt kit.Bell // for the voucher
 
 	mu      sync.Mutex
 	settles settles     // to be written
@@ -431,6 +433,10 @@ func (o *outbox) letGo(over connEpoch) {
 		o.settles.reset()
 	}
 	o.mu.Unlock()
+	if late > 0 && o.gone != nil {
+		o.gone(late)
+		return
+	}
 	o.tellLate(late)
 }
 

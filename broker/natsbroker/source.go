@@ -61,6 +61,7 @@ func NewSource(cfg Config) (*Source, error) {
 	link.unanswered.least = max(4*c.Poll, 2*requestTimeout)
 	consumer := &remoteConsumer{c, link}
 	s.outbox = newOutbox(clock.now, s.unsent, s.late)
+	s.outbox.gone = s.gone
 	s.outbox.settled = func(asked int64, err error) { s.operations.Tell(broker.Settle, clock.at(asked), err) }
 	s.held = newHoldings(c, clock, s.outbox, events, s.bells)
 
@@ -250,11 +251,15 @@ func denied(err error) (subject string) {
 }
 
 // unsent is told of naks whose lease ran out before there was a connection to send them, late of acks that perhaps arrived after
-// their lease.
+// their lease, gone of those to a consumer that is no more.
 func (s *Source) unsent(n int) {
 	s.life.unconfirmed(n, "messages given back while there was no connection come again by their ack wait")
 }
 
 func (s *Source) late(n int) {
 	s.life.unconfirmed(n, "acks were on their way for longer than their lease; another process may have got the messages")
+}
+
+func (s *Source) gone(n int) {
+	s.life.unconfirmed(n, "the consumer was deleted before it confirmed these acks; what it had not taken may come again")
 }
