@@ -54,14 +54,14 @@ const eventField = "event"
 // over, and when the consumer has stopped, a line with the event's name says in "suppressed" how many. Of DeadLetterDelayed each
 // error is written once a minute, and so is how many more there were of it. Handled and Operated are not logged.
 func LogEvents(log zerolog.Logger) Observer {
-	l := &eventLog{log: log, seen: map[matter]*burst{}}
+	l := &eventLog{log: log, seen: bursts{}}
 	return l.observe
 }
 
 type eventLog struct {
 	log  zerolog.Logger
 	mu   sync.Mutex
-	seen map[matter]*burst
+	seen bursts
 }
 
 // A matter is what is told together: the events of a name, or those of them that have an error.
@@ -77,35 +77,38 @@ type burst struct {
 	timer      *time.Timer   // tells of them; set while there are any
 }
 
-// burstOf returns what counts the events that are told together with e. The caller holds l.mu.
-func (l *eventLog) burstOf(e Event, now time.Time) (matter, *burst) {
+// bursts are what was told lately, by matter. It has no lock.
+type bursts map[matter]*burst
+
+// of returns what counts the events that are told together with e.
+func (bs bursts) of(e Event, now time.Time) (matter, *burst) {
 	m, p := matter{name: e.Name()}, pacePerName
 	if d, ok := e.(DeadLetterDelayed); ok && d.Err != nil {
-		if of := (matter{m.name, d.Err.Error()}); l.seen[of] != nil || l.room(now) {
+		if of := (matter{m.name, d.Err.Error()}); bs[of] != nil || bs.room(now) {
 			m, p = of, pacePerReason
 		}
 	}
-	b := l.seen[m]
+	b := bs[m]
 	if b == nil {
 		b = &burst{logPace: p, start: now}
-		l.seen[m] = b
+		bs[m] = b
 	}
 	return m, b
 }
 
 // room says whether one more may be told apart, and forgets those that are over where there are many.
-func (l *eventLog) room(now time.Time) bool {
-	if len(l.seen) >= mostReasons {
-		maps.DeleteFunc(l.seen, func(_ matter, b *burst) bool { return b.timer == nil && now.Sub(b.start) >= b.span })
+func (bs bursts) room(now time.Time) bool {
+	if len(bs) >= mostReasons {
+		maps.DeleteFunc(bs, func(_ matter, b *burst) bool { return b.timer == nil && now.Sub(b.start) >= b.span })
 	}
-	return len(l.seen) < mostReasons
+	return len(bs) < mostReasons
 }
 
 // allow says whether e may be logged now. If not, it is told of later.
 func (l *eventLog) allow(e Event, level zerolog.Level, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, b := l.burstOf(e, now)
+	m, b := l.seen.of(e, now)
 	if now.Sub(b.start) >= b.span {
 		b.start, b.n = now, 0
 	}
