@@ -87,7 +87,7 @@ func (b *book) published(ctx context.Context, p *process, m broker.Outgoing, err
 		}
 		b.done[e.message]--
 		e.failed, e.outcome = true, ledger.Failed
-		if over(e.claim) || e.late && !errors.Is(context.Cause(ctx), consumer.ErrTimeout) {
+		if over(e.claim) || e.late && !errors.Is(context.Cause(ctx), consumer.ErrTimeout) || b.doneMeanwhile(e) {
 			e.outcome = ledger.Cancelled
 		}
 		b.voidBehind(e)
