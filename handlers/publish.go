@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -77,11 +78,11 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 		if m.Topic == c.To {
 			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
 		}
-		if wait, err := to.known(time.Now()); err != nil {
+		if wait, err := to.known(); err != nil {
 			return consumer.RetryAfter(fmt.Errorf("publishing to %s: %w", c.To, err), wait)
 		}
 		err := consumer.EmitBy(ctx, p, c.outgoing(m, ids))
-		to.learn(err, time.Now())
+		to.learn(err)
 		if err == nil {
 			return nil
 		}
@@ -99,35 +100,44 @@ const absentFor = 10 * time.Second
 // An absence is that of a target which does not exist, or did not a moment ago. To find that out may take a worker for as long as
 // a request may take, and where some of the messages go there all workers would soon do that. So one at a time asks.
 type absence struct {
+	away  atomic.Bool // err is not nil: a target that is there costs no lock and no look at the clock
 	mu    sync.Mutex
 	err   error
 	until time.Time
 }
 
 // known is why the target is not there, and how long that is believed. nil: it is there, or the caller is the one to ask.
-func (a *absence) known(now time.Time) (wait time.Duration, err error) {
+func (a *absence) known() (wait time.Duration, err error) {
+	if !a.away.Load() {
+		return 0, nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
+	switch now := time.Now(); {
 	case a.err == nil:
 		return 0, nil
 	case now.Before(a.until):
 		return a.until.Sub(now), a.err
+	default:
+		a.until = now.Add(absentFor)
 	}
-	a.until = now.Add(absentFor)
 	return 0, nil
 }
 
 // learn takes what became of a publish.
-func (a *absence) learn(err error, now time.Time) {
+func (a *absence) learn(err error) {
+	if err == nil && !a.away.Load() {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case errors.Is(err, broker.ErrNoTopic):
-		a.err, a.until = err, now.Add(absentFor)
+		a.err, a.until = err, time.Now().Add(absentFor)
 	case err == nil:
 		a.err = nil
 	}
+	a.away.Store(a.err != nil)
 }
 
 // PublishFactory makes Publish from options, with the Setup's publisher and topics.
