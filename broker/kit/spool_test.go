@@ -306,6 +306,8 @@ func (x *spoolSource) keep() {
 		select {
 		case <-tick.C:
 		case <-x.life.Context().Done():
+		}
+		if x.life.Context().Err() != nil { // an answer that does not come takes as long as a tick: both may be there
 			return
 		}
 		x.mu.Lock()
