@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/absence"
 )
 
 // A feed is one source and what its dispatcher needs.
@@ -29,6 +30,7 @@ type feed struct {
 	emitting bool             // handlers may emit
 	emitter  broker.Emitter   // nil: acks and outputs are not one
 	output   broker.Publisher // Config.Output
+	absent   absence.Topics   // of those that outputs go to
 }
 
 // assigned is a set of claims.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/absence"
 )
 
 // publishEmitted publishes what a handler emitted for message i, where that is no part of the ack.
@@ -18,7 +19,7 @@ func (ws *workers) publishEmitted(ctx context.Context, w *work, i int) error {
 		return nil
 	}
 	var lost error
-	for _, err := range publishOutputs(ctx, w.k.feed.output, outs) {
+	for _, err := range publishOutputs(ctx, w.k.feed, outs) {
 		lost = worse(lost, err)
 	}
 	return lost
@@ -56,7 +57,7 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	if len(outs) == 0 {
 		return err
 	}
-	lost := publishOutputs(ctx, w.k.feed.output, outs)
+	lost := publishOutputs(ctx, w.k.feed, outs)
 	if lost == nil {
 		return err
 	}
@@ -92,9 +93,27 @@ func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of 
 // isFailure says whether a message's error keeps it, and those that go with it, from being acked.
 func isFailure(err error) bool { return err != nil && !IsSkip(err) }
 
-// publishOutputs publishes outs, and says what became of each; nil: all are there.
-func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
-	errs := publishEach(ctx, p, outs)
+// publishOutputs publishes outs, and says what became of each; nil: all are there. Those to a topic that does not exist fail at
+// once while that is known, to be retried when somebody looks for it again.
+func publishOutputs(ctx context.Context, f *feed, outs []broker.Outgoing) []error {
+	errs, asked := toAbsent(&f.absent, outs)
+	each := publishEach(ctx, f.output, asked)
+	for i, j := 0, 0; j < len(asked); i++ {
+		if errs != nil && errs[i] != nil {
+			continue
+		}
+		var err error
+		if each != nil {
+			err = each[j]
+		}
+		f.absent.Learn(asked[j].Topic, err)
+		if j++; err != nil {
+			if errs == nil {
+				errs = make([]error, len(outs))
+			}
+			errs[i] = err
+		}
+	}
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = forGood(fmt.Errorf("publishing what was emitted: %w", err))
@@ -103,8 +122,31 @@ func publishOutputs(ctx context.Context, p broker.Publisher, outs []broker.Outgo
 	return errs
 }
 
+// toAbsent returns the errors of those of outs that go to topics known to be absent, and the others; nil: all are others.
+func toAbsent(absent *absence.Topics, outs []broker.Outgoing) (errs []error, others []broker.Outgoing) {
+	for i, o := range outs {
+		wait, err := absent.Of(o.Topic)
+		switch {
+		case err == nil && errs != nil:
+			others = append(others, o)
+		case err != nil && errs == nil:
+			errs, others = make([]error, len(outs)), slices.Clone(outs[:i])
+			fallthrough
+		case err != nil:
+			errs[i] = RetryAfter(err, wait)
+		}
+	}
+	if errs == nil {
+		return nil, outs
+	}
+	return errs, others
+}
+
 // publishEach publishes outs with one call, and says what became of each; nil: all are there.
 func publishEach(ctx context.Context, p broker.Publisher, outs []broker.Outgoing) []error {
+	if len(outs) == 0 {
+		return nil
+	}
 	err := failing(func() error { return p.Publish(ctx, outs) })
 	if err == nil {
 		return nil

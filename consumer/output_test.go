@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -226,5 +227,44 @@ func TestEmitAgainHasSameID(t *testing.T) {
 			t.Fatalf("%d runs: nothing came again, so that nothing was shown", runs)
 		}
 		wantOut(t, b, out(b, "in")...)
+	})
+}
+
+// slowToMiss is a publisher that finds out after ten seconds that a topic does not exist.
+type slowToMiss struct{ broker.Publisher }
+
+func (p slowToMiss) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	for _, m := range ms {
+		if m.Topic == "away" {
+			time.Sleep(10 * time.Second)
+			return fmt.Errorf("publishing: %w", broker.ErrNoTopic)
+		}
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+// Outputs to a topic that does not exist do not hold all workers: what emits elsewhere goes on.
+func TestOutputsToNoTopicLeaveTheOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1}, Lease: time.Minute, Leased: true})
+		p := slowToMiss{b.Publisher()}
+		defer func() { _ = p.Close(context.Background()) }()
+		produce(t, b, 60)
+		r := start(t, b, consumer.Config{
+			Output: p, Pool: consumer.Pool{Min: 4, Max: 4}, Retry: consumer.Retry{MaxAttempts: 100},
+			Handler: func(ctx context.Context, m *consumer.Message) error {
+				if m.Offset%3 == 0 {
+					return consumer.Emit(ctx, broker.Outgoing{Topic: "away"})
+				}
+				return consumer.Emit(ctx, broker.Outgoing{Topic: "out"})
+			}})
+		time.Sleep(19 * time.Second) // ten seconds for the first of them, and ten for the next that asks
+		if got := len(b.Messages("out")); got != 40 {
+			t.Errorf("%d of 40 outputs to the other topic are there", got)
+		}
+		wantUnsettled(t, b, 20)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/internal/absence"
 )
 
 // ErrLoop says that a message would be published to where it comes from.
@@ -73,16 +71,16 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 	if c.Group != "" {
 		ids += string(appendPart(nil, c.Group)) + "/"
 	}
-	to := &absence{}
+	var absent absence.Topics
 	return func(ctx context.Context, m *consumer.Message) error {
 		if m.Topic == c.To {
 			return consumer.Permanent(fmt.Errorf("%w: %s", ErrLoop, m.Topic))
 		}
-		if wait, err := to.known(); err != nil {
+		if wait, err := absent.Of(c.To); err != nil {
 			return consumer.RetryAfter(fmt.Errorf("publishing to %s: %w", c.To, err), wait)
 		}
 		err := consumer.EmitBy(ctx, p, c.outgoing(m, ids))
-		to.learn(err)
+		absent.Learn(c.To, err)
 		if err == nil {
 			return nil
 		}
@@ -92,52 +90,6 @@ func Publish(p broker.Publisher, sources []string, c PublishConfig) (consumer.Ha
 		}
 		return err
 	}, nil
-}
-
-// absentFor is how long a target that does not exist is believed not to.
-const absentFor = 10 * time.Second
-
-// An absence is that of a target which does not exist, or did not a moment ago. To find that out may take a worker for as long as
-// a request may take, and where some of the messages go there all workers would soon do that. So one at a time asks.
-type absence struct {
-	away  atomic.Bool // err is not nil: a target that is there costs no lock and no look at the clock
-	mu    sync.Mutex
-	err   error
-	until time.Time
-}
-
-// known is why the target is not there, and how long that is believed. nil: it is there, or the caller is the one to ask.
-func (a *absence) known() (wait time.Duration, err error) {
-	if !a.away.Load() {
-		return 0, nil
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch now := time.Now(); {
-	case a.err == nil:
-		return 0, nil
-	case now.Before(a.until):
-		return a.until.Sub(now), a.err
-	default:
-		a.until = now.Add(absentFor)
-	}
-	return 0, nil
-}
-
-// learn takes what became of a publish.
-func (a *absence) learn(err error) {
-	if err == nil && !a.away.Load() {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case errors.Is(err, broker.ErrNoTopic):
-		a.err, a.until = err, time.Now().Add(absentFor)
-	case err == nil:
-		a.err = nil
-	}
-	a.away.Store(a.err != nil)
 }
 
 // PublishFactory makes Publish from options, with the Setup's publisher and topics.

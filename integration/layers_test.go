@@ -18,7 +18,7 @@ const module = "github.com/longshoremq/longshore"
 var layers = []layer{
 	{"broker", []string{"internal/namedfile"}},
 	{"pool", nil},
-	{"consumer", []string{"broker", "internal/chance", "internal/letterheader", "pool", "internal/conftag",
+	{"consumer", []string{"broker", "internal/absence", "internal/chance", "internal/letterheader", "pool", "internal/conftag",
 		"github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
@@ -30,7 +30,7 @@ var layers = []layer{
 	{"consumer/tracing", []string{"broker", "consumer", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog", "go.opentelemetry.io/otel"}},
 	{"deadletters", []string{"broker", "internal/letterheader", "golang.org/x/time"}},
-	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/namedfile", "internal/panicked",
+	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/absence", "internal/namedfile", "internal/panicked",
 		"internal/plaintext", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
 	{"handlers/middleware", []string{"broker", "consumer", "handlers", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
@@ -49,6 +49,8 @@ var layers = []layer{
 		"internal/conftag", "internal/namedfile",
 		"github.com/segmentio/kafka-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"broker/internal/contact", nil},
+	// One memory for all that publish to topics which may not exist.
+	{"internal/absence", []string{"broker"}},
 	// Jitter, which a simulation repeats.
 	{"internal/chance", nil},
 	// How tests of the whole let them connect.
