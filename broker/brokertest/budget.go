@@ -24,6 +24,7 @@ func budgetMessages(w *world) {
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
 	w.settled()
+	w.eventually("nothing is out", func() bool { return m.out() == 0 }) // at most once it is settled before it is handled
 	w.handledOnce()
 }
 
@@ -41,6 +42,7 @@ func budgetBytes(w *world) {
 	stop := m.handle(func(msg *broker.Message) { m.mustAck(msg) })
 	defer stop()
 	w.settled()
+	w.eventually("nothing is out", func() bool { return m.out() == 0 }) // at most once it is settled before it is handled
 	w.handledOnce()
 }
 
