@@ -256,7 +256,9 @@ func TestStuckInOrder(t *testing.T) {
 				return nil
 			})})
 		time.Sleep(20 * time.Second)
-		if s := r.Stats(); s.Handled != messages-messages/keys+5 || s.Stuck != 1 || s.Lanes != 1 || s.Waiting != messages/keys-6 {
+		s := r.Stats() // of those behind it some may be in its worker's hand, as one run, and wait in no lane
+		if s.Handled != messages-messages/keys+5 || s.InFlight != messages/keys-5 || s.Stuck != 1 || s.Lanes != 1 ||
+			s.Waiting > messages/keys-6 {
 			t.Errorf("stats %+v", s)
 		}
 		close(release)
