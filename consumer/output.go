@@ -96,24 +96,16 @@ func isFailure(err error) bool { return err != nil && !IsSkip(err) }
 // publishOutputs publishes outs, and says what became of each; nil: all are there. Those to a topic that does not exist fail at
 // once while that is known, to be retried when somebody looks for it again.
 func publishOutputs(ctx context.Context, f *feed, outs []broker.Outgoing) []error {
-	errs, asked := toAbsent(&f.absent, outs)
+	absent, asked := toAbsent(&f.absent, outs)
 	each := publishEach(ctx, f.output, asked)
-	for i, j := 0, 0; j < len(asked); i++ {
-		if errs != nil && errs[i] != nil {
-			continue
-		}
+	for i, o := range asked {
 		var err error
 		if each != nil {
-			err = each[j]
+			err = each[i]
 		}
-		f.absent.Learn(asked[j].Topic, err)
-		if j++; err != nil {
-			if errs == nil {
-				errs = make([]error, len(outs))
-			}
-			errs[i] = err
-		}
+		f.absent.Learn(o.Topic, err)
 	}
+	errs := fillIn(absent, each)
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = forGood(fmt.Errorf("publishing what was emitted: %w", err))
@@ -122,24 +114,38 @@ func publishOutputs(ctx context.Context, f *feed, outs []broker.Outgoing) []erro
 	return errs
 }
 
-// toAbsent returns the errors of those of outs that go to topics known to be absent, and the others; nil: all are others.
+// toAbsent returns the errors of those of outs that go to topics known to be absent, nil where none does, and the others.
 func toAbsent(absent *absence.Topics, outs []broker.Outgoing) (errs []error, others []broker.Outgoing) {
 	for i, o := range outs {
-		wait, err := absent.Of(o.Topic)
-		switch {
-		case err == nil && errs != nil:
-			others = append(others, o)
-		case err != nil && errs == nil:
-			errs, others = make([]error, len(outs)), slices.Clone(outs[:i])
-			fallthrough
-		case err != nil:
+		if wait, err := absent.Of(o.Topic); err != nil {
+			if errs == nil {
+				errs = make([]error, len(outs))
+			}
 			errs[i] = RetryAfter(err, wait)
 		}
 	}
 	if errs == nil {
 		return nil, outs
 	}
+	for i, o := range outs {
+		if errs[i] == nil {
+			others = append(others, o)
+		}
+	}
 	return errs, others
+}
+
+// fillIn puts what became of the others, nil where all of them are there, between the errors of toAbsent.
+func fillIn(errs, others []error) []error {
+	if errs == nil {
+		return others
+	}
+	for i := range errs {
+		if errs[i] == nil && len(others) > 0 {
+			errs[i], others = others[0], others[1:]
+		}
+	}
+	return errs
 }
 
 // publishEach publishes outs with one call, and says what became of each; nil: all are there.
