@@ -137,3 +137,26 @@ type SelfReader interface {
 	// Reads says that what p publishes to topic is read by this source. false: it is not, or nobody can tell yet. It does not block.
 	Reads(p Publisher, topic string) bool
 }
+
+// A Sharer knows which part of its group's work is this process's, so that a limit can be one of all processes together. Its
+// methods may be called at any time, and do not block.
+type Sharer interface {
+	// Share is the part as it is last known. The parts of all processes are never more than the whole, but for the moment until one
+	// that was cut off, or stood still, notices it; they are less while work is on its way from one to another. The error says why
+	// it can never be told here; it is the same at each call.
+	Share() (Share, error)
+}
+
+// A Share is Held of All equal parts of the work: of the partitions, or of the processes. Nothing is held before Open has come to
+// its end, after Close, and as long as nobody can tell.
+type Share struct {
+	Held, All int
+}
+
+// Part is the share as a number from 0 to 1.
+func (s Share) Part() float64 {
+	if s.All <= 0 {
+		return 0
+	}
+	return min(1, float64(max(0, s.Held))/float64(s.All))
+}

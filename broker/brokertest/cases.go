@@ -151,6 +151,8 @@ func cases() []testCase {
 		{name: "LagOfTwo", setup: Setup{Partitions: 2}, run: lagOfTwo, why: again},
 		{name: "LagWhileDown", run: lagWhileDown},
 		{name: "LagStaysUnknown", run: lagStaysUnknown, why: again},
+		{name: "Shares", setup: Setup{Partitions: 4, Shares: true}, run: sharesAddUp},
+		{name: "ShareOfCutOff", setup: Setup{Partitions: 4, Shares: true}, run: shareOfCutOff},
 		{name: "Floors", run: floors, why: again},
 		{name: "FloorsRecreated", run: floorsRecreated, why: again},
 		{name: "Payloads", run: payloads},

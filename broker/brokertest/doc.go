@@ -86,5 +86,5 @@
 // The cases, by their subjects: effect.go (the harness itself), delivery.go, settling.go, pending.go (what waits in the adapter),
 // claims.go, replicas.go (an order over processes), open.go, stop.go, unsaid.go (what Close could not say), budget.go, exact.go
 // (a budget that is used up to the last byte), gap.go, trouble.go, storm.go, outputs.go, operations.go, lag.go, floors.go,
-// payload.go, publish.go, leak.go.
+// share.go, payload.go, publish.go, leak.go.
 package brokertest

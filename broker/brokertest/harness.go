@@ -94,6 +94,8 @@ type Setup struct {
 	// Lease to use instead of Harness.Lease when it is not 0: some cases take a long one, to tell "given back" from "ran out". The
 	// case LeaseIsHeeded checks it, where there is Kill.
 	Lease time.Duration
+	// Shares has processes tell their share of the work (broker.Sharer), where they do so only when they are told.
+	Shares bool
 }
 
 // A System is a broker for one case, and what the suite can do to it and see of it from outside. Its functions fail t when they

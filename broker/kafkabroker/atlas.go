@@ -22,6 +22,7 @@ type atlas struct {
 	begun     int // looks that have begun
 	look      int // the one that topics come from
 	topics    map[string]topic
+	sizes     map[string]int // how many partitions topics have, by the last look that could tell
 	missing   map[string]int // looks in a row that did not find a topic
 	seen      *kit.Recent[string, sighting]
 	unmatched bool // it was told that the pattern matches none
@@ -29,7 +30,7 @@ type atlas struct {
 
 func newAtlas(cfg *Config) *atlas {
 	return &atlas{names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int),
-		seen: kit.NewRecent[string, sighting](mostSeen)}
+		sizes: make(map[string]int), seen: kit.NewRecent[string, sighting](mostSeen)}
 }
 
 // A sighting is what was seen of topics of one name: the id of the last one, how many partitions that had at the first look,
@@ -113,7 +114,32 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 		v.news = append(v.news, fmt.Errorf("no topic matches %q: waiting for one", a.pattern))
 	}
 	a.topics, a.look = ts, look
+	a.measure()
 	return v
+}
+
+// measure keeps how many partitions topics have. A topic that no broker can tell of for a moment has as many as before.
+func (a *atlas) measure() {
+	for name := range a.sizes {
+		if a.gone(name) {
+			delete(a.sizes, name)
+		}
+	}
+	for name, t := range a.topics {
+		if t.err == nil {
+			a.sizes[name] = len(t.leaders)
+		}
+	}
+}
+
+// partitions is how many partitions all topics have together.
+func (a *atlas) partitions() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, size := range a.sizes {
+		n += size
+	}
+	return n
 }
 
 // missingLooks is from how many looks on, one after the other, a topic that no broker knows was deleted. A broker that has just

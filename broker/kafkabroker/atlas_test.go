@@ -138,3 +138,30 @@ func TestAtlasLacks(t *testing.T) {
 		}
 	}
 }
+
+// TestAtlasPartitions: what is shared between processes are the partitions of all topics, also of one that nobody can tell of for a
+// moment: else all would have too large a share of the others.
+func TestAtlasPartitions(t *testing.T) {
+	three, two := topic{leaders: []int32{1, 1, 1}}, topic{leaders: []int32{1, -1}}
+	unknown, missing := topic{err: kafka.LeaderNotAvailable}, topic{err: kafka.UnknownTopicOrPartition}
+	a := newAtlas(&Config{Topics: []string{"a", "b"}})
+	if n := a.partitions(); n != 0 {
+		t.Errorf("%d partitions before the first look", n)
+	}
+	for i, step := range []struct {
+		look map[string]topic
+		want int
+	}{
+		{map[string]topic{"a": three, "b": missing}, 3},
+		{map[string]topic{"a": three, "b": two}, 5},
+		{map[string]topic{"a": unknown, "b": two}, 5},
+		{map[string]topic{"a": three, "b": missing}, 5},
+		{map[string]topic{"a": three, "b": missing}, 3}, // deleted
+		{map[string]topic{"a": two, "b": two}, 4},
+	} {
+		a.learn(a.begin(), step.look, true)
+		if n := a.partitions(); n != step.want {
+			t.Errorf("after look %d: %d partitions, want %d", i+1, n, step.want)
+		}
+	}
+}

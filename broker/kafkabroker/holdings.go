@@ -374,6 +374,13 @@ func (h *holdings) answered(ds []due, isGone func(partitionID, topicID) bool) co
 	return h.commits.answered(ds, isGone)
 }
 
+// held is how many partitions are this process's: their claims have begun and not ended.
+func (h *holdings) held() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.roster.parts)
+}
+
 func (h *holdings) floors() []broker.Floor {
 	h.mu.Lock()
 	defer h.mu.Unlock()

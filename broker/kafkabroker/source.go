@@ -13,7 +13,7 @@ import (
 )
 
 // A Source is a member of a consumer group; see broker.Source. It implements broker.PartitionLagReporter, FloorReporter,
-// Pauser, Holder, Rebudgeter, Windowed, MissingReporter and, where Config.Transactional is set, Emitter.
+// Pauser, Holder, Rebudgeter, Windowed, MissingReporter, Sharer and, where Config.Transactional is set, Emitter.
 //
 // It puts its parts together, and they do the work: holdings decide what is to be done, and the others do it. Goroutines, from
 // Open to Close: the membership, which talks to the group; the loop, which lets claims begin and end and, while it runs, alone
@@ -54,6 +54,7 @@ var (
 	_ broker.Rebudgeter           = (*Source)(nil)
 	_ broker.Windowed             = (*Source)(nil)
 	_ broker.MissingReporter      = (*Source)(nil)
+	_ broker.Sharer               = (*Source)(nil)
 )
 
 // NewSource makes a source. It checks cfg and reads the files that TLS names; it does not connect.
@@ -312,3 +313,14 @@ func (s *Source) LagByPartition() []broker.PartitionLag {
 
 // Floors returns what this process has committed last of each partition that it had. See broker.FloorReporter.
 func (s *Source) Floors() []broker.Floor { return s.h.floors() }
+
+// Share is how many of the partitions of all topics are this process's: none once the group may have given them to others. It
+// never fails. See broker.Sharer.
+func (s *Source) Share() (broker.Share, error) {
+	all := s.atlas.partitions()
+	if s.m.lapsed(time.Now()) {
+		return broker.Share{All: all}, nil
+	}
+	held := s.h.held()
+	return broker.Share{Held: held, All: max(held, all)}, nil
+}

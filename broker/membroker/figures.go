@@ -16,6 +16,8 @@ type figures struct {
 	lags []broker.PartitionLag
 	// floors are those of each log that the source had.
 	floors map[string]int64
+	share  broker.Share
+	told   time.Time // when the broker told the share
 }
 
 func newFigures() *figures { return &figures{lag: broker.UnknownLag()} }
@@ -40,6 +42,7 @@ func (f *figures) set(lag broker.Lag, lags []broker.PartitionLag) {
 
 // learn takes the figures of an exchange. It runs at the broker.
 func (f *figures) learn(p *place, list holdingList, now time.Time) {
+	f.learnShare(p.m, now)
 	if told := p.b.faults.lag; told != nil {
 		f.set(*told, nil)
 		return
@@ -59,6 +62,23 @@ func (f *figures) learn(p *place, list holdingList, now time.Time) {
 	}
 	f.set(lag, lags)
 	f.learnFloors(p.m)
+}
+
+// learnShare takes which part of the partitions is the member's. It runs at the broker.
+func (f *figures) learnShare(m *member, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.share, f.told = broker.Share{Held: len(m.owned()), All: len(m.g.cursors)}, now
+}
+
+// shareAt is the part at a time: none once the group may have given what is here to others, as it does lease after the last word.
+func (f *figures) shareAt(now time.Time, lease time.Duration) broker.Share {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.told) >= lease {
+		return broker.Share{All: f.share.All}
+	}
+	return f.share
 }
 
 // learnFloors takes what the group has finished of the logs that are the member's. It runs at the broker.

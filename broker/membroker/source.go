@@ -42,6 +42,7 @@ var (
 	_ broker.Rebudgeter           = (*Source)(nil)
 	_ broker.Windowed             = (*Source)(nil)
 	_ broker.SelfReader           = (*Source)(nil)
+	_ broker.Sharer               = (*Source)(nil)
 )
 
 // Source makes a source, and its group where there is none: from here on the group's progress counts (see Broker.Unsettled). What
@@ -244,6 +245,19 @@ func (s *Source) LagByPartition() []broker.PartitionLag { return s.figures.byPar
 // Floors returns what the group had finished of this source's logs at the last exchange with the broker. See
 // broker.FloorReporter.
 func (s *Source) Floors() []broker.Floor { return s.figures.floorsNow() }
+
+// Share is how many of the group's partitions were this source's at the last exchange with the broker. It fails where Leased:
+// nobody knows there who else reads. See broker.Sharer.
+func (s *Source) Share() (broker.Share, error) {
+	if s.b.stream != nil {
+		return broker.Share{}, errors.New("membroker: a leased stream does not tell who else reads it")
+	}
+	share := s.figures.shareAt(time.Now(), s.b.cfg.Lease)
+	if s.life.Context().Err() != nil {
+		share.Held = 0
+	}
+	return share, nil
+}
 
 // SetBudget changes the budget for what is asked for from now on.
 func (s *Source) SetBudget(b broker.Budget) {

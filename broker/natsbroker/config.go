@@ -127,6 +127,10 @@ type Config struct {
 	// consumers before you make a stream anew, or give it a FirstSeq above the old one's. Defaults to false: Receive then returns
 	// an error.
 	Recreate bool `yaml:"recreate"`
+	// Share tells the other processes of the consumer, once a second, that this one is there, so that a limit can be one of all of
+	// them together: see Source.Share. Set it in all of them, or the limit is exceeded by those that are not told of. The user has
+	// to be allowed to publish and subscribe to longshore.share.STREAM.CONSUMER, and .DOMAIN where that is set. Defaults to false.
+	Share bool `yaml:"-"`
 
 	// MaxHold is how long one message is extended, from receipt. After it the server gives the message to another. Change it when
 	// handlers need longer. Defaults to 1 h.

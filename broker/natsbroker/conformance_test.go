@@ -146,7 +146,7 @@ func newSystem(t testing.TB, p place, s brokertest.Setup) *brokertest.System {
 	if s.Lease != 0 {
 		c.cfg.AckWait, c.cfg.Heartbeat = s.Lease, s.Lease/4
 	}
-	c.cfg.Recreate = true
+	c.cfg.Recreate, c.cfg.Share = true, s.Shares
 	c.cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}}
 	c.admin.stream()
 	c.count(t)

@@ -46,6 +46,7 @@
 //	lag.go           how far the consumer is behind
 //	reply.go         what the reply subject of a delivery says; headers.go, key.go: the rest of it
 //	waiter.go        Receive, where it waits; seldom.go: what is told once a minute at most
+//	peers.go         which processes read the consumer, for limits that they share
 //	nobody.go        that what is sent to a consumer which is there finds nobody
 //	outbox.go        what has yet to be said to the server, with a lock of its own
 //	ackwindow.go     what was said and may have to be said again
@@ -55,6 +56,7 @@
 //	leasekeeper.go   extends leases from receipt, and makes contact
 //	puller.go        asks for messages, and says how long the server keeps a request
 //	pinner.go        keeps the pin, and gathers
+//	presence.go      tells the other processes that this one is there
 //	watcher.go       looks whether the consumer is still the same one, and begins sessions; voucher.go: the same over each new
 //	                 connection; witness.go: whether the stream has lost its end
 //	outboxwriter.go  writes acks and naks; receipt.go: whether an ack was taken

@@ -186,6 +186,14 @@ func (h *holdings) giveBackAll(ses *session) {
 	h.stock.giveBackAll(ses)
 }
 
+// turns says whether one process at a time gets messages, and whether it is this one.
+func (h *holdings) turns() (one, ours bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one = h.stock.ses != nil && h.stock.ses.pin.group != ""
+	return one, one && !h.stock.standsBy()
+}
+
 // standsBy says that another process is pinned, or nobody yet.
 func (h *holdings) standsBy() bool {
 	h.mu.Lock()

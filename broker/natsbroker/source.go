@@ -15,7 +15,7 @@ import (
 )
 
 // A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.FloorReporter, broker.Pauser (all
-// only), broker.Rebudgeter and broker.DeliveryLimiter.
+// only), broker.Rebudgeter, broker.DeliveryLimiter and broker.Sharer.
 //
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
 // Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
@@ -38,6 +38,8 @@ type Source struct {
 	watcher *watcher
 	voucher *voucher
 	closer  *closer
+
+	presence *presence // nil: nobody is told that this process is there
 }
 
 var (
@@ -47,6 +49,7 @@ var (
 	_ broker.Pauser          = (*Source)(nil)
 	_ broker.Rebudgeter      = (*Source)(nil)
 	_ broker.DeliveryLimiter = (*Source)(nil)
+	_ broker.Sharer          = (*Source)(nil)
 )
 
 // NewSource checks cfg and returns a source that is not yet connected. The error names every field that is wrong.
@@ -85,6 +88,9 @@ func NewSource(cfg Config) (*Source, error) {
 	s.closer = &closer{
 		watched: watchSide{s.held}, link: link, outbox: s.outbox, leases: s.leases, consumer: consumer, voucher: s.voucher,
 	}
+	if c.Share {
+		s.presence = newPresence(c, link)
+	}
 	return s, nil
 }
 
@@ -94,15 +100,28 @@ func (s *Source) Open(ctx context.Context, o broker.Options) (broker.Traits, err
 	err := s.life.open(ctx, o, func(ctx context.Context) (err error) {
 		s.operations.Observe(o.Operated)
 		s.held.open(o)
-		if d, err = s.find(ctx, o); err == nil {
+		if d, err = s.find(ctx, o); err != nil {
+			return err
+		}
+		if s.presence != nil {
+			err = s.presence.open(ctx)
+		}
+		if err == nil {
 			s.watcher.begin(d)
 		}
 		return err
-	}, s.writer.run, s.leases.extend, s.leases.listen, s.puller.run, s.watcher.run, s.voucher.run, s.pinner.run)
+	}, s.present, s.writer.run, s.leases.extend, s.leases.listen, s.puller.run, s.watcher.run, s.voucher.run, s.pinner.run)
 	if err != nil {
 		return broker.Traits{}, err
 	}
 	return d.traits(o.Ordered), nil
+}
+
+// present tells the other processes that this one is there, where they are told.
+func (s *Source) present(ctx context.Context) {
+	if s.presence != nil {
+		s.presence.run(ctx)
+	}
 }
 
 // find finds the consumer, and waits for the other sources; much may have changed then, so it looks again.
@@ -166,6 +185,22 @@ func (s *Source) MaxDeliveries() int { return s.held.maxDeliveries() }
 // Floors implements broker.FloorReporter: the consumer's ack floor, as it was when the consumer was last looked at (Config.Poll).
 func (s *Source) Floors() []broker.Floor { return s.held.floors() }
 
+// Share is one of as many equal shares as there are processes, by what each says of itself (Config.Share); with Options.Ordered
+// all of it belongs to the one whose turn it is. It fails where Config.Share is not set. See broker.Sharer.
+func (s *Source) Share() (broker.Share, error) {
+	if s.presence == nil {
+		return broker.Share{}, errors.New("natsbroker: Config.Share is not set, so nobody knows how many processes there are")
+	}
+	one, ours := s.held.turns()
+	switch {
+	case !one:
+		return s.presence.share(), nil
+	case !ours:
+		return broker.Share{All: 1}, nil
+	}
+	return broker.Share{Held: 1, All: 1}, nil
+}
+
 // Close implements broker.Source.
 func (s *Source) Close(ctx context.Context) error {
 	s.Stop()
@@ -176,6 +211,9 @@ func (s *Source) shut(ctx context.Context) error {
 	s.pinner.outwait(ctx)
 	ses := s.end()
 	err := s.closer.finish(ctx)
+	if s.presence != nil {
+		s.presence.leave()
+	}
 	if s.held.standsBy() {
 		s.pinner.release(ctx)
 	}

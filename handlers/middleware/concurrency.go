@@ -13,10 +13,13 @@ import (
 
 // A ConcurrencyLimit lets so many calls run at once; its Middleware is a consumer.Middleware. One may wrap several handlers,
 // which share it. A message beyond the limit waits without a worker (see consumer.Defer), so that a slow handler cannot take
-// every worker from the others; the one that has waited longest is next. Safe for concurrent use.
+// every worker from the others; the one that has waited longest is next. It counts in this process, or, with ShareBy, over all
+// of them. Safe for concurrent use.
 type ConcurrencyLimit struct {
 	mu      sync.Mutex
 	limit   int
+	sharing sharing
+	timer   *time.Timer // looks at the part again, where the limit is shared; nil: nobody waited so far
 	running int
 	line    list.List // of *place
 	places  map[message]*list.Element
@@ -57,8 +60,30 @@ func (l *ConcurrencyLimit) Set(limit int) error {
 	return nil
 }
 
+// ShareBy makes the limit one of all processes together: this one has the part of it that its sources say it has of the work,
+// and follows when that changes; calls that run go on. The part is rounded down, but is one call at least, so that all processes
+// together exceed a limit below their number. Give it all sources of the consumer, that of retry topics too, before the consumer
+// runs. It fails where one of them cannot tell, and then nothing is changed.
+func (l *ConcurrencyLimit) ShareBy(sources ...broker.Sharer) error {
+	by, err := shareBy(sources)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sharing = by
+	return nil
+}
+
 // Kind is concurrency_limit, its name in a configuration file.
 func (l *ConcurrencyLimit) Kind() string { return "concurrency_limit" }
+
+// Share is which part of the limit this process has now, 0 to 1, where it is shared.
+func (l *ConcurrencyLimit) Share() (part float64, shared bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sharing.at(time.Now()).Part(), l.sharing.shared()
+}
 
 // Settings are the limit, as last set.
 func (l *ConcurrencyLimit) Settings() map[string]float64 {
@@ -74,6 +99,14 @@ func (l *ConcurrencyLimit) Change(settings map[string]float64) error {
 		return err
 	}
 	return l.Set(int(next[settingLimit]))
+}
+
+// most is how many calls may run now. It needs l.mu.
+func (l *ConcurrencyLimit) most() int {
+	if !l.sharing.shared() {
+		return l.limit
+	}
+	return portion(l.limit, l.sharing.at(time.Now()))
 }
 
 // Middleware defers what is beyond the limit.
@@ -93,7 +126,7 @@ func (l *ConcurrencyLimit) enter(m message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(m)
-	if l.running >= l.limit {
+	if l.running >= l.most() {
 		return false
 	}
 	l.running++
@@ -143,7 +176,8 @@ func (l *ConcurrencyLimit) wake() {
 	for called := 0; ; {
 		l.mu.Lock()
 		first := l.line.Front()
-		if first == nil || l.running+called >= l.limit {
+		if first == nil || l.running+called >= l.most() {
+			l.arm()
 			l.mu.Unlock()
 			return
 		}
@@ -153,5 +187,16 @@ func (l *ConcurrencyLimit) wake() {
 		if p.wake() {
 			called++
 		}
+	}
+}
+
+// arm has those that wait look again soon whether the part is a larger one. It needs l.mu.
+func (l *ConcurrencyLimit) arm() {
+	switch {
+	case !l.sharing.shared() || l.line.Len() == 0:
+	case l.timer == nil:
+		l.timer = time.AfterFunc(lookAtShare, l.wake)
+	default:
+		l.timer.Reset(lookAtShare)
 	}
 }

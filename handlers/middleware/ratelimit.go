@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
 	"golang.org/x/time/rate"
 )
@@ -14,17 +15,43 @@ import (
 // A RateLimit lets calls begin at a rate at most; its Middleware is a consumer.Middleware. One RateLimit may wrap several
 // handlers, which share it. A message that is early waits for its turn without a worker (see consumer.Defer), so that a limited
 // handler cannot take every worker from the others. The one that has waited longest is next, and one that went back to the broker
-// keeps none of the others waiting. It counts in this process: several processes call so many times as often. Safe for concurrent
-// use.
+// keeps none of the others waiting. It counts in this process, so that several call so many times as often, or, with ShareBy,
+// over all of them. Safe for concurrent use.
 type RateLimit struct {
-	mu      sync.Mutex
-	limiter *rate.Limiter // has the tokens; who begins takes one
-	line    turns
-	timer   *time.Timer // calls the next of the line; nil: nobody waited so far
+	mu        sync.Mutex
+	perSecond float64
+	burst     int
+	sharing   sharing
+	share     broker.Share  // that the limiter goes by
+	limiter   *rate.Limiter // has the tokens; who begins takes one
+	line      turns
+	timer     *time.Timer // calls the next of the line; nil: nobody waited so far
 }
 
 // Kind is rate_limit, its name in a configuration file.
 func (l *RateLimit) Kind() string { return "rate_limit" }
+
+// ShareBy makes the limit one of all processes together: this one has the part of it that its sources say it has of the work,
+// and follows when that changes. So it has of burst, rounded down, but one call at least. Give it all sources of the consumer,
+// that of retry topics too, before the consumer runs. It fails where one of them cannot tell, and then nothing is changed.
+func (l *RateLimit) ShareBy(sources ...broker.Sharer) error {
+	by, err := shareBy(sources)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sharing = by
+	l.follow(time.Now())
+	return nil
+}
+
+// Share is which part of the limit this process has now, 0 to 1, where it is shared.
+func (l *RateLimit) Share() (part float64, shared bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sharing.at(time.Now()).Part(), l.sharing.shared()
+}
 
 // Settings are per_second and burst, as last set.
 func (l *RateLimit) Settings() map[string]float64 {
@@ -35,11 +62,7 @@ func (l *RateLimit) Settings() map[string]float64 {
 
 // settings needs l.mu.
 func (l *RateLimit) settings() map[string]float64 {
-	perSecond := float64(l.limiter.Limit())
-	if l.limiter.Limit() == rate.Inf {
-		perSecond = math.Inf(1)
-	}
-	return map[string]float64{settingPerSecond: perSecond, settingBurst: float64(l.limiter.Burst())}
+	return map[string]float64{settingPerSecond: l.perSecond, settingBurst: float64(l.burst)}
 }
 
 // Change is Set for the settings that are named; the others stay. The error names each that is wrong, and then nothing is
@@ -62,7 +85,10 @@ func NewRateLimit(perSecond float64, burst int) (*RateLimit, error) {
 	if err := checkRate(perSecond, burst); err != nil {
 		return nil, err
 	}
-	return &RateLimit{limiter: newLimiter(perSecond, burst), line: newTurns()}, nil
+	return &RateLimit{
+		perSecond: perSecond, burst: burst, share: broker.Share{Held: 1, All: 1}, limiter: newLimiter(perSecond, burst),
+		line: newTurns(),
+	}, nil
 }
 
 func checkRate(perSecond float64, burst int) error {
@@ -101,7 +127,26 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 
 // set needs l.mu.
 func (l *RateLimit) set(perSecond float64, burst int) {
-	next, now := newLimiter(perSecond, burst), time.Now()
+	l.perSecond, l.burst = perSecond, burst
+	l.share = l.sharing.at(time.Now())
+	l.apply()
+}
+
+// follow goes by the part that this process has now. It needs l.mu.
+func (l *RateLimit) follow(now time.Time) {
+	if share := l.sharing.at(now); share != l.share {
+		l.share = share
+		l.apply()
+	}
+}
+
+// apply needs l.mu.
+func (l *RateLimit) apply() {
+	perSecond, burst, now := l.perSecond*l.share.Part(), max(1, portion(l.burst, l.share)), time.Now()
+	if l.share.Held <= 0 { // and not infinity times nothing
+		perSecond = 0
+	}
+	next := newLimiter(perSecond, burst)
 	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which messages
 	// that wait (tokens below zero) count on, is kept by taking it out that much earlier; or they would starve while Set is called
 	// often.
@@ -130,6 +175,7 @@ func (l *RateLimit) take(m message, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.arm(now) // its token is not set aside any more
+	l.follow(now)
 	tokens := l.line.ahead(m) + 1
 	if l.until(tokens, now) <= 0 && l.limiter.AllowN(now, 1) {
 		l.line.forget(m)
@@ -142,6 +188,8 @@ func (l *RateLimit) take(m message, now time.Time) time.Duration {
 func (l *RateLimit) until(tokens int, now time.Time) time.Duration {
 	missing, perSecond := float64(tokens)-l.limiter.TokensAt(now), float64(l.limiter.Limit())
 	switch {
+	case l.share.Held <= 0: // what is saved up does not count
+		return time.Hour
 	case l.limiter.Limit() == rate.Inf || missing <= 0:
 		return 0
 	case missing/perSecond > time.Hour.Seconds(): // at 0 per second, too
@@ -181,6 +229,7 @@ func (l *RateLimit) call() {
 
 // next is how long until the first of the line is to be called, if there is one. It needs l.mu.
 func (l *RateLimit) next(now time.Time) (wait time.Duration, some bool) {
+	l.follow(now)
 	l.line.missLate(now)
 	if l.line.waiting.Len() == 0 {
 		return 0, false
@@ -188,6 +237,9 @@ func (l *RateLimit) next(now time.Time) (wait time.Duration, some bool) {
 	wait = l.until(l.line.called.Len()+1, now)
 	if first := l.line.called.Front(); first != nil && wait > 0 { // it may not come, and with it the token that is for it
 		wait = min(wait, first.Value.(*turn).since.Add(lookAgain).Sub(now))
+	}
+	if l.sharing.shared() {
+		wait = min(wait, lookAtShare)
 	}
 	return wait, true
 }
