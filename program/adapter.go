@@ -25,12 +25,13 @@ type adapter struct {
 
 // adapters are those of a consumer's sources; one at least. What is published goes to the first.
 func (a *assembly) adapters(at, name string, c *config.Consumer) (all []adapter) {
+	setup := AdapterSetup{Consumer: name, Order: consumer.Order(c.Order), Shares: shares(c)}
 	for _, in := range c.Reads() {
 		if in.Other != nil {
-			all = append(all, a.otherAdapter(at, AdapterSetup{Consumer: name, Order: consumer.Order(c.Order)}, in))
+			all = append(all, a.otherAdapter(at, setup, in))
 			continue
 		}
-		all = append(all, adapterOf(in, a.doc.File.Embedded))
+		all = append(all, adapterOf(in, a.doc.File.Embedded, setup.Shares))
 	}
 	return all
 }
@@ -70,10 +71,11 @@ func (a *assembly) findOther(at string, err error) {
 	a.doc.FindOptions(at, err)
 }
 
-func adapterOf(in config.Read, e config.Embedded) (a adapter) {
+// adapterOf is one of longshore's. shares: its source is to tell which part of the work is this process's.
+func adapterOf(in config.Read, e config.Embedded, shares bool) (a adapter) {
 	switch {
 	case in.NATS != nil:
-		a = natsAdapter(in.NATS, e)
+		a = natsAdapter(in.NATS, e, shares)
 		a.at = in.Name + ".nats"
 	case in.NATSCore != nil:
 		a = coreAdapter(in.NATSCore, e)
@@ -82,15 +84,16 @@ func adapterOf(in config.Read, e config.Embedded) (a adapter) {
 		a = kafkaAdapter(in.Kafka)
 		a.at = in.Name + ".kafka"
 	default:
-		a = natsAdapter(&config.NATS{}, e) // so that routes can be checked all the same
+		a = natsAdapter(&config.NATS{}, e, shares) // so that routes can be checked all the same
 		a.source = nil
 	}
 	a.read = in
 	return a
 }
 
-func natsAdapter(n *config.NATS, e config.Embedded) adapter {
+func natsAdapter(n *config.NATS, e config.Embedded, shares bool) adapter {
 	cfg := n.Adapter(embeddedURL(e))
+	cfg.Share = shares
 	return adapter{
 		section: n, topics: n.Subjects,
 		publisher: func() (broker.Publisher, error) {

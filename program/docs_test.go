@@ -235,7 +235,7 @@ func (knownStats) LagByPartition() []broker.PartitionLag { return []broker.Parti
 func TestDocsNameEveryMiddleware(t *testing.T) {
 	text := section(t, "## Middleware", "## None")
 	options := map[string]any{"circuit_breaker": middleware.BreakerConfig{}, "concurrency_limit": concurrencyOptions{},
-		"key_rate_limit": rateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
+		"key_rate_limit": keyRateOptions{}, "dedup": dedupOptions{}, "logging": loggingOptions{}, "rate_limit": rateOptions{},
 		"recover": struct{}{}, "timeout": timeoutOptions{}}
 	for name := range wrappings {
 		line := regexp.MustCompile("(?m)^\\| `" + name + "` \\|.*$").FindString(text)

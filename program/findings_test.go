@@ -32,6 +32,13 @@ func TestMistakesAreFoundOnce(t *testing.T) {
 		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, " +
 			"with: {limit: 0}}]}",
 			":2: consumers.o.middleware[0].with.limit: is 0, want 1 to 2147483647"},
+		{"{source: {nats_core: {subjects: [a], queue: q}}, routes: [{handler: log}], middleware: [{use: concurrency_limit, " +
+			"with: {limit: 9, shared: true}}]}",
+			":2: consumers.o.middleware[0].with.shared: is true, and a source of the consumer cannot tell which part of the work this " +
+				"process has: those of nats and kafka can"},
+		{"{source: {nats: {stream: S, subjects: [a], durable: d}}, routes: [{handler: log}], middleware: [{use: key_rate_limit, " +
+			"with: {per_second: 9, shared: true}}]}",
+			":2: consumers.o.middleware[0].with.shared: unknown option; known: burst, per_second"},
 		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g}}, retry: {topics: [{topic: a b, delay: 1m}]}, " +
 			"routes: [{handler: log}]}", `:2: consumers.o.retry.topics[0].topic: is "a b": want a topic's name`},
 		{"{source: {kafka: {brokers: ['h:1'], topics: [o], group: g, max_publish_bytes: -1}}, routes: [{handler: log}]}",

@@ -27,6 +27,7 @@ type member struct {
 	setup     *handlers.Setup
 	drain     time.Duration // how long handlers may run on
 	limits    limits
+	shared    map[string]sharedLimit // by the key that says so
 	breakers  breakers
 	figures   *metrics.Collector
 	closing   []func()        // what the page uses
@@ -58,6 +59,7 @@ func (a *assembly) member(name string, c *config.Consumer) *member {
 		a.doc.FindConfig(at+"."+from[0].at, from[0].section, err)
 		return m
 	}
+	a.share(m, &cfg)
 	m.consumer, err = consumer.New(cfg)
 	a.doc.FindConfig(at, c, err)
 	return m
@@ -75,7 +77,7 @@ func transactional(from []adapter) bool {
 func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *member {
 	m := &member{
 		name: name, log: a.log.With().Str("consumer", name).Logger(), limits: limits{}, breakers: breakers{},
-		figures: metrics.New(name),
+		shared: map[string]sharedLimit{}, figures: metrics.New(name),
 	}
 	topics := c.Retry.Names()
 	for _, one := range from {

@@ -142,6 +142,9 @@ func (a *assembly) chain(at string, list []config.Middleware, m *member) (chain 
 		if problem := m.named(path, one.Name, part); problem != "" {
 			a.doc.Find(path+".name", "%s", problem)
 		}
+		if l, ok := part.(sharedLimit); ok && shared(one) {
+			m.shared[path+".with.shared"] = l
+		}
 		chain = append(chain, w)
 	}
 	return chain, whole
@@ -245,6 +248,7 @@ func wrapBreaker(log zerolog.Logger, o options) (consumer.Middleware, any, error
 type rateOptions struct {
 	PerSecond *float64 `yaml:"per_second" want:">0"`
 	Burst     int      `yaml:"burst" want:"1..2147483647"`
+	Shared    bool     `yaml:"shared"` // by assembly.share, when there are sources
 }
 
 func wrapRateLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error) {
@@ -259,8 +263,14 @@ func wrapRateLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error
 	return l.Middleware, l, nil
 }
 
+// keyRateOptions are those of a rate limit by key.
+type keyRateOptions struct {
+	PerSecond *float64 `yaml:"per_second" want:">0"`
+	Burst     int      `yaml:"burst" want:"1..2147483647"`
+}
+
 func wrapKeyRateLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error) {
-	with := rateOptions{Burst: 1}
+	with := keyRateOptions{Burst: 1}
 	if err := o.read(&with); err != nil {
 		return nil, nil, err
 	}
@@ -273,7 +283,8 @@ func wrapKeyRateLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, er
 
 // concurrencyOptions are those of a concurrency limit.
 type concurrencyOptions struct {
-	Limit *int `yaml:"limit" want:"1..2147483647"`
+	Limit  *int `yaml:"limit" want:"1..2147483647"`
+	Shared bool `yaml:"shared"` // as of rateOptions
 }
 
 func wrapConcurrencyLimit(_ zerolog.Logger, o options) (consumer.Middleware, any, error) {

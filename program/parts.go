@@ -46,6 +46,8 @@ type AdapterSetup struct {
 	Consumer string
 	// Order is as consumer.Config.Order.
 	Order consumer.Order
+	// Shares: a limit of the consumer is shared by its processes, so the source has to be a broker.Sharer.
+	Shares bool
 }
 
 // A Broker is where a consumer reads and publishes.

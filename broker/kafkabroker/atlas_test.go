@@ -139,8 +139,8 @@ func TestAtlasLacks(t *testing.T) {
 	}
 }
 
-// TestAtlasPartitions: what is shared between processes are the partitions of all topics, also of one that nobody can tell of for a
-// moment: else all would have too large a share of the others.
+// TestAtlasPartitions: what is shared between processes are the partitions of all topics, also of one that nobody can tell of for
+// a moment: else all would have too large a share of the others.
 func TestAtlasPartitions(t *testing.T) {
 	three, two := topic{leaders: []int32{1, 1, 1}}, topic{leaders: []int32{1, -1}}
 	unknown, missing := topic{err: kafka.LeaderNotAvailable}, topic{err: kafka.UnknownTopicOrPartition}

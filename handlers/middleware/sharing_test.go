@@ -21,8 +21,16 @@ func member(
 	t *testing.T, b *membroker.Broker, wrap func(*membroker.Source) consumer.Middleware, h consumer.Handler,
 ) (leave func()) {
 	t.Helper()
+	return memberOf(t, b, consumer.Pool{Min: 16, Max: 16}, wrap, h)
+}
+
+// memberOf is member with so many workers.
+func memberOf(
+	t *testing.T, b *membroker.Broker, workers consumer.Pool, wrap func(*membroker.Source) consumer.Middleware, h consumer.Handler,
+) (leave func()) {
+	t.Helper()
 	source := b.Source(membroker.SourceConfig{Topics: []string{"in"}})
-	c, err := consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: 16, Max: 16}, Handler: wrap(source)(h)})
+	c, err := consumer.New(consumer.Config{Source: source, Pool: workers, Handler: wrap(source)(h)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +43,19 @@ func member(
 			t.Error(err)
 		}
 	}
+}
+
+// sharedCalls is a limit of all processes together.
+func sharedCalls(t *testing.T, limit int, s broker.Sharer) *middleware.ConcurrencyLimit {
+	t.Helper()
+	l, err := middleware.NewConcurrencyLimit(limit)
+	if err == nil {
+		err = l.ShareBy(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // spread writes n messages to each of the partitions of topic in.
@@ -58,7 +79,7 @@ func TestSharedRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perSecond, burst = 120, 12
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 12}})
-		spread(t, b, 12, 2000)
+		spread(t, b, 12, 1500)
 		var all begun
 		wrap := func(s *membroker.Source) consumer.Middleware {
 			l := limit(t, perSecond, burst)
@@ -71,9 +92,9 @@ func TestSharedRateLimit(t *testing.T) {
 			t.Helper()
 			time.Sleep(settling)
 			before := all.count()
-			time.Sleep(20 * time.Second)
-			if n := all.count() - before; n < 20*perSecond*97/100 || n > 20*perSecond+burst {
-				t.Errorf("%s: %d calls in 20 s, want %d", what, n, 20*perSecond)
+			time.Sleep(10 * time.Second)
+			if n := all.count() - before; n < 10*perSecond*97/100 || n > 10*perSecond+burst {
+				t.Errorf("%s: %d calls in 10 s, want %d", what, n, 10*perSecond)
 			}
 		}
 		var leave []func()
@@ -99,18 +120,9 @@ func TestSharedConcurrencyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 12
 		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 12}})
-		spread(t, b, 12, 2000)
+		spread(t, b, 12, 1500)
 		var running, peak, calls atomic.Int64
-		wrap := func(s *membroker.Source) consumer.Middleware {
-			l, err := middleware.NewConcurrencyLimit(most)
-			if err == nil {
-				err = l.ShareBy(s)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l.Middleware
-		}
+		wrap := func(s *membroker.Source) consumer.Middleware { return sharedCalls(t, most, s).Middleware }
 		handle := func(context.Context, *consumer.Message) error {
 			defer running.Add(-1)
 			peak.Store(max(peak.Load(), running.Add(1)))
@@ -193,16 +205,7 @@ func TestShareOfNothing(t *testing.T) {
 			}
 			return l.Middleware
 		},
-		"concurrency_limit": func(s broker.Sharer) consumer.Middleware {
-			l, err := middleware.NewConcurrencyLimit(5)
-			if err == nil {
-				err = l.ShareBy(s)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l.Middleware
-		},
+		"concurrency_limit": func(s broker.Sharer) consumer.Middleware { return sharedCalls(t, 5, s).Middleware },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
