@@ -21,6 +21,8 @@ type limitsView struct {
 type limitView struct {
 	Kind     string              `json:"use"`
 	Settings map[string]*float64 `json:"settings"`
+	// Share is which part of it this process has, 0 to 1, where processes share it.
+	Share *float64 `json:"share,omitempty"`
 }
 
 // showLimits tells the limits as they are. As /metrics, which tells the same, it needs no token.
@@ -32,7 +34,10 @@ func (s *Server) showLimits(w http.ResponseWriter, r *http.Request) {
 	st := t.Stats()
 	view := limitsView{Workers: bounds{st.Pool.Min, st.Pool.Max}, Handlers: map[string]limitView{}}
 	for name, l := range s.cfg.Limits[r.PathValue("name")] {
-		one := limitView{l.Kind(), map[string]*float64{}}
+		one := limitView{Kind: l.Kind(), Settings: map[string]*float64{}}
+		if part, shared := shareOf(l); shared {
+			one.Share = &part
+		}
 		for setting, v := range l.Settings() {
 			one.Settings[setting] = nil
 			if !math.IsInf(v, 0) {
@@ -43,6 +48,14 @@ func (s *Server) showLimits(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(view)
+}
+
+// shareOf is which part of a limit this process has, where processes share it.
+func shareOf(l Limit) (part float64, shared bool) {
+	if s, ok := l.(SharedLimit); ok {
+		return s.Share()
+	}
+	return 1, false
 }
 
 // A missing thing is not there.

@@ -42,14 +42,20 @@ func (l *fakeLimit) Change(to map[string]float64) error {
 	return nil
 }
 
+// A sharedLimit is shared with three others.
+type sharedLimit struct{ *fakeLimit }
+
+func (sharedLimit) Share() (part float64, shared bool) { return 0.25, true }
+
 func TestLimits(t *testing.T) {
 	var log buffer
 	l := &fakeLimit{settings: map[string]float64{"per_second": 5, "burst": 2}}
 	open := &fakeLimit{settings: map[string]float64{"per_second": math.Inf(1)}}
+	shared := sharedLimit{&fakeLimit{settings: map[string]float64{"limit": 40}}}
 	orders := &fakeTarget{stats: consumer.Stats{Pool: pool.Stats{Min: 1, Max: 64}}}
 	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": &fakeTarget{}}, Token: token,
 		Logger: zerolog.New(&log),
-		Limits: map[string]map[string]admin.Limit{"orders": {"routes.0.middleware.1": l, "open": open}}})
+		Limits: map[string]map[string]admin.Limit{"orders": {"routes.0.middleware.1": l, "open": open, "shared": shared}}})
 	post := func(path, body, bearer string) answer {
 		r := request(t, "POST", url+path, body)
 		if bearer != "" {
@@ -74,7 +80,7 @@ func TestLimits(t *testing.T) {
 		{path, ``, token, 400, "want an object with some of burst, per_second"},
 		{path, `{"burst": 1} {}`, token, 400, "nothing after it"},
 		{path, `{"burst": 1, "x": "` + strings.Repeat("x", 5000) + `"}`, token, 413, "too large"},
-		{"/consumers/orders/limits/other", `{"burst": 1}`, token, 404, "no such limit; there are: open, routes.0.middleware.1"},
+		{"/consumers/orders/limits/other", `{"burst": 1}`, token, 404, "no such limit; there are: open, routes.0.middleware.1, shared"},
 		{"/consumers/mails/limits/other", `{"burst": 1}`, token, 404, "no such limit"},
 		{"/consumers/none/limits/other", `{"burst": 1}`, token, 404, "no such consumer"},
 	} {
@@ -89,6 +95,7 @@ func TestLimits(t *testing.T) {
 	}
 	_ = json.Unmarshal([]byte(`{"workers": {"min": 1, "max": 64}, "handlers": {
 		"open": {"use": "rate_limit", "settings": {"per_second": null}},
+		"shared": {"use": "rate_limit", "settings": {"limit": 40}, "share": 0.25},
 		"routes.0.middleware.1": {"use": "rate_limit", "settings": {"per_second": 50.5, "burst": 10}}}}`), &want)
 	if a.status != 200 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d %s", a.status, a.body)

@@ -37,6 +37,12 @@ type Limit interface {
 	Change(map[string]float64) error
 }
 
+// A SharedLimit is a Limit that may be one of several processes together, such as a *middleware.RateLimit.
+type SharedLimit interface {
+	// Share is which part of it this process has now, 0 to 1, where it is shared.
+	Share() (part float64, shared bool)
+}
+
 // A Breaker of a consumer's handlers lets no call through while it is open: a *middleware.CircuitBreaker. Its methods are called
 // by several goroutines at once and do not block.
 type Breaker interface {

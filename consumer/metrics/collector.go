@@ -35,10 +35,22 @@ type Collector struct {
 	breakers atomic.Pointer[map[string]Breaker]
 }
 
-// A Limit of handlers has settings: a *middleware.RateLimit.
+// A Limit of handlers has settings: a *middleware.RateLimit. One that may be shared between processes has a method Share, too, as
+// that has.
 type Limit interface {
 	// Settings are its settings by name, as they are.
 	Settings() map[string]float64
+}
+
+// shareOf is which part of a limit this process has: all of it, where it is not shared.
+func shareOf(l Limit) float64 {
+	if s, ok := l.(interface {
+		Share() (part float64, shared bool)
+	}); ok {
+		part, _ := s.Share()
+		return part
+	}
+	return 1
 }
 
 // New makes a Collector. name is the consumer's in the configuration; it is the value of the label consumer. Collectors of
@@ -125,6 +137,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			for setting, v := range l.Settings() {
 				ch <- prometheus.MustNewConstMetric(d.handlerLimit, prometheus.GaugeValue, v, name, setting)
 			}
+			ch <- prometheus.MustNewConstMetric(d.limitShare, prometheus.GaugeValue, shareOf(l), name)
 		}
 	}
 	c.broker.collect(ch, d.operation)

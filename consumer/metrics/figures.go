@@ -25,7 +25,7 @@ type descs struct {
 	oldest, handlerLimit      *prometheus.Desc
 	lag, unsettled            *prometheus.Desc
 	route, breaker, latency   *prometheus.Desc
-	operation                 *prometheus.Desc
+	operation, limitShare     *prometheus.Desc
 }
 
 func newDescs(label prometheus.Labels) *descs {
@@ -60,6 +60,8 @@ func newDescs(label prometheus.Labels) *descs {
 			"broker set."),
 
 		handlerLimit: desc("handler_limit", "The limits of handlers, as last set, by name and setting.", "limit", "setting"),
+		limitShare: desc("handler_limit_share", "Which part of a limit of handlers this process has: below 1 where several "+
+			"processes share it.", "limit"),
 	}
 	d.addGauges(desc)
 	d.addCounters(desc)
@@ -149,7 +151,7 @@ func (d *descs) describe(ch chan<- *prometheus.Desc) {
 		ch <- f.desc
 	}
 	for _, one := range []*prometheus.Desc{d.state, d.workers, d.limits, d.handler, d.claims, d.sourceUp, d.oldest, d.handlerLimit,
-		d.lag, d.unsettled, d.route, d.operation, d.breaker, d.latency} {
+		d.limitShare, d.lag, d.unsettled, d.route, d.operation, d.breaker, d.latency} {
 		ch <- one
 	}
 }

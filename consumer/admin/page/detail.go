@@ -5,9 +5,11 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
 )
 
 // How many rows the tables of a consumer have.
@@ -54,6 +56,8 @@ type detailView struct {
 // A limitView is a limit of handlers with its settings.
 type limitView struct {
 	Name, Kind string
+	Shared     bool
+	Part       string // of it that this process has, in percent, where it is shared
 	Settings   []settingView
 }
 
@@ -108,6 +112,11 @@ func limitViews(w *watched) (all []limitView) {
 	limits := w.served.Load().limits
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limitView{Name: name, Kind: limits[name].Kind()}
+		if s, ok := limits[name].(admin.SharedLimit); ok {
+			var part float64
+			part, l.Shared = s.Share()
+			l.Part = strconv.FormatFloat(100*part, 'f', 1, 64)
+		}
 		settings := limits[name].Settings()
 		for _, key := range slices.Sorted(maps.Keys(settings)) {
 			one := settingView{Name: key}

@@ -46,7 +46,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		t.Errorf("%+v %v", s, w.limit.Settings())
 	}
 	if a := w.browser(t).get("/ui/c/orders"); strings.Contains(a.body, "<form") ||
-		!strings.Contains(a.body, "calls (rate_limit): burst 1 per_second 5") {
+		!strings.Contains(a.body, "calls (rate_limit, shared: 25.0 % of it here): burst 1 per_second 5") {
 		t.Errorf("a stranger has forms, or does not see the limits:\n%s", a.body)
 	}
 	if job := w.browser(t).get("/ui/c/orders/job"); strings.Contains(job.body, "replay") {

@@ -58,6 +58,9 @@ type fakeLimit struct {
 	at map[string]float64
 }
 
+// Share is that of one of four processes.
+func (l *fakeLimit) Share() (part float64, shared bool) { return 0.25, true }
+
 func (l *fakeLimit) Kind() string { return "rate_limit" }
 
 func (l *fakeLimit) Settings() map[string]float64 {
