@@ -13,6 +13,7 @@ import (
 // held.
 func (in *intake) dispatchRetries(submits context.Context, f *feed) error {
 	slab := slab{most: min(in.cfg.Chunk, in.cfg.retryBudget().Messages)}
+	var ahead lead
 	for {
 		in.gate.wait(submits)
 		slab.renew()
@@ -25,16 +26,17 @@ func (in *intake) dispatchRetries(submits context.Context, f *feed) error {
 		}
 		ms := slab.take(n)
 		in.till.received(n)
-		in.passRetries(submits, in.claimOf(f, ms[0].Claim), ms)
+		in.passRetries(submits, in.claimOf(f, ms[0].Claim), ms, &ahead)
 	}
 }
 
 // passRetries queues the messages of a retry topic that are due, up to the first that is not.
-func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Message) {
+func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Message, ahead *lead) {
 	now := time.Now()
 	var ws []*work
 	for i := range ms {
 		o := readOrigin(&ms[i])
+		o.due = o.due.Add(-ahead.of(o.last, now))
 		due := in.cfg.Retry.Topics.dueOf(&ms[i], o, now)
 		if due.After(now) {
 			in.hold(k, ms[i:], due, now)
@@ -71,6 +73,24 @@ func (in *intake) hold(k *claim, ms []broker.Message, due, now time.Time) {
 		}
 	}
 	in.till.nack(k, back, nil)
+}
+
+// A lead is how far clocks of those who write to the retry topics are known to be ahead of ours: what they say has been is still
+// to come by ours. Without it their messages, and all that stand behind them, would wait for that, too, which for a clock that
+// was never set is years. Which of the two is wrong does not matter.
+type lead time.Duration
+
+// sameClock is how far apart clocks are that count as the same: who is a little ahead of us is not the one who is far ahead.
+const sameClock = time.Second
+
+// of is by how much later than ours the clock of a message says what it says, when it failed last at that time.
+func (l *lead) of(last, now time.Time) time.Duration {
+	d := last.Sub(now)
+	if d < sameClock {
+		return max(0, d)
+	}
+	*l = max(*l, lead(d))
+	return time.Duration(*l)
 }
 
 // mostPublishing is how much later than its failure a message may have been published to a retry topic.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,6 +150,80 @@ func TestRetryTopicOfASlowClock(t *testing.T) {
 			t.Errorf("%d runs, want 3", len(seen.all))
 		}
 	})
+}
+
+// otherClock is a publisher whose process has a clock that is ahead of ours by so much.
+type otherClock struct {
+	broker.Publisher
+	by time.Duration
+}
+
+func (p otherClock) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	for i := range ms {
+		ms[i].Headers = slices.Clone(ms[i].Headers)
+		for j, h := range ms[i].Headers {
+			switch h.Key {
+			case broker.HeaderRetryAt, broker.HeaderFirstFailure, broker.HeaderLastFailure:
+				at, err := time.Parse(time.RFC3339Nano, string(h.Value))
+				if err != nil {
+					return err
+				}
+				ms[i].Headers[j].Value = []byte(at.Add(p.by).Format(time.RFC3339Nano))
+			}
+		}
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+// Where the clock of the process that wrote to a retry topic is far ahead of ours, or ours far behind all others, messages wait
+// for their delay and not for the difference; and so do those behind them.
+func TestRetryTopicOfOtherClocks(t *testing.T) {
+	for name, tc := range map[string]struct{ writer, store time.Duration }{
+		"the writer's is an hour ahead":                      {writer: time.Hour},
+		"the writer's is an hour ahead, and stamps messages": {writer: time.Hour, store: time.Hour},
+		"ours is years behind":                               {writer: 30 * 365 * 24 * time.Hour, store: 30 * 365 * 24 * time.Hour},
+		"the writer's is a little ahead":                     {writer: 300 * time.Millisecond},
+		"the broker's is an hour ahead":                      {store: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRetries(t, func(t *testing.T, b *membroker.Broker) {
+				const n, delay = 20, 10 * time.Minute
+				topics := retries(b)
+				topics.Publisher = otherClock{topics.Publisher, tc.writer}
+				topics.Source = belated{topics.Source.(*membroker.Source), -tc.store}
+				var failed, again sync.Map
+				r := start(t, b, consumer.Config{
+					Retry: consumer.Retry{Topics: topics},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if m.Runs == 0 {
+							failed.Store(string(m.Value), time.Now())
+							return consumer.RetryAfter(errors.New("not yet"), delay)
+						}
+						again.Store(string(m.Value), time.Now())
+						return nil
+					}})
+				for i := range n {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Value: fmt.Append(nil, i)}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+				}
+				time.Sleep(2 * delay)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				for i := range n {
+					first, _ := failed.Load(fmt.Sprint(i))
+					second, came := again.Load(fmt.Sprint(i))
+					if !came {
+						t.Errorf("message %d did not come again", i)
+					} else if wait := second.(time.Time).Sub(first.(time.Time)); wait < delay || wait > delay+time.Minute {
+						t.Errorf("message %d came again after %v, want %v", i, wait, delay)
+					}
+				}
+			})
+		})
+	}
 }
 
 // What is published to a retry topic is read as what it is, by its source: else it does not wait as the steps say, or dead
