@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
 // begun opens a source on topic t, of so many partitions, and returns what it said of where it begins, when it has them all and
@@ -97,5 +100,28 @@ func TestStartNone(t *testing.T) {
 	}
 	if notices, err := begun(t, c, 4, "g", none); err != nil || len(notices) > 0 {
 		t.Errorf("it ended with %v, and said %q", err, notices)
+	}
+}
+
+// TestBeginsInARebalance: the group is on its way to its next generation when a partition's beginning is committed, and refuses
+// that. It is made again under the next one: contact with the broker is not lost.
+func TestBeginsInARebalance(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []*kerr.Error{kerr.IllegalGeneration, kerr.RebalanceInProgress} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 1, Lease: lasting}, "sticky")
+			fault := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: refusal, Count: 2})
+			r := startRunner(t, ts.config(ts.net.link()))
+			want := ts.put(t, ts.topics[0], 0, 3)
+			eventually(t, "the messages came", func() bool { return r.has(want) })
+			if fault.Hits() == 0 {
+				t.Error("no commit was refused")
+			}
+			if e, said := r.event(broker.Down, ""); said {
+				t.Errorf("it was told: %v", e.Err)
+			}
+			r.close()
+		})
 	}
 }

@@ -60,7 +60,8 @@ func (x *starter) run(bs []*start, look func([]*start) ([]*start, error), l line
 // answers says whether what keeps partitions from their beginning is an answer, and tells of it where it keeps them for long.
 func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
 	switch code := codeOf(err); {
-	case code == staleMemberEpoch, errors.Is(err, errOtherTopic): // the next heartbeat tells us where the group is
+	case replaced(code), code == kafka.RebalanceInProgress, errors.Is(err, errOtherTopic):
+		// The next heartbeat tells us where the group is.
 	case errors.Is(err, errDisputed): // the next look tells
 	case code == codeUnstable: // a transaction is open that may change what is committed
 		if took, long := open.seen(time.Now()); long {
