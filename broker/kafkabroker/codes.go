@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"fmt"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 )
@@ -34,4 +35,14 @@ func codeErr(code int16) error {
 		return fmt.Errorf("%s (%w)", name, kafka.Error(code))
 	}
 	return kafka.Error(code)
+}
+
+// suspectClock says what to look at where a broker does not take the time of a message, which is ours: it knows no better than we
+// which of its clock and ours is wrong.
+func suspectClock(err error, now time.Time) error {
+	if codeOf(err) != kafka.InvalidTimestamp {
+		return err
+	}
+	return fmt.Errorf("%w (by the clock of this machine it is %s: is that right? else see message.timestamp.after.max.ms and "+
+		"message.timestamp.before.max.ms of the topic)", err, now.UTC().Format(time.RFC3339))
 }

@@ -217,7 +217,7 @@ func (d *destinations) refused(e *producedError) error {
 	if d.plain != nil && refusesCompressed(e.err) {
 		d.plain.Put(e.topic, !bare) // where it is refused without compression, too, that was not why
 	}
-	err := d.block(e.topic, e.err)
+	err := d.block(e.topic, suspectClock(e.err, time.Now()))
 	err.keyless = bare && e.batch.keyless && codeOf(e.err) == kafka.InvalidRecord
 	return err
 }

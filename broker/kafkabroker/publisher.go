@@ -36,8 +36,9 @@ type PublisherConfig struct {
 // repetitions, readers may.
 //
 // Refused for good (broker.ErrRefused): too large, no such topic (for RequestTimeout), not authorized, no valid topic name or
-// record. A partition without a leader is waited for as long; then its messages are unconfirmed. Kafka's own topics (two leading
-// underscores) are refused as broker.ErrReserved, too: a topic may come from a message, as a dead letter's does.
+// record. A partition without a leader is waited for as long; then its messages are unconfirmed. A time that the broker does not
+// take (message.timestamp.after.max.ms) is no refusal, but that of a clock. Kafka's own topics (two leading underscores) are
+// refused as broker.ErrReserved, too: a topic may come from a message, as a dead letter's does.
 type Publisher struct {
 	cfg     PublisherConfig
 	c       *cluster
@@ -271,9 +272,11 @@ func classify(err error, base int64) error {
 			return err
 		}
 		return broker.NoTopic(err)
+	case kafka.InvalidTimestamp: // of a wrong clock, and not of this message: it is taken when that is right again
+		return suspectClock(err, time.Now())
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.TopicAuthorizationFailed,
 		kafka.ClusterAuthorizationFailed,
-		kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation:
+		kafka.InvalidRecord, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation:
 	default:
 		return err
 	}
