@@ -54,6 +54,55 @@ func TestOrderBesideADeadConnection(t *testing.T) {
 	a.settled()
 }
 
+// What is here and was removed from the stream meanwhile is counted by the server no more, and is not taken for what is missing.
+func TestOrderBesideMessagesThatAreRemoved(t *testing.T) {
+	remove := func(t *testing.T, a *admin, seq uint64, unsettled int) {
+		st := must(a.js.Stream(t.Context(), "S"))
+		if err := st.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the consumer has let go of it", func() bool { return a.info().NumAckPending == unsettled })
+	}
+	t.Run("lost connection", func(t *testing.T) {
+		t.Parallel()
+		ts, a := serveStream(t)
+		p := startProxy(t, ts.opts.Port)
+		s := open(t, pinConfig(p.url()), inOrder)
+		a.publish(1, 3)
+		out := receive(t, s, 3)
+		remove(t, a, 3, 2)
+		p.cut(toClient)
+		a.publish(4, 4)
+		eventually(t, "it is on its way", func() bool { return a.info().NumAckPending == 3 })
+		p.drop()
+		p.heal()
+		eventually(t, "it asks for more", func() bool { return a.info().NumWaiting > 0 })
+		a.publish(5, 6)
+		inStreamOrder(t, s, 4, 3)
+		ack(t, s, out...)
+		a.settled()
+	})
+	t.Run("given back", func(t *testing.T) {
+		t.Parallel()
+		ts, a := serveStream(t)
+		s := open(t, pinConfig(ts.url()), inOrder)
+		a.publish(1, 3)
+		out := receive(t, s, 3)
+		remove(t, a, 3, 2)
+		if err := s.Nack(out[1].Claim, []broker.Back{{Token: out[1].Token, Delay: 500 * time.Millisecond}}); err != nil {
+			t.Fatal(err)
+		}
+		a.publish(4, 4)
+		again := receive(t, s, 2)
+		if again[0].Offset != 2 || again[1].Offset != 4 {
+			t.Errorf("%d and %d came, want 2 and 4", again[0].Offset, again[1].Offset)
+		}
+		ack(t, s, out[0], out[2])
+		ack(t, s, again...)
+		a.settled()
+	})
+}
+
 // inStreamOrder receives n messages from an offset on, in the order of the stream, and acks them.
 func inStreamOrder(t *testing.T, s *opened, from int64, n int) {
 	t.Helper()

@@ -88,9 +88,15 @@ func (p *pinner) gather(ctx context.Context, ses *session) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.side.term(ses)/2)
 	defer cancel()
-	if info, err := p.consumer.info(ctx); err == nil {
-		p.side.gathered(ses, info)
+	info, err := p.consumer.info(ctx)
+	if err != nil {
+		return
 	}
+	var gone removed
+	if p.side.complete(ses, info) { // asked after the consumer: what goes in between is looked for once more
+		gone, _ = p.consumer.removed(ctx)
+	}
+	p.side.gathered(ses, info, gone)
 }
 
 // learn asks for the id of our pin, where it came with headers that cannot be read.

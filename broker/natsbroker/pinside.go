@@ -138,8 +138,17 @@ func (s pinSide) isOurs(id string) bool {
 	return id != "" && id == s.stock.pinID
 }
 
-// gathered takes what the server counts, and when nothing is missing lets what came be handed out.
-func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
+// complete says whether as much is here as the server counts, and the stream may be asked whether it is the same.
+func (s pinSide) complete(ses *session, info *jetstream.ConsumerInfo) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	here := ses.slots.above(info.AckFloor.Stream, removed{})
+	return s.stock.from.started && here > 0 && here >= info.NumAckPending
+}
+
+// gathered takes what the server counts, and when nothing is missing lets what came be handed out. gone is what the stream has
+// let go of: it may be here, and is not counted.
+func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone removed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, p := &s.stock, &ses.pin
@@ -155,7 +164,7 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo) {
 		return
 	}
 	// Up to the floor all is settled, what is here too.
-	here := ses.slots.above(info.AckFloor.Stream)
+	here := ses.slots.above(info.AckFloor.Stream, gone)
 	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, k.clock.now(), k.leases.ackWait) {
 		ses.sort()
 		k.receiver.rouse()

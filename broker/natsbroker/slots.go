@@ -74,10 +74,10 @@ func (t *slots) link(i int32) {
 	*b = i
 }
 
-// above is how many messages are here that stand behind seq.
-func (t *slots) above(seq uint64) (n int) {
+// above is how many messages are here that stand behind seq, without those that were removed from the stream.
+func (t *slots) above(seq uint64, gone removed) (n int) {
 	for i := range t.all {
-		if t.all[i].state != slotFree && t.all[i].seq > seq {
+		if s := &t.all[i]; s.state != slotFree && s.seq > seq && !gone.has(s.seq) {
 			n++
 		}
 	}

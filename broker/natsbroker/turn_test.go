@@ -261,7 +261,7 @@ func TestAckBeforeTheFirstCount(t *testing.T) {
 		Reply: "$JS.ACK.S.c.2.2.7.1700000000000000000.0"})
 	count := func(pending int) {
 		pinSide{s.held}.gathered(ses, &jetstream.ConsumerInfo{NumAckPending: pending, Delivered: jetstream.SequenceInfo{Consumer: 7},
-			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}})
+			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{})
 	}
 	count(1)
 	if len(s.outbox.settles.naks) != 1 || ses.slots.used != 0 {
