@@ -51,8 +51,9 @@
 //     idle_in_transaction_session_timeout in PostgreSQL to some seconds more than a handler takes.
 //   - A topic that is read again from an earlier position (longshore's or the broker's tools) is not handled again. To have that,
 //     stop the consumers, and delete the consumer's rows from both tables.
-//   - A broker that loses what it had stored gives the offsets of the lost messages to others, which are taken for done here. A
-//     JetStream server may lose its last two minutes with its power unless its sync_interval is always; Kafka loses where a
-//     replica that was behind becomes the leader (unclean.leader.election.enable).
+//   - A broker that loses what it had stored, or has it restored from a backup, gives the offsets of the lost messages to others,
+//     which are taken for done here: delete the rows, as above. A JetStream server may lose its last two minutes with its power
+//     unless its sync_interval is always; Kafka loses where a replica that was behind becomes the leader
+//     (unclean.leader.election.enable).
 //   - The rows of a log that was deleted stay; there are no more of them than were unfinished at once.
 package inbox

@@ -122,10 +122,10 @@ type Config struct {
 	// error. With Recreate it is also what a source does whose stream was deleted, which is Down meanwhile. Defaults to wait.
 	Missing string `yaml:"missing" want:"wait|stop"`
 	// Recreate goes on after the consumer or stream was deleted or made anew: with a Gap event and a new claim. On the same stream
-	// it resumes after the last known ack floor. JetStream takes an ack by the message's sequence alone, so an ack that leaves
-	// before this process has heard of the new stream may settle, unseen, the message that has the sequence there: stop the
-	// consumers before you make a stream anew, or give it a FirstSeq above the old one's. Defaults to false: Receive then returns
-	// an error.
+	// it resumes after the last known ack floor; on one that was restored from an older copy it begins anew. JetStream takes an ack
+	// by the message's sequence alone, so an ack that leaves before this process has heard of the new stream may settle, unseen,
+	// the message that has the sequence there: stop the consumers before you make a stream anew, or give it a FirstSeq above the
+	// old one's. Defaults to false: Receive then returns an error.
 	Recreate bool `yaml:"recreate"`
 	// Share tells the other processes of the consumer, once a second, that this one is there, so that a limit can be one of all of
 	// them together: see Source.Share. Set it in all of them, or the limit is exceeded by those that are not told of. The user has

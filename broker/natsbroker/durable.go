@@ -34,6 +34,8 @@ type after struct {
 	floor   uint64    // all up to it is settled
 	started bool
 	missed  time.Time // when we first looked for a stream that was not there; zero: it was
+	proof   witnesses // by which to find out whether it is still the stream that floor is of
+	older   bool      // it is not
 }
 
 // ensure finds or creates the stream and the consumer. It never changes an existing one.
@@ -52,6 +54,9 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 	}
 	if d.stream != nil && c.CreateStream != nil {
 		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)
+	}
+	if d.stream != nil && from.started {
+		from.older, _ = c.lost(ctx, nc, from.proof)
 	}
 	var made bool
 	d.consumer, made, err = c.ensureConsumer(ctx, js, c.wanted(c.start(d.stream, from), ordered))
@@ -73,13 +78,13 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 //
 // A stream that was made after we began has nothing from before, so none of it is skipped, whatever Deliver says. The sequence: a
 // producer makes the stream and writes to it; we find it a moment later; a consumer that begins with what is new would begin
-// behind that. Nor is there anything to go on after in a stream that ends before the floor: it was restored from an older copy,
-// and gives the sequences up to the floor to other messages.
+// behind that. Nor is there anything to go on after in a stream that ends before the floor, or has other messages by now where it
+// had those that were handled here: it was restored from an older copy, and gives the sequences up to the floor to others.
 func (c Config) start(st *jetstream.StreamInfo, from after) uint64 {
 	switch {
 	case st == nil || st.Config.Retention == jetstream.WorkQueuePolicy:
 		return 0
-	case from.started && st.Created.Equal(from.stream) && from.floor <= st.State.LastSeq:
+	case from.started && st.Created.Equal(from.stream) && from.floor <= st.State.LastSeq && !from.older:
 		return from.floor + 1
 	case from.started || from.awaits(st):
 		return c.beginning()

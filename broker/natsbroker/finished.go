@@ -55,4 +55,18 @@ func (f finished) page(seq uint64) **[finishedPage]finishedEntry {
 	return &f.pages[seq/finishedPage&uint64(len(f.pages)-1)]
 }
 
+// witnesses adds the newest of them up to a floor.
+func (f finished) witnesses(w *witnesses, floor uint64) {
+	for _, page := range f.pages {
+		if page == nil {
+			continue
+		}
+		for _, e := range page {
+			if e.seq > 0 && e.seq <= floor {
+				w.add(e.seq, e.nanos)
+			}
+		}
+	}
+}
+
 func (f finished) forget() { clear(f.pages) }

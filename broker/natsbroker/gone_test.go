@@ -369,6 +369,43 @@ func TestRestoredWithoutItsConsumer(t *testing.T) {
 	a.settled()
 }
 
+// The same where others have written as much to it as it had, before the process that makes its consumer anew is back.
+func TestRestoredAndGrown(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.Recreate = true
+	a.publish(1, 5)
+	dir, older := ts.streamDir(), filepath.Join(ts.opts.StoreDir, "older")
+	ts.down()
+	if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	ts.up()
+	a.again()
+	s := open(t, cfg)
+	a.publish(6, 20)
+	ack(t, s, receive(t, s, 20)...)
+	a.settled()
+	a.looked(2) // the floor is known
+	p.shut()
+	ts.down()
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(older, dir)); err != nil {
+		t.Fatal(err)
+	}
+	ts.up()
+	a.again()
+	a.publish(21, 40)
+	p.heal()
+	ms := receive(t, s, 5+20)
+	if m := ms[5]; string(m.Value) != "21" || m.Offset != 6 {
+		t.Errorf("the first new one is %s at %d", m.Value, m.Offset)
+	}
+	ack(t, s, ms...)
+	a.settled()
+}
+
 // f34: the stream's messages are gone, and the consumer stands after its end. It says so, or goes on; it is never silent.
 func TestConsumerAheadOfItsStream(t *testing.T) {
 	t.Parallel()

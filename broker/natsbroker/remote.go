@@ -44,13 +44,17 @@ func (r *remoteConsumer) sureInfo(ctx context.Context) (*jetstream.ConsumerInfo,
 
 // streamInfo asks for the stream's info.
 func (r *remoteConsumer) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
-	js, err := r.cfg.api(r.link.conn())
+	return r.cfg.streamInfo(ctx, r.link.conn())
+}
+
+func (c Config) streamInfo(ctx context.Context, nc *nats.Conn) (*jetstream.StreamInfo, error) {
+	js, err := c.api(nc)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	st, err := js.Stream(ctx, r.cfg.Stream)
+	st, err := js.Stream(ctx, c.Stream)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +64,15 @@ func (r *remoteConsumer) streamInfo(ctx context.Context) (*jetstream.StreamInfo,
 // lost says whether the stream has lost its end, as a witness tells. sure: that is known, or cannot be, since the stream may not
 // be asked, or has let go of all of them.
 func (r *remoteConsumer) lost(ctx context.Context, ws witnesses) (lost, sure bool) {
+	return r.cfg.lost(ctx, r.link.conn(), ws)
+}
+
+func (c Config) lost(ctx context.Context, nc *nats.Conn, ws witnesses) (lost, sure bool) {
 	for _, w := range ws {
-		m, err := r.cfg.stored(ctx, r.link.conn(), r.cfg.Stream, ">", w.seq)
+		m, err := c.stored(ctx, nc, c.Stream, ">", w.seq)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			if st, err := r.streamInfo(ctx); err != nil || st.State.LastSeq < w.seq {
+			if st, err := c.streamInfo(ctx, nc); err != nil || st.State.LastSeq < w.seq {
 				return err == nil, err == nil
 			}
 		case err != nil:

@@ -483,6 +483,8 @@ func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 		}
 		s.drop(ses, i)
 	}
+	s.from.proof = nil
+	s.memory.finished.witnesses(&s.from.proof, s.from.floor)
 	s.memory.forget()
 	s.lag = lag{}
 }

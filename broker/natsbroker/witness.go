@@ -5,6 +5,7 @@ import "slices"
 // A witness is a message that was delivered here, and of which something may yet be said. After a loss of power a stream may be
 // without its end, and gives the sequences to other messages; how far the consumer has delivered does not tell, where another
 // process got these first. But a stream that still has a witness, by its sequence and its time, has all that stood before it.
+// Messages that are settled are witnesses of whether a stream whose consumer is gone was restored from an older copy.
 type witness struct {
 	seq   uint64
 	nanos int64
