@@ -246,13 +246,24 @@ func usable(cc jetstream.ConsumerConfig, ordered bool) error {
 		return errors.New("it pushes to a subject; a pull consumer is needed")
 	case cc.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("ack_policy is %v; explicit is needed, for messages are settled one by one", cc.AckPolicy)
-	case lease(cc) < leastLease && len(cc.BackOff) > 0:
-		return fmt.Errorf("backoff is %v: with a step below %v messages go to others before they can be handed out; remove it",
-			cc.BackOff, leastLease)
-	case lease(cc) < leastLease:
-		return fmt.Errorf("ack_wait is %v: below %v messages go to others before they can be handed out", cc.AckWait, leastLease)
+	}
+	if err := tooShort(cc); err != nil {
+		return err
 	}
 	return unfit(cc, ordered)
+}
+
+// tooShort refuses leases that run out before anything can be done. Set while a source runs it is only told of: all is handled,
+// and handled again.
+func tooShort(cc jetstream.ConsumerConfig) error {
+	switch {
+	case lease(cc) >= leastLease:
+		return nil
+	case len(cc.BackOff) > 0:
+		return fmt.Errorf("backoff is %v: with a step below %v messages go to others before they can be handed out; remove it",
+			cc.BackOff, leastLease)
+	}
+	return fmt.Errorf("ack_wait is %v: below %v messages go to others before they can be handed out", cc.AckWait, leastLease)
 }
 
 // unfit refuses what no process may go on with, either, when it is set while that runs.
@@ -276,7 +287,11 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []err
 	if cc.MaxDeliver > 0 {
 		d.addf("max_deliver is %d: the server drops a message after that many deliveries; set it to -1", cc.MaxDeliver)
 	}
-	if len(cc.BackOff) > 0 {
+	short := tooShort(cc)
+	switch {
+	case short != nil:
+		d.addf("%w", short)
+	case len(cc.BackOff) > 0:
 		d.addf("backoff is %v: it overrides ack_wait, and delays of retries; remove it", cc.BackOff)
 	}
 	if cc.InactiveThreshold > 0 {
@@ -296,7 +311,7 @@ func (c Config) consumerDiffers(cc jetstream.ConsumerConfig, ordered bool) []err
 			d.addf("priority_timeout is %v there: set it to %v, 1¼ times its ack_wait of %v", cc.PinnedTTL, least, cc.AckWait)
 		}
 	}
-	if len(cc.BackOff) == 0 {
+	if len(cc.BackOff) == 0 && short == nil {
 		differs(&d, "ack_wait", cc.AckWait, want.AckWait)
 	}
 	differs(&d, "max_ack_pending", cc.MaxAckPending, want.MaxAckPending)

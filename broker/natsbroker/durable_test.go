@@ -194,6 +194,35 @@ func TestForeignSettingsMadeLaterAreReported(t *testing.T) {
 	}
 }
 
+// An ack wait by which messages go to others before they can be handed out is no mere difference: with it the source would not
+// open.
+func TestLeasesMadeTooShort(t *testing.T) {
+	for name, change := range map[string]func(*jetstream.ConsumerConfig){
+		"ack_wait is 1ms":       func(cc *jetstream.ConsumerConfig) { cc.AckWait = time.Millisecond },
+		"backoff is [1ms 1m0s]": func(cc *jetstream.ConsumerConfig) { cc.BackOff = []time.Duration{time.Millisecond, time.Minute} },
+	} {
+		for bound, bind := range map[string]bool{"": false, ", bound": true} {
+			t.Run(name+bound, func(t *testing.T) {
+				t.Parallel()
+				ts, a := serveStream(t)
+				closeSource(t, open(t, config(ts.url())).Source)
+				cfg := config(ts.url())
+				cfg.Bind = bind
+				s := open(t, cfg)
+				a.change(change)
+				var told []string
+				for _, w := range s.events.of(broker.Warning) {
+					told = append(told, w.Err.Error())
+				}
+				if len(told) != 1 || !strings.Contains(told[0], name) ||
+					!strings.Contains(told[0], "messages go to others before they can be handed out") {
+					t.Errorf("it is warned of by %q", told)
+				}
+			})
+		}
+	}
+}
+
 func TestUnusableConsumersAreRefused(t *testing.T) {
 	t.Parallel()
 	ts, a := serveStream(t)
