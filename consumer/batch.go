@@ -50,8 +50,8 @@ func AroundBatch(m Middleware) BatchMiddleware {
 // A Batch hands messages over in batches. A batch is handed over when it has Size messages or Bytes, or when Linger has passed
 // since its first message came. A message that failed waits its backoff alone, and then for a batch again. Its last attempt,
 // before it becomes a dead letter, is a batch of its own, so that a message whose handler panics, or has one error for all, takes
-// none of the others with it. With a Priority, a batch has messages of one level. With an order, it has at most one message of a
-// lane, unless it is ByKey.
+// none of the others with it. Where Retry.GiveUpAfter ends it, that is when this time is over. With a Priority, a batch has
+// messages of one level. With an order, it has at most one message of a lane, unless it is ByKey.
 type Batch struct {
 	// Handler handles each batch, instead of Config.Handler. Required.
 	Handler BatchHandler `yaml:"-"`

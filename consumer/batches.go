@@ -15,17 +15,18 @@ type batches struct {
 	cfg     *Batch
 	retry   Retry
 	letters bool // there is a place for dead letters
+	clock   clock
 	guard   guard
 	queue   *queue
 	lingers *schedule[*gathering]
 }
 
-func newBatches(cfg *Config, q *queue) *batches {
+func newBatches(cfg *Config, q *queue, c clock) *batches {
 	if cfg.Batch == nil {
 		return nil
 	}
-	return &batches{cfg: cfg.Batch, retry: cfg.Retry, letters: cfg.DeadLetter != nil, guard: newGuard(cfg), queue: q,
-		lingers: newSchedule[*gathering]()}
+	return &batches{cfg: cfg.Batch, retry: cfg.Retry, letters: cfg.DeadLetter != nil, clock: c, guard: newGuard(cfg),
+		queue: q, lingers: newSchedule[*gathering]()}
 }
 
 // run calls do with each batch whose time is over, until ctx ends.
@@ -56,10 +57,14 @@ func (b *batches) newGathering(k *claim, of group) *gathering {
 
 // lastRun says whether a message becomes a dead letter if it fails once more: then it is a batch of its own. Together with a bad
 // one, whose handler panics or has one error for all, good ones would use up their attempts as that does, and become dead letters
-// with it.
-func (b *batches) lastRun(k *claim, m *Message) bool {
-	return (m.Runs > 0 || m.Attempt > 1) && lastRun(outcome{
+// with it. first is when it failed first, by the clock; 0: that is not known here.
+func (b *batches) lastRun(k *claim, m *Message, first int64) bool {
+	if m.Runs == 0 && m.Attempt <= 1 {
+		return false
+	}
+	return lastRun(outcome{
 		runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, letters: b.letters, maxDeliv: k.feed.maxDeliveries(),
+		failing: b.clock.lasted(first),
 	}, b.retry)
 }
 
@@ -84,7 +89,7 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 			level = levels[i]
 		}
 		of := b.groupOf(&ms[i], lane, level)
-		if of.lane == 0 && b.lastRun(k, &ms[i]) {
+		if of.lane == 0 && b.lastRun(k, &ms[i], first) {
 			g := &gathering{work: &work{k: k}, of: of}
 			g.add(&ms[i], lane, first)
 			full = append(full, g)

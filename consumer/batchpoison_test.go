@@ -3,11 +3,14 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 )
@@ -29,14 +32,20 @@ func TestPoisonInBatchIsTheOnlyLetter(t *testing.T) {
 
 // The same where each of its attempts is in another process.
 func TestPoisonInBatchOfSeveralProcesses(t *testing.T) {
-	onEach(t, func(t *testing.T, b *membroker.Broker) {
-		const attempts = 3
-		produce(t, b, 100)
-		for range attempts {
-			r := start(t, b, consumer.Config{
-				Retry:      consumer.Retry{MaxAttempts: attempts, Backoff: consumer.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: -1}},
-				DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
-				Batch: &consumer.Batch{Size: 5, Handler: func(_ context.Context, ms []*consumer.Message) error {
+	onEach(t, func(t *testing.T, b *membroker.Broker) { poisonInProcesses(t, b, consumer.OrderNone, 3) })
+}
+
+// poisonInProcesses runs one process after the other, each for one attempt.
+func poisonInProcesses(t *testing.T, b *membroker.Broker, order consumer.Order, processes int) {
+	const attempts = 3
+	produce(t, b, 100)
+	for range processes {
+		r := start(t, b, consumer.Config{
+			Order:      order,
+			Retry:      consumer.Retry{MaxAttempts: attempts, Backoff: consumer.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: -1}},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Batch: &consumer.Batch{Size: 5, ByKey: order != consumer.OrderNone,
+				Handler: func(_ context.Context, ms []*consumer.Message) error {
 					for _, m := range ms {
 						if string(m.Value) == "7" {
 							return errors.New("poison")
@@ -44,17 +53,69 @@ func TestPoisonInBatchOfSeveralProcesses(t *testing.T) {
 					}
 					return nil
 				}}})
-			time.Sleep(time.Minute)
-			if err := r.end(); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(2 * time.Hour)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
 		}
-		wantUnsettled(t, b, 0)
-		if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
-			t.Errorf("dead letters %q, want the one that is bad", got)
-		}
-	})
+		time.Sleep(2 * time.Hour)
+	}
+	wantUnsettled(t, b, 0)
+	if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
+		t.Errorf("dead letters %q, want the one that is bad", got)
+	}
+}
+
+// The same where time decides, and not the attempts: the last attempt is when the time is over.
+func TestPoisonInBatchIsTheOnlyLetterByTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		order  consumer.Order
+		byKey  bool
+		giveUp time.Duration
+	}{
+		"after several attempts":                   {consumer.OrderNone, false, 10 * time.Second},
+		"before the first backoff is over":         {consumer.OrderNone, false, 100 * time.Millisecond},
+		"in an order":                              {consumer.OrderPartition, false, 10 * time.Second},
+		"in an order and by key":                   {consumer.OrderKey, true, 10 * time.Second},
+		"by key, before the first backoff is over": {consumer.OrderKey, true, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				for i := range 200 {
+					o := broker.Outgoing{Topic: "in", Key: fmt.Appendf(nil, "k%d", i/20), Value: []byte(strconv.Itoa(i))}
+					if err := b.Produce(o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var first, last time.Time
+				r := start(t, b, consumer.Config{
+					Order: tc.order,
+					Retry: consumer.Retry{MaxAttempts: 100, GiveUpAfter: tc.giveUp,
+						Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second}},
+					DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+					Batch: &consumer.Batch{Size: 20, Linger: 500 * time.Millisecond, ByKey: tc.byKey,
+						Handler: func(_ context.Context, ms []*consumer.Message) error {
+							if !slices.ContainsFunc(ms, func(m *consumer.Message) bool { return string(m.Value) == "7" }) {
+								return nil
+							}
+							if last = time.Now(); first.IsZero() {
+								first = last
+							}
+							return errors.New("poison")
+						}}})
+				time.Sleep(5 * time.Minute)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				wantUnsettled(t, b, 0)
+				if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
+					t.Errorf("dead letters %q, want the one that is bad", got)
+				}
+				if tried := last.Sub(first); tried > tc.giveUp+time.Second {
+					t.Errorf("tried for %v, want %v", tried, tc.giveUp)
+				}
+			})
+		})
+	}
 }
 
 func poisonInBatch(t *testing.T, b *membroker.Broker, order consumer.Order, fails func() error) {

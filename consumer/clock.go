@@ -18,6 +18,14 @@ func (c clock) at(t time.Time) int64 { return int64(t.Sub(c.epoch)) }
 // since is how long ago at was.
 func (c clock) since(at int64) time.Duration { return time.Duration(c.at(time.Now()) - at) }
 
+// lasted is since; 0: it did not begin.
+func (c clock) lasted(at int64) time.Duration {
+	if at == 0 {
+		return 0
+	}
+	return c.since(at)
+}
+
 // wall is at by the wall clock as it is now. The two clocks are read one after the other: no two looks see quite the same.
 func (c clock) wall(at int64) time.Time { return time.Now().Round(0).Add(-c.since(at)) }
 

@@ -120,9 +120,10 @@ type Retry struct {
 	MaxAttempts int `yaml:"max_attempts" want:"1.."`
 	// GiveUpAfter is how long a message is tried, counted from its first failure: when the next attempt would come later than that,
 	// it is given up as if its attempts were used up, whichever comes first. Set it where a late result is worth nothing, and
-	// MaxAttempts high where time alone shall decide. The first failure is known as long as the message stays in this process or
-	// goes through Topics; another process that takes over counts anew. Messages wait here for their attempts then, not at the
-	// broker. Defaults to 0: there is no such end.
+	// MaxAttempts high where time alone shall decide. One that was in a batch with others is tried by itself once more, when that
+	// time is over. The first failure is known as long as the message stays in this process or goes through Topics; another process
+	// that takes over counts anew. Messages wait here for their attempts then, not at the broker. Defaults to 0: there is no such
+	// end.
 	GiveUpAfter time.Duration `yaml:"give_up_after" want:"1ms.."`
 	// Backoff is the wait before the next attempt.
 	Backoff Backoff `yaml:"backoff"`

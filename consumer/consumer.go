@@ -48,7 +48,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.life = &life{tell: c.tell}
 	c.claims = newClaims(of)
 	c.queue = newQueue(of, c.tell)
-	c.batches = newBatches(of, c.queue)
+	c.batches = newBatches(of, c.queue, c.tell.clock)
 	c.till = newTill(c.tell, c.queue, c.batches)
 	c.parked = newParking(c.tell, c.till)
 	c.letters = newLetters(of, c.tell, c.till, c.parked)

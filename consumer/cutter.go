@@ -55,7 +55,7 @@ func (x *cutter) whole(k *claim, ms []broker.Message, b *batches) (full []*work,
 	x.out = x.out[:0]
 	bytes, from := 0, 0
 	for i := range ms {
-		if b.lastRun(k, &ms[i]) {
+		if b.lastRun(k, &ms[i], 0) {
 			break
 		}
 		bytes += len(ms[i].Key) + len(ms[i].Value)

@@ -46,6 +46,7 @@ type outcome struct {
 	maxDeliv  int           // the broker drops the message after so many deliveries; 0: never
 	crowded   bool          // too many wait behind it, and it shall make room
 	failing   time.Duration // for how long it has been failing: since its first failure, as far as is known here
+	together  bool          // it ran in a batch with others, and it may be the fault of one of them
 	random    float64       // 0..1, for the jitter
 }
 
@@ -94,9 +95,15 @@ func decide(o outcome, p Retry) decision {
 	case told:
 		d.delay = after.after
 	}
-	d.exhausted = exhausted(o, d.runs, attempts) || p.GiveUpAfter > 0 && d.delay > p.GiveUpAfter-o.failing
+	used, late := exhausted(o, d.runs, attempts), p.GiveUpAfter > 0 && d.delay > p.GiveUpAfter-o.failing
+	d.exhausted = used || late
 	final := d.class == classPermanent || d.class == classDecode || d.class == classOversize || d.class == classCrash
 	last := o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv
+	if late && o.together && o.letters && after == nil && !used && !final && !last && !o.crowded {
+		// Its last run, when the time is over: a batch of its own then (lastRun).
+		d.exhausted, d.verdict, d.delay = false, VerdictRetry, max(0, p.GiveUpAfter-o.failing)
+		return d
+	}
 	switch {
 	case o.letters && (final || d.exhausted || last || o.crowded):
 		d.verdict, d.delay = VerdictDeadLetter, 0
@@ -125,10 +132,12 @@ func exhausted(o outcome, runs int32, maxAttempts int) bool {
 	return int(o.attempt) >= maxAttempts
 }
 
-// lastRun says whether a message that was tried before is given up if this run fails as well, as far as its attempts decide.
+// lastRun says whether a message that was tried before is given up if this run fails as well, as far as its attempts decide, or
+// since its time is over.
 func lastRun(o outcome, p Retry) bool {
 	again := o.runs > 0 || o.attempt > 1
-	return o.letters && again && (exhausted(o, o.runs+1, p.MaxAttempts) || o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv)
+	return o.letters && again && (exhausted(o, o.runs+1, p.MaxAttempts) || o.maxDeliv > 0 && int(o.attempt) >= o.maxDeliv ||
+		p.GiveUpAfter > 0 && o.failing >= p.GiveUpAfter)
 }
 
 // The classes of failures: stable words for logs, metrics and dead letters.

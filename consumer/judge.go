@@ -33,13 +33,13 @@ func (r ruling) outcome(m *Message) Outcome {
 
 // failed decides about a message that was taken out of its work, tells of it, and has it done. of is its call.
 func (j *judge) failed(x item, err error, of begun) {
-	r := j.rule(x, readable(err))
+	r := j.rule(x, readable(err), false)
 	of.ruled(x.m, r)
 	j.carry(x, r, of)
 }
 
-// rule decides about a message whose handler failed.
-func (j *judge) rule(x item, err error) ruling {
+// rule decides about a message whose handler failed. together: others were in its batch.
+func (j *judge) rule(x item, err error, together bool) ruling {
 	k, m := x.k, x.m
 	var later *deferError
 	if errors.As(err, &later) && k.ctx.Err() == nil {
@@ -48,7 +48,7 @@ func (j *judge) rule(x item, err error) ruling {
 	return ruling{err: err, decision: decide(outcome{
 		err: err, runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: j.cfg.DeadLetter != nil, maxDeliv: k.feed.maxDeliveries(), random: chance.Float64(),
-		failing: j.failingFor(x.first),
+		failing: j.tell.clock.lasted(x.first), together: together,
 		crowded: j.retries.crowded(x),
 	}, j.cfg.Retry)}
 }
@@ -85,14 +85,6 @@ func (j *judge) carry(x item, r ruling, of begun) {
 	j.retries.wait(x, f, r.decision)
 }
 
-// failingFor is how long ago first was; 0: it is now.
-func (j *judge) failingFor(first int64) time.Duration {
-	if first == 0 {
-		return 0
-	}
-	return j.tell.clock.since(first)
-}
-
 // failedBatch decides about each message of a batch that was taken out of its work, tells of all of them, and has it done.
 // late: its context was ended by its timeout. of is its call. It returns how many were acked because their handler said nil.
 func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int) {
@@ -108,7 +100,7 @@ func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int)
 	rulings := make([]ruling, len(errs))
 	for i, e := range errs {
 		if e != nil {
-			rulings[i] = j.rule(w.item(i), e)
+			rulings[i] = j.rule(w.item(i), e, len(errs) > 1)
 		}
 	}
 	of.ruledEach(w.ms, rulings)
@@ -170,7 +162,7 @@ func (j *judge) failedLane(w *work, errs, said []error, of begun) (acked int) {
 	}
 	x := w.item(n)
 	x.lane = w.lanes[:1] // the first one has it for all of them
-	rulings[n] = j.rule(x, errs[n])
+	rulings[n] = j.rule(x, errs[n], len(errs) > 1)
 	for i := n + 1; i < len(errs); i++ {
 		rulings[i].verdict = VerdictDefer
 	}
