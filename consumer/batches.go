@@ -89,7 +89,8 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 			level = levels[i]
 		}
 		of := b.groupOf(&ms[i], lane, level)
-		if of.lane == 0 && b.lastRun(k, &ms[i], first) {
+		last := b.lastRun(k, &ms[i], first)
+		if last && of.lane == 0 {
 			g := &gathering{work: &work{k: k}, of: of}
 			g.add(&ms[i], lane, first)
 			full = append(full, g)
@@ -102,7 +103,7 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 			begun = append(begun, g)
 		}
 		g.add(&ms[i], lane, first)
-		if g.complete(b.cfg) || of.lane != 0 && (alone || b.guard.check(&ms[i]) != nil || b.pull(g, &thawed)) {
+		if g.complete(b.cfg) || of.lane != 0 && (alone || last || b.guard.check(&ms[i]) != nil || b.pull(g, &thawed)) {
 			full = append(full, g)
 			s.set(of, nil)
 		}

@@ -35,6 +35,11 @@ func TestPoisonInBatchOfSeveralProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) { poisonInProcesses(t, b, consumer.OrderNone, 3) })
 }
 
+// The same in an order, where the first of a batch is taken for the bad one, until it is alone.
+func TestPoisonInLaneOfSeveralProcesses(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) { poisonInProcesses(t, b, consumer.OrderPartition, 30) })
+}
+
 // poisonInProcesses runs one process after the other, each for one attempt.
 func poisonInProcesses(t *testing.T, b *membroker.Broker, order consumer.Order, processes int) {
 	const attempts = 3
