@@ -318,11 +318,14 @@ func (b *book) endHere(e *entry) {
 	e.late, e.overdue = e.ctx.Err() != nil, isDue(e.claim, e.ended)
 }
 
-// doneMeanwhile says whether another process handled a run's message since it began: this one had lost it, and learns it only
-// now. Where the broker forgets, that may have been before: it gives the message to a second one, and then hears again that it is
-// settled.
+// doneMeanwhile says whether another process handled a run's message since it began, or stored its dead letter: this one had lost
+// it, and learns it only now. Where the broker forgets, that may have been before: it gives the message to a second one, and then
+// hears again that it is settled.
 func (b *book) doneMeanwhile(e *entry) bool {
 	forgets := e.process.run.schedule.has(Forget)
+	if b.lastLetter[e.message].After(e.began) {
+		return true
+	}
 	return slices.ContainsFunc(b.entries, func(other *entry) bool {
 		mine := other.message == e.message && other.process != e.process
 		return mine && other.outcome == ledger.Done && (forgets || other.ended.After(e.began))
@@ -347,6 +350,7 @@ func (b *book) letter(p *process, o broker.Outgoing) {
 			break
 		}
 	}
+	b.judgeAlone(p, n)
 	b.noteHere("%s published the dead letter of m%d", p.name, n)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
@@ -202,6 +203,9 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 		}
 		panic("told to panic")
 	}
+	if err == nil && p.run.schedule.fails(rolls) {
+		return p.failWhole(ctx, ms, runs, consecutive)
+	}
 	each := &consumer.BatchError{Errs: make([]error, len(ms))}
 	failed := false
 	for i, e := range runs {
@@ -216,4 +220,23 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 		}
 	}
 	return each
+}
+
+// fails says whether a batch has one error for all of it.
+func (s Schedule) fails(rolls []roll) bool {
+	return s.Settings.Whole && slices.ContainsFunc(rolls, func(r roll) bool { return r.act == Error || r.act == Late })
+}
+
+// failWhole ends the runs of a batch with one error for all, whosever it is: as it is, or with the number of entries that a batch
+// of another size would have, of which the first says nothing.
+func (p *process) failWhole(ctx context.Context, ms []*consumer.Message, runs []*entry, consecutive bool) error {
+	for i, e := range runs {
+		_ = p.emitEnded(ctx, ms[i], e)
+		e.void = consecutive && i > 0
+		_ = p.end(e, errTold)
+	}
+	if runs[0].nth%2 == 0 {
+		return errTold
+	}
+	return &consumer.BatchError{Errs: append(make([]error, len(ms)), errTold)}
 }

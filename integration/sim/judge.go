@@ -123,6 +123,26 @@ func (r *run) judgeAttempts() {
 	}
 }
 
+// judgeAlone: what its process has just given up did so in a batch of its own, or others may have been at fault. It needs b.mu.
+func (b *book) judgeAlone(p *process, n int) {
+	s := p.run.schedule.Settings
+	var last *entry
+	for _, e := range b.entries {
+		if e.message != n || e.process != p {
+			continue
+		}
+		if e.act == Never || e.ended.IsZero() || s.GiveUp > 0 && (e.act == Later || e.act == Overload) {
+			return // it alone is meant, whoever else was there
+		}
+		if e.failed && !e.void {
+			last = e
+		}
+	}
+	if last != nil && last.batch != nil && last.batch.size > 1 && !s.MakeRoom {
+		b.findHere("%s gives m%d up after run %d, which was in a batch of %d", p.name, n, last.nth, last.batch.size)
+	}
+}
+
 // longestWait is the longest delay that a handler asks for. Backoffs and the steps of retry topics are shorter.
 const longestWait = 600 * time.Millisecond
 

@@ -16,6 +16,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	}
 	bridges(k, &s.Settings, seed)
 	s.Settings.Hooks = hooked(seed)
+	s.Settings.Whole = s.Settings.Batch > 0 && whole(seed)
 	sizes(&s.Settings, seed)
 	s.Handlers = p.handlers(s.Settings)
 	left := 30 + p.IntN(150)
@@ -116,6 +117,9 @@ func bridges(k Kind, s *Settings, seed uint64) {
 		s.Emits = 1 + p.IntN(3)
 	}
 }
+
+// whole is by dice of its own, too.
+func whole(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 23))}.oneIn(2) }
 
 // hooked is by dice of its own, too.
 func hooked(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 19))}.oneIn(3) }

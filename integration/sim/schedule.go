@@ -33,16 +33,18 @@ type Settings struct {
 	Keys       int `json:"keys"`
 	Keyless    int `json:"keyless,omitempty"` // percent of the messages
 
-	Order    consumer.Order `json:"order"`
-	Lane     int            `json:"lane,omitempty"`  // Lane.Limit; 0: the default
-	Batch    int            `json:"batch,omitempty"` // its size; 0: one by one
-	ByKey    bool           `json:"by_key,omitempty"`
-	Levels   int            `json:"levels,omitempty"` // of priority; 0: none
-	Strict   bool           `json:"strict,omitempty"`
-	Spill    bool           `json:"spill,omitempty"` // there are retry topics
-	Letters  bool           `json:"letters,omitempty"`
-	MakeRoom bool           `json:"make_room,omitempty"` // LaneDeadLetter
-	Attempts int            `json:"attempts"`
+	Order consumer.Order `json:"order"`
+	Lane  int            `json:"lane,omitempty"`  // Lane.Limit; 0: the default
+	Batch int            `json:"batch,omitempty"` // its size; 0: one by one
+	ByKey bool           `json:"by_key,omitempty"`
+	// Whole: a batch in which a handler fails has one error for all of it.
+	Whole    bool `json:"whole,omitempty"`
+	Levels   int  `json:"levels,omitempty"` // of priority; 0: none
+	Strict   bool `json:"strict,omitempty"`
+	Spill    bool `json:"spill,omitempty"` // there are retry topics
+	Letters  bool `json:"letters,omitempty"`
+	MakeRoom bool `json:"make_room,omitempty"` // LaneDeadLetter
+	Attempts int  `json:"attempts"`
 	// Emits: handlers emit up to so many outputs for each message, which go with its ack; where they can (Kind.EmitsNot).
 	Emits int `json:"emits,omitempty"`
 	// Bridge: they go by a publisher of their own, before the ack.
