@@ -114,7 +114,9 @@ func publishOutputs(ctx context.Context, f *feed, outs []broker.Outgoing) []erro
 	return errs
 }
 
-// toAbsent returns the errors of those of outs that go to topics known to be absent, nil where none does, and the others.
+// toAbsent returns the errors of those of outs that go to topics known to be absent, nil where none does, and the others. Where this
+// is who looks for a topic again, all that goes there are others: else a message that is half published would have failed for a
+// topic that is there.
 func toAbsent(absent *absence.Topics, outs []broker.Outgoing) (errs []error, others []broker.Outgoing) {
 	for i, o := range outs {
 		if wait, err := absent.Of(o.Topic); err != nil {
@@ -127,10 +129,17 @@ func toAbsent(absent *absence.Topics, outs []broker.Outgoing) (errs []error, oth
 	if errs == nil {
 		return nil, outs
 	}
+	looked := map[string]bool{}
 	for i, o := range outs {
-		if errs[i] == nil {
-			others = append(others, o)
+		looked[o.Topic] = looked[o.Topic] || errs[i] == nil
+	}
+	for i, o := range outs {
+		if looked[o.Topic] {
+			errs[i], others = nil, append(others, o)
 		}
+	}
+	if len(others) == len(outs) {
+		return nil, outs
 	}
 	return errs, others
 }

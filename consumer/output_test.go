@@ -268,3 +268,55 @@ func TestOutputsToNoTopicLeaveTheOthersAlone(t *testing.T) {
 		}
 	})
 }
+
+// late is a publisher that does not find a topic before its time.
+type late struct {
+	broker.Publisher
+	since time.Time
+}
+
+func (p late) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if time.Now().Before(p.since) {
+		return fmt.Errorf("publishing: %w", broker.ErrNoTopic)
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+// Who looks again for a topic that did not exist looks for all that goes there together: one output of a message that is there, and
+// another that is not, would be a failed run.
+func TestOutputsToATopicThatIsMadeGoTogether(t *testing.T) {
+	emit := func(ctx context.Context, m *consumer.Message) error {
+		return consumer.EmitFor(ctx, m, broker.Outgoing{Topic: "out", Value: m.Value}, broker.Outgoing{Topic: "out", Value: m.Value})
+	}
+	for name, cfg := range map[string]consumer.Config{
+		"of a message": {Handler: emit},
+		"of a batch": {Batch: &consumer.Batch{Size: 3, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			for _, m := range ms {
+				if err := emit(ctx, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1, "dead": 1}})
+				produce(t, b, 1)
+				cfg.Output = late{b.Publisher(), time.Now().Add(5 * time.Second)}
+				cfg.Retry = consumer.Retry{MaxAttempts: 3} // one finds out, one is told, one looks again
+				cfg.DeadLetter = &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}
+				r := start(t, b, cfg)
+				time.Sleep(time.Minute)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				wantUnsettled(t, b, 0)
+				wantOut(t, b, "0", "0")
+				if dead := out(b, "dead"); len(dead) > 0 {
+					t.Errorf("dead letters %q", dead)
+				}
+			})
+		})
+	}
+}
