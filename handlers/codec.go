@@ -185,7 +185,7 @@ const longestMediaType = 127 + 1 + 127
 // tokens and a slash).
 func mediaType(s string) (kind string, ok bool) {
 	s, _, _ = strings.Cut(s, ";")
-	s = strings.Trim(s, " \t")
+	s = strings.TrimSpace(s) // as package mime does, so that a line break behind it does no harm
 	major, minor, ok := strings.Cut(s, "/")
 	if !ok || len(s) > longestMediaType || !token(major) || !token(minor) {
 		return "", false
