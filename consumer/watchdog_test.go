@@ -223,6 +223,7 @@ func TestStuckHandlerIsReplacedOnceThePoolKnows(t *testing.T) {
 				t.Errorf("%s: %d handled, %d stuck, %d of %d workers are busy", order, s.Handled, s.Stuck, s.Pool.Busy, s.Pool.Live)
 			}
 			close(hang[1])
+			synctest.Wait() // it has returned, before the stop asks who has not
 			if err := r.end(); err != nil {
 				t.Error(err)
 			}
