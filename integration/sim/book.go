@@ -26,9 +26,10 @@ type book struct {
 	now        int64 // the last stamp
 	stored     []stored
 	entries    []*entry
-	runs       map[int]int // of each message, how many began
-	done       map[int]int // of each message, how many returned nil or Skip
-	letters    map[int]int // of each message, how many are confirmed
+	runs       map[int]int  // of each message, how many began
+	done       map[int]int  // of each message, how many returned nil or Skip
+	letters    map[int]int  // of each message, how many are confirmed
+	crashed    map[int]bool // those of which a letter says that they kill processes
 	lastLetter map[int]time.Time
 	stamps     []ledger.Letter
 	had        map[had][]time.Time    // when a process was given a message
@@ -104,7 +105,8 @@ type had struct {
 func newBook() *book {
 	return &book{
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
-		had: map[had][]time.Time{}, renewals: map[string][]time.Time{},
+		crashed: map[int]bool{},
+		had:     map[had][]time.Time{}, renewals: map[string][]time.Time{},
 		offers: map[output]*offer{}, ids: map[string]output{},
 	}
 }
@@ -350,8 +352,22 @@ func (b *book) letter(p *process, o broker.Outgoing) {
 			break
 		}
 	}
-	b.judgeAlone(p, n)
+	if classOf(o) == "crash" {
+		b.crashed[n] = true
+		b.judgeSuspect(p, n)
+	} else {
+		b.judgeAlone(p, n)
+	}
 	b.noteHere("%s published the dead letter of m%d", p.name, n)
+}
+
+// classOf is the class of failure that a dead letter tells.
+func classOf(o broker.Outgoing) string {
+	i := slices.IndexFunc(o.Headers, func(h broker.Header) bool { return h.Key == broker.HeaderErrorClass })
+	if i < 0 {
+		return ""
+	}
+	return string(o.Headers[i].Value)
 }
 
 // open lists the messages that were neither handled nor dead-lettered, nor dropped by the broker. kept are those that are in the

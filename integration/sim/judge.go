@@ -117,7 +117,7 @@ func (r *run) judgeAttempts() {
 	for n, t := range r.tries() {
 		enough := t.failed >= s.Attempts || s.MakeRoom || r.kind.Shared && t.attempt >= 3*s.Attempts ||
 			s.GiveUp > 0 && t.last.Sub(t.first)+longestWait > time.Duration(s.GiveUp)
-		if r.book.letters[n] > 0 && !t.never && !schedule.isOversize(n) && (t.failed == 0 || !enough) {
+		if r.book.letters[n] > 0 && !t.never && !schedule.isOversize(n) && !r.book.crashed[n] && (t.failed == 0 || !enough) {
 			r.book.find("m%d has a dead letter after %d failed runs, of %d", n, t.failed, s.Attempts)
 		}
 	}
@@ -141,6 +141,19 @@ func (b *book) judgeAlone(p *process, n int) {
 	if last != nil && last.batch != nil && last.batch.size > 1 && !s.MakeRoom {
 		b.findHere("%s gives m%d up after run %d, which was in a batch of %d", p.name, n, last.nth, last.batch.size)
 	}
+}
+
+// judgeSuspect: what its process has just given up, for others ended with it, was given to one that was in trouble, or to one that
+// ended without it. It needs b.mu.
+func (b *book) judgeSuspect(p *process, n int) {
+	for x, times := range b.had {
+		of := x.process
+		ended := of.isDead() || of.hasEnded() && errors.Is(of.err, consumer.ErrStuck)
+		if x.message == n && (ended || of.isBehind() || of.unheard() > 0 || b.troubledHere(of, times[0], time.Now())) {
+			return
+		}
+	}
+	b.findHere("%s gives m%d up, as if it had killed a process, and no process was in trouble with it", p.name, n)
 }
 
 // longestWait is the longest delay that a handler asks for. Backoffs and the steps of retry topics are shorter.

@@ -43,8 +43,8 @@ func (p *kafkaProcess) Source(s Subscription) (broker.Source, error) {
 		Connection: p.connection(), Group: s.Group, Topics: s.Topics,
 		SessionTimeout: time.Duration(settings.Lease), HeartbeatInterval: time.Duration(settings.Lease) / 10,
 		RevokeWait: time.Duration(settings.RevokeWait), RebalanceTimeout: p.w.rebalanceTimeout(),
-		CommitInterval: settleWithin / 2,
-		Transactional:  settings.Emits > 0, TransactionTimeout: time.Duration(settings.Lease),
+		CommitInterval: settleWithin / 2, CrashLimit: settings.CrashLimit,
+		Transactional: settings.Emits > 0, TransactionTimeout: time.Duration(settings.Lease),
 		Balancer: oneOf(dice, []string{"sticky", "sticky", "sticky", "range", "roundrobin"}),
 	}
 	if dice.IntN(5) == 0 {

@@ -32,6 +32,7 @@ func Plan(k Kind, seed uint64) Schedule {
 		}
 	}
 	s.Steps = forgetful(p.kind, seed, s.Steps)
+	s.Steps = deadly(p.kind, &s.Settings, seed, s.Steps)
 	return s
 }
 
@@ -148,6 +149,22 @@ func forgetful(k Kind, seed uint64, steps []Step) (all []Step) {
 		all = append(all, step)
 		if p.oneIn(2) {
 			all = append(all, Step{After: p.span(300 * time.Millisecond), Fault: Fault{What: Forget, N: 1 + p.IntN(300)}})
+		}
+	}
+	return all
+}
+
+// deadly has processes die one after the other, so that what they had is suspected of it. By dice of its own, too.
+func deadly(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 24))}
+	if !k.Suspects || !s.Letters || !p.oneIn(4) {
+		return steps
+	}
+	s.CrashLimit = 1 + p.IntN(2)
+	for _, step := range steps {
+		all = append(all, step)
+		if p.oneIn(2) {
+			all = append(all, Step{After: p.span(700 * time.Millisecond), Fault: Fault{What: Kill, Process: p.IntN(8)}})
 		}
 	}
 	return all

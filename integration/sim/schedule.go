@@ -45,6 +45,9 @@ type Settings struct {
 	Letters  bool `json:"letters,omitempty"`
 	MakeRoom bool `json:"make_room,omitempty"` // LaneDeadLetter
 	Attempts int  `json:"attempts"`
+	// CrashLimit is after how many ends without a goodbye a message is run alone, and given up if that was one more; where the
+	// adapter has such a setting (Kind.Suspects).
+	CrashLimit int `json:"crash_limit,omitempty"`
 	// Emits: handlers emit up to so many outputs for each message, which go with its ack; where they can (Kind.EmitsNot).
 	Emits int `json:"emits,omitempty"`
 	// Bridge: they go by a publisher of their own, before the ack.

@@ -13,6 +13,11 @@ func (b *book) troubledAt(p *process, message int, from, until time.Time, longer
 	return slices.ContainsFunc(b.troubles, func(t trouble) bool { return t.isAt(p, message, from, until, longer) })
 }
 
+// troubledHere is troubledAt for any message, which needs b.mu.
+func (b *book) troubledHere(p *process, from, until time.Time) bool {
+	return slices.ContainsFunc(b.troubles, func(t trouble) bool { return t.isAt(p, -1, from, until, p.run.lease()) })
+}
+
 // hitAt is troubledAt without the light troubles that came alone.
 func (b *book) hitAt(p *process, message int, from, until time.Time, longer time.Duration) bool {
 	b.mu.Lock()

@@ -31,6 +31,8 @@ type Kind struct {
 	NoSpill bool
 	// Bridges: processes can publish what their handlers emit before they ack (Settings.Bridge).
 	Bridges bool
+	// Suspects: a source finds out which message kills its processes, where Settings.CrashLimit says so.
+	Suspects bool
 	// EmitsNot is why handlers emit nothing here; "": they can.
 	EmitsNot string
 	// Late: a process hears at its next exchange with the broker of what was done there, and so within a lease. A fault that is
