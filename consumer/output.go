@@ -114,9 +114,9 @@ func publishOutputs(ctx context.Context, f *feed, outs []broker.Outgoing) []erro
 	return errs
 }
 
-// toAbsent returns the errors of those of outs that go to topics known to be absent, nil where none does, and the others. Where this
-// is who looks for a topic again, all that goes there are others: else a message that is half published would have failed for a
-// topic that is there.
+// toAbsent returns the errors of those of outs that go to topics known to be absent, nil where none does, and the others. Where
+// this is who looks for a topic again, all that goes there are others: else a message that is half published would have failed
+// for a topic that is there.
 func toAbsent(absent *absence.Topics, outs []broker.Outgoing) (errs []error, others []broker.Outgoing) {
 	for i, o := range outs {
 		if wait, err := absent.Of(o.Topic); err != nil {

@@ -282,11 +282,12 @@ func (p late) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	return p.Publisher.Publish(ctx, ms)
 }
 
-// Who looks again for a topic that did not exist looks for all that goes there together: one output of a message that is there, and
-// another that is not, would be a failed run.
+// Who looks again for a topic that did not exist looks for all that goes there together: one output of a message that is there,
+// and another that is not, would be a failed run.
 func TestOutputsToATopicThatIsMadeGoTogether(t *testing.T) {
 	emit := func(ctx context.Context, m *consumer.Message) error {
-		return consumer.EmitFor(ctx, m, broker.Outgoing{Topic: "out", Value: m.Value}, broker.Outgoing{Topic: "out", Value: m.Value})
+		o := broker.Outgoing{Topic: "out", Value: m.Value}
+		return consumer.EmitFor(ctx, m, o, o)
 	}
 	for name, cfg := range map[string]consumer.Config{
 		"of a message": {Handler: emit},

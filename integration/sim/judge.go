@@ -143,8 +143,8 @@ func (b *book) judgeAlone(p *process, n int) {
 	}
 }
 
-// judgeSuspect: what its process has just given up, for others ended with it, was given to one that was in trouble, or to one that
-// ended without it. It needs b.mu.
+// judgeSuspect: what its process has just given up, for others ended with it, was given to one that was in trouble, or that ended
+// without it. It needs b.mu.
 func (b *book) judgeSuspect(p *process, n int) {
 	for x, times := range b.had {
 		of := x.process
