@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,9 @@ import (
 )
 
 // A BatchHandler handles several messages of one claim (on Kafka: of one partition) at once, in the order in which they came. nil
-// acks all of them; an error retries all, or decides as a Handler's would; a *BatchError decides for each. ctx is as a Handler's,
-// and Timeout is for the whole call. ms may be kept, and each message is left as it is, as by a Handler.
+// acks all of them; an error retries all, or decides as a Handler's would; a *BatchError decides for each, and what is joined
+// with it, such as the error of closing a file, is said of all. ctx is as a Handler's, and Timeout is for the whole call. ms may
+// be kept, and each message is left as it is, as by a Handler.
 type BatchHandler func(ctx context.Context, ms []*Message) error
 
 // A BatchMiddleware wraps a BatchHandler. It sees the call only: what becomes of the messages is decided by the engine
@@ -38,7 +40,7 @@ func AroundBatch(m Middleware) BatchMiddleware {
 			}
 			return m(func(ctx context.Context, _ *Message) error {
 				err := next(ctx, ms)
-				if each := (*BatchError)(nil); errors.As(err, &each) && len(each.Errs) == len(ms) && errors.Join(each.Errs...) == nil {
+				if errors.Join(BatchErrors(err, len(ms))...) == nil {
 					return nil
 				}
 				return err
@@ -131,19 +133,58 @@ func (c Config) batchSize() int {
 	return c.Batch.Size
 }
 
-// errorsOf is what err says of each of n messages.
-func errorsOf(err error, n int) []error {
-	var each *BatchError
-	if errors.As(err, &each) {
-		if len(each.Errs) == n {
-			return each.Errs
-		}
-		// Whose errors these are is not known, so that one which is a Skip would ack all.
-		err = fmt.Errorf("the batch handler told of %d messages, the batch has %d: %v", len(each.Errs), n, err)
-	}
+// BatchErrors is what a BatchHandler's err says of each of its n messages, for middleware; nil: it is acked. What stands beside a
+// BatchError, by errors.Join for example, is said of all of them: of those, too, that the BatchError acks. The result may be the
+// handler's own: it is not to be changed.
+func BatchErrors(err error, n int) []error {
+	told, beside := apart(err)
 	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
+	for _, each := range told {
+		switch {
+		case len(each.Errs) != n: // whose errors these are is not known, so that one which is a Skip would ack all
+			beside = append(beside, fmt.Errorf("the batch handler told of %d messages, the batch has %d: %v", len(each.Errs), n, each))
+		case len(told)+len(beside) == 1:
+			return each.Errs
+		default:
+			for i, e := range each.Errs {
+				errs[i] = both(errs[i], e)
+			}
+		}
+	}
+	for _, all := range beside {
+		for i := range errs {
+			errs[i] = both(errs[i], all)
+		}
 	}
 	return errs
+}
+
+// apart takes err to pieces: the BatchErrors in it, and what is joined with them, which a handler has failed with beside. What is
+// only wrapped around one says no more than that one does.
+func apart(err error) (told []*BatchError, beside []error) {
+	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
+	case nil:
+		return nil, nil
+	case *BatchError:
+		return []*BatchError{x}, nil
+	case interface{ Unwrap() []error }:
+		for _, part := range x.Unwrap() {
+			each, others := apart(part)
+			told, beside = append(told, each...), append(beside, others...)
+		}
+	case interface{ Unwrap() error }:
+		told, beside = apart(x.Unwrap())
+	}
+	if len(told) == 0 {
+		return nil, []error{err}
+	}
+	return told, beside
+}
+
+// both is a joined with b, where there are both.
+func both(a, b error) error {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	return errors.Join(a, b)
 }

@@ -283,6 +283,9 @@ func TestAroundBatch(t *testing.T) {
 		{&consumer.BatchError{Errs: make([]error, 2)}, nil, []string{"batch of 2", "inner first <nil>", "outer first <nil>"}},
 		{&consumer.BatchError{Errs: []error{nil, refused}}, refused,
 			[]string{"batch of 2", "inner first refused", "outer first refused"}},
+		{errors.Join(&consumer.BatchError{Errs: make([]error, 2)}, refused), &consumer.BatchError{}, []string{
+			"batch of 2", "inner first no message of the batch failed\nrefused", "outer first no message of the batch failed\nrefused",
+		}},
 		{&consumer.BatchError{Errs: make([]error, 3)}, &consumer.BatchError{}, []string{ // told of three
 			"batch of 2", "inner first no message of the batch failed", "outer first no message of the batch failed",
 		}},
@@ -294,6 +297,54 @@ func TestAroundBatch(t *testing.T) {
 		}
 		if !slices.Equal(calls, c.calls) {
 			t.Errorf("%v: calls %q, want %q", c.result, calls, c.calls)
+		}
+	}
+}
+
+// What stands beside a BatchError is said of all messages, and what is only around it of none; nothing that is joined is lost.
+func TestBatchErrors(t *testing.T) {
+	bad, full := errors.New("bad"), errors.New("disk is full")
+	first := &consumer.BatchError{Errs: []error{bad, nil, consumer.Skip("old")}}
+	well := &consumer.BatchError{Errs: make([]error, 3)}
+	short := &consumer.BatchError{Errs: []error{consumer.Skip("old")}}
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"nil":                    {nil, "ack ack ack"},
+		"for all":                {full, "full full full"},
+		"joined for all":         {errors.Join(full, bad), "bad+full bad+full bad+full"},
+		"each":                   {first, "bad ack skip"},
+		"wrapped":                {fmt.Errorf("writing: %w", first), "bad ack skip"},
+		"joined with nothing":    {errors.Join(first, nil), "bad ack skip"},
+		"joined":                 {errors.Join(first, full), "bad+full full full"},
+		"joined before":          {fmt.Errorf("closing: %w, after %w", full, first), "bad+full full full"},
+		"joined, and wrapped":    {fmt.Errorf("writing: %w", errors.Join(well, full)), "full full full"},
+		"two":                    {errors.Join(well, first), "bad ack skip"},
+		"two, one of them short": {errors.Join(first, short), "bad+other other other"},
+		"short":                  {short, "other other other"},
+	} {
+		var got []string
+		for _, err := range consumer.BatchErrors(c.err, 3) {
+			var is []string
+			for what, target := range map[string]error{"bad": bad, "full": full} {
+				if errors.Is(err, target) {
+					is = append(is, what)
+				}
+			}
+			slices.Sort(is)
+			switch {
+			case err == nil:
+				is = []string{"ack"}
+			case consumer.IsSkip(err):
+				is = []string{"skip"}
+			case len(is) == 0 || strings.Contains(err.Error(), "told of 1"):
+				is = append(is, "other")
+			}
+			got = append(got, strings.Join(is, "+"))
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -83,6 +83,9 @@ func TestBatchFailures(t *testing.T) {
 		"length, with words": func() error {
 			return &consumer.BatchError{Errs: append(make([]error, 20), consumer.Skip("one of them"))}
 		},
+		"joined": func() error { // it was content with each, and then the file could not be closed
+			return fmt.Errorf("writing: %w", errors.Join(&consumer.BatchError{Errs: make([]error, 20)}, errors.New("disk is full")))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {

@@ -88,7 +88,7 @@ func (j *judge) carry(x item, r ruling, of begun) {
 // failedBatch decides about each message of a batch that was taken out of its work, tells of all of them, and has it done.
 // late: its context was ended by its timeout. of is its call. It returns how many were acked because their handler said nil.
 func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int) {
-	errs := readableEach(errorsOf(err, len(w.ms)))
+	errs := readableEach(BatchErrors(err, len(w.ms)))
 	if late {
 		errs = lateErrors(errs)
 	}

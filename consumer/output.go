@@ -49,7 +49,7 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	if e == nil || w.k.feed.output == nil {
 		return err
 	}
-	errs := errorsOf(err, len(w.ms))
+	errs := BatchErrors(err, len(w.ms))
 	if slices.ContainsFunc(errs, isFailure) && e.hasWhole() {
 		return err // none of them is acked
 	}

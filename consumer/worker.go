@@ -186,7 +186,7 @@ func (ws *workers) callBatch(ctx context.Context, l *local, w *work, i int) {
 		ctx = ws.begin(ctx, l, w, i, pointers(w.ms))
 	}
 	if err := ws.publishBatch(ctx, w, ws.handleBatch(ctx, w)); err != nil {
-		for _, err := range errorsOf(err, len(w.ms)) {
+		for _, err := range BatchErrors(err, len(w.ms)) {
 			l.count(err)
 		}
 		ws.failed(l, w, i, err)
@@ -226,7 +226,7 @@ func (ws *workers) handleBatch(ctx context.Context, w *work) error {
 	if len(ms) == len(w.ms) {
 		return err
 	}
-	of := errorsOf(err, len(ms))
+	of := BatchErrors(err, len(ms))
 	for i := range errs {
 		if errs[i] == nil {
 			errs[i], of = of[0], of[1:]

@@ -14,7 +14,7 @@ type BatchFactory func(s *Setup, o Options) (consumer.BatchHandler, error)
 // example.
 func One(h consumer.BatchHandler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
-		return eachOf(h(ctx, []*consumer.Message{m}), 1)[0]
+		return consumer.BatchErrors(h(ctx, []*consumer.Message{m}), 1)[0]
 	}
 }
 

@@ -2,8 +2,6 @@ package handlers
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/longshoremq/longshore/consumer"
 )
@@ -33,7 +31,7 @@ func TypedBatch[T any](c Codec, f func(ctx context.Context, vs []T, ms []*consum
 		case 0:
 			return &consumer.BatchError{Errs: errs}
 		}
-		each := eachOf(f(ctx, vs, good), len(good))
+		each := consumer.BatchErrors(f(ctx, vs, good), len(good))
 		for i := range errs {
 			if errs[i] == nil {
 				errs[i], each = each[0], each[1:]
@@ -46,20 +44,4 @@ func TypedBatch[T any](c Codec, f func(ctx context.Context, vs []T, ms []*consum
 // JSONBatch is TypedBatch with JSONCodec: fields that T does not have are ignored.
 func JSONBatch[T any](f func(ctx context.Context, vs []T, ms []*consumer.Message) error) consumer.BatchHandler {
 	return TypedBatch(JSONCodec{}, f)
-}
-
-// eachOf is what a batch handler's err says of each of its n messages.
-func eachOf(err error, n int) []error {
-	var told *consumer.BatchError
-	if errors.As(err, &told) {
-		if len(told.Errs) == n {
-			return told.Errs
-		}
-		err = fmt.Errorf("the batch handler told of %d messages, the batch has %d: %v", len(told.Errs), n, err)
-	}
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
 }

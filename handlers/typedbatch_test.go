@@ -21,6 +21,7 @@ func TestJSONBatch(t *testing.T) {
 	const good, bad = `{"id":"a"}`, `{"id":1}`
 	flaky := errors.New("away")
 	second := &consumer.BatchError{Errs: []error{nil, consumer.Permanent(flaky)}}
+	fine := &consumer.BatchError{Errs: make([]error, 2)}
 	for name, c := range map[string]struct {
 		values []string
 		err    error
@@ -33,6 +34,7 @@ func TestJSONBatch(t *testing.T) {
 		"one bad, all others failed":  {[]string{bad, good, good}, flaky, "permanent retry retry"},
 		"one bad, another one failed": {[]string{good, bad, good}, second, "acked permanent permanent"},
 		"one bad, told of too few":    {[]string{good, bad, good, good}, second, "retry permanent retry retry"},
+		"one bad, and all failed":     {[]string{good, bad, good}, errors.Join(fine, flaky), "retry permanent retry"},
 		"none good":                   {[]string{bad, ""}, flaky, "permanent permanent"},
 		"empty":                       {nil, nil, ""},
 	} {

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -45,12 +44,7 @@ func (c *Collector) RouteBatch(route, handler string) func(consumer.BatchHandler
 		return func(ctx context.Context, ms []*consumer.Message) (err error) {
 			begin, returned := time.Now(), false
 			defer func() {
-				var each *consumer.BatchError
-				if errors.As(err, &each) && len(each.Errs) == len(ms) {
-					t.count(time.Since(begin), returned, each.Errs...)
-				} else {
-					t.count(time.Since(begin), returned, err)
-				}
+				t.count(time.Since(begin), returned, consumer.BatchErrors(err, len(ms))...)
 			}()
 			err = next(ctx, ms)
 			returned = true

@@ -196,8 +196,8 @@ func (b *CircuitBreaker) resultOf(ctx context.Context, err error) result {
 
 // says is what an error says about the other side; of a batch's, what that of its messages does which says the worst.
 func (b *CircuitBreaker) says(err error) (r result) {
-	if each, ok := errors.AsType[*consumer.BatchError](err); ok && len(each.Errs) > 0 && b.config.IsFailure == nil {
-		for _, of := range each.Errs {
+	if each := eachOf(err); len(each) > 0 && b.config.IsFailure == nil {
+		for _, of := range each {
 			r = max(r, b.says(of))
 		}
 		return r
@@ -243,17 +243,25 @@ func (b *CircuitBreaker) verdict(ctx context.Context, m *consumer.Message, p pas
 
 // putOff has what failed come again after wait; of a batch, the messages that did.
 func (b *CircuitBreaker) putOff(wait time.Duration, err error) error {
-	each, ok := errors.AsType[*consumer.BatchError](err)
-	if !ok {
+	errs := slices.Clone(eachOf(err))
+	if errs == nil {
 		return fmt.Errorf("%w: behind a circuit breaker: %v", consumer.Defer(wait, nil), err) //nolint:errorlint // it is no failure
 	}
-	errs := slices.Clone(each.Errs)
 	for i, of := range errs {
 		if r := b.says(of); r == failed || r == refused {
 			errs[i] = b.putOff(wait, of)
 		}
 	}
 	return &consumer.BatchError{Errs: errs}
+}
+
+// eachOf is what the error of a batch says of each of its messages; nil: it is that of a message, or says the same of all.
+func eachOf(err error) []error {
+	each, ok := errors.AsType[*consumer.BatchError](err)
+	if !ok {
+		return nil
+	}
+	return consumer.BatchErrors(err, len(each.Errs))
 }
 
 // timedOut says whether the time of a call is over.

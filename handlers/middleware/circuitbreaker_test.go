@@ -415,3 +415,21 @@ func ExampleCircuitBreaker() {
 	// middleware: circuit breaker is open
 	// open
 }
+
+// A probe of a batch that failed as a whole is put off as a whole: what its handler was content with, too.
+func TestCircuitBreakerPutsOffWhatFailedBesideABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 1, OpenFor: time.Second})
+		h := consumer.AroundBatch(b.Middleware)(func(context.Context, []*consumer.Message) error {
+			return errors.Join(&consumer.BatchError{Errs: []error{errDown, nil}}, errors.New("the file is not closed"))
+		})
+		ms := []*consumer.Message{message(1), message(2)}
+		for range 2 {
+			if err := h(t.Context(), ms); b.State() != "open" || err == nil {
+				t.Fatalf("%s after %v", b.State(), err)
+			} else if each := consumer.BatchErrors(err, 2); each[0] == nil || each[1] == nil {
+				t.Errorf("acked: %v", each)
+			}
+		}
+	})
+}

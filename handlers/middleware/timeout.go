@@ -24,9 +24,17 @@ func Timeout(d time.Duration) consumer.Middleware {
 			defer cancel()
 			err := next(ctx, m)
 			if err != nil && context.Cause(ctx) == cause && !errors.Is(err, consumer.ErrTimeout) {
-				return fmt.Errorf("%w: %w", cause, err)
+				return &lateError{cause, err}
 			}
 			return err
 		}
 	}
 }
+
+// lateError is what was returned after the time was over. It wraps that alone, for what a BatchError is joined with is said of
+// all messages, of those too that were handled, if late.
+type lateError struct{ cause, err error }
+
+func (e *lateError) Error() string        { return e.cause.Error() + ": " + e.err.Error() }
+func (e *lateError) Unwrap() error        { return e.err }
+func (e *lateError) Is(target error) bool { return errors.Is(e.cause, target) }

@@ -51,6 +51,18 @@ func TestTimeout(t *testing.T) {
 			}
 		})
 	})
+	t.Run("late, a batch", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := consumer.AroundBatch(middleware.Timeout(time.Second))(func(context.Context, []*consumer.Message) error {
+				time.Sleep(time.Minute)
+				return &consumer.BatchError{Errs: []error{nil, own}}
+			})
+			err := h(t.Context(), []*consumer.Message{message(1), message(2)})
+			if each := consumer.BatchErrors(err, 2); each[0] != nil || !errors.Is(each[1], own) || !errors.Is(err, consumer.ErrTimeout) {
+				t.Errorf("error %v: %v", err, each)
+			}
+		})
+	})
 	t.Run("ended from outside", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
