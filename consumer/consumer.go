@@ -66,7 +66,7 @@ func New(cfg Config) (*Consumer, error) {
 		life: c.life, feeds: c.feeds, intake: c.intake, claims: c.claims, queue: c.queue, workers: c.workers, till: c.till,
 		parked: c.parked, letters: c.letters, tell: c.tell, watchdog: c.watchdog,
 	}
-	c.health = &health{cfg: of, feeds: c.feeds, claims: c.claims, retries: retries, figures: c.figures}
+	c.health = &health{cfg: of, life: c.life, feeds: c.feeds, claims: c.claims, retries: retries, figures: c.figures}
 	return c, nil
 }
 
@@ -105,8 +105,8 @@ func (c *Consumer) pauseSources() error {
 // Ready says whether the consumer is running and its sources had contact with the broker when they last spoke of it.
 func (c *Consumer) Ready() bool { return c.life.at() == Running && c.feeds.connected() }
 
-// Health says what is wrong that a restart would mend, or nil. It fails with ErrTooManyStuck when MaxStuck is reached, and with
-// ErrNoProgress when a running, unpaused consumer did one of these:
+// Health says what is wrong that a restart would mend, or nil. It fails with ErrEnded when Run has returned an error, with
+// ErrTooManyStuck when MaxStuck is reached, and with ErrNoProgress when a running, unpaused consumer did one of these:
 //
 //   - received nothing for noProgress, although messages wait at the broker and it has contact, workers and budget to take them;
 //   - began no handler for noProgress, although messages wait here and a worker is idle;

@@ -16,6 +16,8 @@ var (
 	ErrNoProgress = errors.New("consumer: no progress")
 	// ErrTooManyStuck: MaxStuck handlers have not returned although their contexts ended. Only a restart helps.
 	ErrTooManyStuck = errors.New("consumer: too many stuck handlers")
+	// ErrEnded: Run has returned an error, which is wrapped beside it. This consumer handles nothing any more.
+	ErrEnded = errors.New("consumer: Run has ended")
 )
 
 // hungAfter is after how many times noProgress handlers are taken for hung that hold all workers, where no Timeout says how long
@@ -25,6 +27,7 @@ const hungAfter = 10
 // A health judges the figures from one look to the next.
 type health struct {
 	cfg     *Config
+	life    *life
 	feeds   feeds
 	claims  *claims
 	retries *retries
@@ -34,6 +37,9 @@ type health struct {
 
 // check is as Consumer.Health says.
 func (h *health) check(noProgress time.Duration) error {
+	if err := h.life.ended.Load(); err != nil {
+		return fmt.Errorf("%w: %w", ErrEnded, *err)
+	}
 	s := h.figures.stats()
 	if limit := h.cfg.MaxStuck; h.cfg.Timeout > 0 && limit > 0 && s.Stuck >= limit {
 		return fmt.Errorf("%w: %s has %d, MaxStuck is %d", ErrTooManyStuck, h.cfg.Name, s.Stuck, limit)

@@ -297,3 +297,28 @@ func TestHealthTakesDeadLettersThatAreDownForLife(t *testing.T) {
 		}
 	})
 }
+
+// A consumer whose Run has failed handles nothing any more, and a process that goes on beside it is not well. An orderly stop is
+// well, and so is a consumer that was not run yet.
+func TestHealthTellsThatRunHasFailed(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		handler := func(context.Context, *consumer.Message) error { return nil }
+		source := brokenSource{b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+		r := start(t, b, consumer.Config{Name: "orders", Source: source, Handler: handler})
+		<-r.done
+		for _, noProgress := range []time.Duration{0, time.Minute} {
+			err := r.Health(noProgress)
+			if !errors.Is(err, consumer.ErrEnded) || !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "consumer orders: ") {
+				t.Errorf("after %v: %v", r.end(), err)
+			}
+		}
+		stopped := start(t, b, consumer.Config{Handler: handler})
+		if err := stopped.end(); err != nil || stopped.Health(time.Minute) != nil {
+			t.Errorf("after an orderly stop, %v: %v", err, stopped.Health(time.Minute))
+		}
+		fresh, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: handler})
+		if err != nil || fresh.Health(time.Minute) != nil {
+			t.Errorf("not run yet: %v, %v", err, fresh.Health(time.Minute))
+		}
+	})
+}

@@ -36,6 +36,7 @@ type life struct {
 	ran   atomic.Bool
 	state atomic.Int32
 	kill  context.CancelCauseFunc // ends the contexts of all handlers
+	ended atomic.Pointer[error]   // what Run returned, where that is an error
 }
 
 // begin says whether it is the first time, and returns the parent of all handlers' contexts, which has the values of ctx.
@@ -54,3 +55,11 @@ func (l *life) enter(s State) {
 }
 
 func (l *life) at() State { return State(l.state.Load()) }
+
+// end is what Run does last: it takes down why it returns, before anybody can see that it is over.
+func (l *life) end(err error) {
+	if err != nil {
+		l.ended.Store(&err)
+	}
+	l.enter(Stopped)
+}

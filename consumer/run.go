@@ -19,15 +19,16 @@ var ErrStuck = errors.New("handlers did not return")
 // all is settled or its time is over. It is called once.
 //
 // nil: ctx ended, and every handler returned. ErrStuck: some did not. Otherwise the errors of source and configuration.
-// The values of ctx are those of the handlers' contexts; its end is not theirs.
-func (c *Consumer) Run(ctx context.Context) error {
+// An error is the end of this consumer, and Health tells of it from then on: end the process, or make another consumer, with a
+// source of its own. The values of ctx are those of the handlers' contexts; its end is not theirs.
+func (c *Consumer) Run(ctx context.Context) (err error) {
 	handlers, first := c.life.begin(ctx)
 	if !first {
 		return fmt.Errorf("%s: Run was called before", c.cfg.title())
 	}
 	c.claims.handlers = handlers
 	defer c.life.kill(ErrShutdown)
-	defer c.life.enter(Stopped)
+	defer func() { c.life.end(err) }()
 	c.life.enter(Opening)
 	if err := c.open(ctx); err != nil {
 		err = errors.Join(err, c.feeds.close(c.cfg.CloseTimeout))
