@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
 // A durable is the consumer as it is on the server, with its stream.
@@ -70,6 +71,7 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 		return d, fmt.Errorf("natsbroker: consumer %s of stream %s: %w", c.Consumer, c.Stream, err)
 	}
 	d.warnings = append(d.warnings, c.consumerDiffers(d.consumer.Config, ordered)...)
+	d.warnings = append(d.warnings, d.strangers()...)
 	return d, nil
 }
 
@@ -333,6 +335,24 @@ func filterOf(cc jetstream.ConsumerConfig) []string {
 	}
 	slices.Sort(f)
 	return f
+}
+
+// strangers are the subjects of the consumer's filter that none of the stream's has anything of, a slip of the pen mostly: the
+// server takes them without a word, and nothing ever comes. What a stream copies from others, or gives another subject, has
+// subjects that it does not name.
+func (d durable) strangers() (found []error) {
+	if d.stream == nil || d.stream.Config.Mirror != nil || len(d.stream.Config.Sources) > 0 ||
+		d.stream.Config.SubjectTransform != nil {
+		return nil
+	}
+	has := d.stream.Config.Subjects
+	for _, filter := range filterOf(d.consumer.Config) {
+		if !slices.ContainsFunc(has, func(s string) bool { return natssubject.Overlap(s, filter) }) {
+			found = append(found, fmt.Errorf("natsbroker: consumer %s of stream %s: filter_subjects has %q, and the stream takes "+
+				"only %v: nothing new will come of it", d.consumer.Name, d.stream.Config.Name, filter, has))
+		}
+	}
+	return found
 }
 
 func streamDiffers(want, have jetstream.StreamConfig) []error {

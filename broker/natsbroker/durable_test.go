@@ -278,3 +278,39 @@ func TestUnusableConsumersAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A filter that no subject of the stream has anything of is told: nothing would ever come, and nothing else would say why. What a
+// stream gives another subject has one that it does not name.
+func TestFilterThatTheStreamDoesNotTakeIsReported(t *testing.T) {
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(*jetstream.StreamConfig) {}) // S takes s.>
+	if _, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MOVED", Subjects: []string{"u.>"},
+		SubjectTransform: &jetstream.SubjectTransformConfig{Source: "u.>", Destination: "moved.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	consumers := 0
+	warnings := func(stream string, subjects ...string) (said []string) {
+		consumers++
+		cfg := config(ts.url())
+		cfg.Stream, cfg.Consumer, cfg.Subjects = stream, fmt.Sprint("c", consumers), subjects
+		s := open(t, cfg)
+		eventually(t, "it says that it was made", func() bool { return len(s.events.of(broker.Notice)) > 0 })
+		for _, e := range s.events.of(broker.Warning) {
+			said = append(said, e.Err.Error())
+		}
+		return said
+	}
+	for _, subjects := range [][]string{nil, {"s.x"}, {"s.*", "s.a.b"}, {"*.x"}, {">"}} {
+		if said := warnings("S", subjects...); len(said) > 0 {
+			t.Errorf("%v: %q", subjects, said)
+		}
+	}
+	if said := warnings("MOVED", "moved.x"); len(said) > 0 {
+		t.Errorf("where subjects are changed: %q", said)
+	}
+	const want = `filter_subjects has "t.>", and the stream takes only [s.>]`
+	if said := warnings("S", "s.x", "t.>"); len(said) != 1 || !strings.Contains(said[0], want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+}
