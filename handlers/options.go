@@ -19,6 +19,7 @@ import (
 type Options struct {
 	values map[string]any
 	secret func(path string)
+	read   *bool // set by who decodes them; nil: nobody asks
 }
 
 // NewOptions makes options of decoded YAML or JSON. values is not copied.
@@ -90,20 +91,14 @@ func (o Options) Decode(into any) error {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("handlers: Decode needs a pointer to a struct, not a %T", into))
 	}
-	d := &decoder{secret: o.secret}
-	if o.values != nil {
-		d.structure("", o.values, v.Elem())
-	}
+	d := o.decode(v.Elem())
 	return d.errs.err()
 }
 
 // decodeChecked decodes and then checks, and reports the findings of both: of two at a path or below it the first, for what
 // could not be decoded is not missing as well.
 func decodeChecked(o Options, into any, check func() OptionErrors) error {
-	d := &decoder{secret: o.secret}
-	if o.values != nil {
-		d.structure("", o.values, reflect.ValueOf(into).Elem())
-	}
+	d := o.decode(reflect.ValueOf(into).Elem())
 	for _, e := range check() {
 		if !slices.ContainsFunc(d.errs, func(f *OptionError) bool {
 			return f.Path == e.Path || strings.HasPrefix(f.Path, e.Path+".") || strings.HasPrefix(e.Path, f.Path+".")
@@ -112,6 +107,18 @@ func decodeChecked(o Options, into any, check func() OptionErrors) error {
 		}
 	}
 	return d.errs.err()
+}
+
+// decode sets the fields of the struct v.
+func (o Options) decode(v reflect.Value) *decoder {
+	if o.read != nil {
+		*o.read = true
+	}
+	d := &decoder{secret: o.secret}
+	if o.values != nil {
+		d.structure("", o.values, v)
+	}
+	return d
 }
 
 type decoder struct {

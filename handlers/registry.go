@@ -37,7 +37,7 @@ type Setup struct {
 	// Group is what the consumer shares its messages in with other processes: the groups, or durables, of its sources. With Consumer
 	// it tells what publish hands on from what another consumer makes of the same messages. Defaults to none.
 	Group string
-	// Logger is what the log handler writes to. Defaults to one that writes nothing.
+	// Logger is what handlers log to, log among them. Build sets it where it is nil, to one that writes nothing.
 	Logger *zerolog.Logger
 	// LogWriter is the writer that Logger was made with: with it a message whose event could not be written is not acked, but tried
 	// again (LogConfig.Writer). Defaults to none: what could not be written is acked.
@@ -274,22 +274,32 @@ func (r *Registry) BuildMiddleware(name string, s *Setup, o Options) (consumer.M
 // Codec is the one that is registered under name; ErrUnknown when there is none.
 func (r *Registry) Codec(name string) (Codec, error) { return r.codecs.find("codec", name) }
 
-func orEmpty(s *Setup) *Setup {
+// filled is s with what a factory may take for given.
+func filled(s *Setup) *Setup {
 	if s == nil {
-		return &Setup{}
+		s = &Setup{}
+	}
+	if s.Logger == nil {
+		none := zerolog.Nop()
+		s.Logger = &none
 	}
 	return s
 }
 
 // call calls a factory. A panic of it is an error as any other that it reports, so that all others are called, and the place in
-// the file is told.
+// the file is told. Options that it has not decoded are unknown ones.
 func call[T any](f func(*Setup, Options) (T, error), s *Setup, o Options) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("its factory panicked: %v, at %s", p, panicked.At("/handlers.call["))
 		}
 	}()
-	return f(orEmpty(s), o)
+	read := false
+	o.read = &read
+	if v, err = f(filled(s), o); err == nil && !read {
+		err = o.Decode(&struct{}{}) // it has none
+	}
+	return v, err
 }
 
 // made is what a factory made, or what is wrong with that.

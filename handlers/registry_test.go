@@ -345,3 +345,43 @@ func TestLogThatCannotWrite(t *testing.T) {
 		t.Errorf("it says %v and wrote %q", err, disk.String())
 	}
 }
+
+// A factory that asks for no options has none: what a file gives it is not passed over in silence.
+func TestBuildRefusesOptionsThatNobodyReads(t *testing.T) {
+	r := handlers.NewRegistry()
+	factory := func(*handlers.Setup, handlers.Options) (consumer.Handler, error) {
+		return func(context.Context, *consumer.Message) error { return nil }, nil
+	}
+	if err := r.Register("plain", factory); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Build("plain", nil, handlers.NewOptions(map[string]any{"width": 320, "height": 200}))
+	var wrong handlers.OptionErrors
+	if !errors.As(err, &wrong) || wrong.Error() != "height: unknown option; there is none; width: unknown option; there is none" {
+		t.Errorf("options that nobody reads: %v", err)
+	}
+	for name, o := range map[string]handlers.Options{"none": {}, "empty": handlers.NewOptions(map[string]any{})} {
+		if _, err := r.Build("plain", nil, o); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A factory finds a logger in a Setup that has none, as in a test of its own.
+func TestBuildGivesALogger(t *testing.T) {
+	r := handlers.NewRegistry()
+	if err := r.Register("says", func(s *handlers.Setup, _ handlers.Options) (consumer.Handler, error) {
+		return func(context.Context, *consumer.Message) error { s.Logger.Info().Msg("handled"); return nil }, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*handlers.Setup{nil, {}} {
+		h, err := r.Build("says", s, handlers.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h(t.Context(), &consumer.Message{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
