@@ -99,7 +99,7 @@ func (s *Server) report(w http.ResponseWriter, ask func(Target) error, also func
 	var wrong strings.Builder
 	for _, name := range s.names {
 		if err := ask(s.cfg.Targets[name]); err != nil {
-			fmt.Fprintf(&wrong, "%s: %v\n", name, err)
+			fmt.Fprintf(&wrong, "%s: %s\n", name, strings.ReplaceAll(err.Error(), "\n", "; ")) // several are joined by lines
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
