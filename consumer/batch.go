@@ -21,6 +21,9 @@ type BatchMiddleware func(BatchHandler) BatchHandler
 // ChainBatch is Chain for BatchMiddleware: the first is the outermost.
 func ChainBatch(ms ...BatchMiddleware) BatchMiddleware {
 	return func(h BatchHandler) BatchHandler {
+		if h == nil {
+			return nil
+		}
 		for i := len(ms) - 1; i >= 0; i-- {
 			h = ms[i](h)
 		}
@@ -142,7 +145,8 @@ func BatchErrors(err error, n int) []error {
 	for _, each := range told {
 		switch {
 		case len(each.Errs) != n: // whose errors these are is not known, so that one which is a Skip would ack all
-			beside = append(beside, fmt.Errorf("the batch handler told of %d messages, the batch has %d: %v", len(each.Errs), n, each))
+			beside = append(beside, fmt.Errorf("the batch handler told of %d messages, the batch has %d, so all have failed; it said: %v",
+				len(each.Errs), n, each))
 		case len(told)+len(beside) == 1:
 			return each.Errs
 		default:

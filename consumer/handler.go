@@ -32,9 +32,13 @@ type Handler func(ctx context.Context, m *Message) error
 //	return next(ctx, &plain)
 type Middleware func(Handler) Handler
 
-// Chain makes one Middleware of several; the first is the outermost: Chain(a, b)(h) is a(b(h)).
+// Chain makes one Middleware of several; the first is the outermost: Chain(a, b)(h) is a(b(h)). Around no Handler it makes none,
+// which New finds.
 func Chain(ms ...Middleware) Middleware {
 	return func(h Handler) Handler {
+		if h == nil {
+			return nil
+		}
 		for i := len(ms) - 1; i >= 0; i-- {
 			h = ms[i](h)
 		}

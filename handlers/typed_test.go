@@ -130,3 +130,18 @@ func ExampleJSON() {
 	// orders o-1 995
 	// decoding 9 bytes as handlers_test.Order: field ID wants string, is a number true
 }
+
+// TestNoFunction: of no function there is no handler, also around it. Before, each message panicked and became a dead letter.
+func TestNoFunction(t *testing.T) {
+	around := func(h consumer.Handler) consumer.Handler {
+		return func(ctx context.Context, m *consumer.Message) error { return h(ctx, m) }
+	}
+	none := handlers.JSON[int](nil)
+	if none != nil || consumer.Chain(around)(none) != nil {
+		t.Error("there is a handler of no function")
+	}
+	batch := handlers.JSONBatch[int](nil)
+	if batch != nil || consumer.ChainBatch(consumer.AroundBatch(around))(batch) != nil {
+		t.Error("there is a batch handler of no function")
+	}
+}

@@ -15,6 +15,9 @@ import (
 // fails, and the others are handled again, with no attempt counted. With an order and Batch.ByKey those behind such a message are
 // handled again, too.
 func TypedBatch[T any](c Codec, f func(ctx context.Context, vs []T, ms []*consumer.Message) error) consumer.BatchHandler {
+	if f == nil {
+		return nil
+	}
 	decode := decoderOf[T](c)
 	return func(ctx context.Context, ms []*consumer.Message) error {
 		vs, good := make([]T, 0, len(ms)), make([]*consumer.Message, 0, len(ms))

@@ -161,6 +161,7 @@ func cases() []testCase {
 		{name: "Publish", run: publish},
 		{name: "PublishToPartition", setup: Setup{Partitions: 3}, run: publishToPartition},
 		{name: "PublishTooLarge", run: publishTooLarge},
+		{name: "PublishNowhere", run: publishNowhere},
 		{name: "PublishRepeated", run: publishRepeated},
 		{name: "PublishWhileDown", run: publishWhileDown},
 		{name: "PublisherClose", run: publisherClose},

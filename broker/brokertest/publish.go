@@ -116,6 +116,24 @@ func publishTooLarge(w *world) {
 	w.handledOnce()
 }
 
+// publishNowhere proves that a message without a topic is refused for good, and keeps none of the others back: no retry would
+// find out where it was to go.
+func publishNowhere(w *world) {
+	p := w.publisher()
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	ms := append(w.filled(w.sys.Topics[0], 1, 100), broker.Outgoing{Value: []byte("to nowhere")})
+	err := p.Publish(ctx, ms)
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || len(pe.Errs) != len(ms) || pe.Errs[0] != nil || !errors.Is(pe.Errs[1], broker.ErrRefused) {
+		w.Fatalf("Publish: %v, want a *broker.PublishError with ErrRefused for the second alone", err)
+	}
+	m.mustAck(m.take(1)...)
+	w.settled()
+	w.handledOnce()
+}
+
 // publishRepeated proves that a message with the same ID is stored once.
 func publishRepeated(w *world) {
 	p := w.publisher()

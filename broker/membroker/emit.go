@@ -37,6 +37,9 @@ func (s *Source) Carries(p broker.Publisher) bool {
 
 // fits says what would never be stored. It needs b.mu.
 func (b *Broker) fits(m *broker.Outgoing) error {
+	if m.Topic == "" {
+		return fmt.Errorf("membroker: publishing: the topic is empty: %w", broker.ErrRefused)
+	}
 	if size := outgoingSize(m); size > int64(b.cfg.MaxMessageBytes) {
 		return fmt.Errorf("membroker: publishing to %q: %d bytes, at most %d: %w", m.Topic, size, b.cfg.MaxMessageBytes,
 			broker.ErrRefused)

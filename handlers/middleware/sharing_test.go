@@ -234,3 +234,36 @@ type shareOf struct{ held atomic.Int64 }
 func (s *shareOf) Share() (broker.Share, error) {
 	return broker.Share{Held: int(s.held.Load()), All: 2}, nil
 }
+
+// A limit of what all processes of a group together may do: each has the part of it that it has of the partitions. This one is
+// alone, and has all of them.
+func ExampleRateLimit_ShareBy() {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"payments": 12}})
+	_ = b.Produce(broker.Outgoing{Topic: "payments", Value: []byte("tea")})
+	source := b.Source(membroker.SourceConfig{Group: "billing", Topics: []string{"payments"}})
+
+	limit, err := middleware.NewRateLimit(300, 30)
+	if err == nil {
+		err = limit.ShareBy(source)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c, err := consumer.New(consumer.Config{Source: source, Handler: limit.Middleware(
+		func(_ context.Context, m *consumer.Message) error {
+			part, _ := limit.Share()
+			fmt.Printf("%s is charged; %.0f of 300 calls a second are this process's\n", m.Value, 300*part)
+			stop()
+			return nil
+		})})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := c.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: tea is charged; 300 of 300 calls a second are this process's
+}

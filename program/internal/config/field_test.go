@@ -37,7 +37,7 @@ var sections = []struct {
 	}},
 	{natsbroker.Config{}, config.NATS{}, map[string]string{
 		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo, "Heartbeat": inGo,
-		"Poll": inGo, "Finished": inGo,
+		"Poll": inGo, "Finished": inGo, "Share": "shared of a limit",
 	}},
 	{natsbroker.CoreConfig{}, config.NATSCore{}, map[string]string{
 		"Name": inGo, "DialTimeout": inGo, "ReconnectWait": inGo, "MaxReconnectWait": inGo, "PingInterval": inGo,
